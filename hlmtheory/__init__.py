@@ -1,0 +1,60 @@
+"""Machine-checked theory of hybrid language models over a wireless link.
+
+Public names live in rooms, one per topic, and are loaded on first use:
+
+>>> import hlmtheory
+>>> float(hlmtheory.acceptance_rate([0.25, 0.75], [0.5, 0.5]))
+0.75
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hlmtheory.claims import Claim
+
+__version__ = "0.1.0"
+
+ROOMS = {
+    "verification": (
+        "total_variation",
+        "rejection_probability",
+        "acceptance_rate",
+        "residual_distribution",
+        "output_distribution",
+        "greedy_output_distribution",
+        "expected_tokens",
+        "expected_tokens_profile",
+    ),
+    "truncation": (
+        "truncate",
+        "tail_deviation",
+        "resampling_distortion",
+        "resampling_bias",
+        "tvd_bound",
+        "tvd_bound_sharp",
+    ),
+}
+"""Every room and the public names in it."""
+
+_ROOM_OF = {name: room for room, names in ROOMS.items() for name in names}
+
+__all__ = ["ROOMS", "all_claims", *_ROOM_OF]
+
+
+def all_claims() -> dict[str, Claim]:
+    """Every claim of every room, by id, in the order of the rooms."""
+    claims = [claim for room in ROOMS for claim in import_module(f"hlmtheory.{room}").CLAIMS]
+    return {claim.id: claim for claim in claims}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOM_OF:
+        raise AttributeError(f"module 'hlmtheory' has no attribute {name!r}")
+    return getattr(import_module(f"hlmtheory.{_ROOM_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_ROOM_OF])

@@ -1,0 +1,261 @@
+"""A published result as a record: what it says, where, under which assumptions, and how it is checked.
+
+One record serves four readers: the property tests, the check on real traces, the report, and
+``hlm claims``. A claim stands at the foot of the room whose functions it speaks of.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._domains import SIMPLEX
+
+Instance = Mapping[str, Array]
+"""Named arrays with leading batch dimensions: ``{"draft": (..., V), "target": (..., V)}``."""
+
+PROBABILITY_ROWS = frozenset({"draft", "target"})
+"""Arguments of these names are probability rows everywhere in the project."""
+
+UNIT = 64 * float(np.finfo(np.float64).eps)
+"""Rounding that a sum of products of probabilities may carry, per unit of its condition number."""
+
+COARSE = 1e-6
+"""A tolerance above this decides nothing: the instance is too ill-conditioned for float64."""
+
+
+class Relation(Enum):
+    """How the left side stands to the right side."""
+
+    LE = "≤"
+    EQ = "="
+
+
+class Origin(Enum):
+    """Where a statement comes from."""
+
+    PUBLISHED = "published"
+    CORRECTED = "corrected"
+    NEW = "new"
+
+
+class Status(Enum):
+    """The outcome of checking one instance."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    OUT_OF_SCOPE = "out of scope"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A key of ``references.bib`` and the place in that work."""
+
+    key: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A condition under which a claim is made; ``holds`` takes arguments of the instance by name."""
+
+    statement: str
+    holds: Callable[..., Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Attained:
+    """The instance with the largest lhs/rhs known, and that ratio (1 for a sharp bound)."""
+
+    instance: Instance
+    ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found on a batch of instances; every array has the batch's shape.
+
+    Attributes
+    ----------
+    claim : str
+        The id.
+    status : numpy array of Status
+    lhs, rhs : numpy arrays of float64
+        NaN where the instance is out of scope.
+    slack : numpy array of float64
+        How far the claim is from failing: rhs - lhs for ≤, -|lhs - rhs| for =, NaN out of scope.
+    vacuous : numpy array of bool
+        In scope, and the right side is at or above the ceiling that the left side cannot exceed.
+    broken : dict
+        For each assumption that failed somewhere: its statement and the number of instances.
+    """
+
+    claim: str
+    status: np.ndarray[Any, Any]
+    lhs: np.ndarray[Any, Any]
+    rhs: np.ndarray[Any, Any]
+    slack: np.ndarray[Any, Any]
+    vacuous: np.ndarray[Any, Any]
+    broken: Mapping[str, int] = field(default_factory=dict)
+
+    def count(self, status: Status) -> int:
+        """Number of instances with this status."""
+        return int(np.count_nonzero(self.status == status))
+
+    @property
+    def instances(self) -> int:
+        """Size of the batch."""
+        return int(self.status.size)
+
+    @property
+    def in_scope(self) -> int:
+        """Number of instances that meet every assumption."""
+        return self.instances - self.count(Status.OUT_OF_SCOPE)
+
+    @property
+    def holds(self) -> bool:
+        """Whether some instance is in scope and none of them fails or is undecided."""
+        return self.in_scope > 0 and self.count(Status.HOLDS) == self.in_scope
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One statement, checkable on instances.
+
+    Parameters
+    ----------
+    id : str
+        A stable slug, ``room.name``; never a theorem number.
+    source : Source
+        Where it is printed, or for a new result what it improves on.
+    origin : Origin
+    statement : str
+        The mathematics, readable by a person.
+    relation : Relation
+    lhs, rhs : callable
+        Functions of the instance's arrays, by name, that return arrays of the batch's shape.
+    assumptions : tuple of Assumption
+    attained : Attained or None
+        The tightest instance known; None only for a refuted claim. Its ratio makes the claim
+        falsifiable: the test-suite shrinks the right side just below it and demands that the mutant is
+        caught.
+    ceiling : float or None
+        What the left side cannot exceed whatever the instance; rhs ≥ ceiling is a vacuous pass.
+    condition : callable or None
+        By how much a rounding error of one unit in a probability is magnified in the sides
+        (1 if None); e.g. 1/TV(q, p) where a residual is normalised.
+    error : callable or None
+        Half-width of the interval of an estimated side; an instance whose sides are nearer than this
+        on the failing side is INCONCLUSIVE.
+    refuted : Instance or None
+        For a published statement that is false: an instance on which it fails.
+    """
+
+    id: str
+    source: Source
+    origin: Origin
+    statement: str
+    relation: Relation
+    lhs: Callable[..., Array]
+    rhs: Callable[..., Array]
+    attained: Attained | None = None
+    assumptions: tuple[Assumption, ...] = ()
+    ceiling: float | None = None
+    condition: Callable[..., Array] | None = None
+    error: Callable[..., Array] | None = None
+    refuted: Instance | None = None
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Names of the arrays that an instance must hold."""
+        functions = [self.lhs, self.rhs, self.condition, self.error, *(a.holds for a in self.assumptions)]
+        names = [name for f in functions if f is not None for name in inspect.signature(f).parameters]
+        return tuple(dict.fromkeys(names))
+
+    def check(self, instance: Instance) -> Verdict:
+        """Check the claim on every instance of a batch.
+
+        Arrays are taken to float64 first, and probability rows divided by their sum there: what is
+        checked is the statement, not the caller's arithmetic. The rounding tolerance is decided here and nowhere else: ``UNIT`` times the larger
+        side, plus ``UNIT`` times the condition number.
+
+        Parameters
+        ----------
+        instance : mapping of str to array
+            Exactly the arrays named in :attr:`takes`.
+
+        Returns
+        -------
+        Verdict
+
+        Raises
+        ------
+        TypeError
+            If an array is missing or unknown.
+        ValueError
+            If a value is outside its domain.
+        """
+        self._refuse_other_names(instance)
+        values = {name: _in_float64(name, value) for name, value in instance.items()}
+        lhs, rhs = (_side(self._apply(f, values)) for f in (self.lhs, self.rhs))
+        lhs, rhs = (side.copy() for side in np.broadcast_arrays(lhs, rhs))
+        inside, broken = self._scope(values, lhs.shape)
+        condition = 1.0 if self.condition is None else _side(self._apply(self.condition, values))
+        error = 0.0 if self.error is None else _side(self._apply(self.error, values))
+
+        with np.errstate(invalid="ignore"):
+            gap = np.abs(lhs - rhs) if self.relation is Relation.EQ else lhs - rhs
+            gap = np.where(lhs == rhs, 0.0, gap)  # two infinities agree
+            larger = np.maximum(np.abs(lhs), np.abs(rhs))
+            rounding = UNIT * (np.where(np.isfinite(larger), larger, 0.0) + condition)
+            fine = gap <= rounding + error
+            certain = (fine & (error == 0) & (rounding <= COARSE)) | (gap <= -error)
+            vacuous = inside & (rhs >= self.ceiling) if self.ceiling is not None else np.zeros_like(inside)
+        status = np.full(lhs.shape, Status.VIOLATED, dtype=object)
+        status[fine] = Status.INCONCLUSIVE
+        status[certain] = Status.HOLDS
+        status[~inside] = Status.OUT_OF_SCOPE
+        lhs[~inside] = rhs[~inside] = np.nan
+        return Verdict(self.id, status, lhs, rhs, np.where(inside, -gap, np.nan), vacuous, broken)
+
+    def _apply(self, function: Callable[..., Array], values: Instance) -> Array:
+        return function(**{name: values[name] for name in inspect.signature(function).parameters})
+
+    def _refuse_other_names(self, instance: Instance) -> None:
+        missing = [name for name in self.takes if name not in instance]
+        unknown = [name for name in instance if name not in self.takes]
+        if missing or unknown:
+            raise TypeError(f"{self.id} takes {', '.join(self.takes)}; missing {missing}, unknown {unknown}")
+
+    def _scope(self, values: Instance, shape: tuple[int, ...]) -> tuple[np.ndarray[Any, Any], dict[str, int]]:
+        """Where all assumptions hold, and how often each failed."""
+        inside = np.ones(shape, dtype=bool)
+        broken: dict[str, int] = {}
+        for assumption in self.assumptions:
+            met = np.broadcast_to(to_numpy(self._apply(assumption.holds, values)), shape)
+            inside &= met
+            if not met.all():
+                broken[assumption.statement] = int(np.count_nonzero(~met))
+        return inside, broken
+
+
+def _in_float64(name: str, value: Any) -> Array:
+    """Real floating arrays in float64, probability rows normalised there, integers as they are."""
+    xp, value = arrays(value=value)
+    if not xp.isdtype(value.dtype, "real floating"):
+        return value
+    if name not in PROBABILITY_ROWS:
+        return xp.astype(value, xp.float64)
+    wide = xp.astype(SIMPLEX.check(xp, name, value), xp.float64)
+    return wide / xp.sum(wide, axis=-1, keepdims=True)
+
+
+def _side(value: Any) -> np.ndarray[Any, Any]:
+    return np.array(to_numpy(value), dtype=np.float64)

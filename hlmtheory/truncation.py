@@ -1,0 +1,477 @@
+"""Sending k of V probabilities: what the server reconstructs, and what it costs in distribution.
+
+Paper: cu-hlm (oh2025cuhlm) Section IV, (15)-(20) and Proposition 1.
+
+========== =============================================== ========= ===========
+symbol     name                                            unit      shape
+========== =============================================== ========= ===========
+q          ``draft``, small model's next-token row         1         (..., V)
+p          ``target``, large model's next-token row        1         (..., V)
+q̂          truncated row: k largest of q, rest even        1         (..., V)
+k          ``k``, entries of q that are sent               tokens    (...)
+Δ_k        tail deviation TV(q, q̂)                         1         (..., V + 1)
+r          residual (p - q)⁺ normalised                    1         (..., V)
+r̂          distorted residual (p - q̂)⁺ normalised          1         (..., V)
+========== =============================================== ========= ===========
+
+The draft token's own probability is always sent (cu-hlm IV-B), so acceptance is undistorted and only the
+residual suffers. Ties in q are kept by lowest index. Where TV(q, p) = 0 nothing is rejected, so nothing is
+distorted. Where TV(q̂, p) = 0 but something is rejected, r̂ is 0/0, any distribution, and its distortion is
+taken at its worst, 1.
+"""
+
+from __future__ import annotations
+
+from hlmtheory._array import Array, arrays, count_above, floating, sort_descending, tail_sums, take
+from hlmtheory._domains import SIMPLEX, same_vocabulary, size_up_to
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.verification import (
+    output_distribution,
+    rejection_probability,
+    residual_distribution,
+    total_variation,
+)
+
+
+def truncate(draft: Array, k: Array) -> Array:
+    """The row q̂ the server reconstructs: the k largest of q, the rest of the mass spread evenly.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    array, shape (..., V)
+        cu-hlm (15). Equal entries at the border are kept by lowest index.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, or k is no integer in 0..V.
+
+    Examples
+    --------
+    >>> truncate([0.5, 0.125, 0.375, 0.0], 1).tolist()
+    [0.5, 0.16666666666666666, 0.16666666666666666, 0.16666666666666666]
+    """
+    xp, q, k = _draft_and_size(draft, k)
+    index = xp.broadcast_to(xp.arange(q.shape[-1], device=q.device), q.shape)
+    ordered, original = sort_descending(xp, q, index)
+    truncated = _truncate_sorted(xp, ordered, k)
+    original = xp.broadcast_to(original, truncated.shape)
+    return take(xp, truncated, xp.argsort(original, axis=-1, stable=False))
+
+
+def tail_deviation(draft: Array) -> Array:
+    """Δ_k = TV(q, q̂) for every k = 0..V at once.
+
+    Beyond k the reconstruction is the mean μ of the tail, so Δ_k = Σ_{i>k} (q_i - μ)⁺: the entries
+    above μ are the first few of the tail, found by one binary search per k.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+
+    Returns
+    -------
+    array, shape (..., V + 1)
+        Never increasing in k; Δ_{V-1} = Δ_V = 0.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution.
+
+    Examples
+    --------
+    >>> tail_deviation([0.5, 0.5, 0.0, 0.0]).round(3).tolist()
+    [0.5, 0.333, 0.0, 0.0, 0.0]
+    """
+    xp, q = arrays(draft=draft)
+    (q,) = floating(xp, SIMPLEX.check(xp, "draft", q))
+    size = q.shape[-1]
+    (ordered,) = sort_descending(xp, xp.astype(xp.reshape(q, (-1, size)), xp.float64))
+    tails = tail_sums(xp, ordered)
+    k = xp.arange(size + 1, device=q.device)
+    rest = xp.astype(xp.where(k < size, size - k, xp.ones_like(k)), xp.float64)
+    mean = tails / rest
+    above = count_above(xp, ordered, mean)  # entries of q that exceed the mean of the tail
+    above = xp.where(above > k, above, xp.broadcast_to(k, above.shape))
+    deviation = tails - take(xp, tails, above) - xp.astype(above - k, xp.float64) * mean
+    deviation = xp.where(above > k, deviation, xp.zeros_like(deviation))
+    deviation = xp.maximum(deviation, xp.zeros_like(deviation))
+    return xp.reshape(xp.astype(deviation, q.dtype), (*q.shape[:-1], size + 1))
+
+
+def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
+    """True distortion TV(r, r̂) of the residual when k entries of the draft row are sent.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1]; cu-hlm (18). 0 where nothing is rejected; 1 where r̂ is 0/0.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+
+    Examples
+    --------
+    >>> float(resampling_distortion([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
+    0.5
+    """
+    xp, p, q, k = _pair_and_size(target, draft, k)
+    true, distorted, _ = _residuals(xp, p, q, k)
+    rejects = xp.any(true > 0, axis=-1)
+    exists = xp.any(distorted > 0, axis=-1)
+    distance = 0.5 * xp.sum(xp.abs(true - distorted), axis=-1)
+    distance = xp.where(exists, distance, xp.ones_like(distance))
+    return xp.where(rejects, distance, xp.zeros_like(distance))
+
+
+def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
+    """Bias of cu-hlm (17): Σ_v |law_v - p_v| of the emitted token when k entries are sent.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 2]: twice the total variation between the emitted and the large model's law. Where r̂ is
+        0/0, the worst over all r̂: 2 TV(q, p).
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+
+    Examples
+    --------
+    >>> float(resampling_bias([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
+    0.125
+    """
+    xp, p, q, k = _pair_and_size(target, draft, k)
+    _, distorted, (p, q) = _residuals(xp, p, q, k)
+    exists = xp.any(distorted > 0, axis=-1)
+    stand_in = xp.where(exists[..., None], distorted, p)  # any distribution: its row is not used
+    law = output_distribution(p, q, residual=stand_in)
+    bias = xp.sum(xp.abs(law - p), axis=-1)
+    return xp.where(exists, bias, 2.0 * total_variation(p, q))
+
+
+def tvd_bound(target: Array, draft: Array, k: Array) -> Array:
+    """Published bound 2 Δ_k / TV(q, p) on the distortion.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    array, shape (...)
+        cu-hlm (20). Infinite where TV(q, p) = 0 < Δ_k, 0 where both are 0; vacuous from 1 on.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+
+    Examples
+    --------
+    >>> float(tvd_bound([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
+    1.0
+    """
+    xp, p, q, k = _pair_and_size(target, draft, k)
+    return _quotient(xp, 2.0 * _deviation_at(xp, q, k), total_variation(p, q))
+
+
+def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
+    """Sharp bound Δ_k / max(TV(q, p), TV(q̂, p)) on the distortion: half the published one, attained.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    array, shape (...)
+        At most 2, since Δ_k ≤ TV(q, p) + TV(q̂, p); 0 where Δ_k = 0.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+
+    Examples
+    --------
+    >>> float(tvd_bound_sharp([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
+    0.5
+    """
+    xp, p, q, k = _pair_and_size(target, draft, k)
+    distance = xp.maximum(total_variation(p, q), _truncated_distance(xp, p, q, k))
+    return _quotient(xp, _deviation_at(xp, q, k), distance)
+
+
+def _draft_and_size(draft: Array, k: Array) -> tuple[Array, Array, Array]:
+    xp, q, k = arrays(draft=draft, k=k)
+    (q,) = floating(xp, SIMPLEX.check(xp, "draft", q))
+    size_up_to(q.shape[-1]).check(xp, "k", k)
+    return xp, q, k
+
+
+def _pair_and_size(target: Array, draft: Array, k: Array) -> tuple[Array, Array, Array, Array]:
+    xp, p, q, k = arrays(target=target, draft=draft, k=k)
+    SIMPLEX.check(xp, "target", p)
+    SIMPLEX.check(xp, "draft", q)
+    same_vocabulary(p, q)
+    size_up_to(q.shape[-1]).check(xp, "k", k)
+    p, q = floating(xp, p, q)
+    return xp, p, q, k
+
+
+def _truncate_sorted(xp: Array, ordered: Array, k: Array) -> Array:
+    """q̂ of a row in descending order, in that order: the tail replaced by its mean."""
+    size = ordered.shape[-1]
+    k = xp.broadcast_to(k, _shape(xp, ordered[..., 0], k))[..., None]
+    ordered = xp.broadcast_to(ordered, (*k.shape[:-1], size))
+    tails = xp.astype(tail_sums(xp, ordered), ordered.dtype)
+    mean = take(xp, tails, k) / xp.astype(xp.where(k < size, size - k, xp.ones_like(k)), ordered.dtype)
+    return xp.where(xp.arange(size, device=ordered.device) < k, ordered, mean)
+
+
+def _shape(xp: Array, *values: Array) -> tuple[int, ...]:
+    return tuple(xp.broadcast_arrays(*values)[0].shape)
+
+
+def _residuals(xp: Array, p: Array, q: Array, k: Array) -> tuple[Array, Array, tuple[Array, Array]]:
+    """r, r̂ and (p, q), all in the descending order of q and of one shape: no distance sees the order."""
+    batch = _shape(xp, p[..., 0], q[..., 0])
+    p, q = (xp.broadcast_to(row, (*batch, q.shape[-1])) for row in (p, q))
+    q, p = sort_descending(xp, q, p)
+    truncated = _truncate_sorted(xp, q, k)
+    p, q = (xp.broadcast_to(row, truncated.shape) for row in (p, q))
+    return residual_distribution(p, q), residual_distribution(p, truncated), (p, q)
+
+
+def _truncated_distance(xp: Array, p: Array, q: Array, k: Array) -> Array:
+    """TV(q̂, p)."""
+    batch = _shape(xp, p[..., 0], q[..., 0])
+    p, q = (xp.broadcast_to(row, (*batch, q.shape[-1])) for row in (p, q))
+    q, p = sort_descending(xp, q, p)
+    truncated = _truncate_sorted(xp, q, k)
+    return 0.5 * xp.sum(xp.abs(truncated - p), axis=-1)
+
+
+def _deviation_at(xp: Array, q: Array, k: Array) -> Array:
+    """Δ_k at the asked k."""
+    deviations = tail_deviation(q)
+    batch = _shape(xp, q[..., 0], k)
+    k = xp.broadcast_to(k, batch)[..., None]
+    return take(xp, xp.broadcast_to(deviations, (*batch, deviations.shape[-1])), k)[..., 0]
+
+
+def _quotient(xp: Array, numerator: Array, denominator: Array) -> Array:
+    """Numerator over denominator; 0/0 is 0, and x/0 infinite."""
+    zero = xp.zeros_like(numerator * denominator)
+    safe = xp.where(denominator > 0, denominator, xp.ones_like(denominator))
+    beyond = xp.where(numerator > 0, zero + xp.inf, zero)
+    return xp.where(denominator > 0, numerator / safe, beyond)
+
+
+# --------------------------------------------------------------------------------------------- claims
+#
+# Notation: γ = (p - q)⁺, ω = (p - q̂)⁺, T = Σ γ = TV(q, p), T̂ = Σ ω = TV(q̂, p); r = γ/T, r̂ = ω/T̂.
+#
+# monotone. Let μ be the mean of the tail t_1 ≥ t_2 ≥ ... left at k, so Δ_k = Σ (μ - t_i)⁺. At k + 1 the
+#   entry t_1 ≥ μ has left, so the new mean μ' ≤ μ and Δ_{k+1} = Σ_{i>1} (μ' - t_i)⁺ ≤ Σ_{i>1} (μ - t_i)⁺
+#   = Δ_k, as t_1 adds nothing. The ratio comes near 1 for a tail of m ones and m zeros, m large.
+# monotone_distortion is false: with a heavy middle token that q̂ flattens, the residual moves to it. q = (21,
+#   13, 5)/39 and p = (22, 13, 4)/39 give 0, .8 for k = 0, 1; with 1/39 replaced by δ → 0 the rise tends to 1.
+# sharp. If T ≥ T̂, then ω/T̂ ≥ ω/T, so TV(r, r̂) = Σ (γ/T - ω/T̂)⁺ ≤ Σ (γ - ω)⁺ / T. Since x ↦ x⁺ never
+#   decreases and is 1-Lipschitz, (γ - ω)⁺ ≤ (q̂ - q)⁺, whose sum is Δ_k. If T < T̂ exchange the roles.
+# published. T ≤ max(T, T̂), so 2 Δ_k / T is at least twice the sharp bound: the ratio never exceeds 1/2.
+# bias_identity. min(p, q) + T r = p and law = min(p, q) + T r̂, so law - p = T (r̂ - r).
+# certificate. Bias = 2 T TV(r, r̂) ≤ 2 T Δ_k / max(T, T̂) ≤ 2 Δ_k.
+# certificate_by_draft. Draft v is rejected with probability q_v β_v, Σ q β = T, and replaced from r̂_{k(v)}:
+#   Bias ≤ Σ_v q_v β_v 2 TV(r, r̂_{k(v)}) ≤ 2 Σ_v (q_v β_v / T) Δ_{k(v)} ≤ 2 max_v Δ_{k(v)}. The inner mean
+#   needs p; the maximum does not.
+
+
+def _inverse_distance(target: Array, draft: Array) -> Array:
+    """1/TV(q, p): what the normalisation of r multiplies a rounding error by."""
+    xp, distance = arrays(distance=total_variation(target, draft))
+    return _quotient(xp, xp.ones_like(distance), distance)
+
+
+def _identity(target: Array, draft: Array, k: Array) -> Array:
+    """2 TV(q, p) TV(r, r̂)."""
+    return 2.0 * total_variation(target, draft) * resampling_distortion(target, draft, k)
+
+
+def _bias_by_draft(target: Array, draft: Array, sizes: Array) -> Array:
+    """Bias when the number of entries sent, sizes (..., V), depends on the draft."""
+    xp, p, q, sizes = _pair_and_size(target, draft, sizes)
+    rejected = q * rejection_probability(p, q)
+    drift = xp.zeros_like(p * q)
+    true = residual_distribution(p, q)
+    for k in xp.unique_values(sizes):
+        share = xp.sum(xp.where(sizes == k, rejected, xp.zeros_like(rejected)), axis=-1, keepdims=True)
+        replaced = residual_distribution(p, truncate(q, k))
+        exists = xp.any(replaced > 0, axis=-1, keepdims=True)
+        drift = drift + share * (xp.where(exists, replaced, p) - true)
+    return xp.sum(xp.abs(drift), axis=-1)
+
+
+def _certificate_by_draft(draft: Array, sizes: Array) -> Array:
+    """2 max_v Δ_{k(v)}: known to the device before anything is sent."""
+    xp, deviations, sizes = arrays(deviations=tail_deviation(draft), sizes=sizes)
+    return 2.0 * xp.max(take(xp, deviations, sizes), axis=-1)
+
+
+def _deviation(draft: Array, k: Array) -> Array:
+    return _deviation_at(*_draft_and_size(draft, k))
+
+
+def _certificate(draft: Array, k: Array) -> Array:
+    return 2.0 * _deviation(draft, k)
+
+
+def _next_deviation(draft: Array, k: Array) -> Array:
+    """Δ_{k+1}; Δ_V = 0 stands in where there is no next, and the assumption leaves it out of scope."""
+    xp, q, k = _draft_and_size(draft, k)
+    after = k + 1
+    return _deviation_at(xp, q, xp.where(after > q.shape[-1], xp.full_like(after, q.shape[-1]), after))
+
+
+def _next_distortion(target: Array, draft: Array, k: Array) -> Array:
+    xp, p, q, k = _pair_and_size(target, draft, k)
+    after = k + 1
+    return resampling_distortion(p, q, xp.where(after > q.shape[-1], xp.full_like(after, q.shape[-1]), after))
+
+
+def _has_next(draft: Array, k: Array) -> Array:
+    return arrays(k=k)[1] < draft.shape[-1]
+
+
+def _residual_exists(target: Array, draft: Array, k: Array) -> Array:
+    """r̂ is a distribution, or nothing is rejected."""
+    xp, p, q, k = _pair_and_size(target, draft, k)
+    return (_truncated_distance(xp, p, q, k) > 0) | (total_variation(p, q) == 0)
+
+
+_PAPER = Source("oh2025cuhlm", "Prop. 1, (20)")
+_EXISTS = Assumption("r̂ exists: TV(q̂, p) > 0, or nothing is rejected", _residual_exists)
+_NEXT = Assumption("k < V", _has_next)
+_TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "k": 1}
+_LONG_TAIL = {"draft": [0.002] * 500 + [0.0] * 500, "k": 0}
+
+CLAIMS = (
+    Claim(
+        id="truncation.monotone",
+        source=Source("oh2025cuhlm", "(15), (20)"),
+        origin=Origin.NEW,
+        statement="Δ_{k+1} ≤ Δ_k: a binary search finds the least k for a rule in Δ_k",
+        relation=Relation.LE,
+        lhs=_next_deviation,
+        rhs=_deviation,
+        assumptions=(_NEXT,),
+        attained=Attained(_LONG_TAIL, ratio=499 * 1000 / (500 * 999)),
+    ),
+    Claim(
+        id="truncation.monotone_distortion",
+        source=Source("oh2025cuhlm", "(19), read as a search for the least k"),
+        origin=Origin.PUBLISHED,
+        statement="TV(r, r̂_{k+1}) ≤ TV(r, r̂_k): the distortion itself never rises with k",
+        relation=Relation.LE,
+        lhs=_next_distortion,
+        rhs=resampling_distortion,
+        assumptions=(_NEXT, _EXISTS),
+        refuted={
+            "target": [22 / 39, 13 / 39, 4 / 39],
+            "draft": [21 / 39, 13 / 39, 5 / 39],
+            "k": 0,
+        },
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.tvd_bound",
+        source=_PAPER,
+        origin=Origin.PUBLISHED,
+        statement="TV(r, r̂) ≤ 2 Δ_k / TV(q, p)",
+        relation=Relation.LE,
+        lhs=resampling_distortion,
+        rhs=tvd_bound,
+        attained=Attained(_TIGHT, ratio=0.5),
+        ceiling=1.0,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.tvd_sharp",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p))",
+        relation=Relation.LE,
+        lhs=resampling_distortion,
+        rhs=tvd_bound_sharp,
+        attained=Attained(_TIGHT),
+        ceiling=1.0,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.bias_identity",
+        source=Source("oh2025cuhlm", "(17), Fig. 6"),
+        origin=Origin.NEW,
+        statement="Bias = 2 TV(q, p) TV(r, r̂): an identity, where the paper reports a correlation of 0.9763",
+        relation=Relation.EQ,
+        lhs=resampling_bias,
+        rhs=_identity,
+        assumptions=(_EXISTS,),
+        attained=Attained(_TIGHT),
+    ),
+    Claim(
+        id="truncation.certificate",
+        source=Source("oh2025cuhlm", "(17), improves on (20)-(24)"),
+        origin=Origin.NEW,
+        statement="Bias ≤ 2 Δ_k: known to the device before anything is sent",
+        relation=Relation.LE,
+        lhs=resampling_bias,
+        rhs=_certificate,
+        attained=Attained(_TIGHT),
+        ceiling=2.0,
+    ),
+    Claim(
+        id="truncation.certificate_by_draft",
+        source=Source("oh2025cuhlm", "(17), improves on (20)-(24)"),
+        origin=Origin.NEW,
+        statement="Bias ≤ 2 max_v Δ_{k(v)} when the number of entries sent depends on the draft v",
+        relation=Relation.LE,
+        lhs=_bias_by_draft,
+        rhs=_certificate_by_draft,
+        attained=Attained({"target": _TIGHT["target"], "draft": _TIGHT["draft"], "sizes": [1, 2, 3]}),
+        ceiling=2.0,
+    ),
+)

@@ -26,7 +26,6 @@ from hlmtheory._array import Array, arrays, count_above, floating, sort_descendi
 from hlmtheory._domains import SIMPLEX, same_vocabulary, size_up_to
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification import (
-    output_distribution,
     rejection_probability,
     residual_distribution,
     total_variation,
@@ -58,12 +57,7 @@ def truncate(draft: Array, k: Array) -> Array:
     >>> truncate([0.5, 0.125, 0.375, 0.0], 1).tolist()
     [0.5, 0.16666666666666666, 0.16666666666666666, 0.16666666666666666]
     """
-    xp, q, k = _draft_and_size(draft, k)
-    index = xp.broadcast_to(xp.arange(q.shape[-1], device=q.device), q.shape)
-    ordered, original = sort_descending(xp, q, index)
-    truncated = _truncate_sorted(xp, ordered, k)
-    original = xp.broadcast_to(original, truncated.shape)
-    return take(xp, truncated, xp.argsort(original, axis=-1, stable=False))
+    return _truncated(*_draft_and_size(draft, k))
 
 
 def tail_deviation(draft: Array) -> Array:
@@ -95,7 +89,7 @@ def tail_deviation(draft: Array) -> Array:
     xp, q = arrays(draft=draft)
     (q,) = floating(xp, SIMPLEX.check(xp, "draft", q))
     size = q.shape[-1]
-    (ordered,) = sort_descending(xp, xp.astype(xp.reshape(q, (-1, size)), xp.float64))
+    ordered = sort_descending(xp, xp.astype(xp.reshape(q, (-1, size)), xp.float64))
     tails = tail_sums(xp, ordered)
     k = xp.arange(size + 1, device=q.device)
     rest = xp.astype(xp.where(k < size, size - k, xp.ones_like(k)), xp.float64)
@@ -134,12 +128,11 @@ def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
     0.5
     """
     xp, p, q, k = _pair_and_size(target, draft, k)
-    true, distorted, _ = _residuals(xp, p, q, k)
-    rejects = xp.any(true > 0, axis=-1)
-    exists = xp.any(distorted > 0, axis=-1)
-    distance = 0.5 * xp.sum(xp.abs(true - distorted), axis=-1)
-    distance = xp.where(exists, distance, xp.ones_like(distance))
-    return xp.where(rejects, distance, xp.zeros_like(distance))
+    excess, distorted = _excess(xp, p, q), _excess(xp, p, _truncated(xp, q, k))
+    mass, distorted_mass = (xp.sum(e, axis=-1) for e in (excess, distorted))
+    gap = xp.abs(_rows_over(xp, excess, mass) - _rows_over(xp, distorted, distorted_mass))
+    distance = xp.where(distorted_mass > 0, 0.5 * xp.sum(gap, axis=-1), xp.ones_like(distorted_mass))
+    return xp.where(mass > 0, distance, xp.zeros_like(distance))
 
 
 def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
@@ -169,12 +162,11 @@ def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
     0.125
     """
     xp, p, q, k = _pair_and_size(target, draft, k)
-    _, distorted, (p, q) = _residuals(xp, p, q, k)
-    exists = xp.any(distorted > 0, axis=-1)
-    stand_in = xp.where(exists[..., None], distorted, p)  # any distribution: its row is not used
-    law = output_distribution(p, q, residual=stand_in)
-    bias = xp.sum(xp.abs(law - p), axis=-1)
-    return xp.where(exists, bias, 2.0 * total_variation(p, q))
+    excess, distorted = _excess(xp, p, q), _excess(xp, p, _truncated(xp, q, k))
+    mass, distorted_mass = (xp.sum(e, axis=-1) for e in (excess, distorted))
+    # (17): q (1 - β) = min(p, q), and Σ q β = TV(q, p) is the mass that r̂ places anew
+    law = xp.minimum(p, q) + mass[..., None] * _rows_over(xp, distorted, distorted_mass)
+    return xp.where(distorted_mass > 0, xp.sum(xp.abs(law - p), axis=-1), 2.0 * mass)
 
 
 def tvd_bound(target: Array, draft: Array, k: Array) -> Array:
@@ -203,7 +195,7 @@ def tvd_bound(target: Array, draft: Array, k: Array) -> Array:
     1.0
     """
     xp, p, q, k = _pair_and_size(target, draft, k)
-    return _quotient(xp, 2.0 * _deviation_at(xp, q, k), total_variation(p, q))
+    return _quotient(xp, 2.0 * _deviation_at(xp, q, k), _distance(xp, p, q))
 
 
 def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
@@ -232,7 +224,7 @@ def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
     0.5
     """
     xp, p, q, k = _pair_and_size(target, draft, k)
-    distance = xp.maximum(total_variation(p, q), _truncated_distance(xp, p, q, k))
+    distance = xp.maximum(_distance(xp, p, q), _distance(xp, p, _truncated(xp, q, k)))
     return _quotient(xp, _deviation_at(xp, q, k), distance)
 
 
@@ -253,43 +245,48 @@ def _pair_and_size(target: Array, draft: Array, k: Array) -> tuple[Array, Array,
     return xp, p, q, k
 
 
-def _truncate_sorted(xp: Array, ordered: Array, k: Array) -> Array:
-    """q̂ of a row in descending order, in that order: the tail replaced by its mean."""
-    size = ordered.shape[-1]
-    k = xp.broadcast_to(k, _shape(xp, ordered[..., 0], k))[..., None]
-    ordered = xp.broadcast_to(ordered, (*k.shape[:-1], size))
-    tails = xp.astype(tail_sums(xp, ordered), ordered.dtype)
-    mean = take(xp, tails, k) / xp.astype(xp.where(k < size, size - k, xp.ones_like(k)), ordered.dtype)
-    return xp.where(xp.arange(size, device=ordered.device) < k, ordered, mean)
+def _truncated(xp: Array, q: Array, k: Array) -> Array:
+    """q̂, by the k-th largest entry as a threshold: one fast sort, and no entry changes its place."""
+    size = q.shape[-1]
+    k = xp.broadcast_to(k, _batch(xp, q[..., 0], k))[..., None]
+    ordered = xp.broadcast_to(sort_descending(xp, q), (*k.shape[:-1], size))
+    border = take(xp, ordered, xp.where(k > 0, k - 1, k))
+    kept = (q >= border) & (k > 0)
+    spare = xp.count_nonzero(kept, axis=-1, keepdims=True) - k  # ties at the border beyond the k-th
+    if bool(xp.any(spare > 0)):
+        tied = kept & (q == border)
+        rank = xp.cumulative_sum(xp.astype(tied, xp.int64), axis=-1)
+        allowed = xp.count_nonzero(tied, axis=-1, keepdims=True) - spare
+        kept = kept & (~tied | (rank <= allowed))
+    rest = xp.sum(xp.where(kept, xp.zeros_like(q), q), axis=-1, keepdims=True)
+    return xp.where(kept, q, rest / xp.astype(xp.where(k < size, size - k, xp.ones_like(k)), q.dtype))
 
 
-def _shape(xp: Array, *values: Array) -> tuple[int, ...]:
+def _batch(xp: Array, *values: Array) -> tuple[int, ...]:
+    """The common shape of leading dimensions."""
     return tuple(xp.broadcast_arrays(*values)[0].shape)
 
 
-def _residuals(xp: Array, p: Array, q: Array, k: Array) -> tuple[Array, Array, tuple[Array, Array]]:
-    """r, r̂ and (p, q), all in the descending order of q and of one shape: no distance sees the order."""
-    batch = _shape(xp, p[..., 0], q[..., 0])
-    p, q = (xp.broadcast_to(row, (*batch, q.shape[-1])) for row in (p, q))
-    q, p = sort_descending(xp, q, p)
-    truncated = _truncate_sorted(xp, q, k)
-    p, q = (xp.broadcast_to(row, truncated.shape) for row in (p, q))
-    return residual_distribution(p, q), residual_distribution(p, truncated), (p, q)
+def _excess(xp: Array, p: Array, q: Array) -> Array:
+    """(p - q)⁺."""
+    gap = p - q
+    return xp.maximum(gap, xp.zeros_like(gap))
 
 
-def _truncated_distance(xp: Array, p: Array, q: Array, k: Array) -> Array:
-    """TV(q̂, p)."""
-    batch = _shape(xp, p[..., 0], q[..., 0])
-    p, q = (xp.broadcast_to(row, (*batch, q.shape[-1])) for row in (p, q))
-    q, p = sort_descending(xp, q, p)
-    truncated = _truncate_sorted(xp, q, k)
-    return 0.5 * xp.sum(xp.abs(truncated - p), axis=-1)
+def _rows_over(xp: Array, rows: Array, mass: Array) -> Array:
+    """Rows divided by their mass; rows of mass 0 stay zeros."""
+    return rows / xp.where(mass > 0, mass, xp.ones_like(mass))[..., None]
+
+
+def _distance(xp: Array, p: Array, q: Array) -> Array:
+    """TV of rows already validated."""
+    return 0.5 * xp.sum(xp.abs(p - q), axis=-1)
 
 
 def _deviation_at(xp: Array, q: Array, k: Array) -> Array:
     """Δ_k at the asked k."""
     deviations = tail_deviation(q)
-    batch = _shape(xp, q[..., 0], k)
+    batch = _batch(xp, q[..., 0], k)
     k = xp.broadcast_to(k, batch)[..., None]
     return take(xp, xp.broadcast_to(deviations, (*batch, deviations.shape[-1])), k)[..., 0]
 
@@ -340,7 +337,7 @@ def _bias_by_draft(target: Array, draft: Array, sizes: Array) -> Array:
     true = residual_distribution(p, q)
     for k in xp.unique_values(sizes):
         share = xp.sum(xp.where(sizes == k, rejected, xp.zeros_like(rejected)), axis=-1, keepdims=True)
-        replaced = residual_distribution(p, truncate(q, k))
+        replaced = residual_distribution(p, _truncated(xp, q, k))
         exists = xp.any(replaced > 0, axis=-1, keepdims=True)
         drift = drift + share * (xp.where(exists, replaced, p) - true)
     return xp.sum(xp.abs(drift), axis=-1)
@@ -380,7 +377,7 @@ def _has_next(draft: Array, k: Array) -> Array:
 def _residual_exists(target: Array, draft: Array, k: Array) -> Array:
     """r̂ is a distribution, or nothing is rejected."""
     xp, p, q, k = _pair_and_size(target, draft, k)
-    return (_truncated_distance(xp, p, q, k) > 0) | (total_variation(p, q) == 0)
+    return (_distance(xp, p, _truncated(xp, q, k)) > 0) | (_distance(xp, p, q) == 0)
 
 
 _PAPER = Source("oh2025cuhlm", "Prop. 1, (20)")

@@ -1,0 +1,101 @@
+"""Tiny random models in transformers folders, made anew for each run of the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from validation.models import Pair, load_pair
+
+END = "<|endoftext|>"
+TEXTS = ["two and two make four", "what is the sum of three apples and four apples?", "it was the best of times"] * 4
+
+
+def make_tokenizer(vocabulary: int = 300, extra: tuple[str, ...] = ()) -> Any:
+    """A byte-level BPE tokenizer; ``extra`` entries come last."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.add_tokens(list(extra))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=END, eos_token=END, pad_token=END)
+
+
+def make_model(family: str = "llama", *, hidden: int = 16, vocabulary: int = 300, context: int = 64) -> Any:
+    """Random weights, wide enough apart that some tokens are likely and some are not."""
+    import transformers
+
+    ids = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, "initializer_range": 0.3}
+    if family == "llama":
+        config: Any = transformers.LlamaConfig(
+            vocab_size=vocabulary,
+            hidden_size=hidden,
+            intermediate_size=2 * hidden,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            max_position_embeddings=context,
+            **ids,
+        )
+        return transformers.LlamaForCausalLM(config)
+    if family == "gpt2":
+        config = transformers.GPT2Config(
+            vocab_size=vocabulary, n_embd=hidden, n_layer=2, n_head=2, n_positions=context, **ids
+        )
+        return transformers.GPT2LMHeadModel(config)
+    config = transformers.GPTNeoConfig(
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        num_layers=2,
+        num_heads=2,
+        attention_types=[[["global", "local"], 1]],
+        max_position_embeddings=context,
+        **ids,
+    )
+    return transformers.GPTNeoForCausalLM(config)
+
+
+@pytest.fixture(scope="session")
+def save_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """A function that writes a model folder: ``save_model(family, seed=, hidden=, vocabulary=, ...)``."""
+
+    def save(family: str = "llama", *, seed: int = 1, tokenizer: Any = None, **shape: int) -> Path:
+        import torch
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        folder = tmp_path_factory.mktemp("model")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            make_model(family, **shape).to(torch.bfloat16).save_pretrained(folder)
+        (tokenizer or make_tokenizer()).save_pretrained(folder)
+        return folder
+
+    return save
+
+
+@pytest.fixture(scope="session")
+def folders(save_model: Callable[..., Path]) -> tuple[Path, Path]:
+    """The folders of a small and a large Llama."""
+    return save_model(seed=1, hidden=8), save_model(seed=2, hidden=16)
+
+
+@pytest.fixture(scope="session")
+def pair(folders: tuple[Path, Path]) -> Pair:
+    """The two Llamas, loaded; read only."""
+    return load_pair(small=folders[0], large=folders[1])
+
+
+@pytest.fixture(scope="session")
+def extended_tokenizer() -> Callable[..., Any]:
+    """The function that makes the tokenizer, for tests that need a different one."""
+    return make_tokenizer

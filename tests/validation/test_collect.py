@@ -1,0 +1,247 @@
+"""Collection on tiny random models: the stored logits are those of the texts that were really drawn."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validation import collect as module
+from validation.collect import Text, collect, teacher_forced_logits
+from validation.errors import UserError
+from validation.models import Pair, load_pair
+from validation.prompts import Prompt
+from validation.traces import ARRAYS, Trace, probabilities
+
+PROMPTS = [
+    Prompt(f"p{i}", text, "test")
+    for i, text in enumerate(["two and", "what is the sum of three", "it", "four apples?", "the best of times was it"])
+]
+HALF = {"rtol": 1e-3, "atol": 2e-3}  # float16 keeps 11 bits
+
+
+def texts_of(trace: Trace) -> list[tuple[int, slice]]:
+    """Prompt and rows of every text: a text starts where the position is 0."""
+    starts = np.flatnonzero(trace.arrays["position"] == 0)
+    ends = [*starts[1:], trace.positions]
+    return [(int(trace.arrays["prompt_index"][a]), slice(int(a), int(b))) for a, b in zip(starts, ends, strict=True)]
+
+
+def step_by_step(pair: Pair, which: str, prompt: str, tokens: np.ndarray) -> np.ndarray:
+    """Logits (n, V) from one forward pass a token, without cache, padding or batch."""
+    import torch
+
+    ids = [0, *pair.tokenizer(prompt).input_ids]
+    found = []
+    for token in tokens.tolist():
+        with torch.no_grad():
+            found.append(getattr(pair, which)(torch.tensor([ids])).logits[0, -1, : pair.vocabulary].numpy())
+        ids.append(token)
+    return np.array(found)
+
+
+@pytest.fixture(scope="module")
+def ending(pair: Pair) -> Pair:
+    """The pair with many end-of-text tokens, so that texts end early and at different lengths."""
+    return dataclasses.replace(pair, end_tokens=tuple(range(0, 300, 25)))
+
+
+@pytest.fixture(scope="module")
+def trace(ending: Pair, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """Two rounds over the five prompts, at least."""
+    path = tmp_path_factory.mktemp("traces") / "t"
+    return collect(ending, PROMPTS, path, positions=120, new_tokens=20, batch=4, command="hlm validate")
+
+
+def test_logits_are_those_of_single_steps(trace: Trace, ending: Pair) -> None:
+    used = trace.manifest["prompts"]
+    for index, rows in texts_of(trace):
+        for which, name in (("small", "draft_logits"), ("large", "target_logits")):
+            expected = step_by_step(ending, which, used[index]["text"], trace.arrays["tokens"][rows])
+            np.testing.assert_allclose(trace.arrays[name][rows], expected, **HALF)
+
+
+def test_texts_end_at_the_end_token_and_not_later(trace: Trace, ending: Pair) -> None:
+    lengths = set()
+    for _, rows in texts_of(trace):
+        tokens = trace.arrays["tokens"][rows].tolist()
+        assert trace.arrays["position"][rows].tolist() == list(range(len(tokens)))
+        assert not set(tokens[:-1]) & set(ending.end_tokens)
+        assert tokens[-1] in ending.end_tokens or len(tokens) == 20
+        lengths.add(len(tokens))
+    assert len(lengths) > 2
+
+
+def test_prompts_are_used_again_with_other_samples(trace: Trace) -> None:
+    texts = texts_of(trace)
+    assert trace.positions >= 120
+    assert trace.manifest["texts"] == len(texts) > len(PROMPTS)
+    assert trace.manifest["notes"] == [f"{len(texts)} texts were drawn from 5 of 5 prompts."]
+    drawn = [tuple(trace.arrays["tokens"][rows].tolist()) for index, rows in texts]
+    assert len(set(drawn)) > len(PROMPTS)
+
+
+def test_manifest(trace: Trace) -> None:
+    manifest = trace.manifest
+    assert {prompt["id"] for prompt in manifest["prompts"]} == {prompt.id for prompt in PROMPTS}
+    assert manifest["pair"]["vocabulary"] == trace.vocabulary == 300
+    assert (manifest["seed"], manifest["new_tokens"], manifest["command"]) == (1, 20, "hlm validate")
+    assert manifest["speed"]["positions_per_second"] > 0
+
+
+def surprise(logits: np.ndarray, tokens: np.ndarray) -> float:
+    """How far the log-likelihood of the tokens lies from its mean under the law of the logits, in deviations."""
+    law = probabilities(logits)
+    log_law = np.log(law)
+    mean = (law * log_law).sum(axis=1)
+    variance = (law * log_law**2).sum(axis=1) - mean**2
+    found = log_law[np.arange(len(tokens)), tokens]
+    return float((found - mean).sum() / np.sqrt(variance.sum()))
+
+
+def test_tokens_are_samples_of_the_large_model(pair: Pair, tmp_path: Path) -> None:
+    free = dataclasses.replace(pair, end_tokens=())
+    trace = collect(free, PROMPTS, tmp_path / "t", positions=1500, new_tokens=30, batch=25)
+    tokens, target = trace.arrays["tokens"], trace.arrays["target_logits"]
+    assert abs(surprise(target, tokens)) < 3.5
+    assert abs(surprise(target, np.roll(tokens, 1))) > 10  # one position off would show
+    assert abs(surprise(trace.arrays["draft_logits"], tokens)) > 10  # so would the other model
+
+
+def test_padding_changes_nothing(pair: Pair) -> None:
+    rng = np.random.default_rng(2)
+    texts = [
+        Text(0, f"p{i}", [0, *rng.integers(1, 300, n).tolist()], start)
+        for i, (n, start) in enumerate([(5, 2), (40, 30), (17, 17), (40, 1)])
+    ]
+    together = teacher_forced_logits(pair, "large", texts)
+    for text, logits in zip(texts, together, strict=True):
+        (alone,) = teacher_forced_logits(pair, "large", [text])
+        assert logits.shape == (len(text.tokens) - text.start, 300)
+        np.testing.assert_allclose(logits, alone, **HALF)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
+def test_other_families(family: str, save_model: Callable[..., Path], tmp_path: Path) -> None:
+    pair = load_pair(small=save_model(family, seed=3), large=save_model(family, seed=4))
+    trace = collect(pair, PROMPTS[:3], tmp_path / "t", positions=None, new_tokens=6)
+    assert trace.manifest["texts"] == 3
+    for index, rows in texts_of(trace):
+        text = trace.manifest["prompts"][index]["text"]
+        expected = step_by_step(pair, "small", text, trace.arrays["tokens"][rows])
+        np.testing.assert_allclose(trace.arrays["draft_logits"][rows], expected, **HALF)
+
+
+def test_padded_head_is_cut(folders: tuple[Path, Path], save_model: Callable[..., Path], tmp_path: Path) -> None:
+    pair = load_pair(small=folders[0], large=save_model(vocabulary=600))
+    trace = collect(pair, PROMPTS, tmp_path / "t", positions=60, new_tokens=20)
+    assert trace.vocabulary == 300
+    assert trace.arrays["tokens"].max() < 300
+    assert "300 beyond the vocabulary are cut" in trace.manifest["notes"][0]
+
+
+def test_same_seed_same_trace(ending: Pair, tmp_path: Path) -> None:
+    import torch
+
+    before = torch.get_rng_state()
+    settings: dict[str, Any] = {"positions": 40, "new_tokens": 8, "batch": 3}
+    first, second = (collect(ending, PROMPTS, tmp_path / name, **settings) for name in "ab")
+    other = collect(ending, PROMPTS, tmp_path / "c", seed=2, **settings)
+    assert all(np.array_equal(first.arrays[name], second.arrays[name]) for name in ARRAYS)
+    assert first.arrays["tokens"].tolist() != other.arrays["tokens"].tolist()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_small_groups_give_the_same(ending: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = collect(ending, PROMPTS, tmp_path / "a", positions=30, new_tokens=8)
+    monkeypatch.setattr(module, "SCORED_VALUES", 1)
+    single = collect(ending, PROMPTS, tmp_path / "b", positions=30, new_tokens=8)
+    assert np.array_equal(whole.arrays["tokens"], single.arrays["tokens"])
+    np.testing.assert_allclose(whole.arrays["target_logits"], single.arrays["target_logits"], **HALF)
+
+
+def test_progress(ending: Pair, tmp_path: Path) -> None:
+    calls: list[tuple[int, int, str]] = []
+    settings: dict[str, Any] = {"new_tokens": 8, "batch": 2, "progress": lambda *call: calls.append(call)}
+    trace = collect(ending, PROMPTS, tmp_path / "a", positions=30, **settings)
+    assert calls[0] == (0, 30, "large model writes token 1 of 8")
+    assert calls[-1] == (trace.positions, trace.positions, "done")
+    assert [call[0] for call in calls] == sorted(call[0] for call in calls)
+    calls.clear()
+    collect(ending, PROMPTS, tmp_path / "b", positions=None, **settings)
+    assert {call[:2] for call in calls} == {(0, 5), (2, 5), (4, 5), (5, 5)}
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
+def test_killed_collection_leaves_nothing(ending: Pair, tmp_path: Path, kind: type[BaseException]) -> None:
+    def stop(done: int, total: int, text: str) -> None:
+        if done:
+            raise kind
+
+    with pytest.raises(kind):
+        collect(ending, PROMPTS, tmp_path / "t", positions=60, new_tokens=8, batch=2, progress=stop)
+    assert list(tmp_path.iterdir()) == []
+
+
+def refused(message: str, pair: Pair, path: Path, prompts: list[Prompt] = PROMPTS, **settings: Any) -> None:
+    """Collecting raises one sentence that matches and leaves nothing behind."""
+    with pytest.raises(UserError, match=message) as caught:
+        collect(pair, prompts, path / "t", **({"positions": 30, "new_tokens": 8} | settings))
+    assert "\n" not in str(caught.value)
+    assert not list(path.iterdir())
+
+
+def test_prompt_too_long(pair: Pair, tmp_path: Path) -> None:
+    prompts = [*PROMPTS, Prompt("long", "x" * 70, "test")]
+    refused(r"The prompt 'long' is 71 tokens long, but only 56 fit \(a context of 64 less 8", pair, tmp_path, prompts)
+    refused("new_tokens is 64, but the context holds 64 tokens", pair, tmp_path, new_tokens=64)
+
+
+def test_longest_prompt_that_fits(pair: Pair, tmp_path: Path) -> None:
+    prompts = [Prompt("full", "x" * 55, "test")]  # and the begin-of-text token: 56 + 8 = 64
+    assert collect(pair, prompts, tmp_path / "t", positions=None, new_tokens=8).positions <= 8
+
+
+def test_bad_numbers(pair: Pair, tmp_path: Path) -> None:
+    refused("There are no prompts; give at least one", pair, tmp_path, [])
+    refused("positions is 0; it must be at least 1", pair, tmp_path, positions=0)
+    refused("new_tokens is 0; it must be at least 1", pair, tmp_path, new_tokens=0)
+    refused("batch is -1; it must be at least 1", pair, tmp_path, batch=-1)
+    refused("seed is -1; it must be at least 0", pair, tmp_path, seed=-1)
+
+
+def test_disk_too_small(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("usage", (), {"free": 10**6})
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    refused(r"The trace needs about \d MB for 286 positions, but only 1 MB are free", pair, tmp_path)
+
+
+def with_last_norm(pair: Pair, which: str, folders: tuple[Path, Path], value: float) -> Pair:
+    """A freshly loaded pair with the last scale of one model set to ``value``."""
+    import torch
+
+    damaged = load_pair(small=folders[0], large=folders[1])
+    with torch.no_grad():
+        getattr(damaged, which).model.norm.weight.fill_(value)
+    return damaged
+
+
+@pytest.mark.parametrize(
+    ("which", "value", "message"),
+    [
+        ("large", float("nan"), r"gives a logit that is nan, at prompt 'p\d', position 0; check its weights"),
+        ("small", float("nan"), r"gives a logit that is nan, at prompt 'p\d', position 0; check its weights"),
+        ("small", float("inf"), r"gives a logit that is (nan|inf), at prompt 'p\d', position 0"),
+        ("small", 1e6, r"gives a logit of magnitude .*, more than float16 holds \(65504\), at prompt 'p\d'"),
+        ("large", 1e6, r"gives a logit of magnitude .*, more than float16 holds \(65504\), at prompt 'p\d'"),
+    ],
+)
+def test_bad_logits(
+    pair: Pair, folders: tuple[Path, Path], tmp_path: Path, which: str, value: float, message: str
+) -> None:
+    refused(rf"The {which} model \(.*\) {message}", with_last_norm(pair, which, folders, value), tmp_path)

@@ -1,0 +1,184 @@
+"""Loading a pair: what is accepted, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from validation import models
+from validation.errors import UserError
+from validation.models import PairSource, load_pair
+
+
+def refused(message: str, **arguments: Any) -> None:
+    """Loading raises one sentence that matches, without a line break."""
+    with pytest.raises(UserError, match=message) as caught:
+        load_pair(**arguments)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.fixture
+def copied(folders: tuple[Path, Path], tmp_path: Path) -> Path:
+    """A copy of the small model that a test may damage."""
+    return Path(shutil.copytree(folders[0], tmp_path / "copied"))
+
+
+def test_two_folders(pair: Any, folders: tuple[Path, Path]) -> None:
+    import torch
+
+    assert (pair.vocabulary, pair.context, pair.end_tokens, pair.notes) == (300, 64, (0,), ())
+    assert not pair.small.training
+    assert not pair.large.training
+    assert pair.dtype == "float32"  # the stored weights are bfloat16
+    assert all(parameter.dtype == torch.float32 for parameter in pair.small.parameters())
+    assert (pair.small_name, pair.large_name) == (str(folders[0]), str(folders[1]))
+    assert pair.small_parameters == sum(parameter.numel() for parameter in pair.small.parameters())
+    json.dumps(pair.describe())
+
+
+def test_dtype_on_request(folders: tuple[Path, Path]) -> None:
+    assert load_pair(small=folders[0], large=folders[1], dtype="bfloat16").dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
+def test_other_families(family: str, save_model: Callable[..., Path]) -> None:
+    pair = load_pair(small=save_model(family), large=save_model(family, context=48))
+    assert (pair.vocabulary, pair.context) == (300, 48)
+
+
+def test_named_pair(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(models.PAIRS, "tiny", PairSource(str(folders[0]), str(folders[1]), "for a test"))
+    pair = load_pair("tiny")
+    assert (pair.name, pair.small_name, pair.large_name) == ("tiny", "tiny/small", "tiny/large")
+
+
+def test_sampling_settings_of_the_folder_are_dropped(copied: Path) -> None:
+    settings = {"do_sample": True, "temperature": 0.5, "top_p": 0.9, "repetition_penalty": 1.3, "eos_token_id": [0, 7]}
+    (copied / "generation_config.json").write_text(json.dumps(settings))
+    pair = load_pair(small=copied, large=copied)
+    assert pair.end_tokens == (0, 7)
+    assert pair.large.generation_config.repetition_penalty is None
+    assert pair.large.generation_config.top_p is None
+
+
+def test_padded_head_is_cut_and_said(folders: tuple[Path, Path], save_model: Callable[..., Path]) -> None:
+    pair = load_pair(small=folders[0], large=save_model(vocabulary=320))
+    assert pair.vocabulary == 300
+    assert pair.notes == ("The large model gives 320 logits; the 20 beyond the vocabulary are cut.",)
+
+
+def test_head_too_narrow(save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]) -> None:
+    folder = save_model(tokenizer=extended_tokenizer(extra=("<added>",)))
+    refused("The small model gives 300 logits, but the tokenizer has 301 entries", small=folder, large=folder)
+
+
+def test_vocabularies_differ(
+    folders: tuple[Path, Path], save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
+) -> None:
+    longer = save_model(vocabulary=310, tokenizer=extended_tokenizer(extra=("<more>", "<most>")))
+    refused(r"first at id 300: missing in .*, '<more>' in .* \(300 and 302 entries\)", small=folders[0], large=longer)
+
+
+def test_first_differing_entry(copied: Path, folders: tuple[Path, Path]) -> None:
+    file = copied / "tokenizer.json"
+    content = json.loads(file.read_text())
+    vocabulary = content["model"]["vocab"]
+    by_id = {index: token for token, index in vocabulary.items()}
+    vocabulary[by_id[5]], vocabulary[by_id[9]] = 9, 5
+    file.write_text(json.dumps(content))
+    message = f"first at id 5: {re.escape(repr(by_id[9]))} in .*copied', {re.escape(repr(by_id[5]))} in "
+    refused(message, small=copied, large=folders[1])
+
+
+def test_one_model_only() -> None:
+    refused(r"Only the small model was given \(x\); name the large one too", small="x")
+    refused(r"Only the large model was given \(y\); name the small one too", large="y")
+
+
+def test_pair_and_models() -> None:
+    refused("Both the pair 'builtin' and two models were given", name="builtin", small="x", large="y")
+
+
+def test_unknown_pair() -> None:
+    refused("Unknown pair 'gpt'; choose one of builtin", name="gpt")
+
+
+def test_unknown_dtype_and_device() -> None:
+    refused("Unknown dtype 'int3'; choose one of float32", dtype="int3")
+    refused("Unknown device 'toaster'; use 'cpu'", device="toaster")
+    refused("No such device 'cuda:99': torch sees", device="cuda:99")
+
+
+def test_missing_folder(tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+    refused(f"There is no model folder '{gone}'; check the path", small=gone, large=gone)
+
+
+def test_not_a_model_folder(tmp_path: Path) -> None:
+    refused("is not a model folder: config.json is missing", small=tmp_path, large=tmp_path)
+    (tmp_path / "file").write_text("")
+    refused("is a file, not a model folder", small=tmp_path / "file", large=tmp_path)
+
+
+def test_other_weight_formats(copied: Path) -> None:
+    (copied / "model.safetensors").rename(copied / "pytorch_model.bin")
+    refused(r"No \*\.safetensors weights lie in .*copied", small=copied, large=copied)
+
+
+def test_damaged_weights(copied: Path, folders: tuple[Path, Path]) -> None:
+    weights = copied / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    refused("The model '.*copied' cannot be loaded", small=copied, large=folders[1])
+
+
+def test_incomplete_weights(copied: Path, folders: tuple[Path, Path]) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(copied / "model.safetensors")
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, copied / "model.safetensors", metadata={"format": "pt"})
+    message = r"weights of '.*copied' are incomplete: model\.layers\.1\.mlp\.up_proj\.weight is missing, 1 in all"
+    refused(message, small=copied, large=folders[1])
+
+
+def test_code_of_its_own_is_never_run(copied: Path, folders: tuple[Path, Path]) -> None:
+    file = copied / "config.json"
+    own = {"AutoConfig": "evil.EvilConfig", "AutoModelForCausalLM": "evil.Evil"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "evil", "auto_map": own}))
+    trace = copied.parent / "ran"
+    (copied / "evil.py").write_text(f"open({str(trace)!r}, 'w')")
+    refused("needs code of its own, which is never run", small=copied, large=folders[1])
+    assert not trace.exists()
+
+
+def test_not_a_language_model(copied: Path, folders: tuple[Path, Path]) -> None:
+    file = copied / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "clip"}))
+    refused("The model '.*copied' cannot be loaded", small=copied, large=folders[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("GatedRepoError", "The model 'owner/model' is gated: accept its terms on the hub"),
+        ("RepositoryNotFoundError", "The hub has no public model 'owner/model'; check the spelling"),
+        ("LocalEntryNotFoundError", "'owner/model' is not a folder here, and the hub cannot be reached"),
+    ],
+)
+def test_hub_failures(kind: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    def fail(*_: Any, **__: Any) -> None:
+        try:
+            raise type(kind, (Exception,), {})("as the hub client raises it")
+        except Exception as error:
+            raise OSError("several lines\nof advice") from error
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
+    refused(message, small="owner/model", large="owner/model")

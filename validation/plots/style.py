@@ -1,0 +1,89 @@
+"""How every figure looks: one set of sizes, lines and greys, and files that come out the same each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMN = (3.4, 2.55)  # inches: one panel
+PAGE = (7.0, 3.0)  # two panels
+
+DARK, MIDDLE, LIGHT = "#16325c", "#c2571a", "#b9c6d8"  # in grey: nearly black, middle, light
+
+SETTINGS: dict[str, Any] = {
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "legend.fontsize": 7,
+    "legend.frameon": True,
+    "legend.framealpha": 0.9,
+    "legend.edgecolor": "0.8",
+    "patch.linewidth": 0.5,
+    "mathtext.fontset": "dejavusans",
+    "axes.linewidth": 0.6,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "grid.linewidth": 0.4,
+    "grid.color": "0.88",
+    "lines.linewidth": 1.3,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "savefig.dpi": 250,  # of the parts that are pictures inside the SVG
+    "svg.fonttype": "path",
+    "svg.hashsalt": "hlm",
+}
+
+
+@contextmanager
+def house_style() -> Iterator[None]:
+    """The settings above on matplotlib's own defaults, whatever the user's are; undone afterwards."""
+    import matplotlib as mpl
+
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(SETTINGS)
+        yield
+
+
+def canvas(size: tuple[float, float], panels: int = 1) -> tuple[Figure, list[Axes]]:
+    """A figure of so many panels side by side, without pyplot and its global state."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, list(figure.subplots(1, panels, squeeze=False)[0])
+
+
+def label(text: str) -> str:
+    """Plain text with the letters that need a typesetter, r̂ and q̂, as mathematics.
+
+    >>> label("TV(r, r̂)")
+    'TV(r, $\\\\hat{r}$)'
+    """
+    for letter in "rq":
+        text = text.replace(f"{letter}\u0302", rf"$\hat{{{letter}}}$")
+    return text
+
+
+def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
+    """Label and scale both axes as the numbers say."""
+    for side in ("x", "y"):
+        name = names[side]
+        unit = f" ({name['unit']})" if name["unit"] else ""
+        axes.set(**{f"{side}label": label(name["label"]) + unit, f"{side}scale": name["scale"]})
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write an SVG whose bytes depend on nothing but what is drawn."""
+    figure.savefig(path, format="svg", metadata={"Date": None})

@@ -1,0 +1,102 @@
+"""Prompts to collect on: the built-in ones, a JSON-lines file, or a plain text with one prompt per line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from validation.errors import UserError
+from validation.models import PAIRS_FOLDER
+
+BUILTIN_PROMPTS = PAIRS_FOLDER / "builtin" / "prompts.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt, the name it is reported under, and where it comes from."""
+
+    id: str
+    text: str
+    source: str
+
+
+def builtin_prompts(*, limit: int | None = None) -> list[Prompt]:
+    """Prompts from texts that the built-in pair was not trained on (GSM8K test, PEPs, novels)."""
+    return read_prompts(BUILTIN_PROMPTS, limit=limit)
+
+
+def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
+    """Read prompts from a file.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``.jsonl`` or ``.jsonl.gz``: one JSON object a line with the field ``prompt`` and, if wanted, ``id`` and
+        ``source``. ``.txt``: one prompt a line. UTF-8.
+    limit : int, optional
+        Read only so many prompts from the top, at least 1.
+
+    Returns
+    -------
+    list of Prompt
+        In the order of the file.
+
+    Raises
+    ------
+    UserError
+        Missing file, unknown ending, not UTF-8, empty file, a line that is not JSON, a prompt that is missing or
+        empty, an id used twice, ``limit`` below 1.
+    """
+    path = Path(path)
+    if limit is not None and limit < 1:
+        raise UserError(f"The limit of prompts is {limit}; it must be at least 1.")
+    if not path.name.endswith((".jsonl", ".jsonl.gz", ".txt")):
+        raise UserError(f"{path} does not end in .jsonl, .jsonl.gz or .txt; rename it or convert it to one of them.")
+    if not path.is_file():
+        raise UserError(f"There is no prompt file {path}; check the path.")
+    prompts: dict[str, Prompt] = {}
+    for number, line in _lines(path):
+        prompt = _prompt(path, number, line)
+        if prompt.id in prompts:
+            raise UserError(f"{path}, line {number}: the id {prompt.id!r} was used before; give each prompt its own.")
+        prompts[prompt.id] = prompt
+        if len(prompts) == limit:
+            break
+    if not prompts:
+        raise UserError(f"{path} is empty; put at least one prompt into it.")
+    return list(prompts.values())
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                yield number, line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}, after line {number}: the text is not UTF-8; save it as UTF-8.") from error
+    except (OSError, EOFError) as error:
+        raise UserError(f"{path}, after line {number}: cannot be read ({error}); check the file.") from error
+
+
+def _prompt(path: Path, number: int, line: str) -> Prompt:
+    """One line as a prompt, or a UserError with the file and the line number."""
+    where = f"{path}, line {number}"
+    if path.suffix == ".txt":
+        row: object = {"prompt": line}
+    else:
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{where}: not JSON ({error.msg}: {line[:40]!r}); write one object per line.") from error
+    if not isinstance(row, dict) or "prompt" not in row:
+        raise UserError(f'{where}: the field \'prompt\' is missing; write lines like {{"prompt": "..."}}.')
+    text = row["prompt"]
+    if not isinstance(text, str):
+        raise UserError(f"{where}: the prompt is {text!r}, not a text; put it in quotes.")
+    if not text.strip():
+        raise UserError(f"{where}: the prompt is empty; remove the line or fill it in.")
+    return Prompt(id=str(row.get("id", f"line-{number}")), text=text, source=str(row.get("source", path.name)))

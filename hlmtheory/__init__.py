@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 
 ROOMS = {
     "verification": (
+        "softmax",
         "total_variation",
         "rejection_probability",
         "acceptance_rate",

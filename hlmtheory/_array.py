@@ -48,13 +48,11 @@ def epsilon(xp: Any, dtype: Any) -> float:
     return float(xp.finfo(dtype).eps) if xp.isdtype(dtype, "real floating") else 0.0
 
 
-def softmax(logits: Array) -> Array:
-    """Softmax over the last axis, in at least float32, by the library's fused routine where it has one."""
-    xp, z = arrays(logits=logits)
-    (z,) = floating(xp, z)
+def softmax(xp: Any, logits: Array) -> Array:
+    """Softmax over the last axis, by the library's fused routine where it has one."""
     if is_torch_namespace(xp):
-        return z.softmax(dim=-1)
-    e = xp.exp(z - xp.max(z, axis=-1, keepdims=True))
+        return logits.softmax(dim=-1)
+    e = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     return e / xp.sum(e, axis=-1, keepdims=True)
 
 

@@ -223,7 +223,7 @@ class Claim:
         status[certain] = Status.HOLDS
         status[~inside] = Status.OUT_OF_SCOPE
         lhs[~inside] = rhs[~inside] = np.nan
-        return Verdict(self.id, status, lhs, rhs, np.where(inside, -gap, np.nan), vacuous, broken)
+        return Verdict(self.id, status, lhs, rhs, np.where(inside, 0.0 - gap, np.nan), vacuous, broken)
 
     def _apply(self, function: Callable[..., Array], values: Instance) -> Array:
         return function(**{name: values[name] for name in inspect.signature(function).parameters})

@@ -24,8 +24,37 @@ rejected and there is no residual: its row is all zeros.
 from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, floating, take
-from hlmtheory._domains import COUNT, SIMPLEX, UNIT_INTERVAL, same_vocabulary
+from hlmtheory._array import softmax as _softmax
+from hlmtheory._domains import COUNT, LOGITS, SIMPLEX, UNIT_INTERVAL, same_vocabulary
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+
+
+def softmax(logits: Array) -> Array:
+    """Probability rows from logits: every other function takes those.
+
+    Parameters
+    ----------
+    logits : array, shape (..., V)
+        Finite. Half types are computed and answered in float32.
+
+    Returns
+    -------
+    array, shape (..., V)
+        Probability rows.
+
+    Raises
+    ------
+    ValueError
+        If a logit is NaN or infinite.
+
+    Examples
+    --------
+    >>> softmax([0.0, 0.0]).tolist()
+    [0.5, 0.5]
+    """
+    xp, z = arrays(logits=logits)
+    (z,) = floating(xp, LOGITS.check(xp, "logits", z))
+    return _softmax(xp, z)
 
 
 def total_variation(p: Array, q: Array) -> Array:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import hlmtheory
-from hlmtheory.claims import Claim, Status, Verdict
+from hlmtheory.claims import COARSE, Claim, Status, Verdict
 from validation.errors import UserError
 from validation.traces import Trace, TraceChunk, probabilities
 
@@ -43,7 +43,7 @@ class Tally:
     out_of_scope: int = 0
     vacuous: int = 0
     worst_slack: float = math.inf
-    tightest: float = -math.inf  # largest lhs/rhs seen
+    tightest: float = -math.inf  # largest lhs/rhs seen where rhs is more than rounding
     broken: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -74,7 +74,7 @@ class Tally:
             self.broken[statement] = self.broken.get(statement, 0) + count
         if verdict.in_scope:
             self.worst_slack = min(self.worst_slack, float(np.nanmin(verdict.slack)))
-            known = (verdict.rhs > 0) & np.isfinite(verdict.rhs)
+            known = (verdict.rhs > COARSE) & np.isfinite(verdict.rhs)
             ratios = verdict.lhs[known] / verdict.rhs[known]
             self.tightest = max(self.tightest, float(ratios.max(initial=-math.inf)))
 

@@ -16,7 +16,7 @@ from validation.plots.record import Figure, Printed
 from validation.plots.style import house_style, save
 from validation.traces import Trace
 
-__all__ = ["FIGURES", "Figure", "Printed", "caption", "draw", "find"]
+__all__ = ["FIGURES", "Figure", "Printed", "draw", "find_figure"]
 
 FIGURES: dict[tuple[str, str], Figure] = {(figure.paper, figure.number): figure for figure in cuhlm.FIGURES}
 """Every figure, by paper and number."""
@@ -24,7 +24,7 @@ FIGURES: dict[tuple[str, str], Figure] = {(figure.paper, figure.number): figure 
 SOURCE = Path(__file__).resolve().parents[2]
 
 
-def find(paper: str, number: str) -> Figure:
+def find_figure(paper: str, number: str) -> Figure:
     """The figure of that paper and number.
 
     Raises
@@ -68,7 +68,7 @@ def draw(
     UserError
         There is no such figure.
     """
-    figure = find(paper, number)
+    figure = find_figure(paper, number)
     numbers = figure.measure(trace, seed)
     svg = Path(folder) / f"{paper}-fig{number}.svg"
     svg.parent.mkdir(parents=True, exist_ok=True)
@@ -79,11 +79,6 @@ def draw(
     sidecar = svg.with_suffix(".json")
     sidecar.write_text(json.dumps(about | run | numbers, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return svg, sidecar
-
-
-def caption(sidecar: str | Path) -> str:
-    """The caption that stands in a figure's sidecar."""
-    return str(json.loads(Path(sidecar).read_text(encoding="utf-8"))["caption"])
 
 
 def _about(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def _curve(name: str, x: NDArray[np.int64], rows: list[NDArray[np.float64]]) -> 
 
 
 def _measure_ranks(trace: Trace, seed: int) -> Numbers:
-    """q by descending rank."""
+    """Each row q by descending rank."""
     ranks = spread(trace.vocabulary, RANKS)
     rows = [ordered[:, -ranks] for ordered in _ranked(trace, seed)]
     return {
@@ -181,9 +181,10 @@ def _paint_bias(numbers: Numbers) -> Canvas:
             x[order], bias[order], c=distance[order], s=4, cmap=shades, vmin=0, vmax=1, linewidths=0, rasterized=True
         )
     means = np.array([[np.mean(one["tv_r"]), np.mean(one["bias"])] for one in series])
-    left.plot(*means.T, color=MIDDLE, marker="D", markersize=4, markeredgecolor="white", linewidth=1, label="mean at each k")
+    diamonds = {"marker": "D", "markersize": 4.5, "markerfacecolor": "white", "markeredgewidth": 1}
+    left.plot(*means.T, color="black", linewidth=1, label="mean at each k", **diamonds)
     end = max(0.1, float(bias.max()))
-    right.plot([0, 1.05 * end], [0, 1.05 * end], color="#f0b893", linewidth=3.5, zorder=1, label="equal")
+    right.plot([0, 1.05 * end], [0, 1.05 * end], color="#f0b893", linewidth=3.5, zorder=0.9, label="equal")
     for axes, names in zip((left, right), numbers["axes"], strict=True):
         name_axes(axes, names)
         axes.legend(loc="lower right")
@@ -200,8 +201,8 @@ def _compare(numbers: Numbers) -> str:
         f"Pearson's r is {_four(statistics['pearson_r'])} over all points and "
         f"{_four(statistics['pearson_r_of_means_per_k'])} over the means at each k = "
         f"{', '.join(str(one['k']) for one in numbers['series'])}; the paper prints {PRINTED_R.value} "
-        f"({PRINTED_R.place}). Right: the bias is not merely correlated, it is exactly 2 TV(q, p) TV(r, r̂); the largest "
-        f"deviation is {statistics['largest_deviation_from_identity']:.0e}, which is rounding."
+        f"({PRINTED_R.place}). Right: the bias is not merely correlated, it is exactly 2 TV(q, p) TV(r, r̂); the "
+        f"largest deviation is {statistics['largest_deviation_from_identity']:.0e}, which is rounding."
     )
 
 

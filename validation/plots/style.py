@@ -66,10 +66,10 @@ def canvas(size: tuple[float, float], panels: int = 1) -> tuple[Figure, list[Axe
 
 
 def label(text: str) -> str:
-    """Plain text with the letters that need a typesetter, r̂ and q̂, as mathematics.
+    r"""Plain text with the letters that need a typesetter, r̂ and q̂, as mathematics.
 
     >>> label("TV(r, r̂)")
-    'TV(r, $\\\\hat{r}$)'
+    'TV(r, $\\hat{r}$)'
     """
     for letter in "rq":
         text = text.replace(f"{letter}\u0302", rf"$\hat{{{letter}}}$")

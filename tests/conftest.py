@@ -1,0 +1,20 @@
+"""Hypothesis profiles: HYPOTHESIS_PROFILE=dev|ci|deep, by default ci under CI and dev elsewhere."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# The first call into torch or a room imports it; that is slow, but it is not the property's doing.
+settings.register_profile("dev", max_examples=50, deadline=None)
+settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("deep", max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev")
+settings.load_profile(PROFILE)
+
+
+def pytest_report_header() -> str:
+    """Name the profile in the header."""
+    return f"hypothesis profile of this project: {PROFILE}"

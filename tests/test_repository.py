@@ -1,0 +1,227 @@
+"""What the repository promises as a whole."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import hashlib
+import re
+import subprocess
+import sys
+import tomllib
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hlmtheory
+
+ROOT = Path(__file__).resolve().parent.parent
+HEAVY = ("torch", "transformers", "scipy.stats", "cvxpy", "sympy", "statsmodels", "pandas", "matplotlib")
+
+
+@cache
+def project_files() -> tuple[Path, ...]:
+    """Every file that is or could be committed."""
+    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        names = subprocess.run(command, capture_output=True, check=True).stdout.decode().split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout, so which files belong to the project is not known")
+    return tuple(path for path in (ROOT / name for name in names if name) if path.is_file())
+
+
+@cache
+def project_texts() -> dict[str, str]:
+    """The text of every file that is text, by its path in the repository."""
+    texts = {}
+    for path in project_files():
+        content = path.read_bytes()
+        if b"\0" not in content:
+            texts[path.relative_to(ROOT).as_posix()] = content.decode("utf-8")
+    return texts
+
+
+def lines_with(pattern: str) -> list[str]:
+    """Where a pattern occurs in the project's texts: ``file:line: match``."""
+    regex = re.compile(pattern, re.IGNORECASE)
+    return [
+        f"{name}:{number}: {found.group()}"
+        for name, text in project_texts().items()
+        if regex.search(text)
+        for number, line in enumerate(text.splitlines(), 1)
+        if (found := regex.search(line))
+    ]
+
+
+def pyproject() -> dict:
+    """The project's metadata."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+# ------------------------------------------------------------------------------------------------------- texts
+
+
+def test_no_path_of_one_machine():
+    assert lines_with(r"/(?:work|root|opt)/|[a-z]:\\users\\") == []
+
+
+def test_no_registry_is_named():
+    """Which index is used is for pip's own settings to say."""
+    assert lines_with(r"py" + r"pi\.org|python" + r"hosted\.org|download\.py" + r"torch\.org") == []
+
+
+def test_the_license_is_apache_2_verbatim():
+    digest = hashlib.sha256((ROOT / "LICENSE").read_bytes()).hexdigest()
+    assert digest == "cfc7749b96f63bd31c3c42b5c471bf756814053e847c10f3eb003417bc523d30"
+
+
+# -------------------------------------------------------------------------------------------------------- size
+
+
+def test_the_weights_are_25_mb_at_most():
+    sizes = {path.name: path.stat().st_size for path in project_files() if path.suffix == ".safetensors"}
+    assert sum(sizes.values()) <= 25e6
+
+
+# -------------------------------------------------------------------------------------------------- references
+
+
+def bibliography() -> list[str]:
+    """The keys of references.bib, in order."""
+    text = (ROOT / "references.bib").read_text(encoding="utf-8")
+    return re.findall(r"^@\w+\{([^,\s]+),", text, re.MULTILINE)
+
+
+def test_the_keys_of_the_bibliography_are_unique():
+    keys = bibliography()
+    assert len(keys) == len(set(keys))
+
+
+def test_every_source_of_a_claim_is_in_the_bibliography():
+    used = {claim.source.key: name for name, claim in hlmtheory.all_claims().items()}
+    assert {key: name for key, name in used.items() if key not in bibliography()} == {}
+
+
+def test_every_entry_of_the_bibliography_has_author_title_and_year():
+    text = (ROOT / "references.bib").read_text(encoding="utf-8")
+    for entry in re.split(r"^@", text, flags=re.MULTILINE)[1:]:
+        key = entry.split("{", 1)[1].split(",", 1)[0]
+        needed = {"author", "title"} | (set() if "note " in entry else {"year"})
+        assert needed <= set(re.findall(r"^\s+(\w+)\s*=", entry, re.MULTILINE)), key
+        assert entry.split("\n%", 1)[0].count("{") == entry.split("\n%", 1)[0].count("}"), key
+
+
+# ----------------------------------------------------------------------------------------------------- imports
+
+
+def test_importing_hlmtheory_imports_nothing_heavy():
+    code = f"import sys, hlmtheory; print(*[name for name in {HEAVY!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def imported(path: Path) -> set[str]:
+    """The top-level packages that a file imports, wherever in it."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "hlmtheory").rglob("*.py")), ids=lambda path: path.stem)
+def test_the_theory_does_not_know_the_validation(path):
+    assert not imported(path) & {"validation", "tests", "transformers", "matplotlib"}
+
+
+# ---------------------------------------------------------------------------------------------- one of each fact
+
+
+def test_the_version_is_the_same_everywhere():
+    version = pyproject()["project"]["version"]
+    assert hlmtheory.__version__ == version
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert version in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_direct_dependency_is_pinned_without_local_tags():
+    project = pyproject()["project"]
+    wanted = [
+        *project["dependencies"],
+        *(name for extra in project["optional-dependencies"].values() for name in extra),
+    ]
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    assert [pin for pin in pins if not re.fullmatch(r"[\w.-]+==[\w.]+", pin)] == []
+    pinned = {re.sub(r"[-_.]+", "-", pin.split("==")[0]).lower() for pin in pins}
+    assert {re.split(r"[^\w.-]", name, maxsplit=1)[0] for name in wanted} - pinned == set()
+
+
+# -------------------------------------------------------------------------------------------------------- README
+
+
+def python_blocks(text: str) -> list[str]:
+    """The fenced Python blocks of a Markdown text."""
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def readme() -> str:
+    return (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["validate", "test"])
+def test_the_readme_names_the_two_commands(command):
+    assert re.search(rf"^\s*(\$ )?python3 hlm {command}\b", readme(), re.MULTILINE)
+
+
+def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = python_blocks(readme())
+    assert blocks, "README.md has no python block"
+    namespace: dict[str, object] = {}
+    for number, block in enumerate(blocks, 1):
+        if ">>>" in block:
+            example = doctest.DocTestParser().get_doctest(block, namespace, f"README block {number}", "README.md", 0)
+            result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(
+                example, clear_globs=False
+            )
+            assert result.failed == 0
+            namespace.update(example.globs)
+        else:
+            exec(compile(block, f"README.md, block {number}", "exec"), namespace)
+
+
+# -------------------------------------------------------------------------------------------------- CONTRIBUTING
+
+
+def test_the_template_for_a_claim_works():
+    """Its function, its docstring's example, its record: in the room it is written for."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    block = next(block for block in python_blocks(text) if "Claim(" in block)
+    room = dict(vars(import_module("hlmtheory.truncation")))
+    *definitions, record = ast.parse(block).body
+    exec(compile(ast.Module(definitions, []), "CONTRIBUTING.md", "exec"), room)
+    claim = eval(compile(ast.Expression(record.value), "CONTRIBUTING.md", "eval"), room)
+
+    found = doctest.DocTestFinder().find(room["tail_bound"], globs=room)
+    assert [doctest.DocTestRunner().run(example) for example in found] == [(0, 1)]
+    verdict = claim.check(claim.attained.instance)
+    assert verdict.holds
+    assert verdict.lhs == pytest.approx(claim.attained.ratio * verdict.rhs)
+    drafts = np.random.default_rng(0).dirichlet([0.3] * 5, size=(1000, 1))
+    verdict = claim.check({"draft": drafts, "k": np.arange(6)})
+    assert verdict.holds
+    assert verdict.in_scope == 5000
+    assert verdict.broken == {"k < V": 1000}
+
+
+def test_the_other_examples_of_contributing_run():
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    for block in python_blocks(text):
+        if "Claim(" not in block:
+            exec(compile(block, "CONTRIBUTING.md", "exec"), {})

@@ -1,0 +1,219 @@
+"""What the properties are tried on: rows and batches of rows with ties, zeros, one-hot rows, subnormal entries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from . import oracles
+
+Instance = dict[str, Any]
+Strategy = st.SearchStrategy[Any]
+
+SHAPES = ((), (1,), (3,), (2, 2))
+"""Leading dimensions of a batch."""
+
+
+def shapes() -> Strategy:
+    """Leading dimensions of a batch."""
+    return st.sampled_from(SHAPES)
+
+
+def vocabularies(least: int = 1) -> Strategy:
+    """V: mostly small, so that every coincidence occurs; sometimes wide."""
+    return st.one_of(st.integers(least, 3), st.integers(least, 12), st.integers(least, 12), st.just(200))
+
+
+# ----------------------------------------------------------------------------------------------------------- rows
+
+
+@st.composite
+def grid_rows(draw: st.DrawFn, shape: tuple[int, ...], size: int) -> np.ndarray:
+    """Multiples of 1/4, 1/16 or 1/64: exact in every type, with ties, zeros and one-hot rows."""
+    unit = draw(st.sampled_from((4, 16, 64)))
+    cuts = np.sort(draw(hnp.arrays(np.int64, (*shape, size - 1), elements=st.integers(0, unit))), axis=-1)
+    return np.diff(cuts, axis=-1, prepend=0, append=unit) / unit
+
+
+@st.composite
+def float_rows(draw: st.DrawFn, shape: tuple[int, ...], size: int) -> np.ndarray:
+    """Any floats, divided by their sum."""
+    return _normalised(draw(hnp.arrays(np.float64, (*shape, size), elements=st.floats(0.0, 1.0))))
+
+
+@st.composite
+def scaled_rows(draw: st.DrawFn, shape: tuple[int, ...], size: int) -> np.ndarray:
+    """Powers of ten down to the smallest subnormal number."""
+    return _normalised(10.0 ** -draw(hnp.arrays(np.int64, (*shape, size), elements=st.integers(0, 323))))
+
+
+@st.composite
+def wide_rows(draw: st.DrawFn, shape: tuple[int, ...], size: int) -> np.ndarray:
+    """Many entries of very different size, as a language model's: drawn by seed, since one by one is slow."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return _normalised(rng.gamma(draw(st.sampled_from((0.02, 0.3, 5.0))), size=(*shape, size)))
+
+
+def _normalised(weights: np.ndarray) -> np.ndarray:
+    """Rows divided by their sum; one that is nearly empty gets a certain first entry."""
+    weights = weights.copy()
+    weights[..., 0] += np.sum(weights, axis=-1) < 1e-3
+    return weights / np.sum(weights, axis=-1, keepdims=True)
+
+
+def rows(shape: tuple[int, ...], size: int) -> Strategy:
+    """Probability rows of one shape."""
+    if size > 12:
+        return wide_rows(shape, size)
+    return st.one_of(grid_rows(shape, size), float_rows(shape, size), scaled_rows(shape, size), wide_rows(shape, size))
+
+
+# ------------------------------------------------------------------------------------------------ pairs of rows
+
+
+def _independent(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
+    return draw(rows(draft.shape[:-1], draft.shape[-1]))
+
+
+def _equal(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
+    return draft.copy()
+
+
+def _disjoint(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
+    """Probability only where the draft has none; elsewhere if it has some everywhere."""
+    weights = np.where(draft > 0, 0.0, draw(rows(draft.shape[:-1], draft.shape[-1])) + 1.0)
+    full = np.sum(weights, axis=-1, keepdims=True) == 0
+    return _normalised(np.where(full, 1.0, weights))
+
+
+def _near(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
+    """The draft with a share 2^-n of another row."""
+    share = 2.0 ** -draw(st.integers(1, 52))
+    return _normalised((1.0 - share) * draft + share * _independent(draw, draft))
+
+
+def _flattened(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
+    """What the server reconstructs from k entries: the residual that it then forms is 0/0, or noise."""
+    k = draw(st.integers(0, draft.shape[-1]))
+    return oracles.row_by_row(oracles.truncate, (draft, 1), (k, 0))
+
+
+TARGETS: tuple[Callable[[st.DrawFn, np.ndarray], np.ndarray], ...] = (
+    _independent,
+    _independent,
+    _equal,
+    _disjoint,
+    _near,
+    _flattened,
+)
+
+
+@st.composite
+def pairs(draw: st.DrawFn) -> Instance:
+    """A batch of target and draft rows."""
+    draft = draw(rows(draw(shapes()), draw(vocabularies())))
+    return {"target": draw(st.sampled_from(TARGETS))(draw, draft), "draft": draft}
+
+
+@st.composite
+def grid_pairs(draw: st.DrawFn) -> Instance:
+    """A batch of pairs on a coarse grid: their arithmetic is exact, so that 0 is 0 in every library."""
+    shape, size = draw(shapes()), draw(st.integers(1, 8))
+    draft = draw(grid_rows(shape, size))
+    target = draft if draw(st.integers(0, 4)) == 0 else draw(grid_rows(shape, size))
+    return {"target": target, "draft": draft}
+
+
+def _integers(draw: st.DrawFn, shape: tuple[int, ...], largest: int) -> np.ndarray:
+    return draw(hnp.arrays(np.int64, shape, elements=st.integers(0, largest)))
+
+
+@st.composite
+def with_size(draw: st.DrawFn, source: Strategy) -> Instance:
+    """A pair, and how many entries are sent."""
+    instance = draw(source)
+    draft = instance["draft"]
+    return {**instance, "k": _integers(draw, draft.shape[:-1], draft.shape[-1])}
+
+
+@st.composite
+def with_sizes(draw: st.DrawFn, source: Strategy) -> Instance:
+    """A pair, and how many entries are sent for each draft."""
+    instance = draw(source)
+    draft = instance["draft"]
+    if draft.shape[-1] > 12:
+        return {**instance, "sizes": np.argsort(draft, axis=-1)}
+    return {**instance, "sizes": _integers(draw, draft.shape, draft.shape[-1])}
+
+
+@st.composite
+def with_token(draw: st.DrawFn, source: Strategy) -> Instance:
+    """A pair, and the token drawn."""
+    instance = draw(source)
+    draft = instance["draft"]
+    return {**instance, "token": _integers(draw, draft.shape[:-1], draft.shape[-1] - 1)}
+
+
+# ----------------------------------------------------------------------------------------------------- acceptance
+
+
+def acceptances() -> Strategy:
+    """α, with both ends and their neighbours."""
+    edges = st.sampled_from((0.0, 5e-324, 1e-12, 0.5, 1 - 1e-12, 1 - 2**-53, 1.0))
+    return st.one_of(edges, st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
+
+
+@st.composite
+def iid_rounds(draw: st.DrawFn) -> Instance:
+    """A batch of acceptance rates and draft lengths."""
+    shape = draw(shapes())
+    return {
+        "acceptance": draw(hnp.arrays(np.float64, shape, elements=acceptances())),
+        "draft_length": _integers(draw, shape, draw(st.sampled_from((0, 3, 60)))),
+    }
+
+
+@st.composite
+def profiles(draw: st.DrawFn, longest: int = 12) -> Instance:
+    """A batch of rounds with one acceptance rate per draft."""
+    shape = (*draw(shapes()), draw(st.integers(0, longest)))
+    return {"acceptances": draw(hnp.arrays(np.float64, shape, elements=acceptances()))}
+
+
+# --------------------------------------------------------------------------------------------------------- claims
+
+
+def _claim_instances(source: Strategy) -> dict[str, Strategy]:
+    """The one table: for each claim, what its instances are drawn from. ``source`` draws the pairs of rows."""
+    sized, token = with_size(source), with_token(source)
+    draft_and_size = sized.map(lambda instance: {name: instance[name] for name in ("draft", "k")})
+    return {
+        "verification.acceptance": source,
+        "verification.overlap": source,
+        "verification.unbiased": source,
+        "verification.unbiased_one_beta": token,
+        "verification.unbiased_one_resampling": token,
+        "verification.unbiased_printed": token,
+        "verification.rejection_ratio": token,
+        "verification.tokens_iid": iid_rounds(),
+        "verification.tokens": profiles(),
+        "verification.greedy": source,
+        "truncation.monotone": draft_and_size,
+        "truncation.monotone_distortion": sized,
+        "truncation.tvd_bound": sized,
+        "truncation.tvd_sharp": sized,
+        "truncation.bias_identity": sized,
+        "truncation.certificate": sized,
+        "truncation.certificate_by_draft": with_sizes(source),
+    }
+
+
+INSTANCES = _claim_instances(pairs())
+"""For each claim, all kinds of instances."""
+
+EXACT_INSTANCES = _claim_instances(grid_pairs())
+"""For each claim, instances whose rows are on a coarse grid."""

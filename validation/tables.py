@@ -1,0 +1,183 @@
+"""What a run found, claim by claim, as text; and the generated parts of ``paper_repro.md``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hlmtheory._array import to_numpy
+from hlmtheory.claims import Claim, Instance, Relation, Status
+from validation.citations import cite
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    from validation.check import Results, Tally
+
+SYMBOLS = {"holds": "✓", "violated": "✗", "refuted": "⊘", "inconclusive": "?", "out of scope": "–", "not checked": "·"}
+COLUMNS = (
+    "Outcome",
+    "Claim",
+    "Statement",
+    "Source",
+    "Origin",
+    "In scope",
+    "Worst slack",
+    "lhs/rhs: seen (known)",
+    "Vacuous",
+)
+ROUNDING = 1e-12
+MARKER = "<!-- {} generated: {} -->"
+
+
+def summary(claims: Mapping[str, Claim], results: Results) -> dict[str, int]:
+    """How many claims had which outcome.
+
+    Returns
+    -------
+    dict
+        ``claims``, ``held``, ``violated``, ``inconclusive``, ``out of scope``, ``not checked``: of the statements that
+        stand. ``vacuous`` and ``partial``: of those, how many said nothing, or were out of scope, somewhere. ``refuted``: published statements that are
+        false, their counterexample checked again just now. ``not confirmed``: those whose counterexample no longer is
+        one, which must not happen.
+    """
+    standing = {name: results.tallies.get(name) for name, claim in claims.items() if claim.refuted is None}
+    outcomes = Counter(tally.outcome if tally else "not checked" for tally in standing.values())
+    false = [claim for claim in claims.values() if claim.refuted is not None]
+    confirmed = sum(bool(claim.check(claim.refuted).count(Status.VIOLATED)) for claim in false if claim.refuted)
+    return {
+        "claims": len(claims),
+        "held": outcomes["holds"],
+        **{name: outcomes[name] for name in ("violated", "inconclusive", "out of scope", "not checked")},
+        "vacuous": sum(bool(tally and tally.vacuous) for tally in standing.values()),
+        "partial": sum(bool(tally and tally.out_of_scope) for tally in standing.values()),
+        "refuted": confirmed,
+        "not confirmed": len(false) - confirmed,
+    }
+
+
+def table_row(claim: Claim, tally: Tally | None) -> dict[str, Any]:
+    """What both tables say of one claim, as text."""
+    outcome = tally.outcome if tally else "not checked"
+    in_scope = tally.in_scope if tally else 0
+    seen = tally.tightest if tally and claim.relation is Relation.LE else -math.inf
+    broken = tally.broken if tally else {}
+    return {
+        "id": claim.id,
+        "statement": claim.statement,
+        "pieces": _pieces(claim.statement),
+        "source": cite(claim.source),
+        "origin": claim.origin.value,
+        "assumptions": [(a.statement, broken.get(a.statement, 0)) for a in claim.assumptions],
+        "outcome": outcome,
+        "symbol": SYMBOLS[outcome],
+        "instances": f"{tally.instances:,}" if tally else "0",
+        "in_scope": f"{in_scope:,}",
+        "slack": _slack(tally.worst_slack) if tally and in_scope else "–",
+        "seen": "identity" if claim.relation is Relation.EQ else _number(seen),
+        "known": _number(claim.attained.ratio) if claim.attained and claim.relation is Relation.LE else "",
+        "vacuous": _share(tally.vacuous, in_scope) if tally and claim.ceiling is not None else "–",
+        "violated": f"{tally.violated:,}" if tally else "0",
+        "fails": _share(tally.violated, in_scope) if tally else "–",
+        "refuted": _counterexample(claim, claim.refuted) if claim.refuted is not None else None,
+    }
+
+
+def _pieces(statement: str) -> list[tuple[str, str]]:
+    """The statement cut where indices and exponents begin and end.
+
+    >>> _pieces("α^{K+1} p_v")
+    [('', 'α'), ('^', 'K+1'), ('', ' p'), ('_', 'v')]
+    """
+    found = re.split(r"([_^])(\{[^{}]*\}|\w)", statement)
+    pieces = [("", found[0])]
+    for kind, raised, plain in zip(found[1::3], found[2::3], found[3::3], strict=True):
+        pieces += [(kind, raised.strip("{}")), ("", plain)]
+    return [piece for piece in pieces if piece[1]]
+
+
+def _counterexample(claim: Claim, instance: Instance) -> str:
+    """The instance on which a refuted statement fails, and its two sides."""
+    verdict = claim.check(instance)
+    given = [f"{name} = {_values(value)}" for name, value in instance.items()]
+    sides = f"left {_number(verdict.lhs.item())}, right {_number(verdict.rhs.item())}"
+    return f"{', '.join(given)}: {sides}"
+
+
+def _values(value: Any) -> str:
+    array = to_numpy(value)
+    return _number(array.item()) if array.ndim == 0 else f"({', '.join(_number(float(x)) for x in array.ravel())})"
+
+
+def _number(value: float) -> str:
+    """Three digits, or all before the point."""
+    if not math.isfinite(value):
+        return "–"
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")
+
+
+def _slack(value: float) -> str:
+    """What is left of rounding is called so, since its size differs between machines."""
+    return f"0 (±{ROUNDING:.0e})" if abs(value) <= ROUNDING else _number(value)
+
+
+def _share(part: int, whole: int) -> str:
+    """A percentage that is 0% or 100% only if it is exactly so."""
+    if not whole:
+        return "–"
+    if 0 < part < whole:
+        return f"{min(max(100 * part / whole, 0.1), 99.9):.1f}%"
+    return "100%" if part else "0%"
+
+
+def claims_table(claims: Mapping[str, Claim], results: Results) -> str:
+    """A Markdown table of all claims, those that stand first, for ``paper_repro.md``."""
+    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
+    for row in sorted(rows, key=lambda row: row["refuted"] is not None):
+        outcome = f"{row['symbol']} {row['outcome']}" + (f", fails on {row['fails']}" if row["refuted"] else "")
+        ratio = f"{row['seen']} ({row['known']})" if row["known"] else row["seen"]
+        texts = [row["statement"], row["source"], row["origin"], row["in_scope"], row["slack"], ratio, row["vacuous"]]
+        lines.append(f"| {_escape(outcome)} | `{row['id']}` | {' | '.join(map(_escape, texts))} |")
+    return "\n".join(lines)
+
+
+def _escape(text: str) -> str:
+    """Text that Markdown, and a table in it, leaves as it is."""
+    text = re.sub(r"([\\|*`\[\]<])", r"\\\1", text.replace("\n", " "))
+    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)  # an underscore inside a word is plain
+
+
+def update_between_markers(text: str, name: str, table: str) -> str:
+    r"""The text with what stands between the markers of that name replaced.
+
+    Raises
+    ------
+    UserError
+        The two markers are not there, in order, once each.
+
+    >>> print(update_between_markers("<!-- begin generated: a -->\n<!-- end generated: a -->", "a", "1"))
+    <!-- begin generated: a -->
+    1
+    <!-- end generated: a -->
+    """
+    begin, end = (MARKER.format(word, name) for word in ("begin", "end"))
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise UserError(f"The text does not hold {begin} and after it {end}, once each; put them where the table goes.")
+    before, rest = text.split(begin)
+    return f"{before}{begin}\n{table.strip()}\n{end}{rest.split(end)[1]}"
+
+
+def stale(path: str | Path, tables: Mapping[str, str]) -> list[str]:
+    """Names of the markers in a file whose content is not the table given.
+
+    Raises
+    ------
+    UserError
+        A marker is missing.
+    """
+    text = Path(path).read_text(encoding="utf-8")
+    return [name for name, table in tables.items() if update_between_markers(text, name, table) != text]

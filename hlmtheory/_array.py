@@ -27,7 +27,9 @@ def arrays(**values: Any) -> tuple[Any, ...]:
     try:
         xp = array_namespace(*given.values())
     except TypeError as error:
-        kinds = ", ".join(f"{name} is a {type(value).__module__}.{type(value).__name__}" for name, value in given.items())
+        kinds = ", ".join(
+            f"{name} is a {type(value).__module__}.{type(value).__name__}" for name, value in given.items()
+        )
         raise TypeError(f"arrays of two libraries in one call: {kinds}; convert one of them") from error
     where = device(next(iter(given.values())))
     elsewhere = {name: device(value) for name, value in given.items() if device(value) != where}

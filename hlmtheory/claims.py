@@ -183,8 +183,9 @@ class Claim:
         """Check the claim on every instance of a batch.
 
         Arrays are taken to float64 first, and probability rows divided by their sum there: what is
-        checked is the statement, not the caller's arithmetic. The rounding tolerance is decided here and nowhere else: ``UNIT`` times the larger
-        side, plus ``UNIT`` times the condition number.
+        checked is the statement, not the caller's arithmetic. The rounding tolerance is decided here and
+        nowhere else: ``UNIT`` times the larger side, plus ``UNIT`` times the condition number. Where it
+        is coarser than ``COARSE`` an instance that needs it is INCONCLUSIVE.
 
         Parameters
         ----------

@@ -371,7 +371,7 @@ def _mean_rejection(target: Array, draft: Array) -> Array:
 
 def _assembled(target: Array, draft: Array, *, beta: Array, resampled: Array) -> Array:
     """q_v (1 - β_v) + resampled · r_v with whatever a paper puts in for the two factors."""
-    xp, q = arrays(draft=draft)
+    _, q = arrays(draft=draft)
     return q * (1.0 - beta) + resampled * residual_distribution(target, draft)
 
 

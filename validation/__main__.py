@@ -142,7 +142,7 @@ def figure(paper: str, number: str, path: Path, out: Path, seed: int) -> None:
     find_figure(paper, number)  # refuse an unknown one before the trace is opened
     trace = open_trace(path)
     with console.status(f"Drawing {paper} Fig. {number}"):
-        paths = draw(paper, number, trace, out, command=_command(), seed=seed, commit=_commit())
+        paths = draw(paper, number, trace, out, command=_command(), seed=seed)
     for written in paths:
         console.print(str(written), soft_wrap=True)
 
@@ -200,11 +200,12 @@ def _analyse(console: Console, trace: Trace, folder: Path, seed: int, command: s
     with _progress(console) as report:
         results = check_trace(trace, seed=seed, progress=report)
     (folder / "claims.json").write_text(results.to_json(), encoding="utf-8")
-    drawn = []
+    drawn: list[tuple[Path, str]] = []
     with _progress(console) as report:
         for done, (paper, number) in enumerate(FIGURES):
             report(done, len(FIGURES), f"drawing {paper} Fig. {number}")
-            drawn.append(draw(paper, number, trace, folder / "figures", command=command, seed=seed, commit=_commit()))
+            svg, sidecar = draw(paper, number, trace, folder / "figures", command=command, seed=seed)
+            drawn.append((svg, json.loads(sidecar.read_text(encoding="utf-8"))["caption"]))
         report(len(FIGURES), len(FIGURES), "drawing the figures")
     return results, write_report(folder, results=results, manifest=trace.manifest, figures=drawn, command=command)
 
@@ -254,17 +255,6 @@ def _console() -> Console:
 
 def _command() -> str:
     return shlex.join(["hlm", *sys.argv[1:]])
-
-
-def _commit() -> str | None:
-    """The commit of this code, if git knows it."""
-    import subprocess
-
-    try:
-        asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return asked.stdout.strip()
 
 
 def _fingerprint(pair: Pair, prompts: list[Prompt], settings: dict[str, int]) -> str:

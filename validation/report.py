@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from hlmtheory.claims import Claim
 from validation.citations import bibliography
-from validation.tables import claims_table, stale, summary, table_row, update_between_markers
+from validation.tables import claims_table, pieces, stale, summary, table_row, update_between_markers
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -64,7 +64,8 @@ def write_report(
     claims = hlmtheory.all_claims() if claims is None else claims
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
     loader = FileSystemLoader(TEMPLATES)
-    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["pieces"] = pieces
     text = environment.get_template("report.html.j2").render(
         rows=[row for row in rows if not row["refuted"]],
         refuted=[row for row in rows if row["refuted"]],

@@ -93,5 +93,6 @@ def _pair_table(run: dict[str, Any], results: Results) -> str:
         card = PAIR_FOLDER / size / "training.json"
         if pair["name"] == "builtin" and card.exists():
             losses = json.loads(card.read_text(encoding="utf-8"))["held_out_nats_per_token"]
-            rows.append((f"{size} model, held-out nats per token", ", ".join(f"{n} {v:.3f}" for n, v in losses.items())))
+            values = ", ".join(f"{source} {loss:.3f}" for source, loss in losses.items())
+            rows.append((f"{size} model, held-out nats per token", values))
     return "\n".join(["| what | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +40,10 @@ def summary(claims: Mapping[str, Claim], results: Results) -> dict[str, int]:
     Returns
     -------
     dict
-        ``claims``, ``held``, ``violated``, ``inconclusive``, ``out of scope``, ``not checked``: of the statements that
-        stand. ``vacuous`` and ``partial``: of those, how many said nothing, or were out of scope, somewhere. ``refuted``: published statements that are
-        false, their counterexample checked again just now. ``not confirmed``: those whose counterexample no longer is
-        one, which must not happen.
+        ``claims``: all. Of the statements that stand: ``held``, ``violated``, ``inconclusive``, ``out of scope`` (on
+        every instance) and ``not checked``; how many were ``vacuous`` or out of scope on some instances (``partial``).
+        Of the published ones that are false: ``refuted``, where the counterexample, checked again just now, fails; and
+        ``not confirmed``, where it does not, which must not happen.
     """
     standing = {name: results.tallies.get(name) for name, claim in claims.items() if claim.refuted is None}
     outcomes = Counter(tally.outcome if tally else "not checked" for tally in standing.values())
@@ -68,7 +69,6 @@ def table_row(claim: Claim, tally: Tally | None) -> dict[str, Any]:
     return {
         "id": claim.id,
         "statement": claim.statement,
-        "pieces": _pieces(claim.statement),
         "source": cite(claim.source),
         "origin": claim.origin.value,
         "assumptions": [(a.statement, broken.get(a.statement, 0)) for a in claim.assumptions],
@@ -86,30 +86,41 @@ def table_row(claim: Claim, tally: Tally | None) -> dict[str, Any]:
     }
 
 
-def _pieces(statement: str) -> list[tuple[str, str]]:
-    """The statement cut where indices and exponents begin and end.
+def pieces(statement: str) -> list[tuple[str, str]]:
+    """A text cut where indices and exponents begin and end.
 
-    >>> _pieces("α^{K+1} p_v")
+    >>> pieces("α^{K+1} p_v")
     [('', 'α'), ('^', 'K+1'), ('', ' p'), ('_', 'v')]
     """
-    found = re.split(r"([_^])(\{[^{}]*\}|\w)", statement)
-    pieces = [("", found[0])]
+    found = re.split(r"([_^])(\{[^{}]*\}|\w(?!\w))", statement)
+    cut = [("", found[0])]
     for kind, raised, plain in zip(found[1::3], found[2::3], found[3::3], strict=True):
-        pieces += [(kind, raised.strip("{}")), ("", plain)]
-    return [piece for piece in pieces if piece[1]]
+        cut += [(kind, raised.strip("{}")), ("", plain)]
+    return [piece for piece in cut if piece[1]]
 
 
 def _counterexample(claim: Claim, instance: Instance) -> str:
     """The instance on which a refuted statement fails, and its two sides."""
     verdict = claim.check(instance)
     given = [f"{name} = {_values(value)}" for name, value in instance.items()]
-    sides = f"left {_number(verdict.lhs.item())}, right {_number(verdict.rhs.item())}"
-    return f"{', '.join(given)}: {sides}"
+    left, right = (_number(0.0 if abs(side) <= ROUNDING else side) for side in (verdict.lhs.item(), verdict.rhs.item()))
+    return f"{', '.join(given)}: left {left}, right {right}"
 
 
 def _values(value: Any) -> str:
     array = to_numpy(value)
-    return _number(array.item()) if array.ndim == 0 else f"({', '.join(_number(float(x)) for x in array.ravel())})"
+    return _exact(array.item()) if array.ndim == 0 else f"({', '.join(_exact(float(x)) for x in array.ravel())})"
+
+
+def _exact(value: float) -> str:
+    """A fraction where three decimals are not all.
+
+    >>> _exact(0.25), _exact(22 / 39)
+    ('0.25', '22/39')
+    """
+    near = Fraction(value).limit_denominator(1000)
+    short = round(value, 3) == value or abs(float(near) - value) > 1e-15
+    return _number(value) if short else str(near)
 
 
 def _number(value: float) -> str:

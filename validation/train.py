@@ -231,7 +231,7 @@ def train(size: str, data: Path, out: Path, work: Path) -> None:
         for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
         start = state["step"]
-    print(f"{size}: {model.num_parameters():,} parameters, {epoch_tokens:,} tokens an epoch, {steps} steps, from {start}")
+    print(f"{size}: {model.num_parameters():,} parameters, {epoch_tokens:,} tokens an epoch, steps {start} to {steps}")
 
     began, running = time.perf_counter(), 0.0
     rows_per_epoch = epoch_tokens // (CONTEXT + 1)

@@ -119,7 +119,7 @@ def test_a_trace_too_short_for_a_claim_is_refused(tmp_path: Path) -> None:
 def test_a_claim_no_trace_can_serve_is_named(trace: Trace) -> None:
     claim = hlmtheory.all_claims()["truncation.certificate"]
     strange = replace(claim, lhs=lambda target, draft, k, bandwidth: bandwidth)
-    with pytest.raises(UserError, match="offers no bandwidth for truncation.certificate"):
+    with pytest.raises(UserError, match=r"offers no bandwidth for truncation\.certificate"):
         check_trace(trace, claims={claim.id: strange})
 
 

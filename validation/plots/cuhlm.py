@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 RANKED_VALUES = 10**8  # probabilities that are sorted for one figure: 24,000 positions at V = 4,096
 RANKS = 120  # points of a curve
 SCATTER_POSITIONS = 1_000
+SCATTER_VALUES = 3 * 10**8  # probabilities of q̂ that are made: fewer positions for a very large V
 SCATTER_SIZES = 9
 BAND = (0.1, 0.9)
 BAND_NAME = "10–90% of positions"
@@ -125,8 +126,9 @@ def _half(numbers: Numbers) -> str:
 def _measure_bias(trace: Trace, seed: int) -> Numbers:
     """Bias, TV(r, r̂) and TV(q, p) at random positions and several k."""
     sizes = spread(max(1, trace.vocabulary // 2), SCATTER_SIZES)
+    count = max(1, min(SCATTER_POSITIONS, SCATTER_VALUES // (trace.vocabulary * len(sizes))))
     parts = []
-    for draft, target in sampled(trace, SCATTER_POSITIONS, seed, per_position=len(sizes)):
+    for draft, target in sampled(trace, count, seed, per_position=len(sizes)):
         q, p = probabilities(draft)[:, None], probabilities(target)[:, None]
         distance = np.broadcast_to(total_variation(p, q), (len(q), len(sizes)))
         parts.append(np.stack([distance, resampling_distortion(p, q, sizes), resampling_bias(p, q, sizes)]))
@@ -187,6 +189,7 @@ def _paint_bias(numbers: Numbers) -> Canvas:
     right.plot([0, 1.05 * end], [0, 1.05 * end], color="#f0b893", linewidth=3.5, zorder=0.9, label="equal")
     for axes, names in zip((left, right), numbers["axes"], strict=True):
         name_axes(axes, names)
+        axes.locator_params(nbins=5)
         axes.legend(loc="lower right")
     r, of_means = (_four(statistics[key]) for key in ("pearson_r", "pearson_r_of_means_per_k"))
     left.set_title(f"Pearson r = {r} over all points, {of_means}\nover the means; the paper prints {PRINTED_R.value}")
@@ -197,12 +200,13 @@ def _paint_bias(numbers: Numbers) -> Canvas:
 
 def _compare(numbers: Numbers) -> str:
     statistics = numbers["statistics"]
+    deviation = f"{statistics['largest_deviation_from_identity']:.0e}".replace("-", "−")
     return (
         f"Pearson's r is {_four(statistics['pearson_r'])} over all points and "
         f"{_four(statistics['pearson_r_of_means_per_k'])} over the means at each k = "
         f"{', '.join(str(one['k']) for one in numbers['series'])}; the paper prints {PRINTED_R.value} "
         f"({PRINTED_R.place}). Right: the bias is not merely correlated, it is exactly 2 TV(q, p) TV(r, r̂); the "
-        f"largest deviation is {statistics['largest_deviation_from_identity']:.0e}, which is rounding."
+        f"largest deviation is {deviation}, which is rounding."
     )
 
 

@@ -1,0 +1,208 @@
+"""The figures: their numbers are the library's, their bytes depend on nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hlmtheory
+from validation.errors import UserError
+from validation.plots import FIGURES, cuhlm, draw, find_figure, record
+from validation.traces import Trace, TraceWriter, open_trace, probabilities
+
+ROOT = Path(__file__).resolve().parents[2]
+NUMBERS = [number for _, number in FIGURES]
+
+
+@pytest.fixture(scope="module")
+def make_trace(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trace]:
+    """A function that writes a trace of random logits, or of those given."""
+
+    def make(positions: int = 60, vocabulary: int = 50, *, draft: Any = None, target: Any = None) -> Trace:
+        rng = np.random.default_rng(0)
+        if draft is None:
+            draft = rng.normal(0, 1, (positions, vocabulary)) * rng.gamma(2, 1.5, (positions, 1))
+        if target is None:
+            target = draft + rng.normal(0, 1, draft.shape)
+        path = tmp_path_factory.mktemp("traces") / "trace"
+        zeros = np.zeros(len(draft), dtype=np.int32)
+        with TraceWriter(path, draft.shape[1], {"pair": {"name": "a pair"}}) as writer:
+            writer.append(draft, target, zeros, zeros, np.arange(len(draft)))
+        return open_trace(path)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def trace(make_trace: Callable[..., Trace]) -> Trace:
+    """60 positions over 50 entries."""
+    return make_trace()
+
+
+def rows(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
+    """q and p of the whole trace."""
+    return tuple(probabilities(trace.arrays[name]) for name in ("draft_logits", "target_logits"))
+
+
+def sidecar(number: str, trace: Trace, folder: Path, seed: int = 1) -> dict[str, Any]:
+    """The sidecar of one figure, just drawn."""
+    _, path = draw("cu-hlm", number, trace, folder, command="hlm figure", seed=seed, commit="c0ffee")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+# ----------------------------------------------------------------------------------------------------- numbers
+
+
+def test_fig_5a_shows_the_sorted_rows(trace: Trace, tmp_path: Path):
+    (series,) = sidecar("5a", trace, tmp_path)["series"]
+    ordered = -np.sort(-rows(trace)[0], axis=-1)[:, np.array(series["x"]) - 1]
+    assert series["x"][0] == 1
+    assert series["x"][-1] == 50
+    np.testing.assert_allclose(series["mean"], ordered.mean(axis=0), rtol=1e-8)
+    np.testing.assert_allclose(series["low"], np.quantile(ordered, 0.1, axis=0), rtol=1e-8)
+    np.testing.assert_allclose(series["high"], np.quantile(ordered, 0.9, axis=0), rtol=1e-8)
+
+
+def test_fig_5b_shows_the_residual_probability_and_the_deviation(trace: Trace, tmp_path: Path):
+    remains, deviation = sidecar("5b", trace, tmp_path)["series"]
+    draft, _ = rows(trace)
+    sizes = np.array(remains["x"])
+    kept = np.cumsum(-np.sort(-draft, axis=-1), axis=-1)[:, sizes - 1]
+    np.testing.assert_allclose(remains["mean"], (1 - kept).mean(axis=0), atol=1e-9)
+    exact = [np.mean(hlmtheory.total_variation(draft, hlmtheory.truncate(draft, k))) for k in sizes]
+    np.testing.assert_allclose(deviation["mean"], exact, atol=1e-9)
+    assert deviation["x"] == remains["x"]
+
+
+def test_fig_6_shows_bias_and_distortion(trace: Trace, tmp_path: Path):
+    found = sidecar("6", trace, tmp_path)
+    draft, target = rows(trace)
+    distance = hlmtheory.total_variation(target, draft)
+    np.testing.assert_allclose(found["tv_q_p"], distance, rtol=1e-5)
+    for series in found["series"]:
+        k = series["k"]
+        np.testing.assert_allclose(
+            series["tv_r"], hlmtheory.resampling_distortion(target, draft, k), rtol=1e-5, atol=1e-12
+        )
+        np.testing.assert_allclose(series["bias"], hlmtheory.resampling_bias(target, draft, k), rtol=1e-5, atol=1e-12)
+        np.testing.assert_allclose(series["bias"], 2 * distance * series["tv_r"], rtol=1e-4, atol=1e-12)
+    x, y = (np.ravel([series[key] for series in found["series"]]) for key in ("tv_r", "bias"))
+    assert found["statistics"]["pearson_r"] == pytest.approx(np.corrcoef(x, y)[0, 1], rel=1e-4)
+    assert found["statistics"]["largest_deviation_from_identity"] < 1e-13
+
+
+def test_the_printed_correlation_stands_beside_ours(trace: Trace, tmp_path: Path):
+    found = sidecar("6", trace, tmp_path)
+    assert [printed["value"] for printed in found["printed"]] == [0.9763]
+    assert found["printed"][0]["place"] == "Section IV-B, below (18)"
+    assert "0.9763" in found["caption"]
+    assert f"{found['statistics']['pearson_r']:.4f}" in found["caption"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_sidecar_says_what_was_drawn_and_how(number: str, trace: Trace, tmp_path: Path):
+    found = sidecar(number, trace, tmp_path)
+    kept = {
+        key: found[key] for key in ("figure", "command", "seed", "commit", "pair", "positions", "vocabulary", "kind")
+    }
+    assert kept == {
+        "figure": f"cu-hlm {number}",
+        "command": "hlm figure",
+        "seed": 1,
+        "commit": "c0ffee",
+        "pair": "a pair",
+        "positions": 60,
+        "vocabulary": 50,
+        "kind": "measured",
+    }
+    assert found["hlmtheory"] == hlmtheory.__version__
+    assert all(axes[side]["label"] for axes in found["axes"] for side in "xy")
+    assert found["source"]["key"] in (ROOT / "references.bib").read_text(encoding="utf-8")
+
+
+def test_a_long_trace_is_sampled_by_the_seed(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(cuhlm, "SCATTER_POSITIONS", 10)
+    monkeypatch.setattr(cuhlm, "RANKED_VALUES", 50 * 20)
+    assert sidecar("6", trace, tmp_path)["positions_drawn"] == 10
+    assert sidecar("5a", trace, tmp_path)["positions_drawn"] == 20
+    assert "20 of 60 positions" in sidecar("5b", trace, tmp_path)["caption"]
+    first, again, other = (sidecar("6", trace, tmp_path, seed)["tv_q_p"] for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_the_size_of_a_chunk_changes_nothing(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    whole = [sidecar(number, trace, tmp_path) for number in NUMBERS]
+    monkeypatch.setattr(record, "CHUNK_VALUES", 7 * trace.vocabulary)
+    assert [sidecar(number, trace, tmp_path) for number in NUMBERS] == whole
+
+
+# ------------------------------------------------------------------------------------------------------- files
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_same_trace_gives_the_same_bytes(number: str, trace: Trace, tmp_path: Path):
+    import matplotlib as mpl
+
+    paths = [draw("cu-hlm", number, trace, tmp_path / "a", command="hlm figure", seed=1)]
+    with mpl.rc_context({"font.size": 20, "lines.linewidth": 5, "svg.hashsalt": "another"}):
+        paths.append(draw("cu-hlm", number, trace, tmp_path / "b", command="hlm figure", seed=1))
+        assert mpl.rcParams["font.size"] == 20
+    (svg, json_), (svg_again, json_again) = paths
+    assert (svg.name, json_.name) == (f"cu-hlm-fig{number}.svg", f"cu-hlm-fig{number}.json")
+    assert svg.read_bytes() == svg_again.read_bytes()
+    assert json_.read_bytes() == json_again.read_bytes()
+    assert not re.search(rb"<dc:date>|\d{4}-\d\d-\d\dT", svg.read_bytes())
+
+
+def test_pyplot_is_never_loaded_and_matplotlib_only_to_draw(trace: Trace, tmp_path: Path):
+    code = (
+        "import sys; from validation.plots import draw; from validation.traces import open_trace\n"
+        "assert not {'matplotlib', 'torch'} & set(sys.modules)\n"
+        f"draw('cu-hlm', '6', open_trace({str(trace.path)!r}), {str(tmp_path)!r}, command='', seed=1)\n"
+        "assert not {'matplotlib.pyplot', 'torch'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+
+
+# ------------------------------------------------------------------------------------------------ edges, errors
+
+
+@pytest.mark.parametrize(("positions", "vocabulary"), [(1, 1), (1, 2), (3, 2), (1, 50), (20, 3)])
+@pytest.mark.parametrize("number", NUMBERS)
+def test_the_smallest_traces_are_drawn(
+    number: str, positions: int, vocabulary: int, make_trace: Callable[..., Trace], tmp_path: Path
+):
+    assert sidecar(number, make_trace(positions, vocabulary), tmp_path)["positions_drawn"] == positions
+
+
+def test_one_model_twice_has_no_correlation(make_trace: Callable[..., Trace], tmp_path: Path):
+    logits = np.random.default_rng(1).normal(0, 1, (9, 20)).astype(np.float16)
+    found = sidecar("6", make_trace(draft=logits, target=logits), tmp_path)
+    assert found["statistics"]["pearson_r"] is None
+    assert "undefined" in found["caption"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_probabilities_that_underflow_are_drawn(number: str, make_trace: Callable[..., Trace], tmp_path: Path):
+    draft = np.full((5, 30), -60_000.0)
+    draft[:, 3] = 60_000.0
+    target = np.roll(draft, 1, axis=1)
+    found = sidecar(number, make_trace(draft=draft, target=target), tmp_path)
+    assert found["positions_drawn"] == 5
+
+
+@pytest.mark.parametrize(("paper", "number"), [("cu-hlm", "99"), ("no-paper", "5a")])
+def test_an_unknown_figure_is_refused(paper: str, number: str, trace: Trace, tmp_path: Path):
+    with pytest.raises(UserError, match=rf"{paper} {number}.*cu-hlm 5a, cu-hlm 5b, cu-hlm 6"):
+        draw(paper, number, trace, tmp_path, command="", seed=1)
+    with pytest.raises(UserError):
+        find_figure(paper, number)
+    assert not list(tmp_path.iterdir())

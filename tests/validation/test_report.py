@@ -1,0 +1,288 @@
+"""The report and the generated tables."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hlmtheory
+from hlmtheory.claims import Source
+from validation.check import Results, Tally, check_trace
+from validation.citations import bibliography, cite
+from validation.errors import UserError
+from validation.plots import FIGURES, draw
+from validation.report import claims_table, stale, summary, update_between_markers, write_report
+from validation.traces import Trace, TraceWriter, open_trace
+
+EVIL = "<script>alert(1)</script>"
+CLAIMS = hlmtheory.all_claims()
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """120 positions over 40 entries, with a prompt and a pair that try to be markup."""
+    rng = np.random.default_rng(0)
+    draft = rng.normal(0, 2, (120, 40))
+    manifest = {
+        "pair": {"name": f"pair {EVIL}", "small_name": "s", "large_name": "l", "small_parameters": 1500},
+        "prompts": [
+            {"id": EVIL, "text": f'one {EVIL} & "two" \'', "source": EVIL},
+            {"id": "long", "text": "word " * 300, "source": "a book"},
+        ],
+        "seed": 7,
+        "notes": [EVIL],
+    }
+    path = tmp_path_factory.mktemp("traces") / "trace"
+    zeros = np.zeros(120, dtype=np.int32)
+    with TraceWriter(path, 40, manifest) as writer:
+        writer.append(draft, draft + rng.normal(0, 1, draft.shape), zeros, zeros, np.arange(120))
+    return open_trace(path)
+
+
+@pytest.fixture(scope="module")
+def results(trace: Trace) -> Results:
+    """What the check finds on it."""
+    return check_trace(trace, seed=3)
+
+
+@pytest.fixture(scope="module")
+def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The whole report."""
+    folder = tmp_path_factory.mktemp("report")
+    figures = [draw(*key, trace, folder / "figures", command="hlm figure", seed=1) for key in FIGURES]
+    command = f"hlm validate --prompts '{EVIL}'"
+    path = write_report(folder / "new", results=results, manifest=trace.manifest, figures=figures, command=command)
+    assert path == folder / "new" / "report.html"
+    return path.read_text(encoding="utf-8")
+
+
+class Elements(HTMLParser):
+    """Every start tag with its attributes, and the text outside of style."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.found.append((tag, dict(attrs)))
+        if tag not in ("meta", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text += data
+
+
+# -------------------------------------------------------------------------------------------------------- HTML
+
+
+def test_every_claim_is_in_the_report_with_its_source(page: str):
+    text = Elements(page).text
+    for name, claim in CLAIMS.items():
+        assert name in text
+        assert cite(claim.source) in text
+        plain = re.sub(r"[_^{}]", "", claim.statement)
+        assert plain in re.sub(r"[_^{}]", "", text)
+
+
+def test_every_tag_is_closed_and_ids_are_unique(page: str):
+    elements = Elements(page)
+    assert elements.open == []
+    ids = Counter(attributes["id"] for _, attributes in elements.found if "id" in attributes)
+    assert [name for name, count in ids.items() if count > 1] == []
+    links = {
+        value[1:] for _, a in elements.found for key, value in a.items() if key.endswith("href") and value[0] == "#"
+    }
+    assert links <= set(ids)
+    assert set(re.findall(r"url\(#([^)]*)\)", page)) <= set(ids)
+
+
+def test_text_from_outside_is_escaped(page: str):
+    assert EVIL not in page
+    assert "script" not in {tag for tag, _ in Elements(page).found}
+    text = Elements(page).text
+    assert f'one {EVIL} & "two" \'' in text
+    assert text.count(EVIL) >= 6  # prompt, its id, its source, pair, note, command
+
+
+def test_nothing_is_loaded_from_elsewhere(page: str):
+    assert "http" not in page
+    assert "//" not in re.sub(r"data:image/png;base64,[^\"]*", "", page)
+    assert "@import" not in page
+    loads = {tag for tag, _ in Elements(page).found} & {"link", "script", "iframe", "object", "embed", "base", "img"}
+    assert loads == set()
+    for _, attributes in Elements(page).found:
+        for name, value in attributes.items():
+            if name == "src" or name.endswith("href"):
+                assert value.startswith(("#", "data:image/png;base64,"))
+
+
+def test_the_figures_are_inlined_with_their_captions(page: str):
+    elements = Elements(page)
+    drawn = [attributes for tag, attributes in elements.found if tag == "svg"]
+    assert [attributes["aria-label"] for attributes in drawn] == [figure.title for figure in FIGURES.values()]
+    assert "cu-hlm Fig. 5a" in elements.text
+    assert "the paper prints 0.9763" in elements.text
+
+
+def test_a_long_prompt_is_cut(page: str):
+    assert "word " * 70 in page
+    assert "word " * 90 not in page
+
+
+def test_the_counterexamples_are_shown(page: str):
+    text = Elements(page).text
+    assert "target = (0.25, 0.5, 0.25), draft = (0.5, 0.25, 0.25), token = 1: left 0.75, right 1" in text
+    assert "target = (22/39, 1/3, 4/39), draft = (7/13, 1/3, 5/39), k = 0: left 0.8, right 0" in text
+
+
+def test_a_report_without_figures_and_prompts(results: Results, tmp_path: Path):
+    page = write_report(tmp_path, results=results, manifest={}, figures=[], command="hlm").read_text(encoding="utf-8")
+    assert "<h2>Figures" not in page
+    assert "<h2>Some of the prompts" not in page
+
+
+# ----------------------------------------------------------------------------------------------------- outcomes
+
+
+def with_tally(results: Results, **changes: Any) -> Results:
+    """The results with one claim's tally changed."""
+    tally = replace(results.tallies["truncation.tvd_sharp"], **changes)
+    return replace(results, tallies={**results.tallies, tally.claim: tally})
+
+
+def test_the_summary_counts_outcomes(results: Results):
+    refuted = sum(claim.refuted is not None for claim in CLAIMS.values())
+    counts = summary(CLAIMS, results)
+    assert counts["claims"] == len(CLAIMS)
+    assert counts["held"] == len(CLAIMS) - refuted
+    assert counts["refuted"] == refuted
+    assert counts["violated"] == counts["inconclusive"] == counts["not checked"] == counts["not confirmed"] == 0
+    assert counts["vacuous"] == sum(t.vacuous > 0 for t in results.tallies.values() if t.outcome != "refuted")
+
+
+def test_a_violated_claim_shows(results: Results, tmp_path: Path):
+    changed = with_tally(results, violated=2, holds=118, worst_slack=-0.25)
+    assert summary(CLAIMS, changed)["violated"] == 1
+    page = write_report(tmp_path, results=changed, manifest={}, figures=[], command="").read_text(encoding="utf-8")
+    assert "✗ violated" in page
+    assert "−0.25" in page
+    assert "| ✗ violated | `truncation.tvd_sharp` |" in claims_table(CLAIMS, changed)
+
+
+def test_a_claim_that_was_not_checked_shows(results: Results, tmp_path: Path):
+    fewer = replace(results, tallies={n: t for n, t in results.tallies.items() if n != "truncation.certificate"})
+    assert summary(CLAIMS, fewer)["not checked"] == 1
+    page = write_report(tmp_path, results=fewer, manifest={}, figures=[], command="").read_text(encoding="utf-8")
+    assert "· not checked" in page
+    assert "| · not checked | `truncation.certificate` |" in claims_table(CLAIMS, fewer)
+
+
+def test_a_claim_out_of_scope_everywhere_has_no_slack(results: Results):
+    empty = Tally("truncation.tvd_sharp", instances=120, out_of_scope=120)
+    changed = replace(results, tallies={**results.tallies, empty.claim: empty})
+    (line,) = [line for line in claims_table(CLAIMS, changed).splitlines() if f"`{empty.claim}`" in line]
+    assert line.startswith("| – out of scope |")
+    assert line.endswith("| new | 0 | – | – (1) | – |")
+
+
+def test_a_share_is_0_or_100_percent_only_if_exactly_so(results: Results):
+    for vacuous, shown in ((0, "0%"), (1, "0.8%"), (119, "99.2%"), (120, "100%")):
+        table = claims_table(CLAIMS, with_tally(results, vacuous=vacuous))
+        assert re.search(rf"`truncation.tvd_sharp`.*\| {re.escape(shown)} \|$", table, re.MULTILINE)
+
+
+# ----------------------------------------------------------------------------------------------------- Markdown
+
+
+def cells(line: str) -> list[str]:
+    """The cells of a row of a Markdown table."""
+    return re.split(r"(?<!\\)\|", line)[1:-1]
+
+
+def test_the_table_has_a_row_for_each_claim_and_its_pipes_are_escaped(results: Results):
+    lines = claims_table(CLAIMS, results).splitlines()
+    assert len(lines) == len(CLAIMS) + 2
+    assert {len(cells(line)) for line in lines} == {9}
+    assert {cells(line)[1].strip(" `") for line in lines[2:]} == set(CLAIMS)
+
+
+def test_markdown_is_escaped(results: Results):
+    claim = replace(CLAIMS["truncation.tvd_sharp"], statement=r"a|b \ *c* <d> `e` [f](g) _h_ x_i Δ_{k}")
+    line = claims_table({claim.id: claim}, results).splitlines()[-1]
+    assert r"a\|b \\ \*c\* \<d> \`e\` \[f\](g) \_h\_ x_i Δ\_{k}" in line
+
+
+TEXT = "above\n<!-- begin generated: a -->\nold\n<!-- end generated: a -->\nbelow\n"
+
+
+def test_a_table_goes_between_its_markers():
+    new = update_between_markers(TEXT, "a", "| 1 |\n| 2 |\n")
+    assert new == "above\n<!-- begin generated: a -->\n| 1 |\n| 2 |\n<!-- end generated: a -->\nbelow\n"
+    assert update_between_markers(new, "a", "| 1 |\n| 2 |") == new
+
+
+def test_backslashes_of_a_table_stay():
+    assert r"\| \1 \g<0>" in update_between_markers(TEXT, "a", r"\| \1 \g<0>")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        TEXT.replace("begin", "start"),
+        TEXT.replace("end generated", "done"),
+        TEXT + TEXT,
+        "<!-- end generated: a --><!-- begin generated: a -->",
+    ],
+)
+def test_missing_markers_are_refused(text: str):
+    with pytest.raises(UserError, match="begin generated: a"):
+        update_between_markers(text, "a", "1")
+
+
+def test_stale_names_what_differs(tmp_path: Path):
+    path = tmp_path / "page.md"
+    path.write_text(TEXT + TEXT.replace(": a", ": b"), encoding="utf-8")
+    assert stale(path, {"a": "old", "b": "old"}) == []
+    assert stale(path, {"a": "old", "b": "new"}) == ["b"]
+    with pytest.raises(UserError, match="generated: c"):
+        stale(path, {"c": "old"})
+
+
+# ---------------------------------------------------------------------------------------------------- citations
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("oh2025cuhlm", "Oh et al. (2025), here"),
+        ("reznik2011", "Reznik (2011), here"),
+        ("peps", "The authors of the Python Enhancement Proposals (undated), here"),
+        ("nobody", "nobody, here"),
+    ],
+)
+def test_a_source_is_cited_by_author_and_year(key: str, text: str):
+    assert cite(Source(key, "here")) == text
+
+
+def test_the_whole_bibliography_is_read():
+    text = (Path(__file__).resolve().parents[2] / "references.bib").read_text(encoding="utf-8")
+    assert list(bibliography()) == re.findall(r"^@\w+\{([^,]+),", text, re.MULTILINE)
+    assert all("{" not in entry["full"] and "\\" not in entry["full"] for entry in bibliography().values())

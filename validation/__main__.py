@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from validation.traces import Trace
 
 ROOT = Path(__file__).resolve().parent.parent
-SYMBOLS = {"holds": "✓", "violated": "✗", "refuted": "✗", "inconclusive": "?", "out of scope": "–"}
+SYMBOLS = {"holds": "✓", "violated": "✗", "refuted": "⊘", "inconclusive": "?", "out of scope": "–"}
 
 
 class Commands(click.Group):

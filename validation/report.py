@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from collections import Counter
@@ -18,6 +17,7 @@ from validation.citations import bibliography
 from validation.tables import claims_table, pieces, stale, summary, table_row, update_between_markers
 
 if TYPE_CHECKING:
+    from jinja2 import Template
     from markupsafe import Markup
 
     from validation.check import Results
@@ -34,7 +34,7 @@ def write_report(
     *,
     results: Results,
     manifest: Mapping[str, Any],
-    figures: Sequence[tuple[Path, Path]],
+    figures: Sequence[tuple[str | Path, str]],
     command: str,
     claims: Mapping[str, Claim] | None = None,
 ) -> Path:
@@ -47,8 +47,8 @@ def write_report(
     results : Results
     manifest : mapping
         That of the trace.
-    figures : sequence of (path, path)
-        What :func:`validation.plots.draw` returned: an SVG file and its sidecar, which holds the caption.
+    figures : sequence of (path, str)
+        SVG files that :func:`validation.plots.draw` wrote, and the captions in their sidecars.
     command : str
         What a person types to get all of this again.
     claims : mapping of str to Claim, optional
@@ -59,21 +59,16 @@ def write_report(
     Path
         The file.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     claims = hlmtheory.all_claims() if claims is None else claims
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
-    loader = FileSystemLoader(TEMPLATES)
-    environment = Environment(loader=loader, autoescape=False, undefined=StrictUndefined, trim_blocks=True)
-    environment.filters["pieces"] = pieces
-    text = environment.get_template("report.html.j2").render(
+    text = _template().render(
         rows=[row for row in rows if not row["refuted"]],
         refuted=[row for row in rows if row["refuted"]],
         counts=summary(claims, results),
         results=results,
         run=_run(manifest),
         sources=sorted({bibliography().get(c.source.key, {}).get("full", c.source.key) for c in claims.values()}),
-        figures=[_figure(*paths, prefix=f"f{i}-") for i, paths in enumerate(figures, 1)],
+        figures=[_figure(svg, caption, prefix=f"f{i}-") for i, (svg, caption) in enumerate(figures, 1)],
         command=command,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
@@ -81,6 +76,16 @@ def write_report(
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def _template() -> Template:
+    """The page; whatever is put into it is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(TEMPLATES)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment.filters["pieces"] = pieces
+    return environment.get_template("report.html.j2")
 
 
 def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,10 +125,10 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def _figure(svg: Path, sidecar: Path, *, prefix: str) -> dict[str, Any]:
-    """What the template needs of one figure."""
-    about = json.loads(sidecar.read_text(encoding="utf-8"))
-    return {"svg": _inline(svg, prefix, about["title"])} | {key: about[key] for key in ("figure", "title", "caption")}
+def _figure(svg: Path, caption: str, *, prefix: str) -> dict[str, Any]:
+    """What the template needs of one figure; its caption opens with its name and title."""
+    title, _, rest = caption.partition(". ")
+    return {"svg": _inline(Path(svg), prefix, title), "title": title, "caption": rest}
 
 
 def _inline(path: Path, prefix: str, title: str) -> Markup:

@@ -8,6 +8,7 @@ the few hundred held-out prompts that ``--prompts`` writes.
     python -m validation.train --data DATA --out validation/pairs/builtin small
     python -m validation.train --data DATA --out validation/pairs/builtin large
     python -m validation.train --data DATA --out validation/pairs/builtin prompts
+    python -m validation.train --out validation/pairs/builtin card
 
 A run that was stopped resumes from its last checkpoint (``WORK/<size>.pt``).
 """
@@ -301,11 +302,55 @@ def write_prompts(data: Path, out: Path) -> None:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
+CARD = """\
+# The built-in pair
+
+A small and a large Llama-style language model over one vocabulary, so that everything here runs offline. They are
+made for checking theory on real, if modest, models: not for answering questions.
+
+Both read byte-level BPE tokens (one token a digit, `<|endoftext|>` first in every text), have tied embeddings and a
+context of {context:,} tokens, and are stored as bf16 safetensors.
+
+| | small | large |
+|---|---|---|
+{rows}
+
+- **Texts.** Three parts GSM8K (MIT, the publisher's training split, as `Question: ... Answer: ...`), one part prose:
+  Python Enhancement Proposals (public domain or CC0-1.0) and English novels of 1839 to 1911 (public domain), in
+  excerpts of about 3,000 characters. Held out: GSM8K's test split, and PEPs and novels chosen by a hash of their id.
+- **Training.** Muon for the hidden matrices, AdamW for the rest, bf16 autocast on a CPU, seed {seed}; a warm-up over
+  2% of the steps and a linear decay over the last 45%. `validation/train.py` is the recipe:
+  `python -m validation.train --data DATA tokenizer`, then `small`, `large`, `prompts` and `card`.
+- **Prompts.** `prompts.jsonl` holds {prompts} held-out prompts, each with its source and licence.
+- **Licence.** Apache-2.0, like the rest of this repository.
+- **Limits.** The models write school mathematics that looks right and mostly is not. Do not rely on what they say.
+"""
+
+
+def write_card(out: Path) -> None:
+    """The model card, from the records that training left."""
+    cards = [json.loads((out / size / "training.json").read_text()) for size in RECIPES]
+    rows = [
+        ("parameters", [f"{card['parameters']:,}" for card in cards]),
+        ("vocabulary", [f"{card['vocabulary']:,}" for card in cards]),
+        ("steps", [f"{card['steps']:,}" for card in cards]),
+        ("tokens seen", [f"{card['tokens']:,}" for card in cards]),
+        ("epochs", [f"{card['epochs']:g}" for card in cards]),
+    ]
+    for name in cards[0]["held_out_nats_per_token"]:
+        losses = [f"{card['held_out_nats_per_token'][name]:.3f}" for card in cards]
+        rows.append((f"held-out loss, nats per token, {name}", losses))
+    table = "\n".join(f"| {name} | {small} | {large} |" for name, (small, large) in rows)
+    prompts = len((out / "prompts.jsonl").read_text(encoding="utf-8").splitlines())
+    text = CARD.format(context=CONTEXT, seed=SEED, rows=table, prompts=prompts)
+    (out / "README.md").write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     """Parse the command line and run one step of the recipe."""
     parser = argparse.ArgumentParser(description="Make the built-in pair.")
-    parser.add_argument("what", choices=["tokenizer", "small", "large", "prompts"])
-    parser.add_argument("--data", type=Path, required=True, help="folder with gsm8k/, peps/ and novels/")
+    parser.add_argument("what", choices=["tokenizer", "small", "large", "prompts", "card"])
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and novels/")
     parser.add_argument("--out", type=Path, default=Path("validation/pairs/builtin"))
     parser.add_argument("--work", type=Path, default=Path(".training"), help="checkpoints")
     options = parser.parse_args()
@@ -313,6 +358,8 @@ def main() -> None:
         train_tokenizer(corpus(options.data)[0], options.out)
     elif options.what == "prompts":
         write_prompts(options.data, options.out)
+    elif options.what == "card":
+        write_card(options.out)
     else:
         train(options.what, options.data, options.out, options.work)
 

@@ -20,9 +20,7 @@ def exact(row: Any) -> list[Fraction]:
 def row_by_row(oracle: Callable[..., Any], *arguments: tuple[Any, int]) -> np.ndarray:
     """Apply an oracle to each instance of a batch; an argument comes with its own number of axes (1 for a row)."""
     batch = np.broadcast_shapes(*(np.shape(array)[: np.ndim(array) - axes] for array, axes in arguments))
-    spread = [
-        np.broadcast_to(array, (*batch, *np.shape(array)[np.ndim(array) - axes :])) for array, axes in arguments
-    ]
+    spread = [np.broadcast_to(array, (*batch, *np.shape(array)[np.ndim(array) - axes :])) for array, axes in arguments]
     results = [np.asarray(oracle(*(array[index] for array in spread)), dtype=np.float64) for index in np.ndindex(batch)]
     return np.reshape(results, (*batch, *results[0].shape))
 

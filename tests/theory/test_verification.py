@@ -40,6 +40,11 @@ def of_pair(name, target, draft):
     return getattr(hlmtheory, name)(target, draft)
 
 
+def argument_names(name):
+    """What the two rows are called in the signature, and so in the messages."""
+    return ("p", "q") if name == "total_variation" else ("target", "draft")
+
+
 # ------------------------------------------------------------------------------------- oracles, row by row, exact
 
 
@@ -71,9 +76,7 @@ NAIVE = {
 def test_against_the_definition(name):
     @given(grid_pairs())
     def agrees(pair):
-        expected = row_by_row(
-            lambda p, q: NAIVE[name](exact(p), exact(q)), (pair["target"], 1), (pair["draft"], 1)
-        )
+        expected = row_by_row(lambda p, q: NAIVE[name](exact(p), exact(q)), (pair["target"], 1), (pair["draft"], 1))
         np.testing.assert_allclose(of_pair(name, **pair), expected, rtol=0, atol=1e-14)
 
     agrees()
@@ -88,7 +91,7 @@ def test_the_output_law_is_the_target(pair):
 @given(pairs())
 def test_ranges(pair):
     target, draft = pair["target"], pair["draft"]
-    assert 0 <= np.min(hlmtheory.rejection_probability(target, draft))
+    assert np.min(hlmtheory.rejection_probability(target, draft)) >= 0
     assert np.max(hlmtheory.rejection_probability(target, draft)) <= 1
     for measure in (hlmtheory.total_variation(target, draft), hlmtheory.acceptance_rate(target, draft)):
         assert (measure >= 0).all()
@@ -248,8 +251,9 @@ def test_rounded_half_rows_are_accepted(name, dtype):
     target, draft = (numbers(hlmtheory.softmax(z)) for z in logits)
     result = of_pair(name, to("torch", target, dtype), to("torch", draft, dtype))
     tolerance = {"float16": 2e-3, "bfloat16": 2e-2}[dtype]
-    if name in {"rejection_probability", "residual_distribution"}:
-        return  # a ratio of rounded numbers: being finite is all that is promised
+    if name in {"rejection_probability", "residual_distribution"}:  # ratios of differences of rounded numbers
+        assert np.isfinite(numbers(result)).all()
+        return
     np.testing.assert_allclose(numbers(result), of_pair(name, target, draft), rtol=0, atol=tolerance)
 
 
@@ -259,29 +263,12 @@ def test_numbers_and_lists_become_float64_of_numpy(name):
         assert kind_of(of_pair(name, one, other)) == ("numpy", "float64")
 
 
-@pair_functions
-def test_a_list_takes_the_type_of_the_array_it_meets(name):
-    """A list beside a float32 array does not widen the answer, and beside a float64 one loses no digits."""
-    for library in ("numpy", "torch"):
-        assert kind_of(of_pair(name, to(library, P, "float32"), Q)) == (library, "float32")
-        wide = of_pair(name, to(library, [0.1, 0.9], "float64"), [0.7, 0.3])
-        assert kind_of(wide) == (library, "float64")
-        np.testing.assert_allclose(numbers(wide), of_pair(name, [0.1, 0.9], [0.7, 0.3]), rtol=0, atol=1e-15)
-
-
 def test_options_do_not_widen_the_answer():
     for library in ("numpy", "torch"):
         p, q = to(library, P, "float32"), to(library, Q, "float32")
         assert kind_of(hlmtheory.output_distribution(p, q, skip=[0.5, 0.5, 0.5])) == (library, "float32")
         assert kind_of(hlmtheory.output_distribution(p, q, skip=0.5)) == (library, "float32")
         assert kind_of(hlmtheory.output_distribution(p, q, residual=P)) == (library, "float32")
-
-
-@pair_functions
-def test_wider_than_float64_is_not_narrowed_below_it(name):
-    wide = np.array(P, dtype=np.longdouble)
-    assert of_pair(name, wide, np.array(Q)).dtype.itemsize >= 8
-    assert of_pair(name, wide, wide).dtype.itemsize >= 8
 
 
 @pair_functions
@@ -333,37 +320,42 @@ REMEDY = "; apply a softmax to logits, or divide each row by its sum$"
 
 @pair_functions
 @pytest.mark.parametrize("case", BAD_ROWS)
-@pytest.mark.parametrize("library", LIBRARIES)
-def test_bad_rows_are_refused(name, case, library):
+def test_bad_rows_are_refused(name, case):
     row, words = BAD_ROWS[case]
-    first, second = ("p", "q") if name == "total_variation" else ("target", "draft")
-    opening = " must be rows of probabilities: finite, non-negative, summing to 1; got "
-    good, bad = to(library, P), to(library, row)
-    with pytest.raises(ValueError, match=f"^{first}{opening}.*{words}{REMEDY}".replace("got .*got", "got")):
-        of_pair(name, bad, good)
-    with pytest.raises(ValueError, match=f"^{second}{opening}.*{words}{REMEDY}".replace("got .*got", "got")):
-        of_pair(name, good, bad)
+    first, second = argument_names(name)
+    opening = " must be rows of probabilities: finite, non-negative, summing to 1; .*"
+    for library in ("numpy", "torch"):
+        good, bad = to(library, P), to(library, row)
+        with pytest.raises(ValueError, match=f"^{first}{opening}{words}{REMEDY}"):
+            of_pair(name, bad, good)
+        with pytest.raises(ValueError, match=f"^{second}{opening}{words}{REMEDY}"):
+            of_pair(name, good, bad)
 
 
 @pair_functions
 def test_different_vocabularies_are_refused(name):
-    first, second = ("p", "q") if name == "total_variation" else ("target", "draft")
-    words = rf"{first} and {second} must share one vocabulary; {first} rows have 3 entries, {second} rows 2; .*tokenizer"
-    with pytest.raises(ValueError, match=words):
+    first, second = argument_names(name)
+    sizes = f"{first} rows have 3 entries, {second} rows 2"
+    with pytest.raises(ValueError, match=rf"^{first} and {second} must share one vocabulary; {sizes}; .*tokenizer"):
         of_pair(name, P, [0.5, 0.5])
 
 
-@pair_functions
-def test_batches_that_do_not_fit_are_refused(name):
-    with pytest.raises(ValueError, match=r"\(2, 3\).*\(4, 3\)"):
-        of_pair(name, [P, P], [Q, Q, Q, Q])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_batches_that_do_not_fit_are_refused(library):
+    """With the names of both and one type of error, not in each library's own words."""
+    with pytest.raises(ValueError, match=r"target.*draft.*\(2, 3\).*\(4, 3\)"):
+        hlmtheory.acceptance_rate(to(library, [P, P]), to(library, [Q, Q, Q, Q]))
 
 
-@pair_functions
-@pytest.mark.parametrize("value", [["a", "b", "c"], None, [[0.5, 0.5], [1.0]], np.array(P, complex)], ids=repr)
-def test_no_numbers_no_answer(name, value):
+@pytest.mark.parametrize("value", [["a", "b", "c"], None, [[0.5, 0.5], [1.0]]], ids=["text", "None", "ragged"])
+def test_no_numbers_no_answer(value):
     with pytest.raises((TypeError, ValueError)):
-        of_pair(name, value, value)
+        hlmtheory.acceptance_rate(value, value)
+
+
+def test_complex_rows_are_refused_by_name():
+    with pytest.raises((TypeError, ValueError), match=r"target.*complex"):
+        hlmtheory.acceptance_rate(np.array(P, dtype=complex), Q)
 
 
 @pytest.mark.parametrize(("skip", "words"), [(1.5, "got 1.5"), (-0.5, "got -0.5"), (float("nan"), "got nan")])
@@ -448,7 +440,7 @@ def test_tokens_at_the_edges(alpha, length, tokens):
 def test_tokens_grow_with_both(alpha, other, length, more):
     low, high = sorted((alpha, other))
     tokens = [hlmtheory.expected_tokens(a, n) for a, n in ((low, length), (high, length), (high, length + more))]
-    assert 1 <= tokens[0]
+    assert tokens[0] >= 1
     assert all(less <= next_ * (1 + 1e-14) for less, next_ in pairwise(tokens))
     assert tokens[2] <= length + more + 1
 
@@ -547,7 +539,7 @@ def test_a_profile_needs_an_axis_of_drafts():
 
 
 def test_tokens_that_do_not_fit_together_are_refused():
-    with pytest.raises(ValueError, match=r"2.*3"):
+    with pytest.raises(ValueError, match=r"acceptance.*draft_length.*\(2,\).*\(3,\)"):
         hlmtheory.expected_tokens([0.5, 0.5], [1, 2, 3])
 
 

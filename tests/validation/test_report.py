@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -56,7 +57,8 @@ def results(trace: Trace) -> Results:
 def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The whole report."""
     folder = tmp_path_factory.mktemp("report")
-    figures = [draw(*key, trace, folder / "figures", command="hlm figure", seed=1) for key in FIGURES]
+    drawn = [draw(*key, trace, folder / "figures", command="hlm figure", seed=1) for key in FIGURES]
+    figures = [(svg, json.loads(sidecar.read_text(encoding="utf-8"))["caption"]) for svg, sidecar in drawn]
     command = f"hlm validate --prompts '{EVIL}'"
     path = write_report(folder / "new", results=results, manifest=trace.manifest, figures=figures, command=command)
     assert path == folder / "new" / "report.html"
@@ -136,8 +138,10 @@ def test_nothing_is_loaded_from_elsewhere(page: str):
 def test_the_figures_are_inlined_with_their_captions(page: str):
     elements = Elements(page)
     drawn = [attributes for tag, attributes in elements.found if tag == "svg"]
-    assert [attributes["aria-label"] for attributes in drawn] == [figure.title for figure in FIGURES.values()]
-    assert "cu-hlm Fig. 5a" in elements.text
+    assert [attributes["aria-label"] for attributes in drawn] == [
+        f"{f.paper} Figure {f.number}: {f.title}" for f in FIGURES.values()
+    ]
+    assert "cu-hlm Figure 5a: The small model's probabilities by descending rank. Each" in elements.text
     assert "the paper prints 0.9763" in elements.text
 
 

@@ -86,11 +86,12 @@ def _about(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) -> dict[str
     pair = trace.manifest.get("pair", {}).get("name")
     drawn, all_of_them = numbers["positions_drawn"], trace.positions
     where = f"{drawn:,} of {all_of_them:,}" if drawn < all_of_them else f"{drawn:,}"
+    name = f"{figure.paper} Figure {figure.number}: {figure.title}."
     basis = f"{figure.kind.capitalize()} on the pair {pair}, {where} positions, V = {trace.vocabulary:,}."
     return {
         "figure": f"{figure.paper} {figure.number}",
         "title": figure.title,
-        "caption": " ".join([figure.shows, figure.caption(numbers), basis]),
+        "caption": " ".join([name, figure.shows, figure.caption(numbers), basis]),
         "source": {"key": figure.source, "place": f"Fig. {figure.number}"},
         "kind": figure.kind,
         "pair": pair,

@@ -1,0 +1,183 @@
+"""One code for numpy, torch and any other array library."""
+
+from __future__ import annotations
+
+import array_api_strict
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hlmtheory
+from hlmtheory import _array
+from hlmtheory._array import arrays
+
+from .kinds import LIBRARIES, kind_of, namespace, numbers, to
+from .strategies import rows, shapes, vocabularies
+
+libraries = pytest.mark.parametrize("library", LIBRARIES)
+
+
+def test_nothing_but_numbers_becomes_numpy():
+    xp, one, many = arrays(one=1, many=[0.5, 0.5])
+    assert type(one) is type(many) is np.ndarray
+    assert xp.sum(many) == 1.0
+
+
+@libraries
+def test_numbers_and_sequences_join_the_arrays(library):
+    _, given_array, number, sequence = arrays(a=to(library, [1.0, 2.0]), b=3, c=[1, 2])
+    assert {kind_of(given_array)[0], kind_of(number)[0], kind_of(sequence)[0]} == {library}
+
+
+@libraries
+def test_an_array_is_passed_on_uncopied(library):
+    value = to(library, [1.0, 2.0])
+    assert arrays(a=value)[1] is value
+
+
+@pytest.mark.parametrize("pair", [("numpy", "torch"), ("torch", "strict"), ("strict", "numpy")], ids="+".join)
+def test_two_libraries_are_refused(pair):
+    full = {"numpy": r"numpy\.ndarray", "torch": r"torch\.Tensor", "strict": r"array_api_strict\..*Array"}
+    words = rf"two libraries in one call: a is a {full[pair[0]]}, b is a {full[pair[1]]}; convert one of them"
+    with pytest.raises(TypeError, match=words):
+        arrays(a=to(pair[0], 1.0), b=to(pair[1], 1.0), c=3)
+
+
+def test_two_devices_are_refused_by_name():
+    here = array_api_strict.asarray([1.0])
+    there = array_api_strict.asarray([1.0], device=array_api_strict.Device("device1"))
+    with pytest.raises(TypeError, match=r"two devices in one call: .*'there'.*device1.*; move one of them"):
+        arrays(here=here, there=there)
+
+
+def test_a_number_goes_where_the_array_is():
+    there = array_api_strict.asarray([1.0], device=array_api_strict.Device("device1"))
+    assert arrays(there=there, number=2.0)[2].device == there.device
+
+
+def test_functions_work_where_the_array_is():
+    """No intermediate result is made on the default device."""
+    device = array_api_strict.Device("device1")
+    p, q = (array_api_strict.asarray(row, device=device) for row in ([0.25, 0.5, 0.25], [0.5, 0.25, 0.25]))
+    results = [
+        hlmtheory.output_distribution(p, q, skip=0.5),
+        hlmtheory.greedy_output_distribution(p, q),
+        hlmtheory.truncate(q, 1),
+        hlmtheory.tail_deviation(q),
+        hlmtheory.resampling_distortion(p, q, 1),
+        hlmtheory.resampling_bias(p, q, 1),
+        hlmtheory.tvd_bound(p, q, 1),
+        hlmtheory.tvd_bound_sharp(p, q, 1),
+        hlmtheory.expected_tokens(p, 3),
+    ]
+    assert {result.device for result in results} == {device}
+
+
+# --------------------------------------------------------------------------------------------------------- types
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "wide"),
+    [
+        (["float32"], "float32"),
+        (["float64"], "float64"),
+        (["float32", "float64"], "float64"),
+        (["int64"], "float64"),
+        (["int64", "float32"], "float32"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "+".join(value),
+)
+@libraries
+def test_the_common_floating_type(library, dtypes, wide):
+    values = [to(library, [1, 0], dtype) for dtype in dtypes]
+    xp, *_ = arrays(value=values[0])
+    assert {kind_of(value) for value in _array.floating(xp, *values)} == {(library, wide)}
+
+
+@pytest.mark.parametrize(("library", "dtype"), [("numpy", "float16"), ("torch", "float16"), ("torch", "bfloat16")])
+def test_half_types_are_widened(library, dtype):
+    xp, half = arrays(value=to(library, [1.0], dtype))
+    assert kind_of(_array.floating(xp, half)[0]) == (library, "float32")
+    assert _array.epsilon(xp, half.dtype) == {"float16": 2.0**-10, "bfloat16": 2.0**-7}[dtype]
+
+
+def test_wider_than_float64_is_not_narrowed_below_it():
+    for other in (np.longdouble, np.float32):
+        wide = hlmtheory.total_variation(np.array([0.5, 0.5], np.longdouble), np.array([0.25, 0.75], other))
+        assert wide.dtype.itemsize >= 8
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_list_loses_no_digits_beside_float64(library):
+    distance = hlmtheory.total_variation(to(library, [0.1, 0.9], "float64"), [0.1, 0.9])
+    assert kind_of(distance) == (library, "float64")
+    assert float(distance) == 0.0
+
+
+@libraries
+def test_a_list_does_not_widen_float32(library):
+    assert kind_of(hlmtheory.total_variation(to(library, [0.5, 0.5], "float32"), [0.25, 0.75])) == (library, "float32")
+
+
+@libraries
+def test_integers_have_no_spacing(library):
+    xp, value = arrays(value=to(library, [1]))
+    assert _array.epsilon(xp, value.dtype) == 0.0
+
+
+# ------------------------------------------------------------------------------------------------------- routines
+
+
+@libraries
+def test_softmax_of_each_library(library):
+    logits = to(library, [[0.0, 0.0], [1000.0, 0.0], [-1e30, 1e30]], "float64")
+    xp, _ = arrays(logits=logits)
+    np.testing.assert_array_equal(numbers(_array.softmax(xp, logits)), [[0.5, 0.5], [1.0, 0.0], [0.0, 1.0]])
+
+
+@libraries
+def test_sorting_descends_in_each_row(library):
+    xp, values = arrays(values=to(library, [[1.0, 3.0, 3.0, 2.0], [0.0, 0.0, 0.0, 1.0]]))
+    assert numbers(_array.sort_descending(xp, values)).tolist() == [[3, 3, 2, 1], [1, 0, 0, 0]]
+
+
+@libraries
+def test_tails_are_summed_from_the_far_end(library):
+    xp, values = arrays(values=to(library, [[1.0, 1e-20, 3e-21]], "float32"))
+    sums = _array.tail_sums(xp, values)
+    assert kind_of(sums) == (library, "float64")
+    np.testing.assert_allclose(numbers(sums), [[1.0, 1.3e-20, 3e-21, 0.0]], rtol=1e-7)
+
+
+@given(st.data())
+def test_counting_above_a_threshold(data):
+    values = data.draw(rows((3,), data.draw(vocabularies())))
+    thresholds = np.concatenate([values[:, ::-1], np.full((3, 1), 0.25), np.zeros((3, 1))], axis=-1)
+    expected = (values[:, None, :] > thresholds[:, :, None]).sum(-1)
+    descending = -np.sort(-values, axis=-1)
+    for library in LIBRARIES:
+        xp, ordered, levels = arrays(ordered=to(library, descending), levels=to(library, thresholds))
+        np.testing.assert_array_equal(numbers(_array.count_above(xp, ordered, levels)), expected)
+
+
+@libraries
+def test_counting_in_no_rows(library):
+    xp, ordered, thresholds = arrays(a=to(library, np.zeros((0, 3))), b=to(library, np.zeros((0, 4))))
+    assert _array.count_above(xp, ordered, thresholds).shape == (0, 4)
+
+
+@given(st.data())
+def test_taking_along_the_last_axis(data):
+    values = data.draw(rows(data.draw(shapes()), data.draw(vocabularies())))
+    order = np.argsort(values, axis=-1)
+    for library in LIBRARIES:
+        xp, a, i = arrays(a=to(library, values), i=to(library, order))
+        np.testing.assert_array_equal(numbers(_array.take(xp, a, i)), np.take_along_axis(values, order, axis=-1))
+
+
+@libraries
+def test_to_numpy(library):
+    assert type(_array.to_numpy(to(library, [1.0]))) is np.ndarray
+    tracked = namespace("torch").ones(2, requires_grad=True)
+    assert _array.to_numpy(tracked * 2).tolist() == [2.0, 2.0]

@@ -1,0 +1,492 @@
+"""Sending k of V probabilities: against sorting by hand and exact rational arithmetic."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hlmtheory
+from hlmtheory import truncation
+
+from . import oracles
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .oracles import exact, row_by_row
+from .strategies import grid_pairs, grid_rows, pairs, rows, shapes, vocabularies, with_size, with_sizes
+
+SIZED_FUNCTIONS = ("resampling_distortion", "resampling_bias", "tvd_bound", "tvd_bound_sharp")
+"""Functions of two probability rows and k."""
+
+NAIVE = {
+    "resampling_distortion": oracles.distortion,
+    "resampling_bias": oracles.bias,
+    "tvd_bound": oracles.tvd_bound,
+    "tvd_bound_sharp": oracles.tvd_bound_sharp,
+}
+P, Q = [0.25, 0.5, 0.125, 0.125], [0.5, 0.25, 0.25, 0.0]
+
+sized_functions = pytest.mark.parametrize("name", SIZED_FUNCTIONS)
+
+
+def of_pair(name, target, draft, k):
+    """Call the public function by name."""
+    return getattr(hlmtheory, name)(target, draft, k)
+
+
+def every_size(row):
+    """All k for a row."""
+    return np.arange(np.shape(row)[-1] + 1)
+
+
+# ------------------------------------------------------------------------------------------------------- truncate
+
+
+@given(st.data())
+def test_truncate_against_sorting(data):
+    draft = data.draw(rows(data.draw(shapes()), data.draw(vocabularies())))
+    k = data.draw(st.integers(0, draft.shape[-1]))
+    expected = row_by_row(lambda row, size: [float(x) for x in oracles.truncate(exact(row), size)], (draft, 1), (k, 0))
+    np.testing.assert_allclose(hlmtheory.truncate(draft, k), expected, rtol=1e-12, atol=1e-323)
+
+
+@given(st.data())
+def test_truncate_keeps_what_it_sends_bit_by_bit(data):
+    draft = data.draw(rows((), data.draw(vocabularies())))
+    k = data.draw(st.integers(0, draft.shape[-1]))
+    sent = np.argsort(-draft, kind="stable")[:k]
+    np.testing.assert_array_equal(hlmtheory.truncate(draft, k)[sent], draft[sent])
+
+
+@given(st.data())
+def test_truncating_twice_changes_nothing_more(data):
+    draft = data.draw(grid_rows(data.draw(shapes()), data.draw(vocabularies())))
+    k = data.draw(st.integers(0, draft.shape[-1]))
+    once = hlmtheory.truncate(draft, k)
+    np.testing.assert_allclose(once.sum(-1), 1, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(hlmtheory.truncate(once, k), once, rtol=0, atol=1e-15)
+
+
+def test_ties_are_kept_by_lowest_index():
+    assert hlmtheory.truncate([0.25, 0.25, 0.25, 0.25, 0.0], 2).tolist() == [0.25, 0.25, 0.5 / 3, 0.5 / 3, 0.5 / 3]
+    assert hlmtheory.truncate([0.0, 0.5, 0.0, 0.5], 1).tolist() == [0.5 / 3, 0.5, 0.5 / 3, 0.5 / 3]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_ties_fall_alike_in_every_library(library):
+    """A wide row of few values: an unstable sort would show."""
+    row = np.random.default_rng(5).integers(0, 3, size=200) + 1.0
+    row /= row.sum()
+    for k in (1, 37, 100, 199):
+        np.testing.assert_allclose(
+            numbers(hlmtheory.truncate(to(library, row), k)), oracles.truncate(row.tolist(), k), rtol=1e-13
+        )
+
+
+def test_sending_nothing_and_everything():
+    assert hlmtheory.truncate([0.5, 0.25, 0.25, 0.0], 0).tolist() == [0.25] * 4
+    for k in (3, 4):
+        assert hlmtheory.truncate([0.5, 0.25, 0.0, 0.25], k).tolist() == [0.5, 0.25, 0.0, 0.25]
+
+
+def test_one_token_vocabulary():
+    for k in (0, 1):
+        assert hlmtheory.truncate([1.0], k).tolist() == [1.0]
+        for name in SIZED_FUNCTIONS:
+            assert of_pair(name, [1.0], [1.0], k) == 0
+    assert hlmtheory.tail_deviation([1.0]).tolist() == [0.0, 0.0]
+
+
+# ------------------------------------------------------------------------------------------------- tail deviation
+
+
+@given(st.data())
+def test_the_deviation_is_the_distance_to_the_truncated_row(data):
+    draft = data.draw(rows((), data.draw(vocabularies())))
+    distance = hlmtheory.total_variation(draft, hlmtheory.truncate(draft, every_size(draft)))
+    np.testing.assert_allclose(hlmtheory.tail_deviation(draft), distance, rtol=0, atol=1e-13)
+
+
+@given(st.data())
+def test_small_tails_keep_their_digits(data):
+    """The error is relative to the mass of the tail, not to 1: against exact rationals, down to subnormals."""
+    draft = data.draw(rows((), data.draw(vocabularies())))
+    row = exact(draft)
+    sizes = every_size(draft) if len(row) <= 12 else np.array([0, 1, 10, 100, 150, 190, 198, 199, 200])
+    deviation = hlmtheory.tail_deviation(draft)
+    descending = sorted(row, reverse=True)
+    for k in sizes:
+        tail = float(sum(descending[k:], Fraction(0)))
+        error = abs(Fraction(float(deviation[k])) - oracles.deviation(row, k))
+        assert float(error) <= 4 * len(row) * 2.0**-53 * tail + len(row) * 5e-324
+
+
+def test_a_tail_of_1e_300_is_not_lost():
+    head, tail = [0.5, 0.5], [3e-300, 1e-300, 0.0]
+    deviation = hlmtheory.tail_deviation([*head, *tail])
+    np.testing.assert_allclose(deviation[2], 5e-300 / 3, rtol=1e-14)
+    np.testing.assert_allclose(deviation[3], 0.5e-300, rtol=1e-14)
+
+
+@given(st.data())
+def test_the_deviation_never_rises(data):
+    """Beyond the rounding of a tail's sum, so that a binary search is right."""
+    draft = data.draw(rows(data.draw(shapes()), data.draw(vocabularies())))
+    deviation = hlmtheory.tail_deviation(draft)
+    assert deviation.shape == (*draft.shape[:-1], draft.shape[-1] + 1)
+    assert (deviation >= 0).all()
+    assert (np.diff(deviation, axis=-1) <= 1e-13 * np.maximum(deviation[..., :-1], 1e-3)).all()
+    assert (deviation[..., -2:] == 0).all()
+
+
+@given(st.data())
+def test_the_deviation_does_not_depend_on_the_order(data):
+    draft = data.draw(rows((), data.draw(vocabularies())))
+    np.testing.assert_array_equal(hlmtheory.tail_deviation(draft), hlmtheory.tail_deviation(draft[::-1]))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_deviations_of_a_batch_are_those_of_its_rows(library):
+    batch = np.random.default_rng(2).gamma(0.3, size=(2, 3, 40))
+    batch /= batch.sum(-1, keepdims=True)
+    deviation = numbers(hlmtheory.tail_deviation(to(library, batch)))
+    for index in np.ndindex(2, 3):
+        np.testing.assert_allclose(deviation[index], hlmtheory.tail_deviation(batch[index]), rtol=1e-13, atol=1e-16)
+
+
+# ---------------------------------------------------------------------------------------- distortion, bias, bounds
+
+
+@sized_functions
+def test_against_the_definition(name):
+    @given(with_size(grid_pairs()))
+    def agrees(case):
+        expected = row_by_row(
+            lambda p, q, k: float(NAIVE[name](exact(p), exact(q), int(k))),
+            (case["target"], 1),
+            (case["draft"], 1),
+            (case["k"], 0),
+        )
+        np.testing.assert_allclose(of_pair(name, **case), expected, rtol=1e-12, atol=1e-13)
+
+    agrees()
+
+
+@given(with_size(pairs()))
+def test_ranges(case):
+    distortion = hlmtheory.resampling_distortion(**case)
+    bias = hlmtheory.resampling_bias(**case)
+    assert (distortion >= 0).all()
+    assert (distortion <= 1 + 1e-14).all()
+    assert (bias >= 0).all()
+    assert (bias <= 2 * hlmtheory.total_variation(case["target"], case["draft"]) + 1e-13).all()
+    assert (hlmtheory.tvd_bound_sharp(**case) <= 2 + 1e-12).all()
+    assert (hlmtheory.tvd_bound_sharp(**case) <= hlmtheory.tvd_bound(**case)).all()
+
+
+@given(with_size(pairs()))
+def test_the_bias_is_what_the_emitted_law_shows(case):
+    """By way of the public functions: truncate, form the residual, emit."""
+    distorted = hlmtheory.residual_distribution(case["target"], hlmtheory.truncate(case["draft"], case["k"]))
+    exists = distorted.any(-1)
+    stand_in = np.where(exists[..., None], distorted, case["target"])
+    law = hlmtheory.output_distribution(case["target"], case["draft"], residual=stand_in)
+    shown = np.abs(law - case["target"]).sum(-1)
+    np.testing.assert_allclose(hlmtheory.resampling_bias(**case)[exists], shown[exists], rtol=0, atol=1e-12)
+
+
+DEGENERATE = {
+    # target, draft, k, (distortion, bias, published bound, sharp bound)
+    "p = q, something deviates": ([0.5, 0.375, 0.125], [0.5, 0.375, 0.125], 1, (0.0, 0.0, np.inf, 1.0)),
+    "p = q, nothing deviates": ([0.5, 0.25, 0.25], [0.5, 0.25, 0.25], 1, (0.0, 0.0, 0.0, 0.0)),
+    "p = q̂: r̂ is 0/0": ([0.5, 0.25, 0.25], [0.5, 0.375, 0.125], 1, (1.0, 0.25, 2.0, 1.0)),
+    "p = q̂ in decimals": ([0.6, 0.2, 0.2], [0.6, 0.3, 0.1], 1, (1.0, 0.2, 2.0, 1.0)),
+    "k = 0 of a uniform draft": ([0.5, 0.25, 0.25, 0.0], [0.25] * 4, 0, (0.0, 0.0, 0.0, 0.0)),
+    "k = 0 and p uniform": ([0.25] * 4, [0.5, 0.25, 0.25, 0.0], 0, (1.0, 0.5, 2.0, 1.0)),
+    "k = V": (P, Q, 4, (0.0, 0.0, 0.0, 0.0)),
+    "k = V - 1": (P, Q, 3, (0.0, 0.0, 0.0, 0.0)),
+    "disjoint": ([0.0, 0.0, 1.0], [0.5, 0.5, 0.0], 0, (0.0, 0.0, 2 / 3, 1 / 3)),
+    "attained": ([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1, (0.5, 0.125, 1.0, 0.5)),
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("case", DEGENERATE)
+def test_degenerate_cases(case, library):
+    target, draft, k, expected = DEGENERATE[case]
+    for name, value in zip(SIZED_FUNCTIONS, expected, strict=True):
+        result = of_pair(name, to(library, target), to(library, draft), k)
+        np.testing.assert_allclose(numbers(result), value, rtol=0, atol=1e-14, err_msg=name)
+
+
+@sized_functions
+def test_subnormal_distances_do_not_overflow(name):
+    """TV(q, p) is 5e-324: the quotient is beyond float64, and says so as infinity without a warning."""
+    target, draft = [1.0, 0.0, 0.0], [1.0, 5e-324, 5e-324]
+    expected = {"resampling_distortion": 0.0, "resampling_bias": 0.0, "tvd_bound": np.inf, "tvd_bound_sharp": 1.0}
+    assert float(of_pair(name, target, draft, 0)) == expected[name]
+
+
+@pytest.mark.parametrize("shift", [Fraction(1, 39), Fraction(1, 390), Fraction(1, 39_000), Fraction(1, 39 * 10**8)])
+def test_the_distortion_can_rise_with_k_by_nearly_1(shift):
+    """From k = 0 to 1 by (4/39)/(4/39 + δ), which tends to 1: the heavy middle token is flattened only at k = 1."""
+    draft = [Fraction(21, 39), Fraction(13, 39), Fraction(5, 39)]
+    target = [draft[0] + shift, draft[1], draft[2] - shift]
+    rise = Fraction(4, 39) / (Fraction(4, 39) + shift)
+    assert oracles.distortion(target, draft, 1) - oracles.distortion(target, draft, 0) == rise
+    floats = [float(entry) for entry in target], [float(entry) for entry in draft]
+    distortion = hlmtheory.resampling_distortion(*floats, [0, 1, 2, 3])
+    assert distortion[0] == 0
+    assert float(distortion[1]) == pytest.approx(float(rise), rel=1e-6)
+    assert distortion[2:].tolist() == [0, 0]
+
+
+def test_the_rise_with_k_passes_0_999999():
+    draft = np.array([21, 13, 5]) / 39
+    distortion = hlmtheory.resampling_distortion(draft + np.array([1e-8, 0, -1e-8]), draft, [0, 1])
+    assert distortion[1] - distortion[0] > 0.999999
+
+
+# ----------------------------------------------------------------------------------------- k that depends on v
+
+
+@given(with_sizes(grid_pairs()))
+def test_the_bias_of_sizes_by_draft_against_enumeration(case):
+    def naive(p, q, sizes):
+        """Each rejected draft v is replaced from its own r̂; p stands in for one that is 0/0."""
+        p, q = exact(p), exact(q)
+        law = [Fraction(0)] * len(q)
+        for v, beta in enumerate(oracles.rejection(p, q)):
+            replacement = oracles.residual(p, oracles.truncate(q, int(sizes[v]))) or p
+            law[v] += q[v] * (1 - beta)
+            law = [mass + q[v] * beta * r for mass, r in zip(law, replacement, strict=True)]
+        return float(sum(abs(a - b) for a, b in zip(law, p, strict=True)))
+
+    expected = row_by_row(naive, (case["target"], 1), (case["draft"], 1), (case["sizes"], 1))
+    claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
+    np.testing.assert_allclose(claim.check(case).lhs, expected, rtol=0, atol=1e-13)
+
+
+# --------------------------------------------------------------------------------------------------- input, dtype
+
+
+@sized_functions
+def test_permutation_equivariance(name):
+    @given(with_size(pairs()), st.randoms(use_true_random=False))
+    def the_names_of_the_tokens_do_not_matter(case, random):
+        size = case["draft"].shape[-1]
+        order = random.sample(range(size), size)
+        # without ties only: those are settled by index
+        draft = case["draft"]
+        distinct = all(len(set(row)) == size for row in draft.reshape(-1, size))
+        if not distinct:
+            return
+        distance = hlmtheory.total_variation(case["target"], draft)
+        noise = 1e-13 / np.maximum(distance, 1e-300)  # a residual of rounding errors may point anywhere
+        renamed = of_pair(name, case["target"][..., order], draft[..., order], case["k"])
+        answer = of_pair(name, **case)
+        finite = np.isfinite(answer)
+        assert (finite == np.isfinite(renamed)).all()
+        limit = noise[finite] * np.maximum(1, answer[finite])
+        assert (np.abs(renamed[finite] - answer[finite]) <= limit).all()
+
+    the_names_of_the_tokens_do_not_matter()
+
+
+@given(st.data())
+def test_truncate_is_equivariant_without_ties(data):
+    size = data.draw(st.integers(1, 12))
+    weights = np.array(data.draw(st.permutations(range(1, size + 1))), dtype=float)
+    draft = weights / weights.sum()
+    order = data.draw(st.permutations(range(size)))
+    k = data.draw(st.integers(0, size))
+    np.testing.assert_allclose(hlmtheory.truncate(draft[order], k), hlmtheory.truncate(draft, k)[order], rtol=1e-14)
+
+
+@sized_functions
+def test_sizes_broadcast_against_rows(name):
+    rng = np.random.default_rng(4)
+    target, draft = rng.dirichlet(np.ones(6), size=(2, 5))
+    all_sizes = of_pair(name, target[:, None, :], draft[:, None, :], np.arange(7))
+    assert all_sizes.shape == (5, 7)
+    for i, k in np.ndindex(5, 7):
+        np.testing.assert_allclose(all_sizes[i, k], of_pair(name, target[i], draft[i], k), rtol=1e-12, atol=1e-15)
+
+
+@sized_functions
+def test_leading_dimensions_of_the_rows_broadcast(name):
+    rng = np.random.default_rng(5)
+    target, draft = rng.dirichlet(np.ones(6), size=(2, 1)), rng.dirichlet(np.ones(6), size=3)
+    assert of_pair(name, target, draft, 2).shape == (2, 3)
+    assert of_pair(name, target, draft, np.array([0, 1, 2])).shape == (2, 3)
+    assert of_pair(name, target[0, 0], draft, 2).shape == (3,)
+    assert of_pair(name, target[0, 0], draft[0], 2).shape == ()
+    assert of_pair(name, target[0, 0], draft[0], [0, 1, 2, 3]).shape == (4,)
+    for i, j in np.ndindex(2, 3):
+        one = of_pair(name, target[i, 0], draft[j], 2)
+        np.testing.assert_allclose(of_pair(name, target, draft, 2)[i, j], one, rtol=1e-12, atol=1e-15)
+
+
+def test_truncate_broadcasts():
+    draft = np.random.default_rng(6).dirichlet(np.ones(6), size=5)
+    assert hlmtheory.truncate(draft[:, None, :], np.arange(7)).shape == (5, 7, 6)
+    assert hlmtheory.truncate(draft, np.arange(5)).shape == (5, 6)
+    assert hlmtheory.truncate(draft[0], np.arange(7)).shape == (7, 6)
+    assert hlmtheory.truncate(draft, 3).shape == (5, 6)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_answers_in_kind(library, dtype):
+    p, q = to(library, [P, P], dtype), to(library, [Q, Q], dtype)
+    for k in (2, to(library, [2, 2])):
+        results = [of_pair(name, p, q, k) for name in SIZED_FUNCTIONS]
+        expected = [of_pair(name, P, Q, 2) for name in SIZED_FUNCTIONS]
+        for result, value in zip(results, expected, strict=True):
+            assert kind_of(result) == (library, dtype)
+            np.testing.assert_allclose(numbers(result), np.broadcast_to(value, 2), rtol=0, atol=1e-6)
+        assert kind_of(hlmtheory.truncate(q, k)) == (library, dtype)
+    assert kind_of(hlmtheory.tail_deviation(q)) == (library, dtype)
+
+
+@pytest.mark.parametrize(("library", "dtype"), [("numpy", "float16"), ("torch", "float16"), ("torch", "bfloat16")])
+def test_half_types_are_answered_in_float32(library, dtype):
+    p, q = to(library, P, dtype), to(library, Q, dtype)
+    results = {name: of_pair(name, p, q, 2) for name in SIZED_FUNCTIONS}
+    for name, result in results.items():
+        assert kind_of(result) == (library, "float32")
+        np.testing.assert_allclose(numbers(result), of_pair(name, P, Q, 2), rtol=0, atol=1e-6)
+    for result in (hlmtheory.truncate(q, 2), hlmtheory.tail_deviation(q)):
+        assert kind_of(result) == (library, "float32")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", [*SIZED_FUNCTIONS, "truncate", "tail_deviation"])
+def test_rounded_half_rows_are_accepted(name, dtype):
+    """A softmax stored in a half type sums to 1 only nearly; the answer is as near."""
+    logits = np.random.default_rng(3).normal(size=(2, 20, 300)) * 3
+    pair = [numbers(hlmtheory.softmax(z)) for z in logits]
+    function = getattr(hlmtheory, name)
+    options = {} if name == "tail_deviation" else {"k": 5}
+    wanted = pair if name in SIZED_FUNCTIONS else pair[1:]
+    result = function(*(to("torch", row, dtype) for row in wanted), **options)
+    tolerance = {"float16": 5e-3, "bfloat16": 5e-2}[dtype]
+    np.testing.assert_allclose(numbers(result), function(*wanted, **options), rtol=0, atol=tolerance)
+
+
+@sized_functions
+def test_integers_and_lists_become_float64_of_numpy(name):
+    assert kind_of(of_pair(name, [0, 1], [1, 0], 1)) == ("numpy", "float64")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64"])
+def test_k_of_any_integer_type(library, dtype):
+    """Also where V itself is too large a number for the type of k."""
+    rng = np.random.default_rng(8)
+    p, q = rng.dirichlet(np.ones(300), size=2)
+    k = to(library, [0, 1, 100], dtype)
+    for name in SIZED_FUNCTIONS:
+        result = of_pair(name, to(library, p), to(library, q), k)
+        np.testing.assert_allclose(numbers(result), of_pair(name, p, q, [0, 1, 100]), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(numbers(hlmtheory.truncate(to(library, q), k))[2], hlmtheory.truncate(q, 100))
+
+
+@sized_functions
+def test_two_libraries_are_refused_by_name(name):
+    with pytest.raises(TypeError, match=r"target is a numpy\.ndarray, draft is a torch\.Tensor; convert one of them"):
+        of_pair(name, np.array(P), to("torch", Q), 1)
+    with pytest.raises(TypeError, match=r"k is a torch\.Tensor; convert one of them"):
+        of_pair(name, np.array(P), np.array(Q), to("torch", 1))
+
+
+TAKE_SIZE = {
+    "truncate": lambda k: hlmtheory.truncate(Q, k),
+    **{name: lambda k, name=name: of_pair(name, P, Q, k) for name in SIZED_FUNCTIONS},
+}
+"""Every public function that takes k, as a function of k alone."""
+
+
+@pytest.mark.parametrize("name", TAKE_SIZE)
+@pytest.mark.parametrize(
+    ("k", "words"),
+    [
+        (5, "got 5;"),
+        (-1, "got -1;"),
+        (2.5, "got 2.5"),
+        (True, "bool"),
+        ([0, 4, 5], r"got 5 at index \(2,\);"),
+        (float("nan"), "got nan"),
+    ],
+    ids=["V + 1", "-1", "2.5", "True", "one of many", "NaN"],
+)
+def test_a_size_that_counts_no_entries_is_refused(name, k, words):
+    with pytest.raises(
+        ValueError, match=rf"^k must be a whole number in 0\.\.V with V = 4; .*{words}.*k counts tokens"
+    ):
+        TAKE_SIZE[name](k)
+
+
+BAD_ROWS = {
+    "short of 1": ([0.5, 0.25, 0.22, 0.0], "sums to 0.97"),
+    "NaN": ([0.5, float("nan"), 0.5, 0.0], "holds nan at entry 1"),
+    "infinity": ([0.5, 0.5, float("inf"), 0.0], "holds inf at entry 2"),
+    "negative": ([1.25, -0.25, 0.0, 0.0], r"holds -0\.25 at entry 1"),
+    "empty": ([], r"got shape \(0,\)"),
+    "scalar": (1.0, r"got shape \(\)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_ROWS)
+def test_bad_rows_are_refused(case):
+    row, words = BAD_ROWS[case]
+    words = f" must be rows of probabilities: .*{words}; apply a softmax to logits, or divide each row by its sum$"
+    calls = [lambda: hlmtheory.truncate(row, 1), lambda: hlmtheory.tail_deviation(row)]
+    for name in SIZED_FUNCTIONS:
+        calls.append(lambda name=name: of_pair(name, P, row, 1))
+        with pytest.raises(ValueError, match="^target" + words):
+            of_pair(name, row, Q, 1)
+    for call in calls:
+        with pytest.raises(ValueError, match="^draft" + words):
+            call()
+
+
+@sized_functions
+def test_different_vocabularies_are_refused(name):
+    words = "target and draft must share one vocabulary; target rows have 4 entries, draft rows 2; .*same tokenizer"
+    with pytest.raises(ValueError, match=words):
+        of_pair(name, P, [0.5, 0.5], 1)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_batches_that_do_not_fit_are_refused(library):
+    """With the names of both and one type of error, not in each library's own words."""
+    rows_, sizes = to(library, [Q, Q]), to(library, [1, 2, 3])
+    with pytest.raises(ValueError, match=r"draft.* k .*\(2,.*\(3,\)"):
+        hlmtheory.truncate(rows_, sizes)
+    with pytest.raises(ValueError, match=r"target.*draft.* k .*\(2,.*\(3,\)"):
+        hlmtheory.resampling_distortion(rows_, rows_, sizes)
+
+
+def test_empty_batches_have_empty_answers():
+    none = np.zeros((0, 4))
+    assert hlmtheory.truncate(none, 1).shape == (0, 4)
+    assert hlmtheory.tail_deviation(none).shape == (0, 5)
+    assert hlmtheory.tail_deviation(to("torch", none)).shape == (0, 5)
+    for name in SIZED_FUNCTIONS:
+        assert of_pair(name, none, none, 1).shape == (0,)
+
+
+def test_inputs_are_left_as_they_were():
+    p, q = np.array([P]), np.array([Q])
+    for name in SIZED_FUNCTIONS:
+        of_pair(name, p, q, 2)
+    hlmtheory.truncate(q, 2)
+    hlmtheory.tail_deviation(q)
+    assert (p.tolist(), q.tolist()) == ([P], [Q])
+
+
+def test_the_room_has_its_public_names():
+    assert all(getattr(hlmtheory, name) is getattr(truncation, name) for name in hlmtheory.ROOMS["truncation"])

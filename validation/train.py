@@ -51,10 +51,30 @@ class Recipe:
     batch: int = 4  # sequences of CONTEXT tokens
 
 
-RECIPES = {
-    "small": Recipe(hidden=128, feed_forward=384, layers=5, heads=4, matrix_rate=0.02, other_rate=4e-3),
-    "large": Recipe(hidden=320, feed_forward=864, layers=7, heads=5, matrix_rate=0.02, other_rate=2e-3),
+@dataclass(frozen=True, slots=True)
+class PairRecipe:
+    """A vocabulary and the two models over it."""
+
+    vocabulary: int
+    small: Recipe
+    large: Recipe
+
+
+PAIRS = {
+    # ships with this repository
+    "builtin": PairRecipe(
+        vocabulary=4096,
+        small=Recipe(hidden=128, feed_forward=384, layers=5, heads=4, matrix_rate=0.02, other_rate=4e-3, epochs=1.0),
+        large=Recipe(hidden=320, feed_forward=864, layers=7, heads=5, matrix_rate=0.02, other_rate=2e-3),
+    ),
+    # the papers' vocabulary size, for measuring only
+    "wide": PairRecipe(
+        vocabulary=32_000,
+        small=Recipe(hidden=64, feed_forward=192, layers=6, heads=4, matrix_rate=0.02, other_rate=6e-3, epochs=0.5),
+        large=Recipe(hidden=192, feed_forward=512, layers=4, heads=6, matrix_rate=0.02, other_rate=3e-3, epochs=0.5),
+    ),
 }
+SIZES = ("small", "large")
 
 
 # ---------------------------------------------------------------------------------------------- text
@@ -109,7 +129,7 @@ def corpus(data: Path) -> tuple[list[str], dict[str, list[str]]]:
     return documents, held
 
 
-def train_tokenizer(documents: list[str], out: Path, vocabulary: int = 4096) -> None:
+def train_tokenizer(documents: list[str], out: Path, vocabulary: int) -> None:
     """Byte-level BPE with one token per digit; written beside both models."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -133,7 +153,7 @@ def train_tokenizer(documents: list[str], out: Path, vocabulary: int = 4096) -> 
         pad_token=END_OF_TEXT,
         model_max_length=CONTEXT,
     )
-    for size in RECIPES:
+    for size in SIZES:
         fast.save_pretrained(out / size)
 
 
@@ -209,12 +229,11 @@ def held_out_loss(model: Any, documents: list[np.ndarray], limit: int = 200) -> 
     return total / count, count
 
 
-def train(size: str, data: Path, out: Path, work: Path) -> None:
+def train(size: str, recipe: Recipe, data: Path, out: Path, work: Path) -> None:
     """Train one model of the pair; writes ``out/<size>/model.safetensors`` in bf16 and its record."""
     import torch
     from transformers import AutoTokenizer
 
-    recipe = RECIPES[size]
     torch.manual_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(out / size)
     documents, held = corpus(data)
@@ -329,7 +348,7 @@ context of {context:,} tokens, and are stored as bf16 safetensors.
 
 def write_card(out: Path) -> None:
     """The model card, from the records that training left."""
-    cards = [json.loads((out / size / "training.json").read_text()) for size in RECIPES]
+    cards = [json.loads((out / size / "training.json").read_text()) for size in SIZES]
     rows = [
         ("parameters", [f"{card['parameters']:,}" for card in cards]),
         ("vocabulary", [f"{card['vocabulary']:,}" for card in cards]),
@@ -350,18 +369,20 @@ def main() -> None:
     """Parse the command line and run one step of the recipe."""
     parser = argparse.ArgumentParser(description="Make the built-in pair.")
     parser.add_argument("what", choices=["tokenizer", "small", "large", "prompts", "card"])
+    parser.add_argument("--pair", choices=list(PAIRS), default="builtin", help="which recipe")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and novels/")
     parser.add_argument("--out", type=Path, default=Path("validation/pairs/builtin"))
     parser.add_argument("--work", type=Path, default=Path(".training"), help="checkpoints")
     options = parser.parse_args()
+    recipe = PAIRS[options.pair]
     if options.what == "tokenizer":
-        train_tokenizer(corpus(options.data)[0], options.out)
+        train_tokenizer(corpus(options.data)[0], options.out, recipe.vocabulary)
     elif options.what == "prompts":
         write_prompts(options.data, options.out)
     elif options.what == "card":
         write_card(options.out)
     else:
-        train(options.what, options.data, options.out, options.work)
+        train(options.what, getattr(recipe, options.what), options.data, options.out, options.work)
 
 
 if __name__ == "__main__":

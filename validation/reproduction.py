@@ -70,12 +70,23 @@ def tables(root: Path) -> dict[str, str]:
     return {
         "pair": _pair_table(record["run"], results),
         "claims": claims_table(hlmtheory.all_claims(), results),
+        "figures": _figures(root / "figures"),
     }
 
 
 def _run_facts(manifest: dict[str, Any]) -> dict[str, Any]:
     kept = ("pair", "positions", "vocabulary", "seed", "new_tokens", "created")
     return {name: manifest[name] for name in kept} | {"texts": len(manifest["prompts"])}
+
+
+def _figures(folder: Path) -> str:
+    """Every figure with its caption, which states our numbers beside the printed ones."""
+    shown = []
+    for sidecar in sorted(folder.glob("*-fig*.json")):
+        about = json.loads(sidecar.read_text(encoding="utf-8"))
+        picture = f"![{about['figure']}](figures/{sidecar.with_suffix('.svg').name})"
+        shown.append(f"{picture}\n\n{about['caption']} Numbers: [`{sidecar.name}`](figures/{sidecar.name}).")
+    return "\n\n".join(shown)
 
 
 def _pair_table(run: dict[str, Any], results: Results) -> str:

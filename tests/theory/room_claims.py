@@ -1,0 +1,115 @@
+"""What every claim of a room is put through, for rooms whose instances are numbers rather than rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hlmtheory.claims import Claim, Status
+
+from .kinds import to
+from .strategies import shapes
+from .test_claims import mutants
+
+Instance = dict[str, Any]
+Strategy = st.SearchStrategy[Any]
+
+
+# -------------------------------------------------------------------------------------------------------- drawing
+
+
+def quantity(least: float, most: float) -> Strategy:
+    """A positive number: a power of 2 or of 10, so that ties occur, or anything between, by its logarithm."""
+    low, high = np.log2(least), np.log2(most)
+    tens = st.integers(int(np.ceil(np.log10(least))), int(np.floor(np.log10(most)))).map(lambda n: 10.0**n)
+    twos = st.integers(int(np.ceil(low)), int(np.floor(high))).map(lambda n: 2.0**n)
+    anything = st.floats(low, high).map(lambda x: min(max(2.0**x, least), most))
+    return st.one_of(twos, tens, anything)
+
+
+@st.composite
+def batches(draw: st.DrawFn, rows: tuple[int, int] | None = None, **elements: Strategy) -> Instance:
+    """A batch of instances; an argument whose name begins with ``rows_`` is a row, of one common length."""
+    shape = draw(shapes())
+    length = draw(st.integers(*rows)) if rows else 0
+    instance = {}
+    for name, element in elements.items():
+        dtype = np.int64 if isinstance(draw(element), int) else np.float64
+        full = (*shape, length) if name.startswith("rows_") else shape
+        instance[name.removeprefix("rows_")] = draw(hnp.arrays(dtype, full, elements=element))
+    return instance
+
+
+# ------------------------------------------------------------------------------------------------------- checking
+
+
+def check_holds(claim: Claim, strategy: Strategy) -> None:
+    """No drawn instance violates it, and some are in scope."""
+    in_scope = 0
+
+    @given(strategy)
+    def no_instance_violates_it(instance):
+        nonlocal in_scope
+        verdict = claim.check(instance)
+        in_scope += verdict.in_scope
+        assert verdict.count(Status.VIOLATED) == 0, (instance, verdict)
+
+    no_instance_violates_it()
+    assert in_scope > 0
+
+
+def check_attained(claim: Claim) -> None:
+    """The recorded ratio is reached, and a right side shrunk below it is caught."""
+    verdict = claim.check(claim.attained.instance)
+    assert verdict.holds
+    assert float(verdict.lhs / verdict.rhs) == pytest.approx(claim.attained.ratio, rel=1e-6)
+    assert verdict.lhs <= verdict.rhs * (1 + 1e-12)
+    for mutant in mutants(claim):
+        assert mutant.check(claim.attained.instance).count(Status.VIOLATED) == 1
+
+
+def check_refuted(claim: Claim, strategy: Strategy, agrees: Instance) -> None:
+    """The counterexample stands; where the statement is right it is called right; anything gets a verdict."""
+    assert claim.check(claim.refuted).count(Status.VIOLATED) == 1
+    assert claim.check(agrees).holds
+    seen = 0
+
+    @given(strategy)
+    def gives_a_verdict(instance):
+        nonlocal seen
+        seen += claim.check(instance).in_scope
+
+    gives_a_verdict()
+    assert seen > 0
+
+
+def check_scope(claim: Claim, statement: str, outside: Instance) -> None:
+    """An instance that breaks one assumption is out of scope, and the verdict says which."""
+    verdict = claim.check(outside)
+    assert verdict.status.item() is Status.OUT_OF_SCOPE
+    assert verdict.broken == {statement: 1}
+    assert np.isnan([verdict.lhs, verdict.rhs]).all()
+
+
+def check_libraries(claim: Claim) -> None:
+    """Numpy, torch and a strict array library give one verdict."""
+    instance = claim.refuted or claim.attained.instance
+    ours = claim.check(instance)
+    for library in ("torch", "strict"):
+        theirs = claim.check({name: to(library, value) for name, value in instance.items()})
+        assert theirs.status.tolist() == ours.status.tolist()
+        np.testing.assert_allclose(theirs.lhs, ours.lhs, rtol=1e-12)
+        np.testing.assert_allclose(theirs.rhs, ours.rhs, rtol=1e-12)
+
+
+def check_strays(claim: Claim, strays: Instance) -> None:
+    """A value outside its domain is refused by its name."""
+    instance = dict(claim.refuted or claim.attained.instance)
+    for name in claim.takes:
+        with pytest.raises(ValueError, match=rf"^{name}\b.* must "):
+            claim.check({**instance, name: strays[name]})

@@ -1,0 +1,249 @@
+"""Bandwidth shares: against a linear program, against competitors, and in their closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import ofdma
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .room_claims import (
+    batches,
+    check_attained,
+    check_holds,
+    check_libraries,
+    check_refuted,
+    check_scope,
+    check_strays,
+    quantity,
+)
+from .test_claims import by_id
+
+TRUE = [claim for claim in ofdma.CLAIMS if claim.refuted is None]
+FALSE = [claim for claim in ofdma.CLAIMS if claim.refuted is not None]
+
+BITS = quantity(1.0, 1e9)
+EFFICIENCY = quantity(1e-6, 30.0)
+BAND = quantity(1.0, 1e9)
+WEIGHT = quantity(1e-6, 1.0)
+USERS = (1, 12)
+
+CELL = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY)
+CELL_AND_BAND = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY, bandwidth_hz=BAND)
+SHARED = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY, rows_weights=WEIGHT, bandwidth_hz=BAND)
+
+STRATEGIES = {
+    "ofdma.minmax": SHARED,
+    "ofdma.minmax_printed": batches(
+        USERS,
+        rows_bits=BITS,
+        rows_power=quantity(1e-3, 1.0),
+        rows_gain=quantity(1e-12, 1.0),
+        noise=quantity(1e-15, 1e-9),
+        bandwidth_hz=BAND,
+    ),
+    "ofdma.minmax_kkt": CELL,
+    "ofdma.own_gain": batches(USERS, rows_bits=BITS, rows_snr=quantity(1e-3, 1e6), boost=quantity(1.0, 100.0)),
+    "ofdma.sum": SHARED,
+    "ofdma.sum_kkt": CELL,
+    "ofdma.gain": CELL,
+    "ofdma.gain_bound": CELL,
+    "ofdma.same_sum": CELL_AND_BAND,
+}
+"""For each claim of the room, what its instances are drawn from."""
+
+AGREES = {
+    "ofdma.minmax_printed": {
+        "bits": [100.0, 100.0],
+        "power": [0.5, 0.5],
+        "gain": [1.0, 1.0],
+        "noise": 0.25,
+        "bandwidth_hz": 100.0,
+    }
+}
+"""For each false one, where it is right."""
+
+OUTSIDE: dict[str, dict] = {}
+"""For each assumption an instance that breaks it: none is made here."""
+
+STRAYS = {
+    "bits": [100.0, 0.0],
+    "spectral_efficiency": [math.inf, 1.0],
+    "shares": [1.0, 0.0],
+    "weights": [1.0, -1.0],
+    "bandwidth_hz": 0.0,
+    "power": [0.5, -0.5],
+    "gain": [0.0, 1.0],
+    "noise": 0.0,
+    "snr": [math.nan, 1.0],
+    "boost": 0.5,
+}
+"""For each argument a value outside its domain."""
+
+
+def test_every_claim_has_a_strategy():
+    assert [claim.id for claim in ofdma.CLAIMS] == list(STRATEGIES)
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_attained_and_its_mutant(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", FALSE, ids=by_id)
+def test_refuted(claim):
+    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
+
+
+@pytest.mark.parametrize("claim", ofdma.CLAIMS, ids=by_id)
+def test_libraries(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", ofdma.CLAIMS, ids=by_id)
+def test_bad_input_is_named(claim):
+    check_strays(claim, STRAYS)
+
+
+def test_every_assumption_has_an_instance_that_breaks_it():
+    found = {assumption.statement: claim for claim in ofdma.CLAIMS for assumption in claim.assumptions}
+    assert set(found) == set(OUTSIDE)
+    for statement, claim in found.items():
+        check_scope(claim, statement, OUTSIDE[statement])
+
+
+# --------------------------------------------------------------------------------------------- against a solver
+
+
+def linear_program(need: np.ndarray) -> np.ndarray:
+    """Maximise u = 1/t with w_k ≥ c_k u, Σw = 1, w ≥ 0."""
+    cvxpy = pytest.importorskip("cvxpy")
+    shares, level = cvxpy.Variable(need.size), cvxpy.Variable()
+    scaled = need / need.sum()
+    problem = cvxpy.Problem(
+        cvxpy.Maximize(level), [shares >= cvxpy.multiply(scaled, level), cvxpy.sum(shares) == 1, shares >= 0]
+    )
+    problem.solve(solver=cvxpy.HIGHS if "HIGHS" in cvxpy.installed_solvers() else None)
+    return np.asarray(shares.value)
+
+
+@pytest.mark.parametrize("users", [1, 2, 7, 40])
+def test_a_linear_program_finds_the_same_shares(users):
+    rng = np.random.default_rng(users)
+    bits, efficiency = rng.integers(1, 513, users) * 16.0, np.log2(1 + rng.exponential(10.0, users))
+    np.testing.assert_allclose(ofdma.minmax_shares(bits, efficiency), linear_program(bits / efficiency), rtol=1e-6)
+
+
+def test_a_convex_solver_finds_the_same_sum():
+    cvxpy = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(3)
+    bits, efficiency = rng.uniform(1, 10, 6), rng.uniform(0.5, 8, 6)
+    shares = cvxpy.Variable(6)
+    problem = cvxpy.Problem(
+        cvxpy.Minimize(cvxpy.sum(cvxpy.multiply(bits / efficiency, cvxpy.inv_pos(shares)))), [cvxpy.sum(shares) == 1]
+    )
+    assert float(ofdma.sum_latency(bits, efficiency, 1.0)) == pytest.approx(problem.solve(), rel=1e-6)
+
+
+# -------------------------------------------------------------------------------------------------- certificates
+
+
+@pytest.mark.parametrize("objective", ["minmax", "sum"])
+@given(instance=CELL, data=st.data())
+def test_the_residual_sees_a_moved_share(objective, instance, data):
+    best = {"minmax": ofdma.minmax_shares, "sum": ofdma.sum_shares}[objective](**instance)
+    moved = best.copy()
+    moved[..., 0] *= 1.25
+    assert (ofdma.kkt_residual(**instance, shares=best, objective=objective) < 1e-12).all()
+    if best.shape[-1] > 1:
+        assert (ofdma.kkt_residual(**instance, shares=moved, objective=objective) > 0.1).all()
+    else:  # of one user only the sum can be off
+        assert (ofdma.kkt_residual(**instance, shares=moved, objective=objective) == 0.25).all()
+
+
+@given(SHARED)
+def test_shares_sum_to_one_and_scale_out(instance):
+    bits, efficiency = instance["bits"], instance["spectral_efficiency"]
+    for shares in (ofdma.minmax_shares, ofdma.sum_shares):
+        np.testing.assert_allclose(shares(bits, efficiency).sum(-1), 1, rtol=1e-12)
+        np.testing.assert_allclose(shares(4 * bits, efficiency / 2), shares(bits, efficiency), rtol=1e-12)
+
+
+def test_the_two_optima_differ():
+    cell = ([100.0, 400.0], [1.0, 0.25])
+    minmax, total = (
+        ofdma.finish_times(*cell, shares(*cell), 100.0) for shares in (ofdma.minmax_shares, ofdma.sum_shares)
+    )
+    assert minmax.tolist() == pytest.approx([17.0, 17.0])
+    assert total.tolist() == pytest.approx([5.0, 20.0])
+
+
+def test_the_mean_user_gains_nothing():
+    """Shares best for the last user leave the mean finish time where equal shares have it."""
+    rng = np.random.default_rng(1)
+    bits, efficiency = rng.integers(1, 513, 100) * 1.0, np.log2(1 + rng.exponential(1e3, 100))
+    equal = ofdma.finish_times(bits, efficiency, np.full(100, 0.01), 20e6)
+    best = ofdma.finish_times(bits, efficiency, ofdma.minmax_shares(bits, efficiency), 20e6)
+    assert best.mean() == pytest.approx(equal.mean(), rel=1e-12)
+    assert best.max() < equal.max()
+
+
+def test_the_gain_of_edge_sd_cells_is_between_two_and_ten():
+    """100 users in a disc of 400 m, Rayleigh fading, the constants of Table II: before any simulation of batches."""
+    rng = np.random.default_rng(5)
+    distance = 400 * np.sqrt(rng.random((200, 100)))
+    snr = 0.2 * 1e-3 * rng.exponential(size=(200, 100)) / distance**2 / 10 ** (-13.6)
+    gain = ofdma.uniform_gain(rng.integers(1, 513, (200, 100)) * 1.0, np.log2(1 + snr))
+    assert 2 < np.median(gain) < 10
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize("name", ["bits", "spectral_efficiency"])
+@pytest.mark.parametrize("value", [[], 1.0])
+def test_a_cell_has_users(name, value):
+    good = {"bits": [1.0], "spectral_efficiency": [1.0]}
+    with pytest.raises(ValueError, match=rf"^{name} must have an entry for each user; got shape"):
+        ofdma.minmax_shares(**{**good, name: value})
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
+def test_a_share_is_positive(value):
+    with pytest.raises(
+        ValueError, match=r"^shares must be positive and finite; got .* at index \(1,\); a user without"
+    ):
+        ofdma.finish_times([1.0, 1.0], [1.0, 1.0], [0.5, value], 1.0)
+
+
+def test_an_unknown_objective_is_named():
+    with pytest.raises(ValueError, match=r"^objective must be one of minmax, sum; got 'mean'"):
+        ofdma.kkt_residual([1.0], [1.0], [1.0], objective="mean")
+
+
+# ------------------------------------------------------------------------------------------------------ libraries
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["minmax_shares", "sum_shares", "uniform_gain", "kkt_residual", "finish_times"])
+def test_answers_in_kind(name, library, dtype):
+    cell = [to(library, [[8.0, 1.0, 2.0]], dtype), to(library, [[1.0, 2.0, 4.0]], dtype)]
+    if name in ("kkt_residual", "finish_times"):
+        cell.append(to(library, [[0.5, 0.25, 0.25]], dtype))
+    if name == "finish_times":
+        cell.append(to(library, [2.0], dtype))
+    answer = getattr(ofdma, name)(*cell)
+    assert kind_of(answer) == (library, dtype)
+    plain = getattr(ofdma, name)(*(np.asarray(numbers(value)) for value in cell))
+    np.testing.assert_allclose(numbers(answer), plain, rtol=1e-6)

@@ -10,6 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj, is_torch_namespace
 
+BLOCK = 64  # entries summed one after the other
+
 Array: TypeAlias = Any
 """An array of any array-API library: numpy, torch (CPU or CUDA), array-api-strict."""
 
@@ -18,31 +20,52 @@ def arrays(**values: Any) -> tuple[Any, ...]:
     """The namespace and the values as arrays of it, on one device.
 
     Python numbers and sequences become arrays of the library the others belong to (numpy if none
-    does); two libraries in one call are refused, since a silent copy would hide where the work runs.
+    does), fractions in the floating type of the others; two libraries in one call are refused, since a
+    silent copy would hide where the work runs.
     """
-    given = {name: value for name, value in values.items() if is_array_api_obj(value)}
+    given = {name: value for name, value in values.items() if _is_array(value)}
     if not given:
         xp = array_namespace(np.empty(0))
         return (xp, *(xp.asarray(value) for value in values.values()))
     try:
         xp = array_namespace(*given.values())
     except TypeError as error:
-        kinds = ", ".join(
-            f"{name} is a {type(value).__module__}.{type(value).__name__}" for name, value in given.items()
-        )
-        raise TypeError(f"arrays of two libraries in one call: {kinds}; convert one of them") from error
+        kinds = [f"{name} is a {type(value).__module__}.{type(value).__name__}" for name, value in given.items()]
+        raise TypeError(f"arrays of two libraries in one call: {', '.join(kinds)}; convert one of them") from error
     where = device(next(iter(given.values())))
     elsewhere = {name: device(value) for name, value in given.items() if device(value) != where}
     if elsewhere:
         raise TypeError(f"arrays on two devices in one call: {elsewhere} and {where}; move one of them")
-    return (xp, *(value if name in given else xp.asarray(value, device=where) for name, value in values.items()))
+    wide = widest(xp, *given.values())
+    return (xp, *(value if name in given else _beside(xp, value, wide, where) for name, value in values.items()))
+
+
+def _is_array(value: Any) -> bool:
+    """Arrays proper; a numpy scalar is as good as a Python number."""
+    return is_array_api_obj(value) and not isinstance(value, np.generic)
+
+
+def _beside(xp: Any, value: Any, wide: Any, where: Any) -> Array:
+    """A number or sequence as an array beside others."""
+    array = xp.asarray(value, device=where)
+    return xp.asarray(value, dtype=wide, device=where) if xp.isdtype(array.dtype, "real floating") else array
+
+
+def widest(xp: Any, *values: Array) -> Any:
+    """The type to answer in: float32 if every floating type among the values has at most 32 bits, else float64."""
+    bits = [xp.finfo(value.dtype).bits for value in values if xp.isdtype(value.dtype, "real floating")]
+    return xp.float32 if bits and max(bits) <= 32 else xp.float64
 
 
 def floating(xp: Any, *values: Array) -> tuple[Array, ...]:
     """The values in their common floating type, at least float32 (half types lose mass in a sum)."""
-    kinds = [value.dtype for value in values if xp.isdtype(value.dtype, "real floating")]
-    wide = xp.float64 if not kinds or xp.float64 in kinds else xp.float32
-    return tuple(value if value.dtype == wide else xp.astype(value, wide) for value in values)
+    wide = widest(xp, *values)
+    return tuple(in_kind(xp, value, wide) for value in values)
+
+
+def in_kind(xp: Any, value: Array, kind: Any) -> Array:
+    """The value in that type, without a copy if it has it."""
+    return value if value.dtype == kind else xp.astype(value, kind)
 
 
 def epsilon(xp: Any, dtype: Any) -> float:
@@ -71,13 +94,21 @@ def take(xp: Any, values: Array, indices: Array) -> Array:
 
 
 def tail_sums(xp: Any, values: Array) -> Array:
-    """Sums of the entries from index k on, k = 0..V, shape (..., V + 1), accumulated in float64.
+    """Sums of the entries from index k on, k = 0..V, shape (..., V + 1).
 
-    Summed from the far end, so that the small tails of a descending row keep their relative accuracy.
+    Summed from the far end, so that the small tails of a descending row keep their relative accuracy, and
+    in two levels: a sum has at most BLOCK + V / BLOCK roundings behind it instead of V.
     """
-    wide = xp.astype(values, xp.float64)
-    sums = xp.flip(xp.cumulative_sum(xp.flip(wide, axis=-1), axis=-1), axis=-1)
-    return xp.concat([sums, xp.zeros_like(sums[..., :1])], axis=-1)
+    size = values.shape[-1]
+    blocks = -(-size // BLOCK)
+    missing = xp.zeros_like(values[..., :1])
+    padding = xp.broadcast_to(missing, (*values.shape[:-1], blocks * BLOCK - size))
+    reverse = xp.reshape(xp.concat([xp.flip(values, axis=-1), padding], axis=-1), (*values.shape[:-1], blocks, BLOCK))
+    within = xp.cumulative_sum(reverse, axis=-1)
+    whole = within[..., -1]
+    before = xp.cumulative_sum(whole, axis=-1) - whole
+    sums = xp.reshape(within + before[..., None], (*values.shape[:-1], blocks * BLOCK))
+    return xp.concat([xp.flip(sums[..., :size], axis=-1), missing], axis=-1)
 
 
 def count_above(xp: Any, descending: Array, thresholds: Array) -> Array:

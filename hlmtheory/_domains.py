@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hlmtheory._array import Array, epsilon
+import numpy as np
+
+from hlmtheory._array import Array, epsilon, in_kind
 
 Test = Callable[[Any, Array], Array]
 
@@ -28,7 +30,7 @@ class Domain:
     remedy : str
         What the caller can do.
     kind : str
-        "real" or "integer": integers are refused elsewhere than silently rounded.
+        "real" or "integer": fractions are refused where whole numbers are meant, rather than rounded.
     rows : bool
         Whether one value is a row (the last axis) rather than a number.
     """
@@ -40,11 +42,13 @@ class Domain:
     rows: bool = False
 
     def check(self, xp: Any, name: str, value: Array) -> Array:
-        """Return the value unchanged, or raise :class:`DomainError` that names the first stray."""
-        if self.kind == "integer" and not xp.isdtype(value.dtype, "integral"):
-            raise DomainError(f"{name} must be {self.description}; got dtype {value.dtype}; {self.remedy}")
+        """Return the value, whole numbers as int64, or raise :class:`DomainError` that names the first stray."""
+        if not xp.isdtype(value.dtype, "integral" if self.kind == "integer" else ("real floating", "integral")):
+            raise DomainError(f"{name} must be {self.description}; got {_first_fraction(xp, value)}; {self.remedy}")
         if self.rows and (value.ndim == 0 or value.shape[-1] == 0):
             raise DomainError(f"{name} must be {self.description}; got shape {tuple(value.shape)}; {self.remedy}")
+        if self.kind == "integer":
+            value = in_kind(xp, value, xp.int64)  # the type of an index; a narrow one wraps
         good = self.contains(xp, value)
         if not bool(xp.all(good)):
             raise DomainError(f"{name} must be {self.description}; {self._first(xp, value, good)}; {self.remedy}")
@@ -54,44 +58,52 @@ class Domain:
         """Where the first stray stands and what it is."""
         flat = xp.reshape(good, (-1,))
         index = int(xp.argmin(xp.astype(flat, xp.int8)))
-        place = _unravel(index, tuple(good.shape))
+        place = tuple(int(i) for i in np.unravel_index(index, tuple(good.shape)))
         where = f" at index {place}" if place else ""
         if not self.rows:
-            return f"got {xp.reshape(value, (-1,))[index].item()!r}{where}"
+            return f"got {_number(xp, xp.reshape(value, (-1,))[index])!r}{where}"
         row = xp.reshape(value, (-1, value.shape[-1]))[index, ...]
         return f"got a row{where} that {_fault(xp, row)}"
 
 
-def _unravel(index: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    place: list[int] = []
-    for length in reversed(shape):
-        index, here = divmod(index, length)
-        place.insert(0, here)
-    return tuple(place)
+def _number(xp: Any, value: Array) -> float | int:
+    return float(value) if xp.isdtype(value.dtype, "real floating") else int(value)
+
+
+def _first_fraction(xp: Any, value: Array) -> str:
+    """The first entry that is no whole number, and the type, for the message."""
+    if not xp.isdtype(value.dtype, "real floating") or 0 in value.shape:
+        return f"dtype {value.dtype}"
+    flat = xp.reshape(value, (-1,))
+    index = int(xp.argmin(xp.astype(flat == xp.floor(flat), xp.int8)))
+    return f"{_number(xp, flat[index])!r} of dtype {value.dtype}"
 
 
 def _fault(xp: Any, row: Array) -> str:
     """Why a row is no distribution, with the offending number."""
-    if not bool(xp.all(xp.isfinite(row))):
-        stray = int(xp.argmin(xp.astype(xp.isfinite(row), xp.int8)))
-        return f"holds {row[stray].item()} at entry {stray}"
+    finite = xp.isfinite(row)
+    if not bool(xp.all(finite)):
+        stray = int(xp.argmin(xp.astype(finite, xp.int8)))
+        return f"holds {_number(xp, row[stray])!r} at entry {stray}"
     if bool(xp.any(row < 0)):
         stray = int(xp.argmin(row))
-        return f"holds {row[stray].item()!r} at entry {stray}"
-    return f"sums to {xp.sum(xp.astype(row, xp.float64)).item():.6g}"
+        return f"holds {_number(xp, row[stray])!r} at entry {stray}"
+    return f"sums to {float(xp.sum(xp.astype(row, xp.float64))):.10g}"
 
 
 def _on_simplex(xp: Any, value: Array) -> Array:
-    """Finite, non-negative, and summing to 1 as nearly as a softmax of that type does.
+    """Finite, non-negative, and summing to 1 as nearly as a softmax of that type may.
 
-    The slack is 100 units in the last place for float32 and wider, and 2 for the half types, whose
-    entries each carry half a unit (a row of bfloat16 sums to 1 within 1/256).
+    The slack is 1e-4 for float32 and wider. An entry of a half type carries half a unit in the last
+    place, or half the spacing of its subnormal numbers, and a row may carry V of those.
     """
-    unit = epsilon(xp, value.dtype)
-    slack = max((2 if unit > 1e-4 else 100) * unit, 1e-9)
+    unit, slack = epsilon(xp, value.dtype), 1e-4
+    if unit > 1e-4:
+        slack = 2 * unit + value.shape[-1] * float(xp.finfo(value.dtype).smallest_normal) * unit / 2
     wide = xp.astype(value, xp.float64)
-    whole = xp.abs(xp.sum(wide, axis=-1) - 1.0) <= slack
-    return whole & xp.all(xp.isfinite(value) & (value >= 0), axis=-1)
+    good = xp.isfinite(wide) & (wide >= 0)
+    whole = xp.abs(xp.sum(xp.where(good, wide, xp.zeros_like(wide)), axis=-1) - 1.0) <= slack
+    return whole & xp.all(good, axis=-1)
 
 
 SIMPLEX = Domain(
@@ -103,7 +115,7 @@ SIMPLEX = Domain(
 LOGITS = Domain(
     "rows of finite logits",
     lambda xp, value: xp.all(xp.isfinite(value), axis=-1),
-    "look for an overflow where they were computed or stored (float16 ends at 65,504)",
+    "look for an overflow where they were computed or stored (float16 ends at 65,504), cut masked entries off",
     rows=True,
 )
 UNIT_INTERVAL = Domain(
@@ -124,15 +136,36 @@ def size_up_to(vocabulary: int) -> Domain:
     return Domain(
         f"a whole number in 0..V with V = {vocabulary}",
         lambda xp, value: (value >= 0) & (value <= vocabulary),
-        "k counts tokens, so it cannot exceed the length of a row",
+        "k counts tokens of a row",
         kind="integer",
     )
 
 
-def same_vocabulary(target: Array, draft: Array) -> None:
-    """Refuse two rows over vocabularies of different size."""
-    if target.shape[-1] != draft.shape[-1]:
+def token_of(vocabulary: int) -> Domain:
+    """A token of the vocabulary: an index in 0..V-1."""
+    return Domain(
+        f"a token in 0..V-1 with V = {vocabulary}",
+        lambda xp, value: (value >= 0) & (value < vocabulary),
+        "give the index of an entry of a row",
+        kind="integer",
+    )
+
+
+def same_vocabulary(**rows: Array) -> None:
+    """Refuse rows over vocabularies of different size."""
+    sizes = {name: value.shape[-1] for name, value in rows.items()}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name} rows have {size} entries" for name, size in sizes.items())
         raise DomainError(
-            f"target and draft must share one vocabulary; target rows have {target.shape[-1]} entries, draft rows "
-            f"{draft.shape[-1]}; cut padded heads, or take models with the same tokenizer"
+            f"{' and '.join(sizes)} must share one vocabulary; {listed}; "
+            "cut padded heads, or take models with the same tokenizer"
         )
+
+
+def leading_dimensions(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common batch shape, or a refusal that names every argument."""
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError as error:
+        listed = ", ".join(f"{name} has {shape}" for name, shape in shapes.items())
+        raise DomainError(f"leading dimensions must broadcast; {listed}; reshape one of them") from error

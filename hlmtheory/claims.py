@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import SIMPLEX
+from hlmtheory._simplex import distributions
 
 Instance = Mapping[str, Array]
 """Named arrays with leading batch dimensions: ``{"draft": (..., V), "target": (..., V)}``."""
@@ -249,13 +249,10 @@ class Claim:
 
 def _in_float64(name: str, value: Any) -> Array:
     """Real floating arrays in float64, probability rows normalised there, integers as they are."""
+    if name in PROBABILITY_ROWS:
+        return distributions(**{name: value})[2]
     xp, value = arrays(value=value)
-    if not xp.isdtype(value.dtype, "real floating"):
-        return value
-    if name not in PROBABILITY_ROWS:
-        return xp.astype(value, xp.float64)
-    wide = xp.astype(SIMPLEX.check(xp, name, value), xp.float64)
-    return wide / xp.sum(wide, axis=-1, keepdims=True)
+    return xp.astype(value, xp.float64) if xp.isdtype(value.dtype, "real floating") else value
 
 
 def _side(value: Any) -> np.ndarray[Any, Any]:

@@ -19,14 +19,27 @@ K          ``draft_length``                                tokens    (...)
 A draft v ~ q is accepted with probability 1 - β_v = min(1, p_v/q_v); a rejected one is replaced by a
 token from r. Where q_v = 0 the draft v never occurs and β_v is 0. Where TV(q, p) = 0 nothing is
 rejected and there is no residual: its row is all zeros.
+
+Rows are divided by their sum in float64 and everything is computed there; answers come in float64 if an
+argument did, else in float32. Beside arrays, plain numbers and lists take their library and type.
 """
 
 from __future__ import annotations
 
-from hlmtheory._array import Array, arrays, floating, take
+from hlmtheory._array import Array, arrays, floating, in_kind, take
 from hlmtheory._array import softmax as _softmax
-from hlmtheory._domains import COUNT, LOGITS, SIMPLEX, UNIT_INTERVAL, same_vocabulary
-from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory._domains import (
+    COUNT,
+    LOGITS,
+    SIMPLEX,
+    UNIT_INTERVAL,
+    DomainError,
+    leading_dimensions,
+    same_vocabulary,
+    token_of,
+)
+from hlmtheory._simplex import distance, distributions, excess, normalised, rejection
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 
 
 def softmax(logits: Array) -> Array:
@@ -80,8 +93,8 @@ def total_variation(p: Array, q: Array) -> Array:
     >>> float(total_variation([0.5, 0.5, 0.0], [0.25, 0.25, 0.5]))
     0.5
     """
-    xp, p, q = _rows(p=p, q=q)
-    return 0.5 * xp.sum(xp.abs(p - q), axis=-1)
+    xp, kind, p, q = distributions(p=p, q=q)
+    return in_kind(xp, distance(xp, p, q), kind)
 
 
 def rejection_probability(target: Array, draft: Array) -> Array:
@@ -107,10 +120,8 @@ def rejection_probability(target: Array, draft: Array) -> Array:
     >>> rejection_probability([0.25, 0.75], [0.5, 0.5]).tolist()
     [0.5, 0.0]
     """
-    xp, p, q = _rows(target=target, draft=draft)
-    lost = q > p
-    # (q - p)/q, not 1 - p/q: no overflow for a subnormal q and full relative accuracy near q = p
-    return xp.where(lost, (q - p) / xp.where(lost, q, xp.ones_like(q)), xp.zeros_like(q))
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    return in_kind(xp, rejection(xp, p, q), kind)
 
 
 def acceptance_rate(target: Array, draft: Array) -> Array:
@@ -136,8 +147,9 @@ def acceptance_rate(target: Array, draft: Array) -> Array:
     >>> float(acceptance_rate([0.25, 0.75], [0.5, 0.5]))
     0.75
     """
-    xp, p, q = _rows(target=target, draft=draft)
-    return xp.sum(xp.minimum(p, q), axis=-1)
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    rate = xp.sum(xp.minimum(p, q), axis=-1)
+    return in_kind(xp, xp.minimum(rate, xp.ones_like(rate)), kind)  # 1 for equal rows, whatever the rounding
 
 
 def residual_distribution(target: Array, draft: Array) -> Array:
@@ -163,8 +175,8 @@ def residual_distribution(target: Array, draft: Array) -> Array:
     >>> residual_distribution([0.25, 0.25, 0.5], [0.5, 0.25, 0.25]).tolist()
     [0.0, 0.0, 1.0]
     """
-    xp, p, q = _rows(target=target, draft=draft)
-    return _normalised_excess(xp, p, q)
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    return in_kind(xp, normalised(xp, excess(xp, p, q))[0], kind)
 
 
 def output_distribution(
@@ -202,23 +214,12 @@ def output_distribution(
     >>> output_distribution([0.25, 0.75], [0.5, 0.5], skip=[1.0, 1.0]).tolist()
     [0.5, 0.5]
     """
-    xp, p, q = _rows(target=target, draft=draft)
-    verified = q
-    if skip is not None:
-        _, _, s = arrays(draft=q, skip=skip)
-        (s,) = floating(xp, UNIT_INTERVAL.check(xp, "skip", s))
-        verified = q * (1.0 - s)
-    beta = rejection_probability(p, q)
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    verified = q if skip is None else q * (1.0 - _skip_probability(xp, skip, q))
+    beta = rejection(xp, p, q)
     rejected = xp.sum(verified * beta, axis=-1, keepdims=True)
-    if residual is None:
-        r = _normalised_excess(xp, p, q)
-    else:
-        _, _, r = arrays(draft=q, residual=residual)
-        same_vocabulary(r, q)
-        (r,) = floating(xp, r)
-        nothing = (rejected == 0) & xp.all(r == 0, axis=-1, keepdims=True)
-        SIMPLEX.check(xp, "residual", xp.where(nothing, p, r))
-    return (q - verified) + verified * (1.0 - beta) + rejected * r
+    r = normalised(xp, excess(xp, p, q))[0] if residual is None else _replacement(xp, residual, p, q)
+    return in_kind(xp, (q - verified) + verified * (1.0 - beta) + rejected * r, kind)
 
 
 def greedy_output_distribution(target: Array, draft: Array) -> Array:
@@ -247,10 +248,10 @@ def greedy_output_distribution(target: Array, draft: Array) -> Array:
     >>> greedy_output_distribution([0.75, 0.25], [0.5, 0.5]).tolist()
     [0.875, 0.125]
     """
-    xp, p, q = _rows(target=target, draft=draft)
-    top = _is_argmax(xp, p)
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    top = xp.arange(p.shape[-1], device=p.device) == xp.argmax(p, axis=-1, keepdims=True)
     accepted = xp.sum(xp.where(top, q, xp.zeros_like(q)), axis=-1, keepdims=True)
-    return accepted * xp.astype(top, q.dtype) + (1.0 - accepted) * p
+    return in_kind(xp, accepted * xp.astype(top, q.dtype) + (1.0 - accepted) * p, kind)
 
 
 def expected_tokens(acceptance: Array, draft_length: Array) -> Array:
@@ -278,9 +279,8 @@ def expected_tokens(acceptance: Array, draft_length: Array) -> Array:
     >>> expected_tokens([0.5, 1.0], 3).tolist()
     [1.875, 4.0]
     """
-    xp, alpha, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    (alpha,) = floating(xp, UNIT_INTERVAL.check(xp, "acceptance", alpha))
-    count = xp.astype(COUNT.check(xp, "draft_length", length), alpha.dtype) + 1.0
+    xp, alpha, length = _rate_and_length(acceptance, draft_length)
+    count = xp.astype(length, alpha.dtype) + 1.0
     inner = (alpha > 0) & (alpha < 1)
     # expm1 keeps all digits as α → 1, where the printed quotient is 0/0
     logarithm = xp.log(xp.where(inner, alpha, xp.full_like(alpha, 0.5)))
@@ -315,29 +315,37 @@ def expected_tokens_profile(acceptances: Array) -> Array:
     """
     xp, alpha = arrays(acceptances=acceptances)
     (alpha,) = floating(xp, UNIT_INTERVAL.check(xp, "acceptances", alpha))
+    if alpha.ndim == 0:
+        raise DomainError("acceptances must have an axis of drafts; got shape (); give one rate per draft")
     return 1.0 + xp.sum(xp.cumulative_prod(alpha, axis=-1), axis=-1)
 
 
-def _rows(**pair: Array) -> tuple[Array, Array, Array]:
-    """The namespace and two validated probability rows over one vocabulary, in a common type."""
-    xp, first, second = arrays(**pair)
-    names = list(pair)
-    for name, value in zip(names, (first, second), strict=True):
-        SIMPLEX.check(xp, name, value)
-    same_vocabulary(first, second)
-    return (xp, *floating(xp, first, second))
+def _skip_probability(xp: Array, skip: Array, q: Array) -> Array:
+    """s_v in float64, one per draft or one for all."""
+    _, _, s = arrays(draft=q, skip=skip)
+    UNIT_INTERVAL.check(xp, "skip", s)
+    leading_dimensions(draft=tuple(q.shape), skip=tuple(s.shape))
+    return xp.astype(s, xp.float64)
 
 
-def _normalised_excess(xp: Array, p: Array, q: Array) -> Array:
-    """(p - q)⁺ over its sum; zeros where that sum is 0."""
-    excess = xp.maximum(p - q, xp.zeros_like(p - q))
-    mass = xp.sum(excess, axis=-1, keepdims=True)
-    return excess / xp.where(mass > 0, mass, xp.ones_like(mass))
+def _replacement(xp: Array, residual: Array, p: Array, q: Array) -> Array:
+    """The given residual; its row may be zeros where p exceeds q nowhere, as there is none."""
+    _, _, r = arrays(draft=q, residual=residual)
+    first = xp.astype(xp.arange(q.shape[-1], device=q.device) == 0, r.dtype)  # passes for a distribution
+    none = ~xp.any(p > q, axis=-1, keepdims=True)
+    if r.ndim:
+        same_vocabulary(residual=r, draft=q)
+        none = none & xp.all(r == 0, axis=-1, keepdims=True)
+    SIMPLEX.check(xp, "residual", xp.where(none, first, r) if r.ndim else r)
+    return normalised(xp, xp.astype(r, xp.float64))[0]
 
 
-def _is_argmax(xp: Array, p: Array) -> Array:
-    """One-hot mask of the largest entry, the lowest index winning ties."""
-    return xp.arange(p.shape[-1], device=p.device) == xp.argmax(p, axis=-1, keepdims=True)
+def _rate_and_length(acceptance: Array, draft_length: Array) -> tuple[Array, Array, Array]:
+    xp, alpha, length = arrays(acceptance=acceptance, draft_length=draft_length)
+    (alpha,) = floating(xp, UNIT_INTERVAL.check(xp, "acceptance", alpha))
+    length = COUNT.check(xp, "draft_length", length)
+    leading_dimensions(acceptance=tuple(alpha.shape), draft_length=tuple(length.shape))
+    return xp, alpha, length
 
 
 # --------------------------------------------------------------------------------------------- claims
@@ -361,11 +369,12 @@ def _overlap(law: Array, target: Array) -> Array:
 def _at_token(values: Array, token: Array) -> Array:
     """The entry of each row at its token, shape (..., 1)."""
     xp, values, token = arrays(values=values, token=token)
+    token = token_of(values.shape[-1]).check(xp, "token", token)
     return take(xp, values, token[..., None])
 
 
 def _mean_rejection(target: Array, draft: Array) -> Array:
-    xp, _, q = arrays(target=target, draft=draft)
+    xp, q = arrays(draft=draft)
     return xp.sum(q * rejection_probability(target, draft), axis=-1, keepdims=True)
 
 
@@ -376,13 +385,13 @@ def _assembled(target: Array, draft: Array, *, beta: Array, resampled: Array) ->
 
 
 def _uhlm_one_beta(target: Array, draft: Array, token: Array) -> Array:
-    """u-hlm (9), first error alone: the drawn token's β for every β_v."""
+    """u-hlm (9), its second factor mended: the drawn token's β for every β_v."""
     beta = _at_token(rejection_probability(target, draft), token)
     return _overlap(_assembled(target, draft, beta=beta, resampled=_mean_rejection(target, draft)), target)
 
 
 def _uhlm_one_resampling(target: Array, draft: Array, token: Array) -> Array:
-    """u-hlm (9), second error alone: the drawn token's β for Σ q β."""
+    """u-hlm (9), its first factor mended: the drawn token's β for Σ q β."""
     beta = rejection_probability(target, draft)
     return _overlap(_assembled(target, draft, beta=beta, resampled=_at_token(beta, token)), target)
 
@@ -394,7 +403,7 @@ def _uhlm_printed(target: Array, draft: Array, token: Array) -> Array:
 
 
 def _uhlm_ratio(target: Array, draft: Array, token: Array) -> Array:
-    """u-hlm (10), inside the expectation: p/q where p < q, else 0."""
+    """u-hlm (10) for a point mass y_d: p/q where p < q, else 0."""
     xp, p, q = arrays(target=_at_token(target, token), draft=_at_token(draft, token))
     below = p < q
     return xp.where(below, p / xp.where(below, q, xp.ones_like(q)), xp.zeros_like(q))[..., 0]
@@ -408,36 +417,50 @@ def _ones(target: Array) -> Array:
 def _stopping_mean(acceptances: Array) -> Array:
     """E[N] from the law of the stopping time itself: Σ_n n P(N = n)."""
     xp, alpha = arrays(acceptances=acceptances)
-    ones = xp.ones_like(alpha[..., :1])
+    ones = xp.ones((*alpha.shape[:-1], 1), dtype=alpha.dtype, device=alpha.device)
     reached = xp.concat([ones, xp.cumulative_prod(alpha, axis=-1)], axis=-1)
     stops = reached * xp.concat([1.0 - alpha, ones], axis=-1)
     return xp.sum(stops * xp.arange(1, stops.shape[-1] + 1, dtype=alpha.dtype, device=alpha.device), axis=-1)
 
 
 def _stopping_mean_iid(acceptance: Array, draft_length: Array) -> Array:
-    """The same for one α and each length: Σ_n n P(N = n), draft by draft."""
-    xp, alpha, length = arrays(acceptance=acceptance, draft_length=draft_length)
-    tokens, reached = xp.zeros_like(alpha * length), xp.ones_like(alpha * length)
-    for n in range(1, int(xp.max(length)) + 2):
-        last = length + 1 == n
-        stops = xp.where(last, reached, reached * (1.0 - alpha))
-        tokens = tokens + xp.where(length + 1 >= n, n * stops, xp.zeros_like(stops))
+    """The same for one α and each length: Σ_n n P(N = n), term by term up to LONGEST_SUM drafts."""
+    xp, alpha, length = _rate_and_length(acceptance, draft_length)
+    alpha, length = xp.broadcast_arrays(alpha, length)
+    tokens, reached = xp.zeros_like(alpha), xp.ones_like(alpha)
+    longest = int(xp.max(length)) if 0 not in length.shape else 0
+    for n in range(1, min(longest, LONGEST_SUM) + 2):
+        stops = xp.where(length + 1 == n, reached, reached * (1.0 - alpha))
+        tokens = tokens + xp.where(length + 1 >= n, float(n) * stops, xp.zeros_like(stops))
         reached = reached * alpha
     return tokens
 
 
+def _few_enough(draft_length: Array) -> Array:
+    return arrays(draft_length=draft_length)[1] <= LONGEST_SUM
+
+
+def _terms(draft_length: Array) -> Array:
+    """How many roundings the sum of a round has behind it."""
+    xp, length = arrays(draft_length=draft_length)
+    return 1.0 + xp.astype(length, xp.float64)
+
+
 def _top_loss(target: Array, draft: Array) -> Array:
+    """q_a (1 - p_a), with p_a as the largest entry and q_a looked up."""
     xp, p, q = arrays(target=target, draft=draft)
-    return xp.sum(xp.where(_is_argmax(xp, p), q * (1.0 - p), xp.zeros_like(q)), axis=-1)
+    top = xp.argmax(p, axis=-1, keepdims=True)
+    return take(xp, q, xp.broadcast_to(top, (*q.shape[:-1], 1)))[..., 0] * (1.0 - xp.max(p, axis=-1))
 
 
+LONGEST_SUM = 4096  # drafts; a term-by-term sum of more would keep the check waiting
 _HALVES = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
-_THIRDS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 1}
+_THIRDS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
 
 CLAIMS = (
     Claim(
         id="verification.acceptance",
-        source=Source("leviathan2023fast", "Thm 3.5; all five papers"),
+        source=Source("leviathan2023fast", "Cor. 3.6"),
         origin=Origin.PUBLISHED,
         statement="P(accept) = Σ_v q_v (1 − β_v) = Σ_v min(p_v, q_v)",
         relation=Relation.EQ,
@@ -447,7 +470,7 @@ CLAIMS = (
     ),
     Claim(
         id="verification.overlap",
-        source=Source("leviathan2023fast", "Thm 3.5; all five papers"),
+        source=Source("leviathan2023fast", "Lemma 3.3"),
         origin=Origin.PUBLISHED,
         statement="Σ_v min(p_v, q_v) = 1 − TV(q, p)",
         relation=Relation.EQ,
@@ -459,7 +482,7 @@ CLAIMS = (
         id="verification.unbiased",
         source=Source("oh2025cuhlm", "(3)"),
         origin=Origin.PUBLISHED,
-        statement="q_v (1 − β_v) + TV(q, p) r_v = p_v for every v: the overlap of the law with p is 1",
+        statement="q_v (1 − β_v) + Σ_i q_i β_i r_v = p_v for every v: the overlap of the law with p is 1",
         relation=Relation.EQ,
         lhs=lambda target, draft: _overlap(output_distribution(target, draft), target),
         rhs=_ones,
@@ -467,8 +490,8 @@ CLAIMS = (
     ),
     Claim(
         id="verification.unbiased_one_beta",
-        source=Source("oh2024uhlm", "(9), first error alone"),
-        origin=Origin.PUBLISHED,
+        source=Source("oh2024uhlm", "(9), its second factor mended"),
+        origin=Origin.NEW,
         statement="q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d",
         relation=Relation.EQ,
         lhs=_uhlm_one_beta,
@@ -477,8 +500,8 @@ CLAIMS = (
     ),
     Claim(
         id="verification.unbiased_one_resampling",
-        source=Source("oh2024uhlm", "(9), second error alone"),
-        origin=Origin.PUBLISHED,
+        source=Source("oh2024uhlm", "(9), its first factor mended"),
+        origin=Origin.NEW,
         statement="q_v (1 − β_v) + β_d r_v = p_v for every v, with β_d of the drawn token d",
         relation=Relation.EQ,
         lhs=_uhlm_one_resampling,
@@ -497,7 +520,7 @@ CLAIMS = (
     ),
     Claim(
         id="verification.rejection_ratio",
-        source=Source("oh2024uhlm", "(10) as printed"),
+        source=Source("oh2024uhlm", "(10) as printed, y_d known"),
         origin=Origin.PUBLISHED,
         statement="β_d = 1{p_d < q_d} p_d / q_d, where the paper's own rule gives (1 − p_d / q_d)⁺",
         relation=Relation.EQ,
@@ -513,8 +536,9 @@ CLAIMS = (
         relation=Relation.EQ,
         lhs=_stopping_mean_iid,
         rhs=expected_tokens,
+        assumptions=(Assumption("K ≤ 4,096, where the left side is summed term by term", _few_enough),),
         attained=Attained({"acceptance": 0.5, "draft_length": 3}),
-        condition=lambda draft_length: 1.0 + draft_length,
+        condition=_terms,
     ),
     Claim(
         id="verification.tokens",
@@ -531,10 +555,10 @@ CLAIMS = (
         id="verification.greedy",
         source=Source("li2025flexspec", "Algorithm 2"),
         origin=Origin.NEW,
-        statement="TV(law of Algorithm 2, p) = q_a (1 − p_a), a = argmax p: exact only if p is one-hot or q_a = 0",
+        statement="TV(law of Algorithm 2, p) = q_a (1 − p_a), a = argmax p: 0 only if p is one-hot or q_a = 0",
         relation=Relation.EQ,
         lhs=lambda target, draft: total_variation(greedy_output_distribution(target, draft), target),
         rhs=_top_loss,
-        attained=Attained({"target": [0.5, 0.5], "draft": [1.0, 0.0]}),
+        attained=Attained({"target": [0.75, 0.25], "draft": [0.5, 0.5]}),
     ),
 )

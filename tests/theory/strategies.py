@@ -202,6 +202,7 @@ def _claim_instances(source: Strategy) -> dict[str, Strategy]:
         "verification.tokens_iid": iid_rounds(),
         "verification.tokens": profiles(),
         "verification.greedy": source,
+        "truncation.deviation": draft_and_size,
         "truncation.monotone": draft_and_size,
         "truncation.monotone_distortion": sized,
         "truncation.tvd_bound": sized,

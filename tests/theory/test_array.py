@@ -144,10 +144,18 @@ def test_sorting_descends_in_each_row(library):
 
 @libraries
 def test_tails_are_summed_from_the_far_end(library):
-    xp, values = arrays(values=to(library, [[1.0, 1e-20, 3e-21]], "float32"))
-    sums = _array.tail_sums(xp, values)
-    assert kind_of(sums) == (library, "float64")
-    np.testing.assert_allclose(numbers(sums), [[1.0, 1.3e-20, 3e-21, 0.0]], rtol=1e-7)
+    xp, values = arrays(values=to(library, [[1.0, 1e-20, 3e-21]], "float64"))
+    np.testing.assert_allclose(numbers(_array.tail_sums(xp, values)), [[1.0, 1.3e-20, 3e-21, 0.0]], rtol=1e-15)
+
+
+@libraries
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 129, 1000])
+def test_tails_of_every_length(library, size):
+    """Across the borders of the blocks."""
+    row = np.random.default_rng(size).random((2, size))
+    xp, values = arrays(values=to(library, row))
+    expected = [[np.sum(one[k:]) for k in range(size + 1)] for one in row]
+    np.testing.assert_allclose(numbers(_array.tail_sums(xp, values)), expected, rtol=1e-13)
 
 
 @given(st.data())

@@ -23,8 +23,13 @@ FLATTENED = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "k": 1}
 OUTSIDE = {
     "k < V": {"target": [0.25, 0.75], "draft": [0.5, 0.5], "k": 2},
     "r̂ exists: TV(q̂, p) > 0, or nothing is rejected": FLATTENED,
+    "every r̂ that is drawn from exists": {**FLATTENED, "sizes": [1, 1, 1]},
+    "K ≤ 4,096, where the left side is summed term by term": {"acceptance": 0.5, "draft_length": 4097},
 }
 """For each assumption an instance that breaks it."""
+
+WITHIN = {"k": 0, "sizes": [0, 0, 0], "draft_length": 3}
+"""What brings each of them back into scope."""
 
 STRAYS = {
     "draft": [0.5, 0.47],
@@ -196,7 +201,7 @@ def test_out_of_scope_names_the_assumption(claim, assumption):
 @pytest.mark.parametrize("claim", [claim for claim in TRUE if claim.assumptions], ids=by_id)
 def test_one_instance_of_a_batch_is_out_of_scope(claim):
     outside = instance_for(claim, OUTSIDE[claim.assumptions[0].statement])
-    inside = {**outside, "k": 0}
+    inside = {**outside, **{name: WITHIN[name] for name in WITHIN if name in outside}}
     both = claim.check({name: np.stack([inside[name], outside[name]]) for name in inside})
     assert both.status.tolist() == [Status.HOLDS, Status.OUT_OF_SCOPE]
     assert both.broken == {claim.assumptions[0].statement: 1}

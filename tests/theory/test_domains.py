@@ -31,7 +31,7 @@ INSIDE = {
     "COUNT": [0, 7, [0, 2**62], []],
 }
 OUTSIDE = {
-    "SIMPLEX": [[0.5, 0.5 - 1e-8], [2.0, -1.0], [NAN, 1.0], [INF, 0.0], [-INF, INF], [], 1.0, [0.0, 0.0], [2, -1]],
+    "SIMPLEX": [[0.5, 0.5 - 2e-4], [2.0, -1.0], [NAN, 1.0], [INF, 0.0], [-INF, INF], [], 1.0, [0.0, 0.0], [2, -1]],
     "LOGITS": [[0.0, INF], [NAN], [[0.0], [-INF]], [], 0.0],
     "UNIT_INTERVAL": [-5e-324, 1 + 2**-52, NAN, INF, -INF, [0.5, 2.0]],
     "COUNT": [-1, [0, -1], 0.0, 2.5, True],
@@ -71,7 +71,7 @@ def test_a_domain_error_is_a_value_error():
         ([0.5, INF], r"got a row that holds inf at entry 1;"),
         ([1.5, -0.5], r"got a row that holds -0\.5 at entry 1;"),
         ([[-0.5, 1.5], [NAN, 1.0]], r"got a row at index \(0,\) that holds -0\.5 at entry 0;"),
-        ([0.5, 0.5 + 1e-7], r"sums to 1\.0000001;"),
+        ([0.5, 0.5 + 2e-4], r"sums to 1\.0002;"),
     ],
     ids=["sum", "NaN", "infinity", "negative", "the first of two", "a small excess"],
 )
@@ -115,7 +115,7 @@ def test_every_row_that_the_strategies_draw_is_one(data):
     check(SIMPLEX, data.draw(rows(data.draw(shapes()), data.draw(vocabularies()))))
 
 
-SLACK = {"float64": 1e-9, "float32": 100 * 2.0**-23, "float16": 2 * 2.0**-10, "bfloat16": 2 * 2.0**-7}
+SLACK = {"float64": 1e-4, "float32": 1e-4, "float16": 2 * 2.0**-10, "bfloat16": 2 * 2.0**-7}
 
 
 @pytest.mark.parametrize("dtype", SLACK)
@@ -141,9 +141,9 @@ def test_a_stored_softmax_is_admitted_at_the_vocabularies_in_use(dtype, vocabula
 
 
 def test_vocabularies_must_agree():
-    _domains.same_vocabulary(np.zeros((3, 2)), np.zeros((1, 2)))
-    with pytest.raises(DomainError, match=r"target rows have 3 entries, draft rows 2; cut padded heads"):
-        _domains.same_vocabulary(np.zeros((2, 3)), np.zeros((3, 2)))
+    _domains.same_vocabulary(target=np.zeros((3, 2)), draft=np.zeros((1, 2)))
+    with pytest.raises(DomainError, match=r"target rows have 3 entries, draft rows have 2 entries; cut padded heads"):
+        _domains.same_vocabulary(target=np.zeros((2, 3)), draft=np.zeros((3, 2)))
 
 
 def test_a_domain_needs_no_kind():

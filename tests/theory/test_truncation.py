@@ -53,11 +53,12 @@ def test_truncate_against_sorting(data):
 
 
 @given(st.data())
-def test_truncate_keeps_what_it_sends_bit_by_bit(data):
+def test_truncate_keeps_what_it_sends(data):
+    """Up to the one division by the sum of the row."""
     draft = data.draw(rows((), data.draw(vocabularies())))
     k = data.draw(st.integers(0, draft.shape[-1]))
     sent = np.argsort(-draft, kind="stable")[:k]
-    np.testing.assert_array_equal(hlmtheory.truncate(draft, k)[sent], draft[sent])
+    np.testing.assert_allclose(hlmtheory.truncate(draft, k)[sent], draft[sent], rtol=1e-13, atol=5e-324)
 
 
 @given(st.data())
@@ -144,7 +145,9 @@ def test_the_deviation_never_rises(data):
 @given(st.data())
 def test_the_deviation_does_not_depend_on_the_order(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
-    np.testing.assert_array_equal(hlmtheory.tail_deviation(draft), hlmtheory.tail_deviation(draft[::-1]))
+    np.testing.assert_allclose(
+        hlmtheory.tail_deviation(draft), hlmtheory.tail_deviation(draft[::-1]), rtol=0, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -238,9 +241,9 @@ def test_the_distortion_can_rise_with_k_by_nearly_1(shift):
     assert oracles.distortion(target, draft, 1) - oracles.distortion(target, draft, 0) == rise
     floats = [float(entry) for entry in target], [float(entry) for entry in draft]
     distortion = hlmtheory.resampling_distortion(*floats, [0, 1, 2, 3])
-    assert distortion[0] == 0
+    assert distortion[0] <= 1e-15 / float(shift)
     assert float(distortion[1]) == pytest.approx(float(rise), rel=1e-6)
-    assert distortion[2:].tolist() == [0, 0]
+    np.testing.assert_allclose(distortion[2:], [0, 0], atol=1e-15 / float(shift))
 
 
 def test_the_rise_with_k_passes_0_999999():
@@ -255,7 +258,7 @@ def test_the_rise_with_k_passes_0_999999():
 @given(with_sizes(grid_pairs()))
 def test_the_bias_of_sizes_by_draft_against_enumeration(case):
     def naive(p, q, sizes):
-        """Each rejected draft v is replaced from its own r̂; p stands in for one that is 0/0."""
+        """Each rejected draft v is replaced from its own r̂, where that exists."""
         p, q = exact(p), exact(q)
         law = [Fraction(0)] * len(q)
         for v, beta in enumerate(oracles.rejection(p, q)):
@@ -266,7 +269,9 @@ def test_the_bias_of_sizes_by_draft_against_enumeration(case):
 
     expected = row_by_row(naive, (case["target"], 1), (case["draft"], 1), (case["sizes"], 1))
     claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
-    np.testing.assert_allclose(claim.check(case).lhs, expected, rtol=0, atol=1e-13)
+    verdict = claim.check(case)
+    inside = ~np.isnan(verdict.lhs)
+    np.testing.assert_allclose(verdict.lhs[inside], np.asarray(expected)[inside], rtol=0, atol=1e-13)
 
 
 # --------------------------------------------------------------------------------------------------- input, dtype
@@ -286,7 +291,7 @@ def test_permutation_equivariance(name):
         distances = [
             hlmtheory.total_variation(case["target"], q) for q in (draft, hlmtheory.truncate(draft, case["k"]))
         ]
-        # a residual of rounding errors, true or distorted, may point anywhere
+        # a residual of rounding errors, true or distorted, may point anywhere, and 1/TV magnifies them
         noise = 1e-13 / np.clip(np.minimum(*distances), 1e-13, None)
         renamed = of_pair(name, case["target"][..., order], draft[..., order], case["k"])
         answer = of_pair(name, **case)
@@ -458,7 +463,7 @@ def test_bad_rows_are_refused(case):
 
 @sized_functions
 def test_different_vocabularies_are_refused(name):
-    words = "target and draft must share one vocabulary; target rows have 4 entries, draft rows 2; .*same tokenizer"
+    words = "share one vocabulary; target rows have 4 entries, draft rows have 2 entries; .*same tokenizer"
     with pytest.raises(ValueError, match=words):
         of_pair(name, P, [0.5, 0.5], 1)
 
@@ -467,9 +472,9 @@ def test_different_vocabularies_are_refused(name):
 def test_batches_that_do_not_fit_are_refused(library):
     """With the names of both and one type of error, not in each library's own words."""
     rows_, sizes = to(library, [Q, Q]), to(library, [1, 2, 3])
-    with pytest.raises(ValueError, match=r"draft.* k .*\(2,.*\(3,\)"):
+    with pytest.raises(ValueError, match=r"draft has \(2,\), k has \(3,\)"):
         hlmtheory.truncate(rows_, sizes)
-    with pytest.raises(ValueError, match=r"target.*draft.* k .*\(2,.*\(3,\)"):
+    with pytest.raises(ValueError, match=r"target has \(2,\), draft has \(2,\), k has \(3,\)"):
         hlmtheory.resampling_distortion(rows_, rows_, sizes)
 
 

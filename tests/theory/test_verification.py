@@ -335,7 +335,7 @@ def test_bad_rows_are_refused(name, case):
 @pair_functions
 def test_different_vocabularies_are_refused(name):
     first, second = argument_names(name)
-    sizes = f"{first} rows have 3 entries, {second} rows 2"
+    sizes = f"{first} rows have 3 entries, {second} rows have 2 entries"
     with pytest.raises(ValueError, match=rf"^{first} and {second} must share one vocabulary; {sizes}; .*tokenizer"):
         of_pair(name, P, [0.5, 0.5])
 
@@ -343,7 +343,7 @@ def test_different_vocabularies_are_refused(name):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_batches_that_do_not_fit_are_refused(library):
     """With the names of both and one type of error, not in each library's own words."""
-    with pytest.raises(ValueError, match=r"target.*draft.*\(2, 3\).*\(4, 3\)"):
+    with pytest.raises(ValueError, match=r"target has \(2,\), draft has \(4,\)"):
         hlmtheory.acceptance_rate(to(library, [P, P]), to(library, [Q, Q, Q, Q]))
 
 
@@ -539,7 +539,7 @@ def test_a_profile_needs_an_axis_of_drafts():
 
 
 def test_tokens_that_do_not_fit_together_are_refused():
-    with pytest.raises(ValueError, match=r"acceptance.*draft_length.*\(2,\).*\(3,\)"):
+    with pytest.raises(ValueError, match=r"acceptance has \(2,\), draft_length has \(3,\)"):
         hlmtheory.expected_tokens([0.5, 0.5], [1, 2, 3])
 
 

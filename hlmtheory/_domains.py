@@ -100,7 +100,7 @@ def _on_simplex(xp: Any, value: Array) -> Array:
     unit, slack = epsilon(xp, value.dtype), 1e-4
     if unit > 1e-4:
         slack = 2 * unit + value.shape[-1] * float(xp.finfo(value.dtype).smallest_normal) * unit / 2
-    wide = xp.astype(value, xp.float64)
+    wide = in_kind(xp, value, xp.float64)
     good = xp.isfinite(wide) & (wide >= 0)
     whole = xp.abs(xp.sum(xp.where(good, wide, xp.zeros_like(wide)), axis=-1) - 1.0) <= slack
     return whole & xp.all(good, axis=-1)

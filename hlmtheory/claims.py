@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -176,7 +177,7 @@ class Claim:
     def takes(self) -> tuple[str, ...]:
         """Names of the arrays that an instance must hold."""
         functions = [self.lhs, self.rhs, self.condition, self.error, *(a.holds for a in self.assumptions)]
-        names = [name for f in functions if f is not None for name in inspect.signature(f).parameters]
+        names = [name for f in functions if f is not None for name in _parameters(f)]
         return tuple(dict.fromkeys(names))
 
     def check(self, instance: Instance) -> Verdict:
@@ -227,7 +228,7 @@ class Claim:
         return Verdict(self.id, status, lhs, rhs, np.where(inside, 0.0 - gap, np.nan), vacuous, broken)
 
     def _apply(self, function: Callable[..., Array], values: Instance) -> Array:
-        return function(**{name: values[name] for name in inspect.signature(function).parameters})
+        return function(**{name: values[name] for name in _parameters(function)})
 
     def _refuse_other_names(self, instance: Instance) -> None:
         missing = [name for name in self.takes if name not in instance]
@@ -245,6 +246,12 @@ class Claim:
             if not met.all():
                 broken[assumption.statement] = int(np.count_nonzero(~met))
         return inside, broken
+
+
+@cache
+def _parameters(function: Callable[..., Array]) -> tuple[str, ...]:
+    """Names of the arrays that a side takes; looked up once, since every check asks."""
+    return tuple(inspect.signature(function).parameters)
 
 
 def _in_float64(name: str, value: Any) -> Array:

@@ -89,11 +89,11 @@ def tail_deviation(draft: Array) -> Array:
     ordered = sort_descending(xp, xp.reshape(q, (-1, size)))
     tails = tail_sums(xp, ordered)
     k = xp.arange(size + 1, device=q.device)
-    mean = tails / xp.astype(xp.where(k < size, size - k, xp.ones_like(k)), xp.float64)
+    mean = tails / xp.astype(xp.where(k < size, size - k, 1), xp.float64)
     above = count_above(xp, ordered, mean)  # entries of q that exceed the mean of the tail
     above = xp.where(above > k, above, xp.broadcast_to(k, above.shape))
     deviation = tails - take(xp, tails, above) - xp.astype(above - k, xp.float64) * mean
-    deviation = xp.where((above > k) & (deviation > 0), deviation, xp.zeros_like(deviation))
+    deviation = xp.where((above > k) & (deviation > 0), deviation, 0.0)
     return in_kind(xp, xp.reshape(deviation, (*q.shape[:-1], size + 1)), kind)
 
 
@@ -126,8 +126,8 @@ def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
     true, mass = normalised(xp, excess(xp, p, q))
     distorted, distorted_mass = normalised(xp, excess(xp, p, _truncated(xp, q, k)))
     gap = 0.5 * xp.sum(xp.abs(true - distorted), axis=-1)
-    gap = xp.where(distorted_mass > 0, xp.minimum(gap, xp.ones_like(gap)), xp.ones_like(gap))
-    return in_kind(xp, xp.where(mass > 0, gap, xp.zeros_like(gap)), kind)
+    gap = xp.where(distorted_mass > 0, xp.clip(gap, max=1.0), 1.0)
+    return in_kind(xp, xp.where(mass > 0, gap, 0.0), kind)
 
 
 def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
@@ -254,8 +254,8 @@ def _truncated(xp: Array, q: Array, k: Array) -> Array:
         rank = xp.cumulative_sum(xp.astype(tied, xp.int64), axis=-1)
         allowed = xp.count_nonzero(tied, axis=-1, keepdims=True) - spare
         kept = kept & (~tied | (rank <= allowed))
-    rest = xp.sum(xp.where(kept, xp.zeros_like(q), q), axis=-1, keepdims=True)
-    return xp.where(kept, q, rest / xp.astype(xp.where(k < size, size - k, xp.ones_like(k)), q.dtype))
+    rest = xp.sum(xp.where(kept, 0.0, q), axis=-1, keepdims=True)
+    return xp.where(kept, q, rest / xp.astype(xp.where(k < size, size - k, 1), q.dtype))
 
 
 # --------------------------------------------------------------------------------------------- claims
@@ -303,7 +303,7 @@ def _bias_by_draft(target: Array, draft: Array, sizes: Array) -> Array:
     beta = rejection_probability(target, q)
     law = q * (1.0 - beta)
     for k in xp.unique_values(sizes):
-        share = xp.sum(xp.where(sizes == k, q * beta, xp.zeros_like(q)), axis=-1, keepdims=True)
+        share = xp.sum(xp.where(sizes == k, q * beta, 0.0), axis=-1, keepdims=True)
         law = law + share * _distorted(target, q, k)
     return xp.sum(xp.abs(law - target), axis=-1)
 
@@ -338,8 +338,11 @@ def _deviation(draft: Array, k: Array) -> Array:
 
 def _fast_deviation(draft: Array, k: Array) -> Array:
     """Δ_k out of all of them."""
-    xp, deviations, k = arrays(deviations=tail_deviation(draft), k=k)
-    return take(xp, deviations, k[..., None])[..., 0]
+    xp, _, q, k = _draft_and_size(draft, k)
+    deviations = tail_deviation(q)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape))
+    deviations = xp.broadcast_to(deviations, (*batch, deviations.shape[-1]))
+    return take(xp, deviations, xp.broadcast_to(k, batch)[..., None])[..., 0]
 
 
 def _certificate(draft: Array, k: Array) -> Array:

@@ -149,7 +149,7 @@ def acceptance_rate(target: Array, draft: Array) -> Array:
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
     rate = xp.sum(xp.minimum(p, q), axis=-1)
-    return in_kind(xp, xp.minimum(rate, xp.ones_like(rate)), kind)  # 1 for equal rows, whatever the rounding
+    return in_kind(xp, xp.clip(rate, max=1.0), kind)  # 1 for equal rows, whatever the rounding
 
 
 def residual_distribution(target: Array, draft: Array) -> Array:
@@ -250,7 +250,7 @@ def greedy_output_distribution(target: Array, draft: Array) -> Array:
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
     top = xp.arange(p.shape[-1], device=p.device) == xp.argmax(p, axis=-1, keepdims=True)
-    accepted = xp.sum(xp.where(top, q, xp.zeros_like(q)), axis=-1, keepdims=True)
+    accepted = xp.sum(xp.where(top, q, 0.0), axis=-1, keepdims=True)
     return in_kind(xp, accepted * xp.astype(top, q.dtype) + (1.0 - accepted) * p, kind)
 
 
@@ -285,7 +285,7 @@ def expected_tokens(acceptance: Array, draft_length: Array) -> Array:
     # expm1 keeps all digits as α → 1, where the printed quotient is 0/0
     logarithm = xp.log(xp.where(inner, alpha, xp.full_like(alpha, 0.5)))
     tokens = xp.expm1(count * logarithm) / xp.expm1(logarithm)
-    return xp.where(alpha == 1, count, xp.where(inner, tokens, xp.ones_like(tokens)))
+    return xp.where(alpha == 1, count, xp.where(inner, tokens, 1.0))
 
 
 def expected_tokens_profile(acceptances: Array) -> Array:
@@ -406,7 +406,7 @@ def _uhlm_ratio(target: Array, draft: Array, token: Array) -> Array:
     """u-hlm (10) for a point mass y_d: p/q where p < q, else 0."""
     xp, p, q = arrays(target=_at_token(target, token), draft=_at_token(draft, token))
     below = p < q
-    return xp.where(below, p / xp.where(below, q, xp.ones_like(q)), xp.zeros_like(q))[..., 0]
+    return xp.where(below, p / xp.where(below, q, 1.0), 0.0)[..., 0]
 
 
 def _ones(target: Array) -> Array:
@@ -431,7 +431,7 @@ def _stopping_mean_iid(acceptance: Array, draft_length: Array) -> Array:
     longest = int(xp.max(length)) if 0 not in length.shape else 0
     for n in range(1, min(longest, LONGEST_SUM) + 2):
         stops = xp.where(length + 1 == n, reached, reached * (1.0 - alpha))
-        tokens = tokens + xp.where(length + 1 >= n, float(n) * stops, xp.zeros_like(stops))
+        tokens = tokens + xp.where(length + 1 >= n, float(n) * stops, 0.0)
         reached = reached * alpha
     return tokens
 

@@ -1,8 +1,7 @@
-"""The command line: ``hlm validate``, ``hlm claims``, ``hlm figure``, ``hlm repro``."""
+"""The command line: ``hlm validate``, ``hlm import``, ``hlm claims``, ``hlm figure``, ``hlm repro``."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -34,10 +33,16 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        from validation.devices import memory_errors
+
         try:
-            return super().invoke(ctx)
+            with memory_errors():
+                return super().invoke(ctx)
         except UserError as error:
             raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            click.echo("\nStopped. The same command goes on from what is stored.", err=True)
+            ctx.exit(130)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -51,15 +56,17 @@ def main() -> None:
 
 @main.command()
 @click.option("--pair", "name", help="A named pair; `builtin` needs no network.  [default: builtin]")
-@click.option("--small", help="The small model: a folder or a hub name.")
-@click.option("--large", help="The large model: a folder or a hub name.")
+@click.option("--small", help="The small model: a folder, or a hub name such as owner/model or owner/model@revision.")
+@click.option("--large", help="The large model, likewise.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts: .txt (one a line) or .jsonl.")
 @click.option("--positions", type=click.IntRange(min=1), default=20_000, show_default=True, help="Logit rows wanted.")
 @click.option("--new-tokens", type=click.IntRange(min=1), default=160, show_default=True, help="Longest continuation.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of samples and drawn quantities.")
-@click.option("--device", default="cpu", show_default=True, help="Where the models run, as torch names it.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
+@click.option("--dtype", help="Of the weights.  [default: float32 on the CPU, elsewhere as stored]")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/PAIR]")
-@click.option("--fresh", is_flag=True, help="Collect again even if the same trace is there.")
+@click.option("--fresh", is_flag=True, help="Discard the trace that lies there and collect anew.")
+@click.option("--trace", "stored", type=click.Path(path_type=Path), help="Check this trace; no model is loaded.")
 def validate(
     name: str | None,
     small: str | None,
@@ -69,27 +76,65 @@ def validate(
     new_tokens: int,
     seed: int,
     device: str,
+    dtype: str | None,
     out: Path | None,
     fresh: bool,
+    stored: Path | None,
 ) -> None:
-    """Collect logits, check every claim, draw the figures, write the report."""
+    """Collect logits, check every claim, draw the figures, write the report.
+
+    A run that was stopped, by Ctrl-C or by a crash, goes on when the same command is given again.
+    """
     from validation.models import load_pair
     from validation.prompts import builtin_prompts, read_prompts
 
     console = _console()
+    if stored is not None:
+        if any((name, small, large, prompts, fresh)):
+            raise UserError("--trace checks what is stored; leave out --pair, --small, --large, --prompts and --fresh.")
+        _finish_run(console, _open_stored(console, stored), out or _run_folder(stored), seed, device)
+        return
     chosen = builtin_prompts() if prompts is None else read_prompts(prompts)
-    with console.status("Loading the two models"):
-        pair = load_pair(name, small=small, large=large, device=device)
+    with console.status("Loading the two models") as status:
+        pair = load_pair(
+            name,
+            small=small,
+            large=large,
+            device=device,
+            dtype=dtype,
+            report=lambda text: status.update(f"Loading the two models: {text}"),
+        )
     for note in pair.notes:
         console.print(note)
     command = _command()
     folder = out or Path("runs") / _slug(pair.name)
     settings = {"positions": positions, "new_tokens": new_tokens, "seed": seed}
     trace = _trace(console, pair, chosen, folder / "trace", settings, command, fresh)
-    results, report = _analyse(console, trace, folder, seed, command)
-    _last_screen(console, results, report)
-    if any(tally.outcome == "violated" for tally in results.tallies.values()):
-        sys.exit(1)
+    _finish_run(console, trace, folder, seed, str(pair.device))
+
+
+@main.command("import")
+@click.option("--draft", required=True, help="Logits of the small model: FILE or FILE:KEY, an array (N, V).")
+@click.option("--target", required=True, help="Logits of the large model, the same.")
+@click.option("--tokens", help="The tokens that were emitted, (N,) integers.")
+@click.option("--texts", help="Which text each row belongs to, (N,) integers; one text if left out.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the trace to make.")
+@click.option("--dtype", type=click.Choice(["auto", "float16", "float32"]), default="auto", show_default=True)
+@click.option("--fresh", is_flag=True, help="Discard a trace that lies there.")
+def import_(draft: str, target: str, tokens: str | None, texts: str | None, out: Path, dtype: str, fresh: bool) -> None:
+    """Make a trace of your own logits: .npy, .npz, .safetensors or zarr.
+
+    Then `hlm validate --trace FOLDER` checks every claim on it. Rows of one text lie together, in order.
+    """
+    from validation.importing import import_logits
+
+    console = _console()
+    with _progress(console) as report:
+        trace = import_logits(draft, target, out, tokens=tokens, texts=texts, dtype=dtype, fresh=fresh, progress=report)
+    for note in trace.manifest["notes"]:
+        console.print(note, markup=False, soft_wrap=True)
+    console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
+    console.print(shlex.join(["hlm", "validate", "--trace", str(out)]), markup=False, soft_wrap=True)
 
 
 @main.command()
@@ -167,22 +212,18 @@ def repro(check: bool, run: Path) -> None:
 def _trace(
     console: Console, pair: Pair, prompts: list[Prompt], path: Path, settings: dict[str, int], command: str, fresh: bool
 ) -> Trace:
-    """The trace of these models, prompts and settings: the one that is there, or a new one."""
+    """The trace of these models, prompts and settings: the one that is there, finished if need be, or a new one."""
     from validation.collect import collect
-    from validation.traces import open_trace
+    from validation.journal import has_begun
 
-    mark = _fingerprint(pair, prompts, settings)
-    stamp = path.with_name("trace.fingerprint")
-    if path.exists():
-        if not fresh and stamp.exists() and stamp.read_text() == mark:
-            console.print(f"Using the trace at {path} (same models, prompts and seed); --fresh collects it again.")
-            return open_trace(path)
-        open_trace(path)  # refuse to remove what is no trace
-        stamp.unlink(missing_ok=True)
-        shutil.rmtree(path)
+    lay_there = (path / "manifest.json").exists() and not fresh
+    if not (lay_there or fresh) and has_begun(path):
+        console.print(f"Going on from what is stored at {path}.")
     with _progress(console) as report:
-        trace = collect(pair, prompts, path, progress=report, command=command, **settings)
-    stamp.write_text(mark)
+        trace = collect(pair, prompts, path, progress=report, command=command, fresh=fresh, **settings)
+    if lay_there:  # one of other settings is refused
+        console.print(f"Using the trace at {path} (same models, prompts and seed); --fresh collects it again.")
+        return trace
     speed = trace.manifest["speed"]
     console.print(
         f"Collected {trace.positions:,} positions in {speed['seconds']:.0f} s "
@@ -191,23 +232,56 @@ def _trace(
     return trace
 
 
-def _analyse(console: Console, trace: Trace, folder: Path, seed: int, command: str) -> tuple[Results, Path]:
-    """Verdicts, figures and the report."""
+def _open_stored(console: Console, path: Path) -> Trace:
+    """A trace that is to be checked as it lies there, every byte verified."""
+    from validation.traces import open_trace
+
+    with console.status(f"Verifying {path}"):
+        return open_trace(path, verify=True)
+
+
+def _run_folder(trace: Path) -> Path:
+    """Where the run over a stored trace goes, if the user does not say."""
+    path = trace.resolve()
+    return Path("runs") / _slug(path.parent.name if path.name == "trace" else path.name)
+
+
+def _finish_run(console: Console, trace: Trace, folder: Path, seed: int, device: str) -> None:
+    """Everything after the trace; the exit code says whether a claim failed."""
+    results, report = _analyse(console, trace, folder, seed, _command(), device)
+    _last_screen(console, results, report)
+    if any(tally.outcome == "violated" for tally in results.tallies.values()):
+        sys.exit(1)
+
+
+def _analyse(
+    console: Console, trace: Trace, folder: Path, seed: int, command: str, device: str
+) -> tuple[Results, Path]:
+    """Verdicts, figures and the report; they are made aside and replace the old ones when all are done."""
     from validation.check import check_trace
+    from validation.journal import Lock
     from validation.plots import FIGURES, draw
     from validation.report import write_report
 
-    with _progress(console) as report:
-        results = check_trace(trace, seed=seed, progress=report)
-    (folder / "claims.json").write_text(results.to_json(), encoding="utf-8")
-    drawn: list[tuple[Path, str]] = []
-    with _progress(console) as report:
+    folder.mkdir(parents=True, exist_ok=True)
+    with Lock(folder), _progress(console) as report:
+        part = folder / ".part"
+        shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
+        place = "numpy" if device == "cpu" else device  # on a GPU, the check runs there
+        results = check_trace(trace, seed=seed, progress=report, device=place)
+        drawn: list[tuple[Path, str]] = []
         for done, (paper, number) in enumerate(FIGURES):
             report(done, len(FIGURES), f"drawing {paper} Fig. {number}")
-            svg, sidecar = draw(paper, number, trace, folder / "figures", command=command, seed=seed)
+            svg, sidecar = draw(paper, number, trace, part / "figures", command=command, seed=seed)
             drawn.append((svg, json.loads(sidecar.read_text(encoding="utf-8"))["caption"]))
         report(len(FIGURES), len(FIGURES), "drawing the figures")
-    return results, write_report(folder, results=results, manifest=trace.manifest, figures=drawn, command=command)
+        (part / "claims.json").write_text(results.to_json(), encoding="utf-8")
+        written = write_report(part, results=results, manifest=trace.manifest, figures=drawn, command=command)
+        (folder / "figures").mkdir(exist_ok=True)
+        for file in [*(part / "figures").iterdir(), part / "claims.json", written]:  # the report last
+            file.replace(folder / file.relative_to(part))
+        shutil.rmtree(part)
+    return results, folder / written.name
 
 
 def _last_screen(console: Console, results: Results, report: Path) -> None:
@@ -255,12 +329,6 @@ def _console() -> Console:
 
 def _command() -> str:
     return shlex.join(["hlm", *sys.argv[1:]])
-
-
-def _fingerprint(pair: Pair, prompts: list[Prompt], settings: dict[str, int]) -> str:
-    """What a trace depends on, but for the weights behind an unchanged path."""
-    plain = [pair.describe(), [prompt.text for prompt in prompts], settings]
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def _slug(name: str) -> str:

@@ -1,128 +1,115 @@
 """All claims on all positions of a trace, streamed: memory does not grow with the trace.
 
-Every claim is checked on arrays built from what was stored. q and p are the float64 softmax of the stored logits;
-what a claim needs beside them (a drawn token, a number k of entries to send, a draft length) is drawn by the seed,
-so that a run can be repeated and every k from 0 to V has its chance.
+A claim is checked on what was measured, arrays built from the stored logits, where these hold all it takes; a claim
+that needs no language model is checked on simulated instances, from ``validation/scenarios``. Positions are read in
+blocks and checked a few rows at a time, so few that a worker's arrays stay in its cache; neither the number of workers
+nor their timing changes a result.
 """
 
 from __future__ import annotations
 
-import json
-import math
-import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
 import hlmtheory
-from hlmtheory.claims import COARSE, Claim, Status, Verdict
+from hlmtheory.claims import Claim, Instance, Verdict
+from validation.devices import choose_device, cores, memory_errors
 from validation.errors import UserError
-from validation.traces import Trace, TraceChunk, probabilities
+from validation.instances import (
+    LONGEST_DRAFT,
+    ROW_ARRAYS,
+    WINDOW_ARRAYS,
+    Draws,
+    Scenario,
+    instance_arrays,
+    row_arrays,
+    scenario_rng,
+    scenarios,
+    windows,
+)
+from validation.results import Results, Tally, load_results
+from validation.traces import Trace, TraceChunk
 
-CHUNK = 256  # positions; at V = 4,096 a float64 row of both models is 64 kB
-LONGEST_DRAFT = 8
-SIZES_BY_DRAFT = (8, 64, 512)  # entries sent for likely, middling and unlikely drafts
+__all__ = ["LONGEST_DRAFT", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
+
+BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # positions read at a time, and logits of one model among them
+CACHED_VALUES, GPU_VALUES = 2**17, 2**20  # probabilities of one model that are checked at a time
+ARRAYS_ALIVE = 32  # at most, in one claim's check, of as many float64 as there are probabilities
+MEMORY = 2**30  # bytes for all workers together
+SCENARIO_BATCHES = 10
 
 Progress = Callable[[int, int, str], None]
+Job = Callable[[], "Part"]
 
 
 @dataclass(slots=True)
-class Tally:
-    """What all verdicts on one claim come to."""
+class Part:
+    """What one job found: verdicts, and of how many positions which sums."""
 
-    claim: str
-    instances: int = 0
-    holds: int = 0
-    violated: int = 0
-    inconclusive: int = 0
-    out_of_scope: int = 0
-    vacuous: int = 0
-    worst_slack: float = math.inf
-    tightest: float = -math.inf  # largest lhs/rhs seen where rhs is more than rounding
-    broken: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def in_scope(self) -> int:
-        """Instances that met every assumption."""
-        return self.instances - self.out_of_scope
-
-    @property
-    def outcome(self) -> str:
-        """One word (two for "out of scope") for the report; a refuted claim is expected to fail."""
-        if hlmtheory.all_claims()[self.claim].refuted is not None:
-            return "refuted"
-        if self.violated:
-            return "violated"
-        if not self.in_scope:
-            return "out of scope"
-        return "holds" if self.holds else "inconclusive"
-
-    def add(self, verdict: Verdict) -> None:
-        """Count one batch."""
-        self.instances += verdict.instances
-        self.holds += verdict.count(Status.HOLDS)
-        self.violated += verdict.count(Status.VIOLATED)
-        self.inconclusive += verdict.count(Status.INCONCLUSIVE)
-        self.out_of_scope += verdict.count(Status.OUT_OF_SCOPE)
-        self.vacuous += int(np.count_nonzero(verdict.vacuous))
-        for statement, count in verdict.broken.items():
-            self.broken[statement] = self.broken.get(statement, 0) + count
-        if verdict.in_scope:
-            self.worst_slack = min(self.worst_slack, float(np.nanmin(verdict.slack)))
-            known = (verdict.rhs > COARSE) & np.isfinite(verdict.rhs)
-            ratios = verdict.lhs[known] / verdict.rhs[known]
-            self.tightest = max(self.tightest, float(ratios.max(initial=-math.inf)))
+    verdicts: list[Verdict]
+    positions: int = 0
+    sums: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Results:
-    """The tallies of one run, and what the trace is like."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where claims on measured arrays are checked: numpy on the host, or torch on a device."""
 
-    tallies: dict[str, Tally]
-    positions: int
-    seed: int
-    seconds: float
-    summary: dict[str, float]
-
-    def to_json(self) -> str:
-        """The results as text; infinities become null, since JSON has none."""
-        plain = asdict(self)
-        for tally in plain["tallies"].values():
-            for name in ("worst_slack", "tightest"):
-                tally[name] = tally[name] if math.isfinite(tally[name]) else None
-        return json.dumps(plain, indent=1) + "\n"
+    device: str | None = None
+    values: int = CACHED_VALUES
+    turn: AbstractContextManager[Any] = field(default_factory=nullcontext)  # torch has one queue: one worker at a time
 
     @classmethod
-    def from_json(cls, text: str) -> Results:
-        """Read what :meth:`to_json` wrote."""
-        plain = json.loads(text)
-        tallies = {}
-        for name, fields in plain["tallies"].items():
-            fields["worst_slack"] = math.inf if fields["worst_slack"] is None else fields["worst_slack"]
-            fields["tightest"] = -math.inf if fields["tightest"] is None else fields["tightest"]
-            tallies[name] = Tally(**fields)
-        return cls(**{**plain, "tallies": tallies})
+    def of(cls, device: str) -> Place:
+        """``"numpy"``, or a device as :func:`validation.devices.choose_device` takes it; ``"auto"``: a GPU or numpy."""
+        if device == "numpy":
+            return cls()
+        where = choose_device(device)
+        if device == "auto" and where.type == "cpu":
+            return cls()
+        return cls(str(where), CACHED_VALUES if where.type == "cpu" else GPU_VALUES, Lock())
+
+    def put(self, arrays: Mapping[str, Any]) -> Instance:
+        """The arrays there, of the same types and values."""
+        if self.device is None:
+            return arrays
+        import torch
+
+        return {name: torch.from_numpy(np.ascontiguousarray(a)).to(self.device) for name, a in arrays.items()}
 
 
 def check_trace(
-    trace: Trace, *, seed: int = 1, claims: Mapping[str, Claim] | None = None, progress: Progress | None = None
+    trace: Trace,
+    *,
+    seed: int = 1,
+    claims: Mapping[str, Claim] | None = None,
+    progress: Progress | None = None,
+    device: str = "numpy",
 ) -> Results:
-    """Check claims on every position of a trace.
+    """Check claims on every position of a trace, and those that need none on simulated instances.
 
     Parameters
     ----------
     trace : Trace
     seed : int
-        Of the drawn tokens, the sizes k and the draft lengths.
+        Of the drawn tokens, the sizes k, the draft lengths and the scenarios.
     claims : mapping of str to Claim, optional
         All, if None.
     progress : callable, optional
         Called as ``progress(done, total, text)`` in positions.
+    device : str
+        Where measured arrays are checked: ``"numpy"`` on the host, or as torch tensors on ``"cpu"``, ``"cuda"``,
+        ``"cuda:1"``; ``"auto"`` is a GPU if there is one, else numpy. The instances are the same everywhere;
+        simulated ones are checked by numpy on the host.
 
     Returns
     -------
@@ -131,125 +118,134 @@ def check_trace(
     Raises
     ------
     UserError
-        If no instance can be built for a claim, or one was in scope nowhere.
+        If no instance can be built for a claim, or one was in scope nowhere; an unknown device; too little memory.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
-    tallies = {name: Tally(name) for name in claims}
+    tables = scenarios()
+    simulated = {name: claim for name, claim in claims.items() if name in tables}
+    measured = [claim for name, claim in claims.items() if name not in tables]
+    _refuse_unserved(measured)
+    tallies = {name: Tally(name, kind="simulated" if name in simulated else "measured") for name in claims}
     sums: dict[str, float] = {}
     began, done = time.perf_counter(), 0
-    for count, verdicts, moments in _in_parallel(trace, claims, seed):
-        for verdict in verdicts:
-            tallies[verdict.claim].add(verdict)
-        for name, value in moments.items():
-            sums[name] = sums.get(name, 0.0) + value
-        done += count
-        if progress:
-            progress(done, trace.positions, "checking the claims")
-    empty = [name for name, tally in tallies.items() if not tally.in_scope]
-    if empty:
-        raise UserError(f"No instance of this trace is in the scope of {', '.join(empty)}; collect a longer trace.")
+    jobs = _jobs(trace, measured, seed, Place.of(device), simulated, tables)
+    with memory_errors():
+        for part in _in_order(jobs, _workers(trace.vocabulary)):
+            for verdict in part.verdicts:
+                tallies[verdict.claim].add(verdict)
+            for name, value in part.sums.items():
+                sums[name] = sums.get(name, 0.0) + value
+            done += part.positions
+            if progress:
+                progress(done, trace.positions, "checking the claims" if done else "checking the simulated claims")
+    _refuse_out_of_scope(tallies)
     summary = {name: value / trace.positions for name, value in sums.items()}
     return Results(tallies, trace.positions, seed, time.perf_counter() - began, summary)
 
 
-def _in_parallel(
-    trace: Trace, claims: Mapping[str, Claim], seed: int
-) -> Iterator[tuple[int, list[Verdict], dict[str, float]]]:
-    """Chunks on all cores (numpy releases the lock), a few in flight; results in order, so sums repeat."""
-    workers = os.cpu_count() or 1
-    with ThreadPoolExecutor(workers) as pool:
-        waiting: list[Any] = []
-        for index, chunk in enumerate(trace.chunks(CHUNK)):
-            waiting.append(pool.submit(_check_chunk, chunk, claims, np.random.default_rng([seed, index])))
-            if len(waiting) > workers:
-                yield waiting.pop(0).result()
-        for future in waiting:
-            yield future.result()
-
-
-def _check_chunk(
-    chunk: TraceChunk, claims: Mapping[str, Claim], rng: np.random.Generator
-) -> tuple[int, list[Verdict], dict[str, float]]:
-    arrays = instance_arrays(chunk, rng)
-    verdicts = []
-    for claim in claims.values():
-        missing = [name for name in claim.takes if name not in arrays]
+def _refuse_unserved(measured: Iterable[Claim]) -> None:
+    for claim in measured:
+        missing = [name for name in claim.takes if name not in (*ROW_ARRAYS, *WINDOW_ARRAYS)]
         if missing:
-            raise UserError(f"A trace offers no {', '.join(missing)} for {claim.id}; add it to instance_arrays.")
-        instance = {name: arrays[name] for name in claim.takes}
-        if all(np.shape(value)[0] for value in instance.values()):
-            verdicts.append(claim.check(instance))
-    return len(chunk.tokens), verdicts, _moments(arrays)
+            raise UserError(
+                f"A trace offers no {', '.join(missing)} for {claim.id}, and no scenario serves it; "
+                "add it to the INSTANCES of a module of validation/scenarios."
+            )
 
 
-def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, np.ndarray[Any, Any]]:
-    """Everything a claim may take, for n positions.
+def _refuse_out_of_scope(tallies: Mapping[str, Tally]) -> None:
+    for kind, remedy in (("measured", "collect a longer trace"), ("simulated", "mend its scenario")):
+        empty = [name for name, tally in tallies.items() if tally.kind == kind and not tally.in_scope]
+        if empty:
+            raise UserError(f"No {kind} instance is in the scope of {', '.join(empty)}; {remedy}.")
 
-    Parameters
-    ----------
-    chunk : TraceChunk
-        n consecutive positions.
-    rng : numpy Generator
 
-    Returns
-    -------
-    dict
-        ``draft``, ``target`` (n, V): softmax of the stored logits; ``token`` (n,): drawn from the draft row; ``k``
-        (n,): log-uniform on 0..V; ``sizes`` (n, V): fewer entries for likelier drafts; ``acceptance`` (n,),
-        ``draft_length`` (n,); ``acceptances`` (m, 8): the rates of 8 consecutive positions of one text.
+def block_rows(vocabulary: int) -> int:
+    """Positions in a block: a power of two, so that blocks and the chunks of the store share their borders.
+
+    >>> [block_rows(size) for size in (300, 4096, 32_000, 152_000)]
+    [256, 256, 128, 16]
     """
-    draft, target = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
-    count, vocabulary = draft.shape
-    likely, middling, unlikely = np.minimum(SIZES_BY_DRAFT, vocabulary)
-    acceptance = np.minimum(hlmtheory.acceptance_rate(target, draft), 1.0)
+    fitting = max(2 * LONGEST_DRAFT, min(BLOCK_ROWS, BLOCK_VALUES // vocabulary))
+    return 1 << (fitting.bit_length() - 1)
+
+
+def _workers(vocabulary: int) -> int:
+    """As many as there are cores, and memory for."""
+    block = block_rows(vocabulary) * vocabulary * 2 * 2  # float16, two models
+    each = block + ARRAYS_ALIVE * 8 * max(CACHED_VALUES, vocabulary)
+    return max(1, min(cores(), MEMORY // each - 1))
+
+
+def _jobs(
+    trace: Trace,
+    measured: list[Claim],
+    seed: int,
+    place: Place,
+    simulated: Mapping[str, Claim],
+    tables: Mapping[str, Scenario],
+) -> Iterator[Job]:
+    """Scenario batches, then blocks of the trace, which are read one by one as workers become free."""
+    for name, claim in simulated.items():
+        for batch in range(SCENARIO_BATCHES):
+            yield partial(_check_scenario, claim, tables[name], scenario_rng(seed, name, batch))
+    for index, chunk in enumerate(trace.chunks(block_rows(trace.vocabulary))):
+        yield partial(_check_block, chunk, measured, np.random.default_rng([seed, index]), place)
+
+
+def _in_order(jobs: Iterable[Job], workers: int) -> Iterator[Part]:
+    """Jobs on all cores (numpy releases the lock), a few in flight; results in order, so sums repeat."""
+    with ThreadPoolExecutor(workers) as pool:
+        waiting: deque[Future[Part]] = deque()
+        for job in jobs:
+            waiting.append(pool.submit(job))
+            if len(waiting) > workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) -> Part:
+    return Part([claim.check(scenario(rng))])
+
+
+def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator, place: Place) -> Part:
+    """All measured claims on one block, a few rows at a time; windows of positions on the whole of it."""
+    count, vocabulary = chunk.draft_logits.shape
+    draws = Draws.of(rng, count, vocabulary)
+    by_row = [claim for claim in claims if not set(claim.takes) & set(WINDOW_ARRAYS)]
+    names = {name for claim in by_row for name in claim.takes}
+    verdicts: list[Verdict] = []
+    acceptance, top = np.empty(count), np.empty(count)
+    step = max(1, place.values // vocabulary)
+    for start in range(0, count, step):
+        part = slice(start, start + step)
+        arrays = row_arrays(_rows(chunk, part), draws[part], names)
+        acceptance[part], top[part] = arrays["acceptance"], arrays["draft"].max(axis=-1)
+        with place.turn:
+            there = place.put({name: arrays[name] for name in names})
+            verdicts += [claim.check({name: there[name] for name in claim.takes}) for claim in by_row]
+    runs = windows(acceptance, chunk)
+    if len(runs):
+        by_window = [claim for claim in claims if claim not in by_row]
+        verdicts += [claim.check(place.put({"acceptances": runs})) for claim in by_window]
+    return Part(verdicts, count, _sums(acceptance, top))
+
+
+def _rows(chunk: TraceChunk, part: slice) -> TraceChunk:
+    return TraceChunk(
+        chunk.draft_logits[part],
+        chunk.target_logits[part],
+        chunk.tokens[part],
+        chunk.prompt_index[part],
+        chunk.position[part],
+    )
+
+
+def _sums(acceptance: np.ndarray[Any, Any], top: np.ndarray[Any, Any]) -> dict[str, float]:
+    """Sums over the block of what the summary averages."""
     return {
-        "draft": draft,
-        "target": target,
-        "token": _drawn(draft, rng),
-        "k": np.floor((vocabulary + 2.0) ** rng.random(count)).astype(np.int64) - 1,
-        "sizes": np.where(draft >= 0.1, likely, np.where(draft >= 0.001, middling, unlikely)),
-        "acceptance": acceptance,
-        "draft_length": rng.integers(0, LONGEST_DRAFT + 1, count),
-        "acceptances": _windows(acceptance, chunk),
-    }
-
-
-def _drawn(rows: np.ndarray[Any, Any], rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """One token from each row, by the inverse of its distribution function."""
-    cumulative = np.cumsum(rows, axis=-1)
-    return np.argmax(cumulative > (rng.random(len(rows)) * cumulative[:, -1])[:, None], axis=-1)
-
-
-def _windows(acceptance: np.ndarray[Any, Any], chunk: TraceChunk) -> np.ndarray[Any, Any]:
-    """Runs of LONGEST_DRAFT consecutive positions of one text."""
-    if len(acceptance) < LONGEST_DRAFT:
-        return np.empty((0, LONGEST_DRAFT))
-    rows = np.lib.stride_tricks.sliding_window_view(acceptance, LONGEST_DRAFT)
-    last = len(rows)
-    steps = chunk.position[LONGEST_DRAFT - 1 :] - chunk.position[:last]
-    whole = (steps == LONGEST_DRAFT - 1) & (chunk.prompt_index[LONGEST_DRAFT - 1 :] == chunk.prompt_index[:last])
-    return rows[whole]
-
-
-def _moments(arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, float]:
-    """Sums over the chunk of what the summary averages."""
-    top = arrays["draft"].max(axis=-1)
-    return {
-        "acceptance": float(arrays["acceptance"].sum()),
+        "acceptance": float(acceptance.sum()),
         "certain_share": float(np.count_nonzero(top >= 0.9)),
         "uncertain_share": float(np.count_nonzero(top <= 0.5)),
     }
-
-
-def load_results(path: Path) -> Results:
-    """Results of an earlier run.
-
-    Raises
-    ------
-    UserError
-        If there are none at ``path``.
-    """
-    try:
-        return Results.from_json(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise UserError(f"There are no results at {path}; run `hlm validate` first.") from error

@@ -2,7 +2,8 @@
 
 Each batch of prompts is continued by the large model (temperature 1, the whole vocabulary), then both models read
 the finished texts once, which gives the logits at every generated position. They are appended to the store at once,
-so memory does not grow with the length of the trace.
+so memory does not grow with the length of the trace, and committed batch by batch. The samples of a batch depend on
+its own seed alone, so a collection that was stopped goes on with the next batch and ends with the same bits.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from validation.errors import UserError
 from validation.models import Pair
 from validation.prompts import Prompt
+from validation.resume import fingerprints, finished_trace
 from validation.traces import Trace, TraceWriter, check_disk_space, open_trace
 
 if TYPE_CHECKING:
@@ -59,8 +61,11 @@ def collect(
     seed: int = DEFAULT_SEED,
     progress: Progress | None = None,
     command: str | None = None,
+    fresh: bool = False,
 ) -> Trace:
     """Continue prompts with the large model and store the logits of both models at every generated position.
+
+    A collection that was killed goes on from its last batch, and one that is finished is not done again.
 
     Parameters
     ----------
@@ -70,7 +75,7 @@ def collect(
         Taken in an order drawn from ``seed``; when all are used and positions are still missing, again from the
         start with fresh randomness.
     store_path : str or Path
-        The folder to make; it appears only when the collection is complete.
+        The folder of the trace. What lies there must be of the same models, prompts and settings.
     positions : int or None
         Stop after the batch that reaches this number of positions; None takes every prompt once.
     new_tokens : int
@@ -83,17 +88,19 @@ def collect(
         Called as ``progress(done, total, text)``, in positions (in prompts when ``positions`` is None).
     command : str, optional
         The command line to record in the manifest.
+    fresh : bool
+        Discard a trace that lies at ``store_path``.
 
     Returns
     -------
     Trace
-        Opened for reading. ``manifest["speed"]`` holds seconds and positions per second.
+        Opened for reading. ``manifest["speed"]`` holds seconds and positions per second, over all runs it took.
 
     Raises
     ------
     UserError
-        No prompts, a number below 1, a prompt too long for the context, too little disk, something at
-        ``store_path``, logits that are not finite or do not fit into float16.
+        No prompts, a number below 1, a prompt too long for the context, too little disk, something else at
+        ``store_path``, another process that writes there, logits that are not finite or do not fit into float16.
     """
     for name, value, least in (
         ("positions", positions, 1),
@@ -104,31 +111,39 @@ def collect(
         if value is not None and value < least:
             raise UserError(f"{name} is {value}; it must be at least {least}.")
     encoded = _encode(pair, prompts, new_tokens)
+    settings = {"seed": seed, "positions": positions, "new_tokens": new_tokens, "batch": batch}
+    settings |= fingerprints(pair, prompts, encoded)
+    path = Path(store_path)
+    if not fresh and (finished := finished_trace(path, settings)) is not None:
+        return finished
     expected = len(prompts) * new_tokens if positions is None else positions + batch * new_tokens
-    check_disk_space(store_path, expected, pair.vocabulary)
     report = progress or (lambda done, total, text: None)
     used: dict[int, int] = {}  # prompt → its row in the manifest
-    seconds = {"sampling": 0.0, "scoring_and_storing": 0.0}
-    taken = 0
-    with TraceWriter(store_path, pair.vocabulary) as writer:
-        for chosen, sample_seed in _batches(len(prompts), batch, seed, once=positions is None):
-            at = (taken, len(prompts)) if positions is None else (writer.positions, positions)
-            began = time.perf_counter()
+    with TraceWriter(path, pair.vocabulary, settings=settings, fresh=fresh) as writer:
+        check_disk_space(path, max(0, expected - writer.positions), pair.vocabulary)
+        state = {"batches": 0, "texts": 0, "sampling": 0.0, "scoring_and_storing": 0.0} | writer.state
+        for number, (chosen, sample_seed) in enumerate(_batches(len(prompts), batch, seed, once=positions is None)):
+            if number >= state["batches"] and positions is not None and writer.positions >= positions:
+                break
             texts = [Text(used.setdefault(i, len(used)), prompts[i].id, encoded[i], len(encoded[i])) for i in chosen]
+            if number < state["batches"]:  # of an earlier run
+                continue
+            at = (state["texts"], len(prompts)) if positions is None else (writer.positions, positions)
+            began = time.perf_counter()
             texts = _continue(pair, texts, new_tokens, sample_seed, lambda text, at=at: report(*at, text))
             middle = time.perf_counter()
             _score_and_store(pair, texts, writer, lambda text, at=at: report(*at, text))
-            seconds["sampling"] += middle - began
-            seconds["scoring_and_storing"] += time.perf_counter() - middle
-            taken += len(chosen)
-            if positions is not None and writer.positions >= positions:
-                break
-        settings = {"seed": seed, "new_tokens": new_tokens, "batch": batch, "texts": taken, "command": command}
-        writer.manifest |= settings | _manifest(pair, [prompts[i] for i in used], writer.positions, seconds)
-        if taken != len(prompts):
-            writer.manifest["notes"].append(f"{taken} texts were drawn from {len(used)} of {len(prompts)} prompts.")
-    report(*(2 * (taken if positions is None else writer.positions,)), "done")
-    return open_trace(store_path)
+            state["sampling"] += middle - began
+            state["scoring_and_storing"] += time.perf_counter() - middle
+            state["batches"], state["texts"] = number + 1, state["texts"] + len(chosen)
+            writer.commit(state)
+        writer.manifest |= {"seed": seed, "new_tokens": new_tokens, "batch": batch, "texts": state["texts"]}
+        writer.manifest |= {"command": command} | _manifest(pair, [prompts[i] for i in used], writer.positions, state)
+        if state["texts"] != len(prompts):
+            note = f"{state['texts']} texts were drawn from {len(used)} of {len(prompts)} prompts."
+            writer.manifest["notes"].append(note)
+    report(*(2 * (state["texts"] if positions is None else writer.positions,)), "done")
+    return open_trace(path)
 
 
 def _encode(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> list[list[int]]:
@@ -293,10 +308,10 @@ def _check_finite(logits: torch.Tensor, which: str, pair: Pair, texts: list[Text
     )
 
 
-def _manifest(pair: Pair, used: list[Prompt], positions: int, seconds: dict[str, float]) -> dict[str, Any]:
+def _manifest(pair: Pair, used: list[Prompt], positions: int, state: dict[str, Any]) -> dict[str, Any]:
     """What is recorded about models, prompts and speed."""
-    spent = sum(seconds.values())
-    rounded = {name: round(value, 3) for name, value in seconds.items()}
+    rounded = {name: round(state[name], 3) for name in ("sampling", "scoring_and_storing")}
+    spent = max(1e-9, state["sampling"] + state["scoring_and_storing"])
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "pair": pair.describe(),

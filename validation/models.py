@@ -1,44 +1,62 @@
 """A pair of language models that share a vocabulary: the built-in pair, two folders, or two hub names.
 
-Weights are read from safetensors only, and code that a model folder brings along is never run. torch and
-transformers are imported inside the functions, so that importing this module costs nothing.
+torch and transformers are imported inside the functions, so that importing this module costs nothing.
 """
 
 from __future__ import annotations
 
-import logging
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from validation.devices import SHARDED, choose_device, memory_errors, require_memory, shards, weight_bytes
 from validation.errors import UserError
+from validation.sources import PAIRS_FOLDER, Source, quiet
 
 if TYPE_CHECKING:
     import torch
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-PAIRS_FOLDER = Path(__file__).parent / "pairs"
 DTYPES = ("float32", "bfloat16", "float16", "float64")
-HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 
 
 @dataclass(frozen=True, slots=True)
 class PairSource:
-    """Where the two models of a named pair are found: folders or hub names."""
+    """Where the two models of a named pair are found: folders or hub names, ``@revision`` included."""
 
     small: str
     large: str
     description: str
 
 
+TINY_LLAMA = "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T"  # the base model; no paper names a chat version
 PAIRS = {
     "builtin": PairSource(
         small=str(PAIRS_FOLDER / "builtin" / "small"),
         large=str(PAIRS_FOLDER / "builtin" / "large"),
         description="1.6 M and 10 M parameters, Llama-style, trained on GSM8K, PEPs and English novels; ships with hlm",
+    ),
+    "tinyllama-llama2-7b": PairSource(
+        small=TINY_LLAMA,
+        large="meta-llama/Llama-2-7b-hf",
+        description="TinyLlama-1.1B and Llama-2-7B: u-hlm Section IV, cu-hlm Table I; Llama 2 is gated on the hub",
+    ),
+    "tinyllama-llama2-13b": PairSource(
+        small=TINY_LLAMA,
+        large="meta-llama/Llama-2-13b-hf",
+        description="TinyLlama-1.1B and Llama-2-13B: cu-hlm's main pair; Llama 2 is gated on the hub",
+    ),
+    "gpt-neo-125m-1.3b": PairSource(
+        small="EleutherAI/gpt-neo-125m",
+        large="EleutherAI/gpt-neo-1.3B",
+        description="GPT-Neo 125M and 1.3B: c-sqs, on the One Billion Word benchmark",
+    ),
+    "llama-68m-7b": PairSource(
+        # the commit that holds its safetensors
+        small="JackFram/llama-68m@0359bbda21c69b1426e785b7f64ba782c3296f31",
+        large="huggyllama/llama-7b",
+        description="LLaMA-68M and LLaMA-7B: edge-sd Section IV, the smallest of its three pairs",
     ),
 }
 
@@ -47,7 +65,7 @@ PAIRS = {
 class Pair:
     """Two causal language models over one vocabulary, ready to run.
 
-    ``small`` and ``large`` are in eval mode on ``device``. The tokenizer is the large model's.
+    ``small`` and ``large`` are in eval mode and take their input on ``device``. The tokenizer is the large model's.
     """
 
     name: str
@@ -69,7 +87,9 @@ class Pair:
         """Name, sizes and dtype as plain values, for manifests and reports."""
         fields = ("name", "small_name", "large_name", "small_parameters", "large_parameters", "vocabulary", "context")
         described = {field: getattr(self, field) for field in fields}
-        return described | {"device": str(self.device), "dtype": self.dtype, "notes": list(self.notes)}
+        commits = {f"{which}_commit": _commit(getattr(self, which)) for which in ("small", "large")}
+        known = {name: commit for name, commit in commits.items() if commit}
+        return described | known | {"device": str(self.device), "dtype": self.dtype, "notes": list(self.notes)}
 
 
 def load_pair(
@@ -79,6 +99,7 @@ def load_pair(
     large: str | Path | None = None,
     device: str = "cpu",
     dtype: str | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Pair:
     """Load two models that share a vocabulary.
 
@@ -87,11 +108,14 @@ def load_pair(
     name : str, optional
         A key of ``PAIRS``; ``"builtin"`` when neither a name nor models are given.
     small, large : str or Path, optional
-        A transformers folder or a hub name each; both or neither.
+        A transformers folder or a hub name each, the latter with ``@revision`` if need be; both or neither.
     device : str
-        Where the models run, as torch names it, e.g. ``"cpu"`` or ``"cuda:1"``.
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"sharded"`` puts the small model on the first GPU
+        and spreads the large one over all of them and, where they do not suffice, the host.
     dtype : str, optional
         What the weights are cast to, one of ``DTYPES``; by default float32 on the CPU, elsewhere as stored.
+    report : callable, optional
+        Told what is being done.
 
     Returns
     -------
@@ -100,20 +124,27 @@ def load_pair(
     Raises
     ------
     UserError
-        Unknown pair, one model given without the other, missing folder or weights, unreachable hub, weights that
-        are not safetensors, models that need their own code, different vocabularies, unknown device or dtype.
+        Unknown pair, one model given without the other, missing folder or weights, unreachable hub, gated model,
+        unknown revision, weights that are not safetensors, models that need their own code, different vocabularies,
+        unknown device or dtype, too little memory.
     """
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     name, small, large = _resolve(name, small, large)
-    where = _device(device)
-    with _quiet():
-        for model in (small, large):
-            _load_part("AutoConfig", model)  # the cheapest way to learn that a model is not there
-        tokenizers = [_load_part("AutoTokenizer", model) for model in (small, large)]
-        _same_vocabulary(*tokenizers, names=(small, large))
-        chosen = dtype or ("float32" if where.type == "cpu" else "auto")
-        models = [_load_model(model, chosen).to(where).eval() for model in (small, large)]
+    sources = (Source.parse(small), Source.parse(large))
+    where = choose_device(device)
+    chosen = dtype or ("float32" if where.type == "cpu" else "auto")
+    with quiet(), memory_errors():
+        tell = report or (lambda text: None)
+        tokenizers, sizes = _inspect(sources, chosen, tell)
+        require_memory(*sizes, where, sharded=device == SHARDED)
+        tell(f"loading {large}")
+        if device == SHARDED:
+            big, where = _load_shards(sources[1], chosen, where, shards(sizes[0]))
+        else:
+            big = sources[1].load_model(chosen).to(where)
+        tell(f"loading {small}")
+        models = [sources[0].load_model(chosen).to(where).eval(), big.eval()]
     vocabulary = max(tokenizers[1].get_vocab().values()) + 1
     notes = [_head_note(label, model, vocabulary) for label, model in zip(("small", "large"), models, strict=True)]
     labels = (f"{name}/small", f"{name}/large") if name in PAIRS else (small, large)
@@ -131,7 +162,7 @@ def load_pair(
         large_name=labels[1],
         small_parameters=models[0].num_parameters(),
         large_parameters=models[1].num_parameters(),
-        notes=tuple(note for note in notes if note),
+        notes=tuple(note for note in (*notes, _shard_note(models[1])) if note),
     )
 
 
@@ -150,105 +181,29 @@ def _resolve(name: str | None, small: str | Path | None, large: str | Path | Non
     return name, PAIRS[name].small, PAIRS[name].large
 
 
-def _device(device: str) -> torch.device:
+def _inspect(
+    sources: tuple[Source, Source], dtype: str, tell: Callable[[str], None]
+) -> tuple[list[Any], list[int | None]]:
+    """The two tokenizers, found to agree, and the bytes of the two models' weights: all without a weight read."""
+    for source in sources:
+        tell(f"looking for {source.name}")
+        source.reach()
+    sizes = [weight_bytes(source.load("AutoConfig"), dtype) for source in sources]
+    tokenizers = [source.load("AutoTokenizer") for source in sources]
+    _same_vocabulary(*tokenizers, names=(sources[0].name, sources[1].name))
+    return tokenizers, sizes
+
+
+def _load_shards(
+    source: Source, dtype: str, where: torch.device, room: dict[int | str, int]
+) -> tuple[Any, torch.device]:
+    """A model spread by accelerate, and where its input goes: hooks carry it on from there."""
     import torch
 
-    try:
-        where = torch.device(device)
-    except RuntimeError as error:
-        raise UserError(f"Unknown device {device!r}; use 'cpu', 'cuda' or 'cuda:0'.") from error
-    if where.type == "cuda" and not (torch.cuda.is_available() and (where.index or 0) < torch.cuda.device_count()):
-        raise UserError(f"No such device {device!r}: torch sees {torch.cuda.device_count()} GPUs; use 'cpu' instead.")
-    return where
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence loading bars and retry messages: what matters comes back as a UserError or a note."""
-    from transformers.utils import logging as messages
-
-    hub = logging.getLogger("huggingface_hub")
-    level, verbosity, bars = hub.level, messages.get_verbosity(), messages.is_progress_bar_enabled()
-    hub.setLevel(logging.ERROR)
-    messages.set_verbosity_error()
-    messages.disable_progress_bar()
-    try:
-        yield
-    finally:
-        hub.setLevel(level)
-        messages.set_verbosity(verbosity)
-        if bars:
-            messages.enable_progress_bar()
-
-
-def _check_folder(name: str) -> None:
-    """Refuse what is neither a complete transformers folder nor a possible hub name."""
-    folder = Path(name)
-    if not folder.exists():
-        if HUB_NAME.fullmatch(name) is None:
-            raise UserError(
-                f"There is no model folder {name!r}; check the path, or give a hub name such as owner/model."
-            )
-        return
-    if not folder.is_dir():
-        raise UserError(f"{name!r} is a file, not a model folder; give the folder that holds config.json.")
-    if not (folder / "config.json").is_file():
-        hint = "run validation/train.py or restore it" if folder.is_relative_to(PAIRS_FOLDER) else "give another folder"
-        raise UserError(f"{name!r} is not a model folder: config.json is missing; {hint}.")
-    if not any(folder.glob("*.safetensors")):
-        raise UserError(
-            f"No *.safetensors weights lie in {name!r}, and other formats are never read; "
-            "save the model again with safe_serialization=True."
-        )
-
-
-def _load_part(factory: str, name: str, **options: Any) -> Any:
-    """``transformers.<factory>.from_pretrained`` with every failure as one sentence."""
-    import transformers
-    from safetensors import SafetensorError
-
-    _check_folder(name)
-    try:
-        return getattr(transformers, factory).from_pretrained(name, trust_remote_code=False, **options)
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
-        _explain(name, error)
-
-
-def _explain(name: str, error: BaseException) -> NoReturn:
-    """Raise the UserError for what transformers or the hub client raised."""
-    kinds: set[str] = set()
-    cause: BaseException | None = error
-    while cause is not None:
-        kinds |= {kind.__name__ for kind in type(cause).__mro__}
-        cause = cause.__cause__ or cause.__context__
-    text = str(error)
-    if "GatedRepoError" in kinds:
-        message = f"The model {name!r} is gated: accept its terms on the hub and log in with 'hf auth login'."
-    elif "RepositoryNotFoundError" in kinds:
-        message = f"The hub has no public model {name!r}; check the spelling, or log in with 'hf auth login'."
-    elif kinds & {"ConnectError", "ConnectTimeout", "LocalEntryNotFoundError", "OfflineModeIsEnabled"}:
-        message = f"{name!r} is not a folder here, and the hub cannot be reached; check the path or the network."
-    elif "trust_remote_code" in text or "custom code" in text:
-        message = f"The model {name!r} needs code of its own, which is never run; choose another model."
-    elif "safetensors" in text and "SafetensorError" not in kinds:
-        message = f"The model {name!r} has no safetensors weights, and other formats are never read; choose another."
-    else:
-        first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
-        message = f"The model {name!r} cannot be loaded ({first.rstrip('.')}); check that it is a complete causal LM."
-    raise UserError(message) from error
-
-
-def _load_model(name: str, dtype: str) -> Any:
-    """A causal language model with every one of its weights."""
-    options = {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
-    model, loading = _load_part("AutoModelForCausalLM", name, **options)
-    if loading["missing_keys"]:
-        first = min(loading["missing_keys"])
-        raise UserError(
-            f"The weights of {name!r} are incomplete: {first} is missing, {len(loading['missing_keys'])} in all; "
-            "save or download the model again."
-        )
-    return model
+    model = source.load_model(dtype, device_map="auto", max_memory=room)
+    places = set(getattr(model, "hf_device_map", {}).values())
+    only = places.pop() if len(places) == 1 else None  # on one GPU there are no hooks
+    return model, torch.device("cuda", only) if isinstance(only, int) else where
 
 
 def _same_vocabulary(small: Any, large: Any, *, names: tuple[str, str]) -> None:
@@ -294,3 +249,14 @@ def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
     if found is None:
         return ()
     return tuple(found) if isinstance(found, list | tuple) else (int(found),)
+
+
+def _shard_note(model: Any) -> str:
+    """What is said about a model that lies on several devices."""
+    places = {str(place) for place in getattr(model, "hf_device_map", {}).values()}
+    return f"The large model is spread over {len(places)} devices." if len(places) > 1 else ""
+
+
+def _commit(model: Any) -> str:
+    """The commit that a model came from; empty for a folder."""
+    return getattr(model.config, "_commit_hash", None) or ""

@@ -73,6 +73,8 @@ def table_row(claim: Claim, tally: Tally | None) -> dict[str, Any]:
         "origin": claim.origin.value,
         "assumptions": [(a.statement, broken.get(a.statement, 0)) for a in claim.assumptions],
         "outcome": outcome,
+        "undecided": f"{tally.inconclusive:,}" if tally and tally.inconclusive else "",
+        "kind": tally.kind if tally else "",
         "symbol": SYMBOLS[outcome],
         "instances": f"{tally.instances:,}" if tally else "0",
         "in_scope": f"{in_scope:,}",
@@ -150,6 +152,7 @@ def claims_table(claims: Mapping[str, Claim], results: Results) -> str:
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
     for row in sorted(rows, key=lambda row: row["refuted"] is not None):
         outcome = f"{row['symbol']} {row['outcome']}" + (f", fails on {row['fails']}" if row["refuted"] else "")
+        outcome += f", {row['undecided']} undecided" if row["undecided"] else ""
         ratio = f"{row['seen']} ({row['known']})" if row["known"] else row["seen"]
         texts = [row["statement"], row["source"], row["origin"], row["in_scope"], row["slack"], ratio, row["vacuous"]]
         lines.append(f"| {_escape(outcome)} | `{row['id']}` | {' | '.join(map(_escape, texts))} |")

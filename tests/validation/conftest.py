@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,16 @@ def make_model(family: str = "llama", *, hidden: int = 16, vocabulary: int = 300
         **ids,
     )
     return transformers.GPTNeoForCausalLM(config)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def few_batches() -> Iterator[None]:
+    """One batch of every simulated claim: what they say is tested where they are written."""
+    from validation import check
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "SCENARIO_BATCHES", 1)
+        yield
 
 
 @pytest.fixture(scope="session")

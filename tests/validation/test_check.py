@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hlmtheory
-from validation.check import LONGEST_DRAFT, Results, Tally, check_trace, instance_arrays, load_results
+from hlmtheory.claims import Claim, Instance, Status
+from validation import check, instances
+from validation.check import LONGEST_DRAFT, Place, Results, Tally, check_trace, instance_arrays, load_results
 from validation.errors import UserError
+from validation.instances import scenario_rng, scenarios
+from validation.synthetic import SyntheticTrace
 from validation.traces import Trace, TraceWriter, open_trace
 
 VOCABULARY = 50
@@ -135,6 +144,205 @@ def test_results_survive_writing_and_reading(results: Results, tmp_path: Path) -
 def test_missing_results_say_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="run `hlm validate` first"):
         load_results(tmp_path / "claims.json")
+
+
+# ------------------------------------------------------------------------------------------- numpy, torch, devices
+
+
+@pytest.fixture(scope="module")
+def served(trace: Trace) -> Callable[[Claim], Instance]:
+    """A batch of instances for any claim: from the trace, or from its scenario."""
+    arrays, tables = instance_arrays(next(trace.chunks(100)), np.random.default_rng(1)), scenarios()
+
+    def serve(claim: Claim) -> Instance:
+        if claim.id in tables:
+            return tables[claim.id](scenario_rng(1, claim.id, 0))
+        return {name: arrays[name] for name in claim.takes}
+
+    return serve
+
+
+def in_torch(instance: Instance, floating: str) -> dict[str, Any]:
+    import torch
+
+    given = {name: torch.from_numpy(np.array(value)) for name, value in instance.items()}
+    return {name: a.to(getattr(torch, floating)) if a.is_floating_point() else a for name, a in given.items()}
+
+
+def magnified(claim: Claim, instance: Instance) -> np.ndarray:
+    """By how much a rounding error may grow in this claim's sides."""
+    if claim.condition is None:
+        return np.array(1.0)
+    condition = claim._apply(claim.condition, {name: np.asarray(value) for name, value in instance.items()})
+    return np.maximum(1.0, np.asarray(condition))
+
+
+def same_sides(claim: Claim, instance: Instance, ours: Any, theirs: Any, tolerance: float) -> None:
+    """Both sides agree, infinities and the scope included; the tolerance is per unit of the condition."""
+    for side in ("lhs", "rhs"):
+        one, two = getattr(ours, side), getattr(theirs, side)
+        finite = np.isfinite(one)
+        np.testing.assert_array_equal(one[~finite], two[~finite])
+        allowed = tolerance * (np.abs(one) + magnified(claim, instance))
+        assert (np.abs(one - two) <= allowed)[finite].all(), side
+
+
+def counts(verdict: Any) -> dict[str, Any]:
+    """What a tally of this verdict counts, without the slacks and ratios."""
+    tally = Tally(verdict.claim)
+    tally.add(verdict)
+    return {field: value for field, value in asdict(tally).items() if isinstance(value, int | str | dict)}
+
+
+@pytest.mark.parametrize("name", hlmtheory.all_claims())
+def test_numpy_and_torch_agree_on_every_claim(name: str, served: Callable[[Claim], Instance]) -> None:
+    claim = hlmtheory.all_claims()[name]
+    instance = served(claim)
+    ours, theirs = claim.check(instance), claim.check(in_torch(instance, "float64"))
+    assert counts(ours) == counts(theirs)
+    same_sides(claim, instance, ours, theirs, 1e-12)
+
+
+@pytest.mark.parametrize("name", hlmtheory.all_claims())
+def test_float32_agrees_on_every_claim(name: str, served: Callable[[Claim], Instance]) -> None:
+    """Both libraries on the rounded instance; on probability rows the rounding itself moves the sides a little."""
+    claim = hlmtheory.all_claims()[name]
+    instance = served(claim)
+    rounded = in_torch(instance, "float32")
+    ours, theirs = claim.check({name: value.numpy() for name, value in rounded.items()}), claim.check(rounded)
+    assert counts(ours) == counts(theirs)
+    assert claim.refuted is not None or not theirs.count(Status.VIOLATED)
+    same_sides(claim, instance, ours, theirs, 1e-12)
+    if claim.id not in scenarios():
+        same_sides(claim, instance, claim.check(instance), theirs, 1e-5)
+
+
+def test_the_check_with_torch_finds_the_same(trace: Trace, results: Results) -> None:
+    other = check_trace(trace, device="cpu")
+    assert other.summary == results.summary
+    for name, tally in results.tallies.items():
+        found = other.tallies[name]
+        assert (found.holds, found.violated, found.out_of_scope, found.vacuous, found.broken) == (
+            tally.holds,
+            tally.violated,
+            tally.out_of_scope,
+            tally.vacuous,
+            tally.broken,
+        )
+        assert found.worst_slack == pytest.approx(tally.worst_slack, abs=1e-12)
+
+
+def test_where_the_check_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    assert Place.of("numpy").device is None
+    assert Place.of("auto").device == ("cuda:0" if torch.cuda.is_available() else None)
+    assert Place.of("cpu").device == "cpu"
+    arrays = {"k": np.arange(3), "draft": np.full((2, 2), 0.5)[:, ::-1]}
+    there = Place.of("cpu").put(arrays)
+    assert (there["k"].dtype, there["draft"].dtype) == (torch.int64, torch.float64)
+    monkeypatch.setattr(check, "choose_device", lambda name: torch.device("cuda", 0))
+    assert Place.of("auto").device == "cuda:0"
+    assert Place.of("cuda").values > Place.of("numpy").values
+
+
+def test_rows_and_workers_change_nothing(trace: Trace, results: Results, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "_workers", lambda vocabulary: 5)
+    monkeypatch.setattr(check.Place, "of", lambda device: Place(values=7 * VOCABULARY))
+    slow = check._check_block
+
+    def delayed(chunk: Any, *rest: Any) -> Any:
+        time.sleep(0.05 if chunk.prompt_index[0] == 0 else 0)  # the first block is ready last
+        return slow(chunk, *rest)
+
+    monkeypatch.setattr(check, "_check_block", delayed)
+    again = check_trace(trace)
+    assert again.tallies == results.tallies
+    assert again.summary == results.summary
+
+
+def test_a_wide_vocabulary_takes_small_blocks_but_whole_windows() -> None:
+    assert [check.block_rows(size) for size in (50, 4096, 32_000, 152_000, 10**6)] == [256, 256, 128, 16, 16]
+    assert check._workers(10**6) <= check._workers(4096)
+    name = "verification.tokens"
+    found = check_trace(SyntheticTrace(40, 300_000), claims={name: hlmtheory.all_claims()[name]})  # type: ignore[arg-type]
+    assert found.tallies[name].in_scope == 9 + 9 + 1
+
+
+# -------------------------------------------------------------------------------------------------- scenarios
+
+
+@pytest.fixture
+def simulated(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A claim that is served by a scenario: three certain drafts a batch, of a length that is drawn."""
+    name = "verification.tokens_iid"
+
+    def make(rng: np.random.Generator) -> Instance:
+        return {"acceptance": np.ones(3), "draft_length": rng.integers(0, 1000, 3)}
+
+    monkeypatch.setattr(check, "scenarios", lambda: {name: make})
+    monkeypatch.setattr(check, "SCENARIO_BATCHES", 4)
+    return name
+
+
+def test_a_scenario_comes_before_the_trace(trace: Trace, simulated: str) -> None:
+    names = (simulated, "verification.tokens")
+    chosen = {name: hlmtheory.all_claims()[name] for name in names}
+    found = check_trace(trace, claims=chosen)
+    assert [found.tallies[name].kind for name in names] == ["simulated", "measured"]
+    assert found.tallies[simulated].instances == found.tallies[simulated].holds == 3 * 4
+    assert found.positions == trace.positions
+    assert Results.from_json(found.to_json()) == found
+    assert check_trace(trace, claims=chosen).tallies == found.tallies
+
+
+def test_a_scenario_out_of_scope_is_named(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = hlmtheory.all_claims()["truncation.monotone"]
+    monkeypatch.setattr(check, "scenarios", lambda: {claim.id: lambda rng: {"draft": [0.5, 0.5], "k": 2}})
+    with pytest.raises(UserError, match=r"No simulated instance is in the scope of truncation\.monotone; mend"):
+        check_trace(trace, claims={claim.id: claim})
+
+
+def test_scenarios_are_found_by_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert scenarios("validation.nowhere") == {}
+    package = tmp_path / "made_up"
+    package.mkdir()
+    (package / "one.py").write_text("INSTANCES = {'a.b': lambda rng: {'x': rng.random(2)}}")
+    (package / "two.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = scenarios("made_up")
+    drawn = [found["a.b"](scenario_rng(1, "a.b", batch))["x"].tolist() for batch in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    (package / "two.py").write_text("INSTANCES = {'a.b': None}")
+    for name in [name for name in sys.modules if name.startswith("made_up")]:
+        del sys.modules[name]
+    with pytest.raises(UserError, match=r"Two scenarios serve a\.b"):
+        scenarios("made_up")
+
+
+def test_a_scenario_that_cannot_be_imported_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> ModuleType:
+        raise ModuleNotFoundError("No module named 'nonsense'", name="nonsense")
+
+    monkeypatch.setattr(instances, "import_module", broken)
+    with pytest.raises(ModuleNotFoundError, match="nonsense"):
+        scenarios()
+
+
+def test_results_of_an_older_version_are_read() -> None:
+    plain = Results({"verification.overlap": Tally("verification.overlap")}, 1, 1, 1.0, {}).to_json()
+    old = plain.replace(',\n   "kind": "measured"', "")
+    assert "kind" not in old
+    assert Results.from_json(old).tallies["verification.overlap"].kind == "measured"
+
+
+def test_too_little_memory_is_one_sentence(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise MemoryError("Unable to allocate 9 GiB")
+
+    monkeypatch.setattr(check, "row_arrays", full)
+    with pytest.raises(UserError, match=r"This machine ran out of memory \(Unable to allocate 9 GiB\); choose"):
+        check_trace(trace)
 
 
 class _Chunk:

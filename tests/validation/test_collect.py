@@ -15,8 +15,9 @@ from validation import collect as module
 from validation.collect import Text, collect, teacher_forced_logits
 from validation.errors import UserError
 from validation.models import Pair, load_pair
+from validation.pace import measure_pace
 from validation.prompts import Prompt
-from validation.traces import ARRAYS, Trace, probabilities
+from validation.traces import ARRAYS, Trace, open_trace, probabilities
 
 PROMPTS = [
     Prompt(f"p{i}", text, "test")
@@ -107,10 +108,10 @@ def surprise(logits: np.ndarray, tokens: np.ndarray) -> float:
 def test_tokens_are_samples_of_the_large_model(pair: Pair, tmp_path: Path) -> None:
     free = dataclasses.replace(pair, end_tokens=())
     trace = collect(free, PROMPTS, tmp_path / "t", positions=1500, new_tokens=30, batch=25)
-    tokens, target = trace.arrays["tokens"], trace.arrays["target_logits"]
+    tokens, target = trace.arrays["tokens"][:], trace.arrays["target_logits"][:]
     assert abs(surprise(target, tokens)) < 3.5
     assert abs(surprise(target, np.roll(tokens, 1))) > 10  # one position off would show
-    assert abs(surprise(trace.arrays["draft_logits"], tokens)) > 10  # so would the other model
+    assert abs(surprise(trace.arrays["draft_logits"][:], tokens)) > 10  # so would the other model
 
 
 def test_padding_changes_nothing(pair: Pair) -> None:
@@ -141,7 +142,7 @@ def test_padded_head_is_cut(folders: tuple[Path, Path], save_model: Callable[...
     pair = load_pair(small=folders[0], large=save_model(vocabulary=600))
     trace = collect(pair, PROMPTS, tmp_path / "t", positions=60, new_tokens=20)
     assert trace.vocabulary == 300
-    assert trace.arrays["tokens"].max() < 300
+    assert trace.arrays["tokens"][:].max() < 300
     assert "300 beyond the vocabulary are cut" in trace.manifest["notes"][0]
 
 
@@ -153,7 +154,7 @@ def test_same_seed_same_trace(ending: Pair, tmp_path: Path) -> None:
     first, second = (collect(ending, PROMPTS, tmp_path / name, **settings) for name in "ab")
     other = collect(ending, PROMPTS, tmp_path / "c", seed=2, **settings)
     assert all(np.array_equal(first.arrays[name], second.arrays[name]) for name in ARRAYS)
-    assert first.arrays["tokens"].tolist() != other.arrays["tokens"].tolist()
+    assert first.arrays["tokens"][:].tolist() != other.arrays["tokens"][:].tolist()
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -177,15 +178,99 @@ def test_progress(ending: Pair, tmp_path: Path) -> None:
     assert {call[:2] for call in calls} == {(0, 5), (2, 5), (4, 5), (5, 5)}
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
-def test_killed_collection_leaves_nothing(ending: Pair, tmp_path: Path, kind: type[BaseException]) -> None:
+def stopped(pair: Pair, path: Path, kind: type[BaseException], after: int, **settings: Any) -> None:
+    """A collection that is stopped once it has so many positions."""
+
     def stop(done: int, total: int, text: str) -> None:
-        if done:
+        if done >= after:
             raise kind
 
     with pytest.raises(kind):
-        collect(ending, PROMPTS, tmp_path / "t", positions=60, new_tokens=8, batch=2, progress=stop)
+        collect(pair, PROMPTS, path, **(RESUMED | settings), progress=stop)
+
+
+RESUMED: dict[str, Any] = {"positions": 60, "new_tokens": 8, "batch": 2}
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
+def test_a_stopped_collection_goes_on(ending: Pair, tmp_path: Path, kind: type[BaseException]) -> None:
+    expected = collect(ending, PROMPTS, tmp_path / "whole", **RESUMED)
+    for after in (1, 20, 40):
+        stopped(ending, tmp_path / "t", kind, after)
+    done: list[int] = []
+    trace = collect(ending, PROMPTS, tmp_path / "t", **RESUMED, progress=lambda n, *_: done.append(n))
+    assert 40 <= done[0] < 60
+    assert all(np.array_equal(trace.arrays[name], expected.arrays[name]) for name in ARRAYS)
+    for name in ("prompts", "positions", "texts", "notes", "settings"):
+        assert trace.manifest[name] == expected.manifest[name]
+    assert open_trace(trace.path, verify=True).manifest["speed"]["seconds"] > 0
+
+
+def test_every_prompt_once_goes_on(ending: Pair, tmp_path: Path) -> None:
+    expected = collect(ending, PROMPTS, tmp_path / "whole", **(RESUMED | {"positions": None}))
+    stopped(ending, tmp_path / "t", KeyboardInterrupt, 2, positions=None)
+    trace = collect(ending, PROMPTS, tmp_path / "t", **(RESUMED | {"positions": None}))
+    assert all(np.array_equal(trace.arrays[name], expected.arrays[name]) for name in ARRAYS)
+    assert trace.manifest["texts"] == 5
+
+
+def test_a_collection_stopped_before_its_first_batch_leaves_nothing(ending: Pair, tmp_path: Path) -> None:
+    stopped(ending, tmp_path / "t", KeyboardInterrupt, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_collection_is_not_done_again(ending: Pair, tmp_path: Path) -> None:
+    first = collect(ending, PROMPTS, tmp_path / "t", **RESUMED)
+    calls: list[Any] = []
+    again = collect(ending, PROMPTS, tmp_path / "t", **RESUMED, progress=lambda *call: calls.append(call))
+    assert again.manifest == first.manifest
+    assert not calls
+    anew = collect(ending, PROMPTS, tmp_path / "t", **RESUMED, fresh=True, progress=lambda *call: calls.append(call))
+    assert calls
+    assert anew.positions == first.positions
+
+
+def test_what_a_crash_left_beside_a_finished_trace_is_removed(ending: Pair, tmp_path: Path) -> None:
+    collect(ending, PROMPTS, tmp_path / "t", **RESUMED)
+    for name in ("tail-3.npz", "lock"):
+        (tmp_path / "t" / name).write_text("")
+    collect(ending, PROMPTS, tmp_path / "t", **RESUMED)
+    assert {file.name for file in (tmp_path / "t").iterdir()} == {"arrays", "journal.jsonl", "manifest.json"}
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_other_settings_models_or_prompts_are_refused(
+    ending: Pair, folders: tuple[Path, Path], tmp_path: Path, finished: bool
+) -> None:
+    if finished:
+        collect(ending, PROMPTS, tmp_path / "t", **RESUMED)
+    else:
+        stopped(ending, tmp_path / "t", KeyboardInterrupt, 30)
+    others: list[tuple[str, Pair, list[Prompt], dict[str, Any]]] = [
+        (r"seed: 1 there, 7 now", ending, PROMPTS, {"seed": 7}),
+        (r"positions: 60 there, 61 now; batch: 2 there, 3 now", ending, PROMPTS, {"positions": 61, "batch": 3}),
+        (r"prompts: \w{16} there, \w{16} now", ending, PROMPTS[:4], {}),
+        (r"end_tokens: .* there, \[0\] now", dataclasses.replace(ending, end_tokens=(0,)), PROMPTS, {}),
+        (
+            r"\(large_weights: \w{16} there, \w{16} now\)",
+            dataclasses.replace(with_last_norm(ending, "large", folders, 0.9), end_tokens=ending.end_tokens),
+            PROMPTS,
+            {},
+        ),
+    ]
+    before = (tmp_path / "t" / "journal.jsonl").read_bytes()
+    for message, pair, prompts, settings in others:
+        with pytest.raises(UserError, match=f"trace of other settings lies at .*{message}.*--fresh"):
+            collect(pair, prompts, tmp_path / "t", **(RESUMED | settings))
+    assert (tmp_path / "t" / "journal.jsonl").read_bytes() == before
+    assert collect(ending, PROMPTS, tmp_path / "t", **(RESUMED | {"seed": 7}), fresh=True).manifest["seed"] == 7
+
+
+def test_the_pace_is_that_of_the_same_forward_passes(ending: Pair) -> None:
+    pace = measure_pace(ending, PROMPTS, rounds=1, positions=20, new_tokens=8, batch=3)
+    assert pace.positions[0] >= 20
+    assert 0 < pace.ratio < 2
+    assert pace.forward_milliseconds > 0
 
 
 def refused(message: str, pair: Pair, path: Path, prompts: list[Prompt] = PROMPTS, **settings: Any) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -45,18 +47,113 @@ def test_validate_writes_verdicts_figures_and_report(finished: tuple[Path, tuple
 
 def test_the_same_command_uses_the_trace_again(finished: tuple[Path, tuple[str, ...]]) -> None:
     folder, words = finished
-    before = (folder / "trace" / "tokens.npy").stat().st_mtime_ns
+    before = (folder / "trace" / "journal.jsonl").read_bytes()
     result = run(*words)
     assert "Using the trace at" in result.output
-    assert (folder / "trace" / "tokens.npy").stat().st_mtime_ns == before
+    assert (folder / "trace" / "journal.jsonl").read_bytes() == before
+    assert {file.name for file in folder.iterdir()} == {"claims.json", "figures", "report.html", "trace"}
 
 
-def test_other_settings_collect_again(finished: tuple[Path, tuple[str, ...]]) -> None:
+def test_other_settings_are_refused_until_asked_to_begin_anew(finished: tuple[Path, tuple[str, ...]]) -> None:
     folder, words = finished
-    before = (folder / "trace" / "tokens.npy").stat().st_mtime_ns
+    before = (folder / "trace" / "journal.jsonl").read_bytes()
     result = run(*words, "--seed", "2")
+    assert result.exit_code == 1
+    assert "(seed: 1 there, 2 now); use those, choose another path, or replace it with --fresh" in plain(result)
+    assert (folder / "trace" / "journal.jsonl").read_bytes() == before
+    result = run(*words, "--seed", "2", "--fresh")
     assert result.exit_code == 0, result.output
-    assert (folder / "trace" / "tokens.npy").stat().st_mtime_ns != before
+    assert json.loads((folder / "trace" / "manifest.json").read_text())["seed"] == 2
+
+
+def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(
+    finished: tuple[Path, tuple[str, ...]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, words = finished
+    words = (*words[:-1], str(tmp_path), "--positions", "600")
+    moments = {
+        "collect": ("validation.collect._score_and_store", 1),
+        "check": ("validation.check.check_trace", 0),
+        "figures": ("validation.plots.draw", 1),
+        "report": ("validation.report.write_report", 0),
+    }
+    for name, (place, calls) in moments.items():
+        with pytest.MonkeyPatch.context() as patch:
+            interrupt_after(patch, place, calls)
+            result = run(*words)
+        assert result.exit_code == 130, (name, result.output)
+        assert "Stopped. The same command goes on from what is stored." in result.output
+        assert "Traceback" not in result.output
+        assert not any((tmp_path / file).exists() for file in ("claims.json", "report.html", "figures"))
+        assert (tmp_path / "trace" / "manifest.json").exists() == (name != "collect")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert {file.name for file in tmp_path.iterdir()} == {"claims.json", "figures", "report.html", "trace"}
+
+
+def interrupt_after(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
+    """Press Ctrl-C in place of a function's call, after so many that pass."""
+    from importlib import import_module
+
+    module, _, name = place.rpartition(".")
+    original, seen = getattr(import_module(module), name), [0]
+
+    def interrupted(*args: object, **options: object) -> object:
+        seen[0] += 1
+        if seen[0] > calls:
+            raise KeyboardInterrupt
+        return original(*args, **options)
+
+    patch.setattr(place, interrupted)
+
+
+def test_two_runs_in_one_folder_are_refused(finished: tuple[Path, tuple[str, ...]]) -> None:
+    from validation.journal import Lock
+
+    folder, _ = finished
+    with Lock(folder):
+        result = run("validate", "--trace", str(folder / "trace"), "--out", str(folder))
+    assert result.exit_code == 1
+    assert "is writing" in plain(result)
+
+
+def test_a_stored_trace_is_checked_without_models(finished: tuple[Path, tuple[str, ...]], tmp_path: Path) -> None:
+    folder, _ = finished
+    result = run("validate", "--trace", str(folder / "trace"), "--out", str(tmp_path / "again"))
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "again" / "report.html").exists()
+    result = run("validate", "--trace", str(folder / "trace"), "--small", "x")
+    assert "--trace checks what is stored; leave out --pair" in plain(result)
+    copy = Path(shutil.copytree(folder / "trace", tmp_path / "copy"))
+    chunk = copy / "arrays" / "tokens" / "c.0"
+    chunk.write_bytes(chunk.read_bytes()[:-1] + b"?")
+    result = run("validate", "--trace", str(copy), "--out", str(tmp_path / "damaged"))
+    assert result.exit_code == 1
+    assert "is damaged: chunk 0 of tokens does not match its checksum" in plain(result)
+    assert not (tmp_path / "damaged").exists()
+
+
+def test_own_logits_are_imported_and_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    draft = rng.normal(0, 3, (80, 20))
+    np.savez("logits.npz", draft=draft, target=draft + rng.normal(size=(80, 20)))
+    words = ("import", "--draft", "logits.npz:draft", "--target", "logits.npz:target", "--out", "mine")
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    assert "80 positions, V = 20." in result.output
+    assert "hlm validate --trace mine" in result.output
+    result = run("validate", "--trace", "mine")
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "runs" / "mine" / "report.html").exists()
+    result = run(*words[:3], "--target", "logits.npz:goal", "--out", "other")
+    assert result.exit_code == 1
+    assert "holds no array 'goal'; there are: draft, target." in plain(result)
+
+
+def plain(result: Result) -> str:
+    """What was printed, on one line."""
+    return " ".join(result.output.split())
 
 
 def test_a_folder_that_is_no_trace_is_not_removed(finished: tuple[Path, tuple[str, ...]], tmp_path: Path) -> None:
@@ -65,7 +162,7 @@ def test_a_folder_that_is_no_trace_is_not_removed(finished: tuple[Path, tuple[st
     (tmp_path / "trace" / "diary.txt").write_text("mine")
     result = run(*words, "--out", str(tmp_path))
     assert result.exit_code == 1
-    assert "There is no trace at" in result.output
+    assert "Something other than a trace lies at" in plain(result)
     assert (tmp_path / "trace" / "diary.txt").exists()
 
 
@@ -109,7 +206,7 @@ def test_claims_lists_all_and_shows_one() -> None:
 
 
 def test_help_explains_itself() -> None:
-    for words in ((), ("validate",), ("claims",), ("figure",), ("repro",)):
+    for words in ((), ("validate",), ("import",), ("claims",), ("figure",), ("repro",)):
         result = run(*words, "--help")
         assert result.exit_code == 0
         assert "Usage" in result.output

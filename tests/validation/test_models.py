@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from validation import models
+from validation import models, sources
 from validation.errors import UserError
-from validation.models import PairSource, load_pair
+from validation.models import PAIRS, PairSource, load_pair
+from validation.sources import Source
 
 
 def refused(message: str, **arguments: Any) -> None:
@@ -111,7 +112,7 @@ def test_unknown_pair() -> None:
 
 def test_unknown_dtype_and_device() -> None:
     refused("Unknown dtype 'int3'; choose one of float32", dtype="int3")
-    refused("Unknown device 'toaster'; use 'cpu'", device="toaster")
+    refused("Unknown device 'toaster'; use 'auto', 'cpu'", device="toaster")
     refused("No such device 'cuda:99': torch sees", device="cuda:99")
 
 
@@ -163,15 +164,41 @@ def test_not_a_language_model(copied: Path, folders: tuple[Path, Path]) -> None:
     refused("The model '.*copied' cannot be loaded", small=copied, large=folders[1])
 
 
+# ------------------------------------------------------------------------------------------------------ the hub
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A function that makes the hub's first answer an error of this name; without a call the hub answers well."""
+    import huggingface_hub
+
+    def answer(kind: str = "") -> None:
+        def metadata(address: str, timeout: float) -> None:
+            assert timeout == sources.PATIENCE
+            assert "owner" in address
+            if kind:
+                raise type(kind, (Exception,), {})("as the hub client raises it")
+
+        monkeypatch.setattr(huggingface_hub, "get_hf_file_metadata", metadata)
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    answer()
+    return answer
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
         ("GatedRepoError", "The model 'owner/model' is gated: accept its terms on the hub"),
         ("RepositoryNotFoundError", "The hub has no public model 'owner/model'; check the spelling"),
+        (
+            "RevisionNotFoundError",
+            "The model 'owner/model' has no revision 'v9' on the hub; check the part after the @",
+        ),
         ("LocalEntryNotFoundError", "'owner/model' is not a folder here, and the hub cannot be reached"),
     ],
 )
-def test_hub_failures(kind: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_failures(kind: str, message: str, hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
     import transformers
 
     def fail(*_: Any, **__: Any) -> None:
@@ -181,4 +208,76 @@ def test_hub_failures(kind: str, message: str, monkeypatch: pytest.MonkeyPatch) 
             raise OSError("several lines\nof advice") from error
 
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
-    refused(message, small="owner/model", large="owner/model")
+    refused(message, small="owner/model@v9", large="owner/model")
+
+
+def test_an_unreachable_hub_is_asked_once(hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    hub("NetworkError")
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("asked again"))
+    told: list[str] = []
+    message = "'owner/model' is not a folder here, and the hub cannot be reached; check the path or the network"
+    refused(message, small="owner/model", large="owner/model", report=told.append)
+    assert told == ["looking for owner/model"]
+
+
+@pytest.mark.parametrize("kind", ["GatedRepoError", "EntryNotFoundError"])
+def test_other_answers_are_left_to_loading(kind: str, hub: Callable[[str], None]) -> None:
+    hub(kind)
+    Source("owner/model").reach()
+
+
+def test_what_is_on_this_machine_needs_no_hub(
+    folders: tuple[Path, Path], hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    hub("NetworkError")
+    Source(str(folders[0])).reach()
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "config.json")
+    Source("owner/model").reach()
+
+
+def test_a_revision_stands_behind_an_at(tmp_path: Path) -> None:
+    assert Source.parse("owner/model") == Source("owner/model", "main")
+    assert Source.parse("owner/model@v1.0") == Source("owner/model", "v1.0")
+    (tmp_path / "kept@home").mkdir()
+    assert Source.parse(str(tmp_path / "kept@home")).name == str(tmp_path / "kept@home")
+    refused("'owner/model@' names no revision after the @", small="owner/model@", large="owner/model")
+
+
+def test_a_revision_reaches_every_part(pair: Any, hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    import transformers
+
+    asked: list[str] = []
+
+    def answers(part: Any) -> Callable[..., Any]:
+        def from_pretrained(name: str, *, revision: str, trust_remote_code: bool, **_: Any) -> Any:
+            asked.append(f"{name}@{revision}")
+            assert trust_remote_code is False
+            return part
+
+        return from_pretrained
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", answers(pair.large.config))
+    monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", answers(pair.tokenizer))
+    found = (pair.large, {"missing_keys": []})
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", answers(found))
+    monkeypatch.setattr(pair.large.config, "_commit_hash", "abc", raising=False)
+    loaded = load_pair(small="owner/one@v1", large="owner/two")
+    assert sorted(asked) == ["owner/one@v1"] * 3 + ["owner/two@main"] * 3
+    assert loaded.describe()["small_name"] == "owner/one@v1"
+    assert loaded.describe()["large_commit"] == "abc"
+
+
+def test_the_papers_pairs_are_named() -> None:
+    assert next(iter(PAIRS)) == "builtin"
+    for name, papers in {
+        "tinyllama-llama2-7b": "u-hlm",
+        "tinyllama-llama2-13b": "cu-hlm",
+        "gpt-neo-125m-1.3b": "c-sqs",
+        "llama-68m-7b": "edge-sd",
+    }.items():
+        assert papers in PAIRS[name].description
+        assert all(sources.HUB_NAME.fullmatch(Source.parse(m).name) for m in (PAIRS[name].small, PAIRS[name].large))

@@ -1,59 +1,141 @@
-"""The store: what goes in comes out, complete or not at all."""
+"""The store: what goes in comes out, and what is damaged is named."""
 
 from __future__ import annotations
 
-import errno
 import json
-import shutil
+import random
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from validation import traces
+from validation import chunks as chunk_files
 from validation.errors import UserError
-from validation.traces import ARRAYS, TraceWriter, check_disk_space, open_trace, probabilities
+from validation.journal import JOURNAL, line_of, read_journal
+from validation.layout import array_dtypes
+from validation.traces import ARRAYS, Trace, TraceWriter, check_disk_space, open_trace, probabilities
 
 V = 5
 
 
-def rows(count: int, seed: int = 0) -> dict[str, Any]:
+def rows(count: int, seed: int = 0, vocabulary: int = V) -> dict[str, Any]:
     """Random positions as ``TraceWriter.append`` takes them."""
     rng = np.random.default_rng(seed)
-    logits = {name: rng.normal(size=(count, V)).astype(np.float16) for name in ARRAYS[:2]}
-    return logits | {name: rng.integers(0, V, count).astype(np.int32) for name in ARRAYS[2:]}
+    logits = {name: rng.normal(size=(count, vocabulary)).astype(np.float16) for name in ARRAYS[:2]}
+    return logits | {name: rng.integers(0, vocabulary, count).astype(np.int32) for name in ARRAYS[2:]}
 
 
-def write(path: Path, *counts: int) -> list[dict[str, Any]]:
-    """A trace of several appends."""
-    pieces = [rows(count, seed) for seed, count in enumerate(counts)]
-    with TraceWriter(path, V, {"seed": 3}) as writer:
-        for piece in pieces:
+def write(path: Path, *counts: int, vocabulary: int = V, **options: Any) -> dict[str, Any]:
+    """A trace of several appends, each committed; the arrays it should hold."""
+    pieces = [rows(count, seed, vocabulary) for seed, count in enumerate(counts)]
+    with TraceWriter(path, vocabulary, {"seed": 3}, **options) as writer:
+        for number, piece in enumerate(pieces):
             writer.append(**piece)
+            writer.commit({"number": number})
         writer.manifest["notes"] = ["übrig"]
-    return pieces
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in ARRAYS}
 
 
+def same(trace: Trace, expected: dict[str, Any]) -> bool:
+    return all(np.array_equal(trace.arrays[name], expected[name]) for name in ARRAYS)
+
+
+@pytest.fixture
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of 4 and 16 rows."""
+    monkeypatch.setattr(chunk_files, "LOGIT_ROWS", 4)
+    monkeypatch.setattr(chunk_files, "INDEX_ROWS", 16)
+
+
+def write_format_1(path: Path, arrays: dict[str, Any], **change: Any) -> None:
+    """A trace as the first version of this program wrote it."""
+    path.mkdir()
+    for name, array in arrays.items():
+        np.save(path / f"{name}.npy", array)
+    manifest = {"format": "hlm-trace", "version": 1, "vocabulary": V, "positions": len(arrays["tokens"])}
+    (path / "manifest.json").write_text(json.dumps(manifest | {"dtype": "float16", "seed": 3} | change))
+
+
+# ------------------------------------------------------------------------------------------- in and out
+
+
+@pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("size", [1, 4, 7, 100])
 def test_round_trip(tmp_path: Path, size: int) -> None:
-    pieces = write(tmp_path / "t", 3, 1, 6)
-    trace = open_trace(tmp_path / "t")
-    assert (trace.positions, trace.vocabulary) == (10, V)
+    expected = write(tmp_path / "t", 3, 1, 60, 6)
+    trace = open_trace(tmp_path / "t", verify=True)
+    assert (trace.positions, trace.vocabulary, trace.finished) == (70, V, True)
     assert trace.manifest["notes"] == ["übrig"]
     assert (trace.manifest["seed"], trace.manifest["dtype"]) == (3, "float16")
     chunks = list(trace.chunks(size))
-    assert [len(chunk.tokens) for chunk in chunks] == [min(size, 10 - start) for start in range(0, 10, size)]
+    assert [len(chunk.tokens) for chunk in chunks] == [min(size, 70 - start) for start in range(0, 70, size)]
     for name in ARRAYS:
         read = np.concatenate([getattr(chunk, name) for chunk in chunks])
-        expected = np.concatenate([piece[name] for piece in pieces])
-        assert read.dtype == expected.dtype
-        assert np.array_equal(read, expected)
+        assert read.dtype == expected[name].dtype
+        assert np.array_equal(read, expected[name])
 
 
-def test_arrays_are_plain_npy(tmp_path: Path) -> None:
-    (piece,) = write(tmp_path / "t", 4)
-    assert np.array_equal(np.load(tmp_path / "t" / "draft_logits.npy"), piece["draft_logits"])
+def test_float32(tmp_path: Path) -> None:
+    piece = rows(300)
+    piece["draft_logits"] = np.random.default_rng(1).normal(0, 1e9, (300, V)).astype(np.float32)
+    with TraceWriter(tmp_path / "t", V, dtype="float32") as writer:
+        writer.append(**piece)
+    trace = open_trace(tmp_path / "t")
+    assert np.array_equal(trace.arrays["draft_logits"], piece["draft_logits"])
+    assert trace.manifest["dtype"] == "float32"
+    assert np.isfinite(probabilities(next(trace.chunks(9)).draft_logits)).all()
+    with pytest.raises(UserError, match="cannot be stored as 'int8'; choose float16 or float32"):
+        TraceWriter(tmp_path / "u", V, dtype="int8")
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_arrays_are_indexed_like_those_of_numpy(tmp_path: Path) -> None:
+    expected = write(tmp_path / "t", 30)
+    trace = open_trace(tmp_path / "t")
+    mask = np.arange(30) % 7 == 0
+    keys: list[Any] = [0, -1, np.int64(3), slice(2, 9), slice(-3, None), slice(None, None, 4), slice(20, 3, -3), mask]
+    keys += [[3, 3, 29, 0], np.array([[1, 2], [28, 5]]), slice(9, 2), ..., (2, 1), (slice(3, 8), 2), ([1, 2], slice(2))]
+    for key in keys:
+        assert np.array_equal(trace.arrays["draft_logits"][key], expected["draft_logits"][key]), key
+    assert np.array_equal(np.flatnonzero(trace.arrays["tokens"] == 2), np.flatnonzero(expected["tokens"] == 2))
+    assert trace.arrays["tokens"].ndim == 1
+    assert np.asarray(trace.arrays["tokens"], dtype=np.float64).dtype == np.float64
+    with pytest.raises(IndexError, match="row 30 of an array with 30"):
+        trace.arrays["tokens"][30]
+
+
+def test_other_programs_read_the_arrays(tmp_path: Path) -> None:
+    import zarr
+
+    expected = write(tmp_path / "t", 300)
+    group = zarr.open_group(str(tmp_path / "t" / "arrays"), mode="r")
+    assert all(np.array_equal(group[name][:], expected[name]) for name in ARRAYS)
+    codecs = [codec.to_dict()["name"] for codec in group["draft_logits"].metadata.codecs]
+    assert codecs == ["bytes", "blosc", "crc32c"]
+    assert np.isnan(group["draft_logits"].fill_value)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_rows_that_equal_the_fill_value_are_written(tmp_path: Path) -> None:
+    piece = rows(20) | {"tokens": np.full(20, -1), "draft_logits": np.full((20, V), np.nan)}
+    with TraceWriter(tmp_path / "t", V) as writer:
+        writer.append(**piece)
+    assert len(list((tmp_path / "t" / "arrays" / "draft_logits").glob("c.*"))) == 5
+    assert np.isnan(open_trace(tmp_path / "t", verify=True).arrays["draft_logits"][:]).all()
+
+
+def test_the_caller_may_use_its_arrays_again(tmp_path: Path) -> None:
+    piece = rows(300)
+    with TraceWriter(tmp_path / "t", V) as writer:
+        for seed in range(5):
+            for name, values in rows(300, seed).items():
+                piece[name][:] = values
+            writer.append(**piece)
+    read = open_trace(tmp_path / "t").arrays["draft_logits"]
+    assert np.array_equal(read[300:600], rows(300, 1)["draft_logits"])
 
 
 def test_what_was_written_cannot_be_overruled(tmp_path: Path) -> None:
@@ -62,20 +144,16 @@ def test_what_was_written_cannot_be_overruled(tmp_path: Path) -> None:
     assert open_trace(tmp_path / "t").manifest["positions"] == 2
 
 
-def test_nothing_at_the_path_before_the_end(tmp_path: Path) -> None:
-    with TraceWriter(tmp_path / "t", V) as writer:
-        writer.append(**rows(2))
-        assert not (tmp_path / "t").exists()
-    assert [file.name for file in tmp_path.iterdir()] == ["t"]
-
-
-@pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
-def test_killed_writer_leaves_nothing(tmp_path: Path, kind: type[BaseException]) -> None:
-    with pytest.raises(kind):  # noqa: PT012, SIM117
-        with TraceWriter(tmp_path / "t", V) as writer:
-            writer.append(**rows(2))
-            raise kind
-    assert list(tmp_path.iterdir()) == []
+def test_the_same_rows_give_the_same_files(tmp_path: Path) -> None:
+    write(tmp_path / "a", 700, 9)
+    with pytest.raises(KeyboardInterrupt), TraceWriter(tmp_path / "c", V, settings={}) as writer:  # noqa: PT012
+        writer.append(**rows(700, 0))
+        writer.commit()
+        raise KeyboardInterrupt
+    with TraceWriter(tmp_path / "c", V, settings={}) as writer:
+        writer.append(**rows(9, 1))
+    files = [{f.name: f.read_bytes() for f in (tmp_path / n / "arrays" / "tokens").iterdir()} for n in "ac"]
+    assert files[0] == files[1]
 
 
 def test_no_positions(tmp_path: Path) -> None:
@@ -84,35 +162,10 @@ def test_no_positions(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_something_lies_there(tmp_path: Path) -> None:
-    write(tmp_path / "t", 1)
-    with pytest.raises(UserError, match=r"Something lies at .* already; remove it"), TraceWriter(tmp_path / "t", V):
-        pass
-    assert open_trace(tmp_path / "t").positions == 1
-
-
-def test_folder_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be made"), TraceWriter(tmp_path / "file" / "t", V):
-        pass
-
-
 def test_wrong_shape(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"target_logits has shape \(2, 4\); \(2, 5\) is needed"):  # noqa: SIM117
         with TraceWriter(tmp_path / "t", V) as writer:
             writer.append(**(rows(2) | {"target_logits": np.zeros((2, 4), dtype=np.float16)}))
-
-
-@pytest.mark.parametrize(
-    ("code", "message"), [(errno.ENOSPC, "The disk is full while writing .*t; free some"), (errno.EIO, "failed")]
-)
-def test_disk_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, message: str) -> None:
-    def fail(_: int) -> None:
-        raise OSError(code, "input/output error")
-
-    monkeypatch.setattr(traces.os, "fsync", fail)
-    with pytest.raises(UserError, match=message):
-        write(tmp_path / "t", 2)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -120,57 +173,6 @@ def test_disk_space(tmp_path: Path) -> None:
     check_disk_space(tmp_path / "not" / "yet", 10, V)
     with pytest.raises(UserError, match=r"needs about [\d,]+ MB for 1,000,000,000,000 positions, but only [\d,]+ MB"):
         check_disk_space(tmp_path / "t", 10**12, 4096)
-
-
-def test_no_trace(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"There is no trace at .*gone; collect one first"):
-        open_trace(tmp_path / "gone")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"version": 2}, "has format version 2, this program reads 1"),
-        ({"format": "x"}, r"manifest\.json is not that of a trace"),
-        ({"positions": 4}, r"draft_logits\.npy holds float16 of shape \(3, 5\), but the manifest says .* \(4, 5\)"),
-        ({"vocabulary": 6}, r"shape \(3, 5\), but the manifest says float16 of shape \(3, 6\)"),
-    ],
-)
-def test_manifest_disagrees(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    write(tmp_path / "t", 3)
-    file = tmp_path / "t" / "manifest.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
-    with pytest.raises(UserError, match=message):
-        open_trace(tmp_path / "t")
-
-
-def test_damaged_files(tmp_path: Path) -> None:
-    write(tmp_path / "t", 3)
-    shutil.copytree(tmp_path / "t", tmp_path / "u")
-    (tmp_path / "t" / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match=r"The manifest of .*t cannot be read"):
-        open_trace(tmp_path / "t")
-    tokens = tmp_path / "u" / "tokens.npy"
-    np.save(tokens, np.zeros(3))
-    with pytest.raises(UserError, match=r"tokens\.npy holds float64 of shape \(3,\)"):
-        open_trace(tmp_path / "u")
-    tokens.write_bytes(b"")
-    with pytest.raises(UserError, match=r"tokens\.npy cannot be read"):
-        open_trace(tmp_path / "u")
-    tokens.unlink()
-    with pytest.raises(UserError, match=r"tokens\.npy cannot be read .*No such file"):
-        open_trace(tmp_path / "u")
-
-
-def test_empty_trace(tmp_path: Path) -> None:
-    write(tmp_path / "t", 1)
-    for name in ARRAYS:
-        file = tmp_path / "t" / f"{name}.npy"
-        np.save(file, np.load(file)[:0])
-    file = tmp_path / "t" / "manifest.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"positions": 0}))
-    with pytest.raises(UserError, match=r"The trace at .*t is empty; collect it again"):
-        open_trace(tmp_path / "t")
 
 
 def test_chunk_size(tmp_path: Path) -> None:
@@ -190,3 +192,182 @@ def test_probabilities() -> None:
     np.testing.assert_allclose(found.sum(axis=-1), 1, rtol=1e-14)
     assert np.array_equal(logits, before)
     assert probabilities(np.array([65504, -65504], dtype=np.float16)).tolist() == [1.0, 0.0]
+
+
+def test_zarr_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "t", 1)
+    monkeypatch.setitem(sys.modules, "zarr", None)
+    monkeypatch.setattr(chunk_files, "_STORE", None)
+    with pytest.raises(UserError, match=r"zarr, which is not installed .*; install it: pip install zarr"):
+        open_trace(tmp_path / "t")
+
+
+# ------------------------------------------------------------------------------------------- other formats
+
+
+def test_format_1_is_read(tmp_path: Path) -> None:
+    expected = rows(10)
+    write_format_1(tmp_path / "t", expected)
+    trace = open_trace(tmp_path / "t", verify=True)
+    assert same(trace, expected)
+    assert (trace.positions, trace.vocabulary, trace.manifest["seed"]) == (10, V, 3)
+    assert [len(chunk.tokens) for chunk in trace.chunks(4)] == [4, 4, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 3}, "has format version 3, this program reads 1 and 2"),
+        ({"version": 2}, r"journal\.jsonl is missing; restore it"),
+        ({"format": "x"}, r"manifest\.json is not that of a trace"),
+        ({"positions": 4}, r"draft_logits\.npy holds float16 of shape \(3, 5\), but the manifest says .* \(4, 5\)"),
+        ({"vocabulary": 6}, r"shape \(3, 5\), but the manifest says float16 of shape \(3, 6\)"),
+    ],
+)
+def test_a_manifest_of_format_1_that_disagrees(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    write_format_1(tmp_path / "t", rows(3), **change)
+    with pytest.raises(UserError, match=message):
+        open_trace(tmp_path / "t")
+
+
+def test_damaged_files_of_format_1(tmp_path: Path) -> None:
+    write_format_1(tmp_path / "t", rows(3))
+    tokens = tmp_path / "t" / "tokens.npy"
+    np.save(tokens, np.zeros(3))
+    with pytest.raises(UserError, match=r"tokens\.npy holds float64 of shape \(3,\)"):
+        open_trace(tmp_path / "t")
+    tokens.write_bytes(b"")
+    with pytest.raises(UserError, match=r"tokens\.npy cannot be read"):
+        open_trace(tmp_path / "t")
+    tokens.unlink()
+    with pytest.raises(UserError, match=r"tokens\.npy cannot be read .*No such file"):
+        open_trace(tmp_path / "t")
+    (tmp_path / "t" / "manifest.json").write_text("{")
+    with pytest.raises(UserError, match=r"The manifest of .*t cannot be read"):
+        open_trace(tmp_path / "t")
+    write_format_1(tmp_path / "empty", rows(0))
+    with pytest.raises(UserError, match=r"The trace at .*empty is empty; collect it again"):
+        open_trace(tmp_path / "empty")
+
+
+def test_no_trace(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"There is no trace at .*gone; collect one first"):
+        open_trace(tmp_path / "gone")
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        (
+            {"format": "hlm-trace", "version": 3},
+            "has format version 3, this program reads 1 and 2; use the program that",
+        ),
+        ({"format": "other", "version": 2}, r"journal\.jsonl is not that of a trace"),
+    ],
+)
+def test_a_newer_store_is_refused(tmp_path: Path, header: dict[str, Any], message: str) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / JOURNAL).write_bytes(line_of({"n": 0, **header}))
+    with pytest.raises(UserError, match=message):
+        open_trace(tmp_path / "t")
+    with pytest.raises(UserError, match=message), TraceWriter(tmp_path / "t", V, settings={}):
+        pass
+
+
+# ------------------------------------------------------------------------------------------- damage
+
+
+def flip(file: Path, place: int, bit: int) -> Callable[[], None]:
+    """Flip one bit; returns what restores the file."""
+    content = file.read_bytes()
+    changed = bytearray(content)
+    changed[place] ^= 1 << bit
+    file.write_bytes(changed)
+
+    def restore() -> None:
+        file.write_bytes(content)
+
+    return restore
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_flipped_bit_in_any_file_is_detected_and_named(tmp_path: Path) -> None:
+    write(tmp_path / "t", 9, 12)
+    rng = random.Random(7)
+    files = sorted(file for file in (tmp_path / "t").rglob("*") if file.is_file())
+    names = {file.relative_to(tmp_path / "t").as_posix() for file in files}
+    assert {"manifest.json", JOURNAL, "arrays/zarr.json", "arrays/tokens/zarr.json", "arrays/tokens/c.1"} <= names
+    for file in files:
+        size = file.stat().st_size
+        for place in {0, size - 1, *(rng.randrange(size) for _ in range(4))}:
+            restore = flip(file, place, rng.randrange(8))
+            with pytest.raises(UserError) as caught:
+                open_trace(tmp_path / "t", verify=True)
+            said = str(caught.value)
+            if file.name != JOURNAL:
+                assert said.startswith(f"{file} is damaged: ")
+                array, chunk = file.parent.name, file.name.split(".")
+                assert (f"chunk {chunk[1]} of {array} " if chunk[0] == "c" else "json") in said
+            else:  # a flip in the last line leaves a trace that is not finished
+                assert "journal" in said
+                assert "damaged" in said
+            restore()
+    assert open_trace(tmp_path / "t", verify=True).positions == 21
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_damaged_chunk_is_named_when_it_is_read(tmp_path: Path) -> None:
+    expected = write(tmp_path / "t", 21)
+    file = tmp_path / "t" / "arrays" / "target_logits" / "c.2.0"
+    flip(file, file.stat().st_size // 2, 3)
+    trace = open_trace(tmp_path / "t")
+    assert np.array_equal(trace.arrays["target_logits"][:8], expected["target_logits"][:8])
+    message = r"target_logits/c\.2\.0 is damaged: chunk 2 of target_logits does not match its checksum; restore it"
+    for read in (lambda: trace.arrays["target_logits"][7:9], lambda: list(trace.chunks(5))):
+        with pytest.raises(UserError, match=message):
+            read()
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_chunks_that_are_swapped_missing_or_cut_are_named(tmp_path: Path) -> None:
+    write(tmp_path / "t", 21)
+    first, second = (tmp_path / "t" / "arrays" / "draft_logits" / f"c.{i}.0" for i in (0, 1))
+    kept, other = first.read_bytes(), second.read_bytes()
+    first.write_bytes(other)
+    with pytest.raises(UserError, match=r"c\.0\.0 is damaged: chunk 0 of draft_logits"):
+        open_trace(tmp_path / "t", verify=True)
+    first.write_bytes(kept[:-1])
+    with pytest.raises(UserError, match=r"c\.0\.0 is damaged: chunk 0 of draft_logits has \d+ bytes, not \d+"):
+        open_trace(tmp_path / "t")
+    first.unlink()
+    with pytest.raises(UserError, match=r"c\.0\.0 is missing \(chunk 0 of draft_logits\); restore it from a copy"):
+        open_trace(tmp_path / "t")
+    first.mkdir()
+    with pytest.raises(UserError, match=r"c\.0\.0 cannot be read \(.*chunk 0 of draft_logits\)"):
+        open_trace(tmp_path / "t")
+
+
+def test_a_damaged_line_of_the_journal(tmp_path: Path) -> None:
+    write(tmp_path / "t", 9, 12)
+    journal = tmp_path / "t" / JOURNAL
+    lines = journal.read_bytes().splitlines(keepends=True)
+    for number in (0, 1, 2):
+        flip(journal, sum(map(len, lines[:number])) + 9, 0)
+        with pytest.raises(UserError, match=rf"journal\.jsonl is damaged: line {number + 1} does not match its check"):
+            open_trace(tmp_path / "t")
+        journal.write_bytes(b"".join(lines))
+    journal.write_bytes(b"".join([lines[0], lines[2], lines[1], lines[3]]))
+    with pytest.raises(UserError, match="line 2 does not match"):
+        open_trace(tmp_path / "t")
+    journal.write_bytes(b"".join(lines) + b"\0\0{half a li")
+    assert open_trace(tmp_path / "t", verify=True).positions == 21
+    assert read_journal(tmp_path / "t").dropped == 5
+    journal.unlink()
+    journal.mkdir()
+    with pytest.raises(UserError, match=r"journal\.jsonl cannot be read"):
+        open_trace(tmp_path / "t")
+
+
+def test_dtypes_are_little_endian() -> None:
+    assert {dtype.str for dtype in array_dtypes("float16").values()} == {"<f2", "<i4"}
+    assert {dtype.str for dtype in array_dtypes("float32").values()} == {"<f4", "<i4"}

@@ -1,0 +1,177 @@
+"""Where models run and what they need there, on GPUs that are not there: torch and accelerate answer as told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from validation import devices
+from validation.errors import UserError
+from validation.models import load_pair
+from validation.sources import Source
+
+
+def refused(message: str, **arguments: Any) -> None:
+    """Loading raises one sentence that matches, without a line break."""
+    with pytest.raises(UserError, match=message) as caught:
+        load_pair(**arguments)
+    assert "\n" not in str(caught.value)
+
+
+# ---------------------------------------------------------------------------------------------- devices, sharding
+
+
+@pytest.fixture
+def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A function that lets torch see GPUs with so many free bytes each."""
+    import torch
+
+    def see(*free: float) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: bool(free))
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(free))
+        index = lambda gpu: gpu if isinstance(gpu, int) else gpu.index or 0  # noqa: E731
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda gpu: (int(free[index(gpu)]), 80 * 10**9))
+
+    return see
+
+
+def test_names_of_devices(gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus()
+    assert str(devices.choose_device("auto")) == "cpu"
+    gpus(5e9, 9e9)
+    assert str(devices.choose_device("auto")) == "cuda:1"
+    assert str(devices.choose_device("cuda:1")) == "cuda:1"
+    refused("No such device 'cuda:2': torch sees 2 GPUs; use 'cpu' instead", device="cuda:2")
+    monkeypatch.setattr(devices, "find_spec", lambda name: None)
+    refused("The device 'sharded' needs accelerate; install it", device="sharded")
+    gpus()
+    refused("The device 'sharded' spreads a model over GPUs, and torch sees none", device="sharded")
+
+
+def sharded(
+    folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch, places: dict[str, Any]
+) -> tuple[Any, list[dict[str, Any]], list[str]]:
+    """Load a pair as if over two GPUs; the pair, what the large model was loaded with, where the small one went."""
+    import torch
+
+    gpus(8e9, 8e9)
+    monkeypatch.setattr(devices, "find_spec", lambda name: name)
+    plain, calls, moves = Source.load_model, [], []
+
+    def load_model(source: Source, dtype: str, **options: Any) -> Any:
+        model = plain(source, dtype)
+        monkeypatch.setattr(model, "to", lambda where: moves.append(str(where)) or model)
+        if options:
+            calls.append(options)
+            model.hf_device_map = places
+        return model
+
+    monkeypatch.setattr(Source, "load_model", load_model)
+    pair = load_pair(small=folders[0], large=folders[1], device="sharded")
+    assert isinstance(pair.device, torch.device)
+    return pair, calls, moves
+
+
+def test_a_sharded_pair(folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    places = {"model.embed_tokens": 0, "model.layers.0": 0, "model.layers.1": 1, "lm_head": "cpu"}
+    pair, calls, moves = sharded(folders, gpus, monkeypatch, places)
+    assert [call["device_map"] for call in calls] == ["auto"]
+    room = calls[0]["max_memory"]
+    assert room[1] == int(0.9 * 8e9)
+    assert 0 < room[1] - room[0] == 2 * pair.small_parameters  # bfloat16, as stored: room for the small model
+    assert room["cpu"] > 0
+    assert moves == ["cuda:0"]
+    assert pair.notes == ("The large model is spread over 3 devices.",)
+    assert pair.dtype == "bfloat16"
+
+
+def test_a_sharded_pair_that_fits_on_one_gpu(
+    folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, _, moves = sharded(folders, gpus, monkeypatch, {"": 1})
+    assert (str(pair.device), moves, pair.notes) == ("cuda:1", ["cuda:1"], ())
+
+
+# -------------------------------------------------------------------------------------------------------- memory
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])
+@pytest.mark.parametrize(("dtype", "width"), [("auto", 2), ("float32", 4), ("float64", 8)])
+def test_weights_are_counted_before_they_are_read(
+    family: str, dtype: str, width: int, save_model: Callable[..., Path]
+) -> None:
+    import transformers
+
+    folder = save_model(family)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    assert devices.weight_bytes(config, dtype) == width * model.num_parameters()
+
+
+def test_what_cannot_be_estimated_refuses_nothing() -> None:
+    import torch
+    import transformers
+
+    assert devices.weight_bytes(transformers.CLIPConfig(), "float32") is None
+    devices.require_memory(None, 10**18, torch.device("cpu"))
+
+
+def test_too_little_memory(
+    folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {"small": folders[0], "large": folders[1]}
+    monkeypatch.setattr(Source, "load_model", lambda *_, **__: pytest.fail("weights were read"))
+    monkeypatch.setattr(devices, "_free_host_memory", lambda: 400 * 10**6)
+    message = (
+        r"The two models with working space need about 0\.54 GB, but only 0\.40 GB of memory are free on cpu; choose"
+    )
+    refused(message, **given)
+    gpus(3e8, 1e8)
+    refused(
+        r"need about 0\.54 GB, but only 0\.30 GB of memory are free on cuda:0; choose a smaller pair",
+        **given,
+        device="cuda:0",
+    )
+    monkeypatch.setattr(devices, "find_spec", lambda name: name)
+    monkeypatch.setattr(devices, "_free_host_memory", lambda: 10**8)
+    refused(r"only 0\.50 GB of memory are free on all GPUs and the host together", **given, device="sharded")
+    gpus(9e9)
+    monkeypatch.setattr(devices, "_free_host_memory", lambda: 1000)
+    refused(r"Loading passes the larger model through the host and needs about", **given, device="cuda:0")
+
+
+def test_memory_of_a_container(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemTotal: 9000 kB\nMemAvailable: 4000 kB\n")
+    assert devices._free_host_memory(tmp_path / "meminfo", tmp_path) == 4000 * 1024
+    (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 20\n")
+    (tmp_path / "memory.current").write_text("120\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    assert devices._free_host_memory(tmp_path / "meminfo", tmp_path) == 4000 * 1024
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert devices._free_host_memory(tmp_path / "meminfo", tmp_path) == 900
+    assert devices._free_host_memory(tmp_path / "nothing", tmp_path) is None
+
+
+def test_running_out_while_loading(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+    import transformers
+
+    def full(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.\nMore advice")
+
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", full)
+    message = r"The GPU ran out of memory \(CUDA out of memory\. Tried to allocate 2 GiB\); choose a smaller pair"
+    refused(message, small=folders[0], large=folders[1])
+
+
+def test_running_out_of_memory_is_told_from_other_errors() -> None:
+    with pytest.raises(UserError, match="This machine ran out of memory") as caught, devices.memory_errors():
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match=r"nothing more is known"), devices.memory_errors():
+        raise MemoryError
+    with pytest.raises(RuntimeError, match="something else"), devices.memory_errors():
+        raise RuntimeError("something else")

@@ -1,0 +1,411 @@
+"""Killed, interrupted, crowded, out of space: what is stored stays, and the message says what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validation import chunks as chunk_files
+from validation import journal, writer
+from validation.errors import UserError
+from validation.journal import JOURNAL, LOCK, Lock, read_journal, write_atomically
+from validation.traces import ARRAYS, Trace, TraceWriter, open_trace
+
+V = 5
+SETTINGS = {"seed": 1}
+POSIX = pytest.mark.skipif(os.name != "posix", reason="the lock and the limits are those of POSIX")
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of 4 and 8 rows, so that every commit has whole chunks and a tail."""
+    monkeypatch.setattr(chunk_files, "LOGIT_ROWS", 4)
+    monkeypatch.setattr(chunk_files, "INDEX_ROWS", 8)
+
+
+def rows(number: int) -> dict[str, Any]:
+    """The rows of one batch: 5, 8, 11 or 14 of them."""
+    rng = np.random.default_rng(number)
+    count = 5 + 3 * (number % 4)
+    logits = {name: rng.normal(size=(count, V)).astype(np.float16) for name in ARRAYS[:2]}
+    return logits | {name: rng.integers(0, V, count).astype(np.int32) for name in ARRAYS[2:]}
+
+
+def collect(path: Path, batches: int = 5, **options: Any) -> None:
+    """What a collector does: go on from the state, commit each batch."""
+    with TraceWriter(path, V, {"note": "x"}, **({"settings": SETTINGS} | options)) as writer:
+        for number in range(writer.state.get("batches", 0), batches):
+            writer.append(**rows(number))
+            writer.commit({"batches": number + 1})
+            writer.flush()
+
+
+def whole(trace: Trace, batches: int = 5) -> bool:
+    pieces = [rows(number) for number in range(batches)]
+    return all(np.array_equal(trace.arrays[name], np.concatenate([p[name] for p in pieces])) for name in ARRAYS)
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """Every file of the arrays."""
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("arrays/**/*") if file.is_file()}
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL where the process must live on."""
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, wanted: int, after: bool) -> list[int]:
+    """Raise at the given fsync, and at all later ones: nothing more reaches the disk."""
+    seen = [0]
+    sync = os.fsync
+
+    def counted(handle: int) -> None:
+        seen[0] += 1
+        if seen[0] > wanted or (seen[0] == wanted and not after):
+            raise Killed
+        sync(handle)
+        if seen[0] == wanted:
+            raise Killed
+
+    monkeypatch.setattr(journal.os, "fsync", counted)
+    return seen
+
+
+# ------------------------------------------------------------------------------------------- killed
+
+
+def test_a_crash_at_every_single_step_is_survived(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collect(tmp_path / "whole", batches=2)
+    with pytest.MonkeyPatch.context() as patch:
+        seen = kill_at(patch, 10**9, after=False)
+        collect(tmp_path / "counted", batches=2)
+    assert whole(open_trace(tmp_path / "counted", verify=True), 2)
+    monkeypatch.setattr(writer, "clear", lambda path: None)  # a killed process clears nothing
+    for step in range(1, seen[0] + 1):
+        path = tmp_path / "t"
+        with pytest.MonkeyPatch.context() as patch:
+            kill_at(patch, step, after=bool(step % 2))
+            with pytest.raises(Killed):
+                collect(path, batches=2)
+        stored = read_journal(path).rows if path.exists() and (path / JOURNAL).stat().st_size else 0
+        if stored:
+            found = open_trace(path, partial=True)
+            assert found.positions == stored
+            assert np.array_equal(found.arrays["target_logits"][:5], rows(0)["target_logits"])
+        if not (path / "manifest.json").exists() or not read_journal(path).finished:
+            collect(path, batches=2)
+        assert whole(open_trace(path, verify=True), 2)
+        assert contents(path) == contents(tmp_path / "whole")
+        shutil.rmtree(path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks a process that has loaded torch")
+def test_five_rounds_of_kill_9(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "validation.kill_rounds", "--rounds", "5", "--seed", "7"]
+    environment = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "5 rounds, " in done.stdout
+    assert "every trace ended with the same prompts, positions and bits" in done.stdout
+
+
+def test_an_unfinished_trace_says_so_and_can_be_read_in_part(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path / "t", batches=2)
+    message = r"The trace at .*t is not finished: 13 positions are stored; run the command that wrote it again"
+    with pytest.raises(UserError, match=message):
+        open_trace(tmp_path / "t")
+    trace = open_trace(tmp_path / "t", partial=True, verify=True)
+    assert (trace.positions, trace.finished) == (13, False)
+    assert whole(trace, 2)
+    assert np.array_equal(
+        trace.arrays["tokens"][[12, 0]], np.concatenate([rows(0)["tokens"], rows(1)["tokens"]])[[12, 0]]
+    )
+    assert sum(len(chunk.tokens) for chunk in trace.chunks(3)) == 13
+    collect(tmp_path / "t")
+    assert whole(open_trace(tmp_path / "t", verify=True))
+
+
+def interrupted(path: Path, batches: int, settings: dict[str, Any] | None = SETTINGS) -> None:
+    """Ctrl-C after some batches, in the middle of the next."""
+    with TraceWriter(path, V, settings=settings) as writer:
+        for number in range(batches):
+            writer.append(**rows(number))
+            writer.commit({"batches": number + 1})
+        writer.append(**rows(batches))
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(("batches", "settings"), [(0, SETTINGS), (2, None)])
+def test_what_cannot_be_resumed_leaves_nothing(tmp_path: Path, batches: int, settings: dict[str, Any] | None) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path / "t", batches, settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "garbage", [b'{"n":3,"rows"', b"\0" * 700, b"not a line\n", b'{"n":3,"rows":9,"crc":"00000000"}\n']
+)
+def test_a_torn_line_of_the_journal_is_cut(tmp_path: Path, garbage: bytes) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path / "t", batches=2)
+    with (tmp_path / "t" / JOURNAL).open("ab") as file:
+        file.write(garbage)
+    with pytest.raises(UserError, match=r"not finished \(line 4 of its journal is torn or damaged\): 13 positions"):
+        open_trace(tmp_path / "t")
+    collect(tmp_path / "t")
+    assert whole(open_trace(tmp_path / "t", verify=True))
+    assert read_journal(tmp_path / "t").dropped is None
+
+
+@pytest.mark.parametrize("begun", [b"", b'{"n":0,"form'])
+def test_a_journal_that_was_only_begun(tmp_path: Path, begun: bytes) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / JOURNAL).write_bytes(begun)
+    with pytest.raises(UserError, match=r"The trace at .*t was only begun; run the command that wrote it again"):
+        open_trace(tmp_path / "t")
+    collect(tmp_path / "t")
+    assert whole(open_trace(tmp_path / "t", verify=True))
+
+
+def test_the_last_commit_is_dropped_when_its_line_is_damaged(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path / "t", batches=2)
+    file = tmp_path / "t" / JOURNAL
+    file.write_bytes(file.read_bytes()[:-9] + b"x" + file.read_bytes()[-8:])
+    with pytest.raises(
+        UserError, match=r"tail-1\.npz is missing \(tail-1\.npz\); restore it from a copy, or .* --fresh"
+    ):
+        collect(tmp_path / "t")
+    collect(tmp_path / "t", fresh=True)
+    assert whole(open_trace(tmp_path / "t", verify=True))
+
+
+def test_a_committed_file_that_is_damaged_is_not_continued(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path / "t", batches=2)
+    tail = tmp_path / "t" / "tail-2.npz"
+    tail.write_bytes(tail.read_bytes()[:-1] + b"?")
+    with pytest.raises(UserError, match=r"tail-2\.npz is damaged: the rows after the last whole chunk does not match"):
+        collect(tmp_path / "t")
+    (tmp_path / "t" / "arrays" / "draft_logits" / "c.1.0").unlink()
+    with pytest.raises(UserError, match=r"c\.1\.0 is missing \(chunk 1 of draft_logits\)"):
+        collect(tmp_path / "t")
+    assert read_journal(tmp_path / "t").rows == 13
+
+
+# ------------------------------------------------------------------------------------------- misuse
+
+
+def test_other_settings_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path / "t", batches=2)
+    message = r"unfinished trace of other settings lies at .* \(seed: 1 there, 2 now\); use those, .* with --fresh"
+    with pytest.raises(UserError, match=message):
+        collect(tmp_path / "t", settings={"seed": 2})
+    with pytest.raises(UserError, match=r"\(dtype: float16 there, float32 now\)"):
+        collect(tmp_path / "t", dtype="float32")
+    with pytest.raises(UserError, match=r"An unfinished trace lies at .*; remove it or choose another path"):
+        collect(tmp_path / "t", settings=None)
+    assert read_journal(tmp_path / "t").rows == 13
+    collect(tmp_path / "t", settings={"seed": 2}, fresh=True)
+    assert open_trace(tmp_path / "t").manifest["settings"] == {"seed": 2}
+
+
+def test_a_finished_trace_is_not_written_again(tmp_path: Path) -> None:
+    collect(tmp_path / "t")
+    with pytest.raises(UserError, match=r"Something lies at .* already: a finished trace; remove it, replace it with"):
+        collect(tmp_path / "t")
+    assert whole(open_trace(tmp_path / "t", verify=True))
+    assert not (tmp_path / "t" / LOCK).exists()
+
+
+def test_what_is_no_trace_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "diary.txt").write_text("mine")
+    for fresh in (False, True):
+        with pytest.raises(UserError, match="Something other than a trace lies at"):
+            collect(tmp_path, fresh=fresh)
+    assert [file.name for file in tmp_path.iterdir()] == ["diary.txt"]
+    with pytest.raises(UserError, match=r"diary\.txt.* cannot be made"):
+        collect(tmp_path / "diary.txt" / "t")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "manifest.json").write_text("{}")
+    with pytest.raises(UserError, match=r"A trace of format 1 lies at .*old; choose another path"):
+        collect(tmp_path / "old")
+
+
+# ------------------------------------------------------------------------------------------- two writers
+
+
+@POSIX
+def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
+    message = rf"Another process \(pid {os.getpid()}\) is writing .*t; wait for it, stop it, or choose another folder"
+    with TraceWriter(tmp_path / "t", V, settings=SETTINGS) as writer:
+        for fresh in (False, True):
+            with pytest.raises(UserError, match=message):
+                collect(tmp_path / "t", fresh=fresh)
+        writer.append(**rows(0))
+    assert open_trace(tmp_path / "t", verify=True).positions == 5
+
+
+@POSIX
+def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
+    code = f"import time; from pathlib import Path; from validation.journal import Lock\nLock(Path({str(tmp_path)!r}))"
+    code += ".__enter__(); print('held', flush=True); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match=rf"pid {holder.pid}\)"), Lock(tmp_path):
+            pass
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    with Lock(tmp_path):
+        assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------- no space
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            errno.ENOSPC,
+            r"The disk is full while writing .*t; what was stored before \(13 positions\) is safe; free some",
+        ),
+        (errno.EDQUOT, r"The disk is full while writing .*t; what was stored before \(13 positions\) is safe"),
+        (errno.EFBIG, r"A file of .*t would be larger than is allowed here; what .* raise the limit \(ulimit -f\)"),
+        (
+            errno.EIO,
+            r"Writing .*t failed \(Input/output error\); what was stored before \(13 positions\) is safe; choose",
+        ),
+    ],
+)
+@pytest.mark.parametrize("place", ["chunk", "journal"])
+def test_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, message: str, place: str) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path / "t", batches=2)
+    before = (tmp_path / "t" / JOURNAL).read_bytes()
+    sync = os.fsync
+
+    def fail(handle: int) -> None:
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{handle}")) if Path("/proc/self/fd").exists() else JOURNAL
+        if (name == JOURNAL) == (place == "journal"):
+            raise OSError(code, os.strerror(code))
+        sync(handle)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal.os, "fsync", fail)
+        with pytest.raises(UserError, match=message):
+            collect(tmp_path / "t")
+    assert (tmp_path / "t" / JOURNAL).read_bytes() == before
+    assert open_trace(tmp_path / "t", partial=True, verify=True).positions == 13
+    collect(tmp_path / "t")
+    assert whole(open_trace(tmp_path / "t", verify=True))
+
+
+def test_a_write_that_fails_from_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(journal.os, "fsync", fail)
+    with pytest.raises(
+        UserError, match=r"The disk is full while writing .*t; free some space and run the same command"
+    ):
+        collect(tmp_path / "t")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_committed_after_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even what was waiting behind it."""
+    with pytest.raises(UserError, match="disk is full"):  # noqa: PT012, SIM117
+        with TraceWriter(tmp_path / "t", V, settings=SETTINGS) as writer:
+            writer.append(**rows(0))
+            writer.commit({"batches": 1})
+            writer.flush()
+
+            def fail(*_: Any) -> None:
+                time.sleep(0.05)  # so that the commit waits behind it
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(chunk_files, "write_durably", fail)
+                writer.append(**rows(1))
+                writer.commit({"batches": 2})
+                time.sleep(0.2)
+            writer.append(**rows(2))
+            writer.commit({"batches": 3})
+    assert read_journal(tmp_path / "t").rows == 5
+    collect(tmp_path / "t")
+    assert whole(open_trace(tmp_path / "t", verify=True))
+
+
+LIMITED = """
+import resource, sys
+from validation.traces import TraceWriter
+import numpy as np
+resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
+row = np.random.default_rng(0).normal(size=(64, 4096)).astype("float16")
+index = np.zeros(64, dtype="int32")
+try:
+    with TraceWriter({path!r}, 4096, settings={{}}) as writer:
+        for number in range({commits}):
+            writer.append(row[: 64 if number else 1], row[: 64 if number else 1], *3 * [index[: 64 if number else 1]])
+            writer.commit()
+            writer.flush()
+except Exception as error:
+    sys.exit(f"{{type(error).__name__}}: {{error}}")
+"""
+
+
+@POSIX
+def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
+    code = LIMITED.format(limit=100_000, path=str(tmp_path / "t"), commits=3)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "UserError: A file of" in done.stderr
+    assert "what was stored before (1 positions) is safe; raise the limit (ulimit -f)" in done.stderr
+    assert open_trace(tmp_path / "t", partial=True, verify=True).positions == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="mounts a small disk")
+def test_a_disk_that_is_full(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", disk], capture_output=True).returncode:
+        pytest.skip("may not mount")
+    try:
+        code = LIMITED.format(limit=10**9, path=str(disk / "t"), commits=9)
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert "UserError: The disk is full while writing" in done.stderr
+        trace = open_trace(disk / "t", partial=True, verify=True)
+        assert f"what was stored before ({trace.positions:,} positions) is safe; free some space" in done.stderr
+        assert trace.positions in range(65, 600)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+# ------------------------------------------------------------------------------------------- whole files
+
+
+def test_a_text_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "report.html"
+    write_atomically(file, "old")
+    with pytest.MonkeyPatch.context() as patch:
+        kill_at(patch, 1, after=False)
+        with pytest.raises(Killed):
+            write_atomically(file, "new")
+    assert file.read_text() == "old"
+    write_atomically(file, "new")
+    assert file.read_text() == "new"
+    assert [found.name for found in tmp_path.iterdir()] == ["report.html"]

@@ -1,0 +1,54 @@
+"""The check's memory does not grow with the trace: measured on a trace that is made as it is read."""
+
+from __future__ import annotations
+
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+import hlmtheory
+from validation import check
+from validation.bench import MEMORY_LIMIT, MEMORY_VOCABULARY, _peak_in_child
+from validation.check import check_trace
+from validation.synthetic import SyntheticTrace
+
+FIRST = {"verification.overlap", "truncation.certificate"}
+NARROW = 1000
+
+
+def peak(positions: int) -> int:
+    """Bytes allocated at the peak of a check of two claims."""
+    claims = {name: claim for name, claim in hlmtheory.all_claims().items() if name in FIRST}
+    tracemalloc.start()
+    try:
+        check_trace(SyntheticTrace(positions, NARROW), claims=claims)  # type: ignore[arg-type]
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_eight_times_the_positions_take_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "_workers", lambda vocabulary: 2)
+    short = 4 * check.block_rows(NARROW)  # as many blocks as are ever in flight
+    peak(short)  # what is made once, such as imports
+    assert peak(8 * short) < 1.25 * peak(short) + 2**20
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
+def test_the_peak_at_32000_entries_is_far_below_the_limit() -> None:
+    """A process of its own: what the system counts, not what Python knows of."""
+    assert _peak_in_child(600, MEMORY_VOCABULARY) < MEMORY_LIMIT / 2
+
+
+@pytest.mark.parametrize("available", [1, 4, 16, 256])
+@pytest.mark.parametrize("vocabulary", [50, 4096, 32_000, 152_000, 10**6])
+def test_more_cores_do_not_take_more_than_the_limit(
+    available: int, vocabulary: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "cores", lambda: available)
+    workers = check._workers(vocabulary)
+    block = 4 * vocabulary * check.block_rows(vocabulary)
+    arrays = 8 * check.ARRAYS_ALIVE * max(vocabulary, check.CACHED_VALUES)
+    assert 1 <= workers <= available
+    assert (workers + 1) * (block + arrays) <= check.MEMORY or workers == 1

@@ -1,0 +1,181 @@
+"""Where models run, how much memory they need there, and what is said when there is too little of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+SHARDED = "sharded"
+WORKING_SHARE, WORKING_LEAST = 0.2, 512 * 2**20  # beside the weights: activations, caches, a batch of logits
+CGROUP = Path("/sys/fs/cgroup")
+REMEDY = "choose a smaller pair, a narrower dtype such as bfloat16, or another device"
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of a name, known to exist.
+
+    Parameters
+    ----------
+    name : str
+        ``"auto"`` (the GPU with the most free memory, else the CPU), ``"sharded"`` (the first GPU; the large model is
+        spread from there), or what torch calls it: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+
+    Returns
+    -------
+    torch.device
+
+    Raises
+    ------
+    UserError
+        Unknown name, a GPU that is not there, or sharding without a GPU or without accelerate.
+    """
+    import torch
+
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if name == "auto":
+        if not gpus:
+            return torch.device("cpu")
+        return torch.device("cuda", max(range(gpus), key=lambda gpu: torch.cuda.mem_get_info(gpu)[0]))
+    if name == SHARDED:
+        if not gpus:
+            raise UserError("The device 'sharded' spreads a model over GPUs, and torch sees none; use 'cpu' instead.")
+        if find_spec("accelerate") is None:
+            raise UserError("The device 'sharded' needs accelerate; install it: pip install accelerate")
+        return torch.device("cuda", 0)
+    try:
+        where = torch.device(name)
+    except RuntimeError as error:
+        known = "'auto', 'cpu', 'cuda', 'cuda:1' or 'sharded'"
+        raise UserError(f"Unknown device {name!r}; use {known}.") from error
+    if where.type == "cuda" and (where.index or 0) >= gpus:
+        raise UserError(f"No such device {name!r}: torch sees {gpus} GPUs; use 'cpu' instead.")
+    return where
+
+
+def free_memory(where: torch.device) -> int | None:
+    """Bytes that may still be taken on a device; None where that cannot be learnt."""
+    if where.type == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info(where)[0])
+    return _free_host_memory() if where.type == "cpu" else None
+
+
+def _free_host_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int | None:
+    """What the kernel calls available, or what a container's limit leaves of it."""
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
+        free = int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+    try:
+        limit = int((cgroup / "memory.max").read_text())  # the word "max" where there is none
+        counts = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        used = int((cgroup / "memory.current").read_text()) - int(counts["inactive_file"])
+    except (OSError, KeyError, ValueError):
+        return free
+    return min(free, max(limit - used, 0))
+
+
+def weight_bytes(config: Any, dtype: str) -> int | None:
+    """Bytes of a model's weights, from its configuration alone; None if no model can be built from that."""
+    import torch
+    import transformers
+
+    stored = getattr(config, "dtype", None) or torch.float32
+    width = (stored if dtype == "auto" else getattr(torch, dtype)).itemsize
+    try:
+        with torch.device("meta"):  # shapes without memory
+            model = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    except Exception:  # whatever is wrong with it, loading says it better
+        return None
+    return int(width * sum(parameter.numel() for parameter in model.parameters()))
+
+
+def require_memory(small: int | None, large: int | None, where: torch.device, *, sharded: bool = False) -> None:
+    """Refuse a pair that the device cannot hold, before anything is loaded.
+
+    Parameters
+    ----------
+    small, large : int or None
+        Bytes of the weights; None refuses nothing.
+    where : torch.device
+    sharded : bool
+        Whether the large model is spread over all GPUs and the host.
+
+    Raises
+    ------
+    UserError
+        Weights and working space exceed what is free, there or on the way through the host.
+    """
+    import torch
+
+    if small is None or large is None:
+        return
+    weights = small + large
+    needed = weights + max(int(WORKING_SHARE * weights), WORKING_LEAST)
+    free, place = free_memory(where), f"on {where}"
+    if sharded:
+        spread = [free_memory(torch.device("cuda", gpu)) for gpu in range(torch.cuda.device_count())]
+        free, place = sum(filter(None, [*spread, _free_host_memory()])), "on all GPUs and the host together"
+    _compare("The two models with working space need", needed, free, place)
+    if where.type != "cpu" and not sharded:
+        _compare("Loading passes the larger model through the host and needs", max(small, large), _free_host_memory())
+
+
+def _compare(what: str, needed: int, free: int | None, place: str = "there") -> None:
+    if free is not None and needed > free:
+        raise UserError(
+            f"{what} about {needed / 1e9:.2f} GB, but only {free / 1e9:.2f} GB of memory are free {place}; {REMEDY}."
+        )
+
+
+def shards(small: int | None) -> dict[int | str, int]:
+    """How much of each GPU and of the host the large model may take: a tenth stays free, and room for the small one."""
+    import torch
+
+    room: dict[int | str, int] = {}
+    for gpu in range(torch.cuda.device_count()):
+        taken = (small or 0) if gpu == 0 else 0
+        room[gpu] = max(int(0.9 * torch.cuda.mem_get_info(gpu)[0]) - taken, 0)
+    room["cpu"] = int(0.9 * (_free_host_memory() or 0))
+    return room
+
+
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """Turn running out of memory, on a GPU or on the host, into one sentence."""
+    try:
+        yield
+    except Exception as error:
+        message = out_of_memory(error)
+        if message is None:
+            raise
+        raise UserError(message) from error
+
+
+def out_of_memory(error: BaseException) -> str | None:
+    """The sentence for an error that means too little memory; None for any other."""
+    text = str(error)
+    if type(error).__name__ in ("OutOfMemoryError", "CUDAOutOfMemoryError") or "CUDA out of memory" in text:
+        place = "The GPU"
+    elif isinstance(error, MemoryError) or "DefaultCPUAllocator" in text or "can't allocate memory" in text:
+        place = "This machine"
+    else:
+        return None
+    first = text.strip().splitlines()[0].rstrip(".") if text.strip() else "nothing more is known"
+    return f"{place} ran out of memory ({first}); {REMEDY}."
+
+
+def cores() -> int:
+    """CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,273 @@
+"""Files that survive a crash: durable writes, a journal of what was committed, a lock that dies with its owner.
+
+A journal is a text file of one JSON object a line. Each line holds its number and, as its last field, the CRC-32 of
+the bytes before that field. What a line lists was on disk before the line was, so after a crash the last valid line
+says what can be trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from validation.errors import UserError
+
+JOURNAL = "journal.jsonl"
+LOCK = "lock"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+Sums = dict[str, tuple[int, int]]
+"""Path in the store → its size in bytes and the CRC-32 of its content."""
+
+
+@dataclass(slots=True)
+class Committed:
+    """What a journal vouches for."""
+
+    header: dict[str, Any]
+    rows: int = 0
+    state: dict[str, Any] = field(default_factory=dict)
+    files: Sums = field(default_factory=dict)
+    tail: str | None = None
+    finished: bool = False
+    lines: int = 1
+    valid_bytes: int = 0
+    dropped: int | None = None  # number of the torn or damaged line after the last valid one
+
+
+def line_of(record: Mapping[str, Any]) -> bytes:
+    r"""A record as a line of the journal.
+
+    >>> line_of({"n": 0})
+    b'{"n":0,"crc":"8866dcae"}\n'
+    """
+    body = json.dumps(record, separators=(",", ":"), ensure_ascii=True).encode()[:-1]
+    return body + b',"crc":"%08x"}\n' % zlib.crc32(body)
+
+
+def record_of(line: bytes, number: int) -> dict[str, Any] | None:
+    """The record of a line without its newline, or None if it is torn, damaged or not the ``number``-th."""
+    found = re.fullmatch(rb'(.*),"crc":"([0-9a-f]{8})"\}', line)
+    if found is None or zlib.crc32(found[1]) != int(found[2], 16):
+        return None
+    record = json.loads(found[1] + b"}")
+    return record if record.get("n") == number else None
+
+
+def read_journal(folder: Path) -> Committed:
+    """Replay the journal up to its last valid line.
+
+    Raises
+    ------
+    UserError
+        No journal, or a damaged line that is not the last one.
+    """
+    file = folder / JOURNAL
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file} cannot be read ({error.strerror}); check the path, or restore the file.") from error
+    lines = content.split(b"\n")
+    whole, torn = lines[:-1], lines[-1]
+    if not whole:
+        raise UserError(f"The trace at {folder} was only begun; run the command that wrote it again.")
+    records = [record_of(line, number) for number, line in enumerate(whole)]
+    first_bad = next((number for number, record in enumerate(records) if record is None), len(records))
+    later = any(record is not None for record in records[first_bad:])
+    if first_bad == 0 or later:
+        raise UserError(
+            f"{file} is damaged: line {first_bad + 1} does not match its checksum; restore the file from a copy, or "
+            "collect the trace again with --fresh."
+        )
+    committed = Committed(header=records[0] or {})
+    for record in records[1:first_bad]:
+        _replay(committed, record or {})
+    committed.lines = first_bad
+    committed.valid_bytes = sum(len(line) + 1 for line in whole[:first_bad])
+    if first_bad < len(whole) or torn:
+        committed.dropped = first_bad + 1
+    return committed
+
+
+def has_begun(folder: Path) -> bool:
+    """Whether there is a journal with a whole first line, valid or not."""
+    try:
+        with (folder / JOURNAL).open("rb") as file:
+            return file.readline().endswith(b"\n")
+    except FileNotFoundError:
+        return False
+
+
+def _replay(committed: Committed, record: dict[str, Any]) -> None:
+    if committed.tail:
+        del committed.files[committed.tail]
+    committed.rows, committed.state = record["rows"], record["state"]
+    committed.tail, committed.finished = record["tail"], record["finished"]
+    committed.files |= {name: (size, crc) for name, (size, crc) in record["files"].items()}
+
+
+class Journal:
+    """The journal of a store, open for appending."""
+
+    def __init__(self, folder: Path, committed: Committed | None = None) -> None:
+        self._file = folder / JOURNAL
+        self.lines = committed.lines if committed else 0
+        self._size = committed.valid_bytes if committed else 0
+        if committed and self._file.stat().st_size > self._size:
+            self._cut()
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a record; when this returns it is on disk, and when it raises nothing was added."""
+        line = line_of({"n": self.lines, **record})
+        try:
+            with self._file.open("ab") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):  # else the next start cuts it
+                self._cut()
+            raise
+        self.lines += 1
+        self._size += len(line)
+
+    def _cut(self) -> None:
+        with self._file.open("r+b") as file:
+            file.truncate(self._size)
+            os.fsync(file.fileno())
+
+
+def write_durably(path: Path, content: bytes | memoryview) -> tuple[int, int]:
+    """Write a new file and wait until it is on disk; its size and CRC-32. A part of a file does not stay behind."""
+    try:
+        with path.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
+    return len(content), zlib.crc32(content)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a text file: after a crash it holds the old text or the new, never a part."""
+    part = path.with_name(f"{path.name}.part-{os.getpid()}")
+    try:
+        write_durably(part, text.encode())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut; only POSIX can sync a folder."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def check_file(path: Path, size: int, crc: int, what: str) -> bytes:
+    """The content of a committed file.
+
+    Raises
+    ------
+    UserError
+        It is missing, cannot be read, or is not what was committed.
+    """
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing ({what}); {_REMEDY}.") from error
+    except OSError as error:
+        raise UserError(f"{path} cannot be read ({error.strerror}; {what}); {_REMEDY}.") from error
+    if len(content) != size:
+        raise UserError(f"{path} is damaged: {what} has {len(content):,} bytes, not {size:,}; {_REMEDY}.")
+    if zlib.crc32(content) != crc:
+        raise UserError(f"{path} is damaged: {what} does not match its checksum; {_REMEDY}.")
+    return content
+
+
+_REMEDY = "restore it from a copy, or collect the trace again with --fresh"
+
+
+def disk_error(path: Path, error: OSError, kept: str = "") -> UserError:
+    """The sentence for a failed write; ``kept`` says what is safe."""
+    if error.errno in FULL:
+        return UserError(
+            f"The disk is full while writing {path}; {kept}free some space and run the same command again."
+        )
+    if error.errno == errno.EFBIG:
+        return UserError(
+            f"A file of {path} would be larger than is allowed here; {kept}raise the limit (ulimit -f) and run the "
+            "same command again."
+        )
+    return UserError(f"Writing {path} failed ({error.strerror}); {kept}choose another place, or check the disk.")
+
+
+class Lock:
+    """One writer at a time, where the system can lock a file; the system releases it when the process ends.
+
+    Raises
+    ------
+    UserError
+        On entry, if another process (or another writer of this one) holds the lock.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._handle: int | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            import fcntl
+        except ImportError:
+            return self
+        file = self.folder / LOCK
+        while True:
+            handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if not _same_file(handle, file):  # its holder has just removed it
+                    os.close(handle)
+                    continue
+                os.ftruncate(handle, 0)
+                os.write(handle, f"{os.getpid()}\n".encode())
+            except BlockingIOError as error:
+                holder = os.read(handle, 20).decode(errors="replace").strip() or "unknown"
+                os.close(handle)
+                raise UserError(
+                    f"Another process (pid {holder}) is writing {self.folder}; wait for it, stop it, or choose "
+                    "another folder."
+                ) from error
+            except OSError:  # a file system without locks, or a full disk: the number is a courtesy
+                pass
+            self._handle = handle
+            return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle is not None:
+            with contextlib.suppress(OSError):
+                (self.folder / LOCK).unlink()
+            os.close(self._handle)
+            self._handle = None
+
+
+def _same_file(handle: int, file: Path) -> bool:
+    try:
+        return os.fstat(handle).st_ino == file.stat().st_ino
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,154 @@
+"""Simulated instances for the claims of serving and batching: edge-sd's models, machines and workload.
+
+Tables I and II of edge-sd (zhu2025edgesd): prompts of 1..512 tokens, answers of 1..2,048, drafts of 1..10 tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hlmtheory.serving import Device, ModelShape, Service
+
+LLAMA_68M = ModelShape(2, 768, 3072)
+LLAMA_1B = ModelShape(22, 2048, 5632)
+LLAMA_7B = ModelShape(32, 4096, 11008)
+LLAMA_13B = ModelShape(40, 5120, 13824)
+PAIRS = ((LLAMA_68M, LLAMA_7B), (LLAMA_1B, LLAMA_7B), (LLAMA_1B, LLAMA_13B))
+"""Table I: (draft, verify)."""
+
+EDGE = Device(4.11e-13, 0.56e-3)
+CLOUD = Device(2.08e-14, 1.28e-2)
+MEMORY = 16e9
+LONGEST_INPUT, LONGEST_OUTPUT, LONGEST_DRAFT = 512, 2048, 10
+"""Table II."""
+
+SIZE = 8
+"""Instances of a batch."""
+
+Instance = dict[str, Any]
+
+
+def service(pair: int = 1, acceptance: float = 0.8, memory: float = MEMORY) -> Service:
+    """One of the three pairs of models on the two machines."""
+    return Service(*PAIRS[pair], EDGE, CLOUD, acceptance, memory)
+
+
+def _models(rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Layers, hidden and feed-forward size of both models, shape (SIZE, 2, 3)."""
+    return np.asarray([[model.sizes for model in PAIRS[k]] for k in rng.integers(0, len(PAIRS), SIZE)])
+
+
+def _flops(rng: np.random.Generator) -> Instance:
+    return {
+        "model": _models(rng)[:, 1],
+        "new_tokens": rng.integers(1, LONGEST_INPUT + 1, SIZE).astype(np.float64),
+        "cached_tokens": rng.integers(0, LONGEST_OUTPUT, SIZE).astype(np.float64),
+    }
+
+
+def _memory(rng: np.random.Generator) -> Instance:
+    return {
+        "model": _models(rng)[:, 0],
+        "input_tokens": rng.integers(1, LONGEST_INPUT + 1, SIZE),
+        "output_tokens": rng.integers(1, LONGEST_OUTPUT + 1, SIZE),
+        "batch_size": rng.integers(1, 101, SIZE),
+    }
+
+
+def _stage(rng: np.random.Generator) -> Instance:
+    return {
+        "model": _models(rng)[:, 0],
+        "device": np.tile([EDGE.c1, EDGE.c2], (SIZE, 1)),
+        "acceptance": rng.random(SIZE),
+        "draft_length": rng.integers(0, LONGEST_DRAFT + 1, SIZE),
+        "input_tokens": rng.integers(1, LONGEST_INPUT + 1, SIZE),
+        "batch_size": rng.integers(1, 31, SIZE),
+        "step": rng.integers(1, 200, SIZE),
+    }
+
+
+def _times(rng: np.random.Generator, *shape: int) -> Instance:
+    """Stage times around those of a batch of some ten tasks (s)."""
+    return {name: rng.gamma(2.0, 0.05, (SIZE, *shape)) for name in ("draft_times", "verify_times")}
+
+
+def _departing(rng: np.random.Generator) -> Instance:
+    return {**_times(rng, 6), "active": rng.integers(0, 2, (SIZE, 6))}
+
+
+def _lines(rng: np.random.Generator) -> Instance:
+    """Stages that start at some ten milliseconds and grow by some microseconds a step."""
+    scale = np.asarray([1.0, 0.1, 1e-4])
+    stages = {name: rng.gamma(2.0, 0.5, (SIZE, 5, 3)) * scale for name in ("draft_stages", "verify_stages")}
+    return {**stages, "steps": rng.integers(1, 500, (SIZE, 5))}
+
+
+def _ordered(rng: np.random.Generator) -> Instance:
+    return {**_times(rng, 4, 6), "order": np.argsort(rng.random((SIZE, 6)), axis=-1)}
+
+
+def _tasks(rng: np.random.Generator, *, one_output: bool = True, count: int = 6) -> Instance:
+    """Tasks and the system they are served by; the memory is that of Table II, or much less."""
+    outputs = rng.integers(1, 257, (SIZE, 1 if one_output else count))
+    return {
+        "input_tokens": rng.integers(1, LONGEST_INPUT + 1, (SIZE, count)),
+        "output_tokens": np.broadcast_to(outputs, (SIZE, count)).copy(),
+        "draft_length": rng.integers(1, LONGEST_DRAFT + 1, SIZE),
+        "acceptance": rng.random(SIZE),
+        "models": _models(rng),
+        "devices": np.tile([[EDGE.c1, EDGE.c2], [CLOUD.c1, CLOUD.c2]], (SIZE, 1, 1)),
+        "memory": rng.choice([MEMORY, 2.2e9, math.inf], SIZE),
+    }
+
+
+def _with_runs(rng: np.random.Generator) -> Instance:
+    """And competing runs of the tasks sorted by prompt."""
+    instance = _tasks(rng)
+    place = np.argsort(np.argsort(instance["input_tokens"], axis=-1, kind="stable"), axis=-1)
+    cuts = np.cumsum(rng.integers(0, 2, place.shape), axis=-1)
+    return {**instance, "labels": np.take_along_axis(cuts, place, axis=-1)}
+
+
+def _with_partition(rng: np.random.Generator, *, one_output: bool) -> Instance:
+    """And a competing partition of any kind."""
+    instance = _tasks(rng, one_output=one_output)
+    return {**instance, "labels": rng.integers(0, 4, instance["input_tokens"].shape)}
+
+
+def _with_one_output(rng: np.random.Generator) -> Instance:
+    return _with_partition(rng, one_output=True)
+
+
+def _with_any_output(rng: np.random.Generator) -> Instance:
+    return _with_partition(rng, one_output=False)
+
+
+INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
+    "serving.cost": _flops,
+    "serving.memory": _memory,
+    "serving.stages": _stage,
+    "serving.pipeline": lambda rng: _times(rng, 6),
+    "serving.departures": _departing,
+    "serving.breakpoints": _lines,
+    "batching.dp": _tasks,
+    "batching.dp_printed_value": _tasks,
+    "batching.dp_printed_objective": _with_runs,
+    "batching.dp_printed_choice": _tasks,
+    "batching.dp_printed_memory": _tasks,
+    "batching.dp_printed_packing": _tasks,
+    "batching.dp_gap": _with_runs,
+    "batching.pareto": _with_runs,
+    "batching.pareto_value": _tasks,
+    "batching.order": _ordered,
+    "batching.order_fixed": lambda rng: _times(rng, 4, 6),
+    "batching.contiguous": _with_one_output,
+    "batching.contiguous_any_output": _with_any_output,
+    "batching.exact": _with_any_output,
+    "batching.lower_bound": _with_any_output,
+    "batching.draft_count": _tasks,
+}
+"""For every claim of the two rooms a batch of instances."""

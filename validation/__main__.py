@@ -214,7 +214,7 @@ def _trace(
 ) -> Trace:
     """The trace of these models, prompts and settings: the one that is there, finished if need be, or a new one."""
     from validation.collect import collect
-    from validation.journal import has_begun
+    from validation.store.journal import has_begun
 
     lay_there = (path / "manifest.json").exists() and not fresh
     if not (lay_there or fresh) and has_begun(path):
@@ -259,9 +259,9 @@ def _analyse(
 ) -> tuple[Results, Path]:
     """Verdicts, figures and the report; they are made aside and replace the old ones when all are done."""
     from validation.check import check_trace
-    from validation.journal import Lock
     from validation.plots import FIGURES, draw
     from validation.report import write_report
+    from validation.store.journal import Lock
 
     folder.mkdir(parents=True, exist_ok=True)
     with Lock(folder), _progress(console) as report:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.arrayfiles import Source, open_source
 from validation.errors import UserError
 from validation.resume import finished_trace
+from validation.store.arrayfiles import Source, open_source
 from validation.traces import Trace, TraceWriter, check_disk_space, open_trace
 
 BLOCK_VALUES = 2**22  # logits of one model held at a time

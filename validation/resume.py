@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from validation.errors import UserError
-from validation.journal import LOCK, Lock, has_begun
-from validation.layout import read_committed
 from validation.models import Pair
 from validation.prompts import Prompt
-from validation.reopening import differences
+from validation.store.journal import LOCK, Lock, has_begun
+from validation.store.layout import read_committed
+from validation.store.reopening import differences
 from validation.traces import Trace, open_trace
 
 WEIGHTS_SEEN = 1024  # values of a tensor, evenly spread

@@ -38,10 +38,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from validation.chunks import ENDLESS, ArrayFiles, StoredArray
 from validation.errors import UserError
-from validation.journal import JOURNAL, Committed, check_file
-from validation.layout import (
+from validation.store.chunks import ENDLESS, ArrayFiles, StoredArray
+from validation.store.journal import JOURNAL, Committed, check_file
+from validation.store.layout import (
     ARRAYS,
     FORMAT,
     MANIFEST,
@@ -52,7 +52,7 @@ from validation.layout import (
     read_committed,
     read_tail,
 )
-from validation.writer import TraceWriter
+from validation.store.writer import TraceWriter
 
 __all__ = ["ARRAYS", "Trace", "TraceChunk", "TraceWriter", "check_disk_space", "open_trace", "probabilities"]
 

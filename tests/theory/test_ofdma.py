@@ -14,6 +14,7 @@ from hlmtheory import ofdma
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .room_claims import (
     batches,
+    by_id,
     check_attained,
     check_holds,
     check_libraries,
@@ -22,7 +23,6 @@ from .room_claims import (
     check_strays,
     quantity,
 )
-from .test_claims import by_id
 
 TRUE = [claim for claim in ofdma.CLAIMS if claim.refuted is None]
 FALSE = [claim for claim in ofdma.CLAIMS if claim.refuted is not None]

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validation import chunks as chunk_files
-from validation import journal, writer
 from validation.errors import UserError
-from validation.journal import JOURNAL, LOCK, Lock, read_journal, write_atomically
+from validation.store import chunks as chunk_files
+from validation.store import journal, writer
+from validation.store.journal import JOURNAL, LOCK, Lock, read_journal, write_atomically
 from validation.traces import ARRAYS, Trace, TraceWriter, open_trace
 
 V = 5
@@ -260,7 +260,7 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
 
 @POSIX
 def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
-    code = f"import time; from pathlib import Path; from validation.journal import Lock\nLock(Path({str(tmp_path)!r}))"
+    code = f"import time, pathlib; from validation.store.journal import Lock\nLock(pathlib.Path({str(tmp_path)!r}))"
     code += ".__enter__(); print('held', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout

@@ -17,7 +17,7 @@ from validation import importing
 from validation.check import check_trace
 from validation.errors import UserError
 from validation.importing import import_logits
-from validation.journal import read_journal
+from validation.store.journal import read_journal
 from validation.traces import Trace, open_trace
 
 N, V = 50, 12

@@ -108,7 +108,7 @@ def interrupt_after(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
 
 
 def test_two_runs_in_one_folder_are_refused(finished: tuple[Path, tuple[str, ...]]) -> None:
-    from validation.journal import Lock
+    from validation.store.journal import Lock
 
     folder, _ = finished
     with Lock(folder):

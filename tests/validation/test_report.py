@@ -152,7 +152,7 @@ def test_a_long_prompt_is_cut(page: str):
 
 def test_the_counterexamples_are_shown(page: str):
     text = Elements(page).text
-    assert "target = (0.25, 0.5, 0.25), draft = (0.5, 0.25, 0.25), token = 1: left 0.75, right 1" in text
+    assert "target = (0.25, 0.5, 0.25), draft = (0.5, 0.25, 0.25), token = 0: left 0.875, right 1" in text
     assert "target = (22/39, 1/3, 4/39), draft = (7/13, 1/3, 5/39), k = 0: left 0.8, right 0" in text
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validation import chunks as chunk_files
 from validation.errors import UserError
-from validation.journal import JOURNAL, line_of, read_journal
-from validation.layout import array_dtypes
+from validation.store import chunks as chunk_files
+from validation.store.journal import JOURNAL, line_of, read_journal
+from validation.store.layout import array_dtypes
 from validation.traces import ARRAYS, Trace, TraceWriter, check_disk_space, open_trace, probabilities
 
 V = 5

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from validation.chunks import FOLDER
 from validation.errors import UserError
-from validation.journal import JOURNAL, LOCK, Committed, has_begun
-from validation.layout import ARRAYS, MANIFEST, read_committed
+from validation.store.chunks import FOLDER
+from validation.store.journal import JOURNAL, LOCK, Committed, has_begun
+from validation.store.layout import ARRAYS, MANIFEST, read_committed
 
 
 def what_to_go_on_from(

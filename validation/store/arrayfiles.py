@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.chunks import load_zarr
 from validation.errors import UserError
+from validation.store.chunks import load_zarr
 
 KINDS = ".npy, .npz, .safetensors or .zarr"
 

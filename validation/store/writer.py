@@ -15,9 +15,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.chunks import ENDLESS, ArrayFiles, chunk_rows
 from validation.errors import UserError
-from validation.journal import (
+from validation.store.chunks import ENDLESS, ArrayFiles, chunk_rows
+from validation.store.journal import (
     Committed,
     Journal,
     Lock,
@@ -26,7 +26,7 @@ from validation.journal import (
     sync_folder,
     write_durably,
 )
-from validation.layout import (
+from validation.store.layout import (
     ARRAYS,
     DTYPES,
     FORMAT,
@@ -36,7 +36,7 @@ from validation.layout import (
     check_files,
     read_tail,
 )
-from validation.reopening import clear, remove_strays, what_to_go_on_from
+from validation.store.reopening import clear, remove_strays, what_to_go_on_from
 
 WAITING_BYTES = 2**27  # that may wait for the disk before the caller does
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.chunks import describe
 from validation.errors import UserError
-from validation.journal import JOURNAL, Committed, check_file, read_journal
+from validation.store.chunks import describe
+from validation.store.journal import JOURNAL, Committed, check_file, read_journal
 
 FORMAT = "hlm-trace"
 VERSION = 2

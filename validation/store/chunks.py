@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.errors import UserError
-from validation.journal import Sums, check_file, write_durably
+from validation.store.journal import Sums, check_file, write_durably
 
 if TYPE_CHECKING:
     from zarr import Array

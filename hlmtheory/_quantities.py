@@ -1,0 +1,42 @@
+"""Domains of physical quantities: the same few sets, each with the remedy that its argument needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hlmtheory._array import arrays, floating
+from hlmtheory._domains import Domain
+
+
+def positive(remedy: str) -> Domain:
+    """Positive and finite numbers."""
+    return Domain("positive and finite", lambda xp, value: (value > 0) & xp.isfinite(value), remedy)
+
+
+def not_negative(remedy: str) -> Domain:
+    """Finite numbers from 0 on."""
+    return Domain("0 or more and finite", lambda xp, value: (value >= 0) & xp.isfinite(value), remedy)
+
+
+def at_least_one(remedy: str) -> Domain:
+    """Finite numbers from 1 on."""
+    return Domain("at least 1 and finite", lambda xp, value: (value >= 1) & xp.isfinite(value), remedy)
+
+
+def open_unit(remedy: str) -> Domain:
+    """Probabilities that are neither 0 nor 1."""
+    return Domain("in (0, 1)", lambda xp, value: (value > 0) & (value < 1), remedy)
+
+
+def whole_from_one(remedy: str) -> Domain:
+    """Whole numbers from 1 on."""
+    return Domain("a whole number, 1 or more", lambda xp, value: value >= 1, remedy, kind="integer")
+
+
+def checked(domains: Mapping[str, Domain], **values: Any) -> tuple[Any, ...]:
+    """The namespace and the values, each in the domain of its name, in their common floating type."""
+    xp, *given = arrays(**values)
+    for name, value in zip(values, given, strict=True):
+        domains[name].check(xp, name, value)
+    return (xp, *floating(xp, *given))

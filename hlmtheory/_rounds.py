@@ -1,0 +1,224 @@
+"""What a round of drafting costs: seconds, joules, and the download of a new draft model.
+
+Paper: flexspec (li2025flexspec) (7)-(10), Table I and Fig. 6. Part of the room ``draft_length``.
+"""
+
+from __future__ import annotations
+
+from hlmtheory._array import Array, arrays, floating
+from hlmtheory._quantities import not_negative, positive
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+
+_AMOUNT = not_negative("give a time in seconds, a size in bits, a power in watts or an energy in joules")
+_RATE = positive("give the rate of the link in bit/s; on a dead link no round ends")
+_SIZE = positive("give the size in bytes")
+_PARTS = (
+    "bits_per_token",
+    "header_bits",
+    "propagation_s",
+    "cloud_base_s",
+    "cloud_slope_s",
+    "edge_start_s",
+    "edge_slope_s",
+    "downlink_s",
+)
+
+
+def round_costs(
+    rate_bps: Array,
+    *,
+    bits_per_token: Array,
+    header_bits: Array = 0.0,
+    propagation_s: Array = 0.0,
+    cloud_base_s: Array = 0.0,
+    cloud_slope_s: Array = 0.0,
+    edge_start_s: Array = 0.0,
+    edge_slope_s: Array = 0.0,
+    downlink_s: Array = 0.0,
+) -> tuple[Array, Array]:
+    """(T_fixed, T_marginal) of a round over a link of this rate.
+
+    Parameters
+    ----------
+    rate_bps : array, shape (...)
+        R, uplink rate in bit/s.
+    bits_per_token, header_bits : array
+        b and O_header, in bit.
+    propagation_s : array
+        T_prop, half the round-trip time, in seconds.
+    cloud_base_s, cloud_slope_s : array
+        T_base and δ_cloud of the verification, in seconds and seconds a token.
+    edge_start_s, edge_slope_s : array
+        β and α_edge of the drafting, in seconds and seconds a token.
+    downlink_s : array
+        T_down, in seconds.
+
+    Returns
+    -------
+    fixed, marginal : array, shape (...)
+        flexspec (10): F = T_prop + T_base + T_down + O/R + β in seconds, M = α_edge + b/R + δ_cloud in seconds
+        a token.
+
+    Raises
+    ------
+    ValueError
+        If the rate is not positive and finite, or another value negative or infinite.
+
+    Examples
+    --------
+    >>> fixed, marginal = round_costs(1e4, bits_per_token=16, header_bits=320, propagation_s=0.03, edge_slope_s=0.0084)
+    >>> float(fixed), float(marginal)
+    (0.062, 0.01)
+    """
+    xp, rate, *others = arrays(
+        rate_bps=rate_bps,
+        bits_per_token=bits_per_token,
+        header_bits=header_bits,
+        propagation_s=propagation_s,
+        cloud_base_s=cloud_base_s,
+        cloud_slope_s=cloud_slope_s,
+        edge_start_s=edge_start_s,
+        edge_slope_s=edge_slope_s,
+        downlink_s=downlink_s,
+    )
+    _RATE.check(xp, "rate_bps", rate)
+    for name, value in zip(_PARTS, others, strict=True):
+        _AMOUNT.check(xp, name, value)
+    rate, token, header, propagation, base, cloud, start, edge, down = floating(xp, rate, *others)
+    return propagation + base + down + header / rate + start, edge + token / rate + cloud  # (10)
+
+
+def round_energy(
+    rate_bps: Array,
+    *,
+    bits_per_token: Array,
+    transmit_w: Array,
+    header_bits: Array = 0.0,
+    edge_start_j: Array = 0.0,
+    edge_slope_j: Array = 0.0,
+    tail_j: Array = 0.0,
+) -> tuple[Array, Array]:
+    """(fixed, marginal) energy that a round costs the device.
+
+    Parameters
+    ----------
+    rate_bps : array, shape (...)
+        Uplink rate in bit/s.
+    bits_per_token, header_bits : array
+        In bit.
+    transmit_w : array
+        Power of the sending radio, in watts.
+    edge_start_j, edge_slope_j : array
+        Of the drafting, in joules and joules a token.
+    tail_j : array
+        What the radio spends once a round when it is not sending: receiving, and its tail state.
+
+    Returns
+    -------
+    fixed, marginal : array, shape (...)
+        In joules and joules a token, for :func:`cost_per_token`.
+
+    Raises
+    ------
+    ValueError
+        If the rate is not positive and finite, or another value negative or infinite.
+
+    Examples
+    --------
+    >>> fixed, marginal = round_energy(1e4, bits_per_token=16, transmit_w=2.0, edge_slope_j=0.25, tail_j=1.0)
+    >>> float(fixed), float(marginal)
+    (1.0, 0.2532)
+    """
+    xp, power = arrays(transmit_w=transmit_w)
+    _AMOUNT.check(xp, "transmit_w", power)
+    sent = round_costs(rate_bps, bits_per_token=bits_per_token, header_bits=header_bits)
+    xp, start, slope, tail = arrays(edge_start_j=edge_start_j, edge_slope_j=edge_slope_j, tail_j=tail_j)
+    for name, value in (("edge_start_j", start), ("edge_slope_j", slope), ("tail_j", tail)):
+        _AMOUNT.check(xp, name, value)
+    return power * sent[0] + start + tail, power * sent[1] + slope
+
+
+def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
+    """How long the download of a new draft model takes: the update storm.
+
+    Parameters
+    ----------
+    size_bytes : array, shape (...)
+        In bytes: 3.2e9 in flexspec Section III-B.
+    rate_bps : array, shape (...)
+        Of the network, in bit/s.
+
+    Returns
+    -------
+    array, shape (...)
+        In seconds.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite.
+
+    Examples
+    --------
+    >>> (synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60).round(1).tolist()  # printed: 48, 9.5, 1.6
+    [42.7, 8.5, 1.4]
+    """
+    xp, size, rate = arrays(size_bytes=size_bytes, rate_bps=rate_bps)
+    size, rate = floating(xp, _SIZE.check(xp, "size_bytes", size), _RATE.check(xp, "rate_bps", rate))
+    return 8.0 * size / rate
+
+
+# --------------------------------------------------------------------------------------------- claims
+#
+# update_storm. 8 · 3.5625e9/10e6 s = 47.5 min and 8 · 3.58125e9/50e6 s = 9.55 min are the ends of what rounds to
+#   48 and to 9.5; the third row is wider.
+
+_TABLE_I = ((10e6, 48.0, 1.0), (50e6, 9.5, 0.1), (300e6, 1.6, 0.1))
+"""flexspec Table I: rate in bit/s, printed minutes, unit of the last digit."""
+
+
+def _misfit(size_bytes: Array) -> Array:
+    """Largest distance from a printed time of Table I, in halves of its last digit's unit."""
+    xp, size = arrays(size_bytes=size_bytes)
+    rows = [
+        xp.abs(synchronisation_time(size, rate) / 60.0 - minutes) / (unit / 2.0) for rate, minutes, unit in _TABLE_I
+    ]
+    return xp.max(xp.stack(rows), axis=0)
+
+
+def _size_one(size_bytes: Array) -> Array:
+    return 0.0 * size_bytes + 1.0
+
+
+_PAPER = "li2025flexspec"
+
+CLAIMS = (
+    Claim(
+        id="draft_length.update_storm_printed",
+        source=Source(_PAPER, "Table I and Section III-B"),
+        origin=Origin.PUBLISHED,
+        statement="3.2 GB take the printed 48, 9.5 and 1.6 minutes at 10, 50 and 300 Mbit/s, to the printed digits",
+        relation=Relation.LE,
+        lhs=_misfit,
+        rhs=_size_one,
+        assumptions=(Assumption("3.15 GB ≤ size ≤ 3.25 GB", lambda size_bytes: abs(size_bytes - 3.2e9) <= 0.05e9),),
+        refuted={"size_bytes": 3.2e9},
+    ),
+    Claim(
+        id="draft_length.update_storm",
+        source=Source(_PAPER, "Table I"),
+        origin=Origin.CORRECTED,
+        statement="3.5625 to 3.58125 GB take 48, 9.5 and 1.6 minutes at 10, 50 and 300 Mbit/s, to the printed digits",
+        relation=Relation.LE,
+        lhs=_misfit,
+        rhs=_size_one,
+        assumptions=(
+            Assumption(
+                "3.5625 GB ≤ size ≤ 3.58125 GB",
+                lambda size_bytes: (size_bytes >= 3.5625e9) & (size_bytes <= 3.58125e9),
+            ),
+        ),
+        attained=Attained({"size_bytes": 3.5625e9}),
+        condition=lambda size_bytes: 1000.0 + 0.0 * size_bytes,
+    ),
+)

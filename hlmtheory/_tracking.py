@@ -1,0 +1,291 @@
+"""Estimating the acceptance rate from the rounds seen: flexspec's moving average, and a consistent estimate.
+
+Paper: flexspec (li2025flexspec) Algorithm 2, last line. Part of the room ``draft_length``; τ of K drafts are accepted,
+each with probability γ given those before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hlmtheory._array import Array, arrays, floating
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError
+from hlmtheory._quantities import not_negative, positive, whole_from_one
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.verification import expected_tokens
+
+_LENGTH = whole_from_one("a round drafts at least one token")
+_WEIGHT = not_negative("give how many drafts the beginning weighs")
+_METHODS = ("ema_printed", "consistent")
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceTracker:
+    """A running estimate of γ from the rounds seen: flexspec's as printed, or a consistent one.
+
+    "ema_printed", Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K. It follows E[τ/K] = γ(1 - γ^K)/(K(1 - γ)), below γ for
+    K > 1, and moves whenever K does. "consistent": accepted drafts over drafts that were looked at,
+    min(τ + 1, K) a round, both forgotten at the rate μ. E[τ] = γ E[min(τ + 1, K)] whatever K, even if K was
+    chosen from the past, and with μ = 0 this is the maximum-likelihood estimate.
+
+    Parameters
+    ----------
+    step : float
+        μ in [0, 1].
+    method : {"ema_printed", "consistent"}
+    accepted, examined : float
+        What the estimate is a quotient of. To begin with a belief in γ = 0.8 that weighs as much as 10 drafts:
+        8 and 10. For "ema_printed" only the quotient counts.
+
+    Raises
+    ------
+    ValueError
+        If the step is outside [0, 1], the method unknown, or the quotient not in [0, 1].
+
+    Examples
+    --------
+    >>> tracker = AcceptanceTracker(step=0.1, method="ema_printed")
+    >>> tracker.update(accepted=2, draft_length=6).estimate.__round__(4)
+    0.7533
+    """
+
+    step: float
+    method: str = "consistent"
+    accepted: float = 0.8
+    examined: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no tracker."""
+        if self.method not in _METHODS:
+            raise DomainError(f"method must be one of {', '.join(_METHODS)}; got {self.method!r}; choose one")
+        xp, step, examined = arrays(step=self.step, examined=self.examined)
+        UNIT_INTERVAL.check(xp, "step", step)
+        positive("give how many drafts the beginning weighs").check(xp, "examined", examined)
+        UNIT_INTERVAL.check(xp, "accepted / examined", arrays(quotient=self.accepted / self.examined)[1])
+
+    @property
+    def estimate(self) -> float:
+        """γ̂."""
+        return self.accepted / self.examined
+
+    def update(self, accepted: int, draft_length: int) -> AcceptanceTracker:
+        """The tracker after one more round: τ of K drafts accepted.
+
+        Raises
+        ------
+        ValueError
+            If K is below 1 or no integer, or τ not in 0..K.
+        """
+        xp, tau, length = arrays(accepted=accepted, draft_length=draft_length)
+        _LENGTH.check(xp, "draft_length", length)
+        _up_to(draft_length).check(xp, "accepted", tau)
+        keep = 1.0 - self.step
+        if self.method == "ema_printed":  # Algorithm 2, last line
+            return replace(self, accepted=keep * self.estimate + self.step * accepted / draft_length, examined=1.0)
+        looked_at = min(accepted + 1, draft_length)
+        return replace(self, accepted=keep * self.accepted + accepted, examined=keep * self.examined + looked_at)
+
+
+def tracker_moments(
+    acceptance: Array,
+    draft_length: Array,
+    rounds: Array,
+    step: Array,
+    *,
+    method: str = "consistent",
+    start: Array = 0.8,
+    weight: Array = 1.0,
+) -> tuple[Array, Array]:
+    """Bias and variance of an :class:`AcceptanceTracker` after n rounds of K drafts.
+
+    Parameters
+    ----------
+    acceptance : array, shape (...)
+        γ in [0, 1].
+    draft_length, rounds : integer array, shape (...)
+        K, 1 or more, and n, 0 or more.
+    step : array, shape (...)
+        μ in [0, 1].
+    method : {"ema_printed", "consistent"}
+        Exact for the first; for the second the leading order in 1/n (delta method).
+    start, weight : array, shape (...)
+        The estimate at the beginning, in [0, 1], and how many drafts it weighs (of no effect on "ema_printed").
+
+    Returns
+    -------
+    bias, variance : array, shape (...)
+        E[γ̂] - γ and Var γ̂.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range or the method unknown.
+
+    Examples
+    --------
+    >>> bias, variance = tracker_moments(0.8, 6, 1000, 0.05, method="ema_printed")
+    >>> round(float(bias), 4), round(float(variance), 5)
+    (-0.3081, 0.00375)
+    """
+    if method not in _METHODS:
+        raise DomainError(f"method must be one of {', '.join(_METHODS)}; got {method!r}; choose one")
+    xp, gamma, length, n, mu, first, prior = arrays(
+        acceptance=acceptance, draft_length=draft_length, rounds=rounds, step=step, start=start, weight=weight
+    )
+    UNIT_INTERVAL.check(xp, "step", mu)
+    UNIT_INTERVAL.check(xp, "start", first)
+    _WEIGHT.check(xp, "weight", prior)
+    _LENGTH.check(xp, "draft_length", length)
+    examined = expected_tokens(gamma, length - 1)  # E[min(τ + 1, K)]
+    (_, gamma, mu, first, prior, examined) = (xp, *floating(xp, gamma, mu, first, prior, examined))
+    k, n = (xp.astype(COUNT.check(xp, name, count), gamma.dtype) for name, count in (("K", length), ("rounds", n)))
+    left = (1.0 - mu) ** n
+    if method == "ema_printed":
+        mean, variance = accepted_moments(xp, gamma, length)
+        forgets = mu / (2.0 - mu) * (1.0 - left * left)
+        return left * first + (1.0 - left) * mean / k - gamma, forgets * variance / (k * k)
+    ones = xp.ones_like(left)
+    total = xp.where(mu > 0, (1.0 - left) / xp.where(mu > 0, mu, ones), n)  # Σ weights, and below Σ weights²
+    squares = xp.where(mu > 0, (1.0 - left * left) / xp.where(mu > 0, mu * (2.0 - mu), ones), n)
+    seen = left * prior + total * examined
+    skew = examined - 1.0 - (k - 1.0) * gamma**k  # E[(τ - γX)X], X = min(τ + 1, K)
+    bias = left * prior * (first - gamma) / seen - squares * skew / (seen * seen)
+    return bias, squares * gamma * (1.0 - gamma) * examined / (seen * seen)
+
+
+def _up_to(length: int) -> Domain:
+    return Domain(
+        f"a whole number in 0..K with K = {length}",
+        lambda xp, value: (value >= 0) & (value <= length),
+        "no more drafts are accepted than were sent",
+        kind="integer",
+    )
+
+
+def accepted_moments(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
+    """E[τ] and Var τ: P(τ ≥ i) = γ^i for i ≤ K, so E[τ²] = Σ (2i - 1) γ^i."""
+    i = xp.arange(1, int(xp.max(length)) + 1, dtype=gamma.dtype, device=gamma.device)
+    reached = gamma[..., None] ** i
+    reached = xp.where(i <= xp.astype(length, gamma.dtype)[..., None], reached, xp.zeros_like(reached))
+    mean = xp.sum(reached, axis=-1)
+    return mean, xp.sum((2.0 * i - 1.0) * reached, axis=-1) - mean * mean
+
+
+# --------------------------------------------------------------------------------------------- claims
+#
+# tracker. E[τ/K] = (γ + ... + γ^K)/K < γ for K > 1, 0 < γ < 1. Mean and variance after n rounds: unroll the line.
+# tracker_consistent. Draft i is looked at if the i - 1 before were accepted, min(τ + 1, K) drafts in all, and each of
+#   those is accepted with probability γ given the past: Wald. So τ - γ min(τ + 1, K) are martingale differences.
+
+
+def _law(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
+    """The law of τ: j = 0..max K and P(τ = j)."""
+    j = xp.arange(0, int(xp.max(length)) + 1, dtype=gamma.dtype, device=gamma.device)
+    k = xp.astype(length, gamma.dtype)[..., None]
+    reached = gamma[..., None] ** j
+    stops = xp.where(j < k, reached * (1.0 - gamma[..., None]), reached)
+    return j, xp.where(j <= k, stops, xp.zeros_like(stops))
+
+
+def _mean_share(acceptance: Array, draft_length: Array) -> Array:
+    """E[τ/K]."""
+    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
+    UNIT_INTERVAL.check(xp, "acceptance", gamma)
+    j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
+    return xp.sum(j * law, axis=-1) / xp.astype(length, gamma.dtype)
+
+
+def _variance_of_share(acceptance: Array, draft_length: Array) -> Array:
+    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
+    j, law = _law(xp, gamma, length)
+    k = xp.astype(length, gamma.dtype)[..., None]
+    share = xp.where(j <= k, j / k, xp.zeros_like(law))
+    return xp.sum((share - _mean_share(acceptance, draft_length)[..., None]) ** 2 * law, axis=-1)
+
+
+def _unrolled(step: Array, rounds: Array, begin: Array, innovation: Array, power: int) -> Array:
+    """Apply x ← (1 - μ)ᵖ x + μᵖ y n times."""
+    xp, mu, n, x, y = arrays(step=step, rounds=rounds, begin=begin, innovation=innovation)
+    x = x + 0.0 * (y + mu)
+    for i in range(int(xp.max(n))):
+        x = xp.where(n > i, (1.0 - mu) ** power * x + mu**power * y, x)
+    return x
+
+
+def _mean_unrolled(acceptance: Array, draft_length: Array, rounds: Array, step: Array, start: Array) -> Array:
+    return _unrolled(step, rounds, start, _mean_share(acceptance, draft_length), 1)
+
+
+def _mean_closed(acceptance: Array, draft_length: Array, rounds: Array, step: Array, start: Array) -> Array:
+    moments = tracker_moments(acceptance, draft_length, rounds, step, method="ema_printed", start=start)
+    return acceptance + moments[0]
+
+
+def _variance_unrolled(acceptance: Array, draft_length: Array, rounds: Array, step: Array) -> Array:
+    return _unrolled(step, rounds, 0.0 * acceptance, _variance_of_share(acceptance, draft_length), 2)
+
+
+def _variance_closed(acceptance: Array, draft_length: Array, rounds: Array, step: Array) -> Array:
+    return tracker_moments(acceptance, draft_length, rounds, step, method="ema_printed")[1]
+
+
+def _mean_accepted(acceptance: Array, draft_length: Array) -> Array:
+    """E[τ]."""
+    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
+    return _mean_share(gamma, length) * xp.astype(length, gamma.dtype)
+
+
+def _mean_examined(acceptance: Array, draft_length: Array) -> Array:
+    """γ E[min(τ + 1, K)]."""
+    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
+    j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
+    k = xp.astype(length, gamma.dtype)[..., None]
+    return gamma * xp.sum(xp.minimum(j + 1.0 + xp.zeros_like(law), k + xp.zeros_like(law)) * law, axis=-1)
+
+
+_PAPER = "li2025flexspec"
+
+CLAIMS = (
+    Claim(
+        id="draft_length.tracker",
+        source=Source(_PAPER, "Algorithm 2, last line"),
+        origin=Origin.PUBLISHED,
+        statement="E[τ/K] = γ: the moving average of τ/K follows the acceptance rate",
+        relation=Relation.EQ,
+        lhs=_mean_share,
+        rhs=lambda acceptance: acceptance,
+        refuted={"acceptance": 0.8, "draft_length": 6},
+    ),
+    Claim(
+        id="draft_length.tracker_mean",
+        source=Source(_PAPER, "Algorithm 2, last line"),
+        origin=Origin.NEW,
+        statement="the printed average after n rounds has mean (1 − μ)ⁿγ̂₀ + (1 − (1 − μ)ⁿ)(γ + ... + γ^K)/K",
+        relation=Relation.EQ,
+        lhs=_mean_unrolled,
+        rhs=_mean_closed,
+        attained=Attained({"acceptance": 0.8, "draft_length": 6, "rounds": 20, "step": 0.1, "start": 0.8}),
+    ),
+    Claim(
+        id="draft_length.tracker_variance",
+        source=Source(_PAPER, "Algorithm 2, last line"),
+        origin=Origin.NEW,
+        statement="the printed average after n rounds has variance μ/(2 − μ)·(1 − (1 − μ)²ⁿ)·Var(τ/K)",
+        relation=Relation.EQ,
+        lhs=_variance_unrolled,
+        rhs=_variance_closed,
+        attained=Attained({"acceptance": 0.8, "draft_length": 6, "rounds": 20, "step": 0.1}),
+    ),
+    Claim(
+        id="draft_length.tracker_consistent",
+        source=Source(_PAPER, "Algorithm 2, last line, corrected"),
+        origin=Origin.CORRECTED,
+        statement="E[τ] = γ E[min(τ + 1, K)]: accepted over examined drafts estimates γ, whatever K",
+        relation=Relation.EQ,
+        lhs=_mean_accepted,
+        rhs=_mean_examined,
+        attained=Attained({"acceptance": 0.8, "draft_length": 6}),
+        condition=lambda draft_length: 1 + draft_length,
+    ),
+)

@@ -1,0 +1,444 @@
+"""Planning batches: against every partition and every order of small cases, and against what the paper prints."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hlmtheory import _batching_search as search
+from hlmtheory import batching
+from hlmtheory.batching import METHODS, plan, plan_latency
+from hlmtheory.claims import Status
+from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory, pipeline_latency
+
+from .room_claims import by_id, check_attained, check_holds, check_libraries, check_refuted, check_scope, check_strays
+from .strategies import acceptances, shapes
+
+TRUE = [claim for claim in batching.CLAIMS if claim.refuted is None]
+FALSE = [claim for claim in batching.CLAIMS if claim.refuted is not None]
+
+COEFFICIENTS = st.sampled_from((0.0, 0.25, 0.5, 1.0, 3.0))
+OVERHEADS = st.integers(0, 40).map(float)
+LENGTHS = st.integers(1, 3)
+
+
+@st.composite
+def systems(draw: st.DrawFn, competitor: str = "", one_output: bool = False, most: int = 5) -> dict:
+    """A batch of tasks with a system; coarse numbers, so that ties occur, and a memory that binds or does not."""
+    shape, count = draw(st.sampled_from(((), (1,), (2,)))), draw(st.integers(1, most))
+
+    def filled(tail: tuple[int, ...], element: st.SearchStrategy, dtype: type = np.float64) -> np.ndarray:
+        return draw(hnp.arrays(dtype, (*shape, *tail), elements=element))
+
+    inputs = filled((count,), st.integers(1, 8), np.int64)
+    outputs = filled((1 if one_output else count,), st.integers(1, 6), np.int64)
+    outputs = np.broadcast_to(outputs, inputs.shape).copy()
+    models = filled((2, 3), st.integers(1, 2), np.int64)
+    devices = np.stack([filled((2,), COEFFICIENTS), filled((2,), OVERHEADS)], axis=-1)
+    weights = models[..., 0, 0] * (8.0 * models[..., 0, 1] ** 2 + 4.0 * models[..., 0, 1] * models[..., 0, 2])
+    token = 4.0 * models[..., 0, 0] * models[..., 0, 1]
+    room = filled((), st.sampled_from((14.0, 20.0, 30.0, math.inf)))
+    instance = {
+        "input_tokens": inputs,
+        "output_tokens": outputs,
+        "draft_length": filled((), LENGTHS, np.int64),
+        "acceptance": filled((), acceptances()),
+        "models": models,
+        "devices": devices,
+        "memory": weights + token * room,
+    }
+    if competitor == "runs":
+        place = np.argsort(np.argsort(inputs, axis=-1, kind="stable"), axis=-1)
+        cuts = np.cumsum(filled((count,), st.integers(0, 1), np.int64), axis=-1)
+        instance["labels"] = np.take_along_axis(cuts, place, axis=-1)
+    if competitor == "any":
+        instance["labels"] = filled((count,), st.integers(0, 4), np.int64)
+    return instance
+
+
+@st.composite
+def schedules(draw: st.DrawFn, ordered: bool = True) -> dict:
+    """Stage times of M batches at N steps, and one order."""
+    shape, steps, count = draw(shapes()), draw(st.integers(1, 4)), draw(st.integers(1, 5))
+    times = st.one_of(st.integers(0, 4).map(float), st.floats(0.0, 10.0))
+    instance = {
+        name: draw(hnp.arrays(np.float64, (*shape, steps, count), elements=times))
+        for name in ("draft_times", "verify_times")
+    }
+    if ordered:
+        instance["order"] = np.argsort(draw(hnp.arrays(np.float64, (*shape, count), elements=st.floats(0, 1))), axis=-1)
+    return instance
+
+
+STRATEGIES = {
+    "batching.dp": systems(),
+    "batching.dp_printed_value": systems(),
+    "batching.dp_printed_objective": systems("runs"),
+    "batching.dp_printed_choice": systems(),
+    "batching.dp_printed_memory": systems(),
+    "batching.dp_printed_packing": systems(),
+    "batching.dp_gap": systems("runs"),
+    "batching.pareto": systems("runs"),
+    "batching.pareto_value": systems(),
+    "batching.order": schedules(),
+    "batching.order_fixed": schedules(ordered=False),
+    "batching.contiguous": systems("any", one_output=True),
+    "batching.contiguous_any_output": systems("any", most=4),
+    "batching.exact": systems("any", most=4),
+    "batching.lower_bound": systems("any"),
+    "batching.draft_count": systems(most=3),
+}
+"""For each claim of the room, what its instances are drawn from."""
+
+BY_ID = {claim.id: claim for claim in batching.CLAIMS}
+SINGLE = {**BY_ID["batching.dp"].attained.instance, "input_tokens": [1], "output_tokens": [1]}
+FREE = {**SINGLE, "input_tokens": [1, 1], "output_tokens": [1, 1], "devices": [[0.0, 0.0], [0.0, 0.0]]}
+AGREES = {
+    "batching.dp_printed_value": SINGLE,
+    "batching.dp_printed_objective": {**SINGLE, "labels": [0]},
+    "batching.dp_printed_choice": FREE,
+    "batching.dp_printed_memory": SINGLE,
+    "batching.dp_printed_packing": SINGLE,
+    "batching.dp_gap": {**SINGLE, "labels": [0]},
+    "batching.order_fixed": {"draft_times": [[4.0, 2.0]], "verify_times": [[1.0, 4.0]]},
+    "batching.contiguous_any_output": {**SINGLE, "labels": [0]},
+}
+"""For each false one, where it is right: one task, one step, or (for the choice) a tie, which goes to the last."""
+
+PAIR = {**SINGLE, "input_tokens": [2, 1], "output_tokens": [3, 3]}
+OUTSIDE = {
+    "every batch of the competitor is within the memory": {**PAIR, "memory": 32.0, "labels": [0, 0]},
+    "the competitor's batches are runs of the sorted tasks, in order": {**PAIR, "labels": [0, 1]},
+    "all tasks have one output length": {**PAIR, "output_tokens": [3, 2], "labels": [0, 0]},
+    "l ≤ 10": {**PAIR, "draft_length": 11},
+}
+"""For each assumption an instance that breaks it."""
+
+STRAYS = {
+    "input_tokens": [0, 1, 2],
+    "output_tokens": [1, -1, 1],
+    "draft_length": 0,
+    "acceptance": 1.5,
+    "models": [[1, 1, 0]] * 2,
+    "devices": [[-1.0, 0.0]] * 2,
+    "memory": 0.0,
+    "labels": [0, -1, 0],
+    "draft_times": [[1.0, -1.0]],
+    "verify_times": [[1.0, math.nan]],
+    "order": [0, 0],
+}
+"""For each argument a value outside its domain."""
+
+
+def test_every_claim_has_a_strategy():
+    assert [claim.id for claim in batching.CLAIMS] == list(STRATEGIES)
+    assert {name for claim in batching.CLAIMS for name in claim.takes} == set(STRAYS)
+    assert set(AGREES) == {claim.id for claim in FALSE}
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_attained_and_its_mutant(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", FALSE, ids=by_id)
+def test_refuted(claim):
+    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
+
+
+@pytest.mark.parametrize("claim", batching.CLAIMS, ids=by_id)
+def test_libraries(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", batching.CLAIMS, ids=by_id)
+def test_bad_input_is_named(claim):
+    check_strays(claim, STRAYS)
+
+
+def test_every_assumption_has_an_instance_that_breaks_it():
+    assert {a.statement for claim in batching.CLAIMS for a in claim.assumptions} == set(OUTSIDE)
+
+
+@pytest.mark.parametrize(
+    ("claim", "statement"), [(claim, a.statement) for claim in batching.CLAIMS for a in claim.assumptions]
+)
+def test_out_of_scope(claim, statement):
+    outside = {name: value for name, value in OUTSIDE[statement].items() if name in claim.takes}
+    check_scope(claim, statement, outside)
+
+
+# ---------------------------------------------------------------------------------------- all partitions and orders
+
+
+def partitions(items: list[int]):
+    """All set partitions."""
+    if not items:
+        yield []
+        return
+    first, *rest = items
+    for size in range(len(rest) + 1):
+        for others in itertools.combinations(rest, size):
+            left = [item for item in rest if item not in others]
+            yield from ([[first, *others], *more] for more in partitions(left))
+
+
+def cases(instance: dict):
+    """The instances of a batch as tasks, service and draft length."""
+    names = ("input_tokens", "output_tokens", "draft_length", "acceptance", "models", "devices", "memory")
+    _, each = batching._cases(*(instance[name] for name in names))
+    return [case[1:] for case in each]
+
+
+def fits(tasks, service, batch) -> bool:
+    longest = (max(tasks[k].input_tokens for k in batch), max(tasks[k].output_tokens for k in batch))
+    return bool(peak_memory(service.draft, *longest, len(batch)) <= service.memory)
+
+
+@given(systems(most=5))
+def test_exact_is_the_best_of_all_partitions(instance):
+    for tasks, service, length in cases(instance):
+        allowed = [p for p in partitions(list(range(len(tasks)))) if all(fits(tasks, service, b) for b in p)]
+        best = min(plan_latency(tasks, service, p, length, "johnson") for p in allowed)
+        found = plan(tasks, service, "exact", draft_lengths=[length])
+        assert found.latency == pytest.approx(best, rel=1e-12)
+        assert found.gap == 0
+        assert all(fits(tasks, service, batch) for batch in found.batches)
+
+
+@given(systems(most=5))
+def test_pareto_is_the_best_of_all_runs(instance):
+    for tasks, service, length in cases(instance):
+        order = sorted(range(len(tasks)), key=lambda k: tasks[k].input_tokens)
+        best = math.inf
+        for cuts in itertools.product((False, True), repeat=len(tasks) - 1):
+            edges = [0, *(k + 1 for k, cut in enumerate(cuts) if cut), len(tasks)]
+            runs = [order[a:b] for a, b in itertools.pairwise(edges)]
+            if all(fits(tasks, service, run) for run in runs):
+                best = min(best, plan_latency(tasks, service, runs, length))
+        found = plan(tasks, service, "pareto", draft_lengths=[length])
+        assert found.latency == pytest.approx(best, rel=1e-12)
+        assert found.complete
+
+
+@given(schedules(ordered=False))
+def test_johnson_is_the_best_of_all_orders(instance):
+    draft, verify = (np.reshape(value, (-1, value.shape[-1])) for value in instance.values())
+    count = draft.shape[-1]
+    best = np.min(
+        [pipeline_latency(draft[:, p], verify[:, p]) for p in map(list, itertools.permutations(range(count)))], axis=0
+    )
+    np.testing.assert_allclose(search.johnson_latency(draft, verify), best, rtol=1e-12)
+    place = batching.johnson_order(draft, verify)
+    ordered = (np.take_along_axis(times, place, axis=-1) for times in (draft, verify))
+    np.testing.assert_allclose(pipeline_latency(*ordered), best, rtol=1e-12)
+
+
+def test_one_order_for_all_steps_can_take_half_as_long_again():
+    verdict = BY_ID["batching.order_fixed"].check(
+        {"draft_times": [[0.0, 1.0], [1.0, 0.0]], "verify_times": [[1.0, 0.0], [0.0, 1.0]]}
+    )
+    assert (verdict.lhs, verdict.rhs) == (3.0, 2.0)
+
+
+# ------------------------------------------------------------------------------------------------ the paper's system
+
+SMALL, LARGE = ModelShape(22, 2048, 5632), ModelShape(32, 4096, 11008)
+PAPER = Service(SMALL, LARGE, Device(4.11e-13, 0.56e-3), Device(2.08e-14, 1.28e-2), 0.8, 16e9)
+
+
+def workload(count: int, seed: int = 0, output: int = 2048) -> list[Task]:
+    return [Task(int(i), output) for i in np.random.default_rng(seed).integers(1, 513, count)]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_every_method_is_measured_by_the_same_evaluator(method, count):
+    tasks = workload(count)
+    found = plan(tasks, PAPER, method)
+    assert found.method == method
+    assert found.latency == plan_latency(tasks, PAPER, found.batches, found.draft_length, found.order)
+    assert 0 < found.lower_bound <= found.latency * (1 + 1e-12)
+    assert found.is_partition or method == "dp-printed"
+
+
+def test_better_methods_are_no_slower():
+    tasks = workload(12)
+    found = {method: plan(tasks, PAPER, method).latency for method in METHODS}
+    slack = 1 + 1e-12
+    assert found["exact"] <= found["pareto+johnson"] * slack <= found["pareto"] * slack**2 <= found["dp"] * slack**3
+    assert found["dp"] <= found["fixed-length"] * slack
+    assert found["dp"] < found["sequential"] * slack
+    assert max(found["none"], found["dp-printed"]) > found["max"]
+
+
+def test_the_printed_objective_plans_without_overlap():
+    """At 100 tasks of the paper's workload the printed (29) loses a fifth at the best draft length."""
+    tasks = workload(100)
+    printed, repaired = (plan(tasks, PAPER, method, draft_lengths=[1]) for method in ("dp-printed-objective", "dp"))
+    assert printed.latency > 1.2 * repaired.latency
+
+
+def test_the_printed_backtrack_packs_tasks_again_and_again():
+    found = plan(workload(5), PAPER, "dp-printed", draft_lengths=[3])
+    assert not found.is_partition
+    assert len(found.batches) == 5
+    assert sum(map(len, found.batches)) > 5
+
+
+def test_the_printed_table_is_0_where_the_memory_skips_the_first_start():
+    tasks, service = workload(40), PAPER
+    costs = batching._costs(tasks, service, 2)
+    value = search.printed_program(costs).value
+    assert costs.first[-1] > 0
+    assert value[-1] == 0
+
+
+def test_a_capped_pareto_search_says_so_and_is_no_worse_than_dp():
+    tasks = workload(30)
+    capped = plan(tasks, PAPER, "pareto", draft_lengths=[7], max_labels=2)
+    assert not capped.complete
+    assert plan(tasks, PAPER, "pareto", draft_lengths=[7]).latency <= capped.latency
+    assert capped.latency <= plan(tasks, PAPER, "dp", draft_lengths=[7]).latency * (1 + 1e-12)
+    assert not plan(tasks, PAPER, "pareto+johnson", draft_lengths=[7], max_labels=2).complete
+
+
+def test_real_lengths_finish_earlier_than_the_longest_allowed():
+    tasks = workload(20)
+    found = plan(tasks, PAPER)
+    real = [Task(task.input_tokens, 100 * (k + 1)) for k, task in enumerate(tasks)]
+    assert plan_latency(real, PAPER, found.batches, found.draft_length) < found.latency
+
+
+def test_the_lower_bound_with_many_departures():
+    tasks = [Task(10 * (k % 7) + 1, 60 * (k + 1)) for k in range(30)]
+    for method in ("dp", "pareto+johnson", "none"):
+        found = plan(tasks, PAPER, method, draft_lengths=[1], max_labels=50)
+        assert 0.5 * found.lower_bound < batching.lower_bound(tasks, PAPER, 1) <= found.latency
+
+
+def test_autoregressive_decoding_is_the_verify_model_alone():
+    tasks = [Task(10, 5), Task(20, 5)]
+    found = plan(tasks, PAPER, "autoregressive")
+    prefill = 4 * 32 * 4096 * 20 * (2 * 4096 + 11008 + 20)
+    later = sum(4 * 32 * 4096 * (2 * 4096 + 11008 + 20 + n) for n in range(1, 5))
+    assert found.draft_length == 0
+    assert found.batches == ((0, 1),)
+    assert found.latency == pytest.approx(2.08e-14 * 2 * (prefill + later) + 5 * 1.28e-2, rel=1e-12)
+
+
+def test_rivals_batch_in_order_of_arrival():
+    tasks = workload(10)
+    static = plan(tasks, PAPER, "static", static_size=4)
+    assert static.batches == ((0, 1, 2, 3), (4, 5, 6, 7), (8, 9))
+    assert plan(tasks, PAPER, "none").batches == tuple((k,) for k in range(10))
+    assert plan(tasks, PAPER, "fixed-length").draft_length == 7
+
+
+def test_a_memory_that_holds_few_bounds_the_rivals_too():
+    tight = Service(PAPER.draft, PAPER.verify, PAPER.draft_device, PAPER.verify_device, 0.8, 3.2e9)
+    tasks = workload(10, output=1024)
+    for method in METHODS:
+        found = plan(tasks, tight, method, draft_lengths=[2])
+        if method not in ("autoregressive", "dp-printed"):  # the one drafts nothing, the other packs what it skipped
+            assert all(fits(tasks, tight, batch) for batch in found.batches)
+
+
+def test_equal_steps_do_not_make_runs_enough_where_the_memory_tells_outputs_apart():
+    """Four and five tokens take the same steps here, and yet only the pair 0, 2 fits."""
+    model, free = ModelShape(1, 1, 1), Device(0.0, 5.0)
+    service = Service(model, model, free, free, 1.0, 12.0 + 4 * 2 * 7)
+    tasks = [Task(1, 4), Task(2, 6), Task(3, 4)]
+    found = plan(tasks, service, "exact", draft_lengths=[5])
+    assert sorted(map(sorted, found.batches)) == [[0, 2], [1]]
+
+
+def test_the_best_draft_length_is_found_and_the_shortest_of_equals_taken():
+    lengths = {k: plan(workload(6), PAPER, draft_lengths=[k]).latency for k in range(1, 11)}
+    assert plan(workload(6), PAPER).latency == min(lengths.values())
+    idle = Service(SMALL, LARGE, Device(0.0, 0.0), Device(0.0, 1.0), 0.0)
+    assert plan([Task(1, 3)], idle).draft_length == 1
+
+
+@pytest.mark.parametrize(("acceptance", "steps"), [(0.0, 12), (1.0, 3)])
+def test_acceptance_0_and_1_are_right(acceptance, steps):
+    service = Service(SMALL, LARGE, Device(0.0, 1.0), Device(0.0, 2.0), acceptance)
+    found = plan([Task(5, 12)], service, draft_lengths=[3])
+    assert found.latency == steps * 5.0
+
+
+@given(hnp.arrays(np.float64, (12, 3), elements=st.integers(0, 3).map(float)), st.integers(1, 12))
+def test_undominated_rows_cover_all_others(vectors, limit):
+    kept = search.undominated(vectors, 12)
+    assert all(any((vectors[k] <= row).all() for k in kept) for row in vectors)
+    assert len(search.undominated(vectors, limit)) == min(limit, len(kept))
+
+
+def test_unordered_runs_know_their_longest_task():
+    costs = search.Costs(PAPER, 2, np.asarray([5, 300, 7, 20]), np.asarray([9, 9, 9, 3]))
+    tasks = [Task(int(i), int(o)) for i, o in zip(costs.inputs, costs.outputs, strict=True)]
+    assert costs.latency([0, 2]) == pytest.approx(plan_latency(tasks, PAPER, [[0, 1], [2, 3]], 2), rel=1e-12)
+    assert costs.latency([0, 1, 3]) == pytest.approx(plan_latency(tasks, PAPER, [[0], [1, 2], [3]], 2), rel=1e-12)
+
+
+def test_a_statement_refuted_by_the_papers_own_system():
+    """The gap of the repaired program, with the constants of Table II: 6 tasks."""
+    rng = np.random.default_rng(0)
+    worst = 0.0
+    for _ in range(20):
+        tasks = [Task(int(i), 256) for i in rng.integers(1, 513, 6)]
+        program, best = (plan(tasks, PAPER, method, draft_lengths=[10]).latency for method in ("dp", "pareto"))
+        worst = max(worst, program / best - 1)
+    assert 0.01 < worst < 0.1
+
+
+# ------------------------------------------------------------------------------------------------------- bad input
+
+ONE = [Task(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: plan([], PAPER), "tasks must hold at least one task; got none"),
+        (lambda: plan([Task(512, 2048), Task(10**6, 1)], PAPER), "tasks must fit the memory one by one; task 1 with"),
+        (lambda: plan(ONE, PAPER, draft_lengths=[0]), "draft_length must be 1 or more; got 0"),
+        (lambda: plan(ONE, PAPER, draft_lengths=range(1, 1)), "draft_lengths must hold at least one length"),
+        (lambda: plan(ONE, PAPER, "best"), "method must be one of dp, .*; got 'best'"),
+        (
+            lambda: plan(ONE * 13, PAPER, "exact"),
+            r"tasks must be at most 12 for method 'exact'; got 13; take 'pareto\+",
+        ),
+        (lambda: plan(ONE, PAPER, "static", static_size=0), "static_size must be 1 or more; got 0"),
+        (lambda: plan(ONE, PAPER, "pareto", max_labels=0), "max_labels must be 1 or more; got 0"),
+        (lambda: plan_latency([], PAPER, [[0]], 1), "tasks must hold at least one"),
+        (lambda: plan_latency(ONE, PAPER, [], 1), "batches must hold at least one task each"),
+        (lambda: plan_latency(ONE, PAPER, [[]], 1), "batches must hold at least one task each"),
+        (lambda: plan_latency(ONE, PAPER, [[1]], 1), r"batches must name tasks 0\.\.0; got 1"),
+        (lambda: plan_latency(ONE, PAPER, [[-1]], 1), "batches must be a whole number, 0 or more; got -1"),
+        (lambda: plan_latency(ONE, PAPER, [[0]], 1, "fast"), "order must be one of given, johnson, sequential; got"),
+        (lambda: batching.lower_bound(ONE, PAPER, 0), "draft_length must be 1 or more; got 0"),
+        (lambda: batching.lower_bound([], PAPER, 1), "tasks must hold"),
+        (lambda: batching.johnson_order([1.0], [-1.0]), r"verify_times must be finite and 0 or more; got -1\.0"),
+    ],
+)
+def test_bad_input_names_the_value(call, message):
+    with pytest.raises(ValueError, match=rf"^{message}"):
+        call()
+
+
+def test_a_plan_of_nothing_has_no_gap():
+    idle = Service(SMALL, LARGE, Device(0.0, 0.0), Device(0.0, 0.0), 0.5)
+    assert plan(ONE, idle).gap == 0.0
+    assert BY_ID["batching.dp_gap"].check({**FREE, "labels": [0, 0]}).status.item() is Status.HOLDS

@@ -1,0 +1,482 @@
+"""The link: closed forms against high precision, scipy and simulation, and the mean that does not exist."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import channel
+from hlmtheory.channel import GilbertElliott, Rayleigh, Rician, TraceLink
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .room_claims import (
+    batches,
+    by_id,
+    check_attained,
+    check_holds,
+    check_libraries,
+    check_refuted,
+    check_scope,
+    check_strays,
+    quantity,
+)
+
+TRUE = [claim for claim in channel.CLAIMS if claim.refuted is None]
+FALSE = [claim for claim in channel.CLAIMS if claim.refuted is not None]
+
+SNR = quantity(1e-6, 1e8)
+MEAN = quantity(1e-3, 1e6)
+K_FACTOR = st.one_of(st.just(0.0), quantity(1e-2, 100.0))
+INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), quantity(1e-12, 0.5), st.floats(0.01, 0.999))
+TIME = quantity(1e-6, 1e3)
+STRIP = {"mean_snr": MEAN, "cut": quantity(1e-12, 1e-2), "width": quantity(1.0, 1e6)}
+
+
+@st.composite
+def runs(draw):
+    """Times of a round's parts, and which rounds are sent."""
+    run = draw(batches((1, 12), draft_s=TIME, uplink_s=TIME, verify_s=TIME, rows_sent=st.sampled_from((0.0, 1.0))))
+    return run
+
+
+@st.composite
+def traces(draw):
+    """Traces with dead stretches, and a payload that may take several of their periods."""
+    count = draw(st.integers(2, 8))
+    steps = draw(st.lists(quantity(0.0625, 4.0), min_size=count, max_size=count))
+    rates = draw(st.lists(st.one_of(st.just(0.0), quantity(1.0, 1e3)), min_size=count, max_size=count))
+    rates[draw(st.integers(0, count - 1))] = 8.0
+    return {
+        "time_s": np.cumsum(steps),
+        "throughput_bps": np.array(rates),
+        "bits": np.array(draw(quantity(1.0, 1e5))),
+        "start_s": np.array(draw(st.one_of(st.just(0.0), quantity(0.0625, 100.0)))),
+    }
+
+
+STRATEGIES = {
+    "channel.payload": batches(vocabulary=st.integers(1, 2**20), bits_per_probability=st.integers(1, 32)),
+    "channel.latency": batches(bits=quantity(1.0, 1e9), bandwidth_hz=quantity(1.0, 1e9), snr=SNR),
+    "channel.latency_floor": batches(bits=quantity(1.0, 1e9), bandwidth_hz=quantity(1.0, 1e9), snr=SNR),
+    "channel.throughput": batches((1, 12), rows_times_s=TIME),
+    "channel.throughput_means": batches((1, 12), rows_times_s=TIME),
+    "channel.throughput_by_share": runs(),
+    "channel.rayleigh_mean": batches(**STRIP),
+    "channel.rician_mean": batches(**STRIP, k_factor=K_FACTOR),
+    "channel.finite_mean": batches(mean_snr=MEAN, cut=quantity(1e-30, 1e-3), bound=quantity(1.0, 1e4)),
+    "channel.capacity": batches(mean_snr=MEAN),
+    "channel.rician_capacity": batches(mean_snr=MEAN, k_factor=K_FACTOR),
+    "channel.capacity_jensen": batches(mean_snr=MEAN, k_factor=K_FACTOR),
+    "channel.outage": batches(mean_snr=MEAN, probability=INNER),
+    "channel.rician_outage": batches(mean_snr=MEAN, k_factor=K_FACTOR, snr=quantity(1e-9, 1e6)),
+    "channel.markov": batches(leave_good=INNER, leave_bad=INNER),
+    "channel.trace": traces(),
+}
+"""For each claim of the room, what its instances are drawn from."""
+
+AGREES = {
+    "channel.throughput_means": {"times_s": [0.5, 0.5, 0.5]},
+    "channel.finite_mean": {"mean_snr": 10.0, "cut": 0.1, "bound": 10.0},
+}
+"""For each false one, where it is right."""
+
+OUTSIDE: dict[str, dict] = {}
+"""For each assumption an instance that breaks it: none is made here."""
+
+STRAYS = {
+    "vocabulary": 0,
+    "bits_per_probability": 0,
+    "bits": 0.0,
+    "bandwidth_hz": 0.0,
+    "snr": -1.0,
+    "times_s": [1.0, 0.0],
+    "draft_s": -1.0,
+    "uplink_s": math.nan,
+    "verify_s": math.inf,
+    "sent": [1.0, 2.0, 0.0],
+    "mean_snr": math.inf,
+    "k_factor": -1.0,
+    "cut": 0.0,
+    "width": 0.5,
+    "bound": math.nan,
+    "probability": 1.0,
+    "leave_good": 0.0,
+    "leave_bad": 1.0,
+    "time_s": [0.0, 2.0, 1.0],
+    "throughput_bps": [0.0, -1.0, 1.0],
+    "start_s": -1.0,
+}
+"""For each argument a value outside its domain."""
+
+
+def test_every_claim_has_a_strategy():
+    assert [claim.id for claim in channel.CLAIMS] == list(STRATEGIES)
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_attained_and_its_mutant(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", FALSE, ids=by_id)
+def test_refuted(claim):
+    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
+
+
+@pytest.mark.parametrize("claim", channel.CLAIMS, ids=by_id)
+def test_libraries(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", channel.CLAIMS, ids=by_id)
+def test_bad_input_is_named(claim):
+    check_strays(claim, STRAYS)
+
+
+def test_every_assumption_has_an_instance_that_breaks_it():
+    found = {assumption.statement: claim for claim in channel.CLAIMS for assumption in claim.assumptions}
+    assert set(found) == set(OUTSIDE)
+    for statement, claim in found.items():
+        check_scope(claim, statement, OUTSIDE[statement])
+
+
+# ---------------------------------------------------------------------------------------------------------- units
+
+
+@given(st.floats(-200, 200))
+def test_decibels_and_back(level):
+    assert float(channel.linear_to_db(channel.db_to_linear(level))) == pytest.approx(level, abs=1e-9)
+    assert float(channel.watts_to_dbm(channel.dbm_to_watts(level))) == pytest.approx(level, abs=1e-9)
+
+
+def test_units_by_hand():
+    assert channel.db_to_linear([0.0, 10.0, 30.0]).tolist() == pytest.approx([1.0, 10.0, 1000.0])
+    assert channel.dbm_to_watts([0.0, 23.0103, -30.0]).tolist() == pytest.approx([1e-3, 0.2, 1e-6], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["linear_to_db", "watts_to_dbm"])
+def test_nothing_has_no_level(name):
+    with pytest.raises(ValueError, match=r"must be positive and finite; got 0.0; a (ratio|power) of 0 has no level"):
+        getattr(channel, name)(0.0)
+
+
+@pytest.mark.parametrize("name", ["db_to_linear", "dbm_to_watts"])
+def test_minus_infinity_is_no_level(name):
+    with pytest.raises(ValueError, match=r"must be finite; got -inf; "):
+        getattr(channel, name)(-math.inf)
+
+
+# ---------------------------------------------------------------------------------------------- payload, latency
+
+
+def test_the_papers_payloads():
+    assert int(channel.vocabulary_payload_bits(32_000, 8)) == 736_000  # 92 kB, cu-hlm
+    assert channel.vocabulary_payload_bits(32_000, [16, 32], index=False).tolist() == [512_000, 1_024_000]  # u-hlm
+
+
+@pytest.mark.parametrize("power", range(1, 40))
+def test_the_index_is_long_enough_and_no_longer(power):
+    sizes = np.array([2**power - 1, 2**power, 2**power + 1])
+    index = channel.vocabulary_payload_bits(sizes, 1) // sizes - 1
+    assert index.tolist() == [(int(v) - 1).bit_length() for v in sizes]
+    assert int(channel.vocabulary_payload_bits(1, 8)) == 8
+
+
+def test_small_ratios_keep_their_digits():
+    assert float(channel.shannon_latency(1.0, 1.0, 1e-18)) == pytest.approx(math.log(2) * 1e18, rel=1e-12)
+
+
+def test_table_2_is_a_ratio_of_totals_without_fading():
+    """cu-hlm Table II at 10 dB: 6.3 and 31.1 ms are .297 of a round without fading, 15.9 is one over the sum."""
+    uplink = float(channel.shannon_latency(736_000, 10e6, 10.0))
+    assert (0.297 * uplink * 1e3, 0.297 * 104.6) == pytest.approx((6.3, 31.1), abs=0.05)
+    for draft, link, verify, printed in ((25.6, 6.3, 31.1, 15.9), (25.6, 0.0381, 30.0, 18.0), (64.0, 2.8, 13.8, 12.4)):
+        assert 1e3 / (draft + link + verify) == pytest.approx(printed, abs=0.05)
+    link = Rayleigh(10.0)
+    assert float(link.latency_quantile(0.5, 736_000, 10e6)) == pytest.approx(0.0246, abs=1e-4)  # and in the mean ∞
+    assert float(link.mean_latency(736_000, 10e6, outage=0.01).value) == pytest.approx(0.0384, abs=1e-4)
+
+
+def test_one_throughput_and_the_other():
+    times = np.array([[1.0, 3.0], [0.5, 0.5]])
+    assert channel.throughput(times).tolist() == [0.5, 2.0]
+    assert channel.mean_round_throughput(times).tolist() == pytest.approx([2 / 3, 2.0])
+    with pytest.raises(ValueError, match=r"^times_s must have an entry for each round; got shape \(0,\)"):
+        channel.throughput([])
+
+
+def test_a_round_of_no_time_is_refused():
+    with pytest.raises(ValueError, match=r"^draft_s \+ uplink_s \+ verify_s must be positive"):
+        channel.round_throughput(0.0, 1.0, 1.0, sent=False)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"bandwidth_hz": 0.0}, r"^bandwidth_hz must be positive and finite; got 0.0; give the band"),
+        ({"snr": math.inf}, r"^snr must be positive and finite; got inf; .* over a noiseless one at once"),
+        ({"snr": 0.0}, r"^snr must be positive and finite; got 0.0; .* over a dead link nothing arrives"),
+        ({"bits": math.nan}, r"^bits must be positive and finite; got nan"),
+    ],
+)
+def test_a_bad_link_is_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        channel.shannon_latency(**{"bits": 1.0, "bandwidth_hz": 1.0, "snr": 1.0, **change})
+
+
+# ------------------------------------------------------------------------------------------------------ path loss
+
+
+def test_path_loss():
+    near, far = channel.free_space_gain([100.0, 200.0], 2.4e9)
+    assert near / far == pytest.approx(4.0)
+    cell = channel.log_distance_gain([1.0, 10.0, 400.0], reference_gain=1e-3, exponent=2.0)
+    assert cell.tolist() == pytest.approx([1e-3, 1e-5, 6.25e-9])
+    steep = channel.log_distance_gain(20.0, reference_gain=1e-4, exponent=3.0, reference_m=10.0)
+    assert float(steep) == pytest.approx(1e-4 / 8)
+    with pytest.raises(ValueError, match=r"^reference_gain must be positive and finite; got 0.0; give the gain at"):
+        channel.log_distance_gain(1.0, reference_gain=0.0, exponent=2.0)
+    with pytest.raises(ValueError, match=r"^distance_m must be positive"):
+        channel.free_space_gain(0.0, 1e9)
+
+
+# --------------------------------------------------------------------------------------------------------- fading
+
+
+@pytest.mark.parametrize("mean", [1e-3, 0.01, 0.99, 1.0, 1.01, 10.0, 1e6])
+def test_rayleigh_capacity_in_high_precision(mean):
+    with mpmath.workdps(40):
+        z = 1 / mpmath.mpf(mean)
+        assert float(Rayleigh(mean).capacity()) == pytest.approx(
+            float(mpmath.exp(z) * mpmath.e1(z) / mpmath.log(2)), rel=1e-14
+        )
+
+
+@pytest.mark.parametrize("k_factor", [0.5, 10.0, 300.0])
+def test_rician_against_scipy(k_factor):
+    stats = pytest.importorskip("scipy.stats")
+    law = stats.ncx2(2, 2 * k_factor)
+    link, scale = Rician(10.0, k_factor), 10.0 / (2 * (1 + k_factor))
+    points = scale * law.ppf([0.001, 0.1, 0.5, 0.9, 0.999])
+    np.testing.assert_allclose(link.distribution(points), law.cdf(points / scale), rtol=1e-9)
+    np.testing.assert_allclose(link.density(points), law.pdf(points / scale) / scale, rtol=1e-9)
+    np.testing.assert_allclose(link.quantile([0.001, 0.5]), scale * law.ppf([0.001, 0.5]), rtol=1e-9)
+
+
+@given(batches(mean_snr=MEAN, k_factor=K_FACTOR, probability=INNER))
+def test_quantile_and_back(instance):
+    link = Rician(instance["mean_snr"], instance["k_factor"])
+    np.testing.assert_allclose(
+        link.distribution(link.quantile(instance["probability"])), instance["probability"], rtol=1e-11
+    )
+
+
+def test_without_a_line_of_sight_rician_is_rayleigh():
+    ours, theirs = Rician(np.array([0.1, 10.0]), np.zeros(2)), Rayleigh(np.array([0.1, 10.0]))
+    for method, argument in (("density", 0.3), ("distribution", 0.3), ("quantile", 0.3), ("outage_probability", 2.0)):
+        np.testing.assert_array_equal(getattr(ours, method)(argument), getattr(theirs, method)(argument))
+    np.testing.assert_allclose(theirs.distribution(0.3), -np.expm1(-0.3 / np.array([0.1, 10.0])), rtol=1e-14)
+    assert repr(Rayleigh(10.0)) == "Rayleigh(mean_snr=10.0)"
+
+
+@pytest.mark.parametrize("link", [Rayleigh(10.0), Rician(10.0, 10.0), Rician(0.01, 3.0)], ids=repr)
+def test_samples_follow_the_law(link):
+    blocks = np.sort(link.sample(np.random.default_rng(1), 50_000))
+    assert blocks.mean() == pytest.approx(float(link.mean_snr), rel=0.02)
+    gap = np.abs(link.distribution(blocks) - (np.arange(blocks.size) + 0.5) / blocks.size)
+    assert gap.max() < 1.95 / math.sqrt(blocks.size)  # Kolmogorov at the level 0.1%
+    assert np.log2(1 + blocks).mean() == pytest.approx(float(link.capacity()), rel=0.02)
+
+
+def test_quantiles_of_the_latency():
+    link = Rician(10.0, 3.0)
+    blocks = link.sample(np.random.default_rng(2), 50_000)
+    times = channel.shannon_latency(736_000, 10e6, blocks)
+    for p in (0.1, 0.5, 0.9):
+        assert float(link.latency_quantile(p, 736_000, 10e6)) == pytest.approx(np.quantile(times, p), rel=0.02)
+    kept = times[blocks > np.quantile(blocks, 0.05)]
+    assert float(link.mean_latency(736_000, 10e6, outage=0.05).value) == pytest.approx(kept.mean(), rel=0.03)
+
+
+# ------------------------------------------------------------------------------------- the mean that is infinite
+
+
+@pytest.mark.parametrize("link", [Rayleigh(10.0), Rayleigh(0.01), Rician(10.0, 10.0), Rician(1.0, 2.0)], ids=repr)
+def test_the_mean_grows_like_the_logarithm_of_the_cut(link):
+    """Certificate: from cut to cut it grows by ln 2 f(0) a factor e, for ever; and the quadrature is exact."""
+    cuts = np.array([10.0**-n for n in range(2, 13)] + [1e-30, 1e-100, 1e-300])
+    values, errors = link.inverse_efficiency(cuts)
+    assert (errors <= 1e-12 * values + 1e-15).all()
+    slopes = np.diff(values) / -np.diff(np.log(cuts))
+    growth = float(link.latency_growth())
+    np.testing.assert_allclose(slopes[6:], growth, rtol=1e-6)
+    assert growth == pytest.approx(math.log(2) * float(link.density(0.0)))
+
+
+def test_the_quadrature_against_high_precision():
+    def integrand(x, mean):
+        return mpmath.exp(x - mpmath.exp(x) / mean) / mean * mpmath.log(2) / mpmath.log1p(mpmath.exp(x))
+
+    with mpmath.workdps(20):
+        for mean, cut in ((0.01, 1e-6), (10.0, 1e-3), (1e4, 0.5)):
+            ends = mpmath.linspace(mpmath.log(cut), mpmath.log(mean * 60), 16)
+            exact = mpmath.quad(lambda x, mean=mean: integrand(x, mean), ends)
+            value, error = Rayleigh(mean).inverse_efficiency(cut)
+            assert abs(float(value) - float(exact)) <= float(error) + 1e-13 * float(exact)
+
+
+def test_a_simulated_mean_is_a_function_of_how_long_one_simulates():
+    """At -20 dB the running mean of 1/log₂(1 + S) grows by ln 2 f(0) = 69.3 with each factor e of samples."""
+    link = Rayleigh(0.01)
+    running = np.cumsum(1 / np.log2(1 + link.sample(np.random.default_rng(0), 60 * 10**5).reshape(60, -1)), axis=1)
+    short, long = (float(np.median(running[:, n - 1])) / n for n in (10**2, 10**5))
+    assert long - short == pytest.approx(float(link.latency_growth()) * math.log(1000), rel=0.2)
+    assert short > 4 / math.log2(1.01)  # without fading it is 69.7
+
+
+def test_half_a_strip_is_half_the_strip():
+    link = Rician(2.0, 1.0)
+    low, high = link.inverse_efficiency(1e-6, 1e-3), link.inverse_efficiency(1e-3, 1.0)
+    assert float(link.inverse_efficiency(1e-6, 1.0).value) == pytest.approx(float(low.value + high.value), rel=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Rayleigh(0.0), r"^mean_snr must be positive and finite; got 0.0"),
+        (lambda: Rayleigh(math.inf), r"^mean_snr must be positive and finite; got inf"),
+        (lambda: Rician(1.0, -1.0), r"^k_factor must be in \[0, 10,000\]; got -1.0; give the ratio, not dB"),
+        (lambda: Rayleigh(1.0).quantile(0.0), r"^probability must be in \(0, 1\); got 0.0"),
+        (lambda: Rayleigh(1.0).distribution(-1.0), r"^snr must be 0 or more and finite"),
+        (lambda: Rayleigh(1.0).outage_probability(-1.0), r"^rate must be 0 or more"),
+        (
+            lambda: Rayleigh(1.0).mean_latency(1.0, 1.0, outage=0.0),
+            r"^outage must be .* with none the mean is infinite",
+        ),
+        (lambda: Rayleigh(1.0).inverse_efficiency(0.0), r"^cut must be .* with none the mean is infinite"),
+        (lambda: Rayleigh(1.0).latency_quantile(0.5, 1.0, 0.0), r"^bandwidth_hz must be positive"),
+    ],
+)
+def test_bad_fading_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# ---------------------------------------------------------------------------------------------- links that move
+
+
+def test_a_markov_link():
+    link = GilbertElliott(good_bps=8e6, bad_bps=1e6, leave_good=0.05, leave_bad=0.2, slot_s=0.01)
+    rates = link.sample(np.random.default_rng(3), 400_000)
+    assert rates.shape == (400_000,)
+    assert set(np.unique(rates)) == {1e6, 8e6}
+    assert rates.mean() == pytest.approx(float(link.mean_rate()), rel=0.01)
+    for lag in (1, 5):
+        seen = np.corrcoef(rates[:-lag], rates[lag:])[0, 1]
+        assert seen == pytest.approx(float(link.correlation(lag)), abs=0.02)
+    assert float(link.mean_burst_s()) == pytest.approx(0.05)
+    assert float(link.correlation(0)) == 1.0
+
+
+def test_a_markov_link_begins_in_the_long_run():
+    link = GilbertElliott(good_bps=1.0, bad_bps=0.0, leave_good=0.05, leave_bad=0.2, slot_s=0.01)
+    first = [link.sample(np.random.default_rng(seed), 1)[0] for seed in range(2000)]
+    assert np.mean(first) == pytest.approx(0.8, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("good_bps", 0.0), ("bad_bps", -1.0), ("leave_good", 0.0), ("leave_bad", 1.0), ("slot_s", 0.0)]
+)
+def test_a_bad_markov_link_is_named(name, value):
+    good = {"good_bps": 1.0, "bad_bps": 0.0, "leave_good": 0.5, "leave_bad": 0.5, "slot_s": 1.0}
+    with pytest.raises(ValueError, match=rf"^{name} must be "):
+        GilbertElliott(**{**good, name: value})
+
+
+def slowly(trace: TraceLink, bits: float, start: float) -> float:
+    """The transfer, sample by sample."""
+    times = np.append(trace.time_s, 2 * trace.time_s[-1] - trace.time_s[-2]) - trace.time_s[0]
+    now, left, i = start % times[-1], bits, 0
+    while times[i + 1] <= now:
+        i += 1
+    spent = 0.0
+    while True:
+        rate, span = trace.throughput_bps[i], times[i + 1] - now
+        if rate * span >= left:
+            return spent + left / rate
+        left, spent, i = left - rate * span, spent + span, i + 1
+        now = times[i]
+        if i == len(trace.throughput_bps):
+            now, i = 0.0, 0
+
+
+@given(traces())
+def test_a_trace_against_a_loop(instance):
+    trace = TraceLink(instance["time_s"], instance["throughput_bps"])
+    bits, start = float(instance["bits"]), float(instance["start_s"])
+    found = float(trace.transfer_time(bits, start))
+    assert found == pytest.approx(slowly(trace, bits, start), rel=1e-9, abs=1e-9)
+
+
+def test_a_trace_by_hand():
+    trace = TraceLink(time_s=[5.0, 6.0, 8.0], throughput_bps=[4.0, 0.0, 2.0])  # 4, 0 and 2 bit/s for 1, 2 and 2 s
+    assert trace.period_s() == 5.0
+    assert trace.mean_rate() == pytest.approx(1.6)
+    assert trace.delivered_bits([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).tolist() == [0, 4, 4, 4, 6, 8, 12]
+    assert trace.transfer_time([4.0, 5.0, 8.0, 16.0], 0.0).tolist() == [1.0, 3.5, 5.0, 10.0]
+    assert trace.transfer_time(1.0, [1.5, 4.75, 9.75]).tolist() == [2.0, 0.375, 0.375]
+
+
+@pytest.mark.parametrize(
+    ("time", "rate", "message"),
+    [
+        ([0.0], [1.0], r"^time_s and throughput_bps must be two rows of one length from 2 up; got shapes \(1,\)"),
+        ([0.0, 1.0], [1.0], r"got shapes \(2,\) and \(1,\)"),
+        ([0.0, 0.0], [1.0, 1.0], r"^time_s must be finite and increasing; sort the samples"),
+        ([0.0, math.inf], [1.0, 1.0], r"^time_s must be finite"),
+        ([0.0, 1.0], [1.0, -1.0], r"^throughput_bps must be 0 or more"),
+        ([0.0, 1.0], [0.0, 0.0], r"^throughput_bps must be positive somewhere"),
+    ],
+)
+def test_a_bad_trace_is_named(time, rate, message):
+    with pytest.raises(ValueError, match=message):
+        TraceLink(time, rate)
+
+
+# ------------------------------------------------------------------------------------------------------ libraries
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_answers_in_kind(library):
+    ratio = to(library, [0.5, 2.0], "float32")
+    for function in (channel.linear_to_db, channel.watts_to_dbm, channel.db_to_linear, channel.dbm_to_watts):
+        assert kind_of(function(ratio)) == (library, "float32")
+    assert kind_of(channel.shannon_latency(ratio, ratio, ratio)) == (library, "float32")
+    assert kind_of(channel.throughput(ratio)) == (library, "float32")
+    assert kind_of(channel.round_throughput(ratio, ratio, ratio)) == (library, "float32")
+    assert kind_of(channel.vocabulary_payload_bits(to(library, [5, 6]), 8)) == (library, "int64")
+    for link in (Rayleigh(ratio), Rician(ratio, to(library, 3.0, "float32"))):
+        plain = Rician(numbers(ratio), 0.0 if isinstance(link, Rayleigh) else 3.0)
+        for method, arguments in (
+            ("capacity", ()),
+            ("density", (ratio,)),
+            ("quantile", (to(library, 0.5, "float32"),)),
+            ("outage_probability", (ratio,)),
+            ("latency_growth", ()),
+        ):
+            answer = getattr(link, method)(*arguments)
+            assert kind_of(answer) == (library, "float64")
+            expected = getattr(plain, method)(*(numbers(argument) for argument in arguments))
+            np.testing.assert_allclose(numbers(answer), expected, rtol=1e-12)
+    trace = TraceLink(to(library, [0.0, 1.0]), to(library, [1.0, 2.0]))
+    assert kind_of(trace.transfer_time(ratio, 0.0)) == (library, "float64")

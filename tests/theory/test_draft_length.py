@@ -1,0 +1,527 @@
+"""The draft length: against brute force and high precision, and the trackers against simulation."""
+
+from __future__ import annotations
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import draft_length as room
+from hlmtheory.claims import Status
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .room_claims import (
+    batches,
+    by_id,
+    check_attained,
+    check_holds,
+    check_libraries,
+    check_refuted,
+    check_scope,
+    check_strays,
+    quantity,
+)
+from .strategies import acceptances
+
+TRUE = [claim for claim in room.CLAIMS if claim.refuted is None]
+FALSE = [claim for claim in room.CLAIMS if claim.refuted is not None]
+
+GAMMA = st.one_of(
+    acceptances(), quantity(1e-6, 0.5), quantity(1e-9, 0.5).map(lambda x: 1.0 - x), st.sampled_from((0.0, 1.0))
+)
+FIXED = st.one_of(st.integers(0, 8).map(lambda n: n / 4), quantity(1e-4, 1e3))
+MARGINAL = quantity(1e-5, 1e2)
+LENGTH = st.integers(1, 40)
+LINK = {"acceptance": GAMMA, "fixed": FIXED, "marginal": MARGINAL}
+TWO_LINKS = {
+    "acceptance": GAMMA,
+    "rate_bps": quantity(1e2, 1e8),
+    "slowdown": quantity(1.0, 1e4),
+    "fixed": FIXED,
+    "marginal": MARGINAL,
+    "bits_per_token": quantity(1.0, 64.0),
+    "header_bits": st.sampled_from((0.0, 16.0, 64.0, 320.0, 480.0)),
+}
+ROUNDS = {"acceptance": GAMMA, "draft_length": LENGTH, "rounds": st.integers(0, 30), "step": st.floats(0.0, 1.0)}
+
+
+@st.composite
+def profiles(draw):
+    """Acceptance profiles and the costs of a round."""
+    link = draw(batches((1, 12), rows_acceptances=acceptances(), fixed=FIXED, marginal=MARGINAL))
+    return link
+
+
+STRATEGIES = {
+    "draft_length.etgr": batches(**LINK, draft_length=LENGTH),
+    "draft_length.unimodal": profiles(),
+    "draft_length.stationary": batches(**LINK),
+    "draft_length.optimal": batches(**LINK, draft_length=LENGTH, max_length=LENGTH),
+    "draft_length.ratio": batches(**LINK, rise=quantity(1.0, 100.0), max_length=LENGTH),
+    "draft_length.slower_shortens": batches(**TWO_LINKS),
+    "draft_length.slower_shortens_if": batches(**TWO_LINKS),
+    "draft_length.linear": batches(**LINK, draft_length=LENGTH, max_length=LENGTH),
+    "draft_length.linear_bonus": batches(**LINK, draft_length=LENGTH, max_length=LENGTH),
+    "draft_length.linear_optimal": batches(**LINK, max_length=LENGTH),
+    "draft_length.linear_adapts": batches(**LINK, rise=quantity(1.0, 100.0), max_length=LENGTH),
+    "draft_length.regret": batches(**LINK, believed=GAMMA, max_length=LENGTH),
+    "draft_length.energy": batches(
+        **LINK,
+        fixed_j=FIXED,
+        marginal_j=MARGINAL,
+        price=st.one_of(st.just(0.0), quantity(1e-3, 10.0)),
+        draft_length=LENGTH,
+        max_length=LENGTH,
+    ),
+    "draft_length.tracker": batches(acceptance=GAMMA, draft_length=LENGTH),
+    "draft_length.tracker_mean": batches(**ROUNDS, start=acceptances()),
+    "draft_length.tracker_variance": batches(**ROUNDS),
+    "draft_length.tracker_consistent": batches(acceptance=GAMMA, draft_length=LENGTH),
+    "draft_length.update_storm_printed": batches(size_bytes=st.floats(3.1e9, 3.3e9)),
+    "draft_length.update_storm": batches(size_bytes=st.floats(3.5e9, 3.6e9)),
+}
+"""For each claim of the room, what its instances are drawn from."""
+
+CASE = {"acceptance": 0.8, "fixed": 0.1, "marginal": 0.02}
+AGREES = {
+    "draft_length.slower_shortens": {
+        **CASE,
+        "rate_bps": 1e6,
+        "slowdown": 1e3,
+        "bits_per_token": 16.0,
+        "header_bits": 0.0,
+    },
+    "draft_length.linear_optimal": {**CASE, "max_length": 4},
+    "draft_length.linear_adapts": None,
+    "draft_length.tracker": {"acceptance": 0.8, "draft_length": 1},
+    "draft_length.update_storm_printed": None,
+}
+"""For each false one, where it is right; nowhere, for a choice that never adapts and a table that never fits."""
+
+OUTSIDE = {
+    "1 ≤ K ≤ K_max": {
+        **CASE,
+        "fixed_j": 1.0,
+        "marginal_j": 1.0,
+        "price": 1.0,
+        "draft_length": 9,
+        "max_length": 8,
+    },
+    "0 < γ < 1 and F > M > 0": {"acceptance": 0.8, "fixed": 0.02, "marginal": 0.02},
+    "O_header/b ≤ T_fixed/T_marginal of what is not sent": AGREES["draft_length.slower_shortens"]
+    | {"header_bits": 320.0},
+    "the best draft gets shorter": {**CASE, "rise": 1.0, "max_length": 16},
+    "3.15 GB ≤ size ≤ 3.25 GB": {"size_bytes": 3.5e9},
+    "3.5625 GB ≤ size ≤ 3.58125 GB": {"size_bytes": 3.2e9},
+}
+"""For each assumption an instance that breaks it."""
+
+STRAYS = {
+    "acceptance": 1.2,
+    "acceptances": [0.5, -0.1, 0.5],
+    "believed": math.nan,
+    "fixed": -0.1,
+    "marginal": math.inf,
+    "draft_length": -1,
+    "max_length": 0,
+    "rise": 0.5,
+    "slowdown": 0.5,
+    "rate_bps": 0.0,
+    "bits_per_token": -16.0,
+    "header_bits": math.nan,
+    "fixed_j": -1.0,
+    "marginal_j": math.inf,
+    "price": -0.5,
+    "rounds": -1,
+    "step": 1.5,
+    "start": -0.1,
+    "size_bytes": 0.0,
+}
+"""For each argument a value outside its domain."""
+
+
+def test_every_claim_has_a_strategy():
+    assert {claim.id for claim in room.CLAIMS} == set(STRATEGIES)
+    assert {claim.id for claim in FALSE} == set(AGREES)
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_attained_and_its_mutant(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", FALSE, ids=by_id)
+def test_refuted(claim):
+    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
+
+
+@pytest.mark.parametrize("claim", room.CLAIMS, ids=by_id)
+def test_libraries(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", room.CLAIMS, ids=by_id)
+def test_bad_input_is_named(claim):
+    check_strays(claim, STRAYS)
+
+
+def test_every_assumption_has_an_instance_that_breaks_it():
+    found = [(claim, assumption.statement) for claim in room.CLAIMS for assumption in claim.assumptions]
+    assert {statement for _, statement in found} == set(OUTSIDE)
+    for claim, statement in found:
+        check_scope(claim, statement, {name: OUTSIDE[statement][name] for name in claim.takes})
+
+
+# ---------------------------------------------------------------------------------------------------- the optimum
+
+
+def random_links(count: int, seed: int) -> tuple[np.ndarray, ...]:
+    """γ from 1e-6 to 1 - 1e-9 and T_fixed/T_marginal from 1e-4 to 1e8, both by their logarithms."""
+    rng = np.random.default_rng(seed)
+    near = rng.random(count) < 0.5
+    gamma = np.where(near, 1.0 - 10.0 ** rng.uniform(-9, 0, count), 10.0 ** rng.uniform(-6, 0, count))
+    marginal = 10.0 ** rng.uniform(-5, 1, count)
+    return np.clip(gamma, 1e-6, 1.0 - 1e-9), marginal * 10.0 ** rng.uniform(-4, 8, count), marginal
+
+
+def brute_force(gamma: np.ndarray, fixed: np.ndarray, marginal: np.ndarray, longest: int) -> np.ndarray:
+    """The highest rate over all K up to the longest."""
+    k = np.arange(1, longest + 1)
+    logarithm = np.log(gamma)[:, None]
+    tokens = np.expm1((k + 1) * logarithm) / np.expm1(logarithm)
+    return (tokens / (fixed[:, None] + k * marginal[:, None])).max(axis=1)
+
+
+def test_brute_force_finds_nothing_better():
+    gamma, fixed, marginal = random_links(8_000, seed=1)
+    real = room.stationary_draft_length(gamma, fixed, marginal)
+    best = room.optimal_draft_length(gamma, fixed, marginal, 2**60)
+    rates = room.etgr(gamma, best, fixed, marginal)
+    for longest in (16, 256, 4096):
+        some = np.flatnonzero((real <= longest) & (real > (longest // 16 if longest > 16 else -2)))
+        for part in np.array_split(some, max(1, some.size * longest // 2_000_000)):
+            competitor = brute_force(gamma[part], fixed[part], marginal[part], longest + 2)
+            assert (rates[part] >= competitor * (1 - 1e-12)).all()
+
+
+def test_high_precision_finds_nothing_better():
+    gamma, fixed, marginal = random_links(3_000, seed=2)
+    real = room.stationary_draft_length(gamma, fixed, marginal)
+    best = room.optimal_draft_length(gamma, fixed, marginal, 2**60)
+    with mpmath.workdps(50):
+        for i in np.flatnonzero(real > 4096)[:300]:
+            g, f, m = (mpmath.mpf(float(x[i])) for x in (gamma, fixed, marginal))
+            a = -mpmath.log(g)
+            c = a * (f / m - 1)
+            exact = (-c - 1 - mpmath.lambertw(-mpmath.exp(-c - 1), -1)).real / a - 1
+            assert abs(exact - real[i]) <= 1e-13 * exact
+
+            def rate(k, g=g, f=f, m=m):
+                return (1 - g ** (k + 1)) / (1 - g) / (f + k * m)
+
+            low = int(mpmath.floor(exact))
+            assert rate(int(best[i])) >= max(rate(low), rate(low + 1)) * (1 - mpmath.mpf(10) ** -12)
+
+
+@pytest.mark.parametrize(
+    ("gamma", "ratio"), [(1 - 1e-9, 1 + 1e-7), (0.5, 1 + 1e-12), (1e-6, 1e8), (0.9, 1e300), (1e-300, 1e307)]
+)
+def test_the_equation_is_solved_at_its_ends(gamma, ratio):
+    """Tiny c, where e^v - 1 - v cancels, and huge c, where Lambert's argument underflows."""
+    with mpmath.workdps(60):
+        a = -mpmath.log(mpmath.mpf(gamma))
+        c = a * (mpmath.mpf(ratio) - 1)
+        v = mpmath.sqrt(2 * c) if c < 1 else mpmath.log(c + 1 + mpmath.log(c + 1))
+        for _ in range(20):
+            v -= (mpmath.expm1(v) - v - c) / mpmath.expm1(v)
+        expected = float(v / a - 1)
+    assert float(room.stationary_draft_length(gamma, ratio, 1.0)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_equation_by_algebra():
+    """f(u) = (1 - e^{-au})/(u + d) is stationary where e^{au} - 1 - au = ad; E/T is f up to a constant factor."""
+    sympy = pytest.importorskip("sympy")
+    a, u, d = sympy.symbols("a u d", positive=True)
+    f = (1 - sympy.exp(-a * u)) / (u + d)
+    slope = sympy.expand(sympy.simplify(sympy.diff(f, u) * (u + d) ** 2 * sympy.exp(a * u)))
+    assert sympy.simplify(slope - (a * d - (sympy.exp(a * u) - 1 - a * u))) == 0
+    k, fixed, m = sympy.symbols("k F M", positive=True)
+    rate = (1 - sympy.exp(-a * (k + 1))) / ((1 - sympy.exp(-a)) * (fixed + k * m))
+    assert sympy.simplify(rate / f.subs({u: k + 1, d: fixed / m - 1}) * m * (1 - sympy.exp(-a))) == 1
+
+
+def test_the_longest_draft_caps_it():
+    gamma, fixed, marginal = random_links(2_000, seed=4)
+    capped = room.optimal_draft_length(gamma, fixed, marginal, 8)
+    free = room.optimal_draft_length(gamma, fixed, marginal, 2**60)
+    assert (capped == np.minimum(free, 8)).all()
+
+
+def test_the_ends_of_the_acceptance():
+    assert room.optimal_draft_length(0.0, [0.0, 1.0, 1e9], 1.0, 16).tolist() == [1, 1, 1]
+    assert room.optimal_draft_length(1.0, [2.0, 1.0, 0.5, 0.0], 1.0, 16).tolist() == [16, 1, 1, 1]
+    assert room.optimal_draft_length([0.5, 0.0], 1.0, 0.0, 16).tolist() == [16, 1]
+
+
+def test_of_equals_the_shorter():
+    """γ = 1 and F = M: every K gives one token a unit; γ = ½: K = 1 and 2 tie at 3/2/(F + M) = 7/4/(F + 2M)."""
+    assert int(room.optimal_draft_length(1.0, 1.0, 1.0, 16)) == 1
+    assert float(room.etgr(0.5, 1, 5.0, 1.0)) == float(room.etgr(0.5, 2, 5.0, 1.0)) == 0.25
+    assert int(room.optimal_draft_length(0.5, 5.0, 1.0, 16)) == 1
+    assert int(room.optimal_draft_length_profile([0.5, 0.5, 0.5], 5.0, 1.0)) == 1
+
+
+def test_the_server_alone_is_the_length_0():
+    assert room.optimal_draft_length([0.1, 0.9], 0.1, 0.1, 8, min_length=0).tolist() == [0, 0]
+    assert room.optimal_draft_length([0.1, 0.9], 0.1, 0.02, 8, min_length=0).tolist() == [0, 7]
+    with pytest.raises(ValueError, match=r"^min_length must be 0 or 1; got 2"):
+        room.optimal_draft_length(0.5, 1.0, 1.0, 8, min_length=2)
+
+
+@given(profiles())
+def test_a_profile_by_brute_force(instance):
+    best = room.optimal_draft_length_profile(**instance)
+    rates = room.etgr_profile(**instance)
+    assert (np.take_along_axis(rates, best[..., None] - 1, -1)[..., 0] == rates.max(-1)).all()
+
+
+@given(batches(**LINK, max_length=st.integers(1, 40)))
+def test_a_constant_profile_is_the_geometric_case(instance):
+    longest = int(np.max(instance["max_length"]))
+    alphas = np.repeat(instance["acceptance"][..., None], longest, -1)
+    best = room.optimal_draft_length(instance["acceptance"], instance["fixed"], instance["marginal"], longest)
+    rates = room.etgr_profile(alphas, instance["fixed"], instance["marginal"])
+    np.testing.assert_allclose(np.take_along_axis(rates, best[..., None] - 1, -1)[..., 0], rates.max(-1), rtol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------- findings
+
+
+def test_the_surrogate_is_bang_bang():
+    marginal = np.geomspace(1e-4, 10, 400)
+    best = room.optimal_draft_length(0.8, 0.1, marginal, 16)
+    chosen = room.surrogate_draft_length(0.8, 0.1, marginal, 16)
+    assert set(np.unique(chosen)) == {1, 16}
+    assert set(np.unique(best)) == set(range(1, 17))
+    assert set(np.unique(room.surrogate_draft_length(0.8, 0.1, marginal, 16, bonus=False))) == {16}
+
+
+def test_a_header_makes_a_slow_link_ask_for_long_drafts():
+    """flexspec's own (8): 40 bytes of TCP/IP before 16-bit indices; the text says the opposite."""
+    lengths = []
+    for rate in (1e6, 1e5, 1e4, 1e3):
+        costs = room.round_costs(
+            rate, bits_per_token=16, header_bits=320, propagation_s=0.01, cloud_base_s=0.01, edge_slope_s=0.0125
+        )
+        lengths.append(int(room.optimal_draft_length(0.8, *costs, 64)))
+    assert lengths == sorted(lengths)
+    assert (lengths[0], lengths[-1]) == (1, 6)
+
+
+def test_the_printed_table_fits_3_6_gb_not_3_2():
+    minutes = room.synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60
+    assert minutes.round(1).tolist() == [42.7, 8.5, 1.4]
+    assert (room.synchronisation_time(3.57e9, [10e6, 50e6, 300e6]) / 60).round(1).tolist() == [47.6, 9.5, 1.6]
+    claim = next(claim for claim in room.CLAIMS if claim.id == "draft_length.update_storm_printed")
+    inside = claim.check({"size_bytes": np.linspace(3.15e9, 3.25e9, 101)})
+    assert inside.count(Status.VIOLATED) == inside.in_scope > 90
+
+
+def test_costs_are_the_sum_of_their_parts():
+    parts = {
+        "propagation_s": 0.03,
+        "cloud_base_s": 0.05,
+        "cloud_slope_s": 0.002,
+        "edge_start_s": 0.001,
+        "edge_slope_s": 0.0085,
+        "downlink_s": 0.004,
+    }
+    fixed, marginal = room.round_costs(np.array([1e4, 1e6]), bits_per_token=15, header_bits=320, **parts)
+    np.testing.assert_allclose(fixed, 0.03 + 0.05 + 0.004 + np.array([0.032, 0.00032]) + 0.001, rtol=1e-14)
+    np.testing.assert_allclose(marginal, 0.0085 + np.array([0.0015, 0.000015]) + 0.002, rtol=1e-14)
+
+
+def test_energy_and_bytes_a_token():
+    fixed, marginal = room.round_energy(1e6, bits_per_token=16, transmit_w=2.0, header_bits=320, tail_j=0.5)
+    assert (float(fixed), float(marginal)) == pytest.approx((0.50064, 3.2e-5))
+    one, best = (float(room.cost_per_token(0.8, k, fixed, marginal)) for k in (1, 8))
+    assert best < one / 2  # the tail of the radio is shared by more tokens
+
+
+def test_regret_of_a_wrong_belief():
+    believed = np.linspace(0.05, 0.95, 19)
+    regret = room.draft_length_regret(0.8, believed, 0.1, 0.01, 16)
+    assert regret[15] == pytest.approx(0.0, abs=1e-15)  # the belief is .8
+    assert (regret >= 0).all()
+    assert (np.diff(regret[:15]) <= 0).all()
+    assert (np.diff(regret[15:]) >= 0).all()
+
+
+# ------------------------------------------------------------------------------------------------------- trackers
+
+
+def simulate(method: str, gamma: float, length: int, rounds: int, step: float, runs: int) -> np.ndarray:
+    """Final estimates of many runs, at once."""
+    rng = np.random.default_rng(11)
+    accepted, examined = np.full(runs, 0.8), np.ones(runs)
+    for _ in range(rounds):
+        tau = np.minimum(rng.geometric(1 - gamma, runs) - 1, length)
+        if method == "ema_printed":
+            accepted = (1 - step) * accepted + step * tau / length
+        else:
+            accepted = (1 - step) * accepted + tau
+            examined = (1 - step) * examined + np.minimum(tau + 1, length)
+    return accepted / examined
+
+
+@pytest.mark.parametrize(("method", "step"), [("ema_printed", 0.05), ("consistent", 0.05), ("consistent", 0.0)])
+def test_the_moments_are_those_of_a_simulation(method, step):
+    runs = 40_000
+    estimates = simulate(method, 0.8, 6, 60, step, runs)
+    bias, variance = (float(x) for x in room.tracker_moments(0.8, 6, 60, step, method=method))
+    assert estimates.mean() - 0.8 == pytest.approx(bias, abs=4 * math.sqrt(variance / runs) + 2e-4)
+    assert estimates.var() == pytest.approx(variance, rel=0.06)
+
+
+def test_the_consistent_tracker_converges_and_the_printed_one_does_not():
+    bias, variance = room.tracker_moments(0.8, 6, [10, 100, 1_000, 10_000], 0.0, method="consistent")
+    assert (np.diff(np.abs(bias)) < 0).all()
+    assert (np.diff(variance) < 0).all()
+    assert abs(bias[-1]) < 2e-5
+    printed, _ = room.tracker_moments(0.8, 6, 10**6, 0.01, method="ema_printed")
+    assert float(printed) == pytest.approx(0.491904 - 0.8)
+
+
+@pytest.mark.parametrize("method", ["ema_printed", "consistent"])
+def test_the_object_does_what_the_simulation_does(method):
+    tracker = room.AcceptanceTracker(step=0.1, method=method)
+    rng = np.random.default_rng(11)
+    for _ in range(20):
+        tracker = tracker.update(min(int(rng.geometric(0.2, 1)[0]) - 1, 6), 6)
+    assert tracker.estimate == pytest.approx(simulate(method, 0.8, 6, 20, 0.1, 1)[0], rel=1e-12)
+
+
+def test_in_the_loop_the_printed_tracker_pays():
+    """Each round drafts what its estimate asks for; the printed one settles on too short a draft."""
+    rng = np.random.default_rng(0)
+    tokens = {}
+    for method in ("ema_printed", "consistent"):
+        tracker, total, time = room.AcceptanceTracker(step=0.05, method=method), 0, 0.0
+        lengths = np.arange(1, 17)
+        for _ in range(1500):
+            e = (1 - tracker.estimate ** (lengths + 1)) / (1 - tracker.estimate)
+            k = int(lengths[np.argmax(e / (0.1 + 0.01 * lengths))])
+            tau = min(int(rng.geometric(0.1)) - 1, k)
+            tracker, total, time = tracker.update(tau, k), total + tau + 1, time + 0.1 + 0.01 * k
+        tokens[method] = total / time
+    best = float(room.etgr(0.9, room.optimal_draft_length(0.9, 0.1, 0.01, 16), 0.1, 0.01))
+    assert tokens["consistent"] > 0.97 * best
+    assert tokens["ema_printed"] < 0.94 * best
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.3, 0.8, 1.0])
+def test_examined_drafts_are_accepted_at_the_rate(gamma):
+    """E[(τ - γX)²] = γ(1 - γ)E[X] and E[(τ - γX)X] = E[X] - 1 - (K - 1)γ^K: what the variance and bias rest on."""
+    for length in (1, 2, 7):
+        law = [gamma**j * (1 - gamma) for j in range(length)] + [gamma**length]
+        x = [min(j + 1, length) for j in range(length + 1)]
+        d = [j - gamma * x[j] for j in range(length + 1)]
+        mean = sum(p * b for p, b in zip(law, x, strict=True))
+        square = sum(p * a * a for p, a in zip(law, d, strict=True))
+        mixed = sum(p * a * b for p, a, b in zip(law, d, x, strict=True))
+        assert square == pytest.approx(gamma * (1 - gamma) * mean, abs=1e-12)
+        assert mixed == pytest.approx(mean - 1 - (length - 1) * gamma**length, abs=1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"acceptance": 1.5}, r"^acceptance must be in \[0, 1\]; got 1.5; give a probability"),
+        ({"fixed": -1.0}, r"^fixed must be 0 or more and finite; got -1.0; give what a round costs"),
+        ({"marginal": math.nan}, r"^marginal must be 0 or more and finite; got nan"),
+        ({"max_length": 0}, r"^max_length must be a whole number, 1 or more; got 0; a round drafts at least one"),
+        ({"max_length": 2.5}, r"^max_length must be a whole number, 1 or more; got 2.5"),
+        ({"fixed": 0.0, "marginal": 0.0}, r"must be positive; got 0; a round takes some time$"),
+    ],
+)
+@pytest.mark.parametrize("function", ["optimal_draft_length", "surrogate_draft_length"])
+def test_a_bad_link_is_named(function, change, message):
+    with pytest.raises(ValueError, match=message):
+        getattr(room, function)(**{**CASE, "max_length": 8, **change})
+
+
+def test_a_dead_link_is_named():
+    with pytest.raises(ValueError, match=r"^rate_bps must be positive and finite; got 0.0; .* on a dead link"):
+        room.round_costs(0.0, bits_per_token=16)
+    with pytest.raises(ValueError, match=r"^transmit_w must be 0 or more"):
+        room.round_energy(1e6, bits_per_token=16, transmit_w=-1.0)
+    with pytest.raises(ValueError, match=r"^tail_j must be 0 or more"):
+        room.round_energy(1e6, bits_per_token=16, transmit_w=1.0, tail_j=-1.0)
+
+
+def test_a_round_without_drafts_has_no_profile():
+    with pytest.raises(ValueError, match=r"^acceptances must have an entry for each draft; got shape \(0,\)"):
+        room.optimal_draft_length_profile([], 1.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"step": 1.5}, r"^step must be in \[0, 1\]"),
+        ({"step": 0.1, "method": "ema"}, r"^method must be one of ema_printed, consistent; got 'ema'"),
+        ({"step": 0.1, "examined": 0.0}, r"^examined must be positive"),
+        ({"step": 0.1, "accepted": 2.0}, r"^accepted / examined must be in \[0, 1\]"),
+    ],
+)
+def test_a_bad_tracker_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        room.AcceptanceTracker(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "length", "message"),
+    [
+        (7, 6, r"^accepted must be a whole number in 0\.\.K with K = 6; got 7"),
+        (0, 0, r"^draft_length must be"),
+        (-1, 3, "^acc"),
+    ],
+)
+def test_a_bad_round_is_named(accepted, length, message):
+    with pytest.raises(ValueError, match=message):
+        room.AcceptanceTracker(step=0.1).update(accepted, length)
+
+
+def test_a_bad_method_is_named():
+    with pytest.raises(ValueError, match=r"^method must be one of"):
+        room.tracker_moments(0.8, 6, 10, 0.1, method="mean")
+
+
+# ------------------------------------------------------------------------------------------------------ libraries
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_answers_in_kind(library):
+    gamma, fixed, marginal = (to(library, [x, x / 2], "float32") for x in (0.75, 0.5, 0.0625))
+    longest = to(library, 16, "int64")
+    best = room.optimal_draft_length(gamma, fixed, marginal, longest)
+    assert kind_of(best) == (library, "int64")
+    assert numbers(best).tolist() == [4, 1]
+    assert kind_of(room.etgr(gamma, best, fixed, marginal)) == (library, "float32")
+    assert kind_of(room.stationary_draft_length(gamma, fixed, marginal)) == (library, "float64")
+    profile = to(library, [[0.5, 0.25], [0.75, 0.5]], "float32")
+    assert kind_of(room.etgr_profile(profile, fixed, marginal)) == (library, "float32")
+    assert kind_of(room.optimal_draft_length_profile(profile, fixed, marginal)) == (library, "int64")
+    bias, variance = room.tracker_moments(gamma, to(library, 6, "int64"), to(library, 9, "int64"), 0.1)
+    assert kind_of(bias) == kind_of(variance) == (library, "float32")

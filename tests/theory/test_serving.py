@@ -1,0 +1,290 @@
+"""The two-stage pipeline: against operations counted one by one, schedules simulated one by one, and known lines."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hlmtheory import serving
+from hlmtheory.serving import Device, ModelShape, Service, Task
+
+from .room_claims import by_id, check_attained, check_holds, check_libraries, check_strays
+from .strategies import acceptances, shapes
+
+SIZES = st.one_of(st.integers(1, 4), st.integers(1, 20_000))
+TOKENS = st.one_of(st.integers(1, 5), st.integers(1, 5_000))
+TIMES = st.one_of(st.integers(0, 4).map(float), st.floats(0.0, 10.0), st.sampled_from((0.0, 1e-9, 1e6)))
+
+
+@st.composite
+def _arrays(draw: st.DrawFn, least: int = 0, **tails: tuple[tuple[int, ...], st.SearchStrategy]) -> dict:
+    """A batch of arrays; a tail of -1 stands for M batches, one number for all."""
+    shape, count = draw(shapes()), draw(st.integers(least, 5))
+    instance = {}
+    for name, (tail, element) in tails.items():
+        full = (*shape, *(count if size < 0 else size for size in tail))
+        dtype = np.int64 if isinstance(draw(element), int) else np.float64
+        instance[name] = draw(hnp.arrays(dtype, full, elements=element))
+    return instance
+
+
+_MODEL = ((3,), SIZES)
+_PAIR = {"draft_times": ((-1,), TIMES), "verify_times": ((-1,), TIMES)}
+
+STRATEGIES = {
+    "serving.cost": _arrays(
+        model=_MODEL, new_tokens=((), TOKENS.map(float)), cached_tokens=((), st.floats(0.0, 1e4, allow_subnormal=False))
+    ),
+    "serving.memory": _arrays(
+        model=_MODEL, input_tokens=((), TOKENS), output_tokens=((), TOKENS), batch_size=((), st.integers(1, 100))
+    ),
+    "serving.stages": _arrays(
+        model=_MODEL,
+        device=((2,), st.sampled_from((0.0, 0.5, 1.0, 4.11e-13, 1e-3))),
+        acceptance=((), acceptances()),
+        draft_length=((), st.integers(0, 12)),
+        input_tokens=((), TOKENS),
+        batch_size=((), st.integers(1, 100)),
+        step=((), TOKENS),
+    ),
+    "serving.pipeline": _arrays(**_PAIR),
+    "serving.departures": _arrays(**_PAIR, active=((-1,), st.integers(0, 1))),
+    "serving.breakpoints": _arrays(
+        1, draft_stages=((-1, 3), TIMES), verify_stages=((-1, 3), TIMES), steps=((-1,), st.integers(1, 40))
+    ),
+}
+"""For each claim of the room, what its instances are drawn from."""
+
+STRAYS = {
+    "model": [1, 0, 3],
+    "new_tokens": -1.0,
+    "cached_tokens": math.nan,
+    "input_tokens": 0,
+    "output_tokens": 0,
+    "batch_size": 0,
+    "device": [-1.0, 0.0],
+    "acceptance": 1.5,
+    "draft_length": -1,
+    "step": 0,
+    "draft_times": [1.0, -1.0],
+    "verify_times": [1.0, math.inf],
+    "active": [0, 2],
+    "draft_stages": [[1.0, -1.0, 0.0]] * 2,
+    "verify_stages": [[1.0, math.nan, 0.0]] * 2,
+    "steps": [1, 0],
+}
+"""For each argument a value outside its domain."""
+
+
+def test_every_claim_has_a_strategy():
+    assert [claim.id for claim in serving.CLAIMS] == list(STRATEGIES)
+    assert {name for claim in serving.CLAIMS for name in claim.takes} == set(STRAYS)
+
+
+@pytest.mark.parametrize("claim", serving.CLAIMS, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", serving.CLAIMS, ids=by_id)
+def test_attained_and_its_mutant(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", serving.CLAIMS, ids=by_id)
+def test_libraries(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", serving.CLAIMS, ids=by_id)
+def test_bad_input_is_named(claim):
+    check_strays(claim, STRAYS)
+
+
+# ------------------------------------------------------------------------------------------------ the paper's cases
+
+SMALL, LARGE = ModelShape(2, 768, 3072), ModelShape(32, 4096, 11008)
+EDGE, CLOUD = Device(4.11e-13, 0.56e-3), Device(2.08e-14, 1.28e-2)
+
+
+def service(**options) -> Service:
+    return Service(
+        **{"draft": SMALL, "verify": LARGE, "draft_device": EDGE, "verify_device": CLOUD, "acceptance": 0.8} | options
+    )
+
+
+def test_llama_7b_takes_the_memory_that_the_paper_says():
+    """Section II: "approximately 14 GB": the blocks alone are 10.1 GB, for (9) counts two feed-forward matrices."""
+    assert float(serving.peak_memory(LARGE, 0, 0, 0)) == 10_066_329_600
+
+
+def test_an_embedding_is_sent_for_both_models():
+    assert float(serving.upload_bits(SMALL, LARGE, 512)) == 512 * 16 * (768 + 4096)
+
+
+@given(st.integers(1, 600), st.integers(0, 10), st.integers(1, 30), st.integers(1, 300))
+def test_the_verification_costs_what_14_says(prompt, length, size, step):
+    _, verify = serving.stage_times(service(), length, prompt, size)
+    tokens = sum(0.8**k for k in range(length + 1))
+    new, cached = (prompt + length, 0.0) if step == 1 else (1 + length, prompt + (step - 1) * tokens - 1)
+    expected = serving.run_time(CLOUD, serving.forward_flops(LARGE, new, cached), size)
+    assert float(serving.step_times(verify, step)) == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_without_drafts_the_first_stage_takes_no_time():
+    draft, verify = serving.stage_times(service(), 0, 100, 3)
+    assert draft.tolist() == [0.0, 0.0, 0.0]
+    second = serving.run_time(CLOUD, serving.forward_flops(LARGE, 1, 100), 3)
+    assert float(serving.step_times(verify, 2)) == pytest.approx(float(second), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("output", "acceptance", "length", "steps"),
+    [
+        (3, 0.5, 1, 2),
+        (4, 0.5, 1, 3),
+        (10, 1.0, 4, 2),
+        (11, 1.0, 4, 3),
+        (7, 0.0, 9, 7),
+        (1, 0.8, 10, 1),
+        (2048, 1.0, 7, 256),
+    ],
+)
+def test_decoding_steps(output, acceptance, length, steps):
+    assert serving.decoding_steps(output, acceptance, length).tolist() == steps
+
+
+@given(st.integers(1, 400), st.integers(0, 12))
+def test_a_whole_quotient_gets_no_extra_step(steps, length):
+    for acceptance in (0.0, 0.5, 1.0):
+        tokens = sum(acceptance**k for k in range(length + 1))
+        output = tokens * steps
+        if output == int(output):
+            assert serving.decoding_steps(int(output), acceptance, length).tolist() == steps
+
+
+# ------------------------------------------------------------------------------------------------------- schedules
+
+
+def simulated(draft: np.ndarray, verify: np.ndarray, steps: np.ndarray) -> float:
+    """Each step a clock for each machine, batch by batch."""
+    total = 0.0
+    for n in range(1, steps.max() + 1):
+        first = second = 0.0
+        for d, v, last in zip(draft, verify, steps, strict=True):
+            if n <= last:
+                first += d[0] if n == 1 else d[1] + d[2] * (n - 1)
+                second = max(first, second) + (v[0] if n == 1 else v[1] + v[2] * (n - 1))
+        total += second
+    return total
+
+
+@given(STRATEGIES["serving.breakpoints"])
+def test_inference_latency_is_that_of_the_simulated_schedule(instance):
+    latency = serving.inference_latency(**instance)
+    for place in np.ndindex(latency.shape):
+        expected = simulated(*(instance[name][place] for name in ("draft_stages", "verify_stages", "steps")))
+        assert latency[place] == pytest.approx(expected, rel=1e-12)
+
+
+def test_many_steps_are_summed_by_breakpoints_and_many_departures_are_not():
+    rng = np.random.default_rng(0)
+    stages = rng.random((2, 6, 3)) * [1.0, 1.0, 0.01]
+    for steps in (np.full(6, 3000), np.asarray([3000, 5, 40, 700, 900, 1]), np.asarray([2, 1, 2, 1, 2, 2])):
+        assert float(serving.inference_latency(*stages, steps)) == pytest.approx(simulated(*stages, steps), rel=1e-12)
+
+
+@given(hnp.arrays(np.float64, (5, 2), elements=TIMES), st.integers(-3, 5), st.integers(0, 50))
+def test_envelope_sum(lines, first, count):
+    last = first + count - 1
+    t = np.arange(first, last + 1)
+    expected = (lines[:, :1] + lines[:, 1:] * t).max(axis=0).sum()
+    scale = 1e-12 * (1 + np.abs(lines).max() * 60 * max(count, 1))
+    assert float(serving.envelope_sum(lines[:, 0], lines[:, 1], first, last)) == pytest.approx(
+        expected, rel=1e-12, abs=scale
+    )
+
+
+def test_no_batches_take_no_time():
+    assert float(serving.pipeline_latency([], [])) == 0.0
+
+
+# ------------------------------------------------------------------------------------------------------------- fit
+
+
+def measured(noise: float, count: int = 60, seed: int = 0):
+    rng = np.random.default_rng(seed)
+    flops, size = rng.uniform(1e9, 1e11, count), rng.integers(1, 33, count)
+    return flops, size, 2e-13 * flops * size + 0.012 + noise * rng.standard_normal(count)
+
+
+def test_a_fit_without_noise_finds_the_coefficients():
+    fit = serving.fit_device(*measured(0.0))
+    assert (fit.c1, fit.c2) == (pytest.approx(2e-13, rel=1e-9), pytest.approx(0.012, rel=1e-9))
+    assert fit.r_squared == pytest.approx(1.0)
+    assert fit.device == Device(fit.c1, fit.c2)
+
+
+def test_a_fit_agrees_with_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    flops, size, seconds = measured(0.001)
+    line, fit = stats.linregress(flops * size, seconds), serving.fit_device(flops, size, seconds, confidence=0.9)
+    quantile = stats.t.ppf(0.95, 58)
+    assert fit.c1 == pytest.approx(line.slope, rel=1e-9)
+    assert fit.c2 == pytest.approx(line.intercept, rel=1e-9)
+    assert fit.r_squared == pytest.approx(line.rvalue**2, rel=1e-9)
+    assert fit.c1_interval[1] - fit.c1 == pytest.approx(quantile * line.stderr, rel=1e-9)
+    assert fit.c2_interval[1] - fit.c2 == pytest.approx(quantile * line.intercept_stderr, rel=1e-9)
+
+
+def test_the_intervals_cover_as_often_as_they_say():
+    fits = [serving.fit_device(*measured(0.001, 12, seed), confidence=0.8) for seed in range(400)]
+    assert np.mean([fit.c1_interval[0] <= 2e-13 <= fit.c1_interval[1] for fit in fits]) == pytest.approx(0.8, abs=0.06)
+    assert np.mean([fit.c2_interval[0] <= 0.012 <= fit.c2_interval[1] for fit in fits]) == pytest.approx(0.8, abs=0.06)
+
+
+def test_times_that_do_not_vary_have_no_share_explained():
+    assert math.isnan(serving.fit_device([1.0, 2.0, 3.0], 1, [0.5] * 3).r_squared)
+
+
+# ------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ModelShape(0, 1, 1), r"layers must be a whole number, 1 or more; got 0"),
+        (lambda: ModelShape(1, 1.5, 1), r"hidden must be a whole number"),
+        (lambda: Device(-1.0, 0.0), r"c1 must be finite and 0 or more; got -1.0"),
+        (lambda: Device(0.0, math.inf), r"c2 must be finite"),
+        (lambda: Task(0, 1), r"input_tokens must be a whole number, 1 or more; got 0"),
+        (lambda: Task(1, -2), r"output_tokens must be a whole number, 1 or more; got -2"),
+        (lambda: service(acceptance=1.01), r"acceptance must be in \[0, 1\]; got 1.01"),
+        (lambda: service(acceptance=math.nan), r"acceptance must be in \[0, 1\]; got nan"),
+        (lambda: service(memory=0.0), r"memory must be above 0; got 0.0"),
+        (lambda: service(memory=math.nan), r"memory must be above 0; got nan"),
+        (lambda: serving.pipeline_latency([1.0], [1.0, 2.0]), r"draft_times must have the shape of verify_times"),
+        (lambda: serving.pipeline_latency(1.0, 1.0), r"draft_times must have the shape of verify_times"),
+        (lambda: serving.fit_device([1.0, 2.0], 1, [1.0, 2.0]), r"flops must be a row of at least 3 passes"),
+        (lambda: serving.fit_device([2.0] * 3, 1, [1.0, 2.0, 3.0]), r"flops must vary; got F b = 2"),
+        (lambda: serving.fit_device([1.0, 2.0, 3.0], 0, 1.0), r"batch_size must be a whole number, 1 or more"),
+        (lambda: serving.fit_device([1.0, 2.0, 3.0], 1, [1.0, math.nan, 1.0]), r"seconds must be finite"),
+        (lambda: serving.fit_device([1.0, 2.0, 3.0], 1, 1.0, confidence=1.0), r"confidence must be inside \(0, 1\)"),
+    ],
+)
+def test_bad_input_names_the_value(make, message):
+    with pytest.raises(ValueError, match=rf"^{message}"):
+        make()
+
+
+@pytest.mark.parametrize("acceptance", [0.0, 1.0])
+def test_acceptance_0_and_1_are_right(acceptance):
+    draft, verify = serving.stage_times(service(acceptance=acceptance), 4, 10, 1)
+    growth = 4 * 32 * 4096 * 5 * 2.08e-14 * (1 if acceptance == 0 else 5)
+    assert verify[2] == pytest.approx(growth, rel=1e-12)
+    assert np.isfinite(draft).all()

@@ -19,13 +19,14 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from validation.check import Results
+    from validation.check import Results, Tally
     from validation.models import Pair
     from validation.prompts import Prompt
     from validation.traces import Trace
 
 ROOT = Path(__file__).resolve().parent.parent
-SYMBOLS = {"holds": "✓", "violated": "✗", "refuted": "⊘", "inconclusive": "?", "out of scope": "–"}
+OUTCOMES = {"hold": "holds", "fail": "violated", "undecided": "inconclusive", "refuted": "refuted"}
+"""What the last screen calls each outcome of a tally."""
 
 
 class Commands(click.Group):
@@ -286,22 +287,32 @@ def _analyse(
 
 def _last_screen(console: Console, results: Results, report: Path) -> None:
     """What held, failed, was vacuous or out of scope, and where the report is."""
+    from rich import box
     from rich.table import Table
 
-    table = Table("", "claim", "in scope", "fails", "vacuous", "out of scope", title="What the trace says")
-    for tally in results.tallies.values():
-        counts = (tally.in_scope, tally.violated, tally.vacuous, tally.out_of_scope)
-        symbol = f"{SYMBOLS[tally.outcome]} {tally.outcome}"
-        table.add_row(symbol, tally.claim, *(f"{count:,}" for count in counts))
+    heads = ("room", "data", *OUTCOMES, "vacuous", "out of scope")
+    table = Table(title="How many claims ... (vacuous, out of scope: somewhere)", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for head in heads:
+        table.add_column(head, no_wrap=head in heads[:2])
+    rooms: dict[str, list[Tally]] = {}
+    for name, tally in results.tallies.items():
+        rooms.setdefault(name.split(".")[0], []).append(tally)
+    for room, tallies in rooms.items():
+        counts = [sum(tally.outcome == outcome for tally in tallies) for outcome in OUTCOMES.values()]
+        counts += [sum(t.vacuous > 0 for t in tallies), sum(t.out_of_scope > 0 for t in tallies)]
+        table.add_row(room, tallies[0].kind, *(str(count or "·") for count in counts))
     console.print(table)
-    outcomes = [tally.outcome for tally in results.tallies.values()]
-    vacuous = sum(tally.vacuous > 0 for tally in results.tallies.values())
-    narrow = sum(tally.out_of_scope > 0 for tally in results.tallies.values())
+    for label, outcome in (("Fail", "violated"), ("Undecided", "inconclusive"), ("Never in scope", "out of scope")):
+        named = [name for name, tally in results.tallies.items() if tally.outcome == outcome]
+        if named:
+            console.print(f"{label}: {', '.join(named)}", style="bold", soft_wrap=True)
+    vacuous = [f"{name} ({t.vacuous / t.in_scope:.1%})" for name, t in results.tallies.items() if t.vacuous]
+    if vacuous:
+        console.print(f"Vacuous: {', '.join(vacuous)} of what is in scope.", soft_wrap=True)
     console.print(
-        f"{outcomes.count('holds')} claims hold, {outcomes.count('violated')} fail, "
-        f"{outcomes.count('inconclusive')} undecided; {outcomes.count('refuted')} printed statements known to be false "
-        f"were checked too. {vacuous} bounds were vacuous somewhere, {narrow} out of scope somewhere. "
-        f"Acceptance rate {results.summary['acceptance']:.3f} over {results.positions:,} positions."
+        "Refuted: statements known to be false, most of them printed; how often each fails here is in the report.\n"
+        f"Acceptance rate {results.summary['acceptance']:.3f} over {results.positions:,} positions.",
+        soft_wrap=True,
     )
     console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
 

@@ -111,15 +111,19 @@ def _counterexample(claim: Claim, instance: Instance) -> str:
 
 def _values(value: Any) -> str:
     array = to_numpy(value)
+    if array.dtype.kind not in "fiub":
+        return str(value)
     return _exact(array.item()) if array.ndim == 0 else f"({', '.join(_exact(float(x)) for x in array.ravel())})"
 
 
 def _exact(value: float) -> str:
     """A fraction where three decimals are not all.
 
-    >>> _exact(0.25), _exact(22 / 39)
-    ('0.25', '22/39')
+    >>> _exact(0.25), _exact(22 / 39), _exact(math.inf)
+    ('0.25', '22/39', '∞')
     """
+    if not math.isfinite(value):
+        return str(value).replace("inf", "∞")
     near = Fraction(value).limit_denominator(1000)
     short = round(value, 3) == value or abs(float(near) - value) > 1e-15
     return _number(value) if short else str(near)

@@ -158,7 +158,8 @@ def claims_table(claims: Mapping[str, Claim], results: Results) -> str:
         outcome = f"{row['symbol']} {row['outcome']}" + (f", fails on {row['fails']}" if row["refuted"] else "")
         outcome += f", {row['undecided']} undecided" if row["undecided"] else ""
         ratio = f"{row['seen']} ({row['known']})" if row["known"] else row["seen"]
-        texts = [row["statement"], row["source"], row["origin"], row["in_scope"], row["slack"], ratio, row["vacuous"]]
+        scope = f"{row['in_scope']} {row['kind']}"
+        texts = [row["statement"], row["source"], row["origin"], scope, row["slack"], ratio, row["vacuous"]]
         lines.append(f"| {_escape(outcome)} | `{row['id']}` | {' | '.join(map(_escape, texts))} |")
     return "\n".join(lines)
 

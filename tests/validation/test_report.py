@@ -203,7 +203,7 @@ def test_a_claim_out_of_scope_everywhere_has_no_slack(results: Results):
     changed = replace(results, tallies={**results.tallies, empty.claim: empty})
     (line,) = [line for line in claims_table(CLAIMS, changed).splitlines() if f"`{empty.claim}`" in line]
     assert line.startswith("| – out of scope |")
-    assert line.endswith("| new | 0 | – | – (1) | – |")
+    assert line.endswith("| new | 0 measured | – | – (1) | – |")
 
 
 def test_a_share_is_0_or_100_percent_only_if_exactly_so(results: Results):

@@ -346,6 +346,12 @@ context of {context:,} tokens, and are stored as bf16 safetensors.
 """
 
 
+def _overall(card: dict[str, Any]) -> float:
+    """The held-out loss over all tokens of all sources."""
+    losses, counts = card["held_out_nats_per_token"], card["held_out_tokens"]
+    return sum(losses[name] * counts[name] for name in losses) / sum(counts.values())
+
+
 def write_card(out: Path) -> None:
     """The model card, from the records that training left."""
     cards = [json.loads((out / size / "training.json").read_text()) for size in SIZES]
@@ -359,6 +365,7 @@ def write_card(out: Path) -> None:
     for name in cards[0]["held_out_nats_per_token"]:
         losses = [f"{card['held_out_nats_per_token'][name]:.3f}" for card in cards]
         rows.append((f"held-out loss, nats per token, {name}", losses))
+    rows.append(("held-out loss, nats per token, all", [f"{_overall(card):.3f}" for card in cards]))
     table = "\n".join(f"| {name} | {small} | {large} |" for name, (small, large) in rows)
     prompts = len((out / "prompts.jsonl").read_text(encoding="utf-8").splitlines())
     text = CARD.format(context=CONTEXT, seed=SEED, rows=table, prompts=prompts)

@@ -422,10 +422,13 @@ def slowly(trace: TraceLink, bits: float, start: float) -> float:
 
 @given(traces())
 def test_a_trace_against_a_loop(instance):
+    """The time jumps where a payload ends just as the link falls silent, so the loop gives a bracket."""
     trace = TraceLink(instance["time_s"], instance["throughput_bps"])
-    bits, start = float(instance["bits"]), float(instance["start_s"])
+    period = float(trace.delivered_bits(trace.period_s()))
+    bits, start = min(float(instance["bits"]), 40 * period), float(instance["start_s"])
     found = float(trace.transfer_time(bits, start))
-    assert found == pytest.approx(slowly(trace, bits, start), rel=1e-9, abs=1e-9)
+    slack = 1e-9 + 1e-9 * found
+    assert slowly(trace, bits * (1 - 1e-9), start) - slack <= found <= slowly(trace, bits * (1 + 1e-9), start) + slack
 
 
 def test_a_trace_by_hand():

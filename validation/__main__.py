@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,14 +96,14 @@ def validate(
         _finish_run(console, _open_stored(console, stored), out or _run_folder(stored), seed, device)
         return
     chosen = builtin_prompts() if prompts is None else read_prompts(prompts)
-    with console.status("Loading the two models") as status:
+    with _waiting(console, "loading the two models") as say:
         pair = load_pair(
             name,
             small=small,
             large=large,
             device=device,
             dtype=dtype,
-            report=lambda text: status.update(f"Loading the two models: {text}"),
+            report=lambda text: say(f"loading the two models: {text}"),
         )
     for note in pair.notes:
         console.print(note)
@@ -187,7 +187,7 @@ def figure(paper: str, number: str, path: Path, out: Path, seed: int) -> None:
     console = _console()
     find_figure(paper, number)  # refuse an unknown one before the trace is opened
     trace = open_trace(path)
-    with console.status(f"Drawing {paper} Fig. {number}"):
+    with _waiting(console, f"drawing {paper} Fig. {number}"):
         paths = draw(paper, number, trace, out, command=_command(), seed=seed)
     for written in paths:
         console.print(str(written), soft_wrap=True)
@@ -237,7 +237,7 @@ def _open_stored(console: Console, path: Path) -> Trace:
     """A trace that is to be checked as it lies there, every byte verified."""
     from validation.traces import open_trace
 
-    with console.status(f"Verifying {path}"):
+    with _waiting(console, f"verifying {path}"):
         return open_trace(path, verify=True)
 
 
@@ -330,6 +330,17 @@ def _progress(console: Console) -> Iterator[Any]:
             bars.update(task, completed=min(done, total), total=total, description=text)
 
         yield report
+
+
+@contextmanager
+def _waiting(console: Console, text: str) -> Iterator[Callable[[str], None]]:
+    """A bar that moves while something of unknown length is done; yields what changes its text."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(pulse_style="cyan"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(text, total=None)
+        yield lambda changed: bars.update(task, description=changed)
 
 
 def _console() -> Console:

@@ -143,29 +143,34 @@ def import_(draft: str, target: str, tokens: str | None, texts: str | None, out:
 def claims(identifier: str | None) -> None:
     """List the claims; with an IDENTIFIER, show one in full."""
     import hlmtheory
+    from validation.citations import cite
 
     known = hlmtheory.all_claims()
     console = _console()
     if identifier is None:
-        from rich.table import Table
-
-        table = Table("id", "origin", "statement", "source", title=f"{len(known)} claims", show_lines=True)
         for claim in known.values():
-            origin = "refuted" if claim.refuted is not None else claim.origin.value
-            table.add_row(claim.id, origin, claim.statement, f"{claim.source.key} {claim.source.place}")
-        console.print(table)
+            console.print(claim.id, style="bold", soft_wrap=True)
+            status = "false" if claim.refuted is not None else "stands"
+            console.print(f"  {claim.statement}", markup=False, highlight=False)
+            console.print(f"  {status}; {claim.origin.value}; {cite(claim.source)}", markup=False, highlight=False)
+        console.print(f"{len(known)} claims; `hlm claims ID` shows one in full.")
         return
     if identifier not in known:
         raise UserError(f"There is no claim {identifier!r}; `hlm claims` lists the {len(known)} there are.")
     claim = known[identifier]
+    room = claim.id.split(".")[0]
     rows = {
         "statement": claim.statement,
-        "source": f"{claim.source.key}, {claim.source.place}",
+        "status": "false as stated: see the counterexample" if claim.refuted is not None else "stands",
+        "source": cite(claim.source),
         "origin": claim.origin.value,
         "assumptions": "; ".join(a.statement for a in claim.assumptions) or "none",
         "checked on": ", ".join(claim.takes),
         "largest lhs/rhs known": claim.attained and f"{claim.attained.ratio:.6g} at {dict(claim.attained.instance)}",
         "counterexample": claim.refuted and dict(claim.refuted),
+        "symbols": f"draft is q, target is p; the table at the head of hlmtheory/{room}.py has the others",
+        "proof": f"hlmtheory/{room}.py, the comment above CLAIMS",
+        "tests": f"tests/theory/test_claims.py and test_{room}.py",
     }
     console.print(claim.id, style="bold")
     for label, value in rows.items():
@@ -177,9 +182,9 @@ def claims(identifier: str | None) -> None:
 @click.argument("paper")
 @click.argument("number")
 @click.option("--trace", "path", type=click.Path(path_type=Path), default=Path("runs/builtin/trace"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), default=Path("figures"), show_default=True, help="Where to.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to.  [default: figures, beside the trace]")
 @click.option("--seed", type=int, default=1, show_default=True)
-def figure(paper: str, number: str, path: Path, out: Path, seed: int) -> None:
+def figure(paper: str, number: str, path: Path, out: Path | None, seed: int) -> None:
     """Draw figure NUMBER of PAPER, for example: hlm figure cu-hlm 5a."""
     from validation.plots import draw, find_figure
     from validation.traces import open_trace
@@ -188,7 +193,7 @@ def figure(paper: str, number: str, path: Path, out: Path, seed: int) -> None:
     find_figure(paper, number)  # refuse an unknown one before the trace is opened
     trace = open_trace(path)
     with _waiting(console, f"drawing {paper} Fig. {number}"):
-        paths = draw(paper, number, trace, out, command=_command(), seed=seed)
+        paths = draw(paper, number, trace, out or path.parent / "figures", command=_command(), seed=seed)
     for written in paths:
         console.print(str(written), soft_wrap=True)
 
@@ -291,7 +296,11 @@ def _last_screen(console: Console, results: Results, report: Path) -> None:
     from rich.table import Table
 
     heads = ("room", "data", *OUTCOMES, "vacuous", "out of scope")
-    table = Table(title="How many claims ... (vacuous, out of scope: somewhere)", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table = Table(
+        title="Claims by outcome, and how many were vacuous or out of scope somewhere",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
     for head in heads:
         table.add_column(head, no_wrap=head in heads[:2])
     rooms: dict[str, list[Tally]] = {}
@@ -309,12 +318,22 @@ def _last_screen(console: Console, results: Results, report: Path) -> None:
     vacuous = [f"{name} ({t.vacuous / t.in_scope:.1%})" for name, t in results.tallies.items() if t.vacuous]
     if vacuous:
         console.print(f"Vacuous: {', '.join(vacuous)} of what is in scope.", soft_wrap=True)
+    console.print("Out of scope: an assumption is not met there. Vacuous: so large that nothing could exceed it.")
     console.print(
         "Refuted: statements known to be false, most of them printed; how often each fails here is in the report.\n"
-        f"Acceptance rate {results.summary['acceptance']:.3f} over {results.positions:,} positions.",
+        f"Acceptance rate {results.summary['acceptance']:.3f} over {results.positions:,} positions. "
+        f"{_sizes_in_words(results)}",
         soft_wrap=True,
     )
     console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
+
+
+def _sizes_in_words(results: Results) -> str:
+    """How many probabilities a device has to send, on average, for a guaranteed bias."""
+    from validation.check import BIASES
+
+    sizes = [f"{results.summary[f'size_for_bias_{bias}']:,.0f} for {bias:.0%}" for bias in BIASES]
+    return f"Probabilities to send for a guaranteed bias (truncation.certificate), on average: {', '.join(sizes)}."
 
 
 @contextmanager
@@ -350,7 +369,7 @@ def _console() -> Console:
 
 
 def _command() -> str:
-    return shlex.join(["hlm", *sys.argv[1:]])
+    return shlex.join(["python3", "hlm", *sys.argv[1:]])
 
 
 def _slug(name: str) -> str:

@@ -39,13 +39,14 @@ from validation.instances import (
 from validation.results import Results, Tally, load_results
 from validation.traces import Trace, TraceChunk
 
-__all__ = ["LONGEST_DRAFT", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
+__all__ = ["BIASES", "LONGEST_DRAFT", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
 
 BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # positions read at a time, and logits of one model among them
 CACHED_VALUES, GPU_VALUES = 2**17, 2**20  # probabilities of one model that are checked at a time
 ARRAYS_ALIVE = 32  # at most, in one claim's check, of as many float64 as there are probabilities
 MEMORY = 2**30  # bytes for all workers together
 SCENARIO_BATCHES = 10
+BIASES = (0.01, 0.05, 0.1)  # of which the summary says how many entries a device has to send
 
 Progress = Callable[[int, int, str], None]
 Job = Callable[[], "Part"]
@@ -217,11 +218,13 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
     names = {name for claim in by_row for name in claim.takes}
     verdicts: list[Verdict] = []
     acceptance, top = np.empty(count), np.empty(count)
+    sizes = np.empty((count, len(BIASES)))
     step = max(1, place.values // vocabulary)
     for start in range(0, count, step):
         part = slice(start, start + step)
         arrays = row_arrays(_rows(chunk, part), draws[part], names)
         acceptance[part], top[part] = arrays["acceptance"], arrays["draft"].max(axis=-1)
+        sizes[part] = _sizes(arrays["draft"])
         with place.turn:
             there = place.put({name: arrays[name] for name in names})
             verdicts += [claim.check({name: there[name] for name in claim.takes}) for claim in by_row]
@@ -229,7 +232,7 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
     if len(runs):
         by_window = [claim for claim in claims if claim not in by_row]
         verdicts += [claim.check(place.put({"acceptances": runs})) for claim in by_window]
-    return Part(verdicts, count, _sums(acceptance, top))
+    return Part(verdicts, count, _sums(acceptance, top, sizes))
 
 
 def _rows(chunk: TraceChunk, part: slice) -> TraceChunk:
@@ -242,10 +245,17 @@ def _rows(chunk: TraceChunk, part: slice) -> TraceChunk:
     )
 
 
-def _sums(acceptance: np.ndarray[Any, Any], top: np.ndarray[Any, Any]) -> dict[str, float]:
+def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Fewest entries whose certificate 2 Δ_k is at most each of BIASES, shape (n, len(BIASES))."""
+    certificate = 2.0 * hlmtheory.tail_deviation(draft)
+    return np.stack([np.count_nonzero(certificate > bias, axis=-1) for bias in BIASES], axis=-1)
+
+
+def _sums(acceptance: np.ndarray[Any, Any], top: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> dict[str, float]:
     """Sums over the block of what the summary averages."""
     return {
         "acceptance": float(acceptance.sum()),
         "certain_share": float(np.count_nonzero(top >= 0.9)),
         "uncertain_share": float(np.count_nonzero(top <= 0.5)),
+        **{f"size_for_bias_{bias}": float(size) for bias, size in zip(BIASES, sizes.sum(axis=0), strict=True)},
     }

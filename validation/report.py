@@ -70,6 +70,7 @@ def write_report(
         sources=sorted({bibliography().get(c.source.key, {}).get("full", c.source.key) for c in claims.values()}),
         figures=[_figure(svg, caption, prefix=f"f{i}-") for i, (svg, caption) in enumerate(figures, 1)],
         command=command,
+        sizes=_sizes(results),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     path = Path(folder) / "report.html"
@@ -86,6 +87,13 @@ def _template() -> Template:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.filters["pieces"] = pieces
     return environment.get_template("report.html.j2")
+
+
+def _sizes(results: Results) -> list[tuple[str, str]]:
+    """For each bias of the summary, how many probabilities guarantee it, on average."""
+    name = "size_for_bias_"
+    found = {key.removeprefix(name): size for key, size in results.summary.items() if key.startswith(name)}
+    return [(f"{float(bias):.0%}", f"{size:,.0f}") for bias, size in found.items()]
 
 
 def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:

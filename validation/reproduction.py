@@ -100,6 +100,10 @@ def _pair_table(run: dict[str, Any], results: Results) -> str:
         ("positions whose likeliest draft has q ≥ 0.9", f"{summary['certain_share']:.1%}"),
         ("positions whose likeliest draft has q ≤ 0.5", f"{summary['uncertain_share']:.1%}"),
     ]
+    for name, entries in summary.items():
+        if name.startswith("size_for_bias_"):
+            bias = float(name.removeprefix("size_for_bias_"))
+            rows.append((f"probabilities to send for a bias of at most {bias:.0%}, mean", f"{entries:,.0f}"))
     for size in ("small", "large"):
         card = PAIR_FOLDER / size / "training.json"
         if pair["name"] == "builtin" and card.exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -31,7 +32,7 @@ def columns(tasks: Sequence[Task]) -> tuple[Array, Array]:
     return np.asarray([task.input_tokens for task in tasks]), np.asarray([task.output_tokens for task in tasks])
 
 
-class Problem:
+class Problem(ABC):
     """Tasks sorted by prompt, with their costs at each draft length computed once."""
 
     def __init__(self, tasks: Sequence[Task], service: Service, static_size: int, max_labels: int) -> None:
@@ -47,9 +48,9 @@ class Problem:
             self._costs[length] = costs
         return self._costs[length]
 
+    @abstractmethod
     def measure(self, batches: Batches, length: int, order: str) -> float:
         """Latency of batches: the one evaluator, given by the room."""
-        raise NotImplementedError
 
     def plan(
         self, batches: Iterable[Iterable[int]], length: int, order: str = "given", *, complete: bool = True

@@ -96,7 +96,11 @@ def _drawn(rows: Array, quantile: Array) -> Array:
 
 
 def windows(acceptance: Array, chunk: TraceChunk) -> Array:
-    """Runs of LONGEST_DRAFT consecutive positions of one text."""
+    """Rates at LONGEST_DRAFT consecutive positions of one text, shape (m, LONGEST_DRAFT).
+
+    The texts are the large model's, so these are real numbers to try the algebra on, not the conditional rates along
+    a run of accepted drafts. Runs that reach into the next block are left out.
+    """
     if len(acceptance) < LONGEST_DRAFT:
         return np.empty((0, LONGEST_DRAFT))
     rows = np.lib.stride_tricks.sliding_window_view(acceptance, LONGEST_DRAFT)

@@ -383,7 +383,7 @@ _ALL_EXIST = Assumption("every r̂ that is drawn from exists", _all_exist)
 _EXISTS = Assumption("r̂ exists: TV(q̂, p) > 0, or nothing is rejected", _residual_exists)
 _NEXT = Assumption("k < V", _has_next)
 _TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "k": 1}
-_UNLIKELY_DRAFT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "sizes": [1, 2, 3]}
+_UNLIKELY_DRAFT = {"target": [0.625, 0.125, 0.25], "draft": [0.5, 0.375, 0.125], "sizes": [2, 1, 2]}
 _LONG_TAIL = {"draft": [0.002] * 500 + [0.0] * 500, "k": 0}
 
 CLAIMS = (

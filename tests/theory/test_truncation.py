@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import hlmtheory
 from hlmtheory import truncation
+from hlmtheory.claims import Status
 
 from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -498,3 +500,38 @@ def test_inputs_are_left_as_they_were():
 
 def test_the_room_has_its_public_names():
     assert all(getattr(hlmtheory, name) is getattr(truncation, name) for name in hlmtheory.ROOMS["truncation"])
+
+
+# ------------------------------------------------------------------------------------------ what a review found
+
+
+def test_the_certificate_by_draft_needs_the_largest_deviation():
+    """On the tight case the likeliest draft has Δ = 0, so a certificate from it alone is caught."""
+    claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
+
+    def likeliest(draft, sizes):
+        top = np.argmax(draft, axis=-1)
+        return 2 * hlmtheory.tail_deviation(draft)[sizes[top]]
+
+    assert replace(claim, rhs=likeliest).check(claim.attained.instance).count(Status.VIOLATED) == 1
+
+
+@pytest.mark.parametrize("vocabulary", [1026, 2050, 4096, 32_000])
+@pytest.mark.parametrize("name", ["certificate", "tvd_sharp"])
+def test_summation_error_does_not_break_a_tight_claim_at_real_sizes(name, vocabulary):
+    """Both sides nearly equal over a long, nearly flat tail: the sums' rounding must stay below the tolerance."""
+    tail = vocabulary - 2
+    half, level = tail // 2, 0.95 / tail
+    flat = np.full(half, level * 1.01), np.full(tail - half, level * (1 - 0.01 * half / (tail - half)))
+    draft = np.concatenate([[0.025, 0.025], *flat])
+    draft /= draft.sum()
+    mean, target = draft[2:].mean(), draft.copy()
+    low = (draft < mean) & (np.arange(vocabulary) >= 2)
+    high = (draft >= mean) & (np.arange(vocabulary) >= 2)
+    target[low] = mean
+    excess = target.sum() - 1 + 1e-3
+    target[1] += 1e-3
+    target[high] -= excess / high.sum()
+    verdict = hlmtheory.all_claims()[f"truncation.{name}"].check({"target": target, "draft": draft, "k": 2})
+    assert verdict.status.item() is Status.HOLDS
+    assert verdict.lhs > 0.99 * verdict.rhs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import shutil
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from validation.traces import Trace
 
 ROOT = Path(__file__).resolve().parent.parent
+SIMULATED = Path("runs/simulated")
 OUTCOMES = {"hold": "holds", "fail": "violated", "undecided": "inconclusive", "refuted": "refuted"}
 """What the last screen calls each outcome of a tally."""
 
@@ -180,38 +180,47 @@ def claims(identifier: str | None) -> None:
 
 @main.command()
 @click.argument("paper")
-@click.argument("number")
+@click.argument("number", required=False)
 @click.option("--trace", "path", type=click.Path(path_type=Path), default=Path("runs/builtin/trace"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Where to.  [default: figures, beside the trace]")
 @click.option("--seed", type=int, default=1, show_default=True)
-def figure(paper: str, number: str, path: Path, out: Path | None, seed: int) -> None:
-    """Draw figure NUMBER of PAPER, for example: hlm figure cu-hlm 5a."""
-    from validation.plots import draw, find_figure
+def figure(paper: str, number: str | None, path: Path, out: Path | None, seed: int) -> None:
+    """Draw figure or make table NUMBER of PAPER, for example: hlm figure cu-hlm 5a. Without a NUMBER, all of them.
+
+    Some are simulated and need no trace; they go to runs/simulated/figures.
+    """
+    from validation.plots import Figure, draw, find_exhibits
     from validation.traces import open_trace
 
     console = _console()
-    find_figure(paper, number)  # refuse an unknown one before the trace is opened
-    trace = open_trace(path)
-    with _waiting(console, f"drawing {paper} Fig. {number}"):
-        paths = draw(paper, number, trace, out or path.parent / "figures", command=_command(), seed=seed)
-    for written in paths:
-        console.print(str(written), soft_wrap=True)
+    exhibits = find_exhibits(paper, number)  # refuse an unknown one before the trace is opened
+    trace = open_trace(path) if any(isinstance(one, Figure) for one in exhibits) else None
+    for one in exhibits:
+        folder = out or (path.parent if isinstance(one, Figure) else SIMULATED) / "figures"
+        with _waiting(console, f"drawing {one.paper} {one.place}"):
+            written = draw(one, trace, folder, command=_command(), seed=seed)
+        for file in written:
+            console.print(str(file), soft_wrap=True)
 
 
 @main.command()
 @click.option("--check", is_flag=True, help="Change nothing; fail if a generated table is stale.")
 @click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
-def repro(check: bool, run: Path) -> None:
-    """Take the figures and verdicts of a run into the repository and regenerate the tables of paper_repro.md."""
+@click.option("--pair", "name", default="builtin", show_default=True, help="What the pair of the run is called there.")
+def repro(check: bool, run: Path, name: str) -> None:
+    """Take the figures and verdicts of a run into the repository and regenerate the tables of paper_repro.md.
+
+    What was simulated (`hlm figure PAPER`) is taken with it. Runs of other pairs stand beside the built-in one.
+    """
     from validation.reproduction import publish, stale_tables
 
     if check:
         names = stale_tables(ROOT)
         if names:
             raise UserError(f"Stale in paper_repro.md: {', '.join(names)}; run `hlm validate` and `hlm repro`.")
-        click.echo("paper_repro.md agrees with figures/claims.json.")
+        click.echo("paper_repro.md agrees with figures/.")
         return
-    for written in publish(run, ROOT):
+    for written in publish(run, SIMULATED, ROOT, name):
         click.echo(str(written.relative_to(ROOT)))
 
 
@@ -275,11 +284,10 @@ def _analyse(
         shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
         place = "numpy" if device == "cpu" else device  # on a GPU, the check runs there
         results = check_trace(trace, seed=seed, progress=report, device=place)
-        drawn: list[tuple[Path, str]] = []
-        for done, (paper, number) in enumerate(FIGURES):
-            report(done, len(FIGURES), f"drawing {paper} Fig. {number}")
-            svg, sidecar = draw(paper, number, trace, part / "figures", command=command, seed=seed)
-            drawn.append((svg, json.loads(sidecar.read_text(encoding="utf-8"))["caption"]))
+        drawn: list[Path] = []
+        for done, one in enumerate(FIGURES.values()):
+            report(done, len(FIGURES), f"drawing {one.paper} {one.place}")
+            drawn.append(draw(one, trace, part / "figures", command=command, seed=seed)[0])
         report(len(FIGURES), len(FIGURES), "drawing the figures")
         (part / "claims.json").write_text(results.to_json(), encoding="utf-8")
         written = write_report(part, results=results, manifest=trace.manifest, figures=drawn, command=command)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import re
 from collections import Counter
@@ -34,7 +35,7 @@ def write_report(
     *,
     results: Results,
     manifest: Mapping[str, Any],
-    figures: Sequence[tuple[str | Path, str]],
+    figures: Sequence[Path],
     command: str,
     claims: Mapping[str, Claim] | None = None,
 ) -> Path:
@@ -47,8 +48,8 @@ def write_report(
     results : Results
     manifest : mapping
         That of the trace.
-    figures : sequence of (path, str)
-        SVG files that :func:`validation.plots.draw` wrote, and the captions in their sidecars.
+    figures : sequence of Path
+        Sidecars that :func:`validation.plots.draw` wrote; a picture, if there is one, lies beside each.
     command : str
         What a person types to get all of this again.
     claims : mapping of str to Claim, optional
@@ -68,7 +69,7 @@ def write_report(
         results=results,
         run=_run(manifest),
         sources=sorted({bibliography().get(c.source.key, {}).get("full", c.source.key) for c in claims.values()}),
-        figures=[_figure(svg, caption, prefix=f"f{i}-") for i, (svg, caption) in enumerate(figures, 1)],
+        figures=[_figure(sidecar, prefix=f"f{i}-") for i, sidecar in enumerate(figures, 1)],
         command=command,
         sizes=_sizes(results),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
@@ -133,10 +134,13 @@ def _version(name: str) -> str:
         return "not installed"
 
 
-def _figure(svg: Path, caption: str, *, prefix: str) -> dict[str, Any]:
-    """What the template needs of one figure; its caption opens with its name and title."""
-    title, _, rest = caption.partition(". ")
-    return {"svg": _inline(Path(svg), prefix, title), "title": title, "caption": rest}
+def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
+    """What the template needs of one figure or table; its caption opens with its name and title."""
+    about = json.loads(sidecar.read_text(encoding="utf-8"))
+    title, _, rest = about["caption"].partition(". ")
+    picture = sidecar.with_suffix(".svg")
+    svg = _inline(picture, prefix, title) if picture.exists() else ""
+    return {"svg": svg, "title": title, "caption": rest, "tables": about.get("tables", [])}
 
 
 def _inline(path: Path, prefix: str, title: str) -> Markup:

@@ -1,34 +1,40 @@
 """What the repository shows of a run: ``figures/`` and the generated tables of ``paper_repro.md``.
 
-``figures/claims.json`` holds the verdicts of the published run and the models they are of, so that the tables can be
-regenerated, and found stale, on a machine that has no trace.
+``figures/claims.json`` holds the verdicts of the published run and what its models are, so that the tables can be
+regenerated, and found stale, on a machine that has no trace; ``figures/NAME/`` holds the same of another pair.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import hlmtheory
 from validation.check import Results, load_results
 from validation.errors import UserError
-from validation.tables import claims_table, stale, update_between_markers
+from validation.plots import EXHIBITS
+from validation.tables import claims_table, markdown_table, stale, update_between_markers
 from validation.traces import open_trace
 
-PAIR_FOLDER = Path(__file__).parent / "pairs" / "builtin"
+BUILTIN = Path(__file__).parent / "pairs" / "builtin"
 
 
-def publish(run: Path, root: Path) -> list[Path]:
+def publish(run: Path, simulated: Path, root: Path, name: str = "builtin") -> list[Path]:
     """Copy the figures and verdicts of a run into the repository and regenerate the tables.
 
     Parameters
     ----------
     run : Path
         A folder that ``hlm validate`` wrote.
+    simulated : Path
+        The folder in which ``hlm figure`` put what needs no trace; may be missing.
     root : Path
         The repository, with ``figures/`` and ``paper_repro.md``.
+    name : str
+        What the pair of models is called; all but ``builtin`` have a folder of their own in ``figures/``.
 
     Returns
     -------
@@ -42,17 +48,20 @@ def publish(run: Path, root: Path) -> list[Path]:
     """
     results = load_results(run / "claims.json")
     manifest = open_trace(run / "trace").manifest
-    written = []
-    for figure in sorted((run / "figures").iterdir()):
-        written.append(Path(shutil.copy(figure, root / "figures" / figure.name)))
-    record = {"run": _run_facts(manifest), "results": json.loads(results.to_json())}
-    (root / "figures" / "claims.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    shelf = root / "figures" if name == "builtin" else root / "figures" / name
+    shelf.mkdir(exist_ok=True)
+    made = sorted((run / "figures").iterdir())
+    if name == "builtin" and simulated.exists():
+        made += sorted((simulated / "figures").iterdir())
+    written = [Path(shutil.copy(figure, shelf / figure.name)) for figure in made]
+    record = {"run": _run_facts(manifest, name), "results": json.loads(results.to_json())}
+    (shelf / "claims.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     page = root / "paper_repro.md"
     text = page.read_text(encoding="utf-8")
-    for name, table in tables(root).items():
-        text = update_between_markers(text, name, table)
+    for marker, table in tables(root).items():
+        text = update_between_markers(text, marker, table)
     page.write_text(text, encoding="utf-8")
-    return [*written, root / "figures" / "claims.json", page]
+    return [*written, shelf / "claims.json", page]
 
 
 def stale_tables(root: Path) -> list[str]:
@@ -63,51 +72,99 @@ def stale_tables(root: Path) -> list[str]:
 def tables(root: Path) -> dict[str, str]:
     """Every generated table, by the name of its marker."""
     try:
-        record = json.loads((root / "figures" / "claims.json").read_text(encoding="utf-8"))
+        records = [json.loads(path.read_text(encoding="utf-8")) for path in _records(root / "figures")]
     except FileNotFoundError as error:
         raise UserError("There is no figures/claims.json; run `hlm validate` and `hlm repro`.") from error
-    results = Results.from_json(json.dumps(record["results"]))
+    results = [Results.from_json(json.dumps(record["results"])) for record in records]
     return {
-        "pair": _pair_table(record["run"], results),
-        "claims": claims_table(hlmtheory.all_claims(), results),
+        "pairs": _pairs_table([record["run"] for record in records], results),
+        "claims": claims_table(hlmtheory.all_claims(), results[0]),
         "figures": _figures(root / "figures"),
     }
 
 
-def _run_facts(manifest: dict[str, Any]) -> dict[str, Any]:
-    kept = ("pair", "positions", "vocabulary", "seed", "new_tokens", "created")
-    return {name: manifest[name] for name in kept} | {"texts": len(manifest["prompts"])}
+def _records(figures: Path) -> list[Path]:
+    """The verdicts of the built-in pair, and after them those of the others."""
+    return [figures / "claims.json", *sorted(figures.glob("*/claims.json"))]
+
+
+def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    """What the page says of a run; no folder of the machine it ran on."""
+    kept = ("positions", "vocabulary", "seed", "new_tokens", "created")
+    pair = manifest["pair"]
+    facts = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
+    return (
+        facts | {key: manifest[key] for key in kept} | {"texts": len(manifest["prompts"]), "held_out": _held_out(pair)}
+    )
+
+
+def _held_out(pair: dict[str, Any]) -> list[dict[str, float]]:
+    """What the training of both models recorded, where it was ours."""
+    folders = (
+        [BUILTIN / "small", BUILTIN / "large"]
+        if pair["name"] == "builtin"
+        else [Path(pair["small_name"]), Path(pair["large_name"])]
+    )
+    cards = [folder / "training.json" for folder in folders]
+    if not all(card.exists() for card in cards):
+        return []
+    return [json.loads(card.read_text(encoding="utf-8"))["held_out_nats_per_token"] for card in cards]
 
 
 def _figures(folder: Path) -> str:
-    """Every figure with its caption, which states our numbers beside the printed ones."""
-    shown = []
-    for sidecar in sorted(folder.glob("*-fig*.json")):
+    """Every figure and table, paper by paper, with its caption, which states our numbers beside the printed ones."""
+    shown, paper = [], None
+    for one in EXHIBITS.values():
+        sidecar = folder / f"{one.stem}.json"
+        if not sidecar.exists():
+            continue
+        if one.paper != paper:
+            paper = one.paper
+            shown.append(f"### {paper}")
         about = json.loads(sidecar.read_text(encoding="utf-8"))
-        picture = f"![{about['figure']}](figures/{sidecar.with_suffix('.svg').name})"
-        shown.append(f"{picture}\n\n{about['caption']} Numbers: [`{sidecar.name}`](figures/{sidecar.name}).")
+        if sidecar.with_suffix(".svg").exists():
+            shown.append(f"![{about['figure']}](figures/{one.stem}.svg)")
+        shown.append(f"{about['caption']} Numbers: [`{sidecar.name}`](figures/{sidecar.name}).")
+        shown += [markdown_table(table) for table in about.get("tables", [])]
+        shown += [
+            f"The same on the pair {other.parent.name}: {_caption(other)}"
+            for other in sorted(folder.glob(f"*/{one.stem}.json"))
+        ]
     return "\n\n".join(shown)
 
 
-def _pair_table(run: dict[str, Any], results: Results) -> str:
-    """What the pair is like on the trace, and what its training recorded."""
-    pair, summary = run["pair"], results.summary
+def _caption(sidecar: Path) -> str:
+    """The end of a caption that states the numbers, with a link to the picture."""
+    about = json.loads(sidecar.read_text(encoding="utf-8"))
+    shelf = f"figures/{sidecar.parent.name}/{sidecar.stem}"
+    return f"[picture]({shelf}.svg), [numbers]({shelf}.json). {about['findings']} {about['basis']}"
+
+
+def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
+    """What each pair is like on its trace, and what its training recorded; a column a pair."""
+    summaries = [result.summary for result in results]
     rows = [
-        ("pair", f"{pair['name']}: {pair['small_parameters']:,} and {pair['large_parameters']:,} parameters"),
-        ("vocabulary", f"{run['vocabulary']:,}"),
-        ("trace", f"{run['positions']:,} positions after {run['texts']} prompts, seed {run['seed']}"),
-        ("acceptance rate, mean", f"{summary['acceptance']:.3f}"),
-        ("positions whose likeliest draft has q ≥ 0.9", f"{summary['certain_share']:.1%}"),
-        ("positions whose likeliest draft has q ≤ 0.5", f"{summary['uncertain_share']:.1%}"),
+        ("parameters", [" and ".join(f"{count:,}" for count in run["parameters"]) for run in runs]),
+        ("vocabulary", [f"{run['vocabulary']:,}" for run in runs]),
+        ("positions in the trace", [f"{run['positions']:,}" for run in runs]),
+        ("prompts, seed", [f"{run['texts']}, {run['seed']}" for run in runs]),
+        ("acceptance rate, mean", [f"{s['acceptance']:.3f}" for s in summaries]),
+        ("positions whose likeliest draft has q ≥ 0.9", [f"{s['certain_share']:.1%}" for s in summaries]),
+        ("positions whose likeliest draft has q ≤ 0.5", [f"{s['uncertain_share']:.1%}" for s in summaries]),
     ]
-    for name, entries in summary.items():
+    for name in summaries[0]:
         if name.startswith("size_for_bias_"):
             bias = float(name.removeprefix("size_for_bias_"))
-            rows.append((f"probabilities to send for a bias of at most {bias:.0%}, mean", f"{entries:,.0f}"))
-    for size in ("small", "large"):
-        card = PAIR_FOLDER / size / "training.json"
-        if pair["name"] == "builtin" and card.exists():
-            losses = json.loads(card.read_text(encoding="utf-8"))["held_out_nats_per_token"]
-            values = ", ".join(f"{source} {loss:.3f}" for source, loss in losses.items())
-            rows.append((f"{size} model, held-out nats per token", values))
-    return "\n".join(["| what | value |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
+            title = f"probabilities to send for a bias of at most {bias:.0%}, mean"
+            rows.append((title, [f"{s[name]:,.0f}" for s in summaries]))
+    for index, size in enumerate(("small", "large")):
+        rows.append((f"{size} model, held-out nats per token", [_losses(run["held_out"], index) for run in runs]))
+    for outcome in Counter(tally.outcome for tally in results[0].tallies.values()):
+        counts = [sum(tally.outcome == outcome for tally in result.tallies.values()) for result in results]
+        rows.append((f"claims: {outcome}", [str(count) for count in counts]))
+    plain = [[name, *cells] for name, cells in rows]
+    return markdown_table({"heads": ["pair", *(run["pair"] for run in runs)], "rows": plain})
+
+
+def _losses(cards: list[dict[str, float]], index: int) -> str:
+    return ", ".join(f"{source} {loss:.3f}" for source, loss in cards[index].items()) if cards else "not known"

@@ -164,6 +164,20 @@ def claims_table(claims: Mapping[str, Claim], results: Results) -> str:
     return "\n".join(lines)
 
 
+def markdown_table(table: Mapping[str, Any]) -> str:
+    r"""Heads and rows of text as Markdown, under the title if there is one.
+
+    >>> print(markdown_table({"heads": ["a", "b"], "rows": [["1", "x|y"]]}))
+    | a | b |
+    |---|---|
+    | 1 | x\|y |
+    """
+    lines = [f"| {' | '.join(map(_escape, cells))} |" for cells in (table["heads"], *table["rows"])]
+    lines.insert(1, f"|{'---|' * len(table['heads'])}")
+    title = [f"{_escape(table['title'])}:", ""] if table.get("title") else []
+    return "\n".join([*title, *lines])
+
+
 def _escape(text: str) -> str:
     """Text that Markdown, and a table in it, leaves as it is."""
     text = re.sub(r"([\\|*`\[\]<])", r"\\\1", text.replace("\n", " "))

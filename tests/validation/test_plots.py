@@ -15,11 +15,11 @@ import pytest
 
 import hlmtheory
 from validation.errors import UserError
-from validation.plots import FIGURES, cuhlm, draw, find_figure, record
+from validation.plots import EXHIBITS, FIGURES, Simulation, Table, cuhlm, draw, find_exhibits, record
 from validation.traces import Trace, TraceWriter, open_trace, probabilities
 
 ROOT = Path(__file__).resolve().parents[2]
-NUMBERS = [number for _, number in FIGURES]
+NUMBERS = [number for paper, number in FIGURES if paper == "cu-hlm"]
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def rows(trace: Trace) -> tuple[np.ndarray, np.ndarray]:
 
 def sidecar(number: str, trace: Trace, folder: Path, seed: int = 1) -> dict[str, Any]:
     """The sidecar of one figure, just drawn."""
-    _, path = draw("cu-hlm", number, trace, folder, command="hlm figure", seed=seed, commit="c0ffee")
+    path, _ = draw(FIGURES["cu-hlm", number], trace, folder, command="hlm figure", seed=seed, commit="c0ffee")
     return json.loads(path.read_text(encoding="utf-8"))
 
 
@@ -151,11 +151,12 @@ def test_the_size_of_a_chunk_changes_nothing(trace: Trace, tmp_path: Path, monke
 def test_the_same_trace_gives_the_same_bytes(number: str, trace: Trace, tmp_path: Path):
     import matplotlib as mpl
 
-    paths = [draw("cu-hlm", number, trace, tmp_path / "a", command="hlm figure", seed=1)]
+    one = FIGURES["cu-hlm", number]
+    paths = [draw(one, trace, tmp_path / "a", command="hlm figure", seed=1)]
     with mpl.rc_context({"font.size": 20, "lines.linewidth": 5, "svg.hashsalt": "another"}):
-        paths.append(draw("cu-hlm", number, trace, tmp_path / "b", command="hlm figure", seed=1))
+        paths.append(draw(one, trace, tmp_path / "b", command="hlm figure", seed=1))
         assert mpl.rcParams["font.size"] == 20
-    (svg, json_), (svg_again, json_again) = paths
+    (json_, svg), (json_again, svg_again) = paths
     assert (svg.name, json_.name) == (f"cu-hlm-fig{number}.svg", f"cu-hlm-fig{number}.json")
     assert svg.read_bytes() == svg_again.read_bytes()
     assert json_.read_bytes() == json_again.read_bytes()
@@ -164,9 +165,9 @@ def test_the_same_trace_gives_the_same_bytes(number: str, trace: Trace, tmp_path
 
 def test_pyplot_is_never_loaded_and_matplotlib_only_to_draw(trace: Trace, tmp_path: Path):
     code = (
-        "import sys; from validation.plots import draw; from validation.traces import open_trace\n"
+        "import sys; from validation.plots import FIGURES, draw; from validation.traces import open_trace\n"
         "assert not {'matplotlib', 'torch'} & set(sys.modules)\n"
-        f"draw('cu-hlm', '6', open_trace({str(trace.path)!r}), {str(tmp_path)!r}, command='', seed=1)\n"
+        f"draw(FIGURES['cu-hlm', '6'], open_trace({str(trace.path)!r}), {str(tmp_path)!r}, command='', seed=1)\n"
         "assert not {'matplotlib.pyplot', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
@@ -200,9 +201,34 @@ def test_probabilities_that_underflow_are_drawn(number: str, make_trace: Callabl
 
 
 @pytest.mark.parametrize(("paper", "number"), [("cu-hlm", "99"), ("no-paper", "5a")])
-def test_an_unknown_figure_is_refused(paper: str, number: str, trace: Trace, tmp_path: Path):
+def test_an_unknown_figure_is_refused(paper: str, number: str):
     with pytest.raises(UserError, match=rf"{paper} {number}.*cu-hlm 5a, cu-hlm 5b, cu-hlm 6"):
-        draw(paper, number, trace, tmp_path, command="", seed=1)
-    with pytest.raises(UserError):
-        find_figure(paper, number)
-    assert not list(tmp_path.iterdir())
+        find_exhibits(paper, number)
+
+
+def test_without_a_number_every_figure_of_the_paper_is_found():
+    assert find_exhibits("cu-hlm") == [one for (paper, _), one in EXHIBITS.items() if paper == "cu-hlm"]
+
+
+def test_a_figure_of_a_pair_needs_a_trace(tmp_path: Path):
+    with pytest.raises(UserError, match=r"cu-hlm Fig\. 6 is drawn from a trace; collect one"):
+        draw(FIGURES["cu-hlm", "6"], None, tmp_path, command="", seed=1)
+
+
+def test_a_simulated_table_needs_none(tmp_path: Path):
+    numbers = {"basis": "two runs", "tables": [Table("", ("what", "value"), (("a", "1"),)).plain()]}
+    table = Simulation(
+        paper="a-paper",
+        number="II",
+        source="oh2025cuhlm",
+        title="Numbers",
+        shows="Ours.",
+        paint=None,
+        caption=lambda numbers: "That is all.",
+        simulate=lambda seed: {**numbers, "statistics": {"seed": seed}},
+    )
+    (path,) = draw(table, None, tmp_path, command="hlm figure a-paper II", seed=3)
+    found = json.loads(path.read_text(encoding="utf-8"))
+    assert path.name == "a-paper-tableII.json"
+    assert found["caption"] == "a-paper Table II: Numbers. Ours. That is all. Simulated: two runs."
+    assert (found["kind"], found["statistics"]) == ("simulated", {"seed": 3})

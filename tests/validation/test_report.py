@@ -18,12 +18,16 @@ from hlmtheory.claims import Source
 from validation.check import Results, Tally, check_trace
 from validation.citations import bibliography, cite
 from validation.errors import UserError
-from validation.plots import FIGURES, draw
+from validation.plots import FIGURES, Table, draw
 from validation.report import claims_table, stale, summary, update_between_markers, write_report
 from validation.traces import Trace, TraceWriter, open_trace
 
 EVIL = "<script>alert(1)</script>"
 CLAIMS = hlmtheory.all_claims()
+TABLE = {
+    "caption": "a-paper Table I: numbers. Theirs and ours.",
+    "tables": [Table("What is printed", ("what", "value"), (("gain", "44.9%"),)).plain()],
+}
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +61,9 @@ def results(trace: Trace) -> Results:
 def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The whole report."""
     folder = tmp_path_factory.mktemp("report")
-    drawn = [draw(*key, trace, folder / "figures", command="hlm figure", seed=1) for key in FIGURES]
-    figures = [(svg, json.loads(sidecar.read_text(encoding="utf-8"))["caption"]) for svg, sidecar in drawn]
+    figures = [draw(one, trace, folder / "figures", command="hlm figure", seed=1)[0] for one in FIGURES.values()]
+    (folder / "figures" / "table.json").write_text(json.dumps(TABLE))
+    figures.append(folder / "figures" / "table.json")
     command = f"hlm validate --prompts '{EVIL}'"
     path = write_report(folder / "new", results=results, manifest=trace.manifest, figures=figures, command=command)
     assert path == folder / "new" / "report.html"
@@ -143,6 +148,13 @@ def test_the_figures_are_inlined_with_their_captions(page: str):
     ]
     assert "cu-hlm Figure 5a: The small model's probabilities by descending rank. Each" in elements.text
     assert "the paper prints 0.9763" in elements.text
+
+
+def test_the_table_of_an_exhibit_is_shown_without_a_picture(page: str):
+    text = Elements(page).text
+    assert "a-paper Table I: numbers. Theirs and ours." in text
+    assert "What is printed" in text
+    assert "44.9%" in text
 
 
 def test_a_long_prompt_is_cut(page: str):

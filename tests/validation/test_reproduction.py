@@ -37,13 +37,13 @@ def test_a_changed_verdict_is_noticed(copy: Path) -> None:
     record = json.loads(path.read_text())
     record["results"]["tallies"]["truncation.tvd_sharp"]["violated"] += 1
     path.write_text(json.dumps(record))
-    assert stale_tables(copy) == ["claims"]
+    assert stale_tables(copy) == ["pairs", "claims"]
 
 
 def test_a_changed_number_on_the_page_is_noticed(copy: Path) -> None:
     page = copy / "paper_repro.md"
     page.write_text(page.read_text().replace("| acceptance rate, mean | 0.", "| acceptance rate, mean | 1."))
-    assert stale_tables(copy) == ["pair"]
+    assert stale_tables(copy) == ["pairs"]
 
 
 def test_a_changed_figure_is_noticed(copy: Path) -> None:

@@ -1,4 +1,4 @@
-"""The figures of the papers, drawn anew from a trace, each with a sidecar of the numbers drawn."""
+"""The figures and tables of the papers, made anew, each with a sidecar of the numbers in it."""
 
 from __future__ import annotations
 
@@ -12,92 +12,108 @@ from typing import Any
 import hlmtheory
 from validation.errors import UserError
 from validation.plots import cuhlm
-from validation.plots.record import Figure, Printed
+from validation.plots.record import Exhibit, Figure, Printed, Simulation, Table
 from validation.plots.style import house_style, save
 from validation.traces import Trace
 
-__all__ = ["FIGURES", "Figure", "Printed", "draw", "find_figure"]
+__all__ = ["EXHIBITS", "FIGURES", "Exhibit", "Figure", "Printed", "Simulation", "Table", "draw", "find_exhibits"]
 
-FIGURES: dict[tuple[str, str], Figure] = {(figure.paper, figure.number): figure for figure in cuhlm.FIGURES}
-"""Every figure, by paper and number."""
+EXHIBITS: dict[tuple[str, str], Exhibit] = {(one.paper, one.number): one for one in [*cuhlm.FIGURES]}
+"""Every figure and table, by paper and number."""
+
+FIGURES: dict[tuple[str, str], Figure] = {key: one for key, one in EXHIBITS.items() if isinstance(one, Figure)}
+"""Those that are drawn from a trace."""
 
 SOURCE = Path(__file__).resolve().parents[2]
 
 
-def find_figure(paper: str, number: str) -> Figure:
-    """The figure of that paper and number.
+def find_exhibits(paper: str, number: str | None = None) -> list[Exhibit]:
+    """The figure or table of that paper and number; without a number, all of the paper.
 
     Raises
     ------
     UserError
         There is none; the message names those there are.
     """
-    try:
-        return FIGURES[paper, number]
-    except KeyError:
-        known = ", ".join(f"{paper} {number}" for paper, number in FIGURES)
-        raise UserError(f"There is no figure {paper} {number}; choose one of: {known}.") from None
+    found = [one for one in EXHIBITS.values() if one.paper == paper and number in (None, one.number)]
+    if not found:
+        known = ", ".join(f"{paper} {number}" for paper, number in EXHIBITS)
+        raise UserError(f"There is no figure {paper} {number or ''}; choose one of: {known}.")
+    return found
 
 
 def draw(
-    paper: str, number: str, trace: Trace, folder: str | Path, *, command: str, seed: int, commit: str | None = None
-) -> tuple[Path, Path]:
-    """Draw one figure.
+    exhibit: Exhibit, trace: Trace | None, folder: str | Path, *, command: str, seed: int, commit: str | None = None
+) -> list[Path]:
+    """Draw one figure, or make one table.
 
     Parameters
     ----------
-    paper, number : str
-        A key of :data:`FIGURES`.
-    trace : Trace
+    exhibit : Exhibit
+        A value of :data:`EXHIBITS`.
+    trace : Trace or None
+        What a :class:`Figure` is drawn from; a :class:`Simulation` needs none.
     folder : str or Path
         Where the files go; made if need be.
     command : str
         What a person types to get this figure again; recorded.
     seed : int
-        Picks the positions where not all are drawn.
+        Picks the positions where not all are drawn, and drives a simulation.
     commit : str, optional
         Of the code that draws; asked of git if None.
 
     Returns
     -------
-    tuple of Path
-        ``<paper>-fig<number>.svg`` and the sidecar, the same with ``.json``.
-
-    Raises
-    ------
-    UserError
-        There is no such figure.
+    list of Path
+        The sidecar of numbers ``<paper>-fig<number>.json`` and, unless it is a table, the picture ``.svg``.
     """
-    figure = find_figure(paper, number)
-    numbers = figure.measure(trace, seed)
-    svg = Path(folder) / f"{paper}-fig{number}.svg"
-    svg.parent.mkdir(parents=True, exist_ok=True)
-    with house_style():
-        save(figure.paint(numbers), svg)
-    about = _about(figure, trace, numbers)
+    if isinstance(exhibit, Figure) and trace is not None:
+        numbers = exhibit.measure(trace, seed)
+        basis = _measured_basis(exhibit, trace, numbers)
+    elif isinstance(exhibit, Simulation):
+        numbers = exhibit.simulate(seed)
+        kind = numbers.pop("kind", "simulated")
+        basis = {"kind": kind, "basis": f"{kind.capitalize()}: {numbers.pop('basis')}."}
+    else:
+        raise UserError(f"{exhibit.paper} {exhibit.place} is drawn from a trace; collect one with `hlm validate`.")
+    sidecar = Path(folder) / f"{exhibit.stem}.json"
+    sidecar.parent.mkdir(parents=True, exist_ok=True)
+    written = [sidecar]
+    if exhibit.paint is not None:
+        written.append(sidecar.with_suffix(".svg"))
+        with house_style():
+            save(exhibit.paint(numbers), written[-1])
+    about = _about(exhibit, numbers, basis.pop("basis")) | basis
     run = {"command": command, "seed": seed, "commit": commit or _commit(), "hlmtheory": hlmtheory.__version__}
-    sidecar = svg.with_suffix(".json")
     sidecar.write_text(json.dumps(about | run | numbers, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    return svg, sidecar
+    return written
 
 
-def _about(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """What the figure shows, of which models, and what the paper prints."""
+def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str, Any]:
+    """What it shows and what the paper prints."""
+    name = f"{exhibit.paper} {exhibit.place.replace('Fig.', 'Figure')}: {exhibit.title}."
+    return {
+        "figure": f"{exhibit.paper} {exhibit.number}",
+        "title": exhibit.title,
+        "caption": " ".join([name, exhibit.shows, exhibit.caption(numbers), basis]),
+        "findings": exhibit.caption(numbers),
+        "basis": basis,
+        "source": {"key": exhibit.source, "place": exhibit.place},
+        "printed": [asdict(printed) for printed in exhibit.printed],
+    }
+
+
+def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Of which models and positions."""
     pair = trace.manifest.get("pair", {}).get("name")
     drawn, all_of_them = numbers["positions_drawn"], trace.positions
     where = f"{drawn:,} of {all_of_them:,}" if drawn < all_of_them else f"{drawn:,}"
-    name = f"{figure.paper} Figure {figure.number}: {figure.title}."
-    basis = f"{figure.kind.capitalize()} on the pair {pair}, {where} positions, V = {trace.vocabulary:,}."
     return {
-        "figure": f"{figure.paper} {figure.number}",
-        "title": figure.title,
-        "caption": " ".join([name, figure.shows, figure.caption(numbers), basis]),
-        "source": {"key": figure.source, "place": f"Fig. {figure.number}"},
-        "kind": figure.kind,
+        "kind": "measured",
+        "basis": f"Measured on the pair {pair}, {where} positions, V = {trace.vocabulary:,}.",
         "pair": pair,
         "positions": trace.positions,
         "vocabulary": trace.vocabulary,
-        "printed": [asdict(printed) for printed in figure.printed],
     }
 
 

@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
 
 Numbers = dict[str, Any]
-"""``axes``, ``series``, ``statistics`` and ``positions_drawn``, as plain values that JSON can hold."""
+"""``axes``, ``series`` and ``statistics`` as plain values that JSON can hold, and perhaps ``tables``.
+
+What is drawn from a trace adds ``positions_drawn``; a simulation adds ``basis``, a clause that says of what, with how
+many runs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,28 +33,24 @@ class Printed:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One figure of a paper, drawn anew from a trace.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhibit:
+    """One figure or table of a paper; see :class:`Figure` and :class:`Simulation`.
 
     Attributes
     ----------
     paper, number : str
-        As they are asked for, e.g. ``"cu-hlm"`` and ``"5a"``.
+        As they are asked for, e.g. ``"cu-hlm"`` and ``"5a"``, or ``"II"`` for a table.
     source : str
         Key of ``references.bib``.
     title, shows : str
         One line, and what a reader sees.
-    measure : callable
-        (trace, seed) to the numbers that are drawn.
-    paint : callable
-        Those numbers to a matplotlib figure; it looks at nothing else.
+    paint : callable or None
+        The numbers to a matplotlib figure; it looks at nothing else. None for a table, which has no picture.
     caption : callable
         Those numbers to the end of the caption, after ``shows``.
     printed : tuple of Printed
         What the paper prints in its text; nothing is read off its curves.
-    kind : str
-        ``"measured"`` on a real pair of models, or ``"simulated"``.
     """
 
     paper: str
@@ -58,11 +58,46 @@ class Figure:
     source: str
     title: str
     shows: str
-    measure: Callable[[Trace, int], Numbers]
-    paint: Callable[[Numbers], Canvas]
+    paint: Callable[[Numbers], Canvas] | None
     caption: Callable[[Numbers], str]
     printed: tuple[Printed, ...] = ()
-    kind: str = "measured"
+
+    @property
+    def place(self) -> str:
+        """Where it stands in the paper: ``Fig. 5a`` or ``Table II``."""
+        return f"{'Fig.' if self.number[0].isdigit() else 'Table'} {self.number}"
+
+    @property
+    def stem(self) -> str:
+        """Name of its files without the suffix: ``cu-hlm-fig5a``, ``flexspec-tableII``."""
+        return f"{self.paper}-{'fig' if self.number[0].isdigit() else 'table'}{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure(Exhibit):
+    """Drawn anew from a trace; ``measure`` takes (trace, seed) to the numbers that are drawn."""
+
+    measure: Callable[[Trace, int], Numbers]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation(Exhibit):
+    """Drawn anew without a language model; ``simulate`` takes a seed to the numbers that are drawn."""
+
+    simulate: Callable[[int], Numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under heads; ``Numbers["tables"]`` holds those of a figure, as plain values."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"title": self.title, "heads": list(self.heads), "rows": [list(row) for row in self.rows]}
 
 
 def sampled(

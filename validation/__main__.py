@@ -60,7 +60,13 @@ def main() -> None:
 @click.option("--small", help="The small model: a folder, or a hub name such as owner/model or owner/model@revision.")
 @click.option("--large", help="The large model, likewise.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts: .txt (one a line) or .jsonl.")
-@click.option("--positions", type=click.IntRange(min=1), default=20_000, show_default=True, help="Logit rows wanted.")
+@click.option(
+    "--positions",
+    type=click.IntRange(min=1),
+    default=20_000,
+    show_default=True,
+    help="Logit rows wanted, at least; the last text is finished.",
+)
 @click.option("--new-tokens", type=click.IntRange(min=1), default=160, show_default=True, help="Longest continuation.")
 @click.option("--seed", type=int, default=1, show_default=True, help="Of samples and drawn quantities.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
@@ -135,7 +141,7 @@ def import_(draft: str, target: str, tokens: str | None, texts: str | None, out:
     for note in trace.manifest["notes"]:
         console.print(note, markup=False, soft_wrap=True)
     console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
-    console.print(shlex.join(["hlm", "validate", "--trace", str(out)]), markup=False, soft_wrap=True)
+    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), markup=False, soft_wrap=True)
 
 
 @main.command()
@@ -153,10 +159,10 @@ def claims(identifier: str | None) -> None:
             status = "false" if claim.refuted is not None else "stands"
             console.print(f"  {claim.statement}", markup=False, highlight=False)
             console.print(f"  {status}; {claim.origin.value}; {cite(claim.source)}", markup=False, highlight=False)
-        console.print(f"{len(known)} claims; `hlm claims ID` shows one in full.")
+        console.print(f"{len(known)} claims; `python3 hlm claims ID` shows one in full.")
         return
     if identifier not in known:
-        raise UserError(f"There is no claim {identifier!r}; `hlm claims` lists the {len(known)} there are.")
+        raise UserError(f"There is no claim {identifier!r}; `python3 hlm claims` lists the {len(known)} there are.")
     claim = known[identifier]
     room = claim.id.split(".")[0]
     rows = {
@@ -217,7 +223,9 @@ def repro(check: bool, run: Path, name: str) -> None:
     if check:
         names = stale_tables(ROOT)
         if names:
-            raise UserError(f"Stale in paper_repro.md: {', '.join(names)}; run `hlm validate` and `hlm repro`.")
+            raise UserError(
+                f"Stale in paper_repro.md: {', '.join(names)}; run `python3 hlm validate` and `python3 hlm repro`."
+            )
         click.echo("paper_repro.md agrees with figures/.")
         return
     for written in publish(run, SIMULATED, ROOT, name):

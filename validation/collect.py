@@ -158,8 +158,9 @@ def _encode(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> list[list
     for prompt, found in zip(prompts, pair.tokenizer([p.text for p in prompts], verbose=False).input_ids, strict=True):
         ids = list(found) if begin is None or found[:1] == [begin] else [begin, *found]
         if len(ids) > limit:
+            origin = prompt.source or "the list given"
             raise UserError(
-                f"The prompt {prompt.id!r} is {len(ids)} tokens long, but only {limit} fit (a context of "
+                f"The prompt {prompt.id!r} of {origin} is {len(ids)} tokens long, but only {limit} fit (a context of "
                 f"{pair.context} less {new_tokens} new tokens); shorten the prompt or ask for fewer new tokens."
             )
         encoded.append(ids)

@@ -74,7 +74,9 @@ def tables(root: Path) -> dict[str, str]:
     try:
         records = [json.loads(path.read_text(encoding="utf-8")) for path in _records(root / "figures")]
     except FileNotFoundError as error:
-        raise UserError("There is no figures/claims.json; run `hlm validate` and `hlm repro`.") from error
+        raise UserError(
+            "There is no figures/claims.json; run `python3 hlm validate` and `python3 hlm repro`."
+        ) from error
     results = [Results.from_json(json.dumps(record["results"])) for record in records]
     return {
         "pairs": _pairs_table([record["run"] for record in records], results),

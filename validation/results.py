@@ -109,4 +109,4 @@ def load_results(path: Path) -> Results:
     try:
         return Results.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise UserError(f"There are no results at {path}; run `hlm validate` first.") from error
+        raise UserError(f"There are no results at {path}; run `python3 hlm validate` first.") from error

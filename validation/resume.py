@@ -36,8 +36,8 @@ def finished_trace(path: Path, settings: dict[str, Any]) -> Trace | None:
     there = committed.header["settings"] or {}
     if there != settings:
         raise UserError(
-            f"A trace of other settings lies at {path} ({differences(there, settings)}); use those, choose another "
-            "path, or replace it with --fresh."
+            f"A trace of other settings lies at {path} ({differences(there, settings)}); use those, put the new run "
+            f"elsewhere with --out FOLDER, or give --fresh, which deletes the {committed.rows:,} positions there."
         )
     if any(path.glob("tail-*.npz")) or (path / LOCK).exists():  # killed right after its last line
         with contextlib.suppress(UserError, OSError), Lock(path):

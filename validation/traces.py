@@ -197,7 +197,9 @@ def _open_without_journal(path: Path) -> Trace:
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(f"There is no trace at {path}; collect one with `hlm validate`, or check the path.") from error
+        raise UserError(
+            f"There is no trace at {path}; collect one with `python3 hlm validate`, or check the path."
+        ) from error
     except ValueError as error:
         raise UserError(f"The manifest of {path} cannot be read ({error}); collect the trace again.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:

@@ -143,7 +143,7 @@ def test_results_survive_writing_and_reading(results: Results, tmp_path: Path) -
 
 
 def test_missing_results_say_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="run `hlm validate` first"):
+    with pytest.raises(UserError, match="run `python3 hlm validate` first"):
         load_results(tmp_path / "claims.json")
 
 

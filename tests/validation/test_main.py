@@ -59,7 +59,7 @@ def test_other_settings_are_refused_until_asked_to_begin_anew(finished: tuple[Pa
     before = (folder / "trace" / "journal.jsonl").read_bytes()
     result = run(*words, "--seed", "2")
     assert result.exit_code == 1
-    assert "(seed: 1 there, 2 now); use those, choose another path, or replace it with --fresh" in plain(result)
+    assert "(seed: 1 there, 2 now); use those, put the new run elsewhere with --out FOLDER, or give" in plain(result)
     assert (folder / "trace" / "journal.jsonl").read_bytes() == before
     result = run(*words, "--seed", "2", "--fresh")
     assert result.exit_code == 0, result.output
@@ -142,7 +142,7 @@ def test_own_logits_are_imported_and_checked(tmp_path: Path, monkeypatch: pytest
     result = run(*words)
     assert result.exit_code == 0, result.output
     assert "80 positions, V = 20." in result.output
-    assert "hlm validate --trace mine" in result.output
+    assert "python3 hlm validate --trace mine" in result.output
     result = run("validate", "--trace", "mine")
     assert result.exit_code == 0, result.output
     assert (tmp_path / "runs" / "mine" / "report.html").exists()

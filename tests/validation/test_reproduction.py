@@ -54,5 +54,5 @@ def test_a_changed_figure_is_noticed(copy: Path) -> None:
 
 def test_a_missing_record_says_what_to_do(copy: Path) -> None:
     (copy / "figures" / "claims.json").unlink()
-    with pytest.raises(UserError, match=r"no figures/claims\.json; run `hlm validate`"):
+    with pytest.raises(UserError, match=r"no figures/claims\.json; run `python3 hlm validate`"):
         tables(copy)

@@ -251,7 +251,7 @@ def test_damaged_files_of_format_1(tmp_path: Path) -> None:
 
 
 def test_no_trace(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"There is no trace at .*gone; collect one with `hlm validate`"):
+    with pytest.raises(UserError, match=r"There is no trace at .*gone; collect one with `python3 hlm validate`"):
         open_trace(tmp_path / "gone")
 
 

@@ -75,7 +75,8 @@ def draw(
         kind = numbers.pop("kind", "simulated")
         basis = {"kind": kind, "basis": f"{kind.capitalize()}: {numbers.pop('basis')}."}
     else:
-        raise UserError(f"{exhibit.paper} {exhibit.place} is drawn from a trace; collect one with `hlm validate`.")
+        what = f"{exhibit.paper} {exhibit.place}"
+        raise UserError(f"{what} is drawn from a trace; collect one with `python3 hlm validate`.")
     sidecar = Path(folder) / f"{exhibit.stem}.json"
     sidecar.parent.mkdir(parents=True, exist_ok=True)
     written = [sidecar]

@@ -165,6 +165,8 @@ def claims(identifier: str | None) -> None:
         raise UserError(f"There is no claim {identifier!r}; `python3 hlm claims` lists the {len(known)} there are.")
     claim = known[identifier]
     room = claim.id.split(".")[0]
+    folder = ROOT / "hlmtheory" / room
+    head, proof = (f"{room}/__init__.py", f"{room}/claims.py") if folder.is_dir() else (f"{room}.py", f"{room}.py")
     rows = {
         "statement": claim.statement,
         "status": "false as stated: see the counterexample" if claim.refuted is not None else "stands",
@@ -174,8 +176,8 @@ def claims(identifier: str | None) -> None:
         "checked on": ", ".join(claim.takes),
         "largest lhs/rhs known": claim.attained and f"{claim.attained.ratio:.6g} at {dict(claim.attained.instance)}",
         "counterexample": claim.refuted and dict(claim.refuted),
-        "symbols": f"draft is q, target is p; the table at the head of hlmtheory/{room}.py has the others",
-        "proof": f"hlmtheory/{room}.py, the comment above CLAIMS",
+        "symbols": f"draft is q, target is p; the table at the head of hlmtheory/{head} has the others",
+        "proof": f"hlmtheory/{proof}, the comment above CLAIMS",
         "tests": f"tests/theory/test_claims.py and test_{room}.py",
     }
     console.print(claim.id, style="bold")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hlmtheory import _batching_search as search
+from hlmtheory.batching import search
 from hlmtheory import batching
 from hlmtheory.batching import METHODS, plan, plan_latency
 from hlmtheory.claims import Status
@@ -197,7 +197,7 @@ def partitions(items: list[int]):
 def cases(instance: dict):
     """The instances of a batch as tasks, service and draft length."""
     names = ("input_tokens", "output_tokens", "draft_length", "acceptance", "models", "devices", "memory")
-    _, each = batching._cases(*(instance[name] for name in names))
+    _, each = batching.claims._cases(*(instance[name] for name in names))
     return [case[1:] for case in each]
 
 
@@ -299,7 +299,7 @@ def test_the_printed_backtrack_packs_tasks_again_and_again():
 
 def test_the_printed_table_is_0_where_the_memory_skips_the_first_start():
     tasks, service = workload(40), PAPER
-    costs = batching._costs(tasks, service, 2)
+    costs = batching.claims._costs(tasks, service, 2)
     value = search.printed_program(costs).value
     assert costs.first[-1] > 0
     assert value[-1] == 0

@@ -205,7 +205,7 @@ def test_envelope_sum(lines, first, count):
     t = np.arange(first, last + 1)
     expected = (lines[:, :1] + lines[:, 1:] * t).max(axis=0).sum()
     scale = 1e-12 * (1 + np.abs(lines).max() * 60 * max(count, 1))
-    assert float(serving.envelope_sum(lines[:, 0], lines[:, 1], first, last)) == pytest.approx(
+    assert float(serving.pipeline.envelope_sum(lines[:, 0], lines[:, 1], first, last)) == pytest.approx(
         expected, rel=1e-12, abs=scale
     )
 

@@ -9,8 +9,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hlmtheory import _batching_search as search
 from hlmtheory._array import Array
+from hlmtheory.batching import search
 from hlmtheory.serving import Service, Task, peak_memory
 
 Batches: TypeAlias = tuple[tuple[int, ...], ...]

@@ -1,0 +1,44 @@
+"""Which tasks to batch for the two-stage pipeline, in which order, and how many tokens to draft.
+
+Paper: edge-sd (zhu2025edgesd) Section III-B, (28)-(33) and Algorithm 1; its rivals of Section IV; Johnson's rule for
+two machines (johnson1954).
+
+========== =============================================== ========= ===========
+symbol     name                                            unit      shape
+========== =============================================== ========= ===========
+K          number of tasks                                 1         scalar
+l          ``draft_length``                                tokens    scalar
+N          decoding steps until the last batch is done     1         scalar
+d, v       ``draft_times``, ``verify_times`` at one step   s         (..., M)
+F, C       finish of the first and the second stage        s         (N,)
+========== =============================================== ========= ===========
+
+============================ =====================================================================
+method                       what it does
+============================ =====================================================================
+``dp``                       Algorithm 1, its faults repaired: one state (F, C) per prefix of the tasks
+``dp-printed-objective``     the same with (29) as printed: it minimises a latency without overlap
+``dp-printed``               Algorithm 1 word for word: its batches overlap, see :class:`Plan`
+``pareto``                   all undominated states per prefix: exact among runs of the sorted tasks, in order
+``pareto+johnson``           the batches of ``pareto``, ordered by Johnson's rule anew at every step
+``exact``                    all partitions and all orders, at most 12 tasks
+``none``                     one task at a time
+``static``                   a fixed number of tasks in a batch, in order of arrival
+``max``                      as many as the memory holds of the longest task, in order of arrival
+``heuristic``                batches of 2, 3, ... tasks, until the latency rises, in order of arrival
+``sequential``               the plan of ``dp``, without overlap ("SD w/o pipeline")
+``fixed-length``             ``dp`` with 7 drafts
+``autoregressive``           no drafts: the verify model alone, batches by ``heuristic`` without the memory limit
+============================ =====================================================================
+
+Tasks carry their output lengths. The paper plans with O_max for all of them: give those tasks to :func:`plan`, and the
+real ones with the plan to :func:`plan_latency`. Latencies are the inference's, (22); uploading the prompts, (15), adds
+the same to every plan.
+"""
+
+from __future__ import annotations
+
+from hlmtheory.batching.claims import CLAIMS
+from hlmtheory.batching.planner import METHODS, Plan, johnson_order, lower_bound, plan, plan_latency
+
+__all__ = ["CLAIMS", "METHODS", "Plan", "johnson_order", "lower_bound", "plan", "plan_latency"]

@@ -1,0 +1,56 @@
+"""The link: payload, Shannon latency, throughput, path loss, fading, and what an average latency means.
+
+Papers: cu-hlm (oh2025cuhlm) (4)-(6), u-hlm (oh2024uhlm) (3)-(4), edge-sd (zhu2025edgesd) Section IV; capacity
+under Rayleigh fading is in alouini1999capacity.
+
+========== =============================================== ========= ===========
+symbol     name                                            unit      shape
+========== =============================================== ========= ===========
+V          ``vocabulary``                                  tokens    (...)
+B          ``bits``, payload                               bit       (...)
+W          ``bandwidth_hz``                                Hz        (...)
+S          ``snr``, received signal-to-noise ratio         1         (...)
+m          ``mean_snr``, E[S]                              1         (...)
+κ          ``k_factor``, line-of-sight over scattered      1         (...)
+f, F       density and distribution function of S          1         (...)
+========== =============================================== ========= ===========
+
+Ratios are never in dB here; :func:`db_to_linear` and the like convert. A block-fading link draws one S per
+block. What needs a special function goes through scipy on the host, in float64, and comes back in the library and
+on the device of the input.
+"""
+
+from __future__ import annotations
+
+from hlmtheory.channel.claims import CLAIMS
+from hlmtheory.channel.decibels import db_to_linear, dbm_to_watts, linear_to_db, watts_to_dbm
+from hlmtheory.channel.fading import Estimate, Rayleigh, Rician
+from hlmtheory.channel.latency import (
+    mean_round_throughput,
+    round_throughput,
+    shannon_latency,
+    throughput,
+    vocabulary_payload_bits,
+)
+from hlmtheory.channel.links import GilbertElliott, TraceLink
+from hlmtheory.channel.path_loss import free_space_gain, log_distance_gain
+
+__all__ = [
+    "CLAIMS",
+    "Estimate",
+    "GilbertElliott",
+    "Rayleigh",
+    "Rician",
+    "TraceLink",
+    "db_to_linear",
+    "dbm_to_watts",
+    "free_space_gain",
+    "linear_to_db",
+    "log_distance_gain",
+    "mean_round_throughput",
+    "round_throughput",
+    "shannon_latency",
+    "throughput",
+    "vocabulary_payload_bits",
+    "watts_to_dbm",
+]

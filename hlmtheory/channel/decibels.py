@@ -1,0 +1,119 @@
+"""dB and dBm, and back."""
+
+from __future__ import annotations
+
+from hlmtheory._array import Array, arrays, floating
+from hlmtheory._domains import Domain
+from hlmtheory._quantities import checked
+from hlmtheory.channel.quantities import DOMAINS
+
+_LEVEL = Domain("finite", lambda xp, value: xp.isfinite(value), "a power of 0 has no level in dB")
+
+
+def db_to_linear(db: Array) -> Array:
+    """A ratio of powers from decibels: 10^(dB/10).
+
+    Parameters
+    ----------
+    db : array, shape (...)
+        Finite, in dB.
+
+    Returns
+    -------
+    array, shape (...)
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite.
+
+    Examples
+    --------
+    >>> float(db_to_linear(-20.0))
+    0.01
+    """
+    xp, level = arrays(db=db)
+    (level,) = floating(xp, _LEVEL.check(xp, "db", level))
+    return 10.0 ** (level / 10.0)
+
+
+def linear_to_db(ratio: Array) -> Array:
+    """Decibels of a ratio of powers: 10 log₁₀.
+
+    Parameters
+    ----------
+    ratio : array, shape (...)
+        Positive and finite.
+
+    Returns
+    -------
+    array, shape (...)
+        In dB.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite.
+
+    Examples
+    --------
+    >>> float(linear_to_db(100.0))
+    20.0
+    """
+    xp, value = checked(DOMAINS, ratio=ratio)
+    return 10.0 * xp.log10(value)
+
+
+def dbm_to_watts(dbm: Array) -> Array:
+    """Watts from dBm, decibels over a milliwatt.
+
+    Parameters
+    ----------
+    dbm : array, shape (...)
+        Finite, in dBm.
+
+    Returns
+    -------
+    array, shape (...)
+        In watts.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite.
+
+    Examples
+    --------
+    >>> float(dbm_to_watts(30.0))
+    1.0
+    """
+    xp, level = arrays(dbm=dbm)
+    (level,) = floating(xp, _LEVEL.check(xp, "dbm", level))
+    return 10.0 ** ((level - 30.0) / 10.0)
+
+
+def watts_to_dbm(watts: Array) -> Array:
+    """Watts in dBm, decibels over a milliwatt.
+
+    Parameters
+    ----------
+    watts : array, shape (...)
+        Positive and finite.
+
+    Returns
+    -------
+    array, shape (...)
+        In dBm.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite.
+
+    Examples
+    --------
+    >>> float(watts_to_dbm(0.001))
+    0.0
+    """
+    xp, value = checked(DOMAINS, watts=watts)
+    return 10.0 * xp.log10(value) + 30.0

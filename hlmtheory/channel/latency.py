@@ -1,0 +1,184 @@
+"""Payload, latency and throughput of one link."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays, floating
+from hlmtheory._domains import DomainError
+from hlmtheory._quantities import checked
+from hlmtheory.channel.quantities import COUNT, DOMAINS
+
+# --------------------------------------------------------------------------- payload, latency, throughput
+
+
+def vocabulary_payload_bits(vocabulary: Array, bits_per_probability: Array, *, index: bool = True) -> Array:
+    """Bits of a whole row of probabilities: V (b_prob + ⌈log₂ V⌉), or V b_prob in a fixed order.
+
+    Parameters
+    ----------
+    vocabulary : integer array, shape (...)
+        V, 1 or more.
+    bits_per_probability : integer array, shape (...)
+        b_prob, 1 or more.
+    index : bool
+        Whether each probability carries its index, as in cu-hlm (4), which a full row in a known order does not
+        need, as in u-hlm.
+
+    Returns
+    -------
+    int64 array, shape (...)
+        B, in bit: 736,000 (92 kB) for V = 32,000 and 8 bits.
+
+    Raises
+    ------
+    ValueError
+        If V or b_prob is below 1 or no integer.
+
+    Examples
+    --------
+    >>> int(vocabulary_payload_bits(32_000, 8)), int(vocabulary_payload_bits(32_000, 8, index=False))
+    (736000, 256000)
+    """
+    xp, size, width = arrays(vocabulary=vocabulary, bits_per_probability=bits_per_probability)
+    size = xp.astype(COUNT.check(xp, "vocabulary", size), xp.int64)
+    width = xp.astype(COUNT.check(xp, "bits_per_probability", width), xp.int64)
+    if not index:
+        return size * width
+    places = xp.zeros_like(size)
+    for n in range(62):  # ⌈log₂ V⌉ is how many powers of 2 are below V: no rounding
+        places = places + xp.astype(size > 2**n, xp.int64)
+    return size * (width + places)  # (4)
+
+
+def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
+    """Time to send a payload at capacity: B/(W log₂(1 + S)).
+
+    Parameters
+    ----------
+    bits : array, shape (...)
+        B, in bit; positive.
+    bandwidth_hz : array, shape (...)
+        W, in Hz; positive.
+    snr : array, shape (...)
+        S, a ratio; positive and finite.
+
+    Returns
+    -------
+    array, shape (...)
+        In seconds; cu-hlm (5), u-hlm (3).
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite.
+
+    Examples
+    --------
+    >>> float(shannon_latency(736_000, 10e6, 1.0))
+    0.0736
+    """
+    xp, payload, band, ratio = checked(DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, snr=snr)
+    return payload / (band * efficiency(xp, ratio))  # (5)
+
+
+def round_throughput(draft_s: Array, uplink_s: Array, verify_s: Array, *, sent: Array = True) -> Array:
+    """Tokens a second of one round: 1/(τ_SLM + τ + τ_LLM) if the token is sent, 1/τ_SLM if not.
+
+    Parameters
+    ----------
+    draft_s, uplink_s, verify_s : array, shape (...)
+        τ_SLM, τ(t) and τ_LLM, in seconds.
+    sent : bool array, shape (...)
+        Whether the server is asked.
+
+    Returns
+    -------
+    array, shape (...)
+        In tokens a second; cu-hlm (6), u-hlm (4).
+
+    Raises
+    ------
+    ValueError
+        If a time is negative or infinite, or the round takes none.
+
+    Examples
+    --------
+    >>> round_throughput(0.025, 0.075, 0.1, sent=[True, False]).tolist()
+    [5.0, 40.0]
+    """
+    xp, draft, uplink, verify, asked = arrays(draft_s=draft_s, uplink_s=uplink_s, verify_s=verify_s, sent=sent)
+    for name, value in (("draft_s", draft), ("uplink_s", uplink), ("verify_s", verify)):
+        DOMAINS[name].check(xp, name, value)
+    draft, uplink, verify = floating(xp, draft, uplink, verify)
+    total = draft + xp.where(asked, uplink + verify, xp.zeros_like(uplink + verify))
+    return 1.0 / DOMAINS["times_s"].check(xp, "draft_s + uplink_s + verify_s", total)  # (6)
+
+
+def throughput(times_s: Array) -> Array:
+    """Tokens a second over a run of one-token rounds: how many, over how long they took together.
+
+    Parameters
+    ----------
+    times_s : array, shape (..., n)
+        Duration of each round, in seconds; positive.
+
+    Returns
+    -------
+    array, shape (...)
+        The ratio of totals n/Σt, which a user sees. Not :func:`mean_round_throughput`.
+
+    Raises
+    ------
+    ValueError
+        If a time is not positive and finite, or there is none.
+
+    Examples
+    --------
+    >>> float(throughput([1.0, 3.0]))
+    0.5
+    """
+    xp, times = _rounds(times_s)
+    return 1.0 / xp.mean(times, axis=-1)
+
+
+def mean_round_throughput(times_s: Array) -> Array:
+    """The mean over rounds of tokens a second in that round, Σ(1/t)/n: never below :func:`throughput`.
+
+    Parameters
+    ----------
+    times_s : array, shape (..., n)
+        Duration of each round, in seconds; positive.
+
+    Returns
+    -------
+    array, shape (...)
+        The mean of ratios; short rounds count as much as long ones.
+
+    Raises
+    ------
+    ValueError
+        If a time is not positive and finite, or there is none.
+
+    Examples
+    --------
+    >>> float(mean_round_throughput([1.0, 4.0]))
+    0.625
+    """
+    xp, times = _rounds(times_s)
+    return xp.mean(1.0 / times, axis=-1)
+
+
+def efficiency(xp: Any, snr: Array) -> Array:
+    """Bits a second and hertz, log₂(1 + S), to full accuracy for small S."""
+    return xp.log1p(snr) / math.log(2)
+
+
+def _rounds(times_s: Array) -> tuple[Any, Array]:
+    if not np.shape(times_s) or np.shape(times_s)[-1] == 0:
+        raise DomainError(f"times_s must have an entry for each round; got shape {np.shape(times_s)}; give n ≥ 1")
+    xp, times = checked(DOMAINS, times_s=times_s)
+    return xp, times

@@ -1,0 +1,77 @@
+"""Path loss: how much of the power arrives over a distance."""
+
+from __future__ import annotations
+
+import math
+
+from hlmtheory._array import Array
+from hlmtheory._quantities import checked
+from hlmtheory.channel.quantities import DOMAINS
+
+# ------------------------------------------------------------------------------------------- path loss
+
+
+def free_space_gain(distance_m: Array, frequency_hz: Array) -> Array:
+    """Power gain between isotropic antennas in free space: (c/(4π d f))².
+
+    Parameters
+    ----------
+    distance_m : array, shape (...)
+        d, in metres, in the far field.
+    frequency_hz : array, shape (...)
+        f, in Hz.
+
+    Returns
+    -------
+    array, shape (...)
+        A ratio below 1; the path loss is its inverse.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite.
+
+    Examples
+    --------
+    >>> from hlmtheory import linear_to_db
+    >>> round(float(linear_to_db(free_space_gain(100.0, 2.4e9))), 2)
+    -80.05
+    """
+    _, distance, frequency = checked(DOMAINS, distance_m=distance_m, frequency_hz=frequency_hz)
+    return (299_792_458.0 / (4.0 * math.pi * distance * frequency)) ** 2
+
+
+def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Array, reference_m: Array = 1.0) -> Array:
+    """Power gain g₀ (d/d₀)^-α.
+
+    Parameters
+    ----------
+    distance_m : array, shape (...)
+        d, in metres.
+    reference_gain : array, shape (...)
+        g₀, the gain at d₀, as a ratio: -30 dB in edge-sd Section IV.
+    exponent : array, shape (...)
+        α: 2 there.
+    reference_m : array, shape (...)
+        d₀, in metres.
+
+    Returns
+    -------
+    array, shape (...)
+        A ratio.
+
+    Raises
+    ------
+    ValueError
+        If a value is not finite, or not positive (the exponent: negative).
+
+    Examples
+    --------
+    >>> from hlmtheory import linear_to_db
+    >>> round(float(linear_to_db(log_distance_gain(100.0, reference_gain=1e-3, exponent=2.0))), 6)
+    -70.0
+    """
+    _, distance, gain, alpha, reference = checked(
+        DOMAINS, distance_m=distance_m, reference_gain=reference_gain, exponent=exponent, reference_m=reference_m
+    )
+    return gain * (distance / reference) ** -alpha

@@ -1,0 +1,54 @@
+"""How many tokens to draft in a round: throughput as a function of the draft length, and its maximiser.
+
+Paper: flexspec (li2025flexspec) (2), (7)-(11), Algorithm 2, Table I and Fig. 6.
+
+========== =============================================== ========= ===========
+symbol     name                                            unit      shape
+========== =============================================== ========= ===========
+γ          ``acceptance``, of a draft given those before   1         (...)
+K          ``draft_length``                                tokens    (...)
+K_max      ``max_length``                                  tokens    (...)
+F          ``fixed``, T_fixed: what a round costs anyway   s         (...)
+M          ``marginal``, T_marginal: what each draft adds  s         (...)
+T(K)       F + K M                                         s         (...)
+τ          ``accepted`` drafts of a round                  tokens    (...)
+E(K)       expected tokens of a round, the server's own    tokens    (...)
+           among them: (1 - γ^{K+1})/(1 - γ)
+ETGR(K)    E(K)/T(K), effective token generation rate      tokens/s  (...)
+μ          ``step`` of a tracker                           1         (...)
+========== =============================================== ========= ===========
+
+F and M may be any cost that is affine in K: seconds, joules, bytes, or a weighted sum of them. The same
+maximiser then gives the most tokens per unit of that cost.
+"""
+
+from __future__ import annotations
+
+from hlmtheory.draft_length.claims import CLAIMS
+from hlmtheory.draft_length.optimum import (
+    draft_length_regret,
+    optimal_draft_length,
+    optimal_draft_length_profile,
+    stationary_draft_length,
+    surrogate_draft_length,
+)
+from hlmtheory.draft_length.rates import cost_per_token, etgr, etgr_profile
+from hlmtheory.draft_length.rounds import round_costs, round_energy, synchronisation_time
+from hlmtheory.draft_length.tracking import AcceptanceTracker, tracker_moments
+
+__all__ = [
+    "CLAIMS",
+    "AcceptanceTracker",
+    "cost_per_token",
+    "draft_length_regret",
+    "etgr",
+    "etgr_profile",
+    "optimal_draft_length",
+    "optimal_draft_length_profile",
+    "round_costs",
+    "round_energy",
+    "stationary_draft_length",
+    "surrogate_draft_length",
+    "synchronisation_time",
+    "tracker_moments",
+]

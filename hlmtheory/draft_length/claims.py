@@ -1,0 +1,413 @@
+"""The room's claims: each with its proof above its record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from hlmtheory._array import Array, arrays
+from hlmtheory._domains import COUNT
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.draft_length import rounds, tracking
+from hlmtheory.draft_length.optimum import kept, optimal_draft_length, stationary_draft_length, surrogate_draft_length
+from hlmtheory.draft_length.rates import (
+    AMOUNT,
+    COST,
+    FACTOR,
+    cost_per_token,
+    etgr,
+    etgr_profile,
+    rate_and_costs,
+    round_time,
+)
+from hlmtheory.draft_length.rounds import round_costs
+from hlmtheory.draft_length.tracking import accepted_moments
+
+# Proofs, by the last part of the id.
+#
+# etgr. P(first j drafts accepted) = γ^j, summed over j = 0..K; verification.tokens_iid.
+# unimodal. E(K + 1) - E(K) = Π_{i≤K+1} α_i never rises with K, so E is concave, and the longer round is better iff
+#   Π_{i≤K+1} α_i > M E(K)/T(K). If that fails at K, E/T does not rise there, and it fails at K + 1 too: with
+#   x = Π_{i≤K+2} α_i ≤ y = Π_{i≤K+1} α_i ≤ M E(K)/T(K), the mediant (E(K) + y)/(T(K) + M) = E(K+1)/T(K+1) ≥ y/M.
+# optimal. f(u) = (1 - e^{-au})/(u + d), u = K + 1, d = F/M - 1: f' has the sign of 1 + a(u + d) - e^{au}, which is
+#   concave in u and ad = c at u = 0. c ≤ 0: it is never positive for u > 0 (slope a - a e^{au} < 0), so K = 1.
+#   c > 0: one zero, at e^v - 1 - v = c, v = au. Unimodal, so the best integer is next to it.
+# stationary. At the zero a e^{-au}/(1 - e^{-au}) = 1/(u + d): the relative gain of a draft equals its relative cost.
+# ratio. K* depends on γ and F/M alone. T'(K)/T(K) with a larger F/M falls in K, so a shorter draft than K* that
+#   was no better before is no better after.
+# slower_shortens. F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it *rises* as the
+#   link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20.
+# linear. K/(F + KM) rises with K when F > 0. (1 + γK)/(F + KM) has a derivative of the sign of γF - M for every K.
+# linear_adapts. The surrogate's choice without the bonus does not depend on the link at all.
+# regret. r(K) = E_γ(K)/E_γ̂(K) is monotone in K, as γ^j/γ̂^j is in j, with r(1) = (1 + γ)/(1 + γ̂) and r(∞) =
+#   (1 - γ̂)/(1 - γ). As K̂ is best for γ̂, ETGR_γ(K̂) = r(K̂) ETGR_γ̂(K̂) ≥ r(K̂) ETGR_γ̂(K*) = r(K̂)/r(K*) ETGR_γ(K*), and
+#   r(K̂)/r(K*) is at least min(r(1)/r(∞), r(∞)/r(1)). Approached by γ̂ = 0, M → 0, K_max → ∞.
+# energy. Joules of a round are affine in K too, so is T + λE: the same maximiser, with other costs.
+
+_LONGEST = 64
+"""K_max of the claims about two links."""
+
+
+def _lengths_in_range(draft_length: Array, max_length: Array) -> Array:
+    return (draft_length >= 1) & (draft_length <= max_length)
+
+
+def _best_rate(acceptance: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
+    return etgr(acceptance, optimal_draft_length(acceptance, fixed, marginal, max_length), fixed, marginal)
+
+
+def _summed_rate(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
+    """Σ_j P(first j drafts accepted) over T(K), draft by draft."""
+    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
+    shape = xp.zeros_like(gamma * xp.astype(length, gamma.dtype))
+    mean, _ = accepted_moments(xp, gamma + shape, length)
+    return (1.0 + mean) / round_time(xp, xp.astype(length, gamma.dtype), *arrays(fixed=fixed, marginal=marginal)[1:])
+
+
+def _best_of_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+    xp, rates = arrays(rates=etgr_profile(acceptances, fixed, marginal))
+    return xp.max(rates, axis=-1)
+
+
+def _first_descent(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+    """ETGR at the first K whose successor is no better."""
+    xp, rates = arrays(rates=etgr_profile(acceptances, fixed, marginal))
+    best = rates[..., 0]
+    going = xp.ones_like(best, dtype=xp.bool)
+    for k in range(1, rates.shape[-1]):
+        going = going & (rates[..., k] > best)
+        best = xp.where(going, rates[..., k], best)
+    return best
+
+
+def _gain_of_a_draft(acceptance: Array, fixed: Array, marginal: Array) -> Array:
+    """Relative gain d ln E/dK at the stationary point."""
+    xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
+    inside = _interior(gamma, cost, slope)
+    a = -xp.log(xp.where(inside, gamma, xp.full_like(gamma, 0.5)))
+    real = xp.where(inside, stationary_draft_length(gamma, cost, slope), xp.ones_like(gamma))
+    return a / xp.expm1(a * (real + 1.0))
+
+
+def _cost_of_a_draft(acceptance: Array, fixed: Array, marginal: Array) -> Array:
+    """Relative cost d ln T/dK at the stationary point."""
+    xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
+    inside = _interior(gamma, cost, slope)
+    real = xp.where(inside, stationary_draft_length(gamma, cost, slope), xp.ones_like(gamma))
+    return slope / xp.where(inside, cost - slope + slope * (real + 1.0), xp.ones_like(gamma))
+
+
+def _digits_lost(acceptance: Array, fixed: Array, marginal: Array) -> Array:
+    """A rounding error of K* moves the gain by a times as much."""
+    xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
+    a = -xp.log(xp.where(gamma > 0, gamma, xp.ones_like(gamma)))
+    return (1.0 + a) * _cost_of_a_draft(gamma, cost, slope)
+
+
+def _interior(acceptance: Array, fixed: Array, marginal: Array) -> Array:
+    return (acceptance > 0) & (acceptance < 1) & (marginal > 0) & (fixed > marginal)
+
+
+def _dearer_and_short(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_length: Array) -> Array:
+    """ETGR with M times the rise, at the shorter of the best lengths before and after."""
+    xp, cost, slope, rise = arrays(fixed=fixed, marginal=marginal, rise=rise)
+    dear = slope * FACTOR.check(xp, "rise", rise)
+    before = optimal_draft_length(acceptance, cost, slope, max_length)
+    after = optimal_draft_length(acceptance, cost, dear, max_length)
+    return etgr(acceptance, xp.minimum(before, after), cost, dear)
+
+
+def _dearer(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_length: Array) -> Array:
+    """ETGR with M times the rise, at the best length."""
+    return _best_rate(acceptance, fixed, marginal * rise, max_length)
+
+
+def _shrinks(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_length: Array) -> Array:
+    before = optimal_draft_length(acceptance, fixed, marginal, max_length)
+    return optimal_draft_length(acceptance, fixed, marginal * rise, max_length) < before
+
+
+def _surrogate_when_dearer(fixed: Array, marginal: Array, rise: Array, max_length: Array, acceptance: Array) -> Array:
+    xp, slope, rise = arrays(marginal=marginal, rise=rise)
+    dear = slope * FACTOR.check(xp, "rise", rise)
+    return surrogate_draft_length(acceptance, fixed, dear, max_length, bonus=False) + 1
+
+
+def _surrogate(fixed: Array, marginal: Array, max_length: Array, acceptance: Array) -> Array:
+    return surrogate_draft_length(acceptance, fixed, marginal, max_length, bonus=False)
+
+
+def _surrogate_rate(bonus: bool) -> Any:
+    """Its objective: (1 or 0) + γK over T(K)."""
+
+    def rate(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
+        xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
+        k = xp.astype(COUNT.check(xp, "draft_length", arrays(gamma=gamma, length=draft_length)[2]), xp.float64)
+        return (float(bonus) + gamma * k) / round_time(xp, k, cost, slope)
+
+    return rate
+
+
+def _surrogate_peak(bonus: bool) -> Any:
+    rate = _surrogate_rate(bonus)
+
+    def peak(acceptance: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
+        length = surrogate_draft_length(acceptance, fixed, marginal, max_length, bonus=bonus)
+        return rate(acceptance, length, fixed, marginal)
+
+    return peak
+
+
+def _rate_of_algorithm_2(acceptance: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
+    return etgr(acceptance, surrogate_draft_length(acceptance, fixed, marginal, max_length), fixed, marginal)
+
+
+def _two_links(
+    acceptance: Array,
+    rate_bps: Array,
+    slowdown: Array,
+    fixed: Array,
+    marginal: Array,
+    bits_per_token: Array,
+    header_bits: Array,
+) -> tuple[Any, Array, Array, Array, Array]:
+    """K* over a link of R/slowdown and over one of R, and the costs over the first; F and M are what is not sent."""
+    xp, rate, slowdown, token, header, cost, slope = arrays(
+        rate_bps=rate_bps,
+        slowdown=slowdown,
+        bits_per_token=bits_per_token,
+        header_bits=header_bits,
+        fixed=fixed,
+        marginal=marginal,
+    )
+    FACTOR.check(xp, "slowdown", slowdown)
+    COST.check(xp, "fixed", cost)
+    COST.check(xp, "marginal", slope)
+    fast = round_costs(rate, bits_per_token=token, header_bits=header, cloud_base_s=cost, cloud_slope_s=slope)
+    slow = round_costs(
+        rate / slowdown, bits_per_token=token, header_bits=header, cloud_base_s=cost, cloud_slope_s=slope
+    )
+    longest = xp.asarray(_LONGEST, device=rate.device)
+    lengths = (optimal_draft_length(acceptance, *costs, longest) for costs in (slow, fast))
+    return (xp, *lengths, *slow)
+
+
+def _of_two_links(side: Callable[..., Array]) -> Callable[..., Array]:
+    """``side(acceptance, xp, slow, fast, fixed, marginal)`` as a function of the instance."""
+
+    @wraps(_two_links)
+    def function(**instance: Array) -> Array:
+        return side(instance["acceptance"], *_two_links(**instance))
+
+    return function
+
+
+def _small_header(fixed: Array, marginal: Array, bits_per_token: Array, header_bits: Array) -> Array:
+    return header_bits * marginal <= bits_per_token * fixed
+
+
+def _free_bound(acceptance: Array, believed: Array) -> Array:
+    """(1 - larger²)/(1 - smaller²) of the two rates; 1 where both are 1."""
+    xp, gamma, belief = arrays(acceptance=acceptance, believed=believed)
+    low, high = xp.minimum(gamma, belief), xp.maximum(gamma, belief)
+    least = xp.where(low == high, xp.zeros_like(low), (1.0 - low) * (1.0 + low))
+    bound = (1.0 - high) * (1.0 + high) / xp.where(least > 0, least, xp.ones_like(low))
+    return xp.where(least > 0, bound, xp.ones_like(low))
+
+
+def _weighted_cost(
+    acceptance: Array,
+    draft_length: Array,
+    fixed: Array,
+    marginal: Array,
+    fixed_j: Array,
+    marginal_j: Array,
+    price: Array,
+) -> Array:
+    """(T + λ energy) a token."""
+    return cost_per_token(acceptance, draft_length, *_weighed(fixed, marginal, fixed_j, marginal_j, price))
+
+
+def _least_weighted_cost(
+    acceptance: Array, max_length: Array, fixed: Array, marginal: Array, fixed_j: Array, marginal_j: Array, price: Array
+) -> Array:
+    costs = _weighed(fixed, marginal, fixed_j, marginal_j, price)
+    return cost_per_token(acceptance, optimal_draft_length(acceptance, *costs, max_length), *costs)
+
+
+def _weighed(fixed: Array, marginal: Array, fixed_j: Array, marginal_j: Array, price: Array) -> tuple[Array, Array]:
+    xp, joules, slope, price, start, step = arrays(
+        fixed_j=fixed_j, marginal_j=marginal_j, price=price, fixed=fixed, marginal=marginal
+    )
+    COST.check(xp, "fixed", start)
+    COST.check(xp, "marginal", step)
+    for name, value in (("fixed_j", joules), ("marginal_j", slope), ("price", price)):
+        AMOUNT.check(xp, name, value)
+    return start + price * joules, step + price * slope
+
+
+_PAPER = "li2025flexspec"
+_IN_RANGE = Assumption("1 ≤ K ≤ K_max", _lengths_in_range)
+_CASE = {"acceptance": 0.8, "fixed": 0.1, "marginal": 0.02}
+_HEADER = {
+    "acceptance": 0.8,
+    "rate_bps": 1e6,
+    "slowdown": 1000.0,
+    "fixed": 0.02,
+    "marginal": 0.0125,
+    "bits_per_token": 16.0,
+    "header_bits": 320.0,
+}
+
+CLAIMS = (
+    Claim(
+        id="draft_length.etgr",
+        source=Source(_PAPER, "(2), (11)"),
+        origin=Origin.PUBLISHED,
+        statement="ETGR(K) = Σ_{j≤K} P(first j drafts accepted)/T(K) = (1 − γ^{K+1})/((1 − γ)(F + KM))",
+        relation=Relation.EQ,
+        lhs=_summed_rate,
+        rhs=etgr,
+        attained=Attained({**_CASE, "draft_length": 4}),
+    ),
+    Claim(
+        id="draft_length.unimodal",
+        source=Source(_PAPER, "(11)"),
+        origin=Origin.NEW,
+        statement="max_K ETGR(K) = ETGR at the first K whose successor is no better, whatever the acceptance profile",
+        relation=Relation.EQ,
+        lhs=_best_of_profile,
+        rhs=_first_descent,
+        attained=Attained({"acceptances": [0.5, 1.0, 0.25], "fixed": 1.0, "marginal": 0.25}),
+        condition=lambda acceptances, fixed, marginal: (
+            acceptances.shape[-1] * _best_of_profile(acceptances, fixed, marginal)
+        ),
+    ),
+    Claim(
+        id="draft_length.stationary",
+        source=Source(_PAPER, "(11)"),
+        origin=Origin.NEW,
+        statement="certificate: at K* = v/a − 1, e^v − 1 − v = c, a draft's relative gain equals its relative cost",
+        relation=Relation.EQ,
+        lhs=_gain_of_a_draft,
+        rhs=_cost_of_a_draft,
+        assumptions=(Assumption("0 < γ < 1 and F > M > 0", _interior),),
+        attained=Attained(_CASE),
+        condition=_digits_lost,
+    ),
+    Claim(
+        id="draft_length.optimal",
+        source=Source(_PAPER, "(11)"),
+        origin=Origin.NEW,
+        statement="ETGR(K) ≤ ETGR(K*) for every K in 1..K_max, K* the better neighbour of v/a − 1, clamped",
+        relation=Relation.LE,
+        lhs=etgr,
+        rhs=_best_rate,
+        assumptions=(_IN_RANGE,),
+        attained=Attained({**_CASE, "draft_length": 4, "max_length": 16}),
+    ),
+    Claim(
+        id="draft_length.ratio",
+        source=Source(_PAPER, "below (11)"),
+        origin=Origin.NEW,
+        statement="where drafts cost more beside T_fixed, none longer than the best before is needed",
+        relation=Relation.LE,
+        lhs=_dearer,
+        rhs=_dearer_and_short,
+        attained=Attained({**_CASE, "rise": 2.0, "max_length": 16}),
+    ),
+    Claim(
+        id="draft_length.slower_shortens",
+        source=Source(_PAPER, "below (11)"),
+        origin=Origin.PUBLISHED,
+        statement="a reduced rate forces a smaller K*: K*(R/slowdown) ≤ K*(R)",
+        relation=Relation.LE,
+        lhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: slow),
+        rhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: fast),
+        refuted=_HEADER,
+    ),
+    Claim(
+        id="draft_length.slower_shortens_if",
+        source=Source(_PAPER, "below (11), from (8)"),
+        origin=Origin.CORRECTED,
+        statement="a reduced rate needs no longer draft if O_header/b ≤ T_fixed/T_marginal of what is not sent",
+        relation=Relation.LE,
+        lhs=_of_two_links(lambda acceptance, xp, slow, fast, fixed, marginal: etgr(acceptance, slow, fixed, marginal)),
+        rhs=_of_two_links(
+            lambda acceptance, xp, slow, fast, fixed, marginal: etgr(
+                acceptance, xp.minimum(slow, fast), fixed, marginal
+            )
+        ),
+        assumptions=(Assumption("O_header/b ≤ T_fixed/T_marginal of what is not sent", _small_header),),
+        attained=Attained({**_HEADER, "header_bits": 16.0}),
+    ),
+    Claim(
+        id="draft_length.linear",
+        source=Source(_PAPER, "below (11)"),
+        origin=Origin.NEW,
+        statement="with E ≈ γK every draft is worth sending: γK/T(K) ≤ γK_max/T(K_max)",
+        relation=Relation.LE,
+        lhs=_surrogate_rate(bonus=False),
+        rhs=_surrogate_peak(bonus=False),
+        assumptions=(_IN_RANGE,),
+        attained=Attained({**_CASE, "draft_length": 16, "max_length": 16}),
+    ),
+    Claim(
+        id="draft_length.linear_bonus",
+        source=Source(_PAPER, "Algorithm 2"),
+        origin=Origin.NEW,
+        statement="with E ≈ 1 + γK the best is K_max if γF > M, 1 if less, and every K ties at equality",
+        relation=Relation.LE,
+        lhs=_surrogate_rate(bonus=True),
+        rhs=_surrogate_peak(bonus=True),
+        assumptions=(_IN_RANGE,),
+        attained=Attained({**_CASE, "draft_length": 16, "max_length": 16}),
+    ),
+    Claim(
+        id="draft_length.linear_optimal",
+        source=Source(_PAPER, "Algorithm 2 for (11)"),
+        origin=Origin.PUBLISHED,
+        statement="max_K ETGR(K) ≤ ETGR at the length of Algorithm 2, argmax (1 + γK)/T(K)",
+        relation=Relation.LE,
+        lhs=_best_rate,
+        rhs=_rate_of_algorithm_2,
+        refuted={**_CASE, "max_length": 16},
+    ),
+    Claim(
+        id="draft_length.linear_adapts",
+        source=Source(_PAPER, "below (11), with E ≈ γK"),
+        origin=Origin.PUBLISHED,
+        statement="a draft that costs more forces a smaller argmax γK/T(K) wherever it forces a smaller K*",
+        relation=Relation.LE,
+        lhs=_surrogate_when_dearer,
+        rhs=_surrogate,
+        assumptions=(Assumption("the best draft gets shorter", _shrinks),),
+        refuted={**_CASE, "rise": 4.0, "max_length": 16},
+    ),
+    Claim(
+        id="draft_length.regret",
+        source=Source(_PAPER, "Algorithm 2"),
+        origin=Origin.NEW,
+        statement="a length chosen for γ̂ keeps at least (1 − max(γ, γ̂)²)/(1 − min(γ, γ̂)²) of the throughput",
+        relation=Relation.LE,
+        lhs=_free_bound,
+        rhs=kept,
+        attained=Attained({"acceptance": 0.5, "believed": 0.0, "fixed": 1.0, "marginal": 0.0, "max_length": 60}),
+    ),
+    Claim(
+        id="draft_length.energy",
+        source=Source(_PAPER, "Fig. 6"),
+        origin=Origin.NEW,
+        statement="(time + λ energy) a token is least at the same formula's K*, with F + λF_J and M + λM_J",
+        relation=Relation.LE,
+        lhs=_least_weighted_cost,
+        rhs=_weighted_cost,
+        assumptions=(_IN_RANGE,),
+        attained=Attained(
+            {**_CASE, "fixed_j": 1.0, "marginal_j": 0.125, "price": 0.5, "draft_length": 5, "max_length": 16}
+        ),
+    ),
+    *tracking.CLAIMS,
+    *rounds.CLAIMS,
+)

@@ -1,0 +1,241 @@
+"""The draft length that gives the most tokens per second, its rivals, and what a wrong guess costs."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hlmtheory._array import Array, arrays
+from hlmtheory._domains import UNIT_INTERVAL, DomainError
+from hlmtheory.draft_length.rates import LENGTH, etgr, etgr_profile, rate_and_costs
+from hlmtheory.verification import expected_tokens
+
+_NEWTON = 8
+_TERMS = 20  # of the series of e^v - 1 - v below 1: the next is 1/22! of the sum
+
+
+def stationary_draft_length(acceptance: Array, fixed: Array, marginal: Array) -> Array:
+    """The real K at which ETGR is stationary: v/a - 1 with a = -ln γ and e^v - 1 - v = a(F/M - 1).
+
+    ETGR(K) ∝ (1 - e^{-a u})/(u + F/M - 1) with u = K + 1. Its derivative has the sign of
+    a(u + F/M - 1) + 1 - e^{au}, positive below one zero and negative above it; v = a u there. In closed form
+    v = -c - 1 - W₋₁(-e^{-c-1}), whose argument underflows; Newton on the convex left side, from above, does not.
+
+    Parameters
+    ----------
+    acceptance : array, shape (...)
+        γ in [0, 1].
+    fixed, marginal : array, shape (...)
+        F and M, in seconds and seconds a token.
+
+    Returns
+    -------
+    float64 array, shape (...)
+        Above -1; infinite where longer is always better (γ = 1 or M = 0, with F > M), and -1 where shorter is.
+
+    Raises
+    ------
+    ValueError
+        If γ is outside [0, 1], a cost negative or infinite, or both costs are 0.
+
+    Examples
+    --------
+    >>> round(float(stationary_draft_length(0.8, 0.1, 0.02)), 3)
+    3.904
+    """
+    xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
+    inner = (gamma > 0) & (gamma < 1) & (cost > slope) & (slope > 0)
+    ones = xp.ones_like(gamma)
+    a = -xp.log(xp.where(inner, gamma, 0.5 * ones))
+    v = _solve(xp, a, xp.where(inner, cost, 2.0 * ones), xp.where(inner, slope, ones))
+    longer = (gamma > 0) & (cost > slope)  # c > 0; for γ = 0 one token comes out whatever K
+    return xp.where(inner, v / a - 1.0, xp.where(longer, ones * math.inf, -ones))
+
+
+def optimal_draft_length(
+    acceptance: Array, fixed: Array, marginal: Array, max_length: Array, *, min_length: int = 1
+) -> Array:
+    """The draft length in [1, K_max] with the highest ETGR, with geometric acceptance.
+
+    ETGR is unimodal in K, so the best is the floor of :func:`stationary_draft_length` or the next; the next is
+    better when its token is worth more than the time it takes, γ^{K+1} T(K) > M E(K). Of equals the shorter.
+
+    Parameters
+    ----------
+    acceptance : array, shape (...)
+        γ in [0, 1]. 0 gives 1; 1 gives K_max where F > M, else 1.
+    fixed, marginal : array, shape (...)
+        F and M, in seconds and seconds a token.
+    max_length : integer array, shape (...)
+        K_max, 1 or more.
+    min_length : int
+        1 as in flexspec (11); 0 lets the server decode alone, with a round of length F.
+
+    Returns
+    -------
+    int64 array, shape (...)
+        K*; solves flexspec (11).
+
+    Raises
+    ------
+    ValueError
+        If γ is outside [0, 1], a cost negative or infinite, both costs are 0, K_max below 1, or min_length not 0 or 1.
+
+    Examples
+    --------
+    >>> optimal_draft_length([0.2, 0.8, 0.99], 0.1, 0.02, 16).tolist()
+    [1, 4, 16]
+    """
+    xp, gamma, cost, slope, longest = arrays(
+        acceptance=acceptance, fixed=fixed, marginal=marginal, max_length=max_length
+    )
+    LENGTH.check(xp, "max_length", longest)
+    if min_length not in (0, 1):
+        raise DomainError(f"min_length must be 0 or 1; got {min_length!r}; 0 lets the server decode alone")
+    real = stationary_draft_length(gamma, cost, slope)
+    _, gamma, cost, slope = rate_and_costs(gamma, cost, slope)
+    top = xp.astype(longest, xp.float64) + xp.zeros_like(real)
+    k = xp.floor(xp.where(real > top, top, xp.where(real < min_length, xp.ones_like(real) * min_length, real)))
+    worth = gamma ** (k + 1.0) * (cost + k * slope)
+    more = (k < top) & (worth > slope * expected_tokens(gamma, xp.astype(k, xp.int64)))
+    return xp.astype(xp.where(more, k + 1.0, k), xp.int64)
+
+
+def optimal_draft_length_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+    """The draft length in [1, K_max] with the highest ETGR, with any acceptance profile.
+
+    Parameters
+    ----------
+    acceptances : array, shape (..., K_max)
+        α_i in [0, 1]: P(draft i is accepted given that drafts 1..i-1 were).
+    fixed, marginal : array, shape (...)
+        F and M, in seconds and seconds a token.
+
+    Returns
+    -------
+    int64 array, shape (...)
+        The first K whose successor is no better: ETGR is unimodal whatever the profile. Of equals the shorter.
+
+    Raises
+    ------
+    ValueError
+        If a rate is outside [0, 1], a cost negative or infinite, a round takes no time, or there is no draft.
+
+    Examples
+    --------
+    >>> int(optimal_draft_length_profile([0.9, 0.8, 0.1, 0.9], 0.1, 0.02))
+    2
+    """
+    xp, alpha = arrays(acceptances=acceptances)
+    if alpha.ndim == 0 or alpha.shape[-1] == 0:
+        raise DomainError(f"acceptances must have an entry for each draft; got shape {tuple(alpha.shape)}; give K ≥ 1")
+    rates = etgr_profile(alpha, fixed, marginal)
+    return xp.astype(xp.argmax(rates, axis=-1), xp.int64) + 1
+
+
+def surrogate_draft_length(
+    acceptance: Array, fixed: Array, marginal: Array, max_length: Array, *, bonus: bool = True
+) -> Array:
+    """The draft length that flexspec's linear surrogate picks: 1 or K_max, never anything between.
+
+    Parameters
+    ----------
+    acceptance : array, shape (...)
+        γ̂ in [0, 1].
+    fixed, marginal : array, shape (...)
+        F and M, in seconds and seconds a token.
+    max_length : integer array, shape (...)
+        K_max, 1 or more.
+    bonus : bool
+        E ≈ 1 + γK as in Algorithm 2, or E ≈ γK as in the text below (11).
+
+    Returns
+    -------
+    int64 array, shape (...)
+        With the bonus K_max where γF > M; without it K_max where γF > 0. Where every K ties, 1.
+
+    Raises
+    ------
+    ValueError
+        If γ is outside [0, 1], a cost negative or infinite, both costs are 0, or K_max below 1.
+
+    Examples
+    --------
+    >>> surrogate_draft_length(0.8, 0.1, [0.02, 0.07, 0.09], 16).tolist()
+    [16, 16, 1]
+    """
+    xp, gamma, cost, slope, longest = arrays(
+        acceptance=acceptance, fixed=fixed, marginal=marginal, max_length=max_length
+    )
+    LENGTH.check(xp, "max_length", longest)
+    _, gamma, cost, slope = rate_and_costs(gamma, cost, slope)
+    rises = gamma * cost > (slope if bonus else xp.zeros_like(slope))
+    longest = xp.astype(longest, xp.int64) + xp.zeros_like(rises, dtype=xp.int64)
+    return xp.where(rises, longest, xp.ones_like(longest))
+
+
+def draft_length_regret(acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
+    """Share of the throughput lost when the draft length is chosen for a γ that is not the true one.
+
+    Parameters
+    ----------
+    acceptance, believed : array, shape (...)
+        The true γ and the one the device believes in, in [0, 1].
+    fixed, marginal : array, shape (...)
+        F and M, in seconds and seconds a token.
+    max_length : integer array, shape (...)
+        K_max, 1 or more.
+
+    Returns
+    -------
+    float64 array, shape (...)
+        1 - ETGR(K(believed))/ETGR(K(γ)), in [0, 1).
+
+    Raises
+    ------
+    ValueError
+        As :func:`optimal_draft_length`.
+
+    Examples
+    --------
+    >>> round(float(draft_length_regret(0.8, 0.49, 0.1, 0.02, 16)), 3)
+    0.197
+    """
+    return 1.0 - kept(acceptance, believed, fixed, marginal, max_length)
+
+
+def _solve(xp: Any, a: Array, cost: Array, slope: Array) -> Array:
+    """The v > 0 with e^v - 1 - v = c, c = a (F - M)/M, F > M > 0; to a few units in the last place.
+
+    Newton from above: v²/2 ≤ c gives v ≤ √(2c), and then v = ln(1 + c + v) ≤ ln(1 + c + √(2c)).
+    """
+    log_c = xp.log(a) + xp.log(cost - slope) - xp.log(slope)
+    huge = log_c > 600.0  # e^v drowns 1 + v
+    c = xp.where(huge, xp.ones_like(a), a * ((cost - slope) / xp.where(huge, cost, slope)))
+    root = xp.sqrt(2.0 * c)
+    above = xp.log1p(c + root)
+    v = xp.where(root < above, root, above)
+    for _ in range(_NEWTON):
+        rise = xp.expm1(v)
+        v = v - xp.where(rise > 0, (_remainder(xp, v, rise) - c) / xp.where(rise > 0, rise, xp.ones_like(v)), 0.0 * v)
+    return xp.where(huge, log_c, v)
+
+
+def _remainder(xp: Any, v: Array, rise: Array) -> Array:
+    """e^v - 1 - v, by its series below 1, where the difference would cancel."""
+    small = v < 1.0
+    x = xp.where(small, v, xp.zeros_like(v))
+    series = xp.ones_like(x)
+    for n in range(_TERMS, 2, -1):
+        series = 1.0 + x / n * series
+    return xp.where(small, 0.5 * x * x * series, rise - v)
+
+
+def kept(acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
+    """ETGR with the length chosen for ``believed``, over ETGR with the best."""
+    xp, belief = arrays(believed=believed)
+    UNIT_INTERVAL.check(xp, "believed", belief)
+    chosen = optimal_draft_length(believed, fixed, marginal, max_length)
+    best = optimal_draft_length(acceptance, fixed, marginal, max_length)
+    _, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
+    return etgr(gamma, chosen, cost, slope) / etgr(gamma, best, cost, slope)

@@ -1,0 +1,134 @@
+"""Tokens per second, and the cost of a token, as a function of the draft length."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, floating
+from hlmtheory._domains import UNIT_INTERVAL, DomainError
+from hlmtheory._quantities import at_least_one, not_negative, whole_from_one
+from hlmtheory.verification import expected_tokens
+
+COST = not_negative("give what a round costs, in seconds (or joules, or bytes)")
+AMOUNT = not_negative("give a time in seconds, a size in bits, a power in watts or an energy in joules")
+FACTOR = at_least_one("give by which factor it grows")
+LENGTH = whole_from_one("a round drafts at least one token")
+
+
+def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
+    """Effective token generation rate E(K)/T(K) with geometric acceptance.
+
+    Parameters
+    ----------
+    acceptance : array, shape (...)
+        γ in [0, 1].
+    draft_length : integer array, shape (...)
+        K, 0 or more.
+    fixed, marginal : array, shape (...)
+        F and M, in seconds and seconds a token.
+
+    Returns
+    -------
+    array, shape (...)
+        Tokens a second, the server's own token counted; flexspec (2), (11).
+
+    Raises
+    ------
+    ValueError
+        If γ is outside [0, 1], K negative or no integer, a cost negative or infinite, or a round takes no time.
+
+    Examples
+    --------
+    >>> float(etgr(0.5, 3, 0.5, 0.25))
+    1.5
+    """
+    xp, gamma, length, cost, slope = arrays(
+        acceptance=acceptance, draft_length=draft_length, fixed=fixed, marginal=marginal
+    )
+    tokens = expected_tokens(gamma, length)
+    tokens, cost, slope = floating(xp, tokens, COST.check(xp, "fixed", cost), COST.check(xp, "marginal", slope))
+    return tokens / round_time(xp, xp.astype(length, cost.dtype), cost, slope)
+
+
+def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
+    """What a token costs in the long run, T(K)/E(K): in seconds, joules or bytes, as ``fixed`` and ``marginal`` are.
+
+    Rounds are independent, so by the law of large numbers cost over tokens tends to the ratio of the means.
+
+    Parameters
+    ----------
+    acceptance : array, shape (...)
+        γ in [0, 1].
+    draft_length : integer array, shape (...)
+        K, 0 or more.
+    fixed, marginal : array, shape (...)
+        Cost of a round and of each draft in it: :func:`round_costs`, :func:`round_energy`, or bytes (header/8, b/8).
+
+    Returns
+    -------
+    array, shape (...)
+        Unit of the costs, a token.
+
+    Raises
+    ------
+    ValueError
+        As :func:`etgr`.
+
+    Examples
+    --------
+    >>> round(float(cost_per_token(0.5, 3, 40.0, 2.0)), 3)  # bytes: a header of 40, drafts of 2
+    24.533
+    """
+    return 1.0 / etgr(acceptance, draft_length, fixed, marginal)
+
+
+def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+    """Effective token generation rate for K = 1..K_max at once, with any acceptance profile.
+
+    Parameters
+    ----------
+    acceptances : array, shape (..., K_max)
+        α_i in [0, 1]: P(draft i is accepted given that drafts 1..i-1 were), not the marginal rate.
+    fixed, marginal : array, shape (...)
+        F and M, in seconds and seconds a token.
+
+    Returns
+    -------
+    array, shape (..., K_max)
+        Tokens a second with K = 1, 2, ..: (1 + Σ_{j≤K} Π_{i≤j} α_i)/T(K).
+
+    Raises
+    ------
+    ValueError
+        If a rate is outside [0, 1], a cost negative or infinite, or a round takes no time.
+
+    Examples
+    --------
+    >>> etgr_profile([0.5, 0.5], 0.5, 0.25).tolist()
+    [2.0, 1.75]
+    """
+    xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
+    UNIT_INTERVAL.check(xp, "acceptances", alpha)
+    alpha, cost, slope = floating(xp, alpha, COST.check(xp, "fixed", cost), COST.check(xp, "marginal", slope))
+    lengths = xp.arange(1, alpha.shape[-1] + 1, dtype=alpha.dtype, device=alpha.device)
+    tokens = 1.0 + xp.cumulative_sum(xp.cumulative_prod(alpha, axis=-1), axis=-1)
+    return tokens / round_time(xp, lengths, cost[..., None], slope[..., None])
+
+
+def round_time(xp: Any, length: Array, cost: Array, slope: Array) -> Array:
+    """T(K), refused where it is 0."""
+    total = cost + length * slope
+    if not bool(xp.all(total > 0)):
+        raise DomainError("fixed + draft_length * marginal must be positive; got 0; a round takes some time")
+    return total
+
+
+def rate_and_costs(acceptance: Array, fixed: Array, marginal: Array) -> tuple[Any, Array, Array, Array]:
+    """The namespace, γ, F and M in float64 and of one shape."""
+    xp, gamma, cost, slope = arrays(acceptance=acceptance, fixed=fixed, marginal=marginal)
+    UNIT_INTERVAL.check(xp, "acceptance", gamma)
+    COST.check(xp, "fixed", cost)
+    COST.check(xp, "marginal", slope)
+    gamma, cost, slope = xp.broadcast_arrays(*(xp.astype(value, xp.float64) for value in (gamma, cost, slope)))
+    round_time(xp, xp.ones_like(cost), cost, slope)
+    return xp, gamma, cost, slope

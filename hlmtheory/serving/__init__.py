@@ -1,0 +1,54 @@
+"""What a two-stage pipeline of draft and verification costs: memory, operations, run time, latency.
+
+Paper: edge-sd (zhu2025edgesd) (7)-(23). The draft model runs at a small base station, the verify model at a
+large one; batches of tasks pass the two like jobs pass two machines, once per decoding step.
+
+========== =============================================== ========= ===========
+symbol     name                                            unit      shape
+========== =============================================== ========= ===========
+J, h₁, h₂  ``layers``, ``hidden``, ``feed_forward``        1         scalars
+c₁, c₂     ``Device``: run time is c₁ F b + c₂             s/FLOP, s scalars
+I_m        ``input_tokens``, longest prompt of the batch   tokens    (...)
+O_m        ``output_tokens``, longest answer of the batch  tokens    (...)
+b          ``batch_size``                                  tasks     (...)
+l          ``draft_length``                                tokens    (...)
+α          ``acceptance``                                  1         (...)
+L          tokens per decoding step, (7)                   tokens    (...)
+n_m        ``steps`` of batch m, (8)                       1         (..., M)
+d, v       ``draft_times``, ``verify_times`` at one step   s         (..., M)
+========== =============================================== ========= ===========
+
+A *stage* is how a batch's time on one machine depends on the step: the last axis holds (prefill, base,
+slope), and the time is the prefill at step 1 and base + slope (n - 1) at step n ≥ 2. It is exact, since the
+context grows by L tokens a step and the operations are linear in it. At ``draft_length`` 0 nothing is drafted
+and the verify model alone decodes token by token: autoregressive decoding.
+
+Everything here is computed on the host: any array library comes in, numpy goes out.
+"""
+
+from __future__ import annotations
+
+from hlmtheory.serving.claims import CLAIMS
+from hlmtheory.serving.costs import decoding_steps, forward_flops, peak_memory, run_time, stage_times, upload_bits
+from hlmtheory.serving.fitting import DeviceFit, fit_device
+from hlmtheory.serving.pipeline import inference_latency, pipeline_latency, step_times
+from hlmtheory.serving.shapes import Device, ModelShape, Service, Task
+
+__all__ = [
+    "CLAIMS",
+    "Device",
+    "DeviceFit",
+    "ModelShape",
+    "Service",
+    "Task",
+    "decoding_steps",
+    "fit_device",
+    "forward_flops",
+    "inference_latency",
+    "peak_memory",
+    "pipeline_latency",
+    "run_time",
+    "stage_times",
+    "step_times",
+    "upload_bits",
+]

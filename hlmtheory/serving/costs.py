@@ -1,0 +1,235 @@
+"""Operations, memory and the times of the two stages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, to_numpy
+from hlmtheory._domains import COUNT
+from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, Device, ModelShape, Service, numbers
+from hlmtheory.verification import expected_tokens
+
+
+def forward_flops(model: ModelShape, new_tokens: Array, cached_tokens: Array = 0) -> Array:
+    """Operations of one forward pass for one task.
+
+    Parameters
+    ----------
+    model : ModelShape
+    new_tokens : array, shape (...)
+        Tokens that the pass takes, 0 or more.
+    cached_tokens : array, shape (...) or broadcastable, default 0
+        Tokens whose keys and values are cached; expected lengths, so they need not be whole.
+
+    Returns
+    -------
+    array, shape (...)
+        4 J h₁ t (2 h₁ + h₂ + c + t) for t new and c cached tokens: edge-sd (11) with c = 0, (12) with t = 1,
+        (13) and (14) in all their cases.
+
+    Raises
+    ------
+    ValueError
+        If a length is negative or not finite.
+
+    Examples
+    --------
+    >>> float(forward_flops(ModelShape(1, 2, 3), 5, 10))
+    880.0
+    """
+    return operations(
+        *model.sizes, numbers(LENGTH, "new_tokens", new_tokens), numbers(LENGTH, "cached_tokens", cached_tokens)
+    )
+
+
+def peak_memory(model: ModelShape, input_tokens: Array, output_tokens: Array, batch_size: Array) -> Array:
+    """Bytes that a model and the cache of one batch occupy at most.
+
+    Parameters
+    ----------
+    model : ModelShape
+    input_tokens, output_tokens : array, shape (...)
+        I_m and O_m, the longest of the batch, 0 or more.
+    batch_size : integer array, shape (...)
+        b, 0 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        Bytes; edge-sd (9) + (10), the left side of (24b).
+
+    Raises
+    ------
+    ValueError
+        If a length is negative or not finite, or the batch size is no count.
+
+    Examples
+    --------
+    >>> float(peak_memory(ModelShape(1, 2, 3), 5, 10, 2))
+    296.0
+    """
+    cached = numbers(LENGTH, "input_tokens", input_tokens) + numbers(LENGTH, "output_tokens", output_tokens)
+    return memory_bytes(*model.sizes, cached, numbers(COUNT, "batch_size", batch_size))
+
+
+def run_time(device: Device, flops: Array, batch_size: Array) -> Array:
+    """Seconds of one forward pass: c₁ F b + c₂.
+
+    Parameters
+    ----------
+    device : Device
+    flops : array, shape (...)
+        F, operations for one task, 0 or more.
+    batch_size : integer array, shape (...)
+        b, 0 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        Seconds; edge-sd (17).
+
+    Raises
+    ------
+    ValueError
+        If the operations are negative or not finite, or the batch size is no count.
+
+    Examples
+    --------
+    >>> float(run_time(Device(0.5, 1.0), 4.0, 3))
+    7.0
+    """
+    return device.c1 * numbers(LENGTH, "flops", flops) * numbers(COUNT, "batch_size", batch_size) + device.c2
+
+
+def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
+    """Decoding steps n_m = ⌈O_m / L⌉ until a batch has its tokens.
+
+    Parameters
+    ----------
+    output_tokens : integer array, shape (...)
+        O_m, 1 or more.
+    acceptance : array, shape (...)
+        α in [0, 1].
+    draft_length : integer array, shape (...)
+        l ≥ 0.
+
+    Returns
+    -------
+    integer array, shape (...)
+        edge-sd (8) with L of (7). A quotient within 1e-12 (relative) of a whole number counts as that number:
+        rounding in L must not add a step.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its domain.
+
+    Examples
+    --------
+    >>> decoding_steps([3, 4], 0.5, 1).tolist()
+    [2, 3]
+    """
+    output = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
+    quotient = output / tokens_per_step(acceptance, draft_length)
+    return np.ceil(quotient * (1.0 - 1e-12)).astype(np.int64)
+
+
+def stage_times(service: Service, draft_length: Array, input_tokens: Array, batch_size: Array) -> tuple[Array, Array]:
+    """How long drafting and verifying take a batch, at every decoding step.
+
+    Parameters
+    ----------
+    service : Service
+    draft_length : integer array, shape (...)
+        l ≥ 0.
+    input_tokens, batch_size : integer array, shape (...)
+        I_m ≥ 1 and b ≥ 1.
+
+    Returns
+    -------
+    draft, verify : array, shape (..., 3)
+        The two stages (prefill, base, slope) in seconds; see :func:`step_times`. edge-sd (18), (19) with (13),
+        (14), summed over the l passes in closed form.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its domain.
+
+    Examples
+    --------
+    >>> model, device = ModelShape(1, 1, 1), Device(0.25, 1.0)
+    >>> draft, verify = stage_times(Service(model, model, device, device, acceptance=1.0), 1, 2, 1)
+    >>> draft.tolist(), verify.tolist()
+    ([11.0, 6.0, 2.0], [19.0, 13.0, 4.0])
+    """
+    length = numbers(COUNT, "draft_length", draft_length)
+    prompt = numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
+    size = numbers(POSITIVE_COUNT, "batch_size", batch_size)
+    sides = (service.draft.sizes, service.verify.sizes)
+    coefficients = [(device.c1, device.c2) for device in (service.draft_device, service.verify_device)]
+    return both_stages(sides, coefficients, tokens_per_step(service.acceptance, length), length, prompt, size)
+
+
+def upload_bits(draft: ModelShape, verify: ModelShape, input_tokens: Array) -> Array:
+    """Bits of a prompt's embeddings for both models.
+
+    Parameters
+    ----------
+    draft, verify : ModelShape
+    input_tokens : array, shape (...)
+        I_k, 0 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        λ I_k with λ = 16 (h₁ of the draft model + h₁ of the verify model): edge-sd below (15). How long they take,
+        :func:`hlmtheory.ofdma.finish_times` says.
+
+    Raises
+    ------
+    ValueError
+        If a length is negative or not finite.
+
+    Examples
+    --------
+    >>> float(upload_bits(ModelShape(2, 768, 3072), ModelShape(32, 4096, 11008), 1))
+    77824.0
+    """
+    return 8.0 * BYTES * (draft.hidden + verify.hidden) * numbers(LENGTH, "input_tokens", input_tokens)
+
+
+def tokens_per_step(acceptance: Array, draft_length: Array) -> Array:
+    """L of (7)."""
+    return np.asarray(expected_tokens(np.asarray(to_numpy(acceptance), dtype=np.float64), to_numpy(draft_length)))
+
+
+def operations(layers: Array, hidden: Array, feed_forward: Array, new: Array, cached: Array) -> Array:
+    """(11)-(14) in one: projections 8 t h₁², attention 4 t (c + t) h₁, feed-forward 4 t h₁ h₂, in each block."""
+    return 4.0 * layers * hidden * new * (2.0 * hidden + feed_forward + cached + new)
+
+
+def memory_bytes(layers: Array, hidden: Array, feed_forward: Array, cached: Array, size: Array) -> Array:
+    """(9) and (10): the weights, and the cache of one batch."""
+    weights = layers * (8.0 * hidden**2 + 4.0 * hidden * feed_forward)  # (9)
+    return weights + 4.0 * layers * hidden * cached * size  # (10)
+
+
+def both_stages(
+    models: Any, devices: Any, tokens: Array, length: Array, prompt: Array, size: Array
+) -> tuple[Array, Array]:
+    """Both stages (..., 3); ``models`` holds two times J, h₁, h₂ and ``devices`` two times c₁, c₂."""
+    ((j, h, f), (jv, hv, fv)), ((c1, c2), (c1v, c2v)) = models, devices
+    k, i, b = (np.asarray(value, dtype=np.float64) for value in (length, prompt, size))
+    work, workv = 4.0 * c1 * j * h * b, 4.0 * c1v * jv * hv * b
+    inner = k * (k - 1.0) / 2.0  # the drafts of the step that precede each pass, summed
+    drafts = np.where(k > 0, (i + k - 1.0) * (2.0 * h + f + i) + inner, 0.0)  # (13), n = 1
+    draft = (work * drafts + c2 * k, work * (k * (2.0 * h + f + i) + inner) + c2 * k, work * k * tokens)  # (19)
+    verify = (
+        workv * (i + k) * (2.0 * hv + fv + i + k) + c2v,  # (14), n = 1; (18)
+        workv * (1.0 + k) * (2.0 * hv + fv + i + k) + c2v,
+        workv * (1.0 + k) * tokens,
+    )
+    return np.stack(np.broadcast_arrays(*draft), axis=-1), np.stack(np.broadcast_arrays(*verify), axis=-1)

@@ -1,0 +1,95 @@
+"""The coefficients of a device, from measured times."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import DomainError
+from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS, Device, numbers
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFit:
+    """What :func:`fit_device` found.
+
+    Attributes
+    ----------
+    c1, c2 : float
+        Least squares; a negative one is no machine, and :attr:`device` refuses it.
+    c1_interval, c2_interval : tuple of float
+        Confidence intervals under independent errors of one variance.
+    r_squared : float
+        Share of the variance of the times that the line explains; NaN where the times do not vary.
+    confidence : float
+    """
+
+    c1: float
+    c2: float
+    c1_interval: tuple[float, float]
+    c2_interval: tuple[float, float]
+    r_squared: float
+    confidence: float
+
+    @property
+    def device(self) -> Device:
+        """The machine with the fitted coefficients."""
+        return Device(self.c1, self.c2)
+
+
+def fit_device(flops: Array, batch_size: Array, seconds: Array, *, confidence: float = 0.95) -> DeviceFit:
+    """Coefficients c₁, c₂ of run time = c₁ F b + c₂ from measured passes, by least squares.
+
+    Parameters
+    ----------
+    flops : array, shape (n,)
+        F of each pass, for one task.
+    batch_size : integer array, shape (n,) or broadcastable
+        b of each pass.
+    seconds : array, shape (n,)
+        What it took.
+    confidence : float, default 0.95
+        Of the intervals (Student's t, n - 2 degrees of freedom), inside (0, 1).
+
+    Returns
+    -------
+    DeviceFit
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its domain, there are fewer than 3 passes, or all have the same F b.
+
+    Examples
+    --------
+    >>> fit = fit_device([1.0, 2.0, 3.0], 2, [5.0, 9.0, 13.0])
+    >>> round(fit.c1, 9), round(fit.c2, 9), fit.r_squared
+    (2.0, 1.0, 1.0)
+    """
+    from scipy.special import stdtrit
+
+    load = numbers(LENGTH, "flops", flops) * numbers(POSITIVE_COUNT, "batch_size", batch_size)
+    x, y = np.broadcast_arrays(load, numbers(SECONDS, "seconds", seconds))
+    if not 0.0 < confidence < 1.0:
+        raise DomainError(f"confidence must be inside (0, 1); got {confidence!r}; 0.95 is usual")
+    if x.ndim != 1 or x.size < 3:
+        raise DomainError(f"flops must be a row of at least 3 passes; got shape {x.shape}; measure more")
+    count, centre = x.size, x.mean()
+    spread = float(((x - centre) ** 2).sum())
+    if not spread > 0:
+        raise DomainError(
+            f"flops must vary; got F b = {centre:.6g} in every pass; measure several sizes of batch or prompt"
+        )
+    c1 = float(((x - centre) * (y - y.mean())).sum()) / spread
+    c2 = float(y.mean() - c1 * centre)
+    residual = float(((y - c1 * x - c2) ** 2).sum())
+    total = float(((y - y.mean()) ** 2).sum())
+    error = math.sqrt(residual / (count - 2))
+    quantile = float(stdtrit(count - 2, 0.5 + confidence / 2.0))
+    half1 = quantile * error / math.sqrt(spread)
+    half2 = quantile * error * math.sqrt(1.0 / count + float(centre) ** 2 / spread)
+    explained = 1.0 - residual / total if total > 0 else math.nan
+    return DeviceFit(c1, c2, (c1 - half1, c1 + half1), (c2 - half2, c2 + half2), explained, confidence)

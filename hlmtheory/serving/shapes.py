@@ -1,0 +1,142 @@
+"""Models, devices, tasks and the service they make up."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError
+
+BYTES = 2
+"""Bytes of a parameter or of a cached number: FP16."""
+
+
+def _finite(value: Array) -> Array:
+    return np.isfinite(value) & (value >= 0)
+
+
+POSITIVE_COUNT = Domain("a whole number, 1 or more", lambda xp, v: v >= 1, "give a positive integer", kind="integer")
+SECONDS = Domain("finite and 0 or more", lambda xp, v: _finite(v), "give a time, or a coefficient of one")
+LENGTH = Domain("finite and 0 or more", lambda xp, v: _finite(v), "give a number of tokens (or operations)")
+SWITCH = Domain("0 or 1", lambda xp, v: (v == 0) | (v == 1), "give 1 where a batch is still active", kind="integer")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """A decoder-only model: J blocks of hidden size h₁ with a feed-forward layer of size h₂.
+
+    Parameters
+    ----------
+    layers, hidden, feed_forward : int
+        J, h₁, h₂, each 1 or more; edge-sd Table I.
+
+    Raises
+    ------
+    ValueError
+        If one is no positive integer.
+    """
+
+    layers: int
+    hidden: int
+    feed_forward: int
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "feed_forward"):
+            numbers(POSITIVE_COUNT, name, getattr(self, name))
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """J, h₁, h₂."""
+        return self.layers, self.hidden, self.feed_forward
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A machine on which a forward pass of b tasks takes c₁ F b + c₂ seconds, F operations each.
+
+    Parameters
+    ----------
+    c1 : float
+        Seconds per operation, 0 or more.
+    c2 : float
+        Seconds per pass, 0 or more; edge-sd Table II.
+
+    Raises
+    ------
+    ValueError
+        If one is negative or not finite.
+    """
+
+    c1: float
+    c2: float
+
+    def __post_init__(self) -> None:
+        for name in ("c1", "c2"):
+            numbers(SECONDS, name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One request: how long its prompt is, and its answer.
+
+    Parameters
+    ----------
+    input_tokens, output_tokens : int
+        I_k and O_k, each 1 or more. Where the answer's length is not known, give the longest allowed, O_max.
+
+    Raises
+    ------
+    ValueError
+        If one is no positive integer.
+    """
+
+    input_tokens: int
+    output_tokens: int
+
+    def __post_init__(self) -> None:
+        for name in ("input_tokens", "output_tokens"):
+            numbers(POSITIVE_COUNT, name, getattr(self, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """The two models, the machines they run on, how well they agree, and the draft machine's memory.
+
+    Parameters
+    ----------
+    draft, verify : ModelShape
+    draft_device, verify_device : Device
+    acceptance : float
+        α in [0, 1].
+    memory : float
+        Γ_s, bytes of the machine that drafts; above 0, infinite if it never binds.
+
+    Raises
+    ------
+    ValueError
+        If the acceptance is outside [0, 1] or the memory is not positive.
+    """
+
+    draft: ModelShape
+    verify: ModelShape
+    draft_device: Device
+    verify_device: Device
+    acceptance: float
+    memory: float = math.inf
+
+    def __post_init__(self) -> None:
+        numbers(UNIT_INTERVAL, "acceptance", self.acceptance)
+        if not self.memory > 0:
+            raise DomainError(f"memory must be above 0; got {self.memory!r}; give the bytes, or leave it out")
+
+
+def numbers(domain: Domain, name: str, value: Any) -> Array:
+    """The value as a numpy array of its domain: integers where it asks for them, else float64."""
+    xp, array = arrays(value=to_numpy(value))
+    if domain.kind != "integer" and not xp.isdtype(array.dtype, "bool"):
+        array = xp.astype(array, xp.float64)
+    return domain.check(xp, name, array)

@@ -5,11 +5,13 @@ Everything here is private; the rooms use it so that no function of theirs names
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj, is_torch_namespace
 
+NUMPY = array_namespace(np.empty(0))
 BLOCK = 64  # entries summed one after the other
 
 Array: TypeAlias = Any
@@ -23,10 +25,11 @@ def arrays(**values: Any) -> tuple[Any, ...]:
     does), fractions in the floating type of the others; two libraries in one call are refused, since a
     silent copy would hide where the work runs.
     """
+    if all(type(value) is np.ndarray for value in values.values()):  # the usual case, and the quickest to tell
+        return (NUMPY, *values.values())
     given = {name: value for name, value in values.items() if _is_array(value)}
     if not given:
-        xp = array_namespace(np.empty(0))
-        return (xp, *(xp.asarray(value) for value in values.values()))
+        return (NUMPY, *(NUMPY.asarray(value) for value in values.values()))
     try:
         xp = array_namespace(*given.values())
     except TypeError as error:
@@ -48,12 +51,23 @@ def _is_array(value: Any) -> bool:
 def _beside(xp: Any, value: Any, wide: Any, where: Any) -> Array:
     """A number or sequence as an array beside others."""
     array = xp.asarray(value, device=where)
-    return xp.asarray(value, dtype=wide, device=where) if xp.isdtype(array.dtype, "real floating") else array
+    return xp.asarray(value, dtype=wide, device=where) if is_kind(xp, array.dtype, "real floating") else array
+
+
+@cache
+def is_kind(xp: Any, dtype: Any, kind: str | tuple[str, ...]) -> bool:
+    """Whether a type is of a kind of the standard; asked once, since asking takes longer than a small computation."""
+    return bool(xp.isdtype(dtype, kind))
+
+
+@cache
+def _bits(xp: Any, dtype: Any) -> int:
+    return int(xp.finfo(dtype).bits)
 
 
 def widest(xp: Any, *values: Array) -> Any:
     """The type to answer in: float32 if every floating type among the values has at most 32 bits, else float64."""
-    bits = [xp.finfo(value.dtype).bits for value in values if xp.isdtype(value.dtype, "real floating")]
+    bits = [_bits(xp, value.dtype) for value in values if is_kind(xp, value.dtype, "real floating")]
     return xp.float32 if bits and max(bits) <= 32 else xp.float64
 
 
@@ -70,7 +84,7 @@ def in_kind(xp: Any, value: Array, kind: Any) -> Array:
 
 def epsilon(xp: Any, dtype: Any) -> float:
     """Spacing of the floating type at 1; 0 for integer types."""
-    return float(xp.finfo(dtype).eps) if xp.isdtype(dtype, "real floating") else 0.0
+    return float(xp.finfo(dtype).eps) if is_kind(xp, dtype, "real floating") else 0.0
 
 
 def softmax(xp: Any, logits: Array) -> Array:

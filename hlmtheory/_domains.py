@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import Array, epsilon, in_kind
+from hlmtheory._array import Array, epsilon, in_kind, is_kind
 
 Test = Callable[[Any, Array], Array]
 
@@ -43,7 +43,7 @@ class Domain:
 
     def check(self, xp: Any, name: str, value: Array) -> Array:
         """Return the value, whole numbers as int64, or raise :class:`DomainError` that names the first stray."""
-        if not xp.isdtype(value.dtype, "integral" if self.kind == "integer" else ("real floating", "integral")):
+        if not is_kind(xp, value.dtype, "integral" if self.kind == "integer" else ("real floating", "integral")):
             raise DomainError(f"{name} must be {self.description}; got {_first_fraction(xp, value)}; {self.remedy}")
         if self.rows and (value.ndim == 0 or value.shape[-1] == 0):
             raise DomainError(f"{name} must be {self.description}; got shape {tuple(value.shape)}; {self.remedy}")
@@ -67,12 +67,12 @@ class Domain:
 
 
 def _number(xp: Any, value: Array) -> float | int:
-    return float(value) if xp.isdtype(value.dtype, "real floating") else int(value)
+    return float(value) if is_kind(xp, value.dtype, "real floating") else int(value)
 
 
 def _first_fraction(xp: Any, value: Array) -> str:
     """The first entry that is no whole number, and the type, for the message."""
-    if not xp.isdtype(value.dtype, "real floating") or 0 in value.shape:
+    if not is_kind(xp, value.dtype, "real floating") or 0 in value.shape:
         return f"dtype {value.dtype}"
     flat = xp.reshape(value, (-1,))
     index = int(xp.argmin(xp.astype(flat == xp.floor(flat), xp.int8)))

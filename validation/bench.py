@@ -1,8 +1,8 @@
 """Speed and memory, as ratios side by side in one run: ``python -m validation.bench [ROW ...]``.
 
 A ratio compares two things that were measured one after the other on the same machine, so it means more than either.
-The rows are ``import``, ``collection``, ``check`` and ``memory``; ``memory-full`` streams 10^6 positions, which takes
-an hour or so, and runs only when it is named. Results go to ``runs/bench.json``, a row at a time.
+The rows are ``import``, ``collection``, ``check``, ``edge`` and ``memory``; ``memory-full`` streams 10^6 positions,
+which takes an hour or so, and runs only when it is named. Results go to ``runs/bench.json``, a row at a time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -206,6 +207,7 @@ ROWS: dict[str, Callable[[], list[Measurement]]] = {
     "import": measure_imports,
     "collection": _measure_builtin,
     "check": measure_check,
+    "edge": lambda: import_module("validation.speed").measure(),
     "memory": measure_memory,
     "memory-full": lambda: measure_memory(10**6),
 }

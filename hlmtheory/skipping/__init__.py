@@ -1,0 +1,67 @@
+"""When to stay on the device: thresholds, what skipping costs, and guarantees for it.
+
+Papers: cu-hlm (oh2025cuhlm) (10)-(14) and Theorem 1, u-hlm (oh2024uhlm) (8)-(14); angelopoulos2022crc.
+
+========== ==================================================== ========= ===========
+symbol     name                                                 unit      shape
+========== ==================================================== ========= ===========
+q, p       ``draft``, ``target``, probability rows              1         (..., V)
+d          the draft token, drawn from q                        1
+β_v        rejection probability (1 - p_v/q_v)⁺ of draft v      1         (..., V)
+s_v        ``skip``, probability that draft v is not sent       1         (..., V)
+u, u_th    uncertainty; skip where u ≤ u_th                     1         (...)
+a, b       ``slope``, ``intercept`` of the line β = a u + b     1         (...)
+Δ          ``non_acceptance``, P(p_d < q_d)                     1         (...)
+I          uncertainties from -b/a to (Δ - b)/a                 1
+R          the papers' rejection risk ∫_I (a u + b) f(u) du     1         (...)
+k(v), r̂    ``sizes``, entries sent for draft v; the residual    tokens    (..., V)
+ε, B       ``risk`` wanted on average; largest loss ``bound``   1         (...)
+========== ==================================================== ========= ===========
+
+What skipping costs in distribution has an exact form. A skipped draft is emitted as it is, so
+
+    TV(what is emitted, p) = Σ_v q_v s_v β_v = E[s_d β_d]                        (one_step_risk)
+
+the expected rejection probability of the skipped drafts *is* the one-step total variation; summed along a response it
+bounds that of the whole text (sequence_risk), and conformal risk control keeps it below ε (calibrate_threshold). The
+papers' R is a surrogate for it: it puts the line a u + b for β and leaves out u < -b/a (surrogate_gap).
+
+Types and normalisation are those of :mod:`hlmtheory.verification`.
+"""
+
+from __future__ import annotations
+
+from hlmtheory.skipping.calibration import Calibration, calibrate_threshold, held_out_risk, threshold_losses
+from hlmtheory.skipping.claims import CLAIMS
+from hlmtheory.skipping.holder import (
+    BestBound,
+    Thresholds,
+    best_holder_bound,
+    holder_bound,
+    holder_bound_discrete,
+    rejection_risk,
+    rejection_risk_discrete,
+    skip_thresholds,
+)
+from hlmtheory.skipping.risk import SurrogateGap, one_step_risk, sequence_risk, surrogate_gap, truncated_step_risk
+
+__all__ = [
+    "CLAIMS",
+    "BestBound",
+    "Calibration",
+    "SurrogateGap",
+    "Thresholds",
+    "best_holder_bound",
+    "calibrate_threshold",
+    "held_out_risk",
+    "holder_bound",
+    "holder_bound_discrete",
+    "one_step_risk",
+    "rejection_risk",
+    "rejection_risk_discrete",
+    "sequence_risk",
+    "skip_thresholds",
+    "surrogate_gap",
+    "threshold_losses",
+    "truncated_step_risk",
+]

@@ -1,0 +1,356 @@
+"""The room's claims: each with its proof above its record."""
+
+from __future__ import annotations
+
+from hlmtheory._array import Array, arrays
+from hlmtheory._simplex import distributions, excess
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.skipping.calibration import (
+    held_out_risk,
+)
+from hlmtheory.skipping.chains import from_large, from_small, from_system, text_distance
+from hlmtheory.skipping.holder import (
+    best_holder_bound,
+    holder_bound,
+    holder_bound_discrete,
+    line,
+    rejection_risk,
+    rejection_risk_discrete,
+    skip_thresholds,
+)
+from hlmtheory.skipping.risk import (
+    SurrogateGap,
+    one_step_risk,
+    pair_and_skip,
+    replacements,
+    surrogate_gap,
+    tokens_and_line,
+    truncated_step_risk,
+)
+from hlmtheory.verification import output_distribution, rejection_probability, total_variation
+
+# Proofs, by the last part of the id.
+#
+# Proofs. threshold: solve a u + b = Δ and = 0.
+# mean_rejection: q_v β_v = (q_v - p_v)⁺ ≤ q_v 1{p_v < q_v}; sum over v.
+# holder, holder_exponent: Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}.
+# holder_discrete: Hölder for sums. best_holder: see best_holder_bound.
+# risk_is_tv: see one_step_risk.
+# step: put r for r̂ in the law: by risk_is_tv that one is Σ q s β from p, and the two laws are a mixture of the same
+#   parts except that with weight q_v (1 - s_v) β_v the one has r and the other r̂_{k(v)}. The triangle inequality,
+#   for any r̂, so also for the worst where r̂ is 0/0.
+# sequence: let law j emit its first j tokens by the large model and the rest by the hybrid system, a kernel of the
+#   prefix alone. Laws j - 1 and j share the first j - 1 tokens, by the large model, and all that follows token j; they
+#   differ in the law of token j given the prefix, by TV_j(prefix). So they are E[TV_j] apart, prefix from the large
+#   model; sum over j. sequence_system: emit the first j tokens by the hybrid system and the rest by the large model
+#   instead; then it is the large model that has to be a kernel of the prefix, and the policy may carry a state.
+# surrogate_gap: split u ≤ u_th at -b/a, and β there into a u + b and the rest.
+# calibrated: let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule asks
+#   Σ_{j≠i} L_j(λ) + B ≤ (n + 1) ε, which is more, as L_i ≤ B; so λ̂_i ≤ λ*, L_i(λ̂_i) ≤ L_i(λ*), and the mean over i
+#   is at most ε. Exchangeable prompts: which of the n + 1 comes last is even chance, whatever the n + 1 curves are.
+
+
+def _line_at_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+    """The line a u + b at the risk-prone threshold, and how far from 0 it is at the risk-averse one."""
+    xp, a, b, delta = line(slope, intercept, non_acceptance)
+    averse, prone = skip_thresholds(a, b, delta)
+    return a * prone + b + xp.abs(a * averse + b)
+
+
+def _given_share(non_acceptance: Array) -> Array:
+    return arrays(non_acceptance=non_acceptance)[1]
+
+
+def _mean_rejection(target: Array, draft: Array) -> Array:
+    """E[β_d] = Σ_v q_v β_v."""
+    xp, q = arrays(draft=draft)
+    return xp.sum(q * rejection_probability(target, draft), axis=-1)
+
+
+def _largest_rejection(target: Array, draft: Array) -> Array:
+    xp, beta = arrays(beta=rejection_probability(target, draft))
+    return xp.max(beta, axis=-1)
+
+
+def _not_accepted_at_once(target: Array, draft: Array) -> Array:
+    """Δ given the context: P(p_d < q_d)."""
+    xp, _, p, q = distributions(target=target, draft=draft)
+    return xp.sum(xp.where(p < q, q, 0.0), axis=-1)
+
+
+def _unsaid_bound(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+    """(13) with its integral of the line, beside the sum for the density M · mass."""
+    xp, a, _, delta = line(slope, intercept, non_acceptance)
+    beside = holder_bound_discrete(mass, slope, intercept, non_acceptance, xp.inf)  # refuses what is no distribution
+    _, f = arrays(mass=mass)
+    u = xp.arange(f.shape[-1], dtype=f.dtype, device=f.device) / (f.shape[-1] - 1)
+    averse, prone = (threshold[..., None] for threshold in skip_thresholds(slope, intercept, non_acceptance))
+    inside = (u >= averse) & (u <= prone)
+    norm = xp.sqrt((f.shape[-1] - 1) * xp.sum(xp.where(inside, f * f, 0.0), axis=-1))
+    return delta**1.5 / xp.sqrt(3.0 * a) * norm + 0.0 * beside
+
+
+def _distance_of_law(target: Array, draft: Array, skip: Array) -> Array:
+    return total_variation(output_distribution(target, draft, skip=skip), target)
+
+
+def _distance_of_truncated_law(target: Array, draft: Array, skip: Array, sizes: Array) -> Array:
+    """TV(law, p) of U-HLM with truncation, the law put together from its parts."""
+    xp, _, p, q, s = pair_and_skip(target, draft, skip)
+    sent = (1.0 - s) * excess(xp, q, p)
+    law = q - sent  # skipped, or verified and accepted
+    for share, distorted in replacements(xp, p, q, sent, sizes):
+        law = law + share[..., None] * distorted
+    return 0.5 * xp.sum(xp.abs(law - p), axis=-1)
+
+
+def _exact(uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+    """Mean β of the tokens with u ≤ u_th, from the threshold itself."""
+    xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection, slope, intercept, non_acceptance)
+    return xp.mean(xp.where(a * u + b <= delta, beta, 0.0), axis=-1)
+
+
+def _parts(uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+    gap = surrogate_gap(uncertainty, rejection, slope, intercept, non_acceptance)
+    return gap.surrogate + gap.below + gap.misfit
+
+
+def _own_gap(uncertainty: Array, rejection: Array) -> SurrogateGap:
+    """With the least-squares line and Δ of the same tokens."""
+    xp, u, beta, *_ = tokens_and_line(uncertainty, rejection, 1.0, 0.0, 0.0)
+    away = u - xp.mean(u, axis=-1, keepdims=True)
+    spread = xp.sum(away * away, axis=-1)
+    slope = xp.sum(away * beta, axis=-1) / xp.where(spread > 0, spread, 1.0)
+    intercept = xp.mean(beta, axis=-1) - slope * xp.mean(u, axis=-1)
+    share = xp.mean(xp.astype(beta > 0, xp.float64), axis=-1)
+    return surrogate_gap(u, beta, xp.where(slope > 0, slope, 1.0), intercept, share)
+
+
+def _own_exact(uncertainty: Array, rejection: Array) -> Array:
+    return _own_gap(uncertainty, rejection).exact
+
+
+def _own_surrogate(uncertainty: Array, rejection: Array) -> Array:
+    return _own_gap(uncertainty, rejection).surrogate
+
+
+def _rises(uncertainty: Array, rejection: Array) -> Array:
+    """Whether the least-squares slope is positive, by more than rounding."""
+    xp, u, beta, *_ = tokens_and_line(uncertainty, rejection, 1.0, 0.0, 0.0)
+    away = u - xp.mean(u, axis=-1, keepdims=True)
+    return xp.sum(away * beta, axis=-1) > 1e-9
+
+
+def _enough(losses: Array, risk: Array, bound: Array) -> Array:
+    _, table, wanted, most = arrays(losses=losses, risk=risk, bound=bound)
+    return table.shape[-2] * wanted >= most
+
+
+def _given_risk(risk: Array) -> Array:
+    return arrays(risk=risk)[1]
+
+
+_CELLS = 64
+_RISING = {"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0}
+_MATCHED = {"density": [(2 * cell + 1) / _CELLS**2 for cell in range(_CELLS)], **_RISING}
+_BRANCH = {
+    "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
+    "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
+}
+"""After token 2 the small model is wrong and trusted; it never comes there by itself, verification leads there."""
+_STAYING = {
+    **_BRANCH,
+    "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
+    "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
+}
+"""Now the large model leaves token 2 at once, and the system stays there."""
+_FIVE_TOKENS = {"uncertainty": [0.0, 0.25, 0.5, 0.75, 1.0], "rejection": [0.0, 0.0, 0.25, 1.0, 0.0]}
+_EVEN_LOSSES = {"losses": [[0.5]] * 64, "risk": 32.5 / 64, "bound": 1.0}
+
+CLAIMS = (
+    Claim(
+        id="skipping.threshold",
+        source=Source("oh2025cuhlm", "(12), (14)"),
+        origin=Origin.PUBLISHED,
+        statement="a u + b = Δ at u_th = (Δ − b)/a, and 0 at −b/a, for a > 0",
+        relation=Relation.EQ,
+        lhs=_line_at_thresholds,
+        rhs=_given_share,
+        attained=Attained({"slope": 0.5, "intercept": -0.25, "non_acceptance": 0.5}),
+        condition=lambda intercept: 1.0 + abs(intercept),
+    ),
+    Claim(
+        id="skipping.mean_rejection",
+        source=Source("oh2025cuhlm", "(11), (14)"),
+        origin=Origin.PUBLISHED,
+        statement="E[β_d] ≤ Δ = P(p_d < q_d)",
+        relation=Relation.LE,
+        lhs=_mean_rejection,
+        rhs=_not_accepted_at_once,
+        attained=Attained({"target": [0.0, 1.0], "draft": [0.5, 0.5]}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.rejection_by_draft",
+        source=Source("oh2025cuhlm", "(14) as used: β for E[β]"),
+        origin=Origin.PUBLISHED,
+        statement="β_d ≤ Δ for each draft d",
+        relation=Relation.LE,
+        lhs=_largest_rejection,
+        rhs=_not_accepted_at_once,
+        refuted={"target": [0.0, 1.0], "draft": [0.25, 0.75]},
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.holder",
+        source=Source("oh2025cuhlm", "(13)"),
+        origin=Origin.PUBLISHED,
+        statement="R = ∫_I (a u + b) f(u) du ≤ Δ^{3/2}/√(3a) · ‖f‖_{2,I}, I = [−b/a, (Δ − b)/a]",
+        relation=Relation.LE,
+        lhs=rejection_risk,
+        rhs=lambda density, slope, intercept, non_acceptance: holder_bound(density, slope, intercept, non_acceptance),
+        attained=Attained(_MATCHED, ratio=0.9999694819561996),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.holder_exponent",
+        source=Source("oh2025cuhlm", "(13), generalised"),
+        origin=Origin.NEW,
+        statement="R ≤ (Δ^{s+1}/(a(s+1)))^{1/s} ‖f‖_{s′,I} for 1/s + 1/s′ = 1; Δ · P(I) at s = ∞",
+        relation=Relation.LE,
+        lhs=rejection_risk,
+        rhs=holder_bound,
+        attained=Attained({**_RISING, "density": [0.5, 0.5], "non_acceptance": 0.5, "exponent": 1.0}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.holder_discrete",
+        source=Source("oh2024uhlm", "IV-A, (13) with an empirical density"),
+        origin=Origin.NEW,
+        statement="for u on {0, 1/M, …, 1}: R ≤ (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}",
+        relation=Relation.LE,
+        lhs=rejection_risk_discrete,
+        rhs=holder_bound_discrete,
+        attained=Attained({**_RISING, "mass": [0.0, 1 / 3, 2 / 3], "exponent": 2.0}),
+    ),
+    Claim(
+        id="skipping.holder_unsaid",
+        source=Source("oh2024uhlm", "IV-A, (13) with an empirical density"),
+        origin=Origin.NEW,
+        statement="for u on {0, 1/M, …, 1}: R ≤ Δ^{3/2}/√(3a) · (M Σ_I f²)^{1/2}, the integral beside the sum",
+        relation=Relation.LE,
+        lhs=rejection_risk_discrete,
+        rhs=_unsaid_bound,
+        refuted={**_RISING, "mass": [0.0, 1.0]},
+    ),
+    Claim(
+        id="skipping.best_holder",
+        source=Source("oh2025cuhlm", "(13), generalised"),
+        origin=Origin.NEW,
+        statement="no exponent s gives less than the one found: min over s ≤ bound(s)",
+        relation=Relation.LE,
+        lhs=lambda density, slope, intercept, non_acceptance: (
+            best_holder_bound(density, slope, intercept, non_acceptance).bound
+        ),
+        rhs=holder_bound,
+        attained=Attained({**_RISING, "density": [0.5, 0.5], "non_acceptance": 0.5, "exponent": 1.0}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.surrogate",
+        source=Source("oh2025cuhlm", "Theorem 1, R as the probability of a false positive"),
+        origin=Origin.PUBLISHED,
+        statement="E[β_d 1{u ≤ u_th}] ≤ R with the least-squares line and Δ of the same tokens",
+        relation=Relation.LE,
+        lhs=_own_exact,
+        rhs=_own_surrogate,
+        assumptions=(Assumption("the fitted slope is positive", _rises),),
+        refuted=_FIVE_TOKENS,
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.surrogate_gap",
+        source=Source("oh2025cuhlm", "Theorem 1"),
+        origin=Origin.NEW,
+        statement="E[β 1{u ≤ u_th}] = R + E[β 1{u < −b/a}] + E[(β − au − b) 1{u in I}]",
+        relation=Relation.EQ,
+        lhs=_exact,
+        rhs=_parts,
+        attained=Attained({**_FIVE_TOKENS, "slope": 1.0, "intercept": -0.25, "non_acceptance": 0.5}),
+        condition=lambda slope, intercept: 1.0 + slope + abs(intercept),
+    ),
+    Claim(
+        id="skipping.risk_is_tv",
+        source=Source("oh2025cuhlm", "Theorem 1, the exact form of R"),
+        origin=Origin.NEW,
+        statement="TV(law of U-HLM's token, p) = Σ_v q_v s_v β_v = E[s_d β_d]",
+        relation=Relation.EQ,
+        lhs=_distance_of_law,
+        rhs=one_step_risk,
+        attained=Attained({"target": [0.25, 0.75], "draft": [0.5, 0.5], "skip": [1.0, 0.0]}),
+    ),
+    Claim(
+        id="skipping.step",
+        source=Source("oh2025cuhlm", "(10), (15)-(18)"),
+        origin=Origin.NEW,
+        statement="TV(law of CU-HLM's token, p) ≤ Σ q s β + Σ_v q_v (1 − s_v) β_v TV(r, r̂_{k(v)})",
+        relation=Relation.LE,
+        lhs=_distance_of_truncated_law,
+        rhs=truncated_step_risk,
+        attained=Attained(
+            {
+                "target": [0.5, 0.25, 0.25],
+                "draft": [0.625, 0.25, 0.125],
+                "skip": [0.0, 0.0, 0.0],
+                "sizes": [1, 1, 1],
+            }
+        ),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.sequence",
+        source=Source("oh2025cuhlm", "(10)"),
+        origin=Origin.NEW,
+        statement="TV(law of the text, large model's) ≤ Σ_t E[one-step TV], prefixes from the large model",
+        relation=Relation.LE,
+        lhs=text_distance,
+        rhs=from_large,
+        attained=Attained(_STAYING),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.sequence_system",
+        source=Source("oh2025cuhlm", "(10)"),
+        origin=Origin.NEW,
+        statement="TV(law of the text, large model's) ≤ Σ_t E[one-step TV], prefixes from the hybrid system",
+        relation=Relation.LE,
+        lhs=text_distance,
+        rhs=from_system,
+        attained=Attained(_BRANCH),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.sequence_draft",
+        source=Source("oh2025cuhlm", "(10)"),
+        origin=Origin.NEW,
+        statement="TV(law of the text, large model's) ≤ Σ_t E[one-step TV], prefixes from the small model",
+        relation=Relation.LE,
+        lhs=text_distance,
+        rhs=from_small,
+        refuted=_BRANCH,
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.calibrated",
+        source=Source("angelopoulos2022crc", "Theorem 1"),
+        origin=Origin.NEW,
+        statement="(1/(n+1)) Σ_i L_i(λ̂ of the other n) ≤ ε: for exchangeable prompts E[L_{n+1}(λ̂)] ≤ ε",
+        relation=Relation.LE,
+        lhs=held_out_risk,
+        rhs=_given_risk,
+        assumptions=(Assumption("n + 1 ≥ B/ε", _enough),),
+        attained=Attained(_EVEN_LOSSES, ratio=64 / 65),
+    ),
+)

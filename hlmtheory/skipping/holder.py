@@ -1,0 +1,326 @@
+"""The papers' rejection risk, an integral of the regression line, and Hölder's bounds on it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hlmtheory._array import Array, arrays, in_kind, widest
+from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, Domain, leading_dimensions
+from hlmtheory._quantities import positive
+from hlmtheory._simplex import quotient
+
+_SEARCH = 40  # thirds cut off the interval of 1/s: it ends 1e-7 long, about a minimum that is flat
+_EDGE = 1e-12  # a point of the grid counts as on the border of I within this
+
+LINE = {
+    "slope": positive("where β does not rise with u, u says nothing of the risk: do not skip by it"),
+    "intercept": Domain("finite", lambda xp, value: xp.isfinite(value), "give b of the fitted line"),
+    "non_acceptance": UNIT_INTERVAL,
+}
+_EXPONENT = Domain("1 or more, perhaps infinite", lambda xp, value: value >= 1, "Hölder's s and s′ are both at least 1")
+
+
+class Thresholds(NamedTuple):
+    """Uncertainties up to which a draft is skipped."""
+
+    risk_averse: Array
+    risk_prone: Array
+
+
+class BestBound(NamedTuple):
+    """The least of Hölder's bounds, and the exponent s that gives it."""
+
+    bound: Array
+    exponent: Array
+
+
+def skip_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Thresholds:
+    """Thresholds where the line β = a u + b reaches 0 and Δ.
+
+    Parameters
+    ----------
+    slope, intercept : array, shape (...)
+        a > 0 and b of the fitted line.
+    non_acceptance : array, shape (...)
+        Δ = P(p_d < q_d) in [0, 1], the share of drafts that are not accepted at once.
+
+    Returns
+    -------
+    Thresholds
+        ``risk_averse`` -b/a and ``risk_prone`` (Δ - b)/a, each (...): cu-hlm (12), (14), u-hlm (11). They may lie
+        outside [0, 1]: then none or all drafts are skipped. β ≤ Δ holds for the mean of β, not for each draft.
+
+    Raises
+    ------
+    ValueError
+        If the slope is not positive and finite, b not finite, or Δ outside [0, 1].
+
+    Examples
+    --------
+    >>> averse, prone = skip_thresholds(0.815, -0.066, 0.5956)
+    >>> round(float(averse), 4), round(float(prone), 4)
+    (0.081, 0.8118)
+    """
+    xp, a, b, delta = line(slope, intercept, non_acceptance)
+    kind = widest(xp, *arrays(slope=slope, intercept=intercept, non_acceptance=non_acceptance)[1:])
+    return Thresholds(in_kind(xp, _ratio(xp, -b, a), kind), in_kind(xp, _ratio(xp, delta - b, a), kind))
+
+
+def rejection_risk(density: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+    """The papers' R = ∫ (a u + b) f(u) du over I = [-b/a, (Δ - b)/a], for a density f that is a histogram.
+
+    A surrogate: it takes β = a u + b, and leaves out the drafts below -b/a, which are skipped as well. What skipping
+    costs is :func:`hlmtheory.skipping.one_step_risk`.
+
+    Parameters
+    ----------
+    density : array, shape (..., m)
+        Probabilities of the m equal cells of [0, 1]; f is m times as high, even in each cell.
+    slope, intercept, non_acceptance : array, shape (...)
+        a > 0, b and Δ.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, Δ]; R of cu-hlm Theorem 1, u-hlm (12).
+
+    Raises
+    ------
+    ValueError
+        If ``density`` is no distribution, or a, b or Δ is outside its domain.
+
+    Examples
+    --------
+    >>> float(rejection_risk([0.5, 0.5], 1.0, 0.0, 0.5))
+    0.125
+    """
+    xp, kind, height, low, high, (a, b, _) = _cells(density, slope, intercept, non_acceptance)
+    mean = xp.clip(a * (low + high) / 2.0 + b, min=0.0)
+    return in_kind(xp, xp.sum(height * (high - low) * mean, axis=-1), kind)
+
+
+def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+    """The same with sums, for the u that is measured: one of 0, 1/M, …, 1.
+
+    Parameters
+    ----------
+    mass : array, shape (..., M + 1)
+        Probabilities of u = 0, 1/M, …, 1; M is 1 or more.
+    slope, intercept, non_acceptance : array, shape (...)
+        a > 0, b and Δ.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, Δ]. Points within 1e-12 of the ends of I, in β, are inside.
+
+    Raises
+    ------
+    ValueError
+        If ``mass`` is no distribution or has one entry, or a, b or Δ is outside its domain.
+
+    Examples
+    --------
+    >>> float(rejection_risk_discrete([0.25, 0.5, 0.25], 1.0, 0.0, 0.5))
+    0.25
+    """
+    xp, kind, f, g, _ = _points(mass, slope, intercept, non_acceptance)
+    return in_kind(xp, xp.sum(f * g, axis=-1), kind)
+
+
+def holder_bound(density: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array = 2.0) -> Array:
+    """Hölder's bound on :func:`rejection_risk`: (Δ^{s+1} / (a(s+1)))^{1/s} ‖f‖_{s′, I}, 1/s + 1/s′ = 1.
+
+    The first factor is the s-norm of a u + b, which rises from 0 to Δ over I. s = 2 is the papers' bound
+    Δ^{3/2}/√(3a) · ‖f‖_2; s = ∞ gives Δ · P(I), s = 1 gives Δ²/(2a) · max f.
+
+    Parameters
+    ----------
+    density, slope, intercept, non_acceptance
+        As of :func:`rejection_risk`.
+    exponent : array, shape (...)
+        s, 1 to ∞.
+
+    Returns
+    -------
+    array, shape (...)
+        cu-hlm (13), u-hlm (13) at s = 2.
+
+    Raises
+    ------
+    ValueError
+        As :func:`rejection_risk`, or if s is below 1.
+
+    Examples
+    --------
+    >>> round(float(holder_bound([0.5, 0.5], 1.0, 0.0, 0.5)), 6)
+    0.144338
+    """
+    xp, kind, height, low, high, (a, _, delta) = _cells(density, slope, intercept, non_acceptance)
+    inverse = _inverse(xp, exponent, height)
+    line_norm = delta * _ratio(xp, delta * inverse, a * (1.0 + inverse)) ** inverse  # Δ/(a(s+1)), of any s
+    return in_kind(xp, line_norm[..., 0] * _norm(xp, height, high - low, 1.0 - inverse), kind)
+
+
+def holder_bound_discrete(
+    mass: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array = 2.0
+) -> Array:
+    """Hölder's bound on :func:`rejection_risk_discrete`: (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
+
+    The closed first factor of :func:`holder_bound` must not be put beside a sum: with M = 1, all mass at u = 1 and
+    a = Δ = 1, b = 0 that would give 1/√3 for a risk of 1.
+
+    Parameters
+    ----------
+    mass, slope, intercept, non_acceptance
+        As of :func:`rejection_risk_discrete`.
+    exponent : array, shape (...)
+        s, 1 to ∞.
+
+    Returns
+    -------
+    array, shape (...)
+
+    Raises
+    ------
+    ValueError
+        As :func:`rejection_risk_discrete`, or if s is below 1.
+
+    Examples
+    --------
+    >>> round(float(holder_bound_discrete([0.25, 0.5, 0.25], 1.0, 0.0, 1.0)), 6)
+    0.684653
+    """
+    xp, kind, f, g, inside = _points(mass, slope, intercept, non_acceptance)
+    inverse = _inverse(xp, exponent, f)
+    one = xp.astype(inside, f.dtype)
+    return in_kind(xp, _norm(xp, g, one, inverse) * _norm(xp, f, one, 1.0 - inverse), kind)
+
+
+def best_holder_bound(
+    density: Array, slope: Array, intercept: Array, non_acceptance: Array, *, discrete: bool = False
+) -> BestBound:
+    """The least of Hölder's bounds over all exponents.
+
+    The logarithm of a norm ‖·‖_s is convex in 1/s (Lyapunov), so the logarithm of the product is, and a search by
+    thirds finds its least value.
+
+    Parameters
+    ----------
+    density : array, shape (..., m)
+        As of :func:`rejection_risk`, or with ``discrete`` the ``mass`` of :func:`rejection_risk_discrete`.
+    slope, intercept, non_acceptance : array, shape (...)
+        a > 0, b and Δ.
+    discrete : bool
+        Whether u lives on the points 0, 1/M, …, 1.
+
+    Returns
+    -------
+    BestBound
+        ``bound`` (...) and ``exponent`` (...).
+
+    Raises
+    ------
+    ValueError
+        As the bound that is minimised.
+
+    Examples
+    --------
+    >>> best = best_holder_bound([0.0, 1.0], 1.0, 0.0, 1.0, discrete=True)
+    >>> float(best.bound)
+    1.0
+    """
+    of = holder_bound_discrete if discrete else holder_bound
+    xp, *_ = arrays(density=density, slope=slope, intercept=intercept, non_acceptance=non_acceptance)
+
+    def bound(inverse: Array) -> Array:
+        exponent = xp.where(inverse > 0, 1.0 / xp.where(inverse > 0, inverse, 1.0), xp.inf)
+        return of(density, slope, intercept, non_acceptance, exponent)
+
+    zero = xp.zeros_like(xp.astype(of(density, slope, intercept, non_acceptance), xp.float64))
+    low, high = zero, zero + 1.0
+    for _ in range(_SEARCH):
+        left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
+        falls = bound(left) > bound(right)
+        low, high = xp.where(falls, left, low), xp.where(falls, high, right)
+    best, place = bound(zero), zero
+    for inverse in (zero + 1.0, (low + high) / 2.0):
+        value = bound(inverse)
+        place = xp.where(value < best, inverse, place)
+        best = xp.where(value < best, value, best)
+    exponent = xp.where(place > 0, 1.0 / xp.where(place > 0, place, 1.0), xp.inf)
+    return BestBound(best, in_kind(xp, exponent, best.dtype))
+
+
+def line(slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, Array, Array, Array]:
+    """a, b and Δ in float64, each in its domain."""
+    values = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
+    xp, *given = arrays(**values)
+    for name, value in zip(values, given, strict=True):
+        LINE[name].check(xp, name, value)
+    leading_dimensions(**{name: tuple(value.shape) for name, value in zip(values, given, strict=True)})
+    return (xp, *(in_kind(xp, value, xp.float64) for value in given))
+
+
+def _law(name: str, law: Array, slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, ...]:
+    """The namespace, the type to answer in, the law in float64, and a, b, Δ with an axis to match."""
+    xp, f, a, b, delta = arrays(**{name: law}, slope=slope, intercept=intercept, non_acceptance=non_acceptance)
+    SIMPLEX.check(xp, name, f)
+    kind = widest(xp, f)
+    _, *coefficients = line(a, b, delta)
+    shapes = {"slope": tuple(a.shape), "intercept": tuple(b.shape), "non_acceptance": tuple(delta.shape)}
+    leading_dimensions(**{name: tuple(f.shape[:-1])}, **shapes)
+    f = in_kind(xp, f, xp.float64)
+    return xp, kind, f / xp.sum(f, axis=-1, keepdims=True), tuple(value[..., None] for value in coefficients)
+
+
+def _cells(density: Array, slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, ...]:
+    """The height of f in each cell, and the part of the cell that is in I."""
+    xp, kind, f, (a, b, delta) = _law("density", density, slope, intercept, non_acceptance)
+    size = f.shape[-1]
+    cell = xp.arange(size, dtype=xp.float64, device=f.device)
+    low = xp.maximum(cell / size, _ratio(xp, -b, a))
+    high = xp.minimum((cell + 1.0) / size, _ratio(xp, delta - b, a))
+    return xp, kind, f * size, low, xp.maximum(low, high), (a, b, delta)
+
+
+def _points(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, ...]:
+    """The law f and the line a u + b at each point of I, both 0 outside, and which points are inside."""
+    xp, given = arrays(mass=mass)
+    _SUPPORT.check(xp, "mass", given)
+    xp, kind, f, (a, b, delta) = _law("mass", mass, slope, intercept, non_acceptance)
+    size = f.shape[-1]
+    u = xp.arange(size, dtype=xp.float64, device=f.device) / (size - 1)
+    g = a * u + b
+    inside = (g >= -_EDGE) & (g <= delta + _EDGE)
+    zero = xp.zeros_like(g)
+    return xp, kind, xp.where(inside, f, 0.0), xp.where(inside, xp.clip(g, min=0.0), zero), inside
+
+
+def _inverse(xp: Any, exponent: Array, like: Array) -> Array:
+    """1/s in [0, 1], with an axis to match."""
+    _, s, _ = arrays(exponent=exponent, like=like)
+    _EXPONENT.check(xp, "exponent", s)
+    return 1.0 / in_kind(xp, s, xp.float64)[..., None]
+
+
+def _norm(xp: Any, values: Array, weight: Array, inverse: Array) -> Array:
+    """(Σ w v^s)^{1/s} for 1/s = ``inverse``, relative to the largest value, so that nothing over- or underflows."""
+    largest = xp.max(xp.where(weight > 0, values, 0.0), axis=-1, keepdims=True)
+    share = xp.where(weight > 0, values, 0.0) / xp.where(largest > 0, largest, 1.0)
+    s = xp.where(inverse > 0, 1.0 / xp.where(inverse > 0, inverse, 1.0), xp.inf)
+    total = xp.sum(weight * share**s, axis=-1, keepdims=True)
+    return (largest * total**inverse)[..., 0]
+
+
+def _ratio(xp: Any, numerator: Array, denominator: Array) -> Array:
+    """A quotient of either sign; what would overflow is infinite."""
+    return xp.sign(numerator) * quotient(xp, xp.abs(numerator), denominator)
+
+
+_SUPPORT = Domain(
+    "rows of the probabilities of 0, 1/M, …, 1, with M = 1 or more",
+    lambda xp, value: xp.full(value.shape[:-1], value.shape[-1] > 1),
+    "a single entry leaves no spacing 1/M",
+    rows=True,
+)

@@ -1,0 +1,230 @@
+"""What skipping a draft costs: exactly for one token, a bound for whole texts, and what the papers' R misses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from hlmtheory._array import Array, arrays, floating, in_kind, widest
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, size_up_to
+from hlmtheory._simplex import distributions, excess, normalised
+from hlmtheory.skipping.holder import line
+from hlmtheory.truncation import truncate
+
+
+class SurrogateGap(NamedTuple):
+    """The exact rejection risk of a threshold beside the papers' R, from the same tokens.
+
+    ``exact`` = ``surrogate`` + ``below`` + ``misfit``: mean β of what is skipped; mean a u + b over I; mean β of what
+    is skipped below -b/a and left out of R; mean β - (a u + b) over I.
+    """
+
+    exact: Array
+    surrogate: Array
+    below: Array
+    misfit: Array
+
+
+def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
+    """Total variation between the emitted token and the large model's: Σ_v q_v s_v β_v, exactly.
+
+    Every draft that is verified comes out of p (cu-hlm (3)), so law_v - p_v = q_v s_v β_v - r_v Σ_i q_i s_i β_i. Where
+    β_v > 0, p_v < q_v and r_v = 0: the two terms never meet in one v, each sums to Σ q s β, and half the sum of
+    absolute values is that. Without skipping everything it is at most TV(q, p), with s = 1 it is TV(q, p).
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    skip : array, shape (..., V) or broadcastable to it
+        s_v in [0, 1]: from :func:`hlmtheory.skip_probability` of
+        :func:`hlmtheory.vocabulary_uncertainty`, or 0 and 1 by any rule that knows the draft.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1]: E[s_d β_d].
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, a skip probability is outside [0, 1], or the shapes do not match.
+
+    Examples
+    --------
+    >>> float(one_step_risk([0.25, 0.75], [0.5, 0.5], [1.0, 0.0]))
+    0.25
+    """
+    xp, kind, p, q, s = pair_and_skip(target, draft, skip)
+    return in_kind(xp, xp.sum(s * excess(xp, q, p), axis=-1), kind)  # q β = (q - p)⁺
+
+
+def truncated_step_risk(target: Array, draft: Array, skip: Array, sizes: Array) -> Array:
+    """Bound on the same if the drafts that are sent are sent with k(v) probabilities.
+
+    Σ_v q_v s_v β_v + Σ_v q_v (1 - s_v) β_v TV(r, r̂_{k(v)}): a verified draft is accepted by its exact q_v, and only
+    the replacement of a rejected one is drawn from r̂ instead of r.
+
+    Parameters
+    ----------
+    target, draft, skip
+        As of :func:`one_step_risk`.
+    sizes : integer array, shape (..., V) or broadcastable to it
+        k(v), how many entries of the draft row go with draft v, 0..V.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, TV(q, p)]. Where r̂ is 0/0, so that anything may be drawn, its distance is taken as 1.
+
+    Raises
+    ------
+    ValueError
+        As :func:`one_step_risk`, or if k is no integer in 0..V.
+
+    Examples
+    --------
+    >>> float(truncated_step_risk([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], [0.0, 0.0, 0.0], [1, 1, 1]))
+    0.0625
+    """
+    xp, kind, p, q, s = pair_and_skip(target, draft, skip)
+    lost = excess(xp, q, p)
+    risk, sent = xp.sum(s * lost, axis=-1), (1.0 - s) * lost
+    true = normalised(xp, excess(xp, p, q))[0]
+    for share, distorted in replacements(xp, p, q, sent, sizes):
+        risk = risk + share * xp.clip(0.5 * xp.sum(xp.abs(true - distorted), axis=-1), max=1.0)
+    return in_kind(xp, risk, kind)
+
+
+def replacements(xp: Any, p: Array, q: Array, sent: Array, sizes: Array) -> Iterator[tuple[Array, Array]]:
+    """For each size: the mass (...) that is sent with it and rejected, and r̂ (..., V).
+
+    Where r̂ is 0/0 a distribution that is as far from r as can be: all of it on a token that the large model gives less
+    than the small one does, and r nothing.
+    """
+    sizes = _entries_sent(xp, sizes, sent)
+    tokens = xp.arange(q.shape[-1], device=q.device)
+    farthest = xp.astype(tokens == xp.argmax(q - p, axis=-1, keepdims=True), xp.float64)
+    for k in xp.unique_values(sizes):
+        distorted, mass = normalised(xp, excess(xp, p, truncate(q, k)))
+        share = xp.sum(xp.where(sizes == k, sent, 0.0), axis=-1)
+        yield share, xp.where(mass[..., None] > 0, distorted, farthest)
+
+
+def sequence_risk(step_risks: Array) -> Array:
+    """Bound on the total variation of whole responses: the mean over prompts of Σ_t TV_t, at most 1.
+
+    The sum of a prompt is not clipped before the mean: E[min(1, Σ)] is no bound.
+
+    Parameters
+    ----------
+    step_risks : array, shape (..., N, T)
+        One-step total variations along N texts, each at least 0; 0 beyond the end of a shorter text. The texts are
+        the large model's, or the hybrid system's, never the small model's, which may not visit the prefixes that go
+        wrong. If the policy carries a state from token to token (a running average, a budget), system texts only.
+
+    Returns
+    -------
+    array, shape (...)
+        An estimate from the N texts, in [0, 1]; its expectation before the clip is the bound.
+
+    Raises
+    ------
+    ValueError
+        If a risk is outside [0, 1], or there are no texts.
+
+    Examples
+    --------
+    >>> float(sequence_risk([[0.25, 0.0], [0.25, 0.5]]))
+    0.5
+    """
+    xp, risks = arrays(step_risks=step_risks)
+    (risks,) = floating(xp, UNIT_INTERVAL.check(xp, "step_risks", risks))
+    if risks.ndim < 2 or not risks.shape[-2]:
+        raise DomainError(
+            f"step_risks must have axes of texts and tokens; got shape {tuple(risks.shape)}; one text is one row"
+        )
+    return xp.clip(xp.mean(xp.sum(risks, axis=-1), axis=-1), max=1.0)
+
+
+def surrogate_gap(
+    uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array
+) -> SurrogateGap:
+    """What the papers' R misses, token by token, at the risk-prone threshold.
+
+    Parameters
+    ----------
+    uncertainty, rejection : array, shape (..., n)
+        u and β of n tokens, in [0, 1].
+    slope, intercept, non_acceptance : array, shape (...)
+        a > 0, b and Δ; the threshold is (Δ - b)/a.
+
+    Returns
+    -------
+    SurrogateGap
+        Four arrays (...): ``exact`` = ``surrogate`` + ``below`` + ``misfit``.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its domain, or the shapes do not match.
+
+    Examples
+    --------
+    >>> gap = surrogate_gap([0.0, 0.5, 1.0], [0.25, 0.25, 1.0], 1.0, -0.25, 0.5)
+    >>> [round(float(part), 4) for part in gap]
+    [0.1667, 0.0833, 0.0833, 0.0]
+    """
+    xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection, slope, intercept, non_acceptance)
+    predicted = a * u + b
+    inside = (predicted >= 0.0) & (predicted <= delta)
+    left_out = predicted < 0.0
+
+    def mean(where: Array, value: Array) -> Array:
+        return xp.mean(xp.where(where, value, 0.0), axis=-1)
+
+    kind = widest(xp, *arrays(uncertainty=uncertainty, rejection=rejection)[1:])
+    parts = (
+        mean(predicted <= delta, beta),
+        mean(inside, predicted),
+        mean(left_out, beta),
+        mean(inside, beta - predicted),
+    )
+    return SurrogateGap(*(in_kind(xp, part, kind) for part in parts))
+
+
+def pair_and_skip(target: Array, draft: Array, skip: Array) -> tuple[Any, Any, Array, Array, Array]:
+    """The namespace, the type to answer in, p and q and s in float64."""
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    _, _, s = arrays(draft=q, skip=skip)
+    UNIT_INTERVAL.check(xp, "skip", s)
+    leading_dimensions(draft=tuple(q.shape), skip=tuple(s.shape))
+    return xp, kind, p, q, in_kind(xp, s, xp.float64)
+
+
+def _entries_sent(xp: Any, sizes: Array, like: Array) -> Array:
+    """k(v), one per draft or one for all."""
+    _, _, k = arrays(like=like, sizes=sizes)
+    k = size_up_to(like.shape[-1]).check(xp, "sizes", k)
+    leading_dimensions(draft=tuple(like.shape), sizes=tuple(k.shape))
+    return k
+
+
+def tokens_and_line(
+    uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array
+) -> tuple[Any, ...]:
+    """Uncertainty and β (..., n) and a, b, Δ with an axis to match, in float64."""
+    xp, u, beta, a, b, delta = arrays(
+        uncertainty=uncertainty, rejection=rejection, slope=slope, intercept=intercept, non_acceptance=non_acceptance
+    )
+    for name, value in (("uncertainty", u), ("rejection", beta)):
+        UNIT_INTERVAL.check(xp, name, value)
+        if not value.ndim or not value.shape[-1]:
+            raise DomainError(f"{name} must be a row of tokens; got shape {tuple(value.shape)}; give one or more")
+    leading_dimensions(uncertainty=tuple(u.shape), rejection=tuple(beta.shape))
+    _, *coefficients = line(a, b, delta)
+    return (
+        xp,
+        *(in_kind(xp, value, xp.float64) for value in (u, beta)),
+        *(value[..., None] for value in coefficients),
+    )

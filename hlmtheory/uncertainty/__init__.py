@@ -1,0 +1,51 @@
+"""Uncertainty by temperature perturbation: sampled as the papers do, and exact.
+
+Papers: cu-hlm (oh2025cuhlm) (7)-(9), u-hlm (oh2024uhlm) (5)-(7); the measure is that of gao2024spuq.
+
+========== ==================================================== ========= ===========
+symbol     name                                                 unit      shape
+========== ==================================================== ========= ===========
+z          ``logits`` of the small model                        1         (..., V)
+d          ``draft_token``                                      1         (...)
+θ, θmax    temperature, ``max_temperature``                     1         (), number
+M          ``draws``, perturbed samples                         tokens    (...)
+u          uncertainty, share of the samples that differ from d 1         (...)
+E[u]       ``expected``, its mean given z and d                 1         (...)
+u_th       ``threshold``: skip where u ≤ u_th                   1         (...)
+β          ``rejection``, probability that d is rejected        1         (n,)
+a, b       slope and intercept of β = a u + b                   1         number
+========== ==================================================== ========= ===========
+
+M tokens are drawn, each at its own temperature θ ~ U[0, θmax]; u is the share that differs from the draft. As θ → 0
+the perturbed row is even over the ties at the top, which is the argmax where there is none; θmax = 0 is answered
+with that limit. Everything is computed in float64 from logits of any finite size. What is binomial goes through scipy
+on the host and comes back in the library and type of the input.
+"""
+
+from __future__ import annotations
+
+from hlmtheory.uncertainty.binomial import DRAWS, decision_error, draws_needed, skip_probability
+from hlmtheory.uncertainty.claims import CLAIMS
+from hlmtheory.uncertainty.perturbation import (
+    MAX_TEMPERATURE,
+    expected_uncertainty,
+    quadrature_error,
+    sample_uncertainty,
+    vocabulary_uncertainty,
+)
+from hlmtheory.uncertainty.regression import LinearFit, fit_linear
+
+__all__ = [
+    "CLAIMS",
+    "DRAWS",
+    "MAX_TEMPERATURE",
+    "LinearFit",
+    "decision_error",
+    "draws_needed",
+    "expected_uncertainty",
+    "fit_linear",
+    "quadrature_error",
+    "sample_uncertainty",
+    "skip_probability",
+    "vocabulary_uncertainty",
+]

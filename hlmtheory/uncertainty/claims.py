@@ -1,0 +1,267 @@
+"""The room's claims: each with its proof above its record."""
+
+from __future__ import annotations
+
+from hlmtheory._array import Array, arrays, softmax
+from hlmtheory._domains import LOGITS, UNIT_INTERVAL, Domain, token_of
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.uncertainty.binomial import checked_together, decision_error, draws_needed, skip_probability
+from hlmtheory.uncertainty.perturbation import DOMAINS, MAX_TEMPERATURE, expected_mean, expected_uncertainty
+from hlmtheory.uncertainty.quadrature import (
+    SAFE_NODES,
+    gap_of,
+    panel_error,
+    panel_rule,
+    scaled_gaps,
+)
+
+# Proofs, by the last part of the id.
+#
+# sampled: x̃ sums to 1, so what is not d has 1 - x̃_d; the mean of an indicator is its probability.
+# expected: see the head of _quadrature. θmax only scales the logits, so 2 stands for all.
+# top: the top entry's e^{-h/φ} is 1, and Z(φ) = Σ e^{-h_v/φ} never falls as φ rises, so softmax(z/θ)_top = 1/Z is at
+#   least its value at θmax all the way. It is the integrand at every node, too, and the weights are positive and sum
+#   to 1: the bound is as good for the quadrature as for the integral.
+# noise: (θ⁽ᵐ⁾, d⁽ᵐ⁾) are i.i.d. given z and d, hence the indicators are Bernoulli(E[u]), independent. (Were θ fixed
+#   for the M draws or for the tokens, they would not be.)
+# draws: Chernoff. For E[u] < u_th: P(u > u_th) ≤ P(M u ≥ M u_th) ≤ e^{-M KL(u_th ‖ E[u])}; the other side alike.
+# linear: at the least-squares line Σ residuals = Σ u · residuals = 0, so Σ (β - mean)² = Σ residuals² +
+#   a² Σ (u - mean)², and R² = a² Var(u)/Var(β) = r².
+
+
+def _differing(logits: Array, token: Array, temperatures: Array) -> Array:
+    """(1/M) Σ_m Σ_{v≠d} softmax(z/θ⁽ᵐ⁾)_v, the wrong samples added up one by one."""
+    xp, rows, token = _perturbed(logits, token, temperatures)
+    others = xp.arange(rows.shape[-1], device=rows.device) != token[..., None]
+    return xp.mean(xp.sum(xp.where(others[..., None, :], rows, 0.0), axis=-1), axis=-1)
+
+
+def _not_same(logits: Array, token: Array, temperatures: Array) -> Array:
+    """1 - (1/M) Σ_m softmax(z/θ⁽ᵐ⁾)_d."""
+    xp, rows, token = _perturbed(logits, token, temperatures)
+    return 1.0 - xp.mean(gap_of(xp, rows, token[..., None]), axis=-1)
+
+
+def _perturbed(logits: Array, token: Array, temperatures: Array) -> tuple[Array, Array, Array]:
+    """(8): the rows (..., M, V)."""
+    xp, z, token, theta = arrays(logits=logits, token=token, temperatures=temperatures)
+    LOGITS.check(xp, "logits", z)
+    token = token_of(z.shape[-1]).check(xp, "token", token)
+    DOMAINS["temperatures"].check(xp, "temperatures", theta)
+    gaps = z - xp.max(z, axis=-1, keepdims=True)
+    return xp, softmax(xp, gaps[..., None, :] / theta[..., None]), token
+
+
+def _printed(logits: Array, token: Array, temperatures: Array) -> Array:
+    """1 - (1/M) Σ_m of u-hlm (6): exp(z_d)/θ over Σ_v exp(z_v)/θ, where θ cancels."""
+    xp, theta = arrays(temperatures=temperatures)
+    return _not_same(logits, token, xp.ones_like(theta))
+
+
+def _panel_gap(logits: Array, token: Array) -> Array:
+    """Distance of the rule with COARSE_NODES a panel from the safe one."""
+    xp, z, token = arrays(logits=logits, token=token)
+    LOGITS.check(xp, "logits", z)
+    token = token_of(z.shape[-1]).check(xp, "token", token)
+    coarse = expected_mean(z, token, MAX_TEMPERATURE, panel_rule(COARSE_NODES))[2]
+    return xp.abs(coarse - expected_mean(logits, token, MAX_TEMPERATURE, panel_rule(SAFE_NODES))[2])
+
+
+def _panel_bound(logits: Array) -> Array:
+    """What both of them can be off."""
+    xp, z = arrays(logits=logits)
+    size = z.shape[-1]
+    bound = panel_error(size, COARSE_NODES) + panel_error(size, SAFE_NODES)
+    return xp.full(z.shape[:-1], bound, dtype=xp.float64)
+
+
+def _top_uncertainty(logits: Array) -> Array:
+    xp, z = arrays(logits=logits)
+    LOGITS.check(xp, "logits", z)
+    return expected_uncertainty(z, xp.argmax(z, axis=-1))
+
+
+def _warmest_uncertainty(logits: Array) -> Array:
+    """1 - softmax(z/θmax)_top."""
+    xp, z = arrays(logits=logits)
+    return 1.0 - xp.max(softmax(xp, -scaled_gaps(xp, z, MAX_TEMPERATURE)), axis=-1)
+
+
+def _convolved(expected: Array, threshold: Array, draws: Array) -> Array:
+    """P(u ≤ u_th) from the law of the count, one sample added after the other."""
+    xp, (e, th, m) = checked_together(expected=expected, threshold=threshold, draws=draws)
+    e, th, m = xp.broadcast_arrays(e, th, m)
+    most = int(xp.max(m)) if 0 not in m.shape else 1
+    count = xp.arange(most + 1, dtype=xp.float64, device=e.device)
+    law = xp.broadcast_to(xp.astype(count == 0, xp.float64), (*e.shape, most + 1))
+    for drawn in range(most):
+        one_more = xp.concat([xp.zeros_like(law[..., :1]), law[..., :-1]], axis=-1)
+        law = xp.where((m > drawn)[..., None], law * (1.0 - e)[..., None] + one_more * e[..., None], law)
+    skipped = count / xp.astype(m, xp.float64)[..., None] <= th[..., None]
+    return xp.sum(xp.where(skipped, law, 0.0), axis=-1)
+
+
+def _error_at_needed(expected: Array, threshold: Array, error: Array) -> Array:
+    return decision_error(expected, threshold, draws_needed(expected, threshold, error))
+
+
+def _count(draws: Array) -> Array:
+    """How many roundings a binomial law has behind it."""
+    xp, m = arrays(draws=draws)
+    return xp.astype(m, xp.float64) + 1.0
+
+
+def _needed_count(expected: Array, threshold: Array, error: Array) -> Array:
+    return _count(draws_needed(expected, threshold, error))
+
+
+def _sums(uncertainty: Array, rejection: Array) -> tuple[Array, ...]:
+    """The namespace, the two rows about their means, and the means."""
+    xp, u, beta = arrays(uncertainty=uncertainty, rejection=rejection)
+    for name, value in (("uncertainty", u), ("rejection", beta)):
+        UNIT_INTERVAL.check(xp, name, value)
+    return xp, u - xp.mean(u, axis=-1, keepdims=True), beta - xp.mean(beta, axis=-1, keepdims=True)
+
+
+def _explained(uncertainty: Array, rejection: Array) -> Array:
+    """R² = 1 - Σ residuals² / Σ (β - mean)², of the least-squares line."""
+    xp, u, beta = _sums(uncertainty, rejection)
+    spread = xp.sum(u * u, axis=-1, keepdims=True)
+    slope = xp.sum(u * beta, axis=-1, keepdims=True) / xp.where(spread > 0, spread, 1.0)
+    total = xp.sum(beta * beta, axis=-1)
+    return 1.0 - xp.sum((beta - slope * u) ** 2, axis=-1) / xp.where(total > 0, total, 1.0)
+
+
+def _squared_correlation(uncertainty: Array, rejection: Array) -> Array:
+    """r² = Cov² / (Var Var)."""
+    xp, u, beta = _sums(uncertainty, rejection)
+    both = xp.sum(u * u, axis=-1) * xp.sum(beta * beta, axis=-1)
+    return xp.sum(u * beta, axis=-1) ** 2 / xp.where(both > 0, both, 1.0)
+
+
+def _uncertainty_varies(uncertainty: Array) -> Array:
+    """Whether a row is not constant, by more than rounding."""
+    xp, u = arrays(uncertainty=uncertainty)
+    return xp.max(u, axis=-1) - xp.min(u, axis=-1) > 1e-6
+
+
+def _rejection_varies(rejection: Array) -> Array:
+    return _uncertainty_varies(rejection)
+
+
+def _of_one_fit(correlation: Array) -> Array:
+    """r²."""
+    xp, r = arrays(correlation=correlation)
+    _CORRELATION.check(xp, "correlation", r)
+    return r * r
+
+
+def _printed_fraction(r_squared: Array) -> Array:
+    xp, fraction = arrays(r_squared=r_squared)
+    return UNIT_INTERVAL.check(xp, "r_squared", fraction)
+
+
+def _fit_condition(uncertainty: Array, rejection: Array) -> Array:
+    """1/Var of either row: what a rounding error is magnified by."""
+    xp, u, beta = _sums(uncertainty, rejection)
+    one, other = xp.sum(u * u, axis=-1), xp.sum(beta * beta, axis=-1)
+    return u.shape[-1] * (1.0 / xp.where(one > 0, one, 1.0) + 1.0 / xp.where(other > 0, other, 1.0))
+
+
+COARSE_NODES = 4
+_CORRELATION = Domain("in [-1, 1]", lambda xp, value: xp.abs(value) <= 1, "give Pearson's r")
+_PERTURBED = {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [0.5, 2.0]}
+_ONE_AHEAD = {"logits": [5.197829871260998] + 9 * [0.0], "token": 0}
+
+CLAIMS = (
+    Claim(
+        id="uncertainty.sampled",
+        source=Source("oh2025cuhlm", "(8), (9)"),
+        origin=Origin.PUBLISHED,
+        statement="E[u | z, d, θ] = (1/M) Σ_m P(d⁽ᵐ⁾ ≠ d) = 1 − (1/M) Σ_m softmax(z/θ⁽ᵐ⁾)_d",
+        relation=Relation.EQ,
+        lhs=_differing,
+        rhs=_not_same,
+        attained=Attained(_PERTURBED),
+    ),
+    Claim(
+        id="uncertainty.printed_temperature",
+        source=Source("oh2024uhlm", "(6) as printed"),
+        origin=Origin.PUBLISHED,
+        statement="P(d⁽ᵏ⁾ = d) = (exp(z_d)/θ_k) / Σ_v (exp(z_v)/θ_k) is the softmax at temperature θ_k",
+        relation=Relation.EQ,
+        lhs=_differing,
+        rhs=_printed,
+        refuted=_PERTURBED,
+    ),
+    Claim(
+        id="uncertainty.expected",
+        source=Source("trefethen2013approximation", "Theorem 19.3"),
+        origin=Origin.NEW,
+        statement="|Q − E[u | z, d]| ≤ the bound by varentropy, for any row of V logits; Q has 4 nodes a panel",
+        relation=Relation.LE,
+        lhs=_panel_gap,
+        rhs=_panel_bound,
+        attained=Attained(_ONE_AHEAD, ratio=0.0019622493968268406),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="uncertainty.top",
+        source=Source("oh2025cuhlm", "(8), (9)"),
+        origin=Origin.NEW,
+        statement="E[u | z, argmax z] ≤ 1 − softmax(z/θmax)_top: a device's likeliest draft is at most that uncertain",
+        relation=Relation.LE,
+        lhs=_top_uncertainty,
+        rhs=_warmest_uncertainty,
+        attained=Attained({"logits": [1.0, 1.0]}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="uncertainty.noise",
+        source=Source("oh2025cuhlm", "(9), (10)"),
+        origin=Origin.NEW,
+        statement="P(u ≤ u_th | z, d) = P(Binomial(M, E[u]) ≤ M u_th), with fresh i.i.d. temperatures",
+        relation=Relation.EQ,
+        lhs=_convolved,
+        rhs=skip_probability,
+        attained=Attained({"expected": 0.5, "threshold": 0.5, "draws": 2}),
+        condition=_count,
+    ),
+    Claim(
+        id="uncertainty.draws",
+        source=Source("oh2025cuhlm", "(10)"),
+        origin=Origin.NEW,
+        statement="P(the decision by u differs from that by E[u]) ≤ error at M = ⌈ln(1/error) / KL(u_th ‖ E[u])⌉",
+        relation=Relation.LE,
+        lhs=_error_at_needed,
+        rhs=lambda error: error,
+        attained=Attained({"expected": 0.5, "threshold": 0.0, "error": 0.25}),
+        ceiling=1.0,
+        condition=_needed_count,
+    ),
+    Claim(
+        id="uncertainty.linear",
+        source=Source("oh2025cuhlm", "(7)"),
+        origin=Origin.PUBLISHED,
+        statement="R² = 1 − Σ (β − au − b)² / Σ (β − mean)² = r² for the least-squares line β = au + b",
+        relation=Relation.EQ,
+        lhs=_explained,
+        rhs=_squared_correlation,
+        assumptions=(
+            Assumption("the uncertainty varies", _uncertainty_varies),
+            Assumption("the rejection probability varies", _rejection_varies),
+        ),
+        attained=Attained({"uncertainty": [0.0, 0.5, 1.0], "rejection": [0.0, 0.25, 1.0]}),
+        condition=_fit_condition,
+    ),
+    Claim(
+        id="uncertainty.printed_fit",
+        source=Source("oh2025cuhlm", "III-A: r = 0.7106 in Fig. 2, R² = 0.9774 at (7)"),
+        origin=Origin.PUBLISHED,
+        statement="the printed r and R² are of one least-squares fit: r² = R²",
+        relation=Relation.EQ,
+        lhs=_of_one_fit,
+        rhs=_printed_fraction,
+        refuted={"correlation": 0.7106, "r_squared": 0.9774},
+    ),
+)

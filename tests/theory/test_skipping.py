@@ -1,0 +1,688 @@
+"""What skipping costs: the exact risk, the papers' surrogate and its bounds, whole texts, calibration."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.integrate import quad
+
+import hlmtheory
+from hlmtheory import skipping, uncertainty
+from hlmtheory.claims import Status
+from hlmtheory.skipping import (
+    best_holder_bound,
+    calibrate_threshold,
+    held_out_risk,
+    holder_bound,
+    holder_bound_discrete,
+    one_step_risk,
+    rejection_risk,
+    rejection_risk_discrete,
+    sequence_risk,
+    skip_thresholds,
+    surrogate_gap,
+    threshold_losses,
+    truncated_step_risk,
+)
+
+from . import oracles
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .room_claims import (
+    batches,
+    by_id,
+    check_attained,
+    check_holds,
+    check_libraries,
+    check_refuted,
+    check_scope,
+    check_strays,
+    quantity,
+)
+from .strategies import grid_pairs, pairs, rows, shapes, vocabularies
+
+TRUE = [claim for claim in skipping.CLAIMS if claim.refuted is None]
+FALSE = [claim for claim in skipping.CLAIMS if claim.refuted is not None]
+
+UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
+LINE = {"slope": quantity(1e-3, 1e3), "intercept": st.one_of(UNIT, UNIT.map(lambda b: -b)), "non_acceptance": UNIT}
+EXPONENT = st.one_of(st.sampled_from((1.0, 2.0, 1.5, math.inf)), st.floats(1.0, 50.0))
+
+
+@st.composite
+def with_skip(draw, source):
+    """Pairs of rows, and a skip probability for each draft."""
+    instance = draw(source)
+    shape = instance["draft"].shape
+    if shape[-1] > 12:
+        return {**instance, "skip": (instance["draft"] > draw(UNIT) / shape[-1]) * draw(UNIT)}
+    return {**instance, "skip": draw(hnp.arrays(np.float64, shape, elements=UNIT))}
+
+
+@st.composite
+def with_law(draw, name, least, exponent=False):
+    """A line, and the law of the uncertainty on cells or points."""
+    instance = draw(batches(**LINE, **({"exponent": EXPONENT} if exponent else {})))
+    shape = instance["slope"].shape
+    return {**instance, name: draw(rows(shape, draw(vocabularies(least))))}
+
+
+@st.composite
+def chains(draw):
+    """Rows of both models for each token before, some alike, and skip probabilities."""
+    shape, size = draw(shapes()), draw(st.integers(1, 3))
+    target, draft = (draw(rows((*shape, size), size)) for _ in range(2))
+    alike = draw(hnp.arrays(np.bool_, (*shape, size, 1)))
+    return {
+        "target_chain": target,
+        "draft_chain": np.where(alike, target, draft),
+        "skip_chain": draw(hnp.arrays(np.float64, (*shape, size, size), elements=UNIT)),
+    }
+
+
+@st.composite
+def loss_tables(draw):
+    """Losses that rise along the thresholds, a wanted risk, and the largest loss."""
+    shape, prompts, grid = draw(shapes()), draw(st.integers(1, 8)), draw(st.integers(1, 4))
+    bound = draw(st.sampled_from((1.0, 0.5, 8.0)))
+    steps = draw(hnp.arrays(np.float64, (*shape, prompts, grid), elements=UNIT))
+    risk = draw(hnp.arrays(np.float64, shape, elements=quantity(0.02, 4.0)))
+    return {
+        "losses": bound * np.maximum.accumulate(steps, axis=-1),
+        "risk": risk,
+        "bound": np.full(shape, bound),
+    }
+
+
+@st.composite
+def with_few_sizes(draw, source):
+    """Skipped or not, and three sizes at most where the rows are wide: each is truncated apart."""
+    instance = draw(source)
+    draft = instance["draft"]
+    if draft.shape[-1] <= 12:
+        return {**instance, "sizes": draw(hnp.arrays(np.int64, draft.shape, elements=st.integers(0, draft.shape[-1])))}
+    return {**instance, "sizes": np.array(draw(st.tuples(*3 * [st.integers(0, 200)])))[np.digitize(draft, [1e-3, 0.1])]}
+
+
+SKIPPED = with_skip(pairs())
+TOKENS = batches((1, 9), rows_uncertainty=UNIT, rows_rejection=UNIT)
+STRATEGIES = {
+    "skipping.threshold": batches(**LINE),
+    "skipping.mean_rejection": pairs(),
+    "skipping.rejection_by_draft": pairs(),
+    "skipping.holder": with_law("density", 1),
+    "skipping.holder_exponent": with_law("density", 1, exponent=True),
+    "skipping.holder_discrete": with_law("mass", 2, exponent=True),
+    "skipping.holder_unsaid": with_law("mass", 2),
+    "skipping.best_holder": with_law("density", 1, exponent=True),
+    "skipping.surrogate": TOKENS,
+    "skipping.surrogate_gap": batches((1, 9), rows_uncertainty=UNIT, rows_rejection=UNIT, **LINE),
+    "skipping.risk_is_tv": SKIPPED,
+    "skipping.step": with_few_sizes(SKIPPED),
+    "skipping.sequence": chains(),
+    "skipping.sequence_system": chains(),
+    "skipping.sequence_draft": chains(),
+    "skipping.calibrated": loss_tables(),
+}
+"""For each claim of the room, what its instances are drawn from."""
+
+AGREES = {
+    "skipping.rejection_by_draft": {"target": [0.25, 0.75], "draft": [0.25, 0.75]},
+    "skipping.holder_unsaid": {"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0, "mass": [0.25, 0.25, 0.25, 0.25]},
+    "skipping.surrogate": {"uncertainty": [0.0, 0.5, 1.0], "rejection": [0.0, 0.5, 1.0]},
+    "skipping.sequence_draft": {
+        **skipping.CLAIMS[-2].refuted,
+        "draft_chain": skipping.CLAIMS[-2].refuted["target_chain"],
+    },
+}
+"""For each false one, where it is right."""
+
+OUTSIDE = {
+    "the fitted slope is positive": {"uncertainty": [0.0, 1.0], "rejection": [0.5, 0.25]},
+    "n + 1 ≥ B/ε": {"losses": [[0.0], [0.0]], "risk": 0.25, "bound": 1.0},
+}
+"""For each assumption an instance that breaks it."""
+
+STRAYS = {
+    "slope": 0.0,
+    "intercept": math.inf,
+    "non_acceptance": 1.5,
+    "target": [0.5, math.nan],
+    "draft": [0.5, 0.47],
+    "skip": [0.5, 1.5],
+    "sizes": [0, -1, 1],
+    "density": [0.5, 0.47],
+    "mass": [0.5, -0.5, 1.0],
+    "exponent": 0.5,
+    "uncertainty": [0.0, 0.5, 1.5, 0.0, 0.0],
+    "rejection": [0.0, -0.5, 1.0, 0.0, 0.0],
+    "target_chain": [[0.5, 0.47], [0.5, 0.5]],
+    "draft_chain": [[0.5, math.nan], [0.5, 0.5]],
+    "skip_chain": 1.5,
+    "losses": [[0.0, 2.0]],
+    "risk": 0.0,
+    "bound": math.inf,
+}
+"""For each argument a value outside its domain."""
+
+
+def test_every_claim_has_a_strategy():
+    assert [claim.id for claim in skipping.CLAIMS] == list(STRATEGIES)
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_attained_and_its_mutant(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", FALSE, ids=by_id)
+def test_refuted(claim):
+    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
+
+
+@pytest.mark.parametrize("claim", skipping.CLAIMS, ids=by_id)
+def test_libraries(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", skipping.CLAIMS, ids=by_id)
+def test_bad_input_is_named(claim):
+    check_strays(claim, STRAYS)
+
+
+def test_every_assumption_has_an_instance_that_breaks_it():
+    found = {assumption.statement: claim for claim in skipping.CLAIMS for assumption in claim.assumptions}
+    assert set(found) == set(OUTSIDE)
+    for statement, claim in found.items():
+        check_scope(claim, statement, OUTSIDE[statement])
+
+
+# ----------------------------------------------------------------------------------------------- printed numbers
+
+
+def test_the_printed_thresholds():
+    """cu-hlm prints .8117 and .0810; its inputs give .8118. u-hlm prints .431; its inputs give .440."""
+    averse, prone = skip_thresholds(0.815, -0.066, 0.5956)
+    assert round(float(averse), 4) == 0.0810
+    assert round(float(prone), 4) == 0.8118
+    averse, prone = skip_thresholds(0.82, -0.06, 0.301)
+    assert round(float(averse), 3) == 0.073
+    assert round(float(prone), 3) == 0.440
+    slope = (0.301 + 0.06) / 0.431  # what its threshold would take, were b and Δ right
+    assert round(slope, 3) == 0.838
+    slope = 0.301 / (0.431 - 0.073)  # or both of its thresholds
+    assert round(slope, 3) == 0.841
+
+
+def test_the_printed_bound_fixes_the_density():
+    """cu-hlm: R < 9.87e-3 with a = .815, Δ = .5956 needs ‖f‖_2 = .0336 over I: hardly any mass there."""
+    factor = 0.5956**1.5 / math.sqrt(3 * 0.815)
+    assert 9.87e-3 / factor == pytest.approx(0.03358, abs=1e-5)
+    # by Cauchy-Schwarz with 1, P(I) ≤ ‖f‖_2 √|I|: at most 2.9% of the drafts lie in I
+    averse, prone = skip_thresholds(0.815, -0.066, 0.5956)
+    assert 0.03358 * math.sqrt(float(prone) - float(averse)) == pytest.approx(0.0287, abs=1e-4)
+
+
+def test_the_prompts_that_the_papers_risk_would_take():
+    """At ε = 9.87e-3 and B = 1 it takes 101 prompts; the papers have 100."""
+    with pytest.raises(ValueError, match=r"^losses must come from at least 101 prompts, .*; got 100; "):
+        calibrate_threshold(np.zeros((100, 1)), [0.5], risk=9.87e-3)
+    assert calibrate_threshold(np.zeros((101, 1)), [0.5], risk=9.87e-3).threshold == 0.5
+
+
+# ---------------------------------------------------------------------------------------------------- one step
+
+
+@given(with_skip(grid_pairs()))
+def test_the_one_step_risk_by_enumeration(instance):
+    """Every draft, skipped or sent, accepted or not, every replacement, in rational arithmetic."""
+
+    def exact(p, q, s):
+        p, q, s = (oracles.exact(row) for row in (p, q, s))
+        return float(oracles.total_variation(oracles.emitted(p, q, s), p))
+
+    ours = one_step_risk(instance["target"], instance["draft"], instance["skip"])
+    theirs = oracles.row_by_row(exact, (instance["target"], 1), (instance["draft"], 1), (instance["skip"], 1))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12, atol=1e-15)
+
+
+@given(SKIPPED)
+def test_the_one_step_risk_at_its_ends(instance):
+    p, q = instance["target"], instance["draft"]
+    risk = one_step_risk(p, q, instance["skip"])
+    everything = hlmtheory.total_variation(p, q)
+    np.testing.assert_allclose(one_step_risk(p, q, 1.0), everything, rtol=1e-12, atol=1e-14)
+    assert np.all(one_step_risk(p, q, 0.0) == 0.0)
+    assert np.all(risk <= everything * (1 + 1e-12) + 1e-14)
+
+
+def test_thousands_of_random_rows():
+    rng = np.random.default_rng(3)
+    p, q = rng.dirichlet(np.full(30, 0.3), (2, 5000))
+    skip = rng.random((5000, 30)) * (rng.random((5000, 30)) < 0.6)
+    law = hlmtheory.output_distribution(p, q, skip=skip)
+    np.testing.assert_allclose(one_step_risk(p, q, skip), hlmtheory.total_variation(law, p), rtol=0, atol=1e-15)
+
+
+@given(with_few_sizes(with_skip(grid_pairs())))
+def test_the_truncated_risk_by_enumeration(instance):
+    def exact(p, q, s, sizes):
+        p, q, s = (oracles.exact(row) for row in (p, q, s))
+        beta = oracles.rejection(p, q)
+        parts = zip(q, s, beta, sizes, strict=True)
+        return float(
+            sum(
+                a * b * c + (a * (1 - b) * c and a * (1 - b) * c * oracles.distortion(p, q, int(k)))
+                for a, b, c, k in parts
+            )
+        )
+
+    names = ("target", "draft", "skip", "sizes")
+    ours = truncated_step_risk(*(instance[name] for name in names))
+    theirs = oracles.row_by_row(exact, *((instance[name], 1) for name in names))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-15)
+
+
+def test_a_replacement_that_does_not_exist_is_taken_at_its_worst():
+    """p = q̂: (p - q̂)⁺ is 0 everywhere, yet a draft is rejected."""
+    instance = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "skip": [0.0, 0.5, 0.0], "sizes": [1, 1, 1]}
+    assert float(truncated_step_risk(**instance)) == 0.0625 + 0.0625
+    claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.step")
+    verdict = claim.check(instance)
+    assert (verdict.holds, float(verdict.lhs), float(verdict.rhs)) == (True, 0.125, 0.125)
+
+
+def test_everything_sent_in_full_costs_nothing():
+    p, q = np.random.default_rng(1).dirichlet(np.ones(6), 2)
+    assert float(truncated_step_risk(p, q, 0.0, 6)) == 0.0
+    assert float(truncated_step_risk(p, q, 1.0, 0)) == pytest.approx(float(hlmtheory.total_variation(p, q)))
+
+
+def test_the_rule_of_the_papers_from_logits_to_risk():
+    """Sampled uncertainty, threshold, skip probability, risk: the mean over the sampling noise is E[s_d β_d]."""
+    rng = np.random.default_rng(5)
+    logits = rng.normal(0, 1, 12)
+    draft = hlmtheory.softmax(logits)
+    target = hlmtheory.softmax(logits + rng.normal(0, 1, 12))
+    skip = uncertainty.skip_probability(uncertainty.vocabulary_uncertainty(logits), 0.8, 20)
+    risk = float(one_step_risk(target, draft, skip))
+    token = rng.choice(12, 100_000, p=draft)
+    u = uncertainty.sample_uncertainty(np.broadcast_to(logits, (100_000, 12)), token, rng=rng)
+    lost = hlmtheory.rejection_probability(target, draft)[token] * (u <= 0.8)
+    assert risk > 0.01
+    assert lost.mean() == pytest.approx(risk, abs=4 * lost.std() / math.sqrt(100_000))
+
+
+# ------------------------------------------------------------------------------------------------ the surrogate
+
+
+@given(with_law("density", 1), EXPONENT)
+def test_the_surrogate_and_its_bound_against_adaptive_integration(instance, exponent):
+    density, (a, b, delta) = instance["density"], (instance[name] for name in LINE)
+    if density.ndim > 1 or density.size > 12:
+        return
+    low, high = (min(max(float(end), 0.0), 1.0) for end in skip_thresholds(a, b, delta))
+    edges = np.unique(np.clip([low, high, *np.arange(density.size + 1) / density.size], low, high))
+
+    def integral(function):
+        return sum(quad(function, *pair, epsabs=1e-13)[0] for pair in itertools.pairwise(edges))
+
+    def height(u):
+        return density[min(int(u * density.size), density.size - 1)] * density.size
+
+    risk = float(rejection_risk(density, a, b, delta))
+    assert risk == pytest.approx(integral(lambda u: (a * u + b) * height(u)), abs=1e-9)
+    assert risk <= float(holder_bound(density, a, b, delta, exponent)) * (1 + 1e-9) + 1e-12
+    if float(exponent) == 2.0:
+        norm = math.sqrt(integral(lambda u: height(u) ** 2))
+        assert float(holder_bound(density, a, b, delta)) == pytest.approx(
+            delta**1.5 / math.sqrt(3 * a) * norm, rel=1e-6
+        )
+
+
+def test_the_ends_of_the_exponent():
+    density, line = [0.125, 0.5, 0.375, 0.0], (2.0, -0.25, 0.75)  # I = [1/8, 1/2]
+    share = 0.125 / 2 + 0.5
+    assert float(holder_bound(density, *line, math.inf)) == pytest.approx(0.75 * share)
+    assert float(holder_bound(density, *line, 1.0)) == pytest.approx(0.75**2 / 4 * 2.0)
+    for near, end in ((1.0 + 1e-9, 1.0), (1e9, math.inf)):
+        assert float(holder_bound(density, *line, near)) == pytest.approx(float(holder_bound(density, *line, end)))
+    mass = [0.25, 0.25, 0.5]
+    assert float(holder_bound_discrete(mass, 1.0, 0.0, 1.0, math.inf)) == pytest.approx(1.0)
+    assert float(holder_bound_discrete(mass, 1.0, 0.0, 1.0, 1.0)) == pytest.approx(1.5 * 0.5)
+
+
+@pytest.mark.parametrize("discrete", [False, True])
+def test_the_best_exponent_against_a_grid(discrete):
+    rng = np.random.default_rng(8)
+    density = rng.dirichlet(np.full(21, 0.4), 20)
+    line = (rng.uniform(0.3, 1.5, 20), rng.uniform(-0.3, 0.1, 20), rng.uniform(0.1, 1.0, 20))
+    bound = holder_bound_discrete if discrete else holder_bound
+    best = best_holder_bound(density, *line, discrete=discrete)
+    grid = [bound(density, *line, 1 / inverse if inverse else math.inf) for inverse in np.linspace(0, 1, 401)]
+    assert np.all(best.bound <= np.min(grid, axis=0) * (1 + 1e-12))
+    np.testing.assert_allclose(best.bound, np.min(grid, axis=0), rtol=1e-4)
+    np.testing.assert_allclose(bound(density, *line, best.exponent), best.bound, rtol=1e-12)
+    assert len(set(np.round(best.exponent, 3))) > 5
+    assert np.mean(best.bound < 0.99 * bound(density, *line, 2.0)) > 0.5
+
+
+def test_nothing_between_the_thresholds():
+    """Δ = 0, or all mass outside of I: no surrogate risk, and no bound above 0."""
+    for line in ((1.0, 0.0, 0.0), (1.0, -0.75, 0.125), (1e-300, 0.5, 0.25), (1e-300, -0.5, 0.25)):
+        assert float(rejection_risk([1.0, 0.0], *line)) == 0.0
+        assert float(holder_bound([1.0, 0.0], *line)) == 0.0
+        assert float(best_holder_bound([1.0, 0.0], *line).bound) == 0.0
+    assert float(rejection_risk_discrete([1.0, 0.0], 1.0, -0.5, 0.25)) == 0.0
+    assert float(holder_bound_discrete([1.0, 0.0], 1.0, -0.5, 0.25)) == 0.0
+
+
+def test_the_border_of_the_grid_is_inside():
+    """(Δ - b)/a = 0.3 comes out a rounding beside the point 6/20; a twentieth of the mass must not hang on that."""
+    mass = np.zeros(21)
+    mass[6] = 1.0
+    for shift in (-1e-15, 0.0, 1e-15):
+        assert float(rejection_risk_discrete(mass, 1.0, 0.0, 0.3 + shift)) == pytest.approx(0.3)
+
+
+@given(STRATEGIES["skipping.surrogate_gap"])
+def test_the_parts_of_the_gap(instance):
+    gap = surrogate_gap(**instance)
+    np.testing.assert_allclose(gap.exact, gap.surrogate + gap.below + gap.misfit, rtol=1e-9, atol=1e-9)
+    assert np.all(gap.exact >= 0)
+    assert np.all(gap.below >= 0)
+    assert np.all(gap.surrogate >= 0)
+
+
+def test_the_surrogate_of_the_tokens_is_that_of_their_histogram():
+    rng = np.random.default_rng(9)
+    u = rng.integers(0, 21, 4000) / 20
+    beta = np.clip(0.8 * u - 0.06 + rng.normal(0, 0.2, 4000), 0, 1)
+    fit = uncertainty.fit_linear(u, beta)
+    share = np.mean(beta > 0)
+    gap = surrogate_gap(u, beta, fit.slope, fit.intercept, share)
+    mass = np.bincount(np.rint(20 * u).astype(int), minlength=21) / 4000
+    assert float(gap.surrogate) == pytest.approx(float(rejection_risk_discrete(mass, fit.slope, fit.intercept, share)))
+    assert float(gap.exact) == pytest.approx(np.mean(beta * (u <= (share - fit.intercept) / fit.slope)))
+
+
+# ------------------------------------------------------------------------------------------------------ sequences
+
+
+def tree(rng, size, length, kinds=1):
+    """For each prefix, rows of p and q that agree now and then, and skip probabilities; every prefix its own."""
+    levels = []
+    for step in range(length):
+        p, q = rng.dirichlet(np.full(size, 0.5), (2, size**step))
+        alike = rng.random((size**step, 1)) < 0.3
+        skip = rng.random((kinds, size**step, size)) ** 2
+        levels.append((p, np.where(alike, p, q), skip))
+    return levels
+
+
+def grown(law, rows):
+    """The law of the texts one token longer."""
+    return (law[:, None] * rows).ravel()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whole_texts_by_enumeration(seed):
+    """V = 4, T = 6: all 4,096 texts, each prefix with its own rows."""
+    rng = np.random.default_rng(seed)
+    by_p = by_h = np.ones(1)
+    from_large = from_system = 0.0
+    for p, q, skip in tree(rng, 4, 6):
+        risk = one_step_risk(p, q, skip[0])
+        from_large += by_p @ risk
+        from_system += by_h @ risk
+        law = hlmtheory.output_distribution(p, q, skip=skip[0])
+        by_p, by_h = grown(by_p, p), grown(by_h, law)
+    distance = 0.5 * np.abs(by_p - by_h).sum()
+    assert by_h.sum() == pytest.approx(1.0)
+    assert 0.1 < distance <= min(from_large, from_system)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_policy_with_a_state_is_bounded_along_its_own_texts(seed):
+    """Whether the last draft was skipped decides how the next one is: not a function of the text."""
+    rng = np.random.default_rng(seed)
+    by_p, by_h = np.ones(1), np.array([[1.0], [0.0]])  # by_h: per state, per prefix
+    from_system = 0.0
+    for p, q, skip in tree(rng, 3, 5, kinds=2):
+        following = np.zeros((2, p.size))
+        for state in range(2):
+            from_system += by_h[state] @ one_step_risk(p, q, skip[state])
+            law = hlmtheory.output_distribution(p, q, skip=skip[state])
+            skipped = q * skip[state]
+            following[1] += grown(by_h[state], skipped)
+            following[0] += grown(by_h[state], law - skipped)
+        by_p, by_h = grown(by_p, p), following
+    assert 0.5 * np.abs(by_p - by_h.sum(axis=0)).sum() <= from_system
+
+
+def test_a_policy_with_a_state_may_leave_the_large_models_texts_bound_behind():
+    """The state: whether the first draft was skipped, which the text does not tell. Skipped once, it skips the second.
+
+    First token: p = (1/2, 1/2), q = (1, 0); draft 0 is skipped with probability 1/2. Along the large model's text the
+    state would have to be guessed from the token: a state of "not skipped" gives the second step no risk at all.
+    """
+    p, q = np.array([0.5, 0.5]), np.array([1.0, 0.0])
+    first = float(one_step_risk(p, q, 0.5))
+    second = {True: float(one_step_risk([1.0, 0.0], [0.0, 1.0], 1.0)), False: 0.0}
+    skipped_first = 0.5
+    law_first = hlmtheory.output_distribution(p, q, skip=0.5)
+    texts = np.zeros((2, 2))
+    texts[0, 1] = skipped_first  # skipped, then skipped again: token 1 for the large model's 0
+    texts[:, 0] = law_first - [skipped_first, 0.0]
+    distance = 0.5 * np.abs(texts - np.outer(p, [1.0, 0.0])).sum()
+    assert distance <= first + skipped_first * second[True]
+    assert distance > first + second[False]
+
+
+def test_the_small_models_texts_say_nothing():
+    claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.sequence_draft")
+    verdict = claim.check(claim.refuted)
+    assert verdict.status.item() is Status.VIOLATED
+    assert (float(verdict.lhs), float(verdict.rhs)) == (0.5, 0.0)
+
+
+def test_the_sum_is_clipped_after_the_mean():
+    assert float(sequence_risk([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])) == 1.0
+    assert float(sequence_risk([[0.75, 0.75], [0.0, 0.0]])) == 0.75
+    assert sequence_risk(np.zeros((3, 2, 0))).tolist() == [0.0, 0.0, 0.0]
+
+
+# ---------------------------------------------------------------------------------------------------- calibration
+
+
+def test_the_guarantee_where_the_risk_is_known():
+    """Prompts skip a wrong token from their own U ~ U(0, 1) on: the loss at λ is 1{U ≤ λ}, its mean exactly λ."""
+    rng = np.random.default_rng(12)
+    grid, wanted, prompts, runs = np.arange(1, 1000) / 1000, 0.1, 99, 1000
+    chosen = []
+    for _ in range(runs):
+        losses = threshold_losses(rng.random((prompts, 1)), np.ones((prompts, 1)), grid)
+        chosen.append(max(calibrate_threshold(losses, grid, risk=wanted).threshold, 0.0))
+    risk, noise = np.mean(chosen), np.std(chosen) / math.sqrt(runs)
+    assert risk <= wanted + 4 * noise
+    assert risk >= wanted - 2 / (prompts + 1) - 0.001 - 4 * noise  # and it does not play safe
+    assert np.mean(np.array(chosen) > wanted) > 0.2  # the mean is promised, not every run
+
+
+def test_tokens_may_depend_on_each_other():
+    """A prompt is good or bad as a whole; tokens taken as i.i.d. prompts break the promise, prompts keep it."""
+    rng = np.random.default_rng(13)
+    grid, tokens, prompts = np.arange(1, 40) / 40, 20, 60
+
+    def sample(count):
+        bad = rng.random((count, 1)) < 0.1
+        return np.broadcast_to(rng.random((count, 1)), (count, tokens)), np.where(bad, 1.0, 0.0) * np.ones(tokens)
+
+    fresh = threshold_losses(*sample(20_000), grid).mean(axis=0) / tokens
+    risks = []
+    for _ in range(300):
+        losses = threshold_losses(*sample(prompts), grid) / tokens
+        found = calibrate_threshold(losses, grid, risk=0.05).threshold
+        risks.append(0.0 if found == -math.inf else fresh[np.searchsorted(grid, found)])
+    assert np.mean(risks) <= 0.05 + 4 * np.std(risks) / math.sqrt(300) + 0.002
+    assert np.mean(risks) > 0.02
+
+
+def test_the_calibration_by_hand():
+    losses, grid = [[0.0, 0.25, 0.5], [0.0, 0.5, 0.75], [0.0, 0.0, 1.0]], [0.1, 0.2, 0.3]
+    found = calibrate_threshold(losses, grid, risk=0.4375)
+    assert (found.threshold, found.empirical_risk, found.corrected_risk, found.prompts) == (0.2, 0.25, 0.4375, 3)
+    assert calibrate_threshold(losses, grid, risk=0.43).threshold == 0.1
+    assert calibrate_threshold(losses, grid, risk=2.0).threshold == 0.3
+
+
+def test_nothing_is_skipped_where_every_threshold_is_too_high():
+    found = calibrate_threshold([[1.0], [1.0], [1.0]], [0.1], risk=0.5)
+    assert (found.threshold, found.empirical_risk, found.corrected_risk) == (-math.inf, 0.0, 0.25)
+
+
+def test_one_prompt_is_enough_for_half_the_largest_loss():
+    assert calibrate_threshold([[0.0, 0.25]], [0.1, 0.2], risk=0.5).threshold == 0.1
+    with pytest.raises(ValueError, match=r"^losses must come from at least 2 prompts, n \+ 1 ≥ bound/risk; got 1; "):
+        calibrate_threshold([[0.0, 0.25]], [0.1, 0.2], risk=0.4)
+
+
+@given(loss_tables())
+def test_the_held_out_risk_by_calibrating_without_each(instance):
+    losses, risk, bound = instance["losses"], instance["risk"], instance["bound"]
+    if losses.ndim > 2 or losses.shape[0] < 2 or losses.shape[0] * risk < bound:
+        return
+    grid = np.arange(losses.shape[-1]) / 10
+    total = 0.0
+    for index in range(len(losses)):
+        found = calibrate_threshold(np.delete(losses, index, axis=0), grid, risk=float(risk), bound=float(bound))
+        total += 0.0 if found.threshold == -math.inf else losses[index, np.searchsorted(grid, found.threshold)]
+    assert float(held_out_risk(losses, risk, bound)) == pytest.approx(total / len(losses), rel=1e-9, abs=1e-12)
+
+
+def test_losses_of_texts():
+    losses = threshold_losses(
+        [[0.5, 0.1, 0.9], [0.5, 0.5, 0.0]], [[0.5, 0.25, 1.0], [0.125, 0.5, 0.0]], [0.0, 0.5, 1.0]
+    )
+    assert losses.tolist() == [[0.0, 0.75, 1.75], [0.0, 0.625, 0.625]]
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "options", "message"),
+    [
+        (skip_thresholds, (0.0, 0.0, 0.5), {}, "slope must be positive and finite; got 0.0; where β does not rise"),
+        (skip_thresholds, (-0.5, 0.0, 0.5), {}, "slope must be positive and finite; got -0.5"),
+        (skip_thresholds, (0.5, math.nan, 0.5), {}, "intercept must be finite; got nan"),
+        (skip_thresholds, (0.5, 0.0, -0.1), {}, r"non_acceptance must be in \[0, 1\]; got -0.1"),
+        (
+            skip_thresholds,
+            ([0.5, 0.4], 0.0, [0.1, 0.1, 0.1]),
+            {},
+            r"leading dimensions must broadcast; slope has \(2,\)",
+        ),
+        (rejection_risk, ([0.5, 0.4], 1.0, 0.0, 0.5), {}, "density must be rows of probabilities"),
+        (rejection_risk, ([[0.5, 0.5]] * 2, [1.0] * 3, 0.0, 0.5), {}, "leading dimensions must broadcast; density has"),
+        (rejection_risk_discrete, ([1.0], 1.0, 0.0, 0.5), {}, "mass must be rows of the probabilities of 0, 1/M"),
+        (holder_bound, ([0.5, 0.5], 1.0, 0.0, 0.5, 0.9), {}, "exponent must be 1 or more, perhaps infinite; got 0.9"),
+        (holder_bound_discrete, ([0.5, 0.5], 1.0, 0.0, 0.5, math.nan), {}, "exponent must be 1 or more"),
+        (one_step_risk, ([0.5, 0.5], [0.5, 0.5], [0.5, 1.5]), {}, r"skip must be in \[0, 1\]; got 1.5 at index \(1,\)"),
+        (
+            one_step_risk,
+            ([0.5, 0.5], [0.5, 0.5], [0.5] * 3),
+            {},
+            r"leading dimensions must broadcast; draft has \(2,\)",
+        ),
+        (one_step_risk, ([0.5, 0.5], [1.0], 0.5), {}, "target and draft must share one vocabulary"),
+        (truncated_step_risk, ([0.5, 0.5], [0.5, 0.5], 0.5, 3), {}, "sizes must be a whole number in 0..V with V = 2"),
+        (sequence_risk, ([0.5, 0.5],), {}, r"step_risks must have axes of texts and tokens; got shape \(2,\)"),
+        (sequence_risk, (np.zeros((0, 3)),), {}, "step_risks must have axes of texts and tokens"),
+        (sequence_risk, ([[0.5, 1.5]],), {}, r"step_risks must be in \[0, 1\]; got 1.5"),
+        (surrogate_gap, ([], [], 1.0, 0.0, 0.5), {}, r"uncertainty must be a row of tokens; got shape \(0,\)"),
+        (surrogate_gap, (0.5, 0.5, 1.0, 0.0, 0.5), {}, r"uncertainty must be a row of tokens; got shape \(\)"),
+        (
+            threshold_losses,
+            ([0.5], [0.5], [0.5]),
+            {},
+            r"uncertainty and rejection must share a shape \(prompts, tokens",
+        ),
+        (threshold_losses, ([[0.5]], [[0.5]], [[0.5]]), {}, "thresholds must be one row; got shape"),
+        (threshold_losses, ([[0.5]], [[0.5]], [0.5, 0.5]), {}, "thresholds must be rising; two are not"),
+        (threshold_losses, ([[0.5]], [[0.5]], [0.5, math.inf]), {}, "thresholds must be finite and rising; got inf"),
+        (threshold_losses, ([[math.nan]], [[0.5]], [0.5]), {}, "uncertainty must be finite; got nan"),
+        (
+            calibrate_threshold,
+            ([[0.5, 0.25]], [0.1, 0.2]),
+            {"risk": 0.9},
+            "losses must not fall as the threshold rises",
+        ),
+        (calibrate_threshold, ([[0.5, 1.25]], [0.1, 0.2]), {"risk": 0.9}, r"losses must be in \[0, bound\]"),
+        (calibrate_threshold, ([[0.5, math.nan]], [0.1, 0.2]), {"risk": 0.9}, r"losses must be in \[0, bound\]"),
+        (
+            calibrate_threshold,
+            ([0.5], [0.1]),
+            {"risk": 0.9},
+            r"losses must have one row per prompt .* got \(1,\) for 1",
+        ),
+        (calibrate_threshold, (np.zeros((0, 1)), [0.1]), {"risk": 0.9}, "losses must have one row per prompt"),
+        (calibrate_threshold, ([[0.5]], [0.1]), {"risk": 0.0}, "risk must be positive and finite; got 0.0"),
+        (
+            calibrate_threshold,
+            ([[0.5]], [0.1]),
+            {"risk": 1.0, "bound": -1.0},
+            "bound must be positive and finite; got -1",
+        ),
+        (held_out_risk, ([0.5], 0.5, 1.0), {}, r"losses must have one row per prompt .* got \(1,\)"),
+    ],
+)
+def test_bad_input(function, arguments, options, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        function(*arguments, **options)
+
+
+def test_a_chain_is_square():
+    claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.sequence")
+    with pytest.raises(ValueError, match=r"^target_chain must be square; got shape \(2, 3\)"):
+        claim.check({"target_chain": np.full((2, 3), 1 / 3), "draft_chain": np.full((2, 3), 1 / 3), "skip_chain": 0.5})
+
+
+# ---------------------------------------------------------------------------------------------------------- kinds
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_answers_in_kind(library, dtype):
+    p, q, s = (to(library, row, dtype) for row in ([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], [0.5, 0.0, 1.0]))
+    sizes = to(library, [1, 2, 3])
+    u, beta = (to(library, row, dtype) for row in ([[0.0, 0.5, 1.0]], [[0.0, 0.25, 0.5]]))
+    one = to(library, 1.0, dtype)
+    answers = [
+        one_step_risk(p, q, s),
+        truncated_step_risk(p, q, s, sizes),
+        sequence_risk(beta),
+        threshold_losses(u, beta, to(library, [0.0, 0.75], dtype)),
+        rejection_risk(p, 1.0, 0.0, 0.5),
+        rejection_risk_discrete(p, 1.0, 0.0, 0.5),
+        holder_bound(p, 1.0, 0.0, 0.5),
+        holder_bound_discrete(p, 1.0, 0.0, 0.5, 3.0),
+        *best_holder_bound(p, 1.0, 0.0, 0.5),
+        *skip_thresholds(one, 0.0, 0.5),
+        *surrogate_gap(u, beta, 0.5, 0.0, 0.5),
+    ]
+    assert {kind_of(answer) for answer in answers} == {(library, dtype)}
+    assert float(answers[0]) == pytest.approx(0.0625)
+    found = calibrate_threshold(to(library, [[0.0, 0.5]], dtype), to(library, [0.1, 0.25], dtype), risk=0.8)
+    assert (found.threshold, found.corrected_risk) == (0.25, 0.75)
+    assert numbers(answers[3]).tolist() == [[0.0, 0.25]]

@@ -1,0 +1,612 @@
+"""Temperature perturbation: the quadrature against adaptive integration, the binomial law, the fits."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.integrate import quad
+from scipy.stats import binom
+
+from hlmtheory import uncertainty
+from hlmtheory.uncertainty import (
+    decision_error,
+    draws_needed,
+    expected_uncertainty,
+    fit_linear,
+    quadrature,
+    quadrature_error,
+    sample_uncertainty,
+    skip_probability,
+    vocabulary_uncertainty,
+)
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .room_claims import (
+    batches,
+    by_id,
+    check_attained,
+    check_holds,
+    check_libraries,
+    check_refuted,
+    check_scope,
+    check_strays,
+    quantity,
+)
+from .strategies import shapes
+
+TRUE = [claim for claim in uncertainty.CLAIMS if claim.refuted is None]
+FALSE = [claim for claim in uncertainty.CLAIMS if claim.refuted is not None]
+
+LOGIT = st.one_of(
+    st.integers(-8, 8).map(lambda n: n / 2), st.floats(-30.0, 30.0), st.sampled_from((-1e4, 1e4, 1e-6, 60.0))
+)
+UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
+
+
+@st.composite
+def logit_rows(draw, with_token=True, draws=0):
+    """Rows of logits with ties, near ties and large margins; a token; temperatures."""
+    shape, size = draw(shapes()), draw(st.integers(1, 9))
+    instance = {"logits": draw(hnp.arrays(np.float64, (*shape, size), elements=LOGIT))}
+    if with_token:
+        instance["token"] = draw(hnp.arrays(np.int64, shape, elements=st.integers(0, size - 1)))
+    if draws:
+        instance["temperatures"] = draw(hnp.arrays(np.float64, (*shape, draws), elements=quantity(1e-3, 2.0)))
+    return instance
+
+
+@st.composite
+def decisions(draw):
+    """E[u] well off the threshold, and a wanted error."""
+    instance = draw(
+        batches(expected=UNIT, threshold=st.floats(-0.25, 1.25), error=st.sampled_from((0.5, 0.1, 1e-3, 1e-9)))
+    )
+    near = np.abs(instance["expected"] - instance["threshold"]) < 0.05
+    instance["threshold"] = np.where(near, np.where(instance["expected"] < 0.5, 0.75, 0.25), instance["threshold"])
+    return instance
+
+
+STRATEGIES = {
+    "uncertainty.sampled": logit_rows(draws=3),
+    "uncertainty.printed_temperature": logit_rows(draws=3),
+    "uncertainty.expected": logit_rows(),
+    "uncertainty.top": logit_rows(with_token=False),
+    "uncertainty.noise": batches(expected=UNIT, threshold=st.floats(-0.25, 1.25), draws=st.integers(1, 24)),
+    "uncertainty.draws": decisions(),
+    "uncertainty.linear": batches((1, 9), rows_uncertainty=UNIT, rows_rejection=UNIT),
+    "uncertainty.printed_fit": batches(correlation=st.floats(-1.0, 1.0), r_squared=UNIT),
+}
+"""For each claim of the room, what its instances are drawn from."""
+
+AGREES = {
+    "uncertainty.printed_temperature": {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [1.0, 1.0]},
+    "uncertainty.printed_fit": {"correlation": -0.5, "r_squared": 0.25},
+}
+"""For each false one, where it is right."""
+
+OUTSIDE = {
+    "the uncertainty varies": {"uncertainty": [0.5, 0.5], "rejection": [0.0, 1.0]},
+    "the rejection probability varies": {"uncertainty": [0.0, 1.0], "rejection": [0.5, 0.5]},
+}
+"""For each assumption an instance that breaks it."""
+
+STRAYS = {
+    "logits": [0.0, math.nan, 1.0],
+    "token": -1,
+    "temperatures": [0.5, 0.0],
+    "expected": 1.5,
+    "threshold": math.nan,
+    "draws": 0,
+    "error": 1.0,
+    "uncertainty": [0.0, 0.5, 1.5],
+    "rejection": [0.0, -0.5, 1.0],
+    "correlation": 1.5,
+    "r_squared": -0.5,
+}
+"""For each argument a value outside its domain."""
+
+
+def test_every_claim_has_a_strategy():
+    assert [claim.id for claim in uncertainty.CLAIMS] == list(STRATEGIES)
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_attained_and_its_mutant(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", FALSE, ids=by_id)
+def test_refuted(claim):
+    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
+
+
+@pytest.mark.parametrize("claim", uncertainty.CLAIMS, ids=by_id)
+def test_libraries(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", uncertainty.CLAIMS, ids=by_id)
+def test_bad_input_is_named(claim):
+    check_strays(claim, STRAYS)
+
+
+def test_every_assumption_has_an_instance_that_breaks_it():
+    found = {assumption.statement: claim for claim in uncertainty.CLAIMS for assumption in claim.assumptions}
+    assert set(found) == set(OUTSIDE)
+    for statement, claim in found.items():
+        check_scope(claim, statement, OUTSIDE[statement])
+
+
+# ----------------------------------------------------------------------------------------------------- quadrature
+
+
+def like_a_model(seed, size=4096):
+    """Logits as a small language model's: a few ahead, then a broad crowd; in steps of 2^-7 as float16 stores them."""
+    rng = np.random.default_rng(seed)
+    crowd = rng.normal(0.0, 2.7, size)
+    crowd[rng.choice(size, 12, replace=False)] += rng.exponential(rng.choice([0.3, 2.0, 5.0]), 12) + 9.0
+    return np.round(crowd * 128) / 128
+
+
+def one_ahead(gap, others):
+    """One entry ahead of equal ones: the sharpest turn that V entries can make."""
+    return np.concatenate([[gap], np.zeros(others)])
+
+
+def by_adaptive_integration(logits, token):
+    """1 - (1/2) ∫₀² softmax(z/θ)_d dθ, piece by piece towards 0."""
+    gaps = np.max(logits) - np.asarray(logits, dtype=np.float64)
+
+    def share(theta):
+        with np.errstate(over="ignore"):
+            return math.exp(-gaps[token] / theta) / np.exp(-gaps / theta).sum()
+
+    edges = [0.0, *2.0 ** np.arange(-24, 2)]
+    pieces = [
+        quad(share, low, high, epsabs=1e-13, epsrel=1e-12, limit=400)[0] for low, high in itertools.pairwise(edges[1:])
+    ]
+    tied = float(np.sum(gaps == 0))
+    return 1.0 - 0.5 * (sum(pieces) + (edges[1] / tied if gaps[token] == 0 else 0.0))
+
+
+MODEL_ROWS = [like_a_model(seed) for seed in range(30)]
+HARD_ROWS = {
+    "tie at the top": (np.array([5.0, 5.0, 4.99, 1.0, -7.0]), 1),
+    "near tie": (np.array([1e-3, 0.0]), 0),
+    "nearer tie": (np.array([1e-6, 0.0, -1.0]), 1),
+    "margin beyond any temperature": (np.array([1e4, 0.0, -1e4]), 0),
+    "one against a thousand": (one_ahead(8.0, 1000), 0),
+    "one of the thousand": (one_ahead(8.0, 1000), 7),
+    "one against 4,095": (one_ahead(11.7, 4095), 0),
+    "two turns": (np.concatenate([[20.0], np.full(30, 19.9), np.full(4000, 10.0)]), 0),
+    "a ladder of scales": (-np.concatenate([[0.0], 10.0 ** np.arange(-6.0, 2.0)]), 3),
+}
+
+
+def test_the_quick_rule_is_within_1e_6_on_rows_like_a_model_s():
+    logits = np.stack(MODEL_ROWS)
+    tokens = np.argsort(-logits, axis=-1)[np.arange(30), np.arange(30) % 6]
+    quick = expected_uncertainty(logits, tokens)
+    exact = [by_adaptive_integration(row, token) for row, token in zip(logits, tokens, strict=True)]
+    assert np.sum((np.asarray(exact) > 0.01) & (np.asarray(exact) < 0.99)) >= 10
+    np.testing.assert_allclose(quick, exact, rtol=0, atol=1e-7)
+    assert np.max(quadrature_error(logits, tokens)) < 1e-6
+
+
+def test_no_more_than_40_softmax_passes():
+    assert len(quadrature.quick_rule()) == 40
+
+
+@pytest.mark.parametrize("name", HARD_ROWS)
+def test_the_stated_error_covers_the_true_one(name):
+    logits, token = HARD_ROWS[name]
+    exact = by_adaptive_integration(logits, token)
+    true = abs(float(expected_uncertainty(logits, token)) - exact)
+    stated = float(quadrature_error(logits, token))
+    assert true <= stated + 1e-9
+    assert stated <= max(1.01 * true, true + 1.5e-7) + 1e-9
+    assert true < 1e-4
+
+
+def test_the_quick_rule_is_not_safe_for_every_row():
+    """Else the second rule were of no use; the docstring's worst rows."""
+    for others, worst in ((1, 8e-8), (4095, 9e-5), (151_999, 3e-4)):
+        gaps = np.exp(np.linspace(-9.0, 4.0, 1500))
+        errors = [_two_level_error(gap, others) for gap in gaps]
+        assert 0.5 * worst < max(errors) < 1.1 * worst
+
+
+def _two_level_error(gap, others):
+    """Of the quick rule against the panel rule with many nodes, for one entry ahead of equal ones."""
+
+    def mean(rule):
+        fractions, weights = np.array(rule).T
+        return float(np.sum(weights / (1.0 + others * np.exp(-gap / (2.0 * fractions)))))
+
+    return abs(mean(quadrature.quick_rule()) - mean(quadrature.panel_rule(40)))
+
+
+@pytest.mark.parametrize("rule", [quadrature.quick_rule(), quadrature.panel_rule(4), quadrature.panel_rule(18)])
+def test_a_rule_is_a_mean(rule):
+    fractions, weights = np.array(rule).T
+    assert np.all((fractions > 0) & (fractions < 1))
+    assert np.all(weights > 0)
+    assert math.isclose(weights.sum(), 1.0, rel_tol=1e-14)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 50, 4096, 152_000, 2**20])
+def test_no_row_has_more_varentropy_than_the_proof_takes(size):
+    """Where the maximum is known to be: one entry against equal others."""
+    top = np.linspace(1e-6, 1 - 1e-6, 100_001)
+    others = max(size - 1, 1)
+    spread = top * (1 - top) * np.log(top * others / (1 - top)) ** 2
+    assert spread.max() <= math.log(others) ** 2 / 4 + 1
+    assert quadrature.panel_error(size, quadrature.SAFE_NODES) < 5e-7
+
+
+@given(hnp.arrays(np.float64, st.integers(2, 30), elements=st.floats(-60, 60)))
+def test_varentropy_of_any_row(logits):
+    p = np.exp(logits - logits.max())
+    p /= p.sum()
+    information = -np.log(p)
+    varentropy = p @ information**2 - (p @ information) ** 2
+    assert varentropy <= math.log(len(p) - 1) ** 2 / 4 + 1
+
+
+@given(logit_rows())
+def test_an_expected_uncertainty_is_a_probability(instance):
+    value = expected_uncertainty(instance["logits"], instance["token"])
+    assert np.all((value >= 0) & (value <= 1))
+    everywhere = vocabulary_uncertainty(instance["logits"])
+    own = np.take_along_axis(everywhere, instance["token"][..., None], axis=-1)[..., 0]
+    np.testing.assert_allclose(own, value, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(np.sum(1.0 - everywhere, axis=-1), 1.0, rtol=1e-12)
+    order = np.argsort(instance["logits"], axis=-1)
+    assert np.all(np.diff(np.take_along_axis(everywhere, order, axis=-1), axis=-1) <= 1e-15)
+
+
+@given(logit_rows(), st.floats(-1e4, 1e4), quantity(1e-3, 1e3))
+def test_only_gaps_over_the_largest_temperature_count(instance, shift, scale):
+    logits, token = instance["logits"], instance["token"]
+    ours = expected_uncertainty(logits, token)
+    moved = expected_uncertainty(scale * logits, token, max_temperature=2.0 * scale)
+    np.testing.assert_allclose(moved, ours, rtol=0, atol=1e-9)
+
+
+def test_the_coldest_limit():
+    logits = [[3.0, 3.0, 1.0], [3.0, 2.0, 1.0]]
+    for token, limit in ((0, [0.5, 0.0]), (1, [0.5, 1.0]), (2, [1.0, 1.0])):
+        assert expected_uncertainty(logits, token, max_temperature=0.0).tolist() == limit
+        near = expected_uncertainty(logits, token, max_temperature=1e-6)
+        np.testing.assert_allclose(near, limit, atol=1e-9)
+        assert quadrature_error(logits, token, max_temperature=0.0).tolist() == [0.0, 0.0]
+    assert vocabulary_uncertainty(logits, max_temperature=0.0).tolist() == [[0.5, 0.5, 1.0], [0.0, 1.0, 1.0]]
+
+
+@pytest.mark.parametrize("size", [1e4, 1e300, 1.7e308])
+@pytest.mark.parametrize("temperature", [1e-300, 2.0, 1e300])
+def test_logits_of_any_size(size, temperature):
+    logits = np.array([size, -size, size])
+    values = vocabulary_uncertainty(logits, max_temperature=temperature)
+    assert np.isfinite(values).all()
+    assert values.sum() == pytest.approx(2.0)
+    assert float(expected_uncertainty(logits, 0, max_temperature=temperature)) == pytest.approx(values[0])
+
+
+def test_one_token_leaves_no_doubt():
+    assert float(expected_uncertainty([7.0], 0)) == pytest.approx(0.0, abs=1e-15)
+    assert vocabulary_uncertainty(np.zeros((0, 3))).shape == (0, 3)
+    assert expected_uncertainty(np.zeros((0, 3)), 1).shape == (0,)
+
+
+def test_a_token_for_each_row_or_one_for_all():
+    logits = np.stack([like_a_model(seed, 50) for seed in range(6)]).reshape(2, 3, 50)
+    tokens = np.arange(6).reshape(2, 3)
+    each = expected_uncertainty(logits, tokens)
+    assert each.shape == (2, 3)
+    assert float(expected_uncertainty(logits[1, 2], 5)) == pytest.approx(each[1, 2], abs=1e-15)
+    assert expected_uncertainty(logits[0, 0], [0, 1, 2]).shape == (3,)
+
+
+# ------------------------------------------------------------------------------------------------------- sampling
+
+
+def test_the_samples_are_binomial_with_the_expected_mean():
+    logits = like_a_model(3, 200)
+    token = int(np.argsort(-logits)[1])
+    mean = float(expected_uncertainty(logits, token))
+    rng = np.random.default_rng(7)
+    counts = np.rint(20 * sample_uncertainty(np.tile(logits, (20_000, 1)), token, rng=rng)).astype(int)
+    expected = 20_000 * binom.pmf(np.arange(21), 20, mean)
+    enough = expected > 5
+    observed = np.bincount(counts, minlength=21)
+    statistic = np.sum((observed - expected)[enough] ** 2 / expected[enough])
+    assert statistic < enough.sum() + 4 * math.sqrt(2 * enough.sum())
+    assert np.mean(counts) / 20 == pytest.approx(mean, abs=4 * math.sqrt(mean * (1 - mean) / 400_000))
+
+
+def test_temperatures_that_are_not_drawn_anew_are_not_binomial():
+    """With one θ for all M draws the count is spread further: the closed form needs a fresh θ for each."""
+    gap = 1.0
+    fractions = (np.arange(4000) + 0.5) / 4000
+    ahead = np.exp(-gap / (2.0 * fractions))
+    share = ahead / (1.0 + ahead)
+    shared = np.mean(binom.pmf(np.arange(21)[:, None], 20, share), axis=-1)
+    own = binom.pmf(np.arange(21), 20, share.mean())
+    assert 0.5 * np.abs(shared - own).sum() > 0.2
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_the_same_seed_gives_the_same_samples_everywhere(library):
+    logits = np.stack([like_a_model(seed, 60) for seed in range(5)])
+    tokens = np.argmax(logits, axis=-1)
+    ours = sample_uncertainty(logits, tokens, rng=np.random.default_rng(1), draws=7)
+    theirs = sample_uncertainty(to(library, logits), to(library, tokens), rng=np.random.default_rng(1), draws=7)
+    np.testing.assert_array_equal(numbers(theirs), ours)
+    assert np.all(ours * 7 == np.rint(ours * 7))
+
+
+def test_samples_at_temperature_0():
+    logits = np.tile([3.0, 3.0, 1.0], (4000, 1))
+    rng = np.random.default_rng(2)
+    assert np.all(sample_uncertainty(logits, 2, max_temperature=0.0, rng=rng) == 1.0)
+    tied = sample_uncertainty(logits, 0, max_temperature=0.0, rng=rng)
+    assert np.mean(tied) == pytest.approx(0.5, abs=4 * 0.5 / math.sqrt(80_000))
+
+
+# ------------------------------------------------------------------------------------------------------- decisions
+
+
+@given(st.integers(1, 60), st.floats(0.0, 1.0), st.integers(-1, 61))
+def test_the_skip_probability_is_the_binomial_distribution_function(draws, expected, count):
+    value = float(skip_probability(expected, count / draws, draws))
+    assert value == pytest.approx(binom.cdf(count, draws, expected), rel=1e-9, abs=1e-300)
+
+
+@pytest.mark.parametrize("count", range(21))
+def test_a_share_at_the_threshold_is_skipped(count):
+    """u = j/M compares as floats: 0.15 · 20 is above 3, and 3/20 is not above 0.15."""
+    value = float(skip_probability(0.3, count / 20, 20))
+    assert value == pytest.approx(binom.cdf(count, 20, 0.3), rel=1e-12)
+    assert float(skip_probability(0.3, np.nextafter(count / 20, -1.0), 20)) == pytest.approx(
+        binom.cdf(count - 1, 20, 0.3), rel=1e-12
+    )
+
+
+def test_every_count_and_threshold_in_hundredths():
+    for draws in (3, 7, 20, 49):
+        for threshold in np.arange(0, 101) / 100:
+            largest = sum(j / draws <= threshold for j in range(draws + 1)) - 1
+            assert float(skip_probability(0.4, threshold, draws)) == pytest.approx(binom.cdf(largest, draws, 0.4))
+
+
+def test_the_error_is_a_sawtooth_in_the_number_of_draws():
+    errors = np.array([float(decision_error(0.4, 0.5, draws)) for draws in range(1, 30)])
+    assert (np.diff(errors) > 0).sum() > 5
+    assert (np.diff(errors) < 0).sum() > 5
+
+
+def test_at_the_threshold_no_number_of_draws_decides():
+    assert float(skip_probability(0.25, 0.25, 100_000)) == pytest.approx(0.5, abs=0.01)
+    with pytest.raises(ValueError, match=r"^expected must differ from the threshold; got 0.25; .*no number of draws"):
+        draws_needed([0.5, 0.25], 0.25, 0.01)
+
+
+@given(decisions())
+def test_from_the_needed_draws_on_the_error_stays_small(instance):
+    e, th, error = instance["expected"], instance["threshold"], instance["error"]
+    needed = draws_needed(e, th, error)
+    for factor in (1.0, 1.3, 2.0, 3.0):
+        wrong = decision_error(e, th, np.ceil(factor * needed).astype(np.int64))
+        assert np.all(wrong <= error * (1 + 1e-9))
+
+
+def test_nothing_is_decided_outside_of_the_unit_interval():
+    assert draws_needed([0.3, 1.0], [-0.5, 1.0], 1e-6).tolist() == [1, 1]
+    assert decision_error([0.3, 1.0], [-0.5, 1.0]).tolist() == [0.0, 0.0]
+
+
+# ------------------------------------------------------------------------------------------------------------ fits
+
+
+def tokens(rng, prompts=40, each=25, noise=0.3):
+    """u and β of prompts that differ in their level: tokens of one prompt depend on each other."""
+    groups = np.repeat(np.arange(prompts), each)
+    u = np.clip(rng.random(prompts)[groups] * 0.7 + 0.3 * rng.random(prompts * each), 0, 1)
+    level = rng.normal(0, 0.08, prompts)[groups]
+    return u, np.clip(0.2 + 0.5 * u + level + rng.uniform(-noise, noise, len(u)) / 3, 0, 1), groups
+
+
+def test_the_fit_by_hand():
+    fit = fit_linear([0.0, 0.5, 1.0], [0.0, 0.25, 1.0])
+    assert (fit.slope, fit.intercept) == pytest.approx((1.0, -1 / 12))
+    assert fit.mse == pytest.approx((1 / 144 + 4 / 144 + 1 / 144) / 3)
+    assert fit.r_squared == pytest.approx(12 / 13)
+    assert fit.correlation**2 == pytest.approx(fit.r_squared)
+    assert (fit.points, fit.clusters) == (3, None)
+
+
+@given(st.lists(st.tuples(UNIT, UNIT), min_size=4, max_size=40))
+def test_the_fit_is_that_of_statsmodels(pairs):
+    from statsmodels.api import OLS, add_constant
+
+    u, beta = (np.array(side) for side in zip(*pairs, strict=True))
+    if np.ptp(u) < 1e-3 or np.ptp(beta) < 1e-3:
+        return
+    fit, theirs = fit_linear(u, beta), OLS(beta, add_constant(u)).fit()
+    np.testing.assert_allclose([fit.intercept, fit.slope], theirs.params, rtol=1e-6, atol=1e-9)
+    assert fit.r_squared == pytest.approx(theirs.rsquared, abs=1e-7)
+    assert fit.mse == pytest.approx(theirs.ssr / len(u), abs=1e-9)
+    assert fit.correlation**2 == pytest.approx(fit.r_squared, abs=1e-7)
+
+
+def test_binned_and_by_token_differ_a_lot():
+    rng = np.random.default_rng(4)
+    u = np.rint(20 * rng.beta(0.6, 1.6, 6000)) / 20
+    beta = (rng.random(6000) < 0.8 * u).astype(float)
+    by_token, binned = fit_linear(u, beta), fit_linear(u, beta, binned=True)
+    assert by_token.points == 6000
+    assert binned.points == 21
+    assert by_token.r_squared < 0.4
+    assert binned.r_squared > 0.95
+    assert binned.slope == pytest.approx(0.8, abs=0.1)
+
+
+def test_bins_by_hand():
+    """Weighted alike however many tokens they hold; empty ones are left out."""
+    u, beta = [0.0, 0.01, 0.5, 1.0, 1.0, 1.0], [0.0, 0.2, 0.3, 1.0, 0.4, 0.4]
+    fit = fit_linear(u, beta, binned=True)
+    same = fit_linear([0.0, 0.5, 1.0], [0.1, 0.3, 0.6])
+    assert (fit.points, same.points) == (3, 3)
+    assert (fit.slope, fit.intercept, fit.mse) == pytest.approx((same.slope, same.intercept, same.mse))
+    assert fit.slope_interval == pytest.approx(same.slope_interval)
+
+
+@pytest.mark.parametrize("binned", [False, True])
+def test_clustered_intervals_hold_as_often_as_they_say(binned):
+    """Where tokens depend on each other, intervals that ignore it hold far too seldom."""
+    rng = np.random.default_rng(11)
+    held, naive = [], []
+    truth = np.mean([fit_linear(*tokens(rng)[:2], binned=binned).slope for _ in range(100)])
+    for _ in range(60):
+        u, beta, groups = tokens(rng)
+        low, high = fit_linear(u, beta, groups=groups, binned=binned).slope_interval
+        held.append(low <= truth <= high)
+        low, high = fit_linear(u, beta, binned=binned).slope_interval
+        naive.append(low <= truth <= high)
+    assert np.mean(held) >= 0.83
+    assert np.mean(naive) < np.mean(held)
+
+
+def test_wider_with_more_confidence_and_labels_of_any_kind():
+    u, beta, groups = tokens(np.random.default_rng(5))
+    names = np.array([f"prompt {group}" for group in groups])
+    wide, narrow = (fit_linear(u, beta, groups=names, confidence=level) for level in (0.99, 0.5))
+    assert wide.clusters == narrow.clusters == 40
+    assert wide.slope_interval[0] < narrow.slope_interval[0] < wide.slope < narrow.slope_interval[1]
+    assert wide.intercept_interval[0] < narrow.intercept_interval[0] < wide.intercept < wide.intercept_interval[1]
+
+
+def test_constant_rejection_has_no_correlation():
+    fit = fit_linear([0.0, 0.5, 1.0, 1.0], [0.25, 0.25, 0.25, 0.25])
+    assert (fit.slope, fit.intercept, fit.mse) == pytest.approx((0.0, 0.25, 0.0))
+    assert math.isnan(fit.r_squared)
+    assert math.isnan(fit.correlation)
+
+
+def test_torch_tokens_are_fitted_on_the_host():
+    u, beta, _ = tokens(np.random.default_rng(6))
+    assert fit_linear(to("torch", u), to("torch", beta)) == fit_linear(u, beta)
+
+
+FIT = ([0.0, 0.5, 1.0, 0.25], [0.0, 0.25, 1.0, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([0.5, 0.5, 0.5], [0.0, 0.5, 1.0]), {}, "uncertainty must vary; got .*0.5"),
+        (
+            ([0.5, 0.51, 0.5, 0.0], [0.0, 0.5, 1.0, 1.0]),
+            {"binned": True},
+            "uncertainty must give 3 points or more; got 2",
+        ),
+        (([0.5, 0.6], [0.0, 0.5]), {}, "uncertainty must give 3 points or more; got 2"),
+        ((FIT[0], FIT[1][:3]), {}, "rejection must be as long as uncertainty; got 3 and 4"),
+        (([FIT[0]], [FIT[1]]), {}, r"uncertainty must be one row of tokens; got shape \(1, 4\)"),
+        (([0.0, 0.5, 1.5], [0.0, 0.5, 1.0]), {}, r"uncertainty must be in \[0, 1\]; got 1.5 at index \(2,\)"),
+        (([0.0, 0.5, 1.0], [0.0, math.nan, 1.0]), {}, r"rejection must be in \[0, 1\]; got nan"),
+        (FIT, {"groups": [1, 1, 1, 1]}, "groups must be of two prompts or more; got one"),
+        (FIT, {"groups": [1, 2]}, r"groups must be one label per token; got shape \(2,\)"),
+        (FIT, {"confidence": 1.0}, r"confidence must be in \(0, 1\); got 1.0"),
+        (
+            (FIT[0][:3], FIT[1][:3]),
+            {"groups": [1, 1, 2], "binned": True},
+            "uncertainty must give 3 points or more; got 1",
+        ),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(arguments, options, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        fit_linear(*arguments, **options)
+
+
+def test_the_printed_fits_are_of_two_data_sets():
+    """cu-hlm: r = .7106 (r² = .505) beside R² = .9774; u-hlm prints the same line to two digits."""
+    squared = 0.7106**2
+    assert squared == pytest.approx(0.505, abs=5e-4)
+    assert math.sqrt(0.9774) == pytest.approx(0.9886, abs=5e-5)
+
+
+# -------------------------------------------------------------------------------------------------------- bad input
+
+
+@pytest.mark.parametrize("function", [expected_uncertainty, quadrature_error])
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([0.0, math.inf], 0), {}, "logits must be rows of finite logits; got a row that holds inf at entry 1"),
+        ((1.0, 0), {}, r"logits must be rows of finite logits; got shape \(\)"),
+        (([0.0, 1.0], 2), {}, "draft_token must be a token in 0..V-1 with V = 2; got 2"),
+        (([0.0, 1.0], 0.5), {}, "draft_token must be a token in 0..V-1 with V = 2; got 0.5"),
+        (([0.0, 1.0], 0), {"max_temperature": -1.0}, "max_temperature must be 0 or more and finite; got -1.0"),
+        (([0.0, 1.0], 0), {"max_temperature": math.inf}, "max_temperature must be 0 or more and finite; got inf"),
+        (([0.0, 1.0], 0), {"max_temperature": [1.0, 2.0]}, r"max_temperature must be one number; got shape \(2,\)"),
+        ((np.zeros((2, 3)), [0, 1, 2]), {}, r"leading dimensions must broadcast; logits has \(2,\)"),
+    ],
+)
+def test_bad_input_of_the_expectation(function, arguments, options, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
+        function(*arguments, **options)
+
+
+def test_bad_input_elsewhere():
+    rng = np.random.default_rng(1)
+    with pytest.raises(ValueError, match=r"^logits must be rows of finite logits"):
+        vocabulary_uncertainty([0.0, math.nan])
+    with pytest.raises(ValueError, match=r"^max_temperature must be 0 or more"):
+        vocabulary_uncertainty([0.0, 1.0], max_temperature=-2.0)
+    with pytest.raises(ValueError, match=r"^draws must be a whole number, 1 or more; got 0"):
+        sample_uncertainty([0.0, 1.0], 0, draws=0, rng=rng)
+    with pytest.raises(ValueError, match=r"^draws must be a whole number, 1 or more; got 2.5"):
+        sample_uncertainty([0.0, 1.0], 0, draws=2.5, rng=rng)
+    with pytest.raises(ValueError, match=r"^leading dimensions must broadcast; expected has \(2,\)"):
+        skip_probability([0.1, 0.2], [0.1, 0.2, 0.3])
+
+
+# --------------------------------------------------------------------------------------------------------- kinds
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_answers_in_kind(library, dtype):
+    logits = to(library, [[2.0, 1.0, -3.0], [0.0, 0.0, 1.0]], dtype)
+    tokens_ = to(library, [0, 2])
+    with_token = [f(logits, tokens_) for f in (expected_uncertainty, quadrature_error)]
+    sampled = sample_uncertainty(logits, tokens_, rng=np.random.default_rng(1))
+    everywhere = vocabulary_uncertainty(logits)
+    skip = skip_probability(everywhere, 0.5)
+    for value in (*with_token, sampled, everywhere, skip, decision_error(everywhere, 0.5)):
+        assert kind_of(value) == (library, dtype)
+    exact = expected_uncertainty(numbers(logits), numbers(tokens_).astype(int))
+    np.testing.assert_allclose(numbers(with_token[0]), exact, rtol=1e-6)
+    assert kind_of(draws_needed(everywhere, 0.5, 0.1)) == (library, "int64")
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_types_are_computed_in_float64(dtype):
+    logits = to("torch", [[2.0, 1.0, -3.0]], dtype)
+    value = expected_uncertainty(logits, 0)
+    assert kind_of(value) == ("torch", "float32")
+    assert float(value[0]) == pytest.approx(float(expected_uncertainty([2.0, 1.0, -3.0], 0)), rel=1e-6)

@@ -1,0 +1,84 @@
+"""Recorded links: read from the files that a user has, refused in one sentence."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from validation.errors import UserError
+from validation.recorded import load_links
+
+HEAD = "trace_id,time_s,throughput_mbps\n"
+BUS = "bus-1,0,4\nbus-1,0.5,0\nbus-1,2,1\n"
+TRAM = "tram,0,1.5\ntram,1,2.5\n"
+PACKED = gzip.compress((HEAD + "".join(f"x,{i},{i % 97}\n" for i in range(500))).encode())
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    """One file of traces, gzipped if its name says so."""
+    path = folder / name
+    data = text.encode()
+    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    return path
+
+
+def test_every_trace_of_every_file_becomes_a_link(tmp_path: Path):
+    write(tmp_path, "3g.csv.gz", HEAD + BUS + TRAM)
+    write(tmp_path, "more.v2.csv", HEAD + TRAM + "\n")
+    write(tmp_path, "SOURCE.md", "whose they are")
+    links = load_links(str(tmp_path))
+    assert list(links) == ["3g/bus-1", "3g/tram", "more.v2/tram"]
+    bus = links["3g/bus-1"]
+    assert np.asarray(bus.throughput_bps).tolist() == [4e6, 0.0, 1e6]
+    assert bus.period_s() == 3.5  # the last sample holds as long as the one before it
+    assert bus.transfer_time([2e6, 2.5e6], start_s=0.0).tolist() == [0.5, 2.5]
+
+
+def test_columns_may_stand_in_any_order(tmp_path: Path):
+    write(tmp_path, "a.csv", "time_s,rtt_ms,throughput_mbps,trace_id\n0,9,1,x\n2,9,3,x\n")
+    (link,) = load_links(tmp_path).values()
+    assert link.mean_rate() == 2e6
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("a.csv", "trace_id,time_s\n", r"a\.csv lacks the column throughput_mbps; it needs trace_id, time_s, thr"),
+        ("a.csv", "", r"a\.csv lacks the column trace_id"),
+        ("a.csv", HEAD + "x,0,1\nx,soon,1\n", r"a\.csv, line 3: expected trace_id, .*, got 'x,soon,1'; mend"),
+        ("a.csv", HEAD + "x,0,1\nx,1\n", r"a\.csv, line 3: expected .*, got 'x,1'"),
+        ("a.csv", HEAD + "x,0,1\n", r"a\.csv: the trace x is no link: .* from 2 up; got shapes"),
+        ("a.csv", HEAD + "x,0,1\nx,0,1\n", r"the trace x is no link: time_s must be finite and increasing"),
+        ("a.csv", HEAD + "x,0,1\nx,1,-1\n", r"the trace x is no link: throughput_bps must be 0 or more"),
+        ("a.csv", HEAD + "x,0,nan\nx,1,1\n", r"the trace x is no link: throughput_bps must be 0 or more"),
+        ("a.csv", HEAD + "x,0,0\nx,1,0\n", r"the trace x is no link: throughput_bps must be positive somewhere"),
+        ("a.csv", HEAD + BUS + TRAM + BUS, r"the trace bus-1 occurs twice; keep its samples one after the other"),
+        ("a.csv", HEAD, r"hold no samples"),
+        ("a.txt", HEAD + BUS, r"holds no \.csv or \.csv\.gz file"),
+    ],
+)
+def test_what_is_no_trace_is_named(tmp_path: Path, name: str, text: str, message: str):
+    write(tmp_path, name, text)
+    with pytest.raises(UserError, match=message):
+        load_links(tmp_path)
+
+
+@pytest.mark.parametrize("data", [b"no gzip", PACKED[:-20], PACKED[:30] + bytes(20) + PACKED[50:]])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, data: bytes):
+    (tmp_path / "a.csv.gz").write_bytes(data)
+    with pytest.raises(UserError, match=r"a\.csv\.gz cannot be read \(.*\); copy it again\.$"):
+        load_links(tmp_path)
+
+
+def test_bytes_that_are_no_text_are_named(tmp_path: Path):
+    (tmp_path / "a.csv").write_bytes(HEAD.encode() + b"x,0,\xff\n")
+    with pytest.raises(UserError, match=r"a\.csv cannot be read"):
+        load_links(tmp_path)
+
+
+def test_a_folder_that_is_none_is_named(tmp_path: Path):
+    with pytest.raises(UserError, match=r"^There is no folder .*nowhere; name the one that holds the traces\.$"):
+        load_links(tmp_path / "nowhere")

@@ -1,0 +1,420 @@
+"""MC dropout and prompt perturbation: what they count, that the model is left as it was, what is refused."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validation import _wordnet
+from validation.collect import collect
+from validation.errors import UserError
+from validation.models import Pair, load_pair
+from validation.prompts import Prompt
+from validation.rivals import (
+    DROPOUT,
+    PARAPHRASES,
+    Rivals,
+    WordNet,
+    dropout_uncertainty,
+    find_wordnet,
+    paraphrase_uncertainty,
+    paraphrases,
+    rival_measures,
+)
+from validation.traces import Trace, open_trace, probabilities
+
+# Part of speech → synsets, the most frequent first; the first word of the first is the commonest.
+SYNSETS = {
+    "noun": ["sum amount total", "apple malus_pumila", "time clip", "best topper", "he helium", "time Greenwich"],
+    "verb": ["make create", "sum tally"],
+    "adj": ["best top"],
+    "adv": [],
+}
+TEXTS = ["what is the Sum of apples?", "two and two make four", "it was the best of times"]
+
+
+def write_wordnet(folder: Path) -> Path:
+    """A dictionary in WordNet's own format: data lines at their offsets, index lines by lemma."""
+    folder.mkdir(parents=True)
+    for name, synsets in SYNSETS.items():
+        part = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}[name]
+        data = "  1 A licence would stand here.\n"
+        index: dict[str, list[str]] = {}
+        for words in (entry.split() for entry in synsets):
+            offset = f"{len(data):08d}"
+            frames = "01 + 08 00 " if part == "v" else ""
+            named = " ".join(f"{word} 0" for word in words)
+            data += f"{offset} 03 {part} {len(words):02x} {named} 000 {frames}| a gloss\n"
+            for word in words:
+                index.setdefault(word.lower(), []).append(offset)
+        lines = [f"{word} {part} {len(at)} 0 {len(at)} 0 {' '.join(at)}\n" for word, at in sorted(index.items())]
+        (folder / f"data.{name}").write_text(data)
+        (folder / f"index.{name}").write_text("  1 A licence would stand here.\n" + "".join(lines))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_wordnet(tmp_path_factory.mktemp("words") / "dict")
+
+
+@pytest.fixture(scope="module")
+def wordnet(folder: Path) -> WordNet:
+    return find_wordnet(folder)
+
+
+@pytest.fixture(scope="module")
+def sharp(save_model: Callable[..., Path]) -> Pair:
+    """Wider models than those of ``pair``, whose likeliest token has a large share."""
+    place = save_model(hidden=64)
+    return load_pair(small=place, large=place)
+
+
+@pytest.fixture(scope="module")
+def trace(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    prompts = [Prompt(f"p{index}", text, "test") for index, text in enumerate(TEXTS)]
+    return collect(pair, prompts, tmp_path_factory.mktemp("rivals") / "trace", positions=60, new_tokens=12, batch=2)
+
+
+def rng(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def refused(message: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    """The call raises one sentence that matches, without a line break."""
+    with pytest.raises(UserError, match=message) as caught:
+        call(*arguments, **options)
+    assert "\n" not in str(caught.value)
+
+
+def logits(model: Any, ids: list[int]) -> Any:
+    import torch
+
+    with torch.inference_mode():
+        return model(torch.tensor([ids])).logits
+
+
+def probability(model: Any, ids: list[int], at: int, token: int) -> float:
+    """softmax(z)_token of the token at index ``at``, by a pass over nothing but what precedes it."""
+    return float(probabilities(logits(model, ids[:at])[0, -1].numpy())[token])
+
+
+# -------------------------------------------------------------------------------------------------- the dictionary
+
+
+def test_synonyms_are_those_of_the_commonest_sense(wordnet: WordNet) -> None:
+    assert wordnet.synonyms("Sum") == ["amount", "tally", "total"]  # one sense of the noun, one of the verb
+    assert wordnet.synonyms("time") == ["clip"]
+    assert wordnet.synonyms("best") == ["top", "topper"]
+    assert wordnet.synonyms("unheard") == []
+
+
+def test_two_words_names_inflections_and_function_words_are_no_synonyms(wordnet: WordNet) -> None:
+    assert wordnet.synonyms("apple") == []  # malus_pumila
+    assert wordnet.synonyms("time", None) == ["clip"]  # Greenwich
+    assert wordnet.synonyms("sums") == []
+    assert wordnet.synonyms("he", None) == []
+
+
+def test_files_beside_the_eight_may_be_there(tmp_path: Path) -> None:
+    folder = write_wordnet(tmp_path / "dict")
+    (folder / "lexnames").write_text("00\tadj.all\t3\n01\tadj.pert\t3\n02\tadv.all\t4\n03\tnoun.Tops\t1\n")
+    (folder / "noun.exc").write_text("summae sum\n")
+    for name in ("verb", "adj", "adv"):
+        (folder / f"{name}.exc").write_text("")
+    assert find_wordnet(folder).synonyms("sum") == ["amount", "tally", "total"]
+    assert find_wordnet(folder).synonyms("summae") == []  # still an inflected form
+
+
+def test_without_a_folder_debian_s_is_taken(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(_wordnet, "DEBIAN_FOLDER", folder)
+    assert find_wordnet().folder == folder
+
+
+def test_no_dictionary_is_one_sentence(tmp_path: Path) -> None:
+    refused("index.noun is missing.*install Debian's package wordnet-base", find_wordnet, tmp_path)
+
+
+def test_a_damaged_dictionary_is_one_sentence(tmp_path: Path) -> None:
+    folder = write_wordnet(tmp_path / "dict")
+    (folder / "index.noun").write_text("sum n many\n")
+    refused("cannot be read", find_wordnet, folder)
+
+
+def test_without_nltk_one_sentence(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *arguments: Any, **options: Any) -> Any:
+        if name.startswith("nltk"):
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    refused("need nltk", find_wordnet, folder)
+
+
+# -------------------------------------------------------------------------------------------------- paraphrases
+
+
+def test_paraphrases_replace_words_and_keep_the_rest(wordnet: WordNet) -> None:
+    found = paraphrases("What SUM? The Sum of 3 times: sum.", wordnet=wordnet, rng=rng())
+    assert len(found) == 20
+    assert len(set(found)) > 5
+    for text in found:
+        _, loud, _, capital, _, _, _, plain = re.findall(r"\w+", text)
+        assert loud in {"SUM", "AMOUNT", "TALLY", "TOTAL"}
+        assert capital in {"Sum", "Amount", "Tally", "Total"}
+        assert plain in {"sum", "amount", "tally", "total"}
+        assert text != "What SUM? The Sum of 3 times: sum."
+
+
+def test_share_of_the_words(wordnet: WordNet) -> None:
+    text = "make " * 400
+    counts = [version.split().count("create") for version in paraphrases(text, wordnet=wordnet, rng=rng(), share=0.25)]
+    assert abs(np.mean(counts) - 100) < 5 * np.sqrt(75 / 20)  # five standard errors
+    assert paraphrases(text, 2, wordnet=wordnet, rng=rng(), share=1.0) == ["create " * 400] * 2
+    assert [
+        version.split().count("create") for version in paraphrases(text, 3, wordnet=wordnet, rng=rng(), share=0)
+    ] == [
+        1,
+        1,
+        1,
+    ]
+
+
+def test_a_text_without_synonyms_stays(wordnet: WordNet) -> None:
+    assert paraphrases("of the 7 he", 3, wordnet=wordnet, rng=rng()) == ["of the 7 he"] * 3
+
+
+def test_paraphrases_refuse(wordnet: WordNet) -> None:
+    refused("number of paraphrases is 0", paraphrases, "sum", 0, wordnet=wordnet, rng=rng())
+    refused("share of words to replace is 1.5", paraphrases, "sum", wordnet=wordnet, rng=rng(), share=1.5)
+
+
+# -------------------------------------------------------------------------------------------------- MC dropout
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])
+def test_dropout_leaves_the_model_as_it_was(family: str, save_model: Callable[..., Path]) -> None:
+    import torch
+
+    place = save_model(family)
+    model = load_pair(small=place, large=place).small
+    ids = [5, 9, 17, 33, 12, 7, 80, 41]
+    before = logits(model, ids)
+    flags = [(module.training, getattr(module, "p", None)) for module in model.modules()]
+    state = torch.random.get_rng_state()
+    dropout_uncertainty(model, [ids], [[2, 5]], [[17, 7]], rates=[0.5, 0.9], rng=rng())
+    assert torch.equal(logits(model, ids), before)  # bit for bit
+    assert [(module.training, getattr(module, "p", None)) for module in model.modules()] == flags
+    assert not any(module._forward_hooks for module in model.modules())
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])
+def test_dropout_changes_the_passes(family: str, save_model: Callable[..., Path], monkeypatch: Any) -> None:
+    from validation import rivals
+
+    place = save_model(family)
+    model = load_pair(small=place, large=place).small
+    ids, seen = [5, 9, 17, 33, 12, 7, 80, 41], []
+    plain = probability(model, ids, 5, 7)
+    real = rivals._draft_probabilities
+    monkeypatch.setattr(rivals, "_draft_probabilities", lambda *a: seen.append(real(*a)) or seen[-1])
+    dropout_uncertainty(model, [ids], [[5]], [[7]], rates=[0.0, 0.4, 0.4], rng=rng())
+    found = [float(row[0][0]) for row in seen]
+    assert found[0] == pytest.approx(plain, rel=1e-5)  # rate 0 is the model itself
+    assert len({*found}) == 3  # a mask of its own each time
+
+
+def test_fused_attention_of_gpt2_drops_too(save_model: Callable[..., Path]) -> None:
+    """Its dropout is no module call: it asks the attention's own flag."""
+    import torch
+
+    from validation.rivals import _dropping
+
+    place = save_model("gpt2")
+    model = load_pair(small=place, large=place).small
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.forward = lambda values: values  # only the functional dropout is left
+    ids = [5, 9, 17, 33]
+    with torch.random.fork_rng(devices=[]), _dropping(model, 0.5):
+        assert not torch.equal(logits(model, ids), logits(model, ids))
+
+
+def test_u_is_the_chance_of_another_token(sharp: Pair) -> None:
+    """At rate 0 every pass samples from q, so u is binomial with 1 - q_d; texts of different lengths share a pass."""
+    ids, repeats = [[5, 9, 17, 33, 12, 7, 80, 41], [5, 9, 60, 2, 11], [3] * 12], 2000
+    at = [7, 4, 6]
+    likely = [int(logits(sharp.small, text[:index])[0, -1].argmax()) for text, index in zip(ids, at, strict=True)]
+    positions, drafts = ([[value] * repeats for value in values] for values in (at, likely))
+    found = dropout_uncertainty(sharp.small, ids, positions, drafts, rates=[0.0, 0.0], rng=rng())
+    assert set(found) == {0.0, 0.5, 1.0}
+    expected = [1 - probability(sharp.small, *place) for place in zip(ids, at, likely, strict=True)]
+    assert np.ptp(expected) > 0.1
+    np.testing.assert_allclose(found.reshape(3, -1).mean(axis=1), expected, atol=5 * np.sqrt(0.25 / (2 * repeats)))
+
+
+def test_rates_are_twenty_from_zero_to_a_tenth(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    from validation import rivals
+
+    seen, real = [], rivals._dropping
+    monkeypatch.setattr(rivals, "_dropping", lambda model, rate: seen.append(rate) or real(model, rate))
+    found = dropout_uncertainty(pair.small, [[5, 9, 17]], [[2]], [[17]], rng=rng())
+    assert len(set(seen)) == 20
+    assert 0 <= min(seen) < 0.02 < 0.08 < max(seen) <= 0.1
+    assert found * 20 == pytest.approx(np.rint(found * 20))
+
+
+def test_the_seed_decides(pair: Pair) -> None:
+    ids = [5, 9, 17, 3, 8, 20]
+    likely = [int(row.argmax()) for row in logits(pair.small, ids)[0, :5]]
+    arguments = (pair.small, [ids], [range(1, 6)], [likely])
+    first, again, other = (dropout_uncertainty(*arguments, rng=rng(seed)) for seed in (1, 1, 2))
+    assert first.tolist() == again.tolist() != other.tolist()
+
+
+def test_long_texts_are_read_in_smaller_groups(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    from validation import rivals
+
+    monkeypatch.setattr(rivals, "SCORED_VALUES", 1)  # not even one text: each is then read alone
+    seen, real = [], rivals._count
+    monkeypatch.setattr(rivals, "_count", lambda *a: seen.append(len(a[2])) or real(*a))
+    dropout_uncertainty(pair.small, [[5, 9]] * 3, [[1]] * 3, [[9]] * 3, rates=[0.1], rng=rng())
+    assert seen == [1, 1, 1]
+
+
+@pytest.mark.parametrize("rates", [[], [1.0], [-0.1], [float("nan")]])
+def test_rates_outside_are_refused(pair: Pair, rates: list[float]) -> None:
+    refused("dropout rates", dropout_uncertainty, pair.small, [[5, 9]], [[1]], [[9]], rates=rates, rng=rng())
+
+
+@pytest.mark.parametrize(("at", "drafts"), [([0], [9]), ([2], [9]), ([], []), ([1, 1], [9])])
+def test_positions_outside_are_refused(pair: Pair, at: list[int], drafts: list[int]) -> None:
+    refused("one draft for each position", dropout_uncertainty, pair.small, [[5, 9]], [at], [drafts], rng=rng())
+
+
+def test_lists_of_different_lengths_are_refused(pair: Pair) -> None:
+    refused("1 texts, 2 lists of positions", dropout_uncertainty, pair.small, [[5, 9]], [[1]] * 2, [[9]], rng=rng())
+
+
+def test_a_text_beyond_the_context_is_refused(pair: Pair) -> None:
+    refused("the context holds 64", dropout_uncertainty, pair.small, [[5] * 66], [[1]], [[5]], rng=rng())
+
+
+def test_a_model_without_known_blocks_is_refused() -> None:
+    import torch
+
+    class Plain(torch.nn.Module):
+        device = torch.device("cpu")
+        config = type("Config", (), {"vocab_size": 4, "get_text_config": lambda self: self})()
+
+    refused("Plain has neither dropout", dropout_uncertainty, Plain(), [[0, 1]], [[1]], [[1]], rng=rng())
+
+
+# -------------------------------------------------------------------------------------------------- prompts
+
+
+def test_the_continuation_is_read_after_each_paraphrase(
+    pair: Pair, wordnet: WordNet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from validation import rivals
+
+    texts, rests = ["make the sum", "best"], [[40, 41, 42], [50, 51]]
+    seen: list[list[int]] = []
+    real = rivals._count
+    monkeypatch.setattr(rivals, "_count", lambda *a: seen.extend(r.tokens for r in a[2]) or real(*a))
+    found = paraphrase_uncertainty(
+        pair.small, pair.tokenizer, texts, rests, [[0, 2], [1]], [[40, 42], [51]], wordnet=wordnet, count=5, rng=rng()
+    )
+    assert found.shape == (3,)
+    first = [ids for ids in seen if ids[-3:] == rests[0]]
+    assert len(first) == 5
+    assert len(seen) == 10
+    read = {pair.tokenizer.decode(ids[1:-3]) for ids in first}
+    assert len(read) > 1
+    assert "make the sum" not in read
+    assert read <= {f"{verb} the {noun}" for verb in ("make", "create") for noun in ("sum", "amount", "tally", "total")}
+
+
+def test_u_after_one_paraphrase_is_the_chance_there(sharp: Pair, wordnet: WordNet) -> None:
+    """A prompt of one word with one synonym, so every paraphrase is the same prompt."""
+    rest, repeats = [40, 41, 42], 2000
+    head = [0, *sharp.tokenizer("create").input_ids]
+    draft = int(logits(sharp.small, [*head, 40])[0, -1].argmax())
+    positions, drafts = [[1] * repeats], [[draft] * repeats]
+    found = paraphrase_uncertainty(
+        sharp.small, sharp.tokenizer, ["make"], [rest], positions, drafts, wordnet=wordnet, count=2, rng=rng()
+    )
+    expected = 1 - probability(sharp.small, [*head, *rest], len(head) + 1, draft)
+    plain = [0, *sharp.tokenizer("make").input_ids]
+    error = 5 * np.sqrt(0.25 / (2 * repeats))
+    assert abs(1 - probability(sharp.small, [*plain, *rest], len(plain) + 1, draft) - expected) > 2 * error
+    np.testing.assert_allclose(found.mean(), expected, atol=error)
+
+
+# -------------------------------------------------------------------------------------------------- a trace
+
+
+def test_both_measures_of_a_trace(trace: Trace, pair: Pair, folder: Path) -> None:
+    found = rival_measures(trace, pair, positions=30, seed=3, wordnet=folder)
+    assert set(found.uncertainty) == {DROPOUT, PARAPHRASES}
+    assert found.left_out == {}
+    assert 30 <= len(found.rows) < 30 + 12
+    starts = np.flatnonzero(trace.arrays["position"][:] == 0)
+    assert set(starts) & set(found.rows)
+    assert len(np.unique(found.rows)) == len(found.rows) == len(found.drafts)
+    for u in found.uncertainty.values():
+        assert u.shape == found.rows.shape
+        assert u.min() >= 0
+        assert u.max() <= 1
+        assert u * 20 == pytest.approx(np.rint(u * 20))
+
+
+def test_a_row_keeps_its_draft_whatever_else_is_chosen(trace: Trace, pair: Pair, folder: Path) -> None:
+    few, many = (rival_measures(trace, pair, positions=count, seed=3, wordnet=folder) for count in (5, 50))
+    drafts = dict(zip(many.rows.tolist(), many.drafts.tolist(), strict=True))
+    assert [drafts[row] for row in few.rows.tolist()] == few.drafts.tolist()
+
+
+def test_more_positions_than_there_are_take_all(trace: Trace, pair: Pair, folder: Path) -> None:
+    assert sorted(rival_measures(trace, pair, positions=10**6, wordnet=folder).rows) == list(range(trace.positions))
+
+
+def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, folder: Path, monkeypatch: Any) -> None:
+    """Without perturbation, q_d of the passes is that of the stored logits."""
+    from validation import rivals
+
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr(rivals, "dropout_uncertainty", lambda *a, rng: seen.update(a=a) or np.zeros(1))
+    found = rival_measures(trace, pair, positions=40, wordnet=folder)
+    readings = rivals._readings(*seen["a"][1:])
+    likely = np.concatenate([rivals._draft_probabilities(pair.small, [reading])[0] for reading in readings])
+    stored = probabilities(trace.arrays["draft_logits"][found.rows])[np.arange(len(found.rows)), found.drafts]
+    np.testing.assert_allclose(likely, stored, rtol=0.02)  # float16
+
+
+def test_without_a_dictionary_prompts_are_left_out(
+    trace: Trace, pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(_wordnet, "DEBIAN_FOLDER", tmp_path)
+    found: Rivals = rival_measures(trace, pair, positions=5)
+    assert set(found.uncertainty) == {DROPOUT}
+    assert found.left_out[PARAPHRASES].startswith("Prompt perturbation is left out: There is no WordNet dictionary in")
+
+
+def test_a_trace_and_its_pair_are_checked(
+    trace: Trace, pair: Pair, tmp_path: Path, save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
+) -> None:
+    refused("positions is 0", rival_measures, trace, pair, positions=0)
+    refused("no WordNet dictionary", rival_measures, trace, pair, wordnet=tmp_path)
+    place = save_model(vocabulary=301, tokenizer=extended_tokenizer(extra=("<added>",)))
+    other = load_pair(small=place, large=place)
+    refused("has 300 entries and the pair .* has 301", rival_measures, open_trace(trace.path), other)

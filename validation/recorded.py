@@ -1,0 +1,97 @@
+"""Links whose throughput was recorded, from CSV files in a folder that the user names.
+
+A file is a family of traces: ``trace_id``, ``time_s`` and ``throughput_mbps`` in the columns, one sample a line, the
+samples of a trace one after the other; plain or gzipped. Traces are used where they lie and come with the licence of
+whoever publishes them. What was recorded is often a downlink without round-trip times: a study of an uplink has to
+scale it and to add a delay, and to say so.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+from hlmtheory import TraceLink
+from validation.errors import UserError
+
+COLUMNS = ("trace_id", "time_s", "throughput_mbps")
+SUFFIXES = (".csv", ".csv.gz")
+
+Sample = tuple[str, float, float]
+
+
+def load_links(folder: str | Path) -> dict[str, TraceLink]:
+    """All traces of a folder.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Holds the ``.csv`` and ``.csv.gz`` files; other files are left alone.
+
+    Returns
+    -------
+    dict of str to TraceLink
+        By ``family/trace_id``, the family being the file's name without its suffix; in bit/s.
+
+    Raises
+    ------
+    UserError
+        If there is no such folder or nothing in it, a file cannot be read, a column is missing, a value is no number,
+        or a trace is none that :class:`hlmtheory.TraceLink` takes; the message names the file and the line or trace.
+    """
+    place = Path(folder)
+    if not place.is_dir():
+        raise UserError(f"There is no folder {place}; name the one that holds the traces.")
+    files = sorted(file for file in place.iterdir() if file.is_file() and file.name.endswith(SUFFIXES))
+    if not files:
+        raise UserError(f"The folder {place} holds no .csv or .csv.gz file; name the one that holds the traces.")
+    links: dict[str, TraceLink] = {}
+    for file in files:
+        family = file.name.removesuffix(".gz").removesuffix(".csv")
+        for name, samples in groupby(_samples(file), key=itemgetter(0)):
+            if f"{family}/{name}" in links:
+                raise UserError(f"{file}: the trace {name} occurs twice; keep its samples one after the other.")
+            links[f"{family}/{name}"] = _link(file, name, list(samples))
+    if not links:
+        raise UserError(f"The files of {place} hold no samples; name the folder that holds the traces.")
+    return links
+
+
+def _link(file: Path, name: str, samples: list[Sample]) -> TraceLink:
+    _, times, rates = zip(*samples, strict=True)
+    try:
+        return TraceLink(time_s=list(times), throughput_bps=[1e6 * rate for rate in rates])
+    except ValueError as error:
+        raise UserError(f"{file}: the trace {name} is no link: {error}.") from error
+
+
+def _samples(file: Path) -> Iterator[Sample]:
+    """Id, time in seconds and throughput in Mbit/s of each line."""
+    opened = gzip.open if file.suffix == ".gz" else open
+    try:
+        with opened(file, "rt", encoding="utf-8", newline="") as lines:
+            rows = csv.reader(lines)
+            head = next(rows, [])
+            missing = [column for column in COLUMNS if column not in head]
+            if missing:
+                raise UserError(f"{file} lacks the column {missing[0]}; it needs {', '.join(COLUMNS)}.")
+            places = [head.index(column) for column in COLUMNS]
+            for row in filter(None, rows):
+                yield _sample(file, rows.line_num, row, places)
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
+        raise UserError(f"{file} cannot be read ({error}); copy it again.") from error
+
+
+def _sample(file: Path, line: int, row: list[str], places: list[int]) -> Sample:
+    try:
+        name, time, rate = (row[place] for place in places)
+        return name, float(time), float(rate)
+    except (IndexError, ValueError):
+        raise UserError(
+            f"{file}, line {line}: expected {', '.join(COLUMNS)}, got {','.join(row)!r}; mend the line or drop it."
+        ) from None

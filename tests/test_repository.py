@@ -203,7 +203,7 @@ def test_the_template_for_a_claim_works():
     """Its function, its docstring's example, its record: in the room it is written for."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     block = next(block for block in python_blocks(text) if "Claim(" in block)
-    room = dict(vars(import_module("hlmtheory.truncation")))
+    room = dict(vars(import_module("hlmtheory.truncation.claims")))
     *definitions, record = ast.parse(block).body
     exec(compile(ast.Module(definitions, []), "CONTRIBUTING.md", "exec"), room)
     claim = eval(compile(ast.Expression(record.value), "CONTRIBUTING.md", "eval"), room)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pkgutil
 import zlib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any
 
@@ -24,7 +24,7 @@ from validation.traces import TraceChunk, probabilities
 
 LONGEST_DRAFT = 8
 SIZES_BY_DRAFT = (8, 64, 512)  # entries sent for likely, middling and unlikely drafts
-ROW_ARRAYS = ("draft", "target", "token", "k", "sizes", "acceptance", "draft_length")
+ROW_ARRAYS = ("draft", "target", "token", "k", "sizes", "acceptance", "draft_length", "sharpness", "skip", "logits")
 WINDOW_ARRAYS = ("acceptances",)
 
 Array = NDArray[Any]
@@ -38,17 +38,27 @@ class Draws:
     quantile: Array  # in [0, 1): which token is drawn
     k: Array
     draft_length: Array
+    sharpness: Array  # of a softplus
+    skip_from: Array  # the draft probability from which on a draft is skipped
+    skip_level: Array  # with what probability
 
     @classmethod
     def of(cls, rng: np.random.Generator, count: int, vocabulary: int) -> Draws:
-        """Draw for ``count`` positions: k is log-uniform on 0..V, and V itself once in a hundred."""
+        """Draw for ``count`` positions: k is log-uniform on 0..V, and V itself once in a hundred.
+
+        So is the sharpness η, on 1..100: the paper does not print its value. Drafts are skipped from a
+        probability on that is log-uniform on 1e-6..1, in half of the positions always, else with a drawn probability.
+        """
         quantile = rng.random(count)
         k = np.floor((vocabulary + 2.0) ** rng.random(count)).astype(np.int64) - 1
         k[rng.random(count) < 0.01] = vocabulary
-        return cls(quantile, k, rng.integers(0, LONGEST_DRAFT + 1, count))
+        lengths = rng.integers(0, LONGEST_DRAFT + 1, count)
+        sharpness, skip_from = 100.0 ** rng.random(count), 1e-6 ** rng.random(count)
+        level = np.where(rng.random(count) < 0.5, 1.0, rng.random(count))
+        return cls(quantile, k, lengths, sharpness, skip_from, level)
 
     def __getitem__(self, part: slice) -> Draws:
-        return Draws(self.quantile[part], self.k[part], self.draft_length[part])
+        return Draws(*(getattr(self, field.name)[part] for field in fields(self)))
 
 
 def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Array]:
@@ -65,7 +75,9 @@ def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Ar
     dict
         ``draft``, ``target`` (n, V): softmax of the stored logits; ``token`` (n,): drawn from the draft row; ``k``
         (n,): log-uniform on 0..V; ``sizes`` (n, V): fewer entries for likelier drafts; ``acceptance`` (n,),
-        ``draft_length`` (n,); ``acceptances`` (m, 8): the rates of 8 consecutive positions of one text.
+        ``draft_length`` (n,), ``sharpness`` (n,): log-uniform on 1..100; ``skip`` (n, V): 0, or from a drawn
+        draft probability on a drawn probability; ``logits`` (n, V): the draft's, in float64; ``acceptances`` (m, 8):
+        the rates of 8 consecutive positions of one text.
     """
     arrays = row_arrays(chunk, Draws.of(rng, *chunk.draft_logits.shape))
     return arrays | {"acceptances": windows(arrays["acceptance"], chunk)}
@@ -80,7 +92,12 @@ def row_arrays(chunk: TraceChunk, draws: Draws, names: Collection[str] = ROW_ARR
         "acceptance": np.minimum(hlmtheory.acceptance_rate(target, draft), 1.0),
         "k": draws.k,
         "draft_length": draws.draft_length,
+        "sharpness": draws.sharpness,
     }
+    if "skip" in names:
+        arrays["skip"] = np.where(draft >= draws.skip_from[:, None], draws.skip_level[:, None], 0.0)
+    if "logits" in names:
+        arrays["logits"] = chunk.draft_logits.astype(np.float64)
     if "token" in names:
         arrays["token"] = _drawn(draft, draws.quantile)
     if "sizes" in names:

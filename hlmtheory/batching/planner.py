@@ -295,10 +295,11 @@ def _refuse(
         )
     if method == "autoregressive":
         return
-    for index, task in enumerate(tasks):
-        need = float(peak_memory(service.draft, task.input_tokens, task.output_tokens, 1))
-        if need > service.memory:
-            raise DomainError(
-                f"tasks must fit the memory one by one; task {index} with {task.input_tokens} + {task.output_tokens} "
-                f"tokens needs {need:.4g} bytes of {service.memory:.4g}; shorten it, or take a smaller draft model"
-            )
+    inputs, outputs = (np.array([getattr(task, name) for task in tasks]) for name in ("input_tokens", "output_tokens"))
+    needs = np.asarray(peak_memory(service.draft, inputs, outputs, 1))
+    if (needs > service.memory).any():
+        index = int(np.argmax(needs > service.memory))
+        raise DomainError(
+            f"tasks must fit the memory one by one; task {index} with {inputs[index]} + {outputs[index]} tokens needs "
+            f"{needs[index]:.4g} bytes of {service.memory:.4g}; shorten it, or take a smaller draft model"
+        )

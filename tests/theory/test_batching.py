@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from hlmtheory.batching import search
 from hlmtheory import batching
-from hlmtheory.batching import METHODS, plan, plan_latency
+from hlmtheory.batching import METHODS, plan, plan_latency, search
 from hlmtheory.claims import Status
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory, pipeline_latency
 

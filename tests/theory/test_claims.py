@@ -9,12 +9,36 @@ from hypothesis import given
 import hlmtheory
 from hlmtheory.claims import COARSE, UNIT, Assumption, Claim, Origin, Relation, Source, Status
 
-from . import test_batching, test_channel, test_draft_length, test_ofdma, test_serving
+from . import (
+    test_batching,
+    test_channel,
+    test_codec,
+    test_conformal,
+    test_draft_length,
+    test_lattice,
+    test_ofdma,
+    test_serving,
+    test_skipping,
+    test_truncation_claims,
+    test_uncertainty,
+)
 from .kinds import to
 from .room_claims import by_id, mutants
 from .strategies import EXACT_INSTANCES, INSTANCES
 
-OWN_TABLES = (test_batching, test_channel, test_draft_length, test_ofdma, test_serving)
+OWN_TABLES = (
+    test_batching,
+    test_channel,
+    test_codec,
+    test_conformal,
+    test_draft_length,
+    test_lattice,
+    test_ofdma,
+    test_serving,
+    test_skipping,
+    test_truncation_claims,
+    test_uncertainty,
+)
 """Rooms whose arguments are not rows of a vocabulary keep their strategies beside their tests."""
 
 ELSEWHERE = {name for module in OWN_TABLES for name in module.STRATEGIES}

@@ -11,14 +11,16 @@ from typing import Any
 
 import hlmtheory
 from validation.errors import UserError
-from validation.plots import cuhlm
+from validation.plots import cuhlm, edgesd, flexspec, link
 from validation.plots.record import Exhibit, Figure, Printed, Simulation, Table
 from validation.plots.style import house_style, save
 from validation.traces import Trace
 
 __all__ = ["EXHIBITS", "FIGURES", "Exhibit", "Figure", "Printed", "Simulation", "Table", "draw", "find_exhibits"]
 
-EXHIBITS: dict[tuple[str, str], Exhibit] = {(one.paper, one.number): one for one in [*cuhlm.FIGURES]}
+EXHIBITS: dict[tuple[str, str], Exhibit] = {
+    (one.paper, one.number): one for one in [*cuhlm.FIGURES, *edgesd.FIGURES, *flexspec.FIGURES, *link.FIGURES]
+}
 """Every figure and table, by paper and number."""
 
 FIGURES: dict[tuple[str, str], Figure] = {key: one for key, one in EXHIBITS.items() if isinstance(one, Figure)}

@@ -1,0 +1,92 @@
+"""Messages to bytes and back: the frame, and the coder of its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hlmtheory.codec.entropy import decode_entropy, encode_entropy
+from hlmtheory.codec.enumerative import decode_lattice, encode_lattice
+from hlmtheory.codec.frame import MalformedError, MessageError, TruncatedError, framed, unframed
+from hlmtheory.codec.messages import Message, TruncatedMessage
+from hlmtheory.codec.truncated import decode_truncated, encode_truncated
+
+_LATTICE, _ENTROPY, _TRUNCATED = range(3)
+_CODERS = {"enumerative": (_LATTICE, encode_lattice), "entropy": (_ENTROPY, encode_entropy)}
+_DECODERS: dict[int, Callable[[bytes], Message]] = {
+    _LATTICE: decode_lattice,
+    _ENTROPY: decode_entropy,
+    _TRUNCATED: decode_truncated,
+}
+
+
+def encode(message: Message, *, coder: str = "enumerative") -> bytes:
+    """The bytes of a batch of drafts.
+
+    Parameters
+    ----------
+    message : LatticeMessage or TruncatedMessage
+    coder : str
+        Of a lattice message: ``"enumerative"``, within one bit of c-sqs (1) and the tokens, or ``"entropy"``, which is
+        faster and often shorter for wide supports, and needs the extra ``codec``. A truncated message has one form.
+
+    Returns
+    -------
+    bytes
+
+    Raises
+    ------
+    MessageError
+        If the batch is too long for the coder, or there is no such coder.
+    MissingCoderError
+        If the entropy coder's library is not installed.
+
+    Examples
+    --------
+    >>> from hlmtheory.codec import lattice_message
+    >>> message = lattice_message([6, 0, 4, 0], support=[True, False, True, False], token=2)
+    >>> encode(message).hex(" ")
+    '01 00 0d 04 01 03 02 0a 67 0e 5c 6d 7a'
+    >>> decode(encode(message)) == message
+    True
+    """
+    if isinstance(message, TruncatedMessage):
+        return framed(_TRUNCATED, encode_truncated(message))
+    if coder not in _CODERS:
+        raise MessageError(f"coder must be one of {', '.join(_CODERS)}; got {coder!r}; choose one")
+    kind, body = _CODERS[coder]
+    return framed(kind, body(message))
+
+
+def decode(data: bytes) -> Message:
+    """The message of these bytes, or a refusal that says what is wrong with them.
+
+    Parameters
+    ----------
+    data : bytes
+
+    Returns
+    -------
+    LatticeMessage or TruncatedMessage
+
+    Raises
+    ------
+    TruncatedError, ExtendedError, VersionError, ChecksumError, MalformedError
+        If the bytes were cut, extended, are of another version, damaged, or not what an encoder writes.
+    MissingCoderError
+        If they are entropy-coded and the library is not installed.
+
+    Examples
+    --------
+    >>> try:
+    ...     decode(bytes.fromhex("01 00 0d 04"))
+    ... except TruncatedError as error:
+    ...     print(error)
+    4 of 13 bytes; the message was cut
+    """
+    kind, body = unframed(bytes(data))
+    if kind not in _DECODERS:
+        raise MalformedError(f"there is no kind {kind} of message; no encoder writes that")
+    try:
+        return _DECODERS[kind](body)
+    except (MessageError, TruncatedError) as error:  # whole by its check, and yet no message
+        raise MalformedError(f"{error}; no encoder writes that") from error

@@ -1,0 +1,140 @@
+"""The enumerative coder: a batch of quantised drafts as one whole number, the place of it among all such batches.
+
+The number is written in mixed radix, first draft first: its size (only where sizes differ; V values), its support
+(C(V, K)), its counts (C(ℓ + K - 1, K - 1)), its token (as many as have a count). So it takes less than one bit more
+than c-sqs (1) and the token's log₂, for the whole batch, and the padding of the last byte.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hlmtheory._combinatorics import lattice_points
+from hlmtheory.codec.frame import MalformedError, MessageError, Reader, varint
+from hlmtheory.codec.messages import (
+    LARGEST_RESOLUTION,
+    LARGEST_VOCABULARY,
+    LONGEST_BATCH,
+    Integers,
+    LatticeDraft,
+    LatticeMessage,
+)
+from hlmtheory.codec.ranks import about_log2, rank, unrank
+
+LONGEST_INDEX = 2**12
+"""Bytes: the time to decode grows with the square, and this takes about a second at worst."""
+
+ENTRIES_PER_BYTE, FREE_ENTRIES = 64, 2**12
+"""A message may not decode to more support entries than this many for each of its bytes, and these."""
+
+
+def refuse_too_many(entries: int, length: int, kind: type[Exception]) -> None:
+    """Refuse more entries than bytes of this number warrant, so that a short message cannot fill the memory."""
+    if entries > ENTRIES_PER_BYTE * length + FREE_ENTRIES:
+        raise kind(
+            f"{entries} support entries in {length} bytes; leave tokens without a count out of the supports, "
+            "which changes no quantised row"
+        )
+
+
+def encode_lattice(message: LatticeMessage) -> bytes:
+    """Header, then the number."""
+    index, states = index_of(message)
+    drafts = message.drafts
+    sizes, units = ([getattr(d, name) for d in drafts] for name in ("size", "resolution"))
+    one_size, one_resolution = len(set(sizes)) == 1, len(set(units)) == 1
+    head = varint(message.vocabulary) + varint(len(drafts)) + bytes((one_size + 2 * one_resolution,))
+    head += varint(sizes[0]) if one_size else b""
+    head += b"".join(map(varint, units[:1] if one_resolution else units))
+    length = -(-(states - 1).bit_length() // 8)
+    if length > LONGEST_INDEX:
+        raise MessageError(
+            f"the enumerated batch takes {length} bytes of {LONGEST_INDEX} at most; send fewer drafts at a time, "
+            'or take coder="entropy"'
+        )
+    body = head + index.to_bytes(length, "big")
+    refuse_too_many(sum(sizes), len(body), MessageError)
+    return body
+
+
+def index_of(message: LatticeMessage) -> tuple[int, int]:
+    """The batch's number, and how many there are."""
+    vary = len({draft.size for draft in message.drafts}) > 1
+    digits = []
+    for draft in message.drafts:
+        k, units = draft.size, draft.resolution
+        if about_log2(message.vocabulary, k) + about_log2(units + k - 1, k - 1) > 8 * LONGEST_INDEX + 64:
+            raise MessageError(
+                f"a draft of {k} tokens at resolution {units} is too long to enumerate; "
+                'send fewer tokens, or take coder="entropy"'
+            )
+        if vary:
+            digits.append((k - 1, message.vocabulary))
+        digits.append((rank(draft.support), math.comb(message.vocabulary, k)))
+        digits.append((_rank_counts(draft.counts, units), lattice_points(k, units)))
+        drawn = draft.support[draft.counts > 0]
+        digits.append((int(np.searchsorted(drawn, draft.token)), drawn.size))
+    index, states = 0, 1
+    for digit, base in reversed(digits):
+        index, states = digit + base * index, states * base
+    return index, states
+
+
+def decode_lattice(body: bytes) -> LatticeMessage:
+    """The batch of a body that :func:`encode_lattice` made."""
+    reader = Reader(body)
+    vocabulary = reader.varint("the vocabulary", 2, LARGEST_VOCABULARY)
+    count = reader.varint("the number of drafts", 1, LONGEST_BATCH)
+    flags = reader.varint("the flags", 0, 3)
+    size = reader.varint("the support size", 1, vocabulary) if flags & 1 else None
+    units = [reader.varint("a resolution", 1, LARGEST_RESOLUTION) for _ in range(1 if flags & 2 else count)]
+    data = reader.rest()
+    if len(data) > LONGEST_INDEX:
+        raise MalformedError(f"the number has {len(data)} bytes of {LONGEST_INDEX} at most; no encoder writes that")
+    index, states, entries, drafts = int.from_bytes(data, "big"), 1, 0, []
+    for n in range(count):
+        k, resolution = size, units[0 if flags & 2 else n]
+        if k is None:
+            index, digit = divmod(index, vocabulary)
+            k, states = digit + 1, states * vocabulary
+        entries += k
+        refuse_too_many(entries, len(body), MalformedError)
+        # a number longer than the bytes is not made at all
+        needed = about_log2(vocabulary, k) + about_log2(resolution + k - 1, k - 1) + math.log2(states)
+        if needed > 8 * len(data) + 1:
+            raise MalformedError("the drafts take more bits than there are; no encoder writes that")
+        index, states, draft = _peel(index, states, vocabulary, k, resolution)
+        drafts.append(draft)
+    if index or len(data) != -(-(states - 1).bit_length() // 8):
+        raise MalformedError("the number is not one of a batch of these drafts; no encoder writes that")
+    return LatticeMessage(vocabulary, tuple(drafts))
+
+
+def _peel(index: int, states: int, vocabulary: int, k: int, resolution: int) -> tuple[int, int, LatticeDraft]:
+    """One draft off the number's low end."""
+    supports, points = math.comb(vocabulary, k), lattice_points(k, resolution)
+    index, place = divmod(index, supports)
+    support = unrank(place, k, vocabulary)
+    index, place = divmod(index, points)
+    counts = _unrank_counts(place, k, resolution)
+    drawn = support[counts > 0]
+    index, place = divmod(index, drawn.size)
+    return index, states * supports * points * drawn.size, LatticeDraft(support, counts, int(drawn[place]))
+
+
+def _rank_counts(counts: Integers, resolution: int) -> int:
+    """Units and bars in a row: the places of the fewer of them."""
+    k = counts.size
+    if resolution < k - 1:
+        return rank(np.repeat(np.arange(k), counts) + np.arange(resolution))
+    return rank(np.cumsum(counts[:-1]) + np.arange(k - 1))
+
+
+def _unrank_counts(place: int, k: int, resolution: int) -> Integers:
+    if resolution < k - 1:
+        units = unrank(place, resolution, resolution + k - 1) - np.arange(resolution)
+        return np.bincount(units, minlength=k).astype(np.int64)
+    bars = unrank(place, k - 1, resolution + k - 1) - np.arange(k - 1)
+    return np.diff(bars, prepend=0, append=resolution)

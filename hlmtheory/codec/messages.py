@@ -1,0 +1,284 @@
+"""What the codec carries: batches of quantised or truncated drafts, validated where they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._domains import size_up_to, token_of
+from hlmtheory._simplex import distributions
+from hlmtheory.codec.frame import MessageError
+
+LARGEST_VOCABULARY = 2**18
+LARGEST_RESOLUTION = 2**24
+LONGEST_BATCH = 2**12
+MOST_BITS = 24
+"""Limits of the format: today's vocabularies have up to 262,144 tokens."""
+
+Integers: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class LatticeDraft:
+    """One quantised draft.
+
+    Parameters
+    ----------
+    support : int64 array, shape (K,)
+        The tokens kept, ascending.
+    counts : int64 array, shape (K,)
+        Their units, 0 or more; the sum is ℓ ≥ 1.
+    token : int
+        The drawn token: one of the support with a positive count.
+
+    Raises
+    ------
+    MessageError
+        If the support does not ascend, the counts do not fit it, or the token has no count.
+    """
+
+    support: Integers
+    counts: Integers
+    token: int
+
+    def __post_init__(self) -> None:
+        support, counts = _integers("support", self.support), _integers("counts", self.counts)
+        ascends = support.size > 0 and support[0] >= 0 and bool(np.all(support[1:] > support[:-1]))
+        _refuse(not ascends, "support must ascend from 0 on")
+        _refuse(counts.shape != support.shape, "counts must have an entry for each token of the support")
+        fits = int(counts.min()) >= 0 and 1 <= int(counts.sum()) <= LARGEST_RESOLUTION
+        _refuse(not fits, f"counts must be 0 or more, with a sum in 1..{LARGEST_RESOLUTION}")
+        place = int(np.searchsorted(support, self.token))
+        drawn = place < support.size and support[place] == self.token and counts[place] > 0
+        _refuse(not drawn, "token must be one of the support with a positive count")
+        object.__setattr__(self, "support", support)
+        object.__setattr__(self, "counts", counts)
+        object.__setattr__(self, "token", int(self.token))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LatticeDraft) and _same(self, other)
+
+    @property
+    def size(self) -> int:
+        """K."""
+        return int(self.support.size)
+
+    @property
+    def resolution(self) -> int:
+        """ℓ."""
+        return int(self.counts.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeMessage:
+    """A batch of quantised drafts over one vocabulary.
+
+    Parameters
+    ----------
+    vocabulary : int
+        V, 2 or more.
+    drafts : tuple of LatticeDraft
+        At least one.
+
+    Raises
+    ------
+    MessageError
+        If V is out of range, there are no drafts or too many, or a token is outside the vocabulary.
+    """
+
+    vocabulary: int
+    drafts: tuple[LatticeDraft, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "drafts", _batch(self.vocabulary, self.drafts))
+        _refuse(
+            any(int(draft.support[-1]) >= self.vocabulary for draft in self.drafts),
+            "support must lie within the vocabulary",
+        )
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TruncatedDraft:
+    """One truncated row of cu-hlm: k probabilities in 0..2^b - 1 with their tokens, and the drawn token's own.
+
+    Parameters
+    ----------
+    indices : int64 array, shape (k,)
+        The tokens sent, ascending; none at all for k = 0.
+    levels : int64 array, shape (k,)
+        Their probabilities times 2^b - 1, rounded.
+    token, level : int
+        The drawn token and its probability, sent whether it is among the k or not (cu-hlm IV-B).
+
+    Raises
+    ------
+    MessageError
+        If the indices do not ascend or the levels do not fit them.
+    """
+
+    indices: Integers
+    levels: Integers
+    token: int
+    level: int
+
+    def __post_init__(self) -> None:
+        indices, levels = _integers("indices", self.indices), _integers("levels", self.levels)
+        _refuse(bool(np.any(indices[:1] < 0)) or bool(np.any(np.diff(indices) <= 0)), "indices must ascend from 0 on")
+        _refuse(levels.shape != indices.shape, "levels must have an entry for each index")
+        _refuse(bool(np.any(levels < 0)) or self.level < 0 or self.token < 0, "levels and token must be 0 or more")
+        object.__setattr__(self, "indices", indices)
+        object.__setattr__(self, "levels", levels)
+        object.__setattr__(self, "token", int(self.token))
+        object.__setattr__(self, "level", int(self.level))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TruncatedDraft) and _same(self, other)
+
+
+@dataclass(frozen=True, slots=True)
+class TruncatedMessage:
+    """A batch of truncated drafts over one vocabulary.
+
+    Parameters
+    ----------
+    vocabulary : int
+        V, 2 or more.
+    bits : int
+        b, bits of a probability, 1..24.
+    drafts : tuple of TruncatedDraft
+        At least one.
+
+    Raises
+    ------
+    MessageError
+        If V or b is out of range, there are no drafts or too many, or a token or a level is out of range.
+    """
+
+    vocabulary: int
+    bits: int
+    drafts: tuple[TruncatedDraft, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "drafts", _batch(self.vocabulary, self.drafts))
+        _refuse(not 1 <= self.bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
+        for draft in self.drafts:
+            tokens, levels = np.append(draft.indices, draft.token), np.append(draft.levels, draft.level)
+            _refuse(bool(np.any(tokens >= self.vocabulary)), "indices and token must lie within the vocabulary")
+            _refuse(bool(np.any(levels >= 2**self.bits)), f"levels must be below 2^{self.bits}")
+
+
+Message: TypeAlias = LatticeMessage | TruncatedMessage
+
+
+def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
+    """A message of the rows that :func:`hlmtheory.quantize` gives.
+
+    Parameters
+    ----------
+    counts : int64 array, shape (L, V) or (V,)
+        Units of each draft, 0 outside the support.
+    support : bool array, of the same shape
+        Which tokens are kept.
+    token : integer array, shape (L,) or ()
+        The drawn tokens.
+
+    Returns
+    -------
+    LatticeMessage
+
+    Raises
+    ------
+    MessageError
+        If the shapes do not fit or a draft is no quantised row.
+
+    Examples
+    --------
+    >>> message = lattice_message([[6, 0, 4, 0]], support=[[True, False, True, False]], token=[2])
+    >>> message.drafts[0].support.tolist(), message.drafts[0].counts.tolist()
+    ([0, 2], [6, 4])
+    """
+    rows, kept, drawn = np.atleast_2d(_host(counts)), np.atleast_2d(_host(support)), np.atleast_1d(_host(token))
+    _refuse(
+        rows.shape != kept.shape or drawn.shape != rows.shape[:1],
+        "counts, support and token must be (L, V), (L, V) and (L,)",
+    )
+    _refuse(kept.dtype != np.bool_, "support must be a mask of booleans")
+    _refuse(bool(np.any((rows != 0) & ~kept)), "support must hold every token that has a count")
+    drafts = (LatticeDraft(np.flatnonzero(s), r[s], int(t)) for r, s, t in zip(rows, kept, drawn, strict=True))
+    return LatticeMessage(rows.shape[1], tuple(drafts))
+
+
+def truncated_message(draft: Any, *, k: int, token: Any, bits: int) -> TruncatedMessage:
+    """The k largest probabilities of each row, rounded to b bits, and the drawn token's own.
+
+    Parameters
+    ----------
+    draft : array, shape (L, V) or (V,)
+        Probability rows.
+    k : int
+        How many are sent, 0..V; ties by lowest index.
+    token : integer array, shape (L,) or ()
+        The drawn tokens.
+    bits : int
+        b, 1..24.
+
+    Returns
+    -------
+    TruncatedMessage
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, or k, a token or b is out of range.
+
+    Examples
+    --------
+    >>> message = truncated_message([0.5, 0.125, 0.375], k=2, token=1, bits=3)
+    >>> sent = message.drafts[0]
+    >>> sent.indices.tolist(), sent.levels.tolist(), sent.token, sent.level
+    ([0, 2], [4, 3], 1, 1)
+    """
+    rows = np.atleast_2d(distributions(draft=_host(draft))[2])
+    vocabulary = rows.shape[-1]
+    size = int(size_up_to(vocabulary).check(np, "k", np.asarray(k)))
+    drawn = np.atleast_1d(token_of(vocabulary).check(np, "token", _host(token)))
+    _refuse(drawn.shape != rows.shape[:1], "token must be one a row")
+    _refuse(not 1 <= bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
+    levels = np.floor(rows * (2**bits - 1) + 0.5).astype(np.int64)
+    order = np.sort(np.argsort(-rows, axis=-1, kind="stable")[:, :size], axis=-1)
+    drafts = (
+        TruncatedDraft(i, level[i], int(t), int(level[t])) for i, level, t in zip(order, levels, drawn, strict=True)
+    )
+    return TruncatedMessage(vocabulary, bits, tuple(drafts))
+
+
+def _host(value: Any) -> NDArray[Any]:
+    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+
+
+def _refuse(wrong: bool, sentence: str) -> None:
+    if wrong:
+        raise MessageError(f"{sentence}; make the message anew from counts, support and token")
+
+
+def _integers(name: str, value: Any) -> Integers:
+    array = np.asarray(value)
+    if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
+        raise MessageError(
+            f"{name} must be a row of whole numbers; got {array.dtype} of shape {array.shape}; convert it"
+        )
+    return array.astype(np.int64)
+
+
+def _batch(vocabulary: int, drafts: Sequence[Any]) -> tuple[Any, ...]:
+    _refuse(not 2 <= vocabulary <= LARGEST_VOCABULARY, f"vocabulary must be in 2..{LARGEST_VOCABULARY}")
+    _refuse(not 1 <= len(drafts) <= LONGEST_BATCH, f"drafts must be 1 to {LONGEST_BATCH}")
+    return tuple(drafts)
+
+
+def _same(one: Any, other: Any) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in type(one).__slots__)

@@ -1,0 +1,76 @@
+"""Combinations as whole numbers: the place of a set of c_1 < … < c_k in colexicographic order is Σ C(c_i, i)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._combinatorics import log2_binomial
+
+NEAR = 32
+"""So many neighbouring binomials, or k if that is more, are walked before one is computed anew, which takes k steps."""
+
+Integers = NDArray[np.int64]
+
+
+def rank(members: Integers) -> int:
+    """The place of ascending members among all sets of as many."""
+    total, value, before, size = 0, 1, -1, 0  # value = C(before + 1, size)
+    for member in members.tolist():
+        top = before + 1
+        value, size = value * (top - size) // (size + 1), size + 1  # C(top, size + 1)
+        if member - top > max(NEAR, size):
+            value = math.comb(member, size)
+        else:
+            for n in range(top + 1, member + 1):
+                value = value * n // (n - size) if n > size else int(n == size)
+        total, before = total + value, member - 1
+    return total
+
+
+def unrank(place: int, size: int, vocabulary: int) -> Integers:
+    """The set at this place, 0 ≤ place < C(V, size), ascending."""
+    members = np.empty(size, dtype=np.int64)
+    top, value = vocabulary, math.comb(vocabulary, size)
+    for k in range(size, 0, -1):
+        for _ in range(max(NEAR, k)):
+            if value <= place:
+                break
+            value, top = value * (top - k) // top, top - 1  # C(top - 1, k)
+        else:
+            top = _largest(place, k, top + 1)  # top itself is not looked at yet
+            value = math.comb(top, k)
+        place -= value
+        members[k - 1] = top
+        value, top = (value * k // top, top - 1) if top else (0, -1)  # C(top - 1, k - 1)
+        value = value if value or k > 1 else 1
+    return members
+
+
+def _largest(place: int, k: int, below: int) -> int:
+    """The largest c < below with C(c, k) ≤ place: by logarithms, rounded up, then checked.
+
+    A step of c changes log₂ C(c, k) by k/c or more, so that at most one step back is needed.
+    """
+    if place == 0:
+        return k - 1
+    wanted = math.log2(place)
+    low, high = k - 1, below - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if _log2_binomial(middle, k) <= wanted + 1e-6 else (low, middle - 1)
+    while math.comb(low, k) > place:
+        low -= 1
+    return low
+
+
+def _log2_binomial(n: int, k: int) -> float:
+    """By log-gamma, to 1e-8: enough for a first guess."""
+    return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2.0)
+
+
+def about_log2(n: int, k: int) -> float:
+    """log₂ C(n, k) in float64, before a number of that length is made."""
+    return float(log2_binomial(np, np.asarray(float(n)), np.asarray(float(k))))

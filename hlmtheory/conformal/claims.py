@@ -1,0 +1,243 @@
+"""The claims of :mod:`hlmtheory.conformal`, and why they hold."""
+
+from __future__ import annotations
+
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.conformal import runs
+
+#
+# Proofs. Let d_n be the dropped mass of position n and τ_{n+1} = τ_n - η(d_n - ε).
+#
+# telescope. Sum the updates: Σ (d_n - ε) = (τ_1 - τ_{T+1})/η.
+# iterates. If τ_n ≥ 0, then τ_{n+1} ≥ -η(1 - ε), as d_n ≤ 1. If τ_n < 0, every token is kept, d_n = 0 and τ rises.
+#   So τ_n ≥ -η(1 - ε) for all n if it is for the first. Nothing holds τ from above: once only the top token is left,
+#   d_n = 1 - max q_n, and where that is below ε the threshold goes on rising.
+# regret_sharp. Put the lower half into the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η.
+# regret. (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥ 1 - η(1 - 2ε), which is 0 or more for η(1 - 2ε) ≤ 1: the published
+#   bound follows there. For larger η one step overshoots by more than the 1 it counts with.
+# rate. regret_sharp with ε = d/√T and η = c/√T, times T.
+# update, kept. Rolled back to the state after the accepted drafts and the rejected one's own update, the controller is
+#   where it would be had it seen these positions only; so regret_sharp holds for them. In Alg. 1, line 12, the
+#   rejected position's d enters the sum and the last accepted one's the threshold, which learns nothing.
+# clipped. With the clip, τ_{n+1} = τ_n - c_n - η(d_n - ε): the telescope gains -Σ c_n/η, and the lower half stands, as
+#   a clipped τ is negative only if it was and so was rising.
+# window. Begin the telescope at the window's first position s with the clipped τ_s ≤ max q_s.
+# clipped_iterates. τ_{n+1} ≤ max q_n + ηε ≤ 1 + ηε.
+
+
+_CSQS = "bhattacharjee2025csqs"
+_FIRST = Assumption("τ₁ ≥ −η(1 − ε)", runs.high_enough)
+_SMALL = Assumption("η(1 − 2ε) ≤ 1", runs.small_step)
+_NEARLY_FLAT = [[2 / 257] + [1 / 257] * 255]
+"""One row that drops 255/257 at a threshold of 2/257."""
+_TWO_DROPS = {"drafts": _NEARLY_FLAT * 5, "epsilon": 0.25, "learning_rate": 4.0, "threshold": 2 / 257}
+"""The threshold falls below 0 at the first and the last position, and recovers between."""
+_DROPPED = 2 * 255 / 257 / 5
+_TIGHT = _DROPPED / (0.25 + (2 / 257 + 3) / 20)
+_PEAKED = [[1.0, 0.0]]
+_WOUND_UP = [[1.0] + [0.0] * 255] * 40 + _NEARLY_FLAT * 10
+_EASY_THEN_FLAT = [[[1.0] + [0.0] * 127, [1 / 128] * 128]] * 100
+
+CLAIMS = (
+    Claim(
+        id="conformal.update",
+        source=Source(_CSQS, "(8) and Algorithm 1, line 12 with the rejected position's own dropped mass"),
+        origin=Origin.CORRECTED,
+        statement="drafting ahead and rolling back gives the threshold of the accepted and rejected positions alone",
+        relation=Relation.EQ,
+        lhs=runs.rolled_back,
+        rhs=runs.kept_threshold,
+        attained=Attained(
+            {
+                "drafts": [[[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]],
+                "accepted": [0, 2],
+                "epsilon": 0.25,
+                "learning_rate": 0.5,
+                "threshold": 0.5,
+            }
+        ),
+    ),
+    Claim(
+        id="conformal.telescope",
+        source=Source(_CSQS, "Lemma 2 without the absolute value"),
+        origin=Origin.CORRECTED,
+        statement="Σ (d_n − ε) = (τ₁ − τ_{T+1})/η",
+        relation=Relation.EQ,
+        lhs=runs.excess,
+        rhs=runs.movement,
+        attained=Attained(_TWO_DROPS),
+        condition=runs.roundings,
+    ),
+    Claim(
+        id="conformal.telescope_printed",
+        source=Source(_CSQS, "Lemma 2, (25)"),
+        origin=Origin.PUBLISHED,
+        statement="Σ (d_n − ε) = |τ₁ − τ_{T+1}|/η",
+        relation=Relation.EQ,
+        lhs=runs.excess,
+        rhs=runs.absolute_movement,
+        refuted={"drafts": _PEAKED, "epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.0},
+        condition=runs.roundings,
+    ),
+    Claim(
+        id="conformal.resampled",
+        source=Source(_CSQS, "Algorithm 1, line 12 as printed, for the sum of Theorem 1"),
+        origin=Origin.PUBLISHED,
+        statement="with the last accepted position's d in line 12, mean d over accepted and rejected ≤ the sharp bound",
+        relation=Relation.LE,
+        lhs=runs.kept_mean_printed,
+        rhs=runs.kept_bound,
+        assumptions=(_FIRST,),
+        refuted={
+            "drafts": _EASY_THEN_FLAT,
+            "accepted": [1] * 100,
+            "epsilon": 0.005,
+            "learning_rate": 1.0,
+            "threshold": 0.0,
+        },
+    ),
+    Claim(
+        id="conformal.kept",
+        source=Source(_CSQS, "Algorithm 1, line 12 with the rejected position's own dropped mass"),
+        origin=Origin.CORRECTED,
+        statement="with the rejected position's own d, mean d over accepted and rejected ≤ the sharp bound",
+        relation=Relation.LE,
+        lhs=runs.kept_mean,
+        rhs=runs.kept_bound,
+        assumptions=(_FIRST,),
+        attained=Attained({**_TWO_DROPS, "drafts": [_NEARLY_FLAT] * 5, "accepted": [0] * 5}, ratio=_TIGHT),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="conformal.regret",
+        source=Source(_CSQS, "Theorem 2, (9), for any η"),
+        origin=Origin.PUBLISHED,
+        statement="mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0",
+        relation=Relation.LE,
+        lhs=runs.mean_dropped,
+        rhs=runs.published,
+        assumptions=(_FIRST,),
+        refuted={"drafts": [[1 / 200] * 200] * 2, "epsilon": 0.001, "learning_rate": 10.0, "threshold": 0.0},
+    ),
+    Claim(
+        id="conformal.regret_small_step",
+        source=Source(_CSQS, "Theorem 2, (9)"),
+        origin=Origin.CORRECTED,
+        statement="mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) where η(1 − 2ε) ≤ 1",
+        relation=Relation.LE,
+        lhs=runs.mean_dropped,
+        rhs=runs.published,
+        assumptions=(_FIRST, _SMALL),
+        attained=Attained({**_TWO_DROPS, "learning_rate": 2.0}, ratio=_DROPPED / (0.25 + (2 / 257 + 1.5) / 10)),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="conformal.regret_sharp",
+        source=Source(_CSQS, "Theorem 2, (9)"),
+        origin=Origin.NEW,
+        statement="mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η: at τ₁ = 0, Σ d_n ≤ εT + 1 − ε",
+        relation=Relation.LE,
+        lhs=runs.mean_dropped,
+        rhs=runs.sharp,
+        assumptions=(_FIRST,),
+        attained=Attained(_TWO_DROPS, ratio=_TIGHT),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="conformal.iterates",
+        source=Source(_CSQS, "Lemma 4, lower half"),
+        origin=Origin.PUBLISHED,
+        statement="−τ_n ≤ η(1 − ε) for all n",
+        relation=Relation.LE,
+        lhs=runs.lowest,
+        rhs=runs.undershoot,
+        assumptions=(_FIRST,),
+        attained=Attained(_TWO_DROPS, ratio=(4 * (255 / 257 - 0.25) - 2 / 257) / 3),
+    ),
+    Claim(
+        id="conformal.iterates_upper",
+        source=Source(_CSQS, "Lemma 4, upper half"),
+        origin=Origin.PUBLISHED,
+        statement="τ_n ≤ 1 + ηε for all n > 1",
+        relation=Relation.LE,
+        lhs=runs.highest,
+        rhs=runs.overshoot,
+        refuted={"drafts": _PEAKED * 8, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0},
+    ),
+    Claim(
+        id="conformal.rate",
+        source=Source(_CSQS, "(30)"),
+        origin=Origin.PUBLISHED,
+        statement="for ε = d/√T, η = c/√T: Σ d_n ≤ (d + τ₁/c)√T + 1 − d/√T = O(√T)",
+        relation=Relation.LE,
+        lhs=runs.summed,
+        rhs=runs.rate_bound,
+        assumptions=(Assumption("τ₁ ≥ −(c/√T)(1 − d/√T)", runs.first_high_enough),),
+        attained=Attained(
+            {
+                "drafts": _NEARLY_FLAT * 5,
+                "target_scale": 0.25 * 5**0.5,
+                "learning_scale": 4.0 * 5**0.5,
+                "threshold": 2 / 257,
+            },
+            ratio=_TIGHT,
+        ),
+    ),
+    Claim(
+        id="conformal.clipped",
+        source=Source(_CSQS, "(8), with the threshold clipped at the largest probability"),
+        origin=Origin.NEW,
+        statement="Σ (d_n − ε) = (τ₁ − τ_{T+1} − Σ c_n)/η, c_n = (τ_n − max q_n)⁺ what the clip takes off",
+        relation=Relation.EQ,
+        lhs=runs.clipped_excess,
+        rhs=runs.clipped_movement,
+        attained=Attained({**_TWO_DROPS, "threshold": 0.5}),
+        condition=runs.roundings,
+    ),
+    Claim(
+        id="conformal.clipped_regret",
+        source=Source(_CSQS, "Theorem 2, with the threshold clipped at the largest probability"),
+        origin=Origin.NEW,
+        statement="clipped, mean d_n ≤ ε + (τ₁ − Σ c_n + η(1 − ε))/(ηT)",
+        relation=Relation.LE,
+        lhs=runs.clipped_mean,
+        rhs=runs.clipped_bound,
+        assumptions=(_FIRST,),
+        attained=Attained(_TWO_DROPS, ratio=_DROPPED / (0.25 + (3 - 6 / 257) / 20)),
+        ceiling=1.0,
+        condition=runs.roundings,
+    ),
+    Claim(
+        id="conformal.clipped_iterates",
+        source=Source(_CSQS, "Lemma 4, upper half, with the threshold clipped at the largest probability"),
+        origin=Origin.NEW,
+        statement="clipped, τ_n ≤ 1 + ηε for all n > 1",
+        relation=Relation.LE,
+        lhs=runs.highest_clipped,
+        rhs=runs.overshoot,
+        attained=Attained({"drafts": _PEAKED * 8, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0}),
+    ),
+    Claim(
+        id="conformal.window",
+        source=Source(_CSQS, "Theorem 2, with the threshold clipped at the largest probability"),
+        origin=Origin.NEW,
+        statement="clipped, in every window: mean d_n ≤ ε + (max q_s + η(1 − ε))/(ηT), s its first position",
+        relation=Relation.LE,
+        lhs=runs.clipped_window_mean,
+        rhs=runs.window_bound,
+        assumptions=(_FIRST,),
+        attained=Attained({**_TWO_DROPS, "threshold": 0.5, "steps": 5}, ratio=_TIGHT),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="conformal.window_unclipped",
+        source=Source(_CSQS, "Theorem 2, were it to hold from any position on"),
+        origin=Origin.NEW,
+        statement="without a clip, in every window: mean d_n ≤ ε + (max q_s + η(1 − ε))/(ηT), s its first position",
+        relation=Relation.LE,
+        lhs=runs.window_mean,
+        rhs=runs.window_bound,
+        assumptions=(_FIRST,),
+        refuted={"drafts": _WOUND_UP, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0, "steps": 10},
+    ),
+)

@@ -1,0 +1,271 @@
+"""The controller of :mod:`hlmtheory.conformal` and its guarantees, with that room's notation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._domains import COUNT, Domain, DomainError, leading_dimensions
+from hlmtheory._quantities import open_unit, positive, whole_from_one
+from hlmtheory._simplex import distributions
+
+DOMAINS = {
+    "epsilon": open_unit("ε is the dropped mass that is aimed at, such as 0.0005"),
+    "learning_rate": positive("η is how far a dropped mass of 1 lowers the threshold, such as 0.001"),
+    "threshold": Domain("finite", lambda xp, value: xp.isfinite(value), "give a probability; 0 keeps every token"),
+    "learning_scale": positive("give c of η = c/√T"),
+    "target_scale": positive("give d of ε = d/√T"),
+}
+_STEPS = whole_from_one("T counts positions")
+
+
+def setting(epsilon: Array, learning_rate: Array, threshold: Array, **more: Array) -> tuple[Any, ...]:
+    """The namespace and ε, η, τ_1 and more in float64, each in its domain; τ_1 too low is left to the caller."""
+    xp, *values = arrays(epsilon=epsilon, learning_rate=learning_rate, threshold=threshold, **more)
+    named = dict(zip(("epsilon", "learning_rate", "threshold", *more), values, strict=True))
+    for name, value in named.items():
+        DOMAINS.get(name, _STEPS).check(xp, name, value)
+    leading_dimensions(**{name: tuple(value.shape) for name, value in named.items()})
+    return (xp, *(in_kind(xp, value, xp.float64) for value in named.values()))
+
+
+def threshold_support(draft: Array, threshold: Array) -> Array:
+    """Tokens of at least the threshold, and always the likeliest.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    threshold : array, shape (...)
+        τ; at 0 or below every token is kept.
+
+    Returns
+    -------
+    bool array, shape (..., V)
+        c-sqs (6), with the top token (the lowest index among equals) where nothing else reaches τ.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution or τ is not finite.
+
+    Examples
+    --------
+    >>> threshold_support([[0.5, 0.125, 0.375]] * 2, [0.25, 0.75]).tolist()
+    [[True, False, True], [True, False, False]]
+    """
+    xp, draft, threshold = arrays(draft=draft, threshold=threshold)
+    _, _, q = distributions(draft=draft)
+    tau = in_kind(xp, DOMAINS["threshold"].check(xp, "threshold", threshold), xp.float64)
+    leading_dimensions(draft=tuple(q.shape[:-1]), threshold=tuple(tau.shape))
+    top = xp.arange(q.shape[-1], device=q.device) == xp.argmax(q, axis=-1, keepdims=True)
+    return (q >= tau[..., None]) | top  # (6)
+
+
+class ThresholdController:
+    """The threshold of C-SQS, one step a drafted token, with checkpoints to roll back to.
+
+    Parameters
+    ----------
+    epsilon : array, shape (...)
+        ε in (0, 1), the dropped mass that is aimed at.
+    learning_rate : array, shape (...)
+        η > 0.
+    threshold : array, shape (...)
+        τ_1 ≥ -η(1 - ε).
+    clip : bool
+        Whether τ is taken down to the row's largest probability before it is used (anti-windup).
+
+    Attributes
+    ----------
+    threshold : array, shape (...)
+        The τ that the next step uses.
+
+    Raises
+    ------
+    ValueError
+        If ε is outside (0, 1), η ≤ 0, or τ_1 < -η(1 - ε).
+
+    Examples
+    --------
+    >>> controller = ThresholdController(0.25, 0.5, 0.25)
+    >>> controller.step([0.5, 0.25, 0.125, 0.125]).tolist(), float(controller.threshold)
+    ([True, True, False, False], 0.25)
+    >>> controller.step([0.125] * 8).tolist(), float(controller.threshold)
+    ([True, False, False, False, False, False, False, False], -0.0625)
+    >>> float(controller.roll_back(0))  # both drafts came too soon: the first was rejected
+    0.25
+    """
+
+    def __init__(self, epsilon: Array, learning_rate: Array, threshold: Array = 0.0, *, clip: bool = False) -> None:
+        xp, target, rate, tau = setting(epsilon, learning_rate, threshold)
+        if not bool(xp.all(tau >= -rate * (1.0 - target))):
+            raise DomainError(
+                f"threshold must be at least -η(1 - ε); got {threshold} with η = {learning_rate}, ε = {epsilon}; "
+                "start at 0, which keeps every token"
+            )
+        self._epsilon, self._rate, self._clip = target, rate, clip
+        self._history = [tau]
+
+    @property
+    def threshold(self) -> Array:
+        """The τ that the next step uses, before a clip."""
+        return self._history[-1]
+
+    def step(self, draft: Array) -> Array:
+        """Take a drafted token's row: its support, and the update of the threshold.
+
+        Parameters
+        ----------
+        draft : array, shape (..., V)
+            Probability rows, with the leading dimensions of the threshold.
+
+        Returns
+        -------
+        bool array, shape (..., V)
+            The support {q ≥ τ} with the top token; τ is then moved by (8).
+
+        Raises
+        ------
+        ValueError
+            If a row is no distribution or the leading dimensions do not fit.
+        """
+        xp, draft, tau = arrays(draft=draft, threshold=self.threshold)
+        _, _, q = distributions(draft=draft)
+        if self._clip:
+            tau = xp.minimum(tau, xp.max(q, axis=-1))
+        support = threshold_support(q, tau)
+        self._history.append(tau - self._rate * (dropped(xp, q, support) - self._epsilon))  # (8)
+        return support
+
+    def roll_back(self, accepted: Array) -> Array:
+        """End a batch of drafts: keep the updates of the accepted ones and of the one that was rejected.
+
+        The rejected position's token is resampled and stays in the text, so its own dropped mass counts. Algorithm 1
+        prints another one in line 12, that of the last accepted position; then the sum that Theorem 1 needs is not
+        controlled (claim ``conformal.resampled``).
+
+        Parameters
+        ----------
+        accepted : integer array, shape (...)
+            How many drafts of the batch were accepted, 0..L, with L the number of steps since the last roll-back.
+
+        Returns
+        -------
+        array, shape (...)
+            The threshold that the next batch starts from.
+
+        Raises
+        ------
+        ValueError
+            If more drafts are said to be accepted than were made.
+        """
+        made = len(self._history) - 1
+        xp, tau, count = arrays(threshold=self.threshold, accepted=accepted)
+        count = COUNT.check(xp, "accepted", count)
+        if bool(xp.any(count > made)):
+            raise DomainError(f"accepted must be at most {made}, the steps of this batch; got {count}; step first")
+        tau = self._history[0]
+        for n, value in enumerate(self._history[1:]):
+            tau = xp.where(count >= n, value, tau)  # step n + 1 follows n accepted drafts
+        self._history = [tau]
+        return tau
+
+
+def dropped(xp: Any, q: Array, support: Array) -> Array:
+    """d, the mass outside the support."""
+    return xp.sum(xp.where(support, 0.0, q), axis=-1)
+
+
+def regret_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
+    """Published bound ε + (|τ_1| + 1 + ηε)/(ηT) on the mean dropped mass; false for large η.
+
+    Parameters
+    ----------
+    epsilon, learning_rate, threshold : arrays, shape (...)
+        ε in (0, 1), η > 0 and τ_1.
+    steps : integer array, shape (...)
+        T, 1 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        c-sqs (9). Proven where η(1 - 2ε) ≤ 1; vacuous from 1 on.
+
+    Raises
+    ------
+    ValueError
+        If ε is outside (0, 1), η ≤ 0, τ_1 is not finite, or T is below 1.
+
+    Examples
+    --------
+    >>> round(float(regret_bound(0.0005, 0.001, 0.0, 2000)), 4)
+    0.5005
+    """
+    xp, target, rate, tau, count = setting(epsilon, learning_rate, threshold, steps=steps)
+    return target + (xp.abs(tau) + 1.0 + rate * target) / (rate * count)  # (9)
+
+
+def regret_bound_sharp(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
+    """Sharp bound ε + (τ_1 + η(1 - ε))/(ηT) on the mean dropped mass, for every η.
+
+    Parameters
+    ----------
+    epsilon, learning_rate, threshold : arrays, shape (...)
+        ε in (0, 1), η > 0 and τ_1 ≥ -η(1 - ε).
+    steps : integer array, shape (...)
+        T, 1 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        At τ_1 = 0: ε + (1 - ε)/T, whatever η is.
+
+    Raises
+    ------
+    ValueError
+        If ε is outside (0, 1), η ≤ 0, τ_1 is not finite, or T is below 1.
+
+    Examples
+    --------
+    >>> round(float(regret_bound_sharp(0.0005, 0.001, 0.0, 2000)), 6)
+    0.001
+    """
+    _, target, rate, tau, count = setting(epsilon, learning_rate, threshold, steps=steps)
+    return target + (tau + rate * (1.0 - target)) / (rate * count)
+
+
+def regret_bound_rate(target_scale: Array, learning_scale: Array, threshold: Array, steps: Array) -> Array:
+    """Bound d√T + (τ_1/c)√T + 1 - d/√T on the summed dropped mass for ε = d/√T and η = c/√T.
+
+    Parameters
+    ----------
+    target_scale, learning_scale, threshold : arrays, shape (...)
+        d > 0 with d < √T, c > 0 and τ_1 ≥ 0.
+    steps : integer array, shape (...)
+        T, 1 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        The summed dropped mass is at most this: O(√T), c-sqs (30).
+
+    Raises
+    ------
+    ValueError
+        If d or c is not positive, d ≥ √T, τ_1 is not finite, or T is below 1.
+
+    Examples
+    --------
+    >>> float(regret_bound_rate(0.5, 1.0, 0.0, 100))
+    5.95
+    """
+    xp, d, c, tau, steps = arrays(
+        target_scale=target_scale, learning_scale=learning_scale, threshold=threshold, steps=steps
+    )
+    for name, value in (("target_scale", d), ("learning_scale", c)):
+        DOMAINS[name].check(xp, name, value)
+    root = xp.sqrt(xp.astype(_STEPS.check(xp, "steps", steps), xp.float64))
+    if not bool(xp.all(d < root)):
+        raise DomainError(f"target_scale must be below √T; got {target_scale}; ε = d/√T is a probability")
+    return root * root * regret_bound_sharp(d / root, c / root, tau, steps)

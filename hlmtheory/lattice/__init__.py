@@ -1,0 +1,54 @@
+"""Sparse quantize-and-sample: a few tokens of the draft's row on a lattice, what that costs in bits and in distance.
+
+Paper: c-sqs (bhattacharjee2025csqs) (1)-(5), Theorem 1, Algorithm 2, Appendix A; the lattice is in reznik2011.
+
+========== =============================================== ========= ===========
+symbol     name                                            unit      shape
+========== =============================================== ========= ===========
+q          ``draft``, small model's next-token row         1         (..., V)
+p          ``target``, large model's next-token row        1         (..., V)
+X          ``support``, which tokens are kept              bool      (..., V)
+K          ``k``, how many                                 tokens    (...)
+ℓ          ``resolution``, units that 1 is divided into    1         (...)
+b          counts, whole numbers that sum to ℓ             1         (..., V)
+q̄          kept part of q, normalised                      1         (..., V)
+q̂          quantised row b/ℓ, which drafts are drawn from  1         (..., V)
+D          bound i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋)          1         (...)
+B          ``budget_bits``, payload                        bit       (...)
+========== =============================================== ========= ===========
+
+The device draws its draft from q̂ and the server verifies with q̂, so that the emitted token has the large model's law
+whatever q̂ is; rounding costs acceptance, at most TV(q, q̂) of it. Ties are kept, and rounded up, by lowest index.
+Types and normalisation are those of :mod:`hlmtheory.verification`.
+"""
+
+from __future__ import annotations
+
+from hlmtheory.lattice.arithmetic import Allocation
+from hlmtheory.lattice.claims import CLAIMS
+from hlmtheory.lattice.payload import allocate, batch_length, exact_payload_bits, payload_bits
+from hlmtheory.lattice.quantization import (
+    distortion_bound,
+    distortion_bound_sharp,
+    dropped_mass,
+    quantize,
+    rejection_bound,
+    top_support,
+)
+from hlmtheory.lattice.sides import PAPER_RESOLUTION
+
+__all__ = [
+    "CLAIMS",
+    "PAPER_RESOLUTION",
+    "Allocation",
+    "allocate",
+    "batch_length",
+    "distortion_bound",
+    "distortion_bound_sharp",
+    "dropped_mass",
+    "exact_payload_bits",
+    "payload_bits",
+    "quantize",
+    "rejection_bound",
+    "top_support",
+]

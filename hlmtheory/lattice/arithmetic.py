@@ -1,0 +1,172 @@
+"""Supports, counts and allocations: the arithmetic behind :mod:`hlmtheory.lattice`, with that room's notation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hlmtheory._array import Array, arrays, sort_descending, tail_sums, take
+from hlmtheory._combinatorics import ceil_log2, log2_binomial
+from hlmtheory._domains import Domain, DomainError, leading_dimensions
+from hlmtheory._simplex import distributions
+
+LARGEST_RESOLUTION = 2**31 - 1
+"""Counts up to here leave ℓ·V roundings below 1 in float64, so that they sum to ℓ."""
+
+SLACK_BITS = 1e-9
+"""What a number of bits computed in float64 may be off by; a budget that is met to this is met."""
+
+RESOLUTION = Domain(
+    f"a whole number in 1..{LARGEST_RESOLUTION:,}",
+    lambda xp, value: (value >= 1) & (value <= LARGEST_RESOLUTION),
+    "ℓ is the number of units that the probability 1 is divided into, such as 100",
+    kind="integer",
+)
+SIZE = Domain(
+    "a whole number, 1 or more",
+    lambda xp, value: value >= 1,
+    "K counts the tokens that are kept; an empty support leaves no distribution",
+    kind="integer",
+)
+BUDGET = Domain(
+    "positive and finite",
+    lambda xp, value: (value > 0) & xp.isfinite(value),
+    "give the bits that the link may carry",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """A support size and resolution for each row, and what they cost.
+
+    Attributes
+    ----------
+    k, resolution : int64 arrays, shape (...)
+        K largest entries on a lattice of ℓ units.
+    bits : array, shape (...)
+        The payload, in bit.
+    distortion : array, shape (...)
+        Dropped mass plus the sharp bound on the rounding: TV(q, q̂) is at most this.
+    """
+
+    k: Array
+    resolution: Array
+    bits: Array
+    distortion: Array
+
+
+def size_within(vocabulary: int) -> Domain:
+    """K of a row: 1..V."""
+    return Domain(
+        f"a whole number in 1..V with V = {vocabulary}",
+        lambda xp, value: (value >= 1) & (value <= vocabulary),
+        "K counts the tokens of a row that are kept",
+        kind="integer",
+    )
+
+
+def largest(xp: Any, values: Array, count: Array) -> Array:
+    """Mask of the ``count`` (..., 1) largest entries of each row, among equals the first; one sort, no permutation."""
+    border = take(xp, sort_descending(xp, values), xp.where(count > 0, count - 1, count))
+    kept = (values >= border) & (count > 0)
+    spare = xp.count_nonzero(kept, axis=-1, keepdims=True) - count
+    if bool(xp.any(spare > 0)):
+        tied = kept & (values == border)
+        rank = xp.cumulative_sum(xp.astype(tied, xp.int64), axis=-1)
+        kept = kept & (~tied | (rank <= xp.count_nonzero(tied, axis=-1, keepdims=True) - spare))
+    return kept
+
+
+def row_and_size(draft: Array, k: Array) -> tuple[Any, Array, Array]:
+    """The namespace, q in float64 and K (..., 1), both with the common leading dimensions."""
+    xp, draft, k = arrays(draft=draft, k=k)
+    _, _, q = distributions(draft=draft)
+    k = size_within(q.shape[-1]).check(xp, "k", k)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape))
+    return xp, xp.broadcast_to(q, (*batch, q.shape[-1])), xp.broadcast_to(k, batch)[..., None]
+
+
+def sizes(k: Array, resolution: Array) -> tuple[Any, Array, Array]:
+    """The namespace, K and ℓ as int64, each 1 or more."""
+    xp, size, units = arrays(k=k, resolution=resolution)
+    size, units = SIZE.check(xp, "k", size), RESOLUTION.check(xp, "resolution", units)
+    leading_dimensions(k=tuple(size.shape), resolution=tuple(units.shape))
+    return xp, size, units
+
+
+def refuse_more_than_positive(xp: Any, q: Array, k: Array) -> None:
+    """A support that would have to hold tokens of probability 0."""
+    positive = xp.count_nonzero(q > 0, axis=-1, keepdims=True)
+    if bool(xp.any(k > positive)):
+        stray = int(xp.argmax(xp.reshape(k - positive, (-1,))))
+        asked, held = (int(xp.reshape(value, (-1,))[stray]) for value in (k, positive))
+        raise DomainError(
+            f"k must be at most the number of non-zero probabilities; got {asked} for a row with {held}; "
+            "keep fewer tokens: one of probability 0 is never drawn"
+        )
+
+
+def kept_part(xp: Any, q: Array, support: Array) -> tuple[Array, Array]:
+    """q̄, the kept part of q over its mass, and the mass that is dropped; a row of zeros where nothing is kept."""
+    kept = xp.where(support, q, 0.0)
+    mass = xp.sum(kept, axis=-1, keepdims=True)
+    return kept / xp.where(mass > 0, mass, 1.0), xp.sum(xp.where(support, 0.0, q), axis=-1)
+
+
+def rounded(xp: Any, row: Array, support: Array, resolution: Array) -> Array:
+    """Counts of the lattice point nearest to the row: ℓ·row rounded down, the missing units to the largest remainders.
+
+    Alg. 2 of c-sqs rounds to the nearest integer and then takes units back where the most was added, or adds them
+    where the most was lost. Either way the ℓ - Σ⌊ℓ q̄⌋ largest remainders end up rounded up and the others down.
+    """
+    scaled = row * xp.astype(resolution, xp.float64)
+    floor = xp.floor(scaled)
+    whole = xp.any(row > 0, axis=-1, keepdims=True)
+    missing = xp.where(whole, resolution - xp.astype(xp.sum(floor, axis=-1, keepdims=True), xp.int64), 0)
+    up = largest(xp, xp.where(support, scaled - floor, -1.0), missing)
+    return xp.astype(floor, xp.int64) + xp.astype(up, xp.int64)
+
+
+def log2_payload(xp: Any, vocabulary: Array, k: Array, resolution: Array, *, adaptive: bool) -> Array:
+    """(1): bits of the support, the counts and, where it varies, the support's size."""
+    v, size, units = (xp.astype(value, xp.float64) for value in (vocabulary, k, resolution))
+    bits = log2_binomial(xp, v, size) + log2_binomial(xp, units + size - 1.0, size - 1.0)  # (5) + (2)
+    return bits + xp.astype(ceil_log2(xp, vocabulary), xp.float64) if adaptive else bits
+
+
+def sharp_distortion(xp: Any, k: Array, resolution: Array) -> Array:
+    """i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), in float64."""
+    up = xp.minimum(resolution, k // 2)
+    up, size, units = (xp.astype(value, xp.float64) for value in (up, k, resolution))
+    return up * (size - up) / (size * units)
+
+
+def finest_resolutions(xp: Any, vocabulary: int, budget: Array, *, adaptive: bool) -> Array:
+    """For each K = 1..V the largest ℓ whose payload is within the budget (...), 0 if there is none; shape (..., V)."""
+    k = xp.arange(1, vocabulary + 1, dtype=xp.int64, device=budget.device)
+    size = xp.full_like(k, vocabulary)
+    allowed = budget[..., None] + SLACK_BITS
+    low = xp.zeros((*budget.shape, vocabulary), dtype=xp.int64, device=budget.device)
+    high = low + LARGEST_RESOLUTION
+    while bool(xp.any(low < high)):
+        middle = (low + high + 1) // 2
+        fits = log2_payload(xp, size, k, middle, adaptive=adaptive) <= allowed
+        low, high = xp.where(fits, middle, low), xp.where(fits, high, middle - 1)
+    return low
+
+
+def best_allocation(xp: Any, q: Array, budget: Array, *, adaptive: bool) -> Allocation:
+    """The K, with its finest ℓ, of the least dropped mass plus sharp distortion; among equals the smallest K."""
+    vocabulary = q.shape[-1]
+    finest = finest_resolutions(xp, vocabulary, budget, adaptive=adaptive)
+    k = xp.arange(1, vocabulary + 1, dtype=xp.int64, device=q.device)
+    fits = finest >= 1
+    finest = xp.where(fits & (k > 1), finest, 1)  # one token: any ℓ gives it the count ℓ
+    dropped = tail_sums(xp, sort_descending(xp, q))[..., 1:]
+    positive = xp.count_nonzero(q > 0, axis=-1, keepdims=True)
+    total = xp.where(fits & (k <= positive), dropped + sharp_distortion(xp, k, finest), xp.inf)
+    best = xp.argmin(total, axis=-1, keepdims=True)
+    chosen = take(xp, xp.broadcast_to(finest, total.shape), best)[..., 0]
+    size = best[..., 0] + 1
+    bits = log2_payload(xp, xp.full_like(size, vocabulary), size, chosen, adaptive=adaptive)
+    return Allocation(size, chosen, bits, take(xp, total, best)[..., 0])

@@ -1,0 +1,172 @@
+"""Bits of quantised rows, and how to spend them: the functions of :mod:`hlmtheory.lattice` about payload."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hlmtheory._array import Array, arrays
+from hlmtheory._combinatorics import lattice_points
+from hlmtheory._domains import DomainError, leading_dimensions
+from hlmtheory._simplex import distributions
+from hlmtheory.lattice.arithmetic import BUDGET, SIZE, SLACK_BITS, Allocation, best_allocation, log2_payload, sizes
+
+
+def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bool = False) -> Array:
+    """Bits of a quantised row: log₂C(V, K) + log₂C(ℓ + K - 1, K - 1), and ⌈log₂V⌉ where K varies.
+
+    Parameters
+    ----------
+    vocabulary, k, resolution : integer arrays, shape (...)
+        V, K ≤ V and ℓ, 1 or more.
+    adaptive : bool
+        Whether K is sent too, as C-SQS needs.
+
+    Returns
+    -------
+    float64 array, shape (...)
+        c-sqs (1), (2), (5), in bit, to 1e-9; the drawn token is not in it.
+
+    Raises
+    ------
+    ValueError
+        If V, K or ℓ is below 1 or no integer, or K > V.
+
+    Examples
+    --------
+    >>> payload_bits(4096, [1, 64, 512], 100).round(1).tolist()
+    [12.0, 624.2, 2609.1]
+    """
+    xp, size, units = sizes(k, resolution)
+    xp, vocabulary, size, units = arrays(vocabulary=vocabulary, k=size, resolution=units)
+    vocabulary = SIZE.check(xp, "vocabulary", vocabulary)
+    leading_dimensions(vocabulary=tuple(vocabulary.shape), k=tuple(size.shape), resolution=tuple(units.shape))
+    _refuse_more_than_vocabulary(xp, vocabulary, size)
+    return log2_payload(xp, *xp.broadcast_arrays(vocabulary, size, units), adaptive=adaptive)
+
+
+def exact_payload_bits(vocabulary: int, k: int, resolution: int, *, adaptive: bool = False) -> float:
+    """The same as :func:`payload_bits` for one row, by Python integers of any size: only the logarithm is rounded.
+
+    Parameters
+    ----------
+    vocabulary, k, resolution : int
+        V, K ≤ V and ℓ, 1 or more.
+    adaptive : bool
+        Whether K is sent too.
+
+    Returns
+    -------
+    float
+        In bit.
+
+    Raises
+    ------
+    ValueError
+        If V, K or ℓ is below 1 or no integer, or K > V.
+
+    Examples
+    --------
+    >>> exact_payload_bits(4, 2, 1)  # 6 supports, 2 rows of counts
+    3.584962500721156
+    """
+    xp, size, units = sizes(k, resolution)
+    (size_of_row,) = arrays(vocabulary=vocabulary)[1:]
+    _refuse_more_than_vocabulary(xp, SIZE.check(xp, "vocabulary", size_of_row), size)
+    v, size, units = int(vocabulary), int(k), int(resolution)
+    bits = math.log2(math.comb(v, size)) + math.log2(lattice_points(size, units))
+    return bits + (v - 1).bit_length() if adaptive else bits
+
+
+def batch_length(bits: Array, budget_bits: Array) -> Array:
+    """How many drafts fit the budget, L = max{L : Σ_{n≤L} bits_n ≤ B}: drafting stops when the budget is spent.
+
+    Parameters
+    ----------
+    bits : array, shape (..., N)
+        Payloads of the drafts in order, in bit.
+    budget_bits : array, shape (...) or broadcastable to it
+        B, in bit.
+
+    Returns
+    -------
+    int64 array, shape (...)
+        In 1..N; c-sqs Section 4.
+
+    Raises
+    ------
+    ValueError
+        If a payload is negative, the budget not positive, or it does not fit the first draft.
+
+    Examples
+    --------
+    >>> int(batch_length([600.0, 1500.0, 2500.0, 900.0], 5000.0))
+    3
+    """
+    xp, bits, budget = arrays(bits=bits, budget_bits=budget_bits)
+    if bits.ndim == 0 or 0 in bits.shape:
+        raise DomainError(
+            f"bits must have an axis of drafts; got shape {tuple(bits.shape)}; give one payload per draft"
+        )
+    if not bool(xp.all(bits >= 0)):
+        raise DomainError("bits must be 0 or more; got a negative one or NaN; give payloads in bit")
+    budget = xp.astype(BUDGET.check(xp, "budget_bits", budget), xp.float64)
+    spent = xp.cumulative_sum(xp.astype(bits, xp.float64), axis=-1)
+    leading_dimensions(bits=tuple(bits.shape[:-1]), budget_bits=tuple(budget.shape))
+    _refuse_small_budget(xp, budget, spent[..., 0])
+    return xp.count_nonzero(spent <= budget[..., None] + SLACK_BITS, axis=-1)
+
+
+def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allocation:
+    """The support size K and resolution ℓ of least dropped mass plus sharp distortion within the budget.
+
+    For each K the finest ℓ that fits is best, since the distortion never rises with ℓ. That ℓ depends on V, K and B
+    alone, so that the server knows it from K.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    budget_bits : array, shape (...) or broadcastable to it
+        B for one row, in bit.
+    adaptive : bool
+        Whether K is sent too; it varies from row to row here.
+
+    Returns
+    -------
+    Allocation
+        Among equals the smallest K.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, or the budget does not fit a draft of one token.
+
+    Examples
+    --------
+    >>> found = allocate([0.5, 0.25, 0.125, 0.125], 10.0)
+    >>> int(found.k), int(found.resolution), round(float(found.bits), 2)
+    (4, 9, 9.78)
+    """
+    xp, draft, budget = arrays(draft=draft, budget_bits=budget_bits)
+    _, _, q = distributions(draft=draft)
+    budget = xp.astype(BUDGET.check(xp, "budget_bits", budget), xp.float64)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), budget_bits=tuple(budget.shape))
+    one = xp.ones_like(budget, dtype=xp.int64)
+    _refuse_small_budget(xp, budget, log2_payload(xp, one * q.shape[-1], one, one, adaptive=adaptive))
+    return best_allocation(xp, xp.broadcast_to(q, (*batch, q.shape[-1])), budget, adaptive=adaptive)
+
+
+def _refuse_more_than_vocabulary(xp: Any, vocabulary: Array, k: Array) -> None:
+    if bool(xp.any(k > vocabulary)):
+        raise DomainError(f"k must be at most V; got {k} for V = {vocabulary}; K counts tokens of a row")
+
+
+def _refuse_small_budget(xp: Any, budget: Array, one_draft: Array) -> None:
+    """A budget that the least payload of some row exceeds."""
+    short = xp.max(one_draft - budget)
+    if bool(short > SLACK_BITS):
+        raise DomainError(
+            f"budget_bits must fit one draft; it is {float(short):.6g} bit too small; "
+            "raise it, keep fewer tokens, or lower the resolution"
+        )

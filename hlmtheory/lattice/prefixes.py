@@ -1,0 +1,60 @@
+"""All texts of a few tokens as a tree, and what speculative decoding does on it, without sampling.
+
+The rows of a tree are listed level by level: the row after the text of node n followed by token v is at n·V + v + 1,
+so that a tree over T positions has N = (V^T - 1)/(V - 1) rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array
+from hlmtheory._domains import DomainError
+
+
+def levels(name: str, rows: Array) -> list[slice]:
+    """Where the rows of each position stand in a tree (..., N, V)."""
+    vocabulary, count = rows.shape[-1], rows.shape[-2] if rows.ndim > 1 else 0
+    found, start, size = [], 0, 1
+    while start + size <= count:
+        found.append(slice(start, start + size))
+        start, size = start + size, size * vocabulary
+    if start != count or not found:
+        raise DomainError(
+            f"{name} must be a whole tree of rows; got shape {tuple(rows.shape)}; "
+            "give 1 + V + V² + … rows, one for each prefix"
+        )
+    return found
+
+
+def prefix_mass(xp: Any, p: Array, places: list[slice]) -> Array:
+    """Probability of each prefix under the law of the rows, shape (..., N)."""
+    mass = [xp.ones_like(p[..., :1, 0])]
+    for place in places[:-1]:
+        following = mass[-1][..., None] * p[..., place, :]
+        mass.append(xp.reshape(following, (*following.shape[:-2], -1)))
+    return xp.concat(mass, axis=-1)
+
+
+def expected_rejections(xp: Any, p: Array, q_hat: Array, length: Array, places: list[slice]) -> Array:
+    """E[rejected and resampled drafts] over a text of T tokens, drafts from q̂ in batches of L, shape (...).
+
+    Followed state by state: the prefix, and how many drafts of the running batch were accepted. After L of them the
+    server adds a token of its own, which cannot be rejected.
+    """
+    states = xp.arange(len(places) + 1, device=p.device)
+    drafted = (states < length[..., None])[..., None, :]  # (..., 1, I)
+    mass = xp.astype(xp.broadcast_to(states == 0, (*p.shape[:-2], 1, len(places) + 1)), p.dtype)
+    rejected = xp.zeros_like(p[..., 0, 0])
+    for place in places:
+        rows, drafts = p[..., place, :], q_hat[..., place, :]
+        accepted, lost = xp.minimum(rows, drafts), xp.clip(rows - drafts, min=0.0)
+        trying = xp.where(drafted, mass, 0.0)
+        tried = xp.sum(trying, axis=-1)
+        rejected = rejected + xp.sum(tried * xp.sum(lost, axis=-1), axis=-1)
+        bonus = xp.sum(mass, axis=-1) - tried
+        restart = tried[..., None] * lost + bonus[..., None] * rows
+        going_on = accepted[..., None] * trying[..., None, :-1]
+        following = xp.concat([restart[..., None], going_on], axis=-1)  # (..., n, V, I)
+        mass = xp.reshape(following, (*following.shape[:-3], -1, following.shape[-1]))
+    return rejected

@@ -1,0 +1,231 @@
+"""Supports, counts and what rounding costs: the functions of :mod:`hlmtheory.lattice` about distance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._domains import DomainError, leading_dimensions, same_vocabulary
+from hlmtheory._simplex import distance, distributions
+from hlmtheory.lattice.arithmetic import (
+    RESOLUTION,
+    kept_part,
+    largest,
+    refuse_more_than_positive,
+    rounded,
+    row_and_size,
+    sharp_distortion,
+    sizes,
+)
+
+
+def top_support(draft: Array, k: Array) -> Array:
+    """The K largest entries of each row: the support of K-SQS.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        K in 1..V, at most the number of positive entries.
+
+    Returns
+    -------
+    bool array, shape (..., V)
+        c-sqs Alg. 2, line 4; equal entries at the border are kept by lowest index.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, K is no integer in 1..V, or exceeds the number of non-zero probabilities.
+
+    Examples
+    --------
+    >>> top_support([0.5, 0.125, 0.375, 0.0], 2).tolist()
+    [True, False, True, False]
+    """
+    xp, q, size = row_and_size(draft, k)
+    refuse_more_than_positive(xp, q, size)
+    return largest(xp, q, size)
+
+
+def dropped_mass(draft: Array, *, support: Array) -> Array:
+    """Mass of q outside the support, which is TV(q, q̄).
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    support : bool array, shape (..., V)
+        Which tokens are kept.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1); c-sqs Lemma 1.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, or a support is empty or holds a token of probability 0.
+
+    Examples
+    --------
+    >>> float(dropped_mass([0.5, 0.125, 0.375, 0.0], support=[True, False, True, False]))
+    0.125
+    """
+    xp, kind, q, kept = _row_and_support(draft, support)
+    return in_kind(xp, kept_part(xp, q, kept)[1], kind)
+
+
+def quantize(draft: Array, *, support: Array, resolution: Array) -> Array:
+    """Counts b of the lattice point nearest to q̄: whole numbers that sum to ℓ; the quantised row is b/ℓ.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    support : bool array, shape (..., V)
+        Which tokens are kept, at least one; their part of the row is renormalised first.
+    resolution : integer array, shape (...) or broadcastable to it
+        ℓ in 1..2³¹ - 1.
+
+    Returns
+    -------
+    int64 array, shape (..., V)
+        c-sqs Alg. 2 with the renormalisation of (17); 0 outside the support. Of equal remainders the lowest index is
+        rounded up.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, a support is empty or holds a token of probability 0, or ℓ is out of range.
+
+    Examples
+    --------
+    >>> quantize([0.5, 0.125, 0.375, 0.0], support=[True, False, True, False], resolution=10).tolist()
+    [6, 0, 4, 0]
+    """
+    xp, draft, support, resolution = arrays(draft=draft, support=support, resolution=resolution)
+    xp, _, q, kept = _row_and_support(draft, support)
+    resolution = RESOLUTION.check(xp, "resolution", resolution)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), resolution=tuple(resolution.shape))
+    q, kept = (xp.broadcast_to(value, (*batch, q.shape[-1])) for value in (q, kept))
+    return rounded(xp, kept_part(xp, q, kept)[0], kept, xp.broadcast_to(resolution, batch)[..., None])
+
+
+def distortion_bound(k: Array, resolution: Array) -> Array:
+    """Published bound K/(4ℓ) on TV(q̄, q̂); it says nothing from K = 4ℓ on.
+
+    Parameters
+    ----------
+    k, resolution : integer arrays, shape (...)
+        K and ℓ, 1 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        c-sqs (20); vacuous from 1 on.
+
+    Raises
+    ------
+    ValueError
+        If K or ℓ is below 1 or no integer.
+
+    Examples
+    --------
+    >>> distortion_bound([3, 400], 100).tolist()
+    [0.0075, 1.0]
+    """
+    xp, size, units = sizes(k, resolution)
+    return xp.astype(size, xp.float64) / (4.0 * xp.astype(units, xp.float64))  # (20)
+
+
+def distortion_bound_sharp(k: Array, resolution: Array) -> Array:
+    """Sharp bound i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋), on TV(q̄, q̂): attained for every K and ℓ, below 1.
+
+    Parameters
+    ----------
+    k, resolution : integer arrays, shape (...)
+        K and ℓ, 1 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        Proposition 2 of reznik2011 in total variation, extended to ℓ < ⌊K/2⌋.
+
+    Raises
+    ------
+    ValueError
+        If K or ℓ is below 1 or no integer.
+
+    Examples
+    --------
+    >>> distortion_bound_sharp([3, 400], [100, 100]).round(4).tolist()
+    [0.0067, 0.75]
+    """
+    return sharp_distortion(*sizes(k, resolution))
+
+
+def rejection_bound(target: Array, draft: Array, *, support: Array, resolution: Array, sharp: bool = True) -> Array:
+    """What one position adds to the bound on the expected number of rejected drafts: TV(q, p) + dropped + rounding.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    support : bool array, shape (..., V)
+        Which tokens of the draft's row are kept.
+    resolution : integer array, shape (...)
+        ℓ.
+    sharp : bool
+        Whether the rounding counts as i(K - i)/(Kℓ), always below 1, or as the published K/(4ℓ), which is 1 or more
+        from K = 4ℓ on, where Theorem 1 says nothing at all.
+
+    Returns
+    -------
+    array, shape (...)
+        c-sqs Theorem 1 (3), one summand given the prefix. Sum it over the positions of a text whose prefixes are the
+        large model's; vacuous from 1 on.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, the vocabularies differ, a support is empty or holds a token of probability 0, or
+        ℓ is out of range.
+
+    Examples
+    --------
+    >>> half = [0.5, 0.5, 0.0]
+    >>> float(rejection_bound(half, half, support=[True, True, False], resolution=1))
+    0.5
+    """
+    xp, target, draft, support, resolution = arrays(target=target, draft=draft, support=support, resolution=resolution)
+    xp, kind, p, _ = distributions(target=target, draft=draft)
+    _, _, q, kept = _row_and_support(draft, support)
+    units = RESOLUTION.check(xp, "resolution", resolution)
+    size = xp.count_nonzero(kept, axis=-1)
+    leading_dimensions(draft=tuple(q.shape[:-1]), resolution=tuple(units.shape))
+    rounding = distortion_bound_sharp(size, units) if sharp else distortion_bound(size, units)
+    return in_kind(xp, distance(xp, q, p) + kept_part(xp, q, kept)[1] + rounding, kind)
+
+
+def _row_and_support(draft: Array, support: Array) -> tuple[Any, Any, Array, Array]:
+    """The namespace, the type to answer in, q in float64 and the mask, with common leading dimensions."""
+    xp, draft, support = arrays(draft=draft, support=support)
+    _, kind, q = distributions(draft=draft)
+    if not xp.isdtype(support.dtype, "bool"):
+        raise DomainError(
+            f"support must be a mask of the row's tokens; got dtype {support.dtype}; give booleans, as top_support does"
+        )
+    same_vocabulary(draft=q, support=support[None] if support.ndim == 0 else support)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), support=tuple(support.shape[:-1]))
+    q, support = (xp.broadcast_to(value, (*batch, q.shape[-1])) for value in (q, support))
+    if not bool(xp.all(xp.any(support, axis=-1))):
+        raise DomainError("support must keep a token of every row; got an empty one; keep at least the likeliest")
+    if bool(xp.any(support & (q == 0))):
+        raise DomainError(
+            "support must hold tokens of non-zero probability only; got one of probability 0; leave it out, "
+            "as it is never drawn"
+        )
+    return xp, kind, q, support

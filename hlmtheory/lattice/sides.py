@@ -1,0 +1,252 @@
+"""The sides and assumptions of the claims of :mod:`hlmtheory.lattice`, with its notation.
+
+Sizes outside 1..V leave an empty support and rows of zeros here, and are out of the claims' scope; the public functions
+refuse them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._domains import COUNT, Domain, leading_dimensions, same_vocabulary, size_up_to
+from hlmtheory._simplex import distance, distributions, excess, normalised, quotient
+from hlmtheory.lattice.arithmetic import RESOLUTION, SLACK_BITS, kept_part, largest, rounded, sharp_distortion
+from hlmtheory.lattice.payload import allocate, exact_payload_bits, payload_bits
+from hlmtheory.lattice.prefixes import expected_rejections, levels, prefix_mass
+
+PAPER_RESOLUTION = 100
+"""ℓ of the paper's experiments; claims about measured rows are checked at it."""
+
+_LENGTH = Domain("a whole number, 1 or more", lambda xp, value: value >= 1, "L counts drafts", kind="integer")
+
+
+def top(draft: Array, k: Array) -> tuple[Any, Array, Array]:
+    """Draft row and the K largest of it; an empty support is left to the assumption."""
+    xp, draft, k = arrays(draft=draft, k=k)
+    _, _, q = distributions(draft=draft)
+    k = size_up_to(q.shape[-1]).check(xp, "k", k)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape))
+    q = xp.broadcast_to(q, (*batch, q.shape[-1]))
+    return xp, q, largest(xp, q, xp.broadcast_to(k, batch)[..., None])
+
+
+def units_of(xp: Any, q: Array, resolution: Array) -> Array:
+    """ℓ (..., 1) beside the rows."""
+    resolution = RESOLUTION.check(xp, "resolution", arrays(q=q, resolution=resolution)[2])
+    leading_dimensions(draft=tuple(q.shape[:-1]), resolution=tuple(resolution.shape))
+    return xp.broadcast_to(resolution, q.shape[:-1])[..., None]
+
+
+def all_positive(draft: Array, k: Array) -> Array:
+    """The K largest entries are positive just if so many are."""
+    xp, draft, k = arrays(draft=draft, k=k)
+    positive = xp.count_nonzero(distributions(draft=draft)[2] > 0, axis=-1)
+    return (k >= 1) & (k <= positive)
+
+
+def quantised(draft: Array, k: Array, resolution: Array) -> tuple[Any, Array, Array, Array]:
+    """q̄ and q̂ of the K largest, and the dropped mass."""
+    xp, q, kept = top(draft, k)
+    units = units_of(xp, q, resolution)
+    row, dropped = kept_part(xp, q, kept)
+    return xp, row, xp.astype(rounded(xp, row, kept, units), xp.float64) / xp.astype(units, xp.float64), dropped
+
+
+def distortion(draft: Array, k: Array, resolution: Array) -> Array:
+    """TV(q̄, q̂)."""
+    xp, row, q_hat, _ = quantised(draft, k, resolution)
+    return distance(xp, row, q_hat)
+
+
+def bound(k: Array, resolution: Array) -> Array:
+    """K/(4ℓ), 0 for an empty support."""
+    xp, k, units = arrays(k=k, resolution=resolution)
+    units = RESOLUTION.check(xp, "resolution", units)
+    return xp.astype(k, xp.float64) / (4.0 * xp.astype(units, xp.float64))
+
+
+def bound_sharp(k: Array, resolution: Array) -> Array:
+    """D, 0 for an empty support."""
+    xp, k, units = arrays(k=k, resolution=resolution)
+    k, units = COUNT.check(xp, "k", k), RESOLUTION.check(xp, "resolution", units)
+    return xp.where(k > 0, sharp_distortion(xp, xp.where(k > 0, k, 1), units), 0.0)
+
+
+def _corrections(draft: Array, k: Array, resolution: Array, *, renormalised: bool) -> Array:
+    """|Σ⌊ℓ q + ½⌋ - ℓ|: the units that Alg. 2 still has to add or take."""
+    xp, q, kept = top(draft, k)
+    units = xp.astype(units_of(xp, q, resolution), xp.float64)
+    row = kept_part(xp, q, kept)[0] if renormalised else xp.where(kept, q, 0.0)
+    nearest = xp.sum(xp.floor(units * row + 0.5), axis=-1)
+    return xp.abs(nearest - units[..., 0])
+
+
+def competitor(draft: Array, k: Array, counts: Array) -> tuple[Any, Array, Array, Array]:
+    """q̄, the support, and other counts."""
+    xp, q, kept = top(draft, k)
+    counts = COUNT.check(xp, "counts", arrays(q=q, counts=counts)[2])
+    same_vocabulary(draft=q, counts=counts)
+    return xp, kept_part(xp, q, kept)[0], kept, counts
+
+
+def nearest(draft: Array, k: Array, counts: Array) -> Array:
+    """TV(q̄, q̂) at the resolution of the competitor."""
+    xp, row, kept, counts = competitor(draft, k, counts)
+    units = xp.maximum(xp.sum(counts, axis=-1, keepdims=True), xp.ones_like(counts[..., :1]))
+    return distance(xp, row, xp.astype(rounded(xp, row, kept, units), xp.float64) / xp.astype(units, xp.float64))
+
+
+def farther(draft: Array, k: Array, counts: Array) -> Array:
+    """TV(q̄, c/ℓ) of the competitor."""
+    xp, row, _, counts = competitor(draft, k, counts)
+    weights = xp.astype(counts, xp.float64)
+    return distance(xp, row, normalised(xp, weights)[0])
+
+
+def on_support(draft: Array, k: Array, counts: Array) -> Array:
+    """Whether the competitor has counts, and on the support alone."""
+    xp, _, kept, counts = competitor(draft, k, counts)
+    return xp.any(counts > 0, axis=-1) & ~xp.any((counts > 0) & ~kept, axis=-1)
+
+
+def distance_to_kept(draft: Array, k: Array) -> Array:
+    """TV(q, q̄)."""
+    xp, q, kept = top(draft, k)
+    return distance(xp, q, kept_part(xp, q, kept)[0])
+
+
+def dropped(draft: Array, k: Array) -> Array:
+    """Mass outside the support."""
+    xp, q, kept = top(draft, k)
+    return kept_part(xp, q, kept)[1]
+
+
+def exact_bits(vocabulary: Array, k: Array, resolution: Array) -> Array:
+    """By Python integers, row by row on the host."""
+    given = arrays(vocabulary=vocabulary, k=k, resolution=resolution)[1:]
+    host = np.broadcast_arrays(*(to_numpy(value) for value in given))
+    return np.vectorize(lambda v, size, units: exact_payload_bits(int(v), int(size), int(units)), otypes=[float])(*host)
+
+
+def rejection_rate(target: Array, draft: Array, k: Array) -> Array:
+    """TV(q̂, p) at the paper's resolution."""
+    xp, _, q_hat, _ = quantised(draft, k, PAPER_RESOLUTION)
+    return distance(xp, distributions(target=target, draft=draft)[2], q_hat)
+
+
+def position_bound(target: Array, draft: Array, k: Array) -> Array:
+    """One summand of (3)."""
+    xp, _, p, q = distributions(target=target, draft=draft)
+    return distance(xp, q, p) + dropped(draft, k) + bound(k, PAPER_RESOLUTION)
+
+
+def position_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
+    """One summand of (3) with D."""
+    xp, _, p, q = distributions(target=target, draft=draft)
+    return distance(xp, q, p) + dropped(draft, k) + bound_sharp(k, PAPER_RESOLUTION)
+
+
+def law(target: Array, draft: Array, k: Array, *, drawn_from_draft: bool) -> Array:
+    """Overlap with p of what comes out when q̂ is declared, and drawn from or not: 1 - ½ Σ |law - p|."""
+    xp, _, q_hat, _ = quantised(draft, k, PAPER_RESOLUTION)
+    _, _, p, q = distributions(target=target, draft=draft)
+    drawn = q if drawn_from_draft else q_hat
+    accepted = drawn * xp.clip(quotient(xp, p, q_hat), max=1.0)
+    resampled = 1.0 - xp.sum(accepted, axis=-1, keepdims=True)
+    law = accepted + resampled * normalised(xp, excess(xp, p, q_hat))[0]
+    return 1.0 - 0.5 * xp.sum(xp.abs(law - p), axis=-1)
+
+
+def lossless(target: Array, draft: Array, k: Array) -> Array:
+    """Of drafts that are drawn from q̂."""
+    return law(target, draft, k, drawn_from_draft=False)
+
+
+def misdeclared(target: Array, draft: Array, k: Array) -> Array:
+    """Of drafts that are drawn from q."""
+    return law(target, draft, k, drawn_from_draft=True)
+
+
+def ones(target: Array) -> Array:
+    """1 for each row."""
+    xp, p = arrays(target=target)
+    return xp.ones_like(p[..., 0])
+
+
+def tree(targets: Array, drafts: Array, k: Array, resolution: Array) -> tuple[Any, Array, Array, Array, Array]:
+    """p, q and q̂ on every prefix of a tree, and the dropped mass there."""
+    xp, targets, drafts, k, resolution = arrays(targets=targets, drafts=drafts, k=k, resolution=resolution)
+    _, _, p, q = distributions(targets=targets, drafts=drafts)
+    _, _, q_hat, dropped = quantised(q, k[..., None], resolution[..., None])
+    return xp, p, q, q_hat, dropped
+
+
+def tree_rejections(targets: Array, drafts: Array, k: Array, resolution: Array, draft_length: Array) -> Array:
+    """E[N_rej], exact."""
+    xp, p, _, q_hat, _ = tree(targets, drafts, k, resolution)
+    length = _LENGTH.check(xp, "draft_length", arrays(p=p, draft_length=draft_length)[2])
+    return expected_rejections(xp, p, q_hat, length, levels("targets", p))
+
+
+def tree_bound(targets: Array, drafts: Array, k: Array, resolution: Array, *, sharp: bool) -> Array:
+    """Σ_n E_{prefix ~ p}[TV(q, p) + dropped + rounding]."""
+    xp, p, q, _, dropped = tree(targets, drafts, k, resolution)
+    rounding = (bound_sharp if sharp else bound)(k, resolution)
+    position = distance(xp, q, p) + dropped + arrays(p=p, rounding=rounding)[2][..., None]
+    return xp.sum(prefix_mass(xp, p, levels("targets", p)) * position, axis=-1)
+
+
+def tree_bound_published(targets: Array, drafts: Array, k: Array, resolution: Array) -> Array:
+    """With K/(4ℓ)."""
+    return tree_bound(targets, drafts, k, resolution, sharp=False)
+
+
+def tree_bound_sharp(targets: Array, drafts: Array, k: Array, resolution: Array) -> Array:
+    """With D."""
+    return tree_bound(targets, drafts, k, resolution, sharp=True)
+
+
+def positive_on_tree(drafts: Array, k: Array) -> Array:
+    """Whether K tokens of each row are positive."""
+    xp, drafts, k = arrays(drafts=drafts, k=k)
+    return xp.all(all_positive(distributions(drafts=drafts)[2], k[..., None]), axis=-1)
+
+
+def allocated(draft: Array, budget_bits: Array) -> Array:
+    """Distortion of the best allocation."""
+    return allocate(draft, budget_bits).distortion
+
+
+def allocated_bits(draft: Array, budget_bits: Array) -> Array:
+    """Its bits."""
+    return allocate(draft, budget_bits).bits
+
+
+def other_distortion(draft: Array, k: Array, resolution: Array) -> Array:
+    """Dropped mass and D of a competitor."""
+    return dropped(draft, k) + bound_sharp(k, resolution)
+
+
+def affordable(draft: Array, k: Array, resolution: Array, budget_bits: Array) -> Array:
+    """Whether the competitor is within the budget."""
+    xp, k = arrays(k=k)
+    bits = payload_bits(draft.shape[-1], xp.where(k > 0, k, 1), resolution, adaptive=True)
+    return bits <= budget_bits + SLACK_BITS
+
+
+def corrections_renormalised(draft: Array, k: Array, resolution: Array) -> Array:
+    """Of q̄."""
+    return _corrections(draft, k, resolution, renormalised=True)
+
+
+def corrections_printed(draft: Array, k: Array, resolution: Array) -> Array:
+    """Of the kept part of q as it is."""
+    return _corrections(draft, k, resolution, renormalised=False)
+
+
+def stirling_bits(vocabulary: Array, k: Array, resolution: Array) -> Array:
+    """By Stirling's series."""
+    return payload_bits(vocabulary, k, resolution)

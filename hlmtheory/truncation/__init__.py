@@ -1,0 +1,98 @@
+"""Sending k of V probabilities: what the server reconstructs, and what it costs in distribution.
+
+Paper: cu-hlm (oh2025cuhlm) Section IV, (15)-(24), Propositions 1 and 2. This file has the claims on one given k; the
+choice of k, the message, the online bound and the budget have their own, each with its claims at the foot.
+
+========== =============================================== ========= ===========
+symbol     name                                            unit      shape
+========== =============================================== ========= ===========
+q          ``draft``, small model's next-token row         1         (..., V)
+p          ``target``, large model's next-token row        1         (..., V)
+q̂          truncated row: k largest of q, rest even        1         (..., V)
+k          ``k``, entries of q that are sent               tokens    (...)
+Δ_k        tail deviation TV(q, q̂)                         1         (..., V + 1)
+r          residual (p - q)⁺ normalised                    1         (..., V)
+r̂          distorted residual (p - q̂)⁺ normalised          1         (..., V)
+========== =============================================== ========= ===========
+
+The draft token's own probability is always sent (cu-hlm IV-B), so acceptance is undistorted and only the
+residual suffers. Ties in q are kept by lowest index. Where TV(q, p) = 0 nothing is rejected, so nothing is
+distorted. Where TV(q̂, p) = 0 but something is rejected, r̂ is 0/0, any distribution, and its distortion is
+taken at its worst, 1. Types and normalisation are those of :mod:`hlmtheory.verification`.
+"""
+
+from __future__ import annotations
+
+from hlmtheory.truncation.budget import SizeAllocation, optimal_sizes
+from hlmtheory.truncation.claims import CLAIMS
+from hlmtheory.truncation.distances import DeviationBounds, deviation_bounds
+from hlmtheory.truncation.message import decoded_draft, decoded_output_distribution, message_deviation
+from hlmtheory.truncation.reconstruction import (
+    resampling_bias,
+    resampling_distortion,
+    tail_deviation,
+    truncate,
+    tvd_bound,
+    tvd_bound_sharp,
+)
+from hlmtheory.truncation.rules import (
+    min_p_of_size,
+    size_from_min_p,
+    size_from_top_n_sigma,
+    size_from_top_p,
+    top_n_sigma_of_size,
+    top_p_of_size,
+)
+from hlmtheory.truncation.sizes import (
+    CertifiedSize,
+    bias_size,
+    certified_size,
+    exact_size,
+    offline_size,
+    online_certified_size,
+    online_size,
+)
+from hlmtheory.truncation.softplus import (
+    online_bound,
+    online_shortfall,
+    safe_sharpness,
+    softplus_distance,
+    softplus_gap,
+)
+from hlmtheory.truncation.worst_case import worst_case_target
+
+__all__ = [
+    "CLAIMS",
+    "CertifiedSize",
+    "DeviationBounds",
+    "SizeAllocation",
+    "bias_size",
+    "certified_size",
+    "decoded_draft",
+    "decoded_output_distribution",
+    "deviation_bounds",
+    "exact_size",
+    "message_deviation",
+    "min_p_of_size",
+    "offline_size",
+    "online_bound",
+    "online_certified_size",
+    "online_shortfall",
+    "online_size",
+    "optimal_sizes",
+    "resampling_bias",
+    "resampling_distortion",
+    "safe_sharpness",
+    "size_from_min_p",
+    "size_from_top_n_sigma",
+    "size_from_top_p",
+    "softplus_distance",
+    "softplus_gap",
+    "tail_deviation",
+    "top_n_sigma_of_size",
+    "top_p_of_size",
+    "truncate",
+    "tvd_bound",
+    "tvd_bound_sharp",
+    "worst_case_target",
+]

@@ -1,0 +1,260 @@
+"""The dual problem: the least total deviation of many tokens for a budget of bits.
+
+cu-hlm (oh2025cuhlm) leaves it for future work at the end of Section IV. By ``truncation.certificate`` the total of
+2 Δ_k bounds the summed Bias. Δ_k is not convex in k: (½, ½, 0, 0) has ½, ⅓, 0. So spending entry by entry where it
+helps most at once goes astray; along the lower convex hull of each token's Δ it is right up to one token's last step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._array import Array, arrays, to_numpy
+from hlmtheory._domains import COUNT, DomainError, size_up_to
+from hlmtheory._simplex import distributions
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation.reconstruction import tail_deviation
+
+Numbers = NDArray[np.float64]
+Sizes = NDArray[np.int64]
+
+BITS = 8
+"""b_prob of cu-hlm V-A."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizeAllocation:
+    """How many entries each of T tokens sends.
+
+    Attributes
+    ----------
+    k : int64 array, shape (T,)
+    total : float
+        Σ_t Δ_{k(t)}.
+    lower_bound : float
+        What no allocation within the budget can be below; equals ``total`` for the exact method.
+    bits : int
+        Spent, at most the budget.
+    """
+
+    k: Array
+    total: float
+    lower_bound: float
+    bits: int
+
+    @property
+    def gap(self) -> float:
+        """How far ``total`` can be from the least."""
+        return self.total - self.lower_bound
+
+
+def optimal_sizes(
+    draft_rows: Array, budget_bits: int, *, bits_per_probability: int = BITS, exact: bool = False
+) -> SizeAllocation:
+    """Sizes of T tokens with the least total Δ within a budget of bits.
+
+    An entry costs b_prob + ⌈log₂ V⌉ bits. The drafts' own entries, which always go, are not counted.
+
+    Parameters
+    ----------
+    draft_rows : array, shape (T, V)
+        Probability rows.
+    budget_bits : int
+        0 or more, for all tokens together.
+    bits_per_probability : int
+        b_prob, 1 or more; for the price only: Δ is that of unrounded values.
+    exact : bool
+        By dynamic programming over tokens and entries, O(T N min(N, V)) for a budget of N entries. Otherwise by the
+        lower hulls, O(T V log V), at most one token's last hull step from the least.
+
+    Returns
+    -------
+    SizeAllocation
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, the shape is not (T, V), or the budget or b_prob is no such whole number.
+
+    Examples
+    --------
+    >>> rows = [[0.5, 0.5, 0.0, 0.0], [0.55, 0.15, 0.15, 0.15]]
+    >>> optimal_sizes(rows, 20, exact=True).k.tolist(), optimal_sizes(rows, 30, exact=True).k.tolist()
+    ([2, 0], [2, 1])
+    """
+    xp, rows = arrays(draft_rows=draft_rows)
+    q = distributions(draft_rows=rows)[2]
+    if q.ndim != 2:
+        raise DomainError(f"draft_rows must have shape (T, V); got {tuple(q.shape)}; give one row for each token")
+    budget = _whole("budget_bits", budget_bits, 0)
+    price = _whole("bits_per_probability", bits_per_probability, 1) + (q.shape[-1] - 1).bit_length()
+    solve = solve_exactly if exact else solve_by_hull
+    deviation = to_numpy(tail_deviation(q))
+    k, bound = solve(deviation, budget // price)
+    total = _total(deviation, k)
+    sizes = xp.asarray(k, device=q.device)
+    return SizeAllocation(sizes, total, min(bound, total), int(k.sum()) * price)
+
+
+def solve_by_hull(deviation: Numbers, entries: int) -> tuple[Sizes, float]:
+    """Sizes, and the bound, from deviations (T, V + 1): hull steps by falling gain an entry, while they fit."""
+    steps = [(*step, token) for token, row in enumerate(deviation) for step in _hull_steps(row)]
+    steps.sort(key=lambda step: -step[1] / step[0])  # stable, so that each token's own steps stay in order
+    sizes = np.zeros(len(deviation), dtype=np.int64)
+    left, saved = entries, 0.0
+    for length, gain, token in steps:
+        if length > left:
+            saved += gain * left / length  # the relaxation takes a part of this step
+            break
+        sizes[token] += length
+        left -= length
+        saved += gain
+    bound = max(float(np.sum(deviation[:, 0])) - saved, 0.0)  # a total is not negative, whatever the rounding
+    if left and len(sizes):  # what no hull step fits into still helps one token
+        now = np.take_along_axis(deviation, sizes[:, None], axis=1)[:, 0]
+        more = np.minimum(sizes + left, deviation.shape[1] - 1)
+        helped = now - np.take_along_axis(deviation, more[:, None], axis=1)[:, 0]
+        token = int(np.argmax(helped))
+        sizes[token] = more[token] if helped[token] > 0 else sizes[token]
+    return sizes, bound
+
+
+def solve_exactly(deviation: Numbers, entries: int) -> tuple[Sizes, float]:
+    """Sizes of the least total, and that: a knapsack from which each token takes one of its sizes."""
+    useful = [int(np.argmin(row > 0)) for row in deviation]  # up to its first zero; Δ_V is one
+    entries = min(entries, sum(useful))
+    best, choices = np.zeros(entries + 1), []
+    for row, last in zip(deviation, useful, strict=True):
+        totals = np.full(entries + 1, np.inf)
+        chosen = np.zeros(entries + 1, dtype=np.int64)
+        for k in range(min(last, entries) + 1):
+            better = best[: entries + 1 - k] + row[k] < totals[k:]
+            totals[k:] = np.where(better, best[: entries + 1 - k] + row[k], totals[k:])
+            chosen[k:] = np.where(better, k, chosen[k:])
+        best = totals
+        choices.append(chosen)
+    sizes = np.zeros(len(deviation), dtype=np.int64)
+    left = entries
+    for token in range(len(deviation) - 1, -1, -1):
+        sizes[token] = choices[token][left]
+        left -= int(sizes[token])
+    return sizes, float(best[entries])
+
+
+def _hull_steps(row: Numbers) -> list[tuple[int, float]]:
+    """(length, gain) of each step of the lower convex hull of (k, Δ_k), up to the first zero."""
+    hull: list[int] = []
+    for k in range(int(np.argmin(row > 0)) + 1):
+        while len(hull) > 1 and _above(row, hull[-2], hull[-1], k):
+            hull.pop()
+        hull.append(k)
+    return [(b - a, float(row[a] - row[b])) for a, b in pairwise(hull) if row[a] > row[b]]
+
+
+def _above(row: Numbers, a: int, b: int, c: int) -> bool:
+    """Whether b lies on or above the line from a to c."""
+    return bool((row[b] - row[a]) * (c - a) >= (row[c] - row[a]) * (b - a))
+
+
+def _whole(name: str, value: int, least: int) -> int:
+    """A Python integer from ``least`` on."""
+    xp, number = arrays(value=value)
+    number = COUNT.check(xp, name, number)
+    if number.ndim or int(number) < least:
+        raise DomainError(f"{name} must be one whole number, {least} or more; got {value!r}; give a number of bits")
+    return int(number)
+
+
+# --------------------------------------------------------------------------------------------- claims
+#
+# dual. The recursion over tokens tries every split of the entries between one token and those before it.
+# dual_bound. Replacing each Δ by its lower hull and whole entries by fractions can only lower the least total; the
+#   relaxed problem, a sum of convex functions under one sum constraint, is solved by taking steps of falling slope.
+# dual_gap. The sizes taken differ from the relaxed solution in the one step that did not fit, so by less than its gain;
+#   what is left over can only lower the total.
+
+
+def _problem(drafts: Array, sizes: Array) -> tuple[Any, Array, Array, NDArray[Any], NDArray[Any]]:
+    """Every instance's deviations (N, T, V + 1) and competing sizes (N, T)."""
+    xp, rows, sizes = arrays(drafts=drafts, sizes=sizes)
+    q = distributions(drafts=rows)[2]
+    sizes = size_up_to(q.shape[-1]).check(xp, "sizes", sizes)
+    deviation = to_numpy(tail_deviation(q))
+    each = np.reshape(deviation, (-1, *deviation.shape[-2:]))
+    return xp, q, sizes, each, np.reshape(to_numpy(sizes), (-1, sizes.shape[-1]))
+
+
+def _totals(of: Callable[[Numbers, Sizes], float], drafts: Array, sizes: Array) -> Array:
+    """One number an instance: ``of`` its deviations and its competitor."""
+    xp, q, sizes, deviation, competitor = _problem(drafts, sizes)
+    found = [of(*each) for each in zip(deviation, competitor, strict=True)]
+    return xp.reshape(xp.asarray(found, dtype=xp.float64, device=q.device), tuple(sizes.shape[:-1]))
+
+
+def _total(deviation: Numbers, sizes: Sizes) -> float:
+    return float(np.sum(np.take_along_axis(deviation, sizes[:, None], axis=1)))
+
+
+def _least(deviation: Numbers, sizes: Sizes) -> float:
+    return solve_exactly(deviation, int(sizes.sum()))[1]
+
+
+def _bound(deviation: Numbers, sizes: Sizes) -> float:
+    return solve_by_hull(deviation, int(sizes.sum()))[1]
+
+
+def _by_hull(deviation: Numbers, sizes: Sizes) -> float:
+    return _total(deviation, solve_by_hull(deviation, int(sizes.sum()))[0])
+
+
+def _with_one_step(deviation: Numbers, sizes: Sizes) -> float:
+    """The bound and the largest gain of any token's hull step."""
+    return _bound(deviation, sizes) + max(gain for row in deviation for _, gain in [*_hull_steps(row), (0, 0.0)])
+
+
+def _side(of: Callable[[Numbers, Sizes], float]) -> Callable[..., Array]:
+    return lambda drafts, sizes: _totals(of, drafts, sizes)
+
+
+_FUTURE = "end of IV, the dual objective"
+_HALVES = [0.5, 0.5, 0.0, 0.0]
+_ORIGIN = Source("oh2025cuhlm", _FUTURE)
+
+CLAIMS = (
+    Claim(
+        id="truncation.dual",
+        source=_ORIGIN,
+        origin=Origin.NEW,
+        statement="Σ_t Δ_{k(t)} of the knapsack ≤ that of any sizes with as many entries in all",
+        relation=Relation.LE,
+        lhs=_side(_least),
+        rhs=_side(_total),
+        attained=Attained({"drafts": [_HALVES, [0.7, 0.1, 0.1, 0.1]], "sizes": [0, 1]}),
+    ),
+    Claim(
+        id="truncation.dual_bound",
+        source=_ORIGIN,
+        origin=Origin.NEW,
+        statement="the lower hulls' relaxation ≤ the least Σ_t Δ_{k(t)}",
+        relation=Relation.LE,
+        lhs=_side(_bound),
+        rhs=_side(_least),
+        attained=Attained({"drafts": [_HALVES, _HALVES], "sizes": [1, 1]}),
+    ),
+    Claim(
+        id="truncation.dual_gap",
+        source=_ORIGIN,
+        origin=Origin.NEW,
+        statement="Σ_t Δ_{k(t)} by the lower hulls ≤ its own lower bound + the largest gain of one hull step",
+        relation=Relation.LE,
+        lhs=_side(_by_hull),
+        rhs=_side(_with_one_step),
+        attained=Attained({"drafts": [_HALVES], "sizes": [1]}, ratio=(1 / 3) / (1 / 4 + 1 / 2)),
+    ),
+)

@@ -1,0 +1,276 @@
+"""The room's claims: each with its proof above its record; those of the other files at the end."""
+
+from __future__ import annotations
+
+from hlmtheory._array import BLOCK, Array, arrays, in_kind, take
+from hlmtheory._domains import leading_dimensions, size_up_to
+from hlmtheory._simplex import distance, excess, normalised, quotient
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation.budget import CLAIMS as _BUDGET_CLAIMS
+from hlmtheory.truncation.distances import CLAIMS as _DISTANCE_CLAIMS
+from hlmtheory.truncation.message import CLAIMS as _MESSAGE_CLAIMS
+from hlmtheory.truncation.reconstruction import (
+    draft_and_size,
+    pair_and_size,
+    resampling_bias,
+    resampling_distortion,
+    tail_deviation,
+    truncate,
+    truncated,
+    tvd_bound,
+    tvd_bound_sharp,
+)
+from hlmtheory.truncation.rules import CLAIMS as _RULE_CLAIMS
+from hlmtheory.truncation.sizes import CLAIMS as _SIZE_CLAIMS
+from hlmtheory.truncation.softplus import CLAIMS as _SOFTPLUS_CLAIMS
+from hlmtheory.truncation.worst_case import CLAIMS as _WORST_CLAIMS
+from hlmtheory.verification import rejection_probability, total_variation
+
+# Proofs, by the last part of the id.
+#
+# Notation: γ = (p - q)⁺, ω = (p - q̂)⁺, T = Σ γ = TV(q, p), T̂ = Σ ω = TV(q̂, p); r = γ/T, r̂ = ω/T̂.
+#
+# monotone. Let μ be the mean of the tail t_1 ≥ t_2 ≥ ... left at k, so Δ_k = Σ (μ - t_i)⁺. At k + 1 the
+#   entry t_1 ≥ μ has left, so the new mean μ' ≤ μ and Δ_{k+1} = Σ_{i>1} (μ' - t_i)⁺ ≤ Σ_{i>1} (μ - t_i)⁺
+#   = Δ_k, as t_1 adds nothing. The ratio comes near 1 for a tail of m ones and m zeros, m large.
+# monotone_distortion is false: with a heavy middle token that q̂ flattens, the residual moves to it. q = (21,
+#   13, 5)/39 and p = (22, 13, 4)/39 give 0, .8 for k = 0, 1; with 1/39 replaced by δ → 0 the rise tends to 1.
+# sharp. T = 0: nothing is distorted. T̂ = 0 < T: q̂ = p, so Δ_k = T and the bound is 1. Else, if T ≥ T̂, then
+#   ω/T̂ ≥ ω/T, so TV(r, r̂) = Σ (γ/T - ω/T̂)⁺ ≤ Σ (γ - ω)⁺ / T. Since x ↦ x⁺ never decreases and is
+#   1-Lipschitz, (γ - ω)⁺ ≤ (q̂ - q)⁺, whose sum is Δ_k. If T < T̂ exchange the roles.
+# published. T ≤ max(T, T̂), so 2 Δ_k / T is at least twice the sharp bound: the ratio never exceeds 1/2.
+# bias_identity. min(p, q) + T r = p and law = min(p, q) + T r̂, so law - p = T (r̂ - r).
+# certificate. Bias = 2 T TV(r, r̂) ≤ 2 T Δ_k / max(T, T̂) ≤ 2 Δ_k; where r̂ is 0/0, Bias ≤ 2 T = 2 Δ_k.
+# deviation. The tail's mean is what q̂ holds there, so TV(q, q̂) = Σ_{i>k} (q_i - μ)⁺: the entries above μ lead
+#   the tail, up to j = #{i: q_i > μ}, so the sum is (mass of k+1..j) - (j - k) μ.
+# certificate_by_draft. Draft v is rejected with probability q_v β_v, Σ q β = T, and replaced from r̂_{k(v)}:
+#   Bias ≤ Σ_v q_v β_v 2 TV(r, r̂_{k(v)}) ≤ 2 Σ_v (q_v β_v / T) Δ_{k(v)} ≤ 2 max_v Δ_{k(v)}. The inner mean
+#   needs p; the maximum does not.
+
+
+def _inverse_distance(target: Array, draft: Array) -> Array:
+    """1/TV(q, p): what the normalisation of r multiplies a rounding error by."""
+    xp, apart = arrays(distance=total_variation(target, draft))
+    return quotient(xp, xp.ones_like(apart), apart)
+
+
+def _rebuilt_share(target: Array, draft: Array, k: Array) -> Array:
+    """1 + TV(q, p)/TV(q̂, p): what two q̂ that are a rounding apart become in the mass that r̂ stands for."""
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    return 1.0 + quotient(xp, distance(xp, p, q), distance(xp, p, truncated(xp, q, k)))
+
+
+def _identity(target: Array, draft: Array, k: Array) -> Array:
+    """2 TV(q, p) TV(r, r̂), with its own q̂: by ranks of a stable sort, not by a threshold as in the Bias."""
+    xp, kind, p, q, k = pair_and_size(target, draft, k)
+    p, q = xp.broadcast_arrays(p, q)
+    order = xp.argsort(q, axis=-1, descending=True, stable=True)  # ties by lowest index
+    p, q = take(xp, p, order), take(xp, q, order)
+    sent = xp.arange(q.shape[-1], device=q.device) < k[..., None]
+    rest = xp.sum(xp.where(sent, 0.0, q), axis=-1) / xp.astype(xp.where(k < q.shape[-1], q.shape[-1] - k, 1), q.dtype)
+    true, mass = normalised(xp, excess(xp, p, q))
+    distorted = normalised(xp, excess(xp, p, xp.where(sent, q, rest[..., None])))[0]
+    return in_kind(xp, xp.where(mass > 0, mass * xp.sum(xp.abs(true - distorted), axis=-1), 0.0), kind)
+
+
+def _draft_and_sizes(draft: Array, sizes: Array) -> tuple[Array, Array, Array]:
+    """The number of entries sent for each draft, (..., V)."""
+    xp, q, sizes = arrays(draft=draft, sizes=sizes)
+    return xp, q, size_up_to(q.shape[-1]).check(xp, "sizes", sizes)
+
+
+def _bias_by_draft(target: Array, draft: Array, sizes: Array) -> Array:
+    """(17) with r̂ of the size that goes with the rejected draft: Σ_v |q_v (1 - β_v) + Σ_i q_i β_i r̂_{k(i),v} - p_v|."""
+    xp, q, sizes = _draft_and_sizes(draft, sizes)
+    beta = rejection_probability(target, q)
+    law = q * (1.0 - beta)
+    for k in xp.unique_values(sizes):
+        share = xp.sum(xp.where(sizes == k, q * beta, 0.0), axis=-1, keepdims=True)
+        law = law + share * _distorted(target, q, k)
+    return xp.sum(xp.abs(law - target), axis=-1)
+
+
+def _distorted(target: Array, draft: Array, k: Array) -> Array:
+    """r̂; a row of zeros where it is 0/0."""
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    return normalised(xp, excess(xp, p, truncated(xp, q, k)))[0]
+
+
+def _all_exist(target: Array, draft: Array, sizes: Array) -> Array:
+    """Every r̂ that a rejected draft is replaced from is a distribution."""
+    xp, q, sizes = _draft_and_sizes(draft, sizes)
+    rejected = rejection_probability(target, q) > 0
+    good = xp.ones_like(rejected[..., 0])
+    for k in xp.unique_values(sizes):
+        used = xp.any(rejected & (sizes == k), axis=-1)
+        good = good & (~used | xp.any(_distorted(target, q, k) > 0, axis=-1))
+    return good
+
+
+def _certificate_by_draft(draft: Array, sizes: Array) -> Array:
+    """2 max_v Δ_{k(v)}: known to the device before anything is sent."""
+    xp, q, sizes = _draft_and_sizes(draft, sizes)
+    return 2.0 * xp.max(take(xp, tail_deviation(q), sizes), axis=-1)
+
+
+def _deviation(draft: Array, k: Array) -> Array:
+    """Δ_k as the distance it is."""
+    return total_variation(draft, truncate(draft, k))
+
+
+def _fast_deviation(draft: Array, k: Array) -> Array:
+    """Δ_k out of all of them."""
+    xp, _, q, k = draft_and_size(draft, k)
+    deviations = tail_deviation(q)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape))
+    deviations = xp.broadcast_to(deviations, (*batch, deviations.shape[-1]))
+    return take(xp, deviations, xp.broadcast_to(k, batch)[..., None])[..., 0]
+
+
+def _certificate(draft: Array, k: Array) -> Array:
+    return 2.0 * _deviation(draft, k)
+
+
+def _blocks(draft: Array) -> float:
+    """How many roundings a tail sum has behind it, in units of those a short one has."""
+    return 1.0 + float(draft.shape[-1]) / BLOCK
+
+
+def _after(draft: Array, k: Array) -> Array:
+    """One more than k; V stands in where there is no next, and the assumption leaves it out of scope."""
+    xp, _, q, k = draft_and_size(draft, k)
+    return xp.where(k < q.shape[-1], k + 1, k)
+
+
+def _next_deviation(draft: Array, k: Array) -> Array:
+    return _deviation(draft, _after(draft, k))
+
+
+def _next_distortion(target: Array, draft: Array, k: Array) -> Array:
+    return resampling_distortion(target, draft, _after(draft, k))
+
+
+def _has_next(draft: Array, k: Array) -> Array:
+    return arrays(k=k)[1] < draft.shape[-1]
+
+
+def _residual_exists(target: Array, draft: Array, k: Array) -> Array:
+    """r̂ is a distribution, or nothing is rejected."""
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    return (distance(xp, p, truncated(xp, q, k)) > 0) | (distance(xp, p, q) == 0)
+
+
+_PAPER = Source("oh2025cuhlm", "Prop. 1, (20)")
+_ALL_EXIST = Assumption("every r̂ that is drawn from exists", _all_exist)
+_EXISTS = Assumption("r̂ exists: TV(q̂, p) > 0, or nothing is rejected", _residual_exists)
+_NEXT = Assumption("k < V", _has_next)
+_TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "k": 1}
+_UNLIKELY_DRAFT = {"target": [0.625, 0.125, 0.25], "draft": [0.5, 0.375, 0.125], "sizes": [2, 1, 2]}
+_LONG_TAIL = {"draft": [0.002] * 500 + [0.0] * 500, "k": 0}
+
+CLAIMS = (
+    Claim(
+        id="truncation.deviation",
+        source=Source("oh2025cuhlm", "(15), numerator of (20)"),
+        origin=Origin.NEW,
+        statement="TV(q, q̂) = Δ_k = Σ_{k<i≤j} q_i − (j − k) μ, μ the mean of the tail, j = #{i: q_i > μ}",
+        relation=Relation.EQ,
+        lhs=_fast_deviation,
+        rhs=_deviation,
+        attained=Attained({"draft": [0.5, 0.5, 0.0, 0.0], "k": 1}),
+        condition=_blocks,
+    ),
+    Claim(
+        id="truncation.monotone",
+        source=Source("oh2025cuhlm", "(15), (20)"),
+        origin=Origin.NEW,
+        statement="Δ_{k+1} ≤ Δ_k: a binary search finds the least k for a rule in Δ_k",
+        relation=Relation.LE,
+        lhs=_next_deviation,
+        rhs=_deviation,
+        assumptions=(_NEXT,),
+        attained=Attained(_LONG_TAIL, ratio=499 * 1000 / (500 * 999)),
+    ),
+    Claim(
+        id="truncation.monotone_distortion",
+        source=Source("oh2025cuhlm", "(19), were it solved by bisection"),
+        origin=Origin.NEW,
+        statement="TV(r, r̂_{k+1}) ≤ TV(r, r̂_k): the distortion itself never rises with k (it can, by nearly 1)",
+        relation=Relation.LE,
+        lhs=_next_distortion,
+        rhs=resampling_distortion,
+        assumptions=(_NEXT, _EXISTS),
+        refuted={
+            "target": [22 / 39, 13 / 39, 4 / 39],
+            "draft": [21 / 39, 13 / 39, 5 / 39],
+            "k": 0,
+        },
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.tvd_bound",
+        source=_PAPER,
+        origin=Origin.PUBLISHED,
+        statement="TV(r, r̂) ≤ 2 Δ_k / TV(q, p)",
+        relation=Relation.LE,
+        lhs=resampling_distortion,
+        rhs=tvd_bound,
+        attained=Attained(_TIGHT, ratio=0.5),
+        ceiling=1.0,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.tvd_sharp",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p))",
+        relation=Relation.LE,
+        lhs=resampling_distortion,
+        rhs=tvd_bound_sharp,
+        attained=Attained(_TIGHT),
+        ceiling=1.0,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.bias_identity",
+        source=Source("oh2025cuhlm", "(17), Fig. 6"),
+        origin=Origin.NEW,
+        statement="Bias = 2 TV(q, p) TV(r, r̂): an identity, where the paper reports a correlation of 0.9763",
+        relation=Relation.EQ,
+        lhs=resampling_bias,
+        rhs=_identity,
+        assumptions=(_EXISTS,),
+        attained=Attained(_TIGHT),
+        condition=_rebuilt_share,
+    ),
+    Claim(
+        id="truncation.certificate",
+        source=Source("oh2025cuhlm", "(17), improves on (20)-(24)"),
+        origin=Origin.NEW,
+        statement="Bias ≤ 2 Δ_k: known to the device before anything is sent",
+        relation=Relation.LE,
+        lhs=resampling_bias,
+        rhs=_certificate,
+        attained=Attained(_TIGHT),
+        ceiling=2.0,
+    ),
+    Claim(
+        id="truncation.certificate_by_draft",
+        source=Source("oh2025cuhlm", "(17), improves on (20)-(24)"),
+        origin=Origin.NEW,
+        statement="Bias ≤ 2 max_v Δ_{k(v)} when the number of entries sent depends on the draft v",
+        relation=Relation.LE,
+        lhs=_bias_by_draft,
+        rhs=_certificate_by_draft,
+        assumptions=(_ALL_EXIST,),
+        attained=Attained(_UNLIKELY_DRAFT),
+        ceiling=2.0,
+    ),
+    *_SOFTPLUS_CLAIMS,
+    *_SIZE_CLAIMS,
+    *_MESSAGE_CLAIMS,
+    *_WORST_CLAIMS,
+    *_DISTANCE_CLAIMS,
+    *_RULE_CLAIMS,
+    *_BUDGET_CLAIMS,
+)

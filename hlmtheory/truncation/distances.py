@@ -1,0 +1,137 @@
+"""Other distances in place of Δ_k, since cu-hlm IV-C asks for tighter bounds by them: none is tighter.
+
+TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p)) is attained, and the device knows Δ_k = TV(q, q̂) itself. Whatever bounds a
+total variation from above by another distance of q and q̂ can only be larger. Paper: cu-hlm (oh2025cuhlm) after (21).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from hlmtheory._array import Array, in_kind, sort_descending
+from hlmtheory._simplex import distance
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation.reconstruction import draft_and_size, truncated
+
+
+@dataclass(frozen=True, slots=True)
+class DeviationBounds:
+    """Δ_k beside what bounds it; every array has the shape (...).
+
+    Attributes
+    ----------
+    total_variation : array
+        Δ_k itself.
+    divergence : array
+        KL(q ‖ q̂) in nat.
+    pinsker : array
+        √(KL/2).
+    bretagnolle_huber : array
+        √(1 - e^{-KL}), below 1 always; the smaller of the two from KL ≈ 1.59 on.
+    wasserstein : array
+        Of the ranks of the tokens in q, each 1 from the next: how many ranks the mass has to move, on average.
+    """
+
+    total_variation: Array
+    divergence: Array
+    pinsker: Array
+    bretagnolle_huber: Array
+    wasserstein: Array
+
+
+def deviation_bounds(draft: Array, k: Array) -> DeviationBounds:
+    """Δ_k and its upper bounds by Kullback-Leibler and Wasserstein distance, side by side.
+
+    Divided by TV(q, p), each bounds the distortion; doubled, each certifies the Bias.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    DeviationBounds
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, or k is no integer in 0..V.
+
+    Examples
+    --------
+    >>> found = deviation_bounds([0.5, 0.375, 0.125], 1)
+    >>> [round(float(x), 4) for x in (found.total_variation, found.pinsker, found.wasserstein)]
+    [0.125, 0.1808, 0.125]
+    """
+    xp, kind, q, k = draft_and_size(draft, k)
+    flat = truncated(xp, q, k)
+    q = xp.broadcast_to(q, flat.shape)
+    some = flat > 0
+    y = xp.where(some, (q - flat) / xp.where(some, flat, 1.0), 0.0)
+    # Σ q ln(q/q̂) = Σ q̂ ((1 + y) ln(1 + y) - y), y = q/q̂ - 1: no cancellation between entries
+    inner = xp.where(y > -1, (1.0 + y) * xp.log1p(xp.where(y > -1, y, 0.0)), 0.0) - y
+    divergence = xp.sum(flat * xp.clip(inner, min=0.0), axis=-1)
+    ahead = xp.cumulative_sum(sort_descending(xp, q) - sort_descending(xp, flat), axis=-1)
+    bounds = (
+        distance(xp, q, flat),
+        divergence,
+        xp.sqrt(0.5 * divergence),  # Pinsker
+        xp.sqrt(-xp.expm1(-divergence)),  # Bretagnolle and Huber
+        xp.sum(xp.abs(ahead), axis=-1),
+    )
+    return DeviationBounds(*(in_kind(xp, value, kind) for value in bounds))
+
+
+# --------------------------------------------------------------------------------------------- claims
+#
+# pinsker and bretagnolle_huber are the two inequalities for P = q, Q = q̂; KL is finite, since q̂_i = 0 only where
+#   the tail is all zeros. Pinsker is tight as q → q̂ evenly. Bretagnolle-Huber needs all of q apart from q̂.
+# wasserstein. A coupling of q and q̂ that attains TV moves at least that mass, by at least one rank.
+
+
+def _deviation(draft: Array, k: Array) -> Array:
+    return deviation_bounds(draft, k).total_variation
+
+
+_ASKED = "after (21)"
+_EVEN = {"draft": [0.5625, 0.4375], "k": 0}
+_KL_EVEN = 0.5625 * math.log(1.125) + 0.4375 * math.log(0.875)
+_ONE_HOT = {"draft": [1.0] + [0.0] * 999, "k": 0}
+
+CLAIMS = (
+    Claim(
+        id="truncation.distance_pinsker",
+        source=Source("oh2025cuhlm", _ASKED),
+        origin=Origin.NEW,
+        statement="Δ_k ≤ √(KL(q ‖ q̂)/2): a bound by divergence is never tighter than Δ_k itself",
+        relation=Relation.LE,
+        lhs=_deviation,
+        rhs=lambda draft, k: deviation_bounds(draft, k).pinsker,
+        attained=Attained(_EVEN, ratio=0.0625 / math.sqrt(_KL_EVEN / 2)),
+    ),
+    Claim(
+        id="truncation.distance_bretagnolle_huber",
+        source=Source("oh2025cuhlm", _ASKED),
+        origin=Origin.NEW,
+        statement="Δ_k ≤ √(1 − e^{−KL(q ‖ q̂)})",
+        relation=Relation.LE,
+        lhs=_deviation,
+        rhs=lambda draft, k: deviation_bounds(draft, k).bretagnolle_huber,
+        attained=Attained(_ONE_HOT, ratio=0.999 / math.sqrt(0.999)),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="truncation.distance_wasserstein",
+        source=Source("oh2025cuhlm", _ASKED),
+        origin=Origin.NEW,
+        statement="Δ_k ≤ W₁(q, q̂) on the ranks of the tokens",
+        relation=Relation.LE,
+        lhs=_deviation,
+        rhs=lambda draft, k: deviation_bounds(draft, k).wasserstein,
+        attained=Attained({"draft": [0.75, 0.25], "k": 0}),
+    ),
+)

@@ -1,0 +1,264 @@
+"""What the server reconstructs from k of V probabilities, and what its residual then lacks.
+
+The functions of :mod:`hlmtheory.truncation` for one given k, with that room's notation.
+"""
+
+from __future__ import annotations
+
+from hlmtheory._array import Array, arrays, count_above, in_kind, sort_descending, tail_sums, take
+from hlmtheory._domains import leading_dimensions, size_up_to
+from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection
+
+
+def truncate(draft: Array, k: Array) -> Array:
+    """The row q̂ the server reconstructs: the k largest of q, the rest of the mass spread evenly.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    array, shape (..., V)
+        cu-hlm (15). Equal entries at the border are kept by lowest index.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, or k is no integer in 0..V.
+
+    Examples
+    --------
+    >>> truncate([0.5, 0.125, 0.375, 0.0], 1).tolist()
+    [0.5, 0.16666666666666666, 0.16666666666666666, 0.16666666666666666]
+    """
+    xp, kind, q, k = draft_and_size(draft, k)
+    return in_kind(xp, truncated(xp, q, k), kind)
+
+
+def tail_deviation(draft: Array) -> Array:
+    """Δ_k = TV(q, q̂) for every k = 0..V at once.
+
+    Beyond k the reconstruction is the mean μ of the tail, so Δ_k = Σ_{i>k} (q_i - μ)⁺: the entries
+    above μ are the first few of the tail, found by one binary search per k.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+
+    Returns
+    -------
+    array, shape (..., V + 1)
+        Never increasing in k, up to rounding of about V/64 units; Δ_{V-1} = Δ_V = 0.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution.
+
+    Examples
+    --------
+    >>> tail_deviation([0.5, 0.5, 0.0, 0.0]).round(3).tolist()
+    [0.5, 0.333, 0.0, 0.0, 0.0]
+    """
+    xp, kind, q = distributions(draft=draft)
+    size = q.shape[-1]
+    ordered = sort_descending(xp, xp.reshape(q, (-1, size)))
+    tails = tail_sums(xp, ordered)
+    deviation = tail_excess(xp, ordered, tails, tails)
+    return in_kind(xp, xp.reshape(deviation, (*q.shape[:-1], size + 1)), kind)
+
+
+def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
+    """True distortion TV(r, r̂) of the residual when k entries of the draft row are sent.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1]; cu-hlm (18). 0 where nothing is rejected; 1 where r̂ is 0/0.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+
+    Examples
+    --------
+    >>> float(resampling_distortion([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
+    0.5
+    """
+    xp, kind, p, q, k = pair_and_size(target, draft, k)
+    true, mass = normalised(xp, excess(xp, p, q))
+    distorted, distorted_mass = normalised(xp, excess(xp, p, truncated(xp, q, k)))
+    gap = 0.5 * xp.sum(xp.abs(true - distorted), axis=-1)
+    gap = xp.where(distorted_mass > 0, xp.clip(gap, max=1.0), 1.0)
+    return in_kind(xp, xp.where(mass > 0, gap, 0.0), kind)
+
+
+def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
+    """Bias of cu-hlm (17): Σ_v |law_v - p_v| of the emitted token when k entries are sent.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 2]: twice the total variation between the emitted and the large model's law. Where r̂ is
+        0/0, the worst over all r̂: 2 TV(q, p).
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+
+    Examples
+    --------
+    >>> float(resampling_bias([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
+    0.125
+    """
+    xp, kind, p, q, k = pair_and_size(target, draft, k)
+    return in_kind(xp, bias_of(xp, p, q, truncated(xp, q, k)), kind)
+
+
+def tvd_bound(target: Array, draft: Array, k: Array) -> Array:
+    """Published bound 2 Δ_k / TV(q, p) on the distortion.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    array, shape (...)
+        cu-hlm (20). Infinite where TV(q, p) = 0 < Δ_k, 0 where both are 0; vacuous from 1 on.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+
+    Examples
+    --------
+    >>> float(tvd_bound([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
+    1.0
+    """
+    xp, kind, p, q, k = pair_and_size(target, draft, k)
+    deviation = distance(xp, q, truncated(xp, q, k))
+    return in_kind(xp, quotient(xp, 2.0 * deviation, distance(xp, p, q)), kind)
+
+
+def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
+    """Sharp bound Δ_k / max(TV(q, p), TV(q̂, p)) on the distortion: half the published one, attained.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        How many entries are sent, 0..V.
+
+    Returns
+    -------
+    array, shape (...)
+        At most 2, since Δ_k ≤ TV(q, p) + TV(q̂, p); 0 where Δ_k = 0.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+
+    Examples
+    --------
+    >>> float(tvd_bound_sharp([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 1))
+    0.5
+    """
+    xp, kind, p, q, k = pair_and_size(target, draft, k)
+    rebuilt = truncated(xp, q, k)
+    farther = xp.maximum(distance(xp, p, q), distance(xp, p, rebuilt))
+    return in_kind(xp, quotient(xp, distance(xp, q, rebuilt), farther), kind)
+
+
+def draft_and_size(draft: Array, k: Array) -> tuple[Array, Array, Array, Array]:
+    """The namespace, the kind to answer in, q in float64, and k in 0..V."""
+    xp, draft, k = arrays(draft=draft, k=k)
+    _, kind, q = distributions(draft=draft)
+    k = size_up_to(q.shape[-1]).check(xp, "k", k)
+    leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape))
+    return xp, kind, q, k
+
+
+def pair_and_size(target: Array, draft: Array, k: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """The same with p before q."""
+    xp, target, draft, k = arrays(target=target, draft=draft, k=k)
+    _, kind, p, q = distributions(target=target, draft=draft)
+    k = size_up_to(q.shape[-1]).check(xp, "k", k)
+    leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), k=tuple(k.shape))
+    return xp, kind, p, q, k
+
+
+def kept(xp: Array, q: Array, k: Array) -> tuple[Array, Array]:
+    """Which entries are sent, and k (..., 1), both of the broadcast shape.
+
+    By the k-th largest entry as a threshold: one fast sort, and no entry changes its place.
+    """
+    size = q.shape[-1]
+    k = xp.broadcast_to(k, leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape)))[..., None]
+    ordered = xp.broadcast_to(sort_descending(xp, q), (*k.shape[:-1], size))
+    border = take(xp, ordered, xp.where(k > 0, k - 1, k))
+    sent = (q >= border) & (k > 0)
+    spare = xp.count_nonzero(sent, axis=-1, keepdims=True) - k  # ties at the border beyond the k-th
+    if bool(xp.any(spare > 0)):
+        tied = sent & (q == border)
+        rank = xp.cumulative_sum(xp.astype(tied, xp.int64), axis=-1)
+        allowed = xp.count_nonzero(tied, axis=-1, keepdims=True) - spare
+        sent = sent & (~tied | (rank <= allowed))
+    return sent, k
+
+
+def truncated(xp: Array, q: Array, k: Array) -> Array:
+    """q̂."""
+    size = q.shape[-1]
+    sent, k = kept(xp, q, k)
+    rest = xp.sum(xp.where(sent, 0.0, q), axis=-1, keepdims=True)
+    return xp.where(sent, q, rest / xp.astype(xp.where(k < size, size - k, 1), q.dtype))
+
+
+def bias_of(xp: Array, p: Array, q: Array, reconstructed: Array) -> Array:
+    """Bias (17) when rejected drafts are replaced from (p - q̂)⁺; the worst, 2 TV(q, p), where that is 0/0."""
+    distorted, distorted_mass = normalised(xp, excess(xp, p, reconstructed))
+    beta = rejection(xp, p, q)
+    law = q * (1.0 - beta) + xp.sum(q * beta, axis=-1, keepdims=True) * distorted  # (17)
+    return xp.where(distorted_mass > 0, xp.sum(xp.abs(law - p), axis=-1), 2.0 * distance(xp, p, q))
+
+
+def tail_excess(xp: Array, ordered: Array, tails: Array, rest: Array) -> Array:
+    """Σ_{i>k} (q_i - μ)⁺ for k = 0..V, with μ = rest/(V - k); rows in descending order, sums of their tails.
+
+    The entries above μ lead the tail and are counted by one binary search per k.
+    """
+    size = ordered.shape[-1]
+    k = xp.arange(size + 1, device=ordered.device)
+    mean = rest / xp.astype(xp.where(k < size, size - k, 1), xp.float64)
+    above = count_above(xp, ordered, mean)
+    above = xp.where(above > k, above, xp.broadcast_to(k, above.shape))
+    deviation = tails - take(xp, tails, above) - xp.astype(above - k, xp.float64) * mean
+    return xp.where((above > k) & (deviation > 0), deviation, 0.0)

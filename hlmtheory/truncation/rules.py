@@ -1,0 +1,292 @@
+"""The number of entries that the samplers' rules keep, and back: top-p, min-p and top-nσ.
+
+Paper: cu-hlm (oh2025cuhlm) at the end of Section IV, which names the first two and refers to the third; symbols are
+those of :mod:`hlmtheory.truncation`. None of the three looks at Δ_k, but each bounds it, so that each certifies a Bias.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, floating, in_kind, sort_descending, tail_sums, take
+from hlmtheory._domains import LOGITS, UNIT_INTERVAL, leading_dimensions, size_up_to
+from hlmtheory._quantities import not_negative
+from hlmtheory._simplex import distance, distributions
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation.reconstruction import draft_and_size, truncated
+
+WIDTH = not_negative("give the number of standard deviations below the largest logit, such as 1")
+
+
+def size_from_top_p(draft: Array, p: Array) -> Array:
+    """Least k whose k largest entries hold at least p: nucleus sampling's.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    p : array, shape (...) or broadcastable to it
+        In [0, 1].
+
+    Returns
+    -------
+    int64 array, shape (...)
+        In 0..V: 0 for p = 0, and for p = 1 the number of entries that are not 0.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution or p is outside [0, 1].
+
+    Examples
+    --------
+    >>> size_from_top_p([0.5, 0.25, 0.25, 0.0], [0.0, 0.5, 0.6, 1.0]).tolist()
+    [0, 1, 2, 3]
+    """
+    xp, draft, p = arrays(draft=draft, p=p)
+    q = distributions(draft=draft)[2]
+    p = in_kind(xp, UNIT_INTERVAL.check(xp, "p", p), xp.float64)
+    leading_dimensions(draft=tuple(q.shape[:-1]), p=tuple(p.shape))
+    left = tail_sums(xp, sort_descending(xp, q))
+    return xp.count_nonzero(left > (1.0 - p)[..., None], axis=-1)  # what is left never rises with k
+
+
+def top_p_of_size(draft: Array, k: Array) -> Array:
+    """The p of nucleus sampling that keeps k entries: their mass.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        0..V.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1]. :func:`size_from_top_p` gives k again, or less where the last entries are 0; a p whose last digits
+        are rounded off may give one more or less.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, or k is no integer in 0..V.
+
+    Examples
+    --------
+    >>> float(top_p_of_size([0.5, 0.25, 0.25, 0.0], 2))
+    0.75
+    """
+    xp, kind, q, k = draft_and_size(draft, k)
+    mass = 1.0 - _at(xp, tail_sums(xp, sort_descending(xp, q)), k)
+    return in_kind(xp, xp.where(mass > 0, mass, 0.0), kind)  # a rounding below 0 where nothing is sent
+
+
+def size_from_min_p(draft: Array, p: Array) -> Array:
+    """How many entries are at least p times the largest: min-p sampling's k.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    p : array, shape (...) or broadcastable to it
+        In [0, 1].
+
+    Returns
+    -------
+    int64 array, shape (...)
+        In 1..V.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution or p is outside [0, 1].
+
+    Examples
+    --------
+    >>> size_from_min_p([0.5, 0.25, 0.25, 0.0], [0.0, 0.5, 0.6]).tolist()
+    [4, 3, 1]
+    """
+    xp, draft, p = arrays(draft=draft, p=p)
+    q = distributions(draft=draft)[2]
+    p = in_kind(xp, UNIT_INTERVAL.check(xp, "p", p), xp.float64)
+    leading_dimensions(draft=tuple(q.shape[:-1]), p=tuple(p.shape))
+    return xp.count_nonzero(q >= p[..., None] * xp.max(q, axis=-1, keepdims=True), axis=-1)
+
+
+def min_p_of_size(draft: Array, k: Array) -> Array:
+    """The largest p of min-p sampling that keeps k entries: the k-th largest over the largest.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...) or broadcastable to it
+        0..V; for 0, which min-p never gives, the answer is that for 1.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1]. :func:`size_from_min_p` gives k again, or more where entries are equal to the k-th.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, or k is no integer in 0..V.
+
+    Examples
+    --------
+    >>> float(min_p_of_size([0.5, 0.25, 0.125, 0.125], 2))
+    0.5
+    """
+    xp, kind, q, k = draft_and_size(draft, k)
+    ordered = sort_descending(xp, q)
+    return in_kind(xp, _at(xp, ordered, xp.where(k > 0, k - 1, k)) / ordered[..., 0], kind)
+
+
+def size_from_top_n_sigma(logits: Array, n: Array) -> Array:
+    """How many logits are at most n of their standard deviations below the largest: top-nσ sampling's k.
+
+    It is min-p with p = e^{-nσ}, σ over the whole vocabulary.
+
+    Parameters
+    ----------
+    logits : array, shape (..., V)
+        Finite.
+    n : array, shape (...) or broadcastable to it
+        0 or more.
+
+    Returns
+    -------
+    int64 array, shape (...)
+        In 1..V.
+
+    Raises
+    ------
+    ValueError
+        If a logit is not finite, or n is negative or not finite.
+
+    Examples
+    --------
+    >>> size_from_top_n_sigma([4.0, 3.0, 0.0, 1.0], [0.0, 1.0, 2.0]).tolist()
+    [1, 2, 3]
+    """
+    xp, logits, n = arrays(logits=logits, n=n)
+    z = in_kind(xp, LOGITS.check(xp, "logits", logits), xp.float64)
+    n = in_kind(xp, WIDTH.check(xp, "n", n), xp.float64)
+    leading_dimensions(logits=tuple(z.shape[:-1]), n=tuple(n.shape))
+    reach = n[..., None] * xp.std(z, axis=-1, keepdims=True)
+    return xp.count_nonzero(xp.max(z, axis=-1, keepdims=True) - z <= reach, axis=-1)
+
+
+def top_n_sigma_of_size(logits: Array, k: Array) -> Array:
+    """The least n of top-nσ sampling that keeps k entries.
+
+    Parameters
+    ----------
+    logits : array, shape (..., V)
+        Finite.
+    k : integer array, shape (...) or broadcastable to it
+        0..V; for 0, which top-nσ never gives, the answer is that for 1.
+
+    Returns
+    -------
+    array, shape (...)
+        (z_max - z_k)/σ; 0 where all logits are equal, which any n keeps. Up to its rounding,
+        :func:`size_from_top_n_sigma` gives k again, or more where logits are equal to the k-th.
+
+    Raises
+    ------
+    ValueError
+        If a logit is not finite, or k is no integer in 0..V.
+
+    Examples
+    --------
+    >>> float(top_n_sigma_of_size([4.0, 2.0, 0.0], 2).round(4))
+    1.2247
+    """
+    xp, logits, k = arrays(logits=logits, k=k)
+    (kept_as,) = floating(xp, LOGITS.check(xp, "logits", logits))
+    z = in_kind(xp, logits, xp.float64)
+    k = size_up_to(z.shape[-1]).check(xp, "k", k)
+    ordered = sort_descending(xp, z)
+    sigma = xp.std(z, axis=-1)
+    drop = ordered[..., 0] - _at(xp, ordered, xp.where(k > 0, k - 1, k))
+    return in_kind(xp, drop / xp.where(sigma > 0, sigma, 1.0), kept_as.dtype)
+
+
+def _at(xp: Any, rows: Array, index: Array) -> Array:
+    """The entry of each row at its index, of the broadcast shape."""
+    batch = leading_dimensions(draft=tuple(rows.shape[:-1]), k=tuple(index.shape))
+    return take(xp, xp.broadcast_to(rows, (*batch, rows.shape[-1])), xp.broadcast_to(index, batch)[..., None])[..., 0]
+
+
+# --------------------------------------------------------------------------------------------- claims
+#
+# rules_top_p. Of a tail with n entries and mass m at most m - m/n lies above the mean: Δ_k = Σ (t_i - m/n)⁺ is convex
+#   in the tail, so largest at a corner, one entry with all of m. The nucleus of p leaves m ≤ 1 - p.
+# rules_min_p. Entries in [0, a] with mean μ have Σ (t_i - μ)⁺ ≤ n (μ/a)(a - μ) ≤ n a/4, the first by convexity, at
+#   entries 0 and a only. What min-p leaves is below a = p q_max.
+# rules_top_n_sigma is rules_min_p: q_i/q_max = e^{-(z_max - z_i)}, and what is left has z_max - z_i > n σ.
+
+
+def _deviation(draft: Array, k: Array) -> Array:
+    xp, _, q, k = draft_and_size(draft, k)
+    return distance(xp, q, truncated(xp, q, k))
+
+
+def _top_p_deviation(draft: Array, k: Array) -> Array:
+    """Δ at the size that the p of k entries gives back."""
+    return _deviation(draft, size_from_top_p(draft, top_p_of_size(draft, k)))
+
+
+def _left(xp: Any, draft: Array, size: Array) -> Array:
+    """V - k."""
+    return xp.astype(draft.shape[-1] - size, xp.float64)
+
+
+def _top_p_bound(draft: Array, k: Array) -> Array:
+    xp, q, k = arrays(draft=draft, k=k)
+    p = top_p_of_size(q, k)
+    left = _left(xp, q, size_from_top_p(q, p))
+    return (1.0 - p) * (1.0 - 1.0 / xp.where(left > 0, left, 1.0))
+
+
+def _min_p_deviation(draft: Array, k: Array) -> Array:
+    return _deviation(draft, size_from_min_p(draft, min_p_of_size(draft, k)))
+
+
+def _min_p_bound(draft: Array, k: Array) -> Array:
+    xp, q, k = arrays(draft=draft, k=k)
+    p = min_p_of_size(q, k)
+    return 0.25 * _left(xp, q, size_from_min_p(q, p)) * p * xp.max(q, axis=-1)
+
+
+_PLACE = "end of IV, threshold-based methods"
+_ONE_HOT = {"draft": [1.0, 0.0, 0.0, 0.0], "k": 0}
+_BELOW = {"draft": [1024 / 3070, 1023 / 3070, 1023 / 3070, 0.0, 0.0], "k": 1}
+
+CLAIMS = (
+    Claim(
+        id="truncation.rules_top_p",
+        source=Source("oh2025cuhlm", _PLACE),
+        origin=Origin.NEW,
+        statement="Δ_k ≤ (1 − p)(1 − 1/(V − k)) for the k of a nucleus of mass p: its Bias is at most 2(1 − p)",
+        relation=Relation.LE,
+        lhs=_top_p_deviation,
+        rhs=_top_p_bound,
+        attained=Attained(_ONE_HOT),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="truncation.rules_min_p",
+        source=Source("oh2025cuhlm", _PLACE),
+        origin=Origin.NEW,
+        statement="Δ_k ≤ (V − k) p q_max / 4 for the k of min-p, and of top-nσ with p = e^{−nσ}",
+        relation=Relation.LE,
+        lhs=_min_p_deviation,
+        rhs=_min_p_bound,
+        attained=Attained(_BELOW, ratio=1023 / 1024),
+        ceiling=1.0,
+    ),
+)

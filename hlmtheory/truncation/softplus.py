@@ -1,0 +1,436 @@
+"""The published online bound: the softplus in place of the ReLU, what it claims, and for which sharpness it is true.
+
+Paper: cu-hlm (oh2025cuhlm) Section IV-D, (22)-(24) and Proposition 2. Symbols are those of
+:mod:`hlmtheory.truncation`, and
+
+========== ================================================================= =========
+symbol     name                                                              shape
+========== ================================================================= =========
+η          ``sharpness`` of the softplus; the paper does not print its value (...)
+ℓ          softplus ln(1 + e^{ηz})/η                                         (...)
+d, β_d     ``draft_token`` and its ``rejection`` probability                 (...)
+D          (1 - q_d) ℓ(-1) + q_d ℓ(-β_d), the bound's denominator            (...)
+Ū          2 Δ_k / D                                                         (...)
+η*         least sharpness with D ≤ 2 q_d β_d                                (...)
+========== ================================================================= =========
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind, take, widest
+from hlmtheory._domains import UNIT_INTERVAL, Domain, leading_dimensions, token_of
+from hlmtheory._quantities import checked
+from hlmtheory._simplex import distance, distributions, quotient
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation.reconstruction import draft_and_size, pair_and_size, resampling_distortion, truncated
+from hlmtheory.verification import rejection_probability, total_variation
+
+SHARPNESS = Domain(
+    "finite and at least 1e-6",
+    lambda xp, value: (value >= 1e-6) & xp.isfinite(value),
+    "the softplus tends to the ReLU as its sharpness grows; give a number such as 5",
+)
+FINITE = Domain("finite", lambda xp, value: xp.isfinite(value), "give a ratio of probabilities, less 1")
+LN2 = math.log(2.0)
+HALVINGS = 64
+"""Of the logarithm of a bracket that is at most 1e310 wide: 64 leave less than a rounding."""
+
+
+def softplus_gap(z: Array, sharpness: Array) -> Array:
+    """ℓ(z) - z⁺: what the softplus adds to the ReLU.
+
+    Parameters
+    ----------
+    z : array, shape (...)
+        Any finite number.
+    sharpness : array, shape (...)
+        η, at least 1e-6.
+
+    Returns
+    -------
+    array, shape (...)
+        ln(1 + e^{-η|z|})/η, in [0, ln 2/η]; cu-hlm, below (22).
+
+    Raises
+    ------
+    ValueError
+        If z is not finite or η is below 1e-6.
+
+    Examples
+    --------
+    >>> softplus_gap([0.0, -1.0, 1.0], 2.0).round(4).tolist()
+    [0.3466, 0.0635, 0.0635]
+    """
+    xp, z, eta = checked({"z": FINITE, "sharpness": SHARPNESS}, z=z, sharpness=sharpness)
+    return _gap(xp, z, eta)
+
+
+def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
+    """Σ_i q_i ℓ(p_i/q_i - 1), which the paper puts in place of TV(q, p).
+
+    An entry with q_i = 0 < p_i, which a softmax does not have, counts p_i, its limit.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    sharpness : array, shape (...)
+        η, at least 1e-6.
+
+    Returns
+    -------
+    array, shape (...)
+        cu-hlm (22). Between TV(q, p) and TV(q, p) + ln 2/η: never below it.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, the vocabularies differ, or η is below 1e-6.
+
+    Examples
+    --------
+    >>> float(softplus_distance([0.25, 0.75], [0.5, 0.5], 100.0).round(6))
+    0.25
+    """
+    xp, target, draft, eta = arrays(target=target, draft=draft, sharpness=sharpness)
+    _, kind, p, q = distributions(target=target, draft=draft)
+    eta = in_kind(xp, SHARPNESS.check(xp, "sharpness", eta), xp.float64)
+    batch = leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]))
+    leading_dimensions(draft=batch, sharpness=tuple(eta.shape))
+    some = q > 0
+    ratio = quotient(xp, xp.abs(p - q), xp.where(some, q, 1.0))
+    added = xp.sum(xp.where(some, q * _gap(xp, ratio, eta[..., None]), 0.0), axis=-1)
+    return in_kind(xp, distance(xp, p, q) + added, kind)  # (22), as q ℓ(z) = (p - q)⁺ + q (ℓ(z) - z⁺)
+
+
+def online_bound(draft: Array, draft_token: Array, rejection: Array, k: Array, *, sharpness: Array) -> Array:
+    """Published online bound Ū(k) = 2 Δ_k / D; it need not bound the distortion: see :func:`safe_sharpness`.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    draft_token : integer array, shape (...)
+        d, the token drawn from the row.
+    rejection : array, shape (...)
+        β_d in [0, 1]; in the paper the estimate a·u + b.
+    k : integer array, shape (...)
+        How many entries are sent, 0..V.
+    sharpness : array, shape (...)
+        η, at least 1e-6.
+
+    Returns
+    -------
+    array, shape (...)
+        cu-hlm (23); vacuous from 1 on. 0 where Δ_k = 0, infinite where D is too small a number for Δ_k (η > 700).
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, d no token of it, β_d outside [0, 1], k no integer in 0..V or η below 1e-6.
+
+    Examples
+    --------
+    >>> float(online_bound([0.5, 0.25, 0.125, 0.125], 0, 0.5, 1, sharpness=5.0).round(3))
+    19.469
+    """
+    xp, draft, token, beta, k, eta = arrays(
+        draft=draft, draft_token=draft_token, rejection=rejection, k=k, sharpness=sharpness
+    )
+    kind = widest(xp, draft)
+    q, denominator = online_denominator(draft, token, beta, eta)
+    xp, _, q, k = draft_and_size(q, k)
+    leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape), sharpness=tuple(denominator.shape))
+    deviation = distance(xp, q, truncated(xp, q, k))
+    return in_kind(xp, quotient(xp, 2.0 * deviation, denominator), kind)  # (23)
+
+
+def online_shortfall(target: Array, draft: Array, draft_token: Array, k: Array, *, sharpness: Array) -> Array:
+    """By how much the distortion exceeds the online bound with the true β_d: (TV(r, r̂_k) - Ū(k))⁺.
+
+    The share of positions where it is positive is how often the published bound fails.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    draft_token : integer array, shape (...)
+        d, the token drawn from the draft row.
+    k : integer array, shape (...)
+        How many entries are sent, 0..V.
+    sharpness : array, shape (...)
+        η, at least 1e-6.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, the vocabularies differ, d is no token, k no integer in 0..V or η below 1e-6.
+
+    Examples
+    --------
+    >>> target, draft = [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
+    >>> online_shortfall(target, draft, 0, 1, sharpness=[1.0, 10.0]).round(3).tolist()
+    [0.246, 0.0]
+    """
+    xp, target, draft, token, k = arrays(target=target, draft=draft, draft_token=draft_token, k=k)
+    beta = rejection_at(target, draft, token)
+    gap = resampling_distortion(target, draft, k) - online_bound(draft, token, beta, k, sharpness=sharpness)
+    return xp.clip(gap, min=0.0)
+
+
+def safe_sharpness(draft_probability: Array, rejection: Array) -> Array:
+    """η*: the online bound holds for every p and k if η ≥ η*, fails for some if η < η*, and is tightest at η*.
+
+    D falls as η grows, from infinity to 0, so D ≤ 2 q_d β_d exactly from one η* on. There Ū(k) ≥ Δ_k / (q_d β_d)
+    ≥ Δ_k / TV(q, p), with equality on the left at η*. Below it, :func:`worst_case_target` with the loss q_d β_d taken
+    from d alone has TV(r, r̂) = Δ_k / (q_d β_d) > Ū(k) wherever Δ_k < q_d β_d and d is sent.
+
+    Parameters
+    ----------
+    draft_probability : array, shape (...)
+        q_d in [0, 1].
+    rejection : array, shape (...)
+        β_d in [0, 1].
+
+    Returns
+    -------
+    array, shape (...)
+        η* > 0. Infinite where q_d β_d = 0: there no sharpness is safe, nothing being known of TV(q, p).
+
+    Raises
+    ------
+    ValueError
+        If q_d or β_d is outside [0, 1].
+
+    Examples
+    --------
+    >>> float(safe_sharpness(0.9, 0.1).round(2))
+    2.84
+    """
+    xp, q, beta = checked(
+        {"draft_probability": UNIT_INTERVAL, "rejection": UNIT_INTERVAL},
+        draft_probability=draft_probability,
+        rejection=rejection,
+    )
+    kind, (q, beta) = q.dtype, (in_kind(xp, value, xp.float64) for value in (q, beta))
+    floor = q * beta
+    some = floor > 2.0**-1000
+    floor = xp.where(some, floor, 0.5)
+    # (ln 2)/η - ½ (1 - q_d + q_d β_d) ≤ D ≤ (ln 2)/η, the first because ℓ lies above its tangent at 0
+    low = xp.log(LN2 / (2.0 * floor + 0.5 * (1.0 - q + q * beta)))
+    high = xp.log(LN2 / (2.0 * floor))
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        safe = _denominator(xp, q, beta, xp.exp(middle)) <= 2.0 * floor
+        low, high = xp.where(safe, low, middle), xp.where(safe, middle, high)
+    return in_kind(xp, xp.where(some, xp.exp(high), xp.inf), kind)
+
+
+def draft_probability(xp: Any, q: Array, draft_token: Array) -> Array:
+    """q_d of each row, of the broadcast shape."""
+    token = token_of(q.shape[-1]).check(xp, "draft_token", draft_token)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), draft_token=tuple(token.shape))
+    rows = xp.broadcast_to(q, (*batch, q.shape[-1]))
+    return take(xp, rows, xp.broadcast_to(token, batch)[..., None])[..., 0]
+
+
+def rejection_at(target: Array, draft: Array, draft_token: Array) -> Array:
+    """β_d."""
+    xp, target, draft, token = arrays(target=target, draft=draft, draft_token=draft_token)
+    return draft_probability(xp, rejection_probability(target, draft), token)
+
+
+def online_denominator(draft: Array, draft_token: Array, rejection: Array, sharpness: Array) -> tuple[Array, Array]:
+    """The rows q in float64, and D, from unchecked arguments."""
+    xp, draft, token, beta, eta = arrays(draft=draft, draft_token=draft_token, rejection=rejection, sharpness=sharpness)
+    q = distributions(draft=draft)[2]
+    beta = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection", beta), xp.float64)
+    eta = in_kind(xp, SHARPNESS.check(xp, "sharpness", eta), xp.float64)
+    drafted = draft_probability(xp, q, token)
+    leading_dimensions(draft_token=tuple(drafted.shape), rejection=tuple(beta.shape), sharpness=tuple(eta.shape))
+    return q, _denominator(xp, drafted, beta, eta)
+
+
+def _gap(xp: Any, z: Array, eta: Array) -> Array:
+    near = xp.minimum(xp.abs(z), 800.0 / eta)  # e^-800 is 0, and the product stays within float64
+    return xp.log1p(xp.exp(-eta * near)) / eta
+
+
+def _denominator(xp: Any, drafted: Array, beta: Array, eta: Array) -> Array:
+    """D of (23); for z ≤ 0 the softplus is its gap."""
+    return (1.0 - drafted) * _gap(xp, xp.ones_like(beta), eta) + drafted * _gap(xp, beta, eta)
+
+
+# --------------------------------------------------------------------------------------------- claims
+#
+# softplus. ℓ(z) - z⁺ = ln(1 + e^{-η|z|})/η, largest at z = 0; the q_i that weight it sum to at most 1 where q_i > 0.
+# softplus_above. The same is never negative, so Û = 2 Δ_k/Σ q ℓ ≤ 2 Δ_k/TV(q, p) = U: a bound on Û is none on U.
+# online_bound. ℓ rises, so ℓ(p_i/q_i - 1) ≥ ℓ(-1), and ℓ(p_d/q_d - 1) ≥ ℓ(-β_d), as p_d/q_d - 1 ≥ -β_d. Hence
+#   Σ q ℓ ≥ D. The ratio tends to 1 with p = q as η → 0 or q_d → 1.
+# online_gap is false: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor.
+# online_safe. If D ≤ 2 Δ_k, then Ū ≥ 1. If D ≤ 2 q_d β_d: q_d β_d = (q_d - p_d)⁺ ≤ TV(q, p), so by tvd_sharp
+#   TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ Δ_k/(q_d β_d) ≤ Ū. In q_d and β_d alone no more can be had: see safe_sharpness.
+# online_certified. TV(q, p) ≥ q_d β_d ≥ q_d b for every b ≤ β_d; the bound is smallest, and checked, at b = β_d.
+# online_direction. ℓ rises, so ℓ(-β_d), and D with it, fall as β_d rises; Ū rises. What it stands for
+#   falls: the largest distortion that goes with β_d is min(1, Δ_k/(q_d β_d)), claim truncation.online_direction_worst.
+# online is false for the same p as online_gap: with the true β_d, and all the more with a·u + b.
+
+
+def _added(target: Array, draft: Array, sharpness: Array) -> Array:
+    """Σ q ℓ - TV(q, p)."""
+    return softplus_distance(target, draft, sharpness) - total_variation(target, draft)
+
+
+def _approximate(target: Array, draft: Array, k: Array, sharpness: Array) -> Array:
+    """Û(k)."""
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    return quotient(xp, 2.0 * distance(xp, q, truncated(xp, q, k)), softplus_distance(p, q, sharpness))
+
+
+def _token(draft: Array, token: Array) -> Array:
+    """The token, refused by the name that it has in an instance."""
+    xp, q, token = arrays(draft=draft, token=token)
+    return token_of(q.shape[-1]).check(xp, "token", token)
+
+
+def _online(target: Array, draft: Array, token: Array, k: Array, sharpness: Array, share: float = 1.0) -> Array:
+    """Ū(k) at a share of the true β_d."""
+    beta = share * rejection_at(target, draft, _token(draft, token))
+    return online_bound(draft, token, beta, k, sharpness=sharpness)
+
+
+def _true_online(target: Array, draft: Array, token: Array, k: Array, sharpness: Array) -> Array:
+    return _online(target, draft, token, k, sharpness)
+
+
+def _loss(target: Array, draft: Array, token: Array) -> tuple[Array, Array]:
+    """q_d β_d."""
+    xp, q, token = arrays(draft=draft, token=_token(draft, token))
+    return xp, draft_probability(xp, q, token) * rejection_at(target, q, token)
+
+
+def _safe(target: Array, draft: Array, token: Array, k: Array, sharpness: Array) -> Array:
+    xp, lost = _loss(target, draft, token)
+    beta = rejection_at(target, draft, token)
+    q, denominator = online_denominator(draft, token, beta, sharpness)
+    xp, _, q, k = draft_and_size(q, k)
+    return denominator <= 2.0 * xp.maximum(distance(xp, q, truncated(xp, q, k)), lost)
+
+
+def _certified(target: Array, draft: Array, token: Array, k: Array) -> Array:
+    """Δ_k / (q_d β_d)."""
+    _, lost = _loss(target, draft, token)
+    xp, _, _, q, k = pair_and_size(target, draft, k)
+    return quotient(xp, distance(xp, q, truncated(xp, q, k)), lost)
+
+
+def _is_rejected(target: Array, draft: Array, token: Array) -> Array:
+    return _loss(target, draft, token)[1] > 0
+
+
+def _inverse_distance(target: Array, draft: Array) -> Array:
+    xp, apart = arrays(distance=total_variation(target, draft))
+    return quotient(xp, xp.ones_like(apart), apart)
+
+
+def _ln2_over(sharpness: Array) -> Array:
+    return LN2 / checked({"sharpness": SHARPNESS}, sharpness=sharpness)[1]
+
+
+_SAFE = Assumption("D ≤ 2 max(Δ_k, q_d β_d)", _safe)
+_REJECTED = Assumption("q_d β_d > 0", _is_rejected)
+_TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "token": 0, "k": 1}
+_LEAST = 1.6278145318315138
+"""η*(0.625, 0.2), rounded up."""
+_SAME = {"target": [0.9375, 0.0625], "draft": [0.9375, 0.0625], "sharpness": 2.0**-10}
+_SAME_RATIO = 0.9375 + 0.0625 * math.log1p(math.exp(-(2.0**-10))) / LN2
+_ACCEPTED = {"target": [0.75, 0.25, 0.0], "draft": [0.625, 0.25, 0.125], "token": 0, "k": 1, "sharpness": 5.0}
+
+CLAIMS = (
+    Claim(
+        id="truncation.softplus",
+        source=Source("oh2025cuhlm", "(22) and below"),
+        origin=Origin.PUBLISHED,
+        statement="ℓ(z) − z⁺ ≤ ln 2/η, so Σ q_i ℓ(p_i/q_i − 1) − TV(q, p) ≤ ln 2/η",
+        relation=Relation.LE,
+        lhs=_added,
+        rhs=_ln2_over,
+        attained=Attained({"target": [0.5, 0.5], "draft": [0.5, 0.5], "sharpness": 2.0}),
+    ),
+    Claim(
+        id="truncation.softplus_above",
+        source=Source("oh2025cuhlm", "(22)"),
+        origin=Origin.NEW,
+        statement="TV(q, p) ≤ Σ q_i ℓ(p_i/q_i − 1): so Û ≤ U, and what bounds Û need not bound U",
+        relation=Relation.LE,
+        lhs=lambda target, draft: total_variation(target, draft),
+        rhs=softplus_distance,
+        attained=Attained({"target": [0.0, 1.0], "draft": [1.0, 0.0], "sharpness": 100.0}),
+    ),
+    Claim(
+        id="truncation.online_bound",
+        source=Source("oh2025cuhlm", "Prop. 2, (23)"),
+        origin=Origin.PUBLISHED,
+        statement="Û(k) ≤ Ū(k) = 2 Δ_k / D, D = (1 − q_d) ℓ(−1) + q_d ℓ(−β_d)",
+        relation=Relation.LE,
+        lhs=_approximate,
+        rhs=_true_online,
+        attained=Attained({**_SAME, "token": 0, "k": 0}, ratio=_SAME_RATIO),
+    ),
+    Claim(
+        id="truncation.online_gap",
+        source=Source("oh2025cuhlm", "Prop. 2 as Remark 3 and Fig. 8 use it"),
+        origin=Origin.PUBLISHED,
+        statement="TV(r, r̂) ≤ Ū(k), with the true β_d and any η",
+        relation=Relation.LE,
+        lhs=resampling_distortion,
+        rhs=_true_online,
+        refuted={**_TIGHT, "sharpness": 1.0},
+        ceiling=1.0,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.online_safe",
+        source=Source("oh2025cuhlm", "Prop. 2, (23)"),
+        origin=Origin.CORRECTED,
+        statement="TV(r, r̂) ≤ Ū(k) where D ≤ 2 max(Δ_k, q_d β_d): for all η from η*(q_d, β_d) on",
+        relation=Relation.LE,
+        lhs=resampling_distortion,
+        rhs=_true_online,
+        assumptions=(_SAFE,),
+        attained=Attained({**_TIGHT, "sharpness": _LEAST}),
+        ceiling=1.0,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.online_certified",
+        source=Source("oh2025cuhlm", "Prop. 2, (23)"),
+        origin=Origin.CORRECTED,
+        statement="TV(r, r̂) ≤ Δ_k / (q_d b) for any b ≤ β_d (checked at b = β_d)",
+        relation=Relation.LE,
+        lhs=resampling_distortion,
+        rhs=_certified,
+        assumptions=(_REJECTED,),
+        attained=Attained(_TIGHT),
+        ceiling=1.0,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.online_direction",
+        source=Source("oh2025cuhlm", "Remark 3"),
+        origin=Origin.PUBLISHED,
+        statement="Ū(k) at β_d/2 ≤ Ū(k) at β_d: the bound rises with the uncertainty, and the k of (24) with it",
+        relation=Relation.LE,
+        lhs=lambda target, draft, token, k, sharpness: _online(target, draft, token, k, sharpness, 0.5),
+        rhs=_true_online,
+        attained=Attained(_ACCEPTED),
+    ),
+)

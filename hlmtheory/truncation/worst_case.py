@@ -1,0 +1,218 @@
+"""The target that suffers most from k of V probabilities, constructed.
+
+Symbols are those of :mod:`hlmtheory.truncation`; δ is ``distance``, TV(q, p).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, token_of
+from hlmtheory._simplex import distance as apart
+from hlmtheory._simplex import excess, normalised, quotient
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation.reconstruction import (
+    draft_and_size,
+    kept,
+    pair_and_size,
+    resampling_bias,
+    resampling_distortion,
+)
+from hlmtheory.truncation.softplus import draft_probability, rejection_at
+
+
+def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: Array | None = None) -> Array:
+    """A target p with TV(q, p) = δ and the largest distortion there is: TV(r, r̂_k) = min(1, Δ_k/δ).
+
+    The mass δ is taken from entries that are sent. It fills those entries of the tail up that q̂ overrates, in
+    proportion, at most to their value in q̂; what is left goes to the largest of the tail.
+
+    Parameters
+    ----------
+    draft : array, shape (..., V)
+        Probability rows.
+    k : integer array, shape (...)
+        How many entries are sent, 0..V.
+    distance : array, shape (...)
+        δ, in (0, mass that is sent]: for a larger one, min(1, Δ_k/δ) is a bound that need not be attained.
+    draft_token : integer array, shape (...), optional
+        Take all of δ from this entry, which must be sent and have it: then β_d = δ/q_d. From all in proportion if
+        None.
+
+    Returns
+    -------
+    array, shape (..., V)
+        Probability rows. Where Δ_k = 0 there is no distortion, and any target would do.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, k no integer in 0..V, or δ is not in that range.
+
+    Examples
+    --------
+    >>> worst_case_target([0.5, 0.25, 0.125, 0.125], 1, 0.125).round(4).tolist()
+    [0.375, 0.2917, 0.1667, 0.1667]
+    """
+    xp, draft, k, delta = arrays(draft=draft, k=k, distance=distance)
+    _, kind, q, k = draft_and_size(draft, k)
+    delta = in_kind(xp, UNIT_INTERVAL.check(xp, "distance", delta), xp.float64)
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape), distance=tuple(delta.shape))
+    sent, _ = kept(xp, xp.broadcast_to(q, (*batch, q.shape[-1])), k)
+    giver = sent
+    if draft_token is not None:
+        _, q, token = arrays(draft=q, draft_token=draft_token)
+        draft_probability(xp, q, token)  # refuses what is no token
+        giver = sent & (xp.arange(q.shape[-1], device=q.device) == token[..., None])
+    mass = xp.sum(xp.where(giver, q, 0.0), axis=-1)
+    _refuse_distance(xp, xp.broadcast_to(delta, mass.shape), mass)
+    return in_kind(xp, _worst(xp, q, sent, giver, xp.broadcast_to(delta, mass.shape)[..., None]), kind)
+
+
+def _worst(xp: Any, q: Array, sent: Array, giver: Array, delta: Array) -> Array:
+    """The target, where ``giver`` has the mass δ."""
+    given = normalised(xp, xp.where(giver, q, 0.0))[0]
+    rest = xp.sum(xp.where(sent, 0.0, q), axis=-1, keepdims=True)
+    count = xp.count_nonzero(~sent, axis=-1, keepdims=True)
+    mean = rest / xp.astype(xp.where(count > 0, count, 1), q.dtype)
+    missing, deviation = normalised(xp, xp.where(sent, 0.0, xp.clip(mean - q, min=0.0)))
+    filled = xp.minimum(delta, deviation[..., None])
+    largest = xp.argmax(xp.where(sent, -1.0, q), axis=-1, keepdims=True)  # of the tail; any entry, if that is empty
+    top = xp.arange(q.shape[-1], device=q.device) == largest
+    target = xp.clip(q - delta * given, min=0.0) + filled * missing  # what is given is at most q up to rounding
+    return normalised(xp, target + xp.where(top, delta - filled, 0.0))[0]
+
+
+def _refuse_distance(xp: Any, delta: Array, mass: Array) -> None:
+    good = (delta > 0) & (delta <= mass * (1.0 + 2.0**-40))
+    if not bool(xp.all(good)):
+        index = int(xp.argmin(xp.astype(xp.reshape(good, (-1,)), xp.int8)))
+        most, got = (float(xp.reshape(value, (-1,))[index]) for value in (mass, delta))
+        raise DomainError(
+            f"distance must be in (0, {most:.10g}], the mass that is sent and may be taken; got {got!r}; "
+            "send more, or take a nearer target: at distance 0 there is no residual"
+        )
+
+
+# --------------------------------------------------------------------------------------------- claims
+#
+# worst_case. Let L be the tail's entries below μ, H those above it, so that Σ_L (μ - q_i) = Σ_H (q_i - μ) = Δ_k.
+#   The target raises L by f = min(δ, Δ_k), none beyond μ, and one entry h of H by δ - f; only sent entries lose.
+#   (p - q)⁺ is then f on L and δ - f at h, of sum δ = TV(q, p). (p - q̂)⁺ is 0 on L, q_i - μ on H, and δ - f more at h:
+#   of sum Δ_k + δ - f. If δ ≤ Δ_k: f = δ, the two have disjoint supports, and TV(r, r̂) = 1. If δ > Δ_k: f = Δ_k, both
+#   sums are δ, and TV(r, r̂) = Σ_L f/δ = Δ_k/δ. More than min(1, Δ_k/δ) there cannot be, by truncation.tvd_sharp.
+# bias_worst. Bias = 2 T TV(r, r̂) ≤ 2 T min(1, Δ_k/T), or 2 T ≤ 2 Δ_k where r̂ is 0/0.
+#   By worst_case no bound in q and T is less.
+# online_direction_worst. By worst_case with all of δ = q_d β_d lost at d, which is sent: the other entries do not lose,
+#   so β_d is the given one, and W(β_d) = min(1, Δ_k/(q_d β_d)) is the largest distortion that goes with it, since
+#   TV(q, p) ≥ q_d β_d. It falls as β_d rises.
+
+
+def _attacked(target: Array, draft: Array, k: Array) -> Array:
+    """TV(r, r̂) of the constructed target that is as far from q as the given one; NaN where it has no construction."""
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    sent, _ = kept(xp, xp.broadcast_to(q, xp.broadcast_arrays(p, q)[0].shape), k)
+    delta = apart(xp, p, q)
+    return resampling_distortion(_worst(xp, q, sent, sent, xp.broadcast_to(delta, sent.shape[:-1])[..., None]), q, k)
+
+
+def _largest(target: Array, draft: Array, k: Array) -> Array:
+    """min(1, Δ_k / TV(q, p))."""
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    return xp.clip(quotient(xp, _deviation(xp, q, k), apart(xp, p, q)), max=1.0)
+
+
+def _deviation(xp: Any, q: Array, k: Array) -> Array:
+    sent, k = kept(xp, q, k)
+    rest = xp.sum(xp.where(sent, 0.0, q), axis=-1, keepdims=True)
+    count = xp.astype(xp.where(k < q.shape[-1], q.shape[-1] - k, 1), q.dtype)
+    return xp.sum(xp.where(sent, 0.0, excess(xp, q, rest / count)), axis=-1)
+
+
+def _sent_mass_suffices(target: Array, draft: Array, k: Array) -> Array:
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    sent, _ = kept(xp, q, k)
+    delta = apart(xp, p, q)
+    return (delta > 0) & (delta <= xp.sum(xp.where(sent, q, 0.0), axis=-1))
+
+
+def _lost_at_draft(target: Array, draft: Array, token: Array, k: Array, share: float) -> Array:
+    """TV(r, r̂) of the worst target whose rejection probability at d is ``share`` of the given one's."""
+    xp, p, q, token, k = arrays(target=target, draft=draft, token=token, k=k)
+    token = token_of(q.shape[-1]).check(xp, "token", token)
+    xp, _, p, q, k = pair_and_size(p, q, k)
+    sent, _ = kept(xp, q, k)
+    giver = xp.arange(q.shape[-1], device=q.device) == token[..., None]
+    delta = share * draft_probability(xp, q, token) * rejection_at(p, q, token)
+    return resampling_distortion(_worst(xp, q, sent | giver, giver, delta[..., None]), q, k)
+
+
+def _draft_is_sent(target: Array, draft: Array, token: Array, k: Array) -> Array:
+    xp, p, q, token, k = arrays(target=target, draft=draft, token=token, k=k)
+    sent, _ = kept(xp, q, k)
+    among = xp.any(sent & (xp.arange(q.shape[-1], device=q.device) == token[..., None]), axis=-1)
+    return among & (rejection_at(p, q, token) > 0)
+
+
+def _twice_smaller(target: Array, draft: Array, k: Array) -> Array:
+    """2 min(TV(q, p), Δ_k)."""
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    return 2.0 * xp.minimum(apart(xp, p, q), _deviation(xp, q, k))
+
+
+def _inverse_loss(target: Array, draft: Array, token: Array) -> Array:
+    """1/(q_d β_d), by which the residual's normalisation multiplies a rounding error."""
+    xp, p, q, token = arrays(target=target, draft=draft, token=token)
+    lost = 0.5 * draft_probability(xp, q, token) * rejection_at(p, q, token)
+    return quotient(xp, xp.ones_like(lost), lost)
+
+
+def _inverse_distance(target: Array, draft: Array) -> Array:
+    xp, p, q = arrays(target=target, draft=draft)
+    gap = apart(xp, p, q)
+    return quotient(xp, xp.ones_like(gap), gap)
+
+
+_NEAR = {"target": [0.4375, 0.3125, 0.125, 0.125], "draft": [0.5, 0.25, 0.125, 0.125], "k": 1}
+_DISJOINT = {"target": [0.5, 0.3125, 0.1875], "draft": [0.5625, 0.3125, 0.125], "k": 1}
+_DRAWN = {"target": [0.4375, 0.375, 0.1875], "draft": [0.5, 0.375, 0.125], "token": 0, "k": 1}
+
+CLAIMS = (
+    Claim(
+        id="truncation.worst_case",
+        source=Source("oh2025cuhlm", "Prop. 1, (20)"),
+        origin=Origin.NEW,
+        statement="max TV(r, r̂) over all p with TV(q, p) = δ is min(1, Δ_k/δ), attained by the p that is constructed",
+        relation=Relation.EQ,
+        lhs=_attacked,
+        rhs=_largest,
+        assumptions=(Assumption("0 < TV(q, p) ≤ the mass that is sent", _sent_mass_suffices),),
+        attained=Attained(_NEAR),
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.bias_worst",
+        source=Source("oh2025cuhlm", "(17), (24)"),
+        origin=Origin.NEW,
+        statement="Bias ≤ 2 min(TV(q, p), Δ_k), attained for both: what k should follow is a step in TV(q, p)",
+        relation=Relation.LE,
+        lhs=resampling_bias,
+        rhs=_twice_smaller,
+        attained=Attained(_DISJOINT),
+        ceiling=2.0,
+    ),
+    Claim(
+        id="truncation.online_direction_worst",
+        source=Source("oh2025cuhlm", "Remark 3"),
+        origin=Origin.CORRECTED,
+        statement="W(β_d) ≤ W(β_d/2), the largest TV(r, r̂) that goes with β_d: it falls as β_d rises, so k may",
+        relation=Relation.LE,
+        lhs=lambda target, draft, token, k: _lost_at_draft(target, draft, token, k, 1.0),
+        rhs=lambda target, draft, token, k: _lost_at_draft(target, draft, token, k, 0.5),
+        assumptions=(Assumption("d is among the k sent, and β_d > 0", _draft_is_sent),),
+        attained=Attained(_DRAWN),
+        ceiling=1.0,
+        condition=_inverse_loss,
+    ),
+)

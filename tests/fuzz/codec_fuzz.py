@@ -1,0 +1,48 @@
+"""Coverage-guided fuzzing of the codec's decoder: ``python tests/fuzz/codec_fuzz.py [-max_total_time=S] [CORPUS]``.
+
+Needs atheris (``pip install atheris``), which the tests do not; they try the same property by hypothesis. Half of the
+inputs are taken as whole messages; of the rest a right frame is put around the body, so that what is behind the
+checksum is reached too. A failure is anything but a named refusal, or a message that encodes and decodes to itself.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+CODERS = ("enumerative", "entropy", "enumerative")
+"""By the kind of the frame; a truncated message has no choice."""
+
+
+def target() -> Callable[[bytes], None]:
+    """What is run on each input; it imports the codec, so that the caller can instrument that."""
+    from hlmtheory import codec
+    from hlmtheory.codec.frame import framed
+
+    def one_input(data: bytes) -> None:
+        if data[:1] >= b"\x80" and len(data) >= 2:
+            data = framed(data[1] % 4, data[2:])
+        try:
+            message = codec.decode(data)
+        except codec.CodecError:
+            return
+        if codec.decode(codec.encode(message, coder=CODERS[data[1]])) != message:
+            raise RuntimeError(f"{data.hex()} does not come back")
+
+    return one_input
+
+
+def main() -> None:
+    """Run until a failure, or as long as the arguments say."""
+    try:
+        import atheris
+    except ImportError:
+        sys.exit("This harness needs atheris, which is not installed: pip install atheris, then run it again.")
+    with atheris.instrument_imports(include=["hlmtheory"]):
+        run = target()
+    atheris.Setup(sys.argv, run)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,511 @@
+"""Drafts as bytes: both coders come back, are as short as they say, and refuse everything else by name."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import tracemalloc
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import codec, lattice
+from hlmtheory.codec.entropy import _join, _split, encode_entropy
+from hlmtheory.codec.enumerative import ENTRIES_PER_BYTE, FREE_ENTRIES, LONGEST_INDEX, index_of
+from hlmtheory.codec.frame import LONGEST_MESSAGE, Reader, framed, unframed, varint
+from hlmtheory.codec.ranks import rank, unrank
+
+from .kinds import LIBRARIES, to
+from .room_claims import by_id, check_attained, check_holds, check_libraries, check_strays
+from .strategies import shapes
+
+CODERS = ("enumerative", "entropy")
+pytest.importorskip("constriction")
+
+
+@st.composite
+def supports(draw, vocabulary):
+    """Ascending tokens."""
+    size = draw(st.integers(1, min(vocabulary, draw(st.sampled_from((2, 12, 60))))))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    return np.sort(rng.choice(vocabulary, size, replace=False))
+
+
+@st.composite
+def lattice_drafts(draw, vocabulary):
+    """A support, counts on it and a token that has one."""
+    support = draw(supports(vocabulary))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    units = draw(st.sampled_from((1, 2, 7, 100, 5000, 2**24)))
+    counts = rng.multinomial(units, rng.dirichlet([draw(st.sampled_from((0.05, 1.0)))] * support.size))
+    token = int(rng.choice(support[counts > 0]))
+    return codec.LatticeDraft(support, counts, token)
+
+
+@st.composite
+def lattice_messages(draw):
+    """A batch of quantised drafts."""
+    vocabulary = draw(st.sampled_from((2, 3, 17, 300, 4096, 2**18)))
+    return codec.LatticeMessage(vocabulary, tuple(draw(st.lists(lattice_drafts(vocabulary), min_size=1, max_size=4))))
+
+
+@st.composite
+def truncated_messages(draw):
+    """A batch of truncated drafts."""
+    vocabulary, bits = draw(st.sampled_from((2, 3, 17, 300, 2**18))), draw(st.integers(1, 24))
+    drafts = []
+    for _ in range(draw(st.integers(1, 3))):
+        rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+        indices = draw(st.one_of(supports(vocabulary), st.just(np.zeros(0, dtype=np.int64))))
+        levels, level = rng.integers(0, 2**bits, indices.size), int(rng.integers(0, 2**bits))
+        drafts.append(codec.TruncatedDraft(indices, levels, int(rng.integers(vocabulary)), level))
+    return codec.TruncatedMessage(vocabulary, bits, tuple(drafts))
+
+
+@st.composite
+def instances(draw):
+    """Counts, supports and tokens as arrays."""
+    shape, size = draw(shapes()), draw(st.integers(2, 9))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    support = rng.random((*shape, size)) < 0.7
+    support[..., 0] = True
+    counts = np.where(support, rng.integers(0, 5, (*shape, size)), 0)
+    counts[..., 0] += 1
+    return {"counts": counts, "support": support, "token": np.argmax(counts > 0, axis=-1)}
+
+
+STRATEGIES = {"codec.enumerative": instances(), "codec.round_trip": instances()}
+"""For each claim of the room, what its instances are drawn from."""
+
+
+def test_every_claim_has_a_strategy():
+    assert [claim.id for claim in codec.CLAIMS] == list(STRATEGIES)
+
+
+@pytest.mark.parametrize("claim", codec.CLAIMS, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", codec.CLAIMS, ids=by_id)
+def test_attained_and_its_mutant(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", codec.CLAIMS, ids=by_id)
+def test_libraries(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", codec.CLAIMS, ids=by_id)
+def test_bad_input_is_named(claim):
+    size = len(claim.attained.instance["counts"])
+    strays = {"counts": [-1] + [2] * (size - 1), "support": [False] * size, "token": 1}
+    if claim.id == "codec.round_trip":
+        strays["counts"] = [-1, 0, 4, 0]
+    else:
+        strays["counts"] = [-1] + [0] * (size - 1)
+    check_strays(claim, strays)
+
+
+# ----------------------------------------------------------------------------------------------------- round trip
+
+
+@given(lattice_messages(), st.sampled_from(CODERS))
+def test_quantised_drafts_come_back(message, coder):
+    data = codec.encode(message, coder=coder)
+    again = codec.decode(data)
+    assert again == message
+    assert codec.encode(again, coder=coder) == data
+
+
+@given(truncated_messages())
+def test_truncated_drafts_come_back(message):
+    data = codec.encode(message)
+    assert codec.decode(data) == message
+    places = (message.vocabulary - 1).bit_length()
+    fields = sum(draft.indices.size + 1 for draft in message.drafts)  # cu-hlm (4) with k for V, and the token's own
+    head = 2 + len(varint(len(data))) + len(varint(message.vocabulary)) + 1 + len(varint(len(message.drafts)))
+    sizes = sum(len(varint(draft.indices.size)) for draft in message.drafts)
+    assert len(data) == head + sizes + math.ceil(fields * (message.bits + places) / 8) + 4
+
+
+@given(lattice_messages())
+def test_the_enumerated_batch_is_within_a_bit_of_the_formula(message):
+    vary = len({draft.size for draft in message.drafts}) > 1
+    formula = sum(
+        lattice.exact_payload_bits(message.vocabulary, draft.size, draft.resolution)
+        + math.log2(np.count_nonzero(draft.counts))
+        + (math.log2(message.vocabulary) if vary else 0.0)
+        for draft in message.drafts
+    )
+    index, states = index_of(message)
+    assert 0 <= index < states
+    assert math.log2(states) == pytest.approx(formula, rel=1e-12)
+    bits = (states - 1).bit_length()
+    assert formula - 1e-6 <= bits < formula + 1
+    body = unframed(codec.encode(message))[1]
+    head = len(varint(message.vocabulary)) + len(varint(len(message.drafts))) + 1
+    units = {draft.resolution for draft in message.drafts}
+    head += 0 if vary else len(varint(message.drafts[0].size))
+    listed = units if len(units) == 1 else [draft.resolution for draft in message.drafts]
+    head += sum(len(varint(unit)) for unit in listed)
+    assert len(body) == head + math.ceil(bits / 8)
+
+
+def test_every_number_of_a_small_case_is_one_batch():
+    """V = 3, K = 2, ℓ = 2: the numbers of all drafts are 0..N - 1, each once."""
+    seen = {}
+    for support in itertools.combinations(range(3), 2):
+        for counts in ((2, 0), (1, 1), (0, 2)):
+            for token in (s for s, c in zip(support, counts, strict=True) if c):
+                message = codec.LatticeMessage(3, (codec.LatticeDraft(np.array(support), np.array(counts), token),))
+                seen[index_of(message)] = message
+    assert len(seen) == 12  # of them (1, 1) has two tokens
+    assert all(codec.decode(codec.encode(message)) == message for message in seen.values())
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 2**32 - 1))
+def test_places_and_sets(vocabulary, size, seed):
+    size = min(size, vocabulary)
+    place = int(np.random.default_rng(seed).random() * math.comb(vocabulary, size)) % math.comb(vocabulary, size)
+    members = unrank(place, size, vocabulary)
+    assert rank(members) == place
+    assert sorted(set(members.tolist())) == members.tolist()
+    assert all(0 <= member < vocabulary for member in members.tolist())
+
+
+@pytest.mark.parametrize("member", range(200, 300))
+def test_places_at_every_distance(member):
+    """Where the walk down the binomials ends and the search begins, nothing is left out."""
+    assert unrank(rank(np.array([33, member])), 2, 300).tolist() == [33, member]
+    assert unrank(rank(np.array([0, 7, member])), 3, 300).tolist() == [0, 7, member]
+
+
+@pytest.mark.parametrize(("vocabulary", "size"), [(2**18, 1), (2**18, 3), (150_000, 40), (5000, 1200), (900, 899)])
+def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
+    members = np.sort(np.random.default_rng(5).choice(vocabulary, size, replace=False))
+    assert unrank(rank(members), size, vocabulary).tolist() == members.tolist()
+    last = math.comb(vocabulary, size) - 1
+    assert unrank(last, size, vocabulary).tolist() == list(range(vocabulary - size, vocabulary))
+    assert rank(np.arange(size)) == 0
+    for near in range(-2, 3):  # beside a place where the largest member changes
+        place = min(max(math.comb(vocabulary * 3 // 4, size) + near, 0), last)
+        assert rank(unrank(place, size, vocabulary)) == place
+
+
+def test_the_entropy_coder_is_shorter_for_a_wide_support():
+    """A peaked row over 512 tokens: most counts are 0, which the enumeration pays for as if all counts were alike."""
+    rng = np.random.default_rng(2)
+    draft = np.sort(rng.gamma(0.05, size=4096) + 1e-12)[::-1] ** 2
+    draft /= draft.sum()
+    support = lattice.top_support(draft, 1024)
+    counts = lattice.quantize(draft, support=support, resolution=100)
+    message = codec.lattice_message(counts, support=support, token=int(np.argmax(counts)))
+    assert len(encode_entropy(message)) < 0.5 * len(codec.encode(message))
+
+
+@given(st.lists(st.integers(0, 2**25 - 1), min_size=1, max_size=30))
+def test_classes_and_bits_left_over(values):
+    values = np.array([*values, 0, 15, 16, 31, 32, 2**24, 2**25 - 1])
+    classes, widths, extra = _split(values)
+    assert (extra < 2**widths).all()
+    assert classes.max() < 100
+
+    class Coder:
+        def decode(self, model, sizes):
+            assert (sizes == 2 ** widths[widths > 0]).all()
+            return extra[widths > 0]
+
+    assert _join(Coder(), None, classes.astype(np.int32)).tolist() == values.tolist()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_messages_from_any_library(library):
+    draft = to(library, np.array([[8, 4, 3, 1], [4, 4, 4, 4]]) / 16)
+    support = lattice.top_support(draft, 3)
+    counts = lattice.quantize(draft, support=support, resolution=10)
+    message = codec.lattice_message(counts, support=support, token=to(library, [0, 1]))
+    assert [one.resolution for one in message.drafts] == [10, 10]
+    assert codec.decode(codec.encode(message)) == message
+    sent = codec.truncated_message(draft, k=2, token=to(library, [3, 0]), bits=4)
+    assert [one.indices.tolist() for one in sent.drafts] == [[0, 1], [0, 1]]
+    assert [one.levels.tolist() for one in sent.drafts] == [[8, 4], [4, 4]]
+    assert [(one.token, one.level) for one in sent.drafts] == [(3, 1), (0, 4)]
+
+
+def test_messages_are_equal_by_value_and_by_kind():
+    one = codec.LatticeDraft(np.array([0, 1]), np.array([1, 1]), 0)
+    assert one == codec.LatticeDraft(np.array([0, 1]), np.array([1, 1]), 0)
+    assert one != codec.LatticeDraft(np.array([0, 1]), np.array([1, 1]), 1)
+    other = codec.TruncatedDraft(np.array([0, 1]), np.array([1, 1]), 0, 1)
+    assert one != other
+    assert other != one
+
+
+# -------------------------------------------------------------------------------------------------------- damage
+
+
+def samples():
+    """One message of each kind."""
+    first = codec.LatticeDraft(np.array([1, 5, 9, 200]), np.array([60, 30, 0, 10]), 5)
+    second = codec.LatticeDraft(np.array([2, 3]), np.array([1, 99]), 3)
+    message = codec.LatticeMessage(300, (first, second))
+    rows = codec.truncated_message(np.full((2, 300), 1 / 300), k=5, token=[7, 8], bits=8)
+    return {**{coder: codec.encode(message, coder=coder) for coder in CODERS}, "truncated": codec.encode(rows)}
+
+
+SAMPLES = samples()
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_every_truncation_is_refused(kind):
+    for length in range(len(SAMPLES[kind])):
+        with pytest.raises(codec.TruncatedError, match=r"the message was (cut|lost)"):
+            codec.decode(SAMPLES[kind][:length])
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_every_extension_is_refused(kind):
+    for tail in (b"\0", b"\xff", SAMPLES[kind], b"\0" * 100):
+        with pytest.raises(codec.ExtendedError, match="something was appended"):
+            codec.decode(SAMPLES[kind] + tail)
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_every_flipped_bit_is_refused(kind):
+    data, found = SAMPLES[kind], set()
+    for place in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        with pytest.raises(codec.CodecError) as refusal:
+            codec.decode(bytes(flipped))
+        found.add(type(refusal.value))
+    assert found >= {codec.VersionError, codec.ChecksumError, codec.TruncatedError}
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+@given(data=st.data())
+def test_any_burst_of_up_to_32_bits_is_refused(kind, data):
+    message = SAMPLES[kind]
+    start = data.draw(st.integers(2, len(message) - 5))
+    pattern = data.draw(st.integers(1, 2**32 - 1)).to_bytes(4, "big")
+    damaged = bytearray(message)
+    for n, byte in enumerate(pattern):
+        damaged[start + n] ^= byte
+    with pytest.raises(codec.CodecError):
+        codec.decode(bytes(damaged))
+
+
+def resealed(kind, body):
+    """A body in a frame of its own, with the right length and checksum: what an attacker sends."""
+    return framed(kind, body)
+
+
+def outcome(data):
+    """The message, or the named refusal; anything else is a failure of the test."""
+    try:
+        return codec.decode(data)
+    except codec.CodecError as error:
+        return error
+
+
+@given(st.integers(0, 4), st.binary(max_size=80))
+def test_any_body_with_a_right_checksum_is_read_or_refused(kind, body):
+    found = outcome(resealed(kind, body))
+    assert isinstance(found, codec.LatticeMessage | codec.TruncatedMessage | codec.MalformedError)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_refused(data):
+    assert isinstance(outcome(data), codec.LatticeMessage | codec.TruncatedMessage | codec.CodecError)
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+@given(data=st.data())
+def test_a_changed_body_with_a_right_checksum_is_read_or_refused(kind, data):
+    number, body = unframed(SAMPLES[kind])
+    changed = bytearray(body)
+    for _ in range(data.draw(st.integers(1, 4))):
+        changed[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    found = outcome(resealed(number, bytes(changed)))
+    assert isinstance(found, codec.LatticeMessage | codec.TruncatedMessage | codec.MalformedError)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "message"),
+    [
+        (0, b"", "within the vocabulary"),
+        (0, varint(2**18 + 1), "the vocabulary is 262145, not a plain number in 2..262144"),
+        (0, b"\x83\x00", "the vocabulary is 3, not a plain number"),
+        (0, b"\xff" * 6, "the vocabulary takes more than 5 bytes"),
+        (0, b"\x04\x01\x03\x02\x0a" + b"\0" * 40, "the number is not one of a batch"),
+        (0, b"\x04\x01\x03\x02\x0a", "the drafts take more bits than there are"),
+        (0, b"\x04\x01\x03\x02\x0a" + b"\0" * 5000, "the number has 5000 bytes of 4096 at most"),
+        (0, varint(2**18) + b"\x01\x03" + varint(2**18) + b"\x01\0\0\0", "262144 support entries in 12 bytes"),
+        (0, varint(2**18) + varint(2**12) + b"\x02\x01" + b"\xff" * 4000, "of a batch|more bits|support entries"),
+        (1, varint(2**18) + b"\x01\x01" + varint(2**18) + b"\0\0", "262144 support entries in 10 bytes"),
+        (1, b"\x04\x01\x01\x02", "the words are not whole"),
+        (1, b"\x04\x01\x01\x02\0\0\0\0\0", "the words are not whole"),
+        (1, b"\x04\x01\x01\x02\0\0\0\0\0\0", "the words end in zero"),
+        (1, b"\x04\x01\x01\x02\x00\x00" + b"\x01\x02\x03\x04" * 20, "left over|out of range"),
+        (1, b"\x04\x01\x01\x04\x00\x00" + b"\xff" * 40, "left over|out of range"),
+        (2, b"\x04\x00\x01\x00", "the bits of a probability is 0"),
+        (2, b"\x04\x08\x01\x01", "2 fields do not take 0 bytes"),
+        (2, b"\x04\x01\x01\x00" + b"\x1f", "the padding is not zero"),
+        (2, b"\x03\x02\x01\x00" + b"\xf0", "indices and token must lie within the vocabulary"),
+        (3, b"", "there is no kind 3 of message"),
+    ],
+)
+def test_malformed_bodies_are_named(kind, body, message):
+    with pytest.raises(codec.MalformedError, match=message):
+        codec.decode(resealed(kind, body))
+
+
+def test_frames_are_checked_from_the_outside_in():
+    with pytest.raises(codec.TruncatedError, match="there are no bytes"):
+        codec.decode(b"")
+    with pytest.raises(codec.VersionError, match="the version is 2, and this decoder reads 1"):
+        codec.decode(b"\x02" + SAMPLES["truncated"][1:])
+    with pytest.raises(codec.MalformedError, match="the length is 6"):
+        codec.decode(b"\x01\x00\x06")
+    with pytest.raises(codec.MalformedError, match="the length is"):
+        codec.decode(b"\x01\x00" + varint(LONGEST_MESSAGE + 1))
+    with pytest.raises(codec.MessageError, match=r"the message would take \d+ bytes of 16777216 at most"):
+        framed(0, bytes(LONGEST_MESSAGE))
+    assert codec.decode(bytearray(SAMPLES["truncated"])) == codec.decode(memoryview(SAMPLES["truncated"]))
+
+
+@pytest.mark.parametrize("size", [1, 120, 121, 122, 16_000, 16_376, 16_377, 16_378, 16_379])
+def test_a_frame_knows_its_own_length(size):
+    assert unframed(framed(1, bytes(size))) == (1, bytes(size))
+
+
+def test_a_reader_ends_where_the_bytes_do():
+    reader = Reader(b"\x80\x01rest")
+    assert reader.varint("a number", 0, 200) == 128
+    assert reader.rest() == b"rest"
+    with pytest.raises(codec.TruncatedError, match="the bytes end within a number"):
+        reader.varint("a number", 0, 200)
+
+
+def bombs():
+    """Short bodies that claim as much as they can."""
+    wide = varint(2**18)
+    for units in (1, 2, 2**24):
+        for size in (2**18, 2**17, 6000, 4096):
+            yield 0, wide + b"\x01\x03" + varint(size) + varint(units) + b"\xff" * 60
+            yield 0, wide + varint(2**12) + b"\x03" + varint(size) + varint(units) + b"\xff" * 60
+            yield 1, wide + varint(2**12) + b"\x01" + varint(size) + b"\0\0" + b"\xff" * 60
+            yield 1, wide + b"\x01\x01" + varint(size) + b"\0\0" + b"\xff" * 60
+    yield 2, wide + b"\x18" + varint(2**12) + varint(2**18) * 2**12
+
+
+def test_no_message_takes_more_memory_than_its_length_warrants():
+    for kind, body in bombs():
+        data = resealed(kind, body)
+        outcome(data)  # tables that are made once do not count
+        tracemalloc.start()
+        found = outcome(data)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert isinstance(found, codec.LatticeMessage | codec.CodecError)
+        assert peak <= 2048 * len(data) + 2**20, (kind, body[:20], peak)
+
+
+def test_entries_are_bounded_by_the_bytes():
+    """A support of 100,000 tokens of which one has a count: few bits, much memory."""
+    wide = np.arange(100_000)
+    draft = codec.LatticeDraft(wide, (wide == 0).astype(np.int64), 0)
+    message = codec.LatticeMessage(100_000, (draft,))
+    for coder in CODERS:
+        with pytest.raises(codec.MessageError, match=r"100000 support entries in .* leave tokens without a count"):
+            codec.encode(message, coder=coder)
+    narrow = codec.LatticeMessage(100_000, (codec.LatticeDraft(wide[:1], np.array([1]), 0),))
+    assert codec.decode(codec.encode(narrow)) == narrow
+    assert ENTRIES_PER_BYTE * 16 <= 1024
+    assert FREE_ENTRIES * 16 <= 2**16
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+def test_a_batch_too_long_to_enumerate_is_sent_to_the_other_coder():
+    rng = np.random.default_rng(1)
+    support = np.sort(rng.choice(2**18, 9000, replace=False))
+    counts = rng.multinomial(20_000, np.full(9000, 1 / 9000))
+    draft = codec.LatticeDraft(support, counts, int(support[np.argmax(counts)]))
+    message = codec.LatticeMessage(2**18, (draft,))
+    with pytest.raises(codec.MessageError, match=r'too long to enumerate; send fewer tokens, or take coder="entropy"'):
+        codec.encode(message)
+    assert codec.decode(codec.encode(message, coder="entropy")) == message
+    short = codec.LatticeDraft(support[::10], counts[::10], int(support[::10][np.argmax(counts[::10])]))
+    several = codec.LatticeMessage(2**18, (short,) * 4)
+    with pytest.raises(codec.MessageError, match=rf"bytes of {LONGEST_INDEX} at most; send fewer drafts at a time"):
+        codec.encode(several)
+
+
+ONE = (np.array([0, 1]), np.array([1, 1]))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: codec.LatticeDraft(np.array([], dtype=int), np.array([], dtype=int), 0), "support must ascend from 0"),
+        (lambda: codec.LatticeDraft(np.array([1, 1]), np.array([1, 1]), 1), "support must ascend from 0 on"),
+        (lambda: codec.LatticeDraft(np.array([-1, 1]), np.array([1, 1]), 1), "support must ascend from 0 on"),
+        (lambda: codec.LatticeDraft(np.array([0, 1]), np.array([1]), 0), "counts must have an entry for each token"),
+        (lambda: codec.LatticeDraft(np.array([0, 1]), np.array([2, -1]), 0), "counts must be 0 or more, with a sum"),
+        (lambda: codec.LatticeDraft(np.array([0, 1]), np.array([0, 0]), 0), "counts must be 0 or more, with a sum"),
+        (lambda: codec.LatticeDraft(np.array([0, 1]), np.array([1, 0]), 1), "token must be one of the support"),
+        (lambda: codec.LatticeDraft(np.array([0, 1]), np.array([1, 0]), 7), "token must be one of the support"),
+        (lambda: codec.LatticeDraft(np.array([0.5, 1]), np.array([1, 0]), 0), "support must be a row of whole numbers"),
+        (lambda: codec.LatticeDraft(np.array([[0]]), np.array([[1]]), 0), "support must be a row of whole numbers"),
+        (lambda: codec.LatticeMessage(2, ()), "drafts must be 1 to 4096"),
+        (lambda: codec.LatticeMessage(1, (codec.LatticeDraft(*ONE, 0),)), r"vocabulary must be in 2\.\.262144"),
+        (
+            lambda: codec.LatticeMessage(2, (codec.LatticeDraft(np.array([0, 2]), ONE[1], 0),)),
+            "support must lie within the vocabulary",
+        ),
+        (lambda: codec.TruncatedDraft(np.array([1, 0]), ONE[1], 0, 0), "indices must ascend from 0 on"),
+        (lambda: codec.TruncatedDraft(np.array([-1, 0]), ONE[1], 0, 0), "indices must ascend from 0 on"),
+        (lambda: codec.TruncatedDraft(ONE[0], np.array([1]), 0, 0), "levels must have an entry for each index"),
+        (lambda: codec.TruncatedDraft(ONE[0], np.array([1, -1]), 0, 0), "levels and token must be 0 or more"),
+        (lambda: codec.TruncatedDraft(*ONE, 0, -1), "levels and token must be 0 or more"),
+        (lambda: codec.TruncatedMessage(2, 25, (codec.TruncatedDraft(*ONE, 0, 1),)), r"bits must be in 1\.\.24"),
+        (lambda: codec.TruncatedMessage(2, 1, (codec.TruncatedDraft(*ONE, 0, 2),)), r"levels must be below 2\^1"),
+        (lambda: codec.TruncatedMessage(2, 1, (codec.TruncatedDraft(*ONE, 2, 1),)), "indices and token must lie"),
+        (lambda: codec.lattice_message([1, 0], support=[True], token=0), "counts, support and token must be"),
+        (lambda: codec.lattice_message([1, 0], support=[1, 0], token=0), "support must be a mask of booleans"),
+        (lambda: codec.lattice_message([1, 1], support=[True, False], token=0), "support must hold every token that"),
+        (lambda: codec.truncated_message([0.5, 0.5], k=3, token=0, bits=8), "k must be a whole number in 0..V"),
+        (lambda: codec.truncated_message([0.5, 0.5], k=1, token=2, bits=8), "token must be a token in 0..V-1"),
+        (lambda: codec.truncated_message([0.5, 0.5], k=1, token=[0, 0], bits=8), "token must be one a row"),
+        (lambda: codec.truncated_message([0.5, 0.4], k=1, token=0, bits=8), "draft must be rows of probabilities"),
+        (lambda: codec.truncated_message([0.5, 0.5], k=1, token=0, bits=0), r"bits must be in 1\.\.24"),
+        (
+            lambda: codec.encode(codec.lattice_message([1, 0], support=[True, False], token=0), coder="zip"),
+            "coder must be one of enumerative, entropy; got 'zip'",
+        ),
+    ],
+)
+def test_refusals_name_value_and_remedy(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_without_the_library_one_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "constriction", None)
+    sentence = r'The entropy coder needs constriction, the extra "codec": pip install "hlmtheory\[codec\]"\.'
+    with pytest.raises(codec.MissingCoderError, match=sentence):
+        codec.decode(SAMPLES["entropy"])
+    assert isinstance(codec.decode(SAMPLES["enumerative"]), codec.LatticeMessage)
+
+
+def test_the_checksum_is_the_common_one():
+    data = SAMPLES["truncated"]
+    assert zlib.crc32(data[:-4]) == int.from_bytes(data[-4:], "big")

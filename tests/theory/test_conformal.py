@@ -1,0 +1,376 @@
+"""The adaptive threshold: the controller against a plain recursion, its guarantees, its clip, and where papers err."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hlmtheory import conformal
+from hlmtheory.conformal import ThresholdController
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .room_claims import (
+    by_id,
+    check_attained,
+    check_holds,
+    check_libraries,
+    check_refuted,
+    check_scope,
+    check_strays,
+    quantity,
+)
+from .strategies import grid_rows, rows, shapes, vocabularies
+
+TRUE = [claim for claim in conformal.CLAIMS if claim.refuted is None]
+FALSE = [claim for claim in conformal.CLAIMS if claim.refuted is not None]
+
+EPSILON = st.one_of(st.integers(1, 7).map(lambda n: n / 8), quantity(1e-4, 0.9))
+RATE = quantity(1e-3, 32.0)
+FIRST = st.one_of(st.sampled_from((0.0, -0.25, 1.0, 2.0)), st.floats(-1.0, 3.0))
+START = st.one_of(st.just(0.0), quantity(1e-3, 4.0))
+
+
+@st.composite
+def runs(draw, window=False):
+    """A batch of streams of rows, and their settings."""
+    shape, length, size = draw(shapes()), draw(st.integers(1, 8)), draw(vocabularies())
+    one_kind = draw(st.booleans())
+    drafts = draw(rows((*shape, length), size))
+    if one_kind:
+        drafts = np.broadcast_to(drafts[..., :1, :], drafts.shape).copy()
+    names = {"epsilon": EPSILON, "learning_rate": RATE, "threshold": FIRST}
+    instance = {name: draw(hnp.arrays(np.float64, shape, elements=element)) for name, element in names.items()}
+    if window:
+        instance["steps"] = draw(hnp.arrays(np.int64, shape, elements=st.integers(1, length)))
+    return {"drafts": drafts, **instance}
+
+
+@st.composite
+def batched_runs(draw):
+    """Streams of batches of drafts, some of each accepted."""
+    shape, size = draw(shapes()), draw(vocabularies())
+    count, length = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    settings = {"epsilon": EPSILON, "learning_rate": RATE, "threshold": START}
+    return {
+        "drafts": draw(rows((*shape, count, length), size)),
+        "accepted": draw(hnp.arrays(np.int64, (*shape, count), elements=st.integers(0, length))),
+        **{name: draw(hnp.arrays(np.float64, shape, elements=element)) for name, element in settings.items()},
+    }
+
+
+@st.composite
+def rates(draw):
+    """ε = d/√T and η = c/√T."""
+    instance = draw(runs())
+    shape = instance["threshold"].shape
+    return {
+        "drafts": instance["drafts"],
+        "target_scale": draw(hnp.arrays(np.float64, shape, elements=EPSILON)),
+        "learning_scale": draw(hnp.arrays(np.float64, shape, elements=RATE)),
+        "threshold": instance["threshold"],
+    }
+
+
+@st.composite
+def exact_runs(draw):
+    """Rows and settings on a coarse grid: sums are exact, so that a tie at the threshold is one in any order."""
+    shape = (*draw(shapes()), draw(st.integers(1, 6)))
+    eighths = {"epsilon": (1, 7), "learning_rate": (1, 16), "threshold": (0, 12)}
+    settings = {
+        name: draw(hnp.arrays(np.int64, shape[:-1], elements=st.integers(*ends))) / 8 for name, ends in eighths.items()
+    }
+    return {"drafts": draw(grid_rows(shape, draw(st.integers(1, 8)))), **settings}
+
+
+STRATEGIES = {
+    "conformal.update": batched_runs(),
+    "conformal.telescope": runs(),
+    "conformal.telescope_printed": runs(),
+    "conformal.resampled": batched_runs(),
+    "conformal.kept": batched_runs(),
+    "conformal.regret": runs(),
+    "conformal.regret_small_step": runs(),
+    "conformal.regret_sharp": runs(),
+    "conformal.iterates": runs(),
+    "conformal.iterates_upper": runs(),
+    "conformal.rate": rates(),
+    "conformal.clipped": runs(),
+    "conformal.clipped_regret": runs(),
+    "conformal.clipped_iterates": runs(),
+    "conformal.window": runs(window=True),
+    "conformal.window_unclipped": runs(window=True),
+}
+"""For each claim of the room, what its instances are drawn from."""
+
+PEAKED, FLAT = [1.0, 0.0, 0.0, 0.0], [0.25] * 4
+SETTING = {"epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.0}
+AGREES = {
+    "conformal.telescope_printed": {"drafts": [FLAT], **SETTING, "threshold": 0.5},
+    "conformal.resampled": {"drafts": [[FLAT, FLAT]] * 3, "accepted": [1, 1, 1], **SETTING},
+    "conformal.regret": {"drafts": [FLAT] * 3, **SETTING},
+    "conformal.iterates_upper": {"drafts": [FLAT] * 3, **SETTING},
+    "conformal.window_unclipped": {"drafts": [FLAT] * 3, **SETTING, "steps": 3},
+}
+"""For each false one, where it is right."""
+
+LOW = {"drafts": [FLAT] * 2, **SETTING, "threshold": -1.0, "steps": 1}
+OUTSIDE = {
+    "τ₁ ≥ −η(1 − ε)": LOW,
+    "η(1 − 2ε) ≤ 1": {"drafts": [FLAT] * 2, **SETTING, "learning_rate": 4.0},
+    "τ₁ ≥ −(c/√T)(1 − d/√T)": {
+        "drafts": [FLAT],
+        "target_scale": 0.25,
+        "learning_scale": 1.0,
+        "threshold": -1.0,
+    },
+}
+"""For each assumption an instance that breaks it."""
+
+STRAYS = {
+    "drafts": [[0.5, 0.47]] * 10,
+    "accepted": [-1],
+    "epsilon": 1.0,
+    "learning_rate": 0.0,
+    "threshold": math.nan,
+    "steps": 0,
+    "target_scale": 0.0,
+    "learning_scale": math.inf,
+}
+"""For each argument a value outside its domain."""
+
+
+def test_every_claim_has_a_strategy():
+    assert [claim.id for claim in conformal.CLAIMS] == list(STRATEGIES)
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_attained_and_its_mutant(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", FALSE, ids=by_id)
+def test_refuted(claim):
+    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
+
+
+@pytest.mark.parametrize("claim", conformal.CLAIMS, ids=by_id)
+def test_libraries(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", conformal.CLAIMS, ids=by_id)
+def test_bad_input_is_named(claim):
+    drafts = STRAYS["drafts"] if "accepted" not in claim.takes else [STRAYS["drafts"]]
+    check_strays(claim, STRAYS | {"drafts": drafts})
+
+
+@pytest.mark.parametrize("claim", [claim for claim in conformal.CLAIMS if claim.assumptions], ids=by_id)
+def test_each_assumption_can_be_broken(claim):
+    for assumption in claim.assumptions:
+        outside = dict(OUTSIDE[assumption.statement])
+        if "accepted" in claim.takes:
+            outside |= {"drafts": [[FLAT, FLAT]], "accepted": [1]}
+        check_scope(claim, assumption.statement, {name: outside[name] for name in claim.takes})
+
+
+# ----------------------------------------------------------------------------------------------------- controller
+
+
+def plain(draft, epsilon, rate, threshold, clip=False):
+    """(6) and (8) in plain numbers: dropped mass and next threshold."""
+    tau = min(threshold, max(draft)) if clip else threshold
+    top = max(range(len(draft)), key=lambda i: draft[i])
+    dropped = sum(x for i, x in enumerate(draft) if x < tau and i != top)
+    return dropped, tau - rate * (dropped - epsilon)
+
+
+@given(exact_runs(), st.booleans())
+def test_the_controller_is_the_plain_recursion(instance, clip):
+    setting = [instance[name] for name in ("epsilon", "learning_rate", "threshold")]
+    controller = ThresholdController(*setting, clip=clip)
+    supports = [controller.step(instance["drafts"][..., n, :]) for n in range(instance["drafts"].shape[-2])]
+    for index in np.ndindex(instance["threshold"].shape):
+        epsilon, rate, tau = (float(value[index]) for value in setting)
+        for draft, support in zip(instance["drafts"][index], supports, strict=True):
+            dropped, tau = plain((draft / draft.sum()).tolist(), epsilon, rate, tau, clip)
+            assert float(draft[~support[index]].sum()) == pytest.approx(dropped, abs=1e-9)
+        assert float(np.asarray(controller.threshold)[index]) == pytest.approx(tau, abs=1e-9 * (1 + rate))
+
+
+def test_a_batch_is_rolled_back_to_the_rejected_draft():
+    drafts = [FLAT, PEAKED, FLAT]
+    for accepted in range(4):
+        controller = ThresholdController(0.25, 0.5, 0.5)
+        tau = 0.5
+        for n, draft in enumerate(drafts):
+            controller.step(draft)
+            tau = plain(draft, 0.25, 0.5, tau)[1] if n <= accepted else tau
+        assert float(controller.roll_back(accepted)) == tau == float(controller.threshold)
+        controller.step(FLAT)
+        assert float(controller.roll_back(0)) == plain(FLAT, 0.25, 0.5, tau)[1]  # the next batch starts from there
+
+
+def test_a_batch_without_a_draft_changes_nothing():
+    controller = ThresholdController(0.25, 0.5, [0.5, 0.25])
+    assert controller.roll_back([0, 0]).tolist() == [0.5, 0.25]
+
+
+def test_streams_are_rolled_back_one_by_one():
+    controller = ThresholdController(0.25, 0.5, [0.5, 0.5])
+    controller.step([FLAT, FLAT])
+    first = controller.threshold.tolist()
+    controller.step([PEAKED, PEAKED])
+    assert controller.roll_back([0, 1]).tolist() == [first[0], plain(PEAKED, 0.25, 0.5, first[1])[1]]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("clip", [False, True])
+def test_the_controller_takes_any_library(library, clip):
+    controller = ThresholdController(to(library, 0.25), to(library, 0.5), to(library, [0.5, 2.0]), clip=clip)
+    support = controller.step(to(library, [FLAT, PEAKED], "float32"))
+    assert numbers(support).tolist() == [[1.0, *[1.0 if clip else 0.0] * 3], [1.0, 0.0, 0.0, 0.0]]
+    kept = controller.roll_back(to(library, [0, 1]))
+    assert kind_of(kept) == (kind_of(kept)[0], "float64")
+    assert numbers(kept).tolist() == ([0.375, 1.125] if clip else [0.25, 2.125])
+
+
+def test_the_top_token_is_always_kept():
+    assert conformal.threshold_support([FLAT, PEAKED], 5.0).tolist() == [[True, False, False, False]] * 2
+    assert conformal.threshold_support(FLAT, 0.25).all()
+    assert conformal.threshold_support(PEAKED, 0.0).all()
+
+
+def test_a_clip_changes_no_support_but_for_ties_of_the_top():
+    rng = np.random.default_rng(3)
+    draft = rng.dirichlet([0.5] * 9, size=200)
+    tau = rng.uniform(-0.5, 1.5, 200)
+    clipped = np.minimum(tau, draft.max(-1))
+    assert (conformal.threshold_support(draft, tau) == conformal.threshold_support(draft, clipped)).all()
+
+
+# ---------------------------------------------------------------------------------------------------- wind-up
+
+
+def means(clip, peaked, flat):
+    """Mean dropped mass over the flat rows that follow peaked ones, and over all."""
+    controller = ThresholdController(0.05, 0.5, 0.0, clip=clip)
+    steep = np.array([0.97] + [0.01] * 3)
+    wide = np.array([1.5 / 64.5] + [1 / 64.5] * 63)
+    dropped = []
+    for draft in [steep] * peaked + [wide] * flat:
+        support = controller.step(draft)
+        dropped.append(float(draft[~support].sum()))
+    return np.mean(dropped[peaked:]), np.mean(dropped), float(controller.threshold)
+
+
+def test_a_threshold_winds_up_and_a_clip_prevents_it():
+    """After 5,000 peaked rows 80 flat ones are all cut to one token; with the clip a few are."""
+    late, _, reached = means(False, 5000, 80)
+    clipped_late, clipped_all, _ = means(True, 5000, 80)
+    assert late > 0.97
+    assert reached > 1 + 0.5 * 0.05
+    bound = float(conformal.regret_bound_sharp(0.05, 0.5, 1.5 / 64.5, 80))
+    assert clipped_late <= bound < 0.07
+    assert clipped_all <= 0.05 + 1e-3
+
+
+def test_lemma_4_upper_half_fails_by_as_much_as_one_likes():
+    """THEORY: τ reaches 499 at η = .5, ε = .05 after 20,000 peaked rows."""
+    controller = ThresholdController(0.05, 0.5, 0.0)
+    for _ in range(20_000):
+        controller.step([1.0, 0.0])
+    assert float(controller.threshold) == pytest.approx(500.0, rel=1e-3)
+
+
+def test_a_clip_gives_up_the_other_side():
+    """A long peaked text and then a flat one: the mean comes up to ε without the clip, and not with it."""
+    assert means(False, 400, 20)[1] >= 0.04
+    assert means(True, 400, 20)[1] < means(False, 400, 20)[1]
+
+
+# --------------------------------------------------------------------------------------------------------- bounds
+
+
+def test_the_papers_setting():
+    """η = .001, ε = .0005: the published bound says nothing for the first thousand tokens, the sharp one at once."""
+    steps = np.array([1, 999, 1001, 1002, 100_000])
+    assert (conformal.regret_bound(0.0005, 0.001, 0.0, steps) >= 1).tolist() == [True, True, False, False, False]
+    assert float(conformal.regret_bound_sharp(0.0005, 0.001, 0.0, 1)) == pytest.approx(1.0)
+    assert float(conformal.regret_bound_sharp(0.0005, 0.001, 0.0, 1000)) == pytest.approx(0.0014995)
+
+
+@given(EPSILON, RATE, START, st.integers(1, 10_000))
+def test_the_sharp_bound_is_below_the_published_one_where_that_is_true(epsilon, rate, threshold, steps):
+    sharp = float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps))
+    if rate * (1 - 2 * epsilon) <= 1:
+        assert sharp <= float(conformal.regret_bound(epsilon, rate, threshold, steps)) * (1 + 1e-12)
+    if epsilon < math.sqrt(steps):
+        scale = math.sqrt(steps)
+        whole = conformal.regret_bound_rate(epsilon * scale, rate * scale, threshold, steps)
+        assert float(whole) == pytest.approx(steps * sharp, rel=1e-9)
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: ThresholdController(1.0, 0.1), r"epsilon must be in \(0, 1\); got 1.0; ε is the dropped mass"),
+        (lambda: ThresholdController(0.0, 0.1), r"epsilon must be in \(0, 1\); got 0.0; ε is the dropped mass"),
+        (lambda: ThresholdController(0.1, 0.0), r"learning_rate must be positive and finite; got 0.0; η is how far"),
+        (
+            lambda: ThresholdController(0.5, 1.0, -0.51),
+            r"threshold must be at least -η\(1 - ε\); got -0.51 with η = 1.0, ε = 0.5; start at 0",
+        ),
+        (lambda: ThresholdController(0.5, 1.0, math.inf), r"threshold must be finite; got inf; give a probability"),
+        (lambda: ThresholdController(0.5, 1.0).step([0.0, 0.0]), r"draft must be rows of probabilities.*sums to 0"),
+        (
+            lambda: ThresholdController(0.5, 1.0).roll_back(1),
+            r"accepted must be at most 0, the steps of this batch; got 1; step first",
+        ),
+        (lambda: ThresholdController(0.5, 1.0).roll_back(-1), r"accepted must be a whole number, 0 or more; got -1"),
+        (lambda: conformal.regret_bound(0.5, 1.0, 0.0, 0), r"steps must be a whole number, 1 or more; got 0; T counts"),
+        (
+            lambda: conformal.regret_bound_rate(2.0, 1.0, 0.0, 4),
+            r"target_scale must be below √T; got 2.0; ε = d/√T is a probability",
+        ),
+        (lambda: conformal.threshold_support([0.5, 0.5], math.nan), r"threshold must be finite; got nan; give a prob"),
+    ],
+)
+def test_refusals_name_value_and_remedy(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def claim_of(name):
+    return next(claim for claim in conformal.CLAIMS if claim.id == name)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            "conformal.regret_sharp",
+            {"drafts": FLAT},
+            r"drafts must have 2 axes, positions and vocabulary; got",
+        ),
+        ("conformal.kept", {"drafts": [FLAT]}, r"drafts must have 3 axes, positions and vocabulary; got"),
+        ("conformal.kept", {"accepted": [2]}, r"accepted must be a number up to L for each batch of L drafts"),
+        ("conformal.window", {"steps": 9}, r"steps must be in 1..5, the positions given; got 9; shorten the window"),
+    ],
+)
+def test_runs_of_another_shape_are_refused(name, change, message):
+    claim = claim_of(name)
+    with pytest.raises(ValueError, match=message):
+        claim.check({**claim.attained.instance, **change})

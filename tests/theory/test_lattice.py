@@ -1,0 +1,468 @@
+"""Quantised drafts: exact counts, bounds that are reached, bits, budgets, and the law that stays p."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from hlmtheory import lattice
+from hlmtheory.verification import output_distribution, total_variation
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .room_claims import (
+    by_id,
+    check_attained,
+    check_holds,
+    check_libraries,
+    check_refuted,
+    check_scope,
+    check_strays,
+    quantity,
+)
+from .strategies import pairs, rows, shapes, with_size
+
+TRUE = [claim for claim in lattice.CLAIMS if claim.refuted is None]
+FALSE = [claim for claim in lattice.CLAIMS if claim.refuted is not None]
+
+RESOLUTIONS = st.one_of(st.integers(1, 8), st.integers(1, 200), st.just(2**31 - 1))
+
+
+@st.composite
+def drafts(draw, **more):
+    """A batch of rows with K and further numbers beside them."""
+    instance = draw(with_size(pairs()))
+    del instance["target"]
+    batch = instance["draft"].shape[:-1]
+    return instance | {
+        name: draw(hnp.arrays(np.float64 if name == "budget_bits" else np.int64, batch, elements=element))
+        for name, element in more.items()
+    }
+
+
+@st.composite
+def competitors(draw):
+    """A row, K, and other counts that may leave the support."""
+    instance = draw(drafts())
+    draft, k = instance["draft"], instance["k"]
+    counts = draw(hnp.arrays(np.int64, draft.shape, elements=st.integers(0, 4)))
+    if draw(st.booleans()):
+        rank = np.argsort(np.argsort(-draft, axis=-1, kind="stable"), axis=-1)
+        counts = np.where(rank < k[..., None], counts, 0)
+    return instance | {"counts": counts}
+
+
+@st.composite
+def trees(draw):
+    """All prefixes of up to 3 tokens over 2 or 3."""
+    shape, size, depth = draw(shapes()), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    nodes = sum(size**level for level in range(depth))
+    whole = (*shape, nodes)
+    return {
+        "targets": draw(rows(whole, size)),
+        "drafts": draw(rows(whole, size)),
+        "k": draw(hnp.arrays(np.int64, shape, elements=st.integers(0, size))),
+        "resolution": draw(hnp.arrays(np.int64, shape, elements=st.integers(1, 9))),
+        "draft_length": draw(hnp.arrays(np.int64, shape, elements=st.integers(1, 4))),
+    }
+
+
+@st.composite
+def payloads(draw):
+    """V up to that of a large vocabulary, and K within it."""
+    shape = draw(shapes())
+    size = draw(hnp.arrays(np.int64, shape, elements=st.one_of(st.integers(1, 40), st.integers(1, 150_000))))
+    share = draw(hnp.arrays(np.float64, shape, elements=st.floats(0.0, 1.0)))
+    k = np.minimum(1 + np.floor(share * size), np.minimum(size, 2000)).astype(np.int64)
+    return {"vocabulary": size, "k": k, "resolution": draw(hnp.arrays(np.int64, shape, elements=RESOLUTIONS))}
+
+
+BUDGETS = quantity(32.0, 1e4)
+SIZED = with_size(pairs())
+STRATEGIES = {
+    "lattice.quantize": drafts(resolution=st.integers(1, 200)),
+    "lattice.quantize_printed": drafts(resolution=st.integers(1, 200)),
+    "lattice.nearest": competitors(),
+    "lattice.distortion": drafts(resolution=RESOLUTIONS),
+    "lattice.distortion_sharp": drafts(resolution=RESOLUTIONS),
+    "lattice.dropped_mass": drafts(),
+    "lattice.bits": payloads(),
+    "lattice.rejection_rate": SIZED,
+    "lattice.rejection_rate_sharp": SIZED,
+    "lattice.informative": SIZED,
+    "lattice.rejections": trees(),
+    "lattice.rejections_sharp": trees(),
+    "lattice.lossless": SIZED,
+    "lattice.misdeclared": SIZED,
+    "lattice.allocate": drafts(resolution=st.integers(1, 200), budget_bits=BUDGETS),
+    "lattice.allocate_fits": drafts(budget_bits=BUDGETS).map(
+        lambda instance: {name: instance[name] for name in ("draft", "budget_bits")}
+    ),
+}
+"""For each claim of the room, what its instances are drawn from."""
+
+AGREES = {
+    "lattice.quantize_printed": {"draft": [0.25, 0.25, 0.25, 0.25], "k": 4, "resolution": 100},
+    "lattice.informative": {"target": [0.5, 0.5], "draft": [0.5, 0.5], "k": 2},
+    "lattice.misdeclared": {"target": [0.25, 0.75], "draft": [0.5, 0.5], "k": 2},
+}
+"""For each false one, where it is right."""
+
+PAIR = {"target": [0.5, 0.5, 0.0], "draft": [0.5, 0.5, 0.0], "k": 3}
+TREE = {"targets": [[0.5, 0.5]], "drafts": [[1.0, 0.0]], "k": 2, "resolution": 3, "draft_length": 1}
+OUTSIDE = {
+    "1 ≤ K ≤ number of non-zero probabilities": PAIR,
+    "1 ≤ K ≤ number of non-zero probabilities of every row": TREE,
+    "the competitor has a count, and none off the support": {"draft": [0.5, 0.5], "k": 1, "counts": [0, 1]},
+    "the competitor's bits are within the budget": {
+        "draft": [0.5, 0.5],
+        "budget_bits": 3.0,
+        "k": 2,
+        "resolution": 4,
+    },
+}
+"""For each assumption an instance that breaks it."""
+
+STRAYS = {
+    "draft": [0.5, 0.47],
+    "target": [0.5, math.nan],
+    "drafts": [[0.5, 0.47]],
+    "targets": [[0.5, math.nan]],
+    "k": -1,
+    "resolution": 0,
+    "counts": [-1, 2],
+    "vocabulary": 0,
+    "budget_bits": 0.0,
+    "draft_length": 0,
+}
+"""For each argument a value outside its domain."""
+
+
+def test_every_claim_has_a_strategy():
+    assert [claim.id for claim in lattice.CLAIMS] == list(STRATEGIES)
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_attained_and_its_mutant(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", FALSE, ids=by_id)
+def test_refuted(claim):
+    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
+
+
+@pytest.mark.parametrize("claim", lattice.CLAIMS, ids=by_id)
+def test_libraries(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", lattice.CLAIMS, ids=by_id)
+def test_bad_input_is_named(claim):
+    check_strays(claim, STRAYS)
+
+
+@pytest.mark.parametrize("claim", [claim for claim in lattice.CLAIMS if claim.assumptions], ids=by_id)
+def test_each_assumption_can_be_broken(claim):
+    rest = {"resolution": 1, "counts": [1, 1, 0], "budget_bits": 20.0, "draft_length": 1}
+    for assumption in claim.assumptions:
+        outside = rest | OUTSIDE[assumption.statement]
+        check_scope(claim, assumption.statement, {name: outside[name] for name in claim.takes})
+
+
+# --------------------------------------------------------------------------------------------------------- counts
+
+
+def algorithm_2(row, resolution):
+    """Alg. 2 of c-sqs on a renormalised row, line by line; ties by index."""
+    b = [math.floor(resolution * x + 0.5) for x in row]
+    zeta = [count - resolution * x for count, x in zip(b, row, strict=True)]
+    extra = sum(b) - resolution
+    order = sorted(range(len(row)), key=lambda i: zeta[i])
+    for i in order[len(row) - extra :] if extra > 0 else order[: -extra or None] if extra < 0 else []:
+        b[i] -= 1 if extra > 0 else -1
+    return b
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(1, 60))
+def test_the_counts_are_those_of_algorithm_2(seed, size, resolution):
+    row = np.random.default_rng(seed).dirichlet([0.5] * size) * 0.999 + 0.001 / size
+    row /= row.sum()
+    ours = lattice.quantize(row, support=row > 0, resolution=resolution)
+    theirs = algorithm_2(row.tolist(), resolution)
+    assert ours.sum() == sum(theirs) == resolution
+    apart = np.abs(ours / resolution - row).sum() - np.abs(np.array(theirs) / resolution - row).sum()
+    assert apart == pytest.approx(0.0, abs=1e-12)
+
+
+@given(drafts(resolution=RESOLUTIONS))
+def test_the_counts_sum_to_the_resolution(instance):
+    draft, k, resolution = instance["draft"], instance["k"], instance["resolution"]
+    k = np.clip(k, 1, np.count_nonzero(draft > 0, axis=-1))
+    support = lattice.top_support(draft, k)
+    counts = lattice.quantize(draft, support=support, resolution=resolution)
+    assert counts.dtype == np.int64
+    assert (counts.sum(-1) == resolution).all()
+    assert (support.sum(-1) == k).all()
+    assert ((counts >= 0) & (support | (counts == 0))).all()
+    dropped = lattice.dropped_mass(draft, support=support)
+    np.testing.assert_allclose(dropped, np.where(support, 0.0, draft).sum(-1), atol=1e-15)
+
+
+def test_ties_go_to_the_lowest_index():
+    assert lattice.top_support([0.25] * 4, 2).tolist() == [True, True, False, False]
+    assert lattice.quantize([0.25] * 4, support=[True] * 4, resolution=2).tolist() == [1, 1, 0, 0]
+    assert lattice.quantize([0.25] * 4, support=[False, True, True, True], resolution=4).tolist() == [0, 2, 1, 1]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_libraries_count_alike(library, dtype):
+    draft = to(library, np.array([[8, 4, 3, 1, 0], [4, 4, 4, 4, 0]]) / 16, dtype)
+    support = lattice.top_support(draft, 3)
+    counts = lattice.quantize(draft, support=support, resolution=to(library, [7, 100]))
+    assert numbers(counts).tolist() == [[4, 2, 1, 0, 0], [34, 33, 33, 0, 0]]
+    assert kind_of(lattice.dropped_mass(draft, support=support)) == kind_of(draft)
+    bound = lattice.rejection_bound(draft, draft, support=support, resolution=100)
+    assert kind_of(bound) == kind_of(draft)
+    found = lattice.allocate(draft, 12.0)
+    assert numbers(found.k).tolist() == numbers(lattice.allocate(numbers(draft), 12.0).k).tolist()
+
+
+def test_the_sharp_bound_is_attained_for_every_size_and_resolution():
+    for size, resolution in itertools.product(range(1, 12), range(1, 15)):
+        up = min(resolution, size // 2)
+        draft = np.full(size, up / size / resolution)
+        draft[0] += (resolution - up) / resolution
+        if up == 0:
+            assert float(lattice.distortion_bound_sharp(size, resolution)) == 0.0
+            continue
+        counts = lattice.quantize(draft, support=draft > 0, resolution=resolution)
+        apart = float(total_variation(counts / resolution, draft))
+        assert apart == pytest.approx(float(lattice.distortion_bound_sharp(size, resolution)), rel=1e-12)
+        assert apart < 1.0
+
+
+def test_the_rejection_bound_has_a_vacuous_range():
+    wide = np.full(512, 1 / 512)
+    everything = np.ones(512, dtype=bool)
+    published = lattice.rejection_bound(wide, wide, support=everything, resolution=128, sharp=False)
+    sharp = lattice.rejection_bound(wide, wide, support=everything, resolution=128)
+    assert float(published) == 1.0  # K = 4ℓ
+    assert float(sharp) == 0.75
+
+
+# ----------------------------------------------------------------------------------------------------------- bits
+
+
+@given(payloads(), st.booleans())
+def test_the_bits_are_exact_to_a_billionth(instance, adaptive):
+    bits = lattice.payload_bits(**instance, adaptive=adaptive)
+    host = np.broadcast_arrays(*instance.values())
+    exact = np.vectorize(lambda v, k, n: lattice.exact_payload_bits(int(v), int(k), int(n), adaptive=adaptive))(*host)
+    np.testing.assert_allclose(bits, exact, rtol=0, atol=1e-9)
+
+
+def test_the_bits_of_a_wide_support_are_exact_to_a_billionth():
+    for k in (76_000, 151_999, 152_000):
+        exact = lattice.exact_payload_bits(152_000, k, 100)
+        assert float(lattice.payload_bits(152_000, k, 100)) == pytest.approx(exact, abs=1e-9)
+
+
+def test_the_bits_count_what_can_be_sent():
+    """All supports and counts of a small case, listed."""
+    v, k, resolution = 5, 3, 4
+    counts = [c for c in itertools.product(range(resolution + 1), repeat=k) if sum(c) == resolution]
+    supports = list(itertools.combinations(range(v), k))
+    assert float(lattice.payload_bits(v, k, resolution)) == pytest.approx(math.log2(len(counts) * len(supports)))
+    assert float(lattice.payload_bits(v, k, resolution, adaptive=True)) == pytest.approx(
+        math.log2(len(counts) * len(supports)) + 3
+    )
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(40, 200))
+def test_the_batch_is_as_long_as_the_budget_allows(bits, budget):
+    length = int(lattice.batch_length(np.array(bits, dtype=float), float(budget)))
+    assert sum(bits[:length]) <= budget
+    assert length == len(bits) or sum(bits[: length + 1]) > budget
+
+
+# ----------------------------------------------------------------------------------------------------- allocation
+
+
+def brute_force(draft, budget, adaptive):
+    """Every K and ℓ within the budget."""
+    best = math.inf
+    ordered = sorted(draft, reverse=True)
+    size_bits = (len(draft) - 1).bit_length() if adaptive else 0
+    for k in range(1, sum(x > 0 for x in draft) + 1):
+        for resolution in range(1, 2 if k == 1 else 2**12):
+            points = math.comb(len(draft), k) * math.comb(resolution + k - 1, k - 1)
+            if math.log2(points) + size_bits > budget + 1e-9:
+                break
+            up = min(resolution, k // 2)
+            best = min(best, sum(ordered[k:]) + up * (k - up) / (k * resolution))
+    return best
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(0, 20), st.booleans())
+def test_nothing_within_the_budget_is_better(seed, size, quarters, adaptive):
+    draft = np.random.default_rng(seed).dirichlet([0.4] * size)
+    found = lattice.allocate(draft, quarters / 4 + 6, adaptive=adaptive)
+    best = brute_force(draft.tolist(), quarters / 4 + 6, adaptive)
+    assert float(found.distortion) == pytest.approx(best, abs=1e-12)
+    assert float(found.bits) <= quarters / 4 + 6 + 1e-9
+    support = lattice.top_support(draft, found.k)
+    q_hat = lattice.quantize(draft, support=support, resolution=found.resolution) / float(found.resolution)
+    assert float(total_variation(draft, q_hat)) <= float(found.distortion) + 1e-12
+
+
+def test_an_allocation_never_keeps_a_token_that_cannot_be_drawn():
+    found = lattice.allocate([[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]], 1000.0)
+    assert found.k.tolist() == [2, 1]
+    assert found.resolution.tolist() == [lattice.allocate([0.5, 0.5, 0.0, 0.0], 1000.0).resolution, 1]
+
+
+# ------------------------------------------------------------------------------------------------- the law stays p
+
+
+def quantised_pair(seed, size, k, resolution):
+    rng = np.random.default_rng(seed)
+    draft, target = rng.dirichlet([0.5] * size) * 0.99 + 0.01 / size, rng.dirichlet([0.5] * size)
+    counts = lattice.quantize(draft, support=lattice.top_support(draft, k), resolution=resolution)
+    return target, draft, counts / resolution
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.integers(1, 12))
+def test_the_law_stays_the_target_by_enumeration(seed, size, resolution):
+    target, _, q_hat = quantised_pair(seed, size, 1 + seed % size, resolution)
+    law = np.zeros(size)
+    residual = np.clip(target - q_hat, 0, None)
+    for token in range(size):  # every draft, accepted or resampled
+        if q_hat[token] == 0:
+            continue
+        accepted = min(1.0, target[token] / q_hat[token])
+        law[token] += q_hat[token] * accepted
+        if residual.any():
+            law += q_hat[token] * (1 - accepted) * residual / residual.sum()
+    np.testing.assert_allclose(law, target, atol=1e-12)
+    np.testing.assert_allclose(output_distribution(target, q_hat), target, atol=1e-12)
+
+
+def decode(rng, target, drawn_from, declared, count):
+    """Tokens that come out when drafts of one law are verified as those of another."""
+    draft = rng.choice(len(target), size=count, p=drawn_from)
+    with np.errstate(divide="ignore"):
+        accepted = rng.random(count) * declared[draft] < target[draft]
+    residual = np.clip(target - declared, 0, None)
+    resampled = rng.choice(len(target), size=count, p=residual / residual.sum())
+    return np.where(accepted, draft, resampled)
+
+
+CHI_SQUARE = {"target": np.array([0.4, 0.3, 0.2, 0.1]), "draft": np.array([0.27, 0.33, 0.23, 0.17])}
+DRAWS, LEVEL = 40_000, 1e-6
+
+
+def chi_square(drawn_from_draft):
+    """P-value of the emitted tokens under p, and the power of that test against drafts drawn from q."""
+    target, draft = CHI_SQUARE.values()
+    q_hat = lattice.quantize(draft, support=draft > 0, resolution=8) / 8
+    rng = np.random.default_rng(7)
+    tokens = decode(rng, target, draft if drawn_from_draft else q_hat, q_hat, DRAWS)
+    expected = DRAWS * target
+    statistic = float(np.sum((np.bincount(tokens, minlength=4) - expected) ** 2 / expected))
+    accepted = draft * np.minimum(1.0, target / q_hat)
+    residual = np.clip(target - q_hat, 0, None)
+    law = accepted + (1 - accepted.sum()) * residual / residual.sum()
+    shift = DRAWS * float(np.sum((law - target) ** 2 / target))
+    power = float(stats.ncx2.sf(stats.chi2.isf(LEVEL, 3), 3, shift))
+    return float(stats.chi2.sf(statistic, 3)), power
+
+
+def test_the_law_stays_the_target_by_chi_square():
+    p_value, power = chi_square(drawn_from_draft=False)
+    assert power > 0.999  # against the drafts of the next test
+    assert p_value > LEVEL
+
+
+def test_drafts_declared_as_quantised_but_drawn_from_the_model_are_found_out():
+    p_value, _ = chi_square(drawn_from_draft=True)
+    assert p_value < LEVEL
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: lattice.top_support([0.5, 0.5], 3), r"k must be a whole number in 1..V with V = 2; got 3; K counts"),
+        (lambda: lattice.top_support([0.5, 0.5], 0), r"k must be a whole number in 1..V with V = 2; got 0; K counts"),
+        (
+            lambda: lattice.top_support([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], 2),
+            r"k must be at most the number of non-zero probabilities; got 2 for a row with 1; keep fewer",
+        ),
+        (
+            lambda: lattice.top_support([0.0, 0.0], 1),
+            r"draft must be rows of prob.*got a row that sums to 0; apply a s",
+        ),
+        (
+            lambda: lattice.quantize([0.5, 0.5], support=[True, True], resolution=0),
+            r"resolution must be a whole number in 1..2,147,483,647; got 0; ℓ is the number of units",
+        ),
+        (
+            lambda: lattice.quantize([0.5, 0.5], support=[False, False], resolution=1),
+            r"support must keep a token of every row; got an empty one; keep at least the likeliest",
+        ),
+        (
+            lambda: lattice.quantize([1.0, 0.0], support=[True, True], resolution=1),
+            r"support must hold tokens of non-zero probability only; got one of probability 0; leave it out",
+        ),
+        (
+            lambda: lattice.quantize([0.5, 0.5], support=[1, 0], resolution=1),
+            r"support must be a mask of the row's tokens; got dtype int64; give booleans",
+        ),
+        (
+            lambda: lattice.quantize([0.5, 0.5], support=[True, True, True], resolution=1),
+            r"draft and support must share one vocabulary; draft rows have 2 entries, support rows have 3",
+        ),
+        (
+            lambda: lattice.quantize([0.5, 0.5], support=True, resolution=1),
+            r"draft and support must share one vocabulary; draft rows have 2 entries, support rows have 1",
+        ),
+        (lambda: lattice.payload_bits(10, 11, 1), r"k must be at most V; got 11 for V = 10; K counts tokens"),
+        (lambda: lattice.exact_payload_bits(10, 11, 1), r"k must be at most V; got 11 for V = 10; K counts tokens"),
+        (lambda: lattice.distortion_bound(0, 1), r"k must be a whole number, 1 or more; got 0; K counts the tokens"),
+        (
+            lambda: lattice.allocate([0.5, 0.5], 1.5),
+            r"budget_bits must fit one draft; it is 0.5 bit too small; raise it",
+        ),
+        (lambda: lattice.allocate([0.5, 0.5], math.inf), r"budget_bits must be positive and finite; got inf; give"),
+        (
+            lambda: lattice.batch_length([600.0, 10.0], 500.0),
+            r"budget_bits must fit one draft; it is 100 bit too small; raise it, keep fewer tokens",
+        ),
+        (lambda: lattice.batch_length(600.0, 500.0), r"bits must have an axis of drafts; got shape \(\); give one"),
+        (lambda: lattice.batch_length([math.nan], 500.0), r"bits must be 0 or more; got a negative one or NaN; give"),
+    ],
+)
+def test_refusals_name_value_and_remedy(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_tree_that_is_not_whole_is_refused():
+    claim = next(claim for claim in lattice.CLAIMS if claim.id == "lattice.rejections")
+    with pytest.raises(ValueError, match=r"targets must be a whole tree of rows; got shape \(2, 2\); give 1 \+ V"):
+        claim.check(TREE | {"targets": [[0.5, 0.5]] * 2, "drafts": [[0.5, 0.5]] * 2})

@@ -1,0 +1,263 @@
+"""Worst targets, other distances, the samplers' rules and the budget of bits: against solvers and enumeration."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import optimize, stats
+
+import hlmtheory
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .strategies import rows, vocabularies
+
+Q = [0.4, 0.25, 0.2, 0.1, 0.05]
+
+
+def drawn(seed, *shape):
+    """Rows like a small model's."""
+    return hlmtheory.softmax(np.random.default_rng(seed).normal(scale=2.0, size=shape))
+
+
+# ----------------------------------------------------------------------------------------------------- worst case
+
+
+@given(st.data())
+def test_the_constructed_target_is_as_far_as_asked_and_suffers_the_bound(data):
+    draft = data.draw(rows((), data.draw(vocabularies(2))))
+    k = data.draw(st.integers(1, len(draft)))
+    sent = float(np.sort(draft)[::-1][:k].sum())
+    distance = sent * data.draw(st.floats(0.01, 1.0))
+    target = hlmtheory.worst_case_target(draft, k, distance)
+    deviation = float(hlmtheory.tail_deviation(draft)[k])
+    if k < len(draft):
+        assert float(hlmtheory.total_variation(target, draft)) == pytest.approx(distance, abs=1e-12)
+    if deviation > 1e-9:
+        expected = min(1.0, deviation / distance)
+        assert float(hlmtheory.resampling_distortion(target, draft, k)) == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_worst_targets_of_a_batch(library):
+    draft, k, distance = drawn(1, 3, 20), np.array([1, 5, 9]), np.array([0.01, 0.05, 0.2])
+    token = np.argmax(draft, axis=-1)
+    distance = np.minimum(distance, np.max(draft, axis=-1))
+    for options in ({}, {"draft_token": to(library, token)}):
+        found = hlmtheory.worst_case_target(to(library, draft), to(library, k), to(library, distance), **options)
+        np.testing.assert_allclose(hlmtheory.total_variation(numbers(found), draft), distance, rtol=1e-9)
+        assert kind_of(found) == (library, "float64")
+    lost = numbers(found) < draft - 1e-12
+    assert (lost == (np.arange(20) == token[:, None])).all()
+
+
+@pytest.mark.parametrize(("k", "distance", "token"), [(1, 0.0, None), (1, 0.41, None), (0, 0.1, None), (1, 0.1, 1)])
+def test_a_distance_that_what_is_sent_cannot_give_is_refused(k, distance, token):
+    with pytest.raises(
+        ValueError, match=r"^distance must be in \(0, [\d.]+\], the mass .*at distance 0 there is no resid"
+    ):
+        hlmtheory.worst_case_target(Q, k, distance, draft_token=token)
+
+
+@pytest.mark.parametrize("distance", [0.03, 0.2])
+def test_the_worst_case_against_linear_programs_of_fixed_signs(distance):
+    """The largest Σ_M (γ/δ - ω/s) over p with Σ γ = δ and Σ ω = s: one program for each set of signs, M and s."""
+    cp = pytest.importorskip("cvxpy")
+    q, k = np.array([0.5, 0.3, 0.2]), 1
+    flat, deviation = hlmtheory.truncate(q, k), float(hlmtheory.tail_deviation(q)[k])
+    p, mass, inverse = cp.Variable(3, nonneg=True), cp.Parameter(nonneg=True), cp.Parameter(nonneg=True)
+    best = 0.0
+    for up, over in product(product((0, 1), repeat=3), product((0, 1), repeat=2)):
+        u, o = np.array(up), np.array([up[0], *over])  # what is sent has one sign
+        gained, distorted = cp.multiply(u, p - q), cp.multiply(o, p - flat)
+        signs = [cp.multiply(2 * u - 1, p - q) >= 0, cp.multiply(2 * o - 1, p - flat) >= 0]
+        fixed = [cp.sum(p) == 1, cp.sum(gained) == distance, cp.sum(distorted) == mass]
+        for chosen in product(*((0, 1) if sign else (0,) for sign in up)):
+            if not any(chosen):
+                continue
+            m = np.array(chosen)
+            aim = cp.sum(cp.multiply(m, gained)) / distance - inverse * cp.sum(cp.multiply(m, distorted))
+            problem = cp.Problem(cp.Maximize(aim), [*signs, *fixed])
+            for value in (0.5 * distance, max(distance, deviation), distance + deviation):
+                mass.value, inverse.value = value, 1 / value
+                problem.solve(solver=cp.CLARABEL)
+                best = max(best, float(problem.value)) if problem.status == "optimal" else best
+    assert best == pytest.approx(min(1.0, deviation / distance), abs=1e-6)
+
+
+def test_a_sent_token_is_charged_by_its_own_loss():
+    """β_d min(1, Δ_k/q_d) is too little; min(β_d, Δ_k/q_d) is right, since TV(q, p) ≥ q_d β_d and not q_d."""
+    draft = np.array([0.5, 0.3, 0.2])
+    target = hlmtheory.worst_case_target(draft, 1, 0.05, draft_token=0)
+    beta, deviation = hlmtheory.rejection_probability(target, draft), float(hlmtheory.tail_deviation(draft)[1])
+    emitted = float((draft * beta).sum() * hlmtheory.resampling_distortion(target, draft, 1))
+    assert (draft * beta * np.minimum(1, deviation / draft)).sum() == pytest.approx(0.005)
+    assert emitted == pytest.approx(0.05)
+    assert emitted <= (draft * np.minimum(beta, deviation / draft)).sum() + 1e-15
+
+
+# ------------------------------------------------------------------------------------------------ other distances
+
+
+@given(st.data())
+def test_the_distances_against_scipy(data):
+    draft = data.draw(rows((), data.draw(vocabularies())))
+    k = data.draw(st.integers(0, len(draft)))
+    found, flat = hlmtheory.deviation_bounds(draft, k), hlmtheory.truncate(draft, k)
+    order, ranks = np.argsort(-draft, kind="stable"), np.arange(len(draft))
+    kept = order[:k]
+    descending = (
+        np.concatenate([draft[kept], np.full(len(draft) - k, flat[order[-1]])]) if k < len(draft) else draft[order]
+    )
+    np.testing.assert_allclose(found.divergence, stats.entropy(draft, flat), rtol=1e-6, atol=1e-12)
+    wasserstein = stats.wasserstein_distance(ranks, ranks, draft[order], descending)
+    np.testing.assert_allclose(found.wasserstein, wasserstein, rtol=1e-6, atol=1e-9)
+    bounds = np.array([found.pinsker, found.bretagnolle_huber, found.wasserstein])
+    assert (bounds >= float(found.total_variation) - 1e-12).all()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_distances_of_a_batch(library):
+    found = hlmtheory.deviation_bounds(to(library, [Q, Q]), to(library, [0, 5]))
+    assert numbers(found.total_variation)[1] == numbers(found.wasserstein)[1] == numbers(found.divergence)[1] == 0
+    assert kind_of(found.pinsker) == (library, "float64")
+    assert hlmtheory.deviation_bounds([1.0, 0.0], [0, 1]).divergence.tolist() == [np.log(2.0), 0.0]
+
+
+# ---------------------------------------------------------------------------------------------------------- rules
+
+
+@given(st.data())
+def test_the_rules_give_back_the_size_that_they_came_from(data):
+    weights = np.array(data.draw(st.lists(st.integers(1, 1000), min_size=1, max_size=12, unique=True)), dtype=float)
+    draft = weights / weights.sum()
+    k = data.draw(st.integers(1, len(draft)))
+    just = 1 - 1e-12  # off the border, where one rounding decides
+    p, low = hlmtheory.top_p_of_size(draft, k), hlmtheory.min_p_of_size(draft, k)
+    width = hlmtheory.top_n_sigma_of_size(np.log(draft), k)
+    assert int(hlmtheory.size_from_top_p(draft, just * p)) == k
+    assert int(hlmtheory.size_from_min_p(draft, just * low)) == k
+    assert int(hlmtheory.size_from_top_n_sigma(np.log(draft), (1 + 1e-12) * width + 1e-12)) == k
+
+
+@given(st.data())
+def test_the_rules_against_their_definitions(data):
+    draft = data.draw(rows((), data.draw(vocabularies())))
+    p = data.draw(st.floats(0.0, 0.999))
+    descending = np.sort(draft)[::-1]
+    k = int(hlmtheory.size_from_top_p(draft, p))
+    assert descending[:k].sum() >= p - 1e-12
+    assert k == 0 or descending[: k - 1].sum() < p + 1e-12
+    assert int(hlmtheory.size_from_min_p(draft, p)) == sum(entry >= p * draft.max() for entry in draft)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_top_n_sigma_is_min_p_with_its_own_threshold(library):
+    logits = np.random.default_rng(3).normal(size=(4, 300))
+    for n in (0.0, 0.5, 1.0, 2.5):
+        found = numbers(hlmtheory.size_from_top_n_sigma(to(library, logits), n))
+        p = np.exp(-n * logits.std(axis=-1))
+        assert found.tolist() == hlmtheory.size_from_min_p(hlmtheory.softmax(logits), p * (1 - 1e-12)).tolist()
+    width = hlmtheory.top_n_sigma_of_size(to(library, logits, "float32"), to(library, [0, 1, 5, 300]))
+    assert kind_of(width) == (library, "float32")
+    assert numbers(width)[:2].tolist() == [0.0, 0.0]
+
+
+def test_the_rules_at_the_edges():
+    tied = [0.25, 0.25, 0.25, 0.25]
+    assert hlmtheory.size_from_top_p(tied, [0.0, 0.25, 1.0]).tolist() == [0, 1, 4]
+    assert hlmtheory.size_from_min_p(tied, [0.0, 1.0]).tolist() == [4, 4]
+    assert hlmtheory.size_from_top_n_sigma([1.0, 1.0], 0.0).tolist() == 2
+    assert hlmtheory.top_n_sigma_of_size([1.0, 1.0], 2).tolist() == 0.0
+    assert hlmtheory.size_from_top_p([1.0, 0.0], [0.5, 1.0]).tolist() == [1, 1]
+    assert hlmtheory.min_p_of_size([1.0, 0.0], [0, 1, 2]).tolist() == [1.0, 1.0, 0.0]
+    assert hlmtheory.top_p_of_size([1.0], [0, 1]).tolist() == [0.0, 1.0]
+
+
+def test_bad_rules_are_refused():
+    with pytest.raises(ValueError, match=r"^p must be in \[0, 1\]"):
+        hlmtheory.size_from_top_p(Q, 1.5)
+    with pytest.raises(ValueError, match=r"^p must be in \[0, 1\]"):
+        hlmtheory.size_from_min_p(Q, -0.5)
+    with pytest.raises(ValueError, match=r"^n must be 0 or more and finite"):
+        hlmtheory.size_from_top_n_sigma(Q, -1.0)
+    with pytest.raises(ValueError, match=r"^logits must be rows of finite logits"):
+        hlmtheory.top_n_sigma_of_size([0.0, -np.inf], 1)
+
+
+# --------------------------------------------------------------------------------------------------------- budget
+
+
+def by_program(deviation, entries):
+    """The least total by a mixed-integer program: each token takes one size."""
+    tokens, sizes = deviation.shape
+    one_each = np.kron(np.eye(tokens), np.ones(sizes))
+    spent = np.tile(np.arange(sizes), tokens)
+    found = optimize.milp(
+        deviation.reshape(-1),
+        integrality=np.ones(tokens * sizes),
+        bounds=optimize.Bounds(0, 1),
+        constraints=[optimize.LinearConstraint(one_each, 1, 1), optimize.LinearConstraint(spent[None], 0, entries)],
+    )
+    return float(found.fun)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_knapsack_against_a_mixed_integer_program(seed):
+    rng = np.random.default_rng(seed)
+    draft = rng.dirichlet(np.full(6, rng.choice([0.2, 1.0])), size=4)
+    draft[0] = [0.5, 0.5, 0, 0, 0, 0]
+    price = 8 + 3
+    for entries in (0, 1, 3, 7, 30):
+        expected = by_program(hlmtheory.tail_deviation(draft), entries)
+        best = hlmtheory.optimal_sizes(draft, entries * price + 5, exact=True)
+        hull = hlmtheory.optimal_sizes(draft, entries * price)
+        assert best.total == pytest.approx(expected, abs=1e-6)
+        assert best.gap == 0.0
+        assert best.bits == int(best.k.sum()) * price <= entries * price
+        assert hull.lower_bound - 1e-12 <= expected <= hull.total + 1e-6
+        assert hull.bits <= entries * price
+
+
+def test_plain_greedy_goes_astray_and_the_hull_says_by_how_much():
+    draft = [[0.5, 0.5, 0.0, 0.0], [0.46, 0.18, 0.18, 0.18]]
+    deviation = hlmtheory.tail_deviation(draft)
+    greedy = deviation[0][1] + deviation[1][1]  # the first entry helps the second token most
+    best, hull = (hlmtheory.optimal_sizes(draft, 20, exact=exact) for exact in (True, False))
+    assert (best.k.tolist(), round(best.total, 3), round(float(greedy), 3)) == ([2, 0], 0.21, 0.333)
+    assert hull.total - hull.lower_bound <= 0.5
+    assert hull.k.tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_allocations_come_in_kind(library):
+    for exact in (True, False):
+        found = hlmtheory.optimal_sizes(to(library, drawn(2, 3, 9)), 60, exact=exact)
+        assert kind_of(found.k) == (library, "int64")
+        assert found.bits <= 60
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_allocations_at_the_edges(exact):
+    def sizes(rows_, budget):
+        return hlmtheory.optimal_sizes(rows_, budget, exact=exact).k.tolist()
+
+    assert sizes([[1.0, 0.0], [0.5, 0.5]], 0) == [0, 0]
+    assert sizes([[1.0, 0.0], [0.5, 0.5]], 10**9) == [1, 0]
+    assert sizes([[1.0]], 100) == [0]
+    assert sizes(np.zeros((0, 4)), 100) == []
+    assert sizes([[0.5, 0.5, 0.0, 0.0]], 10) in ([0], [1])
+
+
+def test_bad_budgets_are_refused():
+    with pytest.raises(ValueError, match=r"^draft_rows must have shape \(T, V\)"):
+        hlmtheory.optimal_sizes(Q, 10)
+    with pytest.raises(ValueError, match=r"^budget_bits must be a whole number, 0 or more"):
+        hlmtheory.optimal_sizes([Q], -1)
+    with pytest.raises(ValueError, match=r"^budget_bits must be one whole number"):
+        hlmtheory.optimal_sizes([Q], [1, 2])
+    with pytest.raises(ValueError, match=r"^bits_per_probability must be one whole number, 1 or more"):
+        hlmtheory.optimal_sizes([Q], 10, bits_per_probability=0)

@@ -1,0 +1,165 @@
+"""The claims on sizes, messages, online bounds, budgets and worst cases: each holds, is tight, and would be caught."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hlmtheory import truncation
+
+from .room_claims import (
+    by_id,
+    check_attained,
+    check_holds,
+    check_libraries,
+    check_refuted,
+    check_scope,
+    check_strays,
+)
+from .strategies import INSTANCES, pairs, rows, vocabularies, with_size, with_token
+
+CLAIMS = [claim for claim in truncation.CLAIMS if claim.id not in INSTANCES]
+TRUE = [claim for claim in CLAIMS if claim.refuted is None]
+FALSE = [claim for claim in CLAIMS if claim.refuted is not None]
+
+SHARPNESS = st.one_of(st.sampled_from((1e-6, 1e-3, 0.5, 1.0, 5.0, 100.0, 1e4, 1e300)), st.floats(0.1, 50.0))
+TOLERANCE = st.one_of(st.sampled_from((0.0, 5e-324, 1e-12, 0.1, 0.5, 1.0, 3.0)), st.floats(0.0, 1.5))
+
+
+@st.composite
+def beside(draw, source, **values):
+    """A batch of instances with one more number each."""
+    instance = draw(source)
+    shape = instance["draft"].shape[:-1]
+    more = {name: draw(hnp.arrays(np.float64, shape, elements=element)) for name, element in values.items()}
+    return {**instance, **more}
+
+
+@st.composite
+def drafts_of_many(draw, *, targets=False):
+    """Rows of several tokens, target and draft apart; a tolerance, or competing sizes."""
+    size, tokens = draw(vocabularies(2)), draw(st.integers(1, 4))
+    drafts = draw(rows((tokens,), min(size, 12)))
+    if not targets:
+        return {
+            "drafts": drafts,
+            "sizes": draw(hnp.arrays(np.int64, tokens, elements=st.integers(0, drafts.shape[-1]))),
+        }
+    other = draw(rows((tokens,), drafts.shape[-1]))
+    assume((np.abs(other - drafts).sum(-1) > 1e-6).all())
+    return {"targets": other, "drafts": drafts, "tolerance": draw(TOLERANCE)}
+
+
+def without(source, *names):
+    """Less arrays."""
+    return source.map(lambda instance: {name: value for name, value in instance.items() if name not in names})
+
+
+PAIRS = pairs()
+SIZED, DRAWN = with_size(PAIRS), with_token(PAIRS)
+ONLINE = beside(with_size(DRAWN), sharpness=SHARPNESS)
+ROW_AND_SIZE, ROW = without(SIZED, "target"), without(PAIRS, "target")
+
+STRATEGIES = {
+    "truncation.softplus": beside(PAIRS, sharpness=SHARPNESS),
+    "truncation.softplus_above": beside(PAIRS, sharpness=SHARPNESS),
+    "truncation.online_bound": ONLINE,
+    "truncation.online_gap": ONLINE,
+    "truncation.online_safe": ONLINE,
+    "truncation.online_certified": with_size(DRAWN),
+    "truncation.online_direction": ONLINE,
+    "truncation.online_direction_worst": with_size(DRAWN),
+    "truncation.online": beside(DRAWN, sharpness=SHARPNESS),
+    "truncation.exact": beside(PAIRS, tolerance=TOLERANCE),
+    "truncation.exact_least": beside(PAIRS, tolerance=TOLERANCE),
+    "truncation.offline": drafts_of_many(targets=True),
+    "truncation.offline_least": drafts_of_many(targets=True),
+    "truncation.size_certified": PAIRS,
+    "truncation.size_least": ROW,
+    "truncation.message": SIZED,
+    "truncation.decoded_acceptance": SIZED,
+    "truncation.worst_case": SIZED,
+    "truncation.bias_worst": SIZED,
+    "truncation.distance_pinsker": ROW_AND_SIZE,
+    "truncation.distance_bretagnolle_huber": ROW_AND_SIZE,
+    "truncation.distance_wasserstein": ROW_AND_SIZE,
+    "truncation.rules_top_p": ROW_AND_SIZE,
+    "truncation.rules_min_p": ROW_AND_SIZE,
+    "truncation.dual": drafts_of_many(),
+    "truncation.dual_bound": drafts_of_many(),
+    "truncation.dual_gap": drafts_of_many(),
+}
+
+TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125]}
+OUTSIDE = {
+    "D ≤ 2 max(Δ_k, q_d β_d)": {**TIGHT, "token": 0, "k": 1, "sharpness": 1.0},
+    "q_d β_d > 0": {**TIGHT, "token": 1, "k": 1},
+    "k* of (19) > 0": {**TIGHT, "tolerance": 1.0},
+    "k* of (21) > 0": {"targets": [TIGHT["target"]], "drafts": [TIGHT["draft"]], "tolerance": 9.0},
+    "the certified size is not 0": {"draft": [0.25] * 4},
+    "0 < TV(q, p) ≤ the mass that is sent": {**TIGHT, "k": 0},
+    "d is among the k sent, and β_d > 0": {**TIGHT, "token": 0, "k": 0},
+}
+STRAYS = {
+    "draft": [0.5, 0.25, 0.22],
+    "target": [0.5, float("nan"), 0.5],
+    "token": 9,
+    "k": 9999,
+    "sharpness": 0.0,
+    "tolerance": -0.1,
+    "drafts": [[0.5, 0.25, 0.1, 0.1]],
+    "targets": [[0.5, float("nan"), 0.5]],
+    "sizes": [9],
+}
+
+
+def test_every_claim_has_a_strategy():
+    assert {claim.id for claim in CLAIMS} == set(STRATEGIES)
+
+
+def test_every_assumption_has_an_instance_that_breaks_it():
+    assert {assumption.statement for claim in CLAIMS for assumption in claim.assumptions} == set(OUTSIDE)
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_holds(claim):
+    check_holds(claim, STRATEGIES[claim.id])
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
+def test_the_recorded_ratio_is_attained_and_a_mutant_is_caught(claim):
+    check_attained(claim)
+
+
+@pytest.mark.parametrize("claim", FALSE, ids=by_id)
+def test_the_counterexample_still_refutes(claim):
+    check_refuted(claim, STRATEGIES[claim.id], {**claim.refuted, "target": claim.refuted["draft"]})
+
+
+@pytest.mark.parametrize(
+    ("claim", "assumption"),
+    [(claim, one) for claim in CLAIMS for one in claim.assumptions],
+    ids=lambda v: by_id(v) or "",
+)
+def test_out_of_scope_names_the_assumption(claim, assumption):
+    check_scope(claim, assumption.statement, OUTSIDE[assumption.statement])
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=by_id)
+def test_any_array_library_gives_the_verdict(claim):
+    check_libraries(claim)
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=by_id)
+def test_a_stray_is_named(claim):
+    check_strays(claim, STRAYS)
+
+
+@pytest.mark.parametrize("claim", [claim for claim in CLAIMS if "draft" in claim.takes], ids=by_id)
+def test_nothing_is_claimed_of_no_instance(claim):
+    instance = {name: np.asarray(value) for name, value in (claim.refuted or claim.attained.instance).items()}
+    verdict = claim.check({name: np.zeros((0, *value.shape), value.dtype) for name, value in instance.items()})
+    assert (verdict.instances, verdict.in_scope, verdict.holds) == (0, 0, False)

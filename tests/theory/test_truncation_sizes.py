@@ -1,0 +1,301 @@
+"""How many entries to send: against looking at every k, and at the edges of every argument."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hlmtheory
+from hlmtheory.truncation import sizes
+from hlmtheory.truncation.tails import Tails
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .strategies import pairs, rows, vocabularies
+
+P, Q = [0.5, 0.25, 0.25, 0.0], [0.625, 0.25, 0.125, 0.0]
+ONE_HOT = [1.0, 0.0, 0.0, 0.0]
+
+
+def drawn(seed, *shape, scale=3.0):
+    """Pairs of rows like a model's."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(scale=scale, size=shape)
+    return hlmtheory.softmax(logits + rng.normal(size=shape)), hlmtheory.softmax(logits)
+
+
+def is_least(bounds, k, limit, slack=1e-12):
+    """Whether k is the first that meets the limit, up to rounding."""
+    assert bounds[k] <= limit + slack
+    assert k == 0 or bounds[k - 1] > limit - slack
+
+
+# ------------------------------------------------------------------------------------------------- certified_size
+
+
+@given(st.data())
+def test_the_certified_size_is_the_least(data):
+    draft = data.draw(rows((), data.draw(vocabularies())))
+    tolerance = data.draw(st.one_of(st.sampled_from((0.0, 1.0, 2.0)), st.floats(1e-9, 1.5)))
+    is_least(2 * hlmtheory.tail_deviation(draft), int(hlmtheory.certified_size(draft, tolerance)), tolerance)
+
+
+@pytest.mark.parametrize("size", [63, 64, 65, 1000, 4096, 33_000])
+def test_a_wide_row_is_searched_in_few_rounds(size):
+    _, draft = drawn(size, 3, size)
+    deviation = 2 * hlmtheory.tail_deviation(draft)
+    for tolerance in (1e-9, 0.01, 0.1, 0.5, 1.0):
+        for row, k in zip(deviation, hlmtheory.certified_size(draft, tolerance), strict=True):
+            is_least(row, int(k), tolerance)
+
+
+def test_the_tails_agree_with_all_deviations():
+    _, draft = drawn(4, 5, 777)
+    sizes = np.broadcast_to(np.arange(778), (5, 778))
+    np.testing.assert_allclose(
+        Tails.of(np, draft).deviation(sizes), hlmtheory.tail_deviation(draft), rtol=1e-12, atol=1e-16
+    )
+
+
+def test_a_small_tail_keeps_its_digits_in_the_search():
+    draft = np.array([0.5, 0.5, 3e-300, 1e-300, 0.0])
+    assert hlmtheory.certified_size(draft, [0.0, 1e-301, 1.1e-300, 4e-300]).tolist() == [4, 4, 3, 2]
+    assert hlmtheory.certified_size([1.0, 5e-324, 0.0, 0.0], [0.0, 1e-323]).tolist() == [2, 1]
+
+
+SIZES = {
+    # row: sizes at tolerance 0, 0.1, 1, 2 and 5
+    "one token": ([1.0], [0, 0, 0, 0, 0]),
+    "two tokens": ([0.75, 0.25], [1, 1, 0, 0, 0]),
+    "two equal": ([0.5, 0.5], [0, 0, 0, 0, 0]),
+    "one-hot": (ONE_HOT, [1, 1, 1, 0, 0]),
+    "ties": ([0.25, 0.25, 0.25, 0.25, 0.0, 0.0], [4, 4, 0, 0, 0]),
+    "zero tail": ([0.5, 0.25, 0.25, 0.0, 0.0], [3, 3, 0, 0, 0]),
+    "uniform": ([0.25] * 4, [0, 0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("case", SIZES)
+def test_sizes_at_the_edges(case, library):
+    draft, expected = SIZES[case]
+    tolerance = to(library, [0.0, 0.1, 1.0, 2.0, 5.0])
+    found = hlmtheory.certified_size(to(library, draft), tolerance)
+    assert (kind_of(found), numbers(found).tolist()) == ((library, "int64"), expected)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_sizes_of_a_batch_are_those_of_its_rows(library):
+    p, q = drawn(1, 2, 3, 40)
+    token, beta, eta, theta = (np.full((2, 3), value) for value in (0, 0.3, 5.0, 0.2))
+    calls = {
+        "certified": lambda p, q, *x: hlmtheory.certified_size(q, x[3]),
+        "bits": lambda p, q, *x: hlmtheory.certified_size(q, 4 * x[3], bits_per_probability=10),
+        "online": lambda p, q, *x: hlmtheory.online_size(q, x[0], x[1], x[3], sharpness=x[2]),
+        "sure": lambda p, q, *x: hlmtheory.online_certified_size(q, x[0], x[1], x[3], estimated=False).k,
+        "bias": lambda p, q, *x: hlmtheory.bias_size(q, x[1], x[3]),
+        "exact": lambda p, q, *x: hlmtheory.exact_size(p, q, x[3]),
+    }
+    for name, call in calls.items():
+        whole = numbers(call(*(to(library, value) for value in (p, q, token, beta, eta, theta))))
+        each = [int(call(*(value[i] for value in (p, q, token, beta, eta, theta)))) for i in np.ndindex(2, 3)]
+        assert whole.reshape(-1).tolist() == each, name
+
+
+def test_one_row_and_many_tolerances():
+    assert hlmtheory.certified_size(Q, [[0.0, 0.5], [0.1, 3.0]]).shape == (2, 2)
+    assert hlmtheory.exact_size(P, Q, [0.0, 0.5]).tolist() == [2, 1]
+    assert hlmtheory.certified_size(np.zeros((0, 4)), 0.1).shape == (0,)
+    assert hlmtheory.exact_size(np.zeros((0, 4)), np.zeros((0, 4)), 0.1).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_rows_are_accepted(dtype):
+    p, q = (to("torch", row, dtype) for row in drawn(3, 20, 50))
+    k = numbers(hlmtheory.certified_size(q, 0.1)).astype(int)
+    deviation = 2 * numbers(hlmtheory.tail_deviation(q))
+    for row, size in zip(deviation, k, strict=True):
+        is_least(row, size, 0.1, slack=1e-6)
+    assert numbers(hlmtheory.exact_size(p, q, 0.1)).shape == (20,)
+
+
+# -------------------------------------------------------------------------------------------------- with rounding
+
+
+@given(st.data())
+def test_the_size_with_rounding_is_the_least_of_all(data):
+    draft = data.draw(rows((), data.draw(vocabularies())))
+    bits = data.draw(st.integers(1, 12))
+    bias = 2 * hlmtheory.message_deviation(draft, bits_per_probability=bits)
+    tolerance = float(data.draw(st.sampled_from(bias.tolist()))) * (1 + 1e-9) + 1e-12
+    k = int(hlmtheory.certified_size(draft, tolerance, bits_per_probability=bits))
+    assert bias[k] <= tolerance + 1e-12
+    assert (bias[:k] > tolerance - 2e-12).all()
+
+
+def test_too_few_bits_are_refused_with_what_they_can_do():
+    with pytest.raises(ValueError, match=r"^tolerance must be at least 0\.\d+ at row 1 .*4 bits .*more bits"):
+        hlmtheory.certified_size([ONE_HOT, [0.3, 0.26, 0.24, 0.2]], 1e-3, bits_per_probability=4)
+
+
+@pytest.mark.parametrize("bits", [0, 53, 2.5, True])
+def test_bits_are_a_whole_number(bits):
+    with pytest.raises(ValueError, match=r"^bits_per_probability must be a whole number in 1\.\.52"):
+        hlmtheory.certified_size(Q, 0.1, bits_per_probability=bits)
+
+
+def test_bits_are_one_number():
+    with pytest.raises(ValueError, match=r"^bits_per_probability must be one number"):
+        hlmtheory.certified_size(Q, 0.1, bits_per_probability=[8, 8])
+
+
+# ----------------------------------------------------------------------------------------------------- exact_size
+
+
+def scanned(p, q, tolerance):
+    """The least k by resampling_distortion of every k."""
+    return int(np.argmax(hlmtheory.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
+
+
+@pytest.mark.parametrize("values", [1, 500, 2**18])
+def test_the_exact_size_is_the_least(values, monkeypatch):
+    monkeypatch.setattr(sizes, "SCAN_VALUES", values)
+    p, q = drawn(2, 12, 60)
+    for tolerance in (0.01, 0.1, 0.4, 0.9):
+        expected = [scanned(*row, tolerance) for row in zip(p, q, strict=True)]
+        assert hlmtheory.exact_size(p, q, tolerance).tolist() == expected
+
+
+def test_the_exact_size_where_the_distortion_rises():
+    """0, then 0.8 at k = 1: a search by halves could miss that nothing need be sent."""
+    draft, target = np.array([21, 13, 5]) / 39, np.array([22, 13, 4]) / 39
+    assert int(hlmtheory.exact_size(target, draft, 0.1)) == 0
+
+
+@given(pairs())
+def test_the_exact_size_never_exceeds_what_the_bound_allows(pair):
+    k = hlmtheory.exact_size(**pair, tolerance=0.2)
+    apart = hlmtheory.total_variation(**{"p": pair["target"], "q": pair["draft"]})
+    certain = np.count_nonzero(hlmtheory.tail_deviation(pair["draft"]) > 0.2 * apart[..., None], axis=-1)
+    # equal deviations may differ by a rounding, magnified where the rows nearly agree
+    assert ((k <= certain) | (apart < 1e-9)).all()
+
+
+def test_equal_rows_need_nothing():
+    assert int(hlmtheory.exact_size(Q, Q, 0.0)) == 0
+    assert int(hlmtheory.exact_size([1.0], [1.0], 0.0)) == 0
+
+
+# ---------------------------------------------------------------------------------------------------- offline_size
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("sharp", [False, True])
+def test_the_offline_size_against_every_size(library, sharp):
+    target, draft = drawn(6, 3, 5, 70)
+    sizes = np.arange(71)
+    bound = hlmtheory.tvd_bound(target[:, :, None], draft[:, :, None], sizes).mean(axis=1) / (2 if sharp else 1)
+    for tolerance in (0.05, 0.3, 2.0):
+        found = hlmtheory.offline_size(to(library, target), to(library, draft), tolerance, sharp=sharp)
+        assert numbers(found).tolist() == np.argmax(bound <= tolerance, axis=-1).tolist()
+
+
+def test_offline_tolerances_broadcast():
+    target, draft = drawn(7, 5, 30)
+    found = hlmtheory.offline_size(target, draft, [0.1, 0.5])
+    assert found.tolist() == [int(hlmtheory.offline_size(target, draft, theta)) for theta in (0.1, 0.5)]
+
+
+def test_equal_rows_leave_the_offline_bound_undefined():
+    words = r"^draft must differ from target, or the bound is undefined; they agree at token 1 .*leave such tokens out"
+    with pytest.raises(ValueError, match=words):
+        hlmtheory.offline_size([P, Q], [Q, Q], 0.1)
+
+
+@pytest.mark.parametrize("shape", [(4,), (0, 4)])
+def test_the_offline_size_needs_tokens(shape):
+    with pytest.raises(ValueError, match=r"^draft must have an axis of tokens"):
+        hlmtheory.offline_size(np.broadcast_to(P, shape), np.broadcast_to(Q, shape), 0.1)
+
+
+# ----------------------------------------------------------------------------------------------------- online sizes
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
+def test_the_online_size_against_every_size(beta):
+    _, draft = drawn(8, 50)
+    for sharpness, tolerance in ((0.5, 0.1), (5.0, 0.3), (50.0, 0.9), (5.0, 0.0), (5.0, 5.0)):
+        bound = hlmtheory.online_bound(draft, 3, beta, np.arange(51), sharpness=sharpness)
+        is_least(bound, int(hlmtheory.online_size(draft, 3, beta, tolerance, sharpness=sharpness)), tolerance)
+
+
+def test_the_published_size_rises_with_the_uncertainty_and_the_sound_ones_do_not():
+    _, draft = drawn(9, 200)
+    token, beta = int(np.argmax(draft)), np.linspace(0.05, 1.0, 20)
+    published = hlmtheory.online_size(draft, token, beta, 0.5, sharpness=5.0)
+    sound = hlmtheory.online_certified_size(draft, token, beta, 0.5, estimated=False).k
+    assert (np.diff(published) >= 0).all()
+    assert published[-1] > published[0]
+    assert (np.diff(sound) <= 0).all()
+    assert sound[-1] < sound[0]
+    assert np.unique(hlmtheory.bias_size(draft, beta, 0.2)).size == 2
+
+
+def test_a_certified_size_says_what_it_is():
+    for estimated in (True, False):
+        found = hlmtheory.online_certified_size(Q, 0, [0.2, 1.0], 0.6, estimated=estimated)
+        assert (found.certified, found.k.tolist()) == (not estimated, [2, 0])
+        np.testing.assert_allclose(found.bound, [0.5, 0.6])
+
+
+def test_no_lower_bound_means_that_all_is_sent():
+    found = hlmtheory.online_certified_size(Q, [0, 3], [0.0, 0.5], 0.6, estimated=False)
+    assert (found.k.tolist(), found.bound.tolist()) == ([3, 3], [0.0, 0.0])
+    assert hlmtheory.online_certified_size(Q, 0, 0.0, 1.0, estimated=False).bound.tolist() == 1.0
+
+
+@given(pairs(), st.data())
+def test_the_certified_bound_holds(pair, data):
+    token = data.draw(st.integers(0, pair["draft"].shape[-1] - 1))
+    beta = hlmtheory.rejection_probability(**pair)[..., token]
+    found = hlmtheory.online_certified_size(pair["draft"], token, beta, 0.25, estimated=False)
+    lost = pair["draft"][..., token] * beta
+    distortion = hlmtheory.resampling_distortion(**pair, k=found.k)
+    assert ((distortion <= found.bound + 1e-9) | (lost < 1e-4)).all()
+
+
+# --------------------------------------------------------------------------------------------------- bad arguments
+
+CALLS = {
+    "certified_size": lambda theta: hlmtheory.certified_size(Q, theta),
+    "exact_size": lambda theta: hlmtheory.exact_size(P, Q, theta),
+    "offline_size": lambda theta: hlmtheory.offline_size([P], [Q], theta),
+    "online_size": lambda theta: hlmtheory.online_size(Q, 0, 0.5, theta, sharpness=5.0),
+    "online_certified_size": lambda theta: hlmtheory.online_certified_size(Q, 0, 0.5, theta, estimated=True),
+    "bias_size": lambda theta: hlmtheory.bias_size(Q, 0.5, theta),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("tolerance", [-0.1, float("nan"), float("inf")])
+def test_a_tolerance_is_not_negative(name, tolerance):
+    with pytest.raises(ValueError, match=r"^tolerance must be 0 or more and finite; got .*such as 0\.1"):
+        CALLS[name](tolerance)
+
+
+@pytest.mark.parametrize("beta", [-0.1, 1.5, float("nan")])
+def test_a_rejection_is_a_probability(beta):
+    for call in (
+        lambda: hlmtheory.online_size(Q, 0, beta, 0.1, sharpness=5.0),
+        lambda: hlmtheory.online_certified_size(Q, 0, beta, 0.1, estimated=True),
+        lambda: hlmtheory.bias_size(Q, beta, 0.1),
+    ):
+        with pytest.raises(ValueError, match=r"^rejection must be in \[0, 1\]"):
+            call()
+
+
+@pytest.mark.parametrize("token", [-1, 4, 0.5])
+def test_a_draft_token_is_a_token(token):
+    with pytest.raises(ValueError, match=r"^draft_token must be a token in 0\.\.V-1"):
+        hlmtheory.online_size(Q, token, 0.1, 0.1, sharpness=5.0)

@@ -1,0 +1,362 @@
+"""The figures of edge-sd: their numbers mean what they say, on few users and few runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hlmtheory.batching import plan
+from hlmtheory.ofdma import kkt_residual, minmax_shares, uniform_gain
+from hlmtheory.serving import ModelShape, Task, forward_flops, run_time, upload_bits
+from validation.plots import EXHIBITS, draw, edgesd, edgesd_numbers
+from validation.plots.edgesd_numbers import IN_FIG_7, IN_FIG_8, interval, simulate_acceptance, simulate_bandwidth
+from validation.plots.edgesd_numbers import simulate_sweep as sweep
+from validation.plots.edgesd_stages import simulate_stages
+from validation.plots.style import house_style
+from validation.scenarios import cell, cellscan
+from validation.scenarios.cell import Load, Radio, Reading, draw_users, serve, spectral_efficiency, uploads
+from validation.scenarios.cellscan import Comparison, Found, closest, saving, scan_bandwidth, scan_batching
+from validation.stages import StageTimes, measure_stage_times, model_shape
+
+SMALL = Load(users=6, longest_input=64, longest_output=24)
+FEW = {"runs": 3, "searched": 1, "base": SMALL}
+NUMBERS = [number for paper, number in EXHIBITS if paper == "edge-sd"]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searches that have found two settings, and no models: what stands for their times needs none."""
+    monkeypatch.setattr("validation.models.load_pair", lambda name, **options: SimpleNamespace(small=1, large=2))
+    monkeypatch.setattr(edgesd_numbers, "LABELS", 4)
+    wide, narrow = Found((), (8.0, 6.0, 5.0)), Found(("O_max = 32",), (44.5, 29.0, 26.0))
+    monkeypatch.setattr(edgesd_numbers, "scan_bandwidth", lambda seed, runs, load: (wide, narrow))
+    usual, other = Found((), (33.0, 32.0, 9.0, 24.0, 23.0)), Found(("α = 0.9",), (32.0, 32.0, 9.0, 23.0, 22.0))
+    monkeypatch.setattr(edgesd_numbers, "scan_batching", lambda seed, runs, load: (usual, other))
+
+
+def stage_times(model: Any = None, *, c1: float = 2e-12, c2: float = 3e-3, **_: Any) -> StageTimes:
+    """Passes that lie on the line exactly."""
+    shape = ModelShape(2, 16, 32)
+    tokens, batch = np.asarray([(t, b) for t in (32, 64) for b in (1, 2, 4)]).T
+    flops = forward_flops(shape, tokens)
+    seconds = c1 * flops * batch + c2
+    return StageTimes(shape, tokens, batch, flops, 5, seconds, seconds)
+
+
+def numbers_of(number: str) -> dict[str, Any]:
+    """Those of one figure at the small settings."""
+    if number == "5":
+        return simulate_stages(1, measure=stage_times)
+    if number == "6":
+        return simulate_acceptance(1, runs=3, base=SMALL, values=(0.5, 0.9))
+    if number[0] == "9":
+        return simulate_bandwidth("abc".index(number[1]), 1, shared_by=(3, 6), **FEW)
+    shown = IN_FIG_7 if number[0] == "7" else IN_FIG_8
+    values = {"a": (3, 5), "b": (32, 64), "c": (12, 24)}[number[1]]
+    return sweep(number[1], shown, 1, values=values, **FEW)
+
+
+def by_scheme(numbers: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Means by scheme."""
+    return {series["scheme"]: np.asarray(series["mean"]) for series in numbers["series"]}
+
+
+# ---------------------------------------------------------------------------------------------------- the cell
+
+
+def test_users_are_drawn_within_their_bounds_and_the_cell():
+    users = draw_users(1, 2, Load(users=100))
+    assert users.inputs.min() >= 1
+    assert users.inputs.max() <= 512
+    assert users.outputs.min() >= 1
+    assert users.outputs.max() <= 2048
+    assert users.distance.min() >= 0
+    assert users.distance.max() <= 1
+    assert np.mean([draw_users(1, run, Load()).fading.mean() for run in range(30)]) == pytest.approx(1, abs=0.06)
+    assert np.mean([(draw_users(1, run, Load()).distance ** 2).mean() for run in range(30)]) == pytest.approx(
+        0.5, abs=0.02
+    )
+
+
+def test_another_run_and_another_seed_are_other_users():
+    first = draw_users(1, 0, SMALL)
+    assert first.inputs.tolist() == draw_users(1, 0, SMALL).inputs.tolist()
+    assert first.inputs.tolist() != draw_users(1, 1, SMALL).inputs.tolist()
+    assert first.inputs.tolist() != draw_users(2, 0, SMALL).inputs.tolist()
+
+
+def test_spectral_efficiency_is_that_of_table_ii():
+    users = replace(draw_users(1, 0, Load(users=2)), distance=np.asarray([1.0, 0.0]), fading=np.asarray([1.0, 1.0]))
+    at_the_edge = 0.2 * 1e-3 / 400**2 / 10**-13.6
+    at_1_metre = 0.2 * 1e-3 / 10**-13.6
+    np.testing.assert_allclose(spectral_efficiency(users, Radio()), np.log2(1 + np.asarray([at_the_edge, at_1_metre])))
+
+
+def test_uploads_are_those_of_the_best_and_of_equal_shares():
+    best, equal = uploads(1, 0, SMALL, Radio())
+    users = draw_users(1, 0, SMALL)
+    bits, efficiency = (
+        upload_bits(SMALL.service.draft, SMALL.service.verify, users.inputs),
+        spectral_efficiency(users, Radio()),
+    )
+    assert equal / best == pytest.approx(float(uniform_gain(bits, efficiency)))
+    assert float(kkt_residual(bits, efficiency, minmax_shares(bits, efficiency))) < 1e-12
+    assert uploads(1, 0, SMALL, Radio(bandwidth_hz=40e6))[0] == pytest.approx(best / 2)
+
+
+@pytest.mark.parametrize("reading", [Reading(), Reading(sorted_arrival=True), Reading(longest_answers=True)])
+def test_each_scheme_is_the_library_s_method(reading: Reading):
+    found = serve(1, 0, SMALL, cell.SCHEMES, reading)
+    users = draw_users(1, 0, SMALL)
+    prompts = np.sort(users.inputs) if reading.sorted_arrival else users.inputs
+    tasks = [Task(int(prompt), SMALL.longest_output) for prompt in prompts]
+    for scheme in ("sequential", "none", "fixed-length", "autoregressive", "static", "max", "heuristic"):
+        assert found[scheme].planned == pytest.approx(plan(tasks, SMALL.service, scheme).latency, rel=1e-12), scheme
+    assert found["proposed"].planned == pytest.approx(plan(tasks, SMALL.service, "dp").latency, rel=1e-12)
+    assert found["proposed"].gap == pytest.approx(plan(tasks, SMALL.service, "dp").gap, rel=1e-9)
+
+
+def test_answers_that_come_are_no_slower_than_those_planned():
+    for run in range(5):
+        for scheme, served in serve(1, run, SMALL).items():
+            if scheme != "known":
+                assert served.seconds <= served.planned * (1 + 1e-12), scheme
+    longest = serve(1, 0, SMALL, reading=Reading(longest_answers=True))
+    assert all(one.seconds == one.planned for one in longest.values())
+
+
+def test_ours_are_no_slower_than_algorithm_1_and_overlap_gains():
+    for run in range(5):
+        served = serve(1, run, SMALL)
+        assert served["johnson"].seconds <= served["proposed"].seconds * (1 + 1e-12)
+        assert served["known"].seconds <= served["johnson"].seconds * (1 + 1e-12)
+        assert served["proposed"].planned <= served["sequential"].planned * (1 + 1e-12)
+        assert served["proposed"].gap >= 0
+
+
+def test_a_shared_draft_length_is_never_better_for_the_rivals():
+    rivals = ("static", "max", "heuristic", "none")
+    own, shared = (serve(1, 0, SMALL, rivals, Reading(shared_length=flag)) for flag in (False, True))
+    assert all(own[name].planned <= shared[name].planned for name in rivals)
+
+
+# -------------------------------------------------------------------------------------------------- the search
+
+
+def test_closest_takes_the_least_of_the_largest_differences():
+    far, near = Found(("far",), (10.0, 20.0)), Found((), (12.0, 26.0))
+    assert closest([far, near], (12.0, 25.0)) is near
+    assert near.distance((12.0, 25.0)) == 1.0
+    assert (far.words, near.words) == ("far", "Table II")
+    assert saving(10.0, 5.0) == 50.0
+
+
+def test_the_bandwidth_search_holds_table_ii_s_own_saving():
+    found = scan_bandwidth(1, 2, SMALL, answers=(8, 2048), pairs=(1,))
+    assert len({one.setting for one in found}) == len(found)
+    (own,) = (one for one in found if not one.setting)
+    load = replace(SMALL, longest_output=2048)
+    expected = []
+    for run in range(2):
+        best, equal = uploads(1, run, load, Radio(bandwidth_hz=25e6))
+        seconds = serve(1, run, load, ("proposed",))["proposed"].seconds
+        expected.append(saving(equal + seconds, best + seconds))
+    assert own.savings[0] == pytest.approx(np.mean(expected))
+    assert all(0 <= one.savings[0] < 100 for one in found)
+    assert any("a draft" in one.words for one in found)
+    assert any("O_max = 8" in one.words for one in found)
+
+
+def test_the_batching_search_changes_one_thing_at_a_time_and_reads_the_text_in_every_way():
+    (only,) = comparisons = (Comparison("max", ("users", 5)),)
+    found = scan_batching(1, 2, SMALL, comparisons)
+    (own,) = (one for one in found if not one.setting)
+    assert own.savings[0] == pytest.approx(cellscan.compared(1, 2, only, SMALL).mean())
+    words = [one.words for one in found]
+    assert len(set(words)) == len(words)
+    assert {"Table II", "α = 0.9", "Γ_s = 8 GB", "batches by (29) as printed"} <= set(words)
+    assert comparisons[0].load(SMALL).users == 5
+
+
+# -------------------------------------------------------------------------------------------------- the figures
+
+
+def test_all_figures_are_there():
+    assert NUMBERS == ["5", "6", "7a", "7b", "7c", "8a", "8b", "8c", "9a", "9b", "9c"]
+    printed = [one.value for figure in edgesd.FIGURES for one in figure.printed]
+    assert printed == [31.6, 30.7, 21.4, 19.6, 20.5, 44.9, 29.3, 25.2]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_each_figure_is_painted_and_captioned(number: str, tmp_path: Path):
+    exhibit = EXHIBITS["edge-sd", number]
+    numbers = numbers_of(number)
+    again = json.loads(json.dumps(numbers, allow_nan=False))
+    assert again == numbers
+    with house_style():
+        exhibit.paint(numbers).savefig(tmp_path / "figure.svg")
+    assert (tmp_path / "figure.svg").stat().st_size > 5_000
+    caption = exhibit.caption(numbers)
+    for printed in exhibit.printed:
+        assert f"{printed.value}%" in caption
+        assert f"{numbers['statistics']['ours_percent']['mean']:.1f}%" in caption
+        row = numbers["tables"][0]["rows"][0]
+        assert row[1] == f"{printed.value}%"
+        assert row[4] == f"{numbers['statistics']['closest']['percent']:.1f}%"
+    for series in numbers["series"]:
+        if number != "5":
+            assert np.all(np.asarray(series["low"]) <= series["mean"])
+            assert np.all(np.asarray(series["mean"]) <= series["high"])
+
+
+def test_a_simulation_is_drawn_with_its_basis(tmp_path: Path):
+    exhibit = replace(EXHIBITS["edge-sd", "8c"], simulate=lambda seed: numbers_of("8c"))
+    sidecar, picture = draw(exhibit, None, tmp_path, command="hlm figure edge-sd 8c", seed=1, commit="c0ffee")
+    found = json.loads(sidecar.read_text(encoding="utf-8"))
+    assert picture.exists()
+    assert found["kind"] == "simulated"
+    assert "3 seeds, constants of Tables I and II" in found["caption"]
+    assert found["printed"][0]["value"] == 20.5
+
+
+@pytest.mark.parametrize("number", ["6", "8a", "9a"])
+def test_the_same_seed_gives_the_same_numbers(number: str):
+    first = numbers_of(number)
+    for cached in (cell.serve, cell.uploads):
+        cached.cache_clear()
+    assert numbers_of(number) == first
+
+
+def test_figs_7_and_8_show_the_mean_totals_of_the_same_runs():
+    seven, eight = by_scheme(numbers_of("7c")), by_scheme(numbers_of("8c"))
+    assert seven["proposed"].tolist() == eight["proposed"].tolist()
+    load = replace(SMALL, longest_output=12)
+    totals = [uploads(1, run, load, Radio())[0] + serve(1, run, load, cell.SCHEMES)["max"].seconds for run in range(3)]
+    assert eight["max"][0] == pytest.approx(np.mean(totals), rel=1e-4)
+    for name in ("johnson", "known"):
+        assert np.all(eight[name] <= eight["proposed"])
+
+
+def test_certified_gaps_are_never_negative():
+    assert min(numbers_of("8b")["statistics"]["certified_gap_percent"]) >= 0
+    assert numbers_of("9a")["statistics"]["certified_gap_percent"] >= 0
+
+
+def test_the_planners_are_ranked_on_one_problem():
+    planners = next(table for table in numbers_of("8a")["tables"] if table["title"].startswith("Planners"))
+    seconds = {row[0]: float(row[1].split()[0]) for row in planners["rows"]}
+    repaired, printed = seconds["Algorithm 1, repaired"], seconds["Algorithm 1 with (29) as printed, else repaired"]
+    assert repaired <= printed
+    assert seconds["Pareto sets of at most 4 states"] <= repaired
+    assert seconds["the same, Johnson's order at each step"] <= seconds["Pareto sets of at most 4 states"]
+
+
+def test_fig_6_compares_with_no_drafts_at_every_acceptance():
+    numbers = numbers_of("6")
+    without = [series for series in numbers["series"] if series["scheme"] == "autoregressive"]
+    assert all(len(set(series["mean"])) == 1 for series in without)
+    assert numbers["statistics"]["settings"] == 6
+    assert 0 <= numbers["statistics"]["settings_with_drafts_faster"] <= 6
+    for pair in range(3):
+        proposed, johnson, never = (np.asarray(one["mean"]) for one in numbers["series"][3 * pair : 3 * pair + 3])
+        assert np.all(johnson <= proposed)
+        assert proposed[1] <= proposed[0]  # the larger acceptance
+        assert len(never) == 2
+
+
+def test_fig_9_best_shares_are_never_slower_and_more_bandwidth_helps():
+    numbers = numbers_of("9b")
+    for users in (3, 6):
+        equal, best, ours = (np.asarray(one["mean"]) for one in numbers["series"] if one["users"] == users)
+        assert np.all(best <= equal)
+        assert np.all(ours <= best)
+        assert np.all(np.diff(equal) < 0)
+    at_25 = numbers["tables"][1]["heads"].index("25")
+    shown = f"{numbers['statistics']['ours_percent']['mean']:.1f}%"
+    assert numbers["tables"][1]["rows"][0][at_25].startswith(shown)
+    assert numbers["statistics"]["ours_percent"]["mean"] < numbers["statistics"]["upload_alone_percent"]["mean"]
+
+
+def test_the_caption_says_whether_the_printed_one_is_in_our_interval():
+    numbers = numbers_of("8c")
+    ours = numbers["statistics"]["ours_percent"]
+    caption = EXHIBITS["edge-sd", "8c"].caption
+    for printed, verdict in ((ours["mean"], "inside the interval"), (ours["high"] + 1, "outside the interval")):
+        numbers["statistics"]["printed_percent"] = printed
+        assert verdict in caption(numbers)
+
+
+def test_settings_searched_are_compared_with_all_that_is_printed():
+    statistics, tables = (numbers_of("9a")[key] for key in ("statistics", "tables"))
+    assert statistics["settings_searched"] == 2
+    assert statistics["settings_within_a_point_of_all"] == 1
+    assert statistics["closest"] == {"setting": "O_max = 32", "percent": 44.5}
+    assert statistics["closest_together"]["largest_difference"] == pytest.approx(0.8)
+    assert tables[-1]["rows"] == [
+        ["printed", "44.9", "29.3", "25.2"],
+        ["Table II", "8.0", "6.0", "5.0"],
+        ["O_max = 32", "44.5", "29.0", "26.0"],
+    ]
+    statistics = numbers_of("8b")["statistics"]
+    assert statistics["closest"] == {"setting": "α = 0.9", "percent": 23.0}
+    assert statistics["settings_within_a_point_of_all"] == 0
+    assert statistics["best_rival"] in {"static, 4 tasks", "max batching", "heuristic batching"}
+
+
+def test_an_interval_of_one_run_has_no_width():
+    assert interval(np.asarray([2.0])) == (2.0, 2.0, 2.0)
+
+
+# ------------------------------------------------------------------------------------------------------- Fig. 5
+
+
+def test_passes_are_timed_and_fitted(pair: Any):
+    large = pair.large
+    times = measure_stage_times(large, (1, 2), (8, 16), repeats=5)
+    assert times.rounds == 5
+    assert measure_stage_times(large, (1, 2), (8, 16), repeats=5, patience_s=0.0).rounds == 3
+    assert times.batch_size.tolist() == [1, 2, 1, 2]
+    assert times.input_tokens.tolist() == [8, 8, 16, 16]
+    assert np.all(times.least > 0)
+    assert np.all(times.median >= times.least)
+    assert times.model == model_shape(large)
+    np.testing.assert_allclose(times.flops, forward_flops(times.model, times.input_tokens))
+    assert np.isfinite([times.fit.c1, times.fit.c2]).all()
+
+
+def test_fig_5_finds_the_line_that_passes_lie_on():
+    numbers = simulate_stages(1, measure=stage_times)
+    assert numbers["kind"] == "measured"
+    assert {"date", "machine"} <= set(numbers)
+    for series in numbers["series"]:
+        assert series["c1"] == pytest.approx(2e-12, rel=1e-4)
+        assert series["c2"] == pytest.approx(3e-3, rel=1e-4)
+        assert series["r_squared"] == pytest.approx(1)
+        np.testing.assert_allclose(series["fitted"], series["mean"], rtol=1e-3)
+    times = stage_times()
+    seconds = [float(run_time(times.fit.device, f, b)) for f, b in zip(times.flops, times.batch_size, strict=True)]
+    np.testing.assert_allclose(seconds, times.least, rtol=1e-6)
+
+
+def test_a_gpu_is_measured_too_and_waited_for(monkeypatch: pytest.MonkeyPatch):
+    import torch
+
+    from validation import stages
+
+    waited: list[Any] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    prompt = SimpleNamespace(device=SimpleNamespace(type="cuda"))
+    assert stages._timed(lambda prompt, **options: None, prompt) >= 0
+    assert len(waited) == 2
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("validation.bench.machine", dict)
+    numbers = simulate_stages(1, measure=stage_times)
+    assert [series["place"] for series in numbers["series"]] == ["cpu", "cpu", "cuda", "cuda"]
+    assert "CPU and CUDA" in numbers["basis"]
+    assert "the least of 5 rounds" in numbers["basis"]

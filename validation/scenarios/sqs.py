@@ -1,0 +1,162 @@
+"""Simulated instances for the claims of lattice, codec and conformal: c-sqs's settings on rows as peaked as a model's.
+
+c-sqs (bhattacharjee2025csqs), Section 4: a budget of 5,000 bits a batch, ℓ = 100, η = .001, ε = .0005.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+VOCABULARY = 256
+SIZE = 8
+"""Tokens of a row, and instances of a batch."""
+
+RESOLUTION, BUDGET, RATE, TARGET = 100, 5000.0, 0.001, 0.0005
+
+Instance = dict[str, Any]
+
+
+def _rows(rng: np.random.Generator, *shape: int, vocabulary: int = VOCABULARY) -> np.ndarray[Any, Any]:
+    """Rows from nearly certain to nearly flat, positive everywhere."""
+    flatness = rng.choice([0.02, 0.1, 1.0], size=(*shape, 1))
+    weights = rng.gamma(flatness, size=(*shape, vocabulary)) + 1e-12
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def _sizes(rng: np.random.Generator, vocabulary: int = VOCABULARY) -> np.ndarray[Any, Any]:
+    """K log-uniform on 1..V."""
+    return np.floor((vocabulary + 1.0) ** rng.random(SIZE)).astype(np.int64)
+
+
+def _resolutions(rng: np.random.Generator) -> np.ndarray[Any, Any]:
+    return np.where(rng.random(SIZE) < 0.25, RESOLUTION, np.floor(10.0 ** (4 * rng.random(SIZE)))).astype(np.int64)
+
+
+def _quantised(rng: np.random.Generator) -> Instance:
+    return {"draft": _rows(rng, SIZE), "k": _sizes(rng), "resolution": _resolutions(rng)}
+
+
+def _pair(rng: np.random.Generator) -> Instance:
+    """A vocabulary of which more than 4ℓ tokens may be kept."""
+    rows = {name: _rows(rng, SIZE, vocabulary=16 * RESOLUTION) for name in ("target", "draft")}
+    return {**rows, "k": _sizes(rng, 16 * RESOLUTION)}
+
+
+def _competing(rng: np.random.Generator) -> Instance:
+    """Other counts on the K largest: drawn from the row, as a Monte-Carlo quantiser would."""
+    draft, k = _rows(rng, SIZE), _sizes(rng)
+    rank = np.argsort(np.argsort(-draft, axis=-1), axis=-1)
+    kept = np.where(rank < k[:, None], draft, 0.0)
+    return {"draft": draft, "k": k, "counts": rng.multinomial(RESOLUTION, kept / kept.sum(axis=-1, keepdims=True))}
+
+
+def _payload(rng: np.random.Generator) -> Instance:
+    vocabulary = np.floor(10.0 ** rng.uniform(1, 5.2, SIZE)).astype(np.int64)
+    k = np.minimum(vocabulary, np.floor(2000.0 ** rng.random(SIZE)).astype(np.int64))
+    return {"vocabulary": vocabulary, "k": k, "resolution": _resolutions(rng)}
+
+
+def _tree(rng: np.random.Generator) -> Instance:
+    """All texts of four tokens over three."""
+    nodes = 1 + 3 + 9 + 27
+    return {
+        "targets": _rows(rng, SIZE, nodes, vocabulary=3),
+        "drafts": _rows(rng, SIZE, nodes, vocabulary=3),
+        "k": rng.integers(1, 4, SIZE),
+        "resolution": rng.integers(1, RESOLUTION + 1, SIZE),
+        "draft_length": rng.integers(1, 5, SIZE),
+    }
+
+
+def _budgets(rng: np.random.Generator) -> Instance:
+    """A share of the paper's budget for each draft of a batch."""
+    return {"draft": _rows(rng, SIZE), "budget_bits": BUDGET / rng.integers(1, 101, SIZE)}
+
+
+def _allocated(rng: np.random.Generator) -> Instance:
+    return {**_budgets(rng), "k": _sizes(rng), "resolution": _resolutions(rng)}
+
+
+def _settings(rng: np.random.Generator) -> Instance:
+    """The paper's setting, and others within a factor of a thousand of it."""
+    paper = rng.random(SIZE) < 0.25
+    return {
+        "epsilon": np.where(paper, TARGET, 10.0 ** rng.uniform(-3.5, -0.1, SIZE)),
+        "learning_rate": np.where(paper, RATE, 10.0 ** rng.uniform(-3, 1, SIZE)),
+        "threshold": np.where(rng.random(SIZE) < 0.5, 0.0, rng.uniform(0.0, 0.5, SIZE)),
+    }
+
+
+def _text(rng: np.random.Generator, steps: int = 64) -> np.ndarray[Any, Any]:
+    """Rows of a text, in stretches of easy and of hard tokens."""
+    return np.concatenate([_rows(rng, SIZE, steps // 2), np.repeat(_rows(rng, SIZE, steps // 8), 4, axis=1)], axis=1)
+
+
+def _run(rng: np.random.Generator) -> Instance:
+    return {"drafts": _text(rng), **_settings(rng)}
+
+
+def _windows(rng: np.random.Generator) -> Instance:
+    return {**_run(rng), "steps": rng.integers(1, 65, SIZE)}
+
+
+def _batches(rng: np.random.Generator) -> Instance:
+    """Sixteen batches of four drafts."""
+    drafts = _text(rng).reshape(SIZE, 16, 4, VOCABULARY)
+    return {"drafts": drafts, "accepted": rng.integers(0, 5, (SIZE, 16)), **_settings(rng)}
+
+
+def _scaled(rng: np.random.Generator) -> Instance:
+    """The paper's η and ε were they falling with √T; d < √T = 8."""
+    setting = _settings(rng)
+    scales = {"target_scale": 8.0 * setting["epsilon"], "learning_scale": 8.0 * setting["learning_rate"]}
+    return {"drafts": _text(rng), "threshold": setting["threshold"], **scales}
+
+
+def _message(rng: np.random.Generator) -> Instance:
+    """Counts of the K largest, and a token drawn from them."""
+    draft, k = _rows(rng, SIZE), _sizes(rng)
+    support = np.argsort(np.argsort(-draft, axis=-1), axis=-1) < k[:, None]
+    kept = np.where(support, draft, 0.0)
+    law = kept / kept.sum(axis=-1, keepdims=True)
+    counts = rng.multinomial(RESOLUTION, law)
+    token = np.asarray([rng.choice(VOCABULARY, p=row / RESOLUTION) for row in counts])
+    return {"counts": counts, "support": support, "token": token}
+
+
+INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
+    "lattice.quantize": _quantised,
+    "lattice.quantize_printed": _quantised,
+    "lattice.nearest": _competing,
+    "lattice.distortion": _quantised,
+    "lattice.distortion_sharp": _quantised,
+    "lattice.bits": _payload,
+    "lattice.informative": _pair,
+    "lattice.misdeclared": _pair,
+    "lattice.rejections": _tree,
+    "lattice.rejections_sharp": _tree,
+    "lattice.allocate": _allocated,
+    "lattice.allocate_fits": _budgets,
+    "codec.enumerative": _message,
+    "codec.round_trip": _message,
+    "conformal.update": _batches,
+    "conformal.telescope": _run,
+    "conformal.telescope_printed": _run,
+    "conformal.resampled": _batches,
+    "conformal.kept": _batches,
+    "conformal.regret": _run,
+    "conformal.regret_small_step": _run,
+    "conformal.regret_sharp": _run,
+    "conformal.iterates": _run,
+    "conformal.iterates_upper": _run,
+    "conformal.rate": _scaled,
+    "conformal.clipped": _run,
+    "conformal.clipped_regret": _run,
+    "conformal.clipped_iterates": _run,
+    "conformal.window": _windows,
+    "conformal.window_unclipped": _windows,
+}
+"""For the claims that a trace's positions do not serve, a batch of instances."""

@@ -1,0 +1,80 @@
+"""Simulated instances for the claims of truncation that look at many tokens at once, or at every k.
+
+Rows as peaked as a small model's: a softmax of normal logits, the target's moved a little from the draft's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.verification import softmax
+
+SIZE = 4
+"""Instances of a batch."""
+
+TOKENS, VOCABULARY = 6, 32
+
+Instance = dict[str, Any]
+
+
+def _pairs(rng: np.random.Generator, *shape: int, vocabulary: int = VOCABULARY) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Target and draft rows."""
+    logits = rng.normal(scale=rng.choice([1.0, 3.0]), size=(*shape, vocabulary))
+    return softmax(logits + rng.normal(scale=0.5, size=logits.shape)), softmax(logits)
+
+
+def _with_tolerance(rng: np.random.Generator) -> Instance:
+    target, draft = _pairs(rng, SIZE)
+    return {"target": target, "draft": draft, "tolerance": rng.uniform(0.01, 0.3, SIZE)}
+
+
+def _many_with_tolerance(rng: np.random.Generator) -> Instance:
+    targets, drafts = _pairs(rng, SIZE, TOKENS)
+    return {"targets": targets, "drafts": drafts, "tolerance": rng.uniform(0.01, 0.5, SIZE)}
+
+
+def _rows_with_sizes(rng: np.random.Generator) -> Instance:
+    """A competitor that spends a budget somehow, most of its sizes small."""
+    _, drafts = _pairs(rng, SIZE, TOKENS)
+    return {"drafts": drafts, "sizes": np.floor(VOCABULARY ** rng.random((SIZE, TOKENS))).astype(np.int64) - 1}
+
+
+def _wide(rng: np.random.Generator) -> Instance:
+    """Rows of a middling vocabulary, and how many entries are sent."""
+    _, draft = _pairs(rng, SIZE, vocabulary=1024)
+    return {"draft": draft, "k": np.floor(1024 ** rng.random(SIZE)).astype(np.int64) - 1}
+
+
+def _drawn(rng: np.random.Generator) -> Instance:
+    """A pair, a draft token among its likeliest, and how many entries are sent: at least those."""
+    target, draft = _pairs(rng, SIZE, vocabulary=1024)
+    rank = rng.integers(0, 8, SIZE)
+    token = np.take_along_axis(np.argsort(-draft, axis=-1), rank[:, None], axis=-1)[:, 0]
+    return {"target": target, "draft": draft, "token": token, "k": rank + rng.integers(1, 64, SIZE)}
+
+
+def _row(rng: np.random.Generator) -> Instance:
+    return {"draft": _wide(rng)["draft"]}
+
+
+INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
+    "truncation.exact": _with_tolerance,
+    "truncation.exact_least": _with_tolerance,
+    "truncation.offline": _many_with_tolerance,
+    "truncation.offline_least": _many_with_tolerance,
+    "truncation.dual": _rows_with_sizes,
+    "truncation.dual_bound": _rows_with_sizes,
+    "truncation.dual_gap": _rows_with_sizes,
+    "truncation.distance_pinsker": _wide,
+    "truncation.distance_bretagnolle_huber": _wide,
+    "truncation.distance_wasserstein": _wide,
+    "truncation.rules_top_p": _wide,
+    "truncation.rules_min_p": _wide,
+    "truncation.size_least": _row,
+    "truncation.online_direction_worst": _drawn,
+}
+"""A batch of instances for each of them."""

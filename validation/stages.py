@@ -1,0 +1,123 @@
+"""How long forward passes take on this machine, against the operations they need: edge-sd (17) and Fig. 5."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hlmtheory.serving import DeviceFit, ModelShape, fit_device, forward_flops
+
+BATCH_SIZES = (1, 2, 4, 8)
+INPUT_TOKENS = (32, 64, 128, 256)
+REPEATS, FEWEST, PATIENCE_S = 7, 3, 15.0
+"""Rounds of a model; where they take longer than this, no more than the fewest."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageTimes:
+    """Forward passes of one model, arrays of shape (n,).
+
+    Attributes
+    ----------
+    model : ModelShape
+    input_tokens, batch_size : array
+        Of each pass.
+    flops : array
+        For one task, by edge-sd (11).
+    rounds : int
+        How often each was timed.
+    least, median : array
+        Seconds, over the rounds. On a machine that others use, too, the least is what the pass itself takes.
+    """
+
+    model: ModelShape
+    input_tokens: np.ndarray[Any, Any]
+    batch_size: np.ndarray[Any, Any]
+    flops: np.ndarray[Any, Any]
+    rounds: int
+    least: np.ndarray[Any, Any]
+    median: np.ndarray[Any, Any]
+
+    @property
+    def load(self) -> np.ndarray[Any, Any]:
+        """F b, operations of the pass."""
+        return np.asarray(self.flops * self.batch_size)
+
+    @property
+    def fit(self) -> DeviceFit:
+        """c₁ and c₂ of (17) by least squares on the least times."""
+        return fit_device(self.flops, self.batch_size, self.least)
+
+
+def model_shape(model: Any) -> ModelShape:
+    """Blocks, hidden and feed-forward size of a transformers model."""
+    config = model.config
+    return ModelShape(config.num_hidden_layers, config.hidden_size, config.intermediate_size)
+
+
+def measure_stage_times(
+    model: Any,
+    batch_sizes: Sequence[int] = BATCH_SIZES,
+    input_tokens: Sequence[int] = INPUT_TOKENS,
+    *,
+    repeats: int = REPEATS,
+    patience_s: float = PATIENCE_S,
+    seed: int = 1,
+) -> StageTimes:
+    """Time forward passes over random prompts, every size once a round, after a round to warm up.
+
+    The pass fills no cache, and its last layer is applied to the last token alone: (11) counts neither the output
+    layer nor the embedding, and of the three feed-forward matrices of a LLaMA block only two.
+
+    Parameters
+    ----------
+    model : transformers model
+        In eval mode, on its device.
+    batch_sizes, input_tokens : sequence of int
+        All combinations are timed.
+    repeats : int
+        Rounds, 3 or more.
+    patience_s : float
+        After so many seconds no round is begun, but for the first three.
+    seed : int
+        Of the prompts.
+
+    Returns
+    -------
+    StageTimes
+    """
+    import torch
+
+    sizes = [(tokens, batch) for tokens in input_tokens for batch in batch_sizes]
+    draw = torch.Generator().manual_seed(seed)
+    vocabulary = model.config.vocab_size
+    prompts = [torch.randint(vocabulary, (batch, tokens), generator=draw).to(model.device) for tokens, batch in sizes]
+    rounds: list[list[float]] = []
+    with torch.inference_mode():
+        began = time.perf_counter()
+        for number in range(repeats + 1):  # the first warms up
+            if number <= FEWEST or time.perf_counter() - began < patience_s:
+                rounds.append([_timed(model, prompt) for prompt in prompts])
+    seconds = np.asarray(rounds[1:])
+    tokens, batches = np.asarray(sizes).T
+    shape = model_shape(model)
+    flops = np.asarray(forward_flops(shape, tokens))
+    return StageTimes(shape, tokens, batches, flops, len(seconds), seconds.min(axis=0), np.median(seconds, axis=0))
+
+
+def _timed(model: Any, prompt: Any) -> float:
+    import torch
+
+    def finish() -> None:
+        if prompt.device.type == "cuda":
+            torch.cuda.synchronize(prompt.device)
+
+    finish()
+    began = time.perf_counter()
+    model(prompt, use_cache=False, logits_to_keep=1)
+    finish()
+    return time.perf_counter() - began

@@ -147,19 +147,20 @@ def import_(draft: str, target: str, tokens: str | None, texts: str | None, out:
 @main.command()
 @click.argument("identifier", required=False)
 def claims(identifier: str | None) -> None:
-    """List the claims; with an IDENTIFIER, show one in full."""
+    """List the claims, all or those of one room; with the IDENTIFIER of one, show it in full."""
     import hlmtheory
     from validation.citations import cite
 
     known = hlmtheory.all_claims()
     console = _console()
-    if identifier is None:
-        for claim in known.values():
+    listed = [claim for claim in known.values() if identifier in (None, claim.id.split(".")[0])]
+    if listed:
+        for claim in listed:
             console.print(claim.id, style="bold", soft_wrap=True)
             status = "false" if claim.refuted is not None else "stands"
             console.print(f"  {claim.statement}", markup=False, highlight=False)
             console.print(f"  {status}; {claim.origin.value}; {cite(claim.source)}", markup=False, highlight=False)
-        console.print(f"{len(known)} claims; `python3 hlm claims ID` shows one in full.")
+        console.print(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full.")
         return
     if identifier not in known:
         raise UserError(f"There is no claim {identifier!r}; `python3 hlm claims` lists the {len(known)} there are.")

@@ -210,3 +210,10 @@ def test_help_explains_itself() -> None:
         result = run(*words, "--help")
         assert result.exit_code == 0
         assert "Usage" in result.output
+
+
+def test_the_claims_of_one_room_are_listed() -> None:
+    output = run("claims", "codec").output
+    assert "codec.enumerative" in output
+    assert "2 claims" in output
+    assert "truncation" not in output

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from hlmtheory import payload_bits
+
 VOCABULARY = 256
 SIZE = 8
 """Tokens of a row, and instances of a batch."""
@@ -77,7 +79,10 @@ def _budgets(rng: np.random.Generator) -> Instance:
 
 
 def _allocated(rng: np.random.Generator) -> Instance:
-    return {**_budgets(rng), "k": _sizes(rng), "resolution": _resolutions(rng)}
+    """Competitors within half of the budgets at least."""
+    case = {**_budgets(rng), "k": _sizes(rng), "resolution": _resolutions(rng)}
+    bits = payload_bits(VOCABULARY, case["k"], case["resolution"], adaptive=True) * rng.uniform(1.0, 1.5, SIZE)
+    return {**case, "budget_bits": np.where(np.arange(SIZE) % 2 == 0, bits, case["budget_bits"])}
 
 
 def _settings(rng: np.random.Generator) -> Instance:

@@ -128,18 +128,20 @@ def _figures(folder: Path) -> str:
             shown.append(f"![{about['figure']}](figures/{one.stem}.svg)")
         shown.append(f"{about['caption']} Numbers: [`{sidecar.name}`](figures/{sidecar.name}).")
         shown += [markdown_table(table) for table in about.get("tables", [])]
-        shown += [
-            f"The same on the pair {other.parent.name}: {_caption(other)}"
-            for other in sorted(folder.glob(f"*/{one.stem}.json"))
-        ]
+        for other in sorted(folder.glob(f"*/{one.stem}.json")):
+            shown.append(f"The same on the pair {other.parent.name}: {_caption(other)}")
+            shown += [
+                markdown_table(table) for table in json.loads(other.read_text(encoding="utf-8")).get("tables", [])
+            ]
     return "\n\n".join(shown)
 
 
 def _caption(sidecar: Path) -> str:
-    """The end of a caption that states the numbers, with a link to the picture."""
+    """The end of a caption that states the numbers, with links to them and to the picture, if there is one."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     shelf = f"figures/{sidecar.parent.name}/{sidecar.stem}"
-    return f"[picture]({shelf}.svg), [numbers]({shelf}.json). {about['findings']} {about['basis']}"
+    picture = f"[picture]({shelf}.svg), " if sidecar.with_suffix(".svg").exists() else ""
+    return f"{picture}[numbers]({shelf}.json). {about['findings']} {about['basis']}"
 
 
 def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:

@@ -11,15 +11,27 @@ from typing import Any
 
 import hlmtheory
 from validation.errors import UserError
-from validation.plots import cuhlm, edgesd, flexspec, link
+from validation.plots import cuhlm, edgesd, flexspec, link, skipping, truncation
 from validation.plots.record import Exhibit, Figure, Printed, Simulation, Table
 from validation.plots.style import house_style, save
 from validation.traces import Trace
 
 __all__ = ["EXHIBITS", "FIGURES", "Exhibit", "Figure", "Printed", "Simulation", "Table", "draw", "find_exhibits"]
 
+PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd", "ours")
+"""In the order of the page; ``ours`` holds what no paper draws."""
+
+
+def _order(one: Exhibit) -> tuple[int, bool, int, str]:
+    """Paper by paper, figures before tables, 4a before 10."""
+    digits = "".join(filter(str.isdigit, one.number))
+    return PAPERS.index(one.paper), not digits, int(digits or 0), one.number
+
+
+_ROOMS = (cuhlm, skipping, truncation, flexspec, edgesd, link)
+
 EXHIBITS: dict[tuple[str, str], Exhibit] = {
-    (one.paper, one.number): one for one in [*cuhlm.FIGURES, *edgesd.FIGURES, *flexspec.FIGURES, *link.FIGURES]
+    (one.paper, one.number): one for one in sorted((one for room in _ROOMS for one in room.FIGURES), key=_order)
 }
 """Every figure and table, by paper and number."""
 

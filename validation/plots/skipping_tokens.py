@@ -1,0 +1,254 @@
+"""What the figures of uncertainty and skipping are drawn from: one draft at each position of some texts of a trace.
+
+The texts are the large model's, so the sums along them are those of claim ``skipping.sequence``. Every estimate over
+tokens has an interval that is clustered by prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hlmtheory
+from validation.instances import Draws, row_arrays
+from validation.traces import ARRAYS, Trace, TraceChunk, probabilities
+
+PERTURBED_VALUES = 9 * 10**7  # probabilities per draw of u: 21,900 positions at V = 4,096, 2,800 at V = 32,000
+CHUNK_VALUES = 2**17  # logits perturbed at a time, 1 MiB in float64: they stay in the cache for all 20 draws
+DRAWS = 20
+POINTS = np.arange(DRAWS + 1) / DRAWS
+"""What u can be: 0, .05, …, 1."""
+CONFIDENCE = 0.95
+
+Row = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """One draft at each of n positions, drawn from q.
+
+    ``rows`` (n,): rows of the trace; ``token`` (n,): the draft d; ``uncertainty``, ``rejection``, ``likelihood`` (n,):
+    u, β_d and q_d; ``text``, ``prompt`` (n,): 0, 1, … for the texts in their order, and for their prompts; ``longest``:
+    how many tokens a text has at most.
+    """
+
+    rows: Index
+    token: Index
+    uncertainty: Row
+    rejection: Row
+    likelihood: Row
+    text: Index
+    prompt: Index
+    longest: int
+
+    @property
+    def texts(self) -> int:
+        """How many texts there are."""
+        return int(self.text[-1]) + 1
+
+    @property
+    def point(self) -> Index:
+        """M u, 0..M."""
+        return np.rint(self.uncertainty * DRAWS).astype(np.int64)
+
+    @cached_property
+    def mass(self) -> Row:
+        """Share of the tokens at each of the points."""
+        return np.bincount(self.point, minlength=DRAWS + 1) / len(self.point)
+
+    @cached_property
+    def prompt_of_text(self) -> Index:
+        """The prompt of each text, shape (texts,)."""
+        return self.prompt[np.searchsorted(self.text, np.arange(self.texts))]
+
+    def skipped(self, threshold: float) -> NDArray[np.bool_]:
+        """Which drafts stay on the device: u ≤ u_th."""
+        return self.uncertainty <= threshold
+
+    def along_texts(self, values: Row, fill: float) -> Row:
+        """The values as a table (texts, longest text), ``fill`` beyond the end of a shorter text."""
+        place = np.arange(len(self.text)) - np.searchsorted(self.text, self.text)
+        table = np.full((self.texts, int(place.max()) + 1), fill)
+        table[self.text, place] = values
+        return table
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A trace that is told from another by where it lies and when it was made."""
+
+    key: tuple[Any, ...]
+    trace: Trace = field(compare=False)
+
+
+def source_of(trace: Trace) -> Source:
+    """What results are kept by."""
+    made = str(trace.manifest.get("created"))
+    return Source((str(trace.path), trace.positions, trace.vocabulary, made), trace)
+
+
+def tokens_of(trace: Trace, seed: int) -> Tokens:
+    """Drafts, their uncertainty and their rejection probability; computed once for all figures.
+
+    Parameters
+    ----------
+    trace : Trace
+    seed : int
+        Of the drafts and of the 20 perturbed samples of each.
+
+    Returns
+    -------
+    Tokens
+        Of all texts if they fit into the work allowed, else of evenly spaced ones, whole.
+    """
+    return _tokens(source_of(trace), seed, PERTURBED_VALUES)
+
+
+@lru_cache(maxsize=2)
+def _tokens(source: Source, seed: int, values: int) -> Tokens:
+    trace = source.trace
+    rows = np.concatenate(_even_texts(trace, values // trace.vocabulary))
+    draws = Draws.of(np.random.default_rng([seed, 0]), trace.positions, trace.vocabulary)
+    parts = []
+    for part, chunk in _chunks(trace, rows):
+        arrays = row_arrays(chunk, draws[part], ("token",))
+        drafts = np.asarray(arrays["token"])
+        parts.append((drafts, *rejection_of(arrays["draft"], arrays["target"], drafts)))
+    token, rejection, likelihood = (np.concatenate(part) for part in zip(*parts, strict=True))
+    uncertainty = uncertainty_at(trace, rows, token, np.random.default_rng([seed, 1]))
+    longest = max(int(trace.manifest.get("new_tokens", 0)), int(trace.arrays["position"][:].max()) + 1)
+    text, prompt = text_of(trace, rows), prompt_of(trace, rows)
+    return Tokens(rows, token, uncertainty, rejection, likelihood, text, prompt, longest)
+
+
+def _even_texts(trace: Trace, positions: int) -> list[Index]:
+    """Rows of evenly spaced texts that have so many positions together, or the beginning of the first."""
+    at = np.asarray(trace.arrays["position"][:])
+    texts = np.split(np.arange(len(at)), np.flatnonzero(at == 0)[1:])
+    lengths = np.array([len(text) for text in texts])
+    for count in range(len(texts), 0, -1):
+        picked = np.arange(count) * len(texts) // count
+        if lengths[picked].sum() <= positions:
+            return [texts[index] for index in picked]
+    return [texts[0][: max(1, positions)]]
+
+
+def text_of(trace: Trace, rows: Index) -> Index:
+    """0, 1, … for the texts that rising rows are of."""
+    starts = np.flatnonzero(np.asarray(trace.arrays["position"][:]) == 0)
+    return np.unique(np.searchsorted(starts, rows, side="right"), return_inverse=True)[1].astype(np.int64)
+
+
+def prompt_of(trace: Trace, rows: Index) -> Index:
+    """0, 1, … for the prompts of the rows: a prompt can have several texts."""
+    labels = np.asarray(trace.arrays["prompt_index"][:])[rows]
+    return np.unique(labels, return_inverse=True)[1].astype(np.int64)
+
+
+def _chunks(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
+    """Rising rows, runs of them that are consecutive, some at a time."""
+    for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
+        for part in np.array_split(run, -(-len(run) * trace.vocabulary // CHUNK_VALUES)):
+            where = slice(int(part[0]), int(part[-1]) + 1)
+            yield where, TraceChunk(**{name: np.array(trace.arrays[name][where]) for name in ARRAYS})
+
+
+def uncertainty_at(trace: Trace, rows: Index, token: Index, rng: np.random.Generator) -> Row:
+    """Uncertainty of the drafts at rising rows, by 20 draws at temperatures up to 2, as in both papers."""
+    parts, done = [], 0
+    for _, chunk in _chunks(trace, rows):
+        logits = chunk.draft_logits.astype(np.float64)
+        drafts = token[done : done + len(logits)]
+        parts.append(hlmtheory.sample_uncertainty(logits, drafts, draws=DRAWS, rng=rng))
+        done += len(logits)
+    return np.concatenate(parts)
+
+
+def rejection_at(trace: Trace, rows: Index, token: Index) -> Row:
+    """Rejection probability of the drafts at rising rows."""
+    parts, done = [], 0
+    for _, chunk in _chunks(trace, rows):
+        drafts = token[done : done + len(chunk.tokens)]
+        parts.append(rejection_of(probabilities(chunk.draft_logits), probabilities(chunk.target_logits), drafts)[0])
+        done += len(drafts)
+    return np.concatenate(parts)
+
+
+def rejection_of(draft: Row, target: Row, token: Index) -> tuple[Row, Row]:
+    """β_d = (1 - p_d/q_d)⁺ of the drafts, and q_d."""
+    q, p = (np.take_along_axis(rows, token[:, None], axis=-1)[:, 0] for rows in (draft, target))
+    return np.maximum(1.0 - p / q, 0.0), q
+
+
+# ----------------------------------------------------------------------------------------------- estimates
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A mean with its interval; all NaN where there is nothing to take it of, the ends NaN for a single prompt."""
+
+    value: float
+    low: float
+    high: float
+
+
+def ratio(numerator: Any, denominator: Any, groups: Index) -> Estimate:
+    """Σ numerator / Σ denominator over tokens, with a 95% interval clustered by prompt.
+
+    Linearised: with sums y_g and n_g of G prompts and r their ratio, Var(r) = G/(G - 1) Σ (y_g - r n_g)² / (Σ n_g)²;
+    t with G - 1 degrees of freedom.
+    """
+    from scipy.special import stdtrit
+
+    index = np.unique(groups, return_inverse=True)[1]
+    above, below = (np.bincount(index, np.broadcast_to(part, groups.shape)) for part in (numerator, denominator))
+    above, below = above[below > 0], below[below > 0]  # prompts without such tokens say nothing of them
+    count = len(below)
+    if not count:
+        return Estimate(np.nan, np.nan, np.nan)
+    value = float(above.sum() / below.sum())
+    if count == 1:
+        return Estimate(value, np.nan, np.nan)
+    variance = count / (count - 1) * np.sum((above - value * below) ** 2) / below.sum() ** 2
+    half = float(stdtrit(count - 1, (1.0 + CONFIDENCE) / 2.0) * np.sqrt(variance))
+    return Estimate(value, value - half, value + half)
+
+
+def mean(values: Any, groups: Index) -> Estimate:
+    """Mean over tokens, see :func:`ratio`."""
+    return ratio(values, 1.0, groups)
+
+
+def transmission_rate(tokens: Tokens, threshold: float) -> Estimate:
+    """Share of the drafts that are sent."""
+    return mean(~tokens.skipped(threshold), tokens.prompt)
+
+
+def one_step(tokens: Tokens, threshold: float) -> Estimate:
+    """Mean one-step total variation, E[β_d 1{u ≤ u_th}]: how often a draft is skipped that would be rejected."""
+    return mean(tokens.rejection * tokens.skipped(threshold), tokens.prompt)
+
+
+def accepted_if_skipped(tokens: Tokens, threshold: float) -> Estimate:
+    """P(accepted | skipped): the true skip rate of cu-hlm, V-A. Acceptance enters as its probability 1 - β."""
+    skipped = tokens.skipped(threshold)
+    return ratio(skipped * (1.0 - tokens.rejection), skipped, tokens.prompt)
+
+
+def skipped_if_accepted(tokens: Tokens, threshold: float) -> Estimate:
+    """P(skipped | accepted): the true skip rate of u-hlm, IV."""
+    accepted = 1.0 - tokens.rejection
+    return ratio(tokens.skipped(threshold) * accepted, accepted, tokens.prompt)
+
+
+def thresholds_over(tokens: Tokens) -> Iterator[tuple[float, Estimate, Estimate, Estimate]]:
+    """Each threshold 0, .05, …, 1, with the transmission rate and both true skip rates."""
+    for threshold in POINTS.tolist():
+        sent = transmission_rate(tokens, threshold)
+        yield threshold, sent, accepted_if_skipped(tokens, threshold), skipped_if_accepted(tokens, threshold)

@@ -1,0 +1,256 @@
+"""What the figures of truncation are drawn from: a draft at each of some random positions, and every rule's k there.
+
+All rules of the device ask for the least k with Δ_k below a limit of their own, so that Δ is computed once for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hlmtheory
+from validation.plots.record import sampled, spread
+from validation.plots.truncation_ranked import Ranked, Row
+from validation.traces import Trace, probabilities
+
+SAMPLE_VALUES = 12 * 10**6  # logits of a model that are looked at: 2,929 positions at V = 4,096, 375 at V = 32,000
+CHUNK_VALUES = 2**18  # probabilities held at a time, 2 MiB in float64
+POINTS = 24  # sizes at which everything is known of every position
+DRAWS = 20  # perturbed samples of a draft, as in the paper
+THETA = 0.1  # tolerance of cu-hlm V-B on TV(r, r̂)
+SKIP_BELOW = 0.8  # u_th of cu-hlm V-B: a draft with a smaller u is not sent
+EPSILON = 2 * THETA  # tolerance on the Bias: TV(r, r̂) ≤ θ promises Bias ≤ 2θT, and T may be 1
+SHARPNESSES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 50.0, 100.0)  # η; the paper does not print its own
+SHOWN = (1.0, 5.0, 20.0)
+SWEPT = tuple(np.linspace(0.0, 1.0, 21).tolist())  # β put in place of β_d, all else as it is
+PARAMETERS: dict[str, tuple[float, ...]] = {
+    "exact": (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01),  # ε; falling
+    "certified": (2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02),  # ε
+    **{f"online {eta:g}": tuple(np.geomspace(30.0, 0.01, 9).tolist()) for eta in SHOWN},  # θ
+    "top-p": (0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99),
+    "min-p": (0.9, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003),
+    "top-nσ": (0.1, 0.3, 0.6, 1.0, 1.4, 1.8, 2.4, 3.0),
+}
+"""What each rule is tried with, from the fewest tokens sent to the most."""
+
+Sizes = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Drafts:
+    """One draft d from q at each of n positions; the fields have the shape (n,) but for the line a u + b.
+
+    ``apart``: T = TV(q, p); ``estimate``: a u + b, clipped to [0, 1]. ``line`` is None where u is the same everywhere
+    or there are too few points: the estimate is then the mean of β_d.
+    """
+
+    token: Sizes
+    drafted: Row
+    rejection: Row
+    uncertainty: Row
+    apart: Row
+    estimate: Row
+    line: tuple[float, float] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Sizes k and the true TV(r, r̂_k) of n positions.
+
+    ``grid`` (S,): some k; ``deviation``, ``distortion``, ``rebuilt`` (n, S): Δ_k, TV(r, r̂_k) and TV(q̂, p) there.
+    ``sizes``, ``met``: by rule, its k at its parameters and the distortion there (n, parameters); "online" and
+    "online, true" (n, η) are the k of (24) at θ = 0.1 with the estimate and with β_d itself.
+    ``least`` (n,): the k of (19) at θ = 0.1. ``swept`` (n, β): k of (24) at θ = 0.1 and the middle η if β_d were β;
+    ``safe`` (n, β): the least with Δ_k ≤ θ q_d β, which is what TV(r, r̂) ≤ θ asks for at worst.
+    ``inverse``, ``inverse_sent`` (V + 1,): mean of Δ_k/T where T > 0, and of those where u > 0.8 too; NaN if nowhere.
+    """
+
+    vocabulary: int
+    drafts: Drafts
+    grid: Sizes
+    deviation: Row
+    distortion: Row
+    rebuilt: Row
+    sizes: dict[str, Sizes]
+    met: dict[str, Row]
+    least: Sizes
+    swept: Sizes
+    safe: Sizes
+    inverse: Row
+    inverse_sent: Row
+
+    @property
+    def rejected(self) -> NDArray[np.bool_]:
+        """Where q ≠ p: elsewhere nothing is rejected, and (20) is 0/0."""
+        return self.drafts.apart > 0
+
+    def bias(self, distortion: Row) -> Row:
+        """Bias, by its identity, of a distortion (n, ...)."""
+        apart = self.drafts.apart.reshape(-1, *[1] * (distortion.ndim - 1))
+        return np.asarray(2.0 * apart * distortion)
+
+    def online(self, eta: float, *, true: bool = False) -> Sizes:
+        """The k of (24) at θ = 0.1 (n,), with the estimate of β_d or with β_d itself."""
+        return np.asarray(self.sizes["online, true" if true else "online"][:, SHARPNESSES.index(eta)])
+
+    @property
+    def sent(self) -> NDArray[np.bool_]:
+        """What Algorithm 1 sends, where (20) is defined."""
+        return self.rejected & (self.drafts.uncertainty > SKIP_BELOW)
+
+    def offline(self, theta: float, *, sharp: bool = False, sent: bool = False) -> int | None:
+        """k* of (21), over the positions where (20) is defined, or those sent; None if there is none."""
+        inverse = self.inverse_sent if sent else self.inverse
+        return None if np.isnan(inverse[0]) else int(np.argmax((1.0 if sharp else 2.0) * inverse <= theta))
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A trace that is told from another by where it lies and when it was made."""
+
+    key: tuple[Any, ...]
+    trace: Trace = field(compare=False)
+
+
+def sample_of(trace: Trace, seed: int) -> Sample:
+    """Random positions of a trace; measured once for all figures."""
+    key = (str(trace.path), trace.positions, trace.vocabulary, str(trace.manifest.get("created")))
+    return _sample(_Source(key, trace), seed, SAMPLE_VALUES)
+
+
+def denominator(drafted: Any, rejection: Any, sharpness: Any) -> Row:
+    """D of (23); for z ≤ 0 the softplus is what it adds to the ReLU."""
+    own, other = (np.asarray(hlmtheory.softplus_gap(z, sharpness)) for z in (-np.asarray(rejection), -1.0))
+    return np.asarray((1.0 - drafted) * other + drafted * own)
+
+
+@lru_cache(maxsize=2)
+def _sample(source: _Source, seed: int, values: int) -> Sample:
+    trace = source.trace
+    parts = sampled(trace, max(1, values // trace.vocabulary), seed)
+    draft, target = (np.concatenate(side) for side in zip(*parts, strict=True))
+    drafts = _drafts(draft, target, seed)
+    vocabulary = trace.vocabulary
+    grid = spread(max(1, vocabulary // 2), POINTS)
+    found: dict[str, list[Any]] = {}
+    rejected = drafts.apart > 0
+    subsets = (rejected, rejected & (drafts.uncertainty > SKIP_BELOW))
+    totals = np.zeros((len(subsets), vocabulary + 1))
+    for part, q, p in _pairs(draft, target):
+        deviation = np.minimum.accumulate(np.asarray(hlmtheory.tail_deviation(q)), axis=-1)  # rising only by rounding
+        for total, subset in zip(totals, subsets, strict=True):
+            total += (deviation[subset[part]] / drafts.apart[part][subset[part], None]).sum(axis=0)
+        limits = _limits(drafts, part)
+        sizes = {name: _first(deviation, limit) for name, limit in limits.items()} | _counted(q, draft[part])
+        measured = _distortions(p, q, sizes, grid) | {"deviation": deviation[:, grid]}
+        for name, value in measured.items():
+            found.setdefault(name, []).append(value)
+    whole = {name: np.concatenate(value) for name, value in found.items()}
+    names = [*PARAMETERS, "online", "online, true"]
+    means = [
+        total / subset.sum() if subset.any() else total * np.nan for total, subset in zip(totals, subsets, strict=True)
+    ]
+    return Sample(
+        vocabulary=vocabulary,
+        drafts=drafts,
+        grid=grid,
+        sizes={name: whole[f"k {name}"] for name in names},
+        met={name: whole[f"met {name}"] for name in names},
+        inverse=means[0],
+        inverse_sent=means[1],
+        **{name: whole[name] for name in ("deviation", "distortion", "rebuilt", "least")},
+        **{name: whole[f"k {name}"] for name in ("swept", "safe")},
+    )
+
+
+def _pairs(draft: NDArray[Any], target: NDArray[Any]) -> Iterator[tuple[slice, Row, Row]]:
+    """Rows q and p, a few at a time."""
+    step = max(1, CHUNK_VALUES // draft.shape[-1])
+    for start in range(0, len(draft), step):
+        part = slice(start, start + step)
+        yield part, probabilities(draft[part]), probabilities(target[part])
+
+
+def _drafts(draft: NDArray[Any], target: NDArray[Any], seed: int) -> Drafts:
+    quantile = np.random.default_rng([seed, 1]).random(len(draft))
+    rng = np.random.default_rng([seed, 2])
+    parts = []
+    for part, q, p in _pairs(draft, target):
+        cumulative = np.cumsum(q, axis=-1)
+        token = np.argmax(cumulative > (quantile[part] * cumulative[:, -1])[:, None], axis=-1)
+        one = np.arange(len(q)), token
+        uncertainty = hlmtheory.sample_uncertainty(draft[part].astype(np.float64), token, draws=DRAWS, rng=rng)
+        rejection = np.asarray(hlmtheory.rejection_probability(p, q))[one]
+        apart = np.maximum(p - q, 0.0).sum(axis=-1)
+        parts.append((token, q[one], rejection, uncertainty, apart))
+    token, drafted, rejection, uncertainty, apart = (np.concatenate(one) for one in zip(*parts, strict=True))
+    line, estimate = None, np.full(len(draft), rejection.mean())
+    if len(np.unique(uncertainty)) >= 3:
+        fit = hlmtheory.fit_linear(uncertainty, rejection, binned=True)  # (7), on the means at 0, .05, ..., 1
+        line = (fit.slope, fit.intercept)
+        estimate = np.clip(fit.slope * uncertainty + fit.intercept, 0.0, 1.0)
+    return Drafts(token, drafted, rejection, uncertainty, apart, estimate, line)
+
+
+def _limits(drafts: Drafts, part: slice) -> dict[str, Row]:
+    """How large Δ_k may be (n, parameters), for the rules of the device."""
+    drafted, rejection, estimate = (one[part, None] for one in (drafts.drafted, drafts.rejection, drafts.estimate))
+    beta = np.array(SWEPT)
+    limits = {
+        "certified": np.broadcast_to(
+            np.array(PARAMETERS["certified"]) / 2.0, (len(drafted), len(PARAMETERS["certified"]))
+        ),
+        "online": 0.5 * THETA * denominator(drafted, estimate, np.array(SHARPNESSES)),  # (24)
+        "online, true": 0.5 * THETA * denominator(drafted, rejection, np.array(SHARPNESSES)),
+        "swept": 0.5 * THETA * denominator(drafted, beta, SHOWN[1]),
+        "safe": THETA * drafted * beta,
+    }
+    for eta in SHOWN:
+        name = f"online {eta:g}"
+        limits[name] = 0.5 * np.array(PARAMETERS[name]) * denominator(drafted, estimate, eta)
+    return limits
+
+
+def _first(deviation: Row, limits: Row) -> Sizes:
+    """Least k with Δ_k at most each limit."""
+    return np.array([np.searchsorted(-row, -limit) for row, limit in zip(deviation, limits, strict=True)])
+
+
+def _counted(q: Row, logits: NDArray[Any]) -> dict[str, Sizes]:
+    """The samplers' rules."""
+    wide = q[:, None]
+    return {
+        "top-p": np.asarray(hlmtheory.size_from_top_p(wide, np.array(PARAMETERS["top-p"]))),
+        "min-p": np.asarray(hlmtheory.size_from_min_p(wide, np.array(PARAMETERS["min-p"]))),
+        "top-nσ": np.asarray(
+            hlmtheory.size_from_top_n_sigma(logits[:, None].astype(np.float64), np.array(PARAMETERS["top-nσ"]))
+        ),
+    }
+
+
+def _distortions(p: Row, q: Row, sizes: dict[str, Sizes], grid: Sizes) -> dict[str, Any]:
+    """The exact sizes, and what every size costs."""
+    rows: dict[str, list[Any]] = {}
+    for i in range(len(q)):
+        pair = Ranked.of(p[i], q[i])
+        own = {name: value[i] for name, value in sizes.items()}
+        (least,) = pair.least([THETA])
+        half = 0.5 / pair.apart if pair.apart > 0 else np.inf
+        own["exact"] = np.array(pair.least([half * epsilon for epsilon in PARAMETERS["exact"]]))
+        known: dict[int, tuple[float, float]] = {}
+        for k in np.unique(np.concatenate([grid, *(own[name] for name in own if name not in ("swept", "safe"))])):
+            known[int(k)] = pair.distortion(int(k))
+        at_grid = [known[int(k)] for k in grid]
+        found: dict[str, Any] = {"least": least, "distortion": [one[0] for one in at_grid]}
+        found["rebuilt"] = [one[1] for one in at_grid]
+        for name, value in own.items():
+            found[f"k {name}"] = value
+            found[f"met {name}"] = [known[int(k)][0] if int(k) in known else 0.0 for k in value]
+        for name, value in found.items():
+            rows.setdefault(name, []).append(value)
+    return {name: np.array(value) for name, value in rows.items()}

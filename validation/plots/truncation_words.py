@@ -1,0 +1,120 @@
+"""What the figures of truncation share: the paper's numbers, plain values that may be undefined, bits, looks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from hlmtheory import vocabulary_payload_bits
+from validation.plots.record import Printed, plain
+from validation.plots.style import DARK, MIDDLE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BITS = 8  # b_prob of cu-hlm V-A
+FULL = 32_000  # |V| of cu-hlm V-A
+OFFLINE = Printed("k* offline at θ = 0.1", 30, "Section V-B")
+ONLINE = (
+    Printed("k(t)* online, mean", 832, "Section V-C"),
+    Printed("k(t)* online, least", 4, "Section V-C"),
+    Printed("k(t)* online, largest", 5715, "Section V-C"),
+)
+LOOKS: dict[str, dict[str, Any]] = {
+    "exact": {"color": DARK, "linestyle": "-"},
+    "certified": {"color": DARK, "linestyle": (0, (4, 2))},
+    "offline": {"color": "0.45", "linestyle": "-"},
+    "online 1": {"color": MIDDLE, "linestyle": (0, (1, 1.2))},
+    "online 5": {"color": MIDDLE, "linestyle": (0, (4, 2))},
+    "online 20": {"color": MIDDLE, "linestyle": "-"},
+    "top-p": {"color": "0.6", "linestyle": (0, (4, 2))},
+    "min-p": {"color": "0.6", "linestyle": (0, (1, 1.2))},
+    "top-nσ": {"color": "0.75", "linestyle": "-"},
+}
+"""Ours dark, the published online rule in the other color, solid where η is largest, the samplers' rules grey."""
+
+
+def axis(name: str, unit: str = "", scale: str = "log") -> dict[str, str]:
+    """What ``name_axes`` takes."""
+    return {"label": name, "unit": unit, "scale": scale}
+
+
+def defined(values: ArrayLike, digits: int = 5) -> Any:
+    """As ``plain``, but None where a value is not finite: JSON has no other word for it.
+
+    >>> defined([0.25, float("nan")])
+    [0.25, None]
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim:
+        return [defined(value, digits) for value in array]
+    return plain(array, digits) if np.isfinite(array) else None
+
+
+def average(values: ArrayLike, axis: int | None = None) -> Any:
+    """Mean; NaN of nothing."""
+    array = np.asarray(values, dtype=np.float64)
+    return array.mean(axis=axis) if len(array) else np.full(array.shape[1:] if axis == 0 else (), np.nan)
+
+
+def say(value: float | None, form: str = ",.0f") -> str:
+    """A number, or that there is none.
+
+    >>> say(1234.5, ",.1f"), say(None)
+    ('1,234.5', 'undefined')
+    """
+    return "undefined" if value is None else format(value, form)
+
+
+def three(value: float | None) -> str:
+    """Three digits, or all before the point.
+
+    >>> three(1234.5), three(0.01234), three(None)
+    ('1,234', '0.0123', 'undefined')
+    """
+    return "undefined" if value is None else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def full_bits(vocabulary: int) -> int:
+    """B of (4): every entry with its index."""
+    return int(vocabulary_payload_bits(vocabulary, BITS))
+
+
+def entry_bits(vocabulary: int) -> int:
+    """Bits of one entry: b_prob + ⌈log₂ V⌉."""
+    return full_bits(vocabulary) // vocabulary
+
+
+def curve(axes: Axes, x: ArrayLike, y: ArrayLike, **look: Any) -> None:
+    """A line; None and, on a logarithmic axis, what is not positive leave a gap."""
+    xs, ys = (np.array(values, dtype=np.float64) for values in (x, y))
+    for values, scale in ((xs, axes.get_xscale()), (ys, axes.get_yscale())):
+        if scale == "log":
+            values[~(values > 0)] = np.nan
+    axes.plot(xs, ys, **look)
+
+
+def decades(lines: Sequence[Sequence[float | None]], lowest: float) -> tuple[float, float]:
+    """Limits of a logarithmic axis that hold what is drawn of some lines, though not below ``lowest``.
+
+    >>> decades([[0.0, 2.0], [None]], 1e-3), decades([], 1e-3)
+    ((1.0, 3.0), (0.001, 1.0))
+    """
+    array = np.array([value for line in lines for value in line], dtype=np.float64)
+    array = array[np.isfinite(array) & (array > lowest)]
+    return (float(array.min() / 2), float(array.max() * 1.5)) if array.size else (lowest, 1.0)
+
+
+def line_said(line: list[float] | None) -> str:
+    """How β_d was estimated.
+
+    >>> line_said(None), line_said([0.5, -0.0625])
+    ('the mean β, as no line could be fitted', 'a u + b = 0.5 u − 0.0625, clipped to [0, 1]')
+    """
+    if line is None:
+        return "the mean β, as no line could be fitted"
+    slope, intercept = line
+    return f"a u + b = {slope:.3g} u {'−' if intercept < 0 else '+'} {abs(intercept):.3g}, clipped to [0, 1]"

@@ -269,7 +269,8 @@ def uniform_gain(bits: Array, spectral_efficiency: Array) -> Array:
     1.6
     """
     xp, need = _band_seconds(bits, spectral_efficiency)
-    return xp.max(need, axis=-1) / xp.mean(need, axis=-1)
+    # Of K numbers up to 1, one of them 1, rounding leaves the sum in [1, K]; over the mean it may end outside
+    return need.shape[-1] / xp.sum(need / xp.max(need, axis=-1, keepdims=True), axis=-1)
 
 
 def _checked(**values: Any) -> tuple[Any, ...]:

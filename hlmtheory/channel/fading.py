@@ -15,12 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import Domain
+from hlmtheory._domains import COUNT, Domain, DomainError
 from hlmtheory._quantities import checked, not_negative, open_unit, positive
 
 _NODES = (24, 16)  # of a Gauss-Legendre panel: for the value, and for its error
 _REACH = 6.5  # in √y beyond √κ; the mass further out is below e^{-42}
 _LEVELS = 100  # of the continued fraction of e^z E_n(z): below one rounding from z = 1 on
+_CLOSE = 1e-9  # relative, of the probability at a quantile, before the last of the Newton steps
+_STEPS = 60  # of Newton's method; from its start a dozen do
 
 
 _DOMAINS = {
@@ -90,8 +92,15 @@ class Rician:
         -------
         numpy array, shape (..., size)
             S of each block.
+
+        Raises
+        ------
+        ValueError
+            If the size is negative or no integer.
         """
         _, m, k = self._numpy()
+        xp, blocks = arrays(size=size)
+        COUNT.check(xp, "size", blocks)
         shape = (*np.broadcast_shapes(m.shape, k.shape), size)
         direct, scattered, quadrature = np.sqrt(k)[..., None], rng.standard_normal(shape), rng.standard_normal(shape)
         power = (direct + scattered / math.sqrt(2)) ** 2 + quadrature**2 / 2.0
@@ -136,6 +145,11 @@ class Rician:
         Returns
         -------
         float64 array, shape (...)
+
+        Raises
+        ------
+        ValueError
+            If p is not in (0, 1), or κ is positive and p so small that float64 cannot hold P(S ≤ s).
         """
         return self._through(_quantile, probability=probability)
 
@@ -197,9 +211,14 @@ class Rician:
         -------
         float64 array, shape (...)
             In seconds.
+
+        Raises
+        ------
+        ValueError
+            If a value is out of range, as in :meth:`quantile`.
         """
-        _, p, payload, band = checked(_DOMAINS, probability=probability, bits=bits, bandwidth_hz=bandwidth_hz)
-        return payload / (band * self.rate_quantile(1.0 - p))
+        xp, p, payload, band = checked(_DOMAINS, probability=probability, bits=bits, bandwidth_hz=bandwidth_hz)
+        return payload * math.log(2) / (band * xp.log1p(self._through(_upper_quantile, probability=p)))
 
     def mean_latency(self, bits: Array, bandwidth_hz: Array, *, outage: Array) -> Estimate:
         """Mean time over the blocks that are sent, the worst share of them being given up.
@@ -328,33 +347,63 @@ def _density(m: Any, k: Any, s: Any) -> Any:
 
 
 def _distribution(m: Any, k: Any, s: Any) -> Any:
+    return np.minimum(_tail(k, (1.0 + k) * s / m, np.zeros(np.shape(s), dtype=bool)), 1.0)
+
+
+def _tail(k: Any, y: Any, upper: Any) -> Any:
+    """P(Y ≤ y), or P(Y > y) where ``upper``, of Y = (1 + κ)S/m: all terms of the mixture are positive."""
     from scipy import special
 
-    y = (1.0 + k) * s / m
     total = np.zeros(y.shape)
-    for j in range(_terms(k) if np.any(k > 0) else 1):
+    for j in range(_terms(np.maximum(k, np.where(upper, np.sqrt(k * y), 0.0))) if np.any(k > 0) else 1):
         weight = np.exp(special.xlogy(j, k) - k - special.gammaln(j + 1.0))
-        total = total + weight * special.gammainc(j + 1.0, y)
-    return np.minimum(total, 1.0)
+        total = total + weight * np.where(upper, special.gammaincc(j + 1.0, y), special.gammainc(j + 1.0, y))
+    return total
 
 
 def _quantile(m: Any, k: Any, p: Any) -> Any:
-    """Under Rayleigh closed form; else the non-central χ² quantile, polished by Newton on ln F over ln s."""
-    exponential = -np.log1p(-p)
-    if not np.any(k > 0):
-        return m * exponential
-    from scipy import stats
+    return _invert(m, k, p, 1.0 - p)
 
-    y = np.where(k > 0, stats.ncx2.ppf(p, 2.0, np.where(k > 0, 2.0 * k, 1.0)) / 2.0, exponential)
-    one = np.ones_like(y)
-    for _ in range(3):
-        y_density = _density(1.0 + k, k, y)
-        reached = _distribution(1.0 + k, k, y)
-        step = np.where(
-            y_density > 0, (np.log(p) - np.log(reached)) * reached / (y * np.where(y_density > 0, y_density, one)), 0.0
-        )
-        y = y * np.exp(np.clip(step, -1.0, 1.0))
+
+def _upper_quantile(m: Any, k: Any, p: Any) -> Any:
+    """The s with P(S > s) = p, which 1 - p cannot tell for a small p."""
+    return _invert(m, k, 1.0 - p, p)
+
+
+def _invert(m: Any, k: Any, below: Any, above: Any) -> Any:
+    """The s with P(S ≤ s) = below and P(S > s) = above, by the smaller of the two; under Rayleigh in closed form."""
+    upper = below > above
+    tail = np.where(upper, above, below)
+    y = np.where(upper, -np.log(tail), -np.log1p(-tail))
+    direct = k > 0
+    y[direct] = _newton(k[direct], tail[direct], upper[direct]) ** 2
     return m / (1.0 + k) * y
+
+
+def _newton(k: Any, p: Any, upper: Any) -> Any:
+    """The r = √y at which the tail is p ≤ ½.
+
+    Newton's method on the tail's logarithm over r. The density 2r e^{-κ-r²} I₀(2√κ r) of r is log-concave, and so
+    are both its tails, hence every step but the first ends on the side where the tail is below p, from which it
+    converges. A complex Gaussian beyond |r - √κ| has e^{-(r-√κ)²}: that gives a start on that side, except for a p
+    near or below e^{-κ}, where the distribution is about e^{-κ}y; from there the first step leaves r above 0, or the
+    density below is negative and p is refused.
+    """
+    reach = np.sqrt(-np.log(p))
+    near = np.exp(np.minimum(np.log(p) + k, 0.0) / 2.0)
+    r = np.where(upper, np.sqrt(k) + reach, np.maximum(np.sqrt(k) - reach, near))
+    for _ in range(_STEPS):
+        reached, density = _tail(k, r**2, upper), 2.0 * r * _density(1.0 + k, k, r**2)
+        if not ((reached > 0) & (density > 0)).all():
+            break  # out of the numbers that a double can hold
+        gap = np.log(p) - np.log(reached)
+        r = r + np.where(upper, -gap, gap) * reached / density
+        if (np.abs(gap) < _CLOSE).all():  # and one step beyond
+            return r
+    raise DomainError(
+        "probability, or outage, must be further from 0 and 1 under this k_factor, where float64 holds its tail; got a "
+        f"tail of {float(np.min(p))!r}; 1e-290 and more is safe"
+    )
 
 
 def _capacity(m: Any, k: Any) -> Any:

@@ -12,6 +12,8 @@ from hlmtheory._domains import DomainError
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import COUNT, DOMAINS
 
+_LARGEST = 2**63 - 1  # that an int64 holds
+
 # --------------------------------------------------------------------------- payload, latency, throughput
 
 
@@ -36,7 +38,7 @@ def vocabulary_payload_bits(vocabulary: Array, bits_per_probability: Array, *, i
     Raises
     ------
     ValueError
-        If V or b_prob is below 1 or no integer.
+        If V or b_prob is below 1 or no integer, or B is above 2⁶³ - 1.
 
     Examples
     --------
@@ -46,11 +48,15 @@ def vocabulary_payload_bits(vocabulary: Array, bits_per_probability: Array, *, i
     xp, size, width = arrays(vocabulary=vocabulary, bits_per_probability=bits_per_probability)
     size = xp.astype(COUNT.check(xp, "vocabulary", size), xp.int64)
     width = xp.astype(COUNT.check(xp, "bits_per_probability", width), xp.int64)
-    if not index:
-        return size * width
     places = xp.zeros_like(size)
-    for n in range(62):  # ⌈log₂ V⌉ is how many powers of 2 are below V: no rounding
+    for n in range(63 if index else 0):  # ⌈log₂ V⌉ is how many powers of 2 are below V: no rounding
         places = places + xp.astype(size > 2**n, xp.int64)
+    most = _LARGEST // size - places
+    if bool(xp.any(width > most)):
+        raise DomainError(
+            f"vocabulary must leave the payload below 2⁶³ bits; got up to {int(xp.max(size))} tokens of up to "
+            f"{int(xp.max(width))} bits each; give a smaller one"
+        )
     return size * (width + places)  # (4)
 
 

@@ -104,7 +104,14 @@ class GilbertElliott:
         -------
         numpy array, shape (slots,)
             In bit/s.
+
+        Raises
+        ------
+        ValueError
+            If the number of slots is negative or no integer.
         """
+        xp, count = arrays(slots=slots)
+        COUNT.check(xp, "slots", count)
         good, bad, out, back = (float(to_numpy(value)) for value in self._values()[1:5])
         begins_bad = rng.random() < out / (out + back)
         leave = np.array([back, out]) if begins_bad else np.array([out, back])

@@ -86,10 +86,11 @@ def fit_device(flops: Array, batch_size: Array, seconds: Array, *, confidence: f
     c1 = float(((x - centre) * (y - y.mean())).sum()) / spread
     c2 = float(y.mean() - c1 * centre)
     residual = float(((y - c1 * x - c2) ** 2).sum())
+    varies = bool(y.min() < y.max())  # the deviations from a rounded mean need not be 0
     total = float(((y - y.mean()) ** 2).sum())
     error = math.sqrt(residual / (count - 2))
     quantile = float(stdtrit(count - 2, 0.5 + confidence / 2.0))
     half1 = quantile * error / math.sqrt(spread)
     half2 = quantile * error * math.sqrt(1.0 / count + float(centre) ** 2 / spread)
-    explained = 1.0 - residual / total if total > 0 else math.nan
+    explained = 1.0 - residual / total if varies else math.nan
     return DeviceFit(c1, c2, (c1 - half1, c1 + half1), (c2 - half2, c2 + half2), explained, confidence)

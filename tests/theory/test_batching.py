@@ -327,6 +327,35 @@ def test_the_lower_bound_with_many_departures():
         assert 0.5 * found.lower_bound < batching.lower_bound(tasks, PAPER, 1) <= found.latency
 
 
+@pytest.mark.parametrize(("draft", "verify"), [(3.0, 1.0), (1.0, 3.0)])
+@pytest.mark.parametrize(("memory", "bound"), [(20.0, 7.0), (math.inf, 4.0)])
+def test_the_lower_bound_is_sharp_where_the_memory_forbids_one_batch_and_where_it_does_not(
+    draft, verify, memory, bound
+):
+    """Two batches take Σ d + min v, or min d + Σ v, as neither stage has work for the other's first or last."""
+    model, tasks = ModelShape(1, 1, 1), [Task(1, 1), Task(1, 1)]
+    service = Service(model, model, Device(0.0, draft), Device(0.0, verify), 1.0, memory)
+    assert batching.lower_bound(tasks, service, 1) == bound == plan(tasks, service, "exact", draft_lengths=[1]).latency
+
+
+def test_the_lower_bound_lets_one_batch_of_all_overlap_with_nothing():
+    """Times 3 + b and b: one batch takes 5 + 2, two 4 + 4 + 1; as a path, the pair would take 6."""
+    model, tasks = ModelShape(1, 1, 1), [Task(1, 1), Task(1, 1)]
+    service = Service(model, model, Device(1 / 16, 3.0), Device(1 / 40, 0.0), 1.0)
+    assert plan_latency(tasks, service, [[0, 1]], 1) == pytest.approx(7.0, rel=1e-12)
+    assert plan_latency(tasks, service, [[0], [1]], 1) == pytest.approx(9.0, rel=1e-12)
+    assert batching.lower_bound(tasks, service, 1) == pytest.approx(7.0, rel=1e-12)
+
+
+def test_the_program_takes_the_last_of_equals():
+    """Line 20 replaces on ≥: where nothing takes time every batch begins anew."""
+    model, tasks = ModelShape(1, 1, 1), [Task(1, 1)] * 3
+    idle = Service(model, model, Device(0.0, 0.0), Device(0.0, 0.0), 1.0)
+    assert plan(tasks, idle, draft_lengths=[1]).batches == ((0,), (1,), (2,))
+    starts, value = search.dynamic_program(batching.claims._costs(tasks, idle, 1))
+    assert (starts, value) == ([0, 1, 2], 0.0)
+
+
 def test_autoregressive_decoding_is_the_verify_model_alone():
     tasks = [Task(10, 5), Task(20, 5)]
     found = plan(tasks, PAPER, "autoregressive")
@@ -361,6 +390,8 @@ def test_equal_steps_do_not_make_runs_enough_where_the_memory_tells_outputs_apar
     tasks = [Task(1, 4), Task(2, 6), Task(3, 4)]
     found = plan(tasks, service, "exact", draft_lengths=[5])
     assert sorted(map(sorted, found.batches)) == [[0, 2], [1]]
+    # runs of the tasks with their own output lengths would be three, and no bound: 80 s
+    assert batching.lower_bound(tasks, service, 5) == found.latency == 55.0
 
 
 def test_the_best_draft_length_is_found_and_the_shortest_of_equals_taken():

@@ -192,6 +192,21 @@ def test_the_index_is_long_enough_and_no_longer(power):
     assert int(channel.vocabulary_payload_bits(1, 8)) == 8
 
 
+@pytest.mark.parametrize(
+    ("vocabulary", "width", "index"),
+    [(2**60, 8, True), (2**63 - 1, 1, True), (2**57 + 1, 6, True), (2**60, 8, False), (8, 2**60, False)],
+)
+def test_a_payload_that_no_int64_holds_is_refused(vocabulary, width, index):
+    with pytest.raises(ValueError, match=r"^vocabulary must leave the payload below 2⁶³ bits; got up to "):
+        channel.vocabulary_payload_bits([2, vocabulary], width, index=index)
+
+
+def test_the_largest_payloads_are_exact():
+    assert int(channel.vocabulary_payload_bits(2**57, 6)) == 2**57 * 63
+    assert int(channel.vocabulary_payload_bits(2**63 - 1, 1, index=False)) == 2**63 - 1
+    assert int(channel.vocabulary_payload_bits(1, 2**63 - 1)) == 2**63 - 1
+
+
 def test_small_ratios_keep_their_digits():
     assert float(channel.shannon_latency(1.0, 1.0, 1e-18)) == pytest.approx(math.log(2) * 1e18, rel=1e-12)
 
@@ -281,6 +296,67 @@ def test_quantile_and_back(instance):
     )
 
 
+@pytest.mark.parametrize(
+    ("k_factor", "probability"),
+    [(0.5, 1e-200), (100.0, 1e-60), (100.0, 1e-43), (1000.0, 1e-290), (100.0, 1 - 1e-12), (2.0, 0.5)],
+)
+def test_rician_quantiles_far_out_in_high_precision(k_factor, probability):
+    """The integral of the density up to the quantile, or beyond it, is the probability."""
+    y = float(Rician(1.0 + k_factor, k_factor).quantile(probability))
+    upper = probability > 0.5
+    assert float(high_precision_tail(k_factor, y, upper, 1.0 - probability if upper else probability)) == pytest.approx(
+        1.0, rel=1e-9
+    )
+
+
+def high_precision_tail(k_factor: float, y: float, upper: bool, unit: float) -> mpmath.mpf:
+    """P(Y ≤ y) or P(Y > y) in units of ``unit``, as the integrator's error is absolute; by the density of √Y."""
+    with mpmath.workdps(25):
+        k, middle = mpmath.mpf(k_factor), mpmath.sqrt(y)
+        step = 3.0 / (1.0 + abs(math.sqrt(y) - math.sqrt(k_factor)))
+        ends = [middle + n * step for n in range(9)] if upper else [max(middle - n * step, 0) for n in range(9, -1, -1)]
+        return mpmath.quad(
+            lambda r: 2 * r * mpmath.exp(-k - r * r) * mpmath.besseli(0, 2 * mpmath.sqrt(k) * r) / unit,
+            sorted(set(ends)),
+        )
+
+
+@pytest.mark.parametrize("k_factor", [0.0, 0.01, 1.0, 30.0, 1000.0, 10_000.0])
+def test_quantiles_and_back_in_both_tails(k_factor):
+    """The upper tail has no function of its own: the share of blocks that are faster is a small p of the latency."""
+    link, lower = Rician(2.0, np.full(3, k_factor)), np.array([1e-290, 1e-30, 0.25])
+    np.testing.assert_allclose(link.distribution(link.quantile(lower)), lower, rtol=1e-10)
+    middle = np.array([0.25, 0.5, 0.75])
+    snr = np.expm1(math.log(2) / link.latency_quantile(middle, 1.0, 1.0))
+    np.testing.assert_allclose(link.distribution(snr), 1.0 - middle, rtol=1e-9)
+    times = link.latency_quantile(np.array([1e-290, 1e-30, 1e-20]), 1.0, 1.0)
+    assert (np.diff(times) > 0).all()
+
+
+def test_quantiles_near_the_mass_of_no_scattering():
+    """About e^{-κ} the two starts of Newton's method meet."""
+    k_factor, share = np.geomspace(1e-2, 600.0, 25), np.array([0.5, 0.9, 0.999, 1.0, 1.001, 1.1])
+    probability = np.minimum(np.exp(-k_factor * share[:, None]), 0.999)
+    link = Rician(1.0, k_factor)
+    np.testing.assert_allclose(link.distribution(link.quantile(probability)), probability, rtol=1e-10)
+
+
+def test_a_latency_that_hardly_any_block_beats():
+    assert float(Rayleigh(1.0).latency_quantile(1e-20, 1.0, 1.0)) == pytest.approx(
+        1 / math.log2(1 + 20 * math.log(10)), rel=1e-14
+    )
+    y = np.expm1(math.log(2) / float(Rician(11.0, 10.0).latency_quantile(1e-30, 1.0, 1.0)))
+    assert float(high_precision_tail(10.0, y, True, 1e-30)) == pytest.approx(1.0, rel=1e-9)
+
+
+def test_a_quantile_where_float64_ends_is_refused_by_name():
+    with pytest.raises(
+        ValueError, match=r"^probability, or outage, must be further from 0 and 1 .* got a tail of 1e-320; "
+    ):
+        Rician(1.0, np.array([0.0, 9_000.0])).quantile(np.array([1e-320, 1e-320]))
+    assert float(Rayleigh(1.0).quantile(1e-307)) == pytest.approx(1e-307, rel=1e-12)
+
+
 def test_without_a_line_of_sight_rician_is_rayleigh():
     ours, theirs = Rician(np.array([0.1, 10.0]), np.zeros(2)), Rayleigh(np.array([0.1, 10.0]))
     for method, argument in (("density", 0.3), ("distribution", 0.3), ("quantile", 0.3), ("outage_probability", 2.0)):
@@ -335,6 +411,16 @@ def test_the_quadrature_against_high_precision():
             assert abs(float(value) - float(exact)) <= float(error) + 1e-13 * float(exact)
 
 
+@pytest.mark.parametrize("cut", [30.0, 40.0, 50.0])
+def test_what_the_quadrature_leaves_out_is_in_its_error(cut):
+    """Beyond its reach in √S it counts nothing: there the error is what covers the truth."""
+    with mpmath.workdps(30):
+        exact = mpmath.quad(lambda s: mpmath.exp(-s) * mpmath.log(2) / mpmath.log1p(s), [cut, cut + 20, cut + 90])
+    value, error = Rayleigh(1.0).inverse_efficiency(cut)
+    assert 1e-13 * exact < abs(float(value) - exact) <= float(error)
+    assert float(error) < 1e-18
+
+
 def test_a_simulated_mean_is_a_function_of_how_long_one_simulates():
     """At -20 dB the running mean of 1/log₂(1 + S) grows by ln 2 f(0) = 69.3 with each factor e of samples."""
     link = Rayleigh(0.01)
@@ -386,6 +472,16 @@ def test_a_markov_link():
         assert seen == pytest.approx(float(link.correlation(lag)), abs=0.02)
     assert float(link.mean_burst_s()) == pytest.approx(0.05)
     assert float(link.correlation(0)) == 1.0
+
+
+@pytest.mark.parametrize("slots", [-5, 2.5])
+def test_a_number_of_slots_or_of_blocks_is_a_count(slots):
+    link = GilbertElliott(good_bps=1.0, bad_bps=0.0, leave_good=0.5, leave_bad=0.5, slot_s=1.0)
+    with pytest.raises(ValueError, match=r"^slots must be a whole number, 0 or more; got "):
+        link.sample(np.random.default_rng(0), slots)
+    with pytest.raises(ValueError, match=r"^size must be a whole number, 0 or more; got "):
+        Rayleigh(1.0).sample(np.random.default_rng(0), slots)
+    assert link.sample(np.random.default_rng(0), 0).shape == (0,)
 
 
 def test_a_markov_link_begins_in_the_long_run():

@@ -392,6 +392,30 @@ def test_the_moments_are_those_of_a_simulation(method, step):
     assert estimates.var() == pytest.approx(variance, rel=0.06)
 
 
+@pytest.mark.parametrize(("gamma", "length"), [(0.5, 2), (0.5, 3), (0.8, 3), (0.25, 4)])
+def test_the_consistent_trackers_moments_are_those_of_its_law_to_leading_order(gamma, length):
+    """The law of both sums after n rounds, round by round: what the delta method leaves out falls like 1/n."""
+    off = []
+    for rounds in (50, 100):
+        size = length * rounds + 1
+        law = np.zeros((size, size))  # of Σ τ and Σ min(τ + 1, K)
+        law[0, 0] = 1.0
+        for _ in range(rounds):
+            after = np.zeros_like(law)
+            for tau in range(length + 1):
+                seen = min(tau + 1, length)
+                chance = gamma**tau * (1.0 - gamma if tau < length else 1.0)
+                after[tau:, seen:] += chance * law[: size - tau, : size - seen]
+            law = after
+        estimate = np.arange(size)[:, None] / np.maximum(np.arange(size), 1)
+        mean = float((law * estimate).sum())
+        bias, variance = room.tracker_moments(gamma, length, rounds, 0.0, weight=0.0)
+        exact = np.array([mean - gamma, (law * (estimate - mean) ** 2).sum()])
+        off.append(np.array([bias, variance]) / exact - 1.0)
+    assert (np.abs(off[1]) < 0.05).all()
+    np.testing.assert_allclose(off[1], off[0] / 2, rtol=0.25)
+
+
 def test_the_consistent_tracker_converges_and_the_printed_one_does_not():
     bias, variance = room.tracker_moments(0.8, 6, [10, 100, 1_000, 10_000], 0.0, method="consistent")
     assert (np.diff(np.abs(bias)) < 0).all()

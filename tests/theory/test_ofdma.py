@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from hlmtheory import ofdma
 
@@ -153,6 +154,20 @@ def test_a_convex_solver_finds_the_same_sum():
         cvxpy.Minimize(cvxpy.sum(cvxpy.multiply(bits / efficiency, cvxpy.inv_pos(shares)))), [cvxpy.sum(shares) == 1]
     )
     assert float(ofdma.sum_latency(bits, efficiency, 1.0)) == pytest.approx(problem.solve(), rel=1e-6)
+
+
+@given(
+    hnp.arrays(
+        np.float64, st.integers(1, 60), elements=st.one_of(st.sampled_from((0.1, 1 / 3, 1e-300)), quantity(1, 9))
+    )
+)
+def test_the_gain_is_in_its_range_to_the_last_bit(need):
+    assert 1.0 <= float(ofdma.uniform_gain(need, np.ones_like(need))) <= need.size
+
+
+def test_equal_users_gain_nothing_at_all():
+    for users in range(1, 200):
+        assert float(ofdma.uniform_gain([0.1] * users, [1.0] * users)) == 1.0
 
 
 # -------------------------------------------------------------------------------------------------- certificates

@@ -168,6 +168,16 @@ def test_a_whole_quotient_gets_no_extra_step(steps, length):
             assert serving.decoding_steps(int(output), acceptance, length).tolist() == steps
 
 
+@pytest.mark.parametrize(
+    ("output", "acceptance", "length", "steps"),
+    [(24, 0.6, 1, 15), (11, 0.1, 1, 10), (1417, 0.3, 3, 1000), (1093, 1 / 3, 6, 729), (5, 2 / 3, 1, 3)],
+)
+def test_a_rounding_of_the_tokens_a_step_adds_no_step(output, acceptance, length, steps):
+    """O = n L in exact numbers; in float64 each of these quotients comes out above n."""
+    assert output / float(serving.costs.tokens_per_step(acceptance, length)) > steps
+    assert serving.decoding_steps([output, output + 1], acceptance, length).tolist() == [steps, steps + 1]
+
+
 # ------------------------------------------------------------------------------------------------------- schedules
 
 
@@ -249,7 +259,10 @@ def test_the_intervals_cover_as_often_as_they_say():
 
 
 def test_times_that_do_not_vary_have_no_share_explained():
-    assert math.isnan(serving.fit_device([1.0, 2.0, 3.0], 1, [0.5] * 3).r_squared)
+    """Also where their mean is rounded, so that the deviations from it are not 0."""
+    for time in (0.5, 0.025, 0.1, 1e-300, 0.0):
+        for count in (3, 5, 7, 11):
+            assert math.isnan(serving.fit_device(np.linspace(1.0, 3.0, count), 1, np.full(count, time)).r_squared)
 
 
 # ------------------------------------------------------------------------------------------------------- bad input

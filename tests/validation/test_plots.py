@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
+from validation import plots
 from validation.errors import UserError
 from validation.plots import EXHIBITS, FIGURES, Simulation, Table, cuhlm, draw, find_exhibits, record
 from validation.traces import Trace, TraceWriter, open_trace, probabilities
@@ -208,6 +209,10 @@ def test_an_unknown_figure_is_refused(paper: str, number: str):
 
 def test_without_a_number_every_figure_of_the_paper_is_found():
     assert find_exhibits("cu-hlm") == [one for (paper, _), one in EXHIBITS.items() if paper == "cu-hlm"]
+
+
+def test_no_two_exhibits_have_one_number():
+    assert len(EXHIBITS) == sum(len(room.FIGURES) for room in plots._ROOMS)
 
 
 def test_a_figure_of_a_pair_needs_a_trace(tmp_path: Path):

@@ -1,0 +1,271 @@
+"""The figures of c-sqs: what they count is what the runs hold, and their curves are what was decoded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hlmtheory import payload_bits, regret_bound_sharp
+from validation._records import Round, Row
+from validation._sqs import BUDGET_BITS, EPSILON, LEARNING_RATE
+from validation.models import Pair
+from validation.plots import EXHIBITS, csqs, csqs_numbers, csqs_runs, csqs_tables, draw
+from validation.plots.csqs_numbers import ADAPTIVE, BY_SIZE, FIXED, MAIN, PRINTED, interval
+from validation.plots.csqs_runs import METHODS, Cell, Scale, Study, Times, pass_times, some_prompts
+from validation.prompts import Prompt
+
+ROOT = Path(__file__).resolve().parents[2]
+KEYS = [(one.paper, one.number) for one in csqs.FIGURES]
+SCALE = Scale(prompts=3, new_tokens=5, temperatures=(0.0, 1.0))
+TIMES = Times(0.001, 0.004, 0.0005)
+PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was the best of", "what is the sum")]
+
+
+@pytest.fixture(scope="module")
+def found(pair: Pair) -> Iterator[Study]:
+    """Three texts by every method on the tiny pair, and all figures made to use them."""
+    csqs_runs.study.cache_clear()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csqs_runs, "load_pair", lambda: pair)
+        patch.setattr(csqs_runs, "some_prompts", lambda count: PROMPTS[:count])
+        patch.setattr(csqs_runs, "pass_times", lambda pair: TIMES)
+        one = csqs_runs.study(1, SCALE)
+        for module in (csqs_numbers, csqs_tables):
+            patch.setattr(module, "study", lambda seed: one)
+        yield one
+    csqs_runs.study.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def sidecars(found: Study, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
+    """Every exhibit as it is written."""
+    folder, read = tmp_path_factory.mktemp("figures"), {}
+    for key in KEYS:
+        written = draw(EXHIBITS[key], None, folder, command="hlm figure", seed=1, commit="c0ffee")
+        assert [path.suffix for path in written] == ([".json"] if EXHIBITS[key].paint is None else [".json", ".svg"])
+        read[key] = json.loads(written[0].read_text(encoding="utf-8"))
+    return read
+
+
+def cell(*rows: dict[str, float], by_bytes: bool = False) -> Cell:
+    """Texts of one round each."""
+    texts = []
+    for number, one in enumerate(rows):
+        fields = dict(one)
+        tokens = int(fields.pop("tokens", 1))
+        texts.append(Row("m", str(number), "none", 1, 1.0, 1.0, tokens=[0] * tokens, rounds=[Round(**fields)]))  # type: ignore[arg-type]
+    return Cell(texts, np.zeros(len(rows)), by_bytes)
+
+
+def shrunk(found: Study, prompts: int) -> Study:
+    """The same with fewer texts."""
+    cells = {
+        key: replace(one, rows=one.rows[:prompts], rounding=one.rounding[:prompts]) for key, one in found.cells.items()
+    }
+    return replace(found, scale=replace(found.scale, prompts=prompts), cells=cells)
+
+
+# --------------------------------------------------------------------------------------------------------- the runs
+
+
+def test_every_method_wrote_every_text(found: Study):
+    assert set(found.cells) == {(name, t) for name in METHODS for t in SCALE.temperatures}
+    for one in found.cells.values():
+        assert len(one.rows) == 3
+        assert all(0 < len(row.tokens) <= 5 for row in one.rows)
+
+
+def test_rounds_stay_within_the_budget(found: Study):
+    for one in found.cells.values():
+        for row in one.rows:
+            for turn in row.rounds:
+                assert (8 * turn.bytes if one.by_bytes else turn.bits) <= BUDGET_BITS
+
+
+def test_small_passes_are_counted(found: Study):
+    for one in found.cells.values():
+        passes, drafted = one.totals("small_s"), one.totals("drafted")
+        assert (passes >= drafted).all()
+        assert (passes <= drafted + one.rounds).all()  # one more where a draft did not fit
+
+
+def test_at_temperature_0_one_token_is_looked_at(found: Study):
+    looked = {name: found.cells[name, 0.0] for name in MAIN}
+    for one in looked.values():
+        count = one.totals("accepted") + one.totals("resampled")
+        assert not one.totals("dropped").any()
+        assert not one.totals("rounding").any()
+        assert (one.rounding <= count / 4).all()
+    assert looked[BY_SIZE[64]].rounding == pytest.approx(
+        (looked[BY_SIZE[64]].totals("accepted") + looked[BY_SIZE[64]].totals("resampled")) / 400
+    )
+
+
+def test_the_published_rounding_of_a_fixed_size(found: Study):
+    one = found.cells[BY_SIZE[64], 1.0]
+    count = one.totals("accepted") + one.totals("resampled")
+    assert one.rounding == pytest.approx(count * 64 / 400)
+    assert one.totals("bits") == pytest.approx(one.totals("drafted") * float(payload_bits(found.vocabulary, 64, 100)))
+    dense = found.cells["QS dense", 1.0]
+    assert dense.rounding == pytest.approx((dense.totals("accepted") + dense.totals("resampled")) * 300 / 400)
+
+
+def test_the_published_rounding_is_never_below_the_sharp_one(found: Study):
+    for one in found.cells.values():
+        assert (one.rounding >= one.totals("rounding") - 1e-9).all()
+
+
+def test_prompts_come_from_all_sources():
+    some = some_prompts(8)
+    assert len({one.id for one in some}) == 8
+    assert len({one.source for one in some}) == 3
+    assert len(some_prompts(1)) == 1
+
+
+def test_passes_are_timed(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(csqs_runs, "REPEATS", 2)
+    monkeypatch.setattr(csqs_runs, "PREFIX", 8)
+    monkeypatch.setattr(csqs_runs, "WIDTHS", (1, 4))
+    times = pass_times(pair)
+    assert times.small_s > 0
+    assert times.large_s + times.token_s > 0
+
+
+# ------------------------------------------------------------------------------------------------------- the numbers
+
+
+def test_seconds_add_up():
+    rounds = {"small_s": 3.0, "drafted": 2, "bits": 1000.0, "bytes": 50}
+    assert cell(rounds).seconds(Times(0.1, 1.0, 0.01), 1e4) == pytest.approx([0.3 + 1.0 + 0.03 + 0.1])
+    assert cell(rounds, by_bytes=True).seconds(Times(0.1, 1.0, 0.01), 1e4) == pytest.approx([0.3 + 1.0 + 0.03 + 0.04])
+
+
+def test_intervals_of_a_mean_are_students():
+    from scipy.stats import ttest_1samp
+
+    values = np.array([1.0, 4.0, 2.0, 2.5, 7.0])
+    mean, half = interval([(values, np.ones(5))])
+    known = ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert half is not None
+    assert (mean - half, mean + half) == pytest.approx((known.low, known.high))
+    difference, width = interval([(values + 1.0, np.ones(5)), (values, np.ones(5))])
+    assert (difference, width) == pytest.approx((1.0, 0.0), abs=1e-9)
+
+
+def test_one_text_has_no_interval(found: Study, monkeypatch: pytest.MonkeyPatch):
+    assert interval([(np.array([3.0]), np.array([2.0]))]) == (1.5, None)
+    for module in (csqs_numbers, csqs_tables):
+        monkeypatch.setattr(module, "study", lambda seed: shrunk(found, 1))
+    for key in KEYS:
+        numbers = EXHIBITS[key].simulate(1)  # type: ignore[attr-defined]
+        assert "nan" not in EXHIBITS[key].caption(numbers)
+        json.dumps(numbers, allow_nan=False)
+
+
+def test_crossings_are_told_apart():
+    """One number for each K and τ₁ and end: latency is it alone."""
+    scale = replace(SCALE, prompts=2)
+    quick, slow = ({"bits": bits, "resampled": r} for bits, r in ((1000.0, 0), (2000.0, 1)))
+
+    def build(by_size: tuple[Any, Any], by_mass: tuple[Any, Any]) -> Study:
+        cells = {}
+        for names, ends in ((BY_SIZE, by_size), (ADAPTIVE, by_mass)):
+            cells |= {(name, t): cell(e, e) for name in names.values() for t, e in zip((0.0, 1.0), ends, strict=True)}
+        return Study("a pair", 300, scale, Times(0.0, 0.0, 0.0), cells)
+
+    cases = {
+        "crossing": ((quick, slow), (slow, quick)),
+        "reverse": ((slow, quick), (quick, slow)),
+        "k": ((quick, quick), (slow, slow)),
+        "c": ((slow, slow), (quick, quick)),
+    }
+    for kind, (by_size, by_mass) in cases.items():
+        for line in csqs_numbers.crossovers(build(by_size, by_mass)):
+            assert line[kind] == 9
+            assert sum(line[other] for other in cases) == 9
+            assert line["clear"] == len(line["which"]) == (9 if kind == "crossing" else 0)
+    equal = csqs_numbers.crossovers(build((quick, quick), (quick, quick)))
+    assert all(line[kind] == 0 for line in equal for kind in cases)
+
+
+def test_curves_are_ratios_of_totals(found: Study, sidecars: dict[Any, Any]):
+    for one in sidecars["c-sqs", "2"]["series"]:
+        for k, temperature in enumerate(SCALE.temperatures):
+            rows = found.cells[one["name"], temperature].rows
+            rate = sum(row.total("resampled") for row in rows) / sum(len(row.rounds) for row in rows)
+            if one["metric"] == "resampling":
+                assert one["mean"][k] == pytest.approx(rate)
+            assert one["low"][k] <= one["mean"][k] <= one["high"][k]
+
+
+def test_the_mended_controller_keeps_the_sharp_bound(found: Study, sidecars: dict[Any, Any]):
+    about = sidecars["ours", "2"]
+    assert about["statistics"]["above_sharp"][0] == 0
+    for threshold, name in ADAPTIVE.items():
+        for text in csqs_numbers.paths(found.cells[name, 1.0]):
+            bounds = regret_bound_sharp(EPSILON, LEARNING_RATE, threshold, np.array(text["x"]))
+            assert (np.array(text["mean"]) <= bounds + 1e-9).all()
+
+
+def test_a_path_above_the_bound_is_counted():
+    text = {"x": [1.0, 3.0], "mean": [0.2, 0.9], "threshold": []}
+    assert csqs_numbers._above([text, text], [0.5, 0.5, 0.5]) == 2
+    assert csqs_numbers._above([text], [0.5, 0.5, 1.0]) == 0
+
+
+def test_the_table_holds_theorem_1(found: Study, sidecars: dict[Any, Any]):
+    about = sidecars["ours", "III"]
+    assert [len(table["rows"]) for table in about["tables"]] == [10, 18, 4, 11]
+    for one in about["statistics"]["theorem"]:
+        rows = found.cells[one["method"], one["temperature"]].rows
+        assert one["rejected"] == pytest.approx(np.mean([row.total("resampled") for row in rows]), rel=1e-3)
+        assert one["mismatch"] == pytest.approx(np.mean([row.total("mismatch") for row in rows]), rel=1e-3, abs=1e-9)
+        assert one["rejected"] <= one["positions"]
+    for line in about["statistics"]["line_12"]:
+        assert line["mended"]["dropped"] <= line["mended"]["sharp"] <= line["mended"]["published"]
+
+
+# ---------------------------------------------------------------------------------------------------------- captions
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_the_sidecar_is_whole(key: tuple[str, str], sidecars: dict[Any, Any]):
+    about = sidecars[key]
+    assert about["kind"] == "measured"
+    assert "3 prompts of 5 new tokens" in about["basis"]
+    assert about["source"]["key"] in (ROOT / "references.bib").read_text(encoding="utf-8")
+    assert "nan" not in about["caption"]
+    assert all(axes[side]["label"] for axes in about.get("axes", []) for side in "xy")
+
+
+def test_a_crossing_is_named():
+    line = {"metric": "latency", "times": "as measured", "rate_bps": 1e6, "reverse": 0, "k": 1, "c": 2, "which": []}
+    numbers = {"statistics": {"crossovers": [line | {"crossing": 3, "clear": 1}]}}
+    assert "3 (1) over 1 Mbit/s with passes as measured." in csqs._crossing(numbers, "latency")
+    numbers = {"statistics": {"crossovers": [line | {"crossing": 0, "clear": 0}]}}
+    assert "no pair of K and τ₁ crosses as in the paper" in csqs._crossing(numbers, "latency")
+
+
+def test_adaptation_is_compared_prompt_by_prompt(found: Study, sidecars: dict[Any, Any]):
+    for one in sidecars["c-sqs", "5"]["statistics"]["adaptive_less_fixed"]:
+        rates = []
+        for names in (ADAPTIVE, FIXED):
+            rows = found.cells[names[one["threshold"]], 1.0].rows
+            rates.append(sum(row.total("resampled") for row in rows) / sum(len(row.rounds) for row in rows))
+        assert one["resampling"][0] == pytest.approx(rates[0] - rates[1])
+
+
+def test_every_method_has_a_look_of_its_own():
+    names = [*MAIN, *FIXED.values(), *BY_SIZE.values(), *ADAPTIVE.values(), PRINTED, *csqs_numbers.BYTES]
+    looks = {name: tuple(sorted(csqs._look(name).items())) for name in names}
+    assert len(set(looks.values())) == len(looks)
+
+
+def test_figures_are_registered_under_numbers_of_their_own():
+    assert all(EXHIBITS[one.paper, one.number] is one for one in csqs.FIGURES)

@@ -67,7 +67,6 @@ def rejection(xp: Any, p: Array, q: Array) -> Array:
 
 def quotient(xp: Any, numerator: Array, denominator: Array) -> Array:
     """Numerator over denominator; 0/0 is 0, and what would overflow is infinite."""
-    zero = xp.zeros_like(numerator * denominator)
-    inside = denominator * 2.0**1000 > numerator
-    beyond = xp.where(numerator > 0, zero + xp.inf, zero)
+    inside = denominator > numerator * 2.0**-1000  # this way round nothing overflows
+    beyond = xp.where(numerator > 0, xp.full_like(numerator, xp.inf), xp.zeros_like(numerator))
     return xp.where(inside, numerator / xp.where(inside, denominator, 1.0), beyond)

@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation._wordnet import RUNS, WordNet, find_wordnet, paraphrases
 from validation.collect import SCORED_ROWS, SCORED_VALUES
 from validation.errors import UserError
 from validation.instances import Draws, row_arrays
 from validation.models import Pair
 from validation.traces import ARRAYS, Trace, TraceChunk
+from validation.wordnet import RUNS, WordNet, find_wordnet, paraphrases
 
 if TYPE_CHECKING:
     import torch

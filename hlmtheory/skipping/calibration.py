@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, take, widest
+from hlmtheory._array import Array, arrays, in_kind, is_kind, take, widest
 from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions
 from hlmtheory._quantities import positive
+from hlmtheory.uncertainty.binomial import unnarrowed
 
 TARGET = positive("give the rejection risk that may be had on average, such as 0.01")
 LARGEST = positive("give the largest loss that a prompt can have: T for a sum over T tokens, 1 for a mean")
+_BLOCK = 2**20  # entries that are compared at a time
 _GRID = Domain("finite and rising", lambda xp, value: xp.isfinite(value), "sort the thresholds, each of them once")
 
 
@@ -57,7 +60,8 @@ def threshold_losses(uncertainty: Array, rejection: Array, thresholds: Array) ->
     rejection : array, shape (n, T)
         β of each token, in [0, 1]; 0 beyond the end of a shorter text.
     thresholds : array, shape (L,)
-        Finite and rising.
+        Finite and rising, in the floating type of the uncertainty as well: there they are compared, as ``u <= λ``
+        with a plain number λ is, so that a u at a threshold is skipped here if and only if it is in use.
 
     Returns
     -------
@@ -75,17 +79,19 @@ def threshold_losses(uncertainty: Array, rejection: Array, thresholds: Array) ->
     [[0.0, 0.25, 0.75]]
     """
     xp, u, beta, grid = arrays(uncertainty=uncertainty, rejection=rejection, thresholds=thresholds)
+    grid = unnarrowed(xp, thresholds, grid)
     _FINITE.check(xp, "uncertainty", u)
     UNIT_INTERVAL.check(xp, "rejection", beta)
     _rising(xp, grid)
+    if is_kind(xp, u.dtype, "real floating"):
+        grid = in_kind(xp, grid, u.dtype)
+        _rising(xp, grid)
     if u.ndim != 2 or u.shape != beta.shape:
         raise DomainError(
             f"uncertainty and rejection must share a shape (prompts, tokens); got {tuple(u.shape)} and "
             f"{tuple(beta.shape)}; pad shorter texts with rejection 0"
         )
-    skipped = u[:, None, :] <= grid[:, None]
-    kind = widest(xp, u, beta)
-    return in_kind(xp, xp.sum(xp.where(skipped, in_kind(xp, beta, xp.float64)[:, None, :], 0.0), axis=-1), kind)
+    return in_kind(xp, _sums(xp, u, in_kind(xp, beta, xp.float64), grid), widest(xp, u, beta))
 
 
 def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound: float = 1.0) -> Calibration:
@@ -122,6 +128,7 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
     (0.1, 0.25)
     """
     xp, table, grid = arrays(losses=losses, thresholds=thresholds)
+    grid = unnarrowed(xp, thresholds, grid)
     _positive_number("risk", risk)
     _positive_number("bound", bound)
     _rising(xp, grid)
@@ -132,9 +139,9 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
         )
     table = checked_losses(xp, table, xp.asarray(float(bound), dtype=xp.float64))
     prompts = table.shape[0]
-    if prompts + 1 < bound / risk:
+    if bound / (prompts + 1) > risk:
         raise DomainError(
-            f"losses must come from at least {math.ceil(bound / risk) - 1} prompts, n + 1 ≥ bound/risk; got {prompts}; "
+            f"losses must come from at least {_fewest(bound, risk)} prompts, n + 1 ≥ bound/risk; got {prompts}; "
             "add prompts, or allow more risk"
         )
     corrected = (xp.sum(table, axis=0) + bound) / (prompts + 1)
@@ -203,6 +210,30 @@ def checked_losses(xp: Any, losses: Array, bound: Array) -> Array:
             "threshold"
         )
     return in_kind(xp, losses, xp.float64)
+
+
+def _sums(xp: Any, u: Array, beta: Array, grid: Array) -> Array:
+    """Σ_t β_t 1{u_t ≤ λ}, so many thresholds at a time that memory stays bounded.
+
+    Every block has one shape, the last one repeats the highest threshold: sums over the same tree cannot fall by
+    rounding as λ rises, which the calibration takes for granted.
+    """
+    count = grid.shape[0]
+    step = min(count, max(1, _BLOCK // max(1, math.prod(u.shape))))
+    levels = xp.take(grid, xp.clip(xp.arange(-(-count // step) * step, device=grid.device), max=count - 1), axis=0)
+    u, beta = u[:, None, :], beta[:, None, :]
+    parts = [
+        xp.sum(xp.where(u <= levels[start : start + step, None], beta, 0.0), axis=-1)
+        for start in range(0, levels.shape[0], step)
+    ]
+    return xp.concat(parts, axis=-1)[:, :count]
+
+
+def _fewest(bound: float, risk: float) -> int:
+    """Least n with B/(n + 1) ≤ ε, the quotient rounded as in the rule."""
+    most = Fraction(float(bound))
+    exact = math.ceil(most / Fraction(float(risk))) - 1
+    return exact - 1 if float(most / exact) <= risk else exact
 
 
 def _positive_number(name: str, value: float) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._simplex import distributions, excess
+from hlmtheory._domains import size_up_to
+from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.skipping.calibration import (
-    held_out_risk,
-)
+from hlmtheory.skipping.calibration import held_out_risk
 from hlmtheory.skipping.chains import from_large, from_small, from_system, text_distance
 from hlmtheory.skipping.holder import (
     best_holder_bound,
+    edge,
     holder_bound,
     holder_bound_discrete,
     line,
@@ -22,16 +22,21 @@ from hlmtheory.skipping.risk import (
     SurrogateGap,
     one_step_risk,
     pair_and_skip,
-    replacements,
     surrogate_gap,
     tokens_and_line,
     truncated_step_risk,
 )
-from hlmtheory.verification import output_distribution, rejection_probability, total_variation
+from hlmtheory.truncation import truncate
+from hlmtheory.verification import (
+    output_distribution,
+    rejection_probability,
+    residual_distribution,
+    total_variation,
+)
 
 # Proofs, by the last part of the id.
 #
-# Proofs. threshold: solve a u + b = Δ and = 0.
+# threshold: solve a u + b = Δ. averse_threshold: solve a u + b = 0.
 # mean_rejection: q_v β_v = (q_v - p_v)⁺ ≤ q_v 1{p_v < q_v}; sum over v.
 # holder, holder_exponent: Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}.
 # holder_discrete: Hölder for sums. best_holder: see best_holder_bound.
@@ -50,11 +55,20 @@ from hlmtheory.verification import output_distribution, rejection_probability, t
 #   is at most ε. Exchangeable prompts: which of the n + 1 comes last is even chance, whatever the n + 1 curves are.
 
 
-def _line_at_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    """The line a u + b at the risk-prone threshold, and how far from 0 it is at the risk-averse one."""
-    xp, a, b, delta = line(slope, intercept, non_acceptance)
-    averse, prone = skip_thresholds(a, b, delta)
-    return a * prone + b + xp.abs(a * averse + b)
+def _line_at_prone(slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+    """The line a u + b at the risk-prone threshold."""
+    _, a, b, delta = line(slope, intercept, non_acceptance)
+    return a * skip_thresholds(a, b, delta).risk_prone + b
+
+
+def _rise_to_averse(slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+    """How far the line rises from u = 0 to the risk-averse threshold: a u."""
+    _, a, b, delta = line(slope, intercept, non_acceptance)
+    return a * skip_thresholds(a, b, delta).risk_averse
+
+
+def _below_zero(intercept: Array) -> Array:
+    return -arrays(intercept=intercept)[1]
 
 
 def _given_share(non_acceptance: Array) -> Array:
@@ -79,7 +93,7 @@ def _not_accepted_at_once(target: Array, draft: Array) -> Array:
 
 
 def _unsaid_bound(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    """(13) with its integral of the line, beside the sum for the density M · mass."""
+    """A possible reading of (13): its integral of the line, beside the sum for the density M · mass."""
     xp, a, _, delta = line(slope, intercept, non_acceptance)
     beside = holder_bound_discrete(mass, slope, intercept, non_acceptance, xp.inf)  # refuses what is no distribution
     _, f = arrays(mass=mass)
@@ -95,19 +109,24 @@ def _distance_of_law(target: Array, draft: Array, skip: Array) -> Array:
 
 
 def _distance_of_truncated_law(target: Array, draft: Array, skip: Array, sizes: Array) -> Array:
-    """TV(law, p) of U-HLM with truncation, the law put together from its parts."""
+    """TV(law, p) of U-HLM with truncation: for each size the law in which the other drafts are all skipped."""
     xp, _, p, q, s = pair_and_skip(target, draft, skip)
-    sent = (1.0 - s) * excess(xp, q, p)
-    law = q - sent  # skipped, or verified and accepted
-    for share, distorted in replacements(xp, p, q, sent, sizes):
-        law = law + share[..., None] * distorted
-    return 0.5 * xp.sum(xp.abs(law - p), axis=-1)
+    k = size_up_to(q.shape[-1]).check(xp, "sizes", arrays(q=q, sizes=sizes)[2])
+    lost = xp.argmax(q - p, axis=-1, keepdims=True) == xp.arange(q.shape[-1], device=q.device)
+    law = q
+    for size in xp.unique_values(k):
+        distorted = residual_distribution(p, truncate(q, size))
+        drawn = xp.any(distorted > 0, axis=-1, keepdims=True)
+        distorted = xp.where(drawn, distorted, xp.astype(lost, xp.float64))  # 0/0: the worst that may be drawn
+        law = law + output_distribution(p, q, skip=xp.where(k == size, s, 1.0), residual=distorted) - q
+    return total_variation(law, p)
 
 
 def _exact(uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
     """Mean β of the tokens with u ≤ u_th, from the threshold itself."""
     xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection, slope, intercept, non_acceptance)
-    return xp.mean(xp.where(a * u + b <= delta, beta, 0.0), axis=-1)
+    threshold = skip_thresholds(a, b, delta).risk_prone + edge(xp, u) / a
+    return xp.mean(xp.where(u <= threshold, beta, 0.0), axis=-1)
 
 
 def _parts(uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
@@ -174,12 +193,22 @@ CLAIMS = (
         id="skipping.threshold",
         source=Source("oh2025cuhlm", "(12), (14)"),
         origin=Origin.PUBLISHED,
-        statement="a u + b = Δ at u_th = (Δ − b)/a, and 0 at −b/a, for a > 0",
+        statement="a u + b = Δ at the risk-prone threshold u_th = (Δ − b)/a, for a > 0",
         relation=Relation.EQ,
-        lhs=_line_at_thresholds,
+        lhs=_line_at_prone,
         rhs=_given_share,
         attained=Attained({"slope": 0.5, "intercept": -0.25, "non_acceptance": 0.5}),
         condition=lambda intercept: 1.0 + abs(intercept),
+    ),
+    Claim(
+        id="skipping.averse_threshold",
+        source=Source("oh2025cuhlm", "(12)"),
+        origin=Origin.PUBLISHED,
+        statement="a u + b = 0 at the risk-averse threshold u_th = −b/a, for a > 0",
+        relation=Relation.EQ,
+        lhs=_rise_to_averse,
+        rhs=_below_zero,
+        attained=Attained({"slope": 0.5, "intercept": -0.25, "non_acceptance": 0.5}),
     ),
     Claim(
         id="skipping.mean_rejection",
@@ -237,7 +266,7 @@ CLAIMS = (
     ),
     Claim(
         id="skipping.holder_unsaid",
-        source=Source("oh2024uhlm", "IV-A, (13) with an empirical density"),
+        source=Source("oh2024uhlm", "IV-A, (13): a possible reading with an empirical density, not printed"),
         origin=Origin.NEW,
         statement="for u on {0, 1/M, …, 1}: R ≤ Δ^{3/2}/√(3a) · (M Σ_I f²)^{1/2}, the integral beside the sum",
         relation=Relation.LE,

@@ -10,7 +10,7 @@ from hlmtheory._quantities import positive
 from hlmtheory._simplex import quotient
 
 _SEARCH = 40  # thirds cut off the interval of 1/s: it ends 1e-7 long, about a minimum that is flat
-_EDGE = 1e-12  # a point of the grid counts as on the border of I within this
+_EDGES = {64: 1e-12, 32: 1e-6}  # by bits: a point of the grid counts as on the border of I within this
 
 LINE = {
     "slope": positive("where β does not rise with u, u says nothing of the risk: do not skip by it"),
@@ -112,7 +112,7 @@ def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, non_acc
     Returns
     -------
     array, shape (...)
-        In [0, Δ]. Points within 1e-12 of the ends of I, in β, are inside.
+        In [0, Δ]. Points within 1e-12 of the ends of I, in β, are inside; 1e-6 where a value comes in float32.
 
     Raises
     ------
@@ -159,7 +159,8 @@ def holder_bound(density: Array, slope: Array, intercept: Array, non_acceptance:
     xp, kind, height, low, high, (a, _, delta) = _cells(density, slope, intercept, non_acceptance)
     inverse = _inverse(xp, exponent, height)
     line_norm = delta * _ratio(xp, delta * inverse, a * (1.0 + inverse)) ** inverse  # Δ/(a(s+1)), of any s
-    return in_kind(xp, line_norm[..., 0] * _norm(xp, height, high - low, 1.0 - inverse), kind)
+    density_norm = _norm(xp, height, high - low, 1.0 - inverse)
+    return in_kind(xp, xp.where(density_norm > 0, line_norm[..., 0], 0.0) * density_norm, kind)  # nor ∞ · 0
 
 
 def holder_bound_discrete(
@@ -262,6 +263,11 @@ def line(slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, Ar
     return (xp, *(in_kind(xp, value, xp.float64) for value in given))
 
 
+def edge(xp: Any, *values: Array) -> float:
+    """How far from the ends of I, in β, still counts as on them: more where a value was rounded to float32."""
+    return max(_EDGES[xp.finfo(widest(xp, value)).bits] for value in values)
+
+
 def _law(name: str, law: Array, slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, ...]:
     """The namespace, the type to answer in, the law in float64, and a, b, Δ with an axis to match."""
     xp, f, a, b, delta = arrays(**{name: law}, slope=slope, intercept=intercept, non_acceptance=non_acceptance)
@@ -279,8 +285,9 @@ def _cells(density: Array, slope: Array, intercept: Array, non_acceptance: Array
     xp, kind, f, (a, b, delta) = _law("density", density, slope, intercept, non_acceptance)
     size = f.shape[-1]
     cell = xp.arange(size, dtype=xp.float64, device=f.device)
-    low = xp.maximum(cell / size, _ratio(xp, -b, a))
-    high = xp.minimum((cell + 1.0) / size, _ratio(xp, delta - b, a))
+    averse, prone = (xp.clip(_ratio(xp, top, a), min=0.0, max=1.0) for top in (-b, delta - b))  # either may be infinite
+    low = xp.maximum(cell / size, averse)
+    high = xp.minimum((cell + 1.0) / size, prone)
     return xp, kind, f * size, low, xp.maximum(low, high), (a, b, delta)
 
 
@@ -288,11 +295,12 @@ def _points(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) 
     """The law f and the line a u + b at each point of I, both 0 outside, and which points are inside."""
     xp, given = arrays(mass=mass)
     _SUPPORT.check(xp, "mass", given)
+    near = edge(*arrays(mass=mass, slope=slope, intercept=intercept, non_acceptance=non_acceptance))
     xp, kind, f, (a, b, delta) = _law("mass", mass, slope, intercept, non_acceptance)
     size = f.shape[-1]
     u = xp.arange(size, dtype=xp.float64, device=f.device) / (size - 1)
     g = a * u + b
-    inside = (g >= -_EDGE) & (g <= delta + _EDGE)
+    inside = (g >= -near) & (g <= delta + near)
     zero = xp.zeros_like(g)
     return xp, kind, xp.where(inside, f, 0.0), xp.where(inside, xp.clip(g, min=0.0), zero), inside
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from hlmtheory._array import Array, arrays, floating, in_kind, widest
+from hlmtheory._array import Array, arrays, epsilon, floating, in_kind, is_kind, widest
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, size_up_to
 from hlmtheory._simplex import distributions, excess, normalised
-from hlmtheory.skipping.holder import line
+from hlmtheory.skipping.holder import edge, line
 from hlmtheory.truncation import truncate
 
 
@@ -16,7 +16,8 @@ class SurrogateGap(NamedTuple):
     """The exact rejection risk of a threshold beside the papers' R, from the same tokens.
 
     ``exact`` = ``surrogate`` + ``below`` + ``misfit``: mean β of what is skipped; mean a u + b over I; mean β of what
-    is skipped below -b/a and left out of R; mean β - (a u + b) over I.
+    is skipped below -b/a and left out of R; mean β - (a u + b) over I. A u at an end of I is inside, whatever the
+    rounding, as in :func:`rejection_risk_discrete`.
     """
 
     exact: Array
@@ -38,7 +39,7 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
         Probability rows.
     skip : array, shape (..., V) or broadcastable to it
         s_v in [0, 1]: from :func:`hlmtheory.skip_probability` of
-        :func:`hlmtheory.vocabulary_uncertainty`, or 0 and 1 by any rule that knows the draft.
+        :func:`hlmtheory.vocabulary_uncertainty`, or true and false by any rule that knows the draft.
 
     Returns
     -------
@@ -56,7 +57,7 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     0.25
     """
     xp, kind, p, q, s = pair_and_skip(target, draft, skip)
-    return in_kind(xp, xp.sum(s * excess(xp, q, p), axis=-1), kind)  # q β = (q - p)⁺
+    return in_kind(xp, xp.clip(xp.sum(s * excess(xp, q, p), axis=-1), max=1.0), kind)  # q β = (q - p)⁺
 
 
 def truncated_step_risk(target: Array, draft: Array, skip: Array, sizes: Array) -> Array:
@@ -75,7 +76,8 @@ def truncated_step_risk(target: Array, draft: Array, skip: Array, sizes: Array) 
     Returns
     -------
     array, shape (...)
-        In [0, TV(q, p)]. Where r̂ is 0/0, so that anything may be drawn, its distance is taken as 1.
+        In [0, TV(q, p)]. Where r̂ is 0/0 (up to rounding: a mass of 8 V eps or less), so that anything may be drawn,
+        its distance is taken as 1.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def truncated_step_risk(target: Array, draft: Array, skip: Array, sizes: Array) 
     true = normalised(xp, excess(xp, p, q))[0]
     for share, distorted in replacements(xp, p, q, sent, sizes):
         risk = risk + share * xp.clip(0.5 * xp.sum(xp.abs(true - distorted), axis=-1), max=1.0)
-    return in_kind(xp, risk, kind)
+    return in_kind(xp, xp.clip(risk, max=1.0), kind)
 
 
 def replacements(xp: Any, p: Array, q: Array, sent: Array, sizes: Array) -> Iterator[tuple[Array, Array]]:
@@ -108,7 +110,8 @@ def replacements(xp: Any, p: Array, q: Array, sent: Array, sizes: Array) -> Iter
     for k in xp.unique_values(sizes):
         distorted, mass = normalised(xp, excess(xp, p, truncate(q, k)))
         share = xp.sum(xp.where(sizes == k, sent, 0.0), axis=-1)
-        yield share, xp.where(mass[..., None] > 0, distorted, farthest)
+        rounding = 8.0 * q.shape[-1] * epsilon(xp, q.dtype)  # of q̂ and of the sum: what is left where p = q̂
+        yield share, xp.where(mass[..., None] > rounding, distorted, farthest)
 
 
 def sequence_risk(step_risks: Array) -> Array:
@@ -176,16 +179,18 @@ def surrogate_gap(
     [0.1667, 0.0833, 0.0833, 0.0]
     """
     xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection, slope, intercept, non_acceptance)
+    near = edge(*arrays(u=uncertainty, a=slope, b=intercept, delta=non_acceptance))
     predicted = a * u + b
-    inside = (predicted >= 0.0) & (predicted <= delta)
-    left_out = predicted < 0.0
+    skipped, left_out = predicted <= delta + near, predicted < -near
+    inside = skipped & ~left_out
+    predicted = xp.clip(predicted, min=0.0)
 
     def mean(where: Array, value: Array) -> Array:
         return xp.mean(xp.where(where, value, 0.0), axis=-1)
 
     kind = widest(xp, *arrays(uncertainty=uncertainty, rejection=rejection)[1:])
     parts = (
-        mean(predicted <= delta, beta),
+        mean(skipped, beta),
         mean(inside, predicted),
         mean(left_out, beta),
         mean(inside, beta - predicted),
@@ -197,6 +202,8 @@ def pair_and_skip(target: Array, draft: Array, skip: Array) -> tuple[Any, Any, A
     """The namespace, the type to answer in, p and q and s in float64."""
     xp, kind, p, q = distributions(target=target, draft=draft)
     _, _, s = arrays(draft=q, skip=skip)
+    if is_kind(xp, s.dtype, "bool"):
+        s = in_kind(xp, s, xp.float64)
     UNIT_INTERVAL.check(xp, "skip", s)
     leading_dimensions(draft=tuple(q.shape), skip=tuple(s.shape))
     return xp, kind, p, q, in_kind(xp, s, xp.float64)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from hlmtheory._array import Array, arrays, softmax
+from typing import Any, cast
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays, softmax, to_numpy
 from hlmtheory._domains import LOGITS, UNIT_INTERVAL, Domain, token_of
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.uncertainty.binomial import checked_together, decision_error, draws_needed, skip_probability
-from hlmtheory.uncertainty.perturbation import DOMAINS, MAX_TEMPERATURE, expected_mean, expected_uncertainty
+from hlmtheory.uncertainty.perturbation import (
+    DOMAINS,
+    MAX_TEMPERATURE,
+    expected_mean,
+    expected_uncertainty,
+    sample_uncertainty,
+)
 from hlmtheory.uncertainty.quadrature import (
     SAFE_NODES,
     gap_of,
@@ -14,10 +24,12 @@ from hlmtheory.uncertainty.quadrature import (
     panel_rule,
     scaled_gaps,
 )
+from hlmtheory.uncertainty.regression import fit_linear
 
 # Proofs, by the last part of the id.
 #
-# sampled: x̃ sums to 1, so what is not d has 1 - x̃_d; the mean of an indicator is its probability.
+# sampled: x̃ sums to 1, so what is not d has 1 - x̃_d; the mean of an indicator is its probability. The left side is
+#   sample_uncertainty itself at θ⁽ᵐ⁾, averaged over its uniform quantile: the one below which the sample differs.
 # expected: see the head of _quadrature. θmax only scales the logits, so 2 stands for all.
 # top: the top entry's e^{-h/φ} is 1, and Z(φ) = Σ e^{-h_v/φ} never falls as φ rises, so softmax(z/θ)_top = 1/Z is at
 #   least its value at θmax all the way. It is the integrand at every node, too, and the weights are positive and sum
@@ -27,6 +39,37 @@ from hlmtheory.uncertainty.quadrature import (
 # draws: Chernoff. For E[u] < u_th: P(u > u_th) ≤ P(M u ≥ M u_th) ≤ e^{-M KL(u_th ‖ E[u])}; the other side alike.
 # linear: at the least-squares line Σ residuals = Σ u · residuals = 0, so Σ (β - mean)² = Σ residuals² +
 #   a² Σ (u - mean)², and R² = a² Var(u)/Var(β) = r².
+
+
+class _Replay:
+    """In place of a generator: a share of θmax, then the quantile of the sample, both given."""
+
+    def __init__(self, *given: Any) -> None:
+        self._given = iter(given)
+
+    def random(self, shape: tuple[int, ...]) -> Any:
+        return np.broadcast_to(next(self._given), shape).copy()
+
+
+def _sampled(logits: Array, token: Array, temperatures: Array) -> Array:
+    """E[u | z, d, θ] of the sampler: for each θ⁽ᵐ⁾ the quantile up to which a sample differs, by bisection."""
+    xp, z, token, theta = _perturbation(logits, token, temperatures)
+    host, token = to_numpy(theta), xp.broadcast_to(token[..., None], theta.shape)
+    warmest = float(np.max(host, initial=0.0)) or MAX_TEMPERATURE
+    low, high = np.zeros_like(host), np.ones_like(host)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2.0
+        rng = cast(np.random.Generator, _Replay(1.0 - host / warmest, middle))
+        u = sample_uncertainty(z[..., None, :], token, draws=1, max_temperature=warmest, rng=rng)
+        differs = to_numpy(u) == 1.0
+        low, high = np.where(differs, middle, low), np.where(differs, high, middle)
+    return xp.asarray(np.mean((low + high) / 2.0, axis=-1), device=z.device)
+
+
+def _coldness(temperatures: Array) -> Array:
+    """θmax over the least temperature: θ is 1 less a share of θmax, rounded."""
+    xp, theta = arrays(temperatures=temperatures)
+    return xp.max(theta) / xp.min(theta, axis=-1)
 
 
 def _differing(logits: Array, token: Array, temperatures: Array) -> Array:
@@ -44,12 +87,17 @@ def _not_same(logits: Array, token: Array, temperatures: Array) -> Array:
 
 def _perturbed(logits: Array, token: Array, temperatures: Array) -> tuple[Array, Array, Array]:
     """(8): the rows (..., M, V)."""
+    xp, z, token, theta = _perturbation(logits, token, temperatures)
+    gaps = z - xp.max(z, axis=-1, keepdims=True)
+    return xp, softmax(xp, gaps[..., None, :] / theta[..., None]), token
+
+
+def _perturbation(logits: Array, token: Array, temperatures: Array) -> tuple[Array, ...]:
+    """The namespace and the three, each in its domain."""
     xp, z, token, theta = arrays(logits=logits, token=token, temperatures=temperatures)
     LOGITS.check(xp, "logits", z)
     token = token_of(z.shape[-1]).check(xp, "token", token)
-    DOMAINS["temperatures"].check(xp, "temperatures", theta)
-    gaps = z - xp.max(z, axis=-1, keepdims=True)
-    return xp, softmax(xp, gaps[..., None, :] / theta[..., None]), token
+    return xp, z, token, DOMAINS["temperatures"].check(xp, "temperatures", theta)
 
 
 def _printed(logits: Array, token: Array, temperatures: Array) -> Array:
@@ -124,12 +172,16 @@ def _sums(uncertainty: Array, rejection: Array) -> tuple[Array, ...]:
 
 
 def _explained(uncertainty: Array, rejection: Array) -> Array:
-    """R² = 1 - Σ residuals² / Σ (β - mean)², of the least-squares line."""
-    xp, u, beta = _sums(uncertainty, rejection)
-    spread = xp.sum(u * u, axis=-1, keepdims=True)
-    slope = xp.sum(u * beta, axis=-1, keepdims=True) / xp.where(spread > 0, spread, 1.0)
-    total = xp.sum(beta * beta, axis=-1)
-    return 1.0 - xp.sum((beta - slope * u) ** 2, axis=-1) / xp.where(total > 0, total, 1.0)
+    """R² = 1 - Σ residuals² / Σ (β - mean)² of fit_linear, row by row; NaN out of scope, where it refuses the row."""
+    xp, u, beta = arrays(uncertainty=uncertainty, rejection=rejection)
+    for name, value in (("uncertainty", u), ("rejection", beta)):
+        UNIT_INTERVAL.check(xp, name, value)
+    fits = to_numpy(_fits(u) & _uncertainty_varies(u))
+    rows = (to_numpy(value).reshape(-1, value.shape[-1]) for value in (u, beta))
+    found = [
+        fit_linear(one, other).r_squared if fit else np.nan for one, other, fit in zip(*rows, fits.ravel(), strict=True)
+    ]
+    return xp.asarray(np.reshape(found, fits.shape), dtype=xp.float64, device=u.device)
 
 
 def _squared_correlation(uncertainty: Array, rejection: Array) -> Array:
@@ -137,6 +189,12 @@ def _squared_correlation(uncertainty: Array, rejection: Array) -> Array:
     xp, u, beta = _sums(uncertainty, rejection)
     both = xp.sum(u * u, axis=-1) * xp.sum(beta * beta, axis=-1)
     return xp.sum(u * beta, axis=-1) ** 2 / xp.where(both > 0, both, 1.0)
+
+
+def _fits(uncertainty: Array) -> Array:
+    """Whether a row has the three points that a fit takes."""
+    xp, u = arrays(uncertainty=uncertainty)
+    return xp.full(u.shape[:-1], u.shape[-1] > 2)
 
 
 def _uncertainty_varies(uncertainty: Array) -> Array:
@@ -169,6 +227,7 @@ def _fit_condition(uncertainty: Array, rejection: Array) -> Array:
 
 
 COARSE_NODES = 4
+_HALVINGS = 54  # to the last bit of a probability
 _CORRELATION = Domain("in [-1, 1]", lambda xp, value: xp.abs(value) <= 1, "give Pearson's r")
 _PERTURBED = {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [0.5, 2.0]}
 _ONE_AHEAD = {"logits": [5.197829871260998] + 9 * [0.0], "token": 0}
@@ -180,9 +239,10 @@ CLAIMS = (
         origin=Origin.PUBLISHED,
         statement="E[u | z, d, θ] = (1/M) Σ_m P(d⁽ᵐ⁾ ≠ d) = 1 − (1/M) Σ_m softmax(z/θ⁽ᵐ⁾)_d",
         relation=Relation.EQ,
-        lhs=_differing,
+        lhs=_sampled,
         rhs=_not_same,
         attained=Attained(_PERTURBED),
+        condition=_coldness,
     ),
     Claim(
         id="uncertainty.printed_temperature",
@@ -248,6 +308,7 @@ CLAIMS = (
         lhs=_explained,
         rhs=_squared_correlation,
         assumptions=(
+            Assumption("three tokens or more", _fits),
             Assumption("the uncertainty varies", _uncertainty_varies),
             Assumption("the rejection probability varies", _rejection_varies),
         ),

@@ -78,7 +78,7 @@ def sample_uncertainty(
     (count,) = _numbers(draws=draws)
     (warmest,) = _numbers(max_temperature=max_temperature)
     shape = leading_dimensions(logits=tuple(z.shape[:-1]), draft_token=tuple(token.shape))
-    cold = gap_of(xp, 1.0 - coldest(xp, scaled_gaps(xp, z, warmest or 1.0)), token)
+    cold = gap_of(xp, 1.0 - coldest(xp, z), token)
     differing = xp.zeros_like(cold)
     for _ in range(int(count)):
         share, quantile = (xp.asarray(rng.random(shape), device=z.device) for _ in range(2))
@@ -186,8 +186,7 @@ def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPER
     xp, z = arrays(logits=logits)
     LOGITS.check(xp, "logits", z)
     (warmest,) = _numbers(max_temperature=max_temperature)
-    gaps = scaled_gaps(xp, z, warmest or 1.0)
-    mean = mean_rows(xp, gaps, quick_rule()) if warmest else coldest(xp, gaps)
+    mean = mean_rows(xp, scaled_gaps(xp, z, warmest), quick_rule()) if warmest else coldest(xp, z)
     return in_kind(xp, xp.clip(1.0 - mean, min=0.0, max=1.0), widest(xp, z))
 
 
@@ -212,9 +211,9 @@ def expected_mean(logits: Array, draft_token: Array, max_temperature: float, rul
     xp, kind, z, token = _logits_and_token(logits, draft_token)
     (warmest,) = _numbers(max_temperature=max_temperature)
     leading_dimensions(logits=tuple(z.shape[:-1]), draft_token=tuple(token.shape))
-    gaps = scaled_gaps(xp, z, warmest or 1.0)
     if not warmest:
-        return xp, kind, 1.0 - gap_of(xp, coldest(xp, gaps), token)
+        return xp, kind, 1.0 - gap_of(xp, coldest(xp, z), token)
+    gaps = scaled_gaps(xp, z, warmest)
     own = gap_of(xp, gaps, token)
     rows = xp.broadcast_to(gaps, (*own.shape, gaps.shape[-1]))
     return xp, kind, xp.clip(1.0 - mean_at(xp, rows, own, rule), min=0.0, max=1.0)

@@ -106,9 +106,9 @@ def mean_rows(xp: Any, gaps: Array, rule: Rule) -> Array:
     return xp.reshape(xp.concat(parts), gaps.shape) if parts else xp.zeros_like(gaps)
 
 
-def coldest(xp: Any, gaps: Array) -> Array:
-    """softmax(z/θ) as θ → 0: even over the ties at the top."""
-    top = xp.astype(gaps == 0, xp.float64)
+def coldest(xp: Any, logits: Array) -> Array:
+    """softmax(z/θ) as θ → 0: even over the ties at the top; of the logits, as the least gap may be half of one."""
+    top = xp.astype(logits == xp.max(logits, axis=-1, keepdims=True), xp.float64)
     return top / xp.sum(top, axis=-1, keepdims=True)
 
 

@@ -108,14 +108,15 @@ def fit_linear(
     else:
         intervals = _intervals(x, y, labels, confidence)
     residuals = y - line[0] * x - line[1]
-    spread = float(np.sum((y - y.mean()) ** 2))
-    fraction = 1.0 - float(residuals @ residuals) / spread if spread else float("nan")
+    # rounding leaves a spread about the mean, or between the means of bins, even where every β is the same
+    varies = bool(y.min() < y.max() and beta.min() < beta.max())
+    fraction = 1.0 - float(residuals @ residuals) / float(np.sum((y - y.mean()) ** 2)) if varies else float("nan")
     return LinearFit(
         slope=line[0],
         intercept=line[1],
         r_squared=fraction,
         mse=float(residuals @ residuals) / len(x),
-        correlation=_correlation(x, y) if spread else float("nan"),
+        correlation=_correlation(x, y) if varies else float("nan"),
         slope_interval=intervals[0],
         intercept_interval=intervals[1],
         points=len(x),

@@ -18,6 +18,7 @@ from hlmtheory.claims import Status
 from hlmtheory.skipping import (
     best_holder_bound,
     calibrate_threshold,
+    calibration,
     held_out_risk,
     holder_bound,
     holder_bound_discrete,
@@ -30,6 +31,7 @@ from hlmtheory.skipping import (
     threshold_losses,
     truncated_step_risk,
 )
+from hlmtheory.skipping import chains as chains_
 
 from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -113,6 +115,7 @@ SKIPPED = with_skip(pairs())
 TOKENS = batches((1, 9), rows_uncertainty=UNIT, rows_rejection=UNIT)
 STRATEGIES = {
     "skipping.threshold": batches(**LINE),
+    "skipping.averse_threshold": batches(**LINE),
     "skipping.mean_rejection": pairs(),
     "skipping.rejection_by_draft": pairs(),
     "skipping.holder": with_law("density", 1),
@@ -302,6 +305,31 @@ def test_a_replacement_that_does_not_exist_is_taken_at_its_worst():
     assert (verdict.holds, float(verdict.lhs), float(verdict.rhs)) == (True, 0.125, 0.125)
 
 
+def test_a_replacement_that_rounding_alone_makes_does_not_exist():
+    """p = q̂ again, (0.06 + 0.01)/2 is a rounding off 0.035."""
+    instance = {"target": [0.93, 0.035, 0.035], "draft": [0.93, 0.06, 0.01], "skip": 0.0, "sizes": 1}
+    assert float(truncated_step_risk(**instance)) == pytest.approx(0.025, rel=1e-12)
+
+
+def test_a_risk_is_at_most_1_whatever_the_rounding():
+    rng = np.random.default_rng(2)
+    draft = np.concatenate([rng.dirichlet(np.ones(300), 500), np.zeros((500, 1))], axis=1)
+    target = np.concatenate([np.zeros((500, 300)), np.ones((500, 1))], axis=1)
+    assert np.max(np.sum(draft, axis=-1)) > 1.0
+    risks = one_step_risk(target, draft, 1.0)
+    bounds = truncated_step_risk(target, draft, 1.0, 7)
+    assert max(risks.max(), bounds.max()) <= 1.0
+    assert float(sequence_risk(risks[:, None])) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_rule_may_skip_by_true_and_false(library):
+    p, q = to(library, [0.25, 0.75]), to(library, [0.5, 0.5])
+    for skip in ([True, False], to(library, np.array([True, False]))):
+        assert float(one_step_risk(p, q, skip)) == 0.25
+        assert float(truncated_step_risk(p, q, skip, 0)) == 0.25
+
+
 def test_everything_sent_in_full_costs_nothing():
     p, q = np.random.default_rng(1).dirichlet(np.ones(6), 2)
     assert float(truncated_step_risk(p, q, 0.0, 6)) == 0.0
@@ -393,6 +421,42 @@ def test_the_border_of_the_grid_is_inside():
     mass[6] = 1.0
     for shift in (-1e-15, 0.0, 1e-15):
         assert float(rejection_risk_discrete(mass, 1.0, 0.0, 0.3 + shift)) == pytest.approx(0.3)
+
+
+def test_the_border_of_the_grid_is_no_wider_than_rounding():
+    mass = np.zeros(21)
+    mass[6] = 1.0
+    for beside, risk in ((1e-13, 0.3), (1e-11, 0.0), (1e-9, 0.0)):
+        assert float(rejection_risk_discrete(mass, 1.0, 0.0, 0.3 - beside)) == pytest.approx(risk)
+        assert float(rejection_risk_discrete(mass, 1.0, -0.3 - beside, 1.0)) == 0.0
+        gap = surrogate_gap([0.3], [1.0], 1.0, 0.0, 0.3 - beside)
+        assert float(gap.exact) == (1.0 if risk else 0.0)
+        gap = surrogate_gap([0.3], [1.0], 1.0, -0.3 - beside, 1.0)
+        assert float(gap.below) == (0.0 if risk else 1.0)
+    narrow = mass.astype(np.float32)
+    assert float(rejection_risk_discrete(narrow, 1.0, 0.0, 0.3)) == pytest.approx(0.3)
+    assert float(rejection_risk_discrete(narrow, 1.0, 0.0, 0.3 - 1e-5)) == 0.0
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_uncertainty_at_the_threshold_is_skipped(library, dtype):
+    """(0.29 + 0.09)/0.95 = 0.4, and 0.95 · 0.4 - 0.09 is above 0.29 by a rounding."""
+    gap = surrogate_gap(to(library, [0.4], dtype), to(library, [1.0], dtype), 0.95, -0.09, 0.29)
+    assert (float(gap.exact), float(gap.below)) == (1.0, 0.0)
+    assert float(gap.surrogate) == pytest.approx(0.29)
+
+
+def test_lines_that_are_all_but_flat_or_upright():
+    for density, bound in (([0.5, 0.5], holder_bound), ([0.25, 0.75], holder_bound)):
+        assert float(rejection_risk(density, 1e-308, -10.0, 0.5)) == 0.0
+        assert float(rejection_risk(density, 1e-308, 0.25, 0.5)) == pytest.approx(0.25)
+        for exponent in (1.0, 2.0, math.inf):
+            assert float(bound(density, 1e-308, -10.0, 0.5, exponent)) == 0.0
+        assert float(best_holder_bound(density, 1e-308, -10.0, 0.5).bound) == 0.0
+    averse, prone = skip_thresholds([1e8, 1e308, 1e-308], [0.0, -1.0, -1.0], 0.5)
+    assert averse.tolist() == [0.0, 1e-308, math.inf]
+    assert prone.tolist() == [5e-9, 1.5e-308, math.inf]
 
 
 @given(STRATEGIES["skipping.surrogate_gap"])
@@ -496,6 +560,18 @@ def test_the_small_models_texts_say_nothing():
     assert (float(verdict.lhs), float(verdict.rhs)) == (0.5, 0.0)
 
 
+def test_the_texts_of_the_chains_have_all_their_tokens():
+    """A fair coin and a draft that always says 0: the texts agree on 0…0 alone, 1 of 2^HORIZON."""
+    instance = {
+        "target_chain": np.full((2, 2), 0.5),
+        "draft_chain": [[1.0, 0.0], [1.0, 0.0]],
+        "skip_chain": np.ones((2, 2)),
+    }
+    assert chains_.HORIZON == 4
+    assert float(chains_.text_distance(**instance)) == 1 - 0.5**4
+    assert float(chains_.from_large(**instance)) == 4 * 0.5
+
+
 def test_the_sum_is_clipped_after_the_mean():
     assert float(sequence_risk([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]])) == 1.0
     assert float(sequence_risk([[0.75, 0.75], [0.0, 0.0]])) == 0.75
@@ -555,6 +631,49 @@ def test_one_prompt_is_enough_for_half_the_largest_loss():
     assert calibrate_threshold([[0.0, 0.25]], [0.1, 0.2], risk=0.5).threshold == 0.1
     with pytest.raises(ValueError, match=r"^losses must come from at least 2 prompts, n \+ 1 ≥ bound/risk; got 1; "):
         calibrate_threshold([[0.0, 0.25]], [0.1, 0.2], risk=0.4)
+
+
+def test_one_prompt_less_than_the_rule_takes_is_refused():
+    """1/(1/49) is above 49 by a rounding, and (0 + 1)/49 ≤ 1/49 all the same."""
+    for needed in range(1, 200):
+        risk = 1 / (needed + 1)
+        found = calibrate_threshold(np.zeros((needed, 1)), [0.5], risk=risk)
+        assert (found.threshold, found.corrected_risk) == (0.5, risk)
+        if needed > 1:
+            with pytest.raises(ValueError, match=rf"^losses must come from at least {needed} prompts"):
+                calibrate_threshold(np.zeros((needed - 1, 1)), [0.5], risk=risk)
+    with pytest.raises(ValueError, match=r"^losses must come from at least \d{324} prompts"):
+        calibrate_threshold(np.zeros((9, 1)), [0.5], risk=5e-324)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("count", range(1, 21))
+def test_an_uncertainty_on_the_grid_is_skipped_as_it_was_calibrated(library, dtype, count):
+    """Every prompt's u is an atom at a point of the grid: the next lower threshold is the one to find."""
+    u = to(library, np.full((200, 1), count / 20), dtype)
+    grid = np.arange(21) / 20
+    for thresholds in (grid.tolist(), to(library, grid)):
+        losses = threshold_losses(u, to(library, np.ones((200, 1)), dtype), thresholds)
+        found = calibrate_threshold(losses, thresholds, risk=0.01)
+        assert found.threshold == grid[count - 1]
+        assert not np.any(numbers(u <= found.threshold))
+        assert np.all(numbers(u <= float(grid[count])))
+
+
+def test_losses_block_by_block_are_those_at_once(monkeypatch):
+    rng = np.random.default_rng(3)
+    u, beta, grid = rng.random((5, 40)), rng.random((5, 40)), np.arange(1, 12) / 12
+    at_once = np.sum(np.where(u[:, None, :] <= grid[:, None], beta[:, None, :], 0.0), axis=-1)
+    for block in (1, 450, 10**6):
+        monkeypatch.setattr(calibration, "_BLOCK", block)
+        np.testing.assert_array_equal(threshold_losses(u, beta, grid), at_once)
+
+
+def test_scores_may_be_whole_numbers_and_thresholds_may_not_merge():
+    assert threshold_losses([[0, 1, 2]], [[0.25, 0.5, 1.0]], [0.5, 1.5]).tolist() == [[0.25, 0.75]]
+    with pytest.raises(ValueError, match=r"^thresholds must be rising; two are not"):
+        threshold_losses(np.float32([[0.5]]), [[0.5]], [0.5, 0.5 + 1e-12])
 
 
 @given(loss_tables())

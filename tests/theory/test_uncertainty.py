@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
-from scipy.stats import binom
+from scipy.stats import binom, t
 
 from hlmtheory import uncertainty
 from hlmtheory.uncertainty import (
@@ -63,11 +63,11 @@ def logit_rows(draw, with_token=True, draws=0):
 
 @st.composite
 def decisions(draw):
-    """E[u] well off the threshold, and a wanted error."""
+    """E[u] off the threshold by a thousandth or more, and a wanted error."""
     instance = draw(
         batches(expected=UNIT, threshold=st.floats(-0.25, 1.25), error=st.sampled_from((0.5, 0.1, 1e-3, 1e-9)))
     )
-    near = np.abs(instance["expected"] - instance["threshold"]) < 0.05
+    near = np.abs(instance["expected"] - instance["threshold"]) < 1e-3
     instance["threshold"] = np.where(near, np.where(instance["expected"] < 0.5, 0.75, 0.25), instance["threshold"])
     return instance
 
@@ -91,8 +91,9 @@ AGREES = {
 """For each false one, where it is right."""
 
 OUTSIDE = {
-    "the uncertainty varies": {"uncertainty": [0.5, 0.5], "rejection": [0.0, 1.0]},
-    "the rejection probability varies": {"uncertainty": [0.0, 1.0], "rejection": [0.5, 0.5]},
+    "three tokens or more": {"uncertainty": [0.0, 1.0], "rejection": [0.0, 1.0]},
+    "the uncertainty varies": {"uncertainty": [0.5, 0.5, 0.5], "rejection": [0.0, 1.0, 0.5]},
+    "the rejection probability varies": {"uncertainty": [0.0, 1.0, 0.5], "rejection": [0.5, 0.5, 0.5]},
 }
 """For each assumption an instance that breaks it."""
 
@@ -219,6 +220,14 @@ def test_the_stated_error_covers_the_true_one(name):
     assert true < 1e-4
 
 
+@pytest.mark.parametrize("logits", [[0.0, 0.0], [3.0, 2.0, -1.0], [1e4, 0.0]])
+def test_the_stated_error_is_never_below_the_proven_one(logits):
+    """Where both rules agree the second one can still be off by what is proven of it."""
+    proven = quadrature.panel_error(len(logits), quadrature.SAFE_NODES)
+    assert proven > 1e-8
+    assert float(quadrature_error(logits, 0)) >= proven
+
+
 def test_the_quick_rule_is_not_safe_for_every_row():
     """Else the second rule were of no use; the docstring's worst rows."""
     for others, worst in ((1, 8e-8), (4095, 9e-5), (151_999, 3e-4)):
@@ -292,6 +301,13 @@ def test_the_coldest_limit():
         np.testing.assert_allclose(near, limit, atol=1e-9)
         assert quadrature_error(logits, token, max_temperature=0.0).tolist() == [0.0, 0.0]
     assert vocabulary_uncertainty(logits, max_temperature=0.0).tolist() == [[0.5, 0.5, 1.0], [0.0, 1.0, 1.0]]
+
+
+def test_the_least_gap_is_no_tie():
+    rng = np.random.default_rng(1)
+    assert float(expected_uncertainty([5e-324, 0.0], 0, max_temperature=0.0)) == 0.0
+    assert vocabulary_uncertainty([5e-324, 0.0], max_temperature=0.0).tolist() == [0.0, 1.0]
+    assert float(sample_uncertainty([5e-324, 0.0], 1, max_temperature=0.0, rng=rng)) == 1.0
 
 
 @pytest.mark.parametrize("size", [1e4, 1e300, 1.7e308])
@@ -412,6 +428,65 @@ def test_from_the_needed_draws_on_the_error_stays_small(instance):
         assert np.all(wrong <= error * (1 + 1e-9))
 
 
+@pytest.mark.parametrize("apart", [5.6e-17, -5.6e-17, 1e-16, 1e-10])
+def test_too_near_to_the_threshold_for_any_number_of_draws(apart):
+    """KL(u_th ‖ E[u]) is 2·10⁻¹⁶ of a unit there, or less: its logarithms cancel to 0 or below."""
+    with pytest.raises(ValueError, match=r"^expected must differ from the threshold; got 0\.(3|29999)"):
+        draws_needed(0.3 + apart, 0.3, 0.01)
+
+
+@pytest.mark.parametrize("apart", [1e-2, -1e-2, 1e-4, -1e-6])
+def test_the_divergence_near_the_threshold(apart):
+    """By its series: KL = δ²/2 (1/(e (1 - e))) about e, to the relative size of δ."""
+    e = 0.3 + apart
+    exact = math.log(100.0) / (0.3 * math.log1p(-apart / e) + 0.7 * math.log1p(apart / (1 - e)))
+    series = math.log(100.0) * 2 * 0.3 * 0.7 / apart**2
+    needed = int(draws_needed(e, 0.3, 0.01))
+    assert needed == pytest.approx(series, rel=3 * abs(apart))
+    if abs(apart) > 1e-3:
+        assert needed == math.ceil(exact)
+
+
+def test_a_sure_thing_takes_one_draw():
+    """E[u] = 0 or 1: every sample says the same, at the threshold too."""
+    assert draws_needed([0.0, 0.0, 1.0, 1.0], [0.0, 0.5, 0.5, 0.0], 0.01).tolist() == [1, 1, 1, 1]
+    assert decision_error([0.0, 0.0, 1.0, 1.0], [0.0, 0.5, 0.5, 0.0], 1).tolist() == [0.0, 0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("count", range(21))
+def test_a_threshold_beside_a_narrow_expectation_keeps_its_atom(library, count):
+    """7/20 ≤ 0.35, and in float32 as sampled, but 7/20 is above the float32 of 0.35."""
+    expected = to(library, [0.3], "float32")
+    exact = binom.cdf(count, 20, float(np.float32(0.3)))
+    for threshold in (count / 20, [count / 20], np.float32(count / 20), to(library, [count / 20], "float32")):
+        assert float(skip_probability(expected, threshold)[0]) == pytest.approx(exact, rel=1e-6)
+    below = to(library, np.nextafter(np.float32([count / 20]), np.float32(-1.0)), "float32")
+    before = binom.cdf(count - 1, 20, float(np.float32(0.3)))
+    assert float(skip_probability(expected, below)[0]) == pytest.approx(before, rel=1e-6, abs=1e-30)
+
+
+@given(st.integers(1, 2**40), hnp.arrays(np.float32, 1, elements=st.floats(0.0, 1.0, width=32)))
+def test_a_narrow_threshold_is_compared_in_its_type(draws, threshold):
+    """What is used for the threshold lies between the largest j/M at or below it, and the next."""
+    from hlmtheory.uncertainty.binomial import _as_compared
+
+    wide = _as_compared(threshold)
+    assert wide.astype(np.float32) <= threshold < np.nextafter(wide, 2.0).astype(np.float32)
+    count = np.floor(float(threshold[0]) * draws)
+    assert bool(np.float32(count / draws) <= threshold[0]) == bool(count / draws <= wide[0])
+
+
+@pytest.mark.parametrize("draws", [2**31 - 1, 2**31, 2**40, 2**52])
+def test_more_draws_than_32_bits_count(draws):
+    assert float(skip_probability(0.5, 0.5, draws)) == pytest.approx(0.5, abs=1e-4)
+    assert float(skip_probability(0.25, 0.5, draws)) == 1.0
+    assert float(decision_error(0.25, 0.5, draws)) == 0.0
+    near = 0.5 + 1.0 / math.sqrt(draws)  # two deviations of a fair coin
+    assert float(skip_probability(0.5, near, draws)) == pytest.approx(0.9772499, abs=1e-4)
+    assert float(decision_error(0.5, near, draws)) == pytest.approx(0.0227501, abs=1e-4)
+
+
 def test_nothing_is_decided_outside_of_the_unit_interval():
     assert draws_needed([0.3, 1.0], [-0.5, 1.0], 1e-6).tolist() == [1, 1]
     assert decision_error([0.3, 1.0], [-0.5, 1.0]).tolist() == [0.0, 0.0]
@@ -473,6 +548,41 @@ def test_bins_by_hand():
     assert fit.slope_interval == pytest.approx(same.slope_interval)
 
 
+def test_a_token_counts_for_the_nearest_point():
+    fit = fit_linear([0.04, 0.47, 0.96, 0.72], [0.1, 0.3, 0.9, 0.4], binned=True)
+    same = fit_linear([0.05, 0.45, 0.95, 0.7], [0.1, 0.3, 0.9, 0.4])
+    assert (fit.slope, fit.intercept, fit.mse) == pytest.approx((same.slope, same.intercept, same.mse))
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_the_jackknife_over_prompts_by_hand(confidence):
+    u, beta, groups = tokens(np.random.default_rng(8), prompts=5)
+    fit = fit_linear(u, beta, groups=groups, binned=True, confidence=confidence)
+    without = [fit_linear(u[groups != one], beta[groups != one], binned=True) for one in range(5)]
+    for value, interval, left_out in (
+        (fit.slope, fit.slope_interval, [other.slope for other in without]),
+        (fit.intercept, fit.intercept_interval, [other.intercept for other in without]),
+    ):
+        deviation = math.sqrt(4 / 5 * np.sum((left_out - np.mean(left_out)) ** 2))
+        half = t.ppf(0.5 + confidence / 2, 4) * deviation
+        assert interval == pytest.approx((value - half, value + half))
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95])
+def test_the_sandwich_by_hand(confidence):
+    """Clustered by 5 prompts, so that t with 4 degrees of freedom is far from the normal law."""
+    u, beta, groups = tokens(np.random.default_rng(9), prompts=5)
+    fit = fit_linear(u, beta, groups=groups, confidence=confidence)
+    design = np.stack([np.ones_like(u), u], axis=1)
+    scores = design * (beta - fit.slope * u - fit.intercept)[:, None]
+    summed = np.stack([scores[groups == one].sum(axis=0) for one in range(5)])
+    bread = np.linalg.inv(design.T @ design)
+    spread = 5 / 4 * (len(u) - 1) / (len(u) - 2) * bread @ summed.T @ summed @ bread
+    half = t.ppf(0.5 + confidence / 2, 4) * np.sqrt(np.diag(spread))
+    assert fit.slope_interval == pytest.approx((fit.slope - half[1], fit.slope + half[1]))
+    assert fit.intercept_interval == pytest.approx((fit.intercept - half[0], fit.intercept + half[0]))
+
+
 @pytest.mark.parametrize("binned", [False, True])
 def test_clustered_intervals_hold_as_often_as_they_say(binned):
     """Where tokens depend on each other, intervals that ignore it hold far too seldom."""
@@ -496,6 +606,16 @@ def test_wider_with_more_confidence_and_labels_of_any_kind():
     assert wide.clusters == narrow.clusters == 40
     assert wide.slope_interval[0] < narrow.slope_interval[0] < wide.slope < narrow.slope_interval[1]
     assert wide.intercept_interval[0] < narrow.intercept_interval[0] < wide.intercept < wide.intercept_interval[1]
+
+
+@pytest.mark.parametrize("binned", [False, True])
+@pytest.mark.parametrize("level", [0.025, 0.1, 0.7, 1.0])
+def test_constant_rejection_has_no_correlation_whatever_the_rounding(level, binned):
+    """Three times 0.025 over 3 is not 0.025."""
+    for count in (3, 7, 200):
+        fit = fit_linear(np.linspace(0.0, 1.0, count), np.full(count, level), binned=binned)
+        assert math.isnan(fit.r_squared)
+        assert math.isnan(fit.correlation)
 
 
 def test_constant_rejection_has_no_correlation():
@@ -581,6 +701,9 @@ def test_bad_input_elsewhere():
         sample_uncertainty([0.0, 1.0], 0, draws=0, rng=rng)
     with pytest.raises(ValueError, match=r"^draws must be a whole number, 1 or more; got 2.5"):
         sample_uncertainty([0.0, 1.0], 0, draws=2.5, rng=rng)
+    for draws in (0, 2**52 + 1):
+        with pytest.raises(ValueError, match=rf"^draws must be a whole number, 1 to 2\^52; got {draws}; "):
+            skip_probability(0.5, 0.5, draws)
     with pytest.raises(ValueError, match=r"^leading dimensions must broadcast; expected has \(2,\)"):
         skip_probability([0.1, 0.2], [0.1, 0.2, 0.3])
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from hlmtheory import payload_bits, regret_bound_sharp
-from validation._records import Round, Row
-from validation._sqs import BUDGET_BITS, EPSILON, LEARNING_RATE
+from validation.decoding.records import Round, Row
+from validation.decoding.sqs import BUDGET_BITS, EPSILON, LEARNING_RATE
 from validation.models import Pair
 from validation.plots import EXHIBITS, csqs, csqs_numbers, csqs_runs, csqs_tables, draw
 from validation.plots.csqs_numbers import ADAPTIVE, BY_SIZE, FIXED, MAIN, PRINTED, interval

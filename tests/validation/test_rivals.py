@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validation import _wordnet
+from validation import wordnet as dictionary
 from validation.collect import collect
 from validation.errors import UserError
 from validation.models import Pair, load_pair
@@ -133,7 +133,7 @@ def test_files_beside_the_eight_may_be_there(tmp_path: Path) -> None:
 
 
 def test_without_a_folder_debian_s_is_taken(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setattr(_wordnet, "DEBIAN_FOLDER", folder)
+    monkeypatch.setattr(dictionary, "DEBIAN_FOLDER", folder)
     assert find_wordnet().folder == folder
 
 
@@ -404,7 +404,7 @@ def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, folder: Path
 def test_without_a_dictionary_prompts_are_left_out(
     trace: Trace, pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(_wordnet, "DEBIAN_FOLDER", tmp_path)
+    monkeypatch.setattr(dictionary, "DEBIAN_FOLDER", tmp_path)
     found: Rivals = rival_measures(trace, pair, positions=5)
     assert set(found.uncertainty) == {DROPOUT}
     assert found.left_out[PARAPHRASES].startswith("Prompt perturbation is left out: There is no WordNet dictionary in")

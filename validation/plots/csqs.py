@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from validation._sqs import BUDGET_BITS
+from validation.decoding.sqs import BUDGET_BITS
 from validation.plots.csqs_numbers import (
     ADAPTIVE,
     BY_SIZE,

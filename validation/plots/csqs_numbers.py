@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import regret_bound, regret_bound_sharp
-from validation._sqs import BUDGET_BITS, EPSILON, LEARNING_RATE, RESOLUTION
 from validation.decode import PAPER_TIMES
+from validation.decoding.sqs import BUDGET_BITS, EPSILON, LEARNING_RATE, RESOLUTION
 from validation.plots.csqs_runs import (
     METHODS,
     MIDDLE_SIZE,

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation._lanes import Lanes
-from validation._records import Row
-from validation._session import Outcome, Session, Step
 from validation.decode import decode
+from validation.decoding.lanes import Lanes
+from validation.decoding.records import Row
+from validation.decoding.session import Outcome, Session, Step
 from validation.methods import AllocatedSqs, CSqs, DenseQs, KSqs, Sqs
 from validation.models import Pair, load_pair
 from validation.prompts import Prompt, builtin_prompts

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory import regret_bound, regret_bound_sharp
-from validation._sqs import BUDGET_BITS, EPSILON, LEARNING_RATE
+from validation.decoding.sqs import BUDGET_BITS, EPSILON, LEARNING_RATE
 from validation.plots.csqs_numbers import ADAPTIVE, BYTES, MAIN, PRINTED, basis, crossovers, interval
 from validation.plots.csqs_runs import MIDDLE_THRESHOLD, Cell, Study, study
 from validation.plots.record import Numbers, Table, plain

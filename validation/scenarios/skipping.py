@@ -157,6 +157,7 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "uncertainty.linear": _tokens,
     "uncertainty.printed_fit": _printed_fit,
     "skipping.threshold": _line,
+    "skipping.averse_threshold": _line,
     "skipping.holder": _law("density", exponent=False),
     "skipping.holder_exponent": _law("density", exponent=True),
     "skipping.holder_discrete": _law("mass", exponent=True),

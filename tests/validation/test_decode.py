@@ -1,0 +1,559 @@
+"""The generation loop: its caches, its numbers, its laws on every text of a tiny vocabulary, and what it refuses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import hlmtheory
+from hlmtheory.channel import GilbertElliott, Rayleigh, TraceLink
+from tests.validation.tiny_texts import (
+    CERTAIN,
+    SAMPLED,
+    all_texts,
+    distance,
+    exact_law,
+    halves,
+    law_of,
+    nodes,
+    quarters,
+    table_pair,
+)
+from validation.decode import PAPER_TIMES, DecodingError, decode
+from validation.decoding.lanes import Lanes
+from validation.decoding.noise import ACCEPT, DRAFT, REPLACE, SKIP, Noise
+from validation.decoding.records import Row, energy
+from validation.decoding.sampling import _border, draw, replacement, rows_of
+from validation.decoding.session import Clock, Draft, Message, Proposal, Step
+from validation.errors import UserError
+from validation.links import FadingLink, TracedLink, Way
+from validation.methods import (
+    AllocatedSqs,
+    CloudOnly,
+    CSqs,
+    CuHlmOffline,
+    DenseQs,
+    Dssd,
+    FixedLength,
+    FlexSpec,
+    Hlm,
+    KSqs,
+    LargeOnly,
+    Lookahead,
+    Method,
+    PromptLookup,
+    RandHlm,
+    SmallOnly,
+    UHlm,
+)
+from validation.models import Pair, load_pair
+from validation.prompts import Prompt
+
+PROMPTS = [
+    Prompt("one", "two and two make", "test"),
+    Prompt("two", "it was the best of", "test"),
+    Prompt("three", "what", "test"),
+    Prompt("four", "three apples and four apples and three", "test"),
+    Prompt("five", "the sum of the times", "test"),
+]
+ONE_SMALL = {"resolution": 2, "budget_bits": 12.0}
+
+
+def tables(seed: int, positions: int, draft: Callable[..., Any] = halves, target: Callable[..., Any] = quarters) -> Any:
+    rng = np.random.default_rng(seed)
+    count = nodes(3, positions)
+    return draft(rng, count), target(rng, count)
+
+
+def any_rows(rng: np.random.Generator, count: int) -> np.ndarray:
+    return rng.dirichlet(np.ones(3), count)
+
+
+# ------------------------------------------------------------------------------------------------- exact laws
+
+LOSSLESS: list[tuple[Callable[[], Method], int, dict[int, int], str]] = [
+    (lambda: FixedLength(2), 3, SAMPLED, "0"),
+    (lambda: FixedLength(1), 2, SAMPLED, "0"),
+    (lambda: FixedLength(3), 2, SAMPLED, "0"),
+    (Hlm, 2, SAMPLED, "0"),
+    (lambda: Dssd(2), 2, SAMPLED, "0"),
+    (lambda: FlexSpec("exact", longest=2), 2, SAMPLED, "0"),
+    (lambda: FlexSpec("linear", longest=2), 2, SAMPLED, "0"),
+    (lambda: RandHlm(0.0), 2, SAMPLED, "0"),
+    (LargeOnly, 2, CERTAIN, "0"),
+    (CloudOnly, 2, CERTAIN, "0"),
+    (lambda: PromptLookup(2, 2), 2, CERTAIN, "0 1 2 0 1"),
+    (lambda: Lookahead(2), 2, CERTAIN, "0 1"),
+]
+QUANTISED: list[Callable[[], Method]] = [
+    lambda: DenseQs(**ONE_SMALL),
+    lambda: KSqs(2, **ONE_SMALL),
+    lambda: KSqs(2, resolution=2, budget_bits=3.0),  # the first draft never fits
+    lambda: CSqs(0.3, learning_rate=0.2, epsilon=0.2, **ONE_SMALL),
+    lambda: CSqs(0.3, learning_rate=0.2, epsilon=0.2, printed=True, **ONE_SMALL),
+    lambda: CSqs(0.3, learning_rate=0.0, **ONE_SMALL),
+    lambda: KSqs(2, resolution=2, budget_bits=120.0, by_bytes=True),
+]
+
+
+@pytest.mark.parametrize("ends", [(), (2,)])
+@pytest.mark.parametrize(("make", "positions", "cells", "prompt"), LOSSLESS)
+def test_every_text_has_the_large_models_probability(
+    make: Callable[[], Method], positions: int, cells: dict[int, int], prompt: str, ends: tuple[int, ...]
+) -> None:
+    draft, target = tables(3 + len(ends), positions)
+    rows = all_texts(table_pair(draft, target, end_tokens=ends, prompt=prompt), make(), positions, cells, prompt=prompt)
+    assert distance(law_of(rows), exact_law(target, positions, ends)) < 1e-12
+    assert distance(law_of(rows), exact_law(draft, positions, ends)) > 0.1  # the law is not any law
+
+
+@pytest.mark.parametrize("make", QUANTISED)
+def test_quantised_drafts_leave_the_law(make: Callable[[], Method]) -> None:
+    draft, target = tables(5, 3, any_rows, halves)
+    rows = all_texts(table_pair(draft, target), make(), 3, {DRAFT: 2, ACCEPT: 2, REPLACE: 2})
+    assert distance(law_of(rows), exact_law(target, 3)) < 1e-12
+    assert distance(law_of(rows), exact_law(draft, 3)) > 0.1
+
+
+def test_an_allocated_lattice_leaves_the_law() -> None:
+    draft, target = tables(6, 1, any_rows, halves)  # 6 bits allow of two tokens or three by quarters
+    rows = all_texts(table_pair(draft, target), AllocatedSqs(6.0, budget_bits=12.0), 1, dict.fromkeys(SAMPLED, 12))
+    assert distance(law_of(rows), exact_law(target, 1)) < 1e-12
+    assert distance(law_of(rows), exact_law(draft, 1)) > 0.1
+
+
+class Declared(FixedLength):
+    """The negative control: drafts from q, declared as another row."""
+
+    def propose(self, step: Step) -> Proposal:
+        return Proposal(step.draft, known=0.5 * step.draft + 0.5 * step.draft.roll(1, dims=-1))
+
+
+def test_drafts_from_another_row_than_declared_are_found_out() -> None:
+    draft, target = tables(3, 2)
+    rows = all_texts(table_pair(draft, target), Declared(2), 2, SAMPLED | {ACCEPT: 4})
+    assert distance(law_of(rows), exact_law(target, 2)) > 0.1
+
+
+class Undeclared(KSqs):
+    """The same for a quantised row: drafts from q, declared as q̂, which the codec would not even encode."""
+
+    def propose(self, step: Step) -> Proposal:
+        made = super().propose(step)
+        return Proposal(step.draft, known=made.rows, full=made.full, notes=made.notes)
+
+    def message(self, drafts: list[Draft]) -> Message:
+        return Message(0.0, b"")
+
+
+def test_quantised_drafts_from_another_row_are_found_out() -> None:
+    draft, target = tables(5, 2, quarters, halves)
+    cells = {DRAFT: 4, ACCEPT: 4, REPLACE: 2}
+    exact = all_texts(table_pair(draft, target), KSqs(2, **ONE_SMALL), 2, cells)
+    wrong = all_texts(table_pair(draft, target), Undeclared(2, **ONE_SMALL), 2, cells)
+    assert distance(law_of(exact), exact_law(target, 2)) < 1e-12
+    assert distance(law_of(wrong), exact_law(target, 2)) > 0.05
+
+
+def test_flexspec_as_printed_has_the_law_that_the_theory_says() -> None:
+    draft, target = tables(7, 1)
+    rows = all_texts(table_pair(draft, target), FlexSpec("linear", printed_acceptance=True), 1, SAMPLED)
+    law = law_of(rows)
+    expected = hlmtheory.greedy_output_distribution(target[0], draft[0])
+    assert [law.get((token,), 0.0) for token in range(3)] == pytest.approx(expected.tolist(), abs=1e-12)
+    assert distance(law, exact_law(target, 1)) > 0.1
+
+
+class OneBit(CuHlmOffline):
+    """Truncation whose decoded rows are multiples of 1/4."""
+
+    bits = 1
+
+
+@pytest.mark.parametrize(
+    ("method", "cells"),
+    [
+        (SmallOnly(), {DRAFT: 2}),
+        (RandHlm(0.5), SAMPLED | {SKIP: 2}),
+        (UHlm(0.55, draws=None), SAMPLED),
+        (FlexSpec("linear", printed_acceptance=True, longest=2), SAMPLED),
+        (OneBit(0.2, k=0, draws=None), SAMPLED | {REPLACE: 12}),
+        (OneBit(0.55, k=1, draws=None), SAMPLED | {REPLACE: 12}),
+    ],
+)
+def test_the_reported_risk_bounds_the_distance_of_texts(method: Method, cells: dict[int, int]) -> None:
+    draft, target = tables(9, 2)
+    rows = all_texts(table_pair(draft, target), method, 2, cells, risk=True)
+    bound = float(np.mean([row.total("risk") for row in rows]))
+    apart = distance(law_of(rows), exact_law(target, 2))
+    assert 0.02 < apart <= bound + 1e-9
+
+
+# ------------------------------------------------------------------------------------------------- caches, batches
+
+
+def tiny(family: str) -> Any:
+    import transformers
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    size = {"vocab_size": 50, "initializer_range": 0.3, "bos_token_id": 0, "eos_token_id": 0}
+    flat = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    if family == "gpt_neo":
+        kinds = [[["global", "local"], 1]]
+        neo = {"hidden_size": 16, "num_layers": 2, "num_heads": 2, "attention_types": kinds, "window_size": 6}
+        return transformers.GPTNeoForCausalLM(transformers.GPTNeoConfig(**size, **neo, max_position_embeddings=64))
+    if family == "gpt2":
+        config = transformers.GPT2Config(**size, n_embd=16, n_layer=2, n_head=2, n_positions=64)
+        return transformers.GPT2LMHeadModel(config)
+    if family == "mistral":
+        return transformers.MistralForCausalLM(
+            transformers.MistralConfig(**size, **flat, num_key_value_heads=1, sliding_window=6)
+        )
+    if family == "qwen2":  # full and sliding layers
+        mixed = {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1, "num_key_value_heads": 1}
+        return transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**size, **flat, **mixed))
+    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**size, **flat))
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo", "mistral", "qwen2"])
+def test_rolled_back_lanes_read_as_a_fresh_model(family: str) -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        model = tiny(family).eval()
+    rng = np.random.default_rng(1)
+    text, until = rng.integers(1, 50, (5, 42)), np.array([20, 3, 11, 15, 1])
+    lanes = Lanes(model, 50, torch.device("cpu"), 5, 42, 64)
+    with torch.inference_mode():
+        for turn in range(7):
+            found = lanes.read(text, until, rows=2)
+            for lane in range(len(text)):
+                whole = model(torch.from_numpy(text[lane : lane + 1, : until[lane]])).logits[0]
+                torch.testing.assert_close(found[lane, -1], whole[-1], atol=2e-5, rtol=1e-4)
+            kept = np.maximum(until - rng.integers(0, 3, len(text)), 1)
+            lanes.cached = np.minimum(lanes.cached, kept - 1)
+            for lane in range(len(text)):
+                text[lane, kept[lane] :] = rng.integers(1, 50, 42 - kept[lane])
+            until = kept + rng.integers(0, 4, len(text))
+            if turn == 3:
+                order = np.array([0, 4, 2])
+                lanes.keep(order)
+                text, until = text[order], until[order]
+
+
+def test_a_window_that_counts_slots_says_when_the_context_is_full() -> None:
+    lanes = Lanes(tiny("gpt_neo").eval(), 50, torch.device("cpu"), 2, 80, 64)
+    lanes.cached = np.array([60, 0])
+    with pytest.raises(UserError, match="knows 64 positions; ask for fewer"):
+        lanes.read(np.ones((2, 80), dtype=np.int64), np.array([61, 10]), rows=1)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [FixedLength(3), UHlm(0.4, draws=4), KSqs(8), PromptLookup(), Lookahead(), FlexSpec(longest=3)],
+    ids=lambda m: m.name,
+)
+def test_a_text_does_not_depend_on_its_batch(pair: Pair, method: Method) -> None:
+    link = FadingLink("radio", 1e6, Rayleigh(10.0))
+    settings: dict[str, Any] = {"new_tokens": 12, "seed": 4, "link": link, "times": PAPER_TIMES}
+    alone, together = (decode(pair, PROMPTS, method, batch=batch, **settings) for batch in (1, 5))
+    assert [row.tokens for row in alone] == [row.tokens for row in together]
+    for one, other in zip(alone, together, strict=True):
+        assert one.seconds == pytest.approx(other.seconds)
+        assert [r.bytes for r in one.rounds] == [r.bytes for r in other.rounds]
+    again = decode(pair, PROMPTS[::-1], method, batch=2, **settings)
+    assert [row.tokens for row in again] == [row.tokens for row in alone][::-1]
+    other_seed = decode(pair, PROMPTS, method, batch=5, **(settings | {"seed": 5}))
+    assert [row.tokens for row in other_seed] != [row.tokens for row in alone]
+
+
+@pytest.mark.parametrize(
+    "method", [Hlm(), FixedLength(3), KSqs(8), CSqs(0.01), PromptLookup(), Lookahead(), Dssd(2), CloudOnly()]
+)
+def test_at_temperature_0_it_is_the_large_models_greedy_text(pair: Pair, method: Method) -> None:
+    rows = decode(pair, PROMPTS, method, temperature=0.0, new_tokens=10, batch=3)
+    for prompt, row in zip(PROMPTS, rows, strict=True):
+        ids = torch.tensor([[pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids]])
+        for token in row.tokens:
+            with torch.inference_mode():
+                assert token == int(pair.large(ids).logits[0, -1].argmax())
+            ids = torch.cat([ids, torch.tensor([[token]])], dim=1)
+
+
+def test_a_top_p_text_keeps_to_the_likeliest_tokens(pair: Pair) -> None:
+    rows = decode(pair, PROMPTS, FixedLength(3), top_p=0.3, temperature=0.7, new_tokens=10)
+    for prompt, row in zip(PROMPTS, rows, strict=True):
+        ids = [pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids]
+        for token in row.tokens:
+            with torch.inference_mode():
+                law = rows_of(pair.large(torch.tensor([ids])).logits[0, -1], 0.7, 0.3)
+            assert law[token] > 0
+            ids.append(token)
+
+
+def test_where_the_time_goes_is_told(pair: Pair) -> None:
+    clock, seen = Clock(), []
+    rows = decode(pair, PROMPTS, FixedLength(3), new_tokens=8, clock=clock, finished=seen.append)
+    parts = (clock.small, clock.large, clock.prefill, clock.sampling, clock.method, clock.loop)
+    assert min(parts) > 0
+    assert sum(parts) == pytest.approx(clock.total)
+    assert sum(row.total("small_s") for row in rows) == pytest.approx(clock.small)
+    assert sum(row.total("large_s") for row in rows) == pytest.approx(clock.large)
+    assert sorted(row.prompt for row in seen) == sorted(prompt.id for prompt in PROMPTS)
+
+
+# ------------------------------------------------------------------------------------------------- rates
+
+
+def test_hlm_accepts_as_often_as_the_theory_says(pair: Pair) -> None:
+    prompts = [replace(PROMPTS[i % 5], id=str(i)) for i in range(100)]
+    rows = decode(pair, prompts, Hlm(), new_tokens=12, batch=50, risk=True)
+    drafted, resampled, expected = (sum(r.total(f) for r in rows) for f in ("drafted", "resampled", "mismatch"))
+    assert drafted > 500
+    assert 0.1 < expected / drafted < 0.95
+    assert abs(resampled - expected) < 4.0 * np.sqrt(0.25 * drafted)  # a sum of martingale differences
+
+
+def fit(pair: Pair, method: Method, count: int, prompt: str) -> float:
+    """χ² per cell of two-token texts against the large model, cells by log(q/p): what a wrong law shifts."""
+    prompts = [Prompt(str(i), prompt, "test") for i in range(count)]
+    rows = decode(pair, prompts, method, new_tokens=2, batch=500, seed=8)
+    ids = [pair.tokenizer.bos_token_id, *pair.tokenizer(prompt).input_ids]
+    texts = torch.tensor([[*ids, row.tokens[0]] for row in rows])
+    with torch.inference_mode():
+        q, p = (m(texts).logits[:, -2:].double().softmax(-1).numpy() for m in (pair.small, pair.large))
+    edges = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
+    cell = np.digitize(np.log(q) - np.log(p), edges)
+    total = 0.0
+    for place in range(2):
+        use = [i for i, row in enumerate(rows) if len(row.tokens) > place]
+        token = np.array([rows[i].tokens[place] for i in use])
+        found = np.bincount(cell[use, place, token], minlength=8)
+        expected = np.array([np.where(cell[use, place] == c, p[use, place], 0.0).sum() for c in range(8)])
+        some = expected > 5
+        total += float(((found - expected)[some] ** 2 / expected[some]).sum())
+    return total / 14.0
+
+
+def test_texts_of_the_builtin_pair_have_the_large_models_law() -> None:
+    pair = load_pair()
+    assert fit(pair, FixedLength(2), 500, "The") < 2.2  # χ² of 14 degrees at 5e-3 is 31, 2.2 a degree
+    assert fit(pair, KSqs(64), 250, "The") < 2.2
+    assert fit(pair, Declared(2), 500, "The") > 4.0  # the control is found out with as many texts
+
+
+# ------------------------------------------------------------------------------------------------- links and times
+
+
+def test_messages_take_the_links_time(pair: Pair) -> None:
+    steady = FadingLink("steady", 1e6, 1.0, Way(propagation_s=0.01, down_bps=1e6))
+    (row, *_) = decode(pair, PROMPTS, FixedLength(2), new_tokens=6, link=steady, times=PAPER_TIMES)
+    for one in row.rounds:
+        assert one.link_s == pytest.approx(8e-6 * one.bytes + 0.02 + 8e-6 * one.down_bytes)
+        assert one.small_s == pytest.approx(0.0256 * max(one.drafted, 1), abs=0.03)
+        assert one.large_s == pytest.approx(0.1046)
+    assert row.seconds == pytest.approx(sum(r.small_s + r.large_s + r.link_s for r in row.rounds))
+    joules = energy(row, device_w=2.0, transmit_w=1.0, server_w=100.0)
+    assert joules == pytest.approx(2 * row.total("small_s") + row.total("link_s") + 100 * row.total("large_s"))
+
+
+def test_a_trace_is_followed_and_a_markov_link_is_drawn_for_each_text(pair: Pair) -> None:
+    trace = TracedLink("trace", TraceLink([0.0, 0.05, 0.1], [1e6, 0.0, 2e6]))
+    markov = TracedLink("markov", GilbertElliott(1e6, 1e4, 0.3, 0.3, 0.05), slots=64)
+    for link in (trace, markov):
+        rows = decode(pair, PROMPTS, FlexSpec(longest=4), new_tokens=8, link=link, times=(0.01, 0.02))
+        assert all(row.link == link.name and row.total("link_s") > 0 for row in rows)
+    silent = decode(pair, PROMPTS, SmallOnly(), new_tokens=8, link=trace)
+    assert sum(row.total("link_s") for row in silent) == 0.0
+
+
+# ------------------------------------------------------------------------------------------------- edges
+
+
+def test_no_new_tokens_give_empty_texts(pair: Pair) -> None:
+    rows = decode(pair, PROMPTS, FixedLength(2), new_tokens=0)
+    assert [(row.tokens, row.ended, len(row.rounds)) for row in rows] == [([], False, 0)] * 5
+
+
+@pytest.mark.parametrize("method", [FixedLength(2), SmallOnly(), LargeOnly(), PromptLookup(2, 2), KSqs(2, **ONE_SMALL)])
+def test_a_text_may_end_at_once(method: Method) -> None:
+    always = np.tile([0.0, 0.0, 1.0], (nodes(3, 4), 1))
+    pair = table_pair(always, always, end_tokens=(2,), prompt="1 2 1")
+    for seed in range(3):
+        (row,) = decode(pair, [Prompt("a", "1 2 1", "test")], method, new_tokens=4, seed=seed)
+        assert row.tokens == [2]
+        assert row.ended
+
+
+def test_ids_beyond_the_vocabulary_are_never_written(save_model: Callable[..., Path]) -> None:
+    wide = load_pair(small=save_model(seed=1, vocabulary=900), large=save_model(seed=2, vocabulary=900))
+    assert wide.vocabulary == 300
+    for method in (FixedLength(3), KSqs(8), UHlm(0.5), Lookahead(3)):
+        for row in decode(wide, PROMPTS[:2], method, new_tokens=20):
+            assert max(row.tokens) < 300
+
+
+@pytest.mark.parametrize(("broken", "first"), [("small", 3), ("large", 1), ("small", 5), ("large", 2)])
+@pytest.mark.parametrize(("method", "temperature"), [(FixedLength(2), 0.0), (FixedLength(2), 1.0), (KSqs(2), 1.0)])
+def test_a_model_that_gives_nan_is_named_and_finished_rows_are_kept(
+    broken: str, first: int, method: Method, temperature: float
+) -> None:
+    rows = np.full((nodes(3, 4), 3), 1 / 3)
+    if temperature == 0.0:
+        rows = np.tile([0.0, 1.0, 0.0], (len(rows), 1))
+    pair = table_pair(rows, rows)
+    model = getattr(pair, broken)
+    whole = model.forward
+
+    def fail(*args: Any, **options: Any) -> Any:
+        output = whole(*args, **options)
+        if model.calls > first:
+            output.logits[..., 1] = float("nan")
+        return output
+
+    model.__class__ = type("Broken", (type(model),), {"__call__": lambda self, *a, **o: fail(*a, **o)})
+    prompts = [Prompt(name, "0", "test") for name in "abcdefgh"]
+    with pytest.raises(DecodingError, match=f"The {broken} model .tables/{broken}. gives logits .*new token") as caught:
+        decode(pair, prompts, method, new_tokens=3, batch=2, temperature=temperature)
+    assert 0 < len(caught.value.rows) < 8
+    assert all(len(row.tokens) == 3 for row in caught.value.rows)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"temperature": -1.0}, "temperature is -1"),
+        ({"temperature": float("nan")}, "temperature is nan"),
+        ({"top_p": 0.0}, "top_p is 0"),
+        ({"new_tokens": -1}, "new_tokens is -1"),
+        ({"batch": 0}, "batch is 0"),
+        ({"times": (0.1, -1.0)}, "times of the models"),
+        ({"new_tokens": 64}, "context holds 64"),
+        ({"new_tokens": 60}, "only 4 fit"),
+    ],
+)
+def test_settings_out_of_range_are_refused(pair: Pair, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        decode(pair, PROMPTS, FixedLength(2), **settings)
+
+
+def test_no_prompt_and_an_empty_one_are_refused(pair: Pair) -> None:
+    with pytest.raises(UserError, match="no prompts"):
+        decode(pair, [], FixedLength(2))
+    flat = np.full((4, 3), 1 / 3)
+    with pytest.raises(UserError, match="'b' has no tokens"):
+        decode(table_pair(flat, flat), [Prompt("a", "1", "t"), Prompt("b", "", "t")], LargeOnly(), new_tokens=2)
+
+
+def test_a_prompt_may_fill_the_context_but_for_the_new_tokens(pair: Pair) -> None:
+    long = Prompt("long", "two " * 100, "test")
+    ids = pair.tokenizer(long.text).input_ids
+    fits = replace(long, text=pair.tokenizer.decode(ids[: pair.context - 5]))
+    size = 1 + len(pair.tokenizer(fits.text).input_ids)
+    (row, *_) = decode(pair, [fits, *PROMPTS], FixedLength(4), new_tokens=pair.context - size)
+    assert len(row.tokens) == pair.context - size or row.ended
+
+
+# ------------------------------------------------------------------------------------------------- parts
+
+
+def test_rows_are_cut_to_the_likeliest_and_equals_stay_together() -> None:
+    logits = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25]]).log()
+    assert rows_of(logits, 1.0, 0.6)[0].tolist() == pytest.approx([4 / 7, 3 / 7, 0, 0])
+    assert rows_of(logits, 1.0, 0.3)[1].tolist() == pytest.approx([0.25] * 4)
+    wide = torch.zeros(2, 1000)
+    wide[0, :200] = 3.0
+    cut = rows_of(wide, 1.0, 0.5)
+    assert (cut > 0).sum(dim=-1).tolist() == [200, 1000]
+    assert _border(torch.empty(2, 5, device="meta"), 0.5).shape == (2, 1)  # as on a GPU
+    assert rows_of(logits.bfloat16(), 1.0, 1.0).dtype == torch.float32
+    assert rows_of(logits, 0.0, 1.0).tolist() == [[1, 0, 0, 0], [1, 0, 0, 0]]
+
+
+def test_a_token_of_probability_0_is_never_drawn() -> None:
+    rows = torch.tensor([[0.0, 0.3, 0.0, 0.7, 0.0]], dtype=torch.float64)
+    for uniform in (0.0, 0.3, 0.5, np.nextafter(1.0, 0.0)):
+        tokens, mass = draw(rows, np.array([uniform]))
+        assert int(tokens[0]) in (1, 3)
+        assert mass[0] == pytest.approx(1.0)
+
+
+def test_the_quick_residual_is_the_theorys() -> None:
+    p, q = (torch.from_numpy(np.random.default_rng(s).dirichlet(np.ones(9), 6)) for s in (1, 2))
+    left = replacement(p, q)
+    torch.testing.assert_close(left / left.sum(-1, keepdim=True), hlmtheory.residual_distribution(p, q))
+    assert replacement(p, p).tolist() == p.tolist()
+
+
+def test_numbers_depend_on_seed_prompt_position_and_purpose_alone() -> None:
+    first, second = Noise(1, ["a", "b", "c"], 4), Noise(1, ["c", "x"], 9)
+    keys = list(itertools.product(range(4), range(5)))
+    numbers = {(p, i): float(first.uniform(p, np.array([2]), np.array([i]))[0]) for p, i in keys}
+    assert len(set(numbers.values())) == len(keys)
+    for p, i in keys:
+        assert second.uniform(p, np.array([0]), np.array([i]))[0] == numbers[p, i]
+    again = first.several(np.array([2]), np.array([3]), 6), second.several(np.array([0]), np.array([3]), 6)
+    assert np.array_equal(*again)
+    assert first.link(2).random() == second.link(0).random()
+
+
+def test_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    from validation.decoding.texts import Texts
+
+    waited: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    for name in ("cpu", "cuda:0"):
+        texts = SimpleNamespace(session=SimpleNamespace(pair=SimpleNamespace(device=torch.device(name))))
+        Texts.synchronise(texts)  # type: ignore[arg-type]
+    assert waited == [torch.device("cuda:0")]
+
+
+def test_a_row_comes_back_from_plain_values(pair: Pair) -> None:
+    (row,) = decode(pair, PROMPTS[:1], CSqs(0.01), new_tokens=6, risk=True)
+    plain = row.plain()
+    assert Row.of(plain) == row
+    assert "rounds" not in row.plain(rounds=False)
+    assert plain["totals"]["drafted"] == sum(r.drafted for r in row.rounds)
+    assert 0 <= row.resampling_rate <= 1
+    assert Row("m", "p", "none", 1, 1.0, 1.0).resampling_rate == 0.0
+
+
+def test_it_has_the_law_of_transformers_own_verification() -> None:
+    """Both rules on the same drafts, many times: accepted drafts and the next token, as one table of counts."""
+    from types import SimpleNamespace
+
+    from transformers.generation.utils import _speculative_sampling
+
+    from validation.decoding.judging import judge
+    from validation.decoding.session import Session
+
+    rng = np.random.default_rng(5)
+    q, p = rng.dirichlet(np.ones(4), 2), rng.dirichlet(np.ones(4), 3)
+    logits = [torch.from_numpy(np.log(rows))[None] for rows in (q, p)]
+    count, ours, theirs = 1500, np.zeros((3, 4)), np.zeros((3, 4))
+    tokens = np.array([[rng.choice(4, p=row) for row in q] for _ in range(count)])
+    flights = [[Draft(int(t), q[j, t], None, torch.from_numpy(q[j])) for j, t in enumerate(one)] for one in tokens]
+    names = [str(i) for i in range(count)]
+    pair: Any = SimpleNamespace(end_tokens=(), device=torch.device("cpu"), vocabulary=4)
+    session = Session(pair, count, Noise(2, names, 3), None, 1.0, 1.0, 3)
+    rows, zeros = np.arange(count), np.zeros(count, dtype=np.int64)
+    verdict = judge(FixedLength(2), session, rows, flights, logits[1].expand(count, -1, -1), zeros, zeros + 3)
+    np.add.at(ours, (verdict.accepted, verdict.token), 1)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        for one in tokens:
+            written, kept = _speculative_sampling(torch.from_numpy(one)[None], logits[0], 2, logits[1], None)
+            theirs[int(kept), int(written[0, -1])] += 1
+    both = ours + theirs
+    some = both > 10
+    chi = ((ours - theirs)[some] ** 2 / both[some]).sum()
+    assert chi < 35.0  # at most 12 cells; 1e-3 at 11 degrees is 31

@@ -1,0 +1,372 @@
+"""The methods: what they decide, and that what they send can be read."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import validation
+from hlmtheory import codec
+from hlmtheory.channel import vocabulary_payload_bits
+from hlmtheory.conformal import ThresholdController
+from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, round_costs
+from hlmtheory.lattice import payload_bits
+from hlmtheory.truncation import certified_size, decoded_draft, online_size, tail_deviation
+from hlmtheory.uncertainty import expected_uncertainty
+from tests.validation.tiny_texts import nodes, table_pair
+from validation.decode import decode
+from validation.decoding.records import Row
+from validation.decoding.session import Draft, Message, Outcome
+from validation.decoding.wire import Unpacker, float_of, index_bits
+from validation.links import FadingLink
+from validation.methods import (
+    AllocatedSqs,
+    CloudOnly,
+    CSqs,
+    CuHlmCertified,
+    CuHlmOffline,
+    CuHlmOnline,
+    DenseQs,
+    Dssd,
+    FixedLength,
+    FlexSpec,
+    Hlm,
+    KSqs,
+    LargeOnly,
+    Lookahead,
+    Method,
+    PromptLookup,
+    RandHlm,
+    SmallOnly,
+    UHlm,
+)
+from validation.models import Pair
+from validation.prompts import Prompt
+
+PROMPTS = [
+    Prompt("one", "two and two make", "test"),
+    Prompt("two", "it was the best of", "test"),
+    Prompt("three", "what", "test"),
+    Prompt("four", "three apples and four apples and three", "test"),
+]
+ALL: list[Method] = [
+    SmallOnly(),
+    LargeOnly(),
+    CloudOnly(),
+    Hlm(),
+    RandHlm(0.5),
+    UHlm(0.5, "U-HLM risk-averse"),
+    UHlm(0.7, "U-HLM risk-prone", draws=None),
+    CuHlmOffline(0.5, 30),
+    CuHlmOnline(0.5, slope=0.8, intercept=-0.05),
+    CuHlmCertified(0.5),
+    FixedLength(4),
+    Dssd(4),
+    FlexSpec("linear", printed_acceptance=True),
+    FlexSpec("linear"),
+    FlexSpec("exact", printed_acceptance=True),
+    FlexSpec("exact"),
+    PromptLookup(),
+    Lookahead(),
+    DenseQs(),
+    KSqs(32),
+    CSqs(0.001),
+    CSqs(0.001, printed=True),
+    CSqs(0.001, learning_rate=0.0),
+    AllocatedSqs(300.0),
+    KSqs(32, by_bytes=True),
+]
+
+
+class Watched:
+    """A method that remembers each round's drafts and message."""
+
+    def __init__(self, method: Method) -> None:
+        self.rounds: list[tuple[list[Draft], Message]] = []
+        self.outcomes: list[Outcome] = []
+        message, learn = method.message, method.learn
+
+        def kept(drafts: list[Draft]) -> Message:
+            found = message(drafts)
+            self.rounds.append((list(drafts), found))
+            return found
+
+        def noted(outcome: Outcome) -> Any:
+            self.outcomes.append(outcome)
+            return learn(outcome)
+
+        method.message, method.learn = kept, noted  # type: ignore[method-assign]
+        self.method = method
+
+
+def watched(pair: Pair, method: Method, **options: Any) -> tuple[Watched, list[Row]]:
+    watch = Watched(method)
+    settings = {"new_tokens": 10} | options
+    return watch, decode(pair, PROMPTS, method, **settings)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"temperature": 0.0}, {"temperature": 1.0, "top_p": 0.9}], ids=["greedy", "top-p"]
+)
+@pytest.mark.parametrize("method", ALL, ids=lambda m: m.name)
+def test_every_method_writes_texts_and_counts_them(pair: Pair, method: Method, settings: dict[str, float]) -> None:
+    link = FadingLink("steady", 1e6, 3.0)
+    for row in decode(pair, PROMPTS, method, new_tokens=8, link=link, risk=True, **settings):  # type: ignore[arg-type]
+        sums = {name: row.total(name) for name in ("accepted", "resampled", "bonus", "skipped", "drafted", "bytes")}
+        own = sums["accepted"] + sums["resampled"] + sums["bonus"] + sums["skipped"]
+        assert own == len(row.tokens) == (8 if not row.ended else len(row.tokens))
+        assert sums["accepted"] + sums["resampled"] <= max(sums["drafted"], sums["accepted"])
+        assert (row.total("link_s") > 0) == (sums["bytes"] > 0)
+        assert row.total("risk") >= 0
+        assert [one.position for one in row.rounds] == sorted(one.position for one in row.rounds)
+
+
+def test_hlm_sends_whole_rows(pair: Pair) -> None:
+    watch, rows = watched(pair, Hlm())
+    width = index_bits(pair.vocabulary)
+    for drafts, message in watch.rounds:
+        (draft,) = drafts
+        assert message.bits == vocabulary_payload_bits(pair.vocabulary, 8)
+        bits = Unpacker(message.payload)
+        assert (bits.take(16), bits.take(width)) == (1, draft.token)
+        row = np.frombuffer(message.payload[-4 * pair.vocabulary :], dtype=np.float32)
+        assert np.array_equal(row, draft.row.numpy())
+    assert all(r.bonus == 0 and r.drafted == 1 for row in rows for r in row.rounds)
+
+
+def test_rand_hlm_skips_its_share(pair: Pair) -> None:
+    for share in (0.0, 0.5, 1.0):
+        _, rows = watched(pair, RandHlm(share), new_tokens=30)
+        tokens, skipped = sum(len(row.tokens) for row in rows), sum(row.total("skipped") for row in rows)
+        assert abs(skipped - share * tokens) <= 4 * np.sqrt(tokens * share * (1 - share))
+
+
+def test_u_hlm_skips_where_it_is_sure() -> None:
+    rng = np.random.default_rng(1)
+    draft, target = (rng.dirichlet(np.full(3, 0.5), nodes(3, 3)) for _ in range(2))
+    pair = table_pair(draft, target)
+    prompts = [Prompt(str(i), "0", "test") for i in range(40)]
+    for draws in (None, 400):
+        for row in decode(pair, prompts, UHlm(0.4, draws=draws), new_tokens=1):
+            (token,) = row.tokens
+            u = float(expected_uncertainty(np.log(draft[0]), token))
+            if abs(u - 0.4) > 0.1 and row.total("skipped"):
+                assert u < 0.4
+    never, always = (decode(pair, prompts, UHlm(t), new_tokens=3) for t in (-0.1, 1.0))
+    assert sum(row.total("skipped") for row in never) == 0
+    assert sum(row.total("drafted") for row in always) == 0
+
+
+@pytest.mark.parametrize(
+    "method", [CuHlmOffline(-1.0, 12), CuHlmOnline(-1.0, slope=0.8, intercept=0.1), CuHlmCertified(-1.0, bias=0.05)]
+)
+def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair: Pair, method: Any) -> None:
+    watch, _ = watched(pair, method)
+    for (draft,), message in watch.rounds:
+        decoded = codec.decode(message.payload)
+        assert isinstance(decoded, codec.TruncatedMessage)
+        (sent,) = decoded.drafts
+        assert (sent.token, len(sent.indices), decoded.bits) == (draft.token, draft.note, method.bits)
+        assert sent.probability == pytest.approx(draft.chance)
+        assert draft.known is not None
+        np.testing.assert_allclose(codec.decoded_rows(decoded)[0], draft.known.numpy(), atol=1e-9)
+        assert message.bits == draft.note * (index_bits(pair.vocabulary) + method.bits)
+
+
+def test_sizes_are_the_theorys(pair: Pair) -> None:
+    certified, online = CuHlmCertified(-1.0, bias=0.05), CuHlmOnline(-1.0, slope=0.8, intercept=0.1, draws=None)
+    for (draft,), _ in watched(pair, certified)[0].rounds:
+        q = draft.row.double()
+        assert draft.note == int(certified_size(q, 0.05, bits_per_probability=16))
+        assert draft.known is not None
+        assert 2 * float(0.5 * (q / q.sum() - draft.known).abs().sum()) <= 0.05
+    watch = watched(pair, online)[0]
+    sizes = {draft.note for (draft,), _ in watch.rounds}
+    assert len(sizes) > 1
+    q, token = watch.rounds[-1][0][0].row.double(), watch.rounds[-1][0][0].token
+    grid = [int(online_size(q, token, b, 0.1, sharpness=5.0)) for b in np.linspace(0.0, 1.0, 200)]
+    assert min(grid) <= watch.rounds[-1][0][0].note <= max(grid)
+    assert float(tail_deviation(q)[0]) > 0
+    assert decoded_draft(q, 5).shape == q.shape
+
+
+def test_split_verification_sends_probabilities_up_and_a_row_down(pair: Pair) -> None:
+    watch, rows = watched(pair, Dssd(3))
+    width = index_bits(pair.vocabulary)
+    for drafts, message in watch.rounds:
+        bits = Unpacker(message.payload)
+        assert bits.take(16) == len(drafts)
+        for draft in drafts:
+            assert (bits.take(width), float_of(bits.take(32))) == (draft.token, pytest.approx(draft.chance))
+    for row in rows:
+        for one in row.rounds:
+            assert one.down_bytes == (2 + 4 * pair.vocabulary if one.resampled else -(-(2 + width) // 8))
+
+
+@pytest.mark.parametrize("policy", ["linear", "exact"])
+def test_flexspec_drafts_as_many_as_link_and_acceptance_ask_for(pair: Pair, policy: str) -> None:
+    costs = {"header_bits": 0.0}
+    means = []
+    for bandwidth in (1e2, 1e9):  # 0.41 s for a draft's bits, or nothing
+        method = FlexSpec(policy, longest=6, costs=costs)
+        watch, rows = watched(pair, method, link=FadingLink("steady", bandwidth, 1.0), new_tokens=24)
+        lengths = [len(o.drafts) for o in watch.outcomes]
+        full = [r.drafted for row in rows for r in row.rounds if not row.ended and r.position < 18]
+        assert policy == "exact" or set(full) <= {1, 6}
+        means.append(np.mean(lengths))
+        tracker = AcceptanceTracker(step=0.1, method="ema_printed" if policy == "linear" else "consistent")
+        for outcome in watch.outcomes:
+            if outcome.row == 0 and outcome.drafts:
+                tracker = tracker.update(outcome.accepted, len(outcome.drafts))
+        assert method.trackers[0].estimate == pytest.approx(tracker.estimate)
+    assert means[0] == 1.0 < means[1]
+
+
+def test_flexspec_begins_with_the_best_length_for_its_first_belief(pair: Pair) -> None:
+    costs = round_costs(1e12, bits_per_token=9.0 + 32, edge_slope_s=0.0256, cloud_base_s=0.1046, header_bits=320.0)
+    rows = decode(pair, PROMPTS, FlexSpec(longest=6), new_tokens=20)
+    assert max(row.rounds[0].drafted for row in rows) == int(optimal_draft_length(0.8, *costs, 6))
+
+
+def test_prompt_lookup_copies_what_followed(pair: Pair) -> None:
+    method = PromptLookup(longest=3, ngram=2)
+    text = np.array([5, 6, 7, 8, 5, 6, 9, 1, 5, 6])
+    assert list(method.guess(0, text)) == [9, 1, 5]
+    assert list(method.guess(0, np.array([1, 2, 3, 4, 3]))) == [4, 3]
+    assert list(method.guess(0, np.array([1, 2, 3]))) == []
+    assert list(method.guess(0, np.array([1]))) == []
+    watch, _ = watched(pair, method)
+    assert all(draft.known is None and draft.chance == 1.0 for drafts, _ in watch.rounds for draft in drafts)
+
+
+def test_lookahead_guesses_what_the_large_model_would_write() -> None:
+    rng = np.random.default_rng(2)
+    after = rng.integers(0, 3, 3)  # the next token depends on the last alone
+    table = np.full((nodes(3, 6), 3), 0.02)
+    for node in range(len(table)):
+        last = (node - 1) % 3 if node else 0
+        table[node, after[last]] = 0.96
+    pair = table_pair(table, table)
+    (row,) = decode(pair, [Prompt("a", "0", "test")], Lookahead(3), new_tokens=6, temperature=0.0)
+    assert len(row.tokens) == 6
+    assert all(row.tokens[i + 1] == after[row.tokens[i]] for i in range(5))
+    assert len(row.rounds) <= 6
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        DenseQs(budget_bits=1500.0),
+        KSqs(8, budget_bits=500.0),
+        CSqs(0.01, budget_bits=500.0),
+        AllocatedSqs(80.0, budget_bits=200.0),
+        KSqs(8, budget_bits=500.0, by_bytes=True),
+    ],
+    ids=lambda m: m.name,
+)
+def test_a_lattice_message_holds_the_rows_and_the_budget_holds(pair: Pair, method: Any) -> None:
+    watch, rows = watched(pair, method, new_tokens=8)
+    for drafts, message in watch.rounds:
+        if not drafts:
+            assert (message.bits, message.payload) == (0.0, b"\0")
+            continue
+        decoded = codec.decode(message.payload)
+        assert isinstance(decoded, codec.LatticeMessage)
+        for sent, draft in zip(decoded.drafts, drafts, strict=True):
+            row = np.zeros(pair.vocabulary)
+            row[sent.support] = sent.counts / sent.resolution
+            assert draft.known is not None
+            np.testing.assert_allclose(row, draft.known.numpy(), atol=1e-12)
+            assert sent.token == draft.token
+            assert draft.chance == pytest.approx(row[draft.token])
+        assert (8 * len(message.payload) if method.real_bytes else message.bits) <= method.budget
+    assert sum(r.total("rounding") for r in rows) > 0
+
+
+def test_payloads_are_the_formulas(pair: Pair) -> None:
+    size = pair.vocabulary
+    for method, bits in (
+        (DenseQs(budget_bits=2000.0), float(payload_bits(size, size, 100))),
+        (KSqs(16, budget_bits=2000.0), float(payload_bits(size, 16, 100))),
+    ):
+        for drafts, message in watched(pair, method)[0].rounds:
+            assert message.bits == pytest.approx(bits * len(drafts))
+    fits = int(2000 // float(payload_bits(size, size, 100)))
+    _, rows = watched(pair, DenseQs(budget_bits=2000.0), new_tokens=20)
+    assert max(r.drafted for row in rows for r in row.rounds) == fits
+
+
+@pytest.mark.parametrize("printed", [False, True])
+def test_the_threshold_follows_algorithm_1(pair: Pair, printed: bool) -> None:
+    settings = {"learning_rate": 0.05, "epsilon": 0.1}
+    method = CSqs(0.02, printed=printed, **settings)
+    watch, rows = watched(pair, method, new_tokens=24)
+    mine = [outcome for outcome in watch.outcomes if outcome.row == 1]
+    tau = 0.02
+    for outcome, one in zip(mine, rows[1].rounds, strict=True):
+        kept = outcome.accepted + (0 if printed else outcome.rejected)
+        for draft in outcome.drafts[:kept]:
+            controller = ThresholdController(0.1, 0.05, tau)
+            support = controller.step(draft.row.double().numpy())
+            assert draft.note.dropped == pytest.approx(1.0 - draft.row.double().numpy()[support].sum(), abs=1e-6)
+            tau = float(controller.threshold)
+        assert one.threshold == pytest.approx(tau)
+        examined = outcome.drafts[: outcome.accepted + outcome.rejected]
+        assert one.dropped == pytest.approx(sum(draft.note.dropped for draft in examined))
+    assert len({one.threshold for one in rows[1].rounds}) > 1
+
+
+def test_a_fixed_threshold_stays(pair: Pair) -> None:
+    _, rows = watched(pair, CSqs(0.01, learning_rate=0.0))
+    assert {one.threshold for row in rows for one in row.rounds} == {0.01}
+
+
+def test_rejections_keep_to_theorem_1(pair: Pair) -> None:
+    prompts = [Prompt(str(i), PROMPTS[i % 4].text, "test") for i in range(40)]
+    for method in (KSqs(8, budget_bits=600.0), CSqs(0.02, budget_bits=600.0)):
+        rows = decode(pair, prompts, method, new_tokens=10, batch=40, risk=True)
+        rejected, drafted = (sum(row.total(name) for row in rows) for name in ("resampled", "drafted"))
+        bound = sum(row.total("mismatch") + row.total("dropped") + row.total("rounding") for row in rows)
+        assert rejected > 50
+        assert rejected <= bound + 4.0 * np.sqrt(0.25 * drafted)
+
+
+def test_a_draft_without_a_row_says_so() -> None:
+    with pytest.raises(ValueError, match="token 3 was not drafted by the small model"):
+        _ = Draft(3).row
+
+
+def test_a_round_without_drafts_teaches_nothing(pair: Pair) -> None:
+    flexspec, lookahead = FlexSpec(longest=2), Lookahead(2)
+    for method in (flexspec, lookahead):
+        decode(pair, PROMPTS[:1], method, new_tokens=2)
+    before = flexspec.trackers[0], list(lookahead.guesses[0])
+    for method in (flexspec, lookahead):
+        method.learn(Outcome(0, [], 0, False, None))
+    assert (flexspec.trackers[0], list(lookahead.guesses[0])) == before
+
+
+def code_lines(source: str, node: ast.ClassDef) -> int:
+    """Lines of a class without docstrings and empty ones."""
+    left = set(range(node.lineno, (node.end_lineno or 0) + 1))
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(inner):
+            left -= set(range(inner.body[0].lineno, (inner.body[0].end_lineno or 0) + 1))
+    lines = source.splitlines()
+    return sum(bool(lines[number - 1].strip()) for number in left)
+
+
+def test_a_method_takes_under_40_lines() -> None:
+    folder = Path(validation.__file__).parent / "decoding"
+    lengths = {}
+    for name in ("single.py", "several.py", "sqs.py"):
+        source = (folder / name).read_text(encoding="utf-8")
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef):
+                lengths[node.name] = code_lines(source, node)
+    assert len(lengths) > 18
+    assert {name for name, lines in lengths.items() if lines >= 40} <= {"Sqs"}  # what five methods share

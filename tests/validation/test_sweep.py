@@ -1,0 +1,116 @@
+"""Sweeps: every row once, kept when it is there, and gone on with after a kill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from validation.decode import DecodingError
+from validation.decoding.records import Row
+from validation.errors import UserError
+from validation.links import FadingLink
+from validation.methods import FixedLength, Hlm, SmallOnly, UHlm
+from validation.models import Pair
+from validation.prompts import Prompt
+from validation.sweep import read_rows, summary, sweep
+
+PROMPTS = [Prompt(name, text, "test") for name, text in (("a", "two and two"), ("b", "what is"), ("c", "the times"))]
+LINKS = [FadingLink("near", 1e7, 10.0), FadingLink("far", 1e5, 0.1)]
+SETTINGS: dict[str, Any] = {"new_tokens": 4, "batch": 2, "times": (0.01, 0.02), "links": LINKS}
+
+
+def bare(rows: list[Row]) -> list[dict[str, Any]]:
+    """The rows but for the one time that is measured."""
+    return [row.plain() | {"prefill_s": None} for row in rows]
+
+
+def test_every_row_is_there_once_and_a_second_run_decodes_nothing(pair: Pair, tmp_path: Path) -> None:
+    said: list[tuple[int, int, str]] = []
+    methods = [FixedLength(2), Hlm(), SmallOnly()]
+    rows = sweep(pair, PROMPTS, methods, tmp_path, progress=lambda *told: said.append(told), **SETTINGS)
+    keys = [(row.method, row.link, row.prompt) for row in rows]
+    assert keys == [(m.name, k.name, p.id) for m in methods for k in LINKS for p in PROMPTS]
+    assert [told[0] for told in said] == [0, 3, 6, 9, 12, 15, 18]
+    said.clear()
+    again = sweep(pair, PROMPTS, methods, tmp_path, progress=lambda *told: said.append(told), **SETTINGS)
+    assert bare(again) == bare(rows)
+    assert [told[2] for told in said] == ["done"]
+    assert sorted(map(str, bare(read_rows(tmp_path)))) == sorted(map(str, bare(rows)))
+    more = sweep(pair, PROMPTS, [*methods, UHlm(0.5)], tmp_path, **SETTINGS)
+    assert bare(more[: len(rows)]) == bare(rows)
+
+
+def test_a_killed_sweep_goes_on_to_the_same_rows(pair: Pair, tmp_path: Path) -> None:
+    whole = sweep(pair, PROMPTS, [FixedLength(2), Hlm()], tmp_path / "whole", **SETTINGS)
+    cut = tmp_path / "cut"
+    sweep(pair, PROMPTS, [FixedLength(2), Hlm()], cut, **SETTINGS)
+    journal = cut / "journal.jsonl"
+    content = journal.read_bytes()
+    for share in (0.05, 0.3, 0.7, 0.999):
+        journal.write_bytes(content[: int(share * len(content))])  # killed while it wrote a line
+        assert bare(sweep(pair, PROMPTS, [FixedLength(2), Hlm()], cut, **SETTINGS)) == bare(whole)
+
+
+def test_rows_before_a_failure_are_kept(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from validation import sweep as module
+
+    real, calls = module.decode, []
+
+    def fail(*args: Any, **options: Any) -> list[Row]:
+        calls.append(1)
+        if len(calls) == 2:
+            raise DecodingError("The large model gives NaN.")
+        return real(*args, **options)
+
+    monkeypatch.setattr(module, "decode", fail)
+    with pytest.raises(DecodingError):
+        sweep(pair, PROMPTS, [FixedLength(2), Hlm()], tmp_path, **SETTINGS)
+    assert len(read_rows(tmp_path)) == 3
+
+
+def test_what_would_be_mixed_is_refused(pair: Pair, tmp_path: Path) -> None:
+    sweep(pair, PROMPTS, [UHlm(0.5)], tmp_path, **SETTINGS)
+    with pytest.raises(UserError, match="seed was 1, and is 2"):
+        sweep(pair, PROMPTS, [UHlm(0.5)], tmp_path, seed=2, **SETTINGS)
+    with pytest.raises(UserError, match="'U-HLM' over 'near' with other parameters"):
+        sweep(pair, PROMPTS, [UHlm(0.6)], tmp_path, **SETTINGS)
+    with pytest.raises(UserError, match="with other parameters"):
+        sweep(pair, PROMPTS, [UHlm(0.5)], tmp_path, **(SETTINGS | {"links": [FadingLink("near", 1e7, 11.0)]}))
+    with pytest.raises(UserError, match="another prompt called 'a'"):
+        sweep(pair, [Prompt("a", "of apples", "test")], [UHlm(0.5)], tmp_path, **SETTINGS)
+    with pytest.raises(UserError, match="Two methods are called 'U-HLM'"):
+        sweep(pair, PROMPTS, [UHlm(0.5), UHlm(0.6)], tmp_path, **SETTINGS)
+    with pytest.raises(UserError, match="Two links are called 'near'"):
+        sweep(pair, PROMPTS, [Hlm()], tmp_path, **(SETTINGS | {"links": [LINKS[0], LINKS[0]]}))
+
+
+def test_a_damaged_journal_and_none_are_named(pair: Pair, tmp_path: Path) -> None:
+    sweep(pair, PROMPTS, [Hlm()], tmp_path, **SETTINGS)
+    journal = tmp_path / "journal.jsonl"
+    content = bytearray(journal.read_bytes())
+    content[len(content) // 2] ^= 1
+    journal.write_bytes(content)
+    with pytest.raises(UserError, match=r"damaged at line \d"):
+        read_rows(tmp_path)
+    with pytest.raises(UserError, match="no sweep"):
+        read_rows(tmp_path / "none")
+
+
+def test_the_summary_is_of_totals(pair: Pair, tmp_path: Path) -> None:
+    methods = [FixedLength(2), UHlm(0.5), SmallOnly()]
+    rows = sweep(pair, PROMPTS, methods, tmp_path, risk=True, **(SETTINGS | {"links": []}))
+    lines = {line["method"]: line for line in summary(rows, device_w=2.0)}
+    for method in methods:
+        line, mine = lines[method.name], [row for row in rows if row.method == method.name]
+        tokens = sum(len(row.tokens) for row in mine)
+        assert line["link"] == "none"
+        assert line["tokens_per_s"] == pytest.approx(tokens / sum(row.seconds for row in mine))
+        assert line["bytes_per_token"] == pytest.approx(sum(row.total("bytes") for row in mine) / tokens)
+        assert line["joules_per_token"] == pytest.approx(2 * sum(row.total("small_s") for row in mine) / tokens)
+    assert lines["fixed K = 2"]["risk"] == 0.0
+    assert lines["small only"]["risk"] > 0.1
+    assert lines["small only"]["acceptance"] is None
+    (one,) = summary(rows[:1])
+    assert one["risk_error"] is None

@@ -1,0 +1,178 @@
+"""Models that are tables of rows, and numbers that run through a grid: every text the loop can write, with its law.
+
+A table lists rows of probabilities by prefix: after node n and token v comes node n V + v + 1. If every probability
+that a number decides is a multiple of 1/G, then G numbers, one in the middle of each cell, stand for all of them, and
+the mean over all combinations is the exact law of what the shipped loop writes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from validation.decode import decode
+from validation.decoding.noise import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
+from validation.decoding.records import Row
+from validation.methods import Method
+from validation.models import Pair
+from validation.prompts import Prompt
+
+
+class TableModel:
+    """A language model over V tokens that keeps the tokens in the cache, so that a wrong slot shows in its rows.
+
+    Its logits are finite, as a model's are: a probability of 0 is 1e-300.
+    """
+
+    dtype = torch.float64
+
+    def __init__(self, table: np.ndarray, prompt_length: int) -> None:
+        self.table, self.prompt_length, self.calls = torch.from_numpy(table).clamp_min(1e-300).log(), prompt_length, 0
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        position_ids: torch.Tensor,
+        past_key_values: Any,
+        use_cache: bool,
+    ) -> SimpleNamespace:
+        self.calls += 1
+        assert use_cache
+        assert attention_mask.shape[:3] == (len(input_ids), 1, input_ids.shape[1])
+        new = input_ids[:, None, :, None].double()
+        seen = past_key_values.update(new, new, 0)[0][:, 0, :, 0].long()
+        logits = torch.empty((*input_ids.shape, self.table.shape[1]), dtype=torch.float64)
+        for column in range(input_ids.shape[1]):
+            node = torch.zeros(len(seen), dtype=torch.int64)
+            visible = (attention_mask[:, 0, column] == 0).sum(dim=-1)  # slots from the first on
+            for slot in range(self.prompt_length, seen.shape[1]):
+                following = node * self.table.shape[1] + seen[:, slot] + 1
+                node = torch.where((slot < visible) & (following < len(self.table)), following, node)
+            logits[:, column] = self.table[node]
+        return SimpleNamespace(logits=logits)
+
+    __call__ = forward
+
+
+class _Words:
+    """A tokenizer of texts that are numbers."""
+
+    bos_token_id = None
+
+    def __call__(self, texts: Sequence[str], verbose: bool = True) -> SimpleNamespace:
+        return SimpleNamespace(input_ids=[[int(word) for word in text.split()] for text in texts])
+
+
+def table_pair(
+    draft: np.ndarray, target: np.ndarray, *, prompt: str = "0", end_tokens: tuple[int, ...] = (), context: int = 64
+) -> Pair:
+    """A pair of table models."""
+    length = len(prompt.split())
+    return Pair(
+        name="tables",
+        small=TableModel(draft, length),  # type: ignore[arg-type]
+        large=TableModel(target, length),  # type: ignore[arg-type]
+        tokenizer=_Words(),  # type: ignore[arg-type]
+        vocabulary=draft.shape[1],
+        context=context,
+        end_tokens=end_tokens,
+        device=torch.device("cpu"),
+        dtype="float64",
+        small_name="tables/small",
+        large_name="tables/large",
+        small_parameters=0,
+        large_parameters=0,
+    )
+
+
+def nodes(vocabulary: int, positions: int) -> int:
+    """Rows of a table over so many positions."""
+    return sum(vocabulary**n for n in range(positions))
+
+
+def halves(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Rows over three tokens, two of which have 1/2."""
+    return rng.permuted(np.tile([0.5, 0.5, 0.0], (count, 1)), axis=1)
+
+
+def quarters(rng: np.random.Generator, count: int, vocabulary: int = 3) -> np.ndarray:
+    """Rows of multiples of 1/4."""
+    return rng.multinomial(4, np.full(vocabulary, 1.0 / vocabulary), size=count) / 4.0
+
+
+class Grid(Noise):
+    """The numbers of all combinations, one for each row."""
+
+    def __init__(self, table: np.ndarray) -> None:
+        super().__init__(0, [str(i) for i in range(len(table))], table.shape[1] - 1)
+        self._table = table
+
+
+def grid(positions: int, cells: dict[int, int]) -> np.ndarray:
+    """All combinations of the middles of so many cells for each purpose at each position."""
+    keys = [(position, purpose) for position in range(positions) for purpose in cells]
+    choices = [[(c + 0.5) / cells[purpose] for c in range(cells[purpose])] for _, purpose in keys]
+    found = np.full((int(np.prod([len(c) for c in choices])), positions + 1, PURPOSES), 0.5)
+    for place, values in enumerate(zip(*itertools.product(*choices), strict=True)):
+        found[:, keys[place][0], keys[place][1]] = values
+    return found
+
+
+def all_texts(
+    pair: Pair, method: Method, positions: int, cells: dict[int, int], *, prompt: str = "0", **options: Any
+) -> list[Row]:
+    """A row for each combination of numbers."""
+    table = grid(positions, cells)
+    prompts = [Prompt(str(i), prompt, "grid") for i in range(len(table))]
+    return decode(
+        pair,
+        prompts,
+        method,
+        new_tokens=positions,
+        batch=len(table),
+        noise=lambda seed, names, count: Grid(table),
+        **options,
+    )
+
+
+def law_of(rows: Sequence[Row]) -> dict[tuple[int, ...], float]:
+    """How often each text was written."""
+    law: dict[tuple[int, ...], float] = {}
+    for row in rows:
+        law[tuple(row.tokens)] = law.get(tuple(row.tokens), 0.0) + 1.0 / len(rows)
+    return law
+
+
+def exact_law(target: np.ndarray, positions: int, end_tokens: tuple[int, ...] = ()) -> dict[tuple[int, ...], float]:
+    """The large model's own law of texts."""
+    size = target.shape[1]
+
+    def go_on(text: tuple[int, ...], node: int, mass: float) -> dict[tuple[int, ...], float]:
+        if len(text) == positions or (text and text[-1] in end_tokens):
+            return {text: mass}
+        found: dict[tuple[int, ...], float] = {}
+        for token in range(size):
+            if target[node, token] > 0:
+                found |= go_on((*text, token), node * size + token + 1, mass * float(target[node, token]))
+        return found
+
+    return go_on((), 0, 1.0)
+
+
+def distance(first: dict[tuple[int, ...], float], second: dict[tuple[int, ...], float]) -> float:
+    """Total variation."""
+    return 0.5 * sum(abs(first.get(text, 0.0) - second.get(text, 0.0)) for text in first.keys() | second.keys())
+
+
+SAMPLED = {DRAFT: 2, ACCEPT: 2, REPLACE: 4}
+"""Cells where q is of halves and p of quarters over three tokens."""
+CERTAIN = {ACCEPT: 4, REPLACE: 12}
+"""Cells where drafts are certain and p is of quarters."""
+
+MakeMethod = Callable[[], Method]

@@ -1,0 +1,337 @@
+"""One generation loop for every decoding method: draft, keep or send, encode, verify, replace, roll back, go on.
+
+A method (:mod:`validation.methods`) makes the decisions; the loop runs the models, keeps the texts and their caches,
+draws by the numbers of :mod:`validation.decoding.noise`, asks the link how long a message takes, and writes down what
+happened (:mod:`validation.decoding.records`). Texts of a batch are independent: each has its own drafts in flight,
+its own rounds and its own numbers, and comes out as it would alone, but for the rounding of the models' matrix
+products.
+
+All texts that draft take one step together; those whose drafts are complete wait, and are verified together as soon as
+they are half of the texts. What a text becomes does not depend on when.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.collect import _encode
+from validation.decoding.judging import Verdict, judge, skip_risk, step_risks
+from validation.decoding.noise import DRAFT, Noise
+from validation.decoding.records import Row
+from validation.decoding.sampling import at, draw, rows_of
+from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
+from validation.decoding.texts import DecodingError, Texts
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+    from validation.links import Link
+    from validation.methods import Method
+    from validation.models import Pair
+    from validation.prompts import Prompt
+
+Array = NDArray[Any]
+DEFAULT_NEW_TOKENS, DEFAULT_BATCH, DEFAULT_SEED = 160, 16, 1
+PAPER_TIMES = (0.0256, 0.1046)
+"""Seconds of a forward pass of TinyLlama-1.1B and Llama-2-13B: cu-hlm Section V."""
+
+
+def decode(
+    pair: Pair,
+    prompts: Sequence[Prompt],
+    method: Method,
+    *,
+    link: Link | None = None,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    new_tokens: int = DEFAULT_NEW_TOKENS,
+    batch: int = DEFAULT_BATCH,
+    seed: int = DEFAULT_SEED,
+    times: tuple[float, float] | None = None,
+    risk: bool = False,
+    noise: Callable[[int, Sequence[str], int], Noise] = Noise,
+    finished: Callable[[Row], None] | None = None,
+    clock: Clock | None = None,
+) -> list[Row]:
+    """Continue prompts by a decoding method.
+
+    Parameters
+    ----------
+    pair : Pair
+        The models.
+    prompts : sequence of Prompt
+    method : Method
+    link : Link, optional
+        Times the messages; None takes no time.
+    temperature, top_p : float
+        Of both models' rows. 0 is greedy.
+    new_tokens : int
+        r_max: a text ends there, or with an end-of-text token, which is its last. 0 gives empty texts.
+    batch : int
+        Texts at once.
+    seed : int
+        With a prompt's id it decides the text, whatever else is in the batch.
+    times : (float, float), optional
+        Seconds of a forward pass of the small and of the large model, for ``PAPER_TIMES`` and the like; measured
+        otherwise.
+    risk : bool
+        Also compute ``mismatch`` and ``risk``, which no method needs: it takes time that is not counted.
+    noise : callable
+        What makes the numbers of a batch from seed, prompts' ids and ``new_tokens``.
+    finished : callable, optional
+        Told each row as soon as its text is finished.
+    clock : Clock, optional
+        Added to: where the time went.
+
+    Returns
+    -------
+    list of Row
+        In the order of the prompts.
+
+    Raises
+    ------
+    UserError
+        A setting out of range, no prompts, an empty prompt, one that does not fit the context.
+    DecodingError
+        A model gave a row that is none (NaN): model, prompt and step are named, finished rows are kept.
+    """
+    _check_settings(temperature, top_p, new_tokens, batch, times)
+    encoded = _encode(pair, prompts, new_tokens)
+    if empty := [prompt.id for prompt, ids in zip(prompts, encoded, strict=True) if not ids]:
+        raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
+    rows: list[Row] = []
+    clock = clock or Clock()
+    for start in range(0, len(prompts), batch):
+        names = [prompt.id for prompt in prompts[start : start + batch]]
+        numbers = noise(seed, names, new_tokens)
+        channel = link.open(numbers) if link else None
+        session = Session(pair, len(names), numbers, channel, temperature, top_p, new_tokens, clock)
+        label = link.name if link else "none"
+        written = [Row(method.name, name, label, seed, temperature, top_p) for name in names]
+        texts = _Loop(session, method, encoded[start : start + batch], written, times, risk, finished)
+        try:
+            began = time.perf_counter()
+            texts.run()
+            clock.total += time.perf_counter() - began
+        except DecodingError as error:
+            error.rows = rows + texts.done
+            raise
+        rows += written
+    return rows
+
+
+def _check_settings(
+    temperature: float, top_p: float, new_tokens: int, batch: int, times: tuple[float, float] | None
+) -> None:
+    if not 0 <= temperature < np.inf:
+        raise UserError(f"The temperature is {temperature}; it must be 0 (greedy) or more.")
+    if not 0 < top_p <= 1:
+        raise UserError(f"top_p is {top_p}; it must be in (0, 1], where 1 keeps the whole vocabulary.")
+    if new_tokens < 0:
+        raise UserError(f"new_tokens is {new_tokens}; it must be 0 or more.")
+    if batch < 1:
+        raise UserError(f"batch is {batch}; it must be at least 1.")
+    if times is not None and not all(0 <= value < np.inf for value in times):
+        raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
+
+
+class _Loop(Texts):
+    """Rounds, until every text of the batch is over."""
+
+    def run(self) -> None:
+        """Until every text is over."""
+        import torch
+
+        with torch.inference_mode():
+            self._retire(self.base - self.start >= self.session.new_tokens)
+            for which in ("small", "large"):
+                self.read_prompt(which)
+            while len(self.rows):
+                self._begin_rounds()
+                if not self.waiting.all():
+                    self._draft()
+                if 2 * np.count_nonzero(self.waiting) >= len(self.rows):
+                    self._verify()
+                self._retire(self.over)
+
+    def _begin_rounds(self) -> None:
+        """How many drafts each text that begins a round is to have; without a small model, which."""
+        fresh = np.flatnonzero((self.wanted < 0) & ~self.waiting)
+        if not len(fresh):
+            return
+        began = time.perf_counter()
+        if self.session.channel:
+            for lane in fresh.tolist():
+                self.rate[lane] = self.session.channel.rate(
+                    int(self.rows[lane]), float(self.spent[lane] + self.small_s[lane])
+                )
+        rates = [self.rate[lane] for lane in fresh]
+        left = self.session.new_tokens - (self.base - self.start)[fresh]
+        self.wanted[fresh] = np.minimum(self.method.lengths(self.rows[fresh], rates), left)
+        if not self.method.small:
+            for lane in fresh.tolist():
+                known = self.text[lane, : self.base[lane]]
+                for token in self.method.guess(int(self.rows[lane]), known)[: self.wanted[lane]]:
+                    self.add(lane, Draft(int(token)))
+                    if token in self.session.pair.end_tokens:
+                        break
+                self.waiting[lane] = True
+        self.waiting[fresh] |= self.wanted[fresh] == 0
+        self.clock.method += time.perf_counter() - began
+
+    def _draft(self) -> None:
+        """One token from the small model for each text that is not waiting."""
+        go = np.flatnonzero(~self.waiting)
+        everyone = len(go) == len(self.rows)
+        logits = self.forward("small", go, 1)[:, 0]
+        began = time.perf_counter()
+        if not everyone:
+            logits = logits[self.index(go)]
+        positions = self.ends[go] - self.start[go]
+        fresh = np.array([not self.flight[lane] for lane in go])
+        rows = rows_of(logits, self.session.temperature, self.session.top_p)
+        self.refuse("small", go, rows.sum(dim=-1).cpu().numpy())
+        step = Step(self.rows[go], positions, logits, rows, fresh)
+        middle = time.perf_counter()
+        made = self.method.propose(step)
+        after = time.perf_counter()
+        tokens, _ = draw(made.rows, self.noise.uniform(DRAFT, step.rows, positions))
+        known = made.rows if made.known is None else made.known
+        chance = at(known, tokens)
+        drawn = time.perf_counter()
+        skip = fresh & self.method.skip(step, tokens)
+        settled = self.method.settle(step, tokens, skip)
+        known, notes = settled or (known, made.notes)
+        self.clock.method += after - middle + time.perf_counter() - drawn
+        self.clock.sampling += middle - began + drawn - after
+        for i, lane in enumerate(go.tolist()):
+            if made.full is not None and made.full[i]:
+                self.waiting[lane] = True
+                continue
+            note = None if notes is None else notes[i]
+            draft = Draft(int(tokens[i]), float(chance[i]), rows[i], known[i], note)
+            if skip[i]:
+                self.keep(lane, draft)
+                continue
+            self.add(lane, draft)
+            ended = draft.token in self.session.pair.end_tokens
+            self.waiting[lane] = ended or len(self.flight[lane]) >= self.wanted[lane]
+
+    # ------------------------------------------------------------------------------------------- asking the server
+
+    def _verify(self) -> None:
+        """Send what waits, judge it, roll both caches back."""
+        sent = np.flatnonzero(self.waiting & ~self.over)
+        began = time.perf_counter()
+        flights = [self.flight[lane] for lane in sent]
+        messages = [self.method.message(flight) for flight in flights]
+        coded = time.perf_counter()
+        counts = np.array([len(flight) for flight in flights])
+        behind = max([0, *(int(self.ends[lane]) - place for lane in sent for place, _ in self.unseen[lane])])
+        logits = self.forward("large", sent, max(int(counts.max()), behind) + 1)
+        judging = time.perf_counter()
+        if len(sent) < len(self.rows):
+            logits = logits[self.index(sent)]
+        position = self.base[sent] - self.start[sent]
+        left = self.session.new_tokens - position
+        verdict = judge(self.method, self.session, self.rows[sent], flights, logits, position, left)
+        self.refuse("large", sent, verdict.mass)
+        judged, ends = time.perf_counter(), self.ends[sent]
+        for i, lane in enumerate(sent.tolist()):
+            self._settle(lane, flights[i], messages[i], verdict, i)
+        self._time_messages(sent)
+        learning = time.perf_counter()
+        for i, lane in enumerate(sent.tolist()):
+            row = int(self.rows[lane])
+            learnt = Outcome(row, flights[i], int(verdict.accepted[i]), bool(verdict.rejected[i]), self.rate[lane])
+            if self.method.wants_likeliest:
+                learnt.likeliest = verdict.target[i, -len(flights[i]) - 1 :].argmax(dim=-1).cpu().numpy()
+            self.now[lane].threshold = self.method.learn(learnt)
+        self.clock.method += coded - began + time.perf_counter() - learning
+        self.clock.sampling += judged - judging
+        for i, lane in enumerate(sent.tolist()):
+            if self.risk:
+                self._judge_risk(lane, flights[i], verdict.target[i], int(ends[i]))
+            self.close_round(lane)
+
+    def _settle(self, lane: int, flight: list[Draft], message: Message, verdict: Verdict, i: int) -> None:
+        """Write a verdict into the text, the caches and the round."""
+        count, new = int(verdict.accepted[i]), int(verdict.token[i])
+        place = self.base[lane] + count
+        now = self.now[lane]
+        now.position = int(self.base[lane] - self.start[lane]) - now.skipped
+        now.drafted, now.accepted = len(flight), count
+        now.bits, now.bytes = message.bits, len(message.payload)
+        now.down_bytes = self.method.reply(flight, count)
+        now.resampled = int(verdict.rejected[i])
+        now.bonus = int(new >= 0 and not verdict.rejected[i])
+        now.dropped, now.rounding = self.method.distortion(flight[: count + now.resampled])
+        if new >= 0:
+            self.text[lane, place] = new
+        self.base[lane] = self.ends[lane] = place + (new >= 0)
+        for lanes in (self.small, self.large):
+            if lanes:  # roll back; the last token is read again, as its row may be wanted
+                lanes.cached[lane] = min(lanes.cached[lane], self.base[lane] - 1)
+        self.end(lane, int(self.text[lane, self.base[lane] - 1]))
+
+    def _time_messages(self, sent: Array) -> None:
+        """Seconds on the link for the rounds of these lanes."""
+        channel, rounds = self.session.channel, [self.now[lane] for lane in sent]
+        if channel is None:
+            return
+        up = np.array([8.0 * one.bytes if self.method.real_bytes else one.bits for one in rounds])
+        down = np.array([8.0 * one.down_bytes for one in rounds])
+        elapsed = self.spent[sent] + self.small_s[sent] + self.large_s[sent]
+        seconds = channel.seconds(self.rows[sent], up, down, elapsed)
+        for one, value in zip(rounds, seconds.tolist(), strict=True):
+            one.link_s = value
+
+    def _judge_risk(self, lane: int, flight: list[Draft], rows: torch.Tensor, end: int) -> None:
+        """What bounds the distance from the large model's law: its rows, the last of which follows token ``end``."""
+        now = self.now[lane]
+        for place, draft in self.unseen[lane]:
+            now.risk += skip_risk(draft, rows[len(rows) - 1 - (end - place)])
+        self.unseen[lane].clear()
+        looked_at = flight[: now.accepted + now.resampled]
+        first = len(rows) - 1 - len(flight)
+        now.mismatch, cut = step_risks(self.method, looked_at, rows[first : first + len(looked_at)])
+        now.risk += cut
+
+    def _retire(self, over: Array) -> None:
+        """Take out the texts that are over."""
+        lanes = np.flatnonzero(over)
+        if not len(lanes):
+            return
+        if self.risk:
+            self._flush(lanes)
+        for lane in lanes:
+            row = self.written[self.rows[lane]]
+            row.tokens = self.text[lane, self.start[lane] : self.base[lane]].tolist()
+            row.last = self.now[lane]
+            row.last.position = int(self.base[lane] - self.start[lane]) - row.last.skipped
+            row.last.small_s = float(self.small_s[lane])
+            self.done.append(row)
+            self.finished(row)
+        self.close_lanes(~over)
+
+    def _flush(self, lanes: Array) -> None:
+        """Judge what was skipped after the last exchange."""
+        left = np.array([lane for lane in lanes if self.unseen[lane]], dtype=np.int64)
+        if not len(left) or self.large is None:
+            return
+        behind = max(int(self.base[lane]) - place for lane in left for place, _ in self.unseen[lane])
+        until = self.large.cached.copy()
+        until[left] = self.base[left]
+        logits = self.large.read(self.text, until, rows=behind + 1)[self.index(left)]
+        target = rows_of(logits, self.session.temperature, self.session.top_p)
+        for i, lane in enumerate(left.tolist()):
+            for place, draft in self.unseen[lane]:
+                row = target[i, target.shape[1] - 1 - (int(self.base[lane]) - place)]
+                self.now[lane].risk += skip_risk(draft, row)
+            self.unseen[lane].clear()

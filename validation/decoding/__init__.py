@@ -1,0 +1,1 @@
+"""The parts of the generation loop: its lanes and caches, its noise, its messages, and the methods by kind."""

@@ -1,0 +1,78 @@
+"""The random numbers of a run: one for each seed, prompt, position and purpose, whatever else is decoded beside it.
+
+A token that is drawn twice at one position, since an earlier draft was rejected and the rest thrown away, meets the
+same number again. That changes no law: what was thrown away was never looked at, so nothing that was kept depends on
+the number. Whether a draft is accepted depends on the numbers up to its own position alone.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+DRAFT, ACCEPT, REPLACE, SKIP = range(4)
+"""What a number decides: the draft, its acceptance, the server's own token, whether the server is asked at random."""
+PURPOSES = 4
+_TEXT, _LINK, _EXTRA = range(3)  # streams of a prompt
+
+Array = NDArray[Any]
+
+
+class Noise:
+    """Uniform numbers in [0, 1) for the prompts of a batch.
+
+    Parameters
+    ----------
+    seed : int
+    names : sequence of str
+        The prompts' ids; a row of numbers depends on its own id and the seed alone.
+    positions : int
+        New tokens of a text at most.
+    """
+
+    def __init__(self, seed: int, names: Sequence[str], positions: int) -> None:
+        self.seed, self.names, self.positions = seed, list(names), positions
+        self._table = np.stack([self._stream(name, _TEXT).random((positions + 1, PURPOSES)) for name in self.names])
+        self._links = [self._stream(name, _LINK) for name in self.names]
+        self._extra: dict[int, Array] = {}
+
+    def uniform(self, purpose: int, rows: Array, positions: Array) -> Array:
+        """One number for each row (index of a prompt) at its position (0 for the first new token), float64."""
+        found: Array = self._table[rows, positions, purpose]
+        return found
+
+    def link(self, row: int) -> np.random.Generator:
+        """The generator of a row's link, block after block."""
+        return self._links[row]
+
+    def several(self, rows: Array, positions: Array, count: int) -> Array:
+        """So many further numbers for each row at its position, shape (count, n)."""
+        if count not in self._extra:
+            shape = (self.positions + 1, count)
+            self._extra[count] = np.stack([self._stream(name, _EXTRA).random(shape) for name in self.names])
+        found: Array = self._extra[count][rows, positions].T
+        return found
+
+    def _stream(self, name: str, purpose: int) -> np.random.Generator:
+        """A counter-based generator of its own for each prompt and use."""
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, purpose, *name.encode()])))
+
+
+class Columns:
+    """Rows of numbers in the form that a function asks of a generator: ``random(shape)`` gives the next row."""
+
+    def __init__(self, numbers: Array) -> None:
+        self._rows = iter(numbers)
+
+    def random(self, shape: tuple[int, ...]) -> Array:
+        """The next row, which must have that shape."""
+        return np.reshape(next(self._rows), shape)
+
+
+def label(*parts: object) -> str:
+    """A short name for a text, to compare runs by."""
+    return f"{zlib.crc32(repr(parts).encode()):08x}"

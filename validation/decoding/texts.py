@@ -1,0 +1,169 @@
+"""The texts of a batch: what of each is kept, what is in flight, and how far each model has read it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding.lanes import Lanes
+from validation.decoding.records import Round, Row
+from validation.decoding.session import Draft, Session
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+    from validation.methods import Method
+
+Array = NDArray[Any]
+
+
+class DecodingError(UserError):
+    """A run that could not go on; ``rows`` are the texts that were finished."""
+
+    def __init__(self, message: str, rows: Sequence[Row] = ()) -> None:
+        super().__init__(message)
+        self.rows = list(rows)
+
+
+class Texts:
+    """The texts of one batch. Arrays have one entry a lane; ``rows`` says which text of the batch a lane holds."""
+
+    def __init__(
+        self,
+        session: Session,
+        method: Method,
+        prompts: list[list[int]],
+        written: list[Row],
+        times: tuple[float, float] | None,
+        risk: bool,
+        finished: Callable[[Row], None] | None,
+    ) -> None:
+        self.session, self.method, self.written, self.times, self.risk = session, method, written, times, risk
+        self.clock, self.noise, self.finished = session.clock, session.noise, finished or (lambda row: None)
+        self.done: list[Row] = []
+        pair, count = session.pair, len(prompts)
+        self.start = np.array([len(ids) for ids in prompts], dtype=np.int64)
+        capacity = int(self.start.max()) + session.new_tokens + 2  # the last slot is for filler
+        self.text = np.zeros((count, capacity), dtype=np.int64)
+        for lane, ids in enumerate(prompts):
+            self.text[lane, : len(ids)] = ids
+        self.rows = np.arange(count)
+        self.base, self.ends = self.start.copy(), self.start.copy()  # kept tokens, and drafts behind them
+        self.wanted = np.full(count, -1, dtype=np.int64)  # drafts of this round at most; -1 before it begins
+        self.waiting, self.over = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
+        self.small_s, self.large_s, self.spent = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.rate: list[float | None] = [None] * count
+        self.flight: list[list[Draft]] = [[] for _ in range(count)]
+        self.unseen: list[list[tuple[int, Draft]]] = [[] for _ in range(count)]  # skipped, not yet judged
+        self.now = [Round() for _ in range(count)]
+        shape = (session.vocabulary, pair.device, count, capacity, pair.context)
+        self.small = Lanes(pair.small, *shape) if method.small else None
+        self.large = Lanes(pair.large, *shape) if method.large or risk else None
+        method.begin(session)
+
+    def add(self, lane: int, draft: Draft) -> None:
+        """Put a draft behind the text."""
+        self.text[lane, self.ends[lane]] = draft.token
+        self.ends[lane] += 1
+        self.flight[lane].append(draft)
+
+    def keep(self, lane: int, draft: Draft) -> None:
+        """Keep a draft that the server will not see; the round begins anew behind it."""
+        if self.risk:
+            self.unseen[lane].append((int(self.ends[lane]), draft))
+        self.text[lane, self.ends[lane]] = draft.token
+        self.base[lane] = self.ends[lane] = self.ends[lane] + 1
+        self.now[lane].skipped += 1
+        self.wanted[lane] = -1
+        self.end(lane, draft.token)
+
+    def end(self, lane: int, last: int) -> None:
+        """Whether the text is over with its newest token."""
+        ended = last in self.session.pair.end_tokens
+        self.written[self.rows[lane]].ended = ended
+        self.over[lane] = ended or self.base[lane] - self.start[lane] >= self.session.new_tokens
+
+    def close_round(self, lane: int) -> None:
+        """Put the round away and make ready for the next."""
+        now = self.now[lane]
+        now.small_s, now.large_s = float(self.small_s[lane]), float(self.large_s[lane])
+        self.spent[lane] += now.small_s + now.large_s + now.link_s
+        self.small_s[lane] = self.large_s[lane] = 0.0
+        self.written[self.rows[lane]].rounds.append(now)
+        self.now[lane], self.flight[lane] = Round(), []
+        self.waiting[lane], self.wanted[lane] = False, -1
+
+    def close_lanes(self, stay: Array) -> None:
+        """Keep these lanes alone; the last ones move into the gaps, so that few are copied."""
+        count = int(np.count_nonzero(stay))
+        lanes = np.arange(count)
+        lanes[~stay[:count]] = count + np.flatnonzero(stay[count:])
+        for name in ("start", "text", "rows", "base", "ends", "wanted", "waiting", "over", "small_s", "large_s"):
+            setattr(self, name, getattr(self, name)[lanes])
+        self.spent = self.spent[lanes]
+        for name in ("rate", "flight", "unseen", "now"):
+            kept = getattr(self, name)
+            setattr(self, name, [kept[lane] for lane in lanes])
+        for models in (self.small, self.large):
+            if models:
+                models.keep(lanes)
+
+    def read_prompt(self, which: str) -> None:
+        """All of the prompts but the last token."""
+        lanes: Lanes | None = getattr(self, which)
+        if lanes is None or not len(self.rows) or self.start.max() < 2:
+            return
+        began = time.perf_counter()
+        lanes.read(self.text, self.start - 1, rows=0)
+        self.synchronise()
+        spent = time.perf_counter() - began
+        self.clock.prefill += spent
+        for row in self.rows:
+            self.written[row].prefill_s += spent / len(self.rows)
+
+    def forward(self, which: str, lanes: Array, rows: int) -> torch.Tensor:
+        """A pass of a model over what these lanes have not read; shared out among them."""
+        model: Lanes = getattr(self, which)
+        until = model.cached.copy()
+        until[lanes] = self.ends[lanes]
+        began = time.perf_counter()
+        logits = model.read(self.text, until, rows=rows)
+        self.synchronise()
+        spent = time.perf_counter() - began
+        setattr(self.clock, which, getattr(self.clock, which) + spent)
+        share = spent / len(lanes) if self.times is None else self.times[which == "large"]
+        seconds = self.small_s if which == "small" else self.large_s
+        seconds[lanes] += share
+        return logits
+
+    def synchronise(self) -> None:
+        """Wait for the GPU, so that its time is told."""
+        if self.session.pair.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self.session.pair.device)
+
+    def index(self, lanes: Array) -> torch.Tensor:
+        """Lanes as an index on the device of the models."""
+        import torch
+
+        return torch.from_numpy(lanes).to(self.session.pair.device)
+
+    def refuse(self, which: str, lanes: Array, mass: Array) -> None:
+        """Stop where a model's row is none."""
+        good = np.isfinite(mass) & (mass > 0)
+        if good.all():
+            return
+        lane = lanes[int(np.argmin(good))]
+        pair = self.session.pair
+        name = pair.small_name if which == "small" else pair.large_name
+        prompt = self.written[self.rows[lane]].prompt
+        raise DecodingError(
+            f"The {which} model ({name}) gives logits that are not finite, at prompt {prompt!r}, new token "
+            f"{int(self.ends[lane] - self.start[lane])}; check its weights, or run it with dtype float32."
+        )

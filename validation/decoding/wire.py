@@ -1,0 +1,77 @@
+"""Messages as bytes: whole numbers of any width one after the other, the highest bit first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def index_bits(vocabulary: int) -> int:
+    """⌈log₂ V⌉: the bits that tell a token.
+
+    >>> index_bits(32_000), index_bits(1)
+    (15, 0)
+    """
+    return (vocabulary - 1).bit_length()
+
+
+def pack(fields: Iterable[tuple[int | Array, int]]) -> bytes:
+    """Numbers, or arrays of them, and their widths in bits, as bytes; the last one is filled up with zeros.
+
+    >>> import numpy as np
+    >>> pack([(5, 3), (np.array([1, 2]), 7)]).hex()
+    'a04100'
+    """
+    parts = []
+    for value, width in fields:
+        numbers = np.atleast_1d(np.asarray(value, dtype=np.int64))
+        parts.append((numbers[:, None] >> np.arange(width - 1, -1, -1) & 1).astype(np.uint8).reshape(-1))
+    return np.packbits(np.concatenate(parts)).tobytes() if parts else b""
+
+
+class Unpacker:
+    """Reads what :func:`pack` wrote.
+
+    >>> bits = Unpacker(pack([(5, 3), (1, 7), (2, 7)]))
+    >>> bits.take(3), bits.several(2, 7).tolist()
+    (5, [1, 2])
+    """
+
+    def __init__(self, payload: bytes) -> None:
+        self._bits = np.unpackbits(np.frombuffer(payload, dtype=np.uint8)).astype(np.int64)
+        self._place = 0
+
+    def take(self, width: int) -> int:
+        """The next number of that width."""
+        return int(self.several(1, width)[0])
+
+    def several(self, count: int, width: int) -> Array:
+        """The next numbers of that width."""
+        end = self._place + count * width
+        bits = self._bits[self._place : end].reshape(count, width)
+        self._place = end
+        found: Array = bits @ (1 << np.arange(width - 1, -1, -1, dtype=np.int64))
+        return found
+
+
+def float_bits(value: float) -> int:
+    """The 32 bits of a number in float32.
+
+    >>> hex(float_bits(1.0))
+    '0x3f800000'
+    """
+    return int(np.float32(value).view(np.uint32))
+
+
+def float_of(bits: int) -> float:
+    """The number of 32 bits.
+
+    >>> float_of(0x3F800000)
+    1.0
+    """
+    return float(np.uint32(bits).view(np.float32))

@@ -111,6 +111,7 @@ ROOMS = {
         "TruncatedMessage",
         "lattice_message",
         "truncated_message",
+        "decoded_rows",
         "encode",
         "decode",
     ),

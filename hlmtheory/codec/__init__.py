@@ -39,6 +39,7 @@ from hlmtheory.codec.messages import (
     lattice_message,
     truncated_message,
 )
+from hlmtheory.codec.truncated import decoded_rows
 
 __all__ = [
     "CLAIMS",
@@ -56,6 +57,7 @@ __all__ = [
     "TruncatedMessage",
     "VersionError",
     "decode",
+    "decoded_rows",
     "encode",
     "lattice_message",
     "truncated_message",

@@ -19,6 +19,9 @@ LONGEST_BATCH = 2**12
 MOST_BITS = 24
 """Limits of the format: today's vocabularies have up to 262,144 tokens."""
 
+ROUNDING = 2.0**-30
+"""By so much the rounding of a sum of 2^18 probabilities may exceed 1."""
+
 Integers: TypeAlias = NDArray[np.int64]
 
 
@@ -110,30 +113,33 @@ class TruncatedDraft:
     indices : int64 array, shape (k,)
         The tokens sent, ascending; none at all for k = 0.
     levels : int64 array, shape (k,)
-        Their probabilities times 2^b - 1, rounded.
-    token, level : int
-        The drawn token and its probability, sent whether it is among the k or not (cu-hlm IV-B).
+        Their probabilities times 2^b - 1, rounded down.
+    token : int
+        The drawn token d.
+    probability : float
+        q_d, unrounded: sent whether d is among the k or not (cu-hlm IV-B), since acceptance must not be distorted.
 
     Raises
     ------
     MessageError
-        If the indices do not ascend or the levels do not fit them.
+        If the indices do not ascend, the levels do not fit them, or q_d is outside [0, 1].
     """
 
     indices: Integers
     levels: Integers
     token: int
-    level: int
+    probability: float
 
     def __post_init__(self) -> None:
         indices, levels = _integers("indices", self.indices), _integers("levels", self.levels)
         _refuse(bool(np.any(indices[:1] < 0)) or bool(np.any(np.diff(indices) <= 0)), "indices must ascend from 0 on")
         _refuse(levels.shape != indices.shape, "levels must have an entry for each index")
-        _refuse(bool(np.any(levels < 0)) or self.level < 0 or self.token < 0, "levels and token must be 0 or more")
+        _refuse(bool(np.any(levels < 0)) or self.token < 0, "levels and token must be 0 or more")
+        _refuse(not 0 <= self.probability <= 1, "probability must be in [0, 1]")
         object.__setattr__(self, "indices", indices)
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "token", int(self.token))
-        object.__setattr__(self, "level", int(self.level))
+        object.__setattr__(self, "probability", float(self.probability))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TruncatedDraft) and _same(self, other)
@@ -155,7 +161,8 @@ class TruncatedMessage:
     Raises
     ------
     MessageError
-        If V or b is out of range, there are no drafts or too many, or a token or a level is out of range.
+        If V or b is out of range, there are no drafts or too many, a token or a level is out of range, or the
+        probabilities of a draft come to more than 1.
     """
 
     vocabulary: int
@@ -166,9 +173,11 @@ class TruncatedMessage:
         object.__setattr__(self, "drafts", _batch(self.vocabulary, self.drafts))
         _refuse(not 1 <= self.bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
         for draft in self.drafts:
-            tokens, levels = np.append(draft.indices, draft.token), np.append(draft.levels, draft.level)
+            tokens, others = np.append(draft.indices, draft.token), draft.levels[draft.indices != draft.token]
             _refuse(bool(np.any(tokens >= self.vocabulary)), "indices and token must lie within the vocabulary")
-            _refuse(bool(np.any(levels >= 2**self.bits)), f"levels must be below 2^{self.bits}")
+            _refuse(bool(np.any(draft.levels >= 2**self.bits)), f"levels must be below 2^{self.bits}")
+            total = int(others.sum()) / (2**self.bits - 1) + draft.probability
+            _refuse(total > 1.0 + ROUNDING, "levels and probability must come to at most 1")
 
 
 Message: TypeAlias = LatticeMessage | TruncatedMessage
@@ -212,14 +221,17 @@ def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
     return LatticeMessage(rows.shape[1], tuple(drafts))
 
 
-def truncated_message(draft: Any, *, k: int, token: Any, bits: int) -> TruncatedMessage:
-    """The k largest probabilities of each row, rounded to b bits, and the drawn token's own.
+def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> TruncatedMessage:
+    """The k largest probabilities of each row, rounded down to b bits, and the drawn token's own, unrounded.
+
+    Rounding down is what :func:`hlmtheory.certified_size` with ``bits_per_probability`` counts on: the Bias of what
+    the server emits from :func:`decoded_rows` is then at most its tolerance.
 
     Parameters
     ----------
     draft : array, shape (L, V) or (V,)
         Probability rows.
-    k : int
+    k : integer array, shape (L,) or ()
         How many are sent, 0..V; ties by lowest index.
     token : integer array, shape (L,) or ()
         The drawn tokens.
@@ -239,19 +251,22 @@ def truncated_message(draft: Any, *, k: int, token: Any, bits: int) -> Truncated
     --------
     >>> message = truncated_message([0.5, 0.125, 0.375], k=2, token=1, bits=3)
     >>> sent = message.drafts[0]
-    >>> sent.indices.tolist(), sent.levels.tolist(), sent.token, sent.level
-    ([0, 2], [4, 3], 1, 1)
+    >>> sent.indices.tolist(), sent.levels.tolist(), sent.token, sent.probability
+    ([0, 2], [3, 2], 1, 0.125)
     """
     rows = np.atleast_2d(distributions(draft=_host(draft))[2])
     vocabulary = rows.shape[-1]
-    size = int(size_up_to(vocabulary).check(np, "k", np.asarray(k)))
+    sizes = np.atleast_1d(size_up_to(vocabulary).check(np, "k", _host(k)))
+    _refuse(sizes.shape not in ((1,), rows.shape[:1]), "k must be one number, or one a row")
     drawn = np.atleast_1d(token_of(vocabulary).check(np, "token", _host(token)))
     _refuse(drawn.shape != rows.shape[:1], "token must be one a row")
     _refuse(not 1 <= bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
-    levels = np.floor(rows * (2**bits - 1) + 0.5).astype(np.int64)
-    order = np.sort(np.argsort(-rows, axis=-1, kind="stable")[:, :size], axis=-1)
+    levels = np.floor(rows * (2**bits - 1)).astype(np.int64)
+    order = np.argsort(-rows, axis=-1, kind="stable")
+    chosen = (np.sort(row[:size]) for row, size in zip(order, np.broadcast_to(sizes, len(rows)), strict=True))
     drafts = (
-        TruncatedDraft(i, level[i], int(t), int(level[t])) for i, level, t in zip(order, levels, drawn, strict=True)
+        TruncatedDraft(i, level[i], int(t), float(row[t]))
+        for i, level, t, row in zip(chosen, levels, drawn, rows, strict=True)
     )
     return TruncatedMessage(vocabulary, bits, tuple(drafts))
 

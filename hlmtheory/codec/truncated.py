@@ -1,10 +1,15 @@
-"""The truncated message of cu-hlm: fields of fixed width, k(b + ⌈log₂V⌉) bits a row and as many again for the token."""
+"""The truncated message of cu-hlm: k(b + ⌈log₂V⌉) bits a row, and ⌈log₂V⌉ + 64 for the token and its probability.
+
+The k values are rounded down and the token's own is not, as the certificate of :mod:`hlmtheory.truncation` (claim
+``truncation.message``) assumes.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hlmtheory._array import NUMPY
 from hlmtheory.codec.frame import MalformedError, Reader, varint
 from hlmtheory.codec.messages import (
     LARGEST_VOCABULARY,
@@ -14,17 +19,21 @@ from hlmtheory.codec.messages import (
     TruncatedDraft,
     TruncatedMessage,
 )
+from hlmtheory.truncation.message import completed
+
+_WHOLE = np.dtype(">f8")
 
 
 def encode_truncated(message: TruncatedMessage) -> bytes:
-    """Header, sizes, then all tokens and all levels."""
+    """Header, sizes, then all tokens and all levels, and the probabilities of the drawn tokens."""
     drafts = message.drafts
     tokens = np.concatenate([np.append(draft.indices, draft.token) for draft in drafts])
-    levels = np.concatenate([np.append(draft.levels, draft.level) for draft in drafts])
+    levels = np.concatenate([draft.levels for draft in drafts])
+    own = np.asarray([draft.probability for draft in drafts], dtype=_WHOLE)
     head = varint(message.vocabulary) + bytes((message.bits,)) + varint(len(drafts))
     head += b"".join(varint(draft.indices.size) for draft in drafts)
     fields = np.concatenate([_bits_of(tokens, _width(message.vocabulary)), _bits_of(levels, message.bits)])
-    return head + np.packbits(fields).tobytes()
+    return head + np.packbits(fields).tobytes() + own.tobytes()
 
 
 def decode_truncated(body: bytes) -> TruncatedMessage:
@@ -34,21 +43,55 @@ def decode_truncated(body: bytes) -> TruncatedMessage:
     bits = reader.varint("the bits of a probability", 1, MOST_BITS)
     count = reader.varint("the number of drafts", 1, LONGEST_BATCH)
     sizes = [reader.varint("a size", 0, vocabulary) for _ in range(count)]
-    width, fields = _width(vocabulary), sum(sizes) + count
+    width, sent = _width(vocabulary), sum(sizes)
+    border, end = (sent + count) * width, (sent + count) * width + sent * bits
     data = reader.rest()
-    if len(data) != -(-fields * (width + bits) // 8):
-        raise MalformedError(f"{fields} fields do not take {len(data)} bytes; no encoder writes that")
-    unpacked = np.unpackbits(np.frombuffer(data, dtype=np.uint8))
-    if np.any(unpacked[fields * (width + bits) :]):
+    packed = -(-end // 8)
+    if len(data) != packed + count * _WHOLE.itemsize:
+        raise MalformedError(f"{sent} entries and {count} tokens do not take {len(data)} bytes; no encoder writes that")
+    unpacked = np.unpackbits(np.frombuffer(data[:packed], dtype=np.uint8))
+    if np.any(unpacked[end:]):
         raise MalformedError("the padding is not zero; no encoder writes that")
-    tokens = _numbers(unpacked[: fields * width], width)
-    levels = _numbers(unpacked[fields * width : fields * (width + bits)], bits)
+    tokens, levels = _numbers(unpacked[:border], width), _numbers(unpacked[border:end], bits)
+    own = np.frombuffer(data[packed:], dtype=_WHOLE).tolist()
     drafts, start = [], 0
-    for size in sizes:
-        last = start + size
-        drafts.append(TruncatedDraft(tokens[start:last], levels[start:last], int(tokens[last]), int(levels[last])))
-        start = last + 1
+    for place, (size, probability) in enumerate(zip(sizes, own, strict=True)):
+        kept = tokens[start + place :][: size + 1]  # the drawn one after each row's
+        drafts.append(TruncatedDraft(kept[:-1], levels[start : start + size], int(kept[-1]), probability))
+        start += size
     return TruncatedMessage(vocabulary, bits, tuple(drafts))
+
+
+def decoded_rows(message: TruncatedMessage) -> NDArray[np.float64]:
+    """The rows q̂ that the server makes of a message: :func:`hlmtheory.decoded_draft` with q_d, from what was sent.
+
+    The mass that is left is spread evenly over the tokens that were not sent; if all were, over those but d.
+
+    Parameters
+    ----------
+    message : TruncatedMessage
+
+    Returns
+    -------
+    float64 array, shape (L, V)
+        Probability rows.
+
+    Examples
+    --------
+    >>> from hlmtheory.codec import decode, encode, truncated_message
+    >>> message = truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=1)
+    >>> decoded_rows(decode(encode(message))).tolist()
+    [[0.0, 0.0, 0.125, 0.875]]
+    """
+    value = np.zeros((len(message.drafts), message.vocabulary))
+    sent = np.zeros(value.shape, dtype=np.bool_)
+    drawn = np.zeros(value.shape, dtype=np.bool_)
+    for i, draft in enumerate(message.drafts):
+        value[i, draft.indices] = draft.levels / (2**message.bits - 1)
+        value[i, draft.token] = draft.probability
+        sent[i, draft.indices] = drawn[i, draft.token] = True
+    row: NDArray[np.float64] = completed(NUMPY, value, sent | drawn, ~drawn)
+    return row
 
 
 def _width(vocabulary: int) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from hlmtheory._array import BLOCK, Array, arrays, in_kind, take
-from hlmtheory._domains import leading_dimensions, size_up_to
+from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distance, excess, normalised, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation.budget import CLAIMS as _BUDGET_CLAIMS
 from hlmtheory.truncation.distances import CLAIMS as _DISTANCE_CLAIMS
 from hlmtheory.truncation.message import CLAIMS as _MESSAGE_CLAIMS
 from hlmtheory.truncation.reconstruction import (
+    at_size,
     draft_and_size,
     pair_and_size,
     resampling_bias,
@@ -121,10 +122,7 @@ def _deviation(draft: Array, k: Array) -> Array:
 def _fast_deviation(draft: Array, k: Array) -> Array:
     """Δ_k out of all of them."""
     xp, _, q, k = draft_and_size(draft, k)
-    deviations = tail_deviation(q)
-    batch = leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape))
-    deviations = xp.broadcast_to(deviations, (*batch, deviations.shape[-1]))
-    return take(xp, deviations, xp.broadcast_to(k, batch)[..., None])[..., 0]
+    return at_size(xp, tail_deviation(q), k)
 
 
 def _certificate(draft: Array, k: Array) -> Array:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hlmtheory._array import Array, in_kind, sort_descending
 from hlmtheory._simplex import distance
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.truncation.reconstruction import draft_and_size, truncated
+from hlmtheory.truncation.reconstruction import at_size, draft_and_size, tail_deviation, truncated
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,9 @@ def deviation_bounds(draft: Array, k: Array) -> DeviationBounds:
 
 
 def _deviation(draft: Array, k: Array) -> Array:
-    return deviation_bounds(draft, k).total_variation
+    """Δ_k from the sorted tail, not from the rows that the other side compares."""
+    xp, _, q, k = draft_and_size(draft, k)
+    return at_size(xp, tail_deviation(q), k)
 
 
 _ASKED = "after (21)"

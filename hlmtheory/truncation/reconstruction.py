@@ -5,9 +5,14 @@ The functions of :mod:`hlmtheory.truncation` for one given k, with that room's n
 
 from __future__ import annotations
 
+from typing import Any
+
 from hlmtheory._array import Array, arrays, count_above, in_kind, sort_descending, tail_sums, take
 from hlmtheory._domains import leading_dimensions, size_up_to
 from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection
+
+EVEN = 2.0**-46
+"""A deviation below so much of the tail is the rounding of an even one, and counts as 0."""
 
 
 def truncate(draft: Array, k: Array) -> Array:
@@ -53,7 +58,8 @@ def tail_deviation(draft: Array) -> Array:
     Returns
     -------
     array, shape (..., V + 1)
-        Never increasing in k, up to rounding of about V/64 units; Δ_{V-1} = Δ_V = 0.
+        Never increasing in k, up to rounding of about V/64 units; Δ_{V-1} = Δ_V = 0. What is less than 2^-46 of the
+        tail, the rounding of an even one, is 0 as well.
 
     Raises
     ------
@@ -261,4 +267,19 @@ def tail_excess(xp: Array, ordered: Array, tails: Array, rest: Array) -> Array:
     above = count_above(xp, ordered, mean)
     above = xp.where(above > k, above, xp.broadcast_to(k, above.shape))
     deviation = tails - take(xp, tails, above) - xp.astype(above - k, xp.float64) * mean
-    return xp.where((above > k) & (deviation > 0), deviation, 0.0)
+    return xp.where((above > k) & (deviation > EVEN * tails), deviation, 0.0)
+
+
+def at_size(xp: Any, values: Array, k: Array) -> Array:
+    """The entry at index k of each row, of the broadcast shape."""
+    batch = leading_dimensions(draft=tuple(values.shape[:-1]), k=tuple(k.shape))
+    rows = xp.broadcast_to(values, (*batch, values.shape[-1]))
+    return take(xp, rows, xp.broadcast_to(k, batch)[..., None])[..., 0]
+
+
+def upward(xp: Any, bound: Array, kind: Any) -> Array:
+    """A bound in another type, never below itself: to nearest it would be, half the time."""
+    if bound.dtype == kind:
+        return bound
+    near = in_kind(xp, bound, kind)
+    return xp.where(in_kind(xp, near, bound.dtype) < bound, xp.nextafter(near, xp.full_like(near, xp.inf)), near)

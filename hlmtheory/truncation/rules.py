@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, floating, in_kind, sort_descending, tail_sums, take
+from hlmtheory._array import Array, arrays, floating, in_kind, sort_descending, tail_sums
 from hlmtheory._domains import LOGITS, UNIT_INTERVAL, leading_dimensions, size_up_to
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import distance, distributions
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.truncation.reconstruction import draft_and_size, truncated
+from hlmtheory.truncation.reconstruction import at_size, draft_and_size, truncated
+from hlmtheory.truncation.tails import sorted_batch
 
 WIDTH = not_negative("give the number of standard deviations below the largest logit, such as 1")
 
@@ -46,9 +47,11 @@ def size_from_top_p(draft: Array, p: Array) -> Array:
     xp, draft, p = arrays(draft=draft, p=p)
     q = distributions(draft=draft)[2]
     p = in_kind(xp, UNIT_INTERVAL.check(xp, "p", p), xp.float64)
-    leading_dimensions(draft=tuple(q.shape[:-1]), p=tuple(p.shape))
-    left = tail_sums(xp, sort_descending(xp, q))
-    return xp.count_nonzero(left > (1.0 - p)[..., None], axis=-1)  # what is left never rises with k
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), p=tuple(p.shape))
+    p = xp.broadcast_to(p, batch)
+    size = xp.reshape(sorted_batch(xp, q, batch).leaving(xp.reshape(1.0 - p, (-1, 1))), batch)
+    at_least_one = xp.where(size > 0, size, 1)  # at k = 0 what is left, 1, may be a rounding above or below it
+    return xp.where(p > 0, at_least_one, 0)
 
 
 def top_p_of_size(draft: Array, k: Array) -> Array:
@@ -78,7 +81,7 @@ def top_p_of_size(draft: Array, k: Array) -> Array:
     0.75
     """
     xp, kind, q, k = draft_and_size(draft, k)
-    mass = 1.0 - _at(xp, tail_sums(xp, sort_descending(xp, q)), k)
+    mass = 1.0 - at_size(xp, tail_sums(xp, sort_descending(xp, q)), k)
     return in_kind(xp, xp.where(mass > 0, mass, 0.0), kind)  # a rounding below 0 where nothing is sent
 
 
@@ -141,7 +144,7 @@ def min_p_of_size(draft: Array, k: Array) -> Array:
     """
     xp, kind, q, k = draft_and_size(draft, k)
     ordered = sort_descending(xp, q)
-    return in_kind(xp, _at(xp, ordered, xp.where(k > 0, k - 1, k)) / ordered[..., 0], kind)
+    return in_kind(xp, at_size(xp, ordered, xp.where(k > 0, k - 1, k)) / ordered[..., 0], kind)
 
 
 def size_from_top_n_sigma(logits: Array, n: Array) -> Array:
@@ -211,14 +214,8 @@ def top_n_sigma_of_size(logits: Array, k: Array) -> Array:
     k = size_up_to(z.shape[-1]).check(xp, "k", k)
     ordered = sort_descending(xp, z)
     sigma = xp.std(z, axis=-1)
-    drop = ordered[..., 0] - _at(xp, ordered, xp.where(k > 0, k - 1, k))
+    drop = ordered[..., 0] - at_size(xp, ordered, xp.where(k > 0, k - 1, k))
     return in_kind(xp, drop / xp.where(sigma > 0, sigma, 1.0), kept_as.dtype)
-
-
-def _at(xp: Any, rows: Array, index: Array) -> Array:
-    """The entry of each row at its index, of the broadcast shape."""
-    batch = leading_dimensions(draft=tuple(rows.shape[:-1]), k=tuple(index.shape))
-    return take(xp, xp.broadcast_to(rows, (*batch, rows.shape[-1])), xp.broadcast_to(index, batch)[..., None])[..., 0]
 
 
 # --------------------------------------------------------------------------------------------- claims

@@ -1,11 +1,12 @@
 """How many of V probabilities to send: the published rules, exact ones, and those that come with a guarantee.
 
-Paper: cu-hlm (oh2025cuhlm) Section IV-C and IV-D, (19), (21), (24). Symbols are those of
+Paper: cu-hlm (oh2025cuhlm) Sections IV-B to IV-D, (19), (21), (24). Symbols are those of
 :mod:`hlmtheory.truncation`; θ is ``tolerance`` and b a lower bound on the rejection probability β_d.
 
-What k would follow the uncertainty rightly. Nothing but q and the mean rejection probability T = TV(q, p) = Σ q_v β_v
-being known, the largest Bias is 2 min(T, Δ_k) (:func:`worst_case_target` attains it). So no entry need be sent while
-T ≤ θ/2, and beyond that the least k with 2 Δ_k ≤ θ, which T does not move: a step, :func:`bias_size`. The paper's own
+What k would follow the uncertainty rightly. Nothing but q and an upper bound τ on the mean rejection probability
+T = TV(q, p) = Σ q_v β_v being known, the largest Bias is 2 min(τ, Δ_k), for every k, 0 too (``truncation.bias_worst``).
+So no entry need be sent while τ ≤ ε/2, and beyond that the least k with 2 Δ_k ≤ ε, which τ does not move: a step,
+:func:`bias_size`. The paper's own
 criterion, TV(r, r̂) ≤ θ, has its worst case at min(1, Δ_k / (q_d β_d)), so its k *falls* as β_d rises:
 :func:`online_certified_size`.
 """
@@ -15,22 +16,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, take
+import numpy as np
+
+from hlmtheory._array import Array, arrays, in_kind, to_numpy
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, token_of
 from hlmtheory._quantities import not_negative
-from hlmtheory._simplex import distance, distributions, excess, normalised, quotient
+from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation.message import least_message_size
-from hlmtheory.truncation.reconstruction import resampling_bias, resampling_distortion, truncate, tvd_bound
+from hlmtheory.truncation.ranked import NOISE, Ranked
+from hlmtheory.truncation.reconstruction import resampling_bias, resampling_distortion, truncate, tvd_bound, upward
 from hlmtheory.truncation.softplus import draft_probability, online_denominator, rejection_at
-from hlmtheory.truncation.tails import Tails, least_size
+from hlmtheory.truncation.tails import Tails, least_size, sorted_batch
 from hlmtheory.verification import total_variation
 
 TOLERANCE = not_negative("give the largest distortion or bias that is allowed, such as 0.1")
-NOISE = 2.0**-44
-"""A TV(q̂, p) up to this is rounding: r̂ points anywhere, so its distortion is taken at its worst, 1."""
-SCAN_VALUES = 2**18
-"""Entries that the exact scan holds at a time: 2 MiB in float64, so that they stay in a cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,8 @@ class CertifiedSize:
     ----------
     k : int64 array, shape (...)
     bound : array, shape (...)
-        min(1, Δ_k / (q_d b)): at most the tolerance, or 1. 0 where k = V - 1 was needed because q_d b = 0.
+        min(1, Δ_k / (q_d b)), rounded up: at most the tolerance, or 1, but for that. 0 where Δ_k = 0 was needed because
+        q_d b = 0.
     certified : bool
         Whether TV(r, r̂) ≤ ``bound`` is guaranteed; False if ``rejection`` was an estimate such as a·u + b.
     """
@@ -54,8 +55,8 @@ class CertifiedSize:
 def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     """Least k with TV(r, r̂_k) ≤ θ: what only the server, knowing p, could choose.
 
-    TV(r, r̂_k) can rise with k (``truncation.monotone_distortion``), so all k are looked at in turn, up to the first
-    that is certain by Δ_k ≤ θ TV(q, p): O(V k) a row, some 0.2 s where V = 32,000 and that k is 1,000.
+    TV(r, r̂_k) can rise with k (``truncation.monotone_distortion``), so no search by halves finds it. Each k that is
+    looked at, O(V), rules out those behind it until q̂ has changed enough: some dozens are left in a model's row.
 
     Parameters
     ----------
@@ -67,7 +68,8 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     Returns
     -------
     int64 array, shape (...)
-        k* of cu-hlm (19), in 0..V-1. 0 where target = draft: nothing is rejected, so nothing is distorted.
+        k* of cu-hlm (19), in 0..V-1. 0 where target = draft: nothing is rejected, so nothing is distorted; and for
+        θ ≥ 1. A Δ_k ≤ θ TV(q, p), which bounds the distortion, is enough: rounding then costs no entry.
 
     Raises
     ------
@@ -82,18 +84,17 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     xp, target, draft, theta = arrays(target=target, draft=draft, tolerance=tolerance)
     _, _, p, q = distributions(target=target, draft=draft)
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
-    batch = leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), tolerance=tuple(theta.shape))
-    p, q = (xp.reshape(xp.broadcast_to(row, (*batch, q.shape[-1])), (-1, q.shape[-1])) for row in (p, q))
-    theta = xp.reshape(xp.broadcast_to(theta, batch), (-1,))
-    apart = distance(xp, p, q)
-    enough = least_by_deviation(xp, q, theta * apart)
-    order = xp.argsort(q, axis=-1, descending=True, stable=True)  # ties by lowest index
-    p, q = take(xp, p, order), take(xp, q, order)
-    sizes = [
-        _scan(xp, p[i, :], q[i, :], float(theta[i]), int(enough[i])) if float(apart[i]) > 0 else 0
-        for i in range(p.shape[0])
-    ]
-    return xp.reshape(xp.asarray(sizes, dtype=xp.int64, device=q.device), batch)
+    pairs = leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]))
+    batch = leading_dimensions(target=pairs, tolerance=tuple(theta.shape))
+    p, q = (xp.reshape(xp.broadcast_to(row, (*pairs, q.shape[-1])), (-1, q.shape[-1])) for row in (p, q))
+    row = np.broadcast_to(np.reshape(np.arange(p.shape[0]), pairs), batch).reshape(-1)
+    limit = np.broadcast_to(to_numpy(theta), batch).reshape(-1)
+    sizes = np.zeros(row.size, dtype=np.int64)
+    order = np.lexsort((-limit, row))  # each pair is sorted once; its sizes rise as θ falls
+    for i in np.unique(row):
+        places = order[row[order] == i]
+        sizes[places] = Ranked.of(p[int(i), :], q[int(i), :]).least(limit[places].tolist())
+    return xp.reshape(xp.asarray(sizes, device=q.device), batch)
 
 
 def offline_size(target: Array, draft: Array, tolerance: Array, *, sharp: bool = False) -> Array:
@@ -133,19 +134,26 @@ def offline_size(target: Array, draft: Array, tolerance: Array, *, sharp: bool =
     batch = leading_dimensions(draft=shape[:-1], tolerance=tuple(theta.shape))
     apart = xp.broadcast_to(distance(xp, p, q), (*batch, shape[-1]))
     _refuse_equal(xp, apart)
-    tails = Tails.of(xp, xp.reshape(xp.broadcast_to(q, (*batch, shape[-1], q.shape[-1])), (-1, q.shape[-1])))
-    apart = xp.reshape(apart, (-1, shape[-1], 1))
+    return _least_offline(xp, q, apart, theta, sharp)
+
+
+def _least_offline(xp: Any, q: Array, apart: Array, theta: Array, sharp: bool) -> Array:
+    """The least k with mean_t U(k, t) ≤ θ, TV(q, p) being ``apart`` (..., T)."""
+    batch, tokens = tuple(apart.shape[:-1]), apart.shape[-1]
+    tails = Tails.of(xp, xp.reshape(xp.broadcast_to(q, (*batch, tokens, q.shape[-1])), (-1, q.shape[-1])))
+    apart = xp.reshape(apart, (-1, tokens, 1))
     theta = xp.reshape(xp.broadcast_to(theta, batch), (-1, 1))
 
     def meets(sizes: Array) -> Array:
-        each = xp.reshape(
-            xp.broadcast_to(sizes[:, None, :], (*apart.shape[:2], sizes.shape[-1])), (-1, sizes.shape[-1])
-        )
-        deviation = xp.reshape(tails.deviation(each), (*apart.shape[:2], sizes.shape[-1]))
+        shape = (*apart.shape[:2], sizes.shape[-1])
+        each = xp.reshape(xp.broadcast_to(sizes[:, None, :], shape), (shape[0] * shape[1], shape[2]))
+        deviation = xp.reshape(tails.deviation(each), shape)
         return xp.mean((1.0 if sharp else 2.0) * deviation / apart, axis=1) <= theta  # (21)
 
-    least = least_size(xp, meets, apart.shape[0], q.shape[-1] - 1, q.device)
-    return xp.reshape(least, batch)
+    rough = tails.rough()
+    rough = xp.reshape(rough, (*apart.shape[:2], rough.shape[-1]))
+    near = tails.near(xp.mean((1.0 if sharp else 2.0) * rough / apart, axis=1) <= theta)
+    return xp.reshape(least_size(xp, meets, near, q.shape[-1] - 1), batch)
 
 
 def online_size(draft: Array, draft_token: Array, rejection: Array, tolerance: Array, *, sharpness: Array) -> Array:
@@ -196,7 +204,8 @@ def certified_size(draft: Array, tolerance: Array, *, bits_per_probability: int 
         ε, 0 or more: the largest Σ_v |law_v - p_v|, twice a total variation.
     bits_per_probability : int, optional
         b_prob: Δ_k is then that of the message as the server decodes it, rounding included
-        (:func:`message_deviation`), which can rise with k. Unrounded if None.
+        (:func:`message_deviation`), which can rise with k. The bound is for values that are rounded down and a q_d
+        that goes unrounded, as :func:`hlmtheory.truncated_message` sends them. Unrounded if None.
 
     Returns
     -------
@@ -239,7 +248,8 @@ def bias_size(draft: Array, rejection: Array, tolerance: Array) -> Array:
     Returns
     -------
     int64 array, shape (...)
-        0 where 2 T ≤ ε, else :func:`certified_size`: no rule that knows q and T alone can send fewer.
+        0 where 2 T ≤ ε, else :func:`certified_size`: no rule that knows only q and an upper bound on T can send
+        fewer, since for each k some target within it has a Bias of 2 min(T, Δ_k).
 
     Raises
     ------
@@ -301,22 +311,7 @@ def online_certified_size(
     k = xp.where(theta >= 1, 0, least)
     deviation = xp.reshape(tails.deviation(xp.reshape(k, (-1, 1))), tuple(k.shape))
     bound = xp.clip(quotient(xp, deviation, lost), max=1.0)  # no distance exceeds 1
-    return CertifiedSize(k, in_kind(xp, bound, kind), not estimated)
-
-
-def sorted_batch(xp: Any, q: Array, batch: tuple[int, ...]) -> Tails:
-    """The rows q sorted, once each, and spread over the batch."""
-    size = q.shape[-1]
-    tails = Tails.of(xp, xp.reshape(q, (-1, size)))
-    if tuple(q.shape[:-1]) == batch:
-        return tails
-    spread = [
-        xp.reshape(
-            xp.broadcast_to(xp.reshape(a, (*q.shape[:-1], a.shape[-1])), (*batch, a.shape[-1])), (-1, a.shape[-1])
-        )
-        for a in (tails.ascending, tails.before)
-    ]
-    return Tails(xp, *spread)
+    return CertifiedSize(k, upward(xp, bound, kind), not estimated)
 
 
 def least_by_deviation(xp: Any, q: Array, limit: Array) -> Array:
@@ -329,24 +324,9 @@ def least_in_tails(xp: Any, q: Array, limit: Array) -> tuple[Tails, Array]:
     batch = leading_dimensions(draft=tuple(q.shape[:-1]), limit=tuple(limit.shape))
     tails = sorted_batch(xp, q, batch)
     limit = xp.reshape(xp.broadcast_to(limit, batch), (-1, 1))
-    least = least_size(xp, lambda sizes: tails.deviation(sizes) <= limit, limit.shape[0], q.shape[-1] - 1, q.device)
+    near = tails.near(tails.rough() <= limit)
+    least = least_size(xp, lambda sizes: tails.deviation(sizes) <= limit, near, q.shape[-1] - 1)
     return tails, xp.reshape(least, batch)
-
-
-def _scan(xp: Any, p: Array, q: Array, tolerance: float, enough: int) -> int:
-    """The first k with TV(r, r̂_k) ≤ θ of one row in descending order of q; ``enough`` is one, by Δ_k."""
-    true = normalised(xp, excess(xp, p, q))[0]
-    size, step = q.shape[-1], max(1, SCAN_VALUES // q.shape[-1])
-    suffix = xp.concat([xp.flip(xp.cumulative_sum(xp.flip(q, axis=0)), axis=0), xp.zeros_like(q[:1])])
-    place = xp.arange(size, device=q.device)
-    for start in range(0, enough, step):
-        k = xp.arange(start, min(start + step, enough), device=q.device)[:, None]
-        mean = take(xp, suffix[None, :], k.T)[0, :, None] / xp.astype(size - k, q.dtype)
-        distorted, mass = normalised(xp, excess(xp, p[None, :], xp.where(place < k, q, mean)))
-        gap = xp.where(mass > NOISE, 0.5 * xp.sum(xp.abs(true - distorted), axis=-1), 1.0)
-        if bool(xp.any(gap <= tolerance)):
-            return start + int(xp.argmax(xp.astype(gap <= tolerance, xp.int8)))
-    return enough
 
 
 def _refuse_equal(xp: Any, apart: Array) -> None:
@@ -361,7 +341,8 @@ def _refuse_equal(xp: Any, apart: Array) -> None:
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# exact, exact_least. The scan stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp.
+# exact, exact_least. The search stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp.
+#   That no k which it leaps over meets (19) is proven in ranked.py.
 # offline. TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean is at most half of mean U ≤ θ.
 # offline_least, size_least. Both bounds fall with k (truncation.monotone), so a search by halves finds the least.
 # size_certified is truncation.certificate at the size chosen by it.
@@ -396,27 +377,45 @@ def _sends_something(target: Array, draft: Array, tolerance: Array) -> Array:
 
 def _many(targets: Array, drafts: Array) -> tuple[Any, Array, Array]:
     """The rows of many tokens, refused by the names that they have in an instance."""
-    xp, p, q = arrays(targets=targets, drafts=drafts)
-    distributions(targets=p, drafts=q)
+    xp, _, p, q = distributions(targets=targets, drafts=drafts)
     return xp, p, q
+
+
+def _offline_k(targets: Array, drafts: Array, tolerance: Array) -> Array:
+    """The k of (21); where target = draft, which is out of scope, as if they were 1 apart."""
+    xp, p, q = _many(targets, drafts)
+    apart = distance(xp, p, q)
+    return _least_offline(xp, q, xp.where(apart > 0, apart, 1.0), _theta(tolerance), sharp=False)
+
+
+def _all_differ(targets: Array, drafts: Array) -> Array:
+    xp, p, q = _many(targets, drafts)
+    return xp.all(distance(xp, p, q) > 0, axis=-1)
+
+
+def _largest_inverse(targets: Array, drafts: Array) -> Array:
+    """max_t 1/TV(q, p): the mean has the least certain of its terms."""
+    xp, p, q = _many(targets, drafts)
+    apart = distance(xp, p, q)
+    return xp.max(quotient(xp, xp.ones_like(apart), apart), axis=-1)
 
 
 def _offline_distortion(targets: Array, drafts: Array, tolerance: Array) -> Array:
     """mean_t TV(r_t, r̂_t) at the k of (21)."""
     xp, p, q = _many(targets, drafts)
-    k = offline_size(p, q, tolerance)
+    k = _offline_k(p, q, tolerance)
     return xp.mean(resampling_distortion(p, q, k[..., None]), axis=-1)
 
 
 def _offline_before(targets: Array, drafts: Array, tolerance: Array) -> Array:
     """mean_t U(k* - 1, t); at k* = 0 that of 0, out of scope."""
     xp, p, q = _many(targets, drafts)
-    k = offline_size(p, q, tolerance)
+    k = _offline_k(p, q, tolerance)
     return xp.mean(tvd_bound(p, q, xp.where(k > 0, k - 1, 0)[..., None]), axis=-1)
 
 
 def _offline_sends(targets: Array, drafts: Array, tolerance: Array) -> Array:
-    return offline_size(targets, drafts, tolerance) > 0
+    return _offline_k(targets, drafts, tolerance) > 0
 
 
 def _online_distortion(target: Array, draft: Array, token: Array, sharpness: Array) -> Array:
@@ -460,6 +459,7 @@ _FLAT = {
     "token": 0,
     "sharpness": 1.0,
 }
+_DIFFER = Assumption("target ≠ draft for every token", _all_differ)
 _OFFLINE = Source("oh2025cuhlm", "(21)")
 _EXACT = Source("oh2025cuhlm", "(19)")
 
@@ -495,7 +495,9 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_offline_distortion,
         rhs=_theta,
+        assumptions=(_DIFFER,),
         attained=Attained({"targets": [_TIGHT["target"]], "drafts": [_TIGHT["draft"]], "tolerance": 1.0}, ratio=0.5),
+        condition=_largest_inverse,
     ),
     Claim(
         id="truncation.offline_least",
@@ -505,10 +507,11 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_theta,
         rhs=_offline_before,
-        assumptions=(Assumption("k* of (21) > 0", _offline_sends),),
+        assumptions=(_DIFFER, Assumption("k* of (21) > 0", _offline_sends)),
         attained=Attained(
             {"targets": [_TIGHT["target"]], "drafts": [_TIGHT["draft"]], "tolerance": 0.999}, ratio=0.999
         ),
+        condition=_largest_inverse,
     ),
     Claim(
         id="truncation.online",

@@ -25,7 +25,13 @@ from hlmtheory._domains import UNIT_INTERVAL, Domain, leading_dimensions, token_
 from hlmtheory._quantities import checked
 from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.truncation.reconstruction import draft_and_size, pair_and_size, resampling_distortion, truncated
+from hlmtheory.truncation.reconstruction import (
+    draft_and_size,
+    pair_and_size,
+    resampling_distortion,
+    truncated,
+    upward,
+)
 from hlmtheory.verification import rejection_probability, total_variation
 
 SHARPNESS = Domain(
@@ -187,11 +193,12 @@ def online_shortfall(target: Array, draft: Array, draft_token: Array, k: Array, 
 
 
 def safe_sharpness(draft_probability: Array, rejection: Array) -> Array:
-    """η*: the online bound holds for every p and k if η ≥ η*, fails for some if η < η*, and is tightest at η*.
+    """η*: the online bound holds for every p and k if η ≥ η*, and is tightest at η*; below it fails, if q_d < 1.
 
     D falls as η grows, from infinity to 0, so D ≤ 2 q_d β_d exactly from one η* on. There Ū(k) ≥ Δ_k / (q_d β_d)
     ≥ Δ_k / TV(q, p), with equality on the left at η*. Below it, :func:`worst_case_target` with the loss q_d β_d taken
-    from d alone has TV(r, r̂) = Δ_k / (q_d β_d) > Ū(k) wherever Δ_k < q_d β_d and d is sent.
+    from d alone has TV(r, r̂) = Δ_k / (q_d β_d) > Ū(k) wherever 0 < Δ_k < q_d β_d and d is sent. With q_d = 1 that is
+    nowhere: there is no tail to be distorted.
 
     Parameters
     ----------
@@ -203,7 +210,7 @@ def safe_sharpness(draft_probability: Array, rejection: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        η* > 0. Infinite where q_d β_d = 0: there no sharpness is safe, nothing being known of TV(q, p).
+        η* > 0, rounded up. Infinite where q_d β_d = 0: there no sharpness is safe, nothing being known of TV(q, p).
 
     Raises
     ------
@@ -231,7 +238,7 @@ def safe_sharpness(draft_probability: Array, rejection: Array) -> Array:
         middle = 0.5 * (low + high)
         safe = _denominator(xp, q, beta, xp.exp(middle)) <= 2.0 * floor
         low, high = xp.where(safe, low, middle), xp.where(safe, middle, high)
-    return in_kind(xp, xp.where(some, xp.exp(high), xp.inf), kind)
+    return upward(xp, xp.where(some, xp.exp(high), xp.inf), kind)
 
 
 def draft_probability(xp: Any, q: Array, draft_token: Array) -> Array:

@@ -21,6 +21,9 @@ from hlmtheory.truncation.reconstruction import (
 )
 from hlmtheory.truncation.softplus import draft_probability, rejection_at
 
+NEAREST = 2.0**-44
+"""Rows that are less than this apart differ by little more than their rounding."""
+
 
 def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: Array | None = None) -> Array:
     """A target p with TV(q, p) = δ and the largest distortion there is: TV(r, r̂_k) = min(1, Δ_k/δ).
@@ -35,7 +38,8 @@ def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: A
     k : integer array, shape (...)
         How many entries are sent, 0..V.
     distance : array, shape (...)
-        δ, in (0, mass that is sent]: for a larger one, min(1, Δ_k/δ) is a bound that need not be attained.
+        δ, from 2^-44 to the mass that is sent: for a larger one, min(1, Δ_k/δ) is a bound that need not be attained,
+        and rows that are nearer agree but for rounding.
     draft_token : integer array, shape (...), optional
         Take all of δ from this entry, which must be sent and have it: then β_d = δ/q_d. From all in proportion if
         None.
@@ -85,12 +89,12 @@ def _worst(xp: Any, q: Array, sent: Array, giver: Array, delta: Array) -> Array:
 
 
 def _refuse_distance(xp: Any, delta: Array, mass: Array) -> None:
-    good = (delta > 0) & (delta <= mass * (1.0 + 2.0**-40))
+    good = (delta >= NEAREST) & (delta <= mass * (1.0 + 2.0**-40))
     if not bool(xp.all(good)):
         index = int(xp.argmin(xp.astype(xp.reshape(good, (-1,)), xp.int8)))
         most, got = (float(xp.reshape(value, (-1,))[index]) for value in (mass, delta))
         raise DomainError(
-            f"distance must be in (0, {most:.10g}], the mass that is sent and may be taken; got {got!r}; "
+            f"distance must be in [2^-44, {most:.10g}], the mass that is sent and may be taken; got {got!r}; "
             "send more, or take a nearer target: at distance 0 there is no residual"
         )
 
@@ -103,7 +107,10 @@ def _refuse_distance(xp: Any, delta: Array, mass: Array) -> None:
 #   of sum Δ_k + δ - f. If δ ≤ Δ_k: f = δ, the two have disjoint supports, and TV(r, r̂) = 1. If δ > Δ_k: f = Δ_k, both
 #   sums are δ, and TV(r, r̂) = Σ_L f/δ = Δ_k/δ. More than min(1, Δ_k/δ) there cannot be, by truncation.tvd_sharp.
 # bias_worst. Bias = 2 T TV(r, r̂) ≤ 2 T min(1, Δ_k/T), or 2 T ≤ 2 Δ_k where r̂ is 0/0.
-#   By worst_case no bound in q and T is less.
+#   No bound in q and an upper bound τ on T is less, for any k, 0 too: with s ≤ 1 such that T = s Δ_k ≤ τ, take
+#   p = q + s (q̂ - q). Then (p - q)⁺ = s (q̂ - q)⁺ lies where q < q̂, (p - q̂)⁺ = (1 - s) (q - q̂)⁺ where q > q̂ (or is
+#   0/0 for s = 1), so TV(r, r̂) = 1 and Bias = 2 T. That T itself is known is more: q = (.7, .3) and T = .25 leave two
+#   targets, and for both q̂_0 = (.5, .5) gives the right residual.
 # online_direction_worst. By worst_case with all of δ = q_d β_d lost at d, which is sent: the other entries do not lose,
 #   so β_d is the given one, and W(β_d) = min(1, Δ_k/(q_d β_d)) is the largest distortion that goes with it, since
 #   TV(q, p) ≥ q_d β_d. It falls as β_d rises.
@@ -137,15 +144,24 @@ def _sent_mass_suffices(target: Array, draft: Array, k: Array) -> Array:
     return (delta > 0) & (delta <= xp.sum(xp.where(sent, q, 0.0), axis=-1))
 
 
-def _lost_at_draft(target: Array, draft: Array, token: Array, k: Array, share: float) -> Array:
-    """TV(r, r̂) of the worst target whose rejection probability at d is ``share`` of the given one's."""
+def _lost_at_draft(target: Array, draft: Array, token: Array, k: Array) -> Array:
+    """TV(r, r̂) of the worst target with the given one's rejection probability at d."""
     xp, p, q, token, k = arrays(target=target, draft=draft, token=token, k=k)
     token = token_of(q.shape[-1]).check(xp, "token", token)
     xp, _, p, q, k = pair_and_size(p, q, k)
     sent, _ = kept(xp, q, k)
     giver = xp.arange(q.shape[-1], device=q.device) == token[..., None]
-    delta = share * draft_probability(xp, q, token) * rejection_at(p, q, token)
+    delta = draft_probability(xp, q, token) * rejection_at(p, q, token)
     return resampling_distortion(_worst(xp, q, sent | giver, giver, delta[..., None]), q, k)
+
+
+def _largest_at_draft(target: Array, draft: Array, token: Array, k: Array) -> Array:
+    """min(1, Δ_k / (q_d β_d))."""
+    xp, p, q, token, k = arrays(target=target, draft=draft, token=token, k=k)
+    token = token_of(q.shape[-1]).check(xp, "token", token)
+    xp, _, p, q, k = pair_and_size(p, q, k)
+    lost = draft_probability(xp, q, token) * rejection_at(p, q, token)
+    return xp.clip(quotient(xp, _deviation(xp, q, k), lost), max=1.0)
 
 
 def _draft_is_sent(target: Array, draft: Array, token: Array, k: Array) -> Array:
@@ -164,7 +180,7 @@ def _twice_smaller(target: Array, draft: Array, k: Array) -> Array:
 def _inverse_loss(target: Array, draft: Array, token: Array) -> Array:
     """1/(q_d β_d), by which the residual's normalisation multiplies a rounding error."""
     xp, p, q, token = arrays(target=target, draft=draft, token=token)
-    lost = 0.5 * draft_probability(xp, q, token) * rejection_at(p, q, token)
+    lost = draft_probability(xp, q, token) * rejection_at(p, q, token)
     return quotient(xp, xp.ones_like(lost), lost)
 
 
@@ -195,7 +211,7 @@ CLAIMS = (
         id="truncation.bias_worst",
         source=Source("oh2025cuhlm", "(17), (24)"),
         origin=Origin.NEW,
-        statement="Bias ≤ 2 min(TV(q, p), Δ_k), attained for both: what k should follow is a step in TV(q, p)",
+        statement="Bias ≤ 2 min(TV(q, p), Δ_k), best possible given q and a bound on TV(q, p): so k steps with that",
         relation=Relation.LE,
         lhs=resampling_bias,
         rhs=_twice_smaller,
@@ -206,13 +222,12 @@ CLAIMS = (
         id="truncation.online_direction_worst",
         source=Source("oh2025cuhlm", "Remark 3"),
         origin=Origin.CORRECTED,
-        statement="W(β_d) ≤ W(β_d/2), the largest TV(r, r̂) that goes with β_d: it falls as β_d rises, so k may",
-        relation=Relation.LE,
-        lhs=lambda target, draft, token, k: _lost_at_draft(target, draft, token, k, 1.0),
-        rhs=lambda target, draft, token, k: _lost_at_draft(target, draft, token, k, 0.5),
+        statement="max TV(r, r̂) over all p with that β_d is min(1, Δ_k/(q_d β_d)), attained: falling in β_d, as k may",
+        relation=Relation.EQ,
+        lhs=_lost_at_draft,
+        rhs=_largest_at_draft,
         assumptions=(Assumption("d is among the k sent, and β_d > 0", _draft_is_sent),),
         attained=Attained(_DRAWN),
-        ceiling=1.0,
         condition=_inverse_loss,
     ),
 )

@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
+import hlmtheory
 from hlmtheory import codec, lattice
 from hlmtheory.codec.entropy import _join, _split, encode_entropy
 from hlmtheory.codec.enumerative import ENTRIES_PER_BYTE, FREE_ENTRIES, LONGEST_INDEX, index_of
@@ -21,6 +23,7 @@ from hlmtheory.codec.ranks import rank, unrank
 
 from .kinds import LIBRARIES, to
 from .room_claims import by_id, check_attained, check_holds, check_libraries, check_strays
+from .strategies import rows as draft_rows
 from .strategies import shapes
 
 CODERS = ("enumerative", "entropy")
@@ -61,8 +64,10 @@ def truncated_messages(draw):
     for _ in range(draw(st.integers(1, 3))):
         rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
         indices = draw(st.one_of(supports(vocabulary), st.just(np.zeros(0, dtype=np.int64))))
-        levels, level = rng.integers(0, 2**bits, indices.size), int(rng.integers(0, 2**bits))
-        drafts.append(codec.TruncatedDraft(indices, levels, int(rng.integers(vocabulary)), level))
+        token, own, largest = int(rng.integers(vocabulary)), float(rng.random()), 2**bits - 1
+        shares = rng.dirichlet(np.full(indices.size, 0.5)) if indices.size else np.zeros(0)
+        levels = np.floor(np.where(indices == token, shares, (1 - own) * shares) * largest).astype(np.int64)
+        drafts.append(codec.TruncatedDraft(indices, levels, token, own))
     return codec.TruncatedMessage(vocabulary, bits, tuple(drafts))
 
 
@@ -128,10 +133,67 @@ def test_truncated_drafts_come_back(message):
     data = codec.encode(message)
     assert codec.decode(data) == message
     places = (message.vocabulary - 1).bit_length()
-    fields = sum(draft.indices.size + 1 for draft in message.drafts)  # cu-hlm (4) with k for V, and the token's own
+    sent, drafts = sum(draft.indices.size for draft in message.drafts), len(message.drafts)
+    bits = sent * (message.bits + places) + drafts * places  # cu-hlm (4) with k for V, and the tokens
     head = 2 + len(varint(len(data))) + len(varint(message.vocabulary)) + 1 + len(varint(len(message.drafts)))
     sizes = sum(len(varint(draft.indices.size)) for draft in message.drafts)
-    assert len(data) == head + sizes + math.ceil(fields * (message.bits + places) / 8) + 4
+    assert len(data) == head + sizes + math.ceil(bits / 8) + 8 * drafts + 4
+
+
+@given(st.data())
+def test_the_server_decodes_the_row_that_the_certificate_is_about(data):
+    rows = data.draw(draft_rows((data.draw(st.integers(1, 3)),), data.draw(st.integers(2, 12))))
+    k = data.draw(hnp.arrays(np.int64, len(rows), elements=st.integers(0, rows.shape[-1])))
+    token = np.argmax(rows, axis=-1)
+    bits = data.draw(st.integers(1, 24))
+    message = codec.decode(codec.encode(codec.truncated_message(rows, k=k, token=token, bits=bits)))
+    expected = hlmtheory.decoded_draft(rows, k, bits_per_probability=bits, draft_token=token)
+    np.testing.assert_array_equal(codec.decoded_rows(message), expected)
+    own = [draft.probability for draft in message.drafts]
+    np.testing.assert_allclose(own, rows[np.arange(len(rows)), token], rtol=1e-15)
+
+
+def emitted(target, draft, k, bits):
+    """Law of the emitted token, draft by draft: sent as bytes, accepted by the q_d that came, else replaced."""
+    law = np.zeros(len(draft))
+    for d in np.flatnonzero(draft):
+        sent = codec.decode(codec.encode(codec.truncated_message(draft, k=k, token=d, bits=bits)))
+        (row,) = codec.decoded_rows(sent)
+        own = sent.drafts[0].probability
+        accepted = target[d] / own if target[d] < own else 1.0
+        law[d] += draft[d] * accepted
+        if accepted < 1:
+            law += draft[d] * (1 - accepted) * hlmtheory.residual_distribution(target, row)
+    return law
+
+
+def far_target(draft):
+    """All on the token that is least likely."""
+    return np.eye(len(draft))[np.argmin(draft)]
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "bits", "bias"),
+    [
+        (np.eye(200)[0], np.full(200, 1 / 200), 7, 0.01),  # each level is 0, and every draft was accepted by it
+        (np.array([1.0, 0.0]), np.array([0.51, 0.49]), 1, 0.05),
+        (far_target(np.array([0.6, 0.3, 0.1])), np.array([0.6, 0.3, 0.1]), 3, 0.5),
+    ],
+)
+def test_what_is_sent_keeps_the_certificate(target, draft, bits, bias):
+    k = int(hlmtheory.certified_size(draft, bias, bits_per_probability=bits))
+    assert np.abs(emitted(target, draft, k, bits) - target).sum() <= bias + 1e-12
+
+
+@given(st.data())
+def test_any_message_keeps_the_certificate(data):
+    size = data.draw(st.integers(2, 6))
+    draft, target = (data.draw(draft_rows((), size)) for _ in range(2))
+    k, bits = data.draw(st.integers(0, size)), data.draw(st.integers(1, 8))
+    law = emitted(target, draft, k, bits)
+    assert law.sum() == pytest.approx(1.0, abs=1e-9)
+    certificate = 2 * float(hlmtheory.message_deviation(draft, bits_per_probability=bits)[k])
+    assert np.abs(law - target).sum() <= certificate + 1e-9
 
 
 @given(lattice_messages())
@@ -234,15 +296,17 @@ def test_messages_from_any_library(library):
     assert codec.decode(codec.encode(message)) == message
     sent = codec.truncated_message(draft, k=2, token=to(library, [3, 0]), bits=4)
     assert [one.indices.tolist() for one in sent.drafts] == [[0, 1], [0, 1]]
-    assert [one.levels.tolist() for one in sent.drafts] == [[8, 4], [4, 4]]
-    assert [(one.token, one.level) for one in sent.drafts] == [(3, 1), (0, 4)]
+    assert [one.levels.tolist() for one in sent.drafts] == [[7, 3], [3, 3]]  # of 7.5 and 3.75
+    assert [(one.token, one.probability) for one in sent.drafts] == [(3, 1 / 16), (0, 1 / 4)]
+    apart = codec.truncated_message(draft, k=to(library, [0, 3]), token=to(library, [3, 0]), bits=4)
+    assert [one.indices.tolist() for one in apart.drafts] == [[], [0, 1, 2]]
 
 
 def test_messages_are_equal_by_value_and_by_kind():
     one = codec.LatticeDraft(np.array([0, 1]), np.array([1, 1]), 0)
     assert one == codec.LatticeDraft(np.array([0, 1]), np.array([1, 1]), 0)
     assert one != codec.LatticeDraft(np.array([0, 1]), np.array([1, 1]), 1)
-    other = codec.TruncatedDraft(np.array([0, 1]), np.array([1, 1]), 0, 1)
+    other = codec.TruncatedDraft(np.array([0, 1]), np.array([1, 1]), 0, 0.5)
     assert one != other
     assert other != one
 
@@ -355,9 +419,10 @@ def test_a_changed_body_with_a_right_checksum_is_read_or_refused(kind, data):
         (1, b"\x04\x01\x01\x02\x00\x00" + b"\x01\x02\x03\x04" * 20, "left over|out of range"),
         (1, b"\x04\x01\x01\x04\x00\x00" + b"\xff" * 40, "left over|out of range"),
         (2, b"\x04\x00\x01\x00", "the bits of a probability is 0"),
-        (2, b"\x04\x08\x01\x01", "2 fields do not take 0 bytes"),
-        (2, b"\x04\x01\x01\x00" + b"\x1f", "the padding is not zero"),
-        (2, b"\x03\x02\x01\x00" + b"\xf0", "indices and token must lie within the vocabulary"),
+        (2, b"\x04\x08\x01\x01", "1 entries and 1 tokens do not take 0 bytes"),
+        (2, b"\x04\x01\x01\x00" + b"\x1f" + b"\0" * 8, "the padding is not zero"),
+        (2, b"\x03\x02\x01\x00" + b"\xc0" + b"\0" * 8, "indices and token must lie within the vocabulary"),
+        (2, b"\x03\x02\x01\x00" + b"\x00" + b"\x7f\xf8" + b"\0" * 6, r"probability must be in \[0, 1\]"),
         (3, b"", "there is no kind 3 of message"),
     ],
 )
@@ -475,14 +540,23 @@ ONE = (np.array([0, 1]), np.array([1, 1]))
         (lambda: codec.TruncatedDraft(np.array([-1, 0]), ONE[1], 0, 0), "indices must ascend from 0 on"),
         (lambda: codec.TruncatedDraft(ONE[0], np.array([1]), 0, 0), "levels must have an entry for each index"),
         (lambda: codec.TruncatedDraft(ONE[0], np.array([1, -1]), 0, 0), "levels and token must be 0 or more"),
-        (lambda: codec.TruncatedDraft(*ONE, 0, -1), "levels and token must be 0 or more"),
+        (lambda: codec.TruncatedDraft(*ONE, -1, 0), "levels and token must be 0 or more"),
+        (lambda: codec.TruncatedDraft(*ONE, 0, -0.5), r"probability must be in \[0, 1\]"),
         (lambda: codec.TruncatedMessage(2, 25, (codec.TruncatedDraft(*ONE, 0, 1),)), r"bits must be in 1\.\.24"),
-        (lambda: codec.TruncatedMessage(2, 1, (codec.TruncatedDraft(*ONE, 0, 2),)), r"levels must be below 2\^1"),
+        (
+            lambda: codec.TruncatedMessage(2, 1, (codec.TruncatedDraft(ONE[0], np.array([2, 0]), 0, 0.5),)),
+            r"levels must be below 2\^1",
+        ),
+        (
+            lambda: codec.TruncatedMessage(2, 1, (codec.TruncatedDraft(ONE[0], np.array([0, 1]), 0, 0.5),)),
+            "levels and probability must come to at most 1",
+        ),
         (lambda: codec.TruncatedMessage(2, 1, (codec.TruncatedDraft(*ONE, 2, 1),)), "indices and token must lie"),
         (lambda: codec.lattice_message([1, 0], support=[True], token=0), "counts, support and token must be"),
         (lambda: codec.lattice_message([1, 0], support=[1, 0], token=0), "support must be a mask of booleans"),
         (lambda: codec.lattice_message([1, 1], support=[True, False], token=0), "support must hold every token that"),
         (lambda: codec.truncated_message([0.5, 0.5], k=3, token=0, bits=8), "k must be a whole number in 0..V"),
+        (lambda: codec.truncated_message([0.5, 0.5], k=[1, 1], token=0, bits=8), "k must be one number, or one a row"),
         (lambda: codec.truncated_message([0.5, 0.5], k=1, token=2, bits=8), "token must be a token in 0..V-1"),
         (lambda: codec.truncated_message([0.5, 0.5], k=1, token=[0, 0], bits=8), "token must be one a row"),
         (lambda: codec.truncated_message([0.5, 0.4], k=1, token=0, bits=8), "draft must be rows of probabilities"),

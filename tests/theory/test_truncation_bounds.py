@@ -41,6 +41,27 @@ def test_the_constructed_target_is_as_far_as_asked_and_suffers_the_bound(data):
         assert float(hlmtheory.resampling_distortion(target, draft, k)) == pytest.approx(expected, abs=1e-6)
 
 
+@given(st.data())
+def test_a_bound_on_the_distance_alone_allows_a_bias_of_twice_the_smaller_for_every_size(data):
+    """The target between q and q̂: nothing need be sent for it, so that k = 0 is no exception."""
+    draft = data.draw(rows((), data.draw(vocabularies(2))))
+    k = data.draw(st.integers(0, len(draft)))
+    flat, deviation = hlmtheory.truncate(draft, k), float(hlmtheory.tail_deviation(draft)[k])
+    most = data.draw(st.floats(0.01, 1.0))
+    if deviation < 1e-6:
+        return
+    target = draft + min(1.0, most / deviation) * (1 - 1e-6) * (flat - draft)
+    assert float(hlmtheory.total_variation(target, draft)) <= most
+    assert float(hlmtheory.resampling_bias(target, draft, k)) == pytest.approx(2 * min(most, deviation), rel=1e-5)
+
+
+def test_a_distance_that_is_known_allows_less_where_nothing_is_sent():
+    """TV(q, p) = 0.25 > Δ_0 = 0.2: both targets that are so far have no Bias at k = 0."""
+    for target in ([0.45, 0.55], [0.95, 0.05]):
+        assert float(hlmtheory.resampling_bias(target, [0.7, 0.3], 0)) == pytest.approx(0.0, abs=1e-15)
+    assert int(hlmtheory.bias_size([0.7, 0.3], 0.25, 0.1)) == 1  # of a bound on it: TV(q, p) = 0.2 has Bias 0.4
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_worst_targets_of_a_batch(library):
     draft, k, distance = drawn(1, 3, 20), np.array([1, 5, 9]), np.array([0.01, 0.05, 0.2])
@@ -54,10 +75,12 @@ def test_worst_targets_of_a_batch(library):
     assert (lost == (np.arange(20) == token[:, None])).all()
 
 
-@pytest.mark.parametrize(("k", "distance", "token"), [(1, 0.0, None), (1, 0.41, None), (0, 0.1, None), (1, 0.1, 1)])
+@pytest.mark.parametrize(
+    ("k", "distance", "token"), [(1, 0.0, None), (1, 1e-17, None), (1, 0.41, None), (0, 0.1, None), (1, 0.1, 1)]
+)
 def test_a_distance_that_what_is_sent_cannot_give_is_refused(k, distance, token):
     with pytest.raises(
-        ValueError, match=r"^distance must be in \(0, [\d.]+\], the mass .*at distance 0 there is no resid"
+        ValueError, match=r"^distance must be in \[2\^-44, [\d.]+\], the mass .*at distance 0 there is no resid"
     ):
         hlmtheory.worst_case_target(Q, k, distance, draft_token=token)
 
@@ -169,6 +192,9 @@ def test_top_n_sigma_is_min_p_with_its_own_threshold(library):
 def test_the_rules_at_the_edges():
     tied = [0.25, 0.25, 0.25, 0.25]
     assert hlmtheory.size_from_top_p(tied, [0.0, 0.25, 1.0]).tolist() == [0, 1, 4]
+    wide = np.full(32_000, 1 / 32_000)  # whose sum from the far end is not 1
+    assert hlmtheory.size_from_top_p(wide, [0.0, 1e-300]).tolist() == [0, 1]
+    assert hlmtheory.size_from_top_p([0.1] * 10, [0.0, 1e-300]).tolist() == [0, 1]
     assert hlmtheory.size_from_min_p(tied, [0.0, 1.0]).tolist() == [4, 4]
     assert hlmtheory.size_from_top_n_sigma([1.0, 1.0], 0.0).tolist() == 2
     assert hlmtheory.top_n_sigma_of_size([1.0, 1.0], 2).tolist() == 0.0
@@ -229,6 +255,8 @@ def test_plain_greedy_goes_astray_and_the_hull_says_by_how_much():
     best, hull = (hlmtheory.optimal_sizes(draft, 20, exact=exact) for exact in (True, False))
     assert (best.k.tolist(), round(best.total, 3), round(float(greedy), 3)) == ([2, 0], 0.21, 0.333)
     assert hull.total - hull.lower_bound <= 0.5
+    one = hlmtheory.optimal_sizes(draft[:1], 10)
+    assert one.gap == one.total - one.lower_bound == pytest.approx(1 / 3 - 1 / 4)
     assert hull.k.tolist() == [2, 0]
 
 

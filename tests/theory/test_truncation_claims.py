@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import truncation
+from hlmtheory.claims import Status
 
 from .room_claims import (
     by_id,
@@ -79,7 +80,7 @@ STRATEGIES = {
     "truncation.offline_least": drafts_of_many(targets=True),
     "truncation.size_certified": PAIRS,
     "truncation.size_least": ROW,
-    "truncation.message": SIZED,
+    "truncation.message": with_size(DRAWN),
     "truncation.decoded_acceptance": SIZED,
     "truncation.worst_case": SIZED,
     "truncation.bias_worst": SIZED,
@@ -98,6 +99,7 @@ OUTSIDE = {
     "D ≤ 2 max(Δ_k, q_d β_d)": {**TIGHT, "token": 0, "k": 1, "sharpness": 1.0},
     "q_d β_d > 0": {**TIGHT, "token": 1, "k": 1},
     "k* of (19) > 0": {**TIGHT, "tolerance": 1.0},
+    "target ≠ draft for every token": {"targets": [TIGHT["draft"]], "drafts": [TIGHT["draft"]], "tolerance": 1e-6},
     "k* of (21) > 0": {"targets": [TIGHT["target"]], "drafts": [TIGHT["draft"]], "tolerance": 9.0},
     "the certified size is not 0": {"draft": [0.25] * 4},
     "0 < TV(q, p) ≤ the mass that is sent": {**TIGHT, "k": 0},
@@ -114,6 +116,22 @@ STRAYS = {
     "targets": [[0.5, float("nan"), 0.5]],
     "sizes": [9],
 }
+
+
+def test_tokens_that_agree_but_for_rounding_decide_nothing_offline():
+    draft = np.random.default_rng(0).dirichlet(np.ones(50), size=20)
+    target = draft.copy()
+    target[:, 0] += np.spacing(target[:, 0])
+    other = np.random.default_rng(1).dirichlet(np.ones(50), size=20)
+    targets, drafts = (np.stack([one, two], axis=1) for one, two in ((target, other), (draft, draft[::-1])))
+    tolerance = np.full(20, 0.1)
+    for claim in CLAIMS:
+        if claim.id in ("truncation.offline", "truncation.offline_least"):
+            verdict = claim.check({"targets": targets, "drafts": drafts, "tolerance": tolerance})
+            assert verdict.count(Status.VIOLATED) == 0
+            verdict = claim.check({"targets": drafts, "drafts": drafts, "tolerance": tolerance})
+            assert verdict.in_scope == 0
+            assert "target ≠ draft for every token" in verdict.broken
 
 
 def test_every_claim_has_a_strategy():

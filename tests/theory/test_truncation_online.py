@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 from scipy import optimize
 
 import hlmtheory
+from hlmtheory.truncation import softplus as softplus_room
+from hlmtheory.truncation.message import completed
 
 from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -92,6 +94,17 @@ def test_the_safe_sharpness_against_a_root_finder(q, beta):
     root = optimize.brentq(lambda log: denominator(q, beta, np.exp(log)) - 2 * q * beta, -3, 12, xtol=1e-13)
     assert found == pytest.approx(np.exp(root), rel=1e-9)
     assert denominator(q, beta, found) <= 2 * q * beta * (1 + 1e-9)
+
+
+@given(UNIT, UNIT)
+def test_the_safe_sharpness_is_on_the_safe_side(q, beta):
+    least = hlmtheory.safe_sharpness(q, beta)
+    chosen = softplus_room._denominator(np, np.float64(q), np.float64(beta), np.float64(least))
+    assert chosen <= 2 * (q * beta)
+    for library in ("numpy", "torch"):
+        narrow = hlmtheory.safe_sharpness(to(library, q, "float32"), to(library, beta, "float32"))
+        wide = hlmtheory.safe_sharpness(float(np.float32(q)), float(np.float32(beta)))
+        assert float(narrow) >= float(wide)
 
 
 def test_the_safe_sharpness_of_the_paper_s_kind_of_draft():
@@ -179,6 +192,18 @@ def test_messages_of_one_hot_rows_and_one_token():
     assert hlmtheory.message_deviation([1.0]).tolist() == [0.0, 0.0]
     assert hlmtheory.message_deviation([1.0, 0.0]).tolist() == [0.5, 0.0, 0.0]
     assert hlmtheory.decoded_draft([0.5, 0.5], 2, bits_per_probability=1).tolist() == [0.5, 0.5]
+
+
+def test_a_rounding_above_1_of_what_is_sent_leaves_nothing():
+    """All mass is sent, and its sum is a rounding above 1: the entry that is not sent gets none of it."""
+    draft = np.array([0.1] * 10 + [0.0])
+    draft[9] += 2.0**-53
+    for token in range(10):
+        row = hlmtheory.decoded_draft(draft, 10, bits_per_probability=52, draft_token=token)
+        assert (row >= 0).all()
+    values = np.array([[0.7, 0.1, 0.2 + 2.0**-50, 0.0]])
+    sent = np.array([[True, True, True, False]])
+    assert completed(np, values, sent, ~sent)[0, 3] == 0.0
 
 
 def test_a_token_of_a_message_is_a_token():

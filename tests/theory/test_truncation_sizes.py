@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory.truncation import sizes
 from hlmtheory.truncation.tails import Tails
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -48,6 +49,20 @@ def test_a_wide_row_is_searched_in_few_rounds(size):
     for tolerance in (1e-9, 0.01, 0.1, 0.5, 1.0):
         for row, k in zip(deviation, hlmtheory.certified_size(draft, tolerance), strict=True):
             is_least(row, int(k), tolerance)
+
+
+def test_the_borders_of_the_blocks_tell_the_block(monkeypatch):
+    """One look at a block of sizes is enough for a model's rows: not correctness, but what a search costs."""
+    looks, deviation = [], Tails.deviation
+    monkeypatch.setattr(Tails, "deviation", lambda self, k: looks.append(k.shape) or deviation(self, k))
+    _, draft = drawn(16, 1, 8192)
+    for tolerance in (0.01, 0.1, 0.5):
+        hlmtheory.certified_size(draft, tolerance)
+    assert looks == [(1, 65)] * 3
+    tails = Tails.of(np, draft)
+    every = hlmtheory.tail_deviation(draft)[:, ::-64]
+    assert (tails.rough() <= every + 1e-12).all()
+    np.testing.assert_allclose(tails.rough(), every, atol=0.01)
 
 
 def test_the_tails_agree_with_all_deviations():
@@ -120,6 +135,35 @@ def test_half_rows_are_accepted(dtype):
     assert numbers(hlmtheory.exact_size(p, q, 0.1)).shape == (20,)
 
 
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("size", [40, 300, 32_000])
+def test_an_even_tail_deviates_by_nothing(size, library):
+    draft = np.append(0.5, np.full(size - 1, 0.5 / (size - 1)))
+    assert int(hlmtheory.certified_size(to(library, draft), 0.0)) == 1
+    assert int(hlmtheory.online_certified_size(to(library, draft), 0, 0.0, 0.1, estimated=False).k) == 1
+    assert (numbers(hlmtheory.tail_deviation(to(library, draft)))[1:] == 0).all()
+
+
+def test_a_size_by_the_bias_follows_twice_the_rejection():
+    draft = [0.5, 0.25, 0.125, 0.125]
+    assert hlmtheory.bias_size(draft, [0.07, 0.05, 0.04], 0.1).tolist() == [2, 0, 0]
+
+
+def test_a_bound_in_float32_is_no_smaller_than_itself():
+    rows_ = np.float32(drawn(11, 200, 9)[1])
+    for sizes in (0, 1, 3):
+        exact = hlmtheory.message_deviation(rows_.astype(float), bits_per_probability=8)
+        narrow = hlmtheory.message_deviation(rows_, bits_per_probability=8)
+        assert narrow.dtype == np.float32
+        assert (narrow.astype(float)[:, sizes] >= exact[:, sizes]).all()
+    for draft in (rows_, to("torch", rows_, "float32")):
+        wide = hlmtheory.online_certified_size(rows_.astype(float), 0, 0.5, 0.3, estimated=False)
+        found = hlmtheory.online_certified_size(draft, 0, 0.5, 0.3, estimated=False)
+        assert kind_of(found.bound)[1] == "float32"
+        assert (numbers(found.bound).astype(float) >= wide.bound).all()
+        np.testing.assert_allclose(numbers(found.bound), wide.bound, rtol=2e-7)
+
+
 # -------------------------------------------------------------------------------------------------- with rounding
 
 
@@ -132,6 +176,30 @@ def test_the_size_with_rounding_is_the_least_of_all(data):
     k = int(hlmtheory.certified_size(draft, tolerance, bits_per_probability=bits))
     assert bias[k] <= tolerance + 1e-12
     assert (bias[:k] > tolerance - 2e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("draft", "bias", "k"),
+    [([0.5, 0.5, 0, 0, 0], 0.45, 5), ([1 / 3, 1 / 3, 1 / 3, 0, 0], 1e-12, 3), ([0.2] * 5, 1e-12, 0)],
+)
+def test_the_size_with_rounding_may_be_all_or_all_that_are_not_0(draft, bias, k):
+    assert int(hlmtheory.certified_size(draft, bias, bits_per_probability=2)) == k
+
+
+def test_many_bits_of_a_wide_row_take_little_memory():
+    _, draft = drawn(12, 1, 32_000)
+    _, other = drawn(13, 2, 32_000)
+    tracemalloc.start()
+    try:
+        found = hlmtheory.certified_size(draft, 0.1, bits_per_probability=16)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8e6
+    bias = 2 * hlmtheory.message_deviation(draft[0], bits_per_probability=16)
+    assert int(found[0]) == int(np.argmax(bias <= 0.1))
+    beside = hlmtheory.certified_size(np.concatenate([draft, other]), 0.1, bits_per_probability=16)
+    assert beside[0] == found[0]  # whatever the rows beside it
 
 
 def test_too_few_bits_are_refused_with_what_they_can_do():
@@ -158,13 +226,51 @@ def scanned(p, q, tolerance):
     return int(np.argmax(hlmtheory.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
 
 
-@pytest.mark.parametrize("values", [1, 500, 2**18])
-def test_the_exact_size_is_the_least(values, monkeypatch):
-    monkeypatch.setattr(sizes, "SCAN_VALUES", values)
+def test_the_exact_size_is_the_least():
     p, q = drawn(2, 12, 60)
     for tolerance in (0.01, 0.1, 0.4, 0.9):
         expected = [scanned(*row, tolerance) for row in zip(p, q, strict=True)]
         assert hlmtheory.exact_size(p, q, tolerance).tolist() == expected
+
+
+@given(pairs(), st.floats(0.001, 0.9))
+def test_leaps_miss_no_size(pair, tolerance):
+    target, draft = (pair[name].reshape(-1, pair[name].shape[-1])[0] for name in ("target", "draft"))
+    k = int(hlmtheory.exact_size(target, draft, tolerance))
+    every = hlmtheory.resampling_distortion(target, draft, np.arange(len(draft) + 1))
+    exists = hlmtheory.total_variation(target, hlmtheory.truncate(draft, np.arange(len(draft) + 1))) > 1e-12
+    slack = 1e-14 / max(float(hlmtheory.total_variation(target, draft)), 1e-300)
+    assert (every[:k][exists[:k]] > tolerance - slack).all()
+    assert every[k] <= tolerance + slack or not exists[k]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_exact_sizes_of_many_tolerances_are_those_of_each(library):
+    p, q = drawn(14, 3, 50)
+    tolerances = np.array([0.02, 1.0, 0.3, 0.02, 0.7])
+    found = hlmtheory.exact_size(to(library, p[:, None]), to(library, q[:, None]), to(library, tolerances))
+    assert kind_of(found) == (library, "int64")
+    expected = [[scanned(*row, theta) for theta in tolerances] for row in zip(p, q, strict=True)]
+    assert numbers(found).tolist() == expected
+
+
+def test_equal_entries_are_sent_by_lowest_index():
+    target, draft = np.array([6, 4, 2, 3, 3, 0]) / 18, np.array([0.4, 0.2, 0.2, 0.1, 0.1, 0.0])
+    assert int(hlmtheory.exact_size(target, draft, 0.201)) == 2
+    assert int(hlmtheory.exact_size(target[[0, 2, 1, 4, 3, 5]], draft, 0.201)) == 3
+
+
+def test_an_even_tail_is_enough_for_no_distortion_at_all():
+    draft = np.append(0.5, np.full(39, 0.5 / 39))
+    target = np.random.default_rng(15).dirichlet(np.ones(40))
+    assert int(hlmtheory.exact_size(target, draft, 0.0)) == 1
+
+
+def test_any_residual_is_near_enough_for_a_tolerance_of_1():
+    """Disjoint residuals, whose computed distance is a rounding above 1."""
+    target = [0.16648661030274356, 0.12839979271407118, 0.654696514824452, 0.05041708215873321]
+    draft = [0.09466298102688141, 0.07402159006992894, 0.8281244946290148, 0.0031909342741749266]
+    assert hlmtheory.exact_size(target, draft, [1.0, 2.0]).tolist() == [0, 0]
 
 
 def test_the_exact_size_where_the_distortion_rises():

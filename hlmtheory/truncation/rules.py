@@ -232,9 +232,14 @@ def _deviation(draft: Array, k: Array) -> Array:
     return distance(xp, q, truncated(xp, q, k))
 
 
+def _inner_p(draft: Array, k: Array) -> Array:
+    """A p a little below the mass of k entries: at the mass itself a rounding decides between two sizes."""
+    return top_p_of_size(draft, k) * (1.0 - 2.0**-30)
+
+
 def _top_p_deviation(draft: Array, k: Array) -> Array:
-    """Δ at the size that the p of k entries gives back."""
-    return _deviation(draft, size_from_top_p(draft, top_p_of_size(draft, k)))
+    """Δ at the size of that p."""
+    return _deviation(draft, size_from_top_p(draft, _inner_p(draft, k)))
 
 
 def _left(xp: Any, draft: Array, size: Array) -> Array:
@@ -244,7 +249,7 @@ def _left(xp: Any, draft: Array, size: Array) -> Array:
 
 def _top_p_bound(draft: Array, k: Array) -> Array:
     xp, q, k = arrays(draft=draft, k=k)
-    p = top_p_of_size(q, k)
+    p = _inner_p(q, k)
     left = _left(xp, q, size_from_top_p(q, p))
     return (1.0 - p) * (1.0 - 1.0 / xp.where(left > 0, left, 1.0))
 

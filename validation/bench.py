@@ -155,14 +155,16 @@ def _peak_in_child(positions: int, vocabulary: int) -> int:
 
 
 def stream(positions: int, vocabulary: int) -> int:
-    """Check one claim of each room on a synthetic trace; bytes by which this process grew at its peak."""
+    """Check one claim of each room on a synthetic trace; bytes by which this process grew at its peak.
+
+    Of a room that a trace serves it is a claim on the trace's rows, of the others a simulated one.
+    """
     import hlmtheory
     from validation.check import check_trace
 
-    rooms: dict[str, Claim] = {}
-    for name, claim in hlmtheory.all_claims().items():
-        rooms.setdefault(name.split(".")[0], claim)
-    first = {claim.id: claim for claim in rooms.values()}
+    chosen = {name.split(".")[0]: claim for name, claim in reversed(hlmtheory.all_claims().items())}
+    chosen |= {room: next(iter(claims.values())) for room, claims in _rooms().items()}
+    first = {claim.id: claim for claim in chosen.values()}
     before = _resident("VmRSS")
     check_trace(SyntheticTrace(positions, vocabulary), claims=first)  # type: ignore[arg-type]
     return max(_resident("VmHWM") - before, 1)

@@ -162,7 +162,8 @@ def _refuse_constant(x: Row) -> None:
     if len(x) < 3:
         raise DomainError(f"uncertainty must give 3 points or more; got {len(x)}; take more tokens")
     if x.min() == x.max():
-        raise DomainError(f"uncertainty must vary; got {x[0]!r} for every token; no slope follows from one point")
+        value = float(x[0])
+        raise DomainError(f"uncertainty must vary; got {value!r} for every token; no slope follows from one point")
 
 
 def _least_squares(x: Row, y: Row) -> tuple[float, float]:

@@ -526,6 +526,14 @@ def test_the_fit_is_that_of_statsmodels(pairs):
     assert fit.correlation**2 == pytest.approx(fit.r_squared, abs=1e-7)
 
 
+def test_empty_bins_are_left_out():
+    fit = fit_linear([0.0, 0.5, 1.0, 1.0], [0.0, 0.25, 0.5, 1.0], binned=True)  # 18 of 21 bins hold no token
+    assert fit.points == 3
+    assert fit.slope == pytest.approx(0.75)
+    with pytest.raises(ValueError, match="uncertainty must give 3 points or more; got 2"):
+        fit_linear([0.0, 0.0, 1.0], [0.0, 0.5, 1.0], binned=True)
+
+
 def test_binned_and_by_token_differ_a_lot():
     rng = np.random.default_rng(4)
     u = np.rint(20 * rng.beta(0.6, 1.6, 6000)) / 20

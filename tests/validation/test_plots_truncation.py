@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
+from hlmtheory.truncation.ranked import Ranked
 from validation.plots import (
     EXHIBITS,
     FIGURES,
@@ -22,7 +23,6 @@ from validation.plots import (
     truncation_tables,
 )
 from validation.plots.style import house_style
-from validation.plots.truncation_ranked import Ranked
 from validation.plots.truncation_sample import (
     EPSILON,
     PARAMETERS,

@@ -8,9 +8,8 @@ import numpy as np
 
 from validation.plots.record import Figure, Numbers, Printed, plain
 from validation.plots.style import DARK, MIDDLE, PAGE, canvas, name_axes
-from validation.plots.truncation_ranked import Row
 from validation.plots.truncation_rules import FIGURES as RULES
-from validation.plots.truncation_sample import EPSILON, PARAMETERS, SHOWN, THETA, Sample, denominator, sample_of
+from validation.plots.truncation_sample import EPSILON, PARAMETERS, SHOWN, THETA, Row, Sample, denominator, sample_of
 from validation.plots.truncation_words import (
     BITS,
     FULL,

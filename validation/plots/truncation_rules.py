@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from hlmtheory import safe_sharpness
 from validation.plots.record import Figure, Numbers, plain
 from validation.plots.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
-from validation.plots.truncation_ranked import Row
 from validation.plots.truncation_sample import (
     EPSILON,
     PARAMETERS,
@@ -20,6 +19,7 @@ from validation.plots.truncation_sample import (
     SKIP_BELOW,
     SWEPT,
     THETA,
+    Row,
     Sample,
     Sizes,
     denominator,

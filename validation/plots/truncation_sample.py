@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hlmtheory
+from hlmtheory.truncation.ranked import Ranked
 from validation.plots.record import sampled, spread
-from validation.plots.truncation_ranked import Ranked, Row
 from validation.traces import Trace, probabilities
+
+Row = NDArray[np.float64]
 
 SAMPLE_VALUES = 12 * 10**6  # logits of a model that are looked at: 2,929 positions at V = 4,096, 375 at V = 32,000
 CHUNK_VALUES = 2**18  # probabilities held at a time, 2 MiB in float64

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -353,3 +356,22 @@ class _Chunk:
         self.draft_logits = self.target_logits = logits
         self.tokens = self.prompt_index = np.zeros(len(logits), dtype=np.int32)
         self.position = np.arange(len(logits), dtype=np.int32)
+
+
+def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
+    """With the packages of every other extra out of reach, all claims are checked all the same."""
+    root = Path(__file__).resolve().parents[2]
+    extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    names = {
+        extra: {re.split(r"[<>=]", need)[0].replace("-", "_") for need in needs} for extra, needs in extras.items()
+    }
+    others = set().union(*names.values()) - names["validation"]
+    assert "cvxpy" in others
+    code = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({sorted(others)!r}))\n"
+        "from validation.check import check_trace\n"
+        "from validation.synthetic import SyntheticTrace\n"
+        "check_trace(SyntheticTrace(400, 40))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=root, check=True)

@@ -6,27 +6,24 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from validation.errors import UserError
+from validation.screen import decoded_screen, last_screen, open_console, progress_bar, shortened, waiting
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from validation.check import Results, Tally
+    from validation.check import Results
     from validation.models import Pair
     from validation.prompts import Prompt
     from validation.traces import Trace
 
 ROOT = Path(__file__).resolve().parent.parent
 SIMULATED = Path("runs/simulated")
-OUTCOMES = {"hold": "holds", "fail": "violated", "undecided": "inconclusive", "refuted": "refuted"}
-"""What the last screen calls each outcome of a tally."""
 
 
 class Commands(click.Group):
@@ -95,14 +92,14 @@ def validate(
     from validation.models import load_pair
     from validation.prompts import builtin_prompts, read_prompts
 
-    console = _console()
+    console = open_console()
     if stored is not None:
         if any((name, small, large, prompts, fresh)):
             raise UserError("--trace checks what is stored; leave out --pair, --small, --large, --prompts and --fresh.")
         _finish_run(console, _open_stored(console, stored), out or _run_folder(stored), seed, device)
         return
     chosen = builtin_prompts() if prompts is None else read_prompts(prompts)
-    with _waiting(console, "loading the two models") as say:
+    with waiting(console, "loading the two models") as say:
         pair = load_pair(
             name,
             small=small,
@@ -135,8 +132,8 @@ def import_(draft: str, target: str, tokens: str | None, texts: str | None, out:
     """
     from validation.importing import import_logits
 
-    console = _console()
-    with _progress(console) as report:
+    console = open_console()
+    with progress_bar(console) as report:
         trace = import_logits(draft, target, out, tokens=tokens, texts=texts, dtype=dtype, fresh=fresh, progress=report)
     for note in trace.manifest["notes"]:
         console.print(note, markup=False, soft_wrap=True)
@@ -152,7 +149,7 @@ def claims(identifier: str | None) -> None:
     from validation.citations import cite
 
     known = hlmtheory.all_claims()
-    console = _console()
+    console = open_console()
     listed = [claim for claim in known.values() if identifier in (None, claim.id.split(".")[0])]
     if listed:
         for claim in listed:
@@ -184,7 +181,7 @@ def claims(identifier: str | None) -> None:
     console.print(claim.id, style="bold")
     for label, value in rows.items():
         if value is not None:
-            console.print(f"  {label}: {_short(value)}", markup=False, highlight=False)
+            console.print(f"  {label}: {shortened(value)}", markup=False, highlight=False)
 
 
 @main.command()
@@ -193,23 +190,86 @@ def claims(identifier: str | None) -> None:
 @click.option("--trace", "path", type=click.Path(path_type=Path), default=Path("runs/builtin/trace"), show_default=True)
 @click.option("--out", type=click.Path(path_type=Path), help="Where to.  [default: figures, beside the trace]")
 @click.option("--seed", type=int, default=1, show_default=True)
-def figure(paper: str, number: str | None, path: Path, out: Path | None, seed: int) -> None:
+@click.option("--beside", multiple=True, type=click.Path(path_type=Path), help="A run of another pair, to compare.")
+def figure(paper: str, number: str | None, path: Path, out: Path | None, seed: int, beside: tuple[Path, ...]) -> None:
     """Draw figure or make table NUMBER of PAPER, for example: hlm figure cu-hlm 5a. Without a NUMBER, all of them.
 
-    Some are simulated and need no trace; they go to runs/simulated/figures.
+    Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`.
     """
-    from validation.plots import Figure, draw, find_exhibits
+    from validation.plots import Decoding, Figure, Simulation, draw, find_exhibits
+    from validation.studies import open_study
     from validation.traces import open_trace
 
-    console = _console()
+    console = open_console()
     exhibits = find_exhibits(paper, number)  # refuse an unknown one before the trace is opened
     trace = open_trace(path) if any(isinstance(one, Figure) for one in exhibits) else None
     for one in exhibits:
-        folder = out or (path.parent if isinstance(one, Figure) else SIMULATED) / "figures"
-        with _waiting(console, f"drawing {one.paper} {one.place}"):
-            written = draw(one, trace, folder, command=_command(), seed=seed)
+        folder = out or (SIMULATED if isinstance(one, Simulation) else path.parent) / "figures"
+        with waiting(console, f"drawing {one.paper} {one.place}"):
+            runs = [path.parent, *beside] if isinstance(one, Decoding) else []
+            decoded = [open_study(run / "decoded" / one.study) for run in runs]
+            written = draw(one, trace, folder, command=_command(), seed=seed, decoded=decoded)
         for file in written:
             console.print(str(file), soft_wrap=True)
+
+
+@main.command()
+@click.argument("name")
+@click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
+@click.option("--small", help="The small model, as of `hlm validate`; the built-in pair if left out.")
+@click.option("--large", help="The large model, likewise.")
+@click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts, perhaps each with a `reference`.")
+@click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="r_max.")
+@click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts at once.")
+@click.option("--method", "only", multiple=True, help="Only this method; may be given several times.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
+@click.option("--dtype", help="Of the weights.  [default: float32 on the CPU, elsewhere as stored]")
+def decode(
+    name: str,
+    run: Path,
+    small: str | None,
+    large: str | None,
+    prompts: Path | None,
+    new_tokens: int,
+    batch: int,
+    only: tuple[str, ...],
+    seed: int,
+    device: str,
+    dtype: str | None,
+) -> None:
+    """Continue prompts by every method of the study NAME: hlm, design, greedy or nucleus.
+
+    Thresholds are fitted to the trace of `hlm validate` in the same folder. Texts that are there are kept: the same
+    command goes on after Ctrl-C or a crash. `hlm figure` draws from them.
+    """
+    from validation.models import load_pair
+    from validation.prompts import builtin_prompts, read_prompts
+    from validation.scoring import score
+    from validation.studies import STUDIES, decode_study
+    from validation.traces import open_trace
+
+    if name not in STUDIES:
+        raise UserError(f"There is no study {name!r}; choose one of: {', '.join(STUDIES)}.")
+    console = open_console()
+    trace = open_trace(run / "trace")
+    chosen = builtin_prompts()[:100] if prompts is None else read_prompts(prompts)
+    with waiting(console, "loading the two models"):
+        pair = load_pair(None if small else "builtin", small=small, large=large, device=device, dtype=dtype)
+    settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
+    with progress_bar(console) as report:
+        decoded = decode_study(
+            STUDIES[name],
+            pair,
+            chosen,
+            trace,
+            run / "decoded" / name,
+            only=only,
+            score=score,
+            progress=report,
+            **settings,  # type: ignore[arg-type]
+        )
+    decoded_screen(console, decoded)
 
 
 @main.command()
@@ -245,7 +305,7 @@ def _trace(
     lay_there = (path / "manifest.json").exists() and not fresh
     if not (lay_there or fresh) and has_begun(path):
         console.print(f"Going on from what is stored at {path}.")
-    with _progress(console) as report:
+    with progress_bar(console) as report:
         trace = collect(pair, prompts, path, progress=report, command=command, fresh=fresh, **settings)
     if lay_there:  # one of other settings is refused
         console.print(f"Using the trace at {path} (same models, prompts and seed); --fresh collects it again.")
@@ -262,7 +322,7 @@ def _open_stored(console: Console, path: Path) -> Trace:
     """A trace that is to be checked as it lies there, every byte verified."""
     from validation.traces import open_trace
 
-    with _waiting(console, f"verifying {path}"):
+    with waiting(console, f"verifying {path}"):
         return open_trace(path, verify=True)
 
 
@@ -275,7 +335,7 @@ def _run_folder(trace: Path) -> Path:
 def _finish_run(console: Console, trace: Trace, folder: Path, seed: int, device: str) -> None:
     """Everything after the trace; the exit code says whether a claim failed."""
     results, report = _analyse(console, trace, folder, seed, _command(), device)
-    _last_screen(console, results, report)
+    last_screen(console, results, report)
     if any(tally.outcome == "violated" for tally in results.tallies.values()):
         sys.exit(1)
 
@@ -290,7 +350,7 @@ def _analyse(
     from validation.store.journal import Lock
 
     folder.mkdir(parents=True, exist_ok=True)
-    with Lock(folder), _progress(console) as report:
+    with Lock(folder), progress_bar(console) as report:
         part = folder / ".part"
         shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
         place = "numpy" if device == "cpu" else device  # on a GPU, the check runs there
@@ -309,95 +369,12 @@ def _analyse(
     return results, folder / written.name
 
 
-def _last_screen(console: Console, results: Results, report: Path) -> None:
-    """What held, failed, was vacuous or out of scope, and where the report is."""
-    from rich import box
-    from rich.table import Table
-
-    heads = ("room", "data", *OUTCOMES, "vacuous", "out of scope")
-    table = Table(
-        title="Claims by outcome, and how many were vacuous or out of scope somewhere",
-        box=box.SIMPLE,
-        padding=(0, 1, 0, 0),
-    )
-    for head in heads:
-        table.add_column(head, no_wrap=head in heads[:2])
-    rooms: dict[str, list[Tally]] = {}
-    for name, tally in results.tallies.items():
-        rooms.setdefault(name.split(".")[0], []).append(tally)
-    for room, tallies in rooms.items():
-        counts = [sum(tally.outcome == outcome for tally in tallies) for outcome in OUTCOMES.values()]
-        counts += [sum(t.vacuous > 0 for t in tallies), sum(t.out_of_scope > 0 for t in tallies)]
-        table.add_row(room, tallies[0].kind, *(str(count or "·") for count in counts))
-    console.print(table)
-    for label, outcome in (("Fail", "violated"), ("Undecided", "inconclusive"), ("Never in scope", "out of scope")):
-        named = [name for name, tally in results.tallies.items() if tally.outcome == outcome]
-        if named:
-            console.print(f"{label}: {', '.join(named)}", style="bold", soft_wrap=True)
-    vacuous = [f"{name} ({t.vacuous / t.in_scope:.1%})" for name, t in results.tallies.items() if t.vacuous]
-    if vacuous:
-        console.print(f"Vacuous: {', '.join(vacuous)} of what is in scope.", soft_wrap=True)
-    console.print("Out of scope: an assumption is not met there. Vacuous: so large that nothing could exceed it.")
-    console.print(
-        "Refuted: statements known to be false, most of them printed; how often each fails here is in the report.\n"
-        f"Acceptance rate {results.summary['acceptance']:.3f} over {results.positions:,} positions. "
-        f"{_sizes_in_words(results)}",
-        soft_wrap=True,
-    )
-    console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
-
-
-def _sizes_in_words(results: Results) -> str:
-    """How many probabilities a device has to send, on average, for a guaranteed bias."""
-    from validation.check import BIASES
-
-    sizes = [f"{results.summary[f'size_for_bias_{bias}']:,.0f} for {bias:.0%}" for bias in BIASES]
-    return f"Probabilities to send for a guaranteed bias (truncation.certificate), on average: {', '.join(sizes)}."
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Any]:
-    """A bar for ``report(done, total, text)``."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description:<42}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as bars:
-        task = bars.add_task("", total=None)
-
-        def report(done: int, total: int, text: str) -> None:
-            bars.update(task, completed=min(done, total), total=total, description=text)
-
-        yield report
-
-
-@contextmanager
-def _waiting(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """A bar that moves while something of unknown length is done; yields what changes its text."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(pulse_style="cyan"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
-        task = bars.add_task(text, total=None)
-        yield lambda changed: bars.update(task, description=changed)
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console()
-
-
 def _command() -> str:
     return shlex.join(["python3", "hlm", *sys.argv[1:]])
 
 
 def _slug(name: str) -> str:
     return "".join(c if c.isalnum() or c in "-." else "-" for c in name).strip("-") or "pair"
-
-
-def _short(value: object, limit: int = 300) -> str:
-    text = str(value)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def _calibrated(uncertainty: Array, rejection: Array, text: Array, risk: float) 
     return float(calibrate_threshold(losses, grid, risk=risk, bound=1.0).threshold)
 
 
-def all_methods(fitted: Fitted, *, longest: int = 4) -> list[Method]:
+def all_methods(fitted: Fitted, *, longest: int = 4, delay_s: float = 0.0) -> list[Method]:
     """Every method with its parameters from a fit, where it has any.
 
     Parameters
@@ -130,12 +130,15 @@ def all_methods(fitted: Fitted, *, longest: int = 4) -> list[Method]:
     fitted : Fitted
     longest : int
         Drafts of a round, of the methods that have a fixed number.
+    delay_s : float
+        What a round waits for the link beside its bits, both ways: flexspec's choice of a draft length counts it.
 
     Returns
     -------
     list of Method
         Of different names.
     """
+    costs = {"propagation_s": delay_s}
     return [
         SmallOnly(),
         LargeOnly(),
@@ -155,10 +158,10 @@ def all_methods(fitted: Fitted, *, longest: int = 4) -> list[Method]:
         AllocatedSqs(),
         FixedLength(longest),
         Dssd(longest),
-        FlexSpec("linear", printed_acceptance=True),
-        FlexSpec("linear"),
-        FlexSpec("exact", printed_acceptance=True),
-        FlexSpec("exact"),
+        FlexSpec("linear", printed_acceptance=True, costs=costs),
+        FlexSpec("linear", costs=costs),
+        FlexSpec("exact", printed_acceptance=True, costs=costs),
+        FlexSpec("exact", costs=costs),
         PromptLookup(longest),
         Lookahead(longest),
     ]

@@ -16,11 +16,12 @@ BUILTIN_PROMPTS = PAIRS_FOLDER / "builtin" / "prompts.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt, the name it is reported under, and where it comes from."""
+    """One prompt, the name it is reported under, where it comes from, and the answer that it has there, if any."""
 
     id: str
     text: str
     source: str
+    reference: str | None = None
 
 
 def builtin_prompts(*, limit: int | None = None) -> list[Prompt]:
@@ -34,8 +35,8 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
     Parameters
     ----------
     path : str or Path
-        ``.jsonl`` or ``.jsonl.gz``: one JSON object a line with the field ``prompt`` and, if wanted, ``id`` and
-        ``source``. ``.txt``: one prompt a line. UTF-8.
+        ``.jsonl`` or ``.jsonl.gz``: one JSON object a line with the field ``prompt`` and, if wanted, ``id``,
+        ``source`` and ``reference``. ``.txt``: one prompt a line. UTF-8.
     limit : int, optional
         Read only so many prompts from the top, at least 1.
 
@@ -99,4 +100,8 @@ def _prompt(path: Path, number: int, line: str) -> Prompt:
         raise UserError(f"{where}: the prompt is {text!r}, not a text; put it in quotes.")
     if not text.strip():
         raise UserError(f"{where}: the prompt is empty; remove the line or fill it in.")
-    return Prompt(id=str(row.get("id", f"line-{number}")), text=text, source=str(row.get("source", path.name)))
+    reference = row.get("reference")
+    if not isinstance(reference, str | None):
+        raise UserError(f"{where}: the reference is {reference!r}, not a text; put it in quotes, or leave it out.")
+    name, source = str(row.get("id", f"line-{number}")), str(row.get("source", path.name))
+    return Prompt(name, text, source, reference or None)

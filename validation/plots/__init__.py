@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hlmtheory
 from validation.errors import UserError
 from validation.plots import csqs, cuhlm, edgesd, flexspec, link, skipping, truncation
-from validation.plots.record import Exhibit, Figure, Printed, Simulation, Table
+from validation.plots.record import Decoding, Exhibit, Figure, Printed, Simulation, Table
 from validation.plots.style import house_style, save
 from validation.traces import Trace
 
-__all__ = ["EXHIBITS", "FIGURES", "Exhibit", "Figure", "Printed", "Simulation", "Table", "draw", "find_exhibits"]
+if TYPE_CHECKING:
+    from validation.studies import Decoded
+
+__all__ = [
+    "EXHIBITS",
+    "FIGURES",
+    "Decoding",
+    "Exhibit",
+    "Figure",
+    "Printed",
+    "Simulation",
+    "Table",
+    "draw",
+    "find_exhibits",
+]
 
 PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd", "ours")
 """In the order of the page; ``ours`` holds what no paper draws."""
@@ -57,7 +71,14 @@ def find_exhibits(paper: str, number: str | None = None) -> list[Exhibit]:
 
 
 def draw(
-    exhibit: Exhibit, trace: Trace | None, folder: str | Path, *, command: str, seed: int, commit: str | None = None
+    exhibit: Exhibit,
+    trace: Trace | None,
+    folder: str | Path,
+    *,
+    command: str,
+    seed: int,
+    commit: str | None = None,
+    decoded: Sequence[Decoded] = (),
 ) -> list[Path]:
     """Draw one figure, or make one table.
 
@@ -75,6 +96,8 @@ def draw(
         Picks the positions where not all are drawn, and drives a simulation.
     commit : str, optional
         Of the code that draws; asked of git if None.
+    decoded : sequence of Decoded
+        What a :class:`Decoding` is drawn from: its study of this run, then of those it is compared with.
 
     Returns
     -------
@@ -88,8 +111,13 @@ def draw(
         numbers = exhibit.simulate(seed)
         kind = numbers.pop("kind", "simulated")
         basis = {"kind": kind, "basis": f"{kind.capitalize()}: {numbers.pop('basis')}."}
+    elif isinstance(exhibit, Decoding) and decoded:
+        numbers = exhibit.measure(decoded, seed)
+        basis = _decoded_basis(decoded[0])
     else:
         what = f"{exhibit.paper} {exhibit.place}"
+        if isinstance(exhibit, Decoding):
+            raise UserError(f"{what} is drawn from texts; decode them with `python3 hlm decode {exhibit.study}`.")
         raise UserError(f"{what} is drawn from a trace; collect one with `python3 hlm validate`.")
     sidecar = Path(folder) / f"{exhibit.stem}.json"
     sidecar.parent.mkdir(parents=True, exist_ok=True)
@@ -129,6 +157,18 @@ def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) ->
         "pair": pair,
         "positions": trace.positions,
         "vocabulary": trace.vocabulary,
+    }
+
+
+def _decoded_basis(study: Decoded) -> dict[str, Any]:
+    """Of which models and prompts."""
+    pair, about = study.about["pair"]["name"], study.about
+    sets = ", ".join(f"{sum(p['source'] == name for p in about['prompts'])} of {name}" for name in study.sources)
+    return {
+        "kind": "measured",
+        "basis": f"Measured on the pair {pair}; prompts: {sets}; r_max = {about['new_tokens']}.",
+        "pair": pair,
+        "prompts": len(about["prompts"]),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ from validation.traces import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
+
+    from validation.studies import Decoded
 
 CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
 
@@ -85,6 +87,19 @@ class Simulation(Exhibit):
     """Drawn anew without a language model; ``simulate`` takes a seed to the numbers that are drawn."""
 
     simulate: Callable[[int], Numbers]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding(Exhibit):
+    """Drawn anew from texts that were decoded.
+
+    ``study`` names what is decoded for it (:data:`validation.studies.STUDIES`); ``measure`` takes (studies, seed) to
+    the numbers that are drawn. The first study is of the run at hand; others, of that name too, are of pairs that it is
+    compared with.
+    """
+
+    study: str
+    measure: Callable[[Sequence[Decoded], int], Numbers]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,118 @@
+"""Studies: what is decoded for the figures, kept, gone on with, and read again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.validation.test_fitting import stored
+from validation.__main__ import main
+from validation.errors import UserError
+from validation.models import Pair
+from validation.plots import Decoding, draw
+from validation.prompts import Prompt, read_prompts
+from validation.studies import CLOUD_ONLY_S, CLOUD_S, LARGE, STUDIES, decode_study, flexspec_links, open_study
+
+PROMPTS = [Prompt("a", "two and two", "sums", "make four"), Prompt("b", "it was the best", "novels")]
+TOKENS = 4
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path, folders: tuple[Path, Path]) -> Callable[..., Result]:
+    """A run with a trace, and the command that decodes in it."""
+    stored(tmp_path / "run" / "trace")
+    lines = [{"id": p.id, "prompt": p.text, "source": p.source, "reference": p.reference} for p in PROMPTS]
+    (tmp_path / "prompts.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+    def decode(*more: str) -> Result:
+        words = ["--run", str(tmp_path / "run"), "--small", str(folders[0]), "--large", str(folders[1])]
+        words += ["--prompts", str(tmp_path / "prompts.jsonl"), "--new-tokens", str(TOKENS), *more]
+        return CliRunner().invoke(main, ["decode", *words])
+
+    return decode
+
+
+def test_a_study_is_decoded_once_and_read_again(run_folder: Callable[..., Result], tmp_path: Path) -> None:
+    done = run_folder("hlm")
+    assert done.exit_code == 0, done.output
+    assert "U-HLM risk-prone" in done.output
+    study = open_study(tmp_path / "run" / "decoded" / "hlm")
+    assert study.sources == ["sums", "novels"]
+    assert len(study.rows) == 2 * len(study.about["methods"])
+    assert [method.name for method in study.methods] == study.about["methods"]
+    assert [row.prompt for row in study.by_method[LARGE, "none"]] == ["a", "b"]
+    assert {row.prompt for row in study.of_source("novels").rows} == {"b"}
+    journal = (tmp_path / "run" / "decoded" / "hlm" / "journal.jsonl").read_bytes()
+    assert run_folder("hlm").exit_code == 0
+    assert (tmp_path / "run" / "decoded" / "hlm" / "journal.jsonl").read_bytes() == journal
+
+
+def test_methods_that_follow_the_rate_are_decoded_over_every_network(
+    run_folder: Callable[..., Result], tmp_path: Path
+) -> None:
+    assert run_folder("greedy", "--method", "flexspec exact", "--method", "cloud only").exit_code == 0
+    study = open_study(tmp_path / "run" / "decoded" / "greedy")
+    links = [link.name for link in flexspec_links()]
+    assert list(study.by_method) == [("cloud only", "none"), *(("flexspec exact", name) for name in links)]
+    assert all(row.temperature == 0 for row in study.rows)
+
+
+def test_cloud_only_takes_what_flexspec_prints() -> None:
+    for link in flexspec_links():
+        assert CLOUD_S + 2 * link.way.propagation_s == pytest.approx(CLOUD_ONLY_S[link.name])
+
+
+def test_what_cannot_be_is_refused(run_folder: Callable[..., Result], tmp_path: Path, pair: Pair) -> None:
+    assert "choose one of: hlm, design, greedy, nucleus" in run_folder("best").output
+    assert "has no method 'magic'; choose of: small only" in run_folder("hlm", "--method", "magic").output
+    with pytest.raises(UserError, match=r"no finished study .* `python3 hlm decode hlm`"):
+        open_study(tmp_path / "decoded" / "hlm")
+    exhibit = Decoding(
+        number="1", paper="cu-hlm", source="oh2025cuhlm", title="t", shows="s", paint=None, caption=str, study="hlm",
+        measure=lambda studies, seed: {},
+    )  # fmt: skip
+    with pytest.raises(UserError, match="drawn from texts; decode them with `python3 hlm decode hlm`"):
+        draw(exhibit, None, tmp_path, command="", seed=1)
+
+
+def test_a_decoded_table_says_what_it_was_measured_on(tmp_path: Path, pair: Pair) -> None:
+    trace = stored(tmp_path / "trace")
+    study = decode_study(STUDIES["hlm"], pair, PROMPTS, trace, tmp_path / "hlm", new_tokens=2, only=[LARGE])
+    exhibit = Decoding(
+        number="I", paper="cu-hlm", source="oh2025cuhlm", title="t", shows="s", paint=None, study="hlm",
+        caption=lambda n: "",
+        measure=lambda studies, seed: {"statistics": {"tokens": len(studies[0].rows[0].tokens)}},
+    )  # fmt: skip
+    (sidecar,) = draw(exhibit, None, tmp_path / "figures", command="c", seed=1, commit="none", decoded=[study])
+    numbers = json.loads(sidecar.read_text())
+    assert numbers["statistics"] == {"tokens": 2}
+    assert "prompts: 1 of sums, 1 of novels; r_max = 2." in numbers["basis"]
+
+
+def test_the_fit_is_taken_again_for_the_same_trace_only(
+    tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from validation import studies
+
+    calls: list[int] = []
+    real = studies.fit
+    monkeypatch.setattr(studies, "fit", lambda trace: calls.append(1) or real(trace))
+    traces = [stored(tmp_path / f"trace{seed}", seed=seed) for seed in (0, 1)]
+    traces[1].manifest["created"] = "later"
+    for chosen, wanted in ((0, 1), (0, 1), (1, 2), (0, 3)):
+        folder = tmp_path / "decoded" / f"hlm{chosen}"
+        decode_study(STUDIES["hlm"], pair, PROMPTS, traces[chosen], folder, new_tokens=1, only=[LARGE])
+        assert len(calls) == wanted
+
+
+def test_a_reference_is_a_text(tmp_path: Path) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"prompt": "a", "reference": "b"}\n{"prompt": "c", "reference": ""}\n{"prompt": "d"}')
+    assert [prompt.reference for prompt in read_prompts(file)] == ["b", None, None]
+    file.write_text('{"prompt": "a", "reference": 3}')
+    with pytest.raises(UserError, match="the reference is 3, not a text"):
+        read_prompts(file)

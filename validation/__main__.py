@@ -245,7 +245,6 @@ def decode(
     """
     from validation.models import load_pair
     from validation.prompts import builtin_prompts, read_prompts
-    from validation.scoring import score
     from validation.studies import STUDIES, decode_study
     from validation.traces import open_trace
 
@@ -265,7 +264,6 @@ def decode(
             trace,
             run / "decoded" / name,
             only=only,
-            score=score,
             progress=report,
             **settings,  # type: ignore[arg-type]
         )

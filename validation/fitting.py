@@ -39,6 +39,9 @@ Array = NDArray[Any]
 OFFLINE_TOKENS = 200
 """Tokens that k* is fitted to: it takes a sort of each row."""
 
+FLEXSPEC_DRAFT_S = 0.0085
+"""Seconds of a draft on a Jetson AGX Orin: flexspec Table V."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
@@ -138,7 +141,7 @@ def all_methods(fitted: Fitted, *, longest: int = 4, delay_s: float = 0.0) -> li
     list of Method
         Of different names.
     """
-    costs = {"propagation_s": delay_s}
+    costs = {"propagation_s": delay_s, "edge_slope_s": FLEXSPEC_DRAFT_S}
     return [
         SmallOnly(),
         LargeOnly(),

@@ -126,3 +126,8 @@ def decoded_screen(console: Console, decoded: Decoded) -> None:
         values = (line[word] for word in words.values())
         table.add_row(name, *("·" if value is None else f"{value:,.3g}" for value in values))
     console.print(table)
+    if not any("similarity_large" in scores for scores in decoded.scores.values()):
+        console.print(
+            "No inference accuracy: it takes `python3 hlm setup validation accuracy`, and this command once more.",
+            soft_wrap=True,
+        )

@@ -1,8 +1,9 @@
 """What is decoded for the papers' figures: named sweeps, and what one leaves in its folder.
 
 A study is some methods at one temperature and top-p. It lies in ``RUN/decoded/NAME``: the journal of its rows
-(:mod:`validation.sweep`), ``study.json`` with what was asked for and fitted, and, when all texts are there,
-``scores.json`` with what was computed from them afterwards. A study that was killed goes on.
+(:mod:`validation.sweep`) and, in ``own``, of the large model alone with another seed; and, when all texts are there,
+``study.json`` with what was asked for and fitted and ``scores.json`` (:mod:`validation.scoring`). A study that was
+killed goes on.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from validation.links import FadingLink, Way
 from validation.methods import CuHlmOffline, LargeOnly, Method, UHlm
 from validation.models import Pair
 from validation.prompts import Prompt
+from validation.scoring import score, score_key
 from validation.store.journal import write_atomically
 from validation.sweep import read_rows, sweep
 from validation.traces import Trace
@@ -112,7 +114,7 @@ class Decoded:
         order) and ``prompts`` (id, source).
     rows : list of Row
     scores : dict
-        By ``method | prompt | link`` what was computed of a text: see :func:`score`.
+        By :func:`validation.scoring.score_key` what was computed of a text: see :func:`validation.scoring.score`.
     """
 
     name: str
@@ -152,15 +154,6 @@ class Decoded:
         return [self.scores[score_key(row)][name] for row in rows]
 
 
-def score_key(row: Row) -> str:
-    """What a row's scores are filed under.
-
-    >>> score_key(Row("HLM", "p1", "none", 1, 1.0, 1.0))
-    'HLM | p1 | none'
-    """
-    return f"{row.method} | {row.prompt} | {row.link}"
-
-
 def decode_study(
     study: Study,
     pair: Pair,
@@ -172,7 +165,6 @@ def decode_study(
     batch: int = DEFAULT_BATCH,
     seed: int = DEFAULT_SEED,
     only: Sequence[str] = (),
-    score: Callable[[Pair, Sequence[Prompt], list[Row]], dict[str, dict[str, float]]] | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Decoded:
     """Decode what a study asks for, or what is missing of it.
@@ -191,8 +183,6 @@ def decode_study(
         As of :func:`validation.decode.decode`.
     only : sequence of str
         Names of methods, to leave out all others.
-    score : callable, optional
-        From pair, prompts and all rows to the scores; none if None.
     progress : callable, optional
         Called as ``progress(done, total, text)``.
 
@@ -222,7 +212,12 @@ def decode_study(
     for link in flexspec_links() if any(method.follows_rate for method in chosen) else []:
         there = study.methods(fitted, delay_s=2.0 * link.way.propagation_s)
         rows += run([m for m in there if m.follows_rate and (not only or m.name in only)], [link])
-    scores = score(pair, prompts, rows) if score else {}
+    settings["seed"] = seed + 1
+    own = sweep(pair, prompts, [LargeOnly()], folder / "own", progress=progress, **settings)
+    file = folder / "scores.json"
+    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    scores = score(pair, prompts, rows, own, known=known, progress=progress)
+    settings["seed"] = seed
     about = {
         "study": study.name,
         "pair": pair.describe(),
@@ -232,7 +227,7 @@ def decode_study(
         "methods": [method.name for method in chosen],
         "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in prompts],
     }
-    write_atomically(folder / "scores.json", json.dumps(scores, indent=0) + "\n")
+    write_atomically(file, json.dumps(scores, indent=0) + "\n")
     write_atomically(folder / "study.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return Decoded(study.name, about, rows, scores)
 

@@ -8,16 +8,14 @@ another one, and is refused rather than mixed in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from validation.collect import _encode
+from validation.collect import encode_prompts
 from validation.decode import DEFAULT_BATCH, DEFAULT_NEW_TOKENS, DEFAULT_SEED, decode
 from validation.decoding.noise import label
-from validation.decoding.records import SUMMED, Row, energy
+from validation.decoding.records import Row
 from validation.errors import UserError
 from validation.links import Link
 from validation.methods import Method
@@ -85,7 +83,8 @@ def sweep(
         "times": None if times is None else list(times),
         "risk": risk,
     }
-    encoded = {prompt.id: label(ids) for prompt, ids in zip(prompts, _encode(pair, prompts, new_tokens), strict=True)}
+    found = encode_prompts(pair, prompts, new_tokens)
+    encoded = {prompt.id: label(ids) for prompt, ids in zip(prompts, found, strict=True)}
     jobs = [(method, link) for method in methods for link in (links or (None,))]
     marks = {(m.name, _link_name(k)): label(type(m).__name__, sorted(_plain(m).items()), repr(k)) for m, k in jobs}
     folder.mkdir(parents=True, exist_ok=True)
@@ -124,55 +123,6 @@ def sweep(
     return [book[method.name, p.id, _link_name(link)][0] for method, link in jobs for p in prompts]
 
 
-def summary(
-    rows: Iterable[Row], *, device_w: float = 0.0, transmit_w: float = 0.0, server_w: float = 0.0
-) -> list[dict[str, Any]]:
-    """One line for each method and link, all as ratios of totals over the texts.
-
-    Parameters
-    ----------
-    rows : iterable of Row
-    device_w, transmit_w, server_w : float
-        Powers, in watts, while the small model runs, while the link is busy, and while the large model runs.
-
-    Returns
-    -------
-    list of dict
-        ``tokens_per_s``, ``bytes_per_token`` and ``bits_per_token`` (uplink), ``joules_per_token``, ``acceptance``,
-        ``resampling_rate`` (per round, as c-sqs counts), ``share_skipped``, ``tokens_per_round``, and ``risk`` with its
-        standard error over texts: where it was computed, its mean bounds the distance of texts from the large model's.
-        None where a ratio has nothing below.
-    """
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.method, row.link), []).append(row)
-    found = []
-    for (method, link), group in groups.items():
-        total = {name: sum(row.total(name) for row in group) for name in SUMMED}
-        tokens, rounds = sum(len(row.tokens) for row in group), sum(len(row.rounds) for row in group)
-        risks = np.array([row.total("risk") for row in group])
-        joules = sum(energy(r, device_w=device_w, transmit_w=transmit_w, server_w=server_w) for r in group)
-        found.append(
-            {
-                "method": method,
-                "link": link,
-                "texts": len(group),
-                "tokens": tokens,
-                "tokens_per_s": _ratio(tokens, sum(row.seconds for row in group)),
-                "bytes_per_token": _ratio(total["bytes"], tokens),
-                "bits_per_token": _ratio(total["bits"], tokens),
-                "joules_per_token": _ratio(joules, tokens),
-                "acceptance": _ratio(total["accepted"], total["drafted"]),
-                "resampling_rate": _ratio(total["resampled"], rounds),
-                "share_skipped": _ratio(total["skipped"], tokens),
-                "tokens_per_round": _ratio(tokens, rounds),
-                "risk": float(risks.mean()),
-                "risk_error": float(risks.std(ddof=1) / np.sqrt(len(risks))) if len(risks) > 1 else None,
-            }
-        )
-    return found
-
-
 def read_rows(folder: str | Path) -> list[Row]:
     """The rows that a sweep has left in a folder so far, in the order they were finished.
 
@@ -185,10 +135,6 @@ def read_rows(folder: str | Path) -> list[Row]:
     if header is None:
         raise UserError(f"There is no sweep at {folder}; check the path.")
     return [Row.of(record["row"]) for record in records]
-
-
-def _ratio(above: float, below: float) -> float | None:
-    return above / below if below else None
 
 
 def _link_name(link: Link | None) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -19,6 +20,19 @@ from validation.studies import CLOUD_ONLY_S, CLOUD_S, LARGE, STUDIES, decode_stu
 
 PROMPTS = [Prompt("a", "two and two", "sums", "make four"), Prompt("b", "it was the best", "novels")]
 TOKENS = 4
+
+
+@pytest.fixture(autouse=True)
+def letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Texts are embedded by how often they have a letter: the sentence model is tested elsewhere."""
+    from validation import scoring
+
+    monkeypatch.setattr(scoring, "load_embedding", lambda: embedded)
+
+
+def embedded(texts: list[str]) -> np.ndarray:
+    """A vector a text."""
+    return np.array([[1 + text.count(letter) for letter in "aeio"] for text in texts])
 
 
 @pytest.fixture
@@ -46,6 +60,12 @@ def test_a_study_is_decoded_once_and_read_again(run_folder: Callable[..., Result
     assert [method.name for method in study.methods] == study.about["methods"]
     assert [row.prompt for row in study.by_method[LARGE, "none"]] == ["a", "b"]
     assert {row.prompt for row in study.of_source("novels").rows} == {"b"}
+    assert set(study.scores) == {f"{row.method} | {row.prompt} | none" for row in study.rows}
+    first, second = (study.scores[f"{LARGE} | {prompt} | none"] for prompt in "ab")
+    assert set(second) == {"nats", "nats_total", "similarity_large"}
+    assert set(first) - set(second) == {"similarity_reference"}
+    assert first["nats_total"] == pytest.approx(TOKENS * first["nats"])
+    assert study.score(study.by_method["HLM", "none"], "nats")[0] == study.scores["HLM | a | none"]["nats"]
     journal = (tmp_path / "run" / "decoded" / "hlm" / "journal.jsonl").read_bytes()
     assert run_folder("hlm").exit_code == 0
     assert (tmp_path / "run" / "decoded" / "hlm" / "journal.jsonl").read_bytes() == journal
@@ -107,6 +127,25 @@ def test_the_fit_is_taken_again_for_the_same_trace_only(
         folder = tmp_path / "decoded" / f"hlm{chosen}"
         decode_study(STUDIES["hlm"], pair, PROMPTS, traces[chosen], folder, new_tokens=1, only=[LARGE])
         assert len(calls) == wanted
+
+
+def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(
+    run_folder: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from validation import scoring
+
+    def missing() -> None:
+        raise UserError("not installed")
+
+    monkeypatch.setattr(scoring, "load_embedding", missing)
+    said = run_folder("hlm", "--method", LARGE).output
+    assert "No inference accuracy: it takes `python3 hlm setup validation accuracy`" in said
+    scores = open_study(tmp_path / "run" / "decoded" / "hlm").scores
+    assert [set(values) for values in scores.values()] == [{"nats", "nats_total"}] * 2
+    monkeypatch.setattr(scoring, "load_embedding", lambda: embedded)
+    assert "No inference accuracy" not in run_folder("hlm", "--method", LARGE).output
+    scores = open_study(tmp_path / "run" / "decoded" / "hlm").scores
+    assert all("similarity_large" in values for values in scores.values())
 
 
 def test_a_reference_is_a_text(tmp_path: Path) -> None:

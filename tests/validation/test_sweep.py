@@ -14,7 +14,7 @@ from validation.links import FadingLink
 from validation.methods import FixedLength, Hlm, SmallOnly, UHlm
 from validation.models import Pair
 from validation.prompts import Prompt
-from validation.sweep import read_rows, summary, sweep
+from validation.sweep import read_rows, sweep
 
 PROMPTS = [Prompt(name, text, "test") for name, text in (("a", "two and two"), ("b", "what is"), ("c", "the times"))]
 LINKS = [FadingLink("near", 1e7, 10.0), FadingLink("far", 1e5, 0.1)]
@@ -96,21 +96,3 @@ def test_a_damaged_journal_and_none_are_named(pair: Pair, tmp_path: Path) -> Non
         read_rows(tmp_path)
     with pytest.raises(UserError, match="no sweep"):
         read_rows(tmp_path / "none")
-
-
-def test_the_summary_is_of_totals(pair: Pair, tmp_path: Path) -> None:
-    methods = [FixedLength(2), UHlm(0.5), SmallOnly()]
-    rows = sweep(pair, PROMPTS, methods, tmp_path, risk=True, **(SETTINGS | {"links": []}))
-    lines = {line["method"]: line for line in summary(rows, device_w=2.0)}
-    for method in methods:
-        line, mine = lines[method.name], [row for row in rows if row.method == method.name]
-        tokens = sum(len(row.tokens) for row in mine)
-        assert line["link"] == "none"
-        assert line["tokens_per_s"] == pytest.approx(tokens / sum(row.seconds for row in mine))
-        assert line["bytes_per_token"] == pytest.approx(sum(row.total("bytes") for row in mine) / tokens)
-        assert line["joules_per_token"] == pytest.approx(2 * sum(row.total("small_s") for row in mine) / tokens)
-    assert lines["fixed K = 2"]["risk"] == 0.0
-    assert lines["small only"]["risk"] > 0.1
-    assert lines["small only"]["acceptance"] is None
-    (one,) = summary(rows[:1])
-    assert one["risk_error"] is None

@@ -1,0 +1,98 @@
+"""Rows on another link: as if decoded over it, and refused where the texts would be others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from hlmtheory.channel import GilbertElliott, Rayleigh, Rician
+from validation.decode import PAPER_TIMES, decode
+from validation.decoding.records import Row
+from validation.errors import UserError
+from validation.links import FadingLink, Link, TracedLink, Way
+from validation.methods import CloudOnly, CuHlmOffline, FixedLength, FlexSpec, Hlm, KSqs, Method, SmallOnly, UHlm
+from validation.models import Pair
+from validation.prompts import Prompt
+from validation.retiming import AVERAGE_SNR_DB, fading_links, retime, uhlm_link
+
+PROMPTS = [Prompt(name, text, "test") for name, text in (("a", "two and two"), ("b", "what is"), ("c", "the times"))]
+SETTINGS: dict[str, Any] = {"new_tokens": 8, "batch": 2, "times": PAPER_TIMES}
+LINKS: list[Link] = [
+    FadingLink("rayleigh", 1e6, Rayleigh(0.1), Way(0.01, 1e6)),
+    FadingLink("rician", 1e7, Rician(10.0, 10.0)),
+    FadingLink("still", 1e7, 3.0),
+    TracedLink("moving", GilbertElliott(1e5, 1e3, 0.2, 0.3, 0.05), slots=64),
+]
+MAKERS: list[Callable[[], Method]] = [
+    Hlm,
+    lambda: UHlm(0.7),
+    lambda: KSqs(8, budget_bits=400.0),
+    lambda: KSqs(8, budget_bits=400.0, by_bytes=True),
+    lambda: CuHlmOffline(0.6, 5),
+    lambda: FixedLength(3),
+    CloudOnly,
+    SmallOnly,
+]
+
+
+def bare(rows: list[Row]) -> list[dict[str, Any]]:
+    """The rows but for the one time that is measured."""
+    return [row.plain() | {"prefill_s": None} for row in rows]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_a_row_put_on_a_link_is_the_row_decoded_over_it(pair: Pair, make: Callable[[], Method]) -> None:
+    without = decode(pair, PROMPTS, make(), **SETTINGS)
+    for link in LINKS:
+        there = decode(pair, PROMPTS, make(), link=link, **SETTINGS)
+        assert bare(retime(without, link, [make()])) == bare(there)
+        assert bare(retime(there, None, [make()])) == bare(without)
+    assert all(row.link == "none" for row in without)  # what was given is as it was
+
+
+def test_other_times_are_those_of_a_run_with_them(pair: Pair) -> None:
+    for make in (Hlm, MAKERS[1], MAKERS[2]):
+        measured = decode(pair, PROMPTS, make(), **(SETTINGS | {"times": None}))
+        for link in (None, LINKS[-1]):
+            assert bare(retime(measured, link, [make()], times=(0.1, 0.3))) == bare(
+                decode(pair, PROMPTS, make(), link=link, **(SETTINGS | {"times": (0.1, 0.3)}))
+            )
+
+
+def test_several_methods_keep_their_order_and_another_seed_is_other_fading(pair: Pair) -> None:
+    methods = [Hlm(), FixedLength(2)]
+    rows = [row for method in methods for row in decode(pair, PROMPTS, method, **SETTINGS)]
+    mixed = rows[::-1]
+    timed = retime(mixed, LINKS[0], methods)
+    assert [(row.method, row.prompt) for row in timed] == [(row.method, row.prompt) for row in mixed]
+    assert bare(timed) == bare([retime([row], LINKS[0], methods)[0] for row in mixed])  # whatever is beside it
+    other = retime(mixed, LINKS[0], methods, seed=7)
+    assert all(a.tokens == b.tokens and a.seconds != b.seconds for a, b in zip(timed, other, strict=True))
+    assert retime([], LINKS[0], methods) == []
+
+
+def test_what_would_be_another_text_is_refused(pair: Pair) -> None:
+    rows = decode(pair, PROMPTS[:1], FlexSpec("exact"), **SETTINGS)
+    with pytest.raises(UserError, match=r"'flexspec exact' drafts follows the rate.*the link 'none'.*decode it over"):
+        retime(rows, LINKS[0], [FlexSpec("exact")])
+    with pytest.raises(UserError, match="'flexspec exact', which is not among the methods"):
+        retime(rows, LINKS[0], [Hlm()])
+    with pytest.raises(UserError, match=r"times of the models are \(-1, 0\)"):
+        retime(rows, None, [Hlm()], times=(-1, 0))
+
+
+def test_the_papers_links() -> None:
+    rayleigh = fading_links()
+    assert [link.name for link in rayleigh] == [f"Rayleigh, {snr:g} dB" for snr in AVERAGE_SNR_DB]
+    assert rayleigh[0].bandwidth_hz == 1e7
+    assert isinstance(rayleigh[0].fading, Rayleigh)
+    assert rayleigh[0].fading.mean_snr == pytest.approx(0.01)
+    (rician,) = fading_links([10.0], k_factor_db=10.0, way=Way(0.1))
+    assert isinstance(rician.fading, Rician)
+    assert (rician.fading.mean_snr, rician.fading.k_factor) == (pytest.approx(10.0), pytest.approx(10.0))
+    assert rician.way == Way(0.1)
+    link = uhlm_link()
+    assert isinstance(link.fading, Rayleigh)
+    assert link.fading.mean_snr == pytest.approx(10 ** ((23 + 104) / 10) * 2500.0**-4)

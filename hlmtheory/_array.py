@@ -27,6 +27,10 @@ def arrays(**values: Any) -> tuple[Any, ...]:
     """
     if all(type(value) is np.ndarray for value in values.values()):  # the usual case, and the quickest to tell
         return (NUMPY, *values.values())
+    if all(type(value) in _PLAIN for value in values.values()):
+        rows = [value for value in values.values() if type(value) is np.ndarray]
+        wide = widest(NUMPY, *rows) if rows else None
+        return (NUMPY, *(v if type(v) is np.ndarray else _number_beside(v, wide) for v in values.values()))
     given = {name: value for name, value in values.items() if _is_array(value)}
     if not given:
         return (NUMPY, *(NUMPY.asarray(value) for value in values.values()))
@@ -41,6 +45,14 @@ def arrays(**values: Any) -> tuple[Any, ...]:
         raise TypeError(f"arrays on two devices in one call: {elsewhere} and {where}; move one of them")
     wide = widest(xp, *given.values())
     return (xp, *(value if name in given else _beside(xp, value, wide, where) for name, value in values.items()))
+
+
+_PLAIN = (np.ndarray, float, int)
+
+
+def _number_beside(value: float, wide: Any) -> Array:
+    """The same for one number beside numpy's arrays."""
+    return np.asarray(value, dtype=wide if type(value) is float else None)
 
 
 def _is_array(value: Any) -> bool:
@@ -104,7 +116,25 @@ def take(xp: Any, values: Array, indices: Array) -> Array:
     """``take_along_axis`` over the last axis."""
     if is_torch_namespace(xp):  # the wrapper's is 2 to 5 times slower
         return values.take_along_dim(indices, dim=-1)
+    if xp is NUMPY and values.ndim == 2 and values.shape[0] == indices.shape[0] and values.flags.c_contiguous:
+        starts = values.shape[1] * np.arange(values.shape[0])[:, None]  # numpy's own takes longer for a few entries
+        return values.reshape(-1).take(indices + starts if values.shape[0] > 1 else indices)
     return xp.take_along_axis(values, indices, axis=-1)
+
+
+def on_host(xp: Any, *values: Array) -> tuple[Any, ...]:
+    """The namespace and the values, torch's on the CPU as numpy's of the same memory: numpy sorts them 30 times faster.
+
+    Floating types that numpy lacks are no business of this function: what comes is float32, float64 or int64.
+    """
+    if is_torch_namespace(xp) and all(value.device.type == "cpu" for value in values):
+        return (NUMPY, *(value.detach().numpy() for value in values))
+    return (xp, *values)
+
+
+def back(xp: Any, value: Array) -> Array:
+    """What :func:`on_host` led to, in the caller's library."""
+    return xp.asarray(value) if is_torch_namespace(xp) else value
 
 
 def tail_sums(xp: Any, values: Array) -> Array:

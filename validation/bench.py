@@ -1,8 +1,8 @@
 """Speed and memory, as ratios side by side in one run: ``python -m validation.bench [ROW ...]``.
 
 A ratio compares two things that were measured one after the other on the same machine, so it means more than either.
-The rows are ``import``, ``collection``, ``check``, ``edge`` and ``memory``; ``memory-full`` streams 10^6 positions,
-which takes an hour or so, and runs only when it is named. Results go to ``runs/bench.json``, a row at a time.
+``memory-full`` streams 10^6 positions, which takes an hour or so, and runs only when it is named; the other rows of
+``ROWS`` take minutes. Results go to ``runs/bench.json``, a row at a time.
 """
 
 from __future__ import annotations
@@ -46,6 +46,14 @@ IMPORTS = {
 }
 COLLECTED_POSITIONS = 2000
 CHECK_POSITIONS, CHECK_VOCABULARY = 2048, 4096
+STREAMED = (
+    "verification.tokens",
+    "uncertainty.top",
+    "skipping.rejection_by_draft",
+    "truncation.softplus",
+    "lattice.dropped_mass",
+)
+"""A claim of each room that a trace's rows serve; not the slowest, as a million rows take an hour."""
 MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 
 
@@ -157,13 +165,13 @@ def _peak_in_child(positions: int, vocabulary: int) -> int:
 def stream(positions: int, vocabulary: int) -> int:
     """Check one claim of each room on a synthetic trace; bytes by which this process grew at its peak.
 
-    Of a room that a trace serves it is a claim on the trace's rows, of the others a simulated one.
+    Of a room that a trace serves it is the claim of ``STREAMED`` on the trace's rows, of the others a simulated one.
     """
     import hlmtheory
     from validation.check import check_trace
 
     chosen = {name.split(".")[0]: claim for name, claim in reversed(hlmtheory.all_claims().items())}
-    chosen |= {room: next(iter(claims.values())) for room, claims in _rooms().items()}
+    chosen |= {name.split(".")[0]: hlmtheory.all_claims()[name] for name in STREAMED}
     first = {claim.id: claim for claim in chosen.values()}
     before = _resident("VmRSS")
     check_trace(SyntheticTrace(positions, vocabulary), claims=first)  # type: ignore[arg-type]
@@ -209,7 +217,10 @@ ROWS: dict[str, Callable[[], list[Measurement]]] = {
     "import": measure_imports,
     "collection": _measure_builtin,
     "check": measure_check,
+    "decoding": lambda: import_module("validation.decoding.bench").measure_decoding(),
+    "verification": lambda: import_module("validation.decoding.bench").measure_verification(),
     "edge": lambda: import_module("validation.speed").measure(),
+    "truncation": lambda: import_module("validation.sizing").measure(),
     "memory": measure_memory,
     "memory-full": lambda: measure_memory(10**6),
 }

@@ -247,8 +247,7 @@ def _rows(chunk: TraceChunk, part: slice) -> TraceChunk:
 
 def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Fewest entries whose certificate 2 Δ_k is at most each of BIASES, shape (n, len(BIASES))."""
-    certificate = 2.0 * hlmtheory.tail_deviation(draft)
-    return np.stack([np.count_nonzero(certificate > bias, axis=-1) for bias in BIASES], axis=-1)
+    return np.stack([hlmtheory.certified_size(draft, bias) for bias in BIASES], axis=-1)
 
 
 def _sums(acceptance: np.ndarray[Any, Any], top: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> dict[str, float]:

@@ -110,7 +110,7 @@ def collect(
     ):
         if value is not None and value < least:
             raise UserError(f"{name} is {value}; it must be at least {least}.")
-    encoded = _encode(pair, prompts, new_tokens)
+    encoded = encode_prompts(pair, prompts, new_tokens)
     settings = {"seed": seed, "positions": positions, "new_tokens": new_tokens, "batch": batch}
     settings |= fingerprints(pair, prompts, encoded)
     path = Path(store_path)
@@ -146,8 +146,25 @@ def collect(
     return open_trace(path)
 
 
-def _encode(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> list[list[int]]:
-    """Tokens of every prompt, with the begin-of-text token in front where the tokenizer has one."""
+def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> list[list[int]]:
+    """Tokens of every prompt, with the begin-of-text token in front where the tokenizer has one.
+
+    Parameters
+    ----------
+    pair : Pair
+    prompts : sequence of Prompt
+    new_tokens : int
+        How many are to follow each prompt: both must fit the context.
+
+    Returns
+    -------
+    list of list of int
+
+    Raises
+    ------
+    UserError
+        No prompts, or one that leaves no room for the new tokens.
+    """
     if not prompts:
         raise UserError("There are no prompts; give at least one.")
     limit = pair.context - new_tokens

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.collect import _encode
+from validation.collect import encode_prompts
 from validation.decoding.judging import Verdict, judge, skip_risk, step_risks
 from validation.decoding.noise import DRAFT, Noise
 from validation.decoding.records import Row
@@ -81,7 +81,7 @@ def decode(
         Seconds of a forward pass of the small and of the large model, for ``PAPER_TIMES`` and the like; measured
         otherwise.
     risk : bool
-        Also compute ``mismatch`` and ``risk``, which no method needs: it takes time that is not counted.
+        Also compute ``mismatch``, ``risk`` and ``skip_risk``, which no method needs: it takes time that is not counted.
     noise : callable
         What makes the numbers of a batch from seed, prompts' ids and ``new_tokens``.
     finished : callable, optional
@@ -102,7 +102,7 @@ def decode(
         A model gave a row that is none (NaN): model, prompt and step are named, finished rows are kept.
     """
     _check_settings(temperature, top_p, new_tokens, batch, times)
-    encoded = _encode(pair, prompts, new_tokens)
+    encoded = encode_prompts(pair, prompts, new_tokens)
     if empty := [prompt.id for prompt, ids in zip(prompts, encoded, strict=True) if not ids]:
         raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
     rows: list[Row] = []
@@ -113,7 +113,7 @@ def decode(
         channel = link.open(numbers) if link else None
         session = Session(pair, len(names), numbers, channel, temperature, top_p, new_tokens, clock)
         label = link.name if link else "none"
-        written = [Row(method.name, name, label, seed, temperature, top_p) for name in names]
+        written = [Row(method.name, name, label, seed, temperature, top_p, judged=risk) for name in names]
         texts = _Loop(session, method, encoded[start : start + batch], written, times, risk, finished)
         try:
             began = time.perf_counter()
@@ -188,11 +188,8 @@ class _Loop(Texts):
     def _draft(self) -> None:
         """One token from the small model for each text that is not waiting."""
         go = np.flatnonzero(~self.waiting)
-        everyone = len(go) == len(self.rows)
         logits = self.forward("small", go, 1)[:, 0]
         began = time.perf_counter()
-        if not everyone:
-            logits = logits[self.index(go)]
         positions = self.ends[go] - self.start[go]
         fresh = np.array([not self.flight[lane] for lane in go])
         rows = rows_of(logits, self.session.temperature, self.session.top_p)
@@ -236,8 +233,6 @@ class _Loop(Texts):
         behind = max([0, *(int(self.ends[lane]) - place for lane in sent for place, _ in self.unseen[lane])])
         logits = self.forward("large", sent, max(int(counts.max()), behind) + 1)
         judging = time.perf_counter()
-        if len(sent) < len(self.rows):
-            logits = logits[self.index(sent)]
         position = self.base[sent] - self.start[sent]
         left = self.session.new_tokens - position
         verdict = judge(self.method, self.session, self.rows[sent], flights, logits, position, left)
@@ -295,13 +290,19 @@ class _Loop(Texts):
     def _judge_risk(self, lane: int, flight: list[Draft], rows: torch.Tensor, end: int) -> None:
         """What bounds the distance from the large model's law: its rows, the last of which follows token ``end``."""
         now = self.now[lane]
-        for place, draft in self.unseen[lane]:
-            now.risk += skip_risk(draft, rows[len(rows) - 1 - (end - place)])
-        self.unseen[lane].clear()
+        self._judge_skipped(lane, rows, end)
         looked_at = flight[: now.accepted + now.resampled]
         first = len(rows) - 1 - len(flight)
         now.mismatch, cut = step_risks(self.method, looked_at, rows[first : first + len(looked_at)])
-        now.risk += cut
+        now.risk = now.skip_risk + cut
+
+    def _judge_skipped(self, lane: int, rows: torch.Tensor, end: int) -> None:
+        """β_d of what was kept since the large model last looked; its rows are as of :meth:`_judge_risk`."""
+        now = self.now[lane]
+        for place, draft in self.unseen[lane]:
+            now.skip_risk += skip_risk(draft, rows[len(rows) - 1 - (end - place)])
+        self.unseen[lane].clear()
+        self.refuse("large", np.array([lane]), np.array([1.0 + now.skip_risk]))
 
     def _retire(self, over: Array) -> None:
         """Take out the texts that are over."""
@@ -310,12 +311,12 @@ class _Loop(Texts):
             return
         if self.risk:
             self._flush(lanes)
-        for lane in lanes:
+        for lane in lanes.tolist():
             row = self.written[self.rows[lane]]
             row.tokens = self.text[lane, self.start[lane] : self.base[lane]].tolist()
             row.last = self.now[lane]
             row.last.position = int(self.base[lane] - self.start[lane]) - row.last.skipped
-            row.last.small_s = float(self.small_s[lane])
+            self.count_passes(lane)
             self.done.append(row)
             self.finished(row)
         self.close_lanes(~over)
@@ -328,10 +329,8 @@ class _Loop(Texts):
         behind = max(int(self.base[lane]) - place for lane in left for place, _ in self.unseen[lane])
         until = self.large.cached.copy()
         until[left] = self.base[left]
-        logits = self.large.read(self.text, until, rows=behind + 1)[self.index(left)]
+        logits = self.large.read(self.text, until, rows=behind + 1, only=left)
         target = rows_of(logits, self.session.temperature, self.session.top_p)
         for i, lane in enumerate(left.tolist()):
-            for place, draft in self.unseen[lane]:
-                row = target[i, target.shape[1] - 1 - (int(self.base[lane]) - place)]
-                self.now[lane].risk += skip_risk(draft, row)
-            self.unseen[lane].clear()
+            self._judge_skipped(lane, target[i], int(self.base[lane]))
+            self.now[lane].risk = self.now[lane].skip_risk

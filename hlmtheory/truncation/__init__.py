@@ -1,7 +1,7 @@
 """Sending k of V probabilities: what the server reconstructs, and what it costs in distribution.
 
 Paper: cu-hlm (oh2025cuhlm) Section IV, (15)-(24), Propositions 1 and 2. This file has the claims on one given k; the
-choice of k, the message, the online bound and the budget have their own, each with its claims at the foot.
+choice of k, the message, the online bound and the budget have their own, each with its claims at the foot or beside it.
 
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape

@@ -22,8 +22,8 @@ from hlmtheory.truncation.reconstruction import (
     tvd_bound_sharp,
 )
 from hlmtheory.truncation.rules import CLAIMS as _RULE_CLAIMS
-from hlmtheory.truncation.sizes import CLAIMS as _SIZE_CLAIMS
-from hlmtheory.truncation.softplus import CLAIMS as _SOFTPLUS_CLAIMS
+from hlmtheory.truncation.sizes_claims import CLAIMS as _SIZE_CLAIMS
+from hlmtheory.truncation.softplus_claims import CLAIMS as _SOFTPLUS_CLAIMS
 from hlmtheory.truncation.worst_case import CLAIMS as _WORST_CLAIMS
 from hlmtheory.verification import rejection_probability, total_variation
 

@@ -10,7 +10,7 @@ and Δ_k its distance from q; q̂^(d) has q_d in its place.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from hlmtheory._array import Array, arrays, in_kind, sort_descending, tail_sums
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, token_of
@@ -26,6 +26,7 @@ from hlmtheory.truncation.reconstruction import (
     truncated,
     upward,
 )
+from hlmtheory.truncation.rounded import Rounded
 from hlmtheory.truncation.tails import Tails
 
 WIDTH = Domain(
@@ -34,8 +35,6 @@ WIDTH = Domain(
     "give the bits of one value, such as 8",
     kind="integer",
 )
-FEW = 256
-"""So many tails are summed one by one before all are summed."""
 BITS = 8
 """b_prob of cu-hlm V-A."""
 
@@ -159,32 +158,22 @@ def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> 
     return in_kind(xp, _decoded_law(xp, p, q, decoded), kind)
 
 
-def least_message_size(xp: Any, q: Array, bias: Array, bits: int) -> Array:
-    """The least k with 2 Δ_k ≤ bias, rounding included; rows (R, V) and bias (R,).
+def least_message_size(tails: Tails, bias: Array, bits: int) -> Array:
+    """The least k (R,) with 2 Δ_k ≤ bias (R,), rounding included, for sorted rows (R, V).
 
     Looks at the entries that do not round to 0, at most 2^b - 1 a row, and at k = V: no other k is better.
     """
-    size, levels = q.shape[-1], _levels(bits)
-    tails = Tails.of(xp, q)
-    rounded = tails.up_to(xp.full_like(q[:, :1], (1.0 - 2.0**-40) / levels))
-    count = max(1, size - int(xp.min(rounded))) if q.shape[0] else 1  # of the row with the most: more change nothing
-    tails = tails if count <= FEW else tails.summed()
-    largest = xp.flip(tails.ascending[:, size - count :], axis=-1)
-    rounding = largest - xp.floor(largest * levels) / levels
-    lost = _sums(xp, rounding)
-    k = xp.broadcast_to(xp.arange(count + 1, device=q.device), lost.shape)
-    tail = tails.mass(size - k)
-    found = lost + tails.excess(k, tail, tail + lost)
-    # k = V: all of the rest counts as lost, and what is lost in all goes to every entry
-    share = (lost + tail)[:, -1:] / size
-    none = xp.zeros_like(k[:, :1])
-    unrounded = tails.excess(none + count, tail[:, -1:], share * (size - count))
-    whole = unrounded + xp.sum(xp.clip(rounding - share, min=0.0), axis=-1, keepdims=True)
-    found = xp.concat([found[:, : min(count + 1, size)], whole], axis=-1)
-    good = 2.0 * found <= bias[:, None]
-    _refuse_unattainable(xp, good, 2.0 * found, bits)
-    first = xp.argmax(xp.astype(good, xp.int8), axis=-1)
-    return xp.where(first == found.shape[-1] - 1, size, first)
+    xp, bias = tails.xp, bias[:, None]
+    rounded = Rounded.of(tails, _levels(bits))
+    k, found = rounded.least(bias)
+    if bool(xp.all(found)):
+        return k[:, 0]
+    whole = 2.0 * rounded.everything()
+    good = found | (whole <= bias)
+    if not bool(xp.all(good)):
+        index = int(xp.argmin(xp.astype(good[:, 0], xp.int8)))
+        _refuse_unattainable(rounded.row(index), index, bits)
+    return xp.where(found, k, tails.size)[:, 0]
 
 
 def completed(xp: Any, value: Array, sent: Array, others: Array) -> Array:
@@ -223,14 +212,16 @@ def _decoded_law(xp: Any, p: Array, q: Array, decoded: Array) -> Array:
     return q * (1.0 - beta) + xp.sum(q * beta, axis=-1, keepdims=True) * distorted
 
 
-def _refuse_unattainable(xp: Any, good: Array, bias: Array, bits: int) -> None:
-    met = xp.any(good, axis=-1)
-    if not bool(xp.all(met)):
-        index = int(xp.argmin(xp.astype(met, xp.int8)))
-        raise DomainError(
-            f"tolerance must be at least {float(xp.min(bias[index, :])):.4g} at row {index} of the batch, "
-            f"since {bits} bits can do no better there; give more bits_per_probability"
-        )
+def _refuse_unattainable(row: Rounded, index: int, bits: int) -> NoReturn:
+    """Say what the row can do at best, of all its sizes."""
+    xp = row.tails.xp
+    none = xp.zeros_like(row.tails.before[:, :1])
+    every = row.deviations(xp.astype(none, xp.int64), none, row.count)[1]
+    least = 2.0 * min(float(xp.min(every)), float(row.everything()[0, 0]))
+    raise DomainError(
+        f"tolerance must be at least {least:.4g} at row {index} of the batch, "
+        f"since {bits} bits can do no better there; give more bits_per_probability"
+    )
 
 
 # --------------------------------------------------------------------------------------------- claims

@@ -1,4 +1,4 @@
-"""One pair of rows, sorted: TV(r, r̂_k) at any k in one pass, and the least k that meets a tolerance by leaps.
+"""One pair of rows, sorted: TV(r, r̂_k) at any k in one pass, and the least k that meets a tolerance.
 
 Symbols are those of :mod:`hlmtheory.truncation`; θ is a tolerance on TV(r, r̂).
 """
@@ -9,14 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hlmtheory._array import Array, arrays, tail_sums
-from hlmtheory._simplex import distance, excess
-from hlmtheory.truncation.reconstruction import EVEN
+import numpy as np
 
-NOISE = 2.0**-44
-"""A TV(q̂, p) up to this is rounding: r̂ points anywhere, so its distortion is taken at its worst, 1."""
-SHORT = 2.0**-30
-"""By so much a leap stays below what is proven, so that a rounding skips no k."""
+from hlmtheory._array import Array, arrays, tail_sums, to_numpy
+from hlmtheory._simplex import distance, excess
+from hlmtheory.truncation.exact import NOISE, least_exact
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +67,5 @@ class Ranked:
 
     def least(self, tolerances: Sequence[float]) -> list[int]:
         """Least k with TV(r, r̂_k) ≤ θ, or with a Δ_k ≤ θ TV(q, p) that makes it so, for each θ of some that fall."""
-        # TV(r̂_k, r̂_n) ≤ TV(q̂_k, q̂_n) / TV(q̂_k, p), by the proof of truncation.tvd_sharp, which uses of the two rows
-        # only that they are distributions. For k < n they agree on the first k; beyond n, q̂_n holds the smaller mean;
-        # so TV(q̂_k, q̂_n) = Σ_{k<i≤n} (q_i - μ_k)⁺, which rises with n, to Δ_k at n = V. By the triangle inequality no
-        # n meets θ before that sum reaches (TV(r, r̂_k) - θ) TV(q̂_k, p): what lies between is leapt over.
-        xp, found, k, last = self.xp, [], 0, self.q.shape[0] - 1
-        for theta in tolerances:
-            while k < last and self.apart > 0:
-                gap, mass = self.distortion(k)
-                if gap <= theta:
-                    break
-                moved = xp.cumulative_sum(excess(xp, self.q[k:], self.mean(k)))
-                if float(moved[-1]) <= max(theta * self.apart, EVEN * float(self.tails[k])):
-                    break
-                limit = xp.full_like(moved[:1], (gap - theta) * mass * (1.0 - SHORT))
-                k = min(last, k + 1 + int(xp.searchsorted(moved, limit)[0]))
-            found.append(k)
-        return found
+        p, q = to_numpy(self.p), to_numpy(self.q)
+        return least_exact(p, q, tolerances, np.empty((3, q.size)))

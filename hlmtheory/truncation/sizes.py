@@ -17,18 +17,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
-from hlmtheory._array import Array, arrays, in_kind, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, token_of
+from hlmtheory._array import Array, arrays, back, in_kind, on_host, to_numpy, widest
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, same_vocabulary
 from hlmtheory._quantities import not_negative
-from hlmtheory._simplex import distance, distributions, quotient
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory._simplex import quotient
+from hlmtheory.truncation.door import Sorted, apart, divided
+from hlmtheory.truncation.exact import least_exact
 from hlmtheory.truncation.message import least_message_size
-from hlmtheory.truncation.ranked import NOISE, Ranked
-from hlmtheory.truncation.reconstruction import resampling_bias, resampling_distortion, truncate, tvd_bound, upward
-from hlmtheory.truncation.softplus import draft_probability, online_denominator, rejection_at
-from hlmtheory.truncation.tails import Tails, least_size, sorted_batch
-from hlmtheory.verification import total_variation
+from hlmtheory.truncation.reconstruction import upward
+from hlmtheory.truncation.softplus import denominator_at
+from hlmtheory.truncation.tails import least_size
 
 TOLERANCE = not_negative("give the largest distortion or bias that is allowed, such as 0.1")
 
@@ -82,19 +82,22 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     2
     """
     xp, target, draft, theta = arrays(target=target, draft=draft, tolerance=tolerance)
-    _, _, p, q = distributions(target=target, draft=draft)
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
+    p, q = divided(xp, "target", target), divided(xp, "draft", draft)
+    same_vocabulary(target=p, draft=q)
     pairs = leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]))
     batch = leading_dimensions(target=pairs, tolerance=tuple(theta.shape))
-    p, q = (xp.reshape(xp.broadcast_to(row, (*pairs, q.shape[-1])), (-1, q.shape[-1])) for row in (p, q))
+    p, q = (np.broadcast_to(to_numpy(row), (*pairs, q.shape[-1])).reshape(-1, q.shape[-1]) for row in (p, q))
     row = np.broadcast_to(np.reshape(np.arange(p.shape[0]), pairs), batch).reshape(-1)
     limit = np.broadcast_to(to_numpy(theta), batch).reshape(-1)
     sizes = np.zeros(row.size, dtype=np.int64)
     order = np.lexsort((-limit, row))  # each pair is sorted once; its sizes rise as θ falls
-    for i in np.unique(row):
-        places = order[row[order] == i]
-        sizes[places] = Ranked.of(p[int(i), :], q[int(i), :]).least(limit[places].tolist())
-    return xp.reshape(xp.asarray(sizes, device=q.device), batch)
+    work = np.empty((3, q.shape[-1]))
+    for places in np.split(order, np.flatnonzero(np.diff(row[order])) + 1):
+        if places.size:
+            i = int(row[places[0]])
+            sizes[places] = least_exact(p[i], q[i], limit[places].tolist(), work)
+    return xp.reshape(xp.asarray(sizes, device=device(target)), batch)
 
 
 def offline_size(target: Array, draft: Array, tolerance: Array, *, sharp: bool = False) -> Array:
@@ -126,34 +129,35 @@ def offline_size(target: Array, draft: Array, tolerance: Array, *, sharp: bool =
     (2, 1)
     """
     xp, target, draft, theta = arrays(target=target, draft=draft, tolerance=tolerance)
-    _, _, p, q = distributions(target=target, draft=draft)
-    shape = leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]))
-    if len(shape) == 0 or shape[-1] == 0:
-        raise DomainError(f"draft must have an axis of tokens; got shape {tuple(q.shape)}; give rows of T ≥ 1 tokens")
+    rows = Sorted.of(xp, draft)
+    gap = apart(xp, target, rows)
+    if gap.ndim == 0 or gap.shape[-1] == 0:
+        shape = tuple(rows.rows.shape)
+        raise DomainError(f"draft must have an axis of tokens; got shape {shape}; give rows of T ≥ 1 tokens")
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
-    batch = leading_dimensions(draft=shape[:-1], tolerance=tuple(theta.shape))
-    apart = xp.broadcast_to(distance(xp, p, q), (*batch, shape[-1]))
-    _refuse_equal(xp, apart)
-    return _least_offline(xp, q, apart, theta, sharp)
+    batch = leading_dimensions(draft=tuple(gap.shape[:-1]), tolerance=tuple(theta.shape))
+    gap = xp.broadcast_to(gap, (*batch, gap.shape[-1]))
+    _refuse_equal(xp, gap)
+    return least_offline(rows, gap, theta, sharp)
 
 
-def _least_offline(xp: Any, q: Array, apart: Array, theta: Array, sharp: bool) -> Array:
-    """The least k with mean_t U(k, t) ≤ θ, TV(q, p) being ``apart`` (..., T)."""
-    batch, tokens = tuple(apart.shape[:-1]), apart.shape[-1]
-    tails = Tails.of(xp, xp.reshape(xp.broadcast_to(q, (*batch, tokens, q.shape[-1])), (-1, q.shape[-1])))
-    apart = xp.reshape(apart, (-1, tokens, 1))
-    theta = xp.reshape(xp.broadcast_to(theta, batch), (-1, 1))
+def least_offline(rows: Sorted, gap: Array, theta: Array, sharp: bool) -> Array:
+    """The least k with mean_t U(k, t) ≤ θ, TV(q, p) being ``gap`` (..., T)."""
+    batch, tokens = tuple(gap.shape[:-1]), gap.shape[-1]
+    tails, caller = rows.spread((*batch, tokens)), rows.xp
+    theta = caller.reshape(caller.broadcast_to(theta, batch), (-1, 1))
+    xp, gap, theta = on_host(caller, caller.reshape(gap, (-1, tokens, 1)), theta)
 
     def meets(sizes: Array) -> Array:
-        shape = (*apart.shape[:2], sizes.shape[-1])
+        shape = (*gap.shape[:2], sizes.shape[-1])
         each = xp.reshape(xp.broadcast_to(sizes[:, None, :], shape), (shape[0] * shape[1], shape[2]))
         deviation = xp.reshape(tails.deviation(each), shape)
-        return xp.mean((1.0 if sharp else 2.0) * deviation / apart, axis=1) <= theta  # (21)
+        return xp.mean((1.0 if sharp else 2.0) * deviation / gap, axis=1) <= theta  # (21)
 
     rough = tails.rough()
-    rough = xp.reshape(rough, (*apart.shape[:2], rough.shape[-1]))
-    near = tails.near(xp.mean((1.0 if sharp else 2.0) * rough / apart, axis=1) <= theta)
-    return xp.reshape(least_size(xp, meets, near, q.shape[-1] - 1), batch)
+    rough = xp.reshape(rough, (*gap.shape[:2], rough.shape[-1]))
+    near = tails.near(xp.mean((1.0 if sharp else 2.0) * rough / gap, axis=1) <= theta)
+    return caller.reshape(back(caller, least_size(xp, meets, near, tails.size - 1)), batch)
 
 
 def online_size(draft: Array, draft_token: Array, rejection: Array, tolerance: Array, *, sharpness: Array) -> Array:
@@ -187,10 +191,13 @@ def online_size(draft: Array, draft_token: Array, rejection: Array, tolerance: A
     >>> online_size([0.5, 0.2, 0.15, 0.1, 0.05], 0, [0.1, 0.5, 0.9], 0.5, sharpness=2.0).tolist()
     [3, 3, 4]
     """
-    xp, theta = arrays(draft=draft, tolerance=tolerance)[::2]
+    xp, draft, token, beta, theta, eta = arrays(
+        draft=draft, draft_token=draft_token, rejection=rejection, tolerance=tolerance, sharpness=sharpness
+    )
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
-    q, denominator = online_denominator(draft, draft_token, rejection, sharpness)
-    return least_by_deviation(xp, q, 0.5 * theta * denominator)
+    rows = Sorted.of(xp, draft)
+    denominator = denominator_at(xp, rows.probability(token), beta, eta)
+    return rows.least(0.5 * theta * denominator)
 
 
 def certified_size(draft: Array, tolerance: Array, *, bits_per_probability: int | None = None) -> Array:
@@ -224,13 +231,12 @@ def certified_size(draft: Array, tolerance: Array, *, bits_per_probability: int 
     """
     xp, draft, epsilon = arrays(draft=draft, tolerance=tolerance)
     epsilon = in_kind(xp, TOLERANCE.check(xp, "tolerance", epsilon), xp.float64)
-    q = distributions(draft=draft)[2]
+    rows = Sorted.of(xp, draft)
     if bits_per_probability is None:
-        return least_by_deviation(xp, q, 0.5 * epsilon)
-    batch = leading_dimensions(draft=tuple(q.shape[:-1]), tolerance=tuple(epsilon.shape))
-    rows = xp.reshape(xp.broadcast_to(q, (*batch, q.shape[-1])), (-1, q.shape[-1]))
-    each = xp.reshape(xp.broadcast_to(epsilon, batch), (-1,))
-    return xp.reshape(least_message_size(xp, rows, each, bits_per_probability), batch)
+        return rows.least(0.5 * epsilon)
+    batch = leading_dimensions(draft=rows.batch, tolerance=tuple(epsilon.shape))
+    each = on_host(xp, xp.reshape(xp.broadcast_to(epsilon, batch), (-1,)))[1]
+    return xp.reshape(back(xp, least_message_size(rows.spread(batch), each, bits_per_probability)), batch)
 
 
 def bias_size(draft: Array, rejection: Array, tolerance: Array) -> Array:
@@ -305,245 +311,18 @@ def online_certified_size(
     xp, draft, token, b, theta = arrays(draft=draft, draft_token=draft_token, rejection=rejection, tolerance=tolerance)
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
     b = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection", b), xp.float64)
-    _, kind, q = distributions(draft=draft)
-    lost = draft_probability(xp, q, token) * b
-    tails, least = least_in_tails(xp, q, theta * lost)
-    k = xp.where(theta >= 1, 0, least)
-    deviation = xp.reshape(tails.deviation(xp.reshape(k, (-1, 1))), tuple(k.shape))
-    bound = xp.clip(quotient(xp, deviation, lost), max=1.0)  # no distance exceeds 1
-    return CertifiedSize(k, upward(xp, bound, kind), not estimated)
+    rows = Sorted.of(xp, draft)
+    lost = rows.probability(token) * b
+    k = xp.where(theta >= 1, 0, rows.least(theta * lost))
+    bound = xp.clip(quotient(xp, rows.deviation(k), lost), max=1.0)  # no distance exceeds 1
+    return CertifiedSize(k, upward(xp, bound, widest(xp, draft)), not estimated)
 
 
-def least_by_deviation(xp: Any, q: Array, limit: Array) -> Array:
-    """The least k with Δ_k ≤ limit, of the broadcast shape."""
-    return least_in_tails(xp, q, limit)[1]
-
-
-def least_in_tails(xp: Any, q: Array, limit: Array) -> tuple[Tails, Array]:
-    """The same, and the sorted rows."""
-    batch = leading_dimensions(draft=tuple(q.shape[:-1]), limit=tuple(limit.shape))
-    tails = sorted_batch(xp, q, batch)
-    limit = xp.reshape(xp.broadcast_to(limit, batch), (-1, 1))
-    near = tails.near(tails.rough() <= limit)
-    least = least_size(xp, lambda sizes: tails.deviation(sizes) <= limit, near, q.shape[-1] - 1)
-    return tails, xp.reshape(least, batch)
-
-
-def _refuse_equal(xp: Any, apart: Array) -> None:
+def _refuse_equal(xp: Any, gap: Array) -> None:
     """U(k) is 2 Δ_k / 0 where the rows agree."""
-    if not bool(xp.all(apart > 0)):
-        index = int(xp.argmin(xp.reshape(apart, (-1,))))
+    if not bool(xp.all(gap > 0)):
+        index = int(xp.argmin(xp.reshape(gap, (-1,))))
         raise DomainError(
             f"draft must differ from target, or the bound is undefined; they agree at token {index} of the batch; "
             "leave such tokens out: nothing is rejected there"
         )
-
-
-# --------------------------------------------------------------------------------------------- claims
-#
-# exact, exact_least. The search stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp.
-#   That no k which it leaps over meets (19) is proven in ranked.py.
-# offline. TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean is at most half of mean U ≤ θ.
-# offline_least, size_least. Both bounds fall with k (truncation.monotone), so a search by halves finds the least.
-# size_certified is truncation.certificate at the size chosen by it.
-# online is false: Ū need not bound the distortion (truncation.online_gap), so the k of (24) need not keep it below θ.
-
-TARGETED = 0.1
-"""θ of cu-hlm V-B, and the bias aimed at."""
-
-
-def _exact_distortion(target: Array, draft: Array, tolerance: Array) -> Array:
-    return resampling_distortion(target, draft, exact_size(target, draft, tolerance))
-
-
-def _theta(tolerance: Array) -> Array:
-    xp, theta = arrays(tolerance=tolerance)
-    return TOLERANCE.check(xp, "tolerance", theta)
-
-
-def _least_below(target: Array, draft: Array, tolerance: Array) -> Array:
-    """min_{k < k*} TV(r, r̂_k), by every k on its own; infinite where k* = 0."""
-    xp, p, q = arrays(target=target, draft=draft)
-    k = exact_size(p, q, tolerance)
-    sizes = xp.arange(q.shape[-1] + 1, device=q.device)
-    every = resampling_distortion(p[..., None, :], q[..., None, :], sizes)
-    exists = total_variation(p[..., None, :], truncate(q[..., None, :], sizes)) > NOISE
-    return xp.min(xp.where((sizes < k[..., None]) & exists, every, xp.inf), axis=-1)
-
-
-def _sends_something(target: Array, draft: Array, tolerance: Array) -> Array:
-    return exact_size(target, draft, tolerance) > 0
-
-
-def _many(targets: Array, drafts: Array) -> tuple[Any, Array, Array]:
-    """The rows of many tokens, refused by the names that they have in an instance."""
-    xp, _, p, q = distributions(targets=targets, drafts=drafts)
-    return xp, p, q
-
-
-def _offline_k(targets: Array, drafts: Array, tolerance: Array) -> Array:
-    """The k of (21); where target = draft, which is out of scope, as if they were 1 apart."""
-    xp, p, q = _many(targets, drafts)
-    apart = distance(xp, p, q)
-    return _least_offline(xp, q, xp.where(apart > 0, apart, 1.0), _theta(tolerance), sharp=False)
-
-
-def _all_differ(targets: Array, drafts: Array) -> Array:
-    xp, p, q = _many(targets, drafts)
-    return xp.all(distance(xp, p, q) > 0, axis=-1)
-
-
-def _largest_inverse(targets: Array, drafts: Array) -> Array:
-    """max_t 1/TV(q, p): the mean has the least certain of its terms."""
-    xp, p, q = _many(targets, drafts)
-    apart = distance(xp, p, q)
-    return xp.max(quotient(xp, xp.ones_like(apart), apart), axis=-1)
-
-
-def _offline_distortion(targets: Array, drafts: Array, tolerance: Array) -> Array:
-    """mean_t TV(r_t, r̂_t) at the k of (21)."""
-    xp, p, q = _many(targets, drafts)
-    k = _offline_k(p, q, tolerance)
-    return xp.mean(resampling_distortion(p, q, k[..., None]), axis=-1)
-
-
-def _offline_before(targets: Array, drafts: Array, tolerance: Array) -> Array:
-    """mean_t U(k* - 1, t); at k* = 0 that of 0, out of scope."""
-    xp, p, q = _many(targets, drafts)
-    k = _offline_k(p, q, tolerance)
-    return xp.mean(tvd_bound(p, q, xp.where(k > 0, k - 1, 0)[..., None]), axis=-1)
-
-
-def _offline_sends(targets: Array, drafts: Array, tolerance: Array) -> Array:
-    return _offline_k(targets, drafts, tolerance) > 0
-
-
-def _online_distortion(target: Array, draft: Array, token: Array, sharpness: Array) -> Array:
-    """TV(r, r̂) at the k of (24) for θ = 0.1, with the true β_d."""
-    xp, p, q, token = arrays(target=target, draft=draft, token=token)
-    token = token_of(q.shape[-1]).check(xp, "token", token)
-    k = online_size(q, token, rejection_at(p, q, token), TARGETED, sharpness=sharpness)
-    return resampling_distortion(p, q, k)
-
-
-def _certified_bias(target: Array, draft: Array) -> Array:
-    return resampling_bias(target, draft, certified_size(draft, TARGETED))
-
-
-def _certificate_before(draft: Array) -> Array:
-    """2 Δ at one less than the certified size, as the distance it is."""
-    xp, q = arrays(draft=draft)
-    k = certified_size(q, TARGETED)
-    return 2.0 * total_variation(q, truncate(q, xp.where(k > 0, k - 1, 0)))
-
-
-def _certified_sends(draft: Array) -> Array:
-    return certified_size(draft, TARGETED) > 0
-
-
-def _aimed(draft: Array) -> Array:
-    """θ or ε = 0.1 for each row."""
-    xp, q = arrays(draft=draft)
-    return xp.zeros_like(q[..., 0]) + TARGETED
-
-
-def _inverse_distance(target: Array, draft: Array) -> Array:
-    xp, apart = arrays(distance=total_variation(target, draft))
-    return quotient(xp, xp.ones_like(apart), apart)
-
-
-_TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125]}
-_FLAT = {
-    "target": [0.5, 0.20875, 0.10375, 0.09375, 0.09375],
-    "draft": [0.625, 0.10375, 0.10375, 0.08375, 0.08375],
-    "token": 0,
-    "sharpness": 1.0,
-}
-_DIFFER = Assumption("target ≠ draft for every token", _all_differ)
-_OFFLINE = Source("oh2025cuhlm", "(21)")
-_EXACT = Source("oh2025cuhlm", "(19)")
-
-CLAIMS = (
-    Claim(
-        id="truncation.exact",
-        source=_EXACT,
-        origin=Origin.PUBLISHED,
-        statement="TV(r, r̂_k) ≤ θ at the k* of (19)",
-        relation=Relation.LE,
-        lhs=_exact_distortion,
-        rhs=_theta,
-        attained=Attained({**_TIGHT, "tolerance": 0.5}),
-        condition=_inverse_distance,
-    ),
-    Claim(
-        id="truncation.exact_least",
-        source=_EXACT,
-        origin=Origin.PUBLISHED,
-        statement="θ ≤ TV(r, r̂_k) for every k < k*: no fewer entries will do",
-        relation=Relation.LE,
-        lhs=_theta,
-        rhs=_least_below,
-        assumptions=(Assumption("k* of (19) > 0", _sends_something),),
-        attained=Attained({**_TIGHT, "tolerance": 0.4999}, ratio=0.9998),
-        condition=_inverse_distance,
-    ),
-    Claim(
-        id="truncation.offline",
-        source=_OFFLINE,
-        origin=Origin.PUBLISHED,
-        statement="mean_t TV(r, r̂_k) ≤ θ at the k* of (21): by half, always",
-        relation=Relation.LE,
-        lhs=_offline_distortion,
-        rhs=_theta,
-        assumptions=(_DIFFER,),
-        attained=Attained({"targets": [_TIGHT["target"]], "drafts": [_TIGHT["draft"]], "tolerance": 1.0}, ratio=0.5),
-        condition=_largest_inverse,
-    ),
-    Claim(
-        id="truncation.offline_least",
-        source=_OFFLINE,
-        origin=Origin.PUBLISHED,
-        statement="θ ≤ mean_t U(k* − 1, t): no fewer entries meet (21)",
-        relation=Relation.LE,
-        lhs=_theta,
-        rhs=_offline_before,
-        assumptions=(_DIFFER, Assumption("k* of (21) > 0", _offline_sends)),
-        attained=Attained(
-            {"targets": [_TIGHT["target"]], "drafts": [_TIGHT["draft"]], "tolerance": 0.999}, ratio=0.999
-        ),
-        condition=_largest_inverse,
-    ),
-    Claim(
-        id="truncation.online",
-        source=Source("oh2025cuhlm", "Remark 3, (24)"),
-        origin=Origin.PUBLISHED,
-        statement="TV(r, r̂) ≤ θ at the k* of (24), with the true β_d, any η and θ = 0.1",
-        relation=Relation.LE,
-        lhs=_online_distortion,
-        rhs=_aimed,
-        refuted=_FLAT,
-        condition=_inverse_distance,
-    ),
-    Claim(
-        id="truncation.size_certified",
-        source=Source("oh2025cuhlm", "(24)"),
-        origin=Origin.CORRECTED,
-        statement="Bias ≤ ε at the least k with 2 Δ_k ≤ ε (checked for ε = 0.1)",
-        relation=Relation.LE,
-        lhs=_certified_bias,
-        rhs=_aimed,
-        attained=Attained({"target": [0.4502, 0.2998, 0.25], "draft": [0.5, 0.2998, 0.2002]}, ratio=0.996),
-        ceiling=2.0,
-    ),
-    Claim(
-        id="truncation.size_least",
-        source=Source("oh2025cuhlm", "(24)"),
-        origin=Origin.NEW,
-        statement="ε ≤ 2 Δ at one entry less: no smaller k is certified by Δ (checked for ε = 0.1)",
-        relation=Relation.LE,
-        lhs=_aimed,
-        rhs=_certificate_before,
-        assumptions=(Assumption("the certified size is not 0", _certified_sends),),
-        attained=Attained({"draft": [0.5, 0.3002, 0.1998]}, ratio=0.1 / 0.1004),
-    ),
-)

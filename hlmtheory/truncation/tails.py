@@ -1,43 +1,40 @@
 """Tails of a sorted row: Δ_k where it is asked for, and the least k that meets a bound, from one sort.
 
 All k at once cost V binary searches a row. A search for the least k looks at the borders of the blocks, which is nearly
-free, and then at the sizes within one: on the host that takes less than the sort for many rows, but more for one.
+free, and then at the sizes within one: both together take less than the sort, for one row and for many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from array_api_compat import is_torch_namespace
 
-from hlmtheory._array import BLOCK, Array, tail_sums, take
+from hlmtheory._array import BLOCK, NUMPY, Array, take
+from hlmtheory.truncation.lean import least_in_row
 from hlmtheory.truncation.reconstruction import EVEN
 
 BRANCHES = BLOCK
 """Steps of one round of a search: all sizes of a block that is known."""
+SINGLE = 8
+"""So many rows are quicker one by one than together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tails:
-    """Rows (R, V) in ascending order, and the sums of their first whole blocks (R, blocks + 1).
-
-    ``sums`` (R, V + 1), if there: of all but the k largest, for a search that looks at many sizes.
-    """
+    """Rows (R, V) in ascending order, and the sums of their first whole blocks (R, blocks + 1)."""
 
     xp: Any
     ascending: Array
     before: Array
-    sums: Array | None = None
 
     @classmethod
-    def of(cls, xp: Any, rows: Array) -> Tails:
-        """Sort the rows (R, V)."""
-        size = rows.shape[-1]
-        ascending = xp.sort(rows, axis=-1, stable=False)
-        whole = size // BLOCK
-        blocks = xp.sum(xp.reshape(ascending[:, : whole * BLOCK], (rows.shape[0], whole, BLOCK)), axis=-1)
+    def of(cls, xp: Any, ascending: Array) -> Tails:
+        """Of rows (R, V) that are sorted."""
+        rows, whole = ascending.shape[0], ascending.shape[-1] // BLOCK
+        blocks = xp.sum(xp.reshape(ascending[:, : whole * BLOCK], (rows, whole, BLOCK)), axis=-1)
         before = xp.concat([xp.zeros_like(ascending[:, :1]), xp.cumulative_sum(blocks, axis=-1)], axis=-1)
         return cls(xp, ascending, before)
 
@@ -46,15 +43,24 @@ class Tails:
         """V."""
         return int(self.ascending.shape[-1])
 
-    def summed(self) -> Tails:
-        """With the sums of all tails."""
-        return replace(self, sums=tail_sums(self.xp, self.xp.flip(self.ascending, axis=-1)))
-
     def mass(self, count: Array) -> Array:
         """Sum of the ``count`` smallest entries (R, C), from the smallest on: a small tail keeps its digits."""
+        first = self.xp.min(count, axis=-1, keepdims=True) // BLOCK
+        width = int(self.xp.max(self.xp.max(count, axis=-1, keepdims=True) - BLOCK * first)) if count.shape[0] else 0
+        return self._near(count, first, width) if width <= BLOCK * count.shape[-1] else self._apart(count)
+
+    def _near(self, count: Array, first: Array, width: int) -> Array:
+        """The same where the counts lie within ``width`` entries of the border of the row's ``first`` block (R, 1)."""
         xp = self.xp
-        if self.sums is not None:
-            return take(xp, self.sums, self.size - count)
+        base = BLOCK * first
+        place = base + xp.arange(width, device=count.device)
+        inside = take(xp, self.ascending, xp.where(place < self.size, place, self.size - 1))
+        sums = xp.cumulative_sum(xp.concat([take(xp, self.before, first), inside], axis=-1), axis=-1)
+        return take(xp, sums, count - base)
+
+    def _apart(self, count: Array) -> Array:
+        """The same where they are spread over the row, each from the border of its own block."""
+        xp = self.xp
         block = count // BLOCK
         place = block[..., None] * BLOCK + xp.arange(BLOCK, device=count.device)
         flat = (count.shape[0], count.shape[1] * BLOCK)
@@ -75,32 +81,34 @@ class Tails:
         return self.size - BLOCK * j[:, 0] - more
 
     def rough(self) -> Array:
-        """At most Δ_k, and near it, for the k = V - 64 j at the blocks' borders, (R, blocks + 1).
+        """At most Δ_k, and near it, for the k = V - 64 j at the blocks' borders, (R, blocks + 1)."""
+        j = self.xp.arange(self.before.shape[-1], device=self.before.device)
+        return self.rough_excess(j, self.before / self.xp.astype(self.xp.where(j > 0, BLOCK * j, 1), self.xp.float64))
 
-        Any part of the tail, less as many means, is at most Σ_{i>k} (q_i - μ)⁺: taken is what begins at a border.
+    def rough_excess(self, j: Array, mean: Array) -> Array:
+        """At most Σ_{i>k} (q_i - μ)⁺, and near it, for the k = V - 64 j, j (C,), and any numbers μ (R, C).
+
+        Any part of the tail, less as many means, is at most the sum: taken is what begins at a border.
         """
-        xp, blocks = self.xp, self.before.shape[-1] - 1
-        j = xp.arange(blocks + 1, device=self.before.device)
-        mean = self.before / xp.astype(xp.where(j > 0, BLOCK * j, 1), xp.float64)
-        rows = self.ascending.shape[0]
-        largest = xp.reshape(self.ascending[:, : blocks * BLOCK], (rows, blocks, BLOCK))[:, :, -1]
-        below = xp.minimum(Tails(xp, largest, self.before).up_to(mean), j)
-        return self.before - take(xp, self.before, below) - xp.astype(BLOCK * (j - below), xp.float64) * mean
+        xp = self.xp
+        below = counts_up_to(xp, self.ascending[:, min(BLOCK - 1, self.size) :: BLOCK], mean)
+        below = xp.where(below < j, below, j)
+        means = xp.astype(BLOCK * (j - below), xp.float64) * mean
+        return xp.take(self.before, j, axis=-1) - take(xp, self.before, below) - means
 
     def near(self, met: Array) -> Array:
         """A size (R, 1) just below the least that meets a condition, from where the blocks' borders meet it."""
         return self.size - BLOCK * self.xp.count_nonzero(met, axis=-1, keepdims=True)
 
-    def up_to(self, threshold: Array) -> Array:
-        """How many entries are at most the threshold (R, C)."""
-        if is_torch_namespace(self.xp):
-            import torch
-
-            return torch.searchsorted(self.ascending.contiguous(), threshold.contiguous(), right=True)
-        counts = [
-            self.xp.searchsorted(self.ascending[i, :], threshold[i, :], side="right") for i in range(threshold.shape[0])
-        ]
-        return self.xp.stack(counts) if counts else self.xp.zeros(threshold.shape, dtype=self.xp.int64)
+    def least(self, limit: Array) -> Array:
+        """The least k (R,) with Δ_k ≤ limit (R, 1)."""
+        if self.xp is NUMPY and limit.shape[0] <= SINGLE:
+            rows = zip(self.ascending, self.before, limit[:, 0].tolist(), strict=True)
+            found = [least_in_row(*row) for row in rows]
+            if None not in found:
+                return self.xp.asarray(found, dtype=self.xp.int64)
+        near = self.near(self.rough() <= limit)
+        return least_size(self.xp, lambda sizes: self.deviation(sizes) <= limit, near, self.size - 1)
 
     def deviation(self, k: Array) -> Array:
         """Δ_k for sizes k (R, C): Σ_{i>k} (q_i - μ)⁺, μ the mean of the tail."""
@@ -111,25 +119,20 @@ class Tails:
         """Σ_{i>k} (q_i - μ)⁺, μ = rest/(V - k), for tails of mass ``tail`` over which the server spreads ``rest``."""
         xp, count = self.xp, self.size - k
         mean = rest / xp.astype(xp.where(count > 0, count, 1), xp.float64)
-        below = self.up_to(mean)
+        below = counts_up_to(xp, self.ascending, mean)
         below = xp.where(below < count, below, count)
         above = tail - self.mass(below) - xp.astype(count - below, xp.float64) * mean
         return xp.where((below < count) & (above > EVEN * tail), above, 0.0)
 
 
-def sorted_batch(xp: Any, q: Array, batch: tuple[int, ...]) -> Tails:
-    """The rows q sorted, once each, and spread over the batch."""
-    size = q.shape[-1]
-    tails = Tails.of(xp, xp.reshape(q, (-1, size)))
-    if tuple(q.shape[:-1]) == batch:
-        return tails
-    spread = [
-        xp.reshape(
-            xp.broadcast_to(xp.reshape(a, (*q.shape[:-1], a.shape[-1])), (*batch, a.shape[-1])), (-1, a.shape[-1])
-        )
-        for a in (tails.ascending, tails.before)
-    ]
-    return Tails(xp, *spread)
+def counts_up_to(xp: Any, ascending: Array, thresholds: Array) -> Array:
+    """How many entries of each row (R, V) are at most the thresholds (R, C)."""
+    if is_torch_namespace(xp):
+        import torch
+
+        return torch.searchsorted(ascending.contiguous(), thresholds.contiguous(), right=True)
+    counts = [xp.searchsorted(ascending[i, :], thresholds[i, :], side="right") for i in range(thresholds.shape[0])]
+    return xp.stack(counts) if counts else xp.zeros(thresholds.shape, dtype=xp.int64)
 
 
 def least_size(xp: Any, meets: Callable[[Array], Array], near: Array, size: int) -> Array:
@@ -140,7 +143,8 @@ def least_size(xp: Any, meets: Callable[[Array], Array], near: Array, size: int)
     """
     low, high = xp.zeros_like(near), xp.full_like(near, size)
     ladder = xp.arange(BRANCHES + 1, device=near.device)
-    sizes = xp.clip(near + ladder, 0, size)
+    sizes = near + ladder
+    sizes = xp.where(sizes > 0, xp.where(sizes < size, sizes, size), 0)
     while True:
         good = meets(sizes) | (sizes == high)
         first = xp.where(xp.any(good, axis=-1), xp.argmax(xp.astype(good, xp.int8), axis=-1), BRANCHES + 1)[:, None]

@@ -7,12 +7,13 @@ from typing import Any, cast
 import numpy as np
 
 from hlmtheory._array import Array, arrays, softmax, to_numpy
-from hlmtheory._domains import LOGITS, UNIT_INTERVAL, Domain, token_of
+from hlmtheory._domains import UNIT_INTERVAL, Domain, token_of
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.uncertainty.binomial import checked_together, decision_error, draws_needed, skip_probability
 from hlmtheory.uncertainty.perturbation import (
     DOMAINS,
     MAX_TEMPERATURE,
+    check_logits,
     expected_mean,
     expected_uncertainty,
     sample_uncertainty,
@@ -26,11 +27,13 @@ from hlmtheory.uncertainty.quadrature import (
 )
 from hlmtheory.uncertainty.regression import fit_linear
 
-# Proofs, by the last part of the id.
+# Proofs, by the last part of the id. A logit of -inf is a term of 0 in every softmax, as if the token were not in the
+# vocabulary: each proof is then that of the row of the V' < V others.
 #
 # sampled: x̃ sums to 1, so what is not d has 1 - x̃_d; the mean of an indicator is its probability. The left side is
 #   sample_uncertainty itself at θ⁽ᵐ⁾, averaged over its uniform quantile: the one below which the sample differs.
-# expected: see the head of _quadrature. θmax only scales the logits, so 2 stands for all.
+# expected: see the head of _quadrature. θmax only scales the logits, so 2 stands for all. The bound rises
+#   with V, so that of V holds for the V' entries that are not masked.
 # top: the top entry's e^{-h/φ} is 1, and Z(φ) = Σ e^{-h_v/φ} never falls as φ rises, so softmax(z/θ)_top = 1/Z is at
 #   least its value at θmax all the way. It is the integrand at every node, too, and the weights are positive and sum
 #   to 1: the bound is as good for the quadrature as for the integral.
@@ -95,7 +98,7 @@ def _perturbed(logits: Array, token: Array, temperatures: Array) -> tuple[Array,
 def _perturbation(logits: Array, token: Array, temperatures: Array) -> tuple[Array, ...]:
     """The namespace and the three, each in its domain."""
     xp, z, token, theta = arrays(logits=logits, token=token, temperatures=temperatures)
-    LOGITS.check(xp, "logits", z)
+    check_logits(xp, z)
     token = token_of(z.shape[-1]).check(xp, "token", token)
     return xp, z, token, DOMAINS["temperatures"].check(xp, "temperatures", theta)
 
@@ -109,7 +112,7 @@ def _printed(logits: Array, token: Array, temperatures: Array) -> Array:
 def _panel_gap(logits: Array, token: Array) -> Array:
     """Distance of the rule with COARSE_NODES a panel from the safe one."""
     xp, z, token = arrays(logits=logits, token=token)
-    LOGITS.check(xp, "logits", z)
+    check_logits(xp, z)
     token = token_of(z.shape[-1]).check(xp, "token", token)
     coarse = expected_mean(z, token, MAX_TEMPERATURE, panel_rule(COARSE_NODES))[2]
     return xp.abs(coarse - expected_mean(logits, token, MAX_TEMPERATURE, panel_rule(SAFE_NODES))[2])
@@ -125,7 +128,7 @@ def _panel_bound(logits: Array) -> Array:
 
 def _top_uncertainty(logits: Array) -> Array:
     xp, z = arrays(logits=logits)
-    LOGITS.check(xp, "logits", z)
+    check_logits(xp, z)
     return expected_uncertainty(z, xp.argmax(z, axis=-1))
 
 

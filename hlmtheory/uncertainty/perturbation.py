@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from hlmtheory._array import Array, arrays, in_kind, softmax, widest
-from hlmtheory._domains import LOGITS, DomainError, leading_dimensions, token_of
+from hlmtheory._domains import Domain, DomainError, leading_dimensions, token_of
 from hlmtheory._quantities import not_negative, positive, whole_from_one
 from hlmtheory.uncertainty.binomial import DRAWS
 from hlmtheory.uncertainty.quadrature import (
@@ -25,6 +26,18 @@ from hlmtheory.uncertainty.quadrature import (
 
 MAX_TEMPERATURE = 2.0
 
+_LOGITS = Domain(
+    "rows of logits, finite or -inf where masked",
+    lambda xp, value: xp.all(xp.isfinite(value), axis=-1),
+    "look for an overflow where they were computed or stored (float16 ends at 65,504)",
+    rows=True,
+)
+_UNMASKED = Domain(
+    "rows of logits with a finite one",
+    lambda xp, value: xp.any(xp.isfinite(value), axis=-1),
+    "leave a token to draw",
+    rows=True,
+)
 DOMAINS = {
     "max_temperature": not_negative("give the largest temperature; 0 is answered with the limit, the argmax"),
     "draws": whole_from_one("an uncertainty is a share of at least one sample"),
@@ -48,7 +61,7 @@ def sample_uncertainty(
     Parameters
     ----------
     logits : array, shape (..., V)
-        Finite.
+        Finite, or -inf for a masked entry: a token of probability 0 at every temperature.
     draft_token : integer array, shape (...) or broadcastable to it
         The draft d, 0..V-1.
     draws : int
@@ -66,8 +79,8 @@ def sample_uncertainty(
     Raises
     ------
     ValueError
-        If a logit is NaN or infinite, a token is none of the vocabulary's, M is no whole number from 1 on, or θmax is
-        negative or infinite.
+        If a logit is NaN or +inf, a row is all -inf, a token is none of the vocabulary's, M is no whole number from
+        1 on, or θmax is negative or infinite.
 
     Examples
     --------
@@ -101,7 +114,7 @@ def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: 
     Parameters
     ----------
     logits : array, shape (..., V)
-        Finite.
+        Finite, or -inf for a masked entry: a token of probability 0 at every temperature.
     draft_token : integer array, shape (...) or broadcastable to it
         The draft d, 0..V-1.
     max_temperature : float
@@ -115,7 +128,8 @@ def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: 
     Raises
     ------
     ValueError
-        If a logit is NaN or infinite, a token is none of the vocabulary's, or θmax is negative or infinite.
+        If a logit is NaN or +inf, a row is all -inf, a token is none of the vocabulary's, or θmax is negative or
+        infinite.
 
     Examples
     --------
@@ -164,7 +178,7 @@ def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPER
     Parameters
     ----------
     logits : array, shape (..., V)
-        Finite.
+        Finite, or -inf for a masked entry, whose uncertainty is 1.
     max_temperature : float
         As of :func:`expected_uncertainty`.
 
@@ -176,7 +190,7 @@ def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPER
     Raises
     ------
     ValueError
-        If a logit is NaN or infinite, or θmax is negative or infinite.
+        If a logit is NaN or +inf, a row is all -inf, or θmax is negative or infinite.
 
     Examples
     --------
@@ -184,16 +198,22 @@ def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPER
     [0.75, 0.75, 0.75, 0.75]
     """
     xp, z = arrays(logits=logits)
-    LOGITS.check(xp, "logits", z)
+    check_logits(xp, z)
     (warmest,) = _numbers(max_temperature=max_temperature)
     mean = mean_rows(xp, scaled_gaps(xp, z, warmest), quick_rule()) if warmest else coldest(xp, z)
     return in_kind(xp, xp.clip(1.0 - mean, min=0.0, max=1.0), widest(xp, z))
 
 
+def check_logits(xp: Any, logits: Array) -> None:
+    """Refuse NaN, +inf and rows that are masked throughout."""
+    _LOGITS.check(xp, "logits", xp.where(logits == -math.inf, xp.zeros_like(logits), logits))
+    _UNMASKED.check(xp, "logits", logits)
+
+
 def _logits_and_token(logits: Array, draft_token: Array) -> tuple[Array, Array, Array, Array]:
     """The namespace, the type to answer in, logits and token."""
     xp, z, token = arrays(logits=logits, draft_token=draft_token)
-    LOGITS.check(xp, "logits", z)
+    check_logits(xp, z)
     return xp, widest(xp, z), z, token_of(z.shape[-1]).check(xp, "draft_token", token)
 
 

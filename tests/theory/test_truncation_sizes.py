@@ -6,11 +6,14 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from array_api_compat import array_namespace
 from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory.truncation.tails import Tails
+from hlmtheory.truncation import tails
+from hlmtheory.truncation.message import least_message_size
+from hlmtheory.truncation.tails import Tails, least_size
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import pairs, rows, vocabularies
@@ -55,21 +58,22 @@ def test_the_borders_of_the_blocks_tell_the_block(monkeypatch):
     """One look at a block of sizes is enough for a model's rows: not correctness, but what a search costs."""
     looks, deviation = [], Tails.deviation
     monkeypatch.setattr(Tails, "deviation", lambda self, k: looks.append(k.shape) or deviation(self, k))
+    monkeypatch.setattr(tails, "SINGLE", 0)
     _, draft = drawn(16, 1, 8192)
     for tolerance in (0.01, 0.1, 0.5):
         hlmtheory.certified_size(draft, tolerance)
     assert looks == [(1, 65)] * 3
-    tails = Tails.of(np, draft)
+    rough = Tails.of(np, np.sort(draft)).rough()
     every = hlmtheory.tail_deviation(draft)[:, ::-64]
-    assert (tails.rough() <= every + 1e-12).all()
-    np.testing.assert_allclose(tails.rough(), every, atol=0.01)
+    assert (rough <= every + 1e-12).all()
+    np.testing.assert_allclose(rough, every, atol=0.01)
 
 
 def test_the_tails_agree_with_all_deviations():
     _, draft = drawn(4, 5, 777)
     sizes = np.broadcast_to(np.arange(778), (5, 778))
     np.testing.assert_allclose(
-        Tails.of(np, draft).deviation(sizes), hlmtheory.tail_deviation(draft), rtol=1e-12, atol=1e-16
+        Tails.of(np, np.sort(draft)).deviation(sizes), hlmtheory.tail_deviation(draft), rtol=1e-12, atol=1e-16
     )
 
 
@@ -405,3 +409,102 @@ def test_a_rejection_is_a_probability(beta):
 def test_a_draft_token_is_a_token(token):
     with pytest.raises(ValueError, match=r"^draft_token must be a token in 0\.\.V-1"):
         hlmtheory.online_size(Q, token, 0.1, 0.1, sharpness=5.0)
+
+
+# ------------------------------------------------------------------------------------------- few passes, few calls
+
+
+@given(st.data())
+def test_one_row_and_many_are_searched_alike(data):
+    """The search in one row by itself, the one in all rows at once, and looking at every k."""
+    draft = data.draw(rows((1,), data.draw(st.sampled_from((1, 2, 3, 12, 200)))))
+    tolerance = data.draw(st.one_of(st.sampled_from((0.0, 1.0, 2.0)), st.floats(1e-9, 1.5)))
+    deviation = 2 * hlmtheory.tail_deviation(draft[0])
+    alone, among = (int(hlmtheory.certified_size(draft.repeat(n, 0), tolerance)[0]) for n in (1, tails.SINGLE + 1))
+    for k in (alone, among):
+        is_least(deviation, k, tolerance)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_row_of_any_type_is_sorted_as_it_comes(kind, library):
+    """The sizes are those of the row in float64: what is sorted first is divided to the same numbers."""
+    p, q = (row.astype(kind) for row in drawn(21, 3, 700))
+    wide = [row.astype(float) / row.astype(float).sum(-1, keepdims=True) for row in (p, q)]
+    for theta in (0.0, 0.01, 0.1, 0.5):
+        given_, exact = ((to(library, a), to(library, b)) for a, b in ((p, q), wide))
+        for call in (
+            lambda p, q: hlmtheory.certified_size(q, theta),  # noqa: B023
+            lambda p, q: hlmtheory.certified_size(q, theta + 0.5, bits_per_probability=12),  # noqa: B023
+            lambda p, q: hlmtheory.offline_size(p, q, theta + 0.01),  # noqa: B023
+            lambda p, q: hlmtheory.exact_size(p, q, theta + 0.01),  # noqa: B023
+            lambda p, q: hlmtheory.online_size(q, 5, 0.3, theta, sharpness=5.0),  # noqa: B023
+            lambda p, q: hlmtheory.size_from_top_p(q, 1 - theta / 2),  # noqa: B023
+        ):
+            assert numbers(call(*given_)).tolist() == numbers(call(*exact)).tolist()
+
+
+def test_a_search_that_the_borders_lead_astray_is_made_again():
+    """Half a block is far above the rest of it, so that its border tells little."""
+    draft = np.array([[0.5 / 32] * 32 + [0.5 / 96] * 64 + [0.5 / 96] * 32])
+    for tolerance in np.linspace(0.0, 0.99, 23):
+        expected = int(np.argmax(2 * hlmtheory.tail_deviation(draft[0]) <= tolerance))
+        assert int(hlmtheory.certified_size(draft, tolerance)[0]) == expected
+
+
+@pytest.mark.parametrize("size", [300, 512, 700])
+@pytest.mark.parametrize("scale", [0.3, 1.0, 3.0])
+def test_the_blocks_of_a_wide_message_rule_no_size_out(size, scale):
+    _, draft = drawn(22, 9, size, scale=scale)
+    for bits in (10, 12, 16):
+        bias = 2 * hlmtheory.message_deviation(draft, bits_per_probability=bits)
+        for share in (1e-6, 0.01, 0.1, 0.5, 0.9):
+            tolerance = bias.min(-1) + share * (bias.max(-1) - bias.min(-1))
+            found = hlmtheory.certified_size(draft, tolerance, bits_per_probability=bits)
+            assert found.tolist() == np.argmax(bias <= tolerance[:, None], axis=-1).tolist()
+
+
+@pytest.mark.parametrize("scale", [1.0, 3.0, 6.0])
+def test_leaps_by_the_set_miss_no_size_of_a_wide_row(scale):
+    p, q = drawn(23, 3, 2500, scale=scale)
+    for tolerance in (0.02, 0.1, 0.3):
+        expected = [scanned(*row, tolerance) for row in zip(p, q, strict=True)]
+        assert hlmtheory.exact_size(p, q, tolerance).tolist() == expected
+
+
+def test_rows_that_need_no_division_are_not_divided():
+    _, draft = drawn(24, 2, 90)
+    draft /= draft.sum(-1, keepdims=True)
+    found = [hlmtheory.online_certified_size(row, 3, 0.5, 0.2, estimated=False) for row in (draft, np.float32(draft))]
+    np.testing.assert_allclose(found[0].bound, found[1].bound, rtol=1e-4)
+    exact_ = hlmtheory.online_certified_size([0.5, 0.25, 0.25], 1, 0.5, 0.2, estimated=False)
+    assert (int(exact_.k), float(exact_.bound)) == (1, 0.0)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "strict"])
+def test_the_search_in_a_librarys_own_arrays(library):
+    """What a GPU does, whose rows stay where they are."""
+    _, draft = drawn(25, 4, 300)
+    ascending = np.sort(draft)
+    xp = array_namespace(to(library, ascending))
+    own = Tails.of(xp, to(library, ascending))
+    limit = to(library, np.full((4, 1), 0.07))
+    least = least_size(xp, lambda sizes: own.deviation(sizes) <= limit, own.near(own.rough() <= limit), 299)
+    assert numbers(least).tolist() == hlmtheory.certified_size(draft, 0.14).tolist()
+    bits = least_message_size(own, to(library, np.full(4, 0.3)), 16)
+    assert numbers(bits).tolist() == hlmtheory.certified_size(draft, 0.3, bits_per_probability=16).tolist()
+
+
+def test_a_residual_that_cannot_be_normalised_is_left_to_the_bound():
+    draft = np.array([1.0, 1e-102, 1e-137, 1e-155, 1e-310])
+    target = np.array([1.0, 3e-103, 2e-138, 6e-156, 4e-310])
+    deviation = hlmtheory.tail_deviation(draft)
+    apart = float(hlmtheory.total_variation(target, draft))
+    assert int(hlmtheory.exact_size(target, draft, 0.3)) == int(np.argmax(deviation <= 0.3 * apart))
+    assert int(hlmtheory.exact_size([1.0, 0.0], [1.0, 5e-324], 0.5)) == 0
+
+
+@pytest.mark.parametrize("draft", [1.0, np.zeros((2, 0)), [True, False], [0.5, float("nan")], [float("inf"), 0.0]])
+def test_what_is_no_row_of_probabilities_is_refused_at_the_sort(draft):
+    with pytest.raises(ValueError, match=r"^draft must be rows of probabilities: finite, non-negative, summing to 1"):
+        hlmtheory.certified_size(draft, 0.1)

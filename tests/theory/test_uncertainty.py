@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import hypothesis
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,9 +52,14 @@ UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 
 @st.composite
 def logit_rows(draw, with_token=True, draws=0):
-    """Rows of logits with ties, near ties and large margins; a token; temperatures."""
+    """Rows of logits with ties, near ties, large margins and masked entries; a token; temperatures."""
     shape, size = draw(shapes()), draw(st.integers(1, 9))
-    instance = {"logits": draw(hnp.arrays(np.float64, (*shape, size), elements=LOGIT))}
+    logits = draw(hnp.arrays(np.float64, (*shape, size), elements=LOGIT))
+    if draw(st.booleans()):
+        masked = draw(hnp.arrays(np.bool_, (*shape, size)))
+        masked[..., draw(st.integers(0, size - 1))] = False
+        logits = np.where(masked, -np.inf, logits)
+    instance = {"logits": logits}
     if with_token:
         instance["token"] = draw(hnp.arrays(np.int64, shape, elements=st.integers(0, size - 1)))
     if draws:
@@ -291,6 +297,45 @@ def test_only_gaps_over_the_largest_temperature_count(instance, shift, scale):
     ours = expected_uncertainty(logits, token)
     moved = expected_uncertainty(scale * logits, token, max_temperature=2.0 * scale)
     np.testing.assert_allclose(moved, ours, rtol=0, atol=1e-9)
+
+
+@given(logit_rows(), st.data())
+def test_a_masked_entry_is_as_good_as_left_out(instance, data):
+    """Of one row: the masked ones taken out of the vocabulary, token by token, by each of the functions."""
+    logits = instance["logits"].reshape(-1, instance["logits"].shape[-1])
+    hypothesis.assume(len(logits))
+    row = logits[data.draw(st.integers(0, len(logits) - 1))]
+    places = np.array(data.draw(st.lists(st.integers(0, len(row)), max_size=4)), dtype=int)
+    wide = np.insert(row, places, -np.inf)
+    kept = np.flatnonzero(np.isfinite(wide))
+    left = wide[kept]
+    same = {"rtol": 0, "atol": 1e-14}  # numpy adds up a longer row in another order
+    for warmest in (0.0, 0.5, 2.0):
+        everywhere = vocabulary_uncertainty(wide, max_temperature=warmest)
+        np.testing.assert_allclose(everywhere[kept], vocabulary_uncertainty(left, max_temperature=warmest), **same)
+        assert np.all(np.delete(everywhere, kept) == 1.0)
+        one_by_one = expected_uncertainty(wide[None], np.arange(len(wide)), max_temperature=warmest)
+        np.testing.assert_allclose(one_by_one, everywhere, **same)
+        token = data.draw(st.integers(0, len(left) - 1))
+        sampled = [
+            sample_uncertainty(z, d, draws=9, max_temperature=warmest, rng=np.random.default_rng(3))
+            for z, d in ((wide, kept[token]), (left, token))
+        ]
+        assert sampled[0] == sampled[1]
+        errors = [quadrature_error(z, d, max_temperature=warmest) for z, d in ((wide, kept[token]), (left, token))]
+        assert errors[0] == pytest.approx(float(errors[1]), abs=2e-7)
+        assert errors[0] >= errors[1] - 1e-14  # the proven part rises with V
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_masked_draft_always_differs(library, dtype):
+    logits = to(library, [[2.0, -math.inf, -3.0], [-math.inf, -math.inf, 1.0]], dtype)
+    for warmest in (0.0, 2.0):
+        assert numbers(expected_uncertainty(logits, 1, max_temperature=warmest)).tolist() == [1.0, 1.0]
+        rng = np.random.default_rng(1)
+        assert numbers(sample_uncertainty(logits, 1, max_temperature=warmest, rng=rng)).tolist() == [1.0, 1.0]
+        assert numbers(vocabulary_uncertainty(logits, max_temperature=warmest))[1].tolist() == [1.0, 1.0, 0.0]
 
 
 def test_the_coldest_limit():
@@ -684,8 +729,10 @@ def test_the_printed_fits_are_of_two_data_sets():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (([0.0, math.inf], 0), {}, "logits must be rows of finite logits; got a row that holds inf at entry 1"),
-        ((1.0, 0), {}, r"logits must be rows of finite logits; got shape \(\)"),
+        (([-math.inf, math.inf], 0), {}, "logits must be rows of logits, .*; got a row that holds inf at entry 1"),
+        (([-math.inf, math.nan], 0), {}, "logits must be rows of logits, .*; got a row that holds nan at entry 1"),
+        (([[0.0], [-math.inf]], 0), {}, r"logits must be rows of logits with a finite one; got a row at index \(1,\)"),
+        ((1.0, 0), {}, r"logits must be rows of logits, .*; got shape \(\)"),
         (([0.0, 1.0], 2), {}, "draft_token must be a token in 0..V-1 with V = 2; got 2"),
         (([0.0, 1.0], 0.5), {}, "draft_token must be a token in 0..V-1 with V = 2; got 0.5"),
         (([0.0, 1.0], 0), {"max_temperature": -1.0}, "max_temperature must be 0 or more and finite; got -1.0"),
@@ -701,7 +748,7 @@ def test_bad_input_of_the_expectation(function, arguments, options, message):
 
 def test_bad_input_elsewhere():
     rng = np.random.default_rng(1)
-    with pytest.raises(ValueError, match=r"^logits must be rows of finite logits"):
+    with pytest.raises(ValueError, match=r"^logits must be rows of logits, finite or -inf"):
         vocabulary_uncertainty([0.0, math.nan])
     with pytest.raises(ValueError, match=r"^max_temperature must be 0 or more"):
         vocabulary_uncertainty([0.0, 1.0], max_temperature=-2.0)

@@ -27,7 +27,7 @@ from tests.validation.tiny_texts import (
     table_pair,
 )
 from validation.decode import PAPER_TIMES, DecodingError, decode
-from validation.decoding.lanes import Lanes
+from validation.decoding.lanes import Lanes, wait_for
 from validation.decoding.noise import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import Row, energy
 from validation.decoding.sampling import _border, draw, replacement, rows_of
@@ -196,6 +196,40 @@ def test_the_reported_risk_bounds_the_distance_of_texts(method: Method, cells: d
     assert 0.02 < apart <= bound + 1e-9
 
 
+@pytest.mark.parametrize("method", [RandHlm(0.5), UHlm(0.55, draws=None), SmallOnly()], ids=lambda m: m.name)
+def test_the_true_skip_rate_is_what_the_large_model_would_have_accepted(method: Method) -> None:
+    draft, target = tables(9, 2)
+    cells = SAMPLED | {SKIP: 2} if isinstance(method, RandHlm) else SAMPLED
+    rows = all_texts(table_pair(draft, target), method, 2, cells, risk=True)
+    skipped = accepted = 0.0
+    for row in rows:
+        kept = [one.position + i for one in (*row.rounds, row.last) for i in range(one.skipped)]
+        node = 0
+        for place, token in enumerate(row.tokens):
+            if place in kept:
+                skipped += 1
+                accepted += min(1.0, target[node, token] / draft[node, token])
+            node = node * 3 + token + 1
+    assert skipped == sum(row.total("skipped") for row in rows) > 0
+    missed = sum(row.total("skip_risk") for row in rows)
+    assert 1.0 - missed / skipped == pytest.approx(accepted / skipped)
+    assert 0.01 < missed / skipped < 0.99
+    for row in rows:
+        assert row.total("skip_risk") == pytest.approx(row.total("risk"))  # nothing is truncated
+        rate = row.true_skip_rate
+        assert rate is None if not row.total("skipped") else 0 <= rate <= 1
+
+
+def test_the_risk_of_truncated_drafts_is_no_skip_risk() -> None:
+    draft, target = tables(9, 2)
+    rows = all_texts(table_pair(draft, target), OneBit(-1.0, k=0, draws=None), 2, SAMPLED | {REPLACE: 12}, risk=True)
+    assert sum(row.total("risk") for row in rows) > 0
+    assert {row.total("skip_risk") for row in rows} == {0.0}
+    assert {row.true_skip_rate for row in rows} == {None}
+    unjudged = all_texts(table_pair(draft, target), SmallOnly(), 2, {DRAFT: 2})
+    assert {(row.judged, row.true_skip_rate) for row in unjudged} == {(False, None)}
+
+
 # ------------------------------------------------------------------------------------------------- caches, batches
 
 
@@ -313,12 +347,15 @@ def test_where_the_time_goes_is_told(pair: Pair) -> None:
 
 
 def test_hlm_accepts_as_often_as_the_theory_says(pair: Pair) -> None:
-    prompts = [replace(PROMPTS[i % 5], id=str(i)) for i in range(100)]
-    rows = decode(pair, prompts, Hlm(), new_tokens=12, batch=50, risk=True)
-    drafted, resampled, expected = (sum(r.total(f) for r in rows) for f in ("drafted", "resampled", "mismatch"))
-    assert drafted > 500
-    assert 0.1 < expected / drafted < 0.95
-    assert abs(resampled - expected) < 4.0 * np.sqrt(0.25 * drafted)  # a sum of martingale differences
+    prompts = [replace(PROMPTS[i % 5], id=str(i)) for i in range(400)]
+    rows = decode(pair, prompts, Hlm(), new_tokens=12, batch=100, risk=True)
+    rounds = [one for row in rows for one in row.rounds]
+    mismatch = np.array([one.mismatch for one in rounds])  # TV(q, p) of its one draft
+    accepted = sum(one.accepted for one in rounds)
+    assert len(rounds) == sum(one.drafted for one in rounds) > 500
+    assert 0.1 < mismatch.mean() < 0.9
+    spread = np.sqrt((mismatch * (1.0 - mismatch)).sum())  # of a sum of martingale differences
+    assert abs(accepted - (1.0 - mismatch).sum()) < 3.3 * spread  # a chance of 1e-3
 
 
 def fit(pair: Pair, method: Method, count: int, prompt: str) -> float:
@@ -374,6 +411,27 @@ def test_a_trace_is_followed_and_a_markov_link_is_drawn_for_each_text(pair: Pair
     assert sum(row.total("link_s") for row in silent) == 0.0
 
 
+@pytest.mark.parametrize("method", [FixedLength(3), UHlm(0.5), SmallOnly(), CloudOnly(), Lookahead(3), KSqs(8)])
+def test_other_models_times_can_be_put_on_later(pair: Pair, method: Method) -> None:
+    given = decode(pair, PROMPTS, method, new_tokens=9, times=PAPER_TIMES, batch=3)
+    for row in given:
+        for one in (*row.rounds, row.last):
+            assert one.small_s == pytest.approx(PAPER_TIMES[0] * one.small_passes)
+            assert one.large_s == pytest.approx(PAPER_TIMES[1] * one.large_passes)
+        assert row.total("large_passes") == len(row.rounds)
+        assert method.small == (row.total("small_passes") >= row.total("drafted") > 0 or row.total("skipped") > 0)
+
+
+def test_only_a_method_that_follows_the_rate_writes_other_texts_over_another_link(pair: Pair) -> None:
+    fast, slow = (FadingLink(name, width, 1.0) for name, width in (("fast", 1e9), ("slow", 1e2)))
+    for method in (FlexSpec(longest=6), FixedLength(3), UHlm(0.5), KSqs(8), CSqs(0.01), PromptLookup()):
+        drafted = [
+            [[one.drafted for one in row.rounds] for row in decode(pair, PROMPTS, method, new_tokens=9, link=link)]
+            for link in (fast, slow)
+        ]
+        assert (drafted[0] != drafted[1]) == method.follows_rate
+
+
 # ------------------------------------------------------------------------------------------------- edges
 
 
@@ -398,6 +456,21 @@ def test_ids_beyond_the_vocabulary_are_never_written(save_model: Callable[..., P
     for method in (FixedLength(3), KSqs(8), UHlm(0.5), Lookahead(3)):
         for row in decode(wide, PROMPTS[:2], method, new_tokens=20):
             assert max(row.tokens) < 300
+
+
+@pytest.mark.parametrize("top_p", [0.9, 1.0])
+@pytest.mark.parametrize("method", [UHlm(0.5), UHlm(0.5, draws=None), CuHlmOffline(0.5, 2), KSqs(2, **ONE_SMALL)])
+def test_masked_logits_are_tokens_that_are_never_written(method: Method, top_p: float) -> None:
+    draft, target = tables(11, 3, any_rows, any_rows)
+    pair = table_pair(draft, target)
+    for model in (pair.small, pair.large):
+        model.table[:, 1] = -torch.inf
+    prompts = [Prompt(str(i), "0", "test") for i in range(40)]
+    rows = decode(pair, prompts, method, new_tokens=3, top_p=top_p, risk=True)
+    assert {token for row in rows for token in row.tokens} == {0, 2}
+    assert sum(row.total("drafted") for row in rows) > 0
+    assert not isinstance(method, UHlm) or sum(row.total("skipped") for row in rows) > 0
+    assert all(np.isfinite(row.total("risk")) for row in rows)
 
 
 @pytest.mark.parametrize(("broken", "first"), [("small", 3), ("large", 1), ("small", 5), ("large", 2)])
@@ -426,6 +499,15 @@ def test_a_model_that_gives_nan_is_named_and_finished_rows_are_kept(
     assert all(len(row.tokens) == 3 for row in caught.value.rows)
 
 
+@pytest.mark.parametrize("method", [SmallOnly(), UHlm(0.9), RandHlm(0.5)], ids=lambda m: m.name)
+def test_a_nan_does_not_hide_in_the_risk_of_skipped_drafts(method: Method) -> None:
+    rows = np.full((nodes(3, 4), 3), 1 / 3)
+    pair = table_pair(rows, rows)
+    pair.large.table[:] = torch.nan  # type: ignore[operator, index]
+    with pytest.raises(DecodingError, match=r"The large model .tables/large. gives logits that are not finite"):
+        decode(pair, [Prompt("a", "0", "test")], method, new_tokens=3, risk=True)
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -450,6 +532,22 @@ def test_no_prompt_and_an_empty_one_are_refused(pair: Pair) -> None:
     flat = np.full((4, 3), 1 / 3)
     with pytest.raises(UserError, match="'b' has no tokens"):
         decode(table_pair(flat, flat), [Prompt("a", "1", "t"), Prompt("b", "", "t")], LargeOnly(), new_tokens=2)
+
+
+def test_an_empty_prompt_is_continued_from_the_begin_token_where_there_is_one(pair: Pair) -> None:
+    assert pair.tokenizer.bos_token_id is not None
+    (row,) = decode(pair, [Prompt("empty", "", "test")], FixedLength(2), new_tokens=4)
+    assert row.tokens
+
+
+def test_a_prompt_as_long_as_the_context_leaves_room_for_nothing(pair: Pair) -> None:
+    ids = pair.tokenizer("two " * 100).input_ids[: pair.context - 1]
+    whole = Prompt("whole", pair.tokenizer.decode(ids), "test")
+    assert 1 + len(pair.tokenizer(whole.text).input_ids) == pair.context
+    (row,) = decode(pair, [whole], FixedLength(2), new_tokens=0)
+    assert row.tokens == []
+    with pytest.raises(UserError, match="'whole' of test is 64 tokens long, but only 63 fit"):
+        decode(pair, [whole], FixedLength(2), new_tokens=1)
 
 
 def test_a_prompt_may_fill_the_context_but_for_the_new_tokens(pair: Pair) -> None:
@@ -505,15 +603,10 @@ def test_numbers_depend_on_seed_prompt_position_and_purpose_alone() -> None:
 
 
 def test_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from types import SimpleNamespace
-
-    from validation.decoding.texts import Texts
-
     waited: list[torch.device] = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
     for name in ("cpu", "cuda:0"):
-        texts = SimpleNamespace(session=SimpleNamespace(pair=SimpleNamespace(device=torch.device(name))))
-        Texts.synchronise(texts)  # type: ignore[arg-type]
+        wait_for(torch.device(name))
     assert waited == [torch.device("cuda:0")]
 
 

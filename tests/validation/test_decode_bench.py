@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from validation.bench import ROWS
+from validation.decode import decode
+from validation.decoding import bench
 from validation.decoding.bench import measure_loop, measure_verification
 from validation.methods import FixedLength, Hlm
 from validation.models import Pair
@@ -19,3 +24,25 @@ def test_verification_is_measured_beside_that_of_transformers() -> None:
     assert len(found) == 6
     assert [one.ratio for one in found[2::3]] == [1.0, 1.0]
     assert found[1].value > found[0].value
+
+
+def test_the_rows_of_the_bench_name_the_loops_largest_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "BILLION_S", 0.0)
+    monkeypatch.setattr(bench, "BILLION_LAYERS", 1)
+    found = bench.measure_decoding(new_tokens=2, vocabulary=100)
+    worst = [one for one in found if one.what.endswith("largest share of the loop")]
+    assert [one.against for one in worst] == [
+        "the limit, 10% of the forward passes",
+        "the limit, 3% of the forward passes",
+    ]
+    for one, name in zip(worst, ("built-in pair", "1.1 B, simulated"), strict=True):
+        loops = [m.ratio for m in found if m.what.startswith(name) and m.what.endswith(": loop")]
+        assert len(loops) == 7
+        assert one.value == pytest.approx(100 * max(loops))
+    assert {"decoding", "verification"} <= set(ROWS)
+
+
+def test_a_simulated_pair_is_decoded_as_any_other() -> None:
+    pair = bench.simulated_pair(50, seconds=0.0)
+    for row in decode(pair, [Prompt("a", "one two three", "test")], FixedLength(2), new_tokens=4):
+        assert len(row.tokens) == 4

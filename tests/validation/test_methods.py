@@ -125,6 +125,12 @@ def test_every_method_writes_texts_and_counts_them(pair: Pair, method: Method, s
         assert [one.position for one in row.rounds] == sorted(one.position for one in row.rounds)
 
 
+@pytest.mark.parametrize("method", ALL, ids=lambda m: m.name)
+def test_every_method_may_have_nothing_to_write(pair: Pair, method: Method) -> None:
+    for row in decode(pair, PROMPTS, method, new_tokens=0, risk=True):
+        assert (row.tokens, row.ended, row.rounds, row.total("small_passes")) == ([], False, [], 0)
+
+
 def test_hlm_sends_whole_rows(pair: Pair) -> None:
     watch, rows = watched(pair, Hlm())
     width = index_bits(pair.vocabulary)
@@ -192,6 +198,19 @@ def test_sizes_are_the_theorys(pair: Pair) -> None:
     assert min(grid) <= watch.rounds[-1][0][0].note <= max(grid)
     assert float(tail_deviation(q)[0]) > 0
     assert decoded_draft(q, 5).shape == q.shape
+
+
+@pytest.mark.parametrize("bias", [0.05, 0.4])
+def test_the_certified_size_keeps_the_bias_of_a_token_within_its_bound(pair: Pair, bias: float) -> None:
+    """The mean of β_d TV(r, r̂) over the draft, as the loop sums it, against ε; without a certificate it is above."""
+    risks = {}
+    for method in (CuHlmCertified(-1.0, bias=bias), CuHlmOffline(-1.0, 1)):
+        rows = decode(pair, PROMPTS, method, new_tokens=20, risk=True)
+        rounds = [one for row in rows for one in row.rounds]
+        risks[method.name] = sum(one.risk for one in rounds) / sum(one.drafted for one in rounds)
+    certified, offline = risks.values()
+    assert 0 < certified <= bias
+    assert certified < offline
 
 
 def test_split_verification_sends_probabilities_up_and_a_row_down(pair: Pair) -> None:

@@ -158,4 +158,5 @@ def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tup
 
 def skip_risk(draft: Draft, target: torch.Tensor) -> float:
     """β_d of a draft that was kept unseen, from the large model's row (V,)."""
-    return max(0.0, 1.0 - float(target[draft.token]) / draft.chance)
+    risk = 1.0 - float(target[draft.token]) / draft.chance
+    return 0.0 if risk < 0 else risk  # a NaN stays one, so that it shows

@@ -9,6 +9,7 @@ back by lowering ``cached`` alone. Nothing is copied, and there are no holes to 
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -100,13 +101,14 @@ class Lanes:
     ) -> None:
         self.model, self.vocabulary, self.device, self.context = model, vocabulary, device, context
         self.cached = np.zeros(lanes, dtype=np.int64)
+        self.seconds = 0.0  # of the last forward pass
         self._slots = Slots(capacity)
         config = getattr(model, "config", None)
         self._shifts = getattr(config, "model_type", "") in COUNTS_SLOTS
         self._sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._window = _windows(config)
 
-    def read(self, text: Array, until: Array, *, rows: int) -> torch.Tensor:
+    def read(self, text: Array, until: Array, *, rows: int, only: Array | None = None) -> torch.Tensor:
         """Read each lane's tokens from ``cached`` up to ``until`` and give the last ``rows`` rows of logits of each.
 
         Parameters
@@ -116,10 +118,12 @@ class Lanes:
             A lane whose ``until`` is not above its ``cached`` only reads filler, and its logits mean nothing.
         rows : int
             Lanes with fewer new tokens have their first row repeated in front. 0 if none is wanted.
+        only : int64 array, shape (n,), optional
+            The lanes whose rows are wanted; all of them otherwise.
 
         Returns
         -------
-        tensor, shape (lanes, rows, V)
+        tensor, shape (lanes, rows, V) or (n, rows, V)
             Row -1 is the law of the token after the last one read.
         """
         import torch
@@ -141,24 +145,22 @@ class Lanes:
         self._slots.aim(slots, seen, moved)
         last = np.maximum(fresh, 1) - 1
         first = max(0, int(last.min()) - rows + 1) if rows else width - 1
-        options = {"logits_to_keep": width - first} if self._sliced else {}
+        options: dict[str, Any] = {"logits_to_keep": width - first} if self._sliced else {}
         positions = torch.from_numpy(np.minimum(slots, self.context - 1)).to(self.device)
-        output = self.model(
-            ids,
-            attention_mask=self._masks(slots, seen, offset),
-            position_ids=positions,
-            past_key_values=self._slots,
-            use_cache=True,
-            **options,
-        ).logits
+        options |= {"attention_mask": self._masks(slots, seen, offset), "position_ids": positions}
+        wait_for(self.device)
+        began = time.perf_counter()
+        output = self.model(ids, past_key_values=self._slots, use_cache=True, **options).logits
+        wait_for(self.device)
+        self.seconds = time.perf_counter() - began
         logits = output if self._sliced else output[:, first:]
         reading = fresh > 0
         self.cached = np.where(reading, until, self.cached)
-        if rows == 0 or (rows == 1 and width == 1):
-            return logits[..., : self.vocabulary]
-        wanted = np.clip(last[:, None] + np.arange(1 - rows, 1), 0, None) - first
-        index = torch.from_numpy(np.maximum(wanted, 0)).to(self.device)
-        lane = torch.arange(len(index), device=self.device)[:, None]
+        if only is None and (rows == 0 or (last.min() == last.max() and rows <= width)):  # nothing to pick: no copy
+            return logits[:, -rows:, : self.vocabulary]
+        chosen = np.arange(len(last)) if only is None else only
+        wanted = np.clip(last[chosen, None] + np.arange(1 - rows, 1), 0, None) - first
+        lane, index = (torch.from_numpy(i).to(self.device) for i in (chosen[:, None], np.maximum(wanted, 0)))
         return logits[lane, index, : self.vocabulary]
 
     def keep(self, lanes: Array) -> None:
@@ -179,6 +181,14 @@ class Lanes:
         mask = torch.zeros(visible.shape, dtype=dtype)
         mask.masked_fill_(torch.from_numpy(~visible), torch.finfo(dtype).min)
         return mask[:, None].to(self.device)
+
+
+def wait_for(device: torch.device) -> None:
+    """Wait for a GPU, so that its time is told."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.synchronize(device)
 
 
 def _windows(config: Any) -> Callable[[Callable[[float], Any]], Any]:

@@ -42,11 +42,14 @@ class Method:
         Whether it is told the large model's likeliest tokens of a round.
     real_bytes : bool
         Whether the link carries the bytes as encoded, or the formula's bits.
+    follows_rate : bool
+        Whether its decisions depend on the link's rate. If not, its texts are the same over every link, and a link's
+        seconds can be put on later.
     """
 
     name = "method"
     small = large = bonus = real_bytes = True
-    by_argmax = samples_target = truncates = wants_likeliest = False
+    by_argmax = samples_target = truncates = wants_likeliest = follows_rate = False
     longest = 1
 
     def begin(self, session: Session) -> None:

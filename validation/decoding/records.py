@@ -12,12 +12,15 @@ bits       payload of the uplink by the papers' formulas
 bytes      payload of the uplink as it was encoded; ``down_bytes`` is the downlink's
 small_s    seconds of the small model's forward passes, ``large_s`` of the large one's: measured (a pass of a batch
            is shared evenly by the texts that took part) or as given; reading the prompt apart, in ``prefill_s``
+           ``small_passes`` and ``large_passes`` count the passes that the text took part in, the prompt's apart
 link_s     seconds of the uplink and downlink
 mismatch   Σ TV(q, p) over the drafts looked at: the first sum of c-sqs Theorem 1
 dropped    Σ of q's mass outside the support over the drafts looked at, ``rounding`` Σ i(K - i)/(Kℓ): the second
 risk       Σ over the text of what bounds its distance from the large model's law: β_d of each skipped draft,
            β_d TV(r, r̂) of each truncated one, q_a (1 - p_a) of each judged by the argmax a of p. Its mean over texts
            estimates the bound of ``skipping.sequence``
+skip_risk  the part of ``risk`` that is β_d of skipped drafts: Σ of 1 - β_d over what is skipped is how many of them
+           the large model would have accepted, so the true skip rate is 1 - Σ skip_risk / Σ skipped
 threshold  of C-SQS, after the round
 ========== ==================================================================================================
 
@@ -51,6 +54,9 @@ class Round:
     dropped: float = 0.0
     rounding: float = 0.0
     risk: float = 0.0
+    skip_risk: float = 0.0
+    small_passes: int = 0
+    large_passes: int = 0
     threshold: float | None = None
 
 
@@ -69,6 +75,7 @@ class Row:
     top_p: float
     tokens: list[int] = field(default_factory=list)
     ended: bool = False  # by an end-of-text token
+    judged: bool = False  # whether ``mismatch``, ``risk`` and ``skip_risk`` were computed
     prefill_s: float = 0.0
     rounds: list[Round] = field(default_factory=list)
     last: Round = field(default_factory=Round)  # what was done after the last exchange
@@ -77,6 +84,12 @@ class Row:
         """A field of :class:`Round` summed over the text."""
         found: float = sum(getattr(one, name) for one in (*self.rounds, self.last))
         return found
+
+    @property
+    def true_skip_rate(self) -> float | None:
+        """Share of the skipped drafts that the large model would have accepted; None without any, or not judged."""
+        skipped = self.total("skipped")
+        return 1.0 - self.total("skip_risk") / skipped if skipped and self.judged else None
 
     @property
     def seconds(self) -> float:
@@ -98,7 +111,7 @@ class Row:
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Row:
         """The row that :meth:`plain` wrote, rounds included."""
-        own = {f.name: plain[f.name] for f in fields(cls) if f.name not in ("rounds", "last")}
+        own = {f.name: plain[f.name] for f in fields(cls) if f.name not in ("rounds", "last") and f.name in plain}
         return cls(**own, rounds=[Round(**one) for one in plain["rounds"]], last=Round(**plain["last"]))
 
 

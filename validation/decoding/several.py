@@ -27,12 +27,13 @@ class FixedLength(Method):
 
 
 class Dssd(FixedLength):
-    """Distributed split speculative decoding (Ning, Zheng and Yang, 2025, arXiv 2507.12000).
+    """Distributed split speculative decoding (ning2025dssd), the baseline of flexspec.
 
     Its abstract: verification is split, and "replaces the uplink transmission of multiple vocabulary distributions
-    with a single downlink transmission". So up go the tokens and their probabilities, by which the server accepts;
-    down comes the large model's row where a draft was rejected, and the device draws from the residual. The law is that
-    of speculative decoding; flexspec says of it only that the draft length is fixed or heuristic.
+    with a single downlink transmission". So up go the tokens and their probabilities q_d, by which the server accepts;
+    down comes the large model's row where a draft was rejected, and the device, which has q, draws from the residual.
+    The law is that of speculative decoding. Widths are ours: 32 bits a probability, both ways. flexspec says of it only
+    that the draft length is fixed or heuristic.
     """
 
     def __init__(self, longest: int = 4) -> None:
@@ -69,6 +70,8 @@ class FlexSpec(Dssd):
     costs : mapping
         What :func:`hlmtheory.draft_length.round_costs` takes beside rate and bits: times of the parts of a round.
     """
+
+    follows_rate = True
 
     def __init__(
         self,
@@ -146,7 +149,8 @@ class Lookahead(CloudOnly):
     """Jacobi iteration on the server: the large model's likeliest tokens of the last pass are the drafts of this one.
 
     flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model". The first
-    drafts repeat the last token of the text. Drafts are certain, as of :class:`PromptLookup`, so it is lossless.
+    drafts repeat the last token of the text. Drafts are certain, as of :class:`PromptLookup`, so it is lossless. The
+    pool of n-grams that Lookahead decoding keeps beside the iteration is left out.
     """
 
     wants_likeliest = True

@@ -103,6 +103,9 @@ class RandHlm(Hlm):
 class UHlm(Hlm):
     """U-HLM: a draft whose uncertainty is at most the threshold is kept unseen (cu-hlm (10)).
 
+    What is perturbed are the small model's own logits, whatever the run's temperature and top-p; a masked one, -inf, is
+    a token of probability 0.
+
     Parameters
     ----------
     threshold : float

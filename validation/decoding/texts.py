@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from validation.methods import Method
 
 Array = NDArray[Any]
+COUNTED = ("small_s", "large_s", "small_n", "large_n")  # of each model in a round: seconds, passes
 
 
 class DecodingError(UserError):
@@ -57,6 +58,7 @@ class Texts:
         self.wanted = np.full(count, -1, dtype=np.int64)  # drafts of this round at most; -1 before it begins
         self.waiting, self.over = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         self.small_s, self.large_s, self.spent = np.zeros(count), np.zeros(count), np.zeros(count)
+        self.small_n, self.large_n = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)  # passes
         self.rate: list[float | None] = [None] * count
         self.flight: list[list[Draft]] = [[] for _ in range(count)]
         self.unseen: list[list[tuple[int, Draft]]] = [[] for _ in range(count)]  # skipped, not yet judged
@@ -91,21 +93,27 @@ class Texts:
     def close_round(self, lane: int) -> None:
         """Put the round away and make ready for the next."""
         now = self.now[lane]
-        now.small_s, now.large_s = float(self.small_s[lane]), float(self.large_s[lane])
+        self.count_passes(lane)
         self.spent[lane] += now.small_s + now.large_s + now.link_s
         self.small_s[lane] = self.large_s[lane] = 0.0
+        self.small_n[lane] = self.large_n[lane] = 0
         self.written[self.rows[lane]].rounds.append(now)
         self.now[lane], self.flight[lane] = Round(), []
         self.waiting[lane], self.wanted[lane] = False, -1
+
+    def count_passes(self, lane: int) -> None:
+        """Write the models' seconds and passes into the round."""
+        now = self.now[lane]
+        now.small_s, now.large_s = float(self.small_s[lane]), float(self.large_s[lane])
+        now.small_passes, now.large_passes = int(self.small_n[lane]), int(self.large_n[lane])
 
     def close_lanes(self, stay: Array) -> None:
         """Keep these lanes alone; the last ones move into the gaps, so that few are copied."""
         count = int(np.count_nonzero(stay))
         lanes = np.arange(count)
         lanes[~stay[:count]] = count + np.flatnonzero(stay[count:])
-        for name in ("start", "text", "rows", "base", "ends", "wanted", "waiting", "over", "small_s", "large_s"):
+        for name in ("start", "text", "rows", "base", "ends", "wanted", "waiting", "over", "spent", *COUNTED):
             setattr(self, name, getattr(self, name)[lanes])
-        self.spent = self.spent[lanes]
         for name in ("rate", "flight", "unseen", "now"):
             kept = getattr(self, name)
             setattr(self, name, [kept[lane] for lane in lanes])
@@ -120,39 +128,22 @@ class Texts:
             return
         began = time.perf_counter()
         lanes.read(self.text, self.start - 1, rows=0)
-        self.synchronise()
         spent = time.perf_counter() - began
         self.clock.prefill += spent
         for row in self.rows:
             self.written[row].prefill_s += spent / len(self.rows)
 
     def forward(self, which: str, lanes: Array, rows: int) -> torch.Tensor:
-        """A pass of a model over what these lanes have not read; shared out among them."""
+        """A pass of a model over what these lanes have not read, and its rows for them; shared out among them."""
         model: Lanes = getattr(self, which)
         until = model.cached.copy()
         until[lanes] = self.ends[lanes]
-        began = time.perf_counter()
-        logits = model.read(self.text, until, rows=rows)
-        self.synchronise()
-        spent = time.perf_counter() - began
-        setattr(self.clock, which, getattr(self.clock, which) + spent)
-        share = spent / len(lanes) if self.times is None else self.times[which == "large"]
-        seconds = self.small_s if which == "small" else self.large_s
-        seconds[lanes] += share
+        logits = model.read(self.text, until, rows=rows, only=None if len(lanes) == len(self.rows) else lanes)
+        setattr(self.clock, which, getattr(self.clock, which) + model.seconds)
+        share = model.seconds / len(lanes) if self.times is None else self.times[which == "large"]
+        getattr(self, f"{which}_s")[lanes] += share
+        getattr(self, f"{which}_n")[lanes] += 1
         return logits
-
-    def synchronise(self) -> None:
-        """Wait for the GPU, so that its time is told."""
-        if self.session.pair.device.type == "cuda":
-            import torch
-
-            torch.cuda.synchronize(self.session.pair.device)
-
-    def index(self, lanes: Array) -> torch.Tensor:
-        """Lanes as an index on the device of the models."""
-        import torch
-
-        return torch.from_numpy(lanes).to(self.session.pair.device)
 
     def refuse(self, which: str, lanes: Array, mass: Array) -> None:
         """Stop where a model's row is none."""

@@ -1,0 +1,223 @@
+"""The claims on how many entries to send, with their proofs; :mod:`hlmtheory.truncation.sizes` has the functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays
+from hlmtheory._domains import token_of
+from hlmtheory._simplex import distance, distributions, quotient
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation.door import Sorted
+from hlmtheory.truncation.exact import NOISE
+from hlmtheory.truncation.reconstruction import resampling_bias, resampling_distortion, truncate, tvd_bound
+from hlmtheory.truncation.sizes import TOLERANCE, certified_size, exact_size, least_offline, online_size
+from hlmtheory.truncation.softplus import rejection_at
+from hlmtheory.verification import total_variation
+
+# exact, exact_least. The search stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp.
+#   That no k which it leaps over meets (19) is proven in exact.py.
+# offline. TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean is at most half of mean U ≤ θ.
+# offline_least, size_least. Both bounds fall with k (truncation.monotone), so a search by halves finds the least.
+# size_certified is truncation.certificate at the size chosen by it.
+# online is false: Ū need not bound the distortion (truncation.online_gap), so the k of (24) need not keep it below θ.
+
+TARGETED = 0.1
+"""θ of cu-hlm V-B, and the bias aimed at."""
+
+
+def _exact_distortion(target: Array, draft: Array, tolerance: Array) -> Array:
+    return resampling_distortion(target, draft, exact_size(target, draft, tolerance))
+
+
+def _theta(tolerance: Array) -> Array:
+    xp, theta = arrays(tolerance=tolerance)
+    return TOLERANCE.check(xp, "tolerance", theta)
+
+
+def _least_below(target: Array, draft: Array, tolerance: Array) -> Array:
+    """min_{k < k*} TV(r, r̂_k), by every k on its own; infinite where k* = 0."""
+    xp, p, q = arrays(target=target, draft=draft)
+    k = exact_size(p, q, tolerance)
+    sizes = xp.arange(q.shape[-1] + 1, device=q.device)
+    every = resampling_distortion(p[..., None, :], q[..., None, :], sizes)
+    exists = total_variation(p[..., None, :], truncate(q[..., None, :], sizes)) > NOISE
+    return xp.min(xp.where((sizes < k[..., None]) & exists, every, xp.inf), axis=-1)
+
+
+def _sends_something(target: Array, draft: Array, tolerance: Array) -> Array:
+    return exact_size(target, draft, tolerance) > 0
+
+
+def _many(targets: Array, drafts: Array) -> tuple[Any, Array, Array]:
+    """The rows of many tokens, refused by the names that they have in an instance."""
+    xp, _, p, q = distributions(targets=targets, drafts=drafts)
+    return xp, p, q
+
+
+def _offline_k(targets: Array, drafts: Array, tolerance: Array) -> Array:
+    """The k of (21); where target = draft, which is out of scope, as if they were 1 apart."""
+    xp, p, q = _many(targets, drafts)
+    apart = distance(xp, p, q)
+    return least_offline(Sorted.of(xp, q), xp.where(apart > 0, apart, 1.0), _theta(tolerance), sharp=False)
+
+
+def _all_differ(targets: Array, drafts: Array) -> Array:
+    xp, p, q = _many(targets, drafts)
+    return xp.all(distance(xp, p, q) > 0, axis=-1)
+
+
+def _largest_inverse(targets: Array, drafts: Array) -> Array:
+    """max_t 1/TV(q, p): the mean has the least certain of its terms."""
+    xp, p, q = _many(targets, drafts)
+    apart = distance(xp, p, q)
+    return xp.max(quotient(xp, xp.ones_like(apart), apart), axis=-1)
+
+
+def _offline_distortion(targets: Array, drafts: Array, tolerance: Array) -> Array:
+    """mean_t TV(r_t, r̂_t) at the k of (21)."""
+    xp, p, q = _many(targets, drafts)
+    k = _offline_k(p, q, tolerance)
+    return xp.mean(resampling_distortion(p, q, k[..., None]), axis=-1)
+
+
+def _offline_before(targets: Array, drafts: Array, tolerance: Array) -> Array:
+    """mean_t U(k* - 1, t); at k* = 0 that of 0, out of scope."""
+    xp, p, q = _many(targets, drafts)
+    k = _offline_k(p, q, tolerance)
+    return xp.mean(tvd_bound(p, q, xp.where(k > 0, k - 1, 0)[..., None]), axis=-1)
+
+
+def _offline_sends(targets: Array, drafts: Array, tolerance: Array) -> Array:
+    return _offline_k(targets, drafts, tolerance) > 0
+
+
+def _online_distortion(target: Array, draft: Array, token: Array, sharpness: Array) -> Array:
+    """TV(r, r̂) at the k of (24) for θ = 0.1, with the true β_d."""
+    xp, p, q, token = arrays(target=target, draft=draft, token=token)
+    token = token_of(q.shape[-1]).check(xp, "token", token)
+    k = online_size(q, token, rejection_at(p, q, token), TARGETED, sharpness=sharpness)
+    return resampling_distortion(p, q, k)
+
+
+def _certified_bias(target: Array, draft: Array) -> Array:
+    return resampling_bias(target, draft, certified_size(draft, TARGETED))
+
+
+def _certificate_before(draft: Array) -> Array:
+    """2 Δ at one less than the certified size, as the distance it is."""
+    xp, q = arrays(draft=draft)
+    k = certified_size(q, TARGETED)
+    return 2.0 * total_variation(q, truncate(q, xp.where(k > 0, k - 1, 0)))
+
+
+def _certified_sends(draft: Array) -> Array:
+    return certified_size(draft, TARGETED) > 0
+
+
+def _aimed(draft: Array) -> Array:
+    """θ or ε = 0.1 for each row."""
+    xp, q = arrays(draft=draft)
+    return xp.zeros_like(q[..., 0]) + TARGETED
+
+
+def _inverse_distance(target: Array, draft: Array) -> Array:
+    xp, apart = arrays(distance=total_variation(target, draft))
+    return quotient(xp, xp.ones_like(apart), apart)
+
+
+_TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125]}
+_FLAT = {
+    "target": [0.5, 0.20875, 0.10375, 0.09375, 0.09375],
+    "draft": [0.625, 0.10375, 0.10375, 0.08375, 0.08375],
+    "token": 0,
+    "sharpness": 1.0,
+}
+_DIFFER = Assumption("target ≠ draft for every token", _all_differ)
+_OFFLINE = Source("oh2025cuhlm", "(21)")
+_EXACT = Source("oh2025cuhlm", "(19)")
+
+CLAIMS = (
+    Claim(
+        id="truncation.exact",
+        source=_EXACT,
+        origin=Origin.PUBLISHED,
+        statement="TV(r, r̂_k) ≤ θ at the k* of (19)",
+        relation=Relation.LE,
+        lhs=_exact_distortion,
+        rhs=_theta,
+        attained=Attained({**_TIGHT, "tolerance": 0.5}),
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.exact_least",
+        source=_EXACT,
+        origin=Origin.PUBLISHED,
+        statement="θ ≤ TV(r, r̂_k) for every k < k*: no fewer entries will do",
+        relation=Relation.LE,
+        lhs=_theta,
+        rhs=_least_below,
+        assumptions=(Assumption("k* of (19) > 0", _sends_something),),
+        attained=Attained({**_TIGHT, "tolerance": 0.4999}, ratio=0.9998),
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.offline",
+        source=_OFFLINE,
+        origin=Origin.PUBLISHED,
+        statement="mean_t TV(r, r̂_k) ≤ θ at the k* of (21): by half, always",
+        relation=Relation.LE,
+        lhs=_offline_distortion,
+        rhs=_theta,
+        assumptions=(_DIFFER,),
+        attained=Attained({"targets": [_TIGHT["target"]], "drafts": [_TIGHT["draft"]], "tolerance": 1.0}, ratio=0.5),
+        condition=_largest_inverse,
+    ),
+    Claim(
+        id="truncation.offline_least",
+        source=_OFFLINE,
+        origin=Origin.PUBLISHED,
+        statement="θ ≤ mean_t U(k* − 1, t): no fewer entries meet (21)",
+        relation=Relation.LE,
+        lhs=_theta,
+        rhs=_offline_before,
+        assumptions=(_DIFFER, Assumption("k* of (21) > 0", _offline_sends)),
+        attained=Attained(
+            {"targets": [_TIGHT["target"]], "drafts": [_TIGHT["draft"]], "tolerance": 0.999}, ratio=0.999
+        ),
+        condition=_largest_inverse,
+    ),
+    Claim(
+        id="truncation.online",
+        source=Source("oh2025cuhlm", "Remark 3, (24)"),
+        origin=Origin.PUBLISHED,
+        statement="TV(r, r̂) ≤ θ at the k* of (24), with the true β_d, any η and θ = 0.1",
+        relation=Relation.LE,
+        lhs=_online_distortion,
+        rhs=_aimed,
+        refuted=_FLAT,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.size_certified",
+        source=Source("oh2025cuhlm", "(24)"),
+        origin=Origin.CORRECTED,
+        statement="Bias ≤ ε at the least k with 2 Δ_k ≤ ε (checked for ε = 0.1)",
+        relation=Relation.LE,
+        lhs=_certified_bias,
+        rhs=_aimed,
+        attained=Attained({"target": [0.4502, 0.2998, 0.25], "draft": [0.5, 0.2998, 0.2002]}, ratio=0.996),
+        ceiling=2.0,
+    ),
+    Claim(
+        id="truncation.size_least",
+        source=Source("oh2025cuhlm", "(24)"),
+        origin=Origin.NEW,
+        statement="ε ≤ 2 Δ at one entry less: no smaller k is certified by Δ (checked for ε = 0.1)",
+        relation=Relation.LE,
+        lhs=_aimed,
+        rhs=_certificate_before,
+        assumptions=(Assumption("the certified size is not 0", _certified_sends),),
+        attained=Attained({"draft": [0.5, 0.3002, 0.1998]}, ratio=0.1 / 0.1004),
+    ),
+)

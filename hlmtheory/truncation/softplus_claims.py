@@ -1,0 +1,186 @@
+"""The claims on the softplus and the online bound, with proofs; :mod:`hlmtheory.truncation.softplus` defines both."""
+
+from __future__ import annotations
+
+import math
+
+from hlmtheory._array import Array, arrays
+from hlmtheory._domains import token_of
+from hlmtheory._quantities import checked
+from hlmtheory._simplex import distance, quotient
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation.reconstruction import draft_and_size, pair_and_size, resampling_distortion, truncated
+from hlmtheory.truncation.softplus import (
+    LN2,
+    SHARPNESS,
+    draft_probability,
+    online_bound,
+    online_denominator,
+    rejection_at,
+    softplus_distance,
+)
+from hlmtheory.verification import total_variation
+
+# softplus. ℓ(z) - z⁺ = ln(1 + e^{-η|z|})/η, largest at z = 0; the q_i that weight it sum to at most 1 where q_i > 0.
+# softplus_above. The same is never negative, so Û = 2 Δ_k/Σ q ℓ ≤ 2 Δ_k/TV(q, p) = U: a bound on Û is none on U.
+# online_bound. ℓ rises, so ℓ(p_i/q_i - 1) ≥ ℓ(-1), and ℓ(p_d/q_d - 1) ≥ ℓ(-β_d), as p_d/q_d - 1 ≥ -β_d. Hence
+#   Σ q ℓ ≥ D. The ratio tends to 1 with p = q as η → 0 or q_d → 1.
+# online_gap is false: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor.
+# online_safe. If D ≤ 2 Δ_k, then Ū ≥ 1. If D ≤ 2 q_d β_d: q_d β_d = (q_d - p_d)⁺ ≤ TV(q, p), so by tvd_sharp
+#   TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ Δ_k/(q_d β_d) ≤ Ū. In q_d and β_d alone no more can be had: see safe_sharpness.
+# online_certified. TV(q, p) ≥ q_d β_d ≥ q_d b for every b ≤ β_d; the bound is smallest, and checked, at b = β_d.
+# online_direction. ℓ rises, so ℓ(-β_d), and D with it, fall as β_d rises; Ū rises. What it stands for
+#   falls: the largest distortion that goes with β_d is min(1, Δ_k/(q_d β_d)), claim truncation.online_direction_worst.
+# online is false for the same p as online_gap: with the true β_d, and all the more with a·u + b.
+
+
+def _added(target: Array, draft: Array, sharpness: Array) -> Array:
+    """Σ q ℓ - TV(q, p)."""
+    return softplus_distance(target, draft, sharpness) - total_variation(target, draft)
+
+
+def _approximate(target: Array, draft: Array, k: Array, sharpness: Array) -> Array:
+    """Û(k)."""
+    xp, _, p, q, k = pair_and_size(target, draft, k)
+    return quotient(xp, 2.0 * distance(xp, q, truncated(xp, q, k)), softplus_distance(p, q, sharpness))
+
+
+def _token(draft: Array, token: Array) -> Array:
+    """The token, refused by the name that it has in an instance."""
+    xp, q, token = arrays(draft=draft, token=token)
+    return token_of(q.shape[-1]).check(xp, "token", token)
+
+
+def _online(target: Array, draft: Array, token: Array, k: Array, sharpness: Array, share: float = 1.0) -> Array:
+    """Ū(k) at a share of the true β_d."""
+    beta = share * rejection_at(target, draft, _token(draft, token))
+    return online_bound(draft, token, beta, k, sharpness=sharpness)
+
+
+def _true_online(target: Array, draft: Array, token: Array, k: Array, sharpness: Array) -> Array:
+    return _online(target, draft, token, k, sharpness)
+
+
+def _loss(target: Array, draft: Array, token: Array) -> tuple[Array, Array]:
+    """q_d β_d."""
+    xp, q, token = arrays(draft=draft, token=_token(draft, token))
+    return xp, draft_probability(xp, q, token) * rejection_at(target, q, token)
+
+
+def _safe(target: Array, draft: Array, token: Array, k: Array, sharpness: Array) -> Array:
+    xp, lost = _loss(target, draft, token)
+    beta = rejection_at(target, draft, token)
+    q, denominator = online_denominator(draft, token, beta, sharpness)
+    xp, _, q, k = draft_and_size(q, k)
+    return denominator <= 2.0 * xp.maximum(distance(xp, q, truncated(xp, q, k)), lost)
+
+
+def _certified(target: Array, draft: Array, token: Array, k: Array) -> Array:
+    """Δ_k / (q_d β_d)."""
+    _, lost = _loss(target, draft, token)
+    xp, _, _, q, k = pair_and_size(target, draft, k)
+    return quotient(xp, distance(xp, q, truncated(xp, q, k)), lost)
+
+
+def _is_rejected(target: Array, draft: Array, token: Array) -> Array:
+    return _loss(target, draft, token)[1] > 0
+
+
+def _inverse_distance(target: Array, draft: Array) -> Array:
+    xp, apart = arrays(distance=total_variation(target, draft))
+    return quotient(xp, xp.ones_like(apart), apart)
+
+
+def _ln2_over(sharpness: Array) -> Array:
+    return LN2 / checked({"sharpness": SHARPNESS}, sharpness=sharpness)[1]
+
+
+_SAFE = Assumption("D ≤ 2 max(Δ_k, q_d β_d)", _safe)
+_REJECTED = Assumption("q_d β_d > 0", _is_rejected)
+_TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "token": 0, "k": 1}
+_LEAST = 1.6278145318315138
+"""η*(0.625, 0.2), rounded up."""
+_SAME = {"target": [0.9375, 0.0625], "draft": [0.9375, 0.0625], "sharpness": 2.0**-10}
+_SAME_RATIO = 0.9375 + 0.0625 * math.log1p(math.exp(-(2.0**-10))) / LN2
+_ACCEPTED = {"target": [0.75, 0.25, 0.0], "draft": [0.625, 0.25, 0.125], "token": 0, "k": 1, "sharpness": 5.0}
+
+CLAIMS = (
+    Claim(
+        id="truncation.softplus",
+        source=Source("oh2025cuhlm", "(22) and below"),
+        origin=Origin.PUBLISHED,
+        statement="ℓ(z) − z⁺ ≤ ln 2/η, so Σ q_i ℓ(p_i/q_i − 1) − TV(q, p) ≤ ln 2/η",
+        relation=Relation.LE,
+        lhs=_added,
+        rhs=_ln2_over,
+        attained=Attained({"target": [0.5, 0.5], "draft": [0.5, 0.5], "sharpness": 2.0}),
+    ),
+    Claim(
+        id="truncation.softplus_above",
+        source=Source("oh2025cuhlm", "(22)"),
+        origin=Origin.NEW,
+        statement="TV(q, p) ≤ Σ q_i ℓ(p_i/q_i − 1): so Û ≤ U, and what bounds Û need not bound U",
+        relation=Relation.LE,
+        lhs=lambda target, draft: total_variation(target, draft),
+        rhs=softplus_distance,
+        attained=Attained({"target": [0.0, 1.0], "draft": [1.0, 0.0], "sharpness": 100.0}),
+    ),
+    Claim(
+        id="truncation.online_bound",
+        source=Source("oh2025cuhlm", "Prop. 2, (23)"),
+        origin=Origin.PUBLISHED,
+        statement="Û(k) ≤ Ū(k) = 2 Δ_k / D, D = (1 − q_d) ℓ(−1) + q_d ℓ(−β_d)",
+        relation=Relation.LE,
+        lhs=_approximate,
+        rhs=_true_online,
+        attained=Attained({**_SAME, "token": 0, "k": 0}, ratio=_SAME_RATIO),
+    ),
+    Claim(
+        id="truncation.online_gap",
+        source=Source("oh2025cuhlm", "Prop. 2 as Remark 3 and Fig. 8 use it"),
+        origin=Origin.PUBLISHED,
+        statement="TV(r, r̂) ≤ Ū(k), with the true β_d and any η",
+        relation=Relation.LE,
+        lhs=resampling_distortion,
+        rhs=_true_online,
+        refuted={**_TIGHT, "sharpness": 1.0},
+        ceiling=1.0,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.online_safe",
+        source=Source("oh2025cuhlm", "Prop. 2, (23)"),
+        origin=Origin.CORRECTED,
+        statement="TV(r, r̂) ≤ Ū(k) where D ≤ 2 max(Δ_k, q_d β_d): for all η from η*(q_d, β_d) on",
+        relation=Relation.LE,
+        lhs=resampling_distortion,
+        rhs=_true_online,
+        assumptions=(_SAFE,),
+        attained=Attained({**_TIGHT, "sharpness": _LEAST}),
+        ceiling=1.0,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.online_certified",
+        source=Source("oh2025cuhlm", "Prop. 2, (23)"),
+        origin=Origin.CORRECTED,
+        statement="TV(r, r̂) ≤ Δ_k / (q_d b) for any b ≤ β_d (checked at b = β_d)",
+        relation=Relation.LE,
+        lhs=resampling_distortion,
+        rhs=_certified,
+        assumptions=(_REJECTED,),
+        attained=Attained(_TIGHT),
+        ceiling=1.0,
+        condition=_inverse_distance,
+    ),
+    Claim(
+        id="truncation.online_direction",
+        source=Source("oh2025cuhlm", "Remark 3"),
+        origin=Origin.PUBLISHED,
+        statement="Ū(k) at β_d/2 ≤ Ū(k) at β_d: the bound rises with the uncertainty, and the k of (24) with it",
+        relation=Relation.LE,
+        lhs=lambda target, draft, token, k, sharpness: _online(target, draft, token, k, sharpness, 0.5),
+        rhs=_true_online,
+        attained=Attained(_ACCEPTED),
+    ),
+)

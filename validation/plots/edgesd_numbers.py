@@ -10,15 +10,24 @@ import numpy as np
 
 from hlmtheory.batching import plan
 from hlmtheory.serving import Task
-from validation.plots.record import Numbers, Printed, Table, plain
+from validation.plots.edgesd_beside import (
+    PAIR_NAMES,
+    beside,
+    interval,
+    percent,
+    printed_table,
+    settings_table,
+    spread,
+)
+from validation.plots.record import Numbers, Table
 from validation.scenarios.cell import SCHEMES, Load, Radio, draw_users, serve, uploads
-from validation.scenarios.cellscan import COMPARISONS, Found, closest, scan_bandwidth, scan_batching
+from validation.scenarios.cellsearch import BATCHING_GOALS
 
 Row = np.ndarray[Any, Any]
 
 RUNS = 100
-BANDWIDTH_RUNS, BATCHING_RUNS, PLANNER_RUNS = 20, 5, 5
-"""Runs of each setting in a search, and of the slow planners."""
+PLANNER_RUNS = 5
+"""Runs of the slow planners."""
 
 USERS = (10, 30, 60, 90, 100)
 INPUTS = (256, 512, 1024, 1792)
@@ -28,7 +37,6 @@ BANDWIDTHS_MHZ = (10, 15, 20, 25, 30, 35, 40)
 SHARED_BY = (50, 100)
 LABELS = 30
 
-PAIR_NAMES = ("68M, 7B", "1.1B, 7B", "1.1B, 13B")
 NAMES = {
     "proposed": "Algorithm 1",
     "johnson": "ours: Johnson's order",
@@ -41,7 +49,6 @@ NAMES = {
     "max": "max batching",
     "heuristic": "heuristic batching",
 }
-HEADS = ("saving of the total latency", "printed", "ours, Table II", "closest setting searched", "there", "note")
 _LATENCY = {"label": "total latency T", "unit": "s", "scale": "linear"}
 
 
@@ -50,61 +57,14 @@ def axis(label: str, unit: str = "", scale: str = "linear") -> dict[str, str]:
     return {"label": label, "unit": unit, "scale": scale}
 
 
-def interval(values: Row) -> tuple[float, float, float]:
-    """Mean of the last axis and its 95% interval by Student's t.
-
-    >>> interval(np.array([1.0, 3.0]))
-    (2.0, -10.706, 14.706)
-    """
-    from scipy.special import stdtrit
-
-    count = values.shape[-1]
-    mean = float(values.mean())
-    half = float(stdtrit(count - 1, 0.975) * values.std(ddof=1) / np.sqrt(count)) if count > 1 else 0.0
-    return plain(mean, 5), plain(mean - half, 5), plain(mean + half, 5)
-
-
 def _series(name: str, x: Sequence[float], rows: Sequence[Row], **more: Any) -> dict[str, Any]:
     """Mean and interval over the runs at each x; rows (runs,) in seconds."""
     mean, low, high = zip(*(interval(row) for row in rows), strict=True)
     return {"name": name, "x": list(x), "mean": list(mean), "low": list(low), "high": list(high), **more}
 
 
-def _spread(savings: Row) -> dict[str, Any]:
-    """Mean, interval and range over the runs, in percent."""
-    mean, low, high = interval(savings)
-    ends = np.quantile(savings, [0.05, 0.95])
-    return {
-        "mean": mean,
-        "low": low,
-        "high": high,
-        "of_single_runs": plain(ends, 4),
-        "largest": plain(savings.max(), 4),
-    }
-
-
-def percent(found: dict[str, Any]) -> str:
-    """Mean and interval of savings."""
-    return f"{found['mean']:.1f}% [{found['low']:.1f}, {found['high']:.1f}]"
-
-
 def _basis(runs: int, extra: str = "") -> str:
     return f"{runs} seeds, constants of Tables I and II{extra}; bands are 95% intervals of the mean"
-
-
-BANDWIDTH_PRINTED = tuple(
-    Printed(f"saving of the total latency against equal shares, {name}, K = 100, 25 MHz, in percent", value, place)
-    for name, value, place in zip(
-        PAIR_NAMES, (44.9, 29.3, 25.2), ("Section IV-C, abstract", *["Section IV-C"] * 2), strict=True
-    )
-)
-BATCHING_PRINTED = (
-    Printed("saving against SD without pipeline at I_max = 512, in percent", 31.6, "Section IV-A, Fig. 7(b)"),
-    Printed("saving against SD without pipeline at O_max = 1792, in percent", 30.7, "Section IV-A, Fig. 7(c)"),
-    Printed("saving against max batching at K = 90, in percent", 21.4, "Section IV-B, Fig. 8(a)"),
-    Printed("saving against heuristic batching at I_max = 1792, in percent", 19.6, "Section IV-B, Fig. 8(b)"),
-    Printed("saving against heuristic batching at O_max = 1024, in percent", 20.5, "Section IV-B, Fig. 8(c)"),
-)
 
 
 # --------------------------------------------------------------------------------------------- total latencies
@@ -117,9 +77,17 @@ def _totals(seed: int, runs: int, load: Load, schemes: tuple[str, ...], radio: R
     return {scheme: upload + [one[scheme].seconds for one in served] for scheme in schemes}
 
 
-def _gaps(seed: int, runs: int, load: Load, schemes: tuple[str, ...]) -> Row:
-    """Certified gaps of Algorithm 1, repaired, on what it plans (every answer of O_max tokens), in percent."""
-    return np.asarray([100.0 * (serve(seed, run, load, schemes)["proposed"].gap or 0.0) for run in range(runs)])
+def _gaps(seed: int, runs: int, load: Load, schemes: tuple[str, ...], scheme: str = "proposed") -> Row:
+    """By how much a plan of T_inf can at most be improved, in percent: Algorithm 1, repaired, or another of its bound.
+
+    Of the planned problem, in which every answer has O_max tokens; the bound holds for every partition and order.
+    """
+    gaps = []
+    for run in range(runs):
+        served = serve(seed, run, load, schemes)
+        bound = served["proposed"].planned / (1.0 + (served["proposed"].gap or 0.0))
+        gaps.append(100.0 * (served[scheme].planned / bound - 1.0))
+    return np.maximum(gaps, 0.0)  # a plan at its bound may round below
 
 
 def _lengths(seed: int, runs: int, load: Load, schemes: tuple[str, ...]) -> list[int]:
@@ -131,6 +99,9 @@ IN_FIG_7 = ("proposed", "johnson", "known", "sequential", "none", "fixed-length"
 IN_FIG_9 = ("proposed", "johnson")
 SHARES = {"equal": "equal shares", "best": "best shares", "ours": "best shares, Johnson's order"}
 IN_FIG_8 = ("proposed", "johnson", "known", "static", "max", "heuristic")
+WITH_GAP = ("proposed", "johnson")
+"""Plans whose gap to the lower bound is drawn."""
+
 _SWEEPS: dict[str, tuple[dict[str, str], str, tuple[int, ...]]] = {
     "a": (axis("tasks K"), "users", USERS),
     "b": (axis("longest prompt I_max", "tokens"), "longest_input", INPUTS),
@@ -144,7 +115,6 @@ def simulate_sweep(
     seed: int,
     *,
     runs: int = RUNS,
-    searched: int = BATCHING_RUNS,
     base: Load | None = None,
     values: tuple[int, ...] | None = None,
 ) -> Numbers:
@@ -157,8 +127,8 @@ def simulate_sweep(
     shown : tuple of str
         :data:`IN_FIG_7` or :data:`IN_FIG_8`.
     seed : int
-    runs, searched : int
-        How many draws of the users, and of each setting of the search.
+    runs : int
+        How many draws of the users.
     base : Load, optional
         Table II by default.
     values : tuple of int, optional
@@ -172,35 +142,36 @@ def simulate_sweep(
     loads = [replace(load, **{field: value}) for value in (values or usual)]
     totals = [_totals(seed, runs, one, SCHEMES) for one in loads]  # all schemes, so that Figs. 7 and 8 share the runs
     x = [getattr(one, field) for one in loads]
-    gaps = [_gaps(seed, runs, one, SCHEMES) for one in loads]
-    tables = [_savings_table(x, totals, shown)]
+    gaps = {name: [_gaps(seed, runs, one, SCHEMES, name) for one in loads] for name in WITH_GAP}
+    tables = [_savings_table(x, totals, shown), _gaps_table(x, gaps)]
     statistics: dict[str, Any] = {
-        "certified_gap_percent": [interval(gap)[0] for gap in gaps],
+        "certified_gap_percent": [interval(gap)[0] for gap in gaps["proposed"]],
+        "certified_gap_of_ours_percent": [interval(gap)[0] for gap in gaps["johnson"]],
         "draft_lengths": sorted({length for one in loads for length in _lengths(seed, runs, one, SCHEMES)}),
-        "ours_saves_percent": _spread(_saved(totals[-1], "proposed", "known")),
+        "ours_saves_percent": spread(_saved(totals[-1], "proposed", "known")),
     }
-    index = next((i for i, one in enumerate(COMPARISONS) if _belongs(one, part, shown)), None)
+    index = next((i for i, one in enumerate(BATCHING_GOALS) if one.changed[0] == field and one.rival in shown), None)
     if index is not None:
-        comparison = COMPARISONS[index]
-        found = scan_batching(seed, searched, load)
-        statistics |= _compare(index, x, totals, shown, found) | {"seeds_of_a_setting": searched}
+        goal = BATCHING_GOALS[index]
+        here = totals[x.index(goal.changed[1]) if goal.changed[1] in x else -1]
+        statistics |= _ranked(here, shown) | beside("batching", index, _saved(here, goal.rival), seed)
         where = {"users": "K", "longest_input": "I_max", "longest_output": "O_max"}[field]
-        against = f"Algorithm 1 against {NAMES[comparison.rival]}, {where} = {comparison.changed[1]}"
-        tables.insert(0, _printed_table(statistics, against))
-        tables.append(_settings_table(found, ("7b", "7c", "8a", "8b", "8c"), BATCHING_PRINTED, longest=len(found)))
+        tables.insert(
+            0, printed_table(statistics, f"Algorithm 1 against {NAMES[goal.rival]}, {where} = {goal.changed[1]}")
+        )
+        tables.append(settings_table(statistics, "batching"))
     if part == "a" and shown == IN_FIG_8:
         tables.append(_planners(seed, min(runs, PLANNER_RUNS), load))
     return {
-        "axes": [{"x": across, "y": _LATENCY}],
-        "series": [_series(NAMES[name], x, [one[name] for one in totals], scheme=name) for name in shown],
+        "axes": [{"x": across, "y": _LATENCY}, {"x": across, "y": axis("certified gap of the plan", "%")}],
+        "series": [
+            *(_series(NAMES[name], x, [one[name] for one in totals], scheme=name, panel=0) for name in shown),
+            *(_series(NAMES[name], x, gaps[name], scheme=name, panel=1) for name in WITH_GAP),
+        ],
         "statistics": statistics,
         "tables": tables,
         "basis": _basis(runs, ", models of 1.1B and 7B, α = 0.8"),
     }
-
-
-def _belongs(comparison: Any, part: str, shown: tuple[str, ...]) -> bool:
-    return comparison.changed[0] == _SWEEPS[part][1] and comparison.rival in shown
 
 
 def _saved(totals: dict[str, Row], rival: str, ours: str = "proposed") -> Row:
@@ -208,72 +179,20 @@ def _saved(totals: dict[str, Row], rival: str, ours: str = "proposed") -> Row:
     return np.asarray(100.0 * (1.0 - totals[ours] / totals[rival]))
 
 
-def _compare(
-    index: int, x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[str, ...], found: tuple[Found, ...]
-) -> dict[str, Any]:
-    """A printed percentage of Figs. 7 and 8 beside ours, and which of the rivals shown is the fastest there."""
-    comparison = COMPARISONS[index]
-    place = comparison.changed[1]
-    here = totals[x.index(place) if place in x else -1]
+def _ranked(here: dict[str, Row], shown: tuple[str, ...]) -> dict[str, Any]:
+    """Which of the rivals shown is the fastest."""
     rivals = [name for name in shown if name not in ("proposed", "johnson", "known")]
-    ranked = sorted(rivals, key=lambda name: float(here[name].mean()))
+    best = min(rivals, key=lambda name: float(here[name].mean()))
     return {
-        "best_rival": NAMES[ranked[0]],
-        "best_rival_is_slower": bool(here[ranked[0]].mean() > here["proposed"].mean()),
-        **_beside(BATCHING_PRINTED, index, _saved(here, comparison.rival), found),
+        "best_rival": NAMES[best],
+        "best_rival_is_slower": bool(here[best].mean() > here["proposed"].mean()),
     }
 
 
-def _beside(printed: Sequence[Printed], index: int, ours: Row, found: tuple[Found, ...]) -> dict[str, Any]:
-    """A printed percentage, ours, and the settings searched that come closest to it and to all of its kind."""
-    values = tuple(one.value for one in printed)
-    alone = closest([replace(one, savings=one.savings[index : index + 1]) for one in found], values[index : index + 1])
-    together = closest(found, values)
-    return {
-        "printed_percent": values[index],
-        "ours_percent": _spread(ours),
-        "closest": {"setting": alone.words, "percent": plain(alone.savings[0], 4)},
-        "closest_together": {
-            "setting": together.words,
-            "percent": plain(together.savings, 4),
-            "printed": list(values),
-            "largest_difference": plain(together.distance(values), 3),
-        },
-        "settings_searched": len(found),
-        "settings_within_a_point_of_all": sum(one.distance(values) <= 1.0 for one in found),
-    }
-
-
-def _printed_table(statistics: dict[str, Any], what: str) -> dict[str, Any]:
-    """The printed percentage beside ours."""
-    ours, near, joint = (statistics[key] for key in ("ours_percent", "closest", "closest_together"))
-    low, high = ours["of_single_runs"]
-    note = (
-        f"{low:.1f} to {high:.1f}% in nine of ten runs, at most {ours['largest']:.1f}%. Of "
-        f"{statistics['settings_searched']} settings {statistics['settings_within_a_point_of_all'] or 'none'} within a "
-        f"point of all of {listed(joint['printed'])}; closest, with {listed(joint['percent'])}: {joint['setting']}"
-    )
-    row = (what, f"{statistics['printed_percent']}%", percent(ours), near["setting"], f"{near['percent']:.1f}%", note)
-    title = f"The printed percentage and ours; other settings on {statistics['seeds_of_a_setting']} seeds each"
-    return Table(title, HEADS, (row,)).plain()
-
-
-def _settings_table(
-    found: tuple[Found, ...], names: Sequence[str], printed: Sequence[Printed], *, longest: int
-) -> dict[str, Any]:
-    """What settings give, those that differ in at most so many things from Table II."""
-    rows = [("printed", *(f"{one.value}" for one in printed))]
-    rows += [(one.words, *(f"{value:.1f}" for value in one.savings)) for one in found if len(one.setting) <= longest]
-    return Table("Savings in percent at other settings", ("setting", *names), tuple(rows)).plain()
-
-
-def listed(values: Sequence[float]) -> str:
-    """Percentages in a row.
-
-    >>> listed([44.9, 29.3])
-    '44.9, 29.3'
-    """
-    return ", ".join(f"{value:.1f}" for value in values)
+def _gaps_table(x: Sequence[int], gaps: dict[str, list[Row]]) -> dict[str, Any]:
+    """What a plan can at most be improved by."""
+    rows = tuple((NAMES[name], *(percent(spread(gap)) for gap in found)) for name, found in gaps.items())
+    return Table("Certified gap of the planned T_inf, every answer of O_max tokens", ("at", *map(str, x)), rows).plain()
 
 
 def _savings_table(x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[str, ...]) -> dict[str, Any]:
@@ -282,7 +201,7 @@ def _savings_table(x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[
     for name in shown[1:]:
         pair = (name, "proposed") if name not in ("johnson", "known") else ("proposed", name)
         label = f"Algorithm 1 against {NAMES[name]}" if pair[1] == "proposed" else f"{NAMES[name]}, against Algorithm 1"
-        rows.append((label, *(percent(_spread(_saved(one, *pair))) for one in totals)))
+        rows.append((label, *(percent(spread(_saved(one, *pair))) for one in totals)))
     return Table("Savings of the total latency", ("at", *map(str, x)), tuple(rows)).plain()
 
 
@@ -329,7 +248,7 @@ def simulate_acceptance(
         ]
         faster += sum(bool(row.mean() < without.mean()) for row in drafted)
         gaps += [interval(_gaps(seed, runs, one, IN_FIG_9))[0] for one in loads]
-        saved.append((name, *(percent(_spread(100.0 * (1.0 - row / without))) for row in drafted)))
+        saved.append((name, *(percent(spread(100.0 * (1.0 - row / without))) for row in drafted)))
     statistics = {
         "settings": len(values) * len(PAIR_NAMES),
         "settings_with_drafts_faster": faster,
@@ -349,7 +268,6 @@ def simulate_bandwidth(
     seed: int,
     *,
     runs: int = RUNS,
-    searched: int = BANDWIDTH_RUNS,
     base: Load | None = None,
     shared_by: tuple[int, ...] = SHARED_BY,
 ) -> Numbers:
@@ -360,8 +278,8 @@ def simulate_bandwidth(
     pair : int
         Index of the models: 0, 1, 2 for Figs. 9a, 9b, 9c.
     seed : int
-    runs, searched : int
-        How many draws of the users, and of each setting of the search.
+    runs : int
+        How many draws of the users.
     base : Load, optional
         Table II by default.
     shared_by : tuple of int
@@ -380,21 +298,19 @@ def simulate_bandwidth(
     ]
     savings = [100.0 * (1.0 - best / equal) for best, equal in zip(rows[-1]["best"], rows[-1]["equal"], strict=True)]
     upload = np.asarray([uploads(seed, run, loads[-1], Radio(bandwidth_hz=25e6)) for run in range(runs)])
-    found = scan_bandwidth(seed, searched, base or Load())
-    statistics = _beside(BANDWIDTH_PRINTED, pair, savings[BANDWIDTHS_MHZ.index(25)], found) | {
-        "seeds_of_a_setting": searched,
-        "upload_alone_percent": _spread(100.0 * (1.0 - upload[:, 0] / upload[:, 1])),
+    statistics = beside("bandwidth", pair, savings[BANDWIDTHS_MHZ.index(25)], seed) | {
+        "upload_alone_percent": spread(100.0 * (1.0 - upload[:, 0] / upload[:, 1])),
         "certified_gap_percent": interval(_gaps(seed, runs, loads[-1], IN_FIG_9))[0],
     }
-    by_band = ("best against equal shares", *(percent(_spread(one)) for one in savings))
+    by_band = ("best against equal shares", *(percent(spread(one)) for one in savings))
     return {
         "axes": [{"x": axis("bandwidth", "MHz"), "y": _LATENCY}],
         "series": series,
         "statistics": statistics,
         "tables": [
-            _printed_table(statistics, f"best against equal shares, K = {shared_by[-1]}, 25 MHz"),
+            printed_table(statistics, f"best against equal shares, K = {shared_by[-1]}, 25 MHz"),
             Table("Savings of the total latency", ("at MHz", *map(str, BANDWIDTHS_MHZ)), (by_band,)).plain(),
-            _settings_table(found, PAIR_NAMES, BANDWIDTH_PRINTED, longest=1),
+            settings_table(statistics, "bandwidth"),
         ],
         "basis": _basis(runs, f", models of {PAIR_NAMES[pair].replace(', ', ' and ')}, α = 0.8"),
     }

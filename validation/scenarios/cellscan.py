@@ -1,220 +1,321 @@
-"""Which settings of edge-sd's cell give the percentages that it prints: a compact search, each setting on few runs.
+"""Which settings of edge-sd's cell give the percentages that it prints: a search, and the nearest by number of changes.
 
-Table II's constants give none of them exactly. What is varied is what the paper leaves open, or may have had otherwise:
-how long the answers are, what is uploaded, the path loss, how the rivals are run.
+Table II's constants give none of them. The search tries every change alone, and combinations of what the text leaves
+most open; it tunes the nearest few, and then tries every further change. It is a fit of our model to their numbers and
+no evidence of what they ran: the more is changed, the less it means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
-from hlmtheory.serving import decoding_steps, upload_bits
-from validation.scenarios.cell import (
-    Load,
-    Radio,
-    Reading,
-    draw_users,
-    serve,
-    spectral_efficiency,
-    upload_times,
-    uploads,
+from hlmtheory._domains import DomainError
+from validation.scenarios.cellsearch import (
+    BANDWIDTH_GOALS,
+    BATCHING_GOALS,
+    CHOICES,
+    Goal,
+    Setting,
+    percentages,
 )
-from validation.scenarios.edge import LONGEST_OUTPUT, PAIRS
 
-Row = np.ndarray[Any, Any]
+Move = Callable[[Any, float], Any]
 
-VOCABULARY = 32_000
-"""Of the LLaMA models."""
-
-ANSWERS = (32, 64, 128, 256, 512, 1024, LONGEST_OUTPUT)
+MEMORIES = (16e9, 32e9, 34e9, 36e9)
+ANSWERS = (32, 64, 128, 256, 512, 1024, 2048)
 GAINS_DB = (-30.0, -40.0, -50.0, -60.0)
 EXPONENTS = (2.0, 3.0, 4.0)
-BANDWIDTH_HZ = 25e6
-"""Of the printed gains of Fig. 9."""
+STARTS = 3
+"""Starts that are tuned."""
 
-PAYLOADS = {
-    "embeddings": "embeddings, 16 (h₁ᵈ + h₁ᵛ) bits a token",
-    "embeddings in FP32": "embeddings in FP32, 32 (h₁ᵈ + h₁ᵛ) bits a token",
-    "tokens": "token ids, 15 bits a token",
-    "probabilities": "a row of 32,000 FP16 probabilities a token of the prompt",
-    "draft probabilities": "a row of 32,000 FP16 probabilities a draft",
-}
-"""What is uploaded, in words."""
+POINT = 1.0
+"""Percentage points within which a setting is said to give a printed percentage."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """Something that can be changed.
+
+    Attributes
+    ----------
+    field : str
+        Of :class:`Setting`.
+    values : tuple
+        Tried at first.
+    move : callable, optional
+        (value, step) to another value, for tuning; None if there is nothing between the values.
+    """
+
+    field: str
+    values: tuple[Any, ...]
+    move: Move | None = None
+
+    def __post_init__(self) -> None:
+        if self.field not in Setting.__dataclass_fields__:
+            raise DomainError(f"field must be one of Setting; got {self.field!r}")
+
+
+def _ratio(value: float, step: float) -> float:
+    return float(value * 1.25**step)
+
+
+def _count(value: int, step: float) -> int:
+    return max(1, int(value * 1.25**step + 0.5))
+
+
+def _sum(unit: float, value: float, step: float) -> float:
+    return float(value + unit * step)
+
+
+def _acceptance(value: float, step: float) -> float:
+    """By the share rejected, which stays between 0 and 1."""
+    return float(1.0 - min((1.0 - value) * 1.25**step, 0.99))
+
+
+KNOBS = (
+    Knob("memory", (8e9, 12e9, 24e9, 32e9, 36e9, 40e9, 64e9), _ratio),
+    Knob("acceptance", (0.5, 0.6, 0.7, 0.9, 0.95), _acceptance),
+    Knob("draft_rate", (0.1, 0.3, 0.5, 2.0, 3.0, 10.0), _ratio),
+    Knob("draft_start", (0.1, 3.0, 10.0), _ratio),
+    Knob("verify_rate", (0.1, 0.3, 0.5, 2.0, 3.0), _ratio),
+    Knob("upload", (0.0, 0.5, 0.8, 1.25, 2.0, 4.0, 8.0, 16.0), _ratio),
+    Knob("gain_db", (-40.0, -50.0, -60.0), partial(_sum, 3.0)),
+    Knob("exponent", (3.0, 4.0), partial(_sum, 0.2)),
+    Knob("pair", (0, 2)),
+    Knob("longest_draft", (5, 20)),
+    Knob("longest_output", (32, 64, 128, 256, 512, 1024), _count),
+    Knob("longest_input", (256, 1024, 2048), _count),
+    *(Knob(field, words[1:]) for field, words in CHOICES.items()),
+    Knob("padded", (False,)),
+    Knob("sorted_arrival", (True,)),
+    Knob("printed_objective", (True,)),
+)
+"""Everything that is varied. One processor for both stages is not: nothing would overlap, so Fig. 7's saving were 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One setting and what it gives.
+    """One setting and what it gives, in percent, in the order of the goals."""
 
-    Attributes
-    ----------
-    setting : tuple of str
-        What differs from Table II and the text, in words; empty for Table II itself.
-    savings : tuple of float
-        In percent, in the order of what is searched for.
-    """
-
-    setting: tuple[str, ...]
+    setting: Setting
     savings: tuple[float, ...]
 
-    def distance(self, printed: tuple[float, ...]) -> float:
+    def distance(self, printed: Sequence[float]) -> float:
         """The largest difference from the printed ones, in percentage points."""
         return max(abs(ours - theirs) for ours, theirs in zip(self.savings, printed, strict=True))
 
     @property
     def words(self) -> str:
         """The setting."""
-        return "; ".join(self.setting) or "Table II"
-
-
-def saving(other: float, ours: float) -> float:
-    """By how many percent ours is less than the other.
-
-    >>> saving(4.0, 3.0)
-    25.0
-    """
-    return 100.0 * (1.0 - ours / other)
-
-
-def closest(found: Iterable[Found], printed: tuple[float, ...]) -> Found:
-    """The one whose largest difference from the printed ones is least, the first of equals."""
-    return min(found, key=lambda one: one.distance(printed))
-
-
-# ------------------------------------------------------------------------------------------------ bandwidth
-
-
-@cache
-def scan_bandwidth(
-    seed: int, runs: int, base: Load, answers: tuple[int, ...] = ANSWERS, pairs: tuple[int, ...] = (0, 1, 2)
-) -> tuple[Found, ...]:
-    """What the best shares save of the total latency at 25 MHz, a percentage for each pair of models.
-
-    All combinations of the longest answer, whether every task has it, what is uploaded, the reference gain and the
-    exponent of the path loss.
-    """
-    radios = [Radio(gain, exponent, BANDWIDTH_HZ) for gain, exponent in product(GAINS_DB, EXPONENTS)]
-    units = {radio: _unit_times(seed, runs, base, radio) for radio in radios}
-    found = []
-    for answer, every in product(answers, (False, True)):
-        loads = [replace(base, pair=pair, longest_output=answer) for pair in pairs]
-        served = [_served(seed, runs, load, every) for load in loads]
-        for radio, payload in product(radios, PAYLOADS):
-            savings = []
-            for load, (seconds, drafts) in zip(loads, served, strict=True):
-                best, equal = _upload(payload, load, units[radio], drafts) + seconds
-                savings.append(float(np.mean(100.0 * (1.0 - best / equal))))
-            found.append(Found(_bandwidth_words(answer, every, radio, payload), tuple(savings)))
-    return tuple(found)
-
-
-def _unit_times(seed: int, runs: int, base: Load, radio: Radio) -> Row:
-    """Upload times with the best and with equal shares at one bit a token and one bit a user, shape (2, 2, runs)."""
-    times = []
-    for run in range(runs):
-        users = draw_users(seed, run, base)
-        efficiency = spectral_efficiency(users, radio)
-        prompts = users.inputs.astype(np.float64)
-        times.append([upload_times(bits, efficiency, radio.bandwidth_hz) for bits in (prompts, np.ones_like(prompts))])
-    return np.moveaxis(np.asarray(times), 0, -1)
-
-
-def _served(seed: int, runs: int, load: Load, every: bool) -> tuple[Row, Row]:
-    """T_inf and the drafts of a task, l ⌈O_max/L⌉, shapes (runs,)."""
-    found = [serve(seed, run, load, ("proposed",))["proposed"] for run in range(runs)]
-    steps = [decoding_steps(load.longest_output, load.acceptance, one.draft_length) for one in found]
-    drafts = [one.draft_length * float(count) for one, count in zip(found, steps, strict=True)]
-    return np.asarray([one.planned if every else one.seconds for one in found]), np.asarray(drafts)
-
-
-def _upload(payload: str, load: Load, unit: Row, drafts: Row) -> Row:
-    """Upload times with the best and with equal shares, shape (2, runs)."""
-    row = 16.0 * VOCABULARY
-    if payload == "draft probabilities":
-        return np.asarray(unit[1] * row * drafts)
-    embedding = float(upload_bits(*PAIRS[load.pair], 1))
-    bits = {"embeddings": embedding, "embeddings in FP32": 2.0 * embedding, "tokens": 15.0, "probabilities": row}
-    return np.asarray(unit[0] * bits[payload])
-
-
-def _bandwidth_words(answer: int, every: bool, radio: Radio, payload: str) -> tuple[str, ...]:
-    words = {
-        f"O_max = {answer}": answer != LONGEST_OUTPUT,
-        "every answer of O_max tokens": every,
-        f"g₀ = {radio.reference_gain_db:g} dB".replace("-", "−"): radio.reference_gain_db != Radio().reference_gain_db,
-        f"path loss exponent {radio.exponent:g}": radio.exponent != Radio().exponent,
-        PAYLOADS[payload]: payload != "embeddings",
-    }
-    return tuple(word for word, differs in words.items() if differs)
-
-
-# ------------------------------------------------------------------------------------------------- batching
+        return "; ".join(self.setting.changes) or "Table II"
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """A percentage printed in Section IV: by how much ``rival`` is slower, at one load."""
+class Ladder:
+    """What a search found.
 
-    rival: str
-    changed: tuple[str, int]
+    Attributes
+    ----------
+    goals : tuple of Goal
+    tried : tuple of Found
+        All settings, in order, Table II first.
+    """
 
-    def load(self, base: Load) -> Load:
-        """The base with what Fig. 7 or 8 varies there."""
-        field, value = self.changed
-        return replace(base, **{field: value})  # type: ignore[arg-type]
+    goals: tuple[Goal, ...]
+    tried: tuple[Found, ...]
 
+    @property
+    def rungs(self) -> tuple[Found, ...]:
+        """The nearest by number of changes, from none on, each nearer than all with fewer."""
+        found: list[Found] = []
+        for count in sorted({len(one.setting.changes) for one in self.tried}):
+            alike = [one for one in self.tried if len(one.setting.changes) == count]
+            nearest = min(alike, key=lambda one: one.distance(self.printed))
+            if not found or nearest.distance(self.printed) < found[-1].distance(self.printed):
+                found.append(nearest)
+        return tuple(found)
 
-COMPARISONS = (
-    Comparison("sequential", ("longest_input", 512)),
-    Comparison("sequential", ("longest_output", 1792)),
-    Comparison("max", ("users", 90)),
-    Comparison("heuristic", ("longest_input", 1792)),
-    Comparison("heuristic", ("longest_output", 1024)),
-)
-"""31.6, 30.7, 21.4, 19.6 and 20.5 %: Figs. 7b, 7c, 8a, 8b, 8c."""
+    @property
+    def printed(self) -> tuple[float, ...]:
+        """Of the goals."""
+        return tuple(goal.printed for goal in self.goals)
 
+    @property
+    def best(self) -> Found:
+        """The nearest of all."""
+        return self.rungs[-1]
 
-def compared(seed: int, runs: int, comparison: Comparison, base: Load, reading: Reading | None = None) -> Row:
-    """What the proposed plan saves of the total latency in each run, in percent, shape (runs,)."""
-    load = comparison.load(base)
-    savings = []
-    for run in range(runs):
-        served = serve(seed, run, load, ("proposed", comparison.rival), reading)
-        upload, _ = uploads(seed, run, load, Radio())
-        savings.append(saving(served[comparison.rival].seconds + upload, served["proposed"].seconds + upload))
-    return np.asarray(savings)
-
-
-_READINGS = {
-    "longest_answers": "every answer of O_max tokens",
-    "sorted_arrival": "rivals, too, take the tasks by rising prompt",
-    "printed_objective": "batches by (29) as printed",
-    "shared_length": "rivals draft as many tokens as the proposed plan",
-}
+    @property
+    def within_a_point(self) -> int:
+        """How many settings give all the percentages."""
+        return sum(found.distance(self.printed) <= POINT for found in self.tried)
 
 
 @cache
-def scan_batching(
-    seed: int, runs: int, base: Load, comparisons: tuple[Comparison, ...] = COMPARISONS
-) -> tuple[Found, ...]:
-    """The percentages of Figs. 7 and 8 under every reading of the text, then with one constant changed at a time."""
-    settings: list[tuple[tuple[str, ...], Load, Reading]] = []
-    for switches in product((False, True), repeat=3):
-        reading = Reading(**dict(zip(_READINGS, switches, strict=False)))
-        words = tuple(word for word, on in zip(_READINGS.values(), switches, strict=False) if on)
-        settings.append((words, base, reading))
-    settings.append(((_READINGS["shared_length"],), base, Reading(shared_length=True)))
-    for memory in (8e9, 24e9, 32e9, 48e9):
-        settings.append(((f"Γ_s = {memory / 1e9:g} GB",), replace(base, memory=memory), Reading()))
-    for acceptance in (0.7, 0.9):
-        settings.append(((f"α = {acceptance:g}",), replace(base, acceptance=acceptance), Reading()))
-    return tuple(
-        Found(words, tuple(float(compared(seed, runs, one, load, reading).mean()) for one in comparisons))
-        for words, load, reading in settings
+def climb(
+    goals: tuple[Goal, ...],
+    seed: int,
+    runs: int,
+    *,
+    most: int,
+    starts: tuple[Setting, ...] = (),
+    knobs: tuple[Knob, ...] = KNOBS,
+) -> Ladder:
+    """From Table II to the printed percentages.
+
+    Parameters
+    ----------
+    goals : tuple of Goal
+    seed, runs : int
+        The same draws of the users for every setting.
+    most : int
+        Further changes tried, beside those of the starts: the first from Table II on.
+    starts : tuple of Setting, optional
+        Combinations, of which the nearest few are tuned.
+    knobs : tuple of Knob
+        What may be changed.
+
+    Returns
+    -------
+    Ladder
+
+    Raises
+    ------
+    ValueError
+        If there are no goals, knobs, runs or changes.
+
+    Examples
+    --------
+    >>> from validation.scenarios.cellsearch import BANDWIDTH_GOALS
+    >>> counted = (Knob("upload", (4.0, 8.0, 16.0), _ratio),)
+    >>> ladder = climb(BANDWIDTH_GOALS[:1], 1, 1, most=1, knobs=counted)
+    >>> ladder.rungs[0].words, ladder.best.distance(ladder.printed) < 0.5
+    ('Table II', True)
+    """
+    for name, value in (("goals", len(goals)), ("knobs", len(knobs)), ("runs", runs), ("most", most)):
+        if value < 1:
+            raise DomainError(f"{name} must be 1 or more; got {value}")
+    search = _Search(goals, seed, runs)
+    best = search.at(Setting())
+    alone = [search.of_values(knob, best) for knob in knobs]
+    nearest = search.nearest([*starts, min([best, *alone], key=search.miss).setting])
+    best = min([best, *(search.tuned(start, _changed(start.setting, knobs)) for start in nearest)], key=search.miss)
+    for _ in range(most - 1):
+        changed = _changed(best.setting, knobs)
+        reached = [search.of_values(knob, best) for knob in knobs if knob not in changed]
+        better = min([best, *reached], key=search.miss)
+        if better is best:
+            break
+        best = search.tuned(better, _changed(better.setting, knobs))
+    return Ladder(goals, tuple(search.tried.values()))
+
+
+def _changed(setting: Setting, knobs: Sequence[Knob]) -> list[Knob]:
+    """What differs from Table II."""
+    return [knob for knob in knobs if getattr(setting, knob.field) != getattr(Setting(), knob.field)]
+
+
+class _Search:
+    """Settings tried, and how far they are from the printed percentages."""
+
+    def __init__(self, goals: tuple[Goal, ...], seed: int, runs: int) -> None:
+        self.goals, self.seed, self.runs = goals, seed, runs
+        self.tried: dict[Setting, Found] = {}
+        self.refused: set[Setting] = set()
+
+    def at(self, setting: Setting) -> Found:
+        """What a setting gives."""
+        if setting not in self.tried:
+            values, _ = percentages(setting, self.goals, self.seed, self.runs)
+            self.tried[setting] = Found(setting, tuple(float(value) for value in values))
+        return self.tried[setting]
+
+    def miss(self, found: Found) -> float:
+        """The largest differences count most, but the others do: else a step that mends one of two is lost."""
+        differences = [ours - goal.printed for ours, goal in zip(found.savings, self.goals, strict=True)]
+        return float(np.linalg.norm(differences, 4))
+
+    def allowed(self, settings: Sequence[Setting]) -> list[Found]:
+        """What those give whose memory holds every task."""
+        found = []
+        for setting in settings:
+            if setting not in self.refused:
+                try:
+                    found.append(self.at(setting))
+                except DomainError:
+                    self.refused.add(setting)
+        return found
+
+    def nearest(self, settings: Sequence[Setting]) -> list[Found]:
+        """The nearest few."""
+        return sorted(self.allowed(settings), key=self.miss)[:STARTS]
+
+    def of_values(self, knob: Knob, start: Found) -> Found:
+        """The start with the knob at its best value, or a little moved."""
+        here = getattr(start.setting, knob.field)
+        values = [
+            *knob.values,
+            *([] if knob.move is None else [knob.move(here, step) for step in (-1, -0.25, 0.25, 1)]),
+        ]
+        settings = [replace(start.setting, **{knob.field: value}) for value in values]
+        return min([start, *self.allowed(settings)], key=self.miss)
+
+    def tuned(self, found: Found, changed: Sequence[Knob]) -> Found:
+        """What has been changed so far, moved in ever smaller steps while that helps."""
+        for step in (1.0, 0.5, 0.25, 0.125):
+            for _ in range(2):
+                before = found
+                for knob in changed:
+                    found = self._moved(found, knob, step)
+                if found is before:
+                    break
+        return found
+
+    def _moved(self, found: Found, knob: Knob, step: float) -> Found:
+        value = getattr(found.setting, knob.field)
+        others = knob.values if knob.move is None else [knob.move(value, sign * step) for sign in (-1.0, 1.0)]
+        settings = [replace(found.setting, **{knob.field: other}) for other in others]
+        return min([found, *self.allowed(settings)], key=self.miss)
+
+
+@cache
+def of_batching(seed: int, runs: int) -> Ladder:
+    """The search for Figs. 7b, 7c, 8a, 8b and 8c, from combinations of memory, models, acceptance and channel on."""
+    starts = tuple(
+        Setting(memory=memory, pair=pair, acceptance=acceptance, gain_db=gain)
+        for memory, pair, acceptance, gain in product(MEMORIES, (1, 2), (0.8, 0.9), GAINS_DB)
     )
+    return climb(BATCHING_GOALS, seed, runs, most=2, starts=starts)
+
+
+@cache
+def of_bandwidth(seed: int, runs: int) -> Ladder:
+    """The search for Figs. 9a, 9b and 9c, from all combinations of answers, channels and payloads on."""
+    combined = product(ANSWERS, CHOICES["answers"], GAINS_DB, EXPONENTS, CHOICES["payload"])
+    starts = tuple(
+        Setting(longest_output=longest, answers=answers, gain_db=gain, exponent=exponent, payload=payload)
+        for longest, answers, gain, exponent, payload in combined
+    )
+    return climb(BANDWIDTH_GOALS, seed, runs, most=2, starts=starts)
+
+
+@cache
+def of_all(seed: int, runs: int) -> Ladder:
+    """The search for all eight, from what was found for Figs. 7 and 8, under every channel, on."""
+    found = [rung.setting for rung in of_batching(seed, runs).rungs]
+    starts = tuple(
+        replace(one, gain_db=gain, exponent=exponent) for one, gain, exponent in product(found, GAINS_DB, EXPONENTS)
+    )
+    return climb(BANDWIDTH_GOALS + BATCHING_GOALS, seed, runs, most=1, starts=starts)
+
+
+@cache
+def of_one(goal: Goal, seed: int, runs: int) -> Ladder:
+    """The search for one percentage by a single change."""
+    return climb((goal,), seed, runs, most=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind
@@ -99,11 +100,7 @@ class ThresholdController:
 
     def __init__(self, epsilon: Array, learning_rate: Array, threshold: Array = 0.0, *, clip: bool = False) -> None:
         xp, target, rate, tau = setting(epsilon, learning_rate, threshold)
-        if not bool(xp.all(tau >= -rate * (1.0 - target))):
-            raise DomainError(
-                f"threshold must be at least -η(1 - ε); got {threshold} with η = {learning_rate}, ε = {epsilon}; "
-                "start at 0, which keeps every token"
-            )
+        _refuse_low(xp, target, rate, tau)
         self._epsilon, self._rate, self._clip = target, rate, clip
         self._history = [tau]
 
@@ -138,17 +135,20 @@ class ThresholdController:
         self._history.append(tau - self._rate * (dropped(xp, q, support) - self._epsilon))  # (8)
         return support
 
-    def roll_back(self, accepted: Array) -> Array:
+    def roll_back(self, accepted: Array, *, printed: bool = False) -> Array:
         """End a batch of drafts: keep the updates of the accepted ones and of the one that was rejected.
 
         The rejected position's token is resampled and stays in the text, so its own dropped mass counts. Algorithm 1
-        prints another one in line 12, that of the last accepted position; then the sum that Theorem 1 needs is not
-        controlled (claim ``conformal.resampled``).
+        prints the last accepted position's in line 12, which is the update that line 8 has already made there: the
+        rejected one's is lost, and the sum that Theorem 1 needs is not controlled (claim ``conformal.resampled``).
 
         Parameters
         ----------
         accepted : integer array, shape (...)
             How many drafts of the batch were accepted, 0..L, with L the number of steps since the last roll-back.
+        printed : bool
+            Whether to follow line 12 as printed, τ_{T+1} = τ_T - η(d_T - ε) after T accepted drafts. After none it
+            names a position that there is not, and the batch leaves the threshold as it was.
 
         Returns
         -------
@@ -161,15 +161,34 @@ class ThresholdController:
             If more drafts are said to be accepted than were made.
         """
         made = len(self._history) - 1
-        xp, tau, count = arrays(threshold=self.threshold, accepted=accepted)
+        xp, _, count = arrays(threshold=self.threshold, accepted=accepted)
         count = COUNT.check(xp, "accepted", count)
         if bool(xp.any(count > made)):
             raise DomainError(f"accepted must be at most {made}, the steps of this batch; got {count}; step first")
-        tau = self._history[0]
-        for n, value in enumerate(self._history[1:]):
-            tau = xp.where(count >= n, value, tau)  # step n + 1 follows n accepted drafts
-        self._history = [tau]
-        return tau
+        self._history = [resumed(xp, self._history, count, printed=printed)]
+        return self.threshold
+
+
+def resumed(xp: Any, thresholds: Sequence[Array], accepted: Array, *, printed: bool) -> Array:
+    """The threshold after a batch, of those before its first step and after each: Algorithm 1, line 12.
+
+    As printed it is the one after the accepted drafts, τ_{T+1}; mended, the one after the rejected draft, τ_{T+2}.
+    Where all L drafts are accepted both are τ_{L+1}.
+    """
+    kept = accepted if printed else accepted + 1
+    tau = thresholds[0]
+    for steps, value in enumerate(thresholds[1:], start=1):
+        tau = xp.where(kept >= steps, value, tau)
+    return tau
+
+
+def _refuse_low(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) -> None:
+    """A first threshold that no run from 0 or above comes down to."""
+    if not bool(xp.all(threshold >= -learning_rate * (1.0 - epsilon))):
+        raise DomainError(
+            f"threshold must be at least -η(1 - ε); got {threshold} with η = {learning_rate}, ε = {epsilon}; "
+            "start at 0, which keeps every token"
+        )
 
 
 def dropped(xp: Any, q: Array, support: Array) -> Array:
@@ -224,13 +243,20 @@ def regret_bound_sharp(epsilon: Array, learning_rate: Array, threshold: Array, s
     Raises
     ------
     ValueError
-        If ε is outside (0, 1), η ≤ 0, τ_1 is not finite, or T is below 1.
+        If ε is outside (0, 1), η ≤ 0, τ_1 is not finite or below -η(1 - ε), or T is below 1.
 
     Examples
     --------
     >>> round(float(regret_bound_sharp(0.0005, 0.001, 0.0, 2000)), 6)
     0.001
     """
+    xp, target, rate, tau, _ = setting(epsilon, learning_rate, threshold, steps=steps)
+    _refuse_low(xp, target, rate, tau)
+    return sharp_bound(epsilon, learning_rate, threshold, steps)
+
+
+def sharp_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
+    """The same from any τ_1, where it may be false: a claim says so itself."""
     _, target, rate, tau, count = setting(epsilon, learning_rate, threshold, steps=steps)
     return target + (tau + rate * (1.0 - target)) / (rate * count)
 
@@ -241,7 +267,7 @@ def regret_bound_rate(target_scale: Array, learning_scale: Array, threshold: Arr
     Parameters
     ----------
     target_scale, learning_scale, threshold : arrays, shape (...)
-        d > 0 with d < √T, c > 0 and τ_1 ≥ 0.
+        d > 0 with d < √T, c > 0 and τ_1 ≥ -η(1 - ε).
     steps : integer array, shape (...)
         T, 1 or more.
 
@@ -253,7 +279,7 @@ def regret_bound_rate(target_scale: Array, learning_scale: Array, threshold: Arr
     Raises
     ------
     ValueError
-        If d or c is not positive, d ≥ √T, τ_1 is not finite, or T is below 1.
+        If d or c is not positive, d ≥ √T, τ_1 is not finite or below -η(1 - ε), or T is below 1.
 
     Examples
     --------

@@ -13,9 +13,9 @@ from hlmtheory.conformal.controller import (
     ThresholdController,
     dropped,
     regret_bound,
-    regret_bound_rate,
-    regret_bound_sharp,
+    resumed,
     setting,
+    sharp_bound,
     threshold_support,
 )
 
@@ -79,7 +79,7 @@ def published(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Ar
 
 def sharp(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """The sharp bound at this T."""
-    return regret_bound_sharp(epsilon, learning_rate, threshold, positions(drafts))
+    return sharp_bound(epsilon, learning_rate, threshold, positions(drafts))
 
 
 def _excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool) -> Array:
@@ -171,7 +171,7 @@ def window_bound(drafts: Array, epsilon: Array, learning_rate: Array, steps: Arr
     count = window(drafts, steps)
     first = xp.arange(rows.shape[-2], device=rows.device) == rows.shape[-2] - count[..., None]
     top = xp.max(xp.where(first, xp.max(rows, axis=-1), 0.0), axis=-1)
-    return regret_bound_sharp(epsilon, learning_rate, top, count)
+    return sharp_bound(epsilon, learning_rate, top, count)
 
 
 def window(drafts: Array, steps: Array) -> Array:
@@ -208,50 +208,57 @@ def rolled_back(drafts: Array, accepted: Array, epsilon: Array, learning_rate: A
 
 
 def _kept(
-    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, printed: bool
+    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
 ) -> tuple[Array, Array, Array]:
     """Summed dropped mass of the accepted and the rejected positions, their number, and the last threshold.
 
-    As printed, the update after a rejection takes the dropped mass of the last accepted position; where none was
-    accepted in its batch that is not defined, and the threshold is left as it is.
+    Of these positions alone, as if there were no others: what drafting ahead and rolling back is to come to.
     """
     xp, rows, accepted = batches(drafts, accepted)
     _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
     total, count, used = 0.0 * rows[..., 0, 0, 0], 0.0 * rows[..., 0, 0, 0], tau + 0.0 * rows[..., 0, 0, 0]
     for batch in range(rows.shape[-3]):
-        done, last = accepted[..., batch], xp.zeros_like(total) + target
+        done = accepted[..., batch]
         for n in range(rows.shape[-2]):
             q = rows[..., batch, n, :]
             mass = dropped(xp, q, threshold_support(q, used))
             total, count = (xp.where(done >= n, value + more, value) for value, more in ((total, mass), (count, 1.0)))
-            learnt = xp.where(done == n, last, mass) if printed else mass
-            used = xp.where(done >= n, used - rate * (learnt - target), used)
-            last = mass
+            used = xp.where(done >= n, used - rate * (mass - target), used)
     return total, count, used
 
 
 def kept_mean(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """Mean d over accepted and rejected positions, the rejected one's own d in line 12."""
-    total, count, _ = _kept(drafts, accepted, epsilon, learning_rate, threshold, printed=False)
+    total, count, _ = _kept(drafts, accepted, epsilon, learning_rate, threshold)
     return total / count
 
 
 def kept_mean_printed(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The same with line 12 as printed."""
-    total, count, _ = _kept(drafts, accepted, epsilon, learning_rate, threshold, printed=True)
+    """The same by Algorithm 1 as printed: all positions are drafted, and line 12 has the last accepted one's d."""
+    xp, rows, accepted = batches(drafts, accepted)
+    _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
+    total, count, used = 0.0 * rows[..., 0, 0, 0], 0.0 * rows[..., 0, 0, 0], tau + 0.0 * rows[..., 0, 0, 0]
+    for batch in range(rows.shape[-3]):
+        done, taus = accepted[..., batch], [used]
+        for n in range(rows.shape[-2]):
+            q = rows[..., batch, n, :]
+            mass = dropped(xp, q, threshold_support(q, taus[-1]))
+            total, count = (xp.where(done >= n, value + more, value) for value, more in ((total, mass), (count, 1.0)))
+            taus.append(taus[-1] - rate * (mass - target))  # line 8
+        used = resumed(xp, taus, done, printed=True)  # line 12
     return total / count
 
 
 def kept_threshold(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """The last threshold of a run over the accepted and rejected positions alone."""
-    return _kept(drafts, accepted, epsilon, learning_rate, threshold, printed=False)[2]
+    return _kept(drafts, accepted, epsilon, learning_rate, threshold)[2]
 
 
 def kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """The sharp bound at the number of positions kept."""
     xp, rows, done = batches(drafts, accepted)
     count = xp.sum(xp.where(done < rows.shape[-2], done + 1, done), axis=-1)
-    return regret_bound_sharp(epsilon, learning_rate, threshold, count)
+    return sharp_bound(epsilon, learning_rate, threshold, count)
 
 
 def summed(drafts: Array, target_scale: Array, learning_scale: Array, threshold: Array) -> Array:
@@ -262,7 +269,8 @@ def summed(drafts: Array, target_scale: Array, learning_scale: Array, threshold:
 
 def rate_bound(drafts: Array, target_scale: Array, learning_scale: Array, threshold: Array) -> Array:
     """The bound (30) at this T."""
-    return regret_bound_rate(target_scale, learning_scale, threshold, positions(drafts))
+    d, c, root = _scales(drafts, target_scale, learning_scale)
+    return root * root * sharp_bound(d / root, c / root, threshold, positions(drafts))
 
 
 def excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:

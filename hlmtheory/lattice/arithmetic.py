@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from hlmtheory._array import Array, arrays, sort_descending, tail_sums, take
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._array import NUMPY, Array, arrays, sort_descending, tail_sums, take, to_numpy
 from hlmtheory._combinatorics import ceil_log2, log2_binomial
 from hlmtheory._domains import Domain, DomainError, leading_dimensions
 from hlmtheory._simplex import distributions
@@ -15,6 +19,9 @@ LARGEST_RESOLUTION = 2**31 - 1
 
 SLACK_BITS = 1e-9
 """What a number of bits computed in float64 may be off by; a budget that is met to this is met."""
+
+REMEMBERED_BUDGETS = 4
+"""Calls with more budgets than this remember nothing, so that what is kept is 32 rows of V whole numbers at most."""
 
 RESOLUTION = Domain(
     f"a whole number in 1..{LARGEST_RESOLUTION:,}",
@@ -142,17 +149,32 @@ def sharp_distortion(xp: Any, k: Array, resolution: Array) -> Array:
 
 
 def finest_resolutions(xp: Any, vocabulary: int, budget: Array, *, adaptive: bool) -> Array:
-    """For each K = 1..V the largest ℓ whose payload is within the budget (...), 0 if there is none; shape (..., V)."""
-    k = xp.arange(1, vocabulary + 1, dtype=xp.int64, device=budget.device)
-    size = xp.full_like(k, vocabulary)
-    allowed = budget[..., None] + SLACK_BITS
-    low = xp.zeros((*budget.shape, vocabulary), dtype=xp.int64, device=budget.device)
+    """For each K = 1..V the largest ℓ whose payload is within the budget (...), 0 if there is none; shape (..., V).
+
+    It takes longer than all the rest of an allocation and does not depend on the rows, so that the tables of the last
+    few budgets are remembered: of a run over a text there is one.
+    """
+    budgets, place = np.unique(to_numpy(budget), return_inverse=True)
+    find = _remembered if budgets.size <= REMEMBERED_BUDGETS else _finest
+    table = find(vocabulary, tuple(budgets.tolist()), adaptive)
+    return xp.asarray(table[place.reshape(budget.shape)], device=budget.device)  # a copy of what is remembered
+
+
+def _finest(vocabulary: int, budgets: tuple[float, ...], adaptive: bool) -> NDArray[np.int64]:
+    """A read-only row (V,) of resolutions for each budget."""
+    k = np.arange(1, vocabulary + 1)
+    allowed = np.asarray(budgets)[:, None] + SLACK_BITS
+    low = np.zeros((len(budgets), vocabulary), dtype=np.int64)
     high = low + LARGEST_RESOLUTION
-    while bool(xp.any(low < high)):
+    while (low < high).any():
         middle = (low + high + 1) // 2
-        fits = log2_payload(xp, size, k, middle, adaptive=adaptive) <= allowed
-        low, high = xp.where(fits, middle, low), xp.where(fits, high, middle - 1)
+        fits = log2_payload(NUMPY, np.full_like(k, vocabulary), k, middle, adaptive=adaptive) <= allowed
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle - 1)
+    low.flags.writeable = False
     return low
+
+
+_remembered = lru_cache(maxsize=8)(_finest)
 
 
 def best_allocation(xp: Any, q: Array, budget: Array, *, adaptive: bool) -> Allocation:

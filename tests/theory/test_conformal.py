@@ -258,6 +258,112 @@ def test_a_clip_changes_no_support_but_for_ties_of_the_top():
     assert (conformal.threshold_support(draft, tau) == conformal.threshold_support(draft, clipped)).all()
 
 
+# ------------------------------------------------------------------------------------------ Algorithm 1, line 12
+
+
+def line_12(thresholds, dropped, accepted, epsilon, rate):
+    """β_{T+1} = β_T - η(d_T - ε), to the letter; the lists begin with n = 1. After T = 0 there is no β_0."""
+    if accepted == 0:
+        return thresholds[0]
+    return thresholds[accepted - 1] - rate * (dropped[accepted - 1] - epsilon)
+
+
+def batch(draft_rows, epsilon, rate, tau):
+    """β_n and d_n of lines 4 to 9 in plain numbers."""
+    thresholds, dropped = [tau], []
+    for draft in draft_rows:
+        mass, after = plain(draft, epsilon, rate, thresholds[-1])
+        dropped.append(mass)
+        thresholds.append(after)
+    return thresholds, dropped
+
+
+@pytest.mark.parametrize("accepted", range(4))
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_line_12_as_printed_is_what_line_8_has_done(accepted, library):
+    drafts = [FLAT, PEAKED, [0.5, 0.25, 0.125, 0.125]]
+    controller = ThresholdController(to(library, 0.25), to(library, 0.5), to(library, 0.375))
+    for draft in drafts:
+        controller.step(to(library, draft))
+    thresholds, dropped = batch(drafts, 0.25, 0.5, 0.375)
+    found = numbers(controller.roll_back(to(library, accepted), printed=True))
+    assert float(found) == line_12(thresholds, dropped, accepted, 0.25, 0.5) == thresholds[accepted]
+
+
+def test_both_forms_agree_where_nothing_is_rejected():
+    for printed in (False, True):
+        controller = ThresholdController(0.25, 0.5, [0.5, 0.5])
+        controller.step([FLAT, FLAT])
+        controller.step([PEAKED, FLAT])
+        assert controller.roll_back([2, 2], printed=printed).tolist() == [0.375, 0.375]
+
+
+def stream(instance):
+    """The batches of one stream, with its settings."""
+    setting = {name: float(instance[name].flat[0]) for name in ("epsilon", "learning_rate", "threshold")}
+    drafts = instance["drafts"].reshape(-1, *instance["drafts"].shape[-3:])[0]
+    return drafts, instance["accepted"].reshape(-1, len(drafts))[0].tolist(), setting
+
+
+@given(batched_runs())
+def test_as_printed_the_mean_over_accepted_positions_keeps_the_sharp_bound(instance):
+    """What the proof of Theorem 2 counts: rolled back as printed, the threshold has seen the accepted rows alone."""
+    if 0 in instance["accepted"].shape:
+        return
+    drafts, accepted, setting = stream(instance)
+    controller, alone = (ThresholdController(**setting) for _ in range(2))
+    dropped = []
+    for rows_of_batch, count in zip(drafts, accepted, strict=True):
+        supports = [controller.step(draft) for draft in rows_of_batch]
+        for draft, support in zip(rows_of_batch[:count], supports, strict=False):
+            assert (alone.step(draft) == support).all()
+            dropped.append(float(draft[~support].sum()))
+        assert float(controller.roll_back(count, printed=True)) == float(alone.roll_back(max(count - 1, 0)))
+    if dropped:
+        bound = conformal.regret_bound_sharp(**setting, steps=len(dropped))
+        assert np.mean(dropped) <= float(bound) * (1 + 1e-9)
+
+
+def means_by(again, drafts, accepted, epsilon, learning_rate, threshold):
+    """Mean d over the accepted, and over the accepted and rejected, positions: line 12 to the letter, or once more."""
+    tau, of_accepted, of_all = threshold, [], []
+    for rows_of_batch, count in zip(drafts, accepted, strict=True):
+        thresholds, dropped = batch(rows_of_batch, epsilon, learning_rate, tau)
+        of_accepted += dropped[:count]
+        of_all += dropped[: count + 1]
+        tau = line_12(thresholds, dropped, count, epsilon, learning_rate)
+        if again and 0 < count < len(rows_of_batch):
+            tau -= learning_rate * (dropped[count - 1] - epsilon)
+    return np.mean(of_accepted), np.mean(of_all), tau
+
+
+def test_the_claim_reads_line_12_to_the_letter():
+    claim = claim_of("conformal.resampled")
+    case = {**claim.refuted, "drafts": np.asarray(claim.refuted["drafts"])}
+    verdict = claim.check(case)
+    of_accepted, of_all, _ = means_by(False, **case)
+    assert float(verdict.lhs) == pytest.approx(of_all, abs=1e-12)
+    assert of_all == pytest.approx(0.4911, abs=1e-4)
+    assert float(verdict.rhs) == pytest.approx(0.009975, abs=1e-6)
+    assert of_accepted == 0.0
+
+
+def test_an_update_once_more_gives_up_theorem_2_as_well():
+    """Were d_T counted twice, easy accepted positions before a rejection would raise the threshold twice as fast."""
+    setting = {"epsilon": 0.05, "learning_rate": 1.0, "threshold": 0.0}
+    flat = [1 / 64] * 64
+    easy = [1.0] + [0.0] * 63
+    drafts, accepted = [[easy, flat]] * 200 + [[flat, flat]] * 30, [1] * 200 + [2] * 30
+    bound = float(conformal.regret_bound_sharp(**setting, steps=sum(accepted)))
+    once, all_once, _ = means_by(False, drafts, accepted, **setting)
+    twice, all_twice, _ = means_by(True, drafts, accepted, **setting)
+    assert once <= bound < twice
+    assert twice > 1.3 * bound
+    assert min(all_once, all_twice) > 5 * bound  # neither controls the sum of Theorem 1
+    assert means_by(False, drafts[:3], accepted[:3], **setting)[2] == pytest.approx(0.15)
+    assert means_by(True, drafts[:3], accepted[:3], **setting)[2] == pytest.approx(0.30)
+
+
 # ---------------------------------------------------------------------------------------------------- wind-up
 
 
@@ -328,6 +434,18 @@ def test_the_sharp_bound_is_below_the_published_one_where_that_is_true(epsilon, 
     [
         (lambda: ThresholdController(1.0, 0.1), r"epsilon must be in \(0, 1\); got 1.0; ε is the dropped mass"),
         (lambda: ThresholdController(0.0, 0.1), r"epsilon must be in \(0, 1\); got 0.0; ε is the dropped mass"),
+        (lambda: ThresholdController(-0.1, 0.1), r"epsilon must be in \(0, 1\); got -0.1; ε is the dropped mass"),
+        (lambda: ThresholdController(0.1, -1.0), r"learning_rate must be positive and finite; got -1.0; η is how"),
+        (lambda: conformal.regret_bound(1.5, 0.1, 0.0, 9), r"epsilon must be in \(0, 1\); got 1.5; ε is the dropped"),
+        (lambda: conformal.regret_bound_sharp(0.5, 0.0, 0.0, 9), r"learning_rate must be positive and finite; got 0.0"),
+        (
+            lambda: conformal.regret_bound_sharp(0.5, 1.0, -0.51, 9),
+            r"threshold must be at least -η\(1 - ε\); got -0.51 with η = 1.0, ε = 0.5; start at 0",
+        ),
+        (
+            lambda: conformal.regret_bound_rate(0.5, 1.0, -0.76, 4),
+            r"threshold must be at least -η\(1 - ε\); got -0.76 with η = 0.5, ε = 0.25; start at 0",
+        ),
         (lambda: ThresholdController(0.1, 0.0), r"learning_rate must be positive and finite; got 0.0; η is how far"),
         (
             lambda: ThresholdController(0.5, 1.0, -0.51),
@@ -345,6 +463,7 @@ def test_the_sharp_bound_is_below_the_published_one_where_that_is_true(epsilon, 
             lambda: conformal.regret_bound_rate(2.0, 1.0, 0.0, 4),
             r"target_scale must be below √T; got 2.0; ε = d/√T is a probability",
         ),
+        (lambda: conformal.threshold_support([0.0, 0.0], 0.5), r"draft must be rows of probabilities.*sums to 0"),
         (lambda: conformal.threshold_support([0.5, 0.5], math.nan), r"threshold must be finite; got nan; give a prob"),
     ],
 )

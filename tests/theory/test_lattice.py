@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from hlmtheory import lattice
+from hlmtheory.lattice import arithmetic
 from hlmtheory.verification import output_distribution, total_variation
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -328,6 +329,50 @@ def test_nothing_within_the_budget_is_better(seed, size, quarters, adaptive):
     assert float(total_variation(draft, q_hat)) <= float(found.distortion) + 1e-12
 
 
+def test_resolutions_are_found_once_for_each_vocabulary_and_budget(monkeypatch):
+    asked = []
+    arithmetic._remembered.cache_clear()
+
+    def counted(*given, **options):
+        asked.append(1)
+        return log2_payload(*given, **options)
+
+    log2_payload = arithmetic.log2_payload
+    monkeypatch.setattr(arithmetic, "log2_payload", counted)
+    draft = np.random.default_rng(3).dirichlet([0.3] * 40, size=5)
+    first = lattice.allocate(draft, 60.0)
+    calls = len(asked)
+    assert calls > 20
+    again = lattice.allocate(draft, 60.0)
+    assert len(asked) == calls + 1  # the bits of what was chosen
+    assert (again.k == first.k).all()
+    for other in (
+        lambda: lattice.allocate(draft, 61.0),
+        lambda: lattice.allocate(draft[:, :-1] / draft[:, :-1].sum(-1, keepdims=True), 60.0),
+        lambda: lattice.allocate(draft, 60.0, adaptive=False),
+    ):
+        before = len(asked)
+        other()
+        assert len(asked) > before + 1
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_what_is_remembered_cannot_be_changed_and_stays_small(library):
+    arithmetic._remembered.cache_clear()
+    draft = to(library, np.random.default_rng(4).dirichlet([0.3] * 12, size=9))
+    budgets = np.linspace(12.0, 60.0, 9)
+    found = lattice.allocate(draft, to(library, budgets))
+    assert arithmetic._remembered.cache_info().currsize == 0  # too many budgets
+    for i, budget in enumerate(budgets.tolist()):
+        alone = lattice.allocate(draft, budget)
+        assert numbers(alone.k)[i] == numbers(found.k)[i]
+        assert numbers(alone.resolution)[i] == numbers(found.resolution)[i]
+    assert arithmetic._remembered.cache_info().currsize == 8
+    table = arithmetic._remembered(12, (60.0,), True)
+    with pytest.raises(ValueError, match="read-only"):
+        table[0, 0] = 0
+
+
 def test_an_allocation_never_keeps_a_token_that_cannot_be_drawn():
     found = lattice.allocate([[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0]], 1000.0)
     assert found.k.tolist() == [2, 1]
@@ -420,6 +465,17 @@ def test_drafts_declared_as_quantised_but_drawn_from_the_model_are_found_out():
         (
             lambda: lattice.quantize([0.5, 0.5], support=[True, True], resolution=0),
             r"resolution must be a whole number in 1..2,147,483,647; got 0; ℓ is the number of units",
+        ),
+        (
+            lambda: lattice.quantize([0.0, 0.0], support=[True, True], resolution=1),
+            r"draft must be rows of prob.*got a row that sums to 0; apply a s",
+        ),
+        (lambda: lattice.allocate([0.0, 0.0], 9.0), r"draft must be rows of prob.*got a row that sums to 0; apply a s"),
+        (lambda: lattice.payload_bits(9, 2, 0), r"resolution must be a whole number in 1..2,147,483,647; got 0; ℓ is"),
+        (lambda: lattice.distortion_bound_sharp(2, -1), r"resolution must be a whole number in 1..2,147,483,647; got"),
+        (
+            lambda: lattice.rejection_bound([0.5, 0.5], [1.0, 0.0], support=[True, True], resolution=1),
+            r"support must hold tokens of non-zero probability only; got one of probability 0; leave it out",
         ),
         (
             lambda: lattice.quantize([0.5, 0.5], support=[False, False], resolution=1),

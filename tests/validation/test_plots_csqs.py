@@ -22,7 +22,7 @@ from validation.prompts import Prompt
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = [(one.paper, one.number) for one in csqs.FIGURES]
-SCALE = Scale(prompts=3, new_tokens=5, temperatures=(0.0, 1.0))
+SCALE = Scale(prompts=3, new_tokens=5, long_tokens=9, temperatures=(0.0, 1.0))
 TIMES = Times(0.001, 0.004, 0.0005)
 PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was the best of", "what is the sum")]
 
@@ -65,10 +65,13 @@ def cell(*rows: dict[str, float], by_bytes: bool = False) -> Cell:
 
 def shrunk(found: Study, prompts: int) -> Study:
     """The same with fewer texts."""
-    cells = {
-        key: replace(one, rows=one.rows[:prompts], rounding=one.rounding[:prompts]) for key, one in found.cells.items()
-    }
-    return replace(found, scale=replace(found.scale, prompts=prompts), cells=cells)
+
+    def cut(one: Cell) -> Cell:
+        return replace(one, rows=one.rows[:prompts], rounding=one.rounding[:prompts])
+
+    cells = {key: cut(one) for key, one in found.cells.items()}
+    long = {name: cut(one) for name, one in found.long.items()}
+    return replace(found, scale=replace(found.scale, prompts=prompts), cells=cells, long=long)
 
 
 # --------------------------------------------------------------------------------------------------------- the runs
@@ -79,6 +82,16 @@ def test_every_method_wrote_every_text(found: Study):
     for one in found.cells.values():
         assert len(one.rows) == 3
         assert all(0 < len(row.tokens) <= 5 for row in one.rows)
+    assert set(found.long) == {ADAPTIVE[0.001], PRINTED}
+    assert max(len(row.tokens) for one in found.long.values() for row in one.rows) == 9
+
+
+def test_every_name_is_that_of_its_method(found: Study):
+    named = (*MAIN, *BY_SIZE.values(), *ADAPTIVE.values(), *FIXED.values(), PRINTED, *csqs_numbers.BYTES)
+    assert set(named) == set(METHODS)
+    for name, make in METHODS.items():
+        assert make().name == name
+    assert {row.method for (name, _), one in found.cells.items() for row in one.rows if name == PRINTED} == {PRINTED}
 
 
 def test_rounds_stay_within_the_budget(found: Study):
@@ -146,20 +159,37 @@ def test_seconds_add_up():
     assert cell(rounds, by_bytes=True).seconds(Times(0.1, 1.0, 0.01), 1e4) == pytest.approx([0.3 + 1.0 + 0.03 + 0.04])
 
 
-def test_intervals_of_a_mean_are_students():
+def test_intervals_of_a_mean_are_about_students():
     from scipy.stats import ttest_1samp
 
+    values = np.random.default_rng(3).normal(5.0, 1.0, 40)
+    found, known = interval([(values, np.ones(40))]), ttest_1samp(values, 0.0).confidence_interval(0.95)
+    assert found.value == pytest.approx(values.mean())
+    assert found.ends == pytest.approx((known.low, known.high), abs=0.1 * float(known.high - known.low))
+
+
+def test_intervals_of_a_ratio_hold_it_as_often_as_they_say():
+    rng, held = np.random.default_rng(5), 0
+    for _ in range(300):
+        below = rng.gamma(4.0, size=32)
+        above = 0.5 * below + rng.gamma(2.0, 0.5, size=32)  # E above = 0.5 · 4 + 1
+        low, high = interval([(above, below)]).ends
+        held += low <= 3.0 / 4.0 <= high
+    assert 0.92 * 300 <= held <= 0.985 * 300
+
+
+def test_a_difference_is_taken_prompt_by_prompt():
     values = np.array([1.0, 4.0, 2.0, 2.5, 7.0])
-    mean, half = interval([(values, np.ones(5))])
-    known = ttest_1samp(values, 0.0).confidence_interval(0.95)
-    assert half is not None
-    assert (mean - half, mean + half) == pytest.approx((known.low, known.high))
-    difference, width = interval([(values + 1.0, np.ones(5)), (values, np.ones(5))])
-    assert (difference, width) == pytest.approx((1.0, 0.0), abs=1e-9)
+    one = interval([(values + 1.0, np.ones(5)), (values, np.ones(5))])
+    assert (one.value, *one.ends) == pytest.approx((1.0, 1.0, 1.0))
+    assert one.sign == 1
+    assert interval([(values, np.ones(5)), (values + 1.0, np.ones(5))]).sign == -1
+    assert interval([(values, np.ones(5)), (values[::-1], np.ones(5))]).sign == 0
 
 
 def test_one_text_has_no_interval(found: Study, monkeypatch: pytest.MonkeyPatch):
-    assert interval([(np.array([3.0]), np.array([2.0]))]) == (1.5, None)
+    one = interval([(np.array([3.0]), np.array([2.0]))])
+    assert (one.plain(), one.sign, one.ends, one.told("g")) == ([1.5, None, None], 0, (1.5, 1.5), "1.5")
     for module in (csqs_numbers, csqs_tables):
         monkeypatch.setattr(module, "study", lambda seed: shrunk(found, 1))
     for key in KEYS:
@@ -208,7 +238,8 @@ def test_the_mended_controller_keeps_the_sharp_bound(found: Study, sidecars: dic
     about = sidecars["ours", "2"]
     assert about["statistics"]["above_sharp"][0] == 0
     for threshold, name in ADAPTIVE.items():
-        for text in csqs_numbers.paths(found.cells[name, 1.0]):
+        texts = csqs_numbers.paths(found.cells[name, 1.0])
+        for text in texts + (csqs_numbers.paths(found.long[name]) if name in found.long else []):
             bounds = regret_bound_sharp(EPSILON, LEARNING_RATE, threshold, np.array(text["x"]))
             assert (np.array(text["mean"]) <= bounds + 1e-9).all()
 
@@ -224,11 +255,11 @@ def test_the_table_holds_theorem_1(found: Study, sidecars: dict[Any, Any]):
     assert [len(table["rows"]) for table in about["tables"]] == [10, 18, 4, 11]
     for one in about["statistics"]["theorem"]:
         rows = found.cells[one["method"], one["temperature"]].rows
-        assert one["rejected"] == pytest.approx(np.mean([row.total("resampled") for row in rows]), rel=1e-3)
+        assert one["rejected"][0] == pytest.approx(np.mean([row.total("resampled") for row in rows]), rel=1e-3)
         assert one["mismatch"] == pytest.approx(np.mean([row.total("mismatch") for row in rows]), rel=1e-3, abs=1e-9)
-        assert one["rejected"] <= one["positions"]
+        assert one["rejected"][0] <= one["positions"]
     for line in about["statistics"]["line_12"]:
-        assert line["mended"]["dropped"] <= line["mended"]["sharp"] <= line["mended"]["published"]
+        assert line["mended"]["dropped"][0] <= line["mended"]["sharp"] <= line["mended"]["published"]
 
 
 # ---------------------------------------------------------------------------------------------------------- captions

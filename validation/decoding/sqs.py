@@ -14,6 +14,7 @@ from hlmtheory.conformal import ThresholdController, threshold_support
 from hlmtheory.lattice import allocate, distortion_bound_sharp, payload_bits, quantize, top_support
 from validation.decoding.method import Method
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
+from validation.errors import UserError
 
 if TYPE_CHECKING:
     import torch
@@ -23,6 +24,21 @@ BUDGET_BITS, RESOLUTION, LEARNING_RATE, EPSILON = 5000.0, 100, 0.001, 0.0005
 """c-sqs Section 4: B, ℓ, η and the target deviation."""
 FINEST = 2**20
 """A resolution beyond this changes no row that a model knows, and the codec ends at 2²⁴."""
+
+
+def told(value: float) -> str:
+    """A number for a name: short, and no other number's.
+
+    >>> told(0.001), told(5000.0), told(0.12345678)
+    ('0.001', '5000', '0.12345678')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def _unusual(symbol: str, value: float, usual: float) -> list[str]:
+    """A setting, where it is not the paper's."""
+    return [] if value == usual else [f"{symbol} = {told(value)}"]
 
 
 @dataclass(slots=True)
@@ -52,6 +68,8 @@ class Sqs(Method):
     by_bytes : bool
         Whether the budget and the link count the encoded bytes, or the formula's bits.
 
+    The name tells what a method is steered by and whatever is not as in the paper, so that no two have the same.
+
     The bytes are those of :mod:`hlmtheory.codec`. They list the tokens that have a count, which is the same row; how
     long they are does not depend on which of them was drawn, so that the budget does not bias the draft.
     """
@@ -59,9 +77,16 @@ class Sqs(Method):
     adaptive = False
 
     def __init__(
-        self, name: str, *, budget_bits: float = BUDGET_BITS, resolution: int = RESOLUTION, by_bytes: bool = False
+        self,
+        family: str,
+        *settings: str,
+        budget_bits: float = BUDGET_BITS,
+        resolution: int = RESOLUTION,
+        by_bytes: bool = False,
     ) -> None:
-        self.name = f"{name}, by bytes" if by_bytes else name
+        shared = [*_unusual("B", budget_bits, BUDGET_BITS), *_unusual("ℓ", resolution, RESOLUTION)]
+        settings = (*settings, *shared, *(["bytes"] if by_bytes else []))
+        self.name = f"{family} ({', '.join(settings)})" if settings else family
         self.budget, self.resolution, self.real_bytes = budget_bits, resolution, by_bytes
 
     def begin(self, session: Session) -> None:
@@ -87,6 +112,7 @@ class Sqs(Method):
         import torch
 
         support, resolution = self.supports(step)
+        support = support & (step.draft > 0)  # a threshold of 0 or less keeps impossible tokens, too
         counts = quantize(step.draft, support=support, resolution=resolution)
         units = np.broadcast_to(np.asarray(torch.as_tensor(resolution).cpu()), len(step.rows))
         kept = support.sum(dim=-1).cpu().numpy()
@@ -145,8 +171,14 @@ class KSqs(Sqs):
     """K-SQS: the K largest probabilities."""
 
     def __init__(self, k: int = 64, **options: Any) -> None:
-        super().__init__(f"K-SQS (K = {k})", **options)
+        super().__init__("K-SQS", f"K = {k}", **options)
         self.k = k
+
+    def begin(self, session: Session) -> None:
+        """K within the vocabulary."""
+        if not 1 <= self.k <= session.vocabulary:
+            raise UserError(f"K is {self.k}; it must be 1 to {session.vocabulary:,}, the tokens of the vocabulary.")
+        super().begin(session)
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
         """Fewer where a row has fewer that are positive."""
@@ -155,7 +187,7 @@ class KSqs(Sqs):
 
     def sizes(self, kept: Array) -> Array:
         """K, also where a row has zeros: the server expects that many."""
-        return np.full_like(kept, min(self.k, self.session.vocabulary))
+        return np.full_like(kept, self.k)
 
 
 class CSqs(Sqs):
@@ -184,21 +216,22 @@ class CSqs(Sqs):
         printed: bool = False,
         **options: Any,
     ) -> None:
-        kind = "fixed threshold" if learning_rate == 0 else "as printed" if printed else "adaptive"
-        super().__init__(f"C-SQS ({kind})", **options)
+        kind = ["fixed"] if learning_rate == 0 else _unusual("η", learning_rate, LEARNING_RATE)
+        kind += [*_unusual("ε", epsilon, EPSILON), *(["as printed"] if printed else [])]
+        super().__init__("C-SQS", f"{'τ₁' if learning_rate else 'τ'} = {told(threshold)}", *kind, **options)
         self.first, self.rate, self.epsilon, self.printed = threshold, learning_rate, epsilon, printed
 
     def begin(self, session: Session) -> None:
-        """A controller for each text."""
+        """A controller for each text; a fixed threshold leaves them as they are."""
         super().begin(session)
-        self.held = [self.first] * session.texts  # where the round began
-        self.controllers = [self._controller(self.first) for _ in range(session.texts)]
+        settings = (self.epsilon, self.rate or 1.0, self.first)
+        self.controllers = [ThresholdController(*settings) for _ in range(session.texts)]
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
         """{q ≥ τ} and the likeliest."""
         import torch
 
-        now = [self.held[row] if self.rate == 0 else float(self.controllers[row].threshold) for row in step.rows]
+        now = [float(self.controllers[row].threshold) for row in step.rows]
         return threshold_support(
             step.draft, torch.tensor(now, dtype=torch.float64, device=step.draft.device)
         ), self.resolution
@@ -211,17 +244,10 @@ class CSqs(Sqs):
 
     def learn(self, outcome: Outcome) -> float:
         """Back to the last position that is kept."""
-        row = outcome.row
+        controller = self.controllers[outcome.row]
         if self.rate and outcome.drafts:
-            kept = outcome.accepted - 1 if self.printed else outcome.accepted  # the step after them is kept, too
-            if kept < 0:
-                self.controllers[row] = self._controller(self.held[row])
-            else:
-                self.held[row] = float(self.controllers[row].roll_back(kept))
-        return self.held[row]
-
-    def _controller(self, threshold: float) -> ThresholdController:
-        return ThresholdController(self.epsilon, self.rate or 1.0, threshold)
+            controller.roll_back(outcome.accepted, printed=self.printed)
+        return float(controller.threshold)
 
 
 class AllocatedSqs(Sqs):
@@ -230,7 +256,7 @@ class AllocatedSqs(Sqs):
     adaptive = True
 
     def __init__(self, draft_bits: float = 500.0, **options: Any) -> None:
-        super().__init__(f"SQS allocated ({draft_bits:g} bits)", **options)
+        super().__init__("SQS allocated", f"{told(draft_bits)} bits", **options)
         self.draft_bits = draft_bits
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:

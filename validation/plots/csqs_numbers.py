@@ -1,12 +1,15 @@
 """The numbers of the figures of c-sqs: ratios over the texts with their intervals, the bounds, and where curves cross.
 
-All intervals are 95%, by a delete-one jackknife over the prompts with the quantile of Student's t: the prompts are few,
-and the texts of two methods belong to the same prompts. A difference is taken within each prompt.
+All intervals are 95%, by a bootstrap over the prompts: the texts of two methods belong to the same prompts, so a
+difference takes the same resamples for both. The percentiles are a little farther out than 2.5 and 97.5 (Hesterberg's
+expanded ones), so that the interval of a mean is about as wide as Student's and not as the normal law's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,9 @@ from numpy.typing import NDArray
 from hlmtheory import regret_bound, regret_bound_sharp
 from validation.decode import PAPER_TIMES
 from validation.decoding.sqs import BUDGET_BITS, EPSILON, LEARNING_RATE, RESOLUTION
+from validation.methods import AllocatedSqs, CSqs, DenseQs, KSqs
 from validation.plots.csqs_runs import (
+    DRAFT_BITS,
     METHODS,
     MIDDLE_SIZE,
     MIDDLE_THRESHOLD,
@@ -35,14 +40,15 @@ Ratio = tuple[Values, Values]
 RATE_BPS = 1e6  # of the link in the figures; c-sqs does not print its own
 RATES_BPS = (1e4, 1e5, 1e6, 1e7, 1e8)
 LARGER_MODELS = Times(*PAPER_TIMES, 0.0)
+RESAMPLES = 4000
 NAMES = tuple(METHODS)
-DENSE, ALLOCATED = "QS dense", "SQS allocated"
-BY_SIZE = {k: f"K-SQS, K = {k}" for k in SIZES}
-ADAPTIVE = {t: f"C-SQS, τ₁ = {t:g}" for t in THRESHOLDS}
-FIXED = {t: f"C-SQS, τ = {t:g} fixed" for t in THRESHOLDS}
-PRINTED = f"{ADAPTIVE[MIDDLE_THRESHOLD]} as printed"
+DENSE, ALLOCATED = DenseQs().name, AllocatedSqs(DRAFT_BITS).name
+BY_SIZE = {k: KSqs(k).name for k in SIZES}
+ADAPTIVE = {t: CSqs(t).name for t in THRESHOLDS}
+FIXED = {t: CSqs(t, learning_rate=0.0).name for t in THRESHOLDS}
+PRINTED = CSqs(MIDDLE_THRESHOLD, printed=True).name
 MAIN = (DENSE, BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD], FIXED[MIDDLE_THRESHOLD], ALLOCATED)
-BYTES = tuple(name for name in NAMES if name.endswith(", bytes"))
+BYTES = tuple(name for name, make in METHODS.items() if make().real_bytes)
 TEMPERATURE = {"label": "temperature", "unit": "", "scale": "linear"}
 LATENCY = {"label": "latency for each token", "unit": "ms", "scale": "linear"}
 RESAMPLING = {"label": "resampling rate", "unit": "", "scale": "linear"}
@@ -51,19 +57,53 @@ RESAMPLING = {"label": "resampling rate", "unit": "", "scale": "linear"}
 # ----------------------------------------------------------------------------------------------------- intervals
 
 
-def interval(parts: Sequence[Ratio]) -> tuple[float, float | None]:
-    """A ratio of totals, or the first less the second, and half the width of its interval; None for one text."""
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A number and the ends of its interval; one text has none."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def sign(self) -> int:
+        """Of the whole interval; 0 where it holds 0, or there is none."""
+        return 0 if self.low is None or self.high is None else int(self.low > 0.0) - int(self.high < 0.0)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """As they are drawn: the number itself where there is no interval."""
+        return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
+
+    def told(self, spec: str) -> str:
+        """The number and its interval."""
+        return f"{self.value:{spec}}" + ("" if self.low is None else f" ({self.low:{spec}} to {self.high:{spec}})")
+
+    def plain(self) -> list[float | None]:
+        """As JSON holds it."""
+        return [None if value is None else plain(value, 4) for value in (self.value, self.low, self.high)]
+
+
+def interval(parts: Sequence[Ratio]) -> Interval:
+    """A ratio of totals, or the first less the second."""
     above, below = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
     signs = np.array([1.0, -1.0])[: len(parts)]
     count = above.shape[-1]
     whole = float(signs @ (above.sum(-1) / below.sum(-1)))
     if count < 2:
-        return whole, None
-    from scipy.stats import t
+        return Interval(whole, None, None)
+    weights, tail = _resamples(count)
+    low, high = np.quantile(signs @ ((above @ weights) / (below @ weights)), [tail, 1.0 - tail])
+    return Interval(whole, float(low), float(high))
 
-    without = signs @ ((above.sum(-1)[:, None] - above) / (below.sum(-1)[:, None] - below))
-    error = np.sqrt((count - 1) * without.var())
-    return whole, float(t.ppf(0.975, count - 1) * error)
+
+@cache
+def _resamples(count: int) -> tuple[Values, float]:
+    """How often each of so many texts is in each resample, (texts, resamples), and the share beyond either end."""
+    from scipy.stats import norm, t
+
+    drawn = np.random.default_rng(count).multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES)
+    return drawn.T.astype(np.float64), float(norm.cdf(-np.sqrt(count / (count - 1)) * t.ppf(0.975, count - 1)))
 
 
 def latency(cell: Cell, times: Times, rate_bps: float) -> Ratio:
@@ -80,14 +120,10 @@ def _series(found: Study, names: Sequence[str], panel: int, metric: str) -> list
     """Curves over the temperature."""
     series = []
     for name in names:
-        mean, low, high = [], [], []
-        for temperature in found.scale.temperatures:
-            cell = found.cells[name, temperature]
-            value, half = interval([_metric(found, cell, metric)])
-            mean.append(value)
-            low.append(value if half is None else value - half)
-            high.append(value if half is None else value + half)
-        curve = {"mean": plain(mean), "low": plain(low), "high": plain(high)}
+        cells = [found.cells[name, temperature] for temperature in found.scale.temperatures]
+        values = [interval([_metric(found, cell, metric)]) for cell in cells]
+        low, high = zip(*(one.ends for one in values), strict=True)
+        curve = {"mean": plain([one.value for one in values]), "low": plain(low), "high": plain(high)}
         series.append({"name": name, "panel": panel, "metric": metric, "x": list(found.scale.temperatures)} | curve)
     return series
 
@@ -106,7 +142,7 @@ def basis(found: Study) -> dict[str, Any]:
             f"tokens at each temperature and method, B = {BUDGET_BITS:,.0f} bits, ℓ = {RESOLUTION}, "
             f"η = {LEARNING_RATE:g}, ε = {EPSILON:g}; a pass takes {1e3 * times.small_s:.2f} ms of the small model and "
             f"{1e3 * times.large_s:.2f} + {1e3 * times.token_s:.2f} n ms of the large one over n tokens, the "
-            f"quickest of several here; the link has {RATE_BPS / 1e6:g} Mbit/s; intervals: 95%, jackknife over prompts"
+            f"quickest of several here; the link has {RATE_BPS / 1e6:g} Mbit/s; intervals: 95%, bootstrap over prompts"
         ),
     }
 
@@ -126,6 +162,7 @@ def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> N
             "rejected_per_draft": _by_temperature(found, lambda cell: (cell.totals("resampled"), cell.looked_at)),
             "adaptive_less_fixed": _adaptation(found),
             "crossovers": crossovers(found),
+            "gap": _gaps(found),
         },
         **basis(found),
     }
@@ -133,19 +170,30 @@ def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> N
 
 def _by_temperature(found: Study, ratio: Callable[[Cell], Ratio]) -> dict[str, list[float]]:
     """A ratio of every method at each temperature."""
+    temperatures = found.scale.temperatures
+    return {name: [plain(interval([ratio(found.cells[name, t])]).value, 4) for t in temperatures] for name in NAMES}
+
+
+def _gaps(found: Study) -> dict[str, list[list[float | None]]]:
+    """C-SQS less K-SQS with the middle parameters at each temperature, prompt by prompt, with the interval's ends."""
+    names = (ADAPTIVE[MIDDLE_THRESHOLD], BY_SIZE[MIDDLE_SIZE])
     return {
-        name: [plain(interval([ratio(found.cells[name, t])])[0], 4) for t in found.scale.temperatures] for name in NAMES
+        metric: [
+            interval([_metric(found, found.cells[name, t], metric) for name in names]).plain()
+            for t in found.scale.temperatures
+        ]
+        for metric in ("latency", "resampling")
     }
 
 
 def _adaptation(found: Study) -> list[dict[str, Any]]:
-    """What adaptation changes at the highest temperature, for each τ_1: with half the width of the interval."""
+    """What adaptation changes at the highest temperature, for each τ_1, with the interval's ends."""
     top, lines = found.scale.temperatures[-1], []
     for threshold in THRESHOLDS:
         line: dict[str, Any] = {"threshold": threshold}
         for metric in ("latency", "resampling"):
             cells = (found.cells[names[threshold], top] for names in (ADAPTIVE, FIXED))
-            line[metric] = interval([_metric(found, cell, metric) for cell in cells])
+            line[metric] = interval([_metric(found, cell, metric) for cell in cells]).plain()
         lines.append(line)
     return lines
 
@@ -174,15 +222,15 @@ def _count(found: Study, times: Times | None, rate: float) -> dict[str, Any]:
             for end in ends:
                 cells = [found.cells[name, end] for name in (by_mass, by_size)]
                 gaps.append(interval([resampling(c) if times is None else latency(c, times, rate) for c in cells]))
-            (first, low), (last, high) = gaps  # C-SQS less K-SQS
+            first, last = gaps  # C-SQS less K-SQS
             kind = {(1, -1): "crossing", (-1, 1): "reverse", (1, 1): "k", (-1, -1): "c"}.get(
-                (int(np.sign(first)), int(np.sign(last)))
+                (int(np.sign(first.value)), int(np.sign(last.value)))
             )
             if kind is not None:
                 tally[kind] += 1
             if kind == "crossing":
                 tally["which"].append([size, threshold])
-                tally["clear"] += int(low is not None and high is not None and first > low and -last > high)
+                tally["clear"] += int((first.sign, last.sign) == (1, -1))
     return tally
 
 
@@ -202,10 +250,9 @@ def paths(cell: Cell) -> list[dict[str, list[float]]]:
 
 
 def simulate_regret(seed: int) -> Numbers:
-    """The mean dropped mass of each text beside both bounds, with Algorithm 1 as mended and as printed."""
+    """The mean dropped mass of each longer text beside both bounds, with Algorithm 1 as mended and as printed."""
     found = study(seed)
-    top = found.scale.temperatures[-1]
-    panels = [paths(found.cells[name, top]) for name in (ADAPTIVE[MIDDLE_THRESHOLD], PRINTED)]
+    panels = [paths(found.long[name]) for name in (ADAPTIVE[MIDDLE_THRESHOLD], PRINTED)]
     longest = max(one["x"][-1] for panel in panels for one in panel if one["x"])
     steps = np.arange(1, longest + 1)
     setting = (EPSILON, LEARNING_RATE, MIDDLE_THRESHOLD, steps)
@@ -221,7 +268,9 @@ def simulate_regret(seed: int) -> Numbers:
         ],
         "bounds": {"x": steps.tolist()} | bounds,
         "statistics": {
-            "temperature": top,
+            "temperature": found.scale.temperatures[-1],
+            "new_tokens": found.scale.long_tokens,
+            "last": [[one["mean"][-1] for one in panel if one["mean"]] for panel in panels],
             "above_sharp": [_above(panel, bounds["sharp"]) for panel in panels],
             "published_below_1_from": 1 + int(_published_end()),
         },

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +30,7 @@ Values = NDArray[np.float64]
 Key = tuple[str, float]
 """A method, as ``METHODS`` calls it, and a temperature."""
 
-TEMPERATURES = (0.0, 0.4, 0.7, 1.0)
+TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 SIZES = (16, 64, 256)  # K; the paper's text does not print its own
 THRESHOLDS = (0.0001, 0.001, 0.01)  # τ_1, likewise
 MIDDLE_SIZE, MIDDLE_THRESHOLD = 64, 0.001
@@ -40,10 +40,11 @@ WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed pa
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is decoded."""
+    """How much is decoded; ``long_tokens`` are those of the texts whose regret is followed."""
 
-    prompts: int = 8
+    prompts: int = 20
     new_tokens: int = 32
+    long_tokens: int = 160
     temperatures: tuple[float, ...] = TEMPERATURES
 
 
@@ -97,13 +98,14 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """All texts."""
+    """All texts; ``long`` holds longer ones of C-SQS at the highest temperature, by method."""
 
     pair: str
     vocabulary: int
     scale: Scale
     times: Times
     cells: dict[Key, Cell] = field(default_factory=dict)
+    long: dict[str, Cell] = field(default_factory=dict)
 
 
 # --------------------------------------------------------------------------------------------------- the methods
@@ -151,28 +153,23 @@ class _Allocated(_Bounded, AllocatedSqs):
     pass
 
 
-def _conformal(kind: str, threshold: float, **options: Any) -> Callable[[], _Bounded]:
-    rates: dict[str, dict[str, Any]] = {"fixed": {"learning_rate": 0.0}, "printed": {"printed": True}, "adaptive": {}}
-    return lambda: _Conformal(threshold, **rates[kind], **options)
-
-
-def _sized(size: int) -> Callable[[], _Bounded]:
-    return lambda: _TopK(size)
-
-
-METHODS: dict[str, Callable[[], _Bounded]] = {
-    "QS dense": lambda: _Dense(),
-    **{f"K-SQS, K = {k}": _sized(k) for k in SIZES},
-    **{f"C-SQS, τ₁ = {t:g}": _conformal("adaptive", t) for t in THRESHOLDS},
-    **{f"C-SQS, τ = {t:g} fixed": _conformal("fixed", t) for t in THRESHOLDS},
-    f"C-SQS, τ₁ = {MIDDLE_THRESHOLD:g} as printed": _conformal("printed", MIDDLE_THRESHOLD),
-    "SQS allocated": lambda: _Allocated(DRAFT_BITS),
-    "QS dense, bytes": lambda: _Dense(by_bytes=True),
-    f"K-SQS, K = {MIDDLE_SIZE}, bytes": lambda: _TopK(MIDDLE_SIZE, by_bytes=True),
-    f"C-SQS, τ₁ = {MIDDLE_THRESHOLD:g}, bytes": _conformal("adaptive", MIDDLE_THRESHOLD, by_bytes=True),
-    "SQS allocated, bytes": lambda: _Allocated(DRAFT_BITS, by_bytes=True),
-}
-"""What is compared, by the name in the figures; with "bytes" budget and link count those of the codec."""
+_MIDDLE = partial(_Conformal, MIDDLE_THRESHOLD)
+_MAKERS: tuple[Callable[[], _Bounded], ...] = (
+    _Dense,
+    *(partial(_TopK, size) for size in SIZES),
+    *(partial(_Conformal, threshold) for threshold in THRESHOLDS),
+    *(partial(_Conformal, threshold, learning_rate=0.0) for threshold in THRESHOLDS),
+    partial(_MIDDLE, printed=True),
+    partial(_Allocated, DRAFT_BITS),
+    partial(_Dense, by_bytes=True),
+    partial(_TopK, MIDDLE_SIZE, by_bytes=True),
+    partial(_MIDDLE, by_bytes=True),
+    partial(_Allocated, DRAFT_BITS, by_bytes=True),
+)
+METHODS: dict[str, Callable[[], _Bounded]] = {make().name: make for make in _MAKERS}
+"""What is compared, by the methods' own names; with "bytes" budget and link count those of the codec."""
+LONG: tuple[Callable[[], _Bounded], ...] = (_MIDDLE, partial(_MIDDLE, printed=True))
+"""Those whose regret is followed."""
 
 
 # -------------------------------------------------------------------------------------------------------- the runs
@@ -224,19 +221,28 @@ def study(seed: int, scale: Scale | None = None) -> Study:
     pair = load_pair()
     prompts = some_prompts(scale.prompts)
     found = Study(pair.name, pair.vocabulary, scale, pass_times(pair))
-    for name, make in METHODS.items():
+    for make in METHODS.values():
         for temperature in scale.temperatures:
-            method = make()
-            rows = decode(
-                pair,
-                prompts,
-                method,
-                temperature=temperature,
-                new_tokens=scale.new_tokens,
-                batch=len(prompts),
-                seed=seed,
-                times=(1.0, 0.0),  # passes of the small model are counted, not timed
-                risk=True,
-            )
-            found.cells[name, temperature] = Cell(rows, method.rounding, method.real_bytes)
+            name, cell = _cell(pair, prompts, make(), temperature, scale.new_tokens, seed)
+            found.cells[name, temperature] = cell
+    for make in LONG:
+        name, cell = _cell(pair, prompts, make(), scale.temperatures[-1], scale.long_tokens, seed)
+        found.long[name] = cell
     return found
+
+
+def _cell(
+    pair: Pair, prompts: list[Prompt], method: _Bounded, temperature: float, new_tokens: int, seed: int
+) -> tuple[str, Cell]:
+    rows = decode(
+        pair,
+        prompts,
+        method,
+        temperature=temperature,
+        new_tokens=new_tokens,
+        batch=len(prompts),
+        seed=seed,
+        times=(1.0, 0.0),  # passes of the small model are counted, not timed
+        risk=True,
+    )
+    return method.name, Cell(rows, method.rounding, method.real_bytes)

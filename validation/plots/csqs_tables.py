@@ -8,7 +8,7 @@ import numpy as np
 
 from hlmtheory import regret_bound, regret_bound_sharp
 from validation.decoding.sqs import BUDGET_BITS, EPSILON, LEARNING_RATE
-from validation.plots.csqs_numbers import ADAPTIVE, BYTES, MAIN, PRINTED, basis, crossovers, interval
+from validation.plots.csqs_numbers import ADAPTIVE, BYTES, MAIN, PRINTED, Interval, basis, crossovers, interval
 from validation.plots.csqs_runs import MIDDLE_THRESHOLD, Cell, Study, study
 from validation.plots.record import Numbers, Table, plain
 
@@ -39,14 +39,14 @@ def theorem(found: Study) -> list[dict[str, Any]]:
         for temperature in found.scale.temperatures:
             cell = found.cells[name, temperature]
             ones = np.ones(len(cell.rows))
-            rejected, half = interval([(cell.totals("resampled"), ones)])
+            rejected = interval([(cell.totals("resampled"), ones)])
             terms = {key: plain(cell.totals(key).mean(), 4) for key in ("mismatch", "dropped")}
             rounding = {"sharp": plain(cell.totals("rounding").mean(), 4), "published": plain(cell.rounding.mean(), 4)}
             looked = float(cell.looked_at.mean())
-            excess, width = interval([(cell.totals("resampled") - _bound(cell), ones)])
+            excess = interval([(cell.totals("resampled") - _bound(cell), ones)])
             lines.append(
-                {"method": name, "temperature": temperature, "rejected": plain(rejected, 4), "half_width": half}
-                | {"positions": looked, "rounding": rounding, "excess": plain(excess, 4), "excess_half_width": width}
+                {"method": name, "temperature": temperature, "rejected": rejected.plain(), "positions": looked}
+                | {"rounding": rounding, "excess": excess.plain(), "above": excess.sign > 0}
                 | terms
             )
     return lines
@@ -61,13 +61,12 @@ def _theorem_table(lines: list[dict[str, Any]]) -> Table:
     rows = []
     for one in lines:
         first, rounding = one["mismatch"] + one["dropped"], one["rounding"]
-        spread = "" if one["half_width"] is None else f" ± {one['half_width']:.1f}"
         rows.append(
             (
                 one["method"],
                 f"{one['temperature']:g}",
                 f"{one['positions']:.1f}",
-                f"{one['rejected']:.1f}{spread}",
+                Interval(*one["rejected"]).told(".1f"),
                 *(f"{value:.2f}" for value in (one["mismatch"], one["dropped"], *rounding.values())),
                 *(f"{first + value:.1f}" for value in rounding.values()),
             )
@@ -103,7 +102,7 @@ def _bytes_table(found: Study) -> Table:
                 (drafted, cell.rounds),
                 (cell.tokens, cell.rounds),
             ]
-            rows.append((name, f"{temperature:g}", *(f"{interval([one])[0]:,.1f}" for one in ratios)))
+            rows.append((name, f"{temperature:g}", *(f"{interval([one]).value:,.1f}" for one in ratios)))
     heads = (
         "method",
         "temperature",
@@ -126,16 +125,15 @@ def line_12(found: Study) -> list[dict[str, Any]]:
         for key, name in (("mended", ADAPTIVE[MIDDLE_THRESHOLD]), ("printed", PRINTED)):
             cell = found.cells[name, temperature]
             steps = cell.looked_at
-            mean, half = interval([(cell.totals("dropped"), steps)])
+            dropped = interval([(cell.totals("dropped"), steps)])
             counts = steps.astype(np.int64)
             setting = (EPSILON, LEARNING_RATE, MIDDLE_THRESHOLD, np.maximum(counts, 1))
             line[key] = {
-                "dropped": plain(mean, 4),
-                "half_width": half,
+                "dropped": dropped.plain(),
                 "sharp": plain((steps * regret_bound_sharp(*setting)).sum() / steps.sum(), 4),
                 "published": plain((steps * regret_bound(*setting)).sum() / steps.sum(), 4),
                 "threshold": plain(np.mean([row.rounds[-1].threshold for row in cell.rows if row.rounds]), 4),
-                "resampling": plain(interval([(cell.totals("resampled"), cell.rounds)])[0], 4),
+                "resampling": plain(interval([(cell.totals("resampled"), cell.rounds)]).value, 4),
             }
         lines.append(line)
     return lines
@@ -146,12 +144,11 @@ def _line_table(found: Study) -> Table:
     for line in line_12(found):
         for key, name in (("mended", "the rejected position's own"), ("printed", "as printed")):
             one = line[key]
-            spread = "" if one["half_width"] is None else f" ± {one['half_width']:.4f}"
             rows.append(
                 (
                     f"{line['temperature']:g}",
                     name,
-                    f"{one['dropped']:.4f}{spread}",
+                    Interval(*one["dropped"]).told(".4f"),
                     f"{one['sharp']:.4f}",
                     f"{one['published']:.1f}",
                     f"{one['threshold']:.6f}",

@@ -1,0 +1,101 @@
+"""The quantised methods: a name for every setting, refused settings, and one line 12 for theory and loop."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hlmtheory.conformal import ThresholdController
+from validation.decode import decode
+from validation.decoding.session import Draft, Outcome
+from validation.errors import UserError
+from validation.methods import AllocatedSqs, CSqs, DenseQs, KSqs
+from validation.models import Pair
+from validation.prompts import Prompt
+
+PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was the best of")]
+SHARED: list[dict[str, Any]] = [
+    {},
+    {"by_bytes": True},
+    {"budget_bits": 600.0},
+    {"resolution": 50},
+    {"budget_bits": 600.0, "resolution": 50, "by_bytes": True},
+]
+FAMILIES = [
+    DenseQs,
+    *(partial(KSqs, k) for k in (8, 64)),
+    *(
+        partial(CSqs, threshold, **dict(zip(("learning_rate", "epsilon", "printed"), rest, strict=True)))
+        for threshold in (0.0, 0.001, 0.0010000001)
+        for rest in itertools.product((0.0, 0.001, 0.01), (0.0005, 0.01), (False, True))
+    ),
+    *(partial(AllocatedSqs, bits) for bits in (500.0, 625.0)),
+]
+
+
+def test_no_two_settings_have_one_name():
+    names = [make(**shared).name for make in FAMILIES for shared in SHARED]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [
+        (DenseQs(), "QS dense"),
+        (DenseQs(by_bytes=True), "QS dense (bytes)"),
+        (KSqs(64), "K-SQS (K = 64)"),
+        (KSqs(64, budget_bits=2500, resolution=10, by_bytes=True), "K-SQS (K = 64, B = 2500, ℓ = 10, bytes)"),
+        (CSqs(), "C-SQS (τ₁ = 0)"),
+        (CSqs(0.001), "C-SQS (τ₁ = 0.001)"),
+        (CSqs(0.001, printed=True), "C-SQS (τ₁ = 0.001, as printed)"),
+        (CSqs(0.001, learning_rate=0.0), "C-SQS (τ = 0.001, fixed)"),
+        (CSqs(1e-5, learning_rate=0.01, epsilon=0.02), "C-SQS (τ₁ = 1e-05, η = 0.01, ε = 0.02)"),
+        (AllocatedSqs(625.0, by_bytes=True), "SQS allocated (625 bits, bytes)"),
+    ],
+)
+def test_names_tell_the_settings(method: Any, name: str):
+    assert method.name == name
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        (KSqs(100_000), r"K is 100000; it must be 1 to \d+, the tokens of the vocabulary"),
+        (KSqs(0), r"K is 0; it must be 1 to"),
+        (KSqs(8, resolution=0), r"resolution must be a whole number in 1..2,147,483,647; got 0"),
+        (CSqs(-0.5), r"threshold must be at least -η\(1 - ε\); got -0.5 with η = 0.001, ε = 0.0005"),
+        (CSqs(learning_rate=-1.0), r"learning_rate must be positive and finite; got -1.0"),
+        (CSqs(epsilon=1.0), r"epsilon must be in \(0, 1\); got 1.0"),
+        (AllocatedSqs(5.0), r"budget_bits must fit one draft; it is .* bit too small"),
+    ],
+)
+def test_settings_out_of_range_are_refused(pair: Pair, method: Any, message: str):
+    with pytest.raises((ValueError, UserError), match=message):
+        decode(pair, PROMPTS, method, new_tokens=4)
+
+
+@pytest.mark.parametrize("printed", [False, True])
+def test_line_12_is_that_of_the_controller(pair: Pair, printed: bool):
+    method = CSqs(0.02, learning_rate=0.05, epsilon=0.1, printed=printed)
+    decode(pair, PROMPTS, method, new_tokens=0)
+    rows = np.random.default_rng(2).dirichlet([0.1] * 30, size=4)
+    for accepted in range(5):
+        own, other = (ThresholdController(0.1, 0.05, 0.02) for _ in range(2))
+        method.controllers = [own]
+        for row in rows:
+            own.step(row)
+            other.step(row)
+        drafts = [Draft(0) for _ in rows]
+        learnt = method.learn(Outcome(0, drafts, accepted, accepted < 4, None))
+        assert learnt == float(own.threshold) == float(other.roll_back(accepted, printed=printed))
+
+
+def test_a_round_without_drafts_leaves_the_threshold(pair: Pair):
+    for method in (CSqs(0.02), CSqs(0.02, printed=True), CSqs(0.02, learning_rate=0.0)):
+        decode(pair, PROMPTS, method, new_tokens=0)
+        method.controllers = [ThresholdController(0.1, 0.05, 0.02)]
+        assert method.learn(Outcome(0, [], 0, False, None)) == 0.02

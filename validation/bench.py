@@ -220,6 +220,7 @@ ROWS: dict[str, Callable[[], list[Measurement]]] = {
     "decoding": lambda: import_module("validation.decoding.bench").measure_decoding(),
     "verification": lambda: import_module("validation.decoding.bench").measure_verification(),
     "edge": lambda: import_module("validation.speed").measure(),
+    "codec": lambda: import_module("validation.coding").measure(),
     "truncation": lambda: import_module("validation.sizing").measure(),
     "memory": measure_memory,
     "memory-full": lambda: measure_memory(10**6),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import hlmtheory
 from validation.errors import UserError
-from validation.plots import csqs, cuhlm, edgesd, flexspec, link, skipping, truncation
+from validation.plots import csqs, cuhlm, decoded_flexspec, decoded_hlm, edgesd, flexspec, link, skipping, truncation
 from validation.plots.record import Decoding, Exhibit, Figure, Printed, Simulation, Table
 from validation.plots.style import house_style, save
 from validation.traces import Trace
@@ -42,7 +42,7 @@ def _order(one: Exhibit) -> tuple[int, bool, int, str]:
     return PAPERS.index(one.paper), not digits, int(digits or 0), one.number
 
 
-_ROOMS = (cuhlm, skipping, truncation, csqs, flexspec, edgesd, link)
+_ROOMS = (cuhlm, skipping, truncation, csqs, flexspec, edgesd, link, decoded_hlm, decoded_flexspec)
 
 EXHIBITS: dict[tuple[str, str], Exhibit] = {
     (one.paper, one.number): one for one in sorted((one for room in _ROOMS for one in room.FIGURES), key=_order)

@@ -196,8 +196,8 @@ def figure(paper: str, number: str | None, path: Path, out: Path | None, seed: i
 
     Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`.
     """
+    from validation.decoding.studies import open_study
     from validation.plots import Decoding, Figure, Simulation, draw, find_exhibits
-    from validation.studies import open_study
     from validation.traces import open_trace
 
     console = open_console()
@@ -243,9 +243,9 @@ def decode(
     Thresholds are fitted to the trace of `hlm validate` in the same folder. Texts that are there are kept: the same
     command goes on after Ctrl-C or a crash. `hlm figure` draws from them.
     """
+    from validation.decoding.studies import STUDIES, decode_study
     from validation.models import load_pair
     from validation.prompts import builtin_prompts, read_prompts
-    from validation.studies import STUDIES, decode_study
     from validation.traces import open_trace
 
     if name not in STUDIES:

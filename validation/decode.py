@@ -31,7 +31,7 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-    from validation.links import Link
+    from validation.decoding.links import Link
     from validation.methods import Method
     from validation.models import Pair
     from validation.prompts import Prompt

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from validation.check import Results, Tally
-    from validation.studies import Decoded
+    from validation.decoding.studies import Decoded
 
 OUTCOMES = {"hold": "holds", "fail": "violated", "undecided": "inconclusive", "refuted": "refuted"}
 """What the last screen calls each outcome of a tally."""
@@ -107,7 +107,7 @@ def decoded_screen(console: Console, decoded: Decoded) -> None:
     from rich import box
     from rich.table import Table
 
-    from validation.metrics import summary
+    from validation.decoding.metrics import summary
 
     words = {
         "tokens/s": "tokens_per_s",

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from validation import accuracy as module
-from validation.accuracy import (
+from validation.collect import encode_prompts
+from validation.decode import decode
+from validation.decoding import accuracy as module
+from validation.decoding.accuracy import (
     BUNDLED,
     accuracy,
     answers,
@@ -23,12 +25,10 @@ from validation.accuracy import (
     similarity,
     texts_of,
 )
-from validation.collect import encode_prompts
-from validation.decode import decode
+from validation.decoding.metrics import ratio
 from validation.decoding.records import Row
 from validation.errors import UserError
 from validation.methods import Hlm, LargeOnly, SmallOnly
-from validation.metrics import ratio
 from validation.models import Pair, load_pair
 from validation.prompts import Prompt
 

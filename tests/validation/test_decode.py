@@ -28,12 +28,12 @@ from tests.validation.tiny_texts import (
 )
 from validation.decode import PAPER_TIMES, DecodingError, decode
 from validation.decoding.lanes import Lanes, wait_for
+from validation.decoding.links import FadingLink, TracedLink, Way
 from validation.decoding.noise import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import Row, energy
 from validation.decoding.sampling import _border, draw, replacement, rows_of
 from validation.decoding.session import Clock, Draft, Message, Proposal, Step
 from validation.errors import UserError
-from validation.links import FadingLink, TracedLink, Way
 from validation.methods import (
     AllocatedSqs,
     CloudOnly,

@@ -9,8 +9,8 @@ import pytest
 
 from hlmtheory.skipping import skip_thresholds
 from validation.decode import decode
+from validation.decoding.fitting import all_methods, fit
 from validation.errors import UserError
-from validation.fitting import all_methods, fit
 from validation.models import Pair
 from validation.prompts import Prompt
 from validation.traces import Trace, TraceWriter, open_trace

@@ -19,10 +19,10 @@ from hlmtheory.truncation import certified_size, decoded_draft, online_size, tai
 from hlmtheory.uncertainty import expected_uncertainty
 from tests.validation.tiny_texts import nodes, table_pair
 from validation.decode import decode
+from validation.decoding.links import FadingLink
 from validation.decoding.records import Row
 from validation.decoding.session import Draft, Message, Outcome
 from validation.decoding.wire import Unpacker, float_of, index_bits
-from validation.links import FadingLink
 from validation.methods import (
     AllocatedSqs,
     CloudOnly,

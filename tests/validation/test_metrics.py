@@ -11,9 +11,21 @@ from scipy.stats import bootstrap
 
 from hlmtheory.channel import mean_round_throughput, round_throughput, throughput
 from validation.decode import PAPER_TIMES, decode
+from validation.decoding.links import FadingLink
+from validation.decoding.metrics import (
+    MEDIANS,
+    METRICS,
+    Estimate,
+    Powers,
+    compare,
+    draw_texts,
+    ratio,
+    summaries,
+    summarize,
+    summary,
+)
 from validation.decoding.records import Round, Row, energy
 from validation.errors import UserError
-from validation.links import FadingLink
 from validation.methods import (
     CloudOnly,
     CuHlmOffline,
@@ -25,18 +37,6 @@ from validation.methods import (
     RandHlm,
     SmallOnly,
     UHlm,
-)
-from validation.metrics import (
-    MEDIANS,
-    METRICS,
-    Estimate,
-    Powers,
-    compare,
-    draw_texts,
-    ratio,
-    summaries,
-    summarize,
-    summary,
 )
 from validation.models import Pair
 from validation.prompts import Prompt
@@ -329,7 +329,7 @@ def test_texts_without_tokens_or_time() -> None:
 
 
 def test_a_value_whose_every_draw_lacks_one_stands_alone() -> None:
-    from validation.metrics import estimate
+    from validation.decoding.metrics import estimate
 
     assert estimate(1.0, np.full(3, np.nan), 0.95) == Estimate(1.0)
 

@@ -15,9 +15,13 @@ from hlmtheory import payload_bits, regret_bound_sharp
 from validation.decoding.records import Round, Row
 from validation.decoding.sqs import BUDGET_BITS, EPSILON, LEARNING_RATE
 from validation.models import Pair
-from validation.plots import EXHIBITS, csqs, csqs_numbers, csqs_runs, csqs_tables, draw
-from validation.plots.csqs_numbers import ADAPTIVE, BY_SIZE, FIXED, MAIN, PRINTED, interval
-from validation.plots.csqs_runs import METHODS, Cell, Scale, Study, Times, pass_times, some_prompts
+from validation.plots import EXHIBITS, draw
+from validation.plots.csqs import figures as csqs
+from validation.plots.csqs import numbers as csqs_numbers
+from validation.plots.csqs import runs as csqs_runs
+from validation.plots.csqs import tables as csqs_tables
+from validation.plots.csqs.numbers import ADAPTIVE, BY_SIZE, FIXED, MAIN, PRINTED, interval
+from validation.plots.csqs.runs import METHODS, Cell, Scale, Study, Times, pass_times, some_prompts
 from validation.prompts import Prompt
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,23 +12,20 @@ import numpy as np
 import pytest
 
 from validation.decode import PAPER_TIMES, decode
+from validation.decoding.fitting import Fitted
+from validation.decoding.links import FadingLink
+from validation.decoding.metrics import compare, summarize
 from validation.decoding.records import Row
+from validation.decoding.retiming import fading_links, retime, uhlm_link
+from validation.decoding.scoring import score_key
+from validation.decoding.studies import STUDIES, Decoded
 from validation.errors import UserError
-from validation.fitting import Fitted
-from validation.links import FadingLink
-from validation.metrics import compare, summarize
 from validation.models import Pair
-from validation.plots import EXHIBITS, Decoding, decoded_hlm, draw
-from validation.plots import decoded_hlm_captions as captions
-from validation.plots import decoded_hlm_numbers as numbers
-from validation.plots import decoded_hlm_printed as printed
-from validation.plots import decoded_hlm_tables as tables
-from validation.plots import decoded_hlm_times as times
-from validation.plots.skipping_printed import CU, U, value
+from validation.plots import EXHIBITS, Decoding, draw
+from validation.plots.hlm import captions, numbers, printed, tables, times
+from validation.plots.hlm import figures as decoded_hlm
+from validation.plots.skipping.printed import CU, U, value
 from validation.prompts import Prompt
-from validation.retiming import fading_links, retime, uhlm_link
-from validation.scoring import score_key
-from validation.studies import STUDIES, Decoded
 
 PROMPTS = [
     Prompt("b", "two and two", "Alpaca"),

@@ -14,11 +14,14 @@ import pytest
 from hlmtheory.batching import plan
 from hlmtheory.ofdma import kkt_residual, minmax_shares, uniform_gain
 from hlmtheory.serving import ModelShape, Task, forward_flops, run_time, upload_bits
-from validation.plots import EXHIBITS, draw, edgesd, edgesd_beside, edgesd_numbers
-from validation.plots.edgesd_beside import interval
-from validation.plots.edgesd_numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth
-from validation.plots.edgesd_numbers import simulate_sweep as sweep
-from validation.plots.edgesd_stages import simulate_stages
+from validation.plots import EXHIBITS, draw
+from validation.plots.edgesd import beside as edgesd_beside
+from validation.plots.edgesd import figures as edgesd
+from validation.plots.edgesd import numbers as edgesd_numbers
+from validation.plots.edgesd.beside import interval
+from validation.plots.edgesd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth
+from validation.plots.edgesd.numbers import simulate_sweep as sweep
+from validation.plots.edgesd.stages import simulate_stages
 from validation.plots.style import house_style
 from validation.scenarios import cell
 from validation.scenarios.cell import Load, Radio, Reading, draw_users, serve, spectral_efficiency, uploads

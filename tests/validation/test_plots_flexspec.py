@@ -11,8 +11,7 @@ import pytest
 
 import hlmtheory
 from validation.plots import EXHIBITS, Simulation, draw, find_exhibits, link
-from validation.plots import flexspec_fits as fits
-from validation.plots import flexspec_printed as printed
+from validation.plots.flexspec import fits, printed
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = ("2", "5", "I", "III", "IV", "V", "VI")

@@ -13,10 +13,15 @@ import pytest
 
 import hlmtheory
 from validation import models, rivals
-from validation.plots import draw, skipping, skipping_lines, skipping_numbers, skipping_printed, skipping_table
-from validation.plots import skipping_tokens as tokens_module
-from validation.plots.skipping_table import calibrated, shown
-from validation.plots.skipping_tokens import POINTS, Tokens, accepted_if_skipped, mean, ratio, tokens_of
+from validation.plots import draw
+from validation.plots.skipping import figures as skipping
+from validation.plots.skipping import lines as skipping_lines
+from validation.plots.skipping import numbers as skipping_numbers
+from validation.plots.skipping import printed as skipping_printed
+from validation.plots.skipping import table as skipping_table
+from validation.plots.skipping import tokens as tokens_module
+from validation.plots.skipping.table import calibrated, shown
+from validation.plots.skipping.tokens import POINTS, Tokens, accepted_if_skipped, mean, ratio, tokens_of
 from validation.traces import Trace, TraceWriter, open_trace, probabilities
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,18 +12,13 @@ import pytest
 
 import hlmtheory
 from hlmtheory.truncation.ranked import Ranked
-from validation.plots import (
-    EXHIBITS,
-    FIGURES,
-    draw,
-    record,
-    truncation,
-    truncation_rules,
-    truncation_sample,
-    truncation_tables,
-)
+from validation.plots import EXHIBITS, FIGURES, draw, record
 from validation.plots.style import house_style
-from validation.plots.truncation_sample import (
+from validation.plots.truncation import figures as truncation
+from validation.plots.truncation import rules as truncation_rules
+from validation.plots.truncation import sample as truncation_sample
+from validation.plots.truncation import tables as truncation_tables
+from validation.plots.truncation.sample import (
     EPSILON,
     PARAMETERS,
     SHARPNESSES,

@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 
 from tests.validation.test_fitting import stored
 from validation.__main__ import main
+from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S, LARGE, STUDIES, decode_study, flexspec_links, open_study
 from validation.errors import UserError
 from validation.models import Pair
 from validation.plots import Decoding, draw
 from validation.prompts import Prompt, read_prompts
-from validation.studies import CLOUD_ONLY_S, CLOUD_S, LARGE, STUDIES, decode_study, flexspec_links, open_study
 
 PROMPTS = [Prompt("a", "two and two", "sums", "make four"), Prompt("b", "it was the best", "novels")]
 TOKENS = 4
@@ -25,7 +25,7 @@ TOKENS = 4
 @pytest.fixture(autouse=True)
 def letters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts are embedded by how often they have a letter: the sentence model is tested elsewhere."""
-    from validation import scoring
+    from validation.decoding import scoring
 
     monkeypatch.setattr(scoring, "load_embedding", lambda: embedded)
 
@@ -116,7 +116,7 @@ def test_a_decoded_table_says_what_it_was_measured_on(tmp_path: Path, pair: Pair
 def test_the_fit_is_taken_again_for_the_same_trace_only(
     tmp_path: Path, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from validation import studies
+    from validation.decoding import studies
 
     calls: list[int] = []
     real = studies.fit
@@ -132,7 +132,7 @@ def test_the_fit_is_taken_again_for_the_same_trace_only(
 def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(
     run_folder: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from validation import scoring
+    from validation.decoding import scoring
 
     def missing() -> None:
         raise UserError("not installed")

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from validation.decode import DecodingError
+from validation.decoding.links import FadingLink
 from validation.decoding.records import Row
+from validation.decoding.sweep import read_rows, sweep
 from validation.errors import UserError
-from validation.links import FadingLink
 from validation.methods import FixedLength, Hlm, SmallOnly, UHlm
 from validation.models import Pair
 from validation.prompts import Prompt
-from validation.sweep import read_rows, sweep
 
 PROMPTS = [Prompt(name, text, "test") for name, text in (("a", "two and two"), ("b", "what is"), ("c", "the times"))]
 LINKS = [FadingLink("near", 1e7, 10.0), FadingLink("far", 1e5, 0.1)]
@@ -54,7 +54,7 @@ def test_a_killed_sweep_goes_on_to_the_same_rows(pair: Pair, tmp_path: Path) -> 
 
 
 def test_rows_before_a_failure_are_kept(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from validation import sweep as module
+    from validation.decoding import sweep as module
 
     real, calls = module.decode, []
 

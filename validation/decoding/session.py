@@ -13,7 +13,7 @@ from validation.decoding.noise import Noise
 if TYPE_CHECKING:
     import torch
 
-    from validation.links import Channel
+    from validation.decoding.links import Channel
     from validation.models import Pair
 
 Array = NDArray[Any]

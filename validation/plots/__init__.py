@@ -11,13 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import hlmtheory
 from validation.errors import UserError
-from validation.plots import csqs, cuhlm, decoded_flexspec, decoded_hlm, edgesd, flexspec, link, skipping, truncation
+from validation.plots import cuhlm, link
+from validation.plots.csqs import figures as csqs
+from validation.plots.edgesd import figures as edgesd
+from validation.plots.flexspec import figures as flexspec
+from validation.plots.flexspec import texts as decoded_flexspec
+from validation.plots.hlm import figures as decoded_hlm
 from validation.plots.record import Decoding, Exhibit, Figure, Printed, Simulation, Table
+from validation.plots.skipping import figures as skipping
 from validation.plots.style import house_style, save
+from validation.plots.truncation import figures as truncation
 from validation.traces import Trace
 
 if TYPE_CHECKING:
-    from validation.studies import Decoded
+    from validation.decoding.studies import Decoded
 
 __all__ = [
     "EXHIBITS",

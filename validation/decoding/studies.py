@@ -1,0 +1,266 @@
+"""What is decoded for the papers' figures: named sweeps, and what one leaves in its folder.
+
+A study is some methods at one temperature and top-p. It lies in ``RUN/decoded/NAME``: the journal of its rows
+(:mod:`validation.decoding.sweep`) and, in ``own``, of the large model alone with another seed; and, when all texts are
+there, ``study.json`` with what was asked for and fitted and ``scores.json`` (:mod:`validation.decoding.scoring`). A
+study that was killed goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from validation.decode import DEFAULT_BATCH, DEFAULT_SEED
+from validation.decoding.fitting import Fitted, all_methods, fit
+from validation.decoding.links import FadingLink, Way
+from validation.decoding.records import Row
+from validation.decoding.scoring import score, score_key
+from validation.decoding.sweep import read_rows, sweep
+from validation.errors import UserError
+from validation.methods import CuHlmOffline, LargeOnly, Method, UHlm
+from validation.models import Pair
+from validation.prompts import Prompt
+from validation.store.journal import write_atomically
+from validation.traces import Trace
+
+ANSWER_TOKENS = 512
+"""r_max of cu-hlm Section V-A."""
+
+CLOUD_S = 0.1046
+"""A pass of the large model, where flexspec prints none: cu-hlm's."""
+
+CLOUD_ONLY_S = {"5G": 0.432, "4G": 0.595, "WiFi": 1.220}
+"""Seconds of a token by Cloud-Only on GSM8K: flexspec Table III."""
+
+RATES_BPS = {"5G": 300e6, "4G": 50e6, "WiFi": 10e6}
+"""flexspec Table I."""
+
+
+def flexspec_links() -> list[FadingLink]:
+    """The three networks of flexspec: rates of its Table I, and the delay that Cloud-Only's time leaves for each.
+
+    The paper prints no delay. With it so, Cloud-Only takes as long as printed, and all else follows.
+    """
+    return [
+        FadingLink(name, rate, 1.0, Way(propagation_s=(CLOUD_ONLY_S[name] - CLOUD_S) / 2.0))  # W log₂(1 + 1) = W
+        for name, rate in RATES_BPS.items()
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """Methods at one temperature and top-p.
+
+    Attributes
+    ----------
+    name, about : str
+        What it is called, and what it is for.
+    methods : callable
+        From what was fitted to a trace to the methods, as :func:`validation.decoding.fitting.all_methods`.
+    temperature, top_p : float
+    """
+
+    name: str
+    about: str
+    methods: Callable[..., list[Method]]
+    temperature: float = 1.0
+    top_p: float = 1.0
+
+
+LARGE = "large only"
+"""The name of the method that the others are measured against."""
+
+THRESHOLDS = tuple(i / 10 for i in range(11))
+SIZES = (1, 3, 10, 30, 100, 300, 1000, 4096)
+
+
+def _hlm(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
+    wanted = (LARGE, "small only", "HLM", "Rand-HLM", "U-HLM", "CU-HLM")
+    return [method for method in all_methods(fitted) if method.name.startswith(wanted)]
+
+
+def _design(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
+    thresholds = [UHlm(limit, f"U-HLM, u_th = {limit:g}") for limit in THRESHOLDS]
+    return [LargeOnly(), *thresholds, *(CuHlmOffline(fitted.risk_prone, k) for k in SIZES)]
+
+
+STUDIES = {
+    study.name: study
+    for study in (
+        Study("hlm", "cu-hlm Figs. 1 and 10, Tables I and II; u-hlm Fig. 6, Table I", _hlm),
+        Study("design", "cu-hlm Fig. 9, u-hlm Fig. 4: thresholds and sizes", _design),
+        Study("greedy", "flexspec Fig. 4 and 6, Table III: all methods at temperature 0", all_methods, 0.0),
+        Study("nucleus", "flexspec Table IV: all methods at temperature 1, top-p 0.9", all_methods, 1.0, 0.9),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """What a study left.
+
+    Attributes
+    ----------
+    name : str
+        Of the study.
+    about : dict
+        ``pair``, ``temperature``, ``top_p``, ``new_tokens``, ``batch``, ``seed``, ``fitted``, ``methods`` (names in
+        order) and ``prompts`` (id, source).
+    rows : list of Row
+    scores : dict
+        By :func:`~validation.decoding.scoring.score_key` what :func:`~validation.decoding.scoring.score` says of it.
+    """
+
+    name: str
+    about: dict[str, Any]
+    rows: list[Row]
+    scores: dict[str, dict[str, float]]
+
+    @cached_property
+    def by_method(self) -> dict[tuple[str, str], list[Row]]:
+        """The rows of each method and link, in the order of the prompts."""
+        order = {prompt["id"]: i for i, prompt in enumerate(self.about["prompts"])}
+        groups: dict[tuple[str, str], list[Row]] = {}
+        for row in sorted(self.rows, key=lambda row: order[row.prompt]):
+            groups.setdefault((row.method, row.link), []).append(row)
+        return groups
+
+    def of_source(self, source: str) -> Decoded:
+        """The texts of one prompt set."""
+        kept = [prompt for prompt in self.about["prompts"] if prompt["source"] == source]
+        names = {prompt["id"] for prompt in kept}
+        rows = [row for row in self.rows if row.prompt in names]
+        return Decoded(self.name, {**self.about, "prompts": kept}, rows, self.scores)
+
+    @property
+    def methods(self) -> list[Method]:
+        """As they were made; those that follow the rate, without a link's delay."""
+        made = STUDIES[self.name].methods(Fitted(**self.about["fitted"]))
+        return [method for method in made if method.name in self.about["methods"]]
+
+    @property
+    def sources(self) -> list[str]:
+        """The prompt sets, in the order of their first prompt."""
+        return list(dict.fromkeys(prompt["source"] for prompt in self.about["prompts"]))
+
+    def score(self, rows: Sequence[Row], name: str) -> list[float]:
+        """One score of these rows."""
+        return [self.scores[score_key(row)][name] for row in rows]
+
+
+def decode_study(
+    study: Study,
+    pair: Pair,
+    prompts: Sequence[Prompt],
+    trace: Trace,
+    folder: Path,
+    *,
+    new_tokens: int = ANSWER_TOKENS,
+    batch: int = DEFAULT_BATCH,
+    seed: int = DEFAULT_SEED,
+    only: Sequence[str] = (),
+    progress: Callable[[int, int, str], None] | None = None,
+) -> Decoded:
+    """Decode what a study asks for, or what is missing of it.
+
+    Texts of a method that does not follow the link's rate are decoded once, without a link: a link's time can be put on
+    later (:mod:`validation.decoding.retiming`). The others are decoded over each of :func:`flexspec_links`.
+
+    Parameters
+    ----------
+    study : Study
+    pair, prompts
+    trace : Trace
+        Of that pair: thresholds and sizes are fitted to it.
+    folder : Path
+    new_tokens, batch, seed : int
+        As of :func:`validation.decode.decode`.
+    only : sequence of str
+        Names of methods, to leave out all others.
+    progress : callable, optional
+        Called as ``progress(done, total, text)``.
+
+    Returns
+    -------
+    Decoded
+
+    Raises
+    ------
+    UserError
+        As :func:`~validation.decoding.sweep.sweep` and :func:`~validation.decoding.fitting.fit`; no such method in
+        the study.
+    """
+    fitted = _fitted(trace, folder.parent / "fitted.json")
+    methods = study.methods(fitted)
+    names = [method.name for method in methods]
+    if unknown := [name for name in only if name not in names]:
+        raise UserError(f"The study {study.name!r} has no method {unknown[0]!r}; choose of: {', '.join(names)}.")
+    chosen = [method for method in methods if not only or method.name in only]
+    settings: dict[str, Any] = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
+    settings |= {"temperature": study.temperature, "top_p": study.top_p}
+
+    def run(group: list[Method], links: Sequence[FadingLink]) -> list[Row]:
+        return sweep(pair, prompts, group, folder, links=links, risk=True, progress=progress, **settings)
+
+    began = time.perf_counter()
+    rows = run([method for method in chosen if not method.follows_rate], [])
+    for link in flexspec_links() if any(method.follows_rate for method in chosen) else []:
+        there = study.methods(fitted, delay_s=2.0 * link.way.propagation_s)
+        rows += run([m for m in there if m.follows_rate and (not only or m.name in only)], [link])
+    settings["seed"] = seed + 1
+    own = sweep(pair, prompts, [LargeOnly()], folder / "own", progress=progress, **settings)
+    file = folder / "scores.json"
+    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    scores = score(pair, prompts, rows, own, known=known, progress=progress)
+    settings["seed"] = seed
+    about = {
+        "study": study.name,
+        "pair": pair.describe(),
+        **settings,
+        "seconds": round(time.perf_counter() - began, 1),
+        "fitted": asdict(fitted),
+        "methods": [method.name for method in chosen],
+        "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in prompts],
+    }
+    write_atomically(file, json.dumps(scores, indent=0) + "\n")
+    write_atomically(folder / "study.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+    return Decoded(study.name, about, rows, scores)
+
+
+def _fitted(trace: Trace, file: Path) -> Fitted:
+    """What was fitted to that trace before, or is now."""
+    mark = {"created": trace.manifest.get("created"), "positions": trace.positions}
+    if file.exists():
+        there = json.loads(file.read_text(encoding="utf-8"))
+        if there["trace"] == mark:
+            return Fitted(**there["fitted"])
+    fitted = fit(trace)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, json.dumps({"trace": mark, "fitted": asdict(fitted)}, indent=1) + "\n")
+    return fitted
+
+
+def open_study(folder: Path) -> Decoded:
+    """What :func:`decode_study` left.
+
+    Raises
+    ------
+    UserError
+        There is no finished study.
+    """
+    try:
+        about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
+        scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(
+            f"There is no finished study at {folder}; make it with `python3 hlm decode {folder.name}`."
+        ) from error
+    asked = {prompt["id"] for prompt in about["prompts"]}
+    rows = [row for row in read_rows(folder) if row.method in about["methods"] and row.prompt in asked]
+    return Decoded(about["study"], about, rows, scores)

@@ -1,0 +1,202 @@
+"""Many methods over many links: one row for each (method, prompt, link), kept as soon as it is there.
+
+The rows lie in a journal (:mod:`validation.store.journal`): a line each, with its number and checksum. A sweep that
+was killed goes on with the rows that are missing; more methods, links or prompts of the same pair and settings may be
+added. What a row depends on is part of its key: a method or a link with other parameters under the same name is
+another one, and is refused rather than mixed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from validation.collect import encode_prompts
+from validation.decode import DEFAULT_BATCH, DEFAULT_NEW_TOKENS, DEFAULT_SEED, decode
+from validation.decoding.links import Link
+from validation.decoding.noise import label
+from validation.decoding.records import Row
+from validation.errors import UserError
+from validation.methods import Method
+from validation.models import Pair
+from validation.prompts import Prompt
+from validation.resume import fingerprints
+from validation.store.journal import JOURNAL, Committed, Journal, Lock, record_of
+
+Progress = Callable[[int, int, str], None]
+Key = tuple[str, str, str]
+_PLAIN = (int, float, str, bool, type(None))
+
+
+def sweep(
+    pair: Pair,
+    prompts: Sequence[Prompt],
+    methods: Sequence[Method],
+    folder: str | Path,
+    *,
+    links: Sequence[Link] = (),
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    new_tokens: int = DEFAULT_NEW_TOKENS,
+    batch: int = DEFAULT_BATCH,
+    seed: int = DEFAULT_SEED,
+    times: tuple[float, float] | None = None,
+    risk: bool = False,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Decode every prompt by every method over every link, or take what an earlier run left.
+
+    Parameters
+    ----------
+    pair, prompts, temperature, top_p, new_tokens, batch, seed, times, risk
+        As of :func:`validation.decode.decode`.
+    methods : sequence of Method
+        Of different names.
+    folder : str or Path
+        Where the rows are kept.
+    links : sequence of Link
+        Of different names; none times no message.
+    progress : callable, optional
+        Called as ``progress(done, total, text)``, in rows.
+
+    Returns
+    -------
+    list of Row
+        Method by method, link by link, in the order of the prompts.
+
+    Raises
+    ------
+    UserError
+        As :func:`validation.decode.decode`; two methods or links of one name; rows of other settings in the folder;
+        a damaged journal. Rows that were finished before are kept.
+    """
+    _refuse_twins("methods", [method.name for method in methods])
+    _refuse_twins("links", [link.name for link in links])
+    folder = Path(folder)
+    settings = fingerprints(pair, [], []) | {
+        "temperature": temperature,
+        "top_p": top_p,
+        "new_tokens": new_tokens,
+        "batch": batch,
+        "seed": seed,
+        "times": None if times is None else list(times),
+        "risk": risk,
+    }
+    found = encode_prompts(pair, prompts, new_tokens)
+    encoded = {prompt.id: label(ids) for prompt, ids in zip(prompts, found, strict=True)}
+    jobs = [(method, link) for method in methods for link in (links or (None,))]
+    marks = {(m.name, _link_name(k)): label(type(m).__name__, sorted(_plain(m).items()), repr(k)) for m, k in jobs}
+    folder.mkdir(parents=True, exist_ok=True)
+    with Lock(folder):
+        book, journal = _open(folder, settings)
+        _refuse_others(folder, book, marks, encoded)
+        total = len(jobs) * len(prompts)
+        for method, link in jobs:
+            missing = [p for p in prompts if (method.name, p.id, _link_name(link)) not in book]
+            done = total - sum((m.name, p.id, _link_name(k)) not in book for m, k in jobs for p in prompts)
+            if not missing:
+                continue
+            if progress:
+                progress(done, total, f"{method.name} over {_link_name(link)}")
+
+            def put(row: Row, mark: str = marks[method.name, _link_name(link)]) -> None:
+                book[row.method, row.prompt, row.link] = (row, mark, encoded[row.prompt])
+                journal.append({"row": row.plain(), "mark": mark, "text": encoded[row.prompt]})
+
+            decode(
+                pair,
+                missing,
+                method,
+                link=link,
+                temperature=temperature,
+                top_p=top_p,
+                new_tokens=new_tokens,
+                batch=batch,
+                seed=seed,
+                times=times,
+                risk=risk,
+                finished=put,
+            )
+        if progress:
+            progress(total, total, "done")
+    return [book[method.name, p.id, _link_name(link)][0] for method, link in jobs for p in prompts]
+
+
+def read_rows(folder: str | Path) -> list[Row]:
+    """The rows that a sweep has left in a folder so far, in the order they were finished.
+
+    Raises
+    ------
+    UserError
+        No sweep there, or a damaged journal.
+    """
+    header, records, _ = _read(Path(folder))
+    if header is None:
+        raise UserError(f"There is no sweep at {folder}; check the path.")
+    return [Row.of(record["row"]) for record in records]
+
+
+def _link_name(link: Link | None) -> str:
+    return "none" if link is None else link.name
+
+
+def _plain(method: Method) -> dict[str, Any]:
+    """The parameters of a method, by name."""
+    flat = {name: value for name, value in vars(method).items() if isinstance(value, (*_PLAIN, tuple))}
+    return flat | {"costs": sorted(getattr(method, "costs", {}).items())}
+
+
+def _refuse_twins(what: str, names: list[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"Two {what} are called {twice!r}; give each its own name.")
+
+
+def _read(folder: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], Committed]:
+    """Settings, records, and how far the journal is whole; a torn last line does not count."""
+    file = folder / JOURNAL
+    lines = file.read_bytes().split(b"\n") if file.exists() else [b""]
+    records = [record_of(line, number) for number, line in enumerate(lines[:-1])]
+    good = next((number for number, record in enumerate(records) if record is None), len(records))
+    if any(record is not None for record in records[good:]):
+        raise UserError(f"{file} is damaged at line {good + 1}; restore it from a copy, or delete it to start anew.")
+    whole = [record for record in records[:good] if record is not None]
+    committed = Committed(header={}, lines=good, valid_bytes=sum(len(line) + 1 for line in lines[:good]))
+    return (whole[0]["settings"] if whole else None), whole[1:], committed
+
+
+def _open(folder: Path, settings: dict[str, Any]) -> tuple[dict[Key, tuple[Row, str, str]], Journal]:
+    """What is there, and the journal to add to."""
+    there, records, committed = _read(folder)
+    if there is not None and there != settings:
+        other = next(name for name in settings if there.get(name) != settings[name])
+        raise UserError(
+            f"The rows at {folder} are of another run ({other} was {there.get(other)!r}, and is {settings[other]!r}); "
+            "choose another folder, or the old settings."
+        )
+    journal = Journal(folder, committed if (folder / JOURNAL).exists() else None)
+    if there is None:
+        journal.append({"settings": settings})
+    book: dict[Key, tuple[Row, str, str]] = {}
+    for record in records:
+        row = Row.of(record["row"])
+        book[row.method, row.prompt, row.link] = (row, record["mark"], record["text"])
+    return book, journal
+
+
+def _refuse_others(
+    folder: Path,
+    book: dict[Key, tuple[Row, str, str]],
+    marks: dict[tuple[str, str], str],
+    encoded: dict[str, str],
+) -> None:
+    """Refuse rows of the same name but of other parameters, or of another prompt."""
+    for (method, prompt, link), (_, mark, text) in book.items():
+        if marks.get((method, link), mark) != mark:
+            what = f"by {method!r} over {link!r} with other parameters"
+        elif encoded.get(prompt, text) != text:
+            what = f"of another prompt called {prompt!r}"
+        else:
+            continue
+        raise UserError(f"The folder {folder} holds rows {what}; choose another folder, or another name.")

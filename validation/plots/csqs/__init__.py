@@ -1,0 +1,1 @@
+"""c-sqs: its figures and tables, and ours beside them."""

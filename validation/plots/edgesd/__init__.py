@@ -1,0 +1,1 @@
+"""edge-sd: its figures."""

@@ -1,0 +1,199 @@
+"""Figures of edge-sd (zhu2025edgesd), Section IV and Fig. 5: what drafting, batching and bandwidth shares save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from validation.plots.edgesd.beside import BANDWIDTH_PRINTED, BATCHING_PRINTED, PAIR_NAMES, beside_words, percent
+from validation.plots.edgesd.numbers import (
+    IN_FIG_7,
+    IN_FIG_8,
+    simulate_acceptance,
+    simulate_bandwidth,
+    simulate_sweep,
+)
+from validation.plots.edgesd.stages import caption_stages, paint_stages, simulate_stages
+from validation.plots.record import Numbers, Simulation
+from validation.plots.style import DARK, MIDDLE, PAGE, canvas, name_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "proposed": {"color": DARK, "marker": "o"},
+    "johnson": {"color": MIDDLE, "marker": "s", "linestyle": (0, (4, 2))},
+    "known": {"color": MIDDLE, "marker": "D", "linestyle": (0, (1, 1.5))},
+    "sequential": {"color": "0.35", "marker": "v"},
+    "none": {"color": "0.35", "marker": "^", "linestyle": (0, (4, 2))},
+    "fixed-length": {"color": "0.35", "marker": "x", "linestyle": (0, (1, 1.5))},
+    "autoregressive": {"color": "0.6", "marker": "P"},
+    "static": {"color": "0.35", "marker": "^", "linestyle": (0, (4, 2))},
+    "max": {"color": "0.35", "marker": "v"},
+    "heuristic": {"color": "0.6", "marker": "P"},
+}
+_PAPER: dict[str, Any] = {"paper": "edge-sd", "source": "zhu2025edgesd"}
+
+
+# -------------------------------------------------------------------------------------------------- pictures
+
+
+def _draw(axes: Any, series: dict[str, Any], **look: Any) -> None:
+    axes.fill_between(series["x"], series["low"], series["high"], color=look["color"], alpha=0.15, linewidth=0)
+    axes.plot(series["x"], series["mean"], markersize=3.5, label=series["name"], **look)
+
+
+def _paint(numbers: Numbers, look: Callable[[dict[str, Any]], dict[str, Any]]) -> Canvas:
+    """One panel, its legend beside it."""
+    figure, (axes,) = canvas(PAGE)
+    for series in numbers["series"]:
+        _draw(axes, series, **look(series))
+    name_axes(axes, numbers["axes"][0])
+    axes.set_ylim(0, None)
+    figure.legend(loc="outside right upper")
+    return figure
+
+
+def _paint_schemes(numbers: Numbers) -> Canvas:
+    """Left, what the schemes take; right, by how much the plans can at most be improved."""
+    figure, panels = canvas((PAGE[0], 3.5), panels=2)
+    for series in numbers["series"]:
+        _draw(panels[series["panel"]], series, **LOOKS[series["scheme"]])
+    for axes, names in zip(panels, numbers["axes"], strict=True):
+        name_axes(axes, names)
+        axes.set_ylim(0, None)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def _paint_pairs(numbers: Numbers) -> Canvas:
+    colors = (DARK, MIDDLE, "0.45")
+    lines = {"proposed": "-", "johnson": (0, (1, 1.5)), "autoregressive": (0, (4, 2))}
+    marks = {"proposed": "o", "johnson": "", "autoregressive": ""}
+    return _paint(
+        numbers,
+        lambda one: {
+            "color": colors[one["pair"]],
+            "linestyle": lines[one["scheme"]],
+            "marker": marks[one["scheme"]],
+        },
+    )
+
+
+def _paint_shares(numbers: Numbers) -> Canvas:
+    """Hollow marks for the fewest tasks."""
+    colors = {"equal": "0.45", "best": DARK, "ours": MIDDLE}
+    fewest = min(one["users"] for one in numbers["series"])
+    return _paint(
+        numbers,
+        lambda one: {
+            "color": colors[one["scheme"]],
+            "linestyle": (0, (1, 1.5)) if one["scheme"] == "ours" else "-",
+            "marker": "" if one["scheme"] == "ours" else "o",
+            "markerfacecolor": "white" if one["users"] == fewest else colors[one["scheme"]],
+        },
+    )
+
+
+# -------------------------------------------------------------------------------------------------- captions
+
+
+def _schemes_caption(numbers: Numbers) -> str:
+    statistics = numbers["statistics"]
+    gaps, ours = statistics["certified_gap_percent"], statistics["ours_saves_percent"]
+    better = statistics["certified_gap_of_ours_percent"]
+    words = (
+        [beside_words(statistics)]
+        if "printed_percent" in statistics
+        else ["The paper prints no number for this figure."]
+    )
+    if "best_rival" in statistics:
+        side = "slower" if statistics["best_rival_is_slower"] else "no slower"
+        words.append(f"The best rival there is {statistics['best_rival']}, {side} than Algorithm 1.")
+    words.append(
+        f"Johnson's order and knowing the answers' lengths save another {percent(ours)} at the right end. The "
+        f"certified gap is on average {min(gaps):.1f} to {max(gaps):.1f}% for Algorithm 1 and {min(better):.1f} to "
+        f"{max(better):.1f}% in Johnson's order. "
+        f"Best draft lengths: {', '.join(map(str, statistics['draft_lengths']))}."
+    )
+    return " ".join(words)
+
+
+def _acceptance_caption(numbers: Numbers) -> str:
+    statistics = numbers["statistics"]
+    return (
+        f"Drafting is faster than no drafts in {statistics['settings_with_drafts_faster']} of {statistics['settings']} "
+        f"settings, by the mean; the paper says in all, and prints no number. The certified gap of Algorithm 1 is on "
+        f"average at most {statistics['largest_certified_gap_percent']:.1f}%."
+    )
+
+
+def _shares_caption(numbers: Numbers) -> str:
+    alone = numbers["statistics"]["upload_alone_percent"]
+    return (
+        f"{beside_words(numbers['statistics'])} Of the upload alone the best shares save {percent(alone)}; decoding "
+        "is the rest of the total. The best shares are optimal (claim ofdma.minmax), so no other shares save more."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- records
+
+
+_OF_BATCHING = {"7b": BATCHING_PRINTED[0], "7c": BATCHING_PRINTED[1]} | dict(
+    zip(("8a", "8b", "8c"), BATCHING_PRINTED[2:], strict=True)
+)
+_SUBJECTS = {"a": "number of tasks", "b": "longest prompt", "c": "longest answer"}
+
+
+def _sweep_figure(number: str) -> Simulation:
+    rivals, shown = ("serving mechanisms", IN_FIG_7) if number[0] == "7" else ("batching schemes", IN_FIG_8)
+    return Simulation(
+        **_PAPER,
+        number=number,
+        title=f"Latency of {rivals} over the {_SUBJECTS[number[1]]}",
+        shows=(
+            "Left: mean total latency, (23), with the best bandwidth shares. Right: by how much T_inf of a plan for "
+            "answers of O_max tokens can at most exceed the best plan's, certified by a lower bound on all of them."
+        ),
+        simulate=partial(simulate_sweep, number[1], shown),
+        paint=_paint_schemes,
+        caption=_schemes_caption,
+        printed=(_OF_BATCHING[number],) if number in _OF_BATCHING else (),
+    )
+
+
+FIGURES = (
+    Simulation(
+        **_PAPER,
+        number="5",
+        title="Run time of a forward pass over batch size and operations",
+        shows="Points: the least of several rounds. Lines: c₁ F b + c₂ by least squares, (17).",
+        simulate=simulate_stages,
+        paint=paint_stages,
+        caption=caption_stages,
+    ),
+    Simulation(
+        **_PAPER,
+        number="6",
+        title="Latency with and without drafts over the acceptance rate",
+        shows="Lines: mean total latency, (23), of three pairs of draft and verify model.",
+        simulate=simulate_acceptance,
+        paint=_paint_pairs,
+        caption=_acceptance_caption,
+    ),
+    *(_sweep_figure(figure + part) for figure in "78" for part in "abc"),
+    *(
+        Simulation(
+            **_PAPER,
+            number=f"9{part}",
+            title=f"Latency over the bandwidth, models of {name.replace(', ', ' and ')}",
+            shows="Lines: mean total latency, (23), with the best and with equal bandwidth shares.",
+            simulate=partial(simulate_bandwidth, pair),
+            paint=_paint_shares,
+            caption=_shares_caption,
+            printed=(BANDWIDTH_PRINTED[pair],),
+        )
+        for pair, (part, name) in enumerate(zip("abc", PAIR_NAMES, strict=True))
+    ),
+)

@@ -1,0 +1,244 @@
+"""Fig. 6 of flexspec (li2025flexspec) on texts that were decoded: what a token costs the device.
+
+The paper prints three numbers and no power, network or draft length. Three readings make powers of them, all stated:
+Cloud-Only's energy is the radio's alone; the radio costs as much each exchange with the server; and what is left of
+FlexSpec's energy is spent while it drafts, at the latency that Table III prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from validation.decoding.links import FadingLink
+from validation.decoding.metrics import Estimate, Powers, Summary, compare, summarize
+from validation.decoding.studies import CLOUD_S, Decoded, flexspec_links
+from validation.plots.flexspec import texts_lines as lines
+from validation.plots.flexspec.printed import DEVICES, LATENCIES, METHODS, NETWORKS
+from validation.plots.flexspec.texts_lengths import ends, with_interval
+from validation.plots.record import Decoding, Numbers, Printed, Table, plain
+from validation.plots.style import DARK, LIGHT, MIDDLE, canvas, name_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+CLOUD_J, COMMUNICATION_J, SAVED = 4.5, 1.2, 0.53
+"""Section V-F and Fig. 6: Cloud-Only's J a token, FlexSpec's communication, and the share saved in total."""
+COMPUTE_J = (1.0 - SAVED) * CLOUD_J - COMMUNICATION_J
+TOKENS_A_ROUND = CLOUD_J / COMMUNICATION_J
+"""If each exchange costs the radio the same, and Cloud-Only nothing else."""
+PHONE, PHONE_S = next((name, ms / 1e3) for name, ms, *_ in DEVICES if name.startswith("Snapdragon"))
+"""The mobile device of Section V-F, and its time of a draft (Table V)."""
+SHOWN = "4G"
+"""The network that is drawn: Fig. 6 names none, and Table V, of the same devices, has this one."""
+PRINTED = (
+    Printed("Cloud-Only (J a token)", CLOUD_J, "Section V-F"),
+    Printed("FlexSpec, communication (J a token)", COMMUNICATION_J, "Section V-F"),
+    Printed("total energy saved", SAVED, "Section V-F"),
+)
+OURS = (lines.CLOUD, lines.PRINTED, lines.EXACT_PRINTED)
+"""At temperature 0 the other lines write the same rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Implied:
+    """What the printed numbers say over one network: seconds of a round and of its drafting, drafts, watts."""
+
+    round_s: float
+    drafting_s: float
+    drafts: float
+    device_w: float
+    radio_w: float
+
+
+def implied(network: str) -> Implied:
+    """From Fig. 6 and the latencies of Table III.
+
+    A round takes (tokens a round) × (latency a token); beyond Cloud-Only's time of one, which is its exchange and pass,
+    it drafts. The device spends there what it computes for all tokens of the round.
+    """
+    place = NETWORKS.index(network)
+    cloud, own = (
+        float(LATENCIES["III"][0][0, place, METHODS.index(name)]) / 1e3 for name in ("Cloud-Only", "FlexSpec")
+    )
+    whole = TOKENS_A_ROUND * own
+    return Implied(
+        round_s=whole,
+        drafting_s=whole - cloud,
+        drafts=(whole - cloud) / PHONE_S,
+        device_w=TOKENS_A_ROUND * COMPUTE_J / (whole - cloud),
+        radio_w=CLOUD_J / (cloud - CLOUD_S),
+    )
+
+
+def _bar(name: str, found: Summary, cloud: Summary, powers: Powers) -> dict[str, Any]:
+    device, link = (found[key].value or 0.0 for key in ("device_s_per_token", "link_s_per_token"))
+    return {
+        "name": name,
+        "communication": plain(powers.transmit_w * link, 6),
+        "computation": plain(powers.device_w * device, 6),
+        "joules": ends(found["joules_per_token"]),
+        "over_cloud": ends(compare(found, cloud, "joules_per_token")),
+        "speed_up": ends(compare(found, cloud, "tokens_per_s")),
+    }
+
+
+def _network(study: Decoded, link: FadingLink, seed: int) -> list[dict[str, Any]]:
+    """Cloud-Only's bar and those of FlexSpec's lines."""
+    said = implied(link.name)
+    powers = Powers(device_w=said.device_w, transmit_w=said.radio_w)
+    found = {
+        name: summarize(lines.timed(study, method, link, (PHONE_S, CLOUD_S)), powers=powers, seed=seed)
+        for name, method in lines.methods_of(study).items()
+        if name in OURS
+    }
+    return [_bar(name, one, found[lines.CLOUD], powers) for name, one in found.items()]
+
+
+def _ours_table(bars: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    rows = []
+    for network, own in bars.items():
+        for bar in own:
+            low, high = (
+                None if value is None else 1.0 - value for value in (bar["over_cloud"][2], bar["over_cloud"][1])
+            )
+            saved = Estimate(1.0 - bar["over_cloud"][0], low, high)
+            rows.append(
+                (
+                    network,
+                    bar["name"],
+                    f"{bar['communication']:.2f}",
+                    f"{bar['computation']:.2f}",
+                    with_interval(Estimate(*bar["joules"]), ".2f"),
+                    with_interval(saved, ".0%"),
+                    f"{CLOUD_J / bar['speed_up'][0]:.2f}",
+                )
+            )
+    theirs = (
+        f"{CLOUD_J:g}",
+        f"{COMMUNICATION_J:g}",
+        f"{COMPUTE_J:.2f}",
+        f"{CLOUD_J - SAVED * CLOUD_J:.2f}",
+        f"{SAVED:.0%}",
+    )
+    rows.append(("not named", "FlexSpec, the paper's", *theirs[1:], "–"))
+    heads = ("network", "method", "radio, J a token", "drafting", "total", "saved", "radio, were it on all the time")
+    return Table("Energy of the device for a token", heads, tuple(rows)).plain()
+
+
+def _implied_table() -> dict[str, Any]:
+    rows = []
+    for network in NETWORKS:
+        said = implied(network)
+        rows.append(
+            (
+                network,
+                f"{1e3 * said.round_s:.0f} ms",
+                f"{1e3 * said.drafting_s:.0f} ms",
+                f"{said.drafts:.0f}",
+                f"{said.device_w:.1f} W",
+                f"{said.radio_w:.1f} W",
+            )
+        )
+    heads = ("network", "a round", "of it drafting", f"drafts of {1e3 * PHONE_S:g} ms", "device", "radio")
+    title = (
+        f"What the printed energies say with the latencies of Table III, at {CLOUD_J:g}/{COMMUNICATION_J:g} = "
+        f"{TOKENS_A_ROUND:g} tokens a round"
+    )
+    return Table(title, heads, tuple(rows)).plain()
+
+
+def measure(studies: Sequence[Decoded], seed: int) -> Numbers:
+    """Energy a token by method and network, at the powers that the printed numbers imply."""
+    study = lines.of_the_set(studies[0])
+    bars = {link.name: _network(study, link, seed) for link in flexspec_links()}
+    printed = [
+        {"name": f"{lines.CLOUD}, the paper's", "communication": CLOUD_J, "computation": 0.0},
+        {"name": "FlexSpec, the paper's", "communication": COMMUNICATION_J, "computation": plain(COMPUTE_J, 6)},
+    ]
+    gain = LATENCIES["III"][0][0, NETWORKS.index(SHOWN)]
+    speed_up = float(gain[0] / gain[-1])
+    return {
+        "axes": [
+            {
+                "x": {"label": "J a token", "unit": "", "scale": "linear"},
+                "y": {"label": "", "unit": "", "scale": "linear"},
+            }
+        ],
+        "series": [{"name": network, "bars": own} for network, own in bars.items()]
+        + [{"name": "printed", "bars": printed}],
+        "statistics": {
+            "implied": {network: {k: plain(v, 5) for k, v in asdict(implied(network)).items()} for network in NETWORKS},
+            "awake_all_the_time_j": plain(CLOUD_J / speed_up, 4),
+            "printed_speed_up": plain(speed_up, 4),
+        },
+        "tables": [_ours_table(bars), _implied_table()],
+    }
+
+
+def paint(numbers: Numbers) -> Canvas:
+    """Bars of radio and drafting over the network that is shown, printed ones above."""
+    from matplotlib.patches import Patch
+
+    figure, (axes,) = canvas((4.8, 2.5))
+    by_name = {one["name"]: one["bars"] for one in numbers["series"]}
+    bars = by_name["printed"] + by_name[SHOWN]
+    places = [-float(i) - (0.4 if i >= len(by_name["printed"]) else 0.0) for i in range(len(bars))]
+    radio, drafting = ([bar[key] for bar in bars] for key in ("communication", "computation"))
+    colors = [LIGHT] * len(by_name["printed"]) + [DARK] * len(by_name[SHOWN])
+    axes.barh(places, radio, 0.7, color=colors, label="radio")
+    axes.barh(places, drafting, 0.7, left=radio, color=MIDDLE, label="drafting")
+    for place, bar in zip(places, bars, strict=True):
+        if "joules" in bar:
+            axes.plot(bar["joules"][1:], [place] * 2, "|-", color="0.55", linewidth=0.8, markersize=5)
+    name_axes(axes, numbers["axes"][0])
+    axes.set_yticks(places, [bar["name"] for bar in bars])
+    axes.set_xlim(0, 1.05 * max(a + b for a, b in zip(radio, drafting, strict=True)))
+    axes.grid(axis="y", visible=False)
+    handles = [
+        Patch(color=LIGHT, label="radio, printed"),
+        Patch(color=DARK, label="radio, ours"),
+        Patch(color=MIDDLE, label="drafting"),
+    ]
+    axes.legend(handles=handles, loc="lower right")
+    return figure
+
+
+def caption(numbers: Numbers) -> str:
+    """What is ours beside what is printed, and what the printed numbers leave open."""
+    statistics = numbers["statistics"]
+    said = statistics["implied"][SHOWN]
+    bars = {bar["name"]: bar for bar in next(one for one in numbers["series"] if one["name"] == SHOWN)["bars"]}
+    words = [
+        f"{name} {bar['joules'][0]:.2f} J ({bar['communication']:.2f} radio, {bar['computation']:.2f} drafting; "
+        f"{1 - bar['over_cloud'][0]:.0%} saved)"
+        for name, bar in bars.items()
+        if name != lines.CLOUD
+    ]
+    return (
+        f"Over {SHOWN}: {'; '.join(words)}; printed {(1 - SAVED) * CLOUD_J:.2f} J ({COMMUNICATION_J:g} and "
+        f"{COMPUTE_J:.2f}; {SAVED:.0%}). No power is printed. Ours are implied by three readings: Cloud-Only's "
+        f"{CLOUD_J:g} J are the radio's alone, {said['radio_w']:.1f} W while an exchange is under way; each exchange "
+        f"costs the same, so the printed {COMMUNICATION_J:g} J are {TOKENS_A_ROUND:g} tokens a round; and the rest is "
+        f"spent drafting, {said['device_w']:.1f} W. They do not fit the paper's draft lengths: at Table III's latency "
+        f"such a round has {1e3 * said['drafting_s']:.0f} ms for drafts, {said['drafts']:.0f} of {PHONE}, not 2 to 6 "
+        f"(Fig. 2). A radio in its tail state all along would take as much less as the latency, at the printed "
+        f"{statistics['printed_speed_up']:.2f}× {statistics['awake_all_the_time_j']:.2f} J, not "
+        f"{COMMUNICATION_J:g}. Network and device of Fig. 6 are not named either."
+    )
+
+
+FIGURE = Decoding(
+    paper="flexspec",
+    source="li2025flexspec",
+    number="6",
+    title="Energy a token on the mobile device",
+    shows=f"Radio and drafting of Cloud-Only and FlexSpec on GSM8K over {SHOWN}, ours beside the printed; intervals of "
+    "95% of the total over prompts.",
+    study="greedy",
+    measure=measure,
+    paint=paint,
+    caption=caption,
+    printed=PRINTED,
+)

@@ -1,0 +1,219 @@
+"""flexspec's methods on texts that were decoded: which they are, how long a token takes, and any fixed length replayed.
+
+A method that follows the rate has texts of its own for each network; those of all others are put on it afterwards.
+Both models take the time that is given here, not the one measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding.fitting import FLEXSPEC_DRAFT_S
+from validation.decoding.links import FadingLink
+from validation.decoding.metrics import (
+    DEFAULT_CONFIDENCE,
+    DEFAULT_RESAMPLES,
+    Estimate,
+    Summary,
+    draw_texts,
+    estimate,
+    summarize,
+)
+from validation.decoding.records import Round, Row
+from validation.decoding.retiming import retime
+from validation.decoding.studies import CLOUD_S, RATES_BPS, Decoded
+from validation.decoding.wire import index_bits
+from validation.errors import UserError
+from validation.methods import CloudOnly, Dssd, FixedLength, FlexSpec, Hlm, Lookahead, Method, PromptLookup
+
+Column = NDArray[np.float64]
+
+TIMES = (FLEXSPEC_DRAFT_S, CLOUD_S)
+"""A draft on the Jetson AGX Orin (Table V; Tables III and IV do not name their device), and a pass of the cloud."""
+SET = "GSM8K"
+"""The one prompt set of Tables III and IV that is run."""
+LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
+"""Fixed draft lengths that are replayed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the tables: its name, its column in Tables III and IV, and which method it is; None is not run."""
+
+    name: str
+    column: str | None
+    chosen: Callable[[Method], bool] | None = None
+
+
+def _kind(kind: type[Method]) -> Callable[[Method], bool]:
+    return lambda method: type(method) is kind
+
+
+def _flexspec(policy: str, printed: bool) -> Callable[[Method], bool]:
+    return lambda method: isinstance(method, FlexSpec) and (method.policy, method.by_argmax) == (policy, printed)
+
+
+CLOUD, STANDARD = "Cloud-Only", "standard SD"
+PRINTED, LINEAR = "FlexSpec, as printed", "FlexSpec, lossless"
+EXACT_PRINTED, EXACT = "FlexSpec with K*", "FlexSpec with K*, lossless"
+LINES = (
+    Line(CLOUD, "Cloud-Only", _kind(CloudOnly)),
+    Line("Lookahead", "Lookahead", _kind(Lookahead)),
+    Line("prompt lookup (PLD)", None, _kind(PromptLookup)),
+    Line(STANDARD, "Std. SD", _kind(FixedLength)),
+    Line("Medusa-1", "Medusa-1"),
+    Line("EAGLE-2", "EAGLE-2"),
+    Line("DSSD", "DSSD", _kind(Dssd)),
+    Line(PRINTED, "FlexSpec", _flexspec("linear", True)),
+    Line(LINEAR, None, _flexspec("linear", False)),
+    Line(EXACT_PRINTED, None, _flexspec("exact", True)),
+    Line(EXACT, None, _flexspec("exact", False)),
+)
+"""In the order of the tables."""
+
+
+def of_the_set(study: Decoded) -> Decoded:
+    """Its texts of the paper's prompt set; all of them if it has none of that set."""
+    return study.of_source(SET) if SET in study.sources else study
+
+
+def methods_of(study: Decoded) -> dict[str, Method]:
+    """The methods that were run, by the names of the lines.
+
+    Raises
+    ------
+    UserError
+        Cloud-Only is not among them, which all else is measured against.
+    """
+    made = study.methods
+    found = {line.name: method for line in LINES if line.chosen is not None for method in made if line.chosen(method)}
+    if CLOUD not in found:
+        raise UserError(f"The study {study.name!r} has no texts of {CLOUD!r}; decode it without leaving methods out.")
+    return found
+
+
+def timed(study: Decoded, method: Method, link: FadingLink, times: tuple[float, float] = TIMES) -> list[Row]:
+    """The texts of a method over one of the networks, which do not fade, with the models' times given."""
+    if not method.follows_rate:
+        return retime(study.by_method[method.name, "none"], link, [method], times=times)
+
+    def passes_timed(one: Round) -> Round:
+        return replace(one, small_s=one.small_passes * times[0], large_s=one.large_passes * times[1])
+
+    return [
+        replace(row, rounds=[passes_timed(one) for one in row.rounds], last=passes_timed(row.last))
+        for row in study.by_method[method.name, link.name]
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """The texts of a method over a network, in the order of the prompts' ids, and what is said of them."""
+
+    method: Method
+    rows: list[Row]
+    summary: Summary
+
+    @property
+    def columns(self) -> tuple[Column, Column]:
+        """Seconds and tokens of each text."""
+        return np.array([row.seconds for row in self.rows]), np.array([float(len(row.tokens)) for row in self.rows])
+
+
+def time_all(study: Decoded, link: FadingLink, seed: int) -> dict[str, Timed]:
+    """Every line that was run, over a network."""
+    found = {}
+    for name, method in methods_of(study).items():
+        rows = sorted(timed(study, method, link), key=lambda row: row.prompt)
+        found[name] = Timed(method, rows, summarize(rows, seed=seed))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- fixed lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What the large model says of a text, position by position.
+
+    Attributes
+    ----------
+    runs : list of int
+        How many drafts from each position on are accepted before one is not.
+    ended : bool
+        Whether the text ended by itself, before ``most`` tokens.
+    most : int
+    """
+
+    runs: list[int]
+    ended: bool
+    most: int
+
+
+def fates(study: Decoded) -> list[Fate] | None:
+    """From HLM's rounds, which ask the server about one draft at every position; None if HLM was not run.
+
+    What HLM accepts and writes at a position depends on the text before it alone, and so it is with every lossless
+    method: whether its round goes on or not, a token that is looked at is accepted with the same chance and written by
+    the same law. So any rule for the draft length that knows no more than the past may be played on these rounds, and
+    what comes of it has the law of that method. At temperature 0 nothing is random, and it is that method's own text.
+    """
+    found = [method.name for method in study.methods if type(method) is Hlm]
+    rows = study.by_method.get((found[0], "none")) if found else None
+    if rows is None:
+        return None
+    fates = []
+    for row in sorted(rows, key=lambda row: row.prompt):
+        runs, run = [0] * len(row.rounds), 0
+        for place in reversed(range(len(row.rounds))):
+            run = run + 1 if row.rounds[place].accepted else 0
+            runs[place] = run
+        fates.append(Fate(runs, row.ended, int(study.about["new_tokens"])))
+    return fates
+
+
+def replay(fate: Fate, length: int) -> list[tuple[int, int]]:
+    """Drafts and accepted drafts of each round of speculative decoding with so many drafts a round.
+
+    What is drafted behind a rejected draft is not known; it is taken to go on to that length, where an end of text
+    would have stopped it.
+
+    >>> replay(Fate([2, 1, 0, 1, 0], False, 5), 2)
+    [(2, 2), (2, 1)]
+    """
+    place, end, rounds = 0, len(fate.runs), []
+    while place < end:
+        most = min(length, fate.most - place)
+        kept = min(fate.runs[place], most)
+        over = fate.ended and place + kept == end  # the text's last token was a draft: none comes after it
+        rounds.append((kept if over else most, kept))
+        place += kept + 1
+    return rounds
+
+
+def replayed_seconds(drafts: Sequence[Column], link: FadingLink, *, vocabulary: int, bits_per_draft: int) -> Column:
+    """Seconds of each text, given the drafts of its rounds, each sent as an index and so many bits beside it."""
+    width = index_bits(vocabulary) + bits_per_draft
+    found = []
+    for counts in drafts:
+        up = 8.0 * np.ceil((16.0 + width * counts) / 8.0)  # their number in 16 bits, whole bytes
+        link_s = up / RATES_BPS[link.name] + link.way.extra(up, np.zeros(len(up)))
+        found.append(float(counts.sum() * TIMES[0] + len(counts) * TIMES[1] + link_s.sum()))
+    return np.array(found)
+
+
+def quotient(one: tuple[Column, Column], other: tuple[Column, Column], seed: int) -> Estimate:
+    """Σ above/Σ below of one over that of another on the same texts, in the order of the prompts, and its interval."""
+    chosen = draw_texts(len(one[0]), DEFAULT_RESAMPLES, seed)
+
+    def ratio(columns: tuple[Column, Column], texts: NDArray[np.int64] | slice) -> Column:
+        return np.asarray(columns[0][texts].sum(axis=-1) / columns[1][texts].sum(axis=-1))
+
+    whole = slice(None)
+    return estimate(
+        ratio(one, whole) / ratio(other, whole), ratio(one, chosen) / ratio(other, chosen), DEFAULT_CONFIDENCE
+    )

@@ -1,0 +1,1 @@
+"""cu-hlm and u-hlm from decoded texts."""

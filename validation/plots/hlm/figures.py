@@ -1,0 +1,316 @@
+"""Figures and tables of cu-hlm (oh2025cuhlm), V, and u-hlm (oh2024uhlm), IV, that take decoded texts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from validation.plots.hlm.captions import (
+    caption_accuracy,
+    caption_both,
+    caption_breakdown,
+    caption_methods,
+    caption_sizes,
+    caption_speeds,
+    caption_thresholds,
+)
+from validation.plots.hlm.numbers import (
+    ACCURACIES,
+    measure_both,
+    measure_sizes,
+    measure_thresholds,
+)
+from validation.plots.hlm.printed import PRINTED
+from validation.plots.hlm.speeds import measure_methods, measure_speeds
+from validation.plots.hlm.tables import measure_accuracy, measure_breakdown
+from validation.plots.record import Decoding, Numbers
+from validation.plots.skipping.printed import CU, U, printed, value
+from validation.plots.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+_CU: dict[str, Any] = {"paper": CU, "source": "oh2025cuhlm"}
+_U: dict[str, Any] = {"paper": U, "source": "oh2024uhlm"}
+_GREY, _BLUE = "0.45", "#6d8bb5"
+_LOOKS: dict[str, dict[str, Any]] = {
+    "small only": {"color": _GREY, "linestyle": (0, (1, 1.5)), "marker": "v"},
+    "large only": {"color": _GREY, "linestyle": (0, (4, 2)), "marker": "^"},
+    "HLM": {"color": "black", "marker": "s"},
+    "Rand-HLM": {"color": "black", "linestyle": (0, (1, 1.5)), "marker": "x"},
+    "U-HLM risk-averse": {"color": _BLUE, "linestyle": (0, (4, 2)), "marker": "<"},
+    "U-HLM risk-prone": {"color": _BLUE, "marker": ">"},
+    "CU-HLM offline": {"color": DARK, "marker": "o"},
+    "CU-HLM online": {"color": DARK, "linestyle": (0, (4, 2)), "marker": "D"},
+    "CU-HLM certified": {"color": MIDDLE, "marker": "*", "linewidth": 2.0, "zorder": 4},
+}
+"""By the methods' names without what stands in brackets; ours stands out."""
+_WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean": "mean over rounds, cu-hlm (6)"}
+
+
+def _look(method: str) -> dict[str, Any]:
+    return _LOOKS[method.split(" (")[0]]
+
+
+def _values(row: list[float | None]) -> Any:
+    """Numbers to draw; null is a gap."""
+    return np.array(row, dtype=np.float64)
+
+
+def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
+    """A curve with its 95% interval."""
+    low, high = _values(series["low"]), _values(series["high"])
+    axes.fill_between(series["x"], low, high, color=look["color"], alpha=0.18, linewidth=0)
+    axes.plot(series["x"], _values(series["mean"]), label=series["name"], **({"markersize": 3} | look))
+
+
+def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any], name: str) -> None:
+    """A point with intervals both ways."""
+    at = [_values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
+    errors = [[[one[0] - one[1]], [one[2] - one[0]]] for one in at]
+    size = 9 if look["marker"] == "*" else 5
+    axes.errorbar(
+        [at[0][0]],
+        [at[1][0]],
+        xerr=errors[0],
+        yerr=errors[1],
+        color=look["color"],
+        marker=look["marker"],
+        markersize=size,
+        elinewidth=0.8,
+        linestyle="none",
+        label=name,
+    )
+
+
+def _paint_both(numbers: Numbers) -> Canvas:
+    names = numbers["statistics"]["accuracies"]
+    figure, panels = canvas((PAGE[0], 3.3), panels=max(1, len(names)))
+    for axes, name, both in zip(panels, names or [None], numbers["axes"], strict=True):
+        for one in numbers["series"]:
+            y = one["perplexity"] if name is None else one["accuracy"][name]
+            _cross(axes, one["throughput"]["median"], y, _look(one["name"]), one["name"])
+        name_axes(axes, both)
+        if name is not None:
+            axes.set_title(ACCURACIES[name], fontsize=7)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=6)
+    return figure
+
+
+_ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "fontsize": 5.5}
+"""A legend that covers no curve."""
+_RATES: dict[str, dict[str, Any]] = {
+    "transmission": {"color": DARK},
+    "accepted_if_skipped": {"color": MIDDLE, "linestyle": (0, (4, 2))},
+    "skipped_if_accepted": {"color": _GREY, "linestyle": (0, (1, 1.5))},
+    "similarity_reference": {"color": DARK},
+    "similarity_large": {"color": MIDDLE, "linestyle": (0, (4, 2))},
+    "formula": {"color": DARK},
+    "encoded": {"color": MIDDLE, "linestyle": (0, (4, 2))},
+}
+
+
+def _mark(axes: Axes, numbers: Numbers, paper: str) -> None:
+    """The two thresholds, ours and the paper's."""
+    theirs = [value(paper, name) for name in ("averse", "prone")]
+    for name, places, color, form in (
+        ("thresholds, ours", numbers["statistics"]["thresholds"], DARK, (0, (4, 2))),
+        (f"thresholds, {paper}", theirs, MIDDLE, (0, (1, 1.5))),
+    ):
+        inside = [place for place in places if 0 <= place <= 1]
+        for number, place in enumerate(inside):
+            axes.axvline(place, color=color, linestyle=form, linewidth=0.9, label=None if number else name)
+
+
+def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[Canvas, list[Axes]]:
+    """Some of the series in two panels."""
+    figure, panels = canvas((PAGE[0], 3.2), panels=2)
+    for axes, kinds, both in zip(panels, (left, right), numbers["axes"], strict=True):
+        there = [one for one in numbers["series"] if one["kind"] in kinds]
+        for one in there:
+            _draw(axes, one, marker=".", **_RATES[one["kind"]])
+        if not there:
+            axes.text(0.5, 0.5, "no text was scored", ha="center", transform=axes.transAxes)
+        name_axes(axes, both)
+    return figure, panels
+
+
+def _paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
+    rate = "accepted_if_skipped" if paper == CU else "skipped_if_accepted"
+    figure, (left, right) = _panels(numbers, ("transmission", rate), tuple(ACCURACIES))
+    for axes in (left, right):
+        _mark(axes, numbers, paper)
+        axes.set_xlim(-0.02, 1.02)
+    left.set_ylim(-0.02, 1.02)
+    for axes in (left, right):
+        axes.legend(**_ABOVE)
+    return figure
+
+
+def _paint_sizes(numbers: Numbers) -> Canvas:
+    figure, (left, right) = _panels(numbers, tuple(ACCURACIES), ("formula", "encoded"))
+    for axes in (left, right):
+        axes.axvline(numbers["statistics"]["offline_k"], color=_GREY, linewidth=0.9, label="k* of this pair")
+        axes.legend(**_ABOVE)
+    return figure
+
+
+def _curves(axes: Axes, numbers: Numbers, word: str) -> None:
+    for one in numbers["series"]:
+        if one["word"] == word:
+            _draw(axes, one, **_look(one["name"]))
+
+
+def _paint_speeds(numbers: Numbers) -> Canvas:
+    figure, panels = canvas((PAGE[0], 3.4), panels=3)
+    for axes, (word, title), both in zip(panels, _WORDS.items(), numbers["axes"], strict=True):
+        _curves(axes, numbers, word)
+        name_axes(axes, both)
+        axes.set_title(title, fontsize=7)
+    for axes in panels[1:]:
+        axes.set_ylabel("")
+        axes.sharey(panels[0])
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=6)
+    return figure
+
+
+def _paint_methods(numbers: Numbers) -> Canvas:
+    figure, (left, right) = canvas((PAGE[0], 3.6), panels=2)
+    names = {"transmission": "TR", "skipped_if_accepted": "TSR, P(skipped | accepted)"}
+    names["accepted_if_skipped"] = "cu-hlm's, P(accepted | skipped)"
+    bars = numbers["bars"]
+    for number, ((key, name), color) in enumerate(zip(names.items(), (DARK, MIDDLE, LIGHT), strict=True)):
+        places = np.arange(len(bars)) + 0.26 * (number - 1)
+        middle, low, high = (_values([one[key][end] for one in bars]) for end in ("value", "low", "high"))
+        left.barh(places, middle, height=0.24, color=color, label=name)
+        left.errorbar(middle, places, xerr=(middle - low, high - middle), fmt="none", ecolor="black", elinewidth=0.7)
+    left.axvline(1 - value(U, "skipped"), color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR, u-hlm prints")
+    left.set_yticks(range(len(bars)), [one["name"].replace(" (", "\n(") for one in bars], fontsize=6)
+    left.invert_yaxis()
+    left.set(xlim=(0, 1.02), xlabel=numbers["axes"][0]["x"]["label"])
+    left.legend(**_ABOVE)
+    _curves(right, numbers, "median")
+    right.axvline(numbers["statistics"]["link_snr_db"], color=_GREY, linewidth=0.9)
+    name_axes(right, numbers["axes"][1])
+    right.legend(**(_ABOVE | {"ncols": 3}))
+    return figure
+
+
+_SPEEDS = (
+    "All methods at 10 MHz, 25.6 and 104.6 ms a pass, with the bits as encoded; bands are 95% intervals over texts."
+)
+
+FIGURES = (
+    Decoding(
+        **_CU,
+        number="1",
+        study="hlm",
+        title="Accuracy and token throughput",
+        shows=(
+            "Rayleigh fading, average SNR 10 dB, 10 MHz, 25.6 and 104.6 ms a pass; bars are 95% intervals over texts. "
+            "The star is ours, whose bias is bounded and whose threshold is calibrated."
+        ),
+        measure=measure_both,
+        paint=_paint_both,
+        caption=caption_both,
+    ),
+    Decoding(
+        **_CU,
+        number="9a-texts",
+        study="design",
+        title="Accuracy, transmission rate and true skip rate over the threshold, of decoded texts",
+        shows="Left: rates; right: accuracy; bands are 95% intervals over texts.",
+        measure=measure_thresholds,
+        paint=partial(_paint_thresholds, paper=CU),
+        caption=partial(caption_thresholds, paper=CU),
+        printed=printed(CU, "chosen", "skipped", "true_skips", "least_true_skips"),
+    ),
+    Decoding(
+        **_CU,
+        number="9b-texts",
+        study="design",
+        title="Accuracy and payload over the size of the compressed vocabulary, of decoded texts",
+        shows="CU-HLM with one k for all tokens, at the risk-prone threshold; bands are 95% intervals over texts.",
+        measure=measure_sizes,
+        paint=_paint_sizes,
+        caption=caption_sizes,
+        printed=(PRINTED["offline_k"],),
+    ),
+    *(
+        Decoding(
+            **_CU,
+            number=number,
+            study="hlm",
+            title=f"Token throughput over the average SNR, {kind}",
+            shows=_SPEEDS,
+            measure=partial(measure_speeds, rician=number == "10b"),
+            paint=_paint_speeds,
+            caption=partial(caption_speeds, rician=number == "10b"),
+            printed=(PRINTED["offline_gain"], PRINTED["online_gain"]) if number == "10a" else (),
+        )
+        for number, kind in (("10a", "Rayleigh fading"), ("10b", "Rician fading (K = 10 dB)"))
+    ),
+    Decoding(
+        **_CU,
+        number="I",
+        study="hlm",
+        title="Inference accuracy of each method on each prompt set",
+        shows="Cosine similarity of sentence embeddings, with 95% intervals over texts, and perplexity.",
+        measure=partial(measure_accuracy, paper=CU),
+        paint=None,
+        caption=partial(caption_accuracy, paper=CU),
+        printed=(PRINTED["offline_kept"], PRINTED["online_kept"]),
+    ),
+    Decoding(
+        **_CU,
+        number="II",
+        study="hlm",
+        title="Where the time of a token goes",
+        shows=(
+            "U-HLM and CU-HLM (Online) over 10 MHz: ratios of totals with 95% intervals over texts, which under "
+            "Rayleigh fading have no limit, medians, and the link without fading."
+        ),
+        measure=measure_breakdown,
+        paint=None,
+        caption=caption_breakdown,
+        printed=tuple(PRINTED[name] for name in ("kd_acceptance", "larger_acceptance", "online_k")),
+    ),
+    Decoding(
+        **_U,
+        number="4-texts",
+        study="design",
+        title="Similarity and transmission rate over the threshold, of decoded texts",
+        shows="Left: rates; right: cosine similarity; bands are 95% intervals over texts.",
+        measure=measure_thresholds,
+        paint=partial(_paint_thresholds, paper=U),
+        caption=partial(caption_thresholds, paper=U),
+        printed=printed(U, "skipped", "averse", "prone", "experimental"),
+    ),
+    Decoding(
+        **_U,
+        number="6-texts",
+        study="hlm",
+        title="Skip rates by method, and throughput over the average SNR, of decoded texts",
+        shows=(
+            "Right: Rayleigh fading at 1 MHz, 24.6 and 104.6 ms a pass, median over texts; the upright is u-hlm's link."
+        ),
+        measure=measure_methods,
+        paint=_paint_methods,
+        caption=caption_methods,
+        printed=(*printed(U, "skipped"), PRINTED["u_gain"]),
+    ),
+    Decoding(
+        **_U,
+        number="I",
+        study="hlm",
+        title="Cosine similarity of each method on each prompt set",
+        shows="Cosine similarity of sentence embeddings, with 95% intervals over texts, and perplexity.",
+        measure=partial(measure_accuracy, paper=U),
+        paint=None,
+        caption=partial(caption_accuracy, paper=U),
+        printed=(PRINTED["of_llm"], PRINTED["of_hlm"]),
+    ),
+)

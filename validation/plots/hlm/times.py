@@ -1,0 +1,216 @@
+"""Texts of a study as arrays, and what they take over many links at once.
+
+What :func:`~validation.decoding.retiming.retime` and :func:`~validation.decoding.metrics.summarize` say of one link,
+for all average SNRs of a figure: the fading is the same but for its mean, so it is drawn once, and what is sent is read
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.channel import db_to_linear, shannon_latency
+from validation.decode import PAPER_TIMES
+from validation.decoding.metrics import DEFAULT_CONFIDENCE, Estimate, draw_texts, estimate
+from validation.decoding.noise import Noise
+from validation.decoding.records import Row
+from validation.decoding.retiming import BANDWIDTH_HZ, fading_links
+from validation.decoding.studies import Decoded
+
+Array = NDArray[Any]
+RESAMPLES = 500
+WORDS = ("median", "total", "round_mean")
+"""``tokens_per_s_text_median``, ``tokens_per_s``, ``tokens_per_s_round_mean`` of :mod:`validation.decoding.metrics`."""
+_FIELDS = ("skipped", "small_passes", "large_passes", "accepted", "resampled", "bonus", "bits", "bytes")
+_READ = attrgetter(*_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """The texts of one method, in the order of their prompts' ids, n of them, with R exchanges in all.
+
+    Attributes
+    ----------
+    method : str
+    prompts : tuple of str
+    tokens, small_passes, large_passes, skipped : array, shape (n,)
+        Sums over each text.
+    text, block : int array, shape (R,)
+        Which text an exchange is of, and which block of that text's fading it meets.
+    new, alone, large : array, shape (R,)
+        Tokens that it ended with, passes of the small model beside those of skipped tokens, and of the large one.
+    encoded, formula : array, shape (R,)
+        Bits of the uplink: as encoded, and by the papers' formulas.
+    """
+
+    method: str
+    prompts: tuple[str, ...]
+    tokens: Array
+    small_passes: Array
+    large_passes: Array
+    skipped: Array
+    text: Array
+    block: Array
+    new: Array
+    alone: Array
+    large: Array
+    encoded: Array
+    formula: Array
+
+
+def read_texts(rows: Sequence[Row]) -> Texts:
+    """Rows of one method as arrays."""
+    rows = sorted(rows, key=lambda row: row.prompt)
+    tables = [np.array([_READ(one) for one in (*row.rounds, row.last)], dtype=np.float64) for row in rows]
+    sums = dict(zip(_FIELDS, np.stack([table.sum(axis=0) for table in tables]).T, strict=True))
+    asked = dict(zip(_FIELDS, np.concatenate([table[:-1] for table in tables]).T, strict=True))
+    # as retiming: a block of fading for each exchange, and for each token that is kept unseen
+    blocks = [np.cumsum(table[:-1, 0] + 1.0) - 1.0 for table in tables]
+    return Texts(
+        rows[0].method,
+        tuple(row.prompt for row in rows),
+        np.array([float(len(row.tokens)) for row in rows]),
+        sums["small_passes"],
+        sums["large_passes"],
+        sums["skipped"],
+        np.repeat(np.arange(len(rows)), [len(row.rounds) for row in rows]),
+        np.concatenate(blocks).astype(np.int64),
+        asked["accepted"] + asked["resampled"] + asked["bonus"],
+        np.maximum(asked["small_passes"] - asked["skipped"], 0.0),
+        asked["large_passes"],
+        8.0 * asked["bytes"],
+        asked["bits"],
+    )
+
+
+def read_study(decoded: Decoded) -> dict[str, Texts]:
+    """All methods whose texts do not follow a link's rate, by name."""
+    return {method: read_texts(rows) for (method, link), rows in decoded.by_method.items() if link == "none"}
+
+
+@dataclass(frozen=True, slots=True)
+class Fading:
+    """Blocks of fading of mean 1 of each prompt, (prompts, blocks): those that the generation loop would have met."""
+
+    prompts: tuple[str, ...]
+    gains: Array
+
+    def of(self, texts: Texts) -> Array:
+        """Of each exchange, (R,)."""
+        place = {name: i for i, name in enumerate(self.prompts)}
+        rows = np.array([place[name] for name in texts.prompts])
+        return np.asarray(self.gains[rows[texts.text], texts.block])
+
+
+def draw_fading(study: dict[str, Texts], seed: int, k_factor_db: float | None = None) -> Fading:
+    """Rayleigh fading, or Rician with that K-factor, as far as any method goes."""
+    prompts = tuple(sorted({name for texts in study.values() for name in texts.prompts}))
+    place = {name: i for i, name in enumerate(prompts)}
+    needed = np.zeros(len(prompts), dtype=np.int64)
+    for texts in study.values():
+        rows = np.array([place[name] for name in texts.prompts])
+        np.maximum.at(needed, rows[texts.text], texts.block + 1)
+    (link,) = fading_links([0.0], k_factor_db=k_factor_db, bandwidth_hz=1.0)
+    channel = link.open(Noise(seed, prompts, 0))
+    gains = np.ones((len(prompts), int(needed.max(initial=0))))
+    for row, count in enumerate(needed.tolist()):
+        gains[row, :count] = [channel.rate(row, 0.0) for _ in range(count)]
+    gains = np.expm1(gains * np.log(2.0))  # the rate at 1 Hz is log₂(1 + S)
+    for row, count in enumerate(needed.tolist()):
+        gains[row, count:] = 1.0
+    return Fading(prompts, gains)
+
+
+def still(study: dict[str, Texts]) -> Fading:
+    """No fading: every exchange meets the mean SNR."""
+    prompts = tuple(sorted({name for texts in study.values() for name in texts.prompts}))
+    most = max((int(texts.block.max(initial=-1)) + 1 for texts in study.values()), default=0)
+    return Fading(prompts, np.ones((len(prompts), most)))
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """A number for each of L links, and what it is on each set of texts drawn anew."""
+
+    value: Array  # (L,)
+    drawn: Array  # (resamples, L)
+
+    def over(self, other: Draws) -> Draws:
+        """How many times that of another method, on the same texts."""
+        return Draws(_divide(self.value, other.value), _divide(self.drawn, other.drawn))
+
+    def estimates(self) -> list[Estimate]:
+        """With the interval of each."""
+        columns = zip(self.value, self.drawn.T, strict=True)
+        return [estimate(value, drawn, DEFAULT_CONFIDENCE) for value, drawn in columns]
+
+
+def link_seconds(
+    texts: Texts, fading: Fading, snr_db: float, *, bandwidth_hz: float = BANDWIDTH_HZ, formula: bool = False
+) -> Array:
+    """What the uplink of each exchange takes, (R,); none where nothing is sent."""
+    bits = texts.formula if formula else texts.encoded
+    sent = bits > 0
+    found = np.zeros(len(bits))
+    if sent.any():
+        snr = float(db_to_linear(float(snr_db))) * fading.of(texts)[sent]
+        found[sent] = shannon_latency(bits[sent], bandwidth_hz, snr)
+    return found
+
+
+def speeds(
+    texts: Texts,
+    fading: Fading,
+    average_snr_db: Sequence[float],
+    *,
+    seed: int,
+    times: tuple[float, float] = PAPER_TIMES,
+    bandwidth_hz: float = BANDWIDTH_HZ,
+    formula: bool = False,
+) -> dict[str, Draws]:
+    """Tokens a second over each link, by ``WORDS``."""
+    small_s, large_s = times
+    chosen = draw_texts(len(texts.tokens), RESAMPLES, seed)
+    counts = times_drawn(chosen)
+    models = texts.small_passes * small_s + texts.large_passes * large_s
+    alone = texts.alone * small_s + texts.large * large_s
+    found: dict[str, list[tuple[Any, Array]]] = {word: [] for word in WORDS}
+    for snr_db in average_snr_db:
+        link = link_seconds(texts, fading, snr_db, bandwidth_hz=bandwidth_hz, formula=formula)
+        seconds = models + sum_by(texts, link)
+        each = _divide(texts.tokens, seconds)
+        found["median"].append((np.median(each), np.median(each[chosen], axis=-1)))
+        found["total"].append((texts.tokens.sum() / seconds.sum(), (counts @ texts.tokens) / (counts @ seconds)))
+        speed = sum_by(texts, _divide(texts.new, alone + link)) + texts.skipped / small_s  # cu-hlm (6), summed
+        turns = sum_by(texts, np.ones(len(link))) + texts.skipped
+        found["round_mean"].append((speed.sum() / turns.sum(), (counts @ speed) / (counts @ turns)))
+    return {
+        word: Draws(np.array([value for value, _ in pairs]), np.stack([drawn for _, drawn in pairs], axis=-1))
+        for word, pairs in found.items()
+    }
+
+
+def sum_by(texts: Texts, values: Array) -> Array:
+    """Of the exchanges of each text, (n,)."""
+    return np.asarray(np.bincount(texts.text, weights=values, minlength=len(texts.tokens)))
+
+
+def times_drawn(chosen: Array) -> Array:
+    """How often each text is in each set, (resamples, n)."""
+    size = chosen.shape[1]
+    offset = size * np.arange(len(chosen))[:, None]
+    counts = np.bincount((chosen + offset).reshape(-1), minlength=chosen.size)
+    return np.asarray(counts.reshape(chosen.shape), dtype=np.float64)
+
+
+def _divide(above: Array, below: Array) -> Array:
+    """The quotient, NaN where there is nothing below."""
+    found = np.full(np.shape(below), np.nan)
+    np.divide(above, below, out=found, where=np.asarray(below) != 0)
+    return found

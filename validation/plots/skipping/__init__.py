@@ -1,0 +1,1 @@
+"""cu-hlm and u-hlm on uncertainty and skipping, from a trace."""

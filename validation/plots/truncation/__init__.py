@@ -1,0 +1,1 @@
+"""cu-hlm on truncation, from a trace."""

@@ -18,8 +18,8 @@ from hlmtheory.conformal import runs
 # rate. regret_sharp with ε = d/√T and η = c/√T, times T.
 # update, kept. Rolled back to the state after the accepted drafts and the rejected one's own update, the controller is
 #   where it would be had it seen these positions only; so regret_sharp holds for them.
-# resampled. Line 12 prints τ_{T+1} = τ_T - η(d_T - ε) for T accepted drafts, to the letter what line 8 set τ_{T+1} to:
-#   the text's "returned to the value of the last accepted token, and a further iteration". So the controller is where
+# accepted, resampled. Line 12 prints τ_{T+1} = τ_T - η(d_T - ε) for T accepted drafts, to the letter what line 8 set
+#   τ_{T+1} to: the text's "returned to the value of the last accepted token, and a further iteration". So the controller is where
 #   it would be had it seen the accepted positions only, and regret_sharp holds for their mean: over the tokens that
 #   the proof of Theorem 2 counts. The rejected position's d enters the sum of Theorem 1 and nothing learns of it.
 #   (Were d_T subtracted a second time, from τ_{T+1}, the mean over accepted positions would fail as well: easy ones
@@ -100,6 +100,18 @@ CLAIMS = (
             "learning_rate": 1.0,
             "threshold": 0.0,
         },
+    ),
+    Claim(
+        id="conformal.accepted",
+        source=Source(_CSQS, "Theorem 2 with Algorithm 1, line 12 as printed"),
+        origin=Origin.NEW,
+        statement="with the last accepted position's d in line 12, mean d over accepted ≤ the sharp bound",
+        relation=Relation.LE,
+        lhs=runs.accepted_mean_printed,
+        rhs=runs.accepted_bound,
+        assumptions=(_FIRST,),
+        attained=Attained({**_TWO_DROPS, "drafts": [_NEARLY_FLAT * 5], "accepted": [5]}, ratio=_TIGHT),
+        ceiling=1.0,
     ),
     Claim(
         id="conformal.kept",

@@ -233,20 +233,54 @@ def kept_mean(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Arr
     return total / count
 
 
-def kept_mean_printed(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The same by Algorithm 1 as printed: all positions are drafted, and line 12 has the last accepted one's d."""
+def _printed(
+    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
+) -> tuple[Array, Array, Array]:
+    """Summed dropped mass of the accepted positions, and of these and the rejected, and the number of the latter.
+
+    By Algorithm 1 as printed: all positions are drafted, and line 12 has the last accepted one's d.
+    """
     xp, rows, accepted = batches(drafts, accepted)
     _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
-    total, count, used = 0.0 * rows[..., 0, 0, 0], 0.0 * rows[..., 0, 0, 0], tau + 0.0 * rows[..., 0, 0, 0]
+    zero = 0.0 * rows[..., 0, 0, 0]
+    total, kept, count, used = zero, zero, zero, tau + zero
     for batch in range(rows.shape[-3]):
         done, taus = accepted[..., batch], [used]
         for n in range(rows.shape[-2]):
             q = rows[..., batch, n, :]
             mass = dropped(xp, q, threshold_support(q, taus[-1]))
-            total, count = (xp.where(done >= n, value + more, value) for value, more in ((total, mass), (count, 1.0)))
+            total = xp.where(done > n, total + mass, total)
+            kept, count = (xp.where(done >= n, value + more, value) for value, more in ((kept, mass), (count, 1.0)))
             taus.append(taus[-1] - rate * (mass - target))  # line 8
         used = resumed(xp, taus, done, printed=True)  # line 12
-    return total / count
+    return total, kept, count
+
+
+def kept_mean_printed(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """Mean d over accepted and rejected positions by Algorithm 1 as printed."""
+    _, kept, count = _printed(drafts, accepted, epsilon, learning_rate, threshold)
+    return kept / count
+
+
+def accepted_mean_printed(
+    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
+) -> Array:
+    """Mean d over the accepted positions by Algorithm 1 as printed; 0 where there are none."""
+    total, _, _ = _printed(drafts, accepted, epsilon, learning_rate, threshold)
+    xp, count = arrays(count=accepted_count(drafts, accepted))
+    return total / xp.astype(count, total.dtype)
+
+
+def accepted_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """The sharp bound at the number of positions accepted."""
+    return sharp_bound(epsilon, learning_rate, threshold, accepted_count(drafts, accepted))
+
+
+def accepted_count(drafts: Array, accepted: Array) -> Array:
+    """How many positions are accepted, 1 where none is."""
+    xp, _, done = batches(drafts, accepted)
+    count = xp.sum(done, axis=-1)
+    return xp.where(count > 0, count, 1)
 
 
 def kept_threshold(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:

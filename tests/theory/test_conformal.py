@@ -92,6 +92,7 @@ STRATEGIES = {
     "conformal.telescope": runs(),
     "conformal.telescope_printed": runs(),
     "conformal.resampled": batched_runs(),
+    "conformal.accepted": batched_runs(),
     "conformal.kept": batched_runs(),
     "conformal.regret": runs(),
     "conformal.regret_small_step": runs(),

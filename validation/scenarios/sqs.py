@@ -151,6 +151,7 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "conformal.telescope": _run,
     "conformal.telescope_printed": _run,
     "conformal.resampled": _batches,
+    "conformal.accepted": _batches,
     "conformal.kept": _batches,
     "conformal.regret": _run,
     "conformal.regret_small_step": _run,

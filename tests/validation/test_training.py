@@ -1,0 +1,330 @@
+"""Training and distillation on made-up texts and models of a few hundred weights."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from validation import train as command
+from validation.decode import decode
+from validation.errors import UserError
+from validation.methods import Hlm
+from validation.models import load_pair
+from validation.prompts import Prompt
+from validation.sources import PAIRS_FOLDER
+from validation.training import texts
+from validation.training.card import write_card
+from validation.training.distil import distillation_loss, divergence
+from validation.training.loop import _schedule, fit, held_out_acceptance, held_out_loss, step_count, text_loss
+from validation.training.recipes import PAIRS, Distillation, PairRecipe, Recipe, build_model
+
+VOCABULARY, CONTEXT = 260, 24
+SMALL = Recipe(
+    hidden=8, feed_forward=16, layers=1, heads=2, context=CONTEXT, matrix_rate=0.02, other_rate=0.01, epochs=0.02
+)
+LARGE = replace(SMALL, hidden=16, epochs=0.05)
+DISTILLED = Distillation(matrix_rate=0.02, other_rate=0.02, epochs=0.02)
+TOYS = {
+    "builtin": PairRecipe(vocabulary=VOCABULARY, small=SMALL, large=LARGE),
+    "distilled": PairRecipe(vocabulary=VOCABULARY, small=DISTILLED, large=None),
+    "larger": PairRecipe(vocabulary=VOCABULARY, small=replace(SMALL, hidden=12), large=None),
+}
+
+
+def fresh(recipe: Recipe, seed: int, spread: float = 1.0) -> Any:
+    """A model with random weights, ``spread`` times as wide as they are made."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = build_model(recipe, 40)
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.ndim == 2:
+                weights.mul_(spread)
+    return model
+
+
+@pytest.fixture
+def documents() -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    return [np.append(0, rng.integers(1, 40, size=n)) for n in rng.integers(10, 60, size=30)]
+
+
+# ---------------------------------------------------------------------------------------------- the divergence
+
+
+def test_the_divergence_is_the_mean_over_rows():
+    rng = np.random.default_rng(2)
+    p, q = rng.dirichlet(np.ones(5), size=(2, 2, 3))
+    expected = (p * np.log(p / q)).sum(-1).mean()
+    found = divergence(torch.from_numpy(p).log() + 3.0, torch.from_numpy(q).log() - 1.0)
+    assert found.item() == pytest.approx(expected, rel=1e-12)
+    assert divergence(torch.from_numpy(p).log(), torch.from_numpy(p).log()).item() == pytest.approx(0.0, abs=1e-15)
+
+
+def test_temperature_is_of_both_rows():
+    rng = np.random.default_rng(3)
+    first, second = (torch.from_numpy(rng.normal(size=(4, 6))) for _ in range(2))
+    assert divergence(first, second, 2.0).item() == pytest.approx(divergence(first / 2, second / 2).item(), rel=1e-12)
+
+
+@pytest.mark.parametrize(("temperature", "mixing"), [(1.0, 1.0), (2.0, 1.0), (1.0, 0.25), (1.0, 0.0)])
+def test_the_loss_mixes_divergence_and_text(documents, temperature, mixing):
+    teacher, model = fresh(LARGE, 1, 4.0), fresh(SMALL, 2, 4.0)
+    rows = torch.from_numpy(texts.blocks(documents, np.random.default_rng(4), CONTEXT)[:3])
+    loss = distillation_loss(teacher, replace(DISTILLED, temperature=temperature, mixing=mixing))(model, rows)
+    with torch.autocast("cpu", torch.bfloat16):
+        target, draft = (m(rows[:, :-1]).logits.float() for m in (teacher, model))
+    soft = temperature**2 * divergence(target, draft, temperature)
+    assert loss.item() == pytest.approx((mixing * soft + (1 - mixing) * text_loss(model, rows)).item(), rel=1e-5)
+    loss.backward()
+    assert all(weights.grad is None for weights in teacher.parameters())
+    assert any(weights.grad.abs().max() > 0 for weights in model.parameters())
+
+
+def test_distillation_lowers_the_divergence_and_raises_the_acceptance(documents, tmp_path):
+    teacher, model = fresh(LARGE, 1, 6.0), fresh(SMALL, 2)
+    kept = {name: weights.clone() for name, weights in teacher.state_dict().items()}
+    course = replace(DISTILLED, epochs=10.0)
+    loss = distillation_loss(teacher, course)
+    rows = torch.from_numpy(texts.blocks(documents, np.random.default_rng(5), CONTEXT)[:8])
+    before = loss(model, rows).item(), held_out_acceptance(model, teacher, documents)
+    fit(model, course, documents, tmp_path / "toy.pt", loss=loss)
+    after = loss(model, rows).item(), held_out_acceptance(model, teacher, documents)
+    assert after[0] < 0.8 * before[0]
+    assert after[1] > 1.1 * before[1]
+    assert all(torch.equal(weights, kept[name]) for name, weights in teacher.state_dict().items())
+
+
+# ---------------------------------------------------------------------------------------------- the loop
+
+
+class Killed(Exception):
+    """A run is stopped."""
+
+
+@pytest.mark.parametrize("distilled", [False, True])
+def test_a_stopped_run_ends_where_an_unbroken_one_does(documents, tmp_path, distilled):
+    course: Any = replace(DISTILLED, epochs=2.5) if distilled else replace(SMALL, epochs=2.5)
+    whole = distillation_loss(fresh(LARGE, 1, 4.0), course) if distilled else text_loss
+    unbroken, resumed = fresh(SMALL, 3), fresh(SMALL, 3)
+    fit(unbroken, course, documents, tmp_path / "whole.pt", loss=whole, every=4)
+    steps = step_count(unbroken, course, documents)
+    assert steps > 20  # more than two epochs
+    calls = 0
+
+    def dies(model: Any, rows: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 15:
+            raise Killed
+        return whole(model, rows)
+
+    with pytest.raises(Killed):
+        fit(resumed, course, documents, tmp_path / "part.pt", loss=dies, every=4)
+    assert torch.load(tmp_path / "part.pt", weights_only=True)["step"] == 12
+    resumed = fresh(SMALL, 4)  # other weights: all come from the checkpoint
+    calls = 15
+    seconds = fit(resumed, course, documents, tmp_path / "part.pt", loss=dies, every=4)
+    assert calls == 15 + steps - 12
+    assert seconds > torch.load(tmp_path / "whole.pt", weights_only=True)["cpu_seconds"] / 100
+    for name, weights in unbroken.state_dict().items():
+        assert torch.equal(weights, resumed.state_dict()[name]), name
+    spent = torch.load(tmp_path / "part.pt", weights_only=True)["cpu_seconds"]
+    again = fit(resumed, course, documents, tmp_path / "part.pt", loss=dies)  # nothing is left to do
+    assert calls == 15 + steps - 12
+    assert again == pytest.approx(spent, abs=0.5)
+
+
+def test_rates_rise_stay_and_fall_to_zero():
+    rates = [_schedule(step, 200, 0.05) for step in range(201)]
+    assert rates[:10] == pytest.approx(np.arange(1, 11) / 10)
+    assert set(rates[9:111]) == {1.0}
+    assert rates[110:] == pytest.approx(np.arange(90, -1, -1) / 90)
+    assert [_schedule(step, 1, 0.02) for step in range(2)] == [1.0, 0.0]
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(documents, tmp_path):
+    fit(fresh(SMALL, 1), replace(SMALL, epochs=0.1), documents, tmp_path / "a.pt")
+    with pytest.raises(UserError, match=r"a\.pt is a checkpoint of another recipe; remove it"):
+        fit(fresh(SMALL, 1), SMALL, documents, tmp_path / "a.pt")
+
+
+def test_too_little_text_is_refused(tmp_path):
+    with pytest.raises(UserError, match="3 tokens, fewer than one row of 25"):
+        fit(fresh(SMALL, 1), SMALL, [np.arange(3)], tmp_path / "a.pt")
+
+
+def test_the_speed_is_told(documents, tmp_path, capsys):
+    fit(fresh(SMALL, 1), replace(SMALL, epochs=6.0), documents, tmp_path / "toy.pt", check=lambda: "checked")
+    said = capsys.readouterr().out
+    assert "toy 50/" in said
+    assert "tokens/CPU s" in said
+    assert said.endswith("checked\n")
+
+
+# ---------------------------------------------------------------------------------------------- held out
+
+
+def test_held_out_measures_are_means_over_tokens(documents):
+    small, large = fresh(SMALL, 1, 4.0), fresh(LARGE, 2, 4.0)
+    loss, count = held_out_loss(small, documents, 5)
+    assert count == sum(min(len(d), CONTEXT) - 1 for d in documents[:5])
+    assert small.training
+    small.eval(), large.eval()
+    shares, total = [], 0.0
+    for document in documents[:5]:
+        ids = torch.from_numpy(document[:CONTEXT])[None]
+        with torch.no_grad():
+            q, p = (m(ids).logits.softmax(-1)[0] for m in (small, large))
+        total -= q[:-1].log().gather(1, ids[0, 1:, None]).sum().item()
+        shares.append(1.0 - 0.5 * (p - q).abs().sum(-1))
+    assert loss == pytest.approx(total / count, rel=5e-3)  # that one is computed in bf16
+    assert held_out_acceptance(small, large, documents, 5) == pytest.approx(torch.cat(shares).mean().item(), rel=1e-5)
+    assert held_out_acceptance(small, small, documents, 5) == pytest.approx(1.0, rel=1e-6)
+    assert not small.training
+
+
+# ---------------------------------------------------------------------------------------------- the command
+
+
+def write(path: Path, records: list[dict[str, str]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts in the form of the real ones."""
+    folder = tmp_path_factory.mktemp("data")
+    questions = [
+        {
+            "id": f"q{i}",
+            "prompt": f"Tom has {i} apples and eats two. How many are left?",
+            "reference": f"{i} - 2 = {i - 2}",
+            "split": "test" if i < 240 else "train",
+        }
+        for i in range(360)
+    ]
+    write(folder / "gsm8k/dev.jsonl.gz", questions)
+    line = "It was the best of times, it was the worst of times.\n"
+    for name in ("peps", "novels"):
+        write(folder / name / "text.jsonl.gz", [{"id": f"{name}{i}", "text": line * 100} for i in range(40)])
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Runs steps of a toy recipe and gives the pair's folder."""
+    folder = tmp_path_factory.mktemp("pairs")
+
+    def steps(pair: str, *names: str, parent: str = "builtin") -> Path:
+        common = ["--pair", pair, "--data", data, "--out", folder / pair, "--work", folder / "work"]
+        for name in names:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(command, "PAIRS", TOYS)
+                patch.setattr(sys, "argv", ["train", *map(str, common), "--parent", str(folder / parent), name])
+                command.main()
+        return folder / pair
+
+    return steps
+
+
+@pytest.fixture(scope="module")
+def parent(run: Callable[..., Path]) -> Path:
+    """A pair made from nothing."""
+    return run("builtin", "tokenizer", "small", "large", "prompts", "card")
+
+
+def record(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "training.json").read_text())
+    return found
+
+
+def test_a_pair_is_made_from_texts(parent, data):
+    pair = load_pair(small=parent / "small", large=parent / "large")
+    assert (pair.vocabulary, pair.context) == (VOCABULARY, CONTEXT)
+    assert pair.small_parameters < pair.large_parameters
+    large = record(parent / "large")
+    assert large["held_out_nats_per_token"].keys() == {"gsm8k", "peps", "novels"}
+    assert large["held_out_tokens"]["gsm8k"] == 200 * (CONTEXT - 1)
+    assert large["tokens"] == large["steps"] * LARGE.batch * CONTEXT
+    assert "held_out_acceptance" not in large
+    card = (parent / "README.md").read_text()
+    assert card.startswith("# The built-in pair\n")
+    held = texts.corpus(data)[1]
+    prompts = [json.loads(line) for line in (parent / "prompts.jsonl").read_text().splitlines()]
+    assert len(prompts) == 240 + len(held["peps"]) + len(held["novels"])
+    assert {prompt["licence"] for prompt in prompts} == {"MIT", "public domain"}
+
+
+def test_a_distilled_pair_is_made_from_its_parent(run, parent):
+    folder = run("distilled", "parent", "small", "card")
+    assert (folder / "large/model.safetensors").read_bytes() == (parent / "large/model.safetensors").read_bytes()
+    made = record(folder / "small")
+    assert made["parameters"] == record(parent / "small")["parameters"]
+    assert made["held_out_nats_per_token_before"] == pytest.approx(
+        record(parent / "small")["held_out_nats_per_token"], rel=1e-3
+    )
+    for name, rate in made["held_out_acceptance_before"].items():
+        assert rate != made["held_out_acceptance"][name]
+    assert (made["temperature"], made["mixing"]) == (1.0, 1.0)
+    pair = load_pair(small=folder / "small", large=folder / "large")
+    rows = decode(pair, [Prompt("a", "Tom has", "toy")], Hlm(), new_tokens=4)
+    assert 1 <= len(rows[0].tokens) <= 4
+    card = (folder / "README.md").read_text()
+    assert "**Distillation.** The small model is the parent's" in card
+    assert "| the same before distillation, gsm8k | " in card
+    assert "prompts.jsonl" not in card
+
+
+def test_a_pair_with_a_larger_small_model_is_made_beside_the_parents_large_one(run, parent):
+    folder = run("larger", "parent", "small", "card")
+    made = record(folder / "small")
+    assert record(parent / "small")["parameters"] < made["parameters"] < record(parent / "large")["parameters"]
+    assert 0 < made["held_out_acceptance"]["gsm8k"] <= 1
+    assert "held_out_acceptance_before" not in made
+    card = (folder / "README.md").read_text()
+    assert "**Parent.**" in card
+    assert "Distillation" not in card
+
+
+@pytest.mark.parametrize(
+    ("pair", "step", "parent_name", "said"),
+    [
+        ("distilled", "tokenizer", "builtin", "has no step 'tokenizer'; its steps are parent, small, card"),
+        ("larger", "large", "builtin", "has no step 'large'"),
+        ("builtin", "parent", "builtin", "its steps are tokenizer, small, large, prompts, card"),
+        ("distilled", "parent", "distilled", "would overwrite its parent"),
+    ],
+)
+def test_steps_that_a_pair_does_not_have_are_refused(run, capsys, pair, step, parent_name, said):
+    with pytest.raises(SystemExit):
+        run(pair, step, parent=parent_name)
+    assert said in capsys.readouterr().err
+
+
+def test_the_shipped_card_is_the_one_of_the_shipped_records(tmp_path):
+    shipped = PAIRS_FOLDER / "builtin"
+    for size in ("small", "large"):
+        (tmp_path / size).mkdir()
+        (tmp_path / size / "training.json").write_text((shipped / size / "training.json").read_text())
+    (tmp_path / "prompts.jsonl").write_text((shipped / "prompts.jsonl").read_text(encoding="utf-8"), encoding="utf-8")
+    write_card("builtin", tmp_path)
+    assert (tmp_path / "README.md").read_text(encoding="utf-8") == (shipped / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_the_shipped_models_have_the_recipes_shapes(size):
+    recipe: Any = getattr(PAIRS["builtin"], size)
+    model = build_model(recipe, PAIRS["builtin"].vocabulary)
+    assert model.num_parameters() == record(PAIRS_FOLDER / "builtin" / size)["parameters"]

@@ -1,0 +1,1 @@
+"""How pairs are made: recipes, texts, the training loop, distillation, model cards."""

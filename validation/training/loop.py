@@ -1,0 +1,224 @@
+"""The training loop: two optimizers, one schedule, checkpoints that a stopped run resumes from, held-out measures."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from validation.errors import UserError
+from validation.training.recipes import SEED, Course
+from validation.training.texts import blocks
+
+if TYPE_CHECKING:
+    import torch
+
+CHECKPOINT_STEPS = 200
+Documents = list[np.ndarray]
+Loss = Callable[[Any, "torch.Tensor"], "torch.Tensor"]
+"""Of a model and rows of context + 1 tokens."""
+
+
+def text_loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
+    """Mean negative log-likelihood of the text, in nats per token."""
+    return cross_entropy(logits_of(model, rows[:, :-1]), rows)
+
+
+def logits_of(model: Any, ids: torch.Tensor) -> torch.Tensor:
+    """A model's logits, computed in bf16 and given in float32."""
+    import torch
+
+    with torch.autocast("cpu", torch.bfloat16):
+        logits: torch.Tensor = model(ids).logits
+    return logits.float()
+
+
+def cross_entropy(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Mean negative log-likelihood of each row's next tokens."""
+    import torch
+
+    return torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+
+
+def _optimizers(model: Any, course: Course) -> list[torch.optim.Optimizer]:
+    import torch
+
+    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n and "lm_head" not in n]
+    ids = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in ids]
+    return [
+        torch.optim.Muon(matrices, lr=course.matrix_rate, weight_decay=0.02, momentum=0.95),
+        torch.optim.AdamW(others, lr=course.other_rate, weight_decay=0.01, betas=(0.9, 0.95)),
+    ]
+
+
+def _schedule(step: int, steps: int, warm_up: float) -> float:
+    """Linear warm-up over a share of the steps, then flat, then linear decay to zero over the last 45%."""
+    warm, cool = max(1, int(steps * warm_up)), max(1, int(steps * 0.45))
+    return min(1.0, (step + 1) / warm, max(0.0, (steps - step) / cool))
+
+
+def step_count(model: Any, course: Course, taught: Documents) -> int:
+    """How many batches the course takes.
+
+    Raises
+    ------
+    UserError
+        If the texts do not fill one row of the context.
+    """
+    count = sum(map(len, taught))
+    width: int = model.config.max_position_embeddings + 1
+    if count < width:
+        raise UserError(f"The texts have {count} tokens, fewer than one row of {width}; give more text.")
+    return math.ceil(course.epochs * count / (course.batch * width))
+
+
+def fit(
+    model: Any,
+    course: Course,
+    taught: Documents,
+    checkpoint: Path,
+    *,
+    loss: Loss = text_loss,
+    every: int = CHECKPOINT_STEPS,
+    check: Callable[[], object] = lambda: "",
+) -> float:
+    """Train a model in place; a run that was stopped goes on from ``checkpoint`` as if it had not been.
+
+    Parameters
+    ----------
+    model : transformers model
+    course : Course
+    taught : list of integer array
+        The tokens of each document.
+    checkpoint : Path
+        Written after each ``every`` steps and the last.
+    loss : callable
+        Of the model and rows of context + 1 tokens.
+    every : int
+    check : callable
+        Called at each checkpoint; what it returns is printed.
+
+    Returns
+    -------
+    float
+        Seconds of CPU, those of the run that was stopped included.
+
+    Raises
+    ------
+    UserError
+        Too little text, or a checkpoint of another course.
+    """
+    import torch
+
+    steps, context = step_count(model, course, taught), model.config.max_position_embeddings
+    optimizers = _optimizers(model, course)
+    groups = [group for o in optimizers for group in o.param_groups]
+    rates = [group["lr"] for group in groups]
+    start, spent = _resume(checkpoint, course, model, optimizers)
+    groups = [group for o in optimizers for group in o.param_groups]  # loading makes new ones
+    began, running, epoch = time.process_time(), 0.0, -1
+    rows_per_epoch = sum(map(len, taught)) // (context + 1)
+    for step in range(start, steps):
+        first = step * course.batch
+        if first // rows_per_epoch != epoch:
+            epoch = first // rows_per_epoch
+            rows = blocks(taught, np.random.default_rng([SEED, epoch]), context)
+        local = (first % rows_per_epoch + np.arange(course.batch)) % rows_per_epoch
+        for group, rate in zip(groups, rates, strict=True):
+            group["lr"] = rate * _schedule(step, steps, course.warm_up)
+        value = loss(model, torch.from_numpy(rows[local]))
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        running = value.item() if step == start else 0.98 * running + 0.02 * value.item()
+        now = time.process_time() - began
+        if (step + 1) % 50 == 0:
+            speed = (step + 1 - start) * course.batch * context / now
+            print(f"{checkpoint.stem} {step + 1}/{steps} loss {running:.3f} {speed:,.0f} tokens/CPU s", flush=True)
+        if (step + 1) % every == 0 or step + 1 == steps:
+            _save(checkpoint, course, model, optimizers, step + 1, spent + now)
+            print(f"{checkpoint.stem} {step + 1} {check()}", flush=True)
+    return spent + time.process_time() - began
+
+
+def _resume(checkpoint: Path, course: Course, model: Any, optimizers: list[torch.optim.Optimizer]) -> tuple[int, float]:
+    """The step to go on from and the seconds spent until there; model and optimizers are brought there."""
+    import torch
+
+    if not checkpoint.exists():
+        return 0, 0.0
+    state = torch.load(checkpoint, weights_only=True)
+    if state.get("course") != asdict(course):
+        raise UserError(f"{checkpoint} is a checkpoint of another recipe; remove it, or give another --work folder.")
+    model.load_state_dict(state["model"])
+    for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(saved)
+    return int(state["step"]), float(state["cpu_seconds"])
+
+
+def _save(
+    checkpoint: Path,
+    course: Course,
+    model: Any,
+    optimizers: list[torch.optim.Optimizer],
+    step: int,
+    cpu_seconds: float,
+) -> None:
+    """Write beside, then replace, so that a kill leaves the older checkpoint."""
+    import torch
+
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    state = {
+        "model": model.state_dict(),
+        "optimizers": [o.state_dict() for o in optimizers],
+        "step": step,
+        "course": asdict(course),
+        "cpu_seconds": cpu_seconds,
+    }
+    torch.save(state, checkpoint.with_suffix(".tmp"))
+    os.replace(checkpoint.with_suffix(".tmp"), checkpoint)
+
+
+# ---------------------------------------------------------------------------------------------- held out
+
+
+def held_out_loss(model: Any, documents: Documents, limit: int = 200) -> tuple[float, int]:
+    """Mean negative log-likelihood in nats per token, each document from its own start, and how many tokens."""
+    import torch
+
+    total, count = 0.0, 0
+    model.eval()
+    for document in documents[:limit]:
+        ids = torch.from_numpy(document[: model.config.max_position_embeddings])[None]
+        with torch.no_grad():
+            loss = cross_entropy(logits_of(model, ids)[:, :-1], ids)
+        total += loss.item() * (ids.shape[1] - 1)
+        count += ids.shape[1] - 1
+    model.train()
+    return total / count, count
+
+
+def held_out_acceptance(small: Any, large: Any, documents: Documents, limit: int = 40) -> float:
+    """Mean of 1 - TV(q, p) over the positions of held-out texts: the share of drafts that would be accepted there."""
+    import torch
+
+    total, count = 0.0, 0
+    modes = small.training, large.training
+    small.eval(), large.eval()
+    for document in documents[:limit]:
+        ids = torch.from_numpy(document[: small.config.max_position_embeddings])[None]
+        with torch.no_grad():
+            draft, target = (model(ids).logits.float().softmax(dim=-1) for model in (small, large))
+        total += torch.minimum(draft, target).sum().item()
+        count += ids.shape[1]
+    small.train(modes[0]), large.train(modes[1])
+    return total / count

@@ -1,0 +1,99 @@
+"""The shapes of the models, how long and at what rates each is trained, and which pairs there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+END_OF_TEXT = "<|endoftext|>"
+CONTEXT = 1024
+SEED = 20261120
+SIZES = ("small", "large")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How a model is trained, whatever its shape."""
+
+    matrix_rate: float  # Muon, hidden matrices
+    other_rate: float  # AdamW, embeddings and norms
+    epochs: float = 2.0
+    batch: int = 4  # sequences of the context's length
+    warm_up: float = 0.02  # share of the steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe(Course):
+    """The shape of one model and how long it is trained."""
+
+    hidden: int
+    feed_forward: int
+    layers: int
+    heads: int
+    context: int = CONTEXT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distillation(Course):
+    """How the parent's small model is fitted to the rows of the large one."""
+
+    temperature: float = 1.0  # of both models' rows
+    mixing: float = 1.0  # the divergence's share of the loss; the rest is the loss of the text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRecipe:
+    """A vocabulary and the two models over it; without a ``large`` one, tokenizer and large model are the parent's."""
+
+    vocabulary: int
+    small: Recipe | Distillation
+    large: Recipe | None
+
+
+PAIRS = {
+    # ships with this repository
+    "builtin": PairRecipe(
+        vocabulary=4096,
+        small=Recipe(hidden=128, feed_forward=384, layers=5, heads=4, matrix_rate=0.02, other_rate=4e-3, epochs=1.0),
+        large=Recipe(hidden=320, feed_forward=864, layers=7, heads=5, matrix_rate=0.02, other_rate=2e-3),
+    ),
+    # the papers' vocabulary size, for measuring only
+    "wide": PairRecipe(
+        vocabulary=32_000,
+        small=Recipe(hidden=64, feed_forward=192, layers=6, heads=4, matrix_rate=0.02, other_rate=6e-3, epochs=0.5),
+        large=Recipe(hidden=192, feed_forward=512, layers=4, heads=6, matrix_rate=0.02, other_rate=3e-3, epochs=0.5),
+    ),
+    # the two ways in which cu-hlm's Table II improves the small model
+    "distilled": PairRecipe(
+        vocabulary=4096,
+        small=Distillation(matrix_rate=0.01, other_rate=2e-3, epochs=0.285, warm_up=0.03),
+        large=None,
+    ),
+    "larger": PairRecipe(
+        vocabulary=4096,
+        small=Recipe(hidden=256, feed_forward=704, layers=4, heads=4, matrix_rate=0.02, other_rate=3e-3, epochs=1.0),
+        large=None,
+    ),
+}
+
+
+def build_model(recipe: Recipe, vocabulary: int) -> Any:
+    """A Llama-style model with tied embeddings and the recipe's shape."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=vocabulary,
+            hidden_size=recipe.hidden,
+            intermediate_size=recipe.feed_forward,
+            num_hidden_layers=recipe.layers,
+            num_attention_heads=recipe.heads,
+            num_key_value_heads=recipe.heads,
+            max_position_embeddings=recipe.context,
+            tie_word_embeddings=True,
+            bos_token_id=0,
+            eos_token_id=0,
+            pad_token_id=0,
+            attention_dropout=0.0,
+        )
+    )

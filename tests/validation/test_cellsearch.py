@@ -303,3 +303,17 @@ def test_the_searches_are_those_of_the_printed_percentages(monkeypatch: pytest.M
         19.6,
         20.5,
     ]
+
+
+def test_the_nearest_single_change_is_tuned_on_more_runs():
+    """A gain between those tried is planted, and found by runs that the search had not."""
+    goal = BATCHING_GOALS[0]
+    values, _ = percentages(Setting(gain_db=-52.6), (goal,), 1, 4)
+    planted = replace(goal, printed=float(values[0]))
+    coarse = Ladder((planted,), tuple(Found(Setting(gain_db=gain), (gain,)) for gain in (-30.0, -50.0, -60.0)))
+    fine = cellscan.refined(coarse, 1, 4)
+    assert fine.best.distance((planted.printed,)) < 0.1
+    assert {one.setting.changes[0].split(" =")[0] for one in fine.tried if one.setting.changes} == {"g₀"}
+    assert not cellscan.refined(Ladder((planted,), coarse.tried[:1]), 1, 4).tried  # nothing was changed
+    words = Ladder((planted,), (Found(Setting(padded=False), (1.0,)),))
+    assert not cellscan.refined(words, 1, 4).tried  # nothing that can be moved

@@ -61,6 +61,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edgesd_beside, "of_bandwidth", lambda seed, runs: ladder(BANDWIDTH_GOALS))
     monkeypatch.setattr(edgesd_beside, "of_all", lambda seed, runs: ladder(BANDWIDTH_GOALS + BATCHING_GOALS))
     monkeypatch.setattr(edgesd_beside, "of_one", lambda goal, seed, runs: ladder((goal,)))
+    monkeypatch.setattr(edgesd_beside, "refined", lambda coarse, seed, runs: coarse)
     monkeypatch.setattr(edgesd_beside, "percentages", measured)
     edgesd_beside.on_other_draws.cache_clear()
 

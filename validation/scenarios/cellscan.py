@@ -34,6 +34,9 @@ EXPONENTS = (2.0, 3.0, 4.0)
 STARTS = 3
 """Starts that are tuned."""
 
+STEPS, FINE_STEPS = (1.0, 0.5, 0.25, 0.125), (0.5, 0.25, 0.125, 0.0625, 0.03)
+FINE_STARTS = 4
+
 POINT = 1.0
 """Percentage points within which a setting is said to give a printed percentage."""
 
@@ -266,9 +269,9 @@ class _Search:
         settings = [replace(start.setting, **{knob.field: value}) for value in values]
         return min([start, *self.allowed(settings)], key=self.miss)
 
-    def tuned(self, found: Found, changed: Sequence[Knob]) -> Found:
+    def tuned(self, found: Found, changed: Sequence[Knob], steps: Sequence[float] = STEPS) -> Found:
         """What has been changed so far, moved in ever smaller steps while that helps."""
-        for step in (1.0, 0.5, 0.25, 0.125):
+        for step in steps:
             for _ in range(2):
                 before = found
                 for knob in changed:
@@ -319,3 +322,15 @@ def of_all(seed: int, runs: int) -> Ladder:
 def of_one(goal: Goal, seed: int, runs: int) -> Ladder:
     """The search for one percentage by a single change."""
     return climb((goal,), seed, runs, most=1)
+
+
+def refined(ladder: Ladder, seed: int, runs: int) -> Ladder:
+    """The nearest single changes of a search, one of each knob that can be moved, tuned further on so many runs."""
+    search, starts = _Search(ladder.goals, seed, runs), {}
+    for found in sorted(ladder.tried, key=lambda one: one.distance(ladder.printed)):
+        changed = [knob for knob in _changed(found.setting, KNOBS) if knob.move is not None]
+        if len(found.setting.changes) == len(changed) == 1:
+            starts.setdefault(changed[0].field, (found.setting, changed))
+    for setting, changed in list(starts.values())[:FINE_STARTS]:
+        search.tuned(search.at(setting), changed, FINE_STEPS)
+    return Ladder(ladder.goals, tuple(search.tried.values()))

@@ -305,7 +305,8 @@ def test_the_caption_says_whether_the_printed_one_is_in_our_interval():
 
 def test_settings_found_are_measured_on_other_draws_and_said():
     statistics, tables = (numbers_of("9a")[key] for key in ("statistics", "tables"))
-    assert statistics["settings_searched"] == 2
+    assert statistics["settings_searched"] == statistics["settings_searched_for_all_eight"] == 2
+    assert statistics["single_changes_searched"] == 2
     assert statistics["settings_within_a_point_of_all"] == 1
     assert statistics["closest"]["setting"] == "16 times the bits per Hz"
     assert statistics["closest"]["percent"] == [44.4]
@@ -326,16 +327,16 @@ def test_settings_found_are_measured_on_other_draws_and_said():
 
 def test_the_caption_says_whether_a_setting_explains_the_printed_one():
     caption = EXHIBITS["edge-sd", "9a"].caption(numbers_of("9a"))
-    assert "the single change that comes nearest, but does not give it: 16 times the bits per Hz, 44.4%" in caption
-    assert "come out within a point in 1 of them" in caption
+    assert "the one that comes nearest, but does not give it: 16 times the bits per Hz, 44.4%" in caption
+    assert "come out within a point in 1 of 2 settings" in caption
     assert "0 of 3 inside their intervals, 3 of 3 inside nine of ten single runs" in caption
     assert "our curves stay with Table II" in caption
     numbers = numbers_of("9a")
     numbers["statistics"]["closest"]["inside"] = [True]
     numbers["statistics"]["settings_within_a_point_of_all"] = 0
     caption = EXHIBITS["edge-sd", "9a"].caption(numbers)
-    assert "the single change that gives it" in caption
-    assert "within a point in none of them" in caption
+    assert "the one that gives it" in caption
+    assert "within a point in none of 2 settings" in caption
 
 
 def test_an_interval_of_one_run_has_no_width():

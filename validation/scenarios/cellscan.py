@@ -325,12 +325,12 @@ def of_one(goal: Goal, seed: int, runs: int) -> Ladder:
 
 
 def refined(ladder: Ladder, seed: int, runs: int) -> Ladder:
-    """The nearest single changes of a search, one of each knob that can be moved, tuned further on so many runs."""
+    """The nearest single changes of a search, one of each knob, tuned further on so many runs."""
     search, starts = _Search(ladder.goals, seed, runs), {}
     for found in sorted(ladder.tried, key=lambda one: one.distance(ladder.printed)):
-        changed = [knob for knob in _changed(found.setting, KNOBS) if knob.move is not None]
-        if len(found.setting.changes) == len(changed) == 1:
-            starts.setdefault(changed[0].field, (found.setting, changed))
+        changed = _changed(found.setting, KNOBS)
+        if len(changed) == 1:
+            starts.setdefault(changed[0].field, (found.setting, [knob for knob in changed if knob.move is not None]))
     for setting, changed in list(starts.values())[:FINE_STARTS]:
         search.tuned(search.at(setting), changed, FINE_STEPS)
     return Ladder(ladder.goals, tuple(search.tried.values()))

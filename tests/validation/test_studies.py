@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ from click.testing import CliRunner, Result
 
 from tests.validation.test_fitting import stored
 from validation.__main__ import main
+from validation.decoding.records import Row
+from validation.decoding.scoring import score
 from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S, LARGE, STUDIES, decode_study, flexspec_links, open_study
 from validation.errors import UserError
 from validation.models import Pair
@@ -62,7 +65,7 @@ def test_a_study_is_decoded_once_and_read_again(run_folder: Callable[..., Result
     assert {row.prompt for row in study.of_source("novels").rows} == {"b"}
     assert set(study.scores) == {f"{row.method} | {row.prompt} | none" for row in study.rows}
     first, second = (study.scores[f"{LARGE} | {prompt} | none"] for prompt in "ab")
-    assert set(second) == {"nats", "nats_total", "similarity_large"}
+    assert set(second) == {"of", "nats", "nats_total", "similarity_large"}
     assert set(first) - set(second) == {"similarity_reference"}
     assert first["nats_total"] == pytest.approx(TOKENS * first["nats"])
     assert study.score(study.by_method["HLM", "none"], "nats")[0] == study.scores["HLM | a | none"]["nats"]
@@ -141,11 +144,30 @@ def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(
     said = run_folder("hlm", "--method", LARGE).output
     assert "No inference accuracy: it takes `python3 hlm setup validation accuracy`" in said
     scores = open_study(tmp_path / "run" / "decoded" / "hlm").scores
-    assert [set(values) for values in scores.values()] == [{"nats", "nats_total"}] * 2
+    assert [set(values) for values in scores.values()] == [{"of", "nats", "nats_total"}] * 2
     monkeypatch.setattr(scoring, "load_embedding", lambda: embedded)
     assert "No inference accuracy" not in run_folder("hlm", "--method", LARGE).output
     scores = open_study(tmp_path / "run" / "decoded" / "hlm").scores
     assert all("similarity_large" in values for values in scores.values())
+
+
+def test_scores_are_of_the_texts_that_are_there(pair: Pair) -> None:
+    rows = [Row("HLM", prompt.id, "none", 1, 1.0, 1.0, tokens=[5, 6, 7]) for prompt in PROMPTS]
+    first = score(pair, PROMPTS, rows, rows)
+    assert score(pair, PROMPTS, rows, rows, known={**first, "else": {"nats": 1.0}}) == {**first, "else": {"nats": 1.0}}
+    changed = [replace(row, tokens=[9, 9]) for row in rows]
+    again = score(pair, PROMPTS, changed, rows, known=first)
+    assert again == score(pair, PROMPTS, changed, rows)
+    assert all(again[key]["nats_total"] != first[key]["nats_total"] for key in first)
+    assert score(pair, PROMPTS, rows, changed, known=first) == score(pair, PROMPTS, rows, changed)  # other references
+
+
+def test_what_is_there_of_other_methods_is_kept(run_folder: Callable[..., Result], tmp_path: Path) -> None:
+    run_folder("hlm", "--method", "HLM")
+    run_folder("hlm", "--method", LARGE)
+    study = open_study(tmp_path / "run" / "decoded" / "hlm")
+    assert study.about["methods"] == [LARGE, "HLM"]
+    assert len(study.rows) == len(study.scores) == 4
 
 
 def test_a_reference_is_a_text(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ nats                   -log of its probability under the large model at temperat
 nats_total             the same of the whole text
 similarity_reference   cosine similarity of sentence embeddings with the prompt's answer, where it has one
 similarity_large       with what the large model writes by itself, given another seed
+of                     which text, answer and text of the large model it is of
 ====================== ======================================================================================
 
 The similarities take the extra ``accuracy``; without it they are left out.
@@ -29,12 +30,13 @@ from validation.decoding.accuracy import (
     similarity,
     texts_of,
 )
+from validation.decoding.noise import label
 from validation.decoding.records import Row
 from validation.errors import UserError
 from validation.models import Pair
 from validation.prompts import Prompt
 
-Scores = dict[str, dict[str, float]]
+Scores = dict[str, dict[str, Any]]
 
 
 def score_key(row: Row) -> str:
@@ -52,7 +54,7 @@ def score(
     rows: Sequence[Row],
     own: Sequence[Row],
     *,
-    known: Mapping[str, dict[str, float]] | None = None,
+    known: Mapping[str, dict[str, Any]] | None = None,
     embed: Embed | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Scores:
@@ -67,7 +69,7 @@ def score(
     own : sequence of Row
         Of the large model alone, with another seed, one a prompt.
     known : mapping, optional
-        Scores that are there already.
+        Scores that are there already: kept, but for those of other texts.
     embed : callable, optional
         From texts to vectors; the bundled sentence model if None.
     progress : callable, optional
@@ -76,7 +78,7 @@ def score(
     Returns
     -------
     dict
-        By :func:`score_key` the scores of the table at the head of this module.
+        By :func:`score_key` the scores of the table at the head of this module; known ones of other rows, too.
     """
     scores: Scores = {key: dict(values) for key, values in (known or {}).items()}
     if embed is None:
@@ -89,19 +91,23 @@ def score(
     for done, group in enumerate(groups):
         if progress:
             progress(done, len(groups), f"scoring {group[0].method}")
+        marks = {row.prompt: label(row.tokens, *(texts.get(row.prompt) for texts in wanted.values())) for row in group}
         last = "similarity_large" if embed else "nats_total"
-        missing = sorted((r for r in group if last not in scores.get(score_key(r), {})), key=lambda row: row.prompt)
+        there = {row.prompt: scores.get(score_key(row), {}) for row in group}
+        done_with = {name for name, one in there.items() if last in one and one.get("of") == marks[name]}
+        missing = sorted((row for row in group if row.prompt not in done_with), key=lambda row: row.prompt)
         if not missing:
             continue
         found = perplexity(pair, prompts, missing, resamples=1)
         for row, nats in zip(missing, found.nats.tolist(), strict=True):
-            scores[score_key(row)] = {"nats_total": nats} | ({"nats": nats / len(row.tokens)} if row.tokens else {})
+            each = {"nats": nats / len(row.tokens)} if row.tokens else {}
+            scores[score_key(row)] = {"of": marks[row.prompt], "nats_total": nats} | each
         for name, references in wanted.items() if embed else ():
             some = [row for row in missing if row.prompt in references]
             values = _similarity(pair, some, references, embed)
             for row, value in zip(some, values.tolist(), strict=True):
                 scores[score_key(row)][name] = value
-    return {score_key(row): scores[score_key(row)] for row in rows}
+    return scores
 
 
 def _similarity(pair: Pair, rows: list[Row], references: Mapping[str, str], embed: Any) -> np.ndarray[Any, Any]:

@@ -110,8 +110,8 @@ class Decoded:
     name : str
         Of the study.
     about : dict
-        ``pair``, ``temperature``, ``top_p``, ``new_tokens``, ``batch``, ``seed``, ``fitted``, ``methods`` (names in
-        order) and ``prompts`` (id, source).
+        ``pair``, ``temperature``, ``top_p``, ``new_tokens``, ``batch``, ``seed``, ``fitted``, ``methods`` (names of
+        those that have all texts, in order) and ``prompts`` (id, source).
     rows : list of Row
     scores : dict
         By :func:`~validation.decoding.scoring.score_key` what :func:`~validation.decoding.scoring.score` says of it.
@@ -120,7 +120,7 @@ class Decoded:
     name: str
     about: dict[str, Any]
     rows: list[Row]
-    scores: dict[str, dict[str, float]]
+    scores: dict[str, dict[str, Any]]
 
     @cached_property
     def by_method(self) -> dict[tuple[str, str], list[Row]]:
@@ -182,7 +182,7 @@ def decode_study(
     new_tokens, batch, seed : int
         As of :func:`validation.decode.decode`.
     only : sequence of str
-        Names of methods, to leave out all others.
+        Names of methods, to decode no others; what is there of others is kept.
     progress : callable, optional
         Called as ``progress(done, total, text)``.
 
@@ -209,10 +209,13 @@ def decode_study(
         return sweep(pair, prompts, group, folder, links=links, risk=True, progress=progress, **settings)
 
     began = time.perf_counter()
-    rows = run([method for method in chosen if not method.follows_rate], [])
+    run([method for method in chosen if not method.follows_rate], [])
     for link in flexspec_links() if any(method.follows_rate for method in chosen) else []:
-        there = study.methods(fitted, delay_s=2.0 * link.way.propagation_s)
-        rows += run([m for m in there if m.follows_rate and (not only or m.name in only)], [link])
+        over = study.methods(fitted, delay_s=2.0 * link.way.propagation_s)
+        run([m for m in over if m.follows_rate and (not only or m.name in only)], [link])
+    there = [row for row in read_rows(folder) if row.prompt in {prompt.id for prompt in prompts}]
+    complete = [method for method in methods if _is_complete(method, there, len(prompts))]
+    rows = [row for row in there if row.method in {method.name for method in complete}]
     settings["seed"] = seed + 1
     own = sweep(pair, prompts, [LargeOnly()], folder / "own", progress=progress, **settings)
     file = folder / "scores.json"
@@ -225,12 +228,18 @@ def decode_study(
         **settings,
         "seconds": round(time.perf_counter() - began, 1),
         "fitted": asdict(fitted),
-        "methods": [method.name for method in chosen],
+        "methods": [method.name for method in complete],
         "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in prompts],
     }
     write_atomically(file, json.dumps(scores, indent=0) + "\n")
     write_atomically(folder / "study.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     return Decoded(study.name, about, rows, scores)
+
+
+def _is_complete(method: Method, rows: Sequence[Row], prompts: int) -> bool:
+    """Whether all texts of a method are there, over every network if it follows the rate."""
+    wanted = prompts * (len(flexspec_links()) if method.follows_rate else 1)
+    return sum(row.method == method.name for row in rows) == wanted
 
 
 def _fitted(trace: Trace, file: Path) -> Fitted:

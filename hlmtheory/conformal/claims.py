@@ -18,12 +18,15 @@ from hlmtheory.conformal import runs
 # rate. regret_sharp with ε = d/√T and η = c/√T, times T.
 # update, kept. Rolled back to the state after the accepted drafts and the rejected one's own update, the controller is
 #   where it would be had it seen these positions only; so regret_sharp holds for them.
-# accepted, resampled. Line 12 prints τ_{T+1} = τ_T - η(d_T - ε) for T accepted drafts, to the letter what line 8 set
-#   τ_{T+1} to: the text's "returned to the value of the last accepted token, and a further iteration". So the
-#   controller is where it would be had it seen the accepted positions only, and regret_sharp holds for their mean: over
-#   the tokens that the proof of Theorem 2 counts. The rejected position's d enters the sum of Theorem 1 and nothing
-#   learns of it. (Were d_T subtracted a second time, from τ_{T+1}, the mean over accepted positions would fail as well:
-#   easy ones before a rejection would count twice. The tests show both.)
+# accepted, resampled. The text says: "Once feedback is received from the cloud, the value of the threshold is returned
+#   to the value of the last accepted token, and a further iteration is done for the new, (T^t + 1)-th token", and line
+#   12: "Apply the update (8) on the new token as τ_{T+1} = τ_T - η(d_T - ε)" for T accepted drafts. The words "a
+#   further iteration" and "on the new token" favour the new position's own d_{T+1}, as in update, kept. The formula
+#   favours d_T: from the last accepted token's τ_T it takes once more, to the letter, the step by which line 8 set
+#   τ_{T+1}. By the formula the controller is where it would be had it seen the accepted positions only, and
+#   regret_sharp holds for their mean: over the tokens that the proof of Theorem 2 counts. The rejected position's d
+#   enters the sum of Theorem 1 and nothing learns of it. (Were d_T subtracted a second time, from τ_{T+1}, the mean
+#   over accepted positions would fail as well: easy ones before a rejection would count twice. The tests show both.)
 # clipped. With the clip, τ_{n+1} = τ_n - c_n - η(d_n - ε): the telescope gains -Σ c_n/η, and the lower half stands, as
 #   a clipped τ is negative only if it was and so was rising.
 # window. Begin the telescope at the window's first position s with the clipped τ_s ≤ max q_s.

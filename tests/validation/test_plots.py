@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import pkgutil
 import re
 import subprocess
 import sys
@@ -209,6 +211,18 @@ def test_an_unknown_figure_is_refused(paper: str, number: str):
 
 def test_without_a_number_every_figure_of_the_paper_is_found():
     assert find_exhibits("cu-hlm") == [one for (paper, _), one in EXHIBITS.items() if paper == "cu-hlm"]
+
+
+def test_every_room_of_the_figures_keeps_its_name():
+    """`import validation.plots.edgesd.beside as b` looks the package up as an attribute."""
+    rooms = [room.name for room in pkgutil.iter_modules(plots.__path__)]
+    assert {"csqs", "edgesd", "flexspec", "hlm", "skipping", "truncation"} <= set(rooms)
+    for room in rooms:
+        package = importlib.import_module(f"validation.plots.{room}")
+        assert getattr(plots, room) is package
+    import validation.plots.edgesd.beside as beside
+
+    assert beside.__name__ == "validation.plots.edgesd.beside"
 
 
 def test_no_two_exhibits_have_one_number():

@@ -337,6 +337,33 @@ def test_a_study_without_flexspec_is_drawn_all_the_same(studies: dict[str, Decod
         assert "bang-bang" not in path.read_text(encoding="utf-8")
 
 
+def test_the_words_on_draft_lengths_follow_the_numbers() -> None:
+    always = {"longest": 1.0, "one": 0.0, "rounds": 50}
+    same = captions._rule({"5G": always, "4G": always, "WiFi": always}, 16)
+    assert "K_max = 16, ours as none is printed" in same
+    assert same.endswith("in 100% of the rounds over 5G, 4G and WiFi alike")
+    mixed = {"longest": 0.9, "one": 0.1, "rounds": 50}
+    assert captions._rule({"5G": always, "WiFi": mixed}, 16).endswith("in 100% (5G), 90% (WiFi) of the rounds")
+    between = captions._rule({"5G": always, "WiFi": mixed | {"one": 0.0}}, 16)
+    assert between.endswith(
+        "90% (WiFi) of the rounds, and cut short by a drafted end of text in 0% (5G), 10% (WiFi) of the rounds"
+    )
+    assert "cut short by" not in same
+    nothing = {"longest": 0.0, "one": 0.0, "rounds": 0}
+    assert "in none of the rounds" in captions._rule({"5G": nothing}, 16)
+    assert captions._rule({"5G": nothing, "WiFi": always}, 16).endswith("in 100% of the rounds over WiFi")
+
+
+def test_the_words_on_greedy_texts_follow_the_numbers() -> None:
+    same = captions._greedy({"equal_texts": {lines.CLOUD: 1.0, lines.PRINTED: 1.0}})
+    assert "all texts are Cloud-Only's, token by token" in same
+    assert "rounds" not in same
+    other = captions._greedy({"equal_texts": {lines.CLOUD: 1.0, lines.PRINTED: 0.996, "DSSD": 0.5}})
+    assert "not all texts are Cloud-Only's: FlexSpec, as printed 99.6%, DSSD 50%; all others are" in other
+    assert "rounds its products otherwise" in other
+    assert captions.percent(1 - 1e-16) == "99.99999999999999%"
+
+
 def test_the_verdict_is_by_the_interval() -> None:
     found = {"5G": (0.9, 0.8, 0.99), "4G": (1.2, 1.01, 1.3), "WiFi": (1.0, None, None)}
     assert captions.verdict(found) == "faster over 5G but slower over 4G but no difference shown over WiFi"
@@ -358,8 +385,12 @@ def test_a_quotient_on_the_same_texts_is_paired() -> None:
 
 
 def test_the_printed_energies_imply_a_round_and_powers() -> None:
-    said = energy.implied("4G")
     assert pytest.approx(0.915) == energy.COMPUTE_J
+    own = energy.implied("4G")
+    assert (own.table, own.token_s) == ("V", pytest.approx(0.595 / 1.93))
+    assert own.drafting_s == pytest.approx(4.5 / 1.2 * 0.595 / 1.93 - 0.595)
+    assert own.device_w * own.drafting_s == pytest.approx(0.915 * 3.75)
+    said = energy.implied("4G", "III")
     assert said.round_s == pytest.approx(4.5 / 1.2 * 0.325)
     assert said.drafting_s == pytest.approx(0.62375)
     assert said.drafts == pytest.approx(0.62375 / 0.0105)
@@ -385,6 +416,26 @@ def test_an_exchange_costs_as_much_as_cloud_onlys_and_a_draft_its_time(
             energy.implied(network).device_w * 0.0105 * drafts / tokens, rel=1e-4
         )
         assert own["joules"][0] == pytest.approx(own["communication"] + own["computation"], rel=1e-4)
+
+
+def test_the_mobile_device_has_its_own_latency_where_one_is_printed(sidecars: dict[str, dict[str, Any]]) -> None:
+    found = sidecars["6"]
+    cells = [row[:3] for row in found["tables"][1]["rows"]]
+    assert cells == [
+        ["5G", "Table III, device not named", "220 ms"],
+        ["4G", "Table V, Snapdragon 8 Gen 3", "308 ms"],
+        ["4G", "Table III, device not named", "325 ms"],
+        ["WiFi", "Table III, device not named", "625 ms"],
+    ]
+    statistics = found["statistics"]
+    assert {network: list(one) for network, one in statistics["implied"].items()} == {
+        "5G": ["III"],
+        "4G": ["V", "III"],
+        "WiFi": ["III"],
+    }
+    assert statistics["awake_all_the_time_j"] == pytest.approx(4.5 / 1.93, rel=1e-3)
+    for words in ("308 ms by the 1.93× of Table V", "561 ms for drafts, 53 of them", "III has 325 ms of a device"):
+        assert words in found["findings"]
 
 
 def test_the_table_of_energies_ends_with_the_printed_ones(sidecars: dict[str, dict[str, Any]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,7 @@ def bare(pair: Pair) -> dict[str, Decoded]:
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of what the paper's own numbers give: enough to be said."""
     monkeypatch.setattr(captions, "gain_by_totals", partial(printed.gain_by_totals, samples=3))
+    monkeypatch.setattr(captions, "u_gain_by_totals", partial(printed.u_gain_by_totals, samples=3))
 
 
 @pytest.fixture(scope="module")
@@ -298,6 +300,20 @@ def test_rates_over_the_threshold_are_the_metrics(studies: dict[str, Decoded]) -
     assert found["skipped_if_accepted"]["mean"][-1] == 1
 
 
+def test_u_hlms_true_skip_rate_has_no_value_unless_all_texts_are_judged(studies: dict[str, Decoded]) -> None:
+    name = "U-HLM, u_th = 0.6"
+    rows = rows_of(studies["design"], name)
+    assert numbers.skipped_of_accepted(rows, 1).value is not None
+    for unjudged in (rows[:1], rows):
+        some = [replace(row, judged=False) if row in unjudged else row for row in rows]
+        assert numbers.skipped_of_accepted(some, 1) == numbers.Estimate(None)
+        assert summarize(some, **SETTINGS)["true_skip_rate"].value is None
+    blind = replace(studies["design"], rows=[replace(row, judged=False) for row in studies["design"].rows])
+    found = measure("9a-texts", blind)
+    assert next(one for one in found["series"] if one["kind"] == "skipped_if_accepted")["mean"] == [None] * len(LIMITS)
+    assert "P(skipped | accepted) undefined" in EXHIBITS[U, "4-texts"].caption(found)
+
+
 def test_captions_stand_at_the_papers_thresholds(studies: dict[str, Decoded]) -> None:
     found = measure("9a-texts", studies["design"])
     caption = EXHIBITS[CU, "9a-texts"].caption(found)
@@ -409,6 +425,59 @@ def test_the_printed_gains_are_one_samples() -> None:
     assert low < middle < high
     assert printed.gain_by_rounds(30.0) < 1014.1 / 5
     assert printed.gain_by_rounds(30.0) > printed.gain_by_rounds(832.0)
+
+
+def test_u_hlms_printed_gain_is_bounded_on_average_and_not_in_a_sample() -> None:
+    snr_db, sent = -8.9176, 1 - value(U, "skipped")
+    middle, low, high, reached = printed.u_gain_by_totals(snr_db, samples=60)
+    assert low < 1 / sent < 2.54 < high
+    assert low < middle < high
+    assert 0 < reached < 0.5
+    rng = np.random.default_rng(2)
+    link = rng.pareto(1.0, 6)  # any fading: over all sets of three rows sent, the mean total is half of HLM's or more
+    small_s, large_s = printed.U_TIMES
+    chosen = [sum(large_s + link[list(one)]) + 6 * small_s for one in combinations(range(6), 3)]
+    whole = sum(small_s + large_s + link)
+    assert np.mean(chosen) >= whole / 2
+    assert min(chosen) < whole / 2  # by chance
+
+
+def test_u_hlms_printed_gain_is_no_mean_over_rounds() -> None:
+    least, (small_s, large_s) = printed.u_gain_by_rounds(), printed.U_TIMES
+    assert least > 2.54
+    sent = 1 - value(U, "skipped")
+    for link in (np.zeros(5), np.array([0.0, 0.1, 3.0]), np.full(4, 1e6)):
+        whole = np.mean(1 / (small_s + large_s + link))
+        found = (sent * whole + (1 - sent) / small_s) / whole
+        assert found >= least * (1 - 1e-12)
+    assert (sent + (1 - sent) / (small_s / (small_s + large_s))) == pytest.approx(least)
+
+
+def test_the_caption_keeps_both_definitions_apart(studies: dict[str, Decoded]) -> None:
+    found = measure("6-texts", studies["hlm"], paper=U)
+    caption = EXHIBITS[U, "6-texts"].caption(found)
+    own, theirs = caption.split("The paper prints 2.54×")
+    totals, rounds = own.split("as means over rounds of its (4)")
+    gain = found["statistics"]["gains"]["U-HLM risk-prone"]
+    assert f"U-HLM risk-prone {gain['total']['value']:.2f} [" in totals
+    assert f"U-HLM risk-prone {gain['round_mean']['value']:.2f} [" in rounds
+    assert "averaged over which rows are sent: at most 1.85×" in theirs
+    assert "it is 2.95× or more at every SNR" in theirs
+    assert "on average over the fading" not in caption
+    assert "no U-HLM" in captions._own_gains({"gains": {"HLM": {}}})
+
+
+def test_one_text_may_raise_a_ratio_of_totals(studies: dict[str, Decoded]) -> None:
+    """So that what tends to 0 need not fall."""
+    decoded = only(studies["hlm"], "HLM")
+    texts = times.read_study(decoded)["HLM"]
+    link = times.sum_by(texts, times.link_seconds(texts, times.draw_fading({"HLM": texts}, 3), -20.0))
+    order = np.argsort(-link / texts.tokens)  # the slowest first
+    found = np.cumsum(texts.tokens[order]) / np.cumsum(link[order])
+    assert np.all(np.diff(found) > 0)
+    caption = EXHIBITS[CU, "10a"].caption(measure("10a", studies["hlm"]))
+    assert "tends to 0 as texts are added, though any one of them may raise it" in caption
+    assert "falls with every" not in caption
 
 
 # ---------------------------------------------------------------------------------------------------------- files

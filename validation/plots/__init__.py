@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from validation.errors import UserError
 from validation.plots import cuhlm, link
-from validation.plots.csqs import figures as csqs
-from validation.plots.edgesd import figures as edgesd
-from validation.plots.flexspec import figures as flexspec
-from validation.plots.flexspec import texts as decoded_flexspec
-from validation.plots.hlm import figures as decoded_hlm
+from validation.plots.csqs import figures as csqs_figures
+from validation.plots.edgesd import figures as edgesd_figures
+from validation.plots.flexspec import figures as flexspec_figures
+from validation.plots.flexspec import texts as flexspec_texts
+from validation.plots.hlm import figures as hlm_figures
 from validation.plots.record import Decoding, Exhibit, Figure, Printed, Simulation, Table
-from validation.plots.skipping import figures as skipping
+from validation.plots.skipping import figures as skipping_figures
 from validation.plots.style import house_style, save
-from validation.plots.truncation import figures as truncation
+from validation.plots.truncation import figures as truncation_figures
 from validation.traces import Trace
 
 if TYPE_CHECKING:
@@ -49,7 +49,18 @@ def _order(one: Exhibit) -> tuple[int, bool, int, str]:
     return PAPERS.index(one.paper), not digits, int(digits or 0), one.number
 
 
-_ROOMS = (cuhlm, skipping, truncation, csqs, flexspec, edgesd, link, decoded_hlm, decoded_flexspec)
+# named other than their packages, so that `import validation.plots.csqs.numbers as numbers` finds the package
+_ROOMS = (
+    cuhlm,
+    skipping_figures,
+    truncation_figures,
+    csqs_figures,
+    flexspec_figures,
+    edgesd_figures,
+    link,
+    hlm_figures,
+    flexspec_texts,
+)
 
 EXHIBITS: dict[tuple[str, str], Exhibit] = {
     (one.paper, one.number): one for one in sorted((one for room in _ROOMS for one in room.FIGURES), key=_order)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from validation.decoding.studies import RATES_BPS
@@ -59,17 +60,55 @@ def _lengths(statistics: Mapping[str, Any]) -> str:
     over = statistics["exact_over_linear"]
     if not {lines.PRINTED, lines.EXACT_PRINTED} <= set(chosen) or "printed" not in over:
         return ""
-    linear, exact = ([one["longest"] for one in chosen[name].values()] for name in (lines.PRINTED, lines.EXACT_PRINTED))
+    exact = {network: one["longest"] for network, one in chosen[lines.EXACT_PRINTED].items() if one["rounds"]}
     return (
-        f"The printed rule is bang-bang: K_max = {statistics['longest']}, ours as none is printed, in "
-        f"{_percents(linear)} of the rounds, whatever the network; K* is that long in {_percents(exact)}. With K* a "
-        f"token takes {_several(over['printed'])} times as long"
+        f"{_rule(chosen[lines.PRINTED], statistics['longest'])}; K* is that long in {_shares(exact)}. With K* a token "
+        f"takes {_several(over['printed'])} times as long"
         + (
             f", {_several(over['lossless'])} where both are lossless."
             if "lossless" in over and statistics["temperature"]
             else "."
         )
     )
+
+
+def _rule(chosen: Mapping[str, Mapping[str, float]], longest: int) -> str:
+    """How often K_max was drafted by the printed rule, and whether any round lies between 1 and K_max.
+
+    (1 + γ̂K)/T(K) with T linear is monotone in K, so the rule chooses an end; but drafting stops at an end of text.
+    """
+    counted = {network: one for network, one in chosen.items() if one["rounds"]}
+    ends = {network: round((one["longest"] + one["one"]) * one["rounds"]) for network, one in counted.items()}
+    between = {network: 1.0 - ends[network] / one["rounds"] for network, one in counted.items()}
+    cut = f", and cut short by a drafted end of text in {_shares(between)}" if any(between.values()) else ""
+    most = _shares({network: one["longest"] for network, one in counted.items()})
+    return f"The printed rule is bang-bang, 1 or K_max: K_max = {longest}, ours as none is printed, in {most}{cut}"
+
+
+def _shares(found: Mapping[str, float]) -> str:
+    """Shares of the rounds: one where the networks have the same, else one each.
+
+    >>> _shares({"5G": 1.0, "4G": 1.0}), _shares({"5G": 0.5, "4G": 0.996})
+    ('100% of the rounds over 5G and 4G alike', '50% (5G), 99.6% (4G) of the rounds')
+    """
+    if not found:
+        return "none of the rounds, as the end of the text cuts them all short"
+    each = {network: percent(share) for network, share in found.items()}
+    if len(set(found.values())) == 1:
+        *before, last = each
+        names = f"{', '.join(before)} and {last} alike" if before else last
+        return f"{each[last]} of the rounds over {names}"
+    return f"{', '.join(f'{share} ({network})' for network, share in each.items())} of the rounds"
+
+
+def percent(share: float) -> str:
+    """To the last whole percent, and to as many digits as it takes not to call it all or none when it is not.
+
+    >>> percent(1.0), percent(0.996), percent(0.0004)
+    ('100%', '99.6%', '0.04%')
+    """
+    forms = (f"{share:.{digits}%}" for digits in count())
+    return next(text for text in forms if (float(text[:-1]) in (0.0, 100.0)) == (share in (0.0, 1.0)))
 
 
 def _fixed(statistics: Mapping[str, Any]) -> str:
@@ -106,8 +145,17 @@ def verdict(found: Mapping[str, Ends]) -> str:
 
 
 def _greedy(statistics: Mapping[str, Any]) -> str:
-    least = min(statistics["equal_texts"].values())
-    return f"All is lossless at temperature 0, the printed acceptance too: {least:.0%} of the texts are Cloud-Only's."
+    """Whether the texts are Cloud-Only's, as they would be in exact arithmetic."""
+    law = "At temperature 0 every method is lossless in exact arithmetic, the printed acceptance too"
+    differing = {name: share for name, share in statistics["equal_texts"].items() if share < 1.0}
+    if not differing:
+        return f"{law}: all texts are Cloud-Only's, token by token."
+    said = ", ".join(f"{name} {percent(share)}" for name, share in differing.items())
+    return (
+        f"{law}, yet here not all texts are Cloud-Only's: {said}; all others are. A pass over several drafts rounds "
+        "its products otherwise than one over a single token, which turns the argmax where two logits all but tie; "
+        "whether that is all of it was not checked."
+    )
 
 
 def _law(statistics: Mapping[str, Any]) -> str:
@@ -134,11 +182,6 @@ def _law(statistics: Mapping[str, Any]) -> str:
             f"{milliseconds:.0f} ms a token."
         )
     return " ".join(parts)
-
-
-def _percents(shares: Sequence[float]) -> str:
-    low, high = min(shares), max(shares)
-    return f"{high:.0%}" if f"{low:.0%}" == f"{high:.0%}" else f"{100 * low:.0f} to {high:.0%}"
 
 
 def _several(found: Mapping[str, Ends]) -> str:

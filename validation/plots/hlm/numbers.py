@@ -178,7 +178,12 @@ def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[Row]], seed: int) -> 
 
 
 def skipped_of_accepted(rows: Sequence[Row], seed: int) -> Estimate:
-    """u-hlm's true skip rate: of the drafts that the server would accept, how many it is not asked about."""
+    """u-hlm's true skip rate: of the drafts that the server would accept, how many it is not asked about.
+
+    Which of the skipped ones it would accept is known of judged texts alone: without a value unless all of them are.
+    """
+    if not all(row.judged for row in rows):
+        return Estimate(None)
     rows = sorted(rows, key=lambda row: row.prompt)
     unseen = np.array([row.total("skipped") - row.total("skip_risk") for row in rows])
     accepted = np.array([row.total("accepted") for row in rows])

@@ -18,19 +18,28 @@ Array: TypeAlias = Any
 """An array of any array-API library: numpy, torch (CPU or CUDA), array-api-strict."""
 
 
-def arrays(**values: Any) -> tuple[Any, ...]:
+def arrays(*exact: str, **values: Any) -> tuple[Any, ...]:
     """The namespace and the values as arrays of it, on one device.
 
     Python numbers and sequences become arrays of the library the others belong to (numpy if none
     does), fractions in the floating type of the others; two libraries in one call are refused, since a
     silent copy would hide where the work runs.
+
+    The ``exact`` ones, by name, become float64 whatever the others' type: a tolerance of 0.1 that is compared with
+    float32 rows must not become the 0.10000000149 of float32, by which a guarantee would be for another number.
     """
     if all(type(value) is np.ndarray for value in values.values()):  # the usual case, and the quickest to tell
         return (NUMPY, *values.values())
     if all(type(value) in _PLAIN for value in values.values()):
         rows = [value for value in values.values() if type(value) is np.ndarray]
         wide = widest(NUMPY, *rows) if rows else None
-        return (NUMPY, *(v if type(v) is np.ndarray else _number_beside(v, wide) for v in values.values()))
+        return (
+            NUMPY,
+            *(
+                value if type(value) is np.ndarray else _number_beside(value, None if name in exact else wide)
+                for name, value in values.items()
+            ),
+        )
     given = {name: value for name, value in values.items() if _is_array(value)}
     if not given:
         return (NUMPY, *(NUMPY.asarray(value) for value in values.values()))
@@ -44,7 +53,8 @@ def arrays(**values: Any) -> tuple[Any, ...]:
     if elsewhere:
         raise TypeError(f"arrays on two devices in one call: {elsewhere} and {where}; move one of them")
     wide = widest(xp, *given.values())
-    return (xp, *(value if name in given else _beside(xp, value, wide, where) for name, value in values.items()))
+    types = {name: xp.float64 if name in exact else wide for name in values}
+    return (xp, *(v if name in given else _beside(xp, v, types[name], where) for name, v in values.items()))
 
 
 _PLAIN = (np.ndarray, float, int)

@@ -82,12 +82,12 @@ class Sorted:
         ]
         return Tails(xp, *wide)
 
-    def least(self, limit: Array) -> Array:
-        """The least k with Δ_k ≤ limit (...), of the broadcast shape."""
+    def least(self, limit: Array, *, sure: bool = False) -> Array:
+        """The least k with Δ_k ≤ limit (...), of the broadcast shape; if ``sure``, with its rounding."""
         batch = leading_dimensions(draft=self.batch, limit=tuple(limit.shape))
         tails = self.spread(batch)
         limit = on_host(self.xp, self.xp.reshape(self.xp.broadcast_to(limit, batch), (-1, 1)))[1]
-        least = tails.least(limit)
+        least = tails.least(limit, sure=sure)
         return self.xp.reshape(back(self.xp, least), batch)
 
     def probability(self, token: Array) -> Array:
@@ -95,11 +95,11 @@ class Sorted:
         drafted = in_kind(self.xp, draft_probability(self.xp, self.rows, token), self.xp.float64)
         return drafted if isinstance(self.total, float) else drafted / self.total[..., 0]
 
-    def deviation(self, k: Array) -> Array:
-        """Δ_k for k (...)."""
+    def most_deviation(self, k: Array) -> Array:
+        """At least Δ_k for k (...), by its rounding above what is computed; 0 where the tail is even."""
         xp, batch = self.xp, tuple(k.shape)
-        found = self.spread(batch).deviation(on_host(xp, xp.reshape(k, (-1, 1)))[1])
-        return xp.reshape(back(xp, found), batch)
+        deviation, slack = self.spread(batch).measured(on_host(xp, xp.reshape(k, (-1, 1)))[1])
+        return xp.reshape(back(xp, deviation + slack), batch)
 
 
 def refuse_shapeless(xp: Any, name: str, rows: Array) -> None:

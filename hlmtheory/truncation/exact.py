@@ -39,7 +39,7 @@ def least_exact(p: Row, q: Row, tolerances: Sequence[float], work: Row) -> list[
     ascending[:] = q
     ascending.sort()
     tails = Tails.of(NUMPY, ascending[None])
-    enough = [int(tails.least(np.array([[theta * apart]]))[0]) for theta in tolerances]
+    enough = [int(tails.least(np.array([[theta * apart]]), sure=True)[0]) for theta in tolerances]
     head = Head.of(p, q, gain, tails, enough[-1])
     found, k = [], 0
     for theta, most in zip(tolerances, enough, strict=True):

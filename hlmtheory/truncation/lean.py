@@ -10,14 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory._array import BLOCK
-from hlmtheory.truncation.reconstruction import EVEN
 
 Row = NDArray[np.float64]
+FINE = 2.0**-20
+"""A rounding of Δ_k up to this share of a limit is left out, so that it costs no entry where the two are equal."""
 
 
-def least_in_row(ascending: Row, before: Row, limit: float) -> int | None:
+def rounding(size: int) -> float:
+    """By what share of its tail Δ_k may be rounded, for rows of V = ``size``.
+
+    Two sums of at most V terms, and their mean, each of which rounds to half a unit of what is at most the tail; and
+    the entries themselves, by their division at the door.
+    """
+    return (size + 4) * 2.0**-52
+
+
+def least_in_row(ascending: Row, before: Row, limit: float, rounded: float) -> int | None:
     """The least k with Δ_k ≤ limit for a sorted row (V,) with the sums before its blocks (blocks + 1,).
 
+    With so much of its tail counted as ``rounded``, where that matters to the limit.
     None where it is not in the block that the borders tell, or may not be.
     """
     last = _block(ascending, before, limit)
@@ -26,7 +37,11 @@ def least_in_row(ascending: Row, before: Row, limit: float) -> int | None:
     mean = tail / np.maximum(count, 1)
     below = np.minimum(ascending.searchsorted(mean, side="right"), count)
     above = tail - _masses(ascending, before, below) - (count - below) * mean
-    good = ((above <= limit) | (above <= EVEN * tail) | (below >= count)).nonzero()[0]
+    if limit < rounded / FINE:  # a tail is at most 1
+        slack = rounded * tail
+        above += np.where(slack > FINE * limit, slack, 0.0)
+    even = ascending.take(np.maximum(count - 1, 0)) == ascending[0]
+    good = ((above <= limit) | even).nonzero()[0]
     if not good.size or (good[-1] == tail.size - 1 and count[-1] < ascending.size):
         return None  # the least is beyond the block on the one side or on the other
     return min(ascending.size - int(count[good[-1]]), ascending.size - 1)

@@ -11,9 +11,6 @@ from hlmtheory._array import Array, arrays, count_above, in_kind, sort_descendin
 from hlmtheory._domains import leading_dimensions, size_up_to
 from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection
 
-EVEN = 2.0**-46
-"""A deviation below so much of the tail is the rounding of an even one, and counts as 0."""
-
 
 def truncate(draft: Array, k: Array) -> Array:
     """The row q̂ the server reconstructs: the k largest of q, the rest of the mass spread evenly.
@@ -58,8 +55,8 @@ def tail_deviation(draft: Array) -> Array:
     Returns
     -------
     array, shape (..., V + 1)
-        Never increasing in k, up to rounding of about V/64 units; Δ_{V-1} = Δ_V = 0. What is less than 2^-46 of the
-        tail, the rounding of an even one, is 0 as well.
+        Never increasing in k, up to rounding of about V/64 units; 0 where the entries of the tail are equal, so
+        Δ_{V-1} = Δ_V = 0.
 
     Raises
     ------
@@ -259,7 +256,8 @@ def bias_of(xp: Array, p: Array, q: Array, reconstructed: Array) -> Array:
 def tail_excess(xp: Array, ordered: Array, tails: Array, rest: Array) -> Array:
     """Σ_{i>k} (q_i - μ)⁺ for k = 0..V, with μ = rest/(V - k); rows in descending order, sums of their tails.
 
-    The entries above μ lead the tail and are counted by one binary search per k.
+    The entries above μ lead the tail and are counted by one binary search per k. Where all are equal, tails less rest
+    has no rounding.
     """
     size = ordered.shape[-1]
     k = xp.arange(size + 1, device=ordered.device)
@@ -267,7 +265,10 @@ def tail_excess(xp: Array, ordered: Array, tails: Array, rest: Array) -> Array:
     above = count_above(xp, ordered, mean)
     above = xp.where(above > k, above, xp.broadcast_to(k, above.shape))
     deviation = tails - take(xp, tails, above) - xp.astype(above - k, xp.float64) * mean
-    return xp.where((above > k) & (deviation > EVEN * tails), deviation, 0.0)
+    smallest = ordered[..., -1:]
+    even = xp.concat([ordered, smallest], axis=-1) == smallest
+    deviation = xp.where(even, tails - rest, deviation)
+    return xp.where((above > k) & (deviation > 0), deviation, 0.0)
 
 
 def at_size(xp: Any, values: Array, k: Array) -> Array:

@@ -44,7 +44,7 @@ def size_from_top_p(draft: Array, p: Array) -> Array:
     >>> size_from_top_p([0.5, 0.25, 0.25, 0.0], [0.0, 0.5, 0.6, 1.0]).tolist()
     [0, 1, 2, 3]
     """
-    xp, draft, p = arrays(draft=draft, p=p)
+    xp, draft, p = arrays("draft", "p", draft=draft, p=p)
     rows = Sorted.of(xp, draft)
     p = in_kind(xp, UNIT_INTERVAL.check(xp, "p", p), xp.float64)
     batch = leading_dimensions(draft=rows.batch, p=tuple(p.shape))
@@ -111,7 +111,7 @@ def size_from_min_p(draft: Array, p: Array) -> Array:
     >>> size_from_min_p([0.5, 0.25, 0.25, 0.0], [0.0, 0.5, 0.6]).tolist()
     [4, 3, 1]
     """
-    xp, draft, p = arrays(draft=draft, p=p)
+    xp, draft, p = arrays("draft", "p", draft=draft, p=p)
     q = distributions(draft=draft)[2]
     p = in_kind(xp, UNIT_INTERVAL.check(xp, "p", p), xp.float64)
     leading_dimensions(draft=tuple(q.shape[:-1]), p=tuple(p.shape))
@@ -175,7 +175,7 @@ def size_from_top_n_sigma(logits: Array, n: Array) -> Array:
     >>> size_from_top_n_sigma([4.0, 3.0, 0.0, 1.0], [0.0, 1.0, 2.0]).tolist()
     [1, 2, 3]
     """
-    xp, logits, n = arrays(logits=logits, n=n)
+    xp, logits, n = arrays("logits", "n", logits=logits, n=n)
     z = in_kind(xp, LOGITS.check(xp, "logits", logits), xp.float64)
     n = in_kind(xp, WIDTH.check(xp, "n", n), xp.float64)
     leading_dimensions(logits=tuple(z.shape[:-1]), n=tuple(n.shape))

@@ -30,6 +30,8 @@ from hlmtheory.truncation.reconstruction import upward
 from hlmtheory.truncation.softplus import denominator_at
 from hlmtheory.truncation.tails import least_size
 
+UP = 1.0 + 2.0**-50
+"""More than the rounding of a few products and quotients."""
 TOLERANCE = not_negative("give the largest distortion or bias that is allowed, such as 0.1")
 
 
@@ -41,8 +43,9 @@ class CertifiedSize:
     ----------
     k : int64 array, shape (...)
     bound : array, shape (...)
-        min(1, Δ_k / (q_d b)), rounded up: at most the tolerance, or 1, but for that. 0 where Δ_k = 0 was needed because
-        q_d b = 0.
+        min(1, Δ_k / (q_d b)), rounded up: at most the tolerance, or 1, but for that. The rounding of Δ_k, at most
+        (V + 4) 2^-52 of the mass that is not sent, is counted; a tail of equal entries, which has Δ_k = 0, has none. 0
+        where Δ_k = 0 was needed because q_d b = 0.
     certified : bool
         Whether TV(r, r̂) ≤ ``bound`` is guaranteed; False if ``rejection`` was an estimate such as a·u + b.
     """
@@ -69,7 +72,10 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     -------
     int64 array, shape (...)
         k* of cu-hlm (19), in 0..V-1. 0 where target = draft: nothing is rejected, so nothing is distorted; and for
-        θ ≥ 1. A Δ_k ≤ θ TV(q, p), which bounds the distortion, is enough: rounding then costs no entry.
+        θ ≥ 1. A Δ_k ≤ θ TV(q, p), which bounds the distortion, is enough: rounding then costs no entry, unless
+        TV(q, p) is so small that the rounding of Δ_k, at most (V + 4) 2^-52 of the mass that is not sent, is more than
+        a millionth of θ TV(q, p): then it is added to Δ_k, and k may be larger than need be. A TV(q̂, p) up to 2^-44
+        counts as 0, where the distortion is taken at its worst.
 
     Raises
     ------
@@ -81,7 +87,7 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     >>> int(exact_size([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 0.1))
     2
     """
-    xp, target, draft, theta = arrays(target=target, draft=draft, tolerance=tolerance)
+    xp, target, draft, theta = arrays("target", "draft", "tolerance", target=target, draft=draft, tolerance=tolerance)
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
     p, q = divided(xp, "target", target), divided(xp, "draft", draft)
     same_vocabulary(target=p, draft=q)
@@ -128,7 +134,7 @@ def offline_size(target: Array, draft: Array, tolerance: Array, *, sharp: bool =
     >>> int(offline_size(target, draft, 0.8)), int(offline_size(target, draft, 0.8, sharp=True))
     (2, 1)
     """
-    xp, target, draft, theta = arrays(target=target, draft=draft, tolerance=tolerance)
+    xp, target, draft, theta = arrays("target", "draft", "tolerance", target=target, draft=draft, tolerance=tolerance)
     rows = Sorted.of(xp, draft)
     gap = apart(xp, target, rows)
     if gap.ndim == 0 or gap.shape[-1] == 0:
@@ -192,7 +198,12 @@ def online_size(draft: Array, draft_token: Array, rejection: Array, tolerance: A
     [3, 3, 4]
     """
     xp, draft, token, beta, theta, eta = arrays(
-        draft=draft, draft_token=draft_token, rejection=rejection, tolerance=tolerance, sharpness=sharpness
+        *("draft", "rejection", "tolerance", "sharpness"),
+        draft=draft,
+        draft_token=draft_token,
+        rejection=rejection,
+        tolerance=tolerance,
+        sharpness=sharpness,
     )
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
     rows = Sorted.of(xp, draft)
@@ -217,7 +228,8 @@ def certified_size(draft: Array, tolerance: Array, *, bits_per_probability: int 
     Returns
     -------
     int64 array, shape (...)
-        In 0..V-1, or 0..V with rounding.
+        In 0..V-1, or 0..V with rounding. Without it, what float64 may round Δ_k by, (V + 4) 2^-52 of the mass that
+        is not sent, is added where that is more than a millionth of ε/2: for ε = 0 the tail must be even.
 
     Raises
     ------
@@ -229,11 +241,11 @@ def certified_size(draft: Array, tolerance: Array, *, bits_per_probability: int 
     >>> int(certified_size([0.5, 0.25, 0.125, 0.125], 0.1))
     2
     """
-    xp, draft, epsilon = arrays(draft=draft, tolerance=tolerance)
+    xp, draft, epsilon = arrays("draft", "tolerance", draft=draft, tolerance=tolerance)
     epsilon = in_kind(xp, TOLERANCE.check(xp, "tolerance", epsilon), xp.float64)
     rows = Sorted.of(xp, draft)
     if bits_per_probability is None:
-        return rows.least(0.5 * epsilon)
+        return rows.least(0.5 * epsilon, sure=True)
     batch = leading_dimensions(draft=rows.batch, tolerance=tuple(epsilon.shape))
     each = on_host(xp, xp.reshape(xp.broadcast_to(epsilon, batch), (-1,)))[1]
     return xp.reshape(back(xp, least_message_size(rows.spread(batch), each, bits_per_probability)), batch)
@@ -267,7 +279,9 @@ def bias_size(draft: Array, rejection: Array, tolerance: Array) -> Array:
     >>> bias_size([0.5, 0.25, 0.125, 0.125], [0.04, 0.2, 0.9], 0.1).tolist()
     [0, 2, 2]
     """
-    xp, draft, rejection, epsilon = arrays(draft=draft, rejection=rejection, tolerance=tolerance)
+    xp, draft, rejection, epsilon = arrays(
+        "draft", "rejection", "tolerance", draft=draft, rejection=rejection, tolerance=tolerance
+    )
     epsilon = in_kind(xp, TOLERANCE.check(xp, "tolerance", epsilon), xp.float64)
     rejected = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection", rejection), xp.float64)
     size = certified_size(draft, epsilon)
@@ -308,14 +322,16 @@ def online_certified_size(
     >>> found.k.tolist(), found.certified
     ([2, 1], False)
     """
-    xp, draft, token, b, theta = arrays(draft=draft, draft_token=draft_token, rejection=rejection, tolerance=tolerance)
+    given = {"draft": draft, "draft_token": draft_token, "rejection": rejection, "tolerance": tolerance}
+    kind = widest(*arrays(**given)[:2])
+    xp, draft, token, b, theta = arrays("draft", "rejection", "tolerance", **given)
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
     b = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection", b), xp.float64)
     rows = Sorted.of(xp, draft)
     lost = rows.probability(token) * b
-    k = xp.where(theta >= 1, 0, rows.least(theta * lost))
-    bound = xp.clip(quotient(xp, rows.deviation(k), lost), max=1.0)  # no distance exceeds 1
-    return CertifiedSize(k, upward(xp, bound, widest(xp, draft)), not estimated)
+    k = xp.where(theta >= 1, 0, rows.least(theta * lost, sure=True))
+    bound = xp.clip(UP * quotient(xp, rows.most_deviation(k), lost), max=1.0)  # no distance exceeds 1
+    return CertifiedSize(k, upward(xp, bound, kind), not estimated)
 
 
 def _refuse_equal(xp: Any, gap: Array) -> None:

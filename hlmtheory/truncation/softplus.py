@@ -18,11 +18,11 @@ D          (1 - q_d) ℓ(-1) + q_d ℓ(-β_d), the bound's denominator          
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, take, widest
 from hlmtheory._domains import UNIT_INTERVAL, Domain, leading_dimensions, token_of
-from hlmtheory._quantities import checked
 from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.truncation.reconstruction import (
     draft_and_size,
@@ -68,8 +68,8 @@ def softplus_gap(z: Array, sharpness: Array) -> Array:
     >>> softplus_gap([0.0, -1.0, 1.0], 2.0).round(4).tolist()
     [0.3466, 0.0635, 0.0635]
     """
-    xp, z, eta = checked({"z": FINITE, "sharpness": SHARPNESS}, z=z, sharpness=sharpness)
-    return _gap(xp, z, eta)
+    xp, kind, z, eta = _exactly({"z": FINITE, "sharpness": SHARPNESS}, z=z, sharpness=sharpness)
+    return in_kind(xp, _gap(xp, z, eta), kind)
 
 
 def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
@@ -99,7 +99,7 @@ def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
     >>> float(softplus_distance([0.25, 0.75], [0.5, 0.5], 100.0).round(6))
     0.25
     """
-    xp, target, draft, eta = arrays(target=target, draft=draft, sharpness=sharpness)
+    xp, target, draft, eta = arrays("sharpness", target=target, draft=draft, sharpness=sharpness)
     _, kind, p, q = distributions(target=target, draft=draft)
     eta = in_kind(xp, SHARPNESS.check(xp, "sharpness", eta), xp.float64)
     batch = leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]))
@@ -142,7 +142,7 @@ def online_bound(draft: Array, draft_token: Array, rejection: Array, k: Array, *
     19.469
     """
     xp, draft, token, beta, k, eta = arrays(
-        draft=draft, draft_token=draft_token, rejection=rejection, k=k, sharpness=sharpness
+        *("rejection", "sharpness"), draft=draft, draft_token=draft_token, rejection=rejection, k=k, sharpness=sharpness
     )
     kind = widest(xp, draft)
     q, denominator = online_denominator(draft, token, beta, eta)
@@ -220,12 +220,11 @@ def safe_sharpness(draft_probability: Array, rejection: Array) -> Array:
     >>> float(safe_sharpness(0.9, 0.1).round(2))
     2.84
     """
-    xp, q, beta = checked(
+    xp, kind, q, beta = _exactly(
         {"draft_probability": UNIT_INTERVAL, "rejection": UNIT_INTERVAL},
         draft_probability=draft_probability,
         rejection=rejection,
     )
-    kind, (q, beta) = q.dtype, (in_kind(xp, value, xp.float64) for value in (q, beta))
     floor = q * beta
     some = floor > 2.0**-1000
     floor = xp.where(some, floor, 0.5)
@@ -255,7 +254,9 @@ def rejection_at(target: Array, draft: Array, draft_token: Array) -> Array:
 
 def online_denominator(draft: Array, draft_token: Array, rejection: Array, sharpness: Array) -> tuple[Array, Array]:
     """The rows q in float64, and D, from unchecked arguments."""
-    xp, draft, token, beta, eta = arrays(draft=draft, draft_token=draft_token, rejection=rejection, sharpness=sharpness)
+    xp, draft, token, beta, eta = arrays(
+        *("rejection", "sharpness"), draft=draft, draft_token=draft_token, rejection=rejection, sharpness=sharpness
+    )
     q = distributions(draft=draft)[2]
     return q, denominator_at(xp, draft_probability(xp, q, token), beta, eta)
 
@@ -266,6 +267,14 @@ def denominator_at(xp: Any, drafted: Array, rejection: Array, sharpness: Array) 
     eta = in_kind(xp, SHARPNESS.check(xp, "sharpness", sharpness), xp.float64)
     leading_dimensions(draft_token=tuple(drafted.shape), rejection=tuple(beta.shape), sharpness=tuple(eta.shape))
     return _denominator(xp, drafted, beta, eta)
+
+
+def _exactly(domains: Mapping[str, Domain], **values: Any) -> tuple[Any, ...]:
+    """The namespace, the type to answer in, and the values in float64, each in the domain of its name."""
+    kind = widest(*arrays(**values))
+    xp, *given = arrays(*values, **values)
+    checked = (domains[name].check(xp, name, value) for name, value in zip(values, given, strict=True))
+    return (xp, kind, *(in_kind(xp, value, xp.float64) for value in checked))
 
 
 def _gap(xp: Any, z: Array, eta: Array) -> Array:

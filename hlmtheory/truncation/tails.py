@@ -13,8 +13,7 @@ from typing import Any
 from array_api_compat import is_torch_namespace
 
 from hlmtheory._array import BLOCK, NUMPY, Array, take
-from hlmtheory.truncation.lean import least_in_row
-from hlmtheory.truncation.reconstruction import EVEN
+from hlmtheory.truncation.lean import FINE, least_in_row, rounding
 
 BRANCHES = BLOCK
 """Steps of one round of a search: all sizes of a block that is known."""
@@ -100,29 +99,54 @@ class Tails:
         """A size (R, 1) just below the least that meets a condition, from where the blocks' borders meet it."""
         return self.size - BLOCK * self.xp.count_nonzero(met, axis=-1, keepdims=True)
 
-    def least(self, limit: Array) -> Array:
-        """The least k (R,) with Δ_k ≤ limit (R, 1)."""
+    def least(self, limit: Array, *, sure: bool = False) -> Array:
+        """The least k (R,) with Δ_k ≤ limit (R, 1).
+
+        If ``sure``, the rounding of Δ_k is added to it where that is more than a millionth of the limit.
+        """
         if self.xp is NUMPY and limit.shape[0] <= SINGLE:
             rows = zip(self.ascending, self.before, limit[:, 0].tolist(), strict=True)
-            found = [least_in_row(*row) for row in rows]
+            rounded = rounding(self.size) if sure else 0.0
+            found = [least_in_row(*row, rounded) for row in rows]
             if None not in found:
                 return self.xp.asarray(found, dtype=self.xp.int64)
         near = self.near(self.rough() <= limit)
-        return least_size(self.xp, lambda sizes: self.deviation(sizes) <= limit, near, self.size - 1)
+        if not sure or bool(self.xp.all(limit >= rounding(self.size) / FINE)):  # a tail is at most 1
+            return least_size(self.xp, lambda sizes: self.deviation(sizes) <= limit, near, self.size - 1)
+
+        def surely(sizes: Array) -> Array:
+            deviation, slack = self.measured(sizes)
+            return deviation + self.xp.where(slack > FINE * limit, slack, 0.0) <= limit
+
+        return least_size(self.xp, surely, near, self.size - 1)
 
     def deviation(self, k: Array) -> Array:
         """Δ_k for sizes k (R, C): Σ_{i>k} (q_i - μ)⁺, μ the mean of the tail."""
         tail = self.mass(self.size - k)
         return self.excess(k, tail, tail)
 
+    def measured(self, k: Array) -> tuple[Array, Array]:
+        """Δ_k for sizes k (R, C), and by how much it may be rounded: by nothing where the tail is even."""
+        tail = self.mass(self.size - k)
+        return self.excess(k, tail, tail), self.xp.where(self.even(k), 0.0, rounding(self.size) * tail)
+
+    def even(self, k: Array) -> Array:
+        """Whether all entries that k (R, C) leave are equal."""
+        last = self.xp.where(k < self.size, self.size - 1 - k, 0)
+        return take(self.xp, self.ascending, last) == self.ascending[:, :1]
+
     def excess(self, k: Array, tail: Array, rest: Array) -> Array:
-        """Σ_{i>k} (q_i - μ)⁺, μ = rest/(V - k), for tails of mass ``tail`` over which the server spreads ``rest``."""
+        """Σ_{i>k} (q_i - μ)⁺, μ = rest/(V - k), for tails of mass ``tail`` over which the server spreads ``rest``.
+
+        Where all entries are equal, tail less rest has no rounding.
+        """
         xp, count = self.xp, self.size - k
         mean = rest / xp.astype(xp.where(count > 0, count, 1), xp.float64)
         below = counts_up_to(xp, self.ascending, mean)
         below = xp.where(below < count, below, count)
         above = tail - self.mass(below) - xp.astype(count - below, xp.float64) * mean
-        return xp.where((below < count) & (above > EVEN * tail), above, 0.0)
+        above = xp.where(self.even(k), tail - rest, above)
+        return xp.where((below < count) & (above > 0), above, 0.0)
 
 
 def counts_up_to(xp: Any, ascending: Array, thresholds: Array) -> Array:

@@ -59,7 +59,7 @@ def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: A
     >>> worst_case_target([0.5, 0.25, 0.125, 0.125], 1, 0.125).round(4).tolist()
     [0.375, 0.2917, 0.1667, 0.1667]
     """
-    xp, draft, k, delta = arrays(draft=draft, k=k, distance=distance)
+    xp, draft, k, delta = arrays("distance", draft=draft, k=k, distance=distance)
     _, kind, q, k = draft_and_size(draft, k)
     delta = in_kind(xp, UNIT_INTERVAL.check(xp, "distance", delta), xp.float64)
     batch = leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape), distance=tuple(delta.shape))

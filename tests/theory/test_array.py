@@ -121,6 +121,24 @@ def test_a_list_does_not_widen_float32(library):
 
 
 @libraries
+@pytest.mark.parametrize("number", [0.1, np.float64(0.1), [0.1]], ids=["float", "numpy", "list"])
+def test_a_number_that_must_be_exact_is_not_narrowed(library, number):
+    row = to(library, [0.5, 0.5], "float32")
+    _, given_array, exact, whole, narrow = arrays("b", "c", a=row, b=number, c=3, d=number)
+    assert given_array is row
+    assert (kind_of(exact), kind_of(narrow)) == ((library, "float64"), (library, "float32"))
+    assert numbers(exact).reshape(-1).tolist() == [0.1]
+    assert numbers(narrow).reshape(-1).tolist() == [float(np.float32(0.1))]
+    assert (kind_of(whole)[0], int(whole)) == (library, 3)
+
+
+@libraries
+def test_an_array_that_must_be_exact_is_passed_on_as_it_is(library):
+    row, number = to(library, [0.5, 0.5], "float64"), to(library, 0.1, "float32")
+    assert arrays("b", a=row, b=number)[2] is number
+
+
+@libraries
 def test_integers_have_no_spacing(library):
     xp, value = arrays(value=to(library, [1]))
     assert _array.epsilon(xp, value.dtype) == 0.0

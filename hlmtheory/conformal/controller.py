@@ -22,7 +22,15 @@ _STEPS = whole_from_one("T counts positions")
 
 def setting(epsilon: Array, learning_rate: Array, threshold: Array, **more: Array) -> tuple[Any, ...]:
     """The namespace and ε, η, τ_1 and more in float64, each in its domain; τ_1 too low is left to the caller."""
-    xp, *values = arrays(epsilon=epsilon, learning_rate=learning_rate, threshold=threshold, **more)
+    xp, *values = arrays(
+        "epsilon",
+        "learning_rate",
+        "threshold",
+        epsilon=epsilon,
+        learning_rate=learning_rate,
+        threshold=threshold,
+        **more,
+    )
     named = dict(zip(("epsilon", "learning_rate", "threshold", *more), values, strict=True))
     for name, value in named.items():
         DOMAINS.get(name, _STEPS).check(xp, name, value)
@@ -55,7 +63,7 @@ def threshold_support(draft: Array, threshold: Array) -> Array:
     >>> threshold_support([[0.5, 0.125, 0.375]] * 2, [0.25, 0.75]).tolist()
     [[True, False, True], [True, False, False]]
     """
-    xp, draft, threshold = arrays(draft=draft, threshold=threshold)
+    xp, draft, threshold = arrays("threshold", draft=draft, threshold=threshold)
     _, _, q = distributions(draft=draft)
     tau = in_kind(xp, DOMAINS["threshold"].check(xp, "threshold", threshold), xp.float64)
     leading_dimensions(draft=tuple(q.shape[:-1]), threshold=tuple(tau.shape))

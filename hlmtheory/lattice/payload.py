@@ -103,7 +103,7 @@ def batch_length(bits: Array, budget_bits: Array) -> Array:
     >>> int(batch_length([600.0, 1500.0, 2500.0, 900.0], 5000.0))
     3
     """
-    xp, bits, budget = arrays(bits=bits, budget_bits=budget_bits)
+    xp, bits, budget = arrays("budget_bits", bits=bits, budget_bits=budget_bits)
     if bits.ndim == 0 or 0 in bits.shape:
         raise DomainError(
             f"bits must have an axis of drafts; got shape {tuple(bits.shape)}; give one payload per draft"
@@ -148,7 +148,7 @@ def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allo
     >>> int(found.k), int(found.resolution), round(float(found.bits), 2)
     (4, 9, 9.78)
     """
-    xp, draft, budget = arrays(draft=draft, budget_bits=budget_bits)
+    xp, draft, budget = arrays("budget_bits", draft=draft, budget_bits=budget_bits)
     _, _, q = distributions(draft=draft)
     budget = xp.astype(BUDGET.check(xp, "budget_bits", budget), xp.float64)
     batch = leading_dimensions(draft=tuple(q.shape[:-1]), budget_bits=tuple(budget.shape))

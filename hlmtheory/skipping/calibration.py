@@ -177,7 +177,7 @@ def held_out_risk(losses: Array, risk: Array, bound: Array) -> Array:
     >>> float(held_out_risk([[0.0, 0.5], [0.0, 0.25]], 0.75, 1.0))
     0.375
     """
-    xp, table, wanted, most = arrays(losses=losses, risk=risk, bound=bound)
+    xp, table, wanted, most = arrays("risk", "bound", losses=losses, risk=risk, bound=bound)
     TARGET.check(xp, "risk", wanted)
     LARGEST.check(xp, "bound", most)
     if table.ndim < 2 or 0 in table.shape[-2:]:

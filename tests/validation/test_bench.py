@@ -51,7 +51,7 @@ def test_check() -> None:
 
 
 def test_memory() -> None:
-    found = bench.measure_memory(positions=40, vocabulary=50)
+    found = bench.measure_memory(positions=640, vocabulary=50)  # a tenth has windows, too
     plausible(found)
     assert [one.against for one in found] == ["a tenth as many", "the limit, 1,500 MB"]
 
@@ -99,3 +99,8 @@ def test_a_row_that_cannot_run_is_one_sentence(tmp_path: Path, monkeypatch: pyte
     assert result.exit_code == 1
     assert result.output.strip().endswith("Error: There is no model.")
     assert CliRunner().invoke(bench.main, ["nothing"]).exit_code == 2
+
+
+def test_what_is_streamed_is_a_claim_of_each_room_that_rows_serve() -> None:
+    assert [name.split(".")[0] for name in bench.STREAMED] == list(bench._rooms())
+    assert all(name in claims for name, claims in zip(bench.STREAMED, bench._rooms().values(), strict=True))

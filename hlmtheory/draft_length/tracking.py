@@ -148,6 +148,8 @@ def tracker_moments(
     ones = xp.ones_like(left)
     total = xp.where(mu > 0, (1.0 - left) / xp.where(mu > 0, mu, ones), n)  # Σ weights, and below Σ weights²
     squares = xp.where(mu > 0, (1.0 - left * left) / xp.where(mu > 0, mu * (2.0 - mu), ones), n)
+    if bool(xp.any((n == 0) & (prior == 0))):
+        raise DomainError("weight must be positive where rounds is 0, as nothing was seen; got 0; give a prior")
     seen = left * prior + total * examined
     skew = examined - 1.0 - (k - 1.0) * gamma**k  # E[(τ - γX)X], X = min(τ + 1, K)
     bias = left * prior * (first - gamma) / seen - squares * skew / (seen * seen)

@@ -549,3 +549,10 @@ def test_answers_in_kind(library):
     assert kind_of(room.optimal_draft_length_profile(profile, fixed, marginal)) == (library, "int64")
     bias, variance = room.tracker_moments(gamma, to(library, 6, "int64"), to(library, 9, "int64"), 0.1)
     assert kind_of(bias) == kind_of(variance) == (library, "float32")
+
+
+def test_a_tracker_that_saw_nothing_and_expects_nothing_has_no_moments():
+    with pytest.raises(ValueError, match="weight must be positive where rounds is 0"):
+        room.tracker_moments(0.8, 4, 0, 0.1, weight=0.0)
+    bias, variance = room.tracker_moments(0.8, 4, 0, 0.1, weight=1.0, start=0.5)
+    assert (float(bias), float(variance)) == (pytest.approx(-0.3), 0.0)

@@ -256,7 +256,7 @@ def best_holder_bound(
 def line(slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, Array, Array, Array]:
     """a, b and Δ in float64, each in its domain."""
     values = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
-    xp, *given = arrays(**values)
+    xp, *given = arrays(*values, **values)
     for name, value in zip(values, given, strict=True):
         LINE[name].check(xp, name, value)
     leading_dimensions(**{name: tuple(value.shape) for name, value in zip(values, given, strict=True)})
@@ -270,7 +270,8 @@ def edge(xp: Any, *values: Array) -> float:
 
 def _law(name: str, law: Array, slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, ...]:
     """The namespace, the type to answer in, the law in float64, and a, b, Δ with an axis to match."""
-    xp, f, a, b, delta = arrays(**{name: law}, slope=slope, intercept=intercept, non_acceptance=non_acceptance)
+    values = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
+    xp, f, a, b, delta = arrays(*values, **{name: law}, **values)
     SIMPLEX.check(xp, name, f)
     kind = widest(xp, f)
     _, *coefficients = line(a, b, delta)

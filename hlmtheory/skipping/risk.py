@@ -221,9 +221,8 @@ def tokens_and_line(
     uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array
 ) -> tuple[Any, ...]:
     """Uncertainty and β (..., n) and a, b, Δ with an axis to match, in float64."""
-    xp, u, beta, a, b, delta = arrays(
-        uncertainty=uncertainty, rejection=rejection, slope=slope, intercept=intercept, non_acceptance=non_acceptance
-    )
+    values = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
+    xp, u, beta, a, b, delta = arrays(*values, uncertainty=uncertainty, rejection=rejection, **values)
     for name, value in (("uncertainty", u), ("rejection", beta)):
         UNIT_INTERVAL.check(xp, name, value)
         if not value.ndim or not value.shape[-1]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import hlmtheory
 from hlmtheory import _array
 from hlmtheory._array import arrays
+from hlmtheory.skipping.risk import tokens_and_line
 
 from .kinds import LIBRARIES, kind_of, namespace, numbers, to
 from .strategies import rows, shapes, vocabularies
@@ -216,3 +217,13 @@ def test_a_guarantee_beside_float32_is_for_the_number_that_was_given():
     row = np.array([0.25, 0.75], np.float32)
     assert hlmtheory.threshold_support(row, 0.25 + 1e-9).tolist() == [False, True]
     assert hlmtheory.threshold_support(row, 0.25).tolist() == [True, True]
+
+
+def test_a_line_beside_float32_keeps_its_coefficients():
+    """Intercept and slope in Python numbers give what they give beside the same rows in float64."""
+    wide = np.array([0.1, 0.35, 0.55])
+    narrow = wide.astype(np.float32)
+    for tokens in (narrow, narrow.astype(np.float64)):
+        _, u, *_, a, b, delta = tokens_and_line(tokens, tokens, 0.7, -0.1, 0.3)
+        assert [float(value[0]) for value in (a, b, delta)] == [0.7, -0.1, 0.3]
+        assert u.dtype == np.float64

@@ -16,6 +16,7 @@ import hlmtheory
 from hlmtheory.channel import GilbertElliott, Rayleigh, TraceLink
 from tests.validation.tiny_texts import (
     CERTAIN,
+    PROMPTS,
     SAMPLED,
     all_texts,
     distance,
@@ -56,13 +57,6 @@ from validation.methods import (
 from validation.models import Pair, load_pair
 from validation.prompts import Prompt
 
-PROMPTS = [
-    Prompt("one", "two and two make", "test"),
-    Prompt("two", "it was the best of", "test"),
-    Prompt("three", "what", "test"),
-    Prompt("four", "three apples and four apples and three", "test"),
-    Prompt("five", "the sum of the times", "test"),
-]
 ONE_SMALL = {"resolution": 2, "budget_bits": 12.0}
 
 

@@ -17,6 +17,7 @@ from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, roun
 from hlmtheory.lattice import payload_bits
 from hlmtheory.truncation import certified_size, decoded_draft, online_size, tail_deviation
 from hlmtheory.uncertainty import expected_uncertainty
+from tests.validation.tiny_texts import PROMPTS as FIVE
 from tests.validation.tiny_texts import nodes, table_pair
 from validation.decode import decode
 from validation.decoding.links import FadingLink
@@ -47,12 +48,7 @@ from validation.methods import (
 from validation.models import Pair
 from validation.prompts import Prompt
 
-PROMPTS = [
-    Prompt("one", "two and two make", "test"),
-    Prompt("two", "it was the best of", "test"),
-    Prompt("three", "what", "test"),
-    Prompt("four", "three apples and four apples and three", "test"),
-]
+PROMPTS = FIVE[:4]
 ALL: list[Method] = [
     SmallOnly(),
     LargeOnly(),

@@ -22,6 +22,14 @@ from validation.methods import Method
 from validation.models import Pair
 from validation.prompts import Prompt
 
+PROMPTS = [
+    Prompt("one", "two and two make", "test"),
+    Prompt("two", "it was the best of", "test"),
+    Prompt("three", "what", "test"),
+    Prompt("four", "three apples and four apples and three", "test"),
+    Prompt("five", "the sum of the times", "test"),
+]
+
 
 class TableModel:
     """A language model over V tokens that keeps the tokens in the cache, so that a wrong slot shows in its rows.

@@ -107,14 +107,16 @@ def decode(
         raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
     rows: list[Row] = []
     clock = clock or Clock()
+    order = sorted(range(len(prompts)), key=lambda i: len(encoded[i]))  # like lengths together: less filler to read
     for start in range(0, len(prompts), batch):
-        names = [prompt.id for prompt in prompts[start : start + batch]]
+        members = order[start : start + batch]
+        names = [prompts[i].id for i in members]
         numbers = noise(seed, names, new_tokens)
         channel = link.open(numbers) if link else None
         session = Session(pair, len(names), numbers, channel, temperature, top_p, new_tokens, clock)
         label = link.name if link else "none"
         written = [Row(method.name, name, label, seed, temperature, top_p, judged=risk) for name in names]
-        texts = _Loop(session, method, encoded[start : start + batch], written, times, risk, finished)
+        texts = _Loop(session, method, [encoded[i] for i in members], written, times, risk, finished)
         try:
             began = time.perf_counter()
             texts.run()
@@ -123,7 +125,7 @@ def decode(
             error.rows = rows + texts.done
             raise
         rows += written
-    return rows
+    return [row for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0])]
 
 
 def _check_settings(

@@ -128,7 +128,7 @@ def check_trace(
     _refuse_unserved(measured)
     tallies = {name: Tally(name, kind="simulated" if name in simulated else "measured") for name in claims}
     sums: dict[str, float] = {}
-    began, done = time.perf_counter(), 0
+    began, done, scenes = time.perf_counter(), 0, 0
     jobs = _jobs(trace, measured, seed, Place.of(device), simulated, tables)
     with memory_errors():
         for part in _in_order(jobs, _workers(trace.vocabulary)):
@@ -136,9 +136,11 @@ def check_trace(
                 tallies[verdict.claim].add(verdict)
             for name, value in part.sums.items():
                 sums[name] = sums.get(name, 0.0) + value
-            done += part.positions
-            if progress:
-                progress(done, trace.positions, "checking the claims" if done else "checking the simulated claims")
+            done, scenes = done + part.positions, scenes + (part.positions == 0)
+            if progress and not part.positions:
+                progress(scenes, len(simulated) * SCENARIO_BATCHES, "checking the simulated claims")
+            elif progress:
+                progress(done, trace.positions, "checking the claims")
     _refuse_out_of_scope(tallies)
     summary = {name: value / trace.positions for name, value in sums.items()}
     return Results(tallies, trace.positions, seed, time.perf_counter() - began, summary)

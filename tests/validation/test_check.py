@@ -94,6 +94,19 @@ def test_progress_ends_at_all_positions(trace: Trace) -> None:
     assert calls[-1] == (600, 600, "checking the claims")
 
 
+def test_progress_moves_while_claims_are_simulated(trace: Trace) -> None:
+    calls = []
+    names = ("verification.overlap", "ofdma.minmax")
+    check_trace(
+        trace,
+        claims={name: hlmtheory.all_claims()[name] for name in names},
+        progress=lambda *told: calls.append(told),
+    )
+    simulated = [(done, total) for done, total, text in calls if text == "checking the simulated claims"]
+    assert simulated == [(done, len(simulated)) for done in range(1, len(simulated) + 1)]
+    assert len(simulated) > 1
+
+
 def test_instances_are_what_they_say(trace: Trace) -> None:
     chunk = next(trace.chunks(100))
     arrays = instance_arrays(chunk, np.random.default_rng(1))

@@ -32,7 +32,8 @@ def test_every_row_is_there_once_and_a_second_run_decodes_nothing(pair: Pair, tm
     rows = sweep(pair, PROMPTS, methods, tmp_path, progress=lambda *told: said.append(told), **SETTINGS)
     keys = [(row.method, row.link, row.prompt) for row in rows]
     assert keys == [(m.name, k.name, p.id) for m in methods for k in LINKS for p in PROMPTS]
-    assert [told[0] for told in said] == [0, 3, 6, 9, 12, 15, 18]
+    assert sorted({told[0] for told in said}) == list(range(19))  # it moves with each text
+    assert [told[0] for told in said] == sorted(told[0] for told in said)
     said.clear()
     again = sweep(pair, PROMPTS, methods, tmp_path, progress=lambda *told: said.append(told), **SETTINGS)
     assert bare(again) == bare(rows)

@@ -8,7 +8,8 @@ another one, and is refused rather than mixed in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,12 +98,20 @@ def sweep(
             done = total - sum((m.name, p.id, _link_name(k)) not in book for m, k in jobs for p in prompts)
             if not missing:
                 continue
+            what = f"{method.name} over {_link_name(link)}"
             if progress:
-                progress(done, total, f"{method.name} over {_link_name(link)}")
+                progress(done, total, what)
 
-            def put(row: Row, mark: str = marks[method.name, _link_name(link)]) -> None:
+            def put(
+                row: Row,
+                mark: str = marks[method.name, _link_name(link)],
+                what: str = what,
+                count: Iterator[int] = itertools.count(done + 1),
+            ) -> None:
                 book[row.method, row.prompt, row.link] = (row, mark, encoded[row.prompt])
                 journal.append({"row": row.plain(), "mark": mark, "text": encoded[row.prompt]})
+                if progress:
+                    progress(next(count), total, what)
 
             decode(
                 pair,

@@ -96,7 +96,7 @@ def test_progress_ends_at_all_positions(trace: Trace) -> None:
 
 def test_progress_moves_while_claims_are_simulated(trace: Trace) -> None:
     calls = []
-    names = ("verification.overlap", "ofdma.minmax")
+    names = ("verification.overlap", "ofdma.minmax", "ofdma.sum")
     check_trace(
         trace,
         claims={name: hlmtheory.all_claims()[name] for name in names},

@@ -37,7 +37,7 @@ def test_every_row_is_there_once_and_a_second_run_decodes_nothing(pair: Pair, tm
     said.clear()
     again = sweep(pair, PROMPTS, methods, tmp_path, progress=lambda *told: said.append(told), **SETTINGS)
     assert bare(again) == bare(rows)
-    assert [told[2] for told in said] == ["done"]
+    assert [told[2] for told in said] == ["decoding", "done"]
     assert sorted(map(str, bare(read_rows(tmp_path)))) == sorted(map(str, bare(rows)))
     more = sweep(pair, PROMPTS, [*methods, UHlm(0.5)], tmp_path, **SETTINGS)
     assert bare(more[: len(rows)]) == bare(rows)

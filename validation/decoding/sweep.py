@@ -9,7 +9,7 @@ another one, and is refused rather than mixed in.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,26 +93,20 @@ def sweep(
         book, journal = _open(folder, settings)
         _refuse_others(folder, book, marks, encoded)
         total = len(jobs) * len(prompts)
+        count = itertools.count(sum((m.name, p.id, _link_name(k)) in book for m, k in jobs for p in prompts))
+        tell = progress or (lambda done, total, what: None)
+        tell(next(count), total, "decoding")
+
+        def put(row: Row) -> None:
+            mark = marks[row.method, row.link]
+            book[row.method, row.prompt, row.link] = (row, mark, encoded[row.prompt])
+            journal.append({"row": row.plain(), "mark": mark, "text": encoded[row.prompt]})
+            tell(next(count), total, f"{row.method} over {row.link}")
+
         for method, link in jobs:
             missing = [p for p in prompts if (method.name, p.id, _link_name(link)) not in book]
-            done = total - sum((m.name, p.id, _link_name(k)) not in book for m, k in jobs for p in prompts)
             if not missing:
                 continue
-            what = f"{method.name} over {_link_name(link)}"
-            if progress:
-                progress(done, total, what)
-
-            def put(
-                row: Row,
-                mark: str = marks[method.name, _link_name(link)],
-                what: str = what,
-                count: Iterator[int] = itertools.count(done + 1),
-            ) -> None:
-                book[row.method, row.prompt, row.link] = (row, mark, encoded[row.prompt])
-                journal.append({"row": row.plain(), "mark": mark, "text": encoded[row.prompt]})
-                if progress:
-                    progress(next(count), total, what)
-
             decode(
                 pair,
                 missing,
@@ -127,8 +121,7 @@ def sweep(
                 risk=risk,
                 finished=put,
             )
-        if progress:
-            progress(total, total, "done")
+        tell(total, total, "done")
     return [book[method.name, p.id, _link_name(link)][0] for method, link in jobs for p in prompts]
 
 

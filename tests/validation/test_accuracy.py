@@ -25,7 +25,7 @@ from validation.decoding.accuracy import (
     similarity,
     texts_of,
 )
-from validation.decoding.metrics import ratio
+from validation.decoding.intervals import ratio
 from validation.decoding.records import Row
 from validation.errors import UserError
 from validation.methods import Hlm, LargeOnly, SmallOnly

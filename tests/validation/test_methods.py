@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import validation
 from hlmtheory import codec
 from hlmtheory.channel import vocabulary_payload_bits
-from hlmtheory.conformal import ThresholdController
 from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, round_costs
-from hlmtheory.lattice import payload_bits
 from hlmtheory.truncation import certified_size, decoded_draft, online_size, tail_deviation
 from hlmtheory.uncertainty import expected_uncertainty
-from tests.validation.tiny_texts import PROMPTS as FIVE
 from tests.validation.tiny_texts import nodes, table_pair
-from validation.decode import decode
+from tests.validation.watching import FOUR as PROMPTS
+from tests.validation.watching import watched
+from validation.decode import DecodingError, decode
 from validation.decoding.links import FadingLink
-from validation.decoding.records import Row
-from validation.decoding.session import Draft, Message, Outcome
+from validation.decoding.noise import Noise
+from validation.decoding.session import Draft, Outcome, Session, Step
 from validation.decoding.wire import Unpacker, float_of, index_bits
+from validation.errors import UserError
 from validation.methods import (
     AllocatedSqs,
     CloudOnly,
@@ -48,7 +50,6 @@ from validation.methods import (
 from validation.models import Pair
 from validation.prompts import Prompt
 
-PROMPTS = FIVE[:4]
 ALL: list[Method] = [
     SmallOnly(),
     LargeOnly(),
@@ -76,33 +77,6 @@ ALL: list[Method] = [
     AllocatedSqs(300.0),
     KSqs(32, by_bytes=True),
 ]
-
-
-class Watched:
-    """A method that remembers each round's drafts and message."""
-
-    def __init__(self, method: Method) -> None:
-        self.rounds: list[tuple[list[Draft], Message]] = []
-        self.outcomes: list[Outcome] = []
-        message, learn = method.message, method.learn
-
-        def kept(drafts: list[Draft]) -> Message:
-            found = message(drafts)
-            self.rounds.append((list(drafts), found))
-            return found
-
-        def noted(outcome: Outcome) -> Any:
-            self.outcomes.append(outcome)
-            return learn(outcome)
-
-        method.message, method.learn = kept, noted  # type: ignore[method-assign]
-        self.method = method
-
-
-def watched(pair: Pair, method: Method, **options: Any) -> tuple[Watched, list[Row]]:
-    watch = Watched(method)
-    settings = {"new_tokens": 10} | options
-    return watch, decode(pair, PROMPTS, method, **settings)
 
 
 @pytest.mark.parametrize(
@@ -163,35 +137,58 @@ def test_u_hlm_skips_where_it_is_sure() -> None:
     assert sum(row.total("drafted") for row in always) == 0
 
 
+@pytest.mark.parametrize("draws", [None, 20])
+def test_a_draft_at_the_threshold_itself_is_kept(draws: int | None) -> None:
+    rng = np.random.default_rng(3)
+    rows = torch.from_numpy(rng.dirichlet(np.ones(6), 40))
+    pair = table_pair(rows.numpy(), rows.numpy())
+    texts, tokens = np.arange(len(rows)), rng.integers(0, 6, len(rows))
+    method = UHlm(0.5, draws=draws)
+    assert UHlm(0.5).draws == 20
+    numbers = Noise(1, [str(i) for i in texts], 1)
+    method.begin(Session(pair, len(rows), numbers, None, 1.0, 1.0, 1))
+    step = Step(texts, np.zeros(len(rows), dtype=np.int64), rows.log(), rows, np.ones(len(rows), dtype=bool))
+    u = method.uncertainty(step, tokens)
+    assert draws is None or set(np.unique(u * draws)) <= set(range(draws + 1))
+    for limit in (u[0], np.nextafter(u[0], -1.0)):
+        method.threshold = float(limit)
+        assert method.skip(step, tokens).tolist() == (u <= limit).tolist()
+    assert not method.skip(step, tokens)[0]
+
+
 @pytest.mark.parametrize(
     "method", [CuHlmOffline(-1.0, 12), CuHlmOnline(-1.0, slope=0.8, intercept=0.1), CuHlmCertified(-1.0, bias=0.05)]
 )
 def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair: Pair, method: Any) -> None:
     watch, _ = watched(pair, method)
+    beyond = 0
     for (draft,), message in watch.rounds:
         decoded = codec.decode(message.payload)
         assert isinstance(decoded, codec.TruncatedMessage)
         (sent,) = decoded.drafts
-        assert (sent.token, len(sent.indices), decoded.bits) == (draft.token, draft.note, method.bits)
+        assert (sent.token, len(sent.indices), decoded.bits) == (draft.token, *draft.note)
+        assert draft.note.bits == method.bits
         assert sent.probability == pytest.approx(draft.chance)
         assert draft.known is not None
         np.testing.assert_allclose(codec.decoded_rows(decoded)[0], draft.known.numpy(), atol=1e-9)
-        assert message.bits == draft.note * (index_bits(pair.vocabulary) + method.bits)
+        assert message.bits == draft.note.k * (index_bits(pair.vocabulary) + method.bits)
+        beyond += draft.token not in sent.indices
+    assert beyond > 0 or not isinstance(method, CuHlmOffline)  # q_d goes along though it is none of the k
 
 
 def test_sizes_are_the_theorys(pair: Pair) -> None:
     certified, online = CuHlmCertified(-1.0, bias=0.05), CuHlmOnline(-1.0, slope=0.8, intercept=0.1, draws=None)
     for (draft,), _ in watched(pair, certified)[0].rounds:
         q = draft.row.double()
-        assert draft.note == int(certified_size(q, 0.05, bits_per_probability=16))
+        assert draft.note == (int(certified_size(q, 0.05, bits_per_probability=16)), 16)
         assert draft.known is not None
         assert 2 * float(0.5 * (q / q.sum() - draft.known).abs().sum()) <= 0.05
     watch = watched(pair, online)[0]
-    sizes = {draft.note for (draft,), _ in watch.rounds}
+    sizes = {draft.note.k for (draft,), _ in watch.rounds}
     assert len(sizes) > 1
     q, token = watch.rounds[-1][0][0].row.double(), watch.rounds[-1][0][0].token
     grid = [int(online_size(q, token, b, 0.1, sharpness=5.0)) for b in np.linspace(0.0, 1.0, 200)]
-    assert min(grid) <= watch.rounds[-1][0][0].note <= max(grid)
+    assert min(grid) <= watch.rounds[-1][0][0].note.k <= max(grid)
     assert float(tail_deviation(q)[0]) > 0
     assert decoded_draft(q, 5).shape == q.shape
 
@@ -209,6 +206,30 @@ def test_the_certified_size_keeps_the_bias_of_a_token_within_its_bound(pair: Pai
     assert certified < offline
 
 
+def test_a_row_too_flat_for_16_bits_is_certified_with_more() -> None:
+    """Zipf's law over 100,000 tokens: in 16 bits no k brings it within 0.1, so the run would end there."""
+    heavy = 1.0 / np.arange(1, 100_001)
+    peaked = heavy**3
+    rows = torch.from_numpy(np.stack([row / row.sum() for row in (peaked, heavy, peaked)]))
+    with pytest.raises(ValueError, match="16 bits can do no better"):
+        certified_size(rows[1], 0.1, bits_per_probability=16)
+    method = CuHlmCertified(-1.0)
+    pair = replace(table_pair(np.full((1, 3), 1 / 3), np.full((1, 3), 1 / 3)), vocabulary=100_000)
+    method.begin(Session(pair, 3, Noise(1, ["a", "b", "c"], 1), None, 1.0, 1.0, 1))
+    method.u = np.ones(4)
+    step = Step(np.arange(4), np.zeros(4, dtype=np.int64), rows, rows[[0, 0, 1, 2]], np.ones(4, dtype=bool))
+    known, cuts = method.settle(step, np.array([0, 5, 7, 9]), np.array([True, False, False, False]))
+    assert known[0] is cuts[0] is None
+    assert [cut.bits for cut in cuts[1:]] == [16, 24, 16]
+    for row, decoded, cut, token in zip(rows, known[1:], cuts[1:], (5, 7, 9), strict=True):
+        assert cut.k == int(certified_size(row, 0.1, bits_per_probability=cut.bits))
+        assert 0 < float((row - decoded).abs().sum()) <= 0.1
+        draft = Draft(token, float(row[token]), row, decoded, cut)
+        message = method.message([draft])
+        assert message.bits == cut.k * (cut.bits + 17)
+        assert np.allclose(codec.decoded_rows(codec.decode(message.payload))[0], decoded.numpy(), atol=1e-12)
+
+
 def test_split_verification_sends_probabilities_up_and_a_row_down(pair: Pair) -> None:
     watch, rows = watched(pair, Dssd(3))
     width = index_bits(pair.vocabulary)
@@ -220,6 +241,20 @@ def test_split_verification_sends_probabilities_up_and_a_row_down(pair: Pair) ->
     for row in rows:
         for one in row.rounds:
             assert one.down_bytes == (2 + 4 * pair.vocabulary if one.resampled else -(-(2 + width) // 8))
+
+
+@pytest.mark.parametrize("method", [Dssd(3), FlexSpec("linear", longest=3), FlexSpec("exact", longest=3)])
+def test_at_temperature_0_split_verification_sends_tokens_alone(pair: Pair, method: Method) -> None:
+    watch, rows = watched(pair, method, temperature=0.0)
+    width = index_bits(pair.vocabulary)
+    for drafts, message in watch.rounds:
+        bits = Unpacker(message.payload)
+        assert [bits.take(16), *bits.several(len(drafts), width)] == [len(drafts), *(draft.token for draft in drafts)]
+        assert message.bits == width * len(drafts)
+        assert len(message.payload) == -(-(16 + width * len(drafts)) // 8)
+    assert sum(row.total("resampled") for row in rows) > 0
+    for row in rows:
+        assert all(one.down_bytes == -(-(one.drafted.bit_length() + width) // 8) for one in row.rounds)
 
 
 @pytest.mark.parametrize("policy", ["linear", "exact"])
@@ -272,84 +307,6 @@ def test_lookahead_guesses_what_the_large_model_would_write() -> None:
     assert len(row.rounds) <= 6
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        DenseQs(budget_bits=1500.0),
-        KSqs(8, budget_bits=500.0),
-        CSqs(0.01, budget_bits=500.0),
-        AllocatedSqs(80.0, budget_bits=200.0),
-        KSqs(8, budget_bits=500.0, by_bytes=True),
-    ],
-    ids=lambda m: m.name,
-)
-def test_a_lattice_message_holds_the_rows_and_the_budget_holds(pair: Pair, method: Any) -> None:
-    watch, rows = watched(pair, method, new_tokens=8)
-    for drafts, message in watch.rounds:
-        if not drafts:
-            assert (message.bits, message.payload) == (0.0, b"\0")
-            continue
-        decoded = codec.decode(message.payload)
-        assert isinstance(decoded, codec.LatticeMessage)
-        for sent, draft in zip(decoded.drafts, drafts, strict=True):
-            row = np.zeros(pair.vocabulary)
-            row[sent.support] = sent.counts / sent.resolution
-            assert draft.known is not None
-            np.testing.assert_allclose(row, draft.known.numpy(), atol=1e-12)
-            assert sent.token == draft.token
-            assert draft.chance == pytest.approx(row[draft.token])
-        assert (8 * len(message.payload) if method.real_bytes else message.bits) <= method.budget
-    assert sum(r.total("rounding") for r in rows) > 0
-
-
-def test_payloads_are_the_formulas(pair: Pair) -> None:
-    size = pair.vocabulary
-    for method, bits in (
-        (DenseQs(budget_bits=2000.0), float(payload_bits(size, size, 100))),
-        (KSqs(16, budget_bits=2000.0), float(payload_bits(size, 16, 100))),
-    ):
-        for drafts, message in watched(pair, method)[0].rounds:
-            assert message.bits == pytest.approx(bits * len(drafts))
-    fits = int(2000 // float(payload_bits(size, size, 100)))
-    _, rows = watched(pair, DenseQs(budget_bits=2000.0), new_tokens=20)
-    assert max(r.drafted for row in rows for r in row.rounds) == fits
-
-
-@pytest.mark.parametrize("printed", [False, True])
-def test_the_threshold_follows_algorithm_1(pair: Pair, printed: bool) -> None:
-    settings = {"learning_rate": 0.05, "epsilon": 0.1}
-    method = CSqs(0.02, printed=printed, **settings)
-    watch, rows = watched(pair, method, new_tokens=24)
-    mine = [outcome for outcome in watch.outcomes if outcome.row == 1]
-    tau = 0.02
-    for outcome, one in zip(mine, rows[1].rounds, strict=True):
-        kept = outcome.accepted + (0 if printed else outcome.rejected)
-        for draft in outcome.drafts[:kept]:
-            controller = ThresholdController(0.1, 0.05, tau)
-            support = controller.step(draft.row.double().numpy())
-            assert draft.note.dropped == pytest.approx(1.0 - draft.row.double().numpy()[support].sum(), abs=1e-6)
-            tau = float(controller.threshold)
-        assert one.threshold == pytest.approx(tau)
-        examined = outcome.drafts[: outcome.accepted + outcome.rejected]
-        assert one.dropped == pytest.approx(sum(draft.note.dropped for draft in examined))
-    assert len({one.threshold for one in rows[1].rounds}) > 1
-
-
-def test_a_fixed_threshold_stays(pair: Pair) -> None:
-    _, rows = watched(pair, CSqs(0.01, learning_rate=0.0))
-    assert {one.threshold for row in rows for one in row.rounds} == {0.01}
-
-
-def test_rejections_keep_to_theorem_1(pair: Pair) -> None:
-    prompts = [Prompt(str(i), PROMPTS[i % 4].text, "test") for i in range(40)]
-    for method in (KSqs(8, budget_bits=600.0), CSqs(0.02, budget_bits=600.0)):
-        rows = decode(pair, prompts, method, new_tokens=10, batch=40, risk=True)
-        rejected, drafted = (sum(row.total(name) for row in rows) for name in ("resampled", "drafted"))
-        bound = sum(row.total("mismatch") + row.total("dropped") + row.total("rounding") for row in rows)
-        assert rejected > 50
-        assert rejected <= bound + 4.0 * np.sqrt(0.25 * drafted)
-
-
 def test_a_draft_without_a_row_says_so() -> None:
     with pytest.raises(ValueError, match="token 3 was not drafted by the small model"):
         _ = Draft(3).row
@@ -363,6 +320,76 @@ def test_a_round_without_drafts_teaches_nothing(pair: Pair) -> None:
     for method in (flexspec, lookahead):
         method.learn(Outcome(0, [], 0, False, None))
     assert (flexspec.trackers[0], list(lookahead.guesses[0])) == before
+
+
+# ------------------------------------------------------------------------------------------------- edges
+
+TINY = [*(method for method in ALL if not isinstance(method, KSqs)), KSqs(2), KSqs(2, by_bytes=True)]
+"""Every method with settings for three tokens."""
+
+
+def any_pair(vocabulary: int = 3, **options: Any) -> Pair:
+    rng = np.random.default_rng(4)
+    return table_pair(*(rng.dirichlet(np.ones(vocabulary), nodes(vocabulary, 5)) for _ in range(2)), **options)
+
+
+@pytest.mark.parametrize("method", TINY, ids=lambda m: m.name)
+def test_every_method_may_write_the_end_at_once(method: Method) -> None:
+    always = np.tile([0.0, 0.0, 1.0], (nodes(3, 5), 1))
+    pair = table_pair(always, always, end_tokens=(2,), prompt="1 2 1")
+    for row in decode(pair, [Prompt(name, "1 2 1", "test") for name in "abc"], method, new_tokens=4, risk=True):
+        assert (row.tokens, row.ended) == ([2], True)
+        assert sum(row.total(name) for name in ("accepted", "resampled", "bonus", "skipped")) == 1
+
+
+@pytest.mark.parametrize("method", TINY, ids=lambda m: m.name)
+def test_every_method_may_fill_the_context(method: Method) -> None:
+    pair = any_pair(prompt="1 2", context=7)
+    prompts = [Prompt(name, "1 2", "test") for name in "abcd"]
+    assert {len(row.tokens) for row in decode(pair, prompts, method, new_tokens=5)} == {5}
+    with pytest.raises(UserError, match="'a' of test is 2 tokens long, but only 1 fit"):
+        decode(pair, prompts, method, new_tokens=6)
+    whole = Prompt("whole", "0 1 2 0 1 2 0", "test")
+    assert [row.tokens for row in decode(pair, [whole], method, new_tokens=0)] == [[]]
+    with pytest.raises(UserError, match="'whole' of test is 7 tokens long, but only 6 fit"):
+        decode(pair, [whole], method, new_tokens=1)
+
+
+@pytest.mark.parametrize("method", TINY, ids=lambda m: m.name)
+def test_no_method_writes_an_id_that_no_token_has(method: Method) -> None:
+    pair = replace(any_pair(5), vocabulary=3)
+    for model in (pair.small, pair.large):
+        model.table[:, 3:] += 5.0  # type: ignore[index, operator]
+    rows = decode(pair, [Prompt(str(i), "0", "test") for i in range(20)], method, new_tokens=4)
+    assert {token for row in rows for token in row.tokens} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("method", "broken"),
+    [(method, name) for method in TINY for name in ("small", "large") if getattr(method, name)],
+    ids=lambda value: getattr(value, "name", value),
+)
+def test_every_method_stops_at_a_nan_and_keeps_what_is_finished(method: Method, broken: str) -> None:
+    prompts = [Prompt(name, "0", "test") for name in "abcdefghijkl"]
+    settings: dict[str, Any] = {"new_tokens": 5, "batch": 4}
+    whole = decode(any_pair(end_tokens=(2,)), prompts, method, **settings)
+    pair, finished = any_pair(end_tokens=(2,)), []
+    model: Any = getattr(pair, broken)
+
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        output = type(model).__base__.forward(self, *args, **options)
+        if len(finished) >= 5:  # in the second batch or the third
+            output.logits[..., 1] = torch.nan
+        return output
+
+    model.__class__ = type("Broken", (type(model),), {"__call__": call})
+    words = rf"The {broken} model \(tables/{broken}\) gives logits that are not finite, at prompt '[e-l]', new token \d"
+    with pytest.raises(DecodingError, match=words) as caught:
+        decode(pair, prompts, method, finished=finished.append, **settings)
+    kept = caught.value.rows
+    assert len(kept) >= 5
+    assert [row.tokens for row in kept] == [whole["abcdefghijkl".index(row.prompt)].tokens for row in kept]
+    assert sorted(row.prompt for row in kept) == sorted(row.prompt for row in finished)
 
 
 def code_lines(source: str, node: ast.ClassDef) -> int:

@@ -14,7 +14,7 @@ import pytest
 from tests.validation.tiny_texts import nodes, table_pair
 from validation.decode import decode
 from validation.decoding.fitting import Fitted
-from validation.decoding.metrics import Estimate
+from validation.decoding.intervals import Estimate
 from validation.decoding.records import Row
 from validation.decoding.studies import STUDIES, Decoded, flexspec_links
 from validation.errors import UserError

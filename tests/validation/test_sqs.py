@@ -1,4 +1,4 @@
-"""The quantised methods: a name for every setting, refused settings, and one line 12 for theory and loop."""
+"""The quantised methods: names, refused settings, what they send, the budget, and how the threshold is steered."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hlmtheory import codec
 from hlmtheory.conformal import ThresholdController
+from hlmtheory.lattice import payload_bits
+from tests.validation.watching import FOUR, watched
 from validation.decode import decode
 from validation.decoding.session import Draft, Outcome
 from validation.errors import UserError
@@ -99,3 +102,80 @@ def test_a_round_without_drafts_leaves_the_threshold(pair: Pair):
         decode(pair, PROMPTS, method, new_tokens=0)
         method.controllers = [ThresholdController(0.1, 0.05, 0.02)]
         assert method.learn(Outcome(0, [], 0, False, None)) == 0.02
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        DenseQs(budget_bits=1500.0),
+        KSqs(8, budget_bits=500.0),
+        CSqs(0.01, budget_bits=500.0),
+        AllocatedSqs(80.0, budget_bits=200.0),
+        KSqs(8, budget_bits=500.0, by_bytes=True),
+    ],
+    ids=lambda m: m.name,
+)
+def test_a_lattice_message_holds_the_rows_and_the_budget_holds(pair: Pair, method: Any) -> None:
+    watch, rows = watched(pair, method, new_tokens=8)
+    for drafts, message in watch.rounds:
+        if not drafts:
+            assert (message.bits, message.payload) == (0.0, b"\0")
+            continue
+        decoded = codec.decode(message.payload)
+        assert isinstance(decoded, codec.LatticeMessage)
+        for sent, draft in zip(decoded.drafts, drafts, strict=True):
+            row = np.zeros(pair.vocabulary)
+            row[sent.support] = sent.counts / sent.resolution
+            assert draft.known is not None
+            np.testing.assert_allclose(row, draft.known.numpy(), atol=1e-12)
+            assert sent.token == draft.token
+            assert draft.chance == pytest.approx(row[draft.token])
+        assert (8 * len(message.payload) if method.real_bytes else message.bits) <= method.budget
+    assert sum(r.total("rounding") for r in rows) > 0
+
+
+def test_payloads_are_the_formulas(pair: Pair) -> None:
+    size = pair.vocabulary
+    for method, bits in (
+        (DenseQs(budget_bits=2000.0), float(payload_bits(size, size, 100))),
+        (KSqs(16, budget_bits=2000.0), float(payload_bits(size, 16, 100))),
+    ):
+        for drafts, message in watched(pair, method)[0].rounds:
+            assert message.bits == pytest.approx(bits * len(drafts))
+    fits = int(2000 // float(payload_bits(size, size, 100)))
+    _, rows = watched(pair, DenseQs(budget_bits=2000.0), new_tokens=20)
+    assert max(r.drafted for row in rows for r in row.rounds) == fits
+
+
+@pytest.mark.parametrize("printed", [False, True])
+def test_the_threshold_follows_algorithm_1(pair: Pair, printed: bool) -> None:
+    settings = {"learning_rate": 0.05, "epsilon": 0.1}
+    method = CSqs(0.02, printed=printed, **settings)
+    watch, (row,) = watched(pair, method, FOUR[1:2], new_tokens=24)
+    tau = 0.02
+    for outcome, one in zip(watch.outcomes, row.rounds, strict=True):
+        kept = outcome.accepted + (0 if printed else outcome.rejected)
+        for draft in outcome.drafts[:kept]:
+            controller = ThresholdController(0.1, 0.05, tau)
+            support = controller.step(draft.row.double().numpy())
+            assert draft.note.dropped == pytest.approx(1.0 - draft.row.double().numpy()[support].sum(), abs=1e-6)
+            tau = float(controller.threshold)
+        assert one.threshold == pytest.approx(tau)
+        examined = outcome.drafts[: outcome.accepted + outcome.rejected]
+        assert one.dropped == pytest.approx(sum(draft.note.dropped for draft in examined))
+    assert len({one.threshold for one in row.rounds}) > 1
+
+
+def test_a_fixed_threshold_stays(pair: Pair) -> None:
+    _, rows = watched(pair, CSqs(0.01, learning_rate=0.0))
+    assert {one.threshold for row in rows for one in row.rounds} == {0.01}
+
+
+def test_rejections_keep_to_theorem_1(pair: Pair) -> None:
+    prompts = [Prompt(str(i), FOUR[i % 4].text, "test") for i in range(40)]
+    for method in (KSqs(8, budget_bits=600.0), CSqs(0.02, budget_bits=600.0)):
+        rows = decode(pair, prompts, method, new_tokens=10, batch=40, risk=True)
+        rejected, drafted = (sum(row.total(name) for row in rows) for name in ("resampled", "drafted"))
+        bound = sum(row.total("mismatch") + row.total("dropped") + row.total("rounding") for row in rows)
+        assert rejected > 50
+        assert rejected <= bound + 4.0 * np.sqrt(0.25 * drafted)

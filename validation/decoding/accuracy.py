@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.collect import encode_prompts
-from validation.decoding.metrics import Estimate, ratio
+from validation.decoding.intervals import Estimate, ratio
 from validation.decoding.records import Row
 from validation.errors import UserError
 from validation.sources import Source, quiet
@@ -197,7 +197,7 @@ def accuracy(
     model
         As of :func:`similarity`.
     **settings
-        ``confidence``, ``resamples`` and ``seed`` of :func:`validation.decoding.metrics.ratio`.
+        ``confidence``, ``resamples`` and ``seed`` of :func:`validation.decoding.intervals.ratio`.
 
     Returns
     -------
@@ -232,7 +232,7 @@ def perplexity(
     batch : int
         Texts at once.
     **settings
-        ``confidence``, ``resamples`` and ``seed`` of :func:`validation.decoding.metrics.ratio`.
+        ``confidence``, ``resamples`` and ``seed`` of :func:`validation.decoding.intervals.ratio`.
 
     Returns
     -------

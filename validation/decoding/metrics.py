@@ -1,25 +1,8 @@
 """What is said of a decoding method: one vocabulary for the tables and figures of every paper, each word defined once.
 
 A word is a ratio of two totals over texts (:data:`METRICS`), or a median over texts (:data:`MEDIANS`). What is summed
-for a text is a column, all of them from :mod:`validation.decoding.records`:
-
-=========== =================================================================================================
-column      meaning
-=========== =================================================================================================
-texts       1
-judged      1 where ``risk`` was computed
-tokens      new tokens; accepted + resampled + bonus + skipped
-seconds     small_s + large_s + link_s
-rounds      exchanges with the server, which c-sqs calls batches
-sent        exchanges in which anything went up
-turns       exchanges, and skipped tokens as rounds of their own: what cu-hlm and u-hlm call rounds
-looked_at   accepted + resampled: drafts that the server decided on; those behind a rejected one are thrown away
-text_speed  tokens/seconds of the text; ``timed_texts`` is 1 where it takes any time
-turn_speed  Σ over turns of tokens/seconds (cu-hlm (6)); ``timed_turns`` is how many take any time
-joules      as :func:`validation.decoding.records.energy`
-=========== =================================================================================================
-
-and the sums of the fields of a :class:`~validation.decoding.records.Round` by their names.
+for a text is a column (:mod:`validation.decoding.columns`). Similarity and perplexity, which take a model and not the
+rows alone, are scores of a text (:mod:`validation.decoding.scoring`).
 
 Intervals are percentiles over texts that are drawn anew, with replacement. Methods that continued the same prompts meet
 the same draws, so that two of them may be compared (:func:`compare`).
@@ -30,20 +13,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.records import SUMMED, Row
+from validation.decoding.columns import Powers, columns_of
+from validation.decoding.intervals import (
+    DEFAULT_CONFIDENCE,
+    DEFAULT_RESAMPLES,
+    DEFAULT_SEED,
+    Estimate,
+    check_settings,
+    counts_of,
+    divide,
+    draw_texts,
+    estimate,
+    median,
+)
+from validation.decoding.records import Row
 from validation.errors import UserError
 
 Array = NDArray[Any]
 Columns = Mapping[str, Array]
-DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, DEFAULT_SEED = 0.95, 2000, 1
-_FIELDS = attrgetter(*SUMMED)
-_PLACE = {name: column for column, name in enumerate(SUMMED)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +60,8 @@ METRICS = (
     Metric(
         "tokens_per_s_round_mean",
         "tokens/s",
-        "the papers' average: mean over rounds of cu-hlm (6), a skipped token being a round; never below tokens_per_s "
-        "where a round gives one token, and finite in the mean under Rayleigh fading, where the mean time is not",
+        "mean of ratios over rounds: of cu-hlm (6), a skipped token being a round; never below tokens_per_s where a "
+        "round gives one token, and finite in the mean under Rayleigh fading, where the mean time is not",
         "turn_speed",
         "timed_turns",
     ),
@@ -113,30 +105,6 @@ MEDIANS: dict[str, tuple[str, str]] = {
 Under Rayleigh fading the mean time of a message is infinite: a ratio of totals, and its interval, then tell of these
 texts and this fading alone, and grow with their number. A median does not.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Powers:
-    """Watts while the small model runs, while the link is busy, and while the large model runs."""
-
-    device_w: float = 0.0
-    transmit_w: float = 0.0
-    server_w: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Refuse what is no power."""
-        for name in ("device_w", "transmit_w", "server_w"):
-            if not 0 <= getattr(self, name) < np.inf:
-                raise UserError(f"{name} is {getattr(self, name)}; give watts, 0 or more.")
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A number and its interval; None where it has no value."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,10 +203,10 @@ def summarize(
     UserError
         No rows, rows of several methods or links, a prompt twice, a setting out of range.
     """
-    _check_settings(confidence, resamples)
+    check_settings(confidence, resamples)
     rows = sorted(rows, key=lambda row: row.prompt)  # so that the draws do not depend on the order of the rows
     method, link = _one_method(rows)
-    columns, places = _columns(rows, powers or Powers())
+    columns, places = columns_of(rows, powers or Powers())
     chosen = draw_texts(len(rows), resamples, seed)
     values, draws = _words(columns, np.arange(len(rows))[None]), _words(columns, chosen)
     estimates = {name: estimate(values[name][0], draws[name], confidence) for name in values}
@@ -268,8 +236,8 @@ def compare(one: Summary, other: Summary, name: str) -> Estimate:
                 "prompts, summarized with the same settings."
             )
     values = [np.nan if s[name].value is None else s[name].value for s in (one, other)]
-    quotient = _divide(np.asarray(values[0]), np.asarray(values[1]))
-    return estimate(quotient, _divide(one.draws[name], other.draws[name]), one.confidence)
+    quotient = divide(np.asarray(values[0]), np.asarray(values[1]))
+    return estimate(quotient, divide(one.draws[name], other.draws[name]), one.confidence)
 
 
 def summary(rows: Iterable[Row], **powers: float) -> list[dict[str, Any]]:
@@ -289,7 +257,7 @@ def summary(rows: Iterable[Row], **powers: float) -> list[dict[str, Any]]:
     """
     found = []
     for (method, link), group in _groups(rows).items():
-        columns, _ = _columns(group, Powers(**powers))
+        columns, _ = columns_of(group, Powers(**powers))
         words = {name: _or_none(value[0]) for name, value in _words(columns, np.arange(len(group))[None]).items()}
         risks, count = columns["risk"], len(group)
         error = float(risks.std(ddof=1) / np.sqrt(count)) if count > 1 else None
@@ -298,120 +266,25 @@ def summary(rows: Iterable[Row], **powers: float) -> list[dict[str, Any]]:
     return found
 
 
-# ------------------------------------------------------------------------------------------------- the bootstrap
-
-
-def draw_texts(texts: int, resamples: int, seed: int) -> Array:
-    """Sets of texts drawn with replacement, int array (resamples, texts): the same for every method.
-
-    >>> draw_texts(3, 2, seed=1).tolist()
-    [[1, 1, 2], [2, 0, 0]]
-    """
-    return np.asarray(np.random.default_rng(seed).integers(0, texts, (resamples, texts)))
-
-
-def ratio(
-    above: Array,
-    below: Array,
-    *,
-    confidence: float = DEFAULT_CONFIDENCE,
-    resamples: int = DEFAULT_RESAMPLES,
-    seed: int = DEFAULT_SEED,
-) -> Estimate:
-    """Σ above/Σ below over texts, with the interval that the words have; with ``below`` 1, a mean.
-
-    Parameters
-    ----------
-    above, below : array, shape (texts,)
-        In the order of the prompts' ids, so that the draws are those of :func:`summarize`.
-    confidence, resamples, seed
-        As there.
-
-    Returns
-    -------
-    Estimate
-
-    Raises
-    ------
-    UserError
-        No texts, or a setting out of range.
-
-    Examples
-    --------
-    >>> ratio(np.array([1.0, 3.0]), np.array([2.0, 2.0])).value
-    1.0
-    """
-    _check_settings(confidence, resamples)
-    if not len(above):
-        raise UserError("There are no texts to take a mean of; give at least one row.")
-    counts = _counts(draw_texts(len(above), resamples, seed), len(above))
-    value = _divide(np.asarray(above).sum(), np.asarray(below).sum())
-    return estimate(value, _divide(counts @ above, counts @ below), confidence)
-
-
-def estimate(value: Any, draws: Array, confidence: float) -> Estimate:
-    """A value and the percentile interval of its draws; draws without a value are left out."""
-    if not np.isfinite(value):
-        return Estimate(None)
-    known = draws[np.isfinite(draws)]
-    if not len(known):
-        return Estimate(float(value))
-    low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(float(value), float(low), float(high))
-
-
-def _check_settings(confidence: float, resamples: int) -> None:
-    if not 0 < confidence < 1:
-        raise UserError(f"The confidence is {confidence}; it must lie between 0 and 1, such as 0.95.")
-    if resamples < 1:
-        raise UserError(f"resamples is {resamples}; it must be at least 1.")
-
-
 def _words(columns: Columns, chosen: Array) -> dict[str, Array]:
     """Every word on each set of texts (resamples, n); NaN where it has no value."""
     texts = len(columns["texts"])
-    counts = _counts(chosen, texts)
+    counts = counts_of(chosen, texts)
     total = {name: counts @ column for name, column in columns.items()}
     judged = bool(columns["judged"].all())
     found = {}
     for metric in METRICS:
-        ratio = _divide(total[metric.above], total[metric.below])
+        ratio = divide(total[metric.above], total[metric.below])
         if metric.needs_risk and not judged:
             ratio = np.full(len(chosen), np.nan)
         found[metric.name] = 1.0 - ratio if metric.complement else ratio
     for name, (above, below) in MEDIANS.items():
-        found[name] = _median(_divide(columns[above], columns[below])[chosen])
-    return found
-
-
-def _counts(chosen: Array, texts: int) -> Array:
-    """How often each text is in each set, (resamples, texts): a matrix product sums a column over every set at once."""
-    offset = texts * np.arange(len(chosen))[:, None]
-    counts = np.bincount((chosen + offset).reshape(-1), minlength=texts * len(chosen))
-    return np.asarray(counts.reshape(len(chosen), texts), dtype=np.float64)
-
-
-def _divide(above: Array, below: Array) -> Array:
-    """The quotient, NaN where there is nothing below."""
-    return np.asarray(np.divide(above, below, out=np.full(np.shape(below), np.nan), where=np.asarray(below) != 0))
-
-
-def _median(values: Array) -> Array:
-    """Of each row, over what has a value; NaN where nothing has."""
-    finite = np.isfinite(values)
-    if finite.all():
-        return np.asarray(np.median(values, axis=-1))  # several times faster
-    some = finite.any(axis=-1)
-    found = np.full(len(values), np.nan)
-    found[some] = np.nanmedian(values[some], axis=-1)
+        found[name] = median(divide(columns[above], columns[below])[chosen])
     return found
 
 
 def _or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
-
-
-# ------------------------------------------------------------------------------------------------- what is summed
 
 
 def _groups(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
@@ -433,63 +306,10 @@ def _one_method(rows: Sequence[Row]) -> tuple[str, str]:
     return names[0]
 
 
-def _columns(rows: Sequence[Row], powers: Powers) -> tuple[dict[str, Array], dict[str, Array]]:
-    """What is summed, by name, each of shape (texts,), and the counts by position, (texts, n)."""
-    tables = [np.array([_FIELDS(one) for one in (*row.rounds, row.last)], dtype=np.float64) for row in rows]
-    sums = np.stack([table.sum(axis=0) for table in tables])
-    found = {name: sums[:, column] for name, column in _PLACE.items()}
-    found["texts"] = np.ones(len(rows))
-    found["judged"] = np.array([float(row.judged) for row in rows])
-    found["tokens"] = np.array([float(len(row.tokens)) for row in rows])
-    found["seconds"] = found["small_s"] + found["large_s"] + found["link_s"]
-    found["rounds"] = np.array([float(len(row.rounds)) for row in rows])
-    found["sent"] = np.array([float(np.count_nonzero(table[:, _PLACE["bytes"]])) for table in tables])
-    found["turns"] = found["rounds"] + found["skipped"]
-    found["looked_at"] = found["accepted"] + found["resampled"]
-    timed = found["seconds"] > 0
-    found["timed_texts"] = timed.astype(np.float64)
-    found["text_speed"] = np.where(timed, found["tokens"] / np.where(timed, found["seconds"], 1.0), 0.0)
-    found["turn_speed"], found["timed_turns"] = np.array([_turns(table) for table in tables]).T
-    found["joules"] = (
-        powers.device_w * found["small_s"] + powers.transmit_w * found["link_s"] + powers.server_w * found["large_s"]
-    )
-    return found, _places(tables)
-
-
-def _turns(table: Array) -> tuple[float, float]:
-    """Σ of tokens a second over the turns of a text that take time, and how many do."""
-    small, passes, skipped = (table[:, _PLACE[name]] for name in ("small_s", "small_passes", "skipped"))
-    each = small / np.maximum(passes, 1.0)  # a skipped token takes one pass
-    rest = np.maximum(passes - skipped, 0.0) * each + table[:, _PLACE["large_s"]] + table[:, _PLACE["link_s"]]
-    new = table[:, _PLACE["accepted"]] + table[:, _PLACE["resampled"]] + table[:, _PLACE["bonus"]]
-    asked = np.arange(len(table)) < len(table) - 1  # the last entry is no exchange
-    skips, turns = (skipped > 0) & (each > 0), asked & (rest > 0)
-    speed = (skipped[skips] / each[skips]).sum() + (new[turns] / rest[turns]).sum()
-    return float(speed), float(skipped[skips].sum() + np.count_nonzero(turns))
-
-
-def _places(tables: Sequence[Array]) -> dict[str, Array]:
-    """Counts of each text by position: ``offered``, ``reached`` and ``passed`` of :class:`Positions`, (texts, n)."""
-    lengths = [table[:, [_PLACE["drafted"], _PLACE["accepted"]]].astype(np.int64).T for table in tables]
-    most = max((int(drafted.max(initial=0)) for drafted, _ in lengths), default=0)
-
-    def reaching(values: Array) -> Array:
-        """How many are at least 1, 2, ..., most."""
-        counts = np.bincount(values, minlength=most + 1)
-        return np.asarray(np.cumsum(counts[::-1])[::-1][1:])
-
-    return {
-        "offered": np.stack([reaching(drafted) for drafted, _ in lengths]),
-        # a draft is looked at where all before it were accepted: the last one looked at is the first not accepted
-        "reached": np.stack([reaching(np.minimum(accepted + 1, drafted)) for drafted, accepted in lengths]),
-        "passed": np.stack([reaching(accepted) for _, accepted in lengths]),
-    }
-
-
 def _positions(places: dict[str, Array], rounds: Array, chosen: Array, confidence: float) -> Positions:
     """Over all texts, with intervals."""
     sums = {name: count.sum(axis=0) for name, count in places.items()}
-    counts = _counts(chosen, len(rounds))
+    counts = counts_of(chosen, len(rounds))
     drawn = {name: counts @ count for name, count in places.items()}
     sums["rounds"] = np.full(len(sums["passed"]), rounds.sum())
     drawn["rounds"] = np.repeat((counts @ rounds)[:, None], len(sums["passed"]), axis=1)
@@ -497,7 +317,7 @@ def _positions(places: dict[str, Array], rounds: Array, chosen: Array, confidenc
         tuple(
             estimate(value, draws, confidence)
             for value, draws in zip(
-                _divide(sums["passed"], sums[below]), _divide(drawn["passed"], drawn[below]).T, strict=True
+                divide(sums["passed"], sums[below]), divide(drawn["passed"], drawn[below]).T, strict=True
             )
         )
         for below in ("reached", "offered", "rounds")

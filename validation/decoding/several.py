@@ -30,10 +30,12 @@ class Dssd(FixedLength):
     """Distributed split speculative decoding (ning2025dssd), the baseline of flexspec.
 
     Its abstract: verification is split, and "replaces the uplink transmission of multiple vocabulary distributions
-    with a single downlink transmission". So up go the tokens and their probabilities q_d, by which the server accepts;
-    down comes the large model's row where a draft was rejected, and the device, which has q, draws from the residual.
-    The law is that of speculative decoding. Widths are ours: 32 bits a probability, both ways. flexspec says of it only
-    that the draft length is fixed or heuristic.
+    with a single downlink transmission". As public code after its Algorithm 2 has it: up go the tokens and their
+    probabilities q_d, by which the server accepts. Down comes which draft was the first rejected, and the large model's
+    row p there; the device, which has q, draws from (p - q)⁺. Where none was rejected, one token more comes down. The
+    law is that of speculative decoding. That code takes 32 bits for a probability, both ways, and for a token, which
+    has ⌈log₂ V⌉ here. At temperature 0, which it leaves open, a row is its token: q_d = 1 goes unsaid, and for p's row
+    a token comes down. flexspec says of the draft length only that it is fixed or heuristic.
     """
 
     def __init__(self, longest: int = 4) -> None:
@@ -42,6 +44,8 @@ class Dssd(FixedLength):
 
     def message(self, drafts: list[Draft]) -> Message:
         """Tokens and their probabilities."""
+        if self.session.temperature == 0:
+            return tokens_message(drafts, self.session.vocabulary)
         width = index_bits(self.session.vocabulary)
         fields: list[tuple[int | Array, int]] = [(len(drafts), 16)]
         for draft in drafts:
@@ -50,11 +54,15 @@ class Dssd(FixedLength):
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
         """How many were kept, and the row of the first that was not, or a token."""
-        return 2 + 4 * self.session.vocabulary if accepted < len(drafts) else super().reply(drafts, accepted)
+        row = accepted < len(drafts) and self.session.temperature > 0
+        return 2 + 4 * self.session.vocabulary if row else super().reply(drafts, accepted)
 
 
 class FlexSpec(Dssd):
     """flexspec: the draft length that maximises tokens a second on the link of the moment (Algorithm 2).
+
+    A draft is a sample of the small model's row, at temperature 0 its argmax. Drafting stops at an end of text, and the
+    K of τ/K is then how many were drafted. The paper prints no K_max, no μ and no O_header; those here are ours.
 
     Parameters
     ----------
@@ -98,7 +106,7 @@ class FlexSpec(Dssd):
         """K* of each text; without a link only the models' times count."""
         gamma = np.array([self.trackers[row].estimate for row in rows])
         speed = np.array([1e12 if rate is None else max(rate, SLOWEST_BPS) for rate in rates])
-        bits = index_bits(self.session.vocabulary) + (0 if self.by_argmax else 32)
+        bits = index_bits(self.session.vocabulary) + (0 if self.by_argmax or self.session.temperature == 0 else 32)
         fixed, marginal = round_costs(speed, bits_per_token=float(bits), **self.costs)
         choose = surrogate_draft_length if self.policy == "linear" else optimal_draft_length
         return np.asarray(choose(gamma, fixed, marginal, self.longest))
@@ -122,7 +130,8 @@ class PromptLookup(Method):
     """Prompt lookup: what followed the last n tokens when they last occurred in the text; else fewer of them, or none.
 
     A draft is certain, q̂ = 1, so it is accepted with probability p_d and replaced from p without it: the large model's
-    law at any temperature. The device has the text, so the drafts go up as tokens.
+    law at any temperature. The device has the text, so the drafts go up as tokens. Of several earlier occurrences the
+    newest counts; flexspec does not say which, and some implementations take the first.
     """
 
     small = False
@@ -148,9 +157,10 @@ class PromptLookup(Method):
 class Lookahead(CloudOnly):
     """Jacobi iteration on the server: the large model's likeliest tokens of the last pass are the drafts of this one.
 
-    flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model". The first
-    drafts repeat the last token of the text. Drafts are certain, as of :class:`PromptLookup`, so it is lossless. The
-    pool of n-grams that Lookahead decoding keeps beside the iteration is left out.
+    flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model"; its
+    reference [40] is another method, which looks drafts up in a trie. The first drafts repeat the last token of the
+    text. Drafts are certain, as of :class:`PromptLookup`, so it is lossless. The pool of n-grams that Lookahead
+    decoding keeps beside the iteration is left out.
     """
 
     wants_likeliest = True

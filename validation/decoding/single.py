@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 BITS = 8
 """b_prob of cu-hlm Section V."""
+CERTIFIED_BITS = (16, 24)
+"""What a probability of :class:`CuHlmCertified` has, or where that is too coarse."""
 
 
 class SmallOnly(Method):
@@ -101,10 +103,12 @@ class RandHlm(Hlm):
 
 
 class UHlm(Hlm):
-    """U-HLM: a draft whose uncertainty is at most the threshold is kept unseen (cu-hlm (10)).
+    """U-HLM: a draft whose uncertainty is at most the threshold is kept unseen (cu-hlm (10), u-hlm (8)).
 
     What is perturbed are the small model's own logits, whatever the run's temperature and top-p; a masked one, -inf, is
-    a token of probability 0.
+    a token of probability 0. A draft that is sent goes with its whole row, as by HLM: the formula is cu-hlm's (4), the
+    bytes are u-hlm's full precision, 32 bits a probability and no index. The server needs the skipped tokens as well;
+    both papers neglect them, and no message counts them.
 
     Parameters
     ----------
@@ -138,42 +142,54 @@ class UHlm(Hlm):
         return self.u <= self.threshold
 
 
+class Cut(NamedTuple):
+    """What is sent of a row: how many probabilities, and in how many bits each."""
+
+    k: int
+    bits: int
+
+
 class CuHlm(UHlm, ABC):
     """CU-HLM: as U-HLM, and of a row that is sent only the k largest probabilities, in 8 bits (cu-hlm Section IV).
 
     The draft's own probability goes along unrounded, so that acceptance is undistorted; what replaces a rejected draft
-    is drawn from the residual of the row that the server decodes.
+    is drawn from the residual of the row that the server decodes. How a value is rounded is not printed: here down, and
+    what that loses joins the mass that is spread (:mod:`hlmtheory.truncation`). The formula counts k values and their
+    indices, as the paper does; the bytes count the draft and its probability, too.
     """
 
     truncates = True
     bits = BITS
 
     @abstractmethod
-    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> Any:
-        """K of each draft that is sent, from their rows (m, V)."""
+    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+        """K and b_prob of each draft that is sent, from their rows (m, V); one number if all have the same."""
 
     def settle(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The rows as decoded, and how many entries are sent."""
+        """The rows as decoded, and what of them is sent, as a :class:`Cut`."""
         import torch
 
         known: list[Any] = [None] * len(tokens)
-        sizes: list[Any] = [None] * len(tokens)
+        cuts: list[Any] = [None] * len(tokens)
         sent = np.flatnonzero(~skip)
         if len(sent):
             rows = step.draft[torch.from_numpy(sent).to(step.draft.device)].double()
             index = torch.from_numpy(tokens[sent]).to(rows.device)
-            k = torch.as_tensor(self.sizes(rows, index, self.u[sent])).to(rows.device).expand(len(sent))
-            decoded = decoded_draft(rows, k, bits_per_probability=self.bits, draft_token=index)
-            for i, row, size in zip(sent.tolist(), decoded, k.tolist(), strict=True):
-                known[i], sizes[i] = row, size
-        return known, sizes
+            found, bits = self.sizes(rows, index, self.u[sent])
+            k, widths = torch.as_tensor(found).to(rows.device).expand(len(sent)), np.broadcast_to(bits, len(sent))
+            for width in np.unique(widths).tolist():
+                part: Any = slice(None) if (widths == width).all() else np.flatnonzero(widths == width)
+                decoded = decoded_draft(rows[part], k[part], bits_per_probability=width, draft_token=index[part])
+                for i, row, size in zip(sent[part].tolist(), decoded, k[part].tolist(), strict=True):
+                    known[i], cuts[i] = row, Cut(size, width)
+        return known, cuts
 
     def message(self, drafts: list[Draft]) -> Message:
         """Token, q_d, the k tokens and their probabilities rounded down, in the bytes of :mod:`hlmtheory.codec`."""
-        rows = np.stack([draft.row.double().cpu().numpy() for draft in drafts])
-        sizes, tokens = (np.array(values) for values in zip(*((d.note, d.token) for d in drafts), strict=True))
-        coded = encode(truncated_message(rows, k=sizes, token=tokens, bits=self.bits))
-        return Message(float(sizes.sum() * (self.bits + index_bits(self.session.vocabulary))), coded)
+        (draft,) = drafts
+        row, cut = draft.row.double().cpu().numpy(), draft.note
+        coded = encode(truncated_message(row, k=cut.k, token=draft.token, bits=cut.bits))
+        return Message(float(cut.k * (cut.bits + index_bits(self.session.vocabulary))), coded)
 
 
 class CuHlmOffline(CuHlm):
@@ -183,9 +199,9 @@ class CuHlmOffline(CuHlm):
         super().__init__(threshold, f"CU-HLM offline (k = {k})", draws=draws)
         self.k = k
 
-    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> Any:
+    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
         """The same k."""
-        return min(self.k, self.session.vocabulary)
+        return min(self.k, self.session.vocabulary), self.bits
 
 
 class CuHlmOnline(CuHlm):
@@ -212,13 +228,13 @@ class CuHlmOnline(CuHlm):
         super().__init__(threshold, "CU-HLM online", draws=draws)
         self.line, self.tolerance, self.sharpness = (slope, intercept), tolerance, sharpness
 
-    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> Any:
+    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
         """By the line, within [0, 1]."""
         import torch
 
         rejection = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
         found = torch.from_numpy(rejection).to(draft.device)
-        return online_size(draft, tokens, found, self.tolerance, sharpness=self.sharpness)
+        return online_size(draft, tokens, found, self.tolerance, sharpness=self.sharpness), self.bits
 
 
 class CuHlmCertified(CuHlm):
@@ -226,15 +242,28 @@ class CuHlmCertified(CuHlm):
 
     Δ_k is that of the row which the server decodes (claim ``truncation.message``); for the threshold see
     :func:`hlmtheory.skipping.calibrate_threshold`. In 16 bits: rounded to 8, a flat row is further from q than any
-    useful ε, whatever k.
+    useful ε, whatever k. A row for which 16 are too few as well goes in 24; that takes a heavy tail and a vocabulary
+    beyond 2¹⁷ ε, such as 13,107 tokens for 0.1.
     """
 
-    bits = 16
+    bits = CERTIFIED_BITS[0]
 
     def __init__(self, threshold: float, *, bias: float = 0.1, draws: int | None = None) -> None:
         super().__init__(threshold, f"CU-HLM certified (bias {bias:g})", draws=draws)
         self.bias = bias
 
-    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> Any:
+    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
         """From q alone."""
-        return certified_size(draft, self.bias, bits_per_probability=self.bits)
+        try:
+            return certified_size(draft, self.bias, bits_per_probability=self.bits), self.bits
+        except ValueError:  # too few bits for some row
+            found = np.array([self._finer(row) for row in draft])
+            return found[:, 0], found[:, 1]
+
+    def _finer(self, row: torch.Tensor) -> tuple[int, int]:
+        """K and bits of a row, which may take more of them."""
+        usual, most = CERTIFIED_BITS
+        try:
+            return int(certified_size(row, self.bias, bits_per_probability=usual)), usual
+        except ValueError:
+            return int(certified_size(row, self.bias, bits_per_probability=most)), most

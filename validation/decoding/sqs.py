@@ -193,6 +193,9 @@ class KSqs(Sqs):
 class CSqs(Sqs):
     """C-SQS: the tokens of at least a threshold that is steered online (c-sqs Algorithm 1).
 
+    The likeliest token is kept whatever the threshold, or a row could be empty. Section 3 rounds the support's bits up,
+    (5) does not: here they are not, less than a bit a draft.
+
     Parameters
     ----------
     threshold : float

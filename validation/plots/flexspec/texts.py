@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from validation.decoding.intervals import Estimate
 from validation.decoding.links import FadingLink
-from validation.decoding.metrics import Estimate, Summary, compare
+from validation.decoding.metrics import Summary, compare
 from validation.decoding.studies import CLOUD_ONLY_S, RATES_BPS, Decoded, flexspec_links
 from validation.methods import FlexSpec
 from validation.plots.flexspec import texts_energy as energy

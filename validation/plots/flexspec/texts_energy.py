@@ -12,8 +12,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from validation.decoding.columns import Powers
+from validation.decoding.intervals import Estimate
 from validation.decoding.links import FadingLink
-from validation.decoding.metrics import Estimate, Powers, Summary, compare, summarize
+from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.studies import CLOUD_S, Decoded, flexspec_links
 from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import DATASETS, DEVICE_DATASETS, DEVICES, LATENCIES, METHODS, NETWORKS

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.metrics import Estimate
+from validation.decoding.intervals import Estimate
 from validation.decoding.studies import Decoded, flexspec_links
 from validation.methods import FlexSpec
 from validation.plots.flexspec import texts_lines as lines

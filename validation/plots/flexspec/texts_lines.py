@@ -13,16 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.fitting import FLEXSPEC_DRAFT_S
+from validation.decoding.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, Estimate, draw_texts, estimate
 from validation.decoding.links import FadingLink
-from validation.decoding.metrics import (
-    DEFAULT_CONFIDENCE,
-    DEFAULT_RESAMPLES,
-    Estimate,
-    Summary,
-    draw_texts,
-    estimate,
-    summarize,
-)
+from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import Round, Row
 from validation.decoding.retiming import retime
 from validation.decoding.studies import CLOUD_S, RATES_BPS, Decoded

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.metrics import Estimate, Summary, ratio, summarize
+from validation.decoding.intervals import Estimate, ratio
+from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import Row
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import Decoded

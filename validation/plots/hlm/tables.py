@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from validation.decode import PAPER_TIMES
-from validation.decoding.metrics import Estimate, Summary, compare, draw_texts, ratio, summarize
+from validation.decoding.intervals import Estimate, draw_texts, ratio
+from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.records import Row
 from validation.decoding.studies import Decoded
 from validation.plots.hlm.numbers import (

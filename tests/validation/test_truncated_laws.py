@@ -1,0 +1,318 @@
+"""CU-HLM on six tokens: the exact law of its texts where rows are really cut, against the paper's algorithm by hand.
+
+Of each prefix the method is asked about every draft at once: whether it is kept unseen, and which row the server
+decodes. That gives the law. The shipped loop then writes every text, each by the numbers that lead to it, so that the
+law is its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import hlmtheory
+from hlmtheory.truncation import certified_size, decoded_draft
+from tests.validation.tiny_texts import Grid, distance, exact_law, nodes, table_pair
+from validation.decode import decode
+from validation.decoding.noise import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
+from validation.decoding.session import Session, Step
+from validation.methods import CuHlm, CuHlmCertified, CuHlmOffline, CuHlmOnline
+from validation.prompts import Prompt
+
+V, POSITIONS = 6, 2
+BIAS, OFFLINE = 0.09, 2
+ONLINE: dict[str, Any] = {"slope": 0.8, "intercept": -0.05, "tolerance": 0.22, "sharpness": 1.0, "draws": None}
+Law = dict[tuple[int, ...], float]
+
+
+def tables() -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose tails are uneven, and targets that move mass from the likeliest token to the least likely.
+
+    That is what cutting a row distorts most: all that the target exceeds the row by lies in its tail. The second and
+    the last but one lose some, so that other drafts may be rejected, one that is not among the k, too.
+    """
+    rng = np.random.default_rng(2)
+    shapes = [[0.40, 0.27, 0.15, 0.10, 0.05, 0.03], [0.46, 0.22, 0.14, 0.10, 0.05, 0.03]]
+    shapes += [[0.36, 0.22, 0.20, 0.13, 0.06, 0.03]]
+    draft = np.array([rng.permutation(shapes[i % 3]) for i in range(nodes(V, POSITIONS))])
+    target, rows, order = draft.copy(), np.arange(len(draft)), draft.argsort(axis=1)
+    for rank, mass in ((-1, -0.30), (-2, -0.05), (1, -0.02), (0, 0.37)):
+        target[rows, order[:, rank]] += mass
+    return draft, target
+
+
+# ------------------------------------------------------------------------------------------------- what is shipped
+
+
+def asked(method: CuHlm, q: np.ndarray) -> tuple[np.ndarray, list[Any]]:
+    """Of each token as the draft: whether it is kept unseen, and the row that the server decodes."""
+    rows = torch.from_numpy(np.tile(q, (V, 1)))
+    none = np.zeros(V, dtype=np.int64)
+    step = Step(none, none, rows.log(), rows, np.ones(V, dtype=bool))
+    tokens = np.arange(V)
+    skip = method.skip(step, tokens)
+    known, _ = method.settle(step, tokens, skip)
+    return skip, [None if row is None else row.numpy() for row in known]
+
+
+Branch = tuple[dict[int, float], int, float]
+
+
+def branches(method: CuHlm, q: np.ndarray, p: np.ndarray) -> Iterator[Branch]:
+    """What may become of one position: numbers that lead to it, the token, and its probability."""
+    skip, known = asked(method, q)
+    for d in range(V):
+        numbers = {DRAFT: float(q[:d].sum() + q[d] / 2)}
+        if skip[d]:
+            yield numbers, d, float(q[d])
+            continue
+        accept = min(1.0, p[d] / q[d])
+        yield numbers | {ACCEPT: accept / 2}, d, float(q[d] * accept)
+        left = np.maximum(p - known[d], 0.0)
+        left /= left.sum()
+        for token in np.flatnonzero(left) if accept < 1 else ():
+            middle = float(left[:token].sum() + left[token] / 2)
+            weight = float(q[d] * (1 - accept) * left[token])
+            yield numbers | {ACCEPT: (1 + accept) / 2, REPLACE: middle}, int(token), weight
+
+
+def begun(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> Any:
+    """The pair of tables, of which the method knows."""
+    pair = table_pair(draft, target)
+    method.begin(Session(pair, V, Noise(0, ["0"], POSITIONS), None, 1.0, 1.0, POSITIONS))
+    return pair
+
+
+def law_of_tokens(method: CuHlm, q: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Of one position."""
+    law = np.zeros(V)
+    for _, token, weight in branches(method, q, p):
+        law[token] += weight
+    return law
+
+
+def law_of_texts(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> Law:
+    """Of two positions, from the method's answers alone."""
+    begun(method, draft, target)
+    first = law_of_tokens(method, draft[0], target[0])
+    then = [law_of_tokens(method, draft[1 + token], target[1 + token]) for token in range(V)]
+    return {(a, b): float(first[a] * then[a][b]) for a in range(V) for b in range(V)}
+
+
+def law_and_risk(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> tuple[Law, float, float]:
+    """The law of the texts that the loop writes, the mean of their risk, and the part of it that skipping has."""
+    pair = begun(method, draft, target)
+    texts = []
+    for first, a, weight in list(branches(method, draft[0], target[0])):
+        for second, b, more in branches(method, draft[1 + a], target[1 + a]):
+            texts.append(((first, second), (a, b), weight * more))
+    table = np.full((len(texts), POSITIONS + 1, PURPOSES), 0.5)
+    for i, (numbers, _, _) in enumerate(texts):
+        for place, chosen in enumerate(numbers):
+            for purpose, number in chosen.items():
+                table[i, place, purpose] = number
+    prompts = [Prompt(str(i), "0", "branch") for i in range(len(texts))]
+    settings: dict[str, Any] = {"new_tokens": POSITIONS, "batch": len(texts), "risk": True}
+    rows = decode(pair, prompts, method, noise=lambda seed, names, count: Grid(table), **settings)
+    law: Law = {}
+    for (numbers, text, weight), row in zip(texts, rows, strict=True):
+        assert tuple(row.tokens) == text
+        assert row.total("skipped") == sum(ACCEPT not in chosen for chosen in numbers)
+        assert row.total("resampled") == sum(REPLACE in chosen for chosen in numbers)
+        law[text] = law.get(text, 0.0) + weight
+    assert sum(law.values()) == pytest.approx(1.0)
+    means = [sum(t[2] * row.total(name) for t, row in zip(texts, rows, strict=True)) for name in ("risk", "skip_risk")]
+    return law, means[0], means[1]
+
+
+# ------------------------------------------------------------------------------------------------- the paper's, by hand
+
+
+def cut(q: np.ndarray, k: int, levels: int | None, draft: int | None = None) -> np.ndarray:
+    """(15), with the k values rounded down if there are levels, and q_d as it is (Section IV-B)."""
+    order = np.argsort(-q, kind="stable")
+    row = np.full(V, np.nan)
+    row[order[:k]] = np.floor(q[order[:k]] * levels) / levels if levels else q[order[:k]]
+    if draft is not None:
+        row[draft] = q[draft]
+    home = np.isnan(row)
+    if not home.any():
+        home = np.arange(V) != (-1 if draft is None else draft)
+    rest = 1.0 - np.nansum(row)
+    return np.where(np.isnan(row), 0.0, row) + np.where(home, rest / home.sum(), 0.0)
+
+
+def online_k(q: np.ndarray, d: int, u: float) -> int:
+    """(24): the least k with (23) at most θ."""
+    beta = min(max(ONLINE["slope"] * u + ONLINE["intercept"], 0.0), 1.0)
+
+    def softplus(z: float) -> float:
+        return float(np.log1p(np.exp(ONLINE["sharpness"] * z)) / ONLINE["sharpness"])
+
+    below = (1 - q[d]) * softplus(-1.0) + q[d] * softplus(-beta)
+    return next(k for k in range(V) if np.abs(q - cut(q, k, None)).sum() / below <= ONLINE["tolerance"])
+
+
+def certified_k(q: np.ndarray, bias: float) -> int:
+    """The least k whose message is within the bias of q, Σ|q - q̂| ≤ ε."""
+    return next(k for k in range(V + 1) if np.abs(q - cut(q, k, 2**16 - 1)).sum() <= bias)
+
+
+def by_hand(kind: str, threshold: float, draft: np.ndarray, target: np.ndarray) -> tuple[Law, set[int]]:
+    """Algorithm 1 of cu-hlm, and the sizes that occur."""
+    levels, sizes = 2 ** (16 if kind == "certified" else 8) - 1, set()
+
+    def one(q: np.ndarray, p: np.ndarray) -> np.ndarray:
+        law = np.zeros(V)
+        for d in range(V):
+            u = float(hlmtheory.expected_uncertainty(np.log(q), d))
+            if u <= threshold:  # (10)
+                law[d] += q[d]
+                continue
+            k = OFFLINE if kind == "offline" else online_k(q, d, u) if kind == "online" else certified_k(q, BIAS)
+            sizes.add(k)
+            accept = min(1.0, p[d] / q[d])
+            law[d] += q[d] * accept
+            left = np.maximum(p - cut(q, k, levels, d), 0.0)
+            law += q[d] * (1 - accept) * left / left.sum()  # (16)
+        return law
+
+    first = one(draft[0], target[0])
+    then = [one(draft[1 + token], target[1 + token]) for token in range(V)]
+    return {(a, b): float(first[a] * then[a][b]) for a in range(V) for b in range(V)}, sizes
+
+
+def shipped(kind: str, threshold: float) -> CuHlm:
+    if kind == "certified":
+        return CuHlmCertified(threshold, bias=BIAS)
+    return CuHlmOnline(threshold, **ONLINE) if kind == "online" else CuHlmOffline(threshold, OFFLINE, draws=None)
+
+
+# ------------------------------------------------------------------------------------------------- the tests
+
+KINDS = ("certified", "online", "offline")
+THRESHOLDS = (-1.0, 0.45)
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_have_the_papers_law_and_its_distance_is_within_the_risk(kind: str, threshold: float) -> None:
+    draft, target = tables()
+    law, risk, skip_risk = law_and_risk(shipped(kind, threshold), draft, target)
+    expected, sizes = by_hand(kind, threshold, draft, target)
+    assert distance(law, expected) < 1e-9
+    assert distance(law, law_of_texts(shipped(kind, threshold), draft, target)) < 1e-12
+    assert 0 < min(sizes) <= max(sizes) < V - 1  # of the row something is sent, and two or more are not
+    assert kind != "online" or len(sizes) > 1
+    apart = distance(law, exact_law(target, POSITIONS))
+    assert 0.01 < apart <= risk + 1e-12
+    assert (skip_risk > 0.01) == (threshold > 0)
+    assert risk - skip_risk > 0.01  # cutting adds its part
+    if kind == "certified":
+        assert risk - skip_risk <= POSITIONS * BIAS / 2
+
+
+def biases(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> list[float]:
+    """Σ|law - p| of one token after each prefix: (17) of cu-hlm."""
+    begun(method, draft, target)
+    return [float(np.abs(law_of_tokens(method, q, p) - p).sum()) for q, p in zip(draft, target, strict=True)]
+
+
+def test_no_prefix_has_more_bias_than_is_certified() -> None:
+    found = biases(CuHlmCertified(-1.0, bias=BIAS), *tables())
+    assert 0.3 * BIAS < max(found) <= BIAS
+
+
+class Doubled(CuHlmCertified):
+    """Δ_k ≤ ε in place of 2 Δ_k ≤ ε."""
+
+    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: np.ndarray) -> Any:
+        return certified_size(draft, 2 * self.bias, bits_per_probability=self.bits), self.bits
+
+
+class Settled(CuHlm):
+    """A mutant of what the server decodes."""
+
+    def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
+        raise NotImplementedError
+
+    def settle(self, step: Step, tokens: np.ndarray, skip: np.ndarray) -> Any:
+        known, cuts = super().settle(step, tokens, skip)
+        rows = [
+            None if row is None else torch.from_numpy(self.decoded(q.numpy(), cut.k, int(token)))
+            for row, q, cut, token in zip(known, step.draft, cuts, tokens, strict=True)
+        ]
+        return rows, cuts
+
+
+class Renormalised(Settled):
+    """What is not sent is taken for 0, and the rest for all."""
+
+    def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
+        row = np.where(np.argsort(np.argsort(-q, kind="stable")) < k, q, 0.0)
+        row[token] = q[token]
+        return np.asarray(row / row.sum())
+
+
+class Unsent(Settled):
+    """q_d does not go along."""
+
+    def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
+        return np.asarray(decoded_draft(q, k, bits_per_probability=self.bits))
+
+
+class Unrounded(Settled):
+    """The values are not rounded."""
+
+    def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
+        return np.asarray(decoded_draft(q, k, bits_per_probability=52, draft_token=np.int64(token)))
+
+
+class Turned(CuHlm):
+    """Sends where it is sure."""
+
+    def skip(self, step: Step, tokens: np.ndarray) -> np.ndarray:
+        return ~super().skip(step, tokens)
+
+
+class Halved(CuHlmOnline):
+    """Δ_k, not 2 Δ_k, above the line of (23)."""
+
+    def __init__(self, threshold: float, **settings: Any) -> None:
+        super().__init__(threshold, **(settings | {"tolerance": 2 * settings["tolerance"]}))
+
+
+class Mirrored(CuHlmOnline):
+    """β falls with the uncertainty."""
+
+    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: np.ndarray) -> Any:
+        return super().sizes(draft, tokens, 1.0 - uncertainty)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mutation", [Renormalised, Unsent, Unrounded, Turned])
+def test_a_mutant_of_any_kind_is_found_out(mutation: type[CuHlm], kind: str) -> None:
+    draft, target = tables()
+    for threshold in THRESHOLDS if mutation is not Turned else (0.45,):
+        method = shipped(kind, threshold)
+        method.__class__ = type("Mutant", (mutation, type(method)), {})
+        expected, _ = by_hand(kind, threshold, draft, target)
+        assert distance(law_of_texts(method, draft, target), expected) > 1e-6
+
+
+@pytest.mark.parametrize("method", [Doubled(-1.0, bias=BIAS), Halved(-1.0, **ONLINE), Mirrored(-1.0, **ONLINE)])
+def test_a_mutant_of_a_rule_is_found_out(method: CuHlm) -> None:
+    draft, target = tables()
+    expected, _ = by_hand("certified" if isinstance(method, CuHlmCertified) else "online", -1.0, draft, target)
+    assert distance(law_of_texts(method, draft, target), expected) > 1e-3
+
+
+@pytest.mark.parametrize("mutation", [None, Renormalised])
+def test_without_its_factor_or_its_even_tail_the_certificate_fails(mutation: type[CuHlm] | None) -> None:
+    method: CuHlm = CuHlmCertified(-1.0, bias=BIAS)
+    method.__class__ = type("Mutant", (mutation, CuHlmCertified), {}) if mutation else Doubled
+    assert max(biases(method, *tables())) > BIAS

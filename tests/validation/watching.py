@@ -1,0 +1,44 @@
+"""A method whose rounds are remembered while it decodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.validation.tiny_texts import PROMPTS
+from validation.decode import decode
+from validation.decoding.records import Row
+from validation.decoding.session import Draft, Message, Outcome
+from validation.methods import Method
+from validation.models import Pair
+from validation.prompts import Prompt
+
+FOUR = PROMPTS[:4]
+
+
+class Watched:
+    """A method that remembers each round's drafts and message."""
+
+    def __init__(self, method: Method) -> None:
+        self.rounds: list[tuple[list[Draft], Message]] = []
+        self.outcomes: list[Outcome] = []
+        message, learn = method.message, method.learn
+
+        def kept(drafts: list[Draft]) -> Message:
+            found = message(drafts)
+            self.rounds.append((list(drafts), found))
+            return found
+
+        def noted(outcome: Outcome) -> Any:
+            self.outcomes.append(outcome)
+            return learn(outcome)
+
+        method.message, method.learn = kept, noted  # type: ignore[method-assign]
+        self.method = method
+
+
+def watched(pair: Pair, method: Method, prompts: Sequence[Prompt] = FOUR, **options: Any) -> tuple[Watched, list[Row]]:
+    """The rounds and the rows of some prompts; in an outcome a text is numbered by its place in the batch."""
+    watch = Watched(method)
+    settings = {"new_tokens": 10} | options
+    return watch, decode(pair, prompts, method, **settings)

@@ -1,0 +1,112 @@
+"""What is summed of a text for the words of :mod:`validation.decoding.metrics`: one number a text, by name.
+
+=========== =================================================================================================
+column      meaning
+=========== =================================================================================================
+texts       1
+judged      1 where ``risk`` was computed
+tokens      new tokens; accepted + resampled + bonus + skipped
+seconds     small_s + large_s + link_s
+rounds      exchanges with the server, which c-sqs calls batches
+sent        exchanges in which anything went up
+turns       exchanges, and skipped tokens as rounds of their own: what cu-hlm and u-hlm call rounds
+looked_at   accepted + resampled: drafts that the server decided on; those behind a rejected one are thrown away
+text_speed  tokens/seconds of the text; ``timed_texts`` is 1 where it takes any time
+turn_speed  Σ over turns of tokens/seconds (cu-hlm (6)); ``timed_turns`` is how many take any time
+joules      as :func:`validation.decoding.records.energy`
+=========== =================================================================================================
+
+and the sums of the fields of a :class:`~validation.decoding.records.Round` by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding.records import SUMMED, Row
+from validation.errors import UserError
+
+Array = NDArray[Any]
+_FIELDS = attrgetter(*SUMMED)
+_PLACE = {name: column for column, name in enumerate(SUMMED)}
+
+
+@dataclass(frozen=True, slots=True)
+class Powers:
+    """Watts while the small model runs, while the link is busy, and while the large model runs."""
+
+    device_w: float = 0.0
+    transmit_w: float = 0.0
+    server_w: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no power."""
+        for name in ("device_w", "transmit_w", "server_w"):
+            if not 0 <= getattr(self, name) < np.inf:
+                raise UserError(f"{name} is {getattr(self, name)}; give watts, 0 or more.")
+
+
+def columns_of(rows: Sequence[Row], powers: Powers) -> tuple[dict[str, Array], dict[str, Array]]:
+    """What is summed, by name, each of shape (texts,), and the counts by position, (texts, n).
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        At least one.
+    powers : Powers
+    """
+    tables = [np.array([_FIELDS(one) for one in (*row.rounds, row.last)], dtype=np.float64) for row in rows]
+    sums = np.stack([table.sum(axis=0) for table in tables])
+    found = {name: sums[:, column] for name, column in _PLACE.items()}
+    found["texts"] = np.ones(len(rows))
+    found["judged"] = np.array([float(row.judged) for row in rows])
+    found["tokens"] = np.array([float(len(row.tokens)) for row in rows])
+    found["seconds"] = found["small_s"] + found["large_s"] + found["link_s"]
+    found["rounds"] = np.array([float(len(row.rounds)) for row in rows])
+    found["sent"] = np.array([float(np.count_nonzero(table[:, _PLACE["bytes"]])) for table in tables])
+    found["turns"] = found["rounds"] + found["skipped"]
+    found["looked_at"] = found["accepted"] + found["resampled"]
+    timed = found["seconds"] > 0
+    found["timed_texts"] = timed.astype(np.float64)
+    found["text_speed"] = np.where(timed, found["tokens"] / np.where(timed, found["seconds"], 1.0), 0.0)
+    found["turn_speed"], found["timed_turns"] = np.array([_turns(table) for table in tables]).T
+    found["joules"] = (
+        powers.device_w * found["small_s"] + powers.transmit_w * found["link_s"] + powers.server_w * found["large_s"]
+    )
+    return found, _places(tables)
+
+
+def _turns(table: Array) -> tuple[float, float]:
+    """Σ of tokens a second over the turns of a text that take time, and how many do."""
+    small, passes, skipped = (table[:, _PLACE[name]] for name in ("small_s", "small_passes", "skipped"))
+    each = small / np.maximum(passes, 1.0)  # a skipped token takes one pass
+    rest = np.maximum(passes - skipped, 0.0) * each + table[:, _PLACE["large_s"]] + table[:, _PLACE["link_s"]]
+    new = table[:, _PLACE["accepted"]] + table[:, _PLACE["resampled"]] + table[:, _PLACE["bonus"]]
+    asked = np.arange(len(table)) < len(table) - 1  # the last entry is no exchange
+    skips, turns = (skipped > 0) & (each > 0), asked & (rest > 0)
+    speed = (skipped[skips] / each[skips]).sum() + (new[turns] / rest[turns]).sum()
+    return float(speed), float(skipped[skips].sum() + np.count_nonzero(turns))
+
+
+def _places(tables: Sequence[Array]) -> dict[str, Array]:
+    """Counts of each text by position: ``offered``, ``reached`` and ``passed`` of metrics.Positions, (texts, n)."""
+    lengths = [table[:, [_PLACE["drafted"], _PLACE["accepted"]]].astype(np.int64).T for table in tables]
+    most = max((int(drafted.max(initial=0)) for drafted, _ in lengths), default=0)
+
+    def reaching(values: Array) -> Array:
+        """How many are at least 1, 2, ..., most."""
+        counts = np.bincount(values, minlength=most + 1)
+        return np.asarray(np.cumsum(counts[::-1])[::-1][1:])
+
+    return {
+        "offered": np.stack([reaching(drafted) for drafted, _ in lengths]),
+        # a draft is looked at where all before it were accepted: the last one looked at is the first not accepted
+        "reached": np.stack([reaching(np.minimum(accepted + 1, drafted)) for drafted, accepted in lengths]),
+        "passed": np.stack([reaching(accepted) for _, accepted in lengths]),
+    }

@@ -1,0 +1,117 @@
+"""Intervals over texts: percentiles over sets of texts drawn anew, with replacement.
+
+Texts are independent of each other, rounds and tokens of one text are not: so texts are drawn. Methods that continued
+the same prompts meet the same draws, so that two of them may be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.errors import UserError
+
+Array = NDArray[Any]
+DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, DEFAULT_SEED = 0.95, 2000, 1
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and its interval; None where it has no value."""
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def draw_texts(texts: int, resamples: int, seed: int) -> Array:
+    """Sets of texts drawn with replacement, int array (resamples, texts): the same for every method.
+
+    >>> draw_texts(3, 2, seed=1).tolist()
+    [[1, 1, 2], [2, 0, 0]]
+    """
+    return np.asarray(np.random.default_rng(seed).integers(0, texts, (resamples, texts)))
+
+
+def ratio(
+    above: Array,
+    below: Array,
+    *,
+    confidence: float = DEFAULT_CONFIDENCE,
+    resamples: int = DEFAULT_RESAMPLES,
+    seed: int = DEFAULT_SEED,
+) -> Estimate:
+    """Σ above/Σ below over texts, with the interval that the words have; with ``below`` 1, a mean.
+
+    Parameters
+    ----------
+    above, below : array, shape (texts,)
+        In the order of the prompts' ids, so that the draws are those of :func:`validation.decoding.metrics.summarize`.
+    confidence, resamples, seed
+        As there.
+
+    Returns
+    -------
+    Estimate
+
+    Raises
+    ------
+    UserError
+        No texts, or a setting out of range.
+
+    Examples
+    --------
+    >>> ratio(np.array([1.0, 3.0]), np.array([2.0, 2.0])).value
+    1.0
+    """
+    check_settings(confidence, resamples)
+    if not len(above):
+        raise UserError("There are no texts to take a mean of; give at least one row.")
+    counts = counts_of(draw_texts(len(above), resamples, seed), len(above))
+    value = divide(np.asarray(above).sum(), np.asarray(below).sum())
+    return estimate(value, divide(counts @ above, counts @ below), confidence)
+
+
+def estimate(value: Any, draws: Array, confidence: float) -> Estimate:
+    """A value and the percentile interval of its draws; draws without a value are left out."""
+    if not np.isfinite(value):
+        return Estimate(None)
+    known = draws[np.isfinite(draws)]
+    if not len(known):
+        return Estimate(float(value))
+    low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Estimate(float(value), float(low), float(high))
+
+
+def check_settings(confidence: float, resamples: int) -> None:
+    """Refuse what is no confidence, and no number of sets."""
+    if not 0 < confidence < 1:
+        raise UserError(f"The confidence is {confidence}; it must lie between 0 and 1, such as 0.95.")
+    if resamples < 1:
+        raise UserError(f"resamples is {resamples}; it must be at least 1.")
+
+
+def counts_of(chosen: Array, texts: int) -> Array:
+    """How often each text is in each set, (resamples, texts): a matrix product sums a column over every set at once."""
+    offset = texts * np.arange(len(chosen))[:, None]
+    counts = np.bincount((chosen + offset).reshape(-1), minlength=texts * len(chosen))
+    return np.asarray(counts.reshape(len(chosen), texts), dtype=np.float64)
+
+
+def divide(above: Array, below: Array) -> Array:
+    """The quotient, NaN where there is nothing below."""
+    return np.asarray(np.divide(above, below, out=np.full(np.shape(below), np.nan), where=np.asarray(below) != 0))
+
+
+def median(values: Array) -> Array:
+    """Of each row, over what has a value; NaN where nothing has."""
+    finite = np.isfinite(values)
+    if finite.all():
+        return np.asarray(np.median(values, axis=-1))  # several times faster
+    some = finite.any(axis=-1)
+    found = np.full(len(values), np.nan)
+    found[some] = np.nanmedian(values[some], axis=-1)
+    return found

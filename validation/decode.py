@@ -23,7 +23,7 @@ from validation.collect import encode_prompts
 from validation.decoding.judging import Verdict, judge, skip_risk, step_risks
 from validation.decoding.noise import DRAFT, Noise
 from validation.decoding.records import Row
-from validation.decoding.sampling import at, draw, rows_of
+from validation.decoding.sampling import at, draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
 from validation.decoding.texts import DecodingError, Texts
 from validation.errors import UserError
@@ -167,7 +167,6 @@ class _Loop(Texts):
         fresh = np.flatnonzero((self.wanted < 0) & ~self.waiting)
         if not len(fresh):
             return
-        began = time.perf_counter()
         if self.session.channel:
             for lane in fresh.tolist():
                 self.rate[lane] = self.session.channel.rate(
@@ -175,107 +174,122 @@ class _Loop(Texts):
                 )
         rates = [self.rate[lane] for lane in fresh]
         left = self.session.new_tokens - (self.base - self.start)[fresh]
-        self.wanted[fresh] = np.minimum(self.method.lengths(self.rows[fresh], rates), left)
-        if not self.method.small:
-            for lane in fresh.tolist():
-                known = self.text[lane, : self.base[lane]]
-                for token in self.method.guess(int(self.rows[lane]), known)[: self.wanted[lane]]:
-                    self.add(lane, Draft(int(token)))
-                    if token in self.session.pair.end_tokens:
-                        break
-                self.waiting[lane] = True
-        self.waiting[fresh] |= self.wanted[fresh] == 0
+        began = time.perf_counter()
+        lengths = self.method.lengths(self.rows[fresh], rates)
         self.clock.method += time.perf_counter() - began
+        self.wanted[fresh] = np.minimum(lengths, left)
+        if self.method.small:
+            self.waiting[fresh] |= self.wanted[fresh] == 0
+            return
+        self.waiting[fresh] = True
+        for lane in fresh[self.wanted[fresh] > 0].tolist():
+            self._guess(lane)
+
+    def _guess(self, lane: int) -> None:
+        """Drafts without a small model, up to an end of text."""
+        known = self.text[lane, : self.base[lane]]
+        began = time.perf_counter()
+        guesses = self.method.guess(int(self.rows[lane]), known)[: self.wanted[lane]]
+        self.clock.method += time.perf_counter() - began
+        drafts = []
+        for token in guesses:
+            drafts.append(Draft(int(token)))
+            if token in self.session.pair.end_tokens:
+                break
+        end = int(self.ends[lane])
+        self.text[lane, end : end + len(drafts)] = [draft.token for draft in drafts]
+        self.ends[lane] += len(drafts)
+        self.flight[lane] = drafts
 
     def _draft(self) -> None:
         """One token from the small model for each text that is not waiting."""
         go = np.flatnonzero(~self.waiting)
-        logits = self.forward("small", go, 1)[:, 0]
+        (logits,) = self.forward("small", go, 1)  # one row of each: one part
+        positions, fresh = self.ends[go] - self.start[go], self.ends[go] == self.base[go]
         began = time.perf_counter()
-        positions = self.ends[go] - self.start[go]
-        fresh = np.array([not self.flight[lane] for lane in go])
         rows = rows_of(logits, self.session.temperature, self.session.top_p)
         self.refuse("small", go, rows.sum(dim=-1).cpu().numpy())
         step = Step(self.rows[go], positions, logits, rows, fresh)
         middle = time.perf_counter()
         made = self.method.propose(step)
         after = time.perf_counter()
-        tokens, _ = draw(made.rows, self.noise.uniform(DRAFT, step.rows, positions))
+        tokens, _ = draw(made.rows, self.noise.uniforms(DRAFT, step.rows, positions, levels(rows.shape[-1])))
         known = made.rows if made.known is None else made.known
         chance = at(known, tokens)
         drawn = time.perf_counter()
         skip = fresh & self.method.skip(step, tokens)
         settled = self.method.settle(step, tokens, skip)
-        known, notes = settled or (known, made.notes)
         self.clock.method += after - middle + time.perf_counter() - drawn
         self.clock.sampling += middle - began + drawn - after
-        for i, lane in enumerate(go.tolist()):
-            if made.full is not None and made.full[i]:
-                self.waiting[lane] = True
-                continue
-            note = None if notes is None else notes[i]
-            draft = Draft(int(tokens[i]), float(chance[i]), rows[i], known[i], note)
-            if skip[i]:
-                self.keep(lane, draft)
-                continue
-            self.add(lane, draft)
-            ended = draft.token in self.session.pair.end_tokens
-            self.waiting[lane] = ended or len(self.flight[lane]) >= self.wanted[lane]
+        known, notes = settled or (known, made.notes)
+        whole = zip(tokens.tolist(), chance.tolist(), rows, known, notes or [None] * len(go), strict=True)
+        drafts = [Draft(*parts) for parts in whole]
+        full = np.zeros(len(go), dtype=bool) if made.full is None else np.asarray(made.full)
+        kept, sent = np.flatnonzero(skip & ~full), np.flatnonzero(~skip & ~full)
+        if len(kept):
+            self.keep(go[kept], [drafts[i] for i in kept.tolist()])
+        if len(sent):
+            self.add(go[sent], [drafts[i] for i in sent.tolist()])
+        complete = self.is_end(tokens) | (self.ends[go] - self.base[go] >= self.wanted[go])
+        self.waiting[go] = full | (~skip & complete)
 
     # ------------------------------------------------------------------------------------------- asking the server
 
     def _verify(self) -> None:
         """Send what waits, judge it, roll both caches back."""
         sent = np.flatnonzero(self.waiting & ~self.over)
+        flights = [self.flight[lane] for lane in sent.tolist()]
         began = time.perf_counter()
-        flights = [self.flight[lane] for lane in sent]
         messages = [self.method.message(flight) for flight in flights]
-        coded = time.perf_counter()
-        counts = np.array([len(flight) for flight in flights])
-        behind = max([0, *(int(self.ends[lane]) - place for lane in sent for place, _ in self.unseen[lane])])
-        logits = self.forward("large", sent, max(int(counts.max()), behind) + 1)
-        judging = time.perf_counter()
+        self.clock.method += time.perf_counter() - began
+        sizes = self.ends[sent] - self.base[sent] + 1
+        for i, lane in enumerate(sent.tolist() if self.risk else ()):
+            sizes[i] = max([int(sizes[i]), *(int(self.ends[lane]) + 1 - place for place, _ in self.unseen[lane])])
+        logits = self.forward("large", sent, sizes)
         position = self.base[sent] - self.start[sent]
         left = self.session.new_tokens - position
-        verdict = judge(self.method, self.session, self.rows[sent], flights, logits, position, left)
+        began = time.perf_counter()
+        verdict = judge(self.method, self.session, self.rows[sent], flights, logits, sizes, position, left)
+        self.clock.sampling += time.perf_counter() - began
         self.refuse("large", sent, verdict.mass)
-        judged, ends = time.perf_counter(), self.ends[sent]
-        for i, lane in enumerate(sent.tolist()):
-            self._settle(lane, flights[i], messages[i], verdict, i)
+        ends = self.ends[sent]
+        self._settle(sent, flights, messages, verdict)
         self._time_messages(sent)
-        learning = time.perf_counter()
+        rows = self.rows[sent].tolist()
+        began = time.perf_counter()
         for i, lane in enumerate(sent.tolist()):
-            row = int(self.rows[lane])
-            learnt = Outcome(row, flights[i], int(verdict.accepted[i]), bool(verdict.rejected[i]), self.rate[lane])
+            learnt = Outcome(rows[i], flights[i], int(verdict.accepted[i]), bool(verdict.rejected[i]), self.rate[lane])
             if self.method.wants_likeliest:
-                learnt.likeliest = verdict.target[i, -len(flights[i]) - 1 :].argmax(dim=-1).cpu().numpy()
+                learnt.likeliest = verdict.rows(i)[-len(flights[i]) - 1 :].argmax(dim=-1).cpu().numpy()
             self.now[lane].threshold = self.method.learn(learnt)
-        self.clock.method += coded - began + time.perf_counter() - learning
-        self.clock.sampling += judged - judging
-        for i, lane in enumerate(sent.tolist()):
-            if self.risk:
-                self._judge_risk(lane, flights[i], verdict.target[i], int(ends[i]))
-            self.close_round(lane)
+        self.clock.method += time.perf_counter() - began
+        if self.risk:
+            for i, lane in enumerate(sent.tolist()):
+                self._judge_risk(lane, flights[i], verdict.rows(i), int(ends[i]))
+        self.close_rounds(sent)
 
-    def _settle(self, lane: int, flight: list[Draft], message: Message, verdict: Verdict, i: int) -> None:
-        """Write a verdict into the text, the caches and the round."""
-        count, new = int(verdict.accepted[i]), int(verdict.token[i])
-        place = self.base[lane] + count
-        now = self.now[lane]
-        now.position = int(self.base[lane] - self.start[lane]) - now.skipped
-        now.drafted, now.accepted = len(flight), count
-        now.bits, now.bytes = message.bits, len(message.payload)
-        now.down_bytes = self.method.reply(flight, count)
-        now.resampled = int(verdict.rejected[i])
-        now.bonus = int(new >= 0 and not verdict.rejected[i])
-        now.dropped, now.rounding = self.method.distortion(flight[: count + now.resampled])
-        if new >= 0:
-            self.text[lane, place] = new
-        self.base[lane] = self.ends[lane] = place + (new >= 0)
+    def _settle(self, sent: Array, flights: list[list[Draft]], messages: list[Message], verdict: Verdict) -> None:
+        """Write verdicts into the texts, the caches and the rounds."""
+        before = (self.base - self.start)[sent].tolist()
+        own = verdict.token >= 0
+        place = self.base[sent] + verdict.accepted
+        self.text[sent[own], place[own]] = verdict.token[own]
+        self.base[sent] = self.ends[sent] = place + own
         for lanes in (self.small, self.large):
             if lanes:  # roll back; the last token is read again, as its row may be wanted
-                lanes.cached[lane] = min(lanes.cached[lane], self.base[lane] - 1)
-        self.end(lane, int(self.text[lane, self.base[lane] - 1]))
+                lanes.cached[sent] = np.minimum(lanes.cached[sent], self.base[sent] - 1)
+        self.end(sent)
+        accepted, rejected, bonus = (
+            values.tolist() for values in (verdict.accepted, verdict.rejected.astype(int), own & ~verdict.rejected)
+        )
+        for i, lane in enumerate(sent.tolist()):
+            now, flight, count = self.now[lane], flights[i], accepted[i]
+            now.position = before[i] - now.skipped
+            now.drafted, now.accepted = len(flight), count
+            now.bits, now.bytes = messages[i].bits, len(messages[i].payload)
+            now.down_bytes = self.method.reply(flight, count)
+            now.resampled, now.bonus = rejected[i], int(bonus[i])
+            now.dropped, now.rounding = self.method.distortion(flight[: count + now.resampled])
 
     def _time_messages(self, sent: Array) -> None:
         """Seconds on the link for the rounds of these lanes."""
@@ -313,12 +327,12 @@ class _Loop(Texts):
             return
         if self.risk:
             self._flush(lanes)
+        self.count_passes(lanes)
         for lane in lanes.tolist():
             row = self.written[self.rows[lane]]
             row.tokens = self.text[lane, self.start[lane] : self.base[lane]].tolist()
             row.last = self.now[lane]
-            row.last.position = int(self.base[lane] - self.start[lane]) - row.last.skipped
-            self.count_passes(lane)
+            row.last.position = len(row.tokens) - row.last.skipped
             self.done.append(row)
             self.finished(row)
         self.close_lanes(~over)
@@ -328,11 +342,11 @@ class _Loop(Texts):
         left = np.array([lane for lane in lanes if self.unseen[lane]], dtype=np.int64)
         if not len(left) or self.large is None:
             return
-        behind = max(int(self.base[lane]) - place for lane in left for place, _ in self.unseen[lane])
+        sizes = np.array([max(int(self.base[lane]) - place for place, _ in self.unseen[lane]) for lane in left]) + 1
         until = self.large.cached.copy()
         until[left] = self.base[left]
-        logits = self.large.read(self.text, until, rows=behind + 1, only=left)
-        target = rows_of(logits, self.session.temperature, self.session.top_p)
-        for i, lane in enumerate(left.tolist()):
-            self._judge_skipped(lane, target[i], int(self.base[lane]))
+        logits = self.large.read(self.text, until, rows=sizes, only=left)
+        target = rows_of(logits, self.session.temperature, self.session.top_p).split(sizes.tolist())
+        for rows, lane in zip(target, left.tolist(), strict=True):
+            self._judge_skipped(lane, rows, int(self.base[lane]))
             self.now[lane].risk = self.now[lane].skip_risk

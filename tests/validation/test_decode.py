@@ -32,7 +32,7 @@ from validation.decoding.lanes import Lanes, wait_for
 from validation.decoding.links import FadingLink, TracedLink, Way
 from validation.decoding.noise import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import Row, energy
-from validation.decoding.sampling import _border, draw, replacement, rows_of
+from validation.decoding.sampling import BRANCHES, _border, draw, levels, replacement, rows_of
 from validation.decoding.session import Clock, Draft, Message, Proposal, Step
 from validation.errors import UserError
 from validation.methods import (
@@ -261,10 +261,14 @@ def test_rolled_back_lanes_read_as_a_fresh_model(family: str) -> None:
     lanes = Lanes(model, 50, torch.device("cpu"), 5, 42, 64)
     with torch.inference_mode():
         for turn in range(7):
-            found = lanes.read(text, until, rows=2)
-            for lane in range(len(text)):
+            fresh = until - lanes.cached
+            only = None if turn % 2 else np.flatnonzero(fresh)[::-1]
+            chosen = range(len(text)) if only is None else only
+            sizes = [min(2, fresh[lane]) for lane in chosen]
+            found = torch.cat(lanes.read(text, until, rows=2, only=only)).split(sizes)
+            for rows, lane, size in zip(found, chosen, sizes, strict=True):
                 whole = model(torch.from_numpy(text[lane : lane + 1, : until[lane]])).logits[0]
-                torch.testing.assert_close(found[lane, -1], whole[-1], atol=2e-5, rtol=1e-4)
+                torch.testing.assert_close(rows, whole[-size:], atol=2e-5, rtol=1e-4)
             kept = np.maximum(until - rng.integers(0, 3, len(text)), 1)
             lanes.cached = np.minimum(lanes.cached, kept - 1)
             for lane in range(len(text)):
@@ -300,6 +304,23 @@ def test_a_text_does_not_depend_on_its_batch(pair: Pair, method: Method) -> None
     assert [row.tokens for row in again] == [row.tokens for row in alone][::-1]
     other_seed = decode(pair, PROMPTS, method, batch=5, **(settings | {"seed": 5}))
     assert [row.tokens for row in other_seed] != [row.tokens for row in alone]
+
+
+def test_rows_come_back_in_the_order_of_the_prompts_though_batches_are_made_by_length(pair: Pair) -> None:
+    batches: list[list[str]] = []
+
+    def noise(seed: int, names: Any, positions: int) -> Noise:
+        batches.append(list(names))
+        return Noise(seed, names, positions)
+
+    rows = decode(pair, PROMPTS, FixedLength(2), new_tokens=4, batch=2, noise=noise)
+    assert [row.prompt for row in rows] == [prompt.id for prompt in PROMPTS]
+    size = {prompt.id: len(pair.tokenizer(prompt.text).input_ids) for prompt in PROMPTS}
+    assert [size[name] for names in batches for name in names] == sorted(size.values())
+    assert [len(names) for names in batches] == [2, 2, 1]
+    assert batches[0] != [row.prompt for row in rows[:2]]
+    alone = [decode(pair, [prompt], FixedLength(2), new_tokens=4)[0] for prompt in PROMPTS]
+    assert [row.tokens for row in rows] == [row.tokens for row in alone]
 
 
 @pytest.mark.parametrize(
@@ -569,10 +590,66 @@ def test_rows_are_cut_to_the_likeliest_and_equals_stay_together() -> None:
     assert rows_of(logits, 0.0, 1.0).tolist() == [[1, 0, 0, 0], [1, 0, 0, 0]]
 
 
+def test_rows_of_logits_in_parts_are_those_of_the_whole() -> None:
+    logits = torch.randn(6, 40, generator=torch.Generator().manual_seed(1))
+    for temperature, top_p in itertools.product((1.0, 0.7, 0.0), (1.0, 0.6)):
+        for one in (logits, logits.bfloat16(), logits.double()):
+            parts = [one[:1], one[1:4], one[4:]]
+            assert torch.equal(rows_of(parts, temperature, top_p), rows_of(one, temperature, top_p))
+        broken = [logits[:1], logits[1:].where(logits[1:] != logits[3, 7], torch.nan)]
+        assert not rows_of(broken, temperature, top_p)[3].sum() > 0
+
+
+def test_a_draw_by_blocks_has_the_law_of_the_row() -> None:
+    law = np.zeros(BRANCHES + 9)  # two blocks, 3/8 and 5/8; in each multiples of 1/8
+    law[[0, 5, BRANCHES - 1]] = 0.375 * np.array([1, 4, 3]) / 8
+    law[[BRANCHES, BRANCHES + 2, BRANCHES + 7]] = 0.625 * np.array([2, 1, 5]) / 8
+    middles = (np.arange(8) + 0.5) / 8
+    numbers = np.array(list(itertools.product(middles, middles)))
+    tokens, mass = draw(torch.from_numpy(law).expand(64, -1), numbers)
+    assert levels(len(law)) == 2
+    assert np.bincount(tokens, minlength=len(law)).tolist() == (64 * law).tolist()
+    assert mass == pytest.approx(1.0)
+    ends = draw(torch.from_numpy(law).expand(2, -1), np.array([[0.0, 0.0], [np.nextafter(1.0, 0.0)] * 2]))[0]
+    assert ends.tolist() == [0, BRANCHES + 7]
+    assert [levels(size) for size in (1, BRANCHES, BRANCHES + 1, BRANCHES**2, BRANCHES**2 + 1)] == [1, 1, 2, 2, 3]
+
+
+def test_draws_by_blocks_of_three_levels_follow_the_row() -> None:
+    rng = np.random.default_rng(4)
+    law = rng.dirichlet(np.full(BRANCHES**2 + 500, 0.02))
+    tokens, _ = draw(torch.from_numpy(law).expand(4000, -1), rng.random((4000, 3)))
+    found, expected = (
+        np.add.reduceat(values, range(0, len(law), 97))
+        for values in (np.bincount(tokens, minlength=len(law)), 4e3 * law)
+    )
+    some = expected > 5
+    chi = ((found - expected)[some] ** 2 / expected[some]).sum()
+    assert chi < some.sum() + 5 * np.sqrt(2 * some.sum())
+    assert (law[tokens] > 0).all()
+
+
+def test_rounding_of_the_rows_seldom_moves_a_draw() -> None:
+    rng = np.random.default_rng(3)
+    logits = torch.from_numpy(rng.normal(scale=2.0, size=(400, BRANCHES**2)))
+    near = logits + 1e-4 * torch.from_numpy(rng.normal(size=logits.shape))
+    moved = one_number = 0
+    for _ in range(10):
+        numbers = rng.random((400, 2))
+        first, second = (draw(one.softmax(-1), numbers)[0] for one in (logits, near))
+        moved += int((first != second).sum())
+        first, second = (
+            torch.searchsorted(one.softmax(-1).cumsum(-1), torch.from_numpy(numbers[:, :1].copy()))
+            for one in (logits, near)
+        )
+        one_number += int((first != second).sum())
+    assert moved <= 4 < 20 < one_number  # of 4000
+
+
 def test_a_token_of_probability_0_is_never_drawn() -> None:
     rows = torch.tensor([[0.0, 0.3, 0.0, 0.7, 0.0]], dtype=torch.float64)
     for uniform in (0.0, 0.3, 0.5, np.nextafter(1.0, 0.0)):
-        tokens, mass = draw(rows, np.array([uniform]))
+        tokens, mass = draw(rows, np.array([[uniform]]))
         assert int(tokens[0]) in (1, 3)
         assert mass[0] == pytest.approx(1.0)
 
@@ -591,6 +668,11 @@ def test_numbers_depend_on_seed_prompt_position_and_purpose_alone() -> None:
     assert len(set(numbers.values())) == len(keys)
     for p, i in keys:
         assert second.uniform(p, np.array([0]), np.array([i]))[0] == numbers[p, i]
+    one, other = first.uniforms(1, np.array([2]), np.array([3]), 3), second.uniforms(1, np.array([0]), np.array([3]), 3)
+    assert np.array_equal(one, other)
+    assert one[0, 0] == numbers[1, 3]
+    assert len({*one[0], *first.uniforms(0, np.array([2]), np.array([3]), 3)[0]}) == 6
+    assert len(set(first.uniforms(1, np.arange(3), np.full(3, 3), 3).ravel())) == 9
     again = first.several(np.array([2]), np.array([3]), 6), second.several(np.array([0]), np.array([3]), 6)
     assert np.array_equal(*again)
     assert first.link(2).random() == second.link(0).random()
@@ -633,7 +715,7 @@ def test_it_has_the_law_of_transformers_own_verification() -> None:
     pair: Any = SimpleNamespace(end_tokens=(), device=torch.device("cpu"), vocabulary=4)
     session = Session(pair, count, Noise(2, names, 3), None, 1.0, 1.0, 3)
     rows, zeros = np.arange(count), np.zeros(count, dtype=np.int64)
-    verdict = judge(FixedLength(2), session, rows, flights, logits[1].expand(count, -1, -1), zeros, zeros + 3)
+    verdict = judge(FixedLength(2), session, rows, flights, logits[1][0].repeat(count, 1), zeros + 3, zeros, zeros + 3)
     np.add.at(ours, (verdict.accepted, verdict.token), 1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from tests.validation.tiny_texts import PROMPTS
 from validation.bench import ROWS
 from validation.decode import decode
 from validation.decoding import bench
-from validation.decoding.bench import measure_loop, measure_verification
-from validation.methods import FixedLength, Hlm
+from validation.decoding.bench import measure_equal_texts, measure_loop, measure_verification
+from validation.decoding.records import Row
+from validation.methods import FixedLength, Hlm, Method
 from validation.models import Pair
 from validation.prompts import Prompt
 
@@ -29,7 +33,7 @@ def test_verification_is_measured_beside_that_of_transformers() -> None:
 def test_the_rows_of_the_bench_name_the_loops_largest_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "BILLION_S", 0.0)
     monkeypatch.setattr(bench, "BILLION_LAYERS", 1)
-    found = bench.measure_decoding(new_tokens=2, vocabulary=100)
+    found = bench.measure_decoding(new_tokens=2, vocabulary=100, texts=2)
     worst = [one for one in found if one.what.endswith("largest share of the loop")]
     assert [one.against for one in worst] == [
         "the limit, 10% of the forward passes",
@@ -39,7 +43,31 @@ def test_the_rows_of_the_bench_name_the_loops_largest_share(monkeypatch: pytest.
         loops = [m.ratio for m in found if m.what.startswith(name) and m.what.endswith(": loop")]
         assert len(loops) == 7
         assert one.value == pytest.approx(100 * max(loops))
+    equal = [one for one in found if one.what.startswith("equal texts of batches of 1 and 32")]
+    assert [one.against for one in equal] == ["the least, 99%"] * 6
     assert {"decoding", "verification"} <= set(ROWS)
+
+
+def test_texts_of_a_batch_are_counted_that_are_equal_alone(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = measure_equal_texts(pair, PROMPTS, [Hlm(), FixedLength(2)], new_tokens=6, batch=5)
+    assert [(one.what.split(", ")[1], one.value) for one in found] == [
+        ("HLM: 5 of 5", 100.0),
+        ("fixed K = 2: 5 of 5", 100.0),
+        ("all methods", 100.0),
+    ]
+    assert found[-1].ratio == pytest.approx(1 / 0.99)
+    monkeypatch.setattr(bench, "decode", _shifted)
+    (one, _) = measure_equal_texts(pair, PROMPTS, [Hlm()], new_tokens=6, batch=5)
+    assert one.value == pytest.approx(80.0)
+    assert one.ratio == pytest.approx(0.8 / 0.99)
+
+
+def _shifted(pair: Pair, prompts: list[Prompt], method: Method, **settings: Any) -> list[Row]:
+    """As decoded, but for the first text of a batch of several."""
+    rows = decode(pair, prompts, method, **settings)
+    if settings["batch"] > 1:
+        rows[0].tokens[-1] += 1
+    return rows
 
 
 def test_a_simulated_pair_is_decoded_as_any_other() -> None:

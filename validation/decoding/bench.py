@@ -1,7 +1,8 @@
 """What the generation loop costs beside the models it runs, and its verification beside that of transformers.
 
 The rows ``decoding`` and ``verification`` of the bench. The loop's share is measured on the built-in pair, and on
-models of a billion parameters, of which only the time of a forward pass and the size of the caches are simulated.
+models of a billion parameters, of which only the time of a forward pass and the size of the caches are simulated. How
+many texts do not depend on their batch is counted on the built-in pair.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from validation.bench import Measurement
 from validation.decode import decode
 from validation.decoding.judging import judge
 from validation.decoding.noise import Noise
-from validation.decoding.sampling import draw, rows_of
+from validation.decoding.sampling import draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Session
 from validation.methods import FixedLength, Hlm, KSqs, LargeOnly, Method, PromptLookup, SmallOnly, UHlm
 from validation.models import Pair, load_pair
@@ -30,18 +31,46 @@ if TYPE_CHECKING:
 
 BATCH, NEW_TOKENS = 16, 64
 LOOP_LIMIT, BILLION_LIMIT = 0.10, 0.03  # of the forward passes
+EQUAL_TEXTS, EQUAL_TOKENS, EQUAL_BATCH, EQUAL_LIMIT = 32, 32, 32, 0.99
 BILLION_S, BILLION_LAYERS, BILLION_HEADS, BILLION_SIZE, BILLION_VOCABULARY = 0.0256, 22, 4, 64, 32_000
 """TinyLlama-1.1B: seconds of a forward pass (cu-hlm Section V), layers, key-value heads and their size, V."""
 
 
-def measure_decoding(new_tokens: int = NEW_TOKENS, vocabulary: int = BILLION_VOCABULARY) -> list[Measurement]:
-    """The loop's share on the built-in pair and on simulated models of 1.1 billion parameters, batches of 16."""
-    prompts = builtin_prompts()[:BATCH]
+def measure_decoding(
+    new_tokens: int = NEW_TOKENS, vocabulary: int = BILLION_VOCABULARY, texts: int = EQUAL_TEXTS
+) -> list[Measurement]:
+    """The loop's share on the built-in pair and on simulated models of 1.1 billion parameters, batches of 16.
+
+    And the share of texts that a batch of 1 and one of 32 have in common.
+    """
+    prompts, pair = builtin_prompts(), load_pair(device="auto")
     settings = {"batch": BATCH, "new_tokens": new_tokens}
     methods = [FixedLength(4), Hlm(), UHlm(0.5), KSqs(64), LargeOnly(), SmallOnly(), PromptLookup()]
-    found = measure_loop(load_pair(device="auto"), prompts, methods, **settings)
-    large = measure_loop(simulated_pair(vocabulary, BILLION_S), prompts, methods, **settings)
-    return [*_within("built-in pair", found, LOOP_LIMIT), *_within("1.1 B, simulated", large, BILLION_LIMIT)]
+    found = measure_loop(pair, prompts[:BATCH], methods, **settings)
+    large = measure_loop(simulated_pair(vocabulary, BILLION_S), prompts[:BATCH], methods, **settings)
+    spread = prompts[:: max(1, len(prompts) // texts)][:texts]
+    equal = measure_equal_texts(pair, spread, methods[:5], new_tokens=min(new_tokens, EQUAL_TOKENS))
+    return [*_within("built-in pair", found, LOOP_LIMIT), *_within("1.1 B, simulated", large, BILLION_LIMIT), *equal]
+
+
+def measure_equal_texts(
+    pair: Pair, prompts: Sequence[Prompt], methods: Sequence[Method], *, new_tokens: int, batch: int = EQUAL_BATCH
+) -> list[Measurement]:
+    """Share of texts that come out the same alone and in a batch, in percent, by method and of all.
+
+    They differ where the rounding of the models' matrix products, which depends on the batch, moves a decision.
+    """
+    counts = {}
+    for method in methods:
+        alone, together = (decode(pair, prompts, method, new_tokens=new_tokens, batch=size) for size in (1, batch))
+        counts[method.name] = sum(one.tokens == other.tokens for one, other in zip(alone, together, strict=True))
+    shares = {f"{name}: {count} of {len(prompts)}": count / len(prompts) for name, count in counts.items()}
+    shares["all methods"] = sum(counts.values()) / (len(counts) * len(prompts))
+    against = f"the least, {EQUAL_LIMIT:.0%}"
+    return [
+        Measurement(f"equal texts of batches of 1 and {batch}, {what}", 100 * share, "%", against, share / EQUAL_LIMIT)
+        for what, share in shares.items()
+    ]
 
 
 def _within(name: str, found: list[Measurement], limit: float) -> list[Measurement]:
@@ -149,13 +178,13 @@ def measure_verification(vocabulary: int = 32_000, drafts: int = 4, repeats: int
                 rng.normal(size=(1, drafts, vocabulary)).astype(np.float32)
             )
             rows = rows_of(logits[0], 1.0, 1.0)
-            tokens, _ = draw(rows, rng.random(drafts))
+            tokens, _ = draw(rows, rng.random((drafts, levels(vocabulary))))
             flight = [Draft(int(t), float(rows[i, t]), rows[i], rows[i]) for i, t in enumerate(tokens)]
             session = Session(pair, 1, Noise(turn, ["a"], drafts + 1), None, 1.0, 1.0, drafts + 1)
             ids, zero = torch.from_numpy(tokens)[None], np.zeros(1, dtype=np.int64)
             with torch.inference_mode():
                 began = time.perf_counter()
-                judge(method, session, zero, [flight], target, zero, zero + drafts + 1)
+                judge(method, session, zero, [flight], target[0], zero + drafts + 1, zero, zero + drafts + 1)
                 middle = time.perf_counter()
                 rows_of(logits[0], 1.0, 1.0)
                 after = time.perf_counter()

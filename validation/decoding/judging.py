@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import hlmtheory
 from validation.decoding.noise import ACCEPT, REPLACE
-from validation.decoding.sampling import draw, replacement, rows_of, without
+from validation.decoding.sampling import draw, levels, replacement, rows_of, without
 from validation.decoding.session import Draft, Session
 
 if TYPE_CHECKING:
@@ -29,8 +29,13 @@ class Verdict:
     rejected: Array  # (n,) bool, whether one was replaced
     token: Array  # (n,), the server's own, -1 if there is none
     mass: Array  # (n,), sum of the row it was drawn from: not finite or 0 if that is none
-    target: torch.Tensor  # (n, R, V), the large model's rows; the last follows the last draft
+    target: torch.Tensor  # (rows of all texts, V), the large model's
+    last: Array  # (n,), each text's last row in them; it follows the last draft
     counts: Array  # (n,), drafts sent
+
+    def rows(self, i: int) -> torch.Tensor:
+        """All rows of a text."""
+        return self.target[int(self.last[i - 1]) + 1 if i else 0 : int(self.last[i]) + 1]
 
 
 def judge(
@@ -38,7 +43,8 @@ def judge(
     session: Session,
     rows: Array,
     flights: list[list[Draft]],
-    logits: torch.Tensor,
+    logits: torch.Tensor | list[torch.Tensor],
+    sizes: Array,
     position: Array,
     left: Array,
 ) -> Verdict:
@@ -50,8 +56,10 @@ def judge(
     rows : int array, shape (n,)
         The texts.
     flights : list of n lists of Draft
-    logits : tensor, shape (n, R, V)
-        Of the large model: the last row is the law of the token after the last draft.
+    logits : tensor, shape (sum of sizes, V), or list of its parts
+        Of the large model, text after text: the last row of each is the law of the token after its last draft.
+    sizes : int array, shape (n,)
+        Rows of each text; at least one more than its drafts.
     position, left : int array, shape (n,)
         New tokens so far, and how many more there may be.
 
@@ -62,22 +70,23 @@ def judge(
     import torch
 
     target = rows_of(logits, session.temperature, session.top_p)
-    n, size = len(rows), logits.shape[1]
     counts = np.array([len(flight) for flight in flights])
-    kept = _accepted(method, session, rows, flights, target, position, counts)
-    ends = np.zeros(n, dtype=bool)
+    last = np.cumsum(sizes) - 1
+    kept = _accepted(method, session, rows, flights, target, last - counts, position, counts)
+    ends = np.zeros(len(rows), dtype=bool)
     for i, flight in enumerate(flights):
         if kept[i] and flight[kept[i] - 1].token in session.pair.end_tokens:  # only the last draft can end a text
             ends[i] = True
     rejected = kept < counts
     own = rejected | ((kept == counts) & (left > kept) & ~ends & (method.bonus | (counts == 0)))
-    index = torch.from_numpy(size - 1 - counts + kept).to(target.device)
-    following = target[torch.arange(n, device=target.device), index]
+    following = target
+    if len(target) > len(rows):
+        following = target.index_select(0, torch.from_numpy(last - counts + kept).to(target.device))
     if rejected.any() and not method.samples_target:
         following = _replaced(following, flights, kept, np.flatnonzero(rejected))
-    uniform = session.noise.uniform(REPLACE, rows, np.minimum(position + kept, session.new_tokens))
-    token, mass = draw(following, uniform)
-    return Verdict(kept, rejected, np.where(own, token, -1), mass, target, counts)
+    places = np.minimum(position + kept, session.new_tokens)
+    token, mass = draw(following, session.noise.uniforms(REPLACE, rows, places, levels(target.shape[-1])))
+    return Verdict(kept, rejected, np.where(own, token, -1), mass, target, last, counts)
 
 
 def _accepted(
@@ -86,31 +95,31 @@ def _accepted(
     rows: Array,
     flights: list[list[Draft]],
     target: torch.Tensor,
+    first: Array,
     position: Array,
     counts: Array,
 ) -> Array:
-    """How many drafts of each text are accepted before the first that is not."""
+    """How many drafts of each text are accepted before the first that is not; ``first`` are their rows' indices."""
     import torch
 
     most = int(counts.max())
     if not most:
         return np.zeros(len(rows), dtype=np.int64)
-    tokens = np.zeros((len(rows), most), dtype=np.int64)
-    chance = np.ones((len(rows), most))
-    for i, flight in enumerate(flights):
-        for j, draft in enumerate(flight):
-            tokens[i, j], chance[i, j] = draft.token, draft.chance
     number = np.arange(most)
-    place = np.minimum(target.shape[1] - 1 - counts[:, None] + number, target.shape[1] - 1)
-    lane, row = (torch.from_numpy(index).to(target.device) for index in (np.arange(len(rows))[:, None], place))
+    sent = number < counts[:, None]
+    tokens, chance = np.zeros(sent.shape, dtype=np.int64), np.ones(sent.shape)
+    tokens[sent] = [draft.token for flight in flights for draft in flight]
+    chance[sent] = [draft.chance for flight in flights for draft in flight]
+    place = np.minimum(first[:, None] + number, len(target) - 1)
+    row = torch.from_numpy(place).to(target.device)
     if method.by_argmax:
-        good = target[lane, row].argmax(dim=-1).cpu().numpy() == tokens
+        good = target.argmax(dim=-1)[row].cpu().numpy() == tokens
     else:
-        found = target[lane, row, torch.from_numpy(tokens).to(target.device)].double().cpu().numpy()
+        found = target[row, torch.from_numpy(tokens).to(target.device)].double().cpu().numpy()
         places = np.minimum(position[:, None] + number, session.new_tokens)
         uniform = session.noise.uniform(ACCEPT, rows[:, None], places)
         good = uniform * chance < found  # u < p_d/q_d without the quotient, so q_d may be as small as it likes
-    good &= number < counts[:, None]
+    good &= sent
     return np.asarray(np.cumprod(good, axis=1).sum(axis=1))
 
 

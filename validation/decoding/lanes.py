@@ -59,13 +59,13 @@ class Slots:
             found.append(stored[:, :, : self._seen] if moved is None else stored[lanes, :, moved].transpose(1, 2))
         return found[0], found[1]
 
-    def keep(self, lanes: Array) -> None:
-        """Keep these lanes alone, in this order; only those that move are copied."""
-        moved = [(int(source), place) for place, source in enumerate(lanes) if source != place]
+    def keep(self, lanes: Array, used: Array) -> None:
+        """Keep these lanes alone, in this order; of those that move only the slots used (lanes before,) are copied."""
+        moved = [(int(source), place, int(used[source])) for place, source in enumerate(lanes) if source != place]
         for layer, pair in self._stored.items():
             for stored in pair:
-                for source, place in moved:
-                    stored[place] = stored[source]
+                for source, place, size in moved:
+                    stored[place, :, :size] = stored[source, :, :size]
             self._stored[layer] = (pair[0][: len(lanes)], pair[1][: len(lanes)])
 
     def _placed(self, device: torch.device) -> Any:
@@ -99,6 +99,8 @@ class Lanes:
     def __init__(
         self, model: Any, vocabulary: int, device: torch.device, lanes: int, capacity: int, context: int
     ) -> None:
+        import torch
+
         self.model, self.vocabulary, self.device, self.context = model, vocabulary, device, context
         self.cached = np.zeros(lanes, dtype=np.int64)
         self.seconds = 0.0  # of the last forward pass
@@ -107,32 +109,36 @@ class Lanes:
         self._shifts = getattr(config, "model_type", "") in COUNTS_SLOTS
         self._sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._window = _windows(config)
+        dtype = getattr(model, "dtype", torch.float32)
+        self._hides, self._shows = torch.tensor([torch.finfo(dtype).min, 0.0], dtype=dtype, device=device)
+        self._places = torch.arange(2 * capacity, device=device)
 
-    def read(self, text: Array, until: Array, *, rows: int, only: Array | None = None) -> torch.Tensor:
-        """Read each lane's tokens from ``cached`` up to ``until`` and give the last ``rows`` rows of logits of each.
+    def read(self, text: Array, until: Array, *, rows: int | Array, only: Array | None = None) -> list[torch.Tensor]:
+        """Read each lane's tokens from ``cached`` up to ``until`` and give the last rows of logits of each.
 
         Parameters
         ----------
         text : int64 array, shape (lanes, capacity)
         until : int64 array, shape (lanes,)
             A lane whose ``until`` is not above its ``cached`` only reads filler, and its logits mean nothing.
-        rows : int
-            Lanes with fewer new tokens have their first row repeated in front. 0 if none is wanted.
+        rows : int or int64 array, shape (n,)
+            How many of each lane; of one with fewer new tokens only theirs.
         only : int64 array, shape (n,), optional
             The lanes whose rows are wanted; all of them otherwise.
 
         Returns
         -------
-        tensor, shape (lanes, rows, V) or (n, rows, V)
-            Row -1 is the law of the token after the last one read.
+        list of tensor, shapes (k, V)
+            Parts of one array of rows, lane after lane, cut where nothing has to be copied. The last row of each lane
+            is the law of the token after the last one read.
         """
         import torch
 
         fresh = np.maximum(until - self.cached, 0)
         width = int(fresh.max())
         slots: Array = np.minimum(self.cached[:, None] + np.arange(width), text.shape[1] - 1)  # the last is for filler
-        ids = torch.from_numpy(np.take_along_axis(text, slots, axis=1)).to(self.device)
-        seen, moved, offset = int(slots.max()) + 1, None, np.zeros((len(slots), 1), dtype=np.int64)
+        ids = torch.from_numpy(text[np.arange(len(slots))[:, None], slots]).to(self.device)
+        seen, moved, offset = int(slots.max()) + 1, None, None
         if self._shifts:
             seen = int(self.cached.max()) + width
             if seen > self.context:
@@ -143,44 +149,58 @@ class Lanes:
             offset = seen - width - self.cached[:, None]
             moved = np.clip(np.arange(seen) - offset, 0, text.shape[1] - 1)
         self._slots.aim(slots, seen, moved)
-        last = np.maximum(fresh, 1) - 1
-        first = max(0, int(last.min()) - rows + 1) if rows else width - 1
+        lanes = np.arange(len(fresh)) if only is None else only
+        end = np.maximum(fresh[lanes], 1)
+        begin = np.maximum(end - rows, 0)  # the columns that are wanted
+        first = min(int(begin.min()), width - 1) if self._sliced else 0
         options: dict[str, Any] = {"logits_to_keep": width - first} if self._sliced else {}
-        positions = torch.from_numpy(np.minimum(slots, self.context - 1)).to(self.device)
-        options |= {"attention_mask": self._masks(slots, seen, offset), "position_ids": positions}
+        where = torch.from_numpy(slots).to(self.device)
+        positions = where.clamp_max(self.context - 1)
+        options |= {"attention_mask": self._masks(where, seen, offset), "position_ids": positions}
         wait_for(self.device)
         began = time.perf_counter()
         output = self.model(ids, past_key_values=self._slots, use_cache=True, **options).logits
         wait_for(self.device)
         self.seconds = time.perf_counter() - began
-        logits = output if self._sliced else output[:, first:]
-        reading = fresh > 0
-        self.cached = np.where(reading, until, self.cached)
-        if only is None and (rows == 0 or (last.min() == last.max() and rows <= width)):  # nothing to pick: no copy
-            return logits[:, -rows:, : self.vocabulary]
-        chosen = np.arange(len(last)) if only is None else only
-        wanted = np.clip(last[chosen, None] + np.arange(1 - rows, 1), 0, None) - first
-        lane, index = (torch.from_numpy(i).to(self.device) for i in (chosen[:, None], np.maximum(wanted, 0)))
-        return logits[lane, index, : self.vocabulary]
+        self.cached = np.where(fresh > 0, until, self.cached)
+        return _parts(output[..., : self.vocabulary], lanes, begin - first, end - first)
 
     def keep(self, lanes: Array) -> None:
         """Keep these lanes alone, in this order; none comes before one that it overwrites."""
+        self._slots.keep(lanes, self.cached)
         self.cached = self.cached[lanes]
-        self._slots.keep(lanes)
 
-    def _masks(self, slots: Array, seen: int, offset: Array) -> Any:
+    def _masks(self, slots: torch.Tensor, seen: int, offset: Array | None) -> Any:
         """Which slots each new token sees, as what is added to the attention; one for each kind of layer."""
-        place = np.arange(seen) - offset[..., None]
-        visible = (place <= slots[..., None]) & (place >= 0)
-        return self._window(lambda window: self._added(visible & (place > slots[..., None] - window)))
-
-    def _added(self, visible: Array) -> torch.Tensor:
         import torch
 
-        dtype = getattr(self.model, "dtype", torch.float32)
-        mask = torch.zeros(visible.shape, dtype=dtype)
-        mask.masked_fill_(torch.from_numpy(~visible), torch.finfo(dtype).min)
-        return mask[:, None].to(self.device)
+        place, query = self._places[:seen], slots[..., None]
+        if offset is None:
+            hidden = place > query
+        else:
+            place = place - torch.from_numpy(offset).to(self.device)[..., None]
+            hidden = (place > query) | (place < 0)
+
+        def make(window: int | None) -> torch.Tensor:
+            unseen = hidden if window is None else hidden | (place <= query - window)
+            return torch.where(unseen, self._hides, self._shows)[:, None]
+
+        return self._window(make)
+
+
+def _parts(logits: torch.Tensor, lanes: Array, begin: Array, end: Array) -> list[torch.Tensor]:
+    """Rows ``begin`` to ``end`` of each of these lanes, of logits (all lanes, m, V)."""
+    import torch
+
+    sizes = end - begin
+    count, width = logits.shape[:2]
+    if len(lanes) == count and sizes.min() == width:
+        return [logits.flatten(0, 1)]
+    if logits.device.type == "cpu" and sizes.max() > 1:
+        places = zip(lanes.tolist(), begin.tolist(), end.tolist(), strict=True)
+        return [logits[lane, one:other] for lane, one, other in places]
+    index = np.repeat(lanes * width + end - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
+    return [logits.flatten(0, 1).index_select(0, torch.from_numpy(index).to(logits.device))]
 
 
 def wait_for(device: torch.device) -> None:
@@ -191,11 +211,11 @@ def wait_for(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _windows(config: Any) -> Callable[[Callable[[float], Any]], Any]:
+def _windows(config: Any) -> Callable[[Callable[[int | None], Any]], Any]:
     """How masks are made for a model: one for all layers, or one by the name of each kind."""
-    window = getattr(config, "sliding_window", None) or np.inf
+    window = getattr(config, "sliding_window", None) or None
     kinds = set(getattr(config, "layer_types", None) or ())
     if len(kinds) > 1:
-        return lambda make: {kind: make(window if kind == "sliding_attention" else np.inf) for kind in kinds}
+        return lambda make: {kind: make(window if kind == "sliding_attention" else None) for kind in kinds}
     sliding = kinds == {"sliding_attention"} or (not kinds and getattr(config, "use_sliding_window", True))
-    return lambda make: make(window if sliding else np.inf)
+    return lambda make: make(window if sliding else None)

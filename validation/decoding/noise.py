@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 DRAFT, ACCEPT, REPLACE, SKIP = range(4)
 """What a number decides: the draft, its acceptance, the server's own token, whether the server is asked at random."""
 PURPOSES = 4
-_TEXT, _LINK, _EXTRA = range(3)  # streams of a prompt
+_TEXT, _LINK, _EXTRA, _FINE = range(4)  # streams of a prompt
 
 Array = NDArray[Any]
 
@@ -39,11 +39,22 @@ class Noise:
         self._table = np.stack([self._stream(name, _TEXT).random((positions + 1, PURPOSES)) for name in self.names])
         self._links = [self._stream(name, _LINK) for name in self.names]
         self._extra: dict[int, Array] = {}
+        self._fine: dict[int, Array] = {}
 
     def uniform(self, purpose: int, rows: Array, positions: Array) -> Array:
         """One number for each row (index of a prompt) at its position (0 for the first new token), float64."""
         found: Array = self._table[rows, positions, purpose]
         return found
+
+    def uniforms(self, purpose: int, rows: Array, positions: Array, count: int) -> Array:
+        """So many numbers for each row at its position, (n, count); the first is that of :meth:`uniform`."""
+        first = self.uniform(purpose, rows, positions)[:, None]
+        if count == 1:
+            return first
+        if count not in self._fine:
+            shape = (self.positions + 1, PURPOSES, count - 1)
+            self._fine[count] = np.stack([self._stream(name, _FINE).random(shape) for name in self.names])
+        return np.concatenate([first, self._fine[count][rows, positions, purpose]], axis=1)
 
     def link(self, row: int) -> np.random.Generator:
         """The generator of a row's link, block after block."""

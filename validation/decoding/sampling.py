@@ -11,22 +11,34 @@ if TYPE_CHECKING:
     import torch
 
 Array = NDArray[Any]
+BRANCHES = 64
+"""Parts that a number chooses from in :func:`draw`."""
 
 
-def rows_of(logits: torch.Tensor, temperature: float, top_p: float) -> torch.Tensor:
+def rows_of(logits: torch.Tensor | list[torch.Tensor], temperature: float, top_p: float) -> torch.Tensor:
     """Probability rows (..., V) at a temperature, cut to the likeliest tokens of mass ``top_p``.
+
+    Logits (k, V) in parts give the rows of all of them, one after another.
 
     Temperature 0 is the limit: all mass on the largest logit, the first of equals. At the border of the cut equals are
     kept together. Half types are computed in float32.
     """
     import torch
 
-    logits = logits if logits.dtype in (torch.float32, torch.float64) else logits.float()
+    parts = logits if isinstance(logits, list) else [logits]
+    parts = [part if part.dtype in (torch.float32, torch.float64) else part.float() for part in parts]
     if temperature == 0:
-        top = logits.argmax(dim=-1, keepdim=True)
+        whole = parts[0] if len(parts) == 1 else torch.cat(parts)
+        top = whole.argmax(dim=-1, keepdim=True)
         # a NaN anywhere must show
-        return torch.zeros_like(logits).scatter_(-1, top, logits.gather(-1, top).isfinite().to(logits.dtype))
-    rows = (logits if temperature == 1 else logits / temperature).softmax(dim=-1)
+        return torch.zeros_like(whole).scatter_(-1, top, whole.gather(-1, top).isfinite().to(whole.dtype))
+    parts = parts if temperature == 1 else [part / temperature for part in parts]
+    if len(parts) == 1:
+        rows = parts[0].softmax(dim=-1)
+    else:
+        rows = parts[0].new_empty((sum(len(part) for part in parts), parts[0].shape[-1]))
+        for part, made in zip(parts, rows.split([len(part) for part in parts]), strict=True):
+            torch.softmax(part, dim=-1, out=made)
     if top_p >= 1:
         return rows
     cut = torch.where(rows >= _border(rows, top_p), rows, 0.0)
@@ -46,19 +58,43 @@ def _border(rows: torch.Tensor, top_p: float) -> torch.Tensor:
     return ordered.gather(-1, (count - 1).clamp_min(0))
 
 
+def levels(vocabulary: int) -> int:
+    """How many numbers :func:`draw` takes for a token: the least n with ``BRANCHES``ⁿ ≥ V."""
+    count = 1
+    while BRANCHES**count < vocabulary:
+        count += 1
+    return count
+
+
 def draw(rows: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
-    """One token for each row (n, V) by the inverse of its distribution function, and the rows' sums.
+    """One token for each row (n, V), and the rows' sums.
+
+    First a block of tokens is drawn, then a part of the block, and so on, each of at most ``BRANCHES`` by a number of
+    its own: ``uniform`` is (n, ``levels(V)``). The law is that of the row. A single number would do, by the inverse of
+    the distribution function; but then each of V borders moves with the rounding of the whole row, and whether some
+    border passes the number depends on it some hundred times as often as the row itself moves.
 
     A token of probability 0 is never drawn. A sum that is not finite, or not positive, marks a row that is none.
     """
     import torch
 
+    size, device = rows.shape[-1], rows.device
     cumulative = rows.cumsum(dim=-1, dtype=torch.float64)
+    numbers = torch.from_numpy(uniform).to(device)
     total = cumulative[:, -1:]
-    aim = torch.from_numpy(uniform).to(rows.device)[:, None] * total
-    aim = torch.minimum(aim, torch.nextafter(total, torch.zeros_like(total)))  # the product may round up to the sum
-    tokens = torch.searchsorted(cumulative, aim, right=True)
-    both = torch.cat([tokens.to(torch.float64), total], dim=-1).cpu().numpy()  # one transfer
+    lower, first = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.int64)  # of the block
+    for level in reversed(range(levels(size))):
+        step = BRANCHES**level
+        count = min(BRANCHES, -(-size // step))
+        ends = (first + torch.arange(step - 1, count * step, step, device=device)).clamp_max_(size - 1)
+        edges = cumulative.gather(-1, ends)
+        upper = edges[:, -1:]
+        aim = lower + numbers[:, level, None] * (upper - lower)
+        aim = torch.minimum(aim, torch.nextafter(upper, torch.zeros_like(upper)))  # it may round up to the upper end
+        part = torch.searchsorted(edges, aim, right=True).clamp_max_(count - 1)
+        lower = torch.where(part > 0, edges.gather(-1, (part - 1).clamp_min_(0)), lower)
+        first = (first + part * step).clamp_max_(size - 1)
+    both = torch.cat([first.to(torch.float64), total], dim=-1).cpu().numpy()  # one transfer
     return both[:, 0].astype(np.int64), both[:, 1]
 
 

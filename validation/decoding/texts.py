@@ -48,6 +48,7 @@ class Texts:
         self.clock, self.noise, self.finished = session.clock, session.noise, finished or (lambda row: None)
         self.done: list[Row] = []
         pair, count = session.pair, len(prompts)
+        self.end_tokens = np.array(sorted(pair.end_tokens), dtype=np.int64)
         self.start = np.array([len(ids) for ids in prompts], dtype=np.int64)
         capacity = int(self.start.max()) + session.new_tokens + 2  # the last slot is for filler
         self.text = np.zeros((count, capacity), dtype=np.int64)
@@ -68,44 +69,56 @@ class Texts:
         self.large = Lanes(pair.large, *shape) if method.large or risk else None
         method.begin(session)
 
-    def add(self, lane: int, draft: Draft) -> None:
-        """Put a draft behind the text."""
-        self.text[lane, self.ends[lane]] = draft.token
-        self.ends[lane] += 1
-        self.flight[lane].append(draft)
+    def add(self, lanes: Array, drafts: list[Draft]) -> None:
+        """Put a draft behind each of these texts."""
+        self.text[lanes, self.ends[lanes]] = [draft.token for draft in drafts]
+        self.ends[lanes] += 1
+        for lane, draft in zip(lanes.tolist(), drafts, strict=True):
+            self.flight[lane].append(draft)
 
-    def keep(self, lane: int, draft: Draft) -> None:
-        """Keep a draft that the server will not see; the round begins anew behind it."""
+    def keep(self, lanes: Array, drafts: list[Draft]) -> None:
+        """Keep a draft of each of these texts that the server will not see; their rounds begin anew behind it."""
+        ends = self.ends[lanes]
+        self.text[lanes, ends] = [draft.token for draft in drafts]
+        self.base[lanes] = self.ends[lanes] = ends + 1
+        self.wanted[lanes] = -1
+        for lane in lanes.tolist():
+            self.now[lane].skipped += 1
         if self.risk:
-            self.unseen[lane].append((int(self.ends[lane]), draft))
-        self.text[lane, self.ends[lane]] = draft.token
-        self.base[lane] = self.ends[lane] = self.ends[lane] + 1
-        self.now[lane].skipped += 1
-        self.wanted[lane] = -1
-        self.end(lane, draft.token)
+            for lane, end, draft in zip(lanes.tolist(), ends.tolist(), drafts, strict=True):
+                self.unseen[lane].append((end, draft))
+        self.end(lanes)
 
-    def end(self, lane: int, last: int) -> None:
-        """Whether the text is over with its newest token."""
-        ended = last in self.session.pair.end_tokens
-        self.written[self.rows[lane]].ended = ended
-        self.over[lane] = ended or self.base[lane] - self.start[lane] >= self.session.new_tokens
+    def end(self, lanes: Array) -> None:
+        """Whether these texts are over with their newest tokens."""
+        ended = self.is_end(self.text[lanes, self.base[lanes] - 1])
+        for row in self.rows[lanes[ended]].tolist():
+            self.written[row].ended = True
+        self.over[lanes] = ended | (self.base[lanes] - self.start[lanes] >= self.session.new_tokens)
 
-    def close_round(self, lane: int) -> None:
-        """Put the round away and make ready for the next."""
-        now = self.now[lane]
-        self.count_passes(lane)
-        self.spent[lane] += now.small_s + now.large_s + now.link_s
-        self.small_s[lane] = self.large_s[lane] = 0.0
-        self.small_n[lane] = self.large_n[lane] = 0
-        self.written[self.rows[lane]].rounds.append(now)
-        self.now[lane], self.flight[lane] = Round(), []
-        self.waiting[lane], self.wanted[lane] = False, -1
+    def is_end(self, tokens: Array) -> Array:
+        """Which of these tokens (n,) end a text."""
+        found: Array = (tokens[:, None] == self.end_tokens).any(axis=1)
+        return found
 
-    def count_passes(self, lane: int) -> None:
-        """Write the models' seconds and passes into the round."""
-        now = self.now[lane]
-        now.small_s, now.large_s = float(self.small_s[lane]), float(self.large_s[lane])
-        now.small_passes, now.large_passes = int(self.small_n[lane]), int(self.large_n[lane])
+    def close_rounds(self, lanes: Array) -> None:
+        """Put the rounds of these texts away and make ready for the next."""
+        self.count_passes(lanes)
+        for lane, row in zip(lanes.tolist(), self.rows[lanes].tolist(), strict=True):
+            now = self.now[lane]
+            self.spent[lane] += now.small_s + now.large_s + now.link_s
+            self.written[row].rounds.append(now)
+            self.now[lane], self.flight[lane] = Round(), []
+        for name in COUNTED:
+            getattr(self, name)[lanes] = 0
+        self.waiting[lanes], self.wanted[lanes] = False, -1
+
+    def count_passes(self, lanes: Array) -> None:
+        """Write the models' seconds and passes into the rounds."""
+        counts = (getattr(self, name)[lanes].tolist() for name in COUNTED)
+        for lane, *found in zip(lanes.tolist(), *counts, strict=True):
+            now = self.now[lane]
+            now.small_s, now.large_s, now.small_passes, now.large_passes = found
 
     def close_lanes(self, stay: Array) -> None:
         """Keep these lanes alone; the last ones move into the gaps, so that few are copied."""
@@ -133,8 +146,8 @@ class Texts:
         for row in self.rows:
             self.written[row].prefill_s += spent / len(self.rows)
 
-    def forward(self, which: str, lanes: Array, rows: int) -> torch.Tensor:
-        """A pass of a model over what these lanes have not read, and its rows for them; shared out among them."""
+    def forward(self, which: str, lanes: Array, rows: int | Array) -> list[torch.Tensor]:
+        """A pass of a model over what these lanes have not read, shared out among them, and its rows in parts."""
         model: Lanes = getattr(self, which)
         until = model.cached.copy()
         until[lanes] = self.ends[lanes]

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hlmtheory._array import NUMPY, Array, back, in_kind, is_kind, on_host
+from hlmtheory._array import NUMPY, Array, back, in_kind, is_kind, on_host, to_numpy
 from hlmtheory._domains import SIMPLEX, leading_dimensions, same_vocabulary
+from hlmtheory._simplex import distance
+from hlmtheory.truncation.lean import deviation_in_row
 from hlmtheory.truncation.softplus import draft_probability
 from hlmtheory.truncation.tails import Tails
 
@@ -49,7 +52,7 @@ class Sorted:
         of sorting what was divided.
         """
         refuse_shapeless(xp, "draft", rows)
-        narrow = rows if rows.dtype in (xp.float32, xp.float64) else in_kind(xp, rows, xp.float64)
+        narrow = _sortable(xp, rows)
         size = rows.shape[-1]
         host, flat = on_host(xp, xp.reshape(narrow, (-1, size)))
         ascending = host.sort(flat, axis=-1, stable=False)
@@ -98,8 +101,35 @@ class Sorted:
     def most_deviation(self, k: Array) -> Array:
         """At least Δ_k for k (...), by its rounding above what is computed; 0 where the tail is even."""
         xp, batch = self.xp, tuple(k.shape)
-        deviation, slack = self.spread(batch).measured(on_host(xp, xp.reshape(k, (-1, 1)))[1])
-        return xp.reshape(back(xp, deviation + slack), batch)
+        tails, sizes = self.spread(batch), on_host(xp, xp.reshape(k, (-1, 1)))[1]
+        if tails.lean:
+            each = zip(tails.rows(), sizes[:, 0].tolist(), strict=True)
+            most = np.asarray([sum(deviation_in_row(*row, size)) for row, size in each], dtype=np.float64)
+        else:
+            deviation, slack = tails.measured(sizes)
+            most = deviation + slack
+        return xp.reshape(back(xp, most), batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Validated rows (R, V) on the host as they came, and what they are divided by, (R,): one at a time in float64."""
+
+    rows: np.ndarray[Any, Any]
+    total: np.ndarray[Any, Any] | None
+
+    @classmethod
+    def of(cls, xp: Any, rows: Array, total: Array | float) -> Host:
+        """Half types, some of which numpy lacks, in float64."""
+        rows = to_numpy(_sortable(xp, rows)).reshape(-1, rows.shape[-1])
+        return cls(rows, None if isinstance(total, float) else to_numpy(total).reshape(-1))
+
+    def row(self, index: int, work: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The row over its sum, in ``work`` (V,) where it is not as it came."""
+        row: NDArray[np.float64] = self.rows[index]
+        if self.total is not None:
+            row = np.divide(row, self.total[index], out=work, dtype=np.float64)
+        return row
 
 
 def refuse_shapeless(xp: Any, name: str, rows: Array) -> None:
@@ -108,25 +138,32 @@ def refuse_shapeless(xp: Any, name: str, rows: Array) -> None:
         SIMPLEX.check(xp, name, rows)
 
 
-def divided(xp: Any, name: str, rows: Array) -> Array:
-    """Rows that need not be sorted, validated, in float64, each summing to 1."""
+def sums_of(xp: Any, name: str, rows: Array) -> Array | float:
+    """What rows that need not be sorted are divided by, (..., 1), or 1.0; validates them."""
     refuse_shapeless(xp, name, rows)
     least, most = xp.min(rows, axis=-1), xp.max(rows, axis=-1)  # NaN if there is one
-    return _over(xp, rows, whole_sums(xp, name, rows, least, most))
+    return whole_sums(xp, name, rows, least, most)
 
 
 def apart(xp: Any, target: Array, rows: Sorted) -> Array:
-    """TV(q, p) of the rows and a target (..., V), validated; in one array where the library lets it."""
-    p = divided(xp, "target", target)
-    same_vocabulary(target=p, draft=rows.rows)
-    leading_dimensions(target=tuple(p.shape[:-1]), draft=rows.batch)
-    gap = rows.divided
-    if p.shape == gap.shape and gap is not rows.rows:
-        gap -= p
-    else:
-        gap = gap - p
-    size = np.abs(gap, out=gap) if xp is NUMPY else xp.abs(gap)
-    return xp.clip(0.5 * xp.sum(size, axis=-1), max=1.0)
+    """TV(q, p) of the rows and a target (..., V), validated; on the host row by row."""
+    total = sums_of(xp, "target", target)
+    same_vocabulary(target=target, draft=rows.rows)
+    leading_dimensions(target=tuple(target.shape[:-1]), draft=rows.batch)
+    if rows.tails.xp is NUMPY and tuple(target.shape[:-1]) == rows.batch:
+        p, q = Host.of(xp, target, total), Host.of(xp, rows.rows, rows.total)
+        gap = np.empty(len(p.rows))
+        one, other = np.empty((2, target.shape[-1]))
+        for i in range(gap.size):  # a row stays in the cache from one pass to the next
+            np.subtract(p.row(i, one), q.row(i, other), out=one)
+            gap[i] = 0.5 * np.abs(one, out=one).sum()
+        return xp.clip(xp.reshape(back(xp, gap), rows.batch), max=1.0)
+    return distance(xp, _over(xp, target, total), rows.divided)
+
+
+def _sortable(xp: Any, rows: Array) -> Array:
+    """In a type that is sorted fast."""
+    return rows if rows.dtype in (xp.float32, xp.float64) else in_kind(xp, rows, xp.float64)
 
 
 def _over(xp: Any, rows: Array, total: Array | float) -> Array:

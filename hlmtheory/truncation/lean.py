@@ -6,14 +6,20 @@ sixty calls, and for one row of V = 32,000 as long as its sort; a device that dr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory._array import BLOCK
 
 Row = NDArray[np.float64]
+Counts = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 FINE = 2.0**-20
 """A rounding of Δ_k up to this share of a limit is left out, so that it costs no entry where the two are equal."""
+TRIES = 4
+"""So many blocks are looked into."""
 
 
 def rounding(size: int) -> float:
@@ -29,35 +35,113 @@ def least_in_row(ascending: Row, before: Row, limit: float, rounded: float) -> i
     """The least k with Δ_k ≤ limit for a sorted row (V,) with the sums before its blocks (blocks + 1,).
 
     With so much of its tail counted as ``rounded``, where that matters to the limit.
-    None where it is not in the block that the borders tell, or may not be.
+    None where it is not in the block that the borders tell, nor in those beside it, or may not be.
     """
-    last = _block(ascending, before, limit)
-    tail = np.concatenate((before[last : last + 1], ascending[BLOCK * last : BLOCK * (last + 1)])).cumsum()
-    count = np.arange(BLOCK * last, BLOCK * last + tail.size)
-    mean = tail / np.maximum(count, 1)
+
+    def meets(count: Counts) -> Mask:
+        tail, above, even = _tails(ascending, before, count)
+        if limit < rounded / FINE:  # a tail is at most 1
+            slack = rounded * tail
+            above = above + np.where(slack > FINE * limit, slack, 0.0)
+        good: Mask = (above <= limit) | even
+        return good
+
+    return _least(meets, int(np.count_nonzero(_rough(ascending, before) <= limit)) - 1, ascending.size)
+
+
+def least_mean(rows: Sequence[tuple[Row, Row]], gaps: Sequence[float], limit: float, factor: float) -> int | None:
+    """The least k with mean_t factor Δ_k / gap_t ≤ limit over some sorted rows, each with the sums before its blocks.
+
+    None as in :func:`least_in_row`.
+    """
+    size, apart = rows[0][0].size, np.asarray(gaps)[:, None]
+
+    def mean(deviations: list[Row]) -> Row:
+        found: Row = (factor * np.stack(deviations) / apart).mean(axis=0)
+        return found
+
+    def meets(count: Counts) -> Mask:
+        met: Mask = mean([_deviations(*row, count) for row in rows]) <= limit
+        return met
+
+    return _least(meets, int(np.count_nonzero(mean([_rough(*row) for row in rows]) <= limit)) - 1, size)
+
+
+def deviation_in_row(ascending: Row, before: Row, k: int) -> tuple[float, float]:
+    """Δ_k, and by how much it may be rounded: by nothing where the tail is even."""
+    count = ascending.size - k
+    if count <= 0 or ascending[count - 1] == ascending[0]:
+        return 0.0, 0.0
+    tail = mass_of(ascending, before, count)
+    mean = tail / count
+    below = min(int(ascending.searchsorted(mean, side="right")), count)
+    above = tail - mass_of(ascending, before, below) - (count - below) * mean
+    return max(above, 0.0) if below < count else 0.0, rounding(ascending.size) * tail
+
+
+def message_in_row(ascending: Row, before: Row, levels: int, most: int, start: int, lost: float) -> tuple[Counts, Row]:
+    """Sizes from ``start`` on, 64 more but none beyond ``most``, and their Δ_k where values are rounded down.
+
+    To multiples of 1/levels; ``lost`` is what that loses of the first ``start`` entries.
+    """
+    stop = min(start + BLOCK, most)
+    values = ascending[ascending.size - stop : ascending.size - start][::-1]
+    each = np.concatenate(([lost], values - np.floor(values * levels) / levels)).cumsum()
+    k = np.arange(start, stop + 1)
+    return k, each + _deviations(ascending, before, ascending.size - k, each)
+
+
+def _least(meets: Callable[[Counts], Mask], last: int, size: int) -> int | None:
+    """The least k whose tail, of V - k entries, meets a condition: looked for in the ``last`` block and beside it."""
+    for _ in range(TRIES):
+        count = np.arange(BLOCK * last, min(BLOCK * (last + 1), size) + 1)
+        good = meets(count).nonzero()[0]
+        if not good.size:
+            if last == 0:
+                return None
+            last -= 1
+        elif good[-1] == count.size - 1 and count[-1] < size:
+            last += 1
+        else:
+            return min(size - int(count[good[-1]]), size - 1)
+    return None
+
+
+def _tails(ascending: Row, before: Row, count: Counts, lost: Row | None = None) -> tuple[Row, Row, Mask]:
+    """Of the tails of so many entries, counts that lie near each other: sum, Σ (q_i - μ)⁺, whether all are equal.
+
+    What was ``lost`` before is spread with them; where all are equal the second is not exact.
+    """
+    tail = _masses(ascending, before, count)
+    mean = (tail if lost is None else tail + lost) / np.maximum(count, 1)
     below = np.minimum(ascending.searchsorted(mean, side="right"), count)
     above = tail - _masses(ascending, before, below) - (count - below) * mean
-    if limit < rounded / FINE:  # a tail is at most 1
-        slack = rounded * tail
-        above += np.where(slack > FINE * limit, slack, 0.0)
-    even = ascending.take(np.maximum(count - 1, 0)) == ascending[0]
-    good = ((above <= limit) | even).nonzero()[0]
-    if not good.size or (good[-1] == tail.size - 1 and count[-1] < ascending.size):
-        return None  # the least is beyond the block on the one side or on the other
-    return min(ascending.size - int(count[good[-1]]), ascending.size - 1)
+    return tail, above, ascending.take(np.maximum(count - 1, 0)) == ascending[0]
 
 
-def _block(ascending: Row, before: Row, limit: float) -> int:
-    """The last block border with a tail that surely may meet the limit, by sums over whole blocks."""
+def _deviations(ascending: Row, before: Row, count: Counts, lost: Row | None = None) -> Row:
+    """Σ (q_i - μ)⁺ over each tail: 0 where all are equal, whether or not something is spread with them."""
+    _, above, even = _tails(ascending, before, count, lost)
+    return np.where(even | (above < 0), 0.0, above)
+
+
+def mass_of(ascending: Row, before: Row, count: int) -> float:
+    """The sum of the ``count`` smallest entries."""
+    block = count // BLOCK
+    return float(before[block]) + float(ascending[BLOCK * block : count].sum())
+
+
+def _rough(ascending: Row, before: Row) -> Row:
+    """At most Δ_k, and near it, for the k = V - 64 j, by sums over whole blocks."""
     j = np.arange(before.size)
     width = BLOCK * j
     mean = before / np.maximum(width, 1)
     below = np.minimum(ascending[BLOCK - 1 :: BLOCK].searchsorted(mean, side="right"), j)
-    rough = before - before.take(below) - (width - BLOCK * below) * mean
-    return int(np.count_nonzero(rough <= limit)) - 1
+    rough: Row = before - before.take(below) - (width - BLOCK * below) * mean
+    return rough
 
 
-def _masses(ascending: Row, before: Row, count: NDArray[np.int64]) -> Row:
+def _masses(ascending: Row, before: Row, count: Counts) -> Row:
     """Sums of the ``count`` smallest entries, for counts that lie near each other."""
     first = int(count.min()) // BLOCK
     sums = np.concatenate((before[first : first + 1], ascending[BLOCK * first : int(count.max())])).cumsum()

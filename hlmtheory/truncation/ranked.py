@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import Array, arrays, tail_sums, to_numpy
+from hlmtheory._array import NUMPY, Array, arrays, tail_sums, to_numpy
 from hlmtheory._simplex import distance, excess
 from hlmtheory.truncation.exact import NOISE, least_exact
+from hlmtheory.truncation.tails import Tails
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +69,4 @@ class Ranked:
     def least(self, tolerances: Sequence[float]) -> list[int]:
         """Least k with TV(r, r̂_k) ≤ θ, or with a Δ_k ≤ θ TV(q, p) that makes it so, for each θ of some that fall."""
         p, q = to_numpy(self.p), to_numpy(self.q)
-        return least_exact(p, q, tolerances, np.empty((3, q.size)))
+        return least_exact(p, q, tolerances, Tails.of(NUMPY, q[None, ::-1].copy()), np.empty((2, q.size)))

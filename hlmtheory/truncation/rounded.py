@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from hlmtheory._array import BLOCK, Array, take
+from hlmtheory.truncation.lean import message_in_row
 from hlmtheory.truncation.tails import Tails, counts_up_to
 
 FEW = 256
@@ -83,6 +86,8 @@ class Rounded:
         xp = self.tails.xp
         starts, lost, bound = self.blocks()
         candidate = 2.0 * (bound - SLACK) <= bias
+        if self.tails.lean:
+            return self._least_by_rows(starts, lost, candidate, bias)
         starts = xp.broadcast_to(starts, lost.shape)
         k, found = xp.zeros_like(starts[:, :1]), xp.zeros_like(candidate[:, :1])
         while True:
@@ -93,6 +98,22 @@ class Rounded:
             first, met = self._first(*self.deviations(take(xp, starts, block), take(xp, lost, block), BLOCK), bias)
             k, found = xp.where(open_ & met, first, k), found | (open_ & met)
             candidate = candidate & (xp.arange(candidate.shape[-1], device=block.device) > block)
+
+    def _least_by_rows(self, starts: Array, lost: Array, candidate: Array, bias: Array) -> tuple[Array, Array]:
+        """The same in each of a few rows by itself."""
+        k, found = np.zeros((len(bias), 1), np.int64), np.zeros((len(bias), 1), np.bool_)
+        most = min(self.count, self.tails.size - 1)
+        for row, (ascending, before) in enumerate(self.tails.rows()):
+            for block in candidate[row].nonzero()[0].tolist():
+                start = int(starts[block])
+                if start > most:
+                    break
+                sizes, deviation = message_in_row(ascending, before, self.levels, most, start, float(lost[row, block]))
+                good = (2.0 * deviation <= bias[row, 0]).nonzero()[0]
+                if good.size:
+                    k[row, 0], found[row, 0] = sizes[good[0]], True
+                    break
+        return k, found
 
     def blocks(self) -> tuple[Array, Array, Array]:
         """Where blocks of sizes begin (C,), E there (R, C), and a lower bound (R, C) on Δ_k for their sizes.

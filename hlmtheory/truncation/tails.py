@@ -42,6 +42,15 @@ class Tails:
         """V."""
         return int(self.ascending.shape[-1])
 
+    @property
+    def lean(self) -> bool:
+        """Whether the rows are few, and numpy's: each is then looked at by itself."""
+        return self.xp is NUMPY and self.ascending.shape[0] <= SINGLE
+
+    def rows(self) -> list[tuple[Array, Array]]:
+        """Each row by itself, and the sums of its blocks."""
+        return list(zip(self.ascending, self.before, strict=True))
+
     def mass(self, count: Array) -> Array:
         """Sum of the ``count`` smallest entries (R, C), from the smallest on: a small tail keeps its digits."""
         first = self.xp.min(count, axis=-1, keepdims=True) // BLOCK
@@ -104,10 +113,10 @@ class Tails:
 
         If ``sure``, the rounding of Δ_k is added to it where that is more than a millionth of the limit.
         """
-        if self.xp is NUMPY and limit.shape[0] <= SINGLE:
-            rows = zip(self.ascending, self.before, limit[:, 0].tolist(), strict=True)
+        if self.lean:
             rounded = rounding(self.size) if sure else 0.0
-            found = [least_in_row(*row, rounded) for row in rows]
+            pairs = zip(self.rows(), limit[:, 0].tolist(), strict=True)
+            found = [least_in_row(*row, each, rounded) for row, each in pairs]
             if None not in found:
                 return self.xp.asarray(found, dtype=self.xp.int64)
         near = self.near(self.rough() <= limit)

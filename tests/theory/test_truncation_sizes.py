@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory.truncation import tails
+from hlmtheory._array import NUMPY
+from hlmtheory.truncation import exact, lean, tails
 from hlmtheory.truncation.message import least_message_size
+from hlmtheory.truncation.ranked import Ranked
 from hlmtheory.truncation.tails import Tails, least_size
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -508,3 +510,154 @@ def test_a_residual_that_cannot_be_normalised_is_left_to_the_bound():
 def test_what_is_no_row_of_probabilities_is_refused_at_the_sort(draft):
     with pytest.raises(ValueError, match=r"^draft must be rows of probabilities: finite, non-negative, summing to 1"):
         hlmtheory.certified_size(draft, 0.1)
+
+
+# ----------------------------------------------------------------------------- what the search for the exact size skips
+
+
+def first_by_scan(p, q, tolerance, stop):
+    """The first size before ``stop`` that meets a tolerance, by every one of them on its own."""
+    pair = Ranked.of(p, q)
+    return next((k for k in range(stop) if pair.distortion(k)[0] <= tolerance), stop)
+
+
+@pytest.mark.parametrize(("scale", "noise"), [(1.0, 1.0), (0.5, 0.3), (1.5, 2.0)])
+def test_sizes_are_ruled_out_by_the_thousand_and_rightly(scale, noise, monkeypatch):
+    """A flat wide row, whose sizes before a look are ruled out many at a time; and by few looks."""
+    looks, look = [], exact.Head._look
+    monkeypatch.setattr(exact.Head, "_look", lambda self, k: looks.append(k) or look(self, k))
+    steps, behind = [], exact.Head.behind
+    monkeypatch.setattr(exact.Head, "behind", lambda *given: steps.append(given[-1]) or behind(*given))
+    rng = np.random.default_rng(31)
+    logits = rng.normal(scale=scale, size=6000)
+    q, p = hlmtheory.softmax(logits), hlmtheory.softmax(logits + noise * rng.normal(size=6000))
+    for tolerance in (0.1, 0.05):
+        looks.clear()
+        k = int(hlmtheory.exact_size(p, q, tolerance))
+        assert len(looks) <= 10
+        assert first_by_scan(p, q, tolerance, k + 1) == k
+    assert exact.STEP in steps
+
+
+@pytest.mark.parametrize("starved", [False, True])
+@pytest.mark.parametrize("size", [3, 40, 200])
+def test_no_proof_rules_out_a_size_that_meets_the_tolerance(size, starved):
+    """Every look, backward in steps and one by one, and forward, against all distortions."""
+    rng = np.random.default_rng(size)
+    for scale in (0.3, 1.0, 3.0):
+        logits = rng.normal(scale=scale, size=size)
+        q, p = hlmtheory.softmax(logits), hlmtheory.softmax(logits + rng.normal(size=size))
+        if scale == 0.3:  # ties
+            q = np.floor(q * size * 4) + 1.0
+            q /= q.sum()
+        if starved:  # what is sent first is of no use to the target
+            p[np.argsort(-q)[: size // 2]] = 0.0
+            p /= p.sum()
+        every = np.array([Ranked.of(p, q).distortion(k)[0] for k in range(size)])
+        own = Tails.of(NUMPY, np.sort(q)[None])
+        head = exact.Head.of(p, q, np.maximum(p - q, 0.0), own, size - 1, 0)
+        head._extend(size - 1)
+        for k in range(0, size, max(1, size // 25)):
+            look = head._look(k)
+            assert look.gap == pytest.approx(every[k], abs=1e-13)
+            for step in {step for step in (1, 2, 8, 16) if k and k % step == 0}:
+                for theta in np.unique(every[:k])[:: max(1, k // 25)]:
+                    assert (every[:k][head.behind(theta, 0, look, step)] > theta).all()
+            if k < size - 1:
+                for theta in every[k + 1 :: max(1, size // 8)]:
+                    assert (every[k + 1 :][head.ahead(theta, look, size - 1 - k)] > theta).all()
+
+
+def test_a_size_beyond_what_was_prepared_is_found():
+    """The worst target for one size attains the bound there: the least size is next to what the bound allows."""
+    _, draft = drawn(32, 5000, scale=1.0)
+    target = hlmtheory.worst_case_target(draft, 4000, 0.2)
+    tolerance = float(hlmtheory.tail_deviation(draft)[4000]) / 0.2 * (1 - 1e-6)
+    found = int(hlmtheory.exact_size(target, draft, tolerance))
+    assert found > 4000
+    assert first_by_scan(target, draft, tolerance, found + 1) == found
+    assert hlmtheory.exact_size(target, draft, [1.5 * tolerance, tolerance, 0.2 * tolerance]).tolist() == [
+        int(hlmtheory.exact_size(target, draft, share * tolerance)) for share in (1.5, 1.0, 0.2)
+    ]
+
+
+@pytest.mark.parametrize("window", [0, 1, 3])
+def test_many_tolerances_when_little_is_prepared(window, monkeypatch):
+    p, q = drawn(36, 24, 60, scale=1.0)
+    p[6:] = [hlmtheory.worst_case_target(row, k, 0.05) for k, row in enumerate(q[6:], 3)]  # where the bound is attained
+    tolerances = np.linspace(0.0, 0.9, 91)
+    each = [[int(hlmtheory.exact_size(*row, theta)) for theta in tolerances] for row in zip(p, q, strict=True)]
+    monkeypatch.setattr(exact, "WINDOW", window)
+    assert hlmtheory.exact_size(p[:, None], q[:, None], tolerances).tolist() == each
+
+
+def test_the_order_of_entries_that_hardly_differ():
+    """The sort is by all but the last bits: entries apart by those, equal ones, zeros of either sign, subnormals."""
+    rng = np.random.default_rng(33)
+    steps = 0.25 + 2.0**-54 * rng.integers(0, 9, 300)
+    ties = rng.integers(0, 5, 300) / 5
+    tiny = 5e-324 * rng.integers(0, 40, 300)
+    signs = np.where(rng.integers(0, 2, 300) > 0, 0.0, -0.0)
+    for values in (steps, ties, tiny, signs, np.concatenate((steps, ties, tiny, signs)), rng.random(300), np.ones(1)):
+        places = np.flatnonzero(np.arange(values.size) % 7 != 3)
+        expected = places[np.argsort(-values[places], kind="stable")]
+        assert exact.descending(values, places).tolist() == expected.tolist()
+
+
+def test_a_target_and_drafts_broadcast():
+    p, q = drawn(34, 3, 60)
+    for given_, each in (((p[0], q), [(p[0], row) for row in q]), ((p[:, None], q), [(a, b) for a in p for b in q])):
+        found = hlmtheory.exact_size(*given_, 0.1)
+        assert found.reshape(-1).tolist() == [int(hlmtheory.exact_size(a, b, 0.1)) for a, b in each]
+
+
+# -------------------------------------------------------------------------------------------- few rows and many, again
+
+
+@pytest.mark.parametrize("scale", [0.5, 3.0])
+def test_few_rows_by_themselves_and_all_at_once(scale, monkeypatch):
+    """Offline and online rules and messages: row by row as in the arrays of all rows."""
+    p, q = drawn(35, 4, 2000, scale=scale)
+
+    def found():
+        online = [hlmtheory.online_certified_size(q, 3, 0.4, theta, estimated=True) for theta in (0.0, 0.2, 0.9)]
+        return (
+            [hlmtheory.offline_size(p, q, theta, sharp=sharp) for theta in (0.05, 0.4) for sharp in (False, True)]
+            + [hlmtheory.offline_size(p[:, None], q[:, None], 0.3).tolist()]
+            + [one.k.tolist() for one in online]
+            + [hlmtheory.certified_size(q, bias, bits_per_probability=14).tolist() for bias in (0.4, 0.8, 1.2)]
+        ), [one.bound for one in online]
+
+    few, few_bounds = found()
+    monkeypatch.setattr(tails, "SINGLE", 0)
+    many, many_bounds = found()
+    assert few == many
+    np.testing.assert_allclose(few_bounds, many_bounds, rtol=1e-9, atol=1e-11)
+
+
+def test_a_row_of_which_the_borders_tell_little_is_searched_in_the_blocks_beside():
+    draft = np.sort([0.5 / 32] * 32 + [0.5 / 96] * 64 + [0.5 / 96] * 32)
+    own = Tails.of(NUMPY, draft[None])
+    for limit in np.linspace(0.01, 0.5, 23):
+        expected = int(np.argmax(hlmtheory.tail_deviation(draft) <= limit))
+        assert lean.least_in_row(own.ascending[0], own.before[0], float(limit), 0.0) == expected
+
+
+def test_an_even_row_deviates_by_nothing_offline_either():
+    """Though its mean, a quotient of sums, is often a rounding below its entries."""
+    for size in range(2, 300, 3):
+        draft = np.full((1, size), 1.0 / size)
+        target = np.append(draft[0, 0] + draft[0, -1], np.append(draft[0, 1:-1], 0.0))[None]
+        assert int(hlmtheory.offline_size(target, draft, 0.0)) == 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 64, 65, 300])
+def test_the_deviation_of_one_size_of_a_row(size):
+    rng = np.random.default_rng(size)
+    for row in (rng.dirichlet(np.ones(size)), np.full(size, 1.0 / size), np.floor(4 * rng.random(size)) + 1.0):
+        own = Tails.of(NUMPY, np.sort(row / row.sum())[None])
+        sizes = np.arange(size + 1)[None]
+        alone = [lean.deviation_in_row(own.ascending[0], own.before[0], k) for k in range(size + 1)]
+        deviation, slack = own.measured(sizes)
+        np.testing.assert_allclose([one for one, _ in alone], deviation[0], rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose([more for _, more in alone], slack[0], rtol=1e-12)

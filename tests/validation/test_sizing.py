@@ -14,16 +14,40 @@ def test_every_rule_stands_beside_the_sorts():
     pytest.importorskip("torch")
     found = sizing.measure([1, 2], [3.0], ["float32"], vocabulary=500, repeats=1)
     assert all(math.isfinite(number) and number > 0 for one in found for number in (one.value, one.ratio))
-    rules = len(sizing.rules(*sizing.drawn(1, 500, 3.0, "float32")))
-    assert len(found) == 2 * (3 * (rules + 1)) + 1
+    names = tuple(sizing.rules(*sizing.drawn(1, 500, 3.0, "float32")))
+    assert set(sizing.ORDERED) < set(names)
+    each = len(names) + 1, len(sizing.ORDERED) + 1  # beside a sort, beside the argsort
+    assert len(found) == 2 * (3 * each[0] + 2 * each[1]) + 5
     ones = [one for one in found if one.ratio == 1.0 and one.what == one.against]
     assert [one.what.split(",")[:2] for one in ones] == [
         ["numpy's sort", " numpy"],
+        ["numpy's argsort", " numpy"],
         ["numpy's sort", " torch"],
+        ["numpy's argsort", " torch"],
         ["torch's sort", " torch"],
     ] * 2
-    assert found[-1].against == "the limit"
-    assert found[-1].value == max(one.ratio for one in found[:-1] if one.against.startswith("numpy's"))
+
+
+def test_the_worst_of_each_sort_stands_beside_the_limit():
+    pytest.importorskip("torch")
+    found = sizing.measure([1], [1.0, 3.0], ["float64"], vocabulary=500, repeats=1)
+    rows, worst = found[:-5], found[-5:]
+    assert {one.against for one in worst} == {"the limit"}
+    sorts = [("numpy", "numpy's sort"), ("numpy", "numpy's argsort")]
+    sorts += [("torch", name) for name in ("torch's sort", "numpy's sort", "numpy's argsort")]
+    for (library, sort), one in zip(sorts, worst, strict=True):
+        beside = [row for row in rows if row.against.startswith(f"{sort}, {library}")]
+        ratios = [row.ratio for row in beside if not row.what.startswith(("numpy's", "torch's"))]
+        assert one.value == max(ratios)
+        assert one.ratio == pytest.approx(one.value / sizing.LIMIT)
+        assert one.unit == f"x {sort}"
+
+
+def test_a_case_ends_after_its_time(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sizing, "SECONDS", 0.0)
+    calls: list[int] = []
+    assert sizing._best({"one": lambda: calls.append(1)}, 50)["one"] > 0
+    assert len(calls) == 2
 
 
 @pytest.mark.parametrize("scale", sizing.SCALES)

@@ -86,20 +86,9 @@ class Row:
         return found
 
     @property
-    def true_skip_rate(self) -> float | None:
-        """Share of the skipped drafts that the large model would have accepted; None without any, or not judged."""
-        skipped = self.total("skipped")
-        return 1.0 - self.total("skip_risk") / skipped if skipped and self.judged else None
-
-    @property
     def seconds(self) -> float:
         """Model and link together, the prompt's reading apart."""
         return self.total("small_s") + self.total("large_s") + self.total("link_s")
-
-    @property
-    def resampling_rate(self) -> float:
-        """Rejected and resampled drafts over rounds, as c-sqs Section 4 counts; 0 without rounds."""
-        return self.total("resampled") / len(self.rounds) if self.rounds else 0.0
 
     def plain(self, *, rounds: bool = True) -> dict[str, Any]:
         """The row as plain values, with the sums and, if wanted, every round."""

@@ -343,9 +343,7 @@ class _Loop(Texts):
         if not len(left) or self.large is None:
             return
         sizes = np.array([max(int(self.base[lane]) - place for place, _ in self.unseen[lane]) for lane in left]) + 1
-        until = self.large.cached.copy()
-        until[left] = self.base[left]
-        logits = self.large.read(self.text, until, rows=sizes, only=left)
+        logits = self.large.part(left).read(self.text[left], self.base[left], rows=sizes)
         target = rows_of(logits, self.session.temperature, self.session.top_p).split(sizes.tolist())
         for rows, lane in zip(target, left.tolist(), strict=True):
             self._judge_skipped(lane, rows, int(self.base[lane]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -509,6 +510,28 @@ def test_a_model_that_gives_nan_is_named_and_finished_rows_are_kept(
         decode(pair, prompts, method, new_tokens=3, batch=2, temperature=temperature)
     assert 0 < len(caught.value.rows) < 8
     assert all(len(row.tokens) == 3 for row in caught.value.rows)
+
+
+def test_the_end_of_a_text_is_judged_without_reading_the_others(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = [Prompt(f"p{i}", "Why? " * (i + 1), "test") for i in range(6)]
+    pair = replace(pair, end_tokens=tuple(range(30)))
+    lanes: list[int] = []
+    forward = pair.large.forward
+
+    def counted(ids: torch.Tensor, *args: Any, **options: Any) -> Any:
+        lanes.append(len(ids))
+        return forward(ids, *args, **options)
+
+    counted.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    monkeypatch.setattr(pair.large, "forward", counted)
+    rows = decode(pair, prompts, SmallOnly(), new_tokens=24, batch=6, risk=True)
+    ended = [sum(len(row.tokens) == count for row in rows) for count in sorted({len(row.tokens) for row in rows})]
+    assert len(ended) > 1
+    assert lanes == [6, *ended]  # the prompts, then only those that end
+    alone = [decode(pair, [prompt], SmallOnly(), new_tokens=24, risk=True)[0] for prompt in prompts]
+    for row, one in zip(rows, alone, strict=True):
+        assert row.tokens == one.tokens
+        assert row.total("skip_risk") == pytest.approx(one.total("skip_risk"), rel=1e-4)
 
 
 @pytest.mark.parametrize("method", [SmallOnly(), UHlm(0.9), RandHlm(0.5)], ids=lambda m: m.name)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,6 +68,16 @@ class Slots:
                 for source, place, size in moved:
                     stored[place, :, :size] = stored[source, :, :size]
             self._stored[layer] = (pair[0][: len(lanes)], pair[1][: len(lanes)])
+
+    def part(self, lanes: Array) -> Slots:
+        """A copy of these lanes."""
+        import torch
+
+        some = Slots(self.capacity)
+        for layer, pair in self._stored.items():
+            index = torch.from_numpy(lanes).to(pair[0].device)
+            some._stored[layer] = (pair[0][index], pair[1][index])
+        return some
 
     def _placed(self, device: torch.device) -> Any:
         """The indices on the device of a layer."""
@@ -169,6 +180,12 @@ class Lanes:
         """Keep these lanes alone, in this order; none comes before one that it overwrites."""
         self._slots.keep(lanes, self.cached)
         self.cached = self.cached[lanes]
+
+    def part(self, lanes: Array) -> Lanes:
+        """A copy of these lanes, to read on without the others."""
+        some = copy(self)
+        some.cached, some._slots = self.cached[lanes], self._slots.part(lanes)
+        return some
 
     def _masks(self, slots: torch.Tensor, seen: int, offset: Array | None) -> Any:
         """Which slots each new token sees, as what is added to the attention; one for each kind of layer."""

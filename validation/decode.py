@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from validation.collect import encode_prompts
 from validation.decoding.judging import Verdict, judge, skip_risk, step_risks
-from validation.decoding.noise import DRAFT, Noise
+from validation.decoding.noise import Noise
 from validation.decoding.records import Row
 from validation.decoding.sampling import at, draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
@@ -205,7 +205,8 @@ class _Loop(Texts):
         """One token from the small model for each text that is not waiting."""
         go = np.flatnonzero(~self.waiting)
         (logits,) = self.forward("small", go, 1)  # one row of each: one part
-        positions, fresh = self.ends[go] - self.start[go], self.ends[go] == self.base[go]
+        positions, ahead = self.ends[go] - self.start[go], self.ends[go] - self.base[go]
+        fresh = ahead == 0
         began = time.perf_counter()
         rows = rows_of(logits, self.session.temperature, self.session.top_p)
         self.refuse("small", go, rows.sum(dim=-1).cpu().numpy())
@@ -213,7 +214,7 @@ class _Loop(Texts):
         middle = time.perf_counter()
         made = self.method.propose(step)
         after = time.perf_counter()
-        tokens, _ = draw(made.rows, self.noise.uniforms(DRAFT, step.rows, positions, levels(rows.shape[-1])))
+        tokens, _ = draw(made.rows, self.noise.drafts(step.rows, positions, ahead, levels(rows.shape[-1])))
         known = made.rows if made.known is None else made.known
         chance = at(known, tokens)
         drawn = time.perf_counter()

@@ -27,7 +27,7 @@ Mask = NDArray[np.bool_]
 NOISE = 2.0**-44
 """A TV(q̂, p) up to this is rounding: r̂ points anywhere, so its distortion is taken at its worst, 1."""
 SHORT = 2.0**-40
-"""By so much a proof must exceed θ, so that a rounding passes over no k; and 2^-48 over TV(q̂, p)."""
+"""By so much a proof must exceed θ, and 2^-48 over TV(q̂, p): more than the rounding of its sums, as seen, not proven."""
 LEAST = 2.0**-1000
 """Below it a residual cannot be divided by its mass."""
 WINDOW = 256
@@ -306,7 +306,7 @@ def _from(values: Row, step: int) -> Row:
 
 
 def descending(q: Row, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The places of some entries, none negative, in their descending order, equal ones by lowest index.
+    """The places of some entries, float64 and none negative, in their descending order, equal ones by lowest index.
 
     Numbers that are not negative are in the order of their bits. With the last bits of each replaced by its index, one
     sort of whole numbers gives the order, in half the time of an argsort; where those bits mattered it is made again.

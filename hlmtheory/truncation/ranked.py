@@ -68,5 +68,5 @@ class Ranked:
 
     def least(self, tolerances: Sequence[float]) -> list[int]:
         """Least k with TV(r, r̂_k) ≤ θ, or with a Δ_k ≤ θ TV(q, p) that makes it so, for each θ of some that fall."""
-        p, q = to_numpy(self.p), to_numpy(self.q)
+        p, q = (to_numpy(row).astype(np.float64) for row in (self.p, self.q))
         return least_exact(p, q, tolerances, Tails.of(NUMPY, q[None, ::-1].copy()), np.empty((2, q.size)))

@@ -661,3 +661,11 @@ def test_the_deviation_of_one_size_of_a_row(size):
         deviation, slack = own.measured(sizes)
         np.testing.assert_allclose([one for one, _ in alone], deviation[0], rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose([more for _, more in alone], slack[0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_a_ranked_pair_of_any_type_finds_its_least_size(kind):
+    rng = np.random.default_rng(5)
+    p, q = (np.sort(rng.dirichlet(np.ones(7)))[::-1].astype(kind) for _ in range(2))
+    pair = Ranked.of(p, q)
+    assert pair.least([0.3]) == [first_by_scan(p, q, 0.3, 7)]

@@ -24,6 +24,7 @@ from tests.validation.tiny_texts import (
     exact_law,
     halves,
     law_of,
+    node,
     nodes,
     quarters,
     table_pair,
@@ -189,6 +190,26 @@ def test_the_reported_risk_bounds_the_distance_of_texts(method: Method, cells: d
     bound = float(np.mean([row.total("risk") for row in rows]))
     apart = distance(law_of(rows), exact_law(target, 2))
     assert 0.02 < apart <= bound + 1e-9
+
+
+@pytest.mark.parametrize("step", [0.1, 1.0])
+def test_what_was_thrown_away_does_not_reach_the_text_through_the_length_it_teaches(step: float) -> None:
+    """An end of text among the drafts that are thrown away sets the next K: its number must not be met again."""
+    positions = 7
+    draft = np.tile([1.0, 0.0, 0.0], (nodes(3, positions), 1))
+    target = draft.copy()
+    target[node(0)] = [0.0, 1.0, 0.0]  # the second draft is always rejected
+    draft[node(0, 0, 0)] = [0.5, 0.0, 0.5]  # only ever thrown away; 2 ends a text, and the drafting
+    draft[node(0, 1, 0)] = target[node(0, 1, 0)] = [0.5, 0.5, 0.0]
+    tune = {0.1: 0.7425, 1.0: 0.22}[step]  # K is 5 or 1 as that end was drafted or not
+    method = FlexSpec(
+        "linear", longest=5, step=step, costs={"edge_slope_s": tune, "cloud_base_s": 1.0, "header_bits": 0.0}
+    )
+    prompts = [Prompt(f"p{i}", "0", "test") for i in range(1000)]
+    rows = decode(table_pair(draft, target, end_tokens=(2,)), prompts, method, new_tokens=positions, batch=1000)
+    law = law_of(rows)
+    assert set(law) == {(0, 1, 0, 0, 0, 0, 0), (0, 1, 0, 1, 0, 0, 0)}
+    assert abs(law[0, 1, 0, 1, 0, 0, 0] - 0.5) < 0.06  # 3.8 standard deviations; .75 with the number met again
 
 
 @pytest.mark.parametrize("method", [RandHlm(0.5), UHlm(0.55, draws=None), SmallOnly()], ids=lambda m: m.name)

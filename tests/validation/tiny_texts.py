@@ -104,6 +104,14 @@ def nodes(vocabulary: int, positions: int) -> int:
     return sum(vocabulary**n for n in range(positions))
 
 
+def node(*tokens: int, vocabulary: int = 3) -> int:
+    """The row of a table behind these tokens."""
+    place = 0
+    for token in tokens:
+        place = place * vocabulary + token + 1
+    return place
+
+
 def halves(rng: np.random.Generator, count: int) -> np.ndarray:
     """Rows over three tokens, two of which have 1/2."""
     return rng.permuted(np.tile([0.5, 0.5, 0.0], (count, 1)), axis=1)
@@ -120,6 +128,10 @@ class Grid(Noise):
     def __init__(self, table: np.ndarray) -> None:
         super().__init__(0, [str(i) for i in range(len(table))], table.shape[1] - 1)
         self._table = table
+
+    def drafts(self, rows: np.ndarray, positions: np.ndarray, ahead: np.ndarray, count: int) -> np.ndarray:
+        """The number of the position, however often it is drafted: so the grid stays small."""
+        return self.uniforms(DRAFT, rows, positions, count)
 
 
 def grid(positions: int, cells: dict[int, int]) -> np.ndarray:

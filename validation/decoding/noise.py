@@ -1,8 +1,10 @@
 """The random numbers of a run: one for each seed, prompt, position and purpose, whatever else is decoded beside it.
 
-A token that is drawn twice at one position, since an earlier draft was rejected and the rest thrown away, meets the
-same number again. That changes no law: what was thrown away was never looked at, so nothing that was kept depends on
-the number. Whether a draft is accepted depends on the numbers up to its own position alone.
+A position that is drafted again, since an earlier draft was rejected and the rest thrown away, is drafted by another
+number: that of how far behind the kept text it lies, which falls each time. The same one would change the law of a
+method that learns from what was thrown away (flexspec's K counts the drafts, and the link's rate their time): its next
+K decides whether the position is drafted or replaced, and would then know the number. Whether a draft is accepted
+depends on the numbers up to its own position alone; what lies behind a rejection is never looked at.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 DRAFT, ACCEPT, REPLACE, SKIP = range(4)
 """What a number decides: the draft, its acceptance, the server's own token, whether the server is asked at random."""
 PURPOSES = 4
-_TEXT, _LINK, _EXTRA, _FINE = range(4)  # streams of a prompt
+_TEXT, _LINK, _EXTRA, _FINE, _AHEAD = range(5)  # streams of a prompt
 
 Array = NDArray[Any]
 
@@ -40,6 +42,7 @@ class Noise:
         self._links = [self._stream(name, _LINK) for name in self.names]
         self._extra: dict[int, Array] = {}
         self._fine: dict[int, Array] = {}
+        self._ahead: dict[tuple[int, int], Array] = {}
 
     def uniform(self, purpose: int, rows: Array, positions: Array) -> Array:
         """One number for each row (index of a prompt) at its position (0 for the first new token), float64."""
@@ -52,9 +55,18 @@ class Noise:
         if count == 1:
             return first
         if count not in self._fine:
-            shape = (self.positions + 1, PURPOSES, count - 1)
-            self._fine[count] = np.stack([self._stream(name, _FINE).random(shape) for name in self.names])
+            self._fine[count] = self._tables(_FINE, (PURPOSES, count - 1), count)
         return np.concatenate([first, self._fine[count][rows, positions, purpose]], axis=1)
+
+    def drafts(self, rows: Array, positions: Array, ahead: Array, count: int) -> Array:
+        """So many numbers, (n, count), for a draft at a position with ``ahead`` (n,) drafts in flight before it."""
+        found = self.uniforms(DRAFT, rows, positions, count)
+        for offset in set(ahead[ahead > 0].tolist()):
+            if (offset, count) not in self._ahead:
+                self._ahead[offset, count] = self._tables(_AHEAD, (count,), offset, count)
+            some = ahead == offset
+            found[some] = self._ahead[offset, count][rows[some], positions[some]]
+        return found
 
     def link(self, row: int) -> np.random.Generator:
         """The generator of a row's link, block after block."""
@@ -63,14 +75,19 @@ class Noise:
     def several(self, rows: Array, positions: Array, count: int) -> Array:
         """So many further numbers for each row at its position, shape (count, n)."""
         if count not in self._extra:
-            shape = (self.positions + 1, count)
-            self._extra[count] = np.stack([self._stream(name, _EXTRA).random(shape) for name in self.names])
+            self._extra[count] = self._tables(_EXTRA, (count,), count)
         found: Array = self._extra[count][rows, positions].T
         return found
 
-    def _stream(self, name: str, purpose: int) -> np.random.Generator:
-        """A counter-based generator of its own for each prompt and use."""
-        return np.random.Generator(np.random.Philox(np.random.SeedSequence([self.seed, purpose, *name.encode()])))
+    def _tables(self, purpose: int, shape: tuple[int, ...], *key: int) -> Array:
+        """A table (positions + 1, *shape) of each prompt, from a stream of that key."""
+        size = (self.positions + 1, *shape)
+        return np.stack([self._stream(name, purpose, *key).random(size) for name in self.names])
+
+    def _stream(self, name: str, purpose: int, *key: int) -> np.random.Generator:
+        """A counter-based generator of its own for each prompt, use and key."""
+        entropy = [self.seed, purpose, *name.encode()]
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy, spawn_key=key)))
 
 
 class Columns:

@@ -27,7 +27,7 @@ Mask = NDArray[np.bool_]
 NOISE = 2.0**-44
 """A TV(q̂, p) up to this is rounding: r̂ points anywhere, so its distortion is taken at its worst, 1."""
 SHORT = 2.0**-40
-"""By so much a proof must exceed θ, and 2^-48 over TV(q̂, p): more than the rounding of its sums, as seen, not proven."""
+"""By so much a proof must exceed θ, and 2^-48 over TV(q̂, p): more than the rounding seen, not a proven bound."""
 LEAST = 2.0**-1000
 """Below it a residual cannot be divided by its mass."""
 WINDOW = 256

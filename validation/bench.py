@@ -8,25 +8,22 @@ A ratio compares two things that were measured one after the other on the same m
 from __future__ import annotations
 
 import json
-import os
-import platform
 import shlex
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from validation.devices import cores
 from validation.errors import UserError
+from validation.measurement import Measurement, machine
 from validation.synthetic import SyntheticTrace
 from validation.traces import Trace, TraceWriter, open_trace
 
@@ -35,7 +32,6 @@ if TYPE_CHECKING:
     from validation.models import Pair
     from validation.prompts import Prompt
 
-FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
 IMPORTS = {
     "nothing": "pass",
     "numpy": "import numpy",
@@ -55,17 +51,6 @@ STREAMED = (
 )
 """A claim of each room that a trace's rows serve; not the slowest, as a million rows take an hour."""
 MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
-
-
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """One line of the table: a value, and how it compares with another of the same run."""
-
-    what: str
-    value: float
-    unit: str
-    against: str
-    ratio: float  # value over that of ``against``
 
 
 # --------------------------------------------------------------------------------------------------------- rows
@@ -188,22 +173,6 @@ def _resident(name: str) -> int:
 
 
 # ------------------------------------------------------------------------------------------------- the command
-
-
-def machine() -> dict[str, Any]:
-    """The machine in words that say what the numbers depend on, and nothing of whose it is."""
-    import torch
-
-    info = Path("/proc/cpuinfo")
-    known = set(info.read_text().split()) if info.exists() else set()
-    return {
-        "cores": cores(),
-        "processor": platform.machine(),
-        "flags": [flag for flag in FLAGS if flag in known],
-        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
-        "load": round(os.getloadavg()[0], 1),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "torch")}},
-    }
 
 
 def _measure_builtin() -> list[Measurement]:

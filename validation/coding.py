@@ -9,7 +9,7 @@ import numpy as np
 
 import hlmtheory
 from hlmtheory import codec
-from validation.bench import Measurement
+from validation.measurement import Measurement
 
 VOCABULARY, SIZE, RESOLUTION = 32_000, 512, 100
 LIMIT_MS = 0.3

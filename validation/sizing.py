@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import hlmtheory
-from validation.bench import Measurement
+from validation.measurement import Measurement
 
 VOCABULARY = 32_000
 ROWS, SCALES, TYPES = (1, 16, 64), (1.0, 3.0, 6.0), ("float64", "float32")

@@ -19,7 +19,7 @@ from hlmtheory import inference_latency, minmax_shares, plan
 from hlmtheory.batching import search
 from hlmtheory.serving import Device, ModelShape, Service, Task, decoding_steps, stage_times
 from hlmtheory.serving.pipeline import by_breakpoints, by_steps
-from validation.bench import Measurement
+from validation.measurement import Measurement
 
 Row = NDArray[np.float64]
 

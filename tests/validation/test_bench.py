@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from validation import bench
-from validation.bench import Measurement
 from validation.errors import UserError
+from validation.measurement import Measurement
 from validation.models import Pair
 from validation.prompts import Prompt
 from validation.synthetic import TEXT, SyntheticTrace

@@ -6,7 +6,7 @@ import pytest
 
 from hlmtheory import codec
 from validation import bench, coding
-from validation.bench import Measurement
+from validation.measurement import Measurement
 
 
 def test_both_coders_are_measured_on_a_message_that_comes_back():

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from validation import bench, sizing
-from validation.bench import Measurement
+from validation.measurement import Measurement
 
 
 def test_every_rule_stands_beside_the_sorts():

@@ -10,7 +10,7 @@ import pytest
 import hlmtheory
 from hlmtheory.serving import Task
 from validation import bench, speed
-from validation.bench import Measurement
+from validation.measurement import Measurement
 
 
 def plausible(found: list[Measurement]) -> list[str]:

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from validation.bench import Measurement
 from validation.decode import decode
 from validation.decoding.judging import judge
 from validation.decoding.noise import Noise
 from validation.decoding.sampling import draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Session
+from validation.measurement import Measurement
 from validation.methods import FixedLength, Hlm, KSqs, LargeOnly, Method, PromptLookup, SmallOnly, UHlm
 from validation.models import Pair, load_pair
 from validation.prompts import Prompt, builtin_prompts

@@ -28,7 +28,7 @@ def simulate_stages(seed: int, *, measure: Callable[..., StageTimes] = measure_s
     """
     import torch
 
-    from validation.bench import machine
+    from validation.measurement import machine
     from validation.models import load_pair
 
     computer = machine() | {"threads": torch.get_num_threads()}  # the load before this adds to it

@@ -122,7 +122,7 @@ def caption_rates(numbers: Numbers) -> str:
         f"paper prints {value(CU, 'true_skips')}; P(skipped | accepted), u-hlm's, {_at(skipped, chosen)}. "
         f"P(skipped and rejected) is {_estimate(wrong)}, by the paper's rates {false_positives():.3f}. The least "
         f"P(accepted | skipped) is {_number(least)}, the paper's {value(CU, 'least_true_skips')}. The accuracy that "
-        "the paper draws too needs texts by the hybrid system."
+        "the paper draws too takes texts by the hybrid system: Figure 9a-texts."
     )
 
 
@@ -133,7 +133,7 @@ def caption_transmission(numbers: Numbers) -> str:
     ours = ", ".join(f"{_at(sent, one)} at {one}" for one in near)
     return (
         f"Transmission rate {ours}; the paper prints {1 - value(U, 'skipped'):.4f} at {value(U, 'prone')}, which with "
-        "20 draws is 0.4. The cosine similarity that the paper draws too needs texts by the hybrid system."
+        "20 draws is 0.4. The cosine similarity that the paper draws too takes texts by the hybrid system: Figure 4-texts."
     )
 
 

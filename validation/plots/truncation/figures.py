@@ -224,8 +224,8 @@ def _caption_payload(numbers: Numbers) -> str:
     return (
         f"An entry takes {BITS} + {width - BITS} bits, all {size:,} of them {full:,} bits. Mean k at θ = {THETA:g}, "
         f"ε = {EPSILON:g}: {marks}. The payload of k* offline is {share} of the full one; the paper prints less than "
-        f"{SHARE.value:.1%}, for its k* = {OFFLINE.value:.0f} of {FULL:,}. Accuracy, the paper's other axis, needs "
-        "decoded texts and is not drawn: in its place stand the mean TV(r, r̂), over the positions with q ≠ p, and the "
+        f"{SHARE.value:.1%}, for its k* = {OFFLINE.value:.0f} of {FULL:,}. Accuracy, the paper's other axis, takes "
+        "decoded texts (Figure 9b-texts): in its place stand the mean TV(r, r̂), over the positions with q ≠ p, and the "
         "mean Bias."
     )
 

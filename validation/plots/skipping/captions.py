@@ -133,7 +133,8 @@ def caption_transmission(numbers: Numbers) -> str:
     ours = ", ".join(f"{_at(sent, one)} at {one}" for one in near)
     return (
         f"Transmission rate {ours}; the paper prints {1 - value(U, 'skipped'):.4f} at {value(U, 'prone')}, which with "
-        "20 draws is 0.4. The cosine similarity that the paper draws too takes texts by the hybrid system: Figure 4-texts."
+        "20 draws is 0.4. The cosine similarity that the paper draws too takes texts by the hybrid system: Figure "
+        "4-texts."
     )
 
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.validation.test_fitting import stored
 from validation.__main__ import main
 from validation.decoding.records import Row
-from validation.decoding.scoring import score
+from validation.decoding.scoring import remembering, score
 from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S, LARGE, STUDIES, decode_study, flexspec_links, open_study
 from validation.errors import UserError
 from validation.models import Pair
@@ -177,3 +177,13 @@ def test_a_reference_is_a_text(tmp_path: Path) -> None:
     file.write_text('{"prompt": "a", "reference": 3}')
     with pytest.raises(UserError, match="the reference is 3, not a text"):
         read_prompts(file)
+
+
+def test_a_text_is_embedded_once() -> None:
+    seen: list[str] = []
+    embed = remembering(lambda texts: seen.extend(texts) or embedded(list(texts)))
+    first = embed(["ae", "io", "ae"])
+    assert np.array_equal(first, embedded(["ae", "io", "ae"]))
+    assert np.array_equal(embed(["io", "oo"]), embedded(["io", "oo"]))
+    assert np.array_equal(embed(["io"]), embedded(["io"]))
+    assert seen == ["ae", "io", "oo"]

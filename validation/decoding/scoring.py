@@ -86,6 +86,7 @@ def score(
             embed = load_embedding()
         except UserError:
             embed = None
+    embed = embed and remembering(embed)
     wanted = {"similarity_reference": answers(prompts), "similarity_large": own_references(pair, own)}
     groups = [list(group) for _, group in groupby(rows, key=lambda row: (row.method, row.link))]
     for done, group in enumerate(groups):
@@ -108,6 +109,18 @@ def score(
             for row, value in zip(some, values.tolist(), strict=True):
                 scores[score_key(row)][name] = value
     return scores
+
+
+def remembering(embed: Embed) -> Embed:
+    """The same function, which embeds each text once: references serve all methods, lossless ones write equal texts."""
+    vectors: dict[str, Any] = {}
+
+    def look_up(texts: Sequence[str]) -> Any:
+        new = [text for text in dict.fromkeys(texts) if text not in vectors]
+        vectors.update(zip(new, embed(new) if new else (), strict=True))
+        return np.stack([vectors[text] for text in texts])
+
+    return look_up
 
 
 def _similarity(pair: Pair, rows: list[Row], references: Mapping[str, str], embed: Any) -> np.ndarray[Any, Any]:

@@ -293,7 +293,7 @@ def test_adaptation_is_compared_prompt_by_prompt(found: Study, sidecars: dict[An
         for names in (ADAPTIVE, FIXED):
             rows = found.cells[names[one["threshold"]], 1.0].rows
             rates.append(sum(row.total("resampled") for row in rows) / sum(len(row.rounds) for row in rows))
-        assert one["resampling"][0] == pytest.approx(rates[0] - rates[1])
+        assert one["resampling"][0] == pytest.approx(rates[0] - rates[1], rel=1e-3)  # four digits are kept
 
 
 def test_every_method_has_a_look_of_its_own():

@@ -32,6 +32,7 @@ from tests.validation.tiny_texts import (
 from validation.decode import PAPER_TIMES, DecodingError, decode
 from validation.decoding.lanes import Lanes, wait_for
 from validation.decoding.links import FadingLink, TracedLink, Way
+from validation.decoding.metrics import summarize
 from validation.decoding.noise import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import Row, energy
 from validation.decoding.sampling import BRANCHES, _border, draw, levels, replacement, rows_of
@@ -232,6 +233,8 @@ def test_the_true_skip_rate_is_what_the_large_model_would_have_accepted(method: 
     assert 0.01 < missed / skipped < 0.99
     for row in rows:
         assert row.total("skip_risk") == pytest.approx(row.total("risk"))  # nothing is truncated
+        rate = summarize([row], resamples=1)["true_skip_rate"].value
+        assert rate is None if not row.total("skipped") else 0 <= rate <= 1
 
 
 def test_the_risk_of_truncated_drafts_is_no_skip_risk() -> None:
@@ -239,8 +242,10 @@ def test_the_risk_of_truncated_drafts_is_no_skip_risk() -> None:
     rows = all_texts(table_pair(draft, target), OneBit(-1.0, k=0, draws=None), 2, SAMPLED | {REPLACE: 12}, risk=True)
     assert sum(row.total("risk") for row in rows) > 0
     assert {row.total("skip_risk") for row in rows} == {0.0}
+    assert {summarize([row], resamples=1)["true_skip_rate"].value for row in rows} == {None}
     unjudged = all_texts(table_pair(draft, target), SmallOnly(), 2, {DRAFT: 2})
-    assert {row.judged for row in unjudged} == {False}
+    found = {(row.judged, summarize([row], resamples=1)["true_skip_rate"].value) for row in unjudged}
+    assert found == {(False, None)}
 
 
 # ------------------------------------------------------------------------------------------------- caches, batches
@@ -733,6 +738,7 @@ def test_a_row_comes_back_from_plain_values(pair: Pair) -> None:
     assert Row.of(plain) == row
     assert "rounds" not in row.plain(rounds=False)
     assert plain["totals"]["drafted"] == sum(r.drafted for r in row.rounds)
+    assert 0 <= summarize([row], resamples=1)["resampling_rate"].value <= 1
 
 
 def test_it_has_the_law_of_transformers_own_verification() -> None:

@@ -7,6 +7,7 @@ law is its own.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -234,11 +235,12 @@ class Doubled(CuHlmCertified):
         return certified_size(draft, 2 * self.bias, bits_per_probability=self.bits), self.bits
 
 
-class Settled(CuHlm):
+class Settled(CuHlm, ABC):
     """A mutant of what the server decodes."""
 
+    @abstractmethod
     def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
-        raise NotImplementedError
+        """The row that it decodes."""
 
     def settle(self, step: Step, tokens: np.ndarray, skip: np.ndarray) -> Any:
         known, cuts = super().settle(step, tokens, skip)

@@ -18,6 +18,10 @@ fits its rows to those of the large one:
     python -m validation.train --pair distilled --data DATA --out OUT small
     python -m validation.train --pair distilled --out OUT card
 
+``instructed`` goes on from both of the parent's models, to answer in the manner of the papers' prompt sets (steps
+``parent``, ``large``, ``small``, ``prompts``, ``card``); one of its texts, Alpaca, is not for commercial use, so it
+is for measuring and does not ship. ``--texts answers`` lets the other pairs read these texts too.
+
 A run that was stopped resumes from its last checkpoint (``WORK/<pair>-<size>.pt``).
 """
 
@@ -42,10 +46,19 @@ from validation.training.loop import (
     step_count,
     text_loss,
 )
-from validation.training.recipes import PAIRS, SEED, Course, Distillation, PairRecipe, Recipe, build_model
-from validation.training.texts import corpus, tokens, train_tokenizer, write_prompts
+from validation.training.recipes import (
+    PAIRS,
+    SEED,
+    Continuation,
+    Course,
+    Distillation,
+    PairRecipe,
+    Recipe,
+    build_model,
+)
+from validation.training.texts import LIBRARIES, Library, tokens, train_tokenizer, write_prompts
 
-__all__ = ["PAIRS", "Distillation", "PairRecipe", "Recipe", "adopt", "build_model", "main", "train"]
+__all__ = ["PAIRS", "Continuation", "Distillation", "PairRecipe", "Recipe", "adopt", "build_model", "main", "train"]
 
 
 def adopt(parent: Path, out: Path) -> None:
@@ -58,7 +71,8 @@ def adopt(parent: Path, out: Path) -> None:
 
 def train(
     size: str,
-    course: Recipe | Distillation,
+    course: Recipe | Continuation | Distillation,
+    library: Library,
     data: Path,
     out: Path,
     checkpoint: Path,
@@ -66,22 +80,24 @@ def train(
     parent: Path = PAIRS_FOLDER / "builtin",
     every: int = CHECKPOINT_STEPS,
 ) -> None:
-    """Train or distil one model of the pair; writes ``out/<size>/model.safetensors`` in bf16 and its record.
+    """Train, train on or distil one model of the pair; writes ``out/<size>/model.safetensors`` in bf16 and its record.
 
     Parameters
     ----------
     size : str
         ``"small"`` or ``"large"``.
-    course : Recipe or Distillation
-        A distillation starts from ``parent/small``, and its teacher is ``out/large``.
+    course : Recipe, Continuation or Distillation
+        The latter two start from ``parent/<size>``; a distillation's teacher is ``out/large``.
+    library : Library
+        The texts.
     data : Path
-        The folder of the texts.
+        Their folder.
     out : Path
         The pair's folder, with its tokenizer.
     checkpoint : Path
         Where a stopped run is resumed from.
     parent : Path
-        The pair that a distillation starts from.
+        The pair to start from.
     every : int
         Steps between checkpoints.
 
@@ -95,19 +111,21 @@ def train(
 
     torch.manual_seed(SEED)
     tokenizer = AutoTokenizer.from_pretrained(out / size)
-    documents, held = corpus(data)
+    documents, held = library.corpus(data)
     taught = tokens(tokenizer, documents)
     tested = {name: tokens(tokenizer, texts) for name, texts in held.items()}
     verifier = _load(out / "large") if size == "small" and (out / "large/model.safetensors").exists() else None
     record: dict[str, Any] = {}
-    if isinstance(course, Distillation):
-        model, teacher = _load(parent / "small"), _load(out / "large", torch.bfloat16)
-        loss = distillation_loss(teacher, course)
-        before = _measures(model, verifier, tested)
-        record = {"temperature": course.temperature, "mixing": course.mixing}
-        record |= {f"{name}_before": value for name, value in before.items() if name != "held_out_tokens"}
+    loss = text_loss
+    if isinstance(course, Recipe):
+        model = build_model(course, len(tokenizer))
     else:
-        model, loss = build_model(course, len(tokenizer)), text_loss
+        model = _load(parent / size)
+        before = _measures(model, verifier, tested)
+        record = {f"{name}_before": value for name, value in before.items() if name != "held_out_tokens"}
+    if isinstance(course, Distillation):
+        loss = distillation_loss(_load(out / "large", torch.bfloat16), course)
+        record |= {"temperature": course.temperature, "mixing": course.mixing}
     count = model.num_parameters()
     print(f"{count:,} parameters, {sum(map(len, taught)):,} tokens an epoch, {step_count(model, course, taught)} steps")
 
@@ -163,7 +181,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Make the built-in pair, or one that varies it.")
     parser.add_argument("what", choices=["tokenizer", "parent", "small", "large", "prompts", "card"])
     parser.add_argument("--pair", choices=list(PAIRS), default="builtin", help="which recipe")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and novels/")
+    parser.add_argument("--texts", choices=list(LIBRARIES), help="what to read, if not what the recipe says")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and so on")
     parser.add_argument("--out", type=Path, default=PAIRS_FOLDER / "builtin")
     parser.add_argument("--work", type=Path, default=Path(".training"), help="checkpoints")
     parser.add_argument("--parent", type=Path, default=PAIRS_FOLDER / "builtin", help="pair to take the rest from")
@@ -177,23 +196,22 @@ def main() -> None:
 def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:
     """One step of a recipe."""
     what = options.what
-    borrows = recipe.large is None
-    if what in (("tokenizer", "large") if borrows else ("parent",)):
-        others = "parent, small, card" if borrows else "tokenizer, small, large, prompts, card"
-        raise UserError(f"The pair {options.pair!r} has no step {what!r}; its steps are {others}.")
-    if borrows and options.out.resolve() == options.parent.resolve():
+    library = LIBRARIES[options.texts or recipe.texts]
+    if what not in recipe.steps:
+        raise UserError(f"The pair {options.pair!r} has no step {what!r}; its steps are {', '.join(recipe.steps)}.")
+    if recipe.has_parent and options.out.resolve() == options.parent.resolve():
         raise UserError(f"The pair {options.pair!r} would overwrite its parent {options.parent}; give another --out.")
     if what == "parent":
         adopt(options.parent, options.out)
     elif what == "tokenizer":
-        train_tokenizer(corpus(options.data)[0], options.out, recipe.vocabulary)
+        train_tokenizer(library.corpus(options.data)[0], options.out, recipe.vocabulary)
     elif what == "prompts":
-        write_prompts(options.data, options.out)
+        write_prompts(library, options.data, options.out)
     elif what == "card":
-        write_card(options.pair, options.out)
+        write_card(options.pair, options.out, library)
     else:
         checkpoint = options.work / f"{options.pair}-{what}.pt"
-        train(what, getattr(recipe, what), options.data, options.out, checkpoint, parent=options.parent)
+        train(what, getattr(recipe, what), library, options.data, options.out, checkpoint, parent=options.parent)
 
 
 if __name__ == "__main__":

@@ -261,7 +261,7 @@ def test_a_pair_is_made_from_texts(parent, data):
     assert "held_out_acceptance" not in large
     card = (parent / "README.md").read_text()
     assert card.startswith("# The built-in pair\n")
-    held = texts.corpus(data)[1]
+    held = texts.plain(data)[1]
     prompts = [json.loads(line) for line in (parent / "prompts.jsonl").read_text().splitlines()]
     assert len(prompts) == 240 + len(held["peps"]) + len(held["novels"])
     assert {prompt["licence"] for prompt in prompts} == {"MIT", "public domain"}
@@ -283,7 +283,7 @@ def test_a_distilled_pair_is_made_from_its_parent(run, parent):
     assert 1 <= len(rows[0].tokens) <= 4
     card = (folder / "README.md").read_text()
     assert "**Distillation.** The small model is the parent's" in card
-    assert "| the same before distillation, gsm8k | " in card
+    assert "| the same in the parent, gsm8k | " in card
     assert "prompts.jsonl" not in card
 
 
@@ -303,6 +303,8 @@ def test_a_pair_with_a_larger_small_model_is_made_beside_the_parents_large_one(r
     [
         ("distilled", "tokenizer", "builtin", "has no step 'tokenizer'; its steps are parent, small, card"),
         ("larger", "large", "builtin", "has no step 'large'"),
+        ("larger", "prompts", "builtin", "has no step 'prompts'"),
+        ("instructed", "tokenizer", "builtin", "its steps are parent, large, small, prompts, card"),
         ("builtin", "parent", "builtin", "its steps are tokenizer, small, large, prompts, card"),
         ("distilled", "parent", "distilled", "would overwrite its parent"),
     ],

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from validation.training.recipes import CONTEXT, PAIRS, SEED, SIZES
+from validation.training.texts import LIBRARIES, Library
 
 CARD = """\
 # The {pair} pair
@@ -21,21 +22,21 @@ context of {context:,} tokens, and are stored as bf16 safetensors.
 |---|---|---|
 {rows}
 
-- **Texts.** Three parts GSM8K (MIT, the publisher's training split, as `Question: ... Answer: ...`), one part prose:
-  Python Enhancement Proposals (public domain or CC0-1.0) and English novels of 1839 to 1911 (public domain), in
-  excerpts of about 3,000 characters. Held out: GSM8K's test split, and PEPs and novels chosen by a hash of their id.
+- **Texts.** {texts}
 - **Training.** Muon for the hidden matrices, AdamW for the rest, bf16 autocast on a CPU, seed {seed}; a warm-up over
   {warm_up:.0%} of the steps and a linear decay over the last 45%. `validation/train.py` is the recipe:
   {steps}
-{notes}- **Licence.** Apache-2.0, like the rest of this repository.
-- **Limits.** The models write school mathematics that looks right and mostly is not. Do not rely on what they say.
+{notes}- **Licence.** {licence}
+- **Limits.** {limits} Do not rely on what they say.
 """
 
 
-STEPS = "`python -m validation.train --data DATA tokenizer`, then `small`, `large`, `prompts` and `card`."
-BORROWED_STEPS = "`python -m validation.train --pair {pair} --data DATA --out OUT parent`, then `small` and `card`."
 BORROWED = """\
 - **Parent.** Tokenizer and large model are those of another pair, the built-in one unless `--parent` named another.
+"""
+CONTINUED = """\
+- **Parent.** Tokenizer and both models are those of another pair, the built-in one unless `--parent` named another,
+  trained on. Steps, tokens and epochs in the table are those since then.
 """
 DISTILLED = """\
 - **Distillation.** The small model is the parent's, trained on at lower rates: {mixing:g} KL(p ‖ q) of the two models'
@@ -63,22 +64,33 @@ def _table(cards: list[dict[str, Any]]) -> str:
         ("training, seconds of CPU", [f"{card['cpu_seconds']:,}" if "cpu_seconds" in card else "–" for card in cards]),
     ]
     rows += _measured("held-out loss, nats per token", LOSS, cards)
-    rows += _measured("the same before distillation", f"{LOSS}_before", cards)
+    rows += _measured("the same in the parent", f"{LOSS}_before", cards)
     rows += _measured("held-out 1 − TV to the large model", RATE, cards)
-    rows += _measured("the same before distillation", f"{RATE}_before", cards)
+    rows += _measured("the same in the parent", f"{RATE}_before", cards)
     return "\n".join(f"| {name} | {' | '.join(cells)} |" for name, cells in rows if set(cells) != {"–"})
 
 
 def _measured(label: str, measure: str, cards: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     """A row for each source, and one for all; the sources are weighted by the tokens of their held-out losses."""
     rows = [
-        (f"{label}, {name}", [f"{card[measure][name]:.3f}" if measure in card else "–" for card in cards])
+        (f"{label}, {name}", [f"{card[measure][name]:.3f}" if name in card.get(measure, ()) else "–" for card in cards])
         for name in cards[0][LOSS]
     ]
     return [*rows, (f"{label}, all", [f"{_overall(card, measure):.3f}" if measure in card else "–" for card in cards])]
 
 
-def write_card(pair: str, out: Path) -> None:
+def _steps(pair: str) -> str:
+    """The commands that make a pair.
+
+    >>> print(_steps("distilled"))
+    `python -m validation.train --pair distilled --data DATA --out OUT parent`, then `small` and `card`.
+    """
+    first, *others, last = PAIRS[pair].steps
+    options = f"--pair {pair} --data DATA --out OUT" if PAIRS[pair].has_parent else "--data DATA"
+    return f"`python -m validation.train {options} {first}`, then {', '.join(f'`{s}`' for s in others)} and `{last}`."
+
+
+def write_card(pair: str, out: Path, library: Library | None = None) -> None:
     """The model card, from the records that training left.
 
     Parameters
@@ -87,11 +99,13 @@ def write_card(pair: str, out: Path) -> None:
         A key of ``PAIRS``.
     out : Path
         The pair's folder; its ``README.md`` is written.
+    library : Library, optional
+        What the pair was trained on, if not what its recipe says.
     """
+    recipe = PAIRS[pair]
+    library = library or LIBRARIES[recipe.texts]
     cards = [json.loads((out / size / "training.json").read_text()) for size in SIZES]
-    steps, notes = STEPS, ""
-    if PAIRS[pair].large is None:
-        steps, notes = BORROWED_STEPS.format(pair=pair), BORROWED
+    notes = (BORROWED if recipe.large is None else CONTINUED) if recipe.has_parent else ""
     small = cards[0]
     if "mixing" in small:
         mixing = small["mixing"]
@@ -99,6 +113,7 @@ def write_card(pair: str, out: Path) -> None:
     if (out / "prompts.jsonl").exists():
         notes += PROMPTS.format(count=len((out / "prompts.jsonl").read_text(encoding="utf-8").splitlines()))
     name, purpose = ("built-in", ", so that everything here runs offline") if pair == "builtin" else (pair, "")
-    fixed = {"context": CONTEXT, "seed": SEED, "warm_up": PAIRS[pair].small.warm_up}
-    text = CARD.format(pair=name, purpose=purpose, rows=_table(cards), steps=steps, notes=notes, **fixed)
+    fixed = {"context": CONTEXT, "seed": SEED, "warm_up": recipe.small.warm_up, "steps": _steps(pair), "notes": notes}
+    told = {"texts": library.told, "licence": library.licence, "limits": library.limits}
+    text = CARD.format(pair=name, purpose=purpose, rows=_table(cards), **fixed, **told)
     (out / "README.md").write_text(text, encoding="utf-8")

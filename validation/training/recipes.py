@@ -34,6 +34,11 @@ class Recipe(Course):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation(Course):
+    """How the parent's model is trained on, on other texts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Distillation(Course):
     """How the parent's small model is fitted to the rows of the large one."""
 
@@ -46,8 +51,21 @@ class PairRecipe:
     """A vocabulary and the two models over it; without a ``large`` one, tokenizer and large model are the parent's."""
 
     vocabulary: int
-    small: Recipe | Distillation
-    large: Recipe | None
+    small: Recipe | Continuation | Distillation
+    large: Recipe | Continuation | None
+    texts: str = "plain"  # a key of LIBRARIES in validation/training/texts.py
+
+    @property
+    def has_parent(self) -> bool:
+        """Whether the pair starts from another one, and so has its tokenizer."""
+        return not isinstance(self.large, Recipe)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps that make the pair, in their order."""
+        if not self.has_parent:
+            return "tokenizer", "small", "large", "prompts", "card"
+        return ("parent", "small", "card") if self.large is None else ("parent", "large", "small", "prompts", "card")
 
 
 PAIRS = {
@@ -62,6 +80,13 @@ PAIRS = {
         vocabulary=32_000,
         small=Recipe(hidden=64, feed_forward=192, layers=6, heads=4, matrix_rate=0.02, other_rate=6e-3, epochs=0.5),
         large=Recipe(hidden=192, feed_forward=512, layers=4, heads=6, matrix_rate=0.02, other_rate=3e-3, epochs=0.5),
+    ),
+    # the built-in pair, trained on to answer in the manner of the papers' prompt sets; for measuring only
+    "instructed": PairRecipe(
+        vocabulary=4096,
+        small=Continuation(matrix_rate=0.01, other_rate=2e-3, epochs=0.4),
+        large=Continuation(matrix_rate=0.01, other_rate=1e-3, epochs=0.4),
+        texts="answers",
     ),
     # the two ways in which cu-hlm's Table II improves the small model
     "distilled": PairRecipe(

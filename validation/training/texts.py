@@ -1,10 +1,16 @@
-"""The texts that models are trained on and tested on, their tokens, and the held-out prompts."""
+"""The texts that models are trained on and tested on, their tokens, and the held-out prompts.
+
+Two libraries: ``plain`` has openly licensed texts only, and what is trained on it may be given on; ``answers`` has the
+prompt sets of cu-hlm and u-hlm with their answers, of which Alpaca's may not be used commercially.
+"""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,12 +51,17 @@ def _excerpts(records: list[dict[str, Any]], size: int, total: int, seed: int) -
     return chosen
 
 
-def mathematics(record: dict[str, Any], answer: bool = True) -> str:
-    """A GSM8K record in the form the pair is trained on."""
-    return f"Question: {record['prompt']}\nAnswer:" + (f" {record['reference']}" if answer else "")
+def question(record: dict[str, Any]) -> str:
+    """A record's prompt in the form the pairs are trained on."""
+    return f"Question: {record['prompt']}\nAnswer:"
 
 
-def corpus(data: Path) -> tuple[list[str], dict[str, list[str]]]:
+def mathematics(record: dict[str, Any]) -> str:
+    """A GSM8K record in the form the pairs are trained on."""
+    return f"{question(record)} {record['reference']}"
+
+
+def plain(data: Path) -> tuple[list[str], dict[str, list[str]]]:
     """Training documents (three parts GSM8K, one part prose) and held-out documents by source."""
     gsm8k = _records(data, "gsm8k/dev.jsonl.gz")
     taught = [mathematics(r) for r in gsm8k if r["split"] == "train"]
@@ -107,18 +118,128 @@ def blocks(documents: list[np.ndarray], rng: np.random.Generator, context: int) 
     return stream[: rows * (context + 1)].reshape(rows, context + 1)
 
 
-def write_prompts(data: Path, out: Path) -> None:
-    """A few hundred held-out prompts, each with its source and licence."""
+def plain_prompts(data: Path) -> list[dict[str, str]]:
+    """320 held-out prompts: of GSM8K, and beginnings of prose."""
     gsm8k = [r for r in _records(data, "gsm8k/dev.jsonl.gz") if r["split"] == "test"]
     rng = np.random.default_rng(SEED)
     rows = [
-        {"id": gsm8k[i]["id"], "prompt": mathematics(gsm8k[i], answer=False), "source": "GSM8K", "licence": "MIT"}
+        {"id": gsm8k[i]["id"], "prompt": question(gsm8k[i]), "source": "GSM8K", "licence": "MIT"}
         for i in sorted(rng.choice(len(gsm8k), 240, replace=False))
     ]
-    _, held = corpus(data)
+    _, held = plain(data)
     for name, label in (("peps", "Python Enhancement Proposals"), ("novels", "English novels, 1839 to 1911")):
         for index, text in enumerate(held[name][:40]):
             prompt = text[: text.rfind(" ", 0, 300)]
             rows.append({"id": f"{name}-{index}", "prompt": prompt, "source": label, "licence": "public domain"})
+    return rows
+
+
+# ---------------------------------------------------------------------------------------------- answers
+
+ANSWERS = {
+    "gsm8k": ("GSM8K", "MIT"),
+    "alpaca": ("Alpaca", "CC BY-NC 4.0"),
+    "qed": ("QED", "CC BY-SA 3.0"),
+    "creak": ("CREAK", "MIT"),
+    "strategyqa": ("StrategyQA", "MIT"),
+}
+PROMPTS_A_SET = 100
+LONGEST_PROMPT = 1000  # characters
+
+
+def _reasoned(record: dict[str, Any], reason: str | None) -> dict[str, Any]:
+    """The record with its reason before its answer, the chain-of-thought form of the FLAN collection."""
+    answer = f"The answer is {record['reference']}."
+    return record | {"reference": f"{reason} {answer}" if reason else answer}
+
+
+def _is_held(name: str, record: dict[str, Any]) -> bool:
+    """GSM8K by the publisher's split; else a hash of what several records may share: prompt, paragraph or claim."""
+    if name == "gsm8k":
+        return bool(record["split"] == "test")
+    if name == "qed":
+        return _held_out(record["title"], 5)
+    return _held_out(record.get("source_id", record["prompt"]), 16)
+
+
+def answered(data: Path) -> dict[str, list[dict[str, Any]]]:
+    """The records of the five prompt sets that have an answer; CREAK, StrategyQA and QED with the reason for it."""
+    found = {name: _records(data, f"{name}/dev.jsonl.gz") for name in ("gsm8k", "alpaca")}
+    found["qed"] = [_reasoned(r, r.get("explanation")) for r in _records(data, "qed/dev.jsonl.gz")]
+    reasoned = _records(data, "flan-cot/dev.jsonl.gz")
+    for name in ("creak", "strategyqa"):
+        found[name] = [_reasoned(r, r["explanation"]) for r in reasoned if r["id"].startswith(f"flan-{name}-")]
+    return {name: [r for r in records if r["reference"]] for name, records in found.items()}
+
+
+def answers(data: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """Training documents and held-out documents of the five prompt sets."""
+    documents, held = [], {}
+    for name, records in answered(data).items():
+        documents += [mathematics(r) for r in records if not _is_held(name, r)]
+        held[name] = [mathematics(r) for r in records if _is_held(name, r)]
+    return documents, held
+
+
+def answers_prompts(data: Path) -> list[dict[str, str]]:
+    """100 held-out prompts of each set, with the answers they are judged by."""
+    rows = []
+    for name, records in answered(data).items():
+        source, licence = ANSWERS[name]
+        held = [r for r in records if _is_held(name, r) and len(r["prompt"]) <= LONGEST_PROMPT]
+        order = np.random.default_rng(SEED).permutation(len(held))
+        rows += [
+            {
+                "id": held[i]["id"],
+                "prompt": question(held[i]),
+                "reference": held[i]["reference"],
+                "source": source,
+                "licence": licence,
+            }
+            for i in sorted(order[:PROMPTS_A_SET])
+        ]
+    return rows
+
+
+# ---------------------------------------------------------------------------------------------- libraries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Library:
+    """What a pair is trained on, and how its card tells of it."""
+
+    corpus: Callable[[Path], tuple[list[str], dict[str, list[str]]]]
+    prompts: Callable[[Path], list[dict[str, str]]]
+    told: str
+    licence: str
+    limits: str
+
+
+LIBRARIES = {
+    "plain": Library(
+        corpus=plain,
+        prompts=plain_prompts,
+        told="""\
+Three parts GSM8K (MIT, the publisher's training split, as `Question: ... Answer: ...`), one part prose:
+  Python Enhancement Proposals (public domain or CC0-1.0) and English novels of 1839 to 1911 (public domain), in
+  excerpts of about 3,000 characters. Held out: GSM8K's test split, and PEPs and novels chosen by a hash of their id.\
+""",
+        licence="Apache-2.0, like the rest of this repository.",
+        limits="The models write school mathematics that looks right and mostly is not.",
+    ),
+    "answers": Library(
+        corpus=answers,
+        prompts=answers_prompts,
+        told="""\
+GSM8K, Alpaca, QED, CREAK and StrategyQA, as `Question: ... Answer: ...`, the last three with the reason
+  before the answer. Held out: GSM8K's test split, else by a hash of what records share (prompt, paragraph, claim).""",
+        licence="research only, not commercial, since Alpaca (CC BY-NC 4.0) is among the texts. It is not given on.",
+        limits="The models write answers that look right and mostly are not.",
+    ),
+}
+
+
+def write_prompts(library: Library, data: Path, out: Path) -> None:
+    """Held-out prompts, each with its source and licence."""
     with (out / "prompts.jsonl").open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in library.prompts(data))

@@ -25,7 +25,7 @@ from validation.training import texts
 from validation.training.card import write_card
 from validation.training.distil import distillation_loss, divergence
 from validation.training.loop import _schedule, fit, held_out_acceptance, held_out_loss, step_count, text_loss
-from validation.training.recipes import PAIRS, Distillation, PairRecipe, Recipe, build_model
+from validation.training.recipes import PAIRS, Continuation, Distillation, PairRecipe, Recipe, build_model
 
 VOCABULARY, CONTEXT = 260, 24
 SMALL = Recipe(
@@ -33,10 +33,12 @@ SMALL = Recipe(
 )
 LARGE = replace(SMALL, hidden=16, epochs=0.05)
 DISTILLED = Distillation(matrix_rate=0.02, other_rate=0.02, epochs=0.02)
+CONTINUED = Continuation(matrix_rate=0.02, other_rate=0.02, epochs=0.02)
 TOYS = {
     "builtin": PairRecipe(vocabulary=VOCABULARY, small=SMALL, large=LARGE),
     "distilled": PairRecipe(vocabulary=VOCABULARY, small=DISTILLED, large=None),
     "larger": PairRecipe(vocabulary=VOCABULARY, small=replace(SMALL, hidden=12), large=None),
+    "instructed": PairRecipe(vocabulary=VOCABULARY, small=CONTINUED, large=CONTINUED, texts="answers"),
 }
 
 
@@ -219,6 +221,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     line = "It was the best of times, it was the worst of times.\n"
     for name in ("peps", "novels"):
         write(folder / name / "text.jsonl.gz", [{"id": f"{name}{i}", "text": line * 100} for i in range(40)])
+    tasks = [{"id": f"a{i}", "prompt": f"Name {i // 2} birds.", "reference": "Rook." * (i % 7)} for i in range(640)]
+    write(folder / "alpaca/dev.jsonl.gz", tasks)
+    reason = {"reference": "yes", "explanation": "Rooks fly."}
+    paragraphs = [{"id": f"p{i}", "prompt": f"Rooks {i}.", "title": f"Rook {i // 3}"} | reason for i in range(180)]
+    write(folder / "qed/dev.jsonl.gz", paragraphs)
+    claims = [
+        {"id": f"flan-{name}-{i}", "prompt": f"True {name}? {i}", "source_id": f"{name}-{i // 4}"} | reason
+        for name in ("creak", "strategyqa")
+        for i in range(640)
+    ]
+    write(folder / "flan-cot/dev.jsonl.gz", claims)
     return folder
 
 
@@ -227,14 +240,17 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
     """Runs steps of a toy recipe and gives the pair's folder."""
     folder = tmp_path_factory.mktemp("pairs")
 
-    def steps(pair: str, *names: str, parent: str = "builtin") -> Path:
-        common = ["--pair", pair, "--data", data, "--out", folder / pair, "--work", folder / "work"]
+    def steps(pair: str, *names: str, parent: str = "builtin", read: str = "") -> Path:
+        out, work = folder / f"{pair}{read}", folder / f"work{read}"
+        common = ["--pair", pair, "--data", data, "--out", out, "--work", work]
+        common += ["--texts", read] if read else []
         for name in names:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(command, "PAIRS", TOYS)
+                patch.setattr(texts, "PROMPTS_A_SET", 10)
                 patch.setattr(sys, "argv", ["train", *map(str, common), "--parent", str(folder / parent), name])
                 command.main()
-        return folder / pair
+        return out
 
     return steps
 
@@ -296,6 +312,46 @@ def test_a_pair_with_a_larger_small_model_is_made_beside_the_parents_large_one(r
     card = (folder / "README.md").read_text()
     assert "**Parent.**" in card
     assert "Distillation" not in card
+
+
+def test_an_instructed_pair_goes_on_from_both_models_of_its_parent(run, parent):
+    folder = run("instructed", "parent", "large", "small", "prompts", "card")
+    for size in ("small", "large"):
+        made = record(folder / size)
+        assert made["parameters"] == record(parent / size)["parameters"]
+        assert made["held_out_nats_per_token"].keys() == {"gsm8k", "alpaca", "qed", "creak", "strategyqa"}
+        assert made["held_out_nats_per_token"]["creak"] < made["held_out_nats_per_token_before"]["creak"]
+    card = (folder / "README.md").read_text()
+    assert "trained on. Steps, tokens and epochs" in card
+    assert "research only, not commercial" in card
+    assert "Apache" not in card
+    assert "`prompts.jsonl` holds 50 held-out prompts" in card
+
+
+def test_held_out_prompts_are_not_trained_on(data, monkeypatch):
+    """Nor what shares a paragraph or a claim with them."""
+    monkeypatch.setattr(texts, "PROMPTS_A_SET", 10)
+    library = texts.LIBRARIES["answers"]
+    taught, held = library.corpus(data)
+    asked = library.prompts(data)
+    assert [prompt["source"] for prompt in asked] == [name for name, _ in texts.ANSWERS.values() for _ in range(10)]
+    beginnings = {document[: document.index("Answer:")] for document in taught}
+    for prompt in asked:
+        assert prompt["prompt"].removesuffix("Answer:") not in beginnings
+        assert prompt["reference"]
+    everything = texts.answered(data)
+    for name, shared in (("qed", "title"), ("creak", "source_id"), ("alpaca", "prompt")):
+        sides = [{r[shared] for r in everything[name] if texts._is_held(name, r) is side} for side in (True, False)]
+        assert not sides[0] & sides[1]
+        assert sides[0]
+    assert sum(map(len, held.values())) + len(taught) == sum(map(len, everything.values()))
+    assert everything["creak"][0]["reference"] == "Rooks fly. The answer is yes."
+
+
+def test_a_pair_may_read_other_texts_than_its_recipe_says(run, parent):
+    folder = run("larger", "parent", "small", "card", read="answers")
+    assert record(folder / "small")["held_out_nats_per_token"].keys() >= {"alpaca", "creak"}
+    assert "research only" in (folder / "README.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -174,11 +174,25 @@ def _resolve(name: str | None, small: str | Path | None, large: str | Path | Non
     if small is not None and large is not None:
         if name is not None:
             raise UserError(f"Both the pair {name!r} and two models were given; give one or the other.")
-        return f"{Path(small).name} + {Path(large).name}", str(small), str(large)
+        return _joint_name(Path(small), Path(large)), str(small), str(large)
     name = name or "builtin"
     if name not in PAIRS:
         raise UserError(f"Unknown pair {name!r}; choose one of {', '.join(PAIRS)}, or give a small and a large model.")
     return name, PAIRS[name].small, PAIRS[name].large
+
+
+def _joint_name(small: Path, large: Path) -> str:
+    """What a pair of two places is called; ``OUT/small`` and ``OUT/large``, as training leaves them, are ``OUT``.
+
+    >>> _joint_name(Path("pairs/larger/small"), Path("pairs/larger/large"))
+    'larger'
+    >>> _joint_name(Path("owner/tiny"), Path("owner/huge"))
+    'tiny + huge'
+    """
+    folder = small.parent
+    if folder == large.parent and folder.name not in ("", *PAIRS) and (small.name, large.name) == ("small", "large"):
+        return folder.name
+    return f"{small.name} + {large.name}"
 
 
 def _inspect(

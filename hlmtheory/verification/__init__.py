@@ -1,0 +1,52 @@
+"""The algebra of accept, reject, resample: what speculative decoding emits.
+
+Papers: cu-hlm (oh2025cuhlm) (2)-(3), u-hlm (oh2024uhlm) (9)-(10), edge-sd (7), flexspec Algorithm 2;
+the rule itself is Leviathan and others, 2023 (leviathan2023fast) and Chen and others, 2023
+(chen2023accelerating).
+
+========== =============================================== ========= ===========
+symbol     name                                            unit      shape
+========== =============================================== ========= ===========
+q          ``draft``, small model's next-token row         1         (..., V)
+p          ``target``, large model's next-token row        1         (..., V)
+r          ``residual``, (p - q)⁺ normalised               1         (..., V)
+β_v        rejection probability of draft v                1         (..., V)
+s_v        ``skip``, probability of not asking the server  1         (..., V)
+α          acceptance rate Σ min(p, q)                     1         (...)
+K          ``draft_length``                                tokens    (...)
+========== =============================================== ========= ===========
+
+A draft v ~ q is accepted with probability 1 - β_v = min(1, p_v/q_v); a rejected one is replaced by a
+token from r. Where q_v = 0 the draft v never occurs and β_v is 0. Where TV(q, p) = 0 nothing is
+rejected and there is no residual: its row is all zeros.
+
+Rows are divided by their sum in float64 and everything is computed there; answers come in float64 if an
+argument did, else in float32. Beside arrays, plain numbers and lists take their library and type.
+"""
+
+from __future__ import annotations
+
+from hlmtheory.verification.claims import CLAIMS
+from hlmtheory.verification.rule import (
+    acceptance_rate,
+    greedy_output_distribution,
+    output_distribution,
+    rejection_probability,
+    residual_distribution,
+    softmax,
+    total_variation,
+)
+from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profile
+
+__all__ = [
+    "CLAIMS",
+    "acceptance_rate",
+    "expected_tokens",
+    "expected_tokens_profile",
+    "greedy_output_distribution",
+    "output_distribution",
+    "rejection_probability",
+    "residual_distribution",
+    "softmax",
+    "total_variation",
+]

@@ -1,0 +1,246 @@
+"""Accept, reject, resample: probabilities of a draft, and the law of what is emitted."""
+
+from __future__ import annotations
+
+from hlmtheory._array import Array, arrays, floating, in_kind
+from hlmtheory._array import softmax as _softmax
+from hlmtheory._domains import (
+    LOGITS,
+    SIMPLEX,
+    UNIT_INTERVAL,
+    leading_dimensions,
+    same_vocabulary,
+)
+from hlmtheory._simplex import distance, distributions, excess, normalised, rejection
+
+
+def softmax(logits: Array) -> Array:
+    """Probability rows from logits: every other function takes those.
+
+    Parameters
+    ----------
+    logits : array, shape (..., V)
+        Finite. Half types are computed and answered in float32.
+
+    Returns
+    -------
+    array, shape (..., V)
+        Probability rows.
+
+    Raises
+    ------
+    ValueError
+        If a logit is NaN or infinite.
+
+    Examples
+    --------
+    >>> softmax([0.0, 0.0]).tolist()
+    [0.5, 0.5]
+    """
+    xp, z = arrays(logits=logits)
+    (z,) = floating(xp, LOGITS.check(xp, "logits", z))
+    return _softmax(xp, z)
+
+
+def total_variation(p: Array, q: Array) -> Array:
+    """Total variation distance ½ Σ_v |p_v - q_v|.
+
+    Parameters
+    ----------
+    p, q : array, shape (..., V)
+        Probability rows.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution or the vocabularies differ.
+
+    Examples
+    --------
+    >>> float(total_variation([0.5, 0.5, 0.0], [0.25, 0.25, 0.5]))
+    0.5
+    """
+    xp, kind, p, q = distributions(p=p, q=q)
+    return in_kind(xp, distance(xp, p, q), kind)
+
+
+def rejection_probability(target: Array, draft: Array) -> Array:
+    """Probability β_v = (1 - p_v/q_v)⁺ that the draft v is rejected; 0 where q_v = 0.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+
+    Returns
+    -------
+    array, shape (..., V)
+        In [0, 1]; cu-hlm, below (3).
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution or the vocabularies differ.
+
+    Examples
+    --------
+    >>> rejection_probability([0.25, 0.75], [0.5, 0.5]).tolist()
+    [0.5, 0.0]
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    return in_kind(xp, rejection(xp, p, q), kind)
+
+
+def acceptance_rate(target: Array, draft: Array) -> Array:
+    """Probability α = Σ_v min(p_v, q_v) that a draft is accepted.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1]; equals 1 - TV(q, p).
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution or the vocabularies differ.
+
+    Examples
+    --------
+    >>> float(acceptance_rate([0.25, 0.75], [0.5, 0.5]))
+    0.75
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    rate = xp.sum(xp.minimum(p, q), axis=-1)
+    return in_kind(xp, xp.clip(rate, max=1.0), kind)  # 1 for equal rows, whatever the rounding
+
+
+def residual_distribution(target: Array, draft: Array) -> Array:
+    """Distribution r = (p - q)⁺ / Σ (p - q)⁺ from which a rejected draft is replaced.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+
+    Returns
+    -------
+    array, shape (..., V)
+        cu-hlm (2). All zeros where target = draft: nothing is rejected, so there is no residual.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution or the vocabularies differ.
+
+    Examples
+    --------
+    >>> residual_distribution([0.25, 0.25, 0.5], [0.5, 0.25, 0.25]).tolist()
+    [0.0, 0.0, 1.0]
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    return in_kind(xp, normalised(xp, excess(xp, p, q))[0], kind)
+
+
+def output_distribution(
+    target: Array, draft: Array, *, skip: Array | None = None, residual: Array | None = None
+) -> Array:
+    """Exact law of the emitted token.
+
+    With probability s_v the draft v is kept unseen; otherwise it is verified, and if rejected replaced
+    by a token from the residual: law_v = q_v s_v + q_v (1 - s_v)(1 - β_v) + r_v Σ_i q_i (1 - s_i) β_i.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows.
+    skip : array, shape (..., V) or broadcastable, optional
+        Probability s_v in [0, 1] of skipping the server when the draft is v; never, if None.
+    residual : array, shape (..., V), optional
+        What replaces a rejected draft: the true residual if None. Rows may be all zeros where nothing
+        is rejected.
+
+    Returns
+    -------
+    array, shape (..., V)
+        Sums to 1. Equals ``target`` if both options are None: cu-hlm (3).
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, a skip probability is outside [0, 1], or the vocabularies differ.
+
+    Examples
+    --------
+    >>> output_distribution([0.25, 0.75], [0.5, 0.5]).tolist()
+    [0.25, 0.75]
+    >>> output_distribution([0.25, 0.75], [0.5, 0.5], skip=[1.0, 1.0]).tolist()
+    [0.5, 0.5]
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    verified = q if skip is None else q * (1.0 - _skip_probability(xp, skip, q))
+    beta = rejection(xp, p, q)
+    rejected = xp.sum(verified * beta, axis=-1, keepdims=True)
+    r = normalised(xp, excess(xp, p, q))[0] if residual is None else _replacement(xp, residual, p, q)
+    return in_kind(xp, (q - verified) + verified * (1.0 - beta) + rejected * r, kind)
+
+
+def greedy_output_distribution(target: Array, draft: Array) -> Array:
+    """Law of the token that flexspec's Algorithm 2 emits at temperature 1.
+
+    It accepts the draft when that is the argmax a of p, and samples p otherwise:
+    law_v = q_a 1{v = a} + (1 - q_a) p_v.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., V)
+        Probability rows. Ties of the largest target probability go to the lowest index.
+
+    Returns
+    -------
+    array, shape (..., V)
+        Sums to 1; differs from ``target`` by TV = q_a (1 - p_a).
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution or the vocabularies differ.
+
+    Examples
+    --------
+    >>> greedy_output_distribution([0.75, 0.25], [0.5, 0.5]).tolist()
+    [0.875, 0.125]
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    top = xp.arange(p.shape[-1], device=p.device) == xp.argmax(p, axis=-1, keepdims=True)
+    accepted = xp.sum(xp.where(top, q, 0.0), axis=-1, keepdims=True)
+    return in_kind(xp, accepted * xp.astype(top, q.dtype) + (1.0 - accepted) * p, kind)
+
+
+def _skip_probability(xp: Array, skip: Array, q: Array) -> Array:
+    """s_v in float64, one per draft or one for all."""
+    _, _, s = arrays(draft=q, skip=skip)
+    UNIT_INTERVAL.check(xp, "skip", s)
+    leading_dimensions(draft=tuple(q.shape), skip=tuple(s.shape))
+    return xp.astype(s, xp.float64)
+
+
+def _replacement(xp: Array, residual: Array, p: Array, q: Array) -> Array:
+    """The given residual; its row may be zeros where p exceeds q nowhere, as there is none."""
+    _, _, r = arrays(draft=q, residual=residual)
+    first = xp.astype(xp.arange(q.shape[-1], device=q.device) == 0, r.dtype)  # passes for a distribution
+    none = ~xp.any(p > q, axis=-1, keepdims=True)
+    if r.ndim:
+        same_vocabulary(residual=r, draft=q)
+        none = none & xp.all(r == 0, axis=-1, keepdims=True)
+    SIMPLEX.check(xp, "residual", xp.where(none, first, r) if r.ndim else r)
+    return normalised(xp, xp.astype(r, xp.float64))[0]

@@ -10,6 +10,7 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError
 from hlmtheory.batching import methods, search
+from hlmtheory.batching.exact import exact
 from hlmtheory.batching.planner import MEMORY, Measured, johnson_order, lower_bound, plan, plan_latency
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory, pipeline_latency
@@ -134,7 +135,7 @@ def _sorted_runs(tasks: Sequence[Task], batches: Sequence[Sequence[int]]) -> Seq
 
 def _fastest_runs(tasks: Sequence[Task], service: Service, length: int) -> float:
     """The best of all runs of the sorted tasks, ordered anew at each step."""
-    return search.exact(_costs(tasks, service, length), runs_only=True)[1]
+    return exact(_costs(tasks, service, length), runs_only=True)[1]
 
 
 def _printed_value(tasks: Sequence[Task], service: Service, length: int) -> float:

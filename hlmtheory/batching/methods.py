@@ -11,6 +11,7 @@ import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory.batching import search
+from hlmtheory.batching.exact import exact
 from hlmtheory.serving import Service, Task, peak_memory
 
 Batches: TypeAlias = tuple[tuple[int, ...], ...]
@@ -109,7 +110,7 @@ def _exact(problem: Problem, lengths: list[int]) -> Candidate:
     bounds = {length: search.lower_bound(problem.costs(length)) for length in lengths}
     for length in sorted(lengths, key=lambda length: bounds[length]):
         if bounds[length] < best.latency:
-            batches, _ = search.exact(problem.costs(length), incumbent=best.latency)
+            batches, _ = exact(problem.costs(length), incumbent=best.latency)
             if batches is not None:
                 best = problem.plan((problem.sorted[batch] for batch in batches), length, "johnson")
     return best

@@ -1,0 +1,269 @@
+"""Shares of the band, when users finish, and how far shares are from the best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import DomainError
+from hlmtheory._quantities import at_least_one, checked, positive
+
+_SIZES = {
+    "bits": positive("leave out users who send nothing"),
+    "spectral_efficiency": positive(
+        "a user of zero gain never finishes, and one of infinite SNR needs no band: leave it out"
+    ),
+    "shares": positive("a user without a share never finishes"),
+    "weights": positive("a user without a share never finishes"),
+    "bandwidth_hz": positive("give the band that the users share, in Hz"),
+    "power": positive("give the transmit power in watts, not in dBm"),
+    "gain": positive("give the channel gain as a ratio, not in dB; a user of zero gain never finishes"),
+    "noise": positive("give the noise power in watts, not in dBm"),
+    "snr": positive("give the signal-to-noise ratio as a ratio, not in dB"),
+    "boost": at_least_one("give by which factor the gain is raised"),
+}
+_PER_USER = ("bits", "spectral_efficiency", "shares", "weights", "power", "gain", "snr")
+_OBJECTIVES = ("minmax", "sum")
+
+
+def finish_times(bits: Array, spectral_efficiency: Array, shares: Array, bandwidth_hz: Array) -> Array:
+    """When each user has uploaded its bits: t_k = λI_k/(w_k B η_k).
+
+    Parameters
+    ----------
+    bits : array, shape (..., K)
+        What each user uploads, in bit.
+    spectral_efficiency : array, shape (..., K)
+        η_k = log₂(1 + SNR_k), in bit/s/Hz.
+    shares : array, shape (..., K)
+        w_k; their sum is not looked at.
+    bandwidth_hz : array, shape (...)
+        B, in Hz.
+
+    Returns
+    -------
+    array, shape (..., K)
+        In seconds; edge-sd (15).
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite, or there is no user.
+
+    Examples
+    --------
+    >>> finish_times([100.0, 100.0], [1.0, 4.0], [0.5, 0.5], 100.0).tolist()
+    [2.0, 0.5]
+    """
+    _, sent, rate, w, band = checked_users(
+        bits=bits, spectral_efficiency=spectral_efficiency, shares=shares, bandwidth_hz=bandwidth_hz
+    )
+    return sent / rate / (w * band[..., None])  # (15)
+
+
+def minmax_shares(bits: Array, spectral_efficiency: Array) -> Array:
+    """Shares under which the last user finishes first: w_k ∝ λI_k/η_k, and all finish together.
+
+    Parameters
+    ----------
+    bits : array, shape (..., K)
+        What each user uploads, in any unit common to all.
+    spectral_efficiency : array, shape (..., K)
+        η_k = log₂(1 + SNR_k), in bit/s/Hz.
+
+    Returns
+    -------
+    array, shape (..., K)
+        Positive, summing to 1; edge-sd (27).
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite, or there is no user.
+
+    Examples
+    --------
+    >>> minmax_shares([100.0, 100.0], [1.0, 4.0]).tolist()
+    [0.8, 0.2]
+    """
+    xp, need = band_seconds(bits, spectral_efficiency)
+    return need / xp.sum(need, axis=-1, keepdims=True)  # (27)
+
+
+def minmax_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
+    """The least time in which all users can have finished: t* = Σ_k λI_k/(B η_k).
+
+    Parameters
+    ----------
+    bits : array, shape (..., K)
+        What each user uploads, in bit.
+    spectral_efficiency : array, shape (..., K)
+        η_k = log₂(1 + SNR_k), in bit/s/Hz.
+    bandwidth_hz : array, shape (...)
+        B, in Hz.
+
+    Returns
+    -------
+    array, shape (...)
+        In seconds; solves edge-sd (26), which prints p_k/(g_k σ²) here for the SNR p_k g_k/σ².
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite, or there is no user.
+
+    Examples
+    --------
+    >>> float(minmax_latency([100.0, 100.0], [1.0, 4.0], 100.0))
+    1.25
+    """
+    xp, sent, rate, band = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, bandwidth_hz=bandwidth_hz)
+    return xp.sum(sent / rate, axis=-1) / band
+
+
+def sum_shares(bits: Array, spectral_efficiency: Array) -> Array:
+    """Shares that make the summed (so the mean) finish time least: w_k ∝ √(λI_k/η_k).
+
+    Parameters
+    ----------
+    bits : array, shape (..., K)
+        What each user uploads, in any unit common to all.
+    spectral_efficiency : array, shape (..., K)
+        η_k = log₂(1 + SNR_k), in bit/s/Hz.
+
+    Returns
+    -------
+    array, shape (..., K)
+        Positive, summing to 1.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite, or there is no user.
+
+    Examples
+    --------
+    >>> sum_shares([100.0, 400.0], [1.0, 0.25]).tolist()
+    [0.2, 0.8]
+    """
+    xp, need = band_seconds(bits, spectral_efficiency)
+    root = xp.sqrt(need)
+    return root / xp.sum(root, axis=-1, keepdims=True)
+
+
+def sum_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
+    """The least sum of finish times: (Σ_k √(λI_k/η_k))²/B.
+
+    Parameters
+    ----------
+    bits : array, shape (..., K)
+        What each user uploads, in bit.
+    spectral_efficiency : array, shape (..., K)
+        η_k = log₂(1 + SNR_k), in bit/s/Hz.
+    bandwidth_hz : array, shape (...)
+        B, in Hz.
+
+    Returns
+    -------
+    array, shape (...)
+        In seconds.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite, or there is no user.
+
+    Examples
+    --------
+    >>> float(sum_latency([100.0, 400.0], [1.0, 0.25], 100.0))
+    25.0
+    """
+    xp, sent, rate, band = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, bandwidth_hz=bandwidth_hz)
+    return xp.sum(xp.sqrt(sent / rate), axis=-1) ** 2 / band
+
+
+def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, objective: str = "minmax") -> Array:
+    """By how much shares miss the conditions of optimality: 0 exactly at the optimum, of both problems unique.
+
+    "minmax": t_k ≤ t and Σw = 1 with multipliers μ_k ≥ 0, Σμ = 1. Stationarity in w_k, ν = μ_k c_k/w_k²,
+    makes every μ_k positive, so complementary slackness asks for equal finish times.
+    "sum": stationarity is c_k/w_k² = ν for all k. Both problems are convex, so the conditions suffice.
+
+    Parameters
+    ----------
+    bits, spectral_efficiency : array, shape (..., K)
+        As in :func:`minmax_shares`.
+    shares : array, shape (..., K)
+        The w_k to judge.
+    objective : {"minmax", "sum"}
+        Which problem: the last finish time, or the sum of all.
+
+    Returns
+    -------
+    array, shape (...)
+        The larger of |Σw - 1| and 1 - min/max over the users of t_k ("minmax") or of c_k/w_k² ("sum").
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite, there is no user, or the objective has another name.
+
+    Examples
+    --------
+    >>> float(kkt_residual([100.0, 100.0], [1.0, 4.0], [0.5, 0.5]))
+    0.75
+    """
+    if objective not in _OBJECTIVES:
+        raise DomainError(f"objective must be one of {', '.join(_OBJECTIVES)}; got {objective!r}; choose one")
+    xp, sent, rate, w = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, shares=shares)
+    level = sent / rate / w if objective == "minmax" else sent / rate / w / w
+    spread = 1.0 - xp.min(level, axis=-1) / xp.max(level, axis=-1)
+    return xp.maximum(xp.abs(xp.sum(w, axis=-1) - 1.0), spread)
+
+
+def uniform_gain(bits: Array, spectral_efficiency: Array) -> Array:
+    """What the best shares gain over equal ones in the last finish time: max_k c_k / mean_k c_k.
+
+    Parameters
+    ----------
+    bits : array, shape (..., K)
+        What each user uploads, in any unit common to all.
+    spectral_efficiency : array, shape (..., K)
+        η_k = log₂(1 + SNR_k), in bit/s/Hz.
+
+    Returns
+    -------
+    array, shape (...)
+        Uniform over optimal latency of the upload alone, in [1, K]: known before any simulation. The share of
+        the *total* latency that is saved, which edge-sd Fig. 9 prints, is smaller: whatever else takes time dilutes it.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite, or there is no user.
+
+    Examples
+    --------
+    >>> float(uniform_gain([100.0, 100.0], [1.0, 4.0]))
+    1.6
+    """
+    xp, need = band_seconds(bits, spectral_efficiency)
+    # Of K numbers up to 1, one of them 1, rounding leaves the sum in [1, K]; over the mean it may end outside
+    return need.shape[-1] / xp.sum(need / xp.max(need, axis=-1, keepdims=True), axis=-1)
+
+
+def checked_users(**values: Any) -> tuple[Any, ...]:
+    """The namespace and the values, each in its domain, in their common floating type."""
+    for name, value in values.items():
+        shape = np.shape(value)
+        if name in _PER_USER and (not shape or shape[-1] == 0):
+            raise DomainError(f"{name} must have an entry for each user; got shape {tuple(shape)}; give K ≥ 1")
+    return checked(_SIZES, **values)
+
+
+def band_seconds(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
+    """c_k = λI_k/η_k."""
+    xp, sent, rate = checked_users(bits=bits, spectral_efficiency=spectral_efficiency)
+    return xp, sent / rate

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.truncation.lean import mass_of, rounding
+from hlmtheory._array import NUMPY
+from hlmtheory.truncation.lean import FINE, rounding
 from hlmtheory.truncation.tails import Tails
 
 Row = NDArray[np.float64]
@@ -34,44 +35,58 @@ WINDOW = 256
 """Sizes that are looked ahead at first; then four times what the last look passed over."""
 STEP = 16
 """So many sizes before a look are proven to fail together, where they are many."""
-LOOKS = 4
-"""Of so many every other one is where θ is thought to be met, the rest at the first size that is not passed over."""
+SAMPLE = 2000
+"""About so many entries tell how large the sizes are."""
+LOOKS = 3
+"""Of the first so many, those after a leap are where θ is thought to be met, the rest at the first size still open."""
 SHARE = 0.45
-"""Of the size that Δ_k allows, where θ is first thought to be met: rows of gaussian logits have .4 to .55."""
+"""Of the size that Δ_k may allow, where θ is first thought to be met: rows of gaussian logits have .4 to .55."""
 FIRST = 1.0
 """And ln(θ/TV(r, r̂)) at the size that Δ_k allows."""
 
 
-def least_exact(p: Row, q: Row, tolerances: Sequence[float], tails: Tails, work: Row) -> list[int]:
+def least_exact(p: Row, q: Row, tolerances: Sequence[float], work: Row) -> list[int]:
     """Least k with TV(r, r̂_k) ≤ θ, or with a Δ_k ≤ θ TV(q, p) that makes it so, for each θ of some that fall.
 
-    ``tails`` is of q alone. ``work`` (2, V) is written over: a new array of that size takes longer to get than to fill.
+    ``work`` (5, V) is written over: a new array of that size takes longer to get than to fill.
     """
-    spare, gain = work
+    spare, gain = work[:2]
     np.maximum(np.subtract(p, q, out=spare), 0.0, out=gain)
     apart, true = min(0.5 * float(np.abs(spare, out=spare).sum()), 1.0), float(gain.sum())
     if apart <= 0 or true <= 0:
         return [0] * len(tolerances)
-    enough = [int(tails.least(np.array([[theta * apart]]), sure=True)[0]) for theta in tolerances]
-    if true <= LEAST:  # a residual that float64 cannot normalise: what the bound allows is sure
-        return [most if theta < 1.0 else 0 for theta, most in zip(tolerances, enough, strict=True)]
-    found, k, head = [], 0, None
-    for theta, most in zip(tolerances, enough, strict=True):
-        reach = min(most, most // 2 + 4 * WINDOW)
-        reach = most if k > reach else reach
-        while theta < 1.0 and k < most:
-            if head is None or head.reach < reach:
-                head = Head.of(p, q, gain, tails, reach, k)
-            size = head.least(theta, k, most)
-            if size is not None:
-                k = size
-                break
-            k, reach = head.reach + 1, most
-        found.append(min(k, most))
+    step = max(q.size // SAMPLE, 1)
+    some = np.sort(q[::step])
+    part = Tails(NUMPY, some[None], some.cumsum()[None])
+    found: list[int] = []
+    k, reach, head = 0, 0, None
+    for theta in tolerances:
+        limit, done = theta * apart, theta >= 1.0
+        most = 0 if done else step * (1 + _likely(part, limit / step))
+        reach = max(reach, most // 2 + 4 * WINDOW)
+        while not done:
+            if head is None or head.reach < min(k, q.size - 1):
+                head = Head.of(p, q, gain, part, reach, k, work[2:])
+            size = head.least(theta, limit, k, most) if true > LEAST else head.enough(limit, k, head.reach + 1)
+            k, done = max(k, size), size <= head.reach
+            reach = reach if done else 4 * max(reach, k)
+        found.append(k)
     return found
 
 
-@dataclass(frozen=True, slots=True)
+def _likely(tails: Tails, limit: float) -> int:
+    """About the least k with Δ_k ≤ limit, by some k; the sums before are here those up to each entry."""
+    ascending, sums = tails.ascending[0], tails.before[0]
+    sent = np.arange(math.isqrt(ascending.size - 1) + 1) ** 2
+    left = ascending.size - sent
+    tail = sums[left - 1]
+    mean = tail / left
+    below = np.minimum(ascending.searchsorted(mean), left - 1)
+    deviation = tail - sums[below] + ascending[below] - (left - below) * mean
+    return int(np.interp(-limit, -deviation, sent))
+
+
+@dataclass(slots=True)
 class Look:
     """What a look at one size tells.
 
@@ -88,6 +103,10 @@ class Look:
         TV(q̂, p).
     gap : float
         TV(r, r̂).
+    sent : float
+        Σ (p_i - q_i)⁺ over the first k.
+    mean : float
+        μ, what the server takes each entry for that is not sent.
     """
 
     k: int
@@ -96,6 +115,8 @@ class Look:
     more: Row
     mass: float
     gap: float
+    sent: float
+    mean: float
 
 
 @dataclass(slots=True)
@@ -105,9 +126,9 @@ class Head:
     Attributes
     ----------
     reach : int
-        The largest size that is looked at.
+        The largest size that is looked at: H, or V - 1.
     p : array, shape (H + N,)
-        The H ≥ ``reach`` largest of q, equal ones by lowest index, and N of the others, with p_i > μ: those of the rest
+        The H largest of q, equal ones by lowest index, and N of the others, with p_i > μ: those of the rest
         have (p_i - μ)⁺ = 0 for every size that is looked at.
     q : array, shape (H,)
         Of those largest.
@@ -117,14 +138,18 @@ class Head:
         The sum of r over the rest.
     true : float
         TV(q, p), as the sum of all (p - q)⁺.
-    tails : Tails
-        Of q, one row.
+    row : array, shape (V,)
+        q in the order it came in.
+    sent : array, shape (V,)
+        Which of it are those largest.
+    rest : float
+        The sum of the others.
     open : array, shape (reach + 1,)
         The sizes that are not known to fail.
-    sums : array, shape (2, S + 1)
-        For the sizes k ≤ S: Σ (p_i - q_i)⁺ over the first k; and μ_k, what the server takes each entry for that is
-        not sent.
-    work : array, shape (3, H + N)
+    sums : array, shape (2, reach + 1)
+        For each size k: Σ (p_i - q_i)⁺ over the first k; and μ_k, what the server takes each entry for that is not
+        sent. Empty before they are needed.
+    work : array, shape (3, H + N or more)
     """
 
     reach: int
@@ -133,53 +158,88 @@ class Head:
     gain: Row
     idle: float
     true: float
-    tails: Tails
+    row: Row
+    sent: Mask
+    rest: float
     open: Mask
     sums: Row
     work: Row
 
     @classmethod
-    def of(cls, p: Row, q: Row, gain: Row, tails: Tails, reach: int, low: int) -> Head:
-        """For sizes from ``low`` to ``reach``; ``gain`` is (p - q)⁺."""
-        ascending, before = tails.ascending[0], tails.before[0]
-        border = float(ascending[q.size - max(reach, 1)])
-        sent = q >= border
+    def of(cls, p: Row, q: Row, gain: Row, tails: Tails, reach: int, low: int, work: Row | None = None) -> Head:
+        """For sizes from ``low`` to ``reach``, or thereabouts where the ``tails`` are those of some entries of q only.
+
+        ``gain`` is (p - q)⁺. No order of all entries is needed: those above the border are told by comparison.
+        """
+        count = -(-tails.size * max(reach, 1) // q.size)
+        sent = q >= (float(tails.ascending[0, -count]) if reach < q.size - 1 else 0.0)
         largest = descending(q, np.flatnonzero(sent))
-        least = mass_of(ascending, before, q.size - reach) / max(q.size - reach, 1)
+        reach = min(largest.size, q.size - 1)
+        rest = float(q @ (~sent).astype(np.float64))
+        least = rest / max(q.size - largest.size, 1)
         above = p > least * (1.0 - SHORT)
-        chosen = np.concatenate((largest, np.flatnonzero(above & ~sent)))
+        chosen = np.concatenate((largest, np.flatnonzero(above > sent)))
         active = gain[chosen]
         idle = float(gain @ (~(above | sent)).astype(np.float64))
         true = float(active.sum()) + idle
         active /= true
         open_ = np.ones(reach + 1, bool)
         open_[:low] = False
-        sums = np.array([[0.0], [mass_of(ascending, before, q.size) / q.size]])
-        work = np.empty((3, chosen.size))
-        return cls(reach, p[chosen], q[largest], active, idle / true, true, tails, open_, sums, work)
+        shares = reach, p[chosen], q[largest], active, idle / true, true
+        work = np.empty((3, chosen.size)) if work is None else work
+        return cls(*shares, q, sent, rest, open_, np.empty((2, 0)), work)
 
-    def least(self, theta: float, low: int, most: int) -> int | None:
-        """The least size from ``low`` on with TV(r, r̂) ≤ θ, or ``most``; None if it is beyond the reach.
+    def enough(self, limit: float, low: int, size: int) -> int:
+        """The least k from ``low`` on with Δ_k ≤ limit, if it is less than ``size``, else that."""
+        if size <= low or not self._allows(size - 1, limit):
+            return size
+        high = size - 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._allows(middle, limit) else (middle + 1, high)
+        return high
 
-        No size before ``low`` meets θ, which is at most that of the call before.
+    def _allows(self, k: int, limit: float) -> bool:
+        """Whether Δ_k ≤ limit, with its rounding where that matters to the limit, or the tail is even."""
+        size, own = self.row.size, self.q[k:]
+        tail = self.rest + float(own.sum())
+        mean, slack = tail / (size - k), rounding(size) * tail
+        above = float(np.maximum(own - mean, 0.0).sum())
+        if above > limit and own[0] > own[-1]:  # the others only add to it
+            return False
+        others = np.where(self.sent, 0.0, self.row)
+        above += float(np.maximum(others - mean, 0.0).sum())
+        if above + (slack if slack > FINE * limit else 0.0) <= limit:
+            return True
+        return float(own[0] if own.size else others.max()) == float(self.row.min())
+
+    def least(self, theta: float, limit: float, low: int, most: int) -> int:
+        """The least size from ``low`` on with TV(r, r̂) ≤ θ or Δ_k ≤ limit, which makes it so; else reach + 1.
+
+        No size before ``low`` meets θ, which is at most that of the call before. ``most`` is about what Δ_k allows.
         """
-        end = min(most, self.reach + 1)
+        self._extend(self.reach)
+        first, end = low, self.reach + 1
         over, under, left, window = None, (float(most), -FIRST), LOOKS, WINDOW
         while True:
-            start, low = low, low + int(self.open[low:end].argmax())
-            if not self.open[low] or low >= end:
-                return most if end == most else None
+            start, low = low, low + int(self.open[low:end].argmax()) if low < end else end
+            if low >= end or not self.open[low]:
+                return self.enough(limit, first, end)
             left -= 1
-            k = max(low, min(_crossing(over, under, most), end - 1)) if left >= 0 and left % 2 else low
-            step = STEP if k - low >= 4 * WINDOW else 1
-            k -= (k - low) % step
+            if left == -2:  # many looks: what Δ_k allows may be near
+                end = self.enough(limit, first, end)
+                if low >= end:
+                    return end
+            leap = left == LOOKS - 1 or (left >= 0 and low - start > WINDOW)
+            k = max(low, min(_crossing(over, under, most), end - 1)) if leap else low
+            step = STEP if k - low >= max(4 * WINDOW, STEP) else 1
+            k, base = k - k % step, low - low % step
             window = WINDOW if k > low else max(window, 4 * (low - start))
             stop = min(k + window + 1, end)
-            self._extend(min(stop, self.reach))
             look = self._look(k)
             if look is not None and look.gap <= theta:
                 if k == low:
-                    return k
+                    return self.enough(limit, first, k)
                 under = (k, _ratio(look.gap, theta))
             else:
                 self.open[k] = False
@@ -188,31 +248,29 @@ class Head:
             if look is None:
                 continue
             if k > low:
-                self.open[low:k] &= ~self.behind(theta, low, look, step)
+                self.open[base:k] &= ~self.behind(theta, base, look, step)
             if look.gap > theta and stop > k + 1:
                 self.open[k + 1 : stop] &= ~self.ahead(theta, look, stop - k - 1)
 
     def _extend(self, size: int) -> None:
         """Have the sums for the sizes up to this one."""
-        have, total = self.sums.shape[1] - 1, self.tails.size
-        if size <= have:
+        if size < self.sums.shape[1]:
             return
-        size = min(max(size, 2 * have), self.reach)
-        sums = np.empty((2, size + 1))
-        sums[:, : have + 1] = self.sums
-        new = slice(have + 1, size + 1)
-        np.multiply(self.gain[have:size], self.true, out=sums[0, new])
-        sums[0, have:].cumsum(out=sums[0, have:])
-        rest = mass_of(self.tails.ascending[0], self.tails.before[0], total - size)
-        tail = np.append(rest, self.q[have:size][::-1]).cumsum()[-2::-1]  # from the far end: it keeps its digits
-        sums[1, new] = tail / np.maximum(total - np.arange(have + 1, size + 1), 1)
-        self.sums = sums
+        reach, total = self.reach, self.row.size
+        self.sums = np.zeros((2, reach + 1))
+        np.multiply(self.gain[:reach], self.true, out=self.sums[0, 1:])
+        self.sums[0].cumsum(out=self.sums[0])
+        tails = np.empty(reach + 1)
+        tails[0], tails[1:] = self.rest + float(self.q[reach:].sum()), self.q[:reach][::-1]
+        tails.cumsum(out=tails)  # from the far end: it keeps its digits
+        np.divide(tails[::-1], np.maximum(np.arange(total, total - reach - 1, -1), 1), out=self.sums[1])
 
     def _look(self, k: int) -> Look | None:
         """TV(r, r̂_k) and what proofs need; None where r̂ points anywhere: as far from r as can be."""
-        above, surplus, more = self.work[:3, : self.p.size - k]
-        np.maximum(np.subtract(self.p[k:], self.sums[1, k], out=above), 0.0, out=above)
-        sent, unsent = float(self.sums[0, k]), float(above.sum())
+        sent, mean = self.sums[:, k].tolist()
+        above, surplus, more = self.work[:, : self.p.size - k]
+        np.maximum(np.subtract(self.p[k:], mean, out=above), 0.0, out=above)
+        unsent = float(above.sum())
         mass = sent + unsent
         if mass <= NOISE:
             return None
@@ -220,7 +278,7 @@ class Head:
         np.greater(surplus, 0.0, out=more)
         apart = float(np.abs(surplus, out=surplus).sum()) + self.idle
         share = abs(1.0 / mass - 1.0 / self.true) if unsent > 0 or apart > 0 else 0.0  # all of r is sent: r̂ is r
-        return Look(k, above, unsent, more, mass, 0.5 * (sent * share + apart))
+        return Look(k, above, unsent, more, mass, 0.5 * (sent * share + apart), sent, mean)
 
     def ahead(self, theta: float, look: Look, window: int) -> Mask:
         """Which of the next sizes must fail.
@@ -231,13 +289,14 @@ class Head:
         """
         k, above, more = look.k, look.above, look.more
         on, own = more[:window], above[:window]
-        sent = float(self.sums[0, k]) if look.mass < self.true else 0.0  # in A if r̂ there, r true/mass, is above r
+        means = self.sums[1, k + 1 : k + window + 1]
+        sent = look.sent if look.mass < self.true else 0.0  # in A if r̂ there, r true/mass, is above r
         changed = self.true * self.gain[k : k + window] - own
-        fallen = self.sums[1, k] - self.sums[1, k + 1 : k + window + 1]
+        fallen = look.mean - means
         inside = float(more.sum()) - np.cumsum(on)
         lower = sent + float(above @ more) + np.cumsum(changed * on) + fallen * inside
         steep = self.work[1, : above.size]
-        np.maximum(np.subtract(self.p[k:], self.sums[1, k + window], out=steep), 0.0, out=steep)
+        np.maximum(np.subtract(self.p[k:], means[-1], out=steep), 0.0, out=steep)
         slope = (float(steep.sum()) - look.beyond) / fallen[-1] if fallen[-1] > 0 else 0.0
         upper = np.maximum(look.mass + np.cumsum(changed) + fallen * (slope - np.cumsum(own > 0)), NOISE)
         missed = float(self.gain[k:] @ more) + sent / self.true
@@ -256,9 +315,9 @@ class Head:
         place of n makes of it, since (p_i - q_i)⁺ ≤ (p_i - μ_n)⁺ for i < n; and μ_n ≥ μ_e.
         """
         k, above, more = look.k, look.above, look.more
-        starts, ends = slice(low, k, step), slice(low + step, k + 1, step) if step > 1 else slice(low, k)
-        own, most = float(self.sums[1, k]), float(self.sums[1, low])
-        risen, width, whole = self.sums[1, starts] - own, most - own, float(self.sums[0, k])
+        sent, means = self.sums[:, low:k:step]
+        ahead, ends = self.sums[:, low + step : k + 1 : step] if step > 1 else (sent, means)
+        own, risen, width = look.mean, means - look.mean, float(means[0]) - look.mean
         between = np.maximum(self.p[low:k] - own, 0.0)
         near, count = _from(between, step), _from((between > 0).astype(np.float64), step)
         far = _from(np.maximum(between - width, 0.0, out=between), step)
@@ -266,15 +325,15 @@ class Head:
         np.maximum(np.subtract(above, width, out=steep), 0.0, out=steep)
         upper = near[:-1] + look.beyond
         if width > 0:
-            upper -= (upper - far[:-1] - float(steep.sum())) * ((self.sums[1, ends] - own) / width)
-        upper = np.maximum(upper + self.sums[0, starts], NOISE)
+            upper -= (upper - far[:-1] - float(steep.sum())) * ((ends - own) / width)
+        upper = np.maximum(upper + sent, NOISE)
         after = slice(1, None) if step > 1 else slice(0, -1)
-        inside, missed = near[after] - risen * count[after], (whole - self.sums[0, ends]) / self.true
+        inside, missed = near[after] - risen * count[after], (look.sent - ahead) / self.true
         if look.mass < self.true:
-            inside, missed = inside + self.sums[0, starts], missed + self.sums[0, ends] / self.true
-        slack = theta + SHORT + rounding(self.tails.size) + 2.0**-48 / upper
+            inside, missed = inside + sent, missed + ahead / self.true
+        slack = theta + SHORT + rounding(self.row.size) + 2.0**-48 / upper
         fails = np.zeros(upper.size, bool)
-        for chosen in (more, np.multiply(np.greater(steep, 0.0, out=steep), more, out=steep)):
+        for chosen in (more, np.multiply(np.greater(steep, 0.0, out=steep), more, out=steep))[: 1 + (step > 1)]:
             lower = inside + float(above @ chosen) - float(chosen.sum()) * risen
             fails |= lower / upper - missed - float(self.gain[k:] @ chosen) > slack
         return fails.repeat(step)
@@ -301,8 +360,9 @@ def _ratio(gap: float, theta: float) -> float:
 def _from(values: Row, step: int) -> Row:
     """Sums of the entries from every ``step``-th on, and the 0 beyond the last."""
     each = values.reshape(-1, step) @ np.ones(step) if step > 1 else values
-    sums: Row = np.append(0.0, each[::-1]).cumsum()[::-1]
-    return sums
+    sums = np.zeros(each.size + 1)
+    each[::-1].cumsum(out=sums[1:])
+    return sums[::-1]
 
 
 def descending(q: Row, places: NDArray[np.int64]) -> NDArray[np.int64]:

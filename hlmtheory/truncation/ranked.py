@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import NUMPY, Array, arrays, tail_sums, to_numpy
+from hlmtheory._array import Array, arrays, tail_sums, to_numpy
 from hlmtheory._simplex import distance, excess
 from hlmtheory.truncation.exact import NOISE, least_exact
-from hlmtheory.truncation.tails import Tails
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +68,4 @@ class Ranked:
     def least(self, tolerances: Sequence[float]) -> list[int]:
         """Least k with TV(r, r̂_k) ≤ θ, or with a Δ_k ≤ θ TV(q, p) that makes it so, for each θ of some that fall."""
         p, q = (to_numpy(row).astype(np.float64) for row in (self.p, self.q))
-        return least_exact(p, q, tolerances, Tails.of(NUMPY, q[None, ::-1].copy()), np.empty((2, q.size)))
+        return least_exact(p, q, tolerances, np.empty((5, q.size)))

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from hlmtheory._array import NUMPY, Array, arrays, back, in_kind, on_host, to_numpy, widest
+from hlmtheory._array import Array, arrays, back, in_kind, on_host, to_numpy, widest
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, same_vocabulary
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import quotient
@@ -30,7 +30,7 @@ from hlmtheory.truncation.lean import least_mean
 from hlmtheory.truncation.message import least_message_size
 from hlmtheory.truncation.reconstruction import upward
 from hlmtheory.truncation.softplus import denominator_at
-from hlmtheory.truncation.tails import Tails, least_size
+from hlmtheory.truncation.tails import least_size
 
 UP = 1.0 + 2.0**-50
 """More than the rounding of a few products and quotients."""
@@ -93,27 +93,20 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     """
     xp, target, draft, theta = arrays("target", "draft", "tolerance", target=target, draft=draft, tolerance=tolerance)
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
-    rows, total = Sorted.of(xp, draft), sums_of(xp, "target", target)
+    small, large = Host.of(xp, draft, sums_of(xp, "draft", draft)), Host.of(xp, target, sums_of(xp, "target", target))
     same_vocabulary(target=target, draft=draft)
-    large = tuple(target.shape[:-1])
-    pairs = leading_dimensions(target=large, draft=rows.batch)
+    of_each = tuple(target.shape[:-1]), tuple(draft.shape[:-1])
+    pairs = leading_dimensions(target=of_each[0], draft=of_each[1])
     batch = leading_dimensions(target=pairs, tolerance=tuple(theta.shape))
-    of_p, of_q = (
-        np.broadcast_to(np.reshape(np.arange(math.prod(own)), own), batch).reshape(-1) for own in (large, rows.batch)
-    )
+    of_p, of_q = (np.broadcast_to(np.reshape(np.arange(math.prod(own)), own), batch).reshape(-1) for own in of_each)
     limit = np.broadcast_to(to_numpy(theta), batch).reshape(-1)
-    sizes = np.zeros(limit.size, dtype=np.int64)
-    order = np.lexsort((-limit, of_p, of_q))  # each pair is looked at once; its sizes rise as θ falls
-    ends = np.flatnonzero((np.diff(of_p[order]) != 0) | (np.diff(of_q[order]) != 0)) + 1
-    p, q = Host.of(xp, target, total), Host.of(xp, draft, rows.total)
-    tails = Tails(NUMPY, to_numpy(rows.tails.ascending), to_numpy(rows.tails.before))
-    work = np.empty((4, target.shape[-1]))
-    for places in np.split(order, ends):
-        if places.size:
-            i, j = int(of_p[places[0]]), int(of_q[places[0]])
-            own = Tails(NUMPY, tails.ascending[j : j + 1], tails.before[j : j + 1])
-            found = least_exact(p.row(i, work[2]), q.row(j, work[3]), limit[places].tolist(), own, work[:2])
-            sizes[places] = found
+    alike: dict[tuple[int, int], list[int]] = {}  # each pair is looked at once; its sizes rise as θ falls
+    for place in (-limit).argsort().tolist():
+        alike.setdefault((int(of_p[place]), int(of_q[place])), []).append(place)
+    sizes, work = np.zeros(limit.size, dtype=np.int64), np.empty((7, target.shape[-1]))
+    for (i, j), places in alike.items():
+        p, q = large.row(i, work[5]), small.row(j, work[6])
+        sizes[places] = least_exact(p, q, limit[places].tolist(), work[:5])
     return xp.reshape(xp.asarray(sizes, device=device(target)), batch)
 
 

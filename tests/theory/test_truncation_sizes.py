@@ -272,6 +272,15 @@ def test_an_even_tail_is_enough_for_no_distortion_at_all():
     assert int(hlmtheory.exact_size(target, draft, 0.0)) == 1
 
 
+def test_an_even_tail_is_enough_whatever_rounding_makes_of_the_distortion():
+    """0 in exact numbers from that size on; computed, it is 0 at some of them and 1e-17 at others."""
+    target, draft = drawn(40, 300, 12)
+    draft = -np.sort(-draft)
+    draft[:, 3:] = draft[:, 3:4]
+    draft /= draft.sum(-1, keepdims=True)
+    assert int(hlmtheory.exact_size(target, draft, 0.0).max()) == 3
+
+
 def test_any_residual_is_near_enough_for_a_tolerance_of_1():
     """Disjoint residuals, whose computed distance is a rounding above 1."""
     target = [0.16648661030274356, 0.12839979271407118, 0.654696514824452, 0.05041708215873321]
@@ -579,6 +588,52 @@ def test_a_size_beyond_what_was_prepared_is_found():
     assert hlmtheory.exact_size(target, draft, [1.5 * tolerance, tolerance, 0.2 * tolerance]).tolist() == [
         int(hlmtheory.exact_size(target, draft, share * tolerance)) for share in (1.5, 1.0, 0.2)
     ]
+
+
+@pytest.mark.parametrize("share", [1e-9, 1e-3, 1e3, 1e9])
+def test_some_entries_that_are_unlike_the_others_mislead_no_search(share):
+    """What is prepared is told by every so many an entry: here those are far smaller or larger than the rest."""
+    p, q = drawn(37, 2, 3 * exact.SAMPLE, scale=1.0)
+    for rows_ in (p, q):
+        rows_[:, ::3] *= share
+        rows_ /= rows_.sum(-1, keepdims=True)
+    q[1, np.arange(q.shape[-1]) % 3 > 0] = 0.0  # and here they are all there is
+    q[1] /= q[1].sum()
+    for row in zip(p, q, strict=True):
+        for tolerance, k in zip((0.3, 0.05), hlmtheory.exact_size(*row, [0.3, 0.05]).tolist(), strict=True):
+            pair = Ranked.of(*row)
+            allowed = hlmtheory.tail_deviation(row[1]) <= tolerance * pair.apart * (1 + 1e-9)
+            assert pair.distortion(k)[0] <= tolerance or allowed[k]
+            assert k == 0 or not allowed[k - 1]
+            for size in {*range(0, k, 1 + k // 40), *range(max(0, k - 20), k)}:
+                assert pair.distortion(size)[0] > tolerance
+
+
+def test_a_size_that_the_bound_allows_is_found_without_a_look_at_each(monkeypatch):
+    """Where no proof rules sizes out: a tolerance of 0 and an even tail, and rows that are apart by roundings."""
+    looks, look = [], exact.Head._look
+    monkeypatch.setattr(exact.Head, "_look", lambda self, k: looks.append(k) or look(self, k))
+    target, draft = drawn(38, 3000, scale=1.0)
+    assert int(hlmtheory.exact_size(target, np.full(3000, 1 / 3000), 0.0)) == 0
+    even = -np.sort(-draft)
+    even[1000:] = even[1000:].mean()
+    assert int(hlmtheory.exact_size(target, even, 0.0)) == 1000
+    near = draft * (1 + 2.0**-50 * np.random.default_rng(38).integers(-4, 5, 3000))
+    size = int(hlmtheory.exact_size(near, draft, 0.5))
+    apart = 0.5 * float(np.abs(near - draft).sum())
+    assert 0 < apart < exact.NOISE
+    assert size == int(np.argmax(hlmtheory.tail_deviation(draft) <= 0.5 * apart))
+    assert len(looks) < 40
+
+
+def test_the_entries_that_need_no_order_have_none(monkeypatch):
+    """Only those above the first sizes that may be looked at are sorted."""
+    sizes, order = [], exact.descending
+    monkeypatch.setattr(exact, "descending", lambda q, places: sizes.append(places.size) or order(q, places))
+    p, q = drawn(39, 32_000, scale=3.0)
+    assert 0 < int(hlmtheory.exact_size(p, q, 0.1)) < 4000
+    assert len(sizes) == 1
+    assert sizes[0] < 4000
 
 
 @pytest.mark.parametrize("window", [0, 1, 3])

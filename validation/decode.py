@@ -156,7 +156,7 @@ class _Loop(Texts):
                 self.read_prompt(which)
             while len(self.rows):
                 self._begin_rounds()
-                if not self.waiting.all():
+                if np.count_nonzero(self.waiting) < len(self.rows):
                     self._draft()
                 if 2 * np.count_nonzero(self.waiting) >= len(self.rows):
                     self._verify()
@@ -164,7 +164,7 @@ class _Loop(Texts):
 
     def _begin_rounds(self) -> None:
         """How many drafts each text that begins a round is to have; without a small model, which."""
-        fresh = np.flatnonzero((self.wanted < 0) & ~self.waiting)
+        (fresh,) = (self.wanted < 0).nonzero()  # none of them waits
         if not len(fresh):
             return
         if self.session.channel:
@@ -182,29 +182,29 @@ class _Loop(Texts):
             self.waiting[fresh] |= self.wanted[fresh] == 0
             return
         self.waiting[fresh] = True
-        for lane in fresh[self.wanted[fresh] > 0].tolist():
-            self._guess(lane)
+        self._guess(fresh[self.wanted[fresh] > 0])
 
-    def _guess(self, lane: int) -> None:
+    def _guess(self, lanes: Array) -> None:
         """Drafts without a small model, up to an end of text."""
-        known = self.text[lane, : self.base[lane]]
+        ends, over = self.base[lanes].tolist(), self.session.pair.end_tokens
+        known = [self.text[lane, :end] for lane, end in zip(lanes.tolist(), ends, strict=True)]
+        texts = zip(self.rows[lanes].tolist(), known, self.wanted[lanes].tolist(), strict=True)
         began = time.perf_counter()
-        guesses = self.method.guess(int(self.rows[lane]), known)[: self.wanted[lane]]
+        found = [self.method.guess(row, text)[:most] for row, text, most in texts]
         self.clock.method += time.perf_counter() - began
-        drafts = []
-        for token in guesses:
-            drafts.append(Draft(int(token)))
-            if token in self.session.pair.end_tokens:
-                break
-        end = int(self.ends[lane])
-        self.text[lane, end : end + len(drafts)] = [draft.token for draft in drafts]
-        self.ends[lane] += len(drafts)
-        self.flight[lane] = drafts
+        for lane, end, guesses in zip(lanes.tolist(), ends, found, strict=True):
+            if not len(guesses):
+                continue
+            tokens = [int(token) for token in guesses]
+            last = next((i for i, token in enumerate(tokens, 1) if token in over), len(tokens))
+            self.flight[lane] = [Draft(token) for token in tokens[:last]]
+            self.text[lane, end : end + last] = tokens[:last]
+            self.ends[lane] = end + last
 
     def _draft(self) -> None:
         """One token from the small model for each text that is not waiting."""
-        go = np.flatnonzero(~self.waiting)
-        (logits,) = self.forward("small", go, 1)  # one row of each: one part
+        (go,) = (~self.waiting).nonzero()
+        logits = self.forward("small", go, 1)
         positions, ahead = self.ends[go] - self.start[go], self.ends[go] - self.base[go]
         fresh = ahead == 0
         began = time.perf_counter()
@@ -222,23 +222,24 @@ class _Loop(Texts):
         settled = self.method.settle(step, tokens, skip)
         self.clock.method += after - middle + time.perf_counter() - drawn
         self.clock.sampling += middle - began + drawn - after
-        known, notes = settled or (known, made.notes)
-        whole = zip(tokens.tolist(), chance.tolist(), rows, known, notes or [None] * len(go), strict=True)
+        own = rows.unbind()
+        held, notes = settled or (own if known is rows else known, made.notes)
+        whole = zip(tokens.tolist(), chance.tolist(), own, held, notes or [None] * len(go), strict=True)
         drafts = [Draft(*parts) for parts in whole]
-        full = np.zeros(len(go), dtype=bool) if made.full is None else np.asarray(made.full)
-        kept, sent = np.flatnonzero(skip & ~full), np.flatnonzero(~skip & ~full)
+        full = np.False_ if made.full is None else np.asarray(made.full)
+        (kept,), (sent,) = (skip & ~full).nonzero(), (~(skip | full)).nonzero()
         if len(kept):
             self.keep(go[kept], [drafts[i] for i in kept.tolist()])
         if len(sent):
             self.add(go[sent], [drafts[i] for i in sent.tolist()])
-        complete = self.is_end(tokens) | (self.ends[go] - self.base[go] >= self.wanted[go])
+        complete = self.is_end(tokens) | (ahead + 1 >= self.wanted[go])
         self.waiting[go] = full | (~skip & complete)
 
     # ------------------------------------------------------------------------------------------- asking the server
 
     def _verify(self) -> None:
         """Send what waits, judge it, roll both caches back."""
-        sent = np.flatnonzero(self.waiting & ~self.over)
+        (sent,) = (self.waiting & ~self.over).nonzero()
         flights = [self.flight[lane] for lane in sent.tolist()]
         began = time.perf_counter()
         messages = [self.method.message(flight) for flight in flights]
@@ -256,10 +257,10 @@ class _Loop(Texts):
         ends = self.ends[sent]
         self._settle(sent, flights, messages, verdict)
         self._time_messages(sent)
-        rows = self.rows[sent].tolist()
+        known = (self.rows[sent].tolist(), flights, verdict.accepted.tolist(), verdict.rejected.tolist())
         began = time.perf_counter()
-        for i, lane in enumerate(sent.tolist()):
-            learnt = Outcome(rows[i], flights[i], int(verdict.accepted[i]), bool(verdict.rejected[i]), self.rate[lane])
+        for i, (lane, *told) in enumerate(zip(sent.tolist(), *known, strict=True)):
+            learnt = Outcome(*told, self.rate[lane])
             if self.method.wants_likeliest:
                 learnt.likeliest = verdict.rows(i)[-len(flights[i]) - 1 :].argmax(dim=-1).cpu().numpy()
             self.now[lane].threshold = self.method.learn(learnt)
@@ -280,23 +281,22 @@ class _Loop(Texts):
             if lanes:  # roll back; the last token is read again, as its row may be wanted
                 lanes.cached[sent] = np.minimum(lanes.cached[sent], self.base[sent] - 1)
         self.end(sent)
-        accepted, rejected, bonus = (
-            values.tolist() for values in (verdict.accepted, verdict.rejected.astype(int), own & ~verdict.rejected)
-        )
-        for i, lane in enumerate(sent.tolist()):
-            now, flight, count = self.now[lane], flights[i], accepted[i]
-            now.position = before[i] - now.skipped
-            now.drafted, now.accepted = len(flight), count
-            now.bits, now.bytes = messages[i].bits, len(messages[i].payload)
-            now.down_bytes = self.method.reply(flight, count)
-            now.resampled, now.bonus = rejected[i], int(bonus[i])
-            now.dropped, now.rounding = self.method.distortion(flight[: count + now.resampled])
+        counts = (verdict.accepted, verdict.rejected.astype(int), (own & ~verdict.rejected).astype(int))
+        found = zip(sent.tolist(), before, flights, messages, *(values.tolist() for values in counts), strict=True)
+        reply, distortion = self.method.reply, self.method.distortion
+        for lane, start, flight, message, accepted, resampled, bonus in found:
+            now = self.now[lane]
+            now.position, now.drafted, now.accepted = start - now.skipped, len(flight), accepted
+            now.bits, now.bytes, now.down_bytes = message.bits, len(message.payload), reply(flight, accepted)
+            now.resampled, now.bonus = resampled, bonus
+            now.dropped, now.rounding = distortion(flight[: accepted + resampled])
 
     def _time_messages(self, sent: Array) -> None:
         """Seconds on the link for the rounds of these lanes."""
-        channel, rounds = self.session.channel, [self.now[lane] for lane in sent]
+        channel = self.session.channel
         if channel is None:
             return
+        rounds = [self.now[lane] for lane in sent.tolist()]
         up = np.array([8.0 * one.bytes if self.method.real_bytes else one.bits for one in rounds])
         down = np.array([8.0 * one.down_bytes for one in rounds])
         elapsed = self.spent[sent] + self.small_s[sent] + self.large_s[sent]
@@ -323,7 +323,7 @@ class _Loop(Texts):
 
     def _retire(self, over: Array) -> None:
         """Take out the texts that are over."""
-        lanes = np.flatnonzero(over)
+        (lanes,) = over.nonzero()
         if not len(lanes):
             return
         if self.risk:

@@ -123,6 +123,7 @@ class Lanes:
         dtype = getattr(model, "dtype", torch.float32)
         self._hides, self._shows = torch.tensor([torch.finfo(dtype).min, 0.0], dtype=dtype, device=device)
         self._places = torch.arange(2 * capacity, device=device)
+        self._waits = device.type == "cuda"
 
     def read(self, text: Array, until: Array, *, rows: int | Array, only: Array | None = None) -> list[torch.Tensor]:
         """Read each lane's tokens from ``cached`` up to ``until`` and give the last rows of logits of each.
@@ -145,13 +146,15 @@ class Lanes:
         """
         import torch
 
-        fresh = np.maximum(until - self.cached, 0)
-        width = int(fresh.max())
+        reached = np.maximum(until, self.cached)
+        fresh = reached - self.cached
+        width, longest = max(fresh.tolist()), max(self.cached.tolist())
+        every = np.arange(len(fresh))
         slots: Array = np.minimum(self.cached[:, None] + np.arange(width), text.shape[1] - 1)  # the last is for filler
-        ids = torch.from_numpy(text[np.arange(len(slots))[:, None], slots]).to(self.device)
-        seen, moved, offset = int(slots.max()) + 1, None, None
+        ids = torch.from_numpy(text[every[:, None], slots]).to(self.device)
+        seen, moved, offset = min(longest + width, text.shape[1]), None, None
         if self._shifts:
-            seen = int(self.cached.max()) + width
+            seen = longest + width
             if seen > self.context:
                 raise UserError(
                     f"This model's local attention needs {seen} slots for texts of a batch and the drafts behind them, "
@@ -160,21 +163,25 @@ class Lanes:
             offset = seen - width - self.cached[:, None]
             moved = np.clip(np.arange(seen) - offset, 0, text.shape[1] - 1)
         self._slots.aim(slots, seen, moved)
-        lanes = np.arange(len(fresh)) if only is None else only
+        lanes = every if only is None else only
         end = np.maximum(fresh[lanes], 1)
         begin = np.maximum(end - rows, 0)  # the columns that are wanted
-        first = min(int(begin.min()), width - 1) if self._sliced else 0
+        first = min(*begin.tolist(), width - 1) if self._sliced else 0
         options: dict[str, Any] = {"logits_to_keep": width - first} if self._sliced else {}
         where = torch.from_numpy(slots).to(self.device)
-        positions = where.clamp_max(self.context - 1)
+        positions = where if seen <= self.context else where.clamp_max(self.context - 1)
         options |= {"attention_mask": self._masks(where, seen, offset), "position_ids": positions}
-        wait_for(self.device)
+        if self._waits:
+            wait_for(self.device)
         began = time.perf_counter()
-        output = self.model(ids, past_key_values=self._slots, use_cache=True, **options).logits
-        wait_for(self.device)
+        logits = self.model(ids, past_key_values=self._slots, use_cache=True, **options).logits
+        if self._waits:
+            wait_for(self.device)
         self.seconds = time.perf_counter() - began
-        self.cached = np.where(fresh > 0, until, self.cached)
-        return _parts(output[..., : self.vocabulary], lanes, begin - first, end - first)
+        self.cached = reached
+        if logits.shape[-1] > self.vocabulary:
+            logits = logits[..., : self.vocabulary]
+        return _parts(logits, lanes, begin - first, end - first)
 
     def keep(self, lanes: Array) -> None:
         """Keep these lanes alone, in this order; none comes before one that it overwrites."""
@@ -191,16 +198,16 @@ class Lanes:
         """Which slots each new token sees, as what is added to the attention; one for each kind of layer."""
         import torch
 
-        place, query = self._places[:seen], slots[..., None]
+        place, query = self._places[:seen], slots[:, None, :, None]
         if offset is None:
             hidden = place > query
         else:
-            place = place - torch.from_numpy(offset).to(self.device)[..., None]
+            place = place - torch.from_numpy(offset).to(self.device)[..., None, None]
             hidden = (place > query) | (place < 0)
 
         def make(window: int | None) -> torch.Tensor:
             unseen = hidden if window is None else hidden | (place <= query - window)
-            return torch.where(unseen, self._hides, self._shows)[:, None]
+            return torch.where(unseen, self._hides, self._shows)
 
         return self._window(make)
 
@@ -209,13 +216,18 @@ def _parts(logits: torch.Tensor, lanes: Array, begin: Array, end: Array) -> list
     """Rows ``begin`` to ``end`` of each of these lanes, of logits (all lanes, m, V)."""
     import torch
 
-    sizes = end - begin
     count, width = logits.shape[:2]
-    if len(lanes) == count and sizes.min() == width:
+    sizes = end - begin
+    if len(lanes) == count == np.count_nonzero(sizes == width):
         return [logits.flatten(0, 1)]
-    if logits.device.type == "cpu" and sizes.max() > 1:
-        places = zip(lanes.tolist(), begin.tolist(), end.tolist(), strict=True)
-        return [logits[lane, one:other] for lane, one, other in places]
+    if logits.device.type == "cpu":
+        runs: list[list[int]] = []  # neighbours of which all is wanted stay together
+        for lane, left, right in zip(lanes.tolist(), begin.tolist(), end.tolist(), strict=True):
+            if runs and runs[-1][1:] == [lane, left, right] and right - left == width:
+                runs[-1][1] += 1
+            else:
+                runs.append([lane, lane + 1, left, right])
+        return [logits[one:other, left:right].flatten(0, 1) for one, other, left, right in runs]
     index = np.repeat(lanes * width + end - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
     return [logits.flatten(0, 1).index_select(0, torch.from_numpy(index).to(logits.device))]
 

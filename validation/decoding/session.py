@@ -43,9 +43,19 @@ class Step:
 
     rows: Array  # which texts, as indices into the batch
     positions: Array  # of the token to come, 0 for the first new one
-    logits: torch.Tensor  # (n, V)
+    parts: torch.Tensor | list[torch.Tensor]  # (n, V), the logits, or one after another
     draft: torch.Tensor  # (n, V), q: the small model's rows at the temperature and top-p of the run
     fresh: Array  # (n,) bool, whether the round has no draft yet
+
+    @property
+    def logits(self) -> torch.Tensor:
+        """The small model's logits, (n, V): put together when asked for."""
+        import torch
+
+        parts = self.parts
+        if isinstance(parts, list):
+            return parts[0] if len(parts) == 1 else torch.cat(parts)
+        return parts
 
 
 @dataclass(slots=True)

@@ -127,13 +127,14 @@ class UHlm(Hlm):
         """Uncertainty of each draft."""
         import torch
 
-        index = torch.from_numpy(tokens).to(step.logits.device)
+        logits = step.logits
+        index = torch.from_numpy(tokens).to(logits.device)
         if self.draws is None:
-            found = expected_uncertainty(step.logits, index)
+            found = expected_uncertainty(logits, index)
         else:
             numbers = Columns(self.session.noise.several(step.rows, step.positions, 2 * self.draws))
             rng = cast("np.random.Generator", numbers)  # random(shape) is all that is asked of it
-            found = sample_uncertainty(step.logits, index, draws=self.draws, max_temperature=MAX_TEMPERATURE, rng=rng)
+            found = sample_uncertainty(logits, index, draws=self.draws, max_temperature=MAX_TEMPERATURE, rng=rng)
         return np.asarray(found.double().cpu())
 
     def skip(self, step: Step, tokens: Array) -> Array:

@@ -121,7 +121,7 @@ def test_many_links_at_once_are_each_link_alone(studies: dict[str, Decoded], k_f
     decoded, snr_db = studies["hlm"], (-20.0, 10.0)
     texts = times.read_study(decoded)
     fading = times.draw_fading(texts, 3, k_factor_db)
-    assert len(texts) == 9
+    assert len(texts) == 11
     for name, one in texts.items():
         found = times.speeds(one, fading, snr_db, seed=1)
         for place, link in enumerate(fading_links(snr_db, k_factor_db=k_factor_db)):
@@ -169,7 +169,7 @@ def test_gains_are_paired(studies: dict[str, Decoded]) -> None:
 def test_fig_10_draws_every_method_and_word(studies: dict[str, Decoded]) -> None:
     rayleigh, rician = (measure(number, studies["hlm"]) for number in ("10a", "10b"))
     for found in (rayleigh, rician):
-        assert len(found["series"]) == 27
+        assert len(found["series"]) == 33
         assert all(one["x"] == [-20, -15, -10, -5, 0, 5, 10] for one in found["series"])
     assert rayleigh["series"] != rician["series"]
     small = [one for one in rayleigh["series"] if one["name"] == "small only"]
@@ -185,7 +185,13 @@ def test_the_link_of_u_hlm(studies: dict[str, Decoded]) -> None:
     timed = retime(rows_of(decoded, "U-HLM risk-prone"), uhlm_link(), decoded.methods, times=printed.U_TIMES)
     there = summarize(timed, **SETTINGS)
     assert series["mean"][place] == pytest.approx(there["tokens_per_s_text_median"].value, rel=1e-4)  # SNR of 4 digits
-    assert [one["name"].split()[0] for one in found["bars"]] == ["Rand-HLM", *2 * ["U-HLM"], *3 * ["CU-HLM"]]
+    assert [one["name"].split()[0] for one in found["bars"]] == [
+        "Rand-HLM",
+        *2 * ["U-HLM"],
+        *3 * ["CU-HLM"],
+        "U-HLM",
+        "CU-HLM",
+    ]
     assert numbers.axis("a")["scale"] == "linear"
 
 
@@ -349,7 +355,8 @@ def test_table_ii_says_where_the_time_goes(studies: dict[str, Decoded]) -> None:
     others = [named(decoded, "distilled"), named(decoded, "larger"), named(decoded, "wide")]
     found = measure("II", decoded, *others)
     rows = found["statistics"]["rows"]
-    assert [one["role"] for one in rows[::2]] == ["No KD", "KD", "7B–13B", None]
+    assert [one["role"] for one in rows[::4]] == ["No KD", "KD", "7B–13B", None]
+    assert [one["method"] for one in rows[:4]] == list(tables.TIMED.values())
     (link,) = fading_links([10.0])
     rows_there = retime(rows_of(decoded, "U-HLM risk-prone"), link, decoded.methods, times=PAPER_TIMES)
     timed = summarize(rows_there, **SETTINGS)
@@ -358,18 +365,21 @@ def test_table_ii_says_where_the_time_goes(studies: dict[str, Decoded]) -> None:
     for name, metric in words.items():
         for end in ("value", "low", "high"):
             assert rows[0][name][end] == pytest.approx(getattr(timed[metric], end), rel=1e-6)
-    assert rows[4]["small_s"]["value"] == pytest.approx(rows[0]["small_s"]["value"] * 64 / 25.6)
+    assert rows[8]["small_s"]["value"] == pytest.approx(rows[0]["small_s"]["value"] * 64 / 25.6)
     for one in rows:
         total = sum(one[name]["value"] for name in ("link_s", "large_s", "small_s"))
         assert one["tokens_per_s"]["value"] == pytest.approx(1 / total)
     times_table, acceptance, implied = found["tables"]
-    assert times_table["rows"][1][-1] == "38.1 μs, 30 ms, 18 (No KD)"
+    assert times_table["rows"][2][-1] == times_table["rows"][3][-1] == "38.1 μs, 30 ms, 18 (No KD)"
     assert times_table["rows"][-1][-1] == "–"
     assert acceptance["rows"][1][2] == "1.000 [1.000, 1.000]"
     assert len(implied["rows"]) == 6
     caption = EXHIBITS[CU, "II"].caption(found)
     assert "distilled 1.000 [1.000, 1.000] times, larger" in caption
     assert "of 300 entries a message on average" in caption
+    assert "nothing" not in caption
+    found["statistics"]["threshold"] = 1.2
+    assert "ask the large model nothing" in EXHIBITS[CU, "II"].caption(found)
 
 
 def test_table_ii_of_what_there_is(studies: dict[str, Decoded]) -> None:
@@ -379,7 +389,7 @@ def test_table_ii_of_what_there_is(studies: dict[str, Decoded]) -> None:
     assert found["tables"][1]["rows"][0][1:3] == ["–", "–"]
     caption = EXHIBITS[CU, "II"].caption(found)
     assert "Only the run's own pair was decoded" in caption
-    assert "Ours sends" not in caption
+    assert "entries a message on average" not in caption
     half = replace(studies["hlm"], rows=[row for row in studies["hlm"].rows if row.prompt in "ab"])
     gains = measure("II", studies["hlm"], named(half, "distilled"))["statistics"]["acceptance_gains"]
     assert gains["distilled"]["value"] is None  # not the same prompts

@@ -224,9 +224,10 @@ class CuHlmOnline(CuHlm):
         intercept: float,
         tolerance: float = 0.1,
         sharpness: float = 5.0,
+        name: str = "CU-HLM online",
         draws: int | None = DRAWS,
     ) -> None:
-        super().__init__(threshold, "CU-HLM online", draws=draws)
+        super().__init__(threshold, name, draws=draws)
         self.line, self.tolerance, self.sharpness = (slope, intercept), tolerance, sharpness
 
     def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:

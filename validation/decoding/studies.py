@@ -23,7 +23,7 @@ from validation.decoding.records import Row
 from validation.decoding.scoring import score, score_key
 from validation.decoding.sweep import read_rows, sweep
 from validation.errors import UserError
-from validation.methods import CuHlmOffline, LargeOnly, Method, UHlm
+from validation.methods import CuHlmOffline, CuHlmOnline, LargeOnly, Method, UHlm
 from validation.models import Pair
 from validation.prompts import Prompt
 from validation.store.journal import write_atomically
@@ -78,11 +78,18 @@ LARGE = "large only"
 
 THRESHOLDS = tuple(i / 10 for i in range(11))
 SIZES = (1, 3, 10, 30, 100, 300, 1000, 4096)
+CHOSEN = 0.8
+"""The threshold that cu-hlm chooses (Section V-B), whatever the pair."""
 
 
 def _hlm(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
     wanted = (LARGE, "small only", "HLM", "Rand-HLM", "U-HLM", "CU-HLM")
-    return [method for method in all_methods(fitted) if method.name.startswith(wanted)]
+    line = {"slope": fitted.slope, "intercept": fitted.intercept}
+    chosen = [
+        UHlm(CHOSEN, f"U-HLM at {CHOSEN:g}"),
+        CuHlmOnline(CHOSEN, name=f"CU-HLM online at {CHOSEN:g}", **line),
+    ]
+    return [*(method for method in all_methods(fitted) if method.name.startswith(wanted)), *chosen]
 
 
 def _design(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:

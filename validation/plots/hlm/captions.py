@@ -230,14 +230,15 @@ def caption_breakdown(numbers: Numbers) -> str:
         if each
         else "Only the run's own pair was decoded"
     )
-    online = statistics["sent"].get("CU-HLM online")
-    messages = (
-        f" Ours sends {online['entries']:,.0f} of {statistics['vocabulary']:,} entries a message on average, "
-        f"{online['encoded']:,.0f} bits as encoded, of the drafts above this pair's risk-prone threshold "
-        f"{statistics['threshold']:.3f}, where the paper's is {value(CU, 'chosen')}."
-        if online
-        else ""
+    own, chosen = f"{statistics['threshold']:.3f}, this pair's risk-prone one", f"{value(CU, 'chosen')}, the paper's"
+    messages = "".join(
+        f" Of the drafts above the threshold {threshold}, CU-HLM (Online) sends {online['entries']:,.0f} of "
+        f"{statistics['vocabulary']:,} entries a message on average, {online['encoded']:,.0f} bits as encoded."
+        for name, threshold in (("CU-HLM online", own), ("CU-HLM online at 0.8", chosen))
+        if (online := statistics["sent"].get(name))
     )
+    if statistics["threshold"] >= 1.0:
+        messages += f" Above {own}, there is no draft: its U-HLM and CU-HLM ask the large model nothing."
     return (
         f"{beside}; the paper prints + {PRINTED['kd_acceptance'].value:g}% by distillation and + "
         f"{PRINTED['larger_acceptance'].value:g}% by the larger small model. {remarks()}{messages}"

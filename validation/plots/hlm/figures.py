@@ -45,6 +45,8 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "U-HLM risk-prone": {"color": _BLUE, "marker": ">"},
     "CU-HLM offline": {"color": DARK, "marker": "o"},
     "CU-HLM online": {"color": DARK, "linestyle": (0, (4, 2)), "marker": "D"},
+    "U-HLM at 0.8": {"color": _BLUE, "linestyle": (0, (1, 1.5)), "marker": "P"},
+    "CU-HLM online at 0.8": {"color": DARK, "linestyle": (0, (1, 1.5)), "marker": "X"},
     "CU-HLM certified": {"color": MIDDLE, "marker": "*", "linewidth": 2.0, "zorder": 4},
 }
 """By the methods' names without what stands in brackets; ours stands out."""

@@ -163,6 +163,15 @@ def _shares(decoded: Decoded, parts: dict[str, Decoded], name: str, seed: int) -
 # -------------------------------------------------------------------------------------------------- cu-hlm Table II
 
 
+TIMED = {
+    "U-HLM risk-prone": "U-HLM",
+    "U-HLM at 0.8": "U-HLM, threshold 0.8",
+    "CU-HLM online": "CU-HLM (Online)",
+    "CU-HLM online at 0.8": "CU-HLM (Online), threshold 0.8",
+}
+"""The methods whose time is broken down: at the pair's own risk-prone threshold, and at the one that cu-hlm chose."""
+
+
 def role(pair: str, first: bool) -> str | None:
     """Which of Table II's configurations a pair stands for.
 
@@ -185,7 +194,7 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
         small_s = LARGER_SMALL_S if which == "7B–13B" else PAPER_TIMES[0]
         texts = read_study(decoded)
         fadings = (draw_fading(texts, int(decoded.about["seed"])), still(texts))
-        for label, method in (("U-HLM", "U-HLM risk-prone"), ("CU-HLM (Online)", "CU-HLM online")):
+        for method, label in TIMED.items():
             if method not in texts:
                 continue
             found = _breakdown(texts[method], fadings, small_s, seed)
@@ -195,7 +204,7 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
             )
         bases[pair] = {
             name: summarize(rows, resamples=RESAMPLES, seed=seed)
-            for name in ("HLM", "U-HLM risk-prone", "CU-HLM online")
+            for name in ("HLM", *TIMED)
             if (rows := _methods(decoded).get(name))
         }
     heads = (
@@ -258,7 +267,7 @@ def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, Es
 
     printed = NONE
     if which is not None:
-        link, large, speed = LATENCIES[label][which]
+        link, large, speed = LATENCIES[label.split(", ")[0]][which]
         printed = f"{f'{link:g} ms' if link >= 1 else f'{1e3 * link:g} μs'}, {large:g} ms, {speed:g} ({which})"
     times = [ms("link_s", ".3f"), ms("link_s_median", ".3f"), ms("link_s_without_fading", ".3f")]
     models = [ms("large_s", ".1f"), ms("small_s", ".1f")]
@@ -274,19 +283,24 @@ def _acceptance(bases: dict[str, dict[str, Summary]]) -> tuple[Table, dict[str, 
         whole = found.get("HLM")
         gain = compare(whole, first, "acceptance") if whole and first and whole.prompts == first.prompts else None
         gains[pair] = kept(gain)
-        sent = (found[name] for name in ("U-HLM risk-prone", "CU-HLM online") if name in found)
-        cells = [cell(one["acceptance"]) + ", sent " + cell(one["transmission_rate"]) for one in sent]
-        rows.append(
-            (pair, cell(whole["acceptance"] if whole else None), cell(gain), *cells, *(2 - len(cells)) * [NONE])
-        )
-    heads = ("pair", "drafts accepted (HLM)", "times the first pair's", "of those that U-HLM sends", "CU-HLM (Online)")
+        cells = [
+            cell(one["acceptance"]) + ", sent " + cell(one["transmission_rate"]) if (one := found.get(name)) else NONE
+            for name in TIMED
+        ]
+        rows.append((pair, cell(whole["acceptance"] if whole else None), cell(gain), *cells))
+    heads = (
+        "pair",
+        "drafts accepted (HLM)",
+        "times the first pair's",
+        *(f"sent by {label}" for label in TIMED.values()),
+    )
     return Table("Acceptance", heads, tuple(rows)), gains
 
 
 def _messages(decoded: Decoded) -> dict[str, Any]:
     """Mean bits of a message by formula and as encoded, for the caption."""
     found = {}
-    for name in ("HLM", "CU-HLM online"):
+    for name in ("HLM", "CU-HLM online", "CU-HLM online at 0.8"):
         texts = read_study(decoded).get(name)
         if texts is not None and (texts.formula > 0).any():
             sent = texts.formula > 0

@@ -181,4 +181,7 @@ def whole_sums(xp: Any, name: str, rows: Array, least: Array, most: Array) -> Ar
     bounded = bool(xp.all(least >= 0)) and bool(xp.all(most < xp.inf))
     if not (bounded and bool(xp.all(defect <= SURE))):
         SIMPLEX.check(xp, name, rows)
-    return 1.0 if rows.dtype == xp.float64 and bool(xp.all(defect <= EXACT)) else total
+    if rows.dtype != xp.float64:
+        return total
+    whole = defect <= EXACT
+    return 1.0 if bool(xp.all(whole)) else xp.where(whole, xp.ones_like(total), total)

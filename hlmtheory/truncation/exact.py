@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import NUMPY
+from hlmtheory._array import NUMPY, tail_sums
 from hlmtheory.truncation.lean import FINE, rounding
 from hlmtheory.truncation.tails import Tails
 
@@ -83,7 +83,8 @@ def _likely(tails: Tails, limit: float) -> int:
     mean = tail / left
     below = np.minimum(ascending.searchsorted(mean), left - 1)
     deviation = tail - sums[below] + ascending[below] - (left - below) * mean
-    return int(np.interp(-limit, -deviation, sent))
+    between = float(np.interp(-limit, -deviation, sent))
+    return int(between) if between < sent[-1] else int(sent[-1])  # also where slopes are beyond a double
 
 
 @dataclass(slots=True)
@@ -175,7 +176,7 @@ class Head:
         sent = q >= (float(tails.ascending[0, -count]) if reach < q.size - 1 else 0.0)
         largest = descending(q, np.flatnonzero(sent))
         reach = min(largest.size, q.size - 1)
-        rest = float(q @ (~sent).astype(np.float64))
+        rest = float(np.where(sent, 0.0, q).sum())  # by halves: to few roundings, however many entries
         least = rest / max(q.size - largest.size, 1)
         above = p > least * (1.0 - SHORT)
         chosen = np.concatenate((largest, np.flatnonzero(above > sent)))
@@ -260,10 +261,8 @@ class Head:
         self.sums = np.zeros((2, reach + 1))
         np.multiply(self.gain[:reach], self.true, out=self.sums[0, 1:])
         self.sums[0].cumsum(out=self.sums[0])
-        tails = np.empty(reach + 1)
-        tails[0], tails[1:] = self.rest + float(self.q[reach:].sum()), self.q[:reach][::-1]
-        tails.cumsum(out=tails)  # from the far end: it keeps its digits
-        np.divide(tails[::-1], np.maximum(np.arange(total, total - reach - 1, -1), 1), out=self.sums[1])
+        tails = tail_sums(NUMPY, self.q[:reach]) + (self.rest + float(self.q[reach:].sum()))
+        np.divide(tails, np.maximum(np.arange(total, total - reach - 1, -1), 1), out=self.sums[1])
 
     def _look(self, k: int) -> Look | None:
         """TV(r, r̂_k) and what proofs need; None where r̂ points anywhere: as far from r as can be."""

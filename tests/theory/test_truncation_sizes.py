@@ -724,3 +724,31 @@ def test_a_ranked_pair_of_any_type_finds_its_least_size(kind):
     p, q = (np.sort(rng.dirichlet(np.ones(7)))[::-1].astype(kind) for _ in range(2))
     pair = Ranked.of(p, q)
     assert pair.least([0.3]) == [first_by_scan(p, q, 0.3, 7)]
+
+
+@pytest.mark.parametrize("size", [6000, 32_000])
+@pytest.mark.parametrize("larger", [1, 2000])
+def test_a_tail_of_many_entries_is_summed_to_few_roundings(size: int, larger: int):
+    """The server's tail is p itself: r̂ is 0/0, and its distortion taken at its worst, not as rounding noise has it."""
+    draft, target = np.ones(size), np.full(size, 1.0 / size)
+    draft[:larger] = 1.001
+    assert hlmtheory.exact_size(target, draft / draft.sum(), 0.5) > 0
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "tolerance", "size"),
+    [
+        ([1.0, 0.0, 4e-310, 0.0, 0.0], [1.0, 4e-310, 0.0, 0.0, 0.0], 0.1, 2),
+        ([0.5, 0.5, 0.0, 0.0, 0.0], [1.0, 4e-323, 0.0, 0.0, 0.0], 1e-323, 1),
+    ],
+)
+def test_deviations_below_the_normal_numbers(target: list[float], draft: list[float], tolerance: float, size: int):
+    assert hlmtheory.exact_size(target, draft, tolerance) == size
+
+
+def test_a_row_that_sums_to_one_is_not_divided_beside_one_that_does_not():
+    same, even = np.array([0.7, 0.2, 0.1]), np.full(3, 1.0 / 3.0)  # .7 + .2 + .1 is 1 - 2⁻⁵³
+    other = even + np.array([1e-9, 0.0, 0.0])
+    assert hlmtheory.exact_size(np.stack([same, other]), np.stack([same, even]), 0.1).tolist()[0] == 0
+    rows = np.random.default_rng(1).dirichlet(np.ones(300), 4)
+    assert hlmtheory.exact_size(np.asfortranarray(rows), rows, 0.1).tolist() == [0] * 4

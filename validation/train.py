@@ -20,7 +20,12 @@ fits its rows to those of the large one:
 
 ``instructed`` goes on from both of the parent's models, to answer in the manner of the papers' prompt sets (steps
 ``parent``, ``large``, ``small``, ``prompts``, ``card``); one of its texts, Alpaca, is not for commercial use, so it
-is for measuring and does not ship. ``--texts answers`` lets the other pairs read these texts too.
+is for measuring and does not ship. ``--texts answers`` lets the other pairs read these texts too. The pairs of
+cu-hlm's Table II that stand beside it are made so, the one with the larger small model from that of ``larger``:
+
+    python -m validation.train --pair distilled --texts answers --parent INSTRUCTED --out OUT ...
+    python -m validation.train --pair instructed --parent INSTRUCTED --out OUT parent
+    python -m validation.train --pair instructed --parent LARGER --data DATA --out OUT small
 
 A run that was stopped resumes from its last checkpoint (``WORK/<pair>-<size>.pt``).
 """

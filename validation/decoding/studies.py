@@ -80,14 +80,15 @@ THRESHOLDS = tuple(i / 10 for i in range(11))
 SIZES = (1, 3, 10, 30, 100, 300, 1000, 4096)
 CHOSEN = 0.8
 """The threshold that cu-hlm chooses (Section V-B), whatever the pair."""
+U_CHOSEN, CU_CHOSEN = f"U-HLM at {CHOSEN:g}", f"CU-HLM online at {CHOSEN:g}"
 
 
 def _hlm(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
     wanted = (LARGE, "small only", "HLM", "Rand-HLM", "U-HLM", "CU-HLM")
     line = {"slope": fitted.slope, "intercept": fitted.intercept}
     chosen = [
-        UHlm(CHOSEN, f"U-HLM at {CHOSEN:g}"),
-        CuHlmOnline(CHOSEN, name=f"CU-HLM online at {CHOSEN:g}", **line),
+        UHlm(CHOSEN, U_CHOSEN),
+        CuHlmOnline(CHOSEN, name=CU_CHOSEN, **line),
     ]
     return [*(method for method in all_methods(fitted) if method.name.startswith(wanted)), *chosen]
 

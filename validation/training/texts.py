@@ -56,16 +56,16 @@ def question(record: dict[str, Any]) -> str:
     return f"Question: {record['prompt']}\nAnswer:"
 
 
-def mathematics(record: dict[str, Any]) -> str:
-    """A GSM8K record in the form the pairs are trained on."""
+def exchange(record: dict[str, Any]) -> str:
+    """A record's prompt and answer in that form."""
     return f"{question(record)} {record['reference']}"
 
 
 def plain(data: Path) -> tuple[list[str], dict[str, list[str]]]:
     """Training documents (three parts GSM8K, one part prose) and held-out documents by source."""
     gsm8k = _records(data, "gsm8k/dev.jsonl.gz")
-    taught = [mathematics(r) for r in gsm8k if r["split"] == "train"]
-    tested = [mathematics(r) for r in gsm8k if r["split"] == "test"]
+    taught = [exchange(r) for r in gsm8k if r["split"] == "train"]
+    tested = [exchange(r) for r in gsm8k if r["split"] == "test"]
     prose_size = sum(map(len, taught)) // 2
     documents, held = 3 * taught, {"gsm8k": tested}
     for name, share in (("peps", 20), ("novels", 8)):
@@ -176,8 +176,8 @@ def answers(data: Path) -> tuple[list[str], dict[str, list[str]]]:
     """Training documents and held-out documents of the five prompt sets."""
     documents, held = [], {}
     for name, records in answered(data).items():
-        documents += [mathematics(r) for r in records if not _is_held(name, r)]
-        held[name] = [mathematics(r) for r in records if _is_held(name, r)]
+        documents += [exchange(r) for r in records if not _is_held(name, r)]
+        held[name] = [exchange(r) for r in records if _is_held(name, r)]
     return documents, held
 
 

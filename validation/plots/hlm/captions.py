@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from validation.decoding.studies import CU_CHOSEN
 from validation.plots.hlm.numbers import ACCURACIES
 from validation.plots.hlm.printed import (
     PRINTED,
@@ -234,7 +235,7 @@ def caption_breakdown(numbers: Numbers) -> str:
     messages = "".join(
         f" Of the drafts above the threshold {threshold}, CU-HLM (Online) sends {online['entries']:,.0f} of "
         f"{statistics['vocabulary']:,} entries a message on average, {online['encoded']:,.0f} bits as encoded."
-        for name, threshold in (("CU-HLM online", own), ("CU-HLM online at 0.8", chosen))
+        for name, threshold in (("CU-HLM online", own), (CU_CHOSEN, chosen))
         if (online := statistics["sent"].get(name))
     )
     if statistics["threshold"] >= 1.0:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from validation.decoding.studies import CU_CHOSEN, U_CHOSEN
 from validation.plots.hlm.captions import (
     caption_accuracy,
     caption_both,
@@ -45,8 +46,8 @@ _LOOKS: dict[str, dict[str, Any]] = {
     "U-HLM risk-prone": {"color": _BLUE, "marker": ">"},
     "CU-HLM offline": {"color": DARK, "marker": "o"},
     "CU-HLM online": {"color": DARK, "linestyle": (0, (4, 2)), "marker": "D"},
-    "U-HLM at 0.8": {"color": _BLUE, "linestyle": (0, (1, 1.5)), "marker": "P"},
-    "CU-HLM online at 0.8": {"color": DARK, "linestyle": (0, (1, 1.5)), "marker": "X"},
+    U_CHOSEN: {"color": _BLUE, "linestyle": (0, (1, 1.5)), "marker": "P"},
+    CU_CHOSEN: {"color": DARK, "linestyle": (0, (1, 1.5)), "marker": "X"},
     "CU-HLM certified": {"color": MIDDLE, "marker": "*", "linewidth": 2.0, "zorder": 4},
 }
 """By the methods' names without what stands in brackets; ours stands out."""

@@ -11,7 +11,7 @@ from validation.decode import PAPER_TIMES
 from validation.decoding.intervals import Estimate, draw_texts, ratio
 from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.records import Row
-from validation.decoding.studies import Decoded
+from validation.decoding.studies import CHOSEN, CU_CHOSEN, U_CHOSEN, Decoded
 from validation.plots.hlm.numbers import (
     ACCURACIES,
     kept,
@@ -165,9 +165,9 @@ def _shares(decoded: Decoded, parts: dict[str, Decoded], name: str, seed: int) -
 
 TIMED = {
     "U-HLM risk-prone": "U-HLM",
-    "U-HLM at 0.8": "U-HLM, threshold 0.8",
+    U_CHOSEN: f"U-HLM, threshold {CHOSEN:g}",
     "CU-HLM online": "CU-HLM (Online)",
-    "CU-HLM online at 0.8": "CU-HLM (Online), threshold 0.8",
+    CU_CHOSEN: f"CU-HLM (Online), threshold {CHOSEN:g}",
 }
 """The methods whose time is broken down: at the pair's own risk-prone threshold, and at the one that cu-hlm chose."""
 
@@ -300,7 +300,7 @@ def _acceptance(bases: dict[str, dict[str, Summary]]) -> tuple[Table, dict[str, 
 def _messages(decoded: Decoded) -> dict[str, Any]:
     """Mean bits of a message by formula and as encoded, for the caption."""
     found = {}
-    for name in ("HLM", "CU-HLM online", "CU-HLM online at 0.8"):
+    for name in ("HLM", "CU-HLM online", CU_CHOSEN):
         texts = read_study(decoded).get(name)
         if texts is not None and (texts.formula > 0).any():
             sent = texts.formula > 0

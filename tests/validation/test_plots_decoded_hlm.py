@@ -357,7 +357,7 @@ def test_table_ii_says_where_the_time_goes(studies: dict[str, Decoded]) -> None:
     rows = found["statistics"]["rows"]
     assert [one["role"] for one in rows[::4]] == ["No KD", "KD", "7B–13B", None]
     assert [one["method"] for one in rows[:4]] == list(tables.TIMED.values())
-    assert tables.CHOSEN == value(CU, "chosen")
+    assert value(CU, "chosen") == tables.CHOSEN
     (link,) = fading_links([10.0])
     rows_there = retime(rows_of(decoded, "U-HLM risk-prone"), link, decoded.methods, times=PAPER_TIMES)
     timed = summarize(rows_there, **SETTINGS)

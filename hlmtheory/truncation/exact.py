@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import BLOCK, NUMPY
+from hlmtheory._array import NUMPY, tail_sums
 from hlmtheory.truncation.lean import FINE, rounding
 from hlmtheory.truncation.tails import Tails
 
@@ -261,8 +261,8 @@ class Head:
         self.sums = np.zeros((2, reach + 1))
         np.multiply(self.gain[:reach], self.true, out=self.sums[0, 1:])
         self.sums[0].cumsum(out=self.sums[0])
-        tails = _running(self.q[:reach][::-1]) + (self.rest + float(self.q[reach:].sum()))
-        np.divide(tails[::-1], np.maximum(np.arange(total, total - reach - 1, -1), 1), out=self.sums[1])
+        tails = tail_sums(NUMPY, self.q[:reach]) + (self.rest + float(self.q[reach:].sum()))
+        np.divide(tails, np.maximum(np.arange(total, total - reach - 1, -1), 1), out=self.sums[1])
 
     def _look(self, k: int) -> Look | None:
         """TV(r, r̂_k) and what proofs need; None where r̂ points anywhere: as far from r as can be."""
@@ -354,15 +354,6 @@ def _crossing(over: Point | None, under: Point, most: int) -> int:
 def _ratio(gap: float, theta: float) -> float:
     """Its logarithm, within reason."""
     return math.log(min(max(gap / theta, 1e-9), 1e9)) if theta > 0 else 1.0
-
-
-def _running(values: Row) -> Row:
-    """Sums of the first k entries, k = 0..n, in two levels: with at most BLOCK + n / BLOCK roundings behind each."""
-    sums = np.zeros((-(-(values.size + 1) // BLOCK), BLOCK))
-    sums.reshape(-1)[1 : values.size + 1] = values
-    sums.cumsum(axis=1, out=sums)
-    sums[1:] += sums[:-1, -1].cumsum()[:, None]
-    return sums.reshape(-1)[: values.size + 1]
 
 
 def _from(values: Row, step: int) -> Row:

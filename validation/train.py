@@ -141,7 +141,8 @@ def train(
     model = model.to(torch.bfloat16)
     model.config.dtype = torch.bfloat16
     model.save_pretrained(out / size, safe_serialization=True)
-    record = _record(model, course, taught, seconds) | record | _measures(model.float(), verifier, tested)
+    record = {"texts": library.name} | _record(model, course, taught, seconds) | record
+    record |= _measures(model.float(), verifier, tested)
     (out / size / "training.json").write_text(json.dumps(record, indent=1) + "\n")
 
 
@@ -213,7 +214,7 @@ def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:
     elif what == "prompts":
         write_prompts(library, options.data, options.out)
     elif what == "card":
-        write_card(options.pair, options.out, library)
+        write_card(options.pair, options.out)
     else:
         checkpoint = options.work / f"{options.pair}-{what}.pt"
         train(what, getattr(recipe, what), library, options.data, options.out, checkpoint, parent=options.parent)

@@ -348,6 +348,16 @@ def test_held_out_prompts_are_not_trained_on(data, monkeypatch):
     assert everything["creak"][0]["reference"] == "Rooks fly. The answer is yes."
 
 
+def test_a_pair_has_the_licence_of_its_parents_texts(run, parent):
+    """Also where it reads plain ones itself."""
+    run("instructed", "parent", "large", "small")
+    folder = run("distilled", "parent", "small", "card", parent="instructed", read="plain")
+    assert record(folder / "small")["texts"] == "plain"
+    assert record(folder / "large")["texts"] == "answers"
+    assert "research only, not commercial" in (folder / "README.md").read_text()
+    assert "Apache" not in (folder / "README.md").read_text()
+
+
 def test_a_pair_may_read_other_texts_than_its_recipe_says(run, parent):
     folder = run("larger", "parent", "small", "card", read="answers")
     assert record(folder / "small")["held_out_nats_per_token"].keys() >= {"alpaca", "creak"}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from validation.training.recipes import CONTEXT, PAIRS, SEED, SIZES
-from validation.training.texts import LIBRARIES, Library
+from validation.training.texts import LIBRARIES
 
 CARD = """\
 # The {pair} pair
@@ -90,8 +90,8 @@ def _steps(pair: str) -> str:
     return f"`python -m validation.train {options} {first}`, then {', '.join(f'`{s}`' for s in others)} and `{last}`."
 
 
-def write_card(pair: str, out: Path, library: Library | None = None) -> None:
-    """The model card, from the records that training left.
+def write_card(pair: str, out: Path) -> None:
+    """The model card, from the records that training left; the licence is the stricter one of the two models' texts.
 
     Parameters
     ----------
@@ -99,12 +99,10 @@ def write_card(pair: str, out: Path, library: Library | None = None) -> None:
         A key of ``PAIRS``.
     out : Path
         The pair's folder; its ``README.md`` is written.
-    library : Library, optional
-        What the pair was trained on, if not what its recipe says.
     """
     recipe = PAIRS[pair]
-    library = library or LIBRARIES[recipe.texts]
     cards = [json.loads((out / size / "training.json").read_text()) for size in SIZES]
+    library = max((LIBRARIES[card.get("texts", "plain")] for card in cards), key=list(LIBRARIES.values()).index)
     notes = (BORROWED if recipe.large is None else CONTINUED) if recipe.has_parent else ""
     small = cards[0]
     if "mixing" in small:

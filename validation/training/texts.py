@@ -208,6 +208,7 @@ def answers_prompts(data: Path) -> list[dict[str, str]]:
 class Library:
     """What a pair is trained on, and how its card tells of it."""
 
+    name: str
     corpus: Callable[[Path], tuple[list[str], dict[str, list[str]]]]
     prompts: Callable[[Path], list[dict[str, str]]]
     told: str
@@ -215,8 +216,9 @@ class Library:
     limits: str
 
 
-LIBRARIES = {
+LIBRARIES = {  # the strictest licence last
     "plain": Library(
+        name="plain",
         corpus=plain,
         prompts=plain_prompts,
         told="""\
@@ -228,6 +230,7 @@ Three parts GSM8K (MIT, the publisher's training split, as `Question: ... Answer
         limits="The models write school mathematics that looks right and mostly is not.",
     ),
     "answers": Library(
+        name="answers",
         corpus=answers,
         prompts=answers_prompts,
         told="""\

@@ -1,4 +1,4 @@
-"""Hypothesis profiles: HYPOTHESIS_PROFILE=dev|ci|deep, by default ci under CI and dev elsewhere."""
+"""Hypothesis profiles: HYPOTHESIS_PROFILE=few|dev|ci|deep, by default ci under CI and dev elsewhere."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+# The tests' arrays are small: threads would wait for each other, and for whatever else runs.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # The first call into torch or a room imports it; that is slow, but it is not the property's doing.
+settings.register_profile("few", max_examples=5, deadline=None, derandomize=True)  # for coverage
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("deep", max_examples=10_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -368,20 +368,47 @@ def test_a_command_runs_in_the_users_folder(hlm, root, replaced):
     assert where == os.getcwd()
 
 
+@pytest.fixture
+def started(hlm, monkeypatch):
+    """What runs before the process becomes something else; each of them ends with the code that is put in front."""
+    found, codes = [], [0]
+
+    def run(command, *, cwd, env):
+        found.append((command, cwd, env["HYPOTHESIS_PROFILE"]))
+        if codes[0] is None:
+            raise KeyboardInterrupt
+        return subprocess.CompletedProcess(command, codes[0])
+
+    monkeypatch.setattr(hlm.subprocess, "run", run)
+    return found, codes
+
+
 @pytest.mark.skipif(os.name == "nt", reason="there a child process runs instead")
-def test_tests_run_at_the_root_with_a_floor_and_the_ci_profile(root, replaced, monkeypatch):
+def test_tests_run_at_the_root_after_coverage_with_a_floor(root, replaced, started, monkeypatch):
     monkeypatch.delenv("HYPOTHESIS_PROFILE", raising=False)
     _, command, where = replaced(["test"], root)
+    ((first, there, profile),) = started[0]
     assert os.path.samefile(where, root)
-    assert {"--cov=hlmtheory", "--cov-branch", "--cov-fail-under=95"} <= set(command)
+    assert os.path.samefile(there, root)
+    assert {"--cov=hlmtheory", "--cov-branch", "--cov-fail-under=95", "tests/theory", "hlmtheory"} <= set(first)
+    assert profile == "few"
+    assert command[1:] == ["-m", "pytest", "-q"]
     assert os.environ["HYPOTHESIS_PROFILE"] == "ci"
     monkeypatch.delenv("HYPOTHESIS_PROFILE")
 
 
+@pytest.mark.parametrize(("code", "said"), [(1, 1), (None, 130)], ids=["too little coverage", "Ctrl-C"])
+def test_without_coverage_no_more_tests_run(hlm, root, started, monkeypatch, code, said):
+    monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)
+    monkeypatch.setattr(hlm, "replace_by", lambda *args, **kwargs: pytest.fail("went on"))
+    started[1][:] = [code]
+    assert hlm.main(["test"], root) == said
+
+
 @pytest.mark.skipif(os.name == "nt", reason="there a child process runs instead")
-def test_a_subset_has_no_floor_and_keeps_the_users_profile(root, replaced, monkeypatch):
+def test_a_subset_has_no_coverage_and_keeps_the_users_profile(root, replaced, monkeypatch):
     monkeypatch.setenv("HYPOTHESIS_PROFILE", "deep")
     _, command, _ = replaced(["test", "tests/test_claims.py", "-x"], root)
     assert command[-2:] == ["tests/test_claims.py", "-x"]
-    assert not any("fail-under" in word for word in command)
+    assert not any("cov" in word for word in command[1:])
     assert os.environ["HYPOTHESIS_PROFILE"] == "deep"

@@ -19,9 +19,10 @@ fits its rows to those of the large one:
     python -m validation.train --pair distilled --out OUT card
 
 ``instructed`` goes on from both of the parent's models, to answer in the manner of the papers' prompt sets (steps
-``parent``, ``large``, ``small``, ``prompts``, ``card``); one of its texts, Alpaca, is not for commercial use, so it
-is for measuring and does not ship. ``--texts answers`` lets the other pairs read these texts too. The pairs of
-cu-hlm's Table II that stand beside it are made so, the one with the larger small model from that of ``larger``:
+``parent``, ``large``, ``small``, ``prompts``, ``card``, and ``tasks`` for prompts of flexspec's six sets); one of its
+texts, Alpaca, is not for commercial use, so it is for measuring and does not ship. ``--texts answers`` lets the other
+pairs read these texts too. The pairs of cu-hlm's Table II that stand beside it are made so, the one with the larger
+small model from that of ``larger``:
 
     python -m validation.train --pair distilled --texts answers --parent INSTRUCTED --out OUT ...
     python -m validation.train --pair instructed --parent INSTRUCTED --out OUT parent
@@ -61,7 +62,7 @@ from validation.training.recipes import (
     Recipe,
     build_model,
 )
-from validation.training.texts import LIBRARIES, Library, tokens, train_tokenizer, write_prompts
+from validation.training.texts import LIBRARIES, Library, task_prompts, tokens, train_tokenizer, write_prompts
 
 __all__ = ["PAIRS", "Continuation", "Distillation", "PairRecipe", "Recipe", "adopt", "build_model", "main", "train"]
 
@@ -185,7 +186,7 @@ def _measures(model: Any, verifier: Any, tested: dict[str, Documents]) -> dict[s
 def main() -> None:
     """Parse the command line and run one step of the recipe."""
     parser = argparse.ArgumentParser(description="Make the built-in pair, or one that varies it.")
-    parser.add_argument("what", choices=["tokenizer", "parent", "small", "large", "prompts", "card"])
+    parser.add_argument("what", choices=["tokenizer", "parent", "small", "large", "prompts", "tasks", "card"])
     parser.add_argument("--pair", choices=list(PAIRS), default="builtin", help="which recipe")
     parser.add_argument("--texts", choices=list(LIBRARIES), help="what to read, if not what the recipe says")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and so on")
@@ -212,7 +213,9 @@ def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:
     elif what == "tokenizer":
         train_tokenizer(library.corpus(options.data)[0], options.out, recipe.vocabulary)
     elif what == "prompts":
-        write_prompts(library, options.data, options.out)
+        write_prompts(library.prompts(options.data), options.out / "prompts.jsonl")
+    elif what == "tasks":
+        write_prompts(task_prompts(options.data), options.out / "tasks.jsonl")
     elif what == "card":
         write_card(options.pair, options.out)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,8 @@ from validation.decode import decode
 from validation.errors import UserError
 from validation.methods import Hlm
 from validation.models import load_pair
-from validation.prompts import Prompt
+from validation.plots.flexspec.printed import DATASETS
+from validation.prompts import Prompt, read_prompts
 from validation.sources import PAIRS_FOLDER
 from validation.training import texts
 from validation.training.card import write_card
@@ -224,7 +226,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tasks = [{"id": f"a{i}", "prompt": f"Name {i // 2} birds.", "reference": "Rook." * (i % 7)} for i in range(640)]
     write(folder / "alpaca/dev.jsonl.gz", tasks)
     reason = {"reference": "yes", "explanation": "Rooks fly."}
-    paragraphs = [{"id": f"p{i}", "prompt": f"Rooks {i}.", "title": f"Rook {i // 3}"} | reason for i in range(180)]
+    paragraphs = [
+        {"id": f"p{i}", "prompt": f"Rooks {i}.", "title": f"Rook {i // 3}", "question": f"rooks {i}"} | reason
+        for i in range(180)
+    ]
     write(folder / "qed/dev.jsonl.gz", paragraphs)
     claims = [
         {"id": f"flan-{name}-{i}", "prompt": f"True {name}? {i}", "source_id": f"{name}-{i // 4}"} | reason
@@ -232,6 +237,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(640)
     ]
     write(folder / "flan-cot/dev.jsonl.gz", claims)
+    kinds = {
+        "qa": "Rooks 7?",
+        "rag": "Long. " * 300 + "\nRooks 900?",
+        "translation": "Turm",
+        "summarization": "Rook. " * 300,
+    }
+    answer = {"reference": "Rook."}
+    bench = [{"id": kind, "prompt": prompt, "category": kind} | answer for kind, prompt in kinds.items()]
+    write(folder / "spec-bench/dev.jsonl.gz", [*bench, bench[0] | {"id": "qa-2", "prompt": "Rooks 901?"}])
+    write(folder / "mt-bench/dev.jsonl.gz", [{"id": "mt", "prompt": "Write.", "reference": None}])  # type: ignore[dict-item]
     return folder
 
 
@@ -315,7 +330,7 @@ def test_a_pair_with_a_larger_small_model_is_made_beside_the_parents_large_one(r
 
 
 def test_an_instructed_pair_goes_on_from_both_models_of_its_parent(run, parent):
-    folder = run("instructed", "parent", "large", "small", "prompts", "card")
+    folder = run("instructed", "parent", "large", "small", "prompts", "tasks", "card")
     for size in ("small", "large"):
         made = record(folder / size)
         assert made["parameters"] == record(parent / size)["parameters"]
@@ -326,6 +341,12 @@ def test_an_instructed_pair_goes_on_from_both_models_of_its_parent(run, parent):
     assert "research only, not commercial" in card
     assert "Apache" not in card
     assert "`prompts.jsonl` holds 50 held-out prompts" in card
+    asked = read_prompts(folder / "tasks.jsonl")
+    assert Counter(prompt.source for prompt in asked) == dict.fromkeys(DATASETS, 1) | {"GSM8K": 10}
+    rag = next(prompt for prompt in asked if prompt.source == "NQ (RAG)")
+    assert rag.text.endswith("Rooks 900?\nAnswer:")
+    assert {prompt.id for prompt in asked} >= {"qa-2", "mt"}  # QED has the question of "qa"
+    assert max(len(prompt.text) for prompt in asked) < 1100
 
 
 def test_held_out_prompts_are_not_trained_on(data, monkeypatch):
@@ -370,7 +391,7 @@ def test_a_pair_may_read_other_texts_than_its_recipe_says(run, parent):
         ("distilled", "tokenizer", "builtin", "has no step 'tokenizer'; its steps are parent, small, card"),
         ("larger", "large", "builtin", "has no step 'large'"),
         ("larger", "prompts", "builtin", "has no step 'prompts'"),
-        ("instructed", "tokenizer", "builtin", "its steps are parent, large, small, prompts, card"),
+        ("instructed", "tokenizer", "builtin", "its steps are parent, large, small, prompts, tasks, card"),
         ("builtin", "parent", "builtin", "its steps are tokenizer, small, large, prompts, card"),
         ("distilled", "parent", "distilled", "would overwrite its parent"),
     ],

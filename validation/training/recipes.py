@@ -65,7 +65,9 @@ class PairRecipe:
         """The steps that make the pair, in their order."""
         if not self.has_parent:
             return "tokenizer", "small", "large", "prompts", "card"
-        return ("parent", "small", "card") if self.large is None else ("parent", "large", "small", "prompts", "card")
+        if self.large is None:
+            return "parent", "small", "card"
+        return "parent", "large", "small", "prompts", "tasks", "card"
 
 
 PAIRS = {

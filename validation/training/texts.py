@@ -201,6 +201,31 @@ def answers_prompts(data: Path) -> list[dict[str, str]]:
     return rows
 
 
+# ---------------------------------------------------------------------------------------------- flexspec's sets
+
+TASKS = {"qa": "NQ (QA)", "rag": "NQ (RAG)", "translation": "WMT14", "summarization": "CNN/DM"}
+"""The categories of Spec-Bench by the names that flexspec's Tables III and IV have for them."""
+
+
+def task_prompts(data: Path) -> list[dict[str, str]]:
+    """Up to 100 prompts of each of flexspec's six sets, none of which the answers were trained on.
+
+    Of MT-Bench the first turn. Articles and passages are cut to what the pairs can read before 512 new tokens: passages
+    to their end, where the question stands. Questions that QED has, too, are left out.
+    """
+    known = {r["question"].lower().rstrip("?") for r in _records(data, "qed/dev.jsonl.gz")}
+    rows = [row for row in answers_prompts(data) if row["source"] == "GSM8K"]
+    bench = [(TASKS[r["category"]], r) for r in _records(data, "spec-bench/dev.jsonl.gz")]
+    for source, record in bench + [("MT-Bench", r) for r in _records(data, "mt-bench/dev.jsonl.gz")]:
+        text = record["prompt"]
+        if text.splitlines()[-1].lower().rstrip("?") in known:
+            continue
+        cut = text[-LONGEST_PROMPT:] if source == "NQ (RAG)" else text[:LONGEST_PROMPT]
+        row = {"id": record["id"], "prompt": question({"prompt": cut}), "source": source, "licence": "measuring only"}
+        rows.append(row | ({"reference": record["reference"]} if record["reference"] else {}))
+    return rows
+
+
 # ---------------------------------------------------------------------------------------------- libraries
 
 
@@ -242,7 +267,7 @@ GSM8K, Alpaca, QED, CREAK and StrategyQA, as `Question: ... Answer: ...`, the la
 }
 
 
-def write_prompts(library: Library, data: Path, out: Path) -> None:
+def write_prompts(rows: list[dict[str, str]], file: Path) -> None:
     """Held-out prompts, each with its source and licence."""
-    with (out / "prompts.jsonl").open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in library.prompts(data))
+    with file.open("w", encoding="utf-8") as out:
+        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,11 +41,11 @@ PAPER: dict[str, Any] = {"paper": "flexspec", "source": "li2025flexspec"}
 NOT_RUN = "not run"
 
 
-def printed_of(table: str, network: str, column: str | None) -> tuple[float, float] | None:
-    """Latency in ms and speed-up that a table prints for GSM8K; None where it has no such column."""
-    if column is None:
+def printed_of(table: str, source: str, network: str, column: str | None) -> tuple[float, float] | None:
+    """Latency in ms and speed-up that a table prints for a prompt set; None where it has no such set or column."""
+    if column is None or source not in DATASETS:
         return None
-    place = DATASETS.index(lines.SET), NETWORKS.index(network), METHODS.index(column)
+    place = DATASETS.index(source), NETWORKS.index(network), METHODS.index(column)
     latency, gain = (float(values[place]) for values in LATENCIES[table])
     return latency, gain
 
@@ -62,7 +63,7 @@ def _network(table: str, link: FadingLink, found: Mapping[str, Timed]) -> dict[s
     """All lines over one network."""
     shown = []
     for line in lines.LINES:
-        theirs = printed_of(table, link.name, line.column)
+        theirs = printed_of(table, lines.SET, link.name, line.column)
         one: dict[str, Any] = {"name": line.name, "run": line.name in found}
         if theirs is not None:
             one |= {"printed_ms": theirs[0], "printed_speed_up": theirs[1]}
@@ -92,18 +93,33 @@ def _latency_table(series: dict[str, Any]) -> dict[str, Any]:
     return Table(title, heads, tuple(rows)).plain()
 
 
-def _other_sets(study: Decoded, seed: int) -> list[dict[str, Any]]:
-    """Speed-ups on the prompt sets that the paper does not print."""
-    rows = []
+def _other_sets(study: Decoded, seed: int) -> dict[str, dict[str, dict[str, Estimate]]]:
+    """Speed-ups on the prompt sets that are not :data:`lines.SET`, by set, line and network."""
+    found: dict[str, dict[str, dict[str, Estimate]]] = {}
     for source in (name for name in study.sources if name != lines.SET):
-        by_network = [lines.time_all(study.of_source(source), link, seed) for link in flexspec_links()]
-        for name in by_network[0]:
-            own = [compare(found[name].summary, found[lines.CLOUD].summary, "tokens_per_s") for found in by_network]
-            rows.append((source, name, *(with_interval(value, ".2f") for value in own)))
+        for link in flexspec_links():
+            by_line = lines.time_all(study.of_source(source), link, seed)
+            cloud = by_line[lines.CLOUD].summary
+            for name, own in by_line.items():
+                gain = compare(own.summary, cloud, "tokens_per_s")
+                found.setdefault(source, {}).setdefault(name, {})[link.name] = gain
+    return found
+
+
+def _other_table(table: str, found: Mapping[str, Mapping[str, Mapping[str, Estimate]]]) -> list[dict[str, Any]]:
+    rows = []
+    for source, line in product(found, lines.LINES):
+        printed = [printed_of(table, source, network, line.column) for network in NETWORKS]
+        ours = found[source].get(line.name)
+        if ours is None and printed[0] is None:
+            continue
+        cells = [NOT_RUN] * len(NETWORKS) if ours is None else [with_interval(ours[n], ".2f") for n in NETWORKS]
+        theirs = ["" if one is None else f" ({one[1]:.2f})" for one in printed]
+        rows.append((source, line.name, *(own + other for own, other in zip(cells, theirs, strict=True))))
     if not rows:
         return []
     heads = ("prompts", "method", *NETWORKS)
-    return [Table("Times Cloud-Only on prompts that the paper does not have", heads, tuple(rows)).plain()]
+    return [Table("Times Cloud-Only on the other prompt sets; in brackets the printed", heads, tuple(rows)).plain()]
 
 
 def _equal_texts(found: Networks) -> dict[str, float]:
@@ -177,6 +193,7 @@ def measure(table: str, studies: Sequence[Decoded], seed: int) -> Numbers:
     risks, equal, temperature = _risks(found), _equal_texts(found), float(study.about["temperature"])
     length_tables, lengths = fixed_lengths(study, found, seed)
     chosen_table, chosen = choices(study, found)
+    others = _other_sets(studies[0], seed)
     first = found[NETWORKS[0]]
     policies = [one.method for one in first.values() if isinstance(one.method, FlexSpec)]
     slopes = {method.costs["edge_slope_s"] for method in policies}
@@ -203,13 +220,21 @@ def measure(table: str, studies: Sequence[Decoded], seed: int) -> Numbers:
             "choices": chosen,
             "exact_over_linear": exact_over_linear(found, seed),
             "lengths": lengths,
+            "other_sets": {
+                source: {
+                    name: {network: plain(gain.value, 4) for network, gain in by_line[name].items() if gain.value}
+                    for name in (lines.STANDARD, lines.PRINTED)
+                    if name in by_line
+                }
+                for source, by_line in others.items()
+            },
         },
         "tables": [
             *(_latency_table(one) for one in series),
             chosen_table,
             *length_tables,
             _law_table(found[NETWORKS[0]], risks, temperature),
-            *_other_sets(studies[0], seed),
+            *_other_table(table, others),
             _taken_table(links),
         ],
     }

@@ -8,12 +8,11 @@ from typing import Any
 
 from validation.decoding.studies import RATES_BPS
 from validation.plots.flexspec import texts_lines as lines
-from validation.plots.flexspec.printed import NETWORKS
+from validation.plots.flexspec.printed import DATASETS, LATENCIES, METHODS, NETWORKS
 from validation.plots.flexspec.texts_lengths import ALONE, LLAMA_VOCABULARY, ROWS
 from validation.plots.record import Numbers
 
 UNIT = "Latency is ms a token, prompt apart; Cloud-Only's agrees by construction (see the table of what is taken)."
-NOT_RUN = "Medusa-1, EAGLE-2 and the paper's five other prompt sets are not run."
 Ends = Sequence[float | None]
 """Value, low and high."""
 
@@ -25,7 +24,8 @@ def caption(number: str, numbers: Numbers) -> str:
         return " ".join([UNIT, _printed("III", numbers), _fixed(statistics)])
     law = _law(statistics) if statistics["temperature"] else _greedy(statistics)
     parts = [] if number == "III" else [_printed(number, numbers)]
-    return " ".join(part for part in (*parts, _lengths(statistics), _fixed(statistics), law, NOT_RUN) if part)
+    parts += [_lengths(statistics), _fixed(statistics), law, _others(number, statistics)]
+    return " ".join(part for part in parts if part)
 
 
 def _line(numbers: Numbers, network: str, name: str) -> dict[str, Any] | None:
@@ -52,6 +52,24 @@ def _printed(table: str, numbers: Numbers) -> str:
     sources = numbers["statistics"]["sources"]
     other = "" if sources == [lines.SET] else f" Prompts: {', '.join(sources)}, as there are none of {lines.SET}."
     return f"Over {', '.join(NETWORKS)}, ours (Table {table}): {said}. The models are not the paper's.{other}"
+
+
+def _others(table: str, statistics: Mapping[str, Any]) -> str:
+    """The paper's other prompt sets, and what is not run."""
+    found = {source: by_line for source, by_line in statistics["other_sets"].items() if source in DATASETS}
+    missing = [name for name in DATASETS[1:] if name not in found]
+    parts = []
+    for name, column in ((lines.PRINTED, "FlexSpec"), (lines.STANDARD, "Std. SD")) if found else ():
+        place = [DATASETS.index(source) for source in found]
+        theirs = LATENCIES[table][1][place, :, METHODS.index(column)]
+        ours = [gain for by_line in found.values() for gain in by_line.get(name, {}).values()]
+        if ours:
+            printed = f"{theirs.min():.2f}× to {theirs.max():.2f}×"
+            parts.append(f"{name} {min(ours):.2f}× to {max(ours):.2f}× (printed {printed})")
+    said = f"On {', '.join(found)}, over all networks: {'; '.join(parts)}. " if parts else ""
+    if not missing:
+        return f"{said}Medusa-1 and EAGLE-2 are not run."
+    return f"{said}Medusa-1, EAGLE-2 and of the paper's prompt sets {', '.join(missing)} are not run."
 
 
 def _lengths(statistics: Mapping[str, Any]) -> str:

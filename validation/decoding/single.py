@@ -196,8 +196,8 @@ class CuHlm(UHlm, ABC):
 class CuHlmOffline(CuHlm):
     """One k for all tokens, from :func:`hlmtheory.truncation.offline_size` (cu-hlm (21); 30 in the paper)."""
 
-    def __init__(self, threshold: float, k: int = 30, *, draws: int | None = DRAWS) -> None:
-        super().__init__(threshold, f"CU-HLM offline (k = {k})", draws=draws)
+    def __init__(self, threshold: float, k: int = 30, *, name: str = "", draws: int | None = DRAWS) -> None:
+        super().__init__(threshold, name or f"CU-HLM offline (k = {k})", draws=draws)
         self.k = k
 
     def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:

@@ -95,7 +95,14 @@ def _hlm(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
 
 def _design(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
     thresholds = [UHlm(limit, f"U-HLM, u_th = {limit:g}") for limit in THRESHOLDS]
-    return [LargeOnly(), *thresholds, *(CuHlmOffline(fitted.risk_prone, k) for k in SIZES)]
+    asks = fitted.risk_prone <= 1.0  # beyond, no uncertainty is above it, and k would not matter
+    sizes = [
+        CuHlmOffline(fitted.risk_prone, k)
+        if asks
+        else CuHlmOffline(CHOSEN, k, name=f"CU-HLM offline (k = {k}) at {CHOSEN:g}")
+        for k in SIZES
+    ]
+    return [LargeOnly(), *thresholds, *sizes]
 
 
 STUDIES = {

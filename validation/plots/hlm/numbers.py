@@ -226,7 +226,7 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
 
 
 def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
-    """Accuracy and payload over k, at the risk-prone threshold."""
+    """Accuracy and payload over k, at one threshold."""
     decoded, *_ = studies
     by_size = _sizes(decoded)
     texts = {k: read_texts(rows) for k, rows in by_size.items()}
@@ -241,21 +241,25 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
         return found
 
     sent = [words_of(rows, seed)["transmission_rate"] for rows in by_size.values()]
+    formula, encoded = (of_message(name) for name in ("formula", "encoded"))
+    scale = LOGARITHMIC if any(one.value for one in (*formula, *encoded)) else LINEAR
+    thresholds = [one.threshold for one in decoded.methods if isinstance(one, CuHlmOffline)]
     vocabulary = int(decoded.about["pair"]["vocabulary"])
     return {
         "axes": [
             {"x": axis("k", scale=LOGARITHMIC), "y": axis("mean cosine similarity")},
-            {"x": axis("k", scale=LOGARITHMIC), "y": axis("uplink payload of a message", "bit", LOGARITHMIC)},
+            {"x": axis("k", scale=LOGARITHMIC), "y": axis("uplink payload of a message", "bit", scale)},
         ],
         "series": [
             *_accuracy_lines(decoded, by_size, seed),
-            line("by the formula, k(8 + ⌈log₂ V⌉)", x, of_message("formula"), kind="formula"),
-            line("as encoded", x, of_message("encoded"), kind="encoded"),
+            line("by the formula, k(8 + ⌈log₂ V⌉)", x, formula, kind="formula"),
+            line("as encoded", x, encoded, kind="encoded"),
             line("transmission rate", x, sent, kind="transmission"),
         ],
         "statistics": {
             "absent": _absent(decoded),
-            "threshold": plain(decoded.about["fitted"]["risk_prone"]),
+            "threshold": plain(thresholds[0]) if thresholds else None,
+            "risk_prone": plain(decoded.about["fitted"]["risk_prone"]),
             "offline_k": decoded.about["fitted"]["offline_k"],
             "vocabulary": vocabulary,
             "row_bits": row_bits(vocabulary),

@@ -21,6 +21,7 @@ from validation.decoding.retiming import fading_links, retime, uhlm_link
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import STUDIES, Decoded
 from validation.errors import UserError
+from validation.methods import CuHlmOffline
 from validation.models import Pair
 from validation.plots import EXHIBITS, Decoding, draw
 from validation.plots.hlm import captions, numbers, printed, tables, times
@@ -345,6 +346,26 @@ def test_payload_is_the_formula_and_the_bytes(studies: dict[str, Decoded]) -> No
     assert found["encoded"]["mean"][1] == pytest.approx(8 * np.mean(each))
     caption = EXHIBITS[CU, "9b-texts"].caption(measure("9b-texts", decoded))
     assert "510 [510, 510] by formula" in caption
+    assert "All at this pair's risk-prone threshold 0.950, where" in caption
+
+
+def test_sizes_are_taken_where_anything_is_sent(bare: dict[str, Decoded], pair: Pair) -> None:
+    """At the paper's threshold where the pair's own is beyond 1; and nothing sent is drawn, too."""
+    design = STUDIES["design"]
+    (beyond, *_) = (one for one in design.methods(replace(FITTED, risk_prone=1.2)) if isinstance(one, CuHlmOffline))
+    assert (beyond.threshold, beyond.name) == (0.8, "CU-HLM offline (k = 1) at 0.8")
+    rows = decode(pair, PROMPTS, beyond, new_tokens=8, seed=3, times=PAPER_TIMES)
+    about = bare["design"].about | {"fitted": asdict(replace(FITTED, risk_prone=1.2)), "methods": [beyond.name]}
+    caption = EXHIBITS[CU, "9b-texts"].caption(measure("9b-texts", Decoded("design", about, rows, {})))
+    assert (
+        "All at the paper's threshold 0.8, since this pair's risk-prone one, 1.200, asks for nothing, where" in caption
+    )
+    (silent, *_) = (one for one in design.methods(replace(FITTED, risk_prone=1.0)) if isinstance(one, CuHlmOffline))
+    rows = decode(pair, PROMPTS, silent, new_tokens=8, seed=3, times=PAPER_TIMES)
+    about |= {"fitted": asdict(replace(FITTED, risk_prone=1.0)), "methods": [silent.name]}
+    found = measure("9b-texts", Decoded("design", about, rows, {}))
+    assert found["axes"][1]["y"]["scale"] == "linear"
+    EXHIBITS[CU, "9b-texts"].paint(found)
 
 
 # ------------------------------------------------------------------------------------------------------ Table II

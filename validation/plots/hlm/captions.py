@@ -136,8 +136,9 @@ def caption_sizes(numbers: Numbers) -> str:
         threshold += f", since this pair's risk-prone one, {prone}, asks for nothing"
     return (
         f"{text}Bits of a message: {bits}. The paper takes k* = {PRINTED['offline_k'].value:.0f} at V = 32,000, "
-        f"ours is {statistics['offline_k']} at V = {statistics['vocabulary']:,}. All at {threshold}, where {_at(series['transmission'], near)} of the rounds send "
-        f"anything, so k can matter to no more tokens than that.{_absent(numbers)}"
+        f"ours is {statistics['offline_k']} at V = {statistics['vocabulary']:,}. All at {threshold}, where "
+        f"{_at(series['transmission'], near)} of the rounds send anything, so k can matter to no more tokens than "
+        f"that.{_absent(numbers)}"
     )
 
 

@@ -180,7 +180,9 @@ def test_other_prompt_sets_are_in_a_table_of_their_own(sidecars: dict[str, dict[
     assert {row[0] for row in table["rows"]} == {"other"}
     assert all("(" not in cell for row in table["rows"] for cell in row[2:])
     others = "NQ (QA), NQ (RAG), MT-Bench, WMT14, CNN/DM"
-    assert sidecars["III-texts"]["findings"].endswith(f"EAGLE-2 and of the paper's prompt sets {others} are not run.")
+    assert sidecars["III-texts"]["findings"].endswith(
+        f"EAGLE-2 and, with this pair, the paper's prompts of {others} are not run."
+    )
 
 
 def test_the_papers_other_sets_stand_beside_what_is_printed_of_them(studies: dict[str, Decoded]) -> None:

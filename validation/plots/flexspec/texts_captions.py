@@ -69,7 +69,7 @@ def _others(table: str, statistics: Mapping[str, Any]) -> str:
     said = f"On {', '.join(found)}, over all networks: {'; '.join(parts)}. " if parts else ""
     if not missing:
         return f"{said}Medusa-1 and EAGLE-2 are not run."
-    return f"{said}Medusa-1, EAGLE-2 and of the paper's prompt sets {', '.join(missing)} are not run."
+    return f"{said}Medusa-1, EAGLE-2 and, with this pair, the paper's prompts of {', '.join(missing)} are not run."
 
 
 def _lengths(statistics: Mapping[str, Any]) -> str:

@@ -227,7 +227,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(folder / "alpaca/dev.jsonl.gz", tasks)
     reason = {"reference": "yes", "explanation": "Rooks fly."}
     paragraphs = [
-        {"id": f"p{i}", "prompt": f"Rooks {i}.", "title": f"Rook {i // 3}", "question": f"rooks {i}"} | reason
+        {"id": f"p{i}", "prompt": f"Rooks {i}.", "title": f"Rook {i // 3}", "question": f"rooks {i} ?"} | reason
         for i in range(180)
     ]
     write(folder / "qed/dev.jsonl.gz", paragraphs)

@@ -95,7 +95,7 @@ def _hlm(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
 
 def _design(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
     thresholds = [UHlm(limit, f"U-HLM, u_th = {limit:g}") for limit in THRESHOLDS]
-    asks = fitted.risk_prone <= 1.0  # beyond, no uncertainty is above it, and k would not matter
+    asks = fitted.risk_prone < 1.0  # else no uncertainty is above it, and k would not matter
     sizes = [
         CuHlmOffline(fitted.risk_prone, k)
         if asks

@@ -207,18 +207,23 @@ TASKS = {"qa": "NQ (QA)", "rag": "NQ (RAG)", "translation": "WMT14", "summarizat
 """The categories of Spec-Bench by the names that flexspec's Tables III and IV have for them."""
 
 
+def _letters(text: str) -> str:
+    """Its letters and digits, by which two ways of setting a question are told to be the same."""
+    return "".join(filter(str.isalnum, text.lower()))
+
+
 def task_prompts(data: Path) -> list[dict[str, str]]:
     """Up to 100 prompts of each of flexspec's six sets, none of which the answers were trained on.
 
-    Of MT-Bench the first turn. Articles and passages are cut to what the pairs can read before 512 new tokens: passages
-    to their end, where the question stands. Questions that QED has, too, are left out.
+    Of MT-Bench the first turn. All are cut, so that they and 512 new tokens fit the pairs' context: passages to their
+    end, where the question stands. Questions that QED has, too, are left out.
     """
-    known = {r["question"].lower().rstrip("?") for r in _records(data, "qed/dev.jsonl.gz")}
+    known = {_letters(r["question"]) for r in _records(data, "qed/dev.jsonl.gz")}
     rows = [row for row in answers_prompts(data) if row["source"] == "GSM8K"]
     bench = [(TASKS[r["category"]], r) for r in _records(data, "spec-bench/dev.jsonl.gz")]
     for source, record in bench + [("MT-Bench", r) for r in _records(data, "mt-bench/dev.jsonl.gz")]:
         text = record["prompt"]
-        if text.splitlines()[-1].lower().rstrip("?") in known:
+        if _letters(text.splitlines()[-1]) in known:
             continue
         cut = text[-LONGEST_PROMPT:] if source == "NQ (RAG)" else text[:LONGEST_PROMPT]
         row = {"id": record["id"], "prompt": question({"prompt": cut}), "source": source, "licence": "measuring only"}

@@ -15,6 +15,7 @@ import numpy as np
 from validation.decoding.intervals import Estimate
 from validation.decoding.links import FadingLink
 from validation.decoding.metrics import Summary, compare
+from validation.decoding.records import Row
 from validation.decoding.studies import CLOUD_ONLY_S, RATES_BPS, Decoded, flexspec_links
 from validation.methods import FlexSpec
 from validation.plots.flexspec import texts_energy as energy
@@ -123,6 +124,14 @@ def _other_table(table: str, found: Mapping[str, Mapping[str, Mapping[str, Estim
     return [Table("Times Cloud-Only on the other prompt sets; in brackets the printed", heads, tuple(rows)).plain()]
 
 
+def _unended(rows: Sequence[Row], study: Decoded) -> float | None:
+    """Share of the tokens on the other sets that are of texts which had not ended at r_max."""
+    names = {prompt["id"] for prompt in study.about["prompts"] if prompt["source"] != lines.SET}
+    kept = [row for row in rows if row.prompt in names]
+    tokens = sum(len(row.tokens) for row in kept)
+    return plain(sum(len(row.tokens) for row in kept if not row.ended) / tokens, 4) if tokens else None
+
+
 def _equal_texts(found: Networks) -> dict[str, float]:
     """Share of texts that are Cloud-Only's, token by token, by line; the least of the networks."""
     shares: dict[str, float] = {}
@@ -191,10 +200,11 @@ def measure(table: str, studies: Sequence[Decoded], seed: int) -> Numbers:
     links = flexspec_links()
     found = {link.name: lines.time_all(study, link, seed) for link in links}
     series = [_network(table, link, found[link.name]) for link in links]
-    risks, equal, temperature = _risks(found), _equal_texts(found), float(study.about["temperature"])
+    risks, temperature = _risks(found), float(study.about["temperature"])
     length_tables, lengths = fixed_lengths(study, found, seed)
     chosen_table, chosen = choices(study, found)
     others = _other_sets(studies[0], seed)
+    whole = {link.name: lines.time_all(studies[0], link, seed) for link in links} if others else found
     first = found[NETWORKS[0]]
     policies = [one.method for one in first.values() if isinstance(one.method, FlexSpec)]
     slopes = {method.costs["edge_slope_s"] for method in policies}
@@ -217,7 +227,7 @@ def measure(table: str, studies: Sequence[Decoded], seed: int) -> Numbers:
             },
             "policy_draft_ms": [plain(1e3 * value, 4) for value in sorted(slopes)],
             "risk": risks,
-            "equal_texts": equal,
+            "equal_texts": _equal_texts(whole),
             "choices": chosen,
             "exact_over_linear": exact_over_linear(found, seed),
             "lengths": lengths,
@@ -229,6 +239,7 @@ def measure(table: str, studies: Sequence[Decoded], seed: int) -> Numbers:
                 }
                 for source, by_line in others.items()
             },
+            "other_unended": _unended(whole[NETWORKS[0]][lines.CLOUD].rows, studies[0]),
         },
         "tables": [
             *(_latency_table(one) for one in series),

@@ -24,7 +24,7 @@ def caption(number: str, numbers: Numbers) -> str:
         return " ".join([UNIT, _printed("III", numbers), _fixed(statistics)])
     law = _law(statistics) if statistics["temperature"] else _greedy(statistics)
     parts = [] if number == "III" else [_printed(number, numbers)]
-    parts += [_lengths(statistics), _fixed(statistics), law, _others(number, statistics)]
+    parts += [_lengths(statistics), _fixed(statistics), law, _others(number, numbers)]
     return " ".join(part for part in parts if part)
 
 
@@ -54,10 +54,10 @@ def _printed(table: str, numbers: Numbers) -> str:
     return f"Over {', '.join(NETWORKS)}, ours (Table {table}): {said}. The models are not the paper's.{other}"
 
 
-def _others(table: str, statistics: Mapping[str, Any]) -> str:
+def _others(table: str, numbers: Numbers) -> str:
     """The paper's other prompt sets, and what is not run."""
+    statistics, run = numbers["statistics"], {one["name"] for one in numbers["series"][0]["lines"] if one["run"]}
     found = {source: by_line for source, by_line in statistics["other_sets"].items() if source in DATASETS}
-    missing = [name for name in DATASETS[1:] if name not in found]
     parts = []
     for name, column in ((lines.PRINTED, "FlexSpec"), (lines.STANDARD, "Std. SD")) if found else ():
         place = [DATASETS.index(source) for source in found]
@@ -66,10 +66,17 @@ def _others(table: str, statistics: Mapping[str, Any]) -> str:
         if ours:
             printed = f"{theirs.min():.2f}× to {theirs.max():.2f}×"
             parts.append(f"{name} {min(ours):.2f}× to {max(ours):.2f}× (printed {printed})")
-    said = f"On {', '.join(found)}, over all networks: {'; '.join(parts)}. " if parts else ""
-    if not missing:
-        return f"{said}Medusa-1 and EAGLE-2 are not run."
-    return f"{said}Medusa-1, EAGLE-2 and, with this pair, the paper's prompts of {', '.join(missing)} are not run."
+    said = ""
+    if parts:
+        said = (
+            f"All else is of {lines.SET}. On {', '.join(found)}, over all networks: {'; '.join(parts)}; there "
+            f"{percent(statistics['other_unended'])} of Cloud-Only's tokens are of texts that had not ended at r_max. "
+            "The models are not the paper's. "
+        )
+    missing = [line.name for line in lines.LINES if line.name not in run]
+    if sets := [name for name in DATASETS[1:] if name not in found]:
+        missing.append(f"with this pair, the prompts of {', '.join(sets)}")
+    return f"{said}Not run: {'; '.join(missing)}."
 
 
 def _lengths(statistics: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ Column = NDArray[np.float64]
 TIMES = (FLEXSPEC_DRAFT_S, CLOUD_S)
 """A draft on the Jetson AGX Orin (Table V; Tables III and IV do not name their device), and a pass of the cloud."""
 SET = "GSM8K"
-"""The one prompt set of Tables III and IV that is run."""
+"""The prompt set of Fig. 4 and 6, and of the latencies, lengths and laws of Tables III and IV."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 """Fixed draft lengths that are replayed."""
 

@@ -96,12 +96,8 @@ def _hlm(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
 def _design(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
     thresholds = [UHlm(limit, f"U-HLM, u_th = {limit:g}") for limit in THRESHOLDS]
     asks = fitted.risk_prone < 1.0  # else no uncertainty is above it, and k would not matter
-    sizes = [
-        CuHlmOffline(fitted.risk_prone, k)
-        if asks
-        else CuHlmOffline(CHOSEN, k, name=f"CU-HLM offline (k = {k}) at {CHOSEN:g}")
-        for k in SIZES
-    ]
+    limit, suffix = (fitted.risk_prone, "") if asks else (CHOSEN, f" at {CHOSEN:g}")
+    sizes = [CuHlmOffline(limit, k, name=f"CU-HLM offline (k = {k}){suffix}") for k in SIZES]
     return [LargeOnly(), *thresholds, *sizes]
 
 

@@ -129,11 +129,12 @@ def caption_sizes(numbers: Numbers) -> str:
         f"at k = {x[place]:g}"
         for place in places
     )
-    prone, threshold = f"{statistics['risk_prone']:.3f}", f"the paper's threshold {statistics['threshold']:g}"
-    if statistics["threshold"] == statistics["risk_prone"]:
-        threshold = f"this pair's risk-prone threshold {prone}"
-    else:
-        threshold += f", since this pair's risk-prone one, {prone}, asks for nothing"
+    own, taken = statistics["risk_prone"], statistics["threshold"]
+    threshold = (
+        f"this pair's risk-prone threshold {own:.3f}"
+        if taken == own
+        else f"the paper's threshold {taken:g}, since this pair's risk-prone one, {own:.3f}, asks for nothing"
+    )
     return (
         f"{text}Bits of a message: {bits}. The paper takes k* = {PRINTED['offline_k'].value:.0f} at V = 32,000, "
         f"ours is {statistics['offline_k']} at V = {statistics['vocabulary']:,}. All at {threshold}, where "

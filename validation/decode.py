@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from validation.collect import encode_prompts
 from validation.decoding.judging import Verdict, judge, skip_risk, step_risks
 from validation.decoding.noise import Noise
-from validation.decoding.records import Row
+from validation.decoding.records import Round, Row
 from validation.decoding.sampling import at, draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
-from validation.decoding.texts import DecodingError, Texts
+from validation.decoding.texts import LARGE, SMALL, DecodingError, Texts
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class _Loop(Texts):
         if self.session.channel:
             for lane in fresh.tolist():
                 self.rate[lane] = self.session.channel.rate(
-                    int(self.rows[lane]), float(self.spent[lane] + self.small_s[lane])
+                    int(self.rows[lane]), float(self.spent[lane] + self.seconds[SMALL, lane])
                 )
         rates = [self.rate[lane] for lane in fresh]
         left = self.session.new_tokens - (self.base - self.start)[fresh]
@@ -229,9 +229,9 @@ class _Loop(Texts):
         full = np.False_ if made.full is None else np.asarray(made.full)
         (kept,), (sent,) = (skip & ~full).nonzero(), (~(skip | full)).nonzero()
         if len(kept):
-            self.keep(go[kept], [drafts[i] for i in kept.tolist()])
+            self.keep(go[kept], tokens[kept], [drafts[i] for i in kept.tolist()])
         if len(sent):
-            self.add(go[sent], [drafts[i] for i in sent.tolist()])
+            self.add(go[sent], tokens[sent], [drafts[i] for i in sent.tolist()])
         complete = self.is_end(tokens) | (ahead + 1 >= self.wanted[go])
         self.waiting[go] = full | (~skip & complete)
 
@@ -255,24 +255,26 @@ class _Loop(Texts):
         self.clock.sampling += time.perf_counter() - began
         self.refuse("large", sent, verdict.mass)
         ends = self.ends[sent]
-        self._settle(sent, flights, messages, verdict)
-        self._time_messages(sent)
+        rounds = self._settle(sent, flights, messages, verdict)
+        self._time_messages(sent, rounds)
         known = (self.rows[sent].tolist(), flights, verdict.accepted.tolist(), verdict.rejected.tolist())
         began = time.perf_counter()
-        for i, (lane, *told) in enumerate(zip(sent.tolist(), *known, strict=True)):
+        for i, (lane, now, *told) in enumerate(zip(sent.tolist(), rounds, *known, strict=True)):
             learnt = Outcome(*told, self.rate[lane])
             if self.method.wants_likeliest:
                 learnt.likeliest = verdict.rows(i)[-len(flights[i]) - 1 :].argmax(dim=-1).cpu().numpy()
-            self.now[lane].threshold = self.method.learn(learnt)
+            now.threshold = self.method.learn(learnt)
         self.clock.method += time.perf_counter() - began
         if self.risk:
             for i, lane in enumerate(sent.tolist()):
-                self._judge_risk(lane, flights[i], verdict.rows(i), int(ends[i]))
-        self.close_rounds(sent)
+                self._judge_risk(lane, rounds[i], flights[i], verdict.rows(i), int(ends[i]))
+        self.close_rounds(sent, rounds)
 
-    def _settle(self, sent: Array, flights: list[list[Draft]], messages: list[Message], verdict: Verdict) -> None:
-        """Write verdicts into the texts, the caches and the rounds."""
-        before = (self.base - self.start)[sent].tolist()
+    def _settle(
+        self, sent: Array, flights: list[list[Draft]], messages: list[Message], verdict: Verdict
+    ) -> list[Round]:
+        """Write verdicts into the texts and the caches, and what became of each round."""
+        position = (self.base - self.start)[sent] - self.skipped[sent]
         own = verdict.token >= 0
         place = self.base[sent] + verdict.accepted
         self.text[sent[own], place[own]] = verdict.token[own]
@@ -281,41 +283,40 @@ class _Loop(Texts):
             if lanes:  # roll back; the last token is read again, as its row may be wanted
                 lanes.cached[sent] = np.minimum(lanes.cached[sent], self.base[sent] - 1)
         self.end(sent)
-        counts = (verdict.accepted, verdict.rejected.astype(int), (own & ~verdict.rejected).astype(int))
-        found = zip(sent.tolist(), before, flights, messages, *(values.tolist() for values in counts), strict=True)
-        reply, distortion = self.method.reply, self.method.distortion
-        for lane, start, flight, message, accepted, resampled, bonus in found:
-            now = self.now[lane]
-            now.position, now.drafted, now.accepted = start - now.skipped, len(flight), accepted
-            now.bits, now.bytes, now.down_bytes = message.bits, len(message.payload), reply(flight, accepted)
-            now.resampled, now.bonus = resampled, bonus
-            now.dropped, now.rounding = distortion(flight[: accepted + resampled])
+        accepted, resampled = verdict.accepted.tolist(), verdict.rejected.astype(int).tolist()
+        began = time.perf_counter()
+        replies = [self.method.reply(*told) for told in zip(flights, accepted, strict=True)]
+        seen = (flight[: n + more] for flight, n, more in zip(flights, accepted, resampled, strict=True))
+        lost = [self.method.distortion(some) for some in seen]
+        self.clock.method += time.perf_counter() - began
+        sizes = ([message.bits for message in messages], [len(message.payload) for message in messages], replies)
+        bonus, drafted = (own & ~verdict.rejected).astype(int).tolist(), [len(flight) for flight in flights]
+        counts = (drafted, accepted, resampled, bonus, self.skipped[sent].tolist())
+        spent = (*self.seconds[:, sent].tolist(), *self.passes[:, sent].tolist())
+        return list(map(Round, position.tolist(), *counts, *sizes, *zip(*lost, strict=True), *spent))
 
-    def _time_messages(self, sent: Array) -> None:
+    def _time_messages(self, sent: Array, rounds: list[Round]) -> None:
         """Seconds on the link for the rounds of these lanes."""
         channel = self.session.channel
         if channel is None:
             return
-        rounds = [self.now[lane] for lane in sent.tolist()]
         up = np.array([8.0 * one.bytes if self.method.real_bytes else one.bits for one in rounds])
         down = np.array([8.0 * one.down_bytes for one in rounds])
-        elapsed = self.spent[sent] + self.small_s[sent] + self.large_s[sent]
+        elapsed = self.spent[sent] + self.seconds[SMALL, sent] + self.seconds[LARGE, sent]
         seconds = channel.seconds(self.rows[sent], up, down, elapsed)
         for one, value in zip(rounds, seconds.tolist(), strict=True):
             one.link_s = value
 
-    def _judge_risk(self, lane: int, flight: list[Draft], rows: torch.Tensor, end: int) -> None:
+    def _judge_risk(self, lane: int, now: Round, flight: list[Draft], rows: torch.Tensor, end: int) -> None:
         """What bounds the distance from the large model's law: its rows, the last of which follows token ``end``."""
-        now = self.now[lane]
-        self._judge_skipped(lane, rows, end)
+        self._judge_skipped(lane, now, rows, end)
         looked_at = flight[: now.accepted + now.resampled]
         first = len(rows) - 1 - len(flight)
         now.mismatch, cut = step_risks(self.method, looked_at, rows[first : first + len(looked_at)])
         now.risk = now.skip_risk + cut
 
-    def _judge_skipped(self, lane: int, rows: torch.Tensor, end: int) -> None:
+    def _judge_skipped(self, lane: int, now: Round, rows: torch.Tensor, end: int) -> None:
         """β_d of what was kept since the large model last looked; its rows are as of :meth:`_judge_risk`."""
-        now = self.now[lane]
         for place, draft in self.unseen[lane]:
             now.skip_risk += skip_risk(draft, rows[len(rows) - 1 - (end - place)])
         self.unseen[lane].clear()
@@ -326,16 +327,17 @@ class _Loop(Texts):
         (lanes,) = over.nonzero()
         if not len(lanes):
             return
-        if self.risk:
-            self._flush(lanes)
-        self.count_passes(lanes)
-        for lane in lanes.tolist():
+        skipped, spent = self.skipped[lanes].tolist(), (*self.seconds[:, lanes], *self.passes[:, lanes])
+        for lane, count, *counted in zip(lanes.tolist(), skipped, *(one.tolist() for one in spent), strict=True):
             row = self.written[self.rows[lane]]
             row.tokens = self.text[lane, self.start[lane] : self.base[lane]].tolist()
-            row.last = self.now[lane]
-            row.last.position = len(row.tokens) - row.last.skipped
-            self.done.append(row)
-            self.finished(row)
+            times = dict(zip(("small_s", "large_s", "small_passes", "large_passes"), counted, strict=True))
+            row.last = Round(len(row.tokens) - count, skipped=count, **times)
+        if self.risk:
+            self._flush(lanes)
+        for row in self.rows[lanes].tolist():
+            self.done.append(self.written[row])
+            self.finished(self.written[row])
         self.close_lanes(~over)
 
     def _flush(self, lanes: Array) -> None:
@@ -347,5 +349,6 @@ class _Loop(Texts):
         logits = self.large.part(left).read(self.text[left], self.base[left], rows=sizes)
         target = rows_of(logits, self.session.temperature, self.session.top_p).split(sizes.tolist())
         for rows, lane in zip(target, left.tolist(), strict=True):
-            self._judge_skipped(lane, rows, int(self.base[lane]))
-            self.now[lane].risk = self.now[lane].skip_risk
+            last = self.written[self.rows[lane]].last
+            self._judge_skipped(lane, last, rows, int(self.base[lane]))
+            last.risk = last.skip_risk

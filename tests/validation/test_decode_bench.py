@@ -33,7 +33,7 @@ def test_verification_is_measured_beside_that_of_transformers() -> None:
 def test_the_rows_of_the_bench_name_the_loops_largest_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench, "BILLION_S", 0.0)
     monkeypatch.setattr(bench, "BILLION_LAYERS", 1)
-    found = bench.measure_decoding(new_tokens=2, vocabulary=100, texts=2)
+    found = bench.measure_decoding(new_tokens=2, vocabulary=100, texts=2, repeats=1)
     worst = [one for one in found if one.what.endswith("largest share of the loop")]
     assert [one.against for one in worst] == [
         "the limit, 10% of the forward passes",

@@ -32,6 +32,16 @@ def finished(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactor
     return base / "out", words
 
 
+@pytest.fixture(autouse=True)
+def few_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three figures of every run but the ``finished`` one, which has them all: drawing takes longest."""
+    from validation import plots
+
+    if "finished" in request.fixturenames:
+        request.getfixturevalue("finished")
+    monkeypatch.setattr(plots, "FIGURES", dict(list(plots.FIGURES.items())[:3]))
+
+
 def test_validate_writes_verdicts_figures_and_report(finished: tuple[Path, tuple[str, ...]]) -> None:
     folder, _ = finished
     tallies = json.loads((folder / "claims.json").read_text())["tallies"]

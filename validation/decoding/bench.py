@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from validation.decoding.lanes import Slots
 
-BATCH, NEW_TOKENS = 16, 64
+BATCH, NEW_TOKENS, REPEATS = 16, 64, 5
 LOOP_LIMIT, BILLION_LIMIT = 0.10, 0.03  # of the forward passes
 EQUAL_TEXTS, EQUAL_TOKENS, EQUAL_BATCH, EQUAL_LIMIT = 32, 32, 32, 0.99
 WEIGHTS = 2**24
@@ -40,14 +40,17 @@ BILLION_S, BILLION_LAYERS, BILLION_HEADS, BILLION_SIZE, BILLION_VOCABULARY = 0.0
 
 
 def measure_decoding(
-    new_tokens: int = NEW_TOKENS, vocabulary: int = BILLION_VOCABULARY, texts: int = EQUAL_TEXTS
+    new_tokens: int = NEW_TOKENS,
+    vocabulary: int = BILLION_VOCABULARY,
+    texts: int = EQUAL_TEXTS,
+    repeats: int = REPEATS,
 ) -> list[Measurement]:
     """The loop's share on the built-in pair and on simulated models of 1.1 billion parameters, batches of 16.
 
     And the share of texts that a batch of 1 and one of 32 have in common.
     """
     prompts, pair = builtin_prompts(), load_pair(device="auto")
-    settings = {"batch": BATCH, "new_tokens": new_tokens}
+    settings = {"batch": BATCH, "new_tokens": new_tokens, "repeats": repeats}
     methods = [FixedLength(4), Hlm(), UHlm(0.5), KSqs(64), LargeOnly(), SmallOnly(), PromptLookup()]
     found = measure_loop(pair, prompts[:BATCH], methods, **settings)
     large = measure_loop(simulated_pair(vocabulary, BILLION_S), prompts[:BATCH], methods, **settings)
@@ -85,7 +88,7 @@ def _within(name: str, found: list[Measurement], limit: float) -> list[Measureme
 
 
 def measure_loop(
-    pair: Pair, prompts: Sequence[Prompt], methods: Sequence[Method], *, repeats: int = 5, **settings: Any
+    pair: Pair, prompts: Sequence[Prompt], methods: Sequence[Method], *, repeats: int = REPEATS, **settings: Any
 ) -> list[Measurement]:
     """Seconds of the loop itself, of sampling and of the methods' arithmetic, beside the forward passes of the run.
 

@@ -216,20 +216,18 @@ def _parts(logits: torch.Tensor, lanes: Array, begin: Array, end: Array) -> list
     """Rows ``begin`` to ``end`` of each of these lanes, of logits (all lanes, m, V)."""
     import torch
 
-    count, width = logits.shape[:2]
-    sizes = end - begin
-    if len(lanes) == count == np.count_nonzero(sizes == width):
-        return [logits.flatten(0, 1)]
-    if logits.device.type == "cpu":
-        runs: list[list[int]] = []  # neighbours of which all is wanted stay together
-        for lane, left, right in zip(lanes.tolist(), begin.tolist(), end.tolist(), strict=True):
-            if runs and runs[-1][1:] == [lane, left, right] and right - left == width:
-                runs[-1][1] += 1
-            else:
-                runs.append([lane, lane + 1, left, right])
-        return [logits[one:other, left:right].flatten(0, 1) for one, other, left, right in runs]
-    index = np.repeat(lanes * width + end - np.cumsum(sizes), sizes) + np.arange(sizes.sum())
-    return [logits.flatten(0, 1).index_select(0, torch.from_numpy(index).to(logits.device))]
+    rows, width = logits.flatten(0, 1), logits.shape[1]
+    runs: list[list[int]] = []
+    for left, right in zip((lanes * width + begin).tolist(), (lanes * width + end).tolist(), strict=True):
+        if runs and runs[-1][1] == left:
+            runs[-1][1] = right
+        else:
+            runs.append([left, right])
+    if len(runs) == 1 or rows.device.type == "cpu":
+        return [rows[left:right] for left, right in runs]
+    wanted = end - begin
+    index = np.repeat(lanes * width + end - np.cumsum(wanted), wanted) + np.arange(wanted.sum())
+    return [rows.index_select(0, torch.from_numpy(index).to(rows.device))]
 
 
 def wait_for(device: torch.device) -> None:

@@ -47,16 +47,16 @@ class Round:
     bits: float = 0.0
     bytes: int = 0
     down_bytes: int = 0
-    small_s: float = 0.0
-    large_s: float = 0.0
-    link_s: float = 0.0
-    mismatch: float = 0.0
     dropped: float = 0.0
     rounding: float = 0.0
-    risk: float = 0.0
-    skip_risk: float = 0.0
+    small_s: float = 0.0
+    large_s: float = 0.0
     small_passes: int = 0
     large_passes: int = 0
+    link_s: float = 0.0
+    mismatch: float = 0.0
+    risk: float = 0.0
+    skip_risk: float = 0.0
     threshold: float | None = None
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from validation.methods import Method
 
 Array = NDArray[Any]
-COUNTED = ("small_s", "large_s", "small_n", "large_n")  # of each model in a round: seconds, passes
+SMALL, LARGE = range(2)  # the models, where there is a number of each
 
 
 class DecodingError(UserError):
@@ -58,32 +58,31 @@ class Texts:
         self.base, self.ends = self.start.copy(), self.start.copy()  # kept tokens, and drafts behind them
         self.wanted = np.full(count, -1, dtype=np.int64)  # drafts of this round at most; -1 before it begins
         self.waiting, self.over = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
-        self.small_s, self.large_s, self.spent = np.zeros(count), np.zeros(count), np.zeros(count)
-        self.small_n, self.large_n = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)  # passes
+        self.skipped = np.zeros(count, dtype=np.int64)  # in this round
+        self.seconds, self.passes = np.zeros((2, count)), np.zeros((2, count), dtype=np.int64)  # of each model in it
+        self.spent = np.zeros(count)  # seconds of the rounds before
         self.rate: list[float | None] = [None] * count
         self.flight: list[list[Draft]] = [[] for _ in range(count)]
         self.unseen: list[list[tuple[int, Draft]]] = [[] for _ in range(count)]  # skipped, not yet judged
-        self.now = [Round() for _ in range(count)]
         shape = (session.vocabulary, pair.device, count, capacity, pair.context)
         self.small = Lanes(pair.small, *shape) if method.small else None
         self.large = Lanes(pair.large, *shape) if method.large or risk else None
         method.begin(session)
 
-    def add(self, lanes: Array, drafts: list[Draft]) -> None:
+    def add(self, lanes: Array, tokens: Array, drafts: list[Draft]) -> None:
         """Put a draft behind each of these texts."""
-        self.text[lanes, self.ends[lanes]] = [draft.token for draft in drafts]
+        self.text[lanes, self.ends[lanes]] = tokens
         self.ends[lanes] += 1
         for lane, draft in zip(lanes.tolist(), drafts, strict=True):
             self.flight[lane].append(draft)
 
-    def keep(self, lanes: Array, drafts: list[Draft]) -> None:
+    def keep(self, lanes: Array, tokens: Array, drafts: list[Draft]) -> None:
         """Keep a draft of each of these texts that the server will not see; their rounds begin anew behind it."""
         ends = self.ends[lanes]
-        self.text[lanes, ends] = [draft.token for draft in drafts]
+        self.text[lanes, ends] = tokens
         self.base[lanes] = self.ends[lanes] = ends + 1
         self.wanted[lanes] = -1
-        for lane in lanes.tolist():
-            self.now[lane].skipped += 1
+        self.skipped[lanes] += 1
         if self.risk:
             for lane, end, draft in zip(lanes.tolist(), ends.tolist(), drafts, strict=True):
                 self.unseen[lane].append((end, draft))
@@ -101,33 +100,24 @@ class Texts:
         found: Array = (tokens[:, None] == self.end_tokens).any(axis=1)
         return found
 
-    def close_rounds(self, lanes: Array) -> None:
+    def close_rounds(self, lanes: Array, rounds: list[Round]) -> None:
         """Put the rounds of these texts away and make ready for the next."""
-        self.count_passes(lanes)
-        for lane, row in zip(lanes.tolist(), self.rows[lanes].tolist(), strict=True):
-            now = self.now[lane]
-            self.spent[lane] += now.small_s + now.large_s + now.link_s
-            self.written[row].rounds.append(now)
-            self.now[lane], self.flight[lane] = Round(), []
-        for name in COUNTED:
-            getattr(self, name)[lanes] = 0
+        for lane, row, one in zip(lanes.tolist(), self.rows[lanes].tolist(), rounds, strict=True):
+            self.written[row].rounds.append(one)
+            self.flight[lane] = []
+        self.spent[lanes] += [one.small_s + one.large_s + one.link_s for one in rounds]
+        self.seconds[:, lanes] = self.passes[:, lanes] = self.skipped[lanes] = 0
         self.waiting[lanes], self.wanted[lanes] = False, -1
-
-    def count_passes(self, lanes: Array) -> None:
-        """Write the models' seconds and passes into the rounds."""
-        counts = (getattr(self, name)[lanes].tolist() for name in COUNTED)
-        for lane, *found in zip(lanes.tolist(), *counts, strict=True):
-            now = self.now[lane]
-            now.small_s, now.large_s, now.small_passes, now.large_passes = found
 
     def close_lanes(self, stay: Array) -> None:
         """Keep these lanes alone; the last ones move into the gaps, so that few are copied."""
         count = int(np.count_nonzero(stay))
         lanes = np.arange(count)
         lanes[~stay[:count]] = count + np.flatnonzero(stay[count:])
-        for name in ("start", "text", "rows", "base", "ends", "wanted", "waiting", "over", "spent", *COUNTED):
+        for name in ("start", "text", "rows", "base", "ends", "wanted", "waiting", "over", "skipped", "spent"):
             setattr(self, name, getattr(self, name)[lanes])
-        for name in ("rate", "flight", "unseen", "now"):
+        self.seconds, self.passes = self.seconds[:, lanes], self.passes[:, lanes]
+        for name in ("rate", "flight", "unseen"):
             kept = getattr(self, name)
             setattr(self, name, [kept[lane] for lane in lanes])
         for models in (self.small, self.large):
@@ -153,9 +143,9 @@ class Texts:
         until[lanes] = self.ends[lanes]
         logits = model.read(self.text, until, rows=rows, only=None if len(lanes) == len(self.rows) else lanes)
         setattr(self.clock, which, getattr(self.clock, which) + model.seconds)
-        share = model.seconds / len(lanes) if self.times is None else self.times[which == "large"]
-        getattr(self, f"{which}_s")[lanes] += share
-        getattr(self, f"{which}_n")[lanes] += 1
+        one = LARGE if which == "large" else SMALL
+        self.seconds[one, lanes] += model.seconds / len(lanes) if self.times is None else self.times[one]
+        self.passes[one, lanes] += 1
         return logits
 
     def refuse(self, which: str, lanes: Array, mass: Array) -> None:

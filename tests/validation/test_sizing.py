@@ -15,10 +15,11 @@ def test_every_rule_stands_beside_the_sorts():
     found = sizing.measure([1, 2], [3.0], ["float32"], vocabulary=500, repeats=1)
     assert all(math.isfinite(number) and number > 0 for one in found for number in (one.value, one.ratio))
     names = tuple(sizing.rules(*sizing.drawn(1, 500, 3.0, "float32")))
-    assert len(found) == 2 * 3 * (len(names) + 1) + 3
+    assert len(found) == 2 * 4 * (len(names) + 1) + 4
     ones = [one for one in found if one.ratio == 1.0 and one.what == one.against]
     assert [one.what.split(",")[:2] for one in ones] == [
         ["numpy's sort", " numpy"],
+        ["numpy's argsort", " numpy"],
         ["numpy's sort", " torch"],
         ["torch's sort", " torch"],
     ] * 2
@@ -27,9 +28,10 @@ def test_every_rule_stands_beside_the_sorts():
 def test_the_worst_of_each_sort_stands_beside_the_limit():
     pytest.importorskip("torch")
     found = sizing.measure([1], [1.0, 3.0], ["float64"], vocabulary=500, repeats=1)
-    rows, worst = found[:-3], found[-3:]
+    rows, worst = found[:-4], found[-4:]
     assert {one.against for one in worst} == {"the limit"}
-    sorts = [("numpy", "numpy's sort"), ("torch", "torch's sort"), ("torch", "numpy's sort")]
+    sorts = [("numpy", "numpy's sort"), ("numpy", "numpy's argsort")]
+    sorts += [("torch", "torch's sort"), ("torch", "numpy's sort")]
     for (library, sort), one in zip(sorts, worst, strict=True):
         beside = [row for row in rows if row.against.startswith(f"{sort}, {library}")]
         ratios = [row.ratio for row in beside if not row.what.startswith(("numpy's", "torch's"))]

@@ -112,8 +112,9 @@ def measure_loop(
 class SimulatedModel:
     """A model that fills the caches of a real one, takes a given time a pass, and gives rows by the last token.
 
-    A real pass reads its weights to the end, and so does this one: a core that slept instead would take longer for
-    whatever comes next, and one that waited would keep the loop's own memory at hand.
+    A host that runs a model calls torch all the while, and so does this one, to read weights until the time is over. A
+    core that slept, or did nothing but ask for the time, would take longer for whatever comes next: up to .5 ms for the
+    first call of numpy.
 
     Parameters
     ----------

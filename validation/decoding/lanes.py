@@ -12,6 +12,7 @@ import inspect
 import time
 from collections.abc import Callable
 from copy import copy
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,17 +58,16 @@ class Slots:
         found = []
         for stored, new in zip(self._stored[layer], (keys, values), strict=True):
             stored[lanes, :, slots] = new.transpose(1, 2)
-            found.append(stored[:, :, : self._seen] if moved is None else stored[lanes, :, moved].transpose(1, 2))
+            seen = stored[: len(lanes), :, : self._seen] if moved is None else stored[lanes, :, moved].transpose(1, 2)
+            found.append(seen)
         return found[0], found[1]
 
     def keep(self, lanes: Array, used: Array) -> None:
         """Keep these lanes alone, in this order; of those that move only the slots used (lanes before,) are copied."""
         moved = [(int(source), place, int(used[source])) for place, source in enumerate(lanes) if source != place]
-        for layer, pair in self._stored.items():
-            for stored in pair:
-                for source, place, size in moved:
-                    stored[place, :, :size] = stored[source, :, :size]
-            self._stored[layer] = (pair[0][: len(lanes)], pair[1][: len(lanes)])
+        for source, place, size in moved:
+            for stored in chain.from_iterable(self._stored.values()):
+                stored[place, :, :size] = stored[source, :, :size]
 
     def part(self, lanes: Array) -> Slots:
         """A copy of these lanes."""
@@ -121,8 +121,8 @@ class Lanes:
         self._sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
         self._window = _windows(config)
         dtype = getattr(model, "dtype", torch.float32)
-        self._hides, self._shows = torch.tensor([torch.finfo(dtype).min, 0.0], dtype=dtype, device=device)
-        self._places = torch.arange(2 * capacity, device=device)
+        self._dtype, self._hides = dtype, torch.finfo(dtype).min
+        self._places = np.arange(2 * capacity)
         self._waits = device.type == "cuda"
 
     def read(self, text: Array, until: Array, *, rows: int | Array, only: Array | None = None) -> list[torch.Tensor]:
@@ -147,9 +147,8 @@ class Lanes:
         import torch
 
         reached = np.maximum(until, self.cached)
-        fresh = reached - self.cached
-        width, longest = max(fresh.tolist()), max(self.cached.tolist())
-        every = np.arange(len(fresh))
+        fresh, longest = (reached - self.cached).tolist(), max(self.cached.tolist())
+        width, every = max(fresh), np.arange(len(fresh))
         slots: Array = np.minimum(self.cached[:, None] + np.arange(width), text.shape[1] - 1)  # the last is for filler
         ids = torch.from_numpy(text[every[:, None], slots]).to(self.device)
         seen, moved, offset = min(longest + width, text.shape[1]), None, None
@@ -163,14 +162,15 @@ class Lanes:
             offset = seen - width - self.cached[:, None]
             moved = np.clip(np.arange(seen) - offset, 0, text.shape[1] - 1)
         self._slots.aim(slots, seen, moved)
-        lanes = every if only is None else only
-        end = np.maximum(fresh[lanes], 1)
-        begin = np.maximum(end - rows, 0)  # the columns that are wanted
-        first = min(*begin.tolist(), width - 1) if self._sliced else 0
+        lanes = (every if only is None else only).tolist()
+        end = [max(fresh[lane], 1) for lane in lanes]
+        counts = [rows] * len(lanes) if isinstance(rows, int) else rows.tolist()
+        begin = [max(last - count, 0) for last, count in zip(end, counts, strict=True)]  # the columns that are wanted
+        first = min(*begin, width - 1) if self._sliced else 0
         options: dict[str, Any] = {"logits_to_keep": width - first} if self._sliced else {}
         where = torch.from_numpy(slots).to(self.device)
         positions = where if seen <= self.context else where.clamp_max(self.context - 1)
-        options |= {"attention_mask": self._masks(where, seen, offset), "position_ids": positions}
+        options |= {"attention_mask": self._masks(slots, seen, offset), "position_ids": positions}
         if self._waits:
             wait_for(self.device)
         began = time.perf_counter()
@@ -181,7 +181,8 @@ class Lanes:
         self.cached = reached
         if logits.shape[-1] > self.vocabulary:
             logits = logits[..., : self.vocabulary]
-        return _parts(logits, lanes, begin - first, end - first)
+        before = [(width - first) * lane - first for lane in lanes]
+        return _parts(logits, [(a + b, a + e) for a, b, e in zip(before, begin, end, strict=True)])
 
     def keep(self, lanes: Array) -> None:
         """Keep these lanes alone, in this order; none comes before one that it overwrites."""
@@ -194,39 +195,38 @@ class Lanes:
         some.cached, some._slots = self.cached[lanes], self._slots.part(lanes)
         return some
 
-    def _masks(self, slots: torch.Tensor, seen: int, offset: Array | None) -> Any:
+    def _masks(self, slots: Array, seen: int, offset: Array | None) -> Any:
         """Which slots each new token sees, as what is added to the attention; one for each kind of layer."""
         import torch
 
         place, query = self._places[:seen], slots[:, None, :, None]
-        if offset is None:
-            hidden = place > query
-        else:
-            place = place - torch.from_numpy(offset).to(self.device)[..., None, None]
-            hidden = (place > query) | (place < 0)
+        if offset is not None:
+            place = place - offset[..., None, None]
+        hidden = place > query if offset is None else (place > query) | (place < 0)
+        wide = np.float64 if self._dtype == torch.float64 else np.float32
 
         def make(window: int | None) -> torch.Tensor:
             unseen = hidden if window is None else hidden | (place <= query - window)
-            return torch.where(unseen, self._hides, self._shows)
+            added = unseen * wide(self._hides)
+            return torch.from_numpy(added).to(self.device, self._dtype)
 
         return self._window(make)
 
 
-def _parts(logits: torch.Tensor, lanes: Array, begin: Array, end: Array) -> list[torch.Tensor]:
-    """Rows ``begin`` to ``end`` of each of these lanes, of logits (all lanes, m, V)."""
+def _parts(logits: torch.Tensor, wanted: list[tuple[int, int]]) -> list[torch.Tensor]:
+    """Rows of logits (all lanes, m, V), lane after lane: each lane's from one to before another."""
     import torch
 
-    rows, width = logits.flatten(0, 1), logits.shape[1]
+    rows = logits.flatten(0, 1)
     runs: list[list[int]] = []
-    for left, right in zip((lanes * width + begin).tolist(), (lanes * width + end).tolist(), strict=True):
+    for left, right in wanted:
         if runs and runs[-1][1] == left:
             runs[-1][1] = right
         else:
             runs.append([left, right])
     if len(runs) == 1 or rows.device.type == "cpu":
         return [rows[left:right] for left, right in runs]
-    wanted = end - begin
-    index = np.repeat(lanes * width + end - np.cumsum(wanted), wanted) + np.arange(wanted.sum())
+    index = np.concatenate([np.arange(left, right) for left, right in runs])
     return [rows.index_select(0, torch.from_numpy(index).to(rows.device))]
 
 

@@ -48,7 +48,6 @@ class Texts:
         self.clock, self.noise, self.finished = session.clock, session.noise, finished or (lambda row: None)
         self.done: list[Row] = []
         pair, count = session.pair, len(prompts)
-        self.end_tokens = np.array(sorted(pair.end_tokens), dtype=np.int64)
         self.start = np.array([len(ids) for ids in prompts], dtype=np.int64)
         capacity = int(self.start.max()) + session.new_tokens + 2  # the last slot is for filler
         self.text = np.zeros((count, capacity), dtype=np.int64)
@@ -97,8 +96,8 @@ class Texts:
 
     def is_end(self, tokens: Array) -> Array:
         """Which of these tokens (n,) end a text."""
-        found: Array = (tokens[:, None] == self.end_tokens).any(axis=1)
-        return found
+        ends = self.session.pair.end_tokens
+        return np.array([token in ends for token in tokens.tolist()], dtype=bool)
 
     def close_rounds(self, lanes: Array, rounds: list[Round]) -> None:
         """Put the rounds of these texts away and make ready for the next."""
@@ -144,8 +143,9 @@ class Texts:
         logits = model.read(self.text, until, rows=rows, only=None if len(lanes) == len(self.rows) else lanes)
         setattr(self.clock, which, getattr(self.clock, which) + model.seconds)
         one = LARGE if which == "large" else SMALL
-        self.seconds[one, lanes] += model.seconds / len(lanes) if self.times is None else self.times[one]
-        self.passes[one, lanes] += 1
+        seconds, passes = self.seconds[one], self.passes[one]
+        seconds[lanes] += model.seconds / len(lanes) if self.times is None else self.times[one]
+        passes[lanes] += 1
         return logits
 
     def refuse(self, which: str, lanes: Array, mass: Array) -> None:

@@ -327,12 +327,13 @@ class _Loop(Texts):
         (lanes,) = over.nonzero()
         if not len(lanes):
             return
-        skipped, spent = self.skipped[lanes].tolist(), (*self.seconds[:, lanes], *self.passes[:, lanes])
-        for lane, count, *counted in zip(lanes.tolist(), skipped, *(one.tolist() for one in spent), strict=True):
+        skipped, seconds, passes = self.skipped[lanes], self.seconds[:, lanes], self.passes[:, lanes]
+        left = zip(lanes.tolist(), skipped.tolist(), *seconds.tolist(), *passes.tolist(), strict=True)
+        for lane, count, small_s, large_s, small, large in left:
             row = self.written[self.rows[lane]]
             row.tokens = self.text[lane, self.start[lane] : self.base[lane]].tolist()
-            times = dict(zip(("small_s", "large_s", "small_passes", "large_passes"), counted, strict=True))
-            row.last = Round(len(row.tokens) - count, skipped=count, **times)
+            row.last = Round(len(row.tokens) - count, skipped=count, small_s=small_s, large_s=large_s)
+            row.last.small_passes, row.last.large_passes = small, large
         if self.risk:
             self._flush(lanes)
         for row in self.rows[lanes].tolist():

@@ -36,7 +36,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Round:
-    """One exchange with the server."""
+    """One exchange with the server; what is known when it ends comes first, up to ``large_passes``."""
 
     position: int = 0  # new tokens before it
     drafted: int = 0

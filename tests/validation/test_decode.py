@@ -304,6 +304,22 @@ def test_rolled_back_lanes_read_as_a_fresh_model(family: str) -> None:
                 text, until = text[order], until[order]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["llama", "gpt_neo", "mistral"])
+def test_masks_are_the_same_made_on_the_host_and_on_a_device(family: str, dtype: torch.dtype) -> None:
+    lanes = Lanes(tiny(family).to(dtype), 50, torch.device("cpu"), 3, 12, 64)
+    slots, offset = np.array([[0, 1], [5, 6], [9, 10]]), np.array([[9], [4], [0]])
+    for shifts in (None, offset):
+        host, device = (lanes._masks(given, 11, shifts) for given in (slots, torch.from_numpy(slots)))
+        assert host.dtype == device.dtype == dtype
+        assert torch.equal(host, device)
+        low = torch.finfo(dtype).min
+        if shifts is None:  # the query in slot 5 sees slots 0 to 5, a window of 6 too
+            assert host[1, 0, 0].tolist() == [0.0] * 6 + [low] * 5
+        else:  # slot 0 stands in place 9, and nothing before it
+            assert host[0, 0, 0].tolist() == [low] * 9 + [0.0] + [low]
+
+
 def test_a_window_that_counts_slots_says_when_the_context_is_full() -> None:
     lanes = Lanes(tiny("gpt_neo").eval(), 50, torch.device("cpu"), 2, 80, 64)
     lanes.cached = np.array([60, 0])

@@ -123,7 +123,7 @@ class Lanes:
         dtype = getattr(model, "dtype", torch.float32)
         self._dtype, self._hides = dtype, torch.finfo(dtype).min
         self._places = np.arange(2 * capacity)
-        self._waits = device.type == "cuda"
+        self._waits, self._on_host = device.type == "cuda", device.type == "cpu"
 
     def read(self, text: Array, until: Array, *, rows: int | Array, only: Array | None = None) -> list[torch.Tensor]:
         """Read each lane's tokens from ``cached`` up to ``until`` and give the last rows of logits of each.
@@ -170,7 +170,8 @@ class Lanes:
         options: dict[str, Any] = {"logits_to_keep": width - first} if self._sliced else {}
         where = torch.from_numpy(slots).to(self.device)
         positions = where if seen <= self.context else where.clamp_max(self.context - 1)
-        options |= {"attention_mask": self._masks(slots, seen, offset), "position_ids": positions}
+        masks = self._masks(slots if self._on_host else where, seen, offset)
+        options |= {"attention_mask": masks, "position_ids": positions}
         if self._waits:
             wait_for(self.device)
         began = time.perf_counter()
@@ -195,20 +196,27 @@ class Lanes:
         some.cached, some._slots = self.cached[lanes], self._slots.part(lanes)
         return some
 
-    def _masks(self, slots: Array, seen: int, offset: Array | None) -> Any:
-        """Which slots each new token sees, as what is added to the attention; one for each kind of layer."""
+    def _masks(self, slots: Array | torch.Tensor, seen: int, offset: Array | None) -> Any:
+        """Which slots each new token sees, as what is added to the attention; one for each kind of layer.
+
+        ``slots`` (lanes, m) are numpy's for a model on the host, where its small calls take less; else on the device.
+        """
         import torch
 
-        place, query = self._places[:seen], slots[:, None, :, None]
+        place: Any = self._places[:seen]
         if offset is not None:
             place = place - offset[..., None, None]
+        if isinstance(slots, torch.Tensor):
+            place = torch.from_numpy(place).to(slots.device)
+        query = slots[:, None, :, None]
         hidden = place > query if offset is None else (place > query) | (place < 0)
-        wide = np.float64 if self._dtype == torch.float64 else np.float32
 
         def make(window: int | None) -> torch.Tensor:
             unseen = hidden if window is None else hidden | (place <= query - window)
-            added = unseen * wide(self._hides)
-            return torch.from_numpy(added).to(self.device, self._dtype)
+            if isinstance(unseen, torch.Tensor):
+                return unseen.to(self._dtype) * self._hides
+            wide = np.float64 if self._dtype == torch.float64 else np.float32
+            return torch.from_numpy(unseen * wide(self._hides)).to(self._dtype)
 
         return self._window(make)
 

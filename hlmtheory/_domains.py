@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import Array, epsilon, in_kind, is_kind
+from hlmtheory._array import Array, epsilon, every, in_kind, is_kind
 
 Test = Callable[[Any, Array], Array]
 
@@ -50,7 +50,7 @@ class Domain:
         if self.kind == "integer":
             value = in_kind(xp, value, xp.int64)  # the type of an index; a narrow one wraps
         good = self.contains(xp, value)
-        if not bool(xp.all(good)):
+        if not every(xp, good):
             raise DomainError(f"{name} must be {self.description}; {self._first(xp, value, good)}; {self.remedy}")
         return value
 
@@ -164,6 +164,8 @@ def same_vocabulary(**rows: Array) -> None:
 
 def leading_dimensions(**shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common batch shape, or a refusal that names every argument."""
+    if len(set(shapes.values())) == 1:
+        return next(iter(shapes.values()))
     try:
         return np.broadcast_shapes(*shapes.values())
     except ValueError as error:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import NUMPY, Array, back, in_kind, is_kind, on_host, to_numpy
+from hlmtheory._array import NUMPY, Array, back, every, in_kind, is_kind, on_host, spread, to_numpy
 from hlmtheory._domains import SIMPLEX, leading_dimensions, same_vocabulary
 from hlmtheory._simplex import distance
 from hlmtheory.truncation.lean import deviation_in_row
@@ -56,7 +56,7 @@ class Sorted:
         size = rows.shape[-1]
         host, flat = on_host(xp, xp.reshape(narrow, (-1, size)))
         ascending = host.sort(flat, axis=-1, stable=False)
-        total = whole_sums(xp, "draft", rows, back(xp, ascending[:, 0]), back(xp, ascending[:, -1]))
+        total = whole_sums(xp, "draft", rows, back(xp, ascending[:, 0]))
         ascending = in_kind(host, ascending, host.float64)
         if not isinstance(total, float):
             ascending /= on_host(xp, xp.reshape(total, (-1, 1)))[1]
@@ -89,7 +89,7 @@ class Sorted:
         """The least k with Δ_k ≤ limit (...), of the broadcast shape; if ``sure``, with its rounding."""
         batch = leading_dimensions(draft=self.batch, limit=tuple(limit.shape))
         tails = self.spread(batch)
-        limit = on_host(self.xp, self.xp.reshape(self.xp.broadcast_to(limit, batch), (-1, 1)))[1]
+        limit = on_host(self.xp, self.xp.reshape(spread(self.xp, limit, batch), (-1, 1)))[1]
         least = tails.least(limit, sure=sure)
         return self.xp.reshape(back(self.xp, least), batch)
 
@@ -141,8 +141,7 @@ def refuse_shapeless(xp: Any, name: str, rows: Array) -> None:
 def sums_of(xp: Any, name: str, rows: Array) -> Array | float:
     """What rows that need not be sorted are divided by, (..., 1), or 1.0; validates them."""
     refuse_shapeless(xp, name, rows)
-    least, most = xp.min(rows, axis=-1), xp.max(rows, axis=-1)  # NaN if there is one
-    return whole_sums(xp, name, rows, least, most)
+    return whole_sums(xp, name, rows, xp.min(rows, axis=-1))
 
 
 def apart(xp: Any, target: Array, rows: Sorted) -> Array:
@@ -156,8 +155,8 @@ def apart(xp: Any, target: Array, rows: Sorted) -> Array:
         one, other = np.empty((2, target.shape[-1]))
         for i in range(gap.size):  # a row stays in the cache from one pass to the next
             np.subtract(p.row(i, one), q.row(i, other), out=one)
-            gap[i] = 0.5 * np.abs(one, out=one).sum()
-        return xp.clip(xp.reshape(back(xp, gap), rows.batch), max=1.0)
+            gap[i] = min(0.5 * float(np.abs(one, out=one).sum()), 1.0)
+        return xp.reshape(back(xp, gap), rows.batch)
     return distance(xp, _over(xp, target, total), rows.divided)
 
 
@@ -171,17 +170,17 @@ def _over(xp: Any, rows: Array, total: Array | float) -> Array:
     return wide if isinstance(total, float) else wide / total
 
 
-def whole_sums(xp: Any, name: str, rows: Array, least: Array, most: Array) -> Array | float:
-    """What the rows are divided by, (..., 1), or 1.0 if they sum to 1, given each one's least and largest entry or NaN.
+def whole_sums(xp: Any, name: str, rows: Array, least: Array) -> Array | float:
+    """What the rows are divided by, (..., 1), or 1.0 if they sum to 1, given each one's least entry.
 
-    What does not pass at a glance is looked at in full: the half types have a wider slack.
+    What does not pass at a glance is looked at in full: the half types have a wider slack. An entry that is not finite
+    makes the sum so.
     """
     total = xp.sum(in_kind(xp, rows, xp.float64), axis=-1, keepdims=True)
     defect = xp.abs(total - 1.0)
-    bounded = bool(xp.all(least >= 0)) and bool(xp.all(most < xp.inf))
-    if not (bounded and bool(xp.all(defect <= SURE))):
+    if not (every(xp, least >= 0) and every(xp, defect <= SURE)):
         SIMPLEX.check(xp, name, rows)
     if rows.dtype != xp.float64:
         return total
     whole = defect <= EXACT
-    return 1.0 if bool(xp.all(whole)) else xp.where(whole, xp.ones_like(total), total)
+    return 1.0 if every(xp, whole) else xp.where(whole, xp.ones_like(total), total)

@@ -31,6 +31,13 @@ def rounding(size: int) -> float:
     return (size + 4) * 2.0**-52
 
 
+def block_sums(within: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sums of the first blocks (R, blocks + 1) of rows that are cut into blocks (R, blocks, n)."""
+    sums = np.zeros((within.shape[0], within.shape[1] + 1))
+    np.einsum("rbn->rb", within).cumsum(axis=-1, out=sums[:, 1:])  # in half the time of a sum over the last axis
+    return sums
+
+
 def least_in_row(ascending: Row, before: Row, limit: float, rounded: float) -> int | None:
     """The least k with Δ_k ≤ limit for a sorted row (V,) with the sums before its blocks (blocks + 1,).
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, back, floating, in_kind, on_host, sort_descending, tail_sums
+from hlmtheory._array import Array, arrays, back, floating, in_kind, on_host, sort_descending, spread, tail_sums
 from hlmtheory._domains import LOGITS, UNIT_INTERVAL, leading_dimensions, size_up_to
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import distance, distributions
@@ -48,7 +48,7 @@ def size_from_top_p(draft: Array, p: Array) -> Array:
     rows = Sorted.of(xp, draft)
     p = in_kind(xp, UNIT_INTERVAL.check(xp, "p", p), xp.float64)
     batch = leading_dimensions(draft=rows.batch, p=tuple(p.shape))
-    p = xp.broadcast_to(p, batch)
+    p = spread(xp, p, batch)
     left = on_host(xp, xp.reshape(1.0 - p, (-1, 1)))[1]
     size = xp.reshape(back(xp, rows.spread(batch).leaving(left)), batch)
     at_least_one = xp.where(size > 0, size, 1)  # at k = 0 what is left, 1, may be a rounding above or below it

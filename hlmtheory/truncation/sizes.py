@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from hlmtheory._array import Array, arrays, back, in_kind, on_host, to_numpy, widest
+from hlmtheory._array import Array, arrays, back, in_kind, on_host, spread, to_numpy, widest
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, same_vocabulary
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import quotient
@@ -146,7 +146,7 @@ def offline_size(target: Array, draft: Array, tolerance: Array, *, sharp: bool =
         raise DomainError(f"draft must have an axis of tokens; got shape {shape}; give rows of T ≥ 1 tokens")
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
     batch = leading_dimensions(draft=tuple(gap.shape[:-1]), tolerance=tuple(theta.shape))
-    gap = xp.broadcast_to(gap, (*batch, gap.shape[-1]))
+    gap = spread(xp, gap, (*batch, gap.shape[-1]))
     _refuse_equal(xp, gap)
     return least_offline(rows, gap, theta, sharp)
 
@@ -155,7 +155,7 @@ def least_offline(rows: Sorted, gap: Array, theta: Array, sharp: bool) -> Array:
     """The least k with mean_t U(k, t) ≤ θ, TV(q, p) being ``gap`` (..., T)."""
     batch, tokens = tuple(gap.shape[:-1]), gap.shape[-1]
     tails, caller = rows.spread((*batch, tokens)), rows.xp
-    theta = caller.reshape(caller.broadcast_to(theta, batch), (-1, 1))
+    theta = caller.reshape(spread(caller, theta, batch), (-1, 1))
     xp, gap, theta = on_host(caller, caller.reshape(gap, (-1, tokens, 1)), theta)
     factor = 1.0 if sharp else 2.0
 
@@ -259,7 +259,7 @@ def certified_size(draft: Array, tolerance: Array, *, bits_per_probability: int 
     if bits_per_probability is None:
         return rows.least(0.5 * epsilon, sure=True)
     batch = leading_dimensions(draft=rows.batch, tolerance=tuple(epsilon.shape))
-    each = on_host(xp, xp.reshape(xp.broadcast_to(epsilon, batch), (-1,)))[1]
+    each = on_host(xp, xp.reshape(spread(xp, epsilon, batch), (-1,)))[1]
     return xp.reshape(back(xp, least_message_size(rows.spread(batch), each, bits_per_probability)), batch)
 
 

@@ -21,7 +21,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, take, widest
+from hlmtheory._array import Array, arrays, in_kind, spread, take, widest
 from hlmtheory._domains import UNIT_INTERVAL, Domain, leading_dimensions, token_of
 from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.truncation.reconstruction import (
@@ -242,8 +242,8 @@ def draft_probability(xp: Any, q: Array, draft_token: Array) -> Array:
     """q_d of each row, of the broadcast shape."""
     token = token_of(q.shape[-1]).check(xp, "draft_token", draft_token)
     batch = leading_dimensions(draft=tuple(q.shape[:-1]), draft_token=tuple(token.shape))
-    rows = xp.broadcast_to(q, (*batch, q.shape[-1]))
-    return take(xp, rows, xp.broadcast_to(token, batch)[..., None])[..., 0]
+    rows = spread(xp, q, (*batch, q.shape[-1]))
+    return take(xp, rows, spread(xp, token, batch)[..., None])[..., 0]
 
 
 def rejection_at(target: Array, draft: Array, draft_token: Array) -> Array:

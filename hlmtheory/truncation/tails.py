@@ -13,7 +13,7 @@ from typing import Any
 from array_api_compat import is_torch_namespace
 
 from hlmtheory._array import BLOCK, NUMPY, Array, take
-from hlmtheory.truncation.lean import FINE, least_in_row, rounding
+from hlmtheory.truncation.lean import FINE, block_sums, least_in_row, rounding
 
 BRANCHES = BLOCK
 """Steps of one round of a search: all sizes of a block that is known."""
@@ -33,9 +33,11 @@ class Tails:
     def of(cls, xp: Any, ascending: Array) -> Tails:
         """Of rows (R, V) that are sorted."""
         rows, whole = ascending.shape[0], ascending.shape[-1] // BLOCK
-        blocks = xp.sum(xp.reshape(ascending[:, : whole * BLOCK], (rows, whole, BLOCK)), axis=-1)
-        before = xp.concat([xp.zeros_like(ascending[:, :1]), xp.cumulative_sum(blocks, axis=-1)], axis=-1)
-        return cls(xp, ascending, before)
+        within = xp.reshape(ascending[:, : whole * BLOCK], (rows, whole, BLOCK))
+        if xp is NUMPY:
+            return cls(xp, ascending, block_sums(within))
+        before = xp.cumulative_sum(xp.sum(within, axis=-1), axis=-1)
+        return cls(xp, ascending, xp.concat([xp.zeros_like(ascending[:, :1]), before], axis=-1))
 
     @property
     def size(self) -> int:

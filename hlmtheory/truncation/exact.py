@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import NUMPY, tail_sums
+from hlmtheory._array import NUMPY
 from hlmtheory.truncation.lean import FINE, rounding
 from hlmtheory.truncation.tails import Tails
 
@@ -147,9 +147,9 @@ class Head:
         The sum of the others.
     open : array, shape (reach + 1,)
         The sizes that are not known to fail.
-    sums : array, shape (2, reach + 1)
-        For each size k: Σ (p_i - q_i)⁺ over the first k; and μ_k, what the server takes each entry for that is not
-        sent. Empty before they are needed.
+    borders : array, shape (2, blocks + 1)
+        At the sizes 0, STEP, 2 STEP and so on, and H: Σ (p_i - q_i)⁺ over those that are sent, and the sum of q over the
+        others.
     work : array, shape (3, H + N or more)
     """
 
@@ -163,7 +163,7 @@ class Head:
     sent: Mask
     rest: float
     open: Mask
-    sums: Row
+    borders: Row
     work: Row
 
     @classmethod
@@ -176,19 +176,24 @@ class Head:
         sent = q >= (float(tails.ascending[0, -count]) if reach < q.size - 1 else 0.0)
         largest = descending(q, np.flatnonzero(sent))
         reach = min(largest.size, q.size - 1)
-        rest = float(np.where(sent, 0.0, q).sum())  # by halves: to few roundings, however many entries
+        work = np.empty((3, q.size)) if work is None else work
+        rest = float(np.multiply(q, ~sent, out=work[0]).sum())  # by halves: to few roundings, however many entries
         least = rest / max(q.size - largest.size, 1)
         above = p > least * (1.0 - SHORT)
         chosen = np.concatenate((largest, np.flatnonzero(above > sent)))
-        active = gain[chosen]
-        idle = float(gain @ (~(above | sent)).astype(np.float64))
+        active, own = gain[chosen], q[largest]
+        np.copyto(work[0], ~(above | sent))
+        idle = float(gain @ work[0])
         true = float(active.sum()) + idle
+        starts = np.arange(0, largest.size, STEP)
+        borders = np.zeros((2, starts.size + 1))
+        np.add.reduceat(active[: largest.size], starts).cumsum(out=borders[0, 1:])
+        np.add.reduceat(own, starts)[::-1].cumsum(out=borders[1, -2::-1])
+        borders[1] += rest
         active /= true
         open_ = np.ones(reach + 1, bool)
         open_[:low] = False
-        shares = reach, p[chosen], q[largest], active, idle / true, true
-        work = np.empty((3, chosen.size)) if work is None else work
-        return cls(*shares, q, sent, rest, open_, np.empty((2, 0)), work)
+        return cls(reach, p[chosen], own, active, idle / true, true, q, sent, rest, open_, borders, work)
 
     def enough(self, limit: float, low: int, size: int) -> int:
         """The least k from ``low`` on with Δ_k ≤ limit, if it is less than ``size``, else that."""
@@ -208,18 +213,18 @@ class Head:
         above = float(np.maximum(own - mean, 0.0).sum())
         if above > limit and own[0] > own[-1]:  # the others only add to it
             return False
-        others = np.where(self.sent, 0.0, self.row)
-        above += float(np.maximum(others - mean, 0.0).sum())
+        others = np.multiply(self.row, ~self.sent, out=self.work[0, :size])
+        most = float(own[0] if own.size else others.max())
+        above += float(np.maximum(np.subtract(others, mean, out=others), 0.0, out=others).sum())
         if above + (slack if slack > FINE * limit else 0.0) <= limit:
             return True
-        return float(own[0] if own.size else others.max()) == float(self.row.min())
+        return most == float(self.row.min())
 
     def least(self, theta: float, limit: float, low: int, most: int) -> int:
         """The least size from ``low`` on with TV(r, r̂) ≤ θ or Δ_k ≤ limit, which makes it so; else reach + 1.
 
         No size before ``low`` meets θ, which is at most that of the call before. ``most`` is about what Δ_k allows.
         """
-        self._extend(self.reach)
         first, end = low, self.reach + 1
         over, under, left, window = None, (float(most), -FIRST), LOOKS, WINDOW
         while True:
@@ -235,7 +240,6 @@ class Head:
             k = max(low, min(_crossing(over, under, most), end - 1)) if leap else low
             step = STEP if k - low >= max(4 * WINDOW, STEP) else 1
             k, base = k - k % step, low - low % step
-            window = WINDOW if k > low else max(window, 4 * (low - start))
             stop = min(k + window + 1, end)
             look = self._look(k)
             if look is not None and look.gap <= theta:
@@ -251,22 +255,34 @@ class Head:
             if k > low:
                 self.open[base:k] &= ~self.behind(theta, base, look, step)
             if look.gap > theta and stop > k + 1:
-                self.open[k + 1 : stop] &= ~self.ahead(theta, look, stop - k - 1)
+                fails = self.ahead(theta, look, stop - k - 1)
+                self.open[k + 1 : stop] &= ~fails
+                window = max(STEP, 4 * int(np.logical_and.accumulate(fails).sum()))
 
-    def _extend(self, size: int) -> None:
-        """Have the sums for the sizes up to this one."""
-        if size < self.sums.shape[1]:
-            return
-        reach, total = self.reach, self.row.size
-        self.sums = np.zeros((2, reach + 1))
-        np.multiply(self.gain[:reach], self.true, out=self.sums[0, 1:])
-        self.sums[0].cumsum(out=self.sums[0])
-        tails = tail_sums(NUMPY, self.q[:reach]) + (self.rest + float(self.q[reach:].sum()))
-        np.divide(tails, np.maximum(np.arange(total, total - reach - 1, -1), 1), out=self.sums[1])
+    def _sums(self, low: int, high: int, step: int = 1) -> tuple[Row, Row]:
+        """For the sizes k from ``low`` to ``high``: Σ (p_i - q_i)⁺ over the first k; and μ_k.
+
+        By so many a ``step``, a divisor of both.
+        """
+        sizes = np.arange(self.row.size - low, self.row.size - high - 1, -step)
+        first, last = low // STEP, -(-high // STEP)
+        if step == STEP:
+            sent, tails = self.borders[:, first : last + 1]
+            return sent, tails / sizes
+        start, stop = STEP * first, STEP * last
+        sent, tails = np.empty(high - start + 1), np.empty(self.q[low:stop].size + 1)
+        sent[0], tails[0] = self.borders[0, first], self.borders[1, last]
+        np.multiply(self.gain[start:high], self.true, out=sent[1:])
+        tails[1:] = self.q[low:stop][::-1]
+        tails = tails.cumsum()[: -high - 2 + low : -1]
+        return sent.cumsum()[low - start :: step], tails[::step] / sizes
 
     def _look(self, k: int) -> Look | None:
         """TV(r, r̂_k) and what proofs need; None where r̂ points anywhere: as far from r as can be."""
-        sent, mean = self.sums[:, k].tolist()
+        block = k // STEP
+        start, after = self.borders[0, block], self.borders[1, min(block + 1, self.borders.shape[1] - 1)]
+        sent = float(start + self.true * self.gain[STEP * block : k].sum())
+        mean = float(after + self.q[k : STEP * (block + 1)].sum()) / (self.row.size - k)
         above, surplus, more = self.work[:, : self.p.size - k]
         np.maximum(np.subtract(self.p[k:], mean, out=above), 0.0, out=above)
         unsent = float(above.sum())
@@ -288,7 +304,7 @@ class Head:
         """
         k, above, more = look.k, look.above, look.more
         on, own = more[:window], above[:window]
-        means = self.sums[1, k + 1 : k + window + 1]
+        means = self._sums(k + 1, k + window)[1]
         sent = look.sent if look.mass < self.true else 0.0  # in A if r̂ there, r true/mass, is above r
         changed = self.true * self.gain[k : k + window] - own
         fallen = look.mean - means
@@ -314,8 +330,9 @@ class Head:
         place of n makes of it, since (p_i - q_i)⁺ ≤ (p_i - μ_n)⁺ for i < n; and μ_n ≥ μ_e.
         """
         k, above, more = look.k, look.above, look.more
-        sent, means = self.sums[:, low:k:step]
-        ahead, ends = self.sums[:, low + step : k + 1 : step] if step > 1 else (sent, means)
+        sums, every = self._sums(low, k, step)
+        sent, means = sums[:-1], every[:-1]
+        ahead, ends = (sums[1:], every[1:]) if step > 1 else (sent, means)
         own, risen, width = look.mean, means - look.mean, float(means[0]) - look.mean
         between = np.maximum(self.p[low:k] - own, 0.0)
         near, count = _from(between, step), _from((between > 0).astype(np.float64), step)

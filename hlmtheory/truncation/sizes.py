@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from hlmtheory._array import Array, arrays, back, in_kind, on_host, spread, to_numpy, widest
+from hlmtheory._array import NUMPY, Array, arrays, back, in_kind, on_host, spread, to_numpy, widest
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, same_vocabulary
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import quotient
@@ -98,8 +98,8 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     of_each = tuple(target.shape[:-1]), tuple(draft.shape[:-1])
     pairs = leading_dimensions(target=of_each[0], draft=of_each[1])
     batch = leading_dimensions(target=pairs, tolerance=tuple(theta.shape))
-    of_p, of_q = (np.broadcast_to(np.reshape(np.arange(math.prod(own)), own), batch).reshape(-1) for own in of_each)
-    limit = np.broadcast_to(to_numpy(theta), batch).reshape(-1)
+    of_p, of_q = (spread(NUMPY, np.arange(math.prod(own)).reshape(own), batch).reshape(-1) for own in of_each)
+    limit = spread(NUMPY, to_numpy(theta), batch).reshape(-1)
     alike: dict[tuple[int, int], list[int]] = {}  # each pair is looked at once; its sizes rise as θ falls
     for place in (-limit).argsort().tolist():
         alike.setdefault((int(of_p[place]), int(of_q[place])), []).append(place)
@@ -107,7 +107,8 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     for (i, j), places in alike.items():
         p, q = large.row(i, work[5]), small.row(j, work[6])
         sizes[places] = least_exact(p, q, limit[places].tolist(), work[:5])
-    return xp.reshape(xp.asarray(sizes, device=device(target)), batch)
+    sizes = sizes.reshape(batch)
+    return sizes if xp is NUMPY else xp.asarray(sizes, device=device(target))
 
 
 def offline_size(target: Array, draft: Array, tolerance: Array, *, sharp: bool = False) -> Array:

@@ -565,7 +565,6 @@ def test_no_proof_rules_out_a_size_that_meets_the_tolerance(size, starved):
         every = np.array([Ranked.of(p, q).distortion(k)[0] for k in range(size)])
         own = Tails.of(NUMPY, np.sort(q)[None])
         head = exact.Head.of(p, q, np.maximum(p - q, 0.0), own, size - 1, 0)
-        head._extend(size - 1)
         for k in range(0, size, max(1, size // 25)):
             look = head._look(k)
             assert look.gap == pytest.approx(every[k], abs=1e-13)

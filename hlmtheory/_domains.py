@@ -164,8 +164,9 @@ def same_vocabulary(**rows: Array) -> None:
 
 def leading_dimensions(**shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common batch shape, or a refusal that names every argument."""
-    if len(set(shapes.values())) == 1:
-        return next(iter(shapes.values()))
+    different = {shape for shape in shapes.values() if shape}
+    if len(different) <= 1:
+        return next(iter(different), ())
     try:
         return np.broadcast_shapes(*shapes.values())
     except ValueError as error:

@@ -148,8 +148,8 @@ class Head:
     open : array, shape (reach + 1,)
         The sizes that are not known to fail.
     borders : array, shape (2, blocks + 1)
-        At the sizes 0, STEP, 2 STEP and so on, and H: Σ (p_i - q_i)⁺ over those that are sent, and the sum of q over the
-        others.
+        At the sizes 0, STEP, 2 STEP and so on, and H: Σ (p_i - q_i)⁺ over those that are sent, and the sum of q over
+        the others.
     work : array, shape (3, H + N or more)
     """
 

@@ -45,8 +45,8 @@ def least_in_row(ascending: Row, before: Row, limit: float, rounded: float) -> i
     None where it is not in the block that the borders tell, nor in those beside it, or may not be.
     """
 
-    def meets(count: Counts) -> Mask:
-        tail, above, even = _tails(ascending, before, count)
+    def meets(first: int, last: int) -> Mask:
+        tail, above, even = _tails(ascending, before, first, last)
         if limit < rounded / FINE:  # a tail is at most 1
             slack = rounded * tail
             above = above + np.where(slack > FINE * limit, slack, 0.0)
@@ -64,11 +64,13 @@ def least_mean(rows: Sequence[tuple[Row, Row]], gaps: Sequence[float], limit: fl
     size, apart = rows[0][0].size, np.asarray(gaps)[:, None]
 
     def mean(deviations: list[Row]) -> Row:
-        found: Row = (factor * np.stack(deviations) / apart).mean(axis=0)
-        return found
+        each = np.asarray(deviations)
+        each *= factor
+        each /= apart
+        return each.mean(axis=0) if len(rows) > 1 else each[0]
 
-    def meets(count: Counts) -> Mask:
-        met: Mask = mean([_deviations(*row, count) for row in rows]) <= limit
+    def meets(first: int, last: int) -> Mask:
+        met: Mask = mean([_deviations(*row, first, last) for row in rows]) <= limit
         return met
 
     return _least(meets, int(np.count_nonzero(mean([_rough(*row) for row in rows]) <= limit)) - 1, size)
@@ -93,43 +95,56 @@ def message_in_row(ascending: Row, before: Row, levels: int, most: int, start: i
     """
     stop = min(start + BLOCK, most)
     values = ascending[ascending.size - stop : ascending.size - start][::-1]
-    each = np.concatenate(([lost], values - np.floor(values * levels) / levels)).cumsum()
-    k = np.arange(start, stop + 1)
-    return k, each + _deviations(ascending, before, ascending.size - k, each)
+    each = np.concatenate(([lost], lost_in_rounding(values, levels))).cumsum()
+    deviations = _deviations(ascending, before, ascending.size - stop, ascending.size - start, each[::-1])
+    return np.arange(start, stop + 1), each + deviations[::-1]
 
 
-def _least(meets: Callable[[Counts], Mask], last: int, size: int) -> int | None:
-    """The least k whose tail, of V - k entries, meets a condition: looked for in the ``last`` block and beside it."""
+def lost_in_rounding(values: Row, levels: int) -> Row:
+    """What values lose where they are rounded down to multiples of 1/levels."""
+    kept = values * levels
+    np.floor(kept, out=kept)
+    kept /= levels
+    return np.subtract(values, kept, out=kept)
+
+
+def _least(meets: Callable[[int, int], Mask], block: int, size: int) -> int | None:
+    """The least k whose tail, of V - k entries, meets a condition: looked for in a block and beside it."""
     for _ in range(TRIES):
-        count = np.arange(BLOCK * last, min(BLOCK * (last + 1), size) + 1)
-        good = meets(count).nonzero()[0]
+        first, last = BLOCK * block, min(BLOCK * (block + 1), size)
+        good = meets(first, last).nonzero()[0]
         if not good.size:
-            if last == 0:
+            if block == 0:
                 return None
-            last -= 1
-        elif good[-1] == count.size - 1 and count[-1] < size:
-            last += 1
+            block -= 1
+        elif first + good[-1] == last < size:
+            block += 1
         else:
-            return min(size - int(count[good[-1]]), size - 1)
+            return min(size - first - int(good[-1]), size - 1)
     return None
 
 
-def _tails(ascending: Row, before: Row, count: Counts, lost: Row | None = None) -> tuple[Row, Row, Mask]:
-    """Of the tails of so many entries, counts that lie near each other: sum, Σ (q_i - μ)⁺, whether all are equal.
+def _tails(ascending: Row, before: Row, first: int, last: int, lost: Row | None = None) -> tuple[Row, Row, Mask]:
+    """Of the tails of ``first`` to ``last`` entries: sum, Σ (q_i - μ)⁺, whether all are equal.
 
     What was ``lost`` before is spread with them; where all are equal the second is not exact.
     """
-    tail = _masses(ascending, before, count)
+    count = np.arange(first, last + 1)
+    tail = _masses(ascending, before, first, last)[first % BLOCK :]
     mean = (tail if lost is None else tail + lost) / np.maximum(count, 1)
     below = np.minimum(ascending.searchsorted(mean, side="right"), count)
-    above = tail - _masses(ascending, before, below) - (count - below) * mean
-    return tail, above, ascending.take(np.maximum(count - 1, 0)) == ascending[0]
+    least = int(below.min())
+    under = _masses(ascending, before, least, int(below.max())).take(below - (least - least % BLOCK))
+    above = tail - under - (count - below) * mean
+    return tail, above, count <= ascending.searchsorted(ascending[0], side="right")
 
 
-def _deviations(ascending: Row, before: Row, count: Counts, lost: Row | None = None) -> Row:
+def _deviations(ascending: Row, before: Row, first: int, last: int, lost: Row | None = None) -> Row:
     """Σ (q_i - μ)⁺ over each tail: 0 where all are equal, whether or not something is spread with them."""
-    _, above, even = _tails(ascending, before, count, lost)
-    return np.where(even | (above < 0), 0.0, above)
+    _, above, even = _tails(ascending, before, first, last, lost)
+    np.maximum(above, 0.0, out=above)
+    above[even] = 0.0
+    return above
 
 
 def mass_of(ascending: Row, before: Row, count: int) -> float:
@@ -148,8 +163,7 @@ def _rough(ascending: Row, before: Row) -> Row:
     return rough
 
 
-def _masses(ascending: Row, before: Row, count: Counts) -> Row:
-    """Sums of the ``count`` smallest entries, for counts that lie near each other."""
-    first = int(count.min()) // BLOCK
-    sums = np.concatenate((before[first : first + 1], ascending[BLOCK * first : int(count.max())])).cumsum()
-    return sums.take(count - BLOCK * first)
+def _masses(ascending: Row, before: Row, first: int, last: int) -> Row:
+    """Sums of the smallest entries: of so many as begin the block of ``first``, and one more each up to ``last``."""
+    block = first // BLOCK
+    return np.concatenate((before[block : block + 1], ascending[BLOCK * block : last])).cumsum()

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hlmtheory._array import BLOCK, Array, take
-from hlmtheory.truncation.lean import message_in_row
+from hlmtheory._array import BLOCK, NUMPY, Array, take
+from hlmtheory.truncation.lean import lost_in_rounding, message_in_row
 from hlmtheory.truncation.tails import Tails, counts_up_to
 
 FEW = 256
@@ -41,6 +41,8 @@ class Rounded:
 
     def rounding(self, values: Array) -> Array:
         """What they lose."""
+        if self.tails.xp is NUMPY:
+            return lost_in_rounding(values, self.levels)
         return values - self.tails.xp.floor(values * self.levels) / self.levels
 
     def deviations(self, start: Array, lost: Array, width: int) -> tuple[Array, Array]:
@@ -127,7 +129,8 @@ class Rounded:
         last = (size - self.count) // BLOCK  # the border beyond the entries that count
         rows, odd = tails.ascending.shape[0], tails.ascending[:, BLOCK * whole :]
         rounding = self.rounding(tails.ascending[:, BLOCK * last : BLOCK * whole])
-        each = xp.flip(xp.sum(xp.reshape(rounding, (rows, whole - last, BLOCK)), axis=-1), axis=-1)
+        each = xp.reshape(rounding, (rows, whole - last, BLOCK))
+        each = xp.flip(np.einsum("rbn->rb", each) if xp is NUMPY else xp.sum(each, axis=-1), axis=-1)
         zero = xp.zeros_like(tails.before[:, :1])
         first = xp.sum(self.rounding(odd), axis=-1, keepdims=True)
         lost = xp.cumulative_sum(xp.concat([zero, first, each[:, :-1]], axis=-1), axis=-1)

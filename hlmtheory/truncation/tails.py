@@ -166,6 +166,8 @@ def counts_up_to(xp: Any, ascending: Array, thresholds: Array) -> Array:
         import torch
 
         return torch.searchsorted(ascending.contiguous(), thresholds.contiguous(), right=True)
+    if xp is NUMPY and thresholds.shape[0] == 1:
+        return ascending[0].searchsorted(thresholds[0], side="right")[None]
     counts = [xp.searchsorted(ascending[i, :], thresholds[i, :], side="right") for i in range(thresholds.shape[0])]
     return xp.stack(counts) if counts else xp.zeros(thresholds.shape, dtype=xp.int64)
 

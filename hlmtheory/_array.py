@@ -129,6 +129,16 @@ def spread(xp: Any, value: Array, shape: tuple[int, ...]) -> Array:
     return np.full(shape, value) if xp is NUMPY and not value.ndim else xp.broadcast_to(value, shape)
 
 
+def row_sums(xp: Any, values: Array) -> Array:
+    """Sums over the last axis, which stays, (..., 1)."""
+    return np.add.reduce(values, axis=-1, keepdims=True) if xp is NUMPY else xp.sum(values, axis=-1, keepdims=True)
+
+
+def running(xp: Any, values: Array) -> Array:
+    """Running sums over the last axis."""
+    return values.cumsum(axis=-1) if xp is NUMPY else xp.cumulative_sum(values, axis=-1)
+
+
 def every(xp: Any, good: Array) -> bool:
     """Whether all are true; numpy's own method takes a third of the time for a few."""
     return bool(good.all() if xp is NUMPY else xp.all(good))
@@ -170,9 +180,9 @@ def tail_sums(xp: Any, values: Array) -> Array:
     missing = xp.zeros_like(values[..., :1])
     padding = xp.broadcast_to(missing, (*values.shape[:-1], blocks * BLOCK - size))
     reverse = xp.reshape(xp.concat([xp.flip(values, axis=-1), padding], axis=-1), (*values.shape[:-1], blocks, BLOCK))
-    within = xp.cumulative_sum(reverse, axis=-1)
+    within = running(xp, reverse)
     whole = within[..., -1]
-    before = xp.cumulative_sum(whole, axis=-1) - whole
+    before = running(xp, whole) - whole
     sums = xp.reshape(within + before[..., None], (*values.shape[:-1], blocks * BLOCK))
     return xp.concat([xp.flip(sums[..., :size], axis=-1), missing], axis=-1)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import NUMPY, Array, back, every, in_kind, is_kind, on_host, spread, to_numpy
+from hlmtheory._array import NUMPY, Array, back, every, in_kind, is_kind, on_host, row_sums, spread, to_numpy
 from hlmtheory._domains import SIMPLEX, leading_dimensions, same_vocabulary
 from hlmtheory._simplex import distance
 from hlmtheory.truncation.lean import deviation_in_row
@@ -176,7 +176,7 @@ def whole_sums(xp: Any, name: str, rows: Array, least: Array) -> Array | float:
     What does not pass at a glance is looked at in full: the half types have a wider slack. An entry that is not finite
     makes the sum so.
     """
-    total = xp.sum(in_kind(xp, rows, xp.float64), axis=-1, keepdims=True)
+    total = row_sums(xp, in_kind(xp, rows, xp.float64))
     defect = xp.abs(total - 1.0)
     if not (every(xp, least >= 0) and every(xp, defect <= SURE)):
         SIMPLEX.check(xp, name, rows)

@@ -88,16 +88,15 @@ def deviation_in_row(ascending: Row, before: Row, k: int) -> tuple[float, float]
     return max(above, 0.0) if below < count else 0.0, rounding(ascending.size) * tail
 
 
-def message_in_row(ascending: Row, before: Row, levels: int, most: int, start: int, lost: float) -> tuple[Counts, Row]:
-    """Sizes from ``start`` on, 64 more but none beyond ``most``, and their Δ_k where values are rounded down.
+def message_in_row(ascending: Row, before: Row, levels: int, start: int, stop: int, lost: float) -> Row:
+    """Δ_k of the sizes from ``start`` to ``stop`` where values are rounded down to multiples of 1/levels.
 
-    To multiples of 1/levels; ``lost`` is what that loses of the first ``start`` entries.
+    ``lost`` is what that loses of the first ``start`` entries.
     """
-    stop = min(start + BLOCK, most)
     values = ascending[ascending.size - stop : ascending.size - start][::-1]
     each = np.concatenate(([lost], lost_in_rounding(values, levels))).cumsum()
     deviations = _deviations(ascending, before, ascending.size - stop, ascending.size - start, each[::-1])
-    return np.arange(start, stop + 1), each + deviations[::-1]
+    return each + deviations[::-1]
 
 
 def lost_in_rounding(values: Row, levels: int) -> Row:

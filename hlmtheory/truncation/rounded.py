@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hlmtheory._array import BLOCK, NUMPY, Array, take
+from hlmtheory._array import BLOCK, NUMPY, Array, running, take
 from hlmtheory.truncation.lean import lost_in_rounding, message_in_row
 from hlmtheory.truncation.tails import Tails, counts_up_to
 
@@ -51,7 +51,7 @@ class Rounded:
         k = start + xp.arange(width + 1, device=start.device)
         place = tails.size - 1 - k[:, :-1]
         inside = take(xp, tails.ascending, xp.where(place > 0, place, 0))
-        each = xp.cumulative_sum(xp.concat([lost, self.rounding(inside)], axis=-1), axis=-1)
+        each = running(xp, xp.concat([lost, self.rounding(inside)], axis=-1))
         most = min(self.count, tails.size - 1)  # the size V is another matter: see everything
         k = xp.where(k < most, k, most)
         each = take(xp, each, k - start)
@@ -75,6 +75,9 @@ class Rounded:
         xp = self.tails.xp
         if self.count > FEW:
             return self._least_by_blocks(bias)
+        if self.tails.lean:
+            zero = np.zeros((len(bias), 1))
+            return self._least_by_rows(zero[0].astype(np.int64), zero, zero == 0.0, bias)
         none = xp.zeros_like(bias)
         return self._first(*self.deviations(xp.astype(none, xp.int64), none, self.count), bias)
 
@@ -106,14 +109,18 @@ class Rounded:
         k, found = np.zeros((len(bias), 1), np.int64), np.zeros((len(bias), 1), np.bool_)
         most = min(self.count, self.tails.size - 1)
         for row, (ascending, before) in enumerate(self.tails.rows()):
+            stop = -1
             for block in candidate[row].nonzero()[0].tolist():
                 start = int(starts[block])
                 if start > most:
                     break
-                sizes, deviation = message_in_row(ascending, before, self.levels, most, start, float(lost[row, block]))
+                if start + BLOCK <= stop:
+                    continue
+                stop = min(start + FEW, most)
+                deviation = message_in_row(ascending, before, self.levels, start, stop, float(lost[row, block]))
                 good = (2.0 * deviation <= bias[row, 0]).nonzero()[0]
                 if good.size:
-                    k[row, 0], found[row, 0] = sizes[good[0]], True
+                    k[row, 0], found[row, 0] = start + good[0], True
                     break
         return k, found
 
@@ -133,7 +140,7 @@ class Rounded:
         each = xp.flip(np.einsum("rbn->rb", each) if xp is NUMPY else xp.sum(each, axis=-1), axis=-1)
         zero = xp.zeros_like(tails.before[:, :1])
         first = xp.sum(self.rounding(odd), axis=-1, keepdims=True)
-        lost = xp.cumulative_sum(xp.concat([zero, first, each[:, :-1]], axis=-1), axis=-1)
+        lost = running(xp, xp.concat([zero, first, each[:, :-1]], axis=-1))
         j = whole - xp.arange(whole - last + 1, device=zero.device)  # the block ends with the size V - 64 j
         masses = xp.take(tails.before, j, axis=-1)
         everything = masses[:, :1] + xp.sum(odd, axis=-1, keepdims=True)

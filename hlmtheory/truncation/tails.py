@@ -12,7 +12,7 @@ from typing import Any
 
 from array_api_compat import is_torch_namespace
 
-from hlmtheory._array import BLOCK, NUMPY, Array, take
+from hlmtheory._array import BLOCK, NUMPY, Array, running, take
 from hlmtheory.truncation.lean import FINE, block_sums, least_in_row, rounding
 
 BRANCHES = BLOCK
@@ -36,7 +36,7 @@ class Tails:
         within = xp.reshape(ascending[:, : whole * BLOCK], (rows, whole, BLOCK))
         if xp is NUMPY:
             return cls(xp, ascending, block_sums(within))
-        before = xp.cumulative_sum(xp.sum(within, axis=-1), axis=-1)
+        before = running(xp, xp.sum(within, axis=-1))
         return cls(xp, ascending, xp.concat([xp.zeros_like(ascending[:, :1]), before], axis=-1))
 
     @property
@@ -65,7 +65,7 @@ class Tails:
         base = BLOCK * first
         place = base + xp.arange(width, device=count.device)
         inside = take(xp, self.ascending, xp.where(place < self.size, place, self.size - 1))
-        sums = xp.cumulative_sum(xp.concat([take(xp, self.before, first), inside], axis=-1), axis=-1)
+        sums = running(xp, xp.concat([take(xp, self.before, first), inside], axis=-1))
         return take(xp, sums, count - base)
 
     def _apart(self, count: Array) -> Array:
@@ -86,7 +86,7 @@ class Tails:
         j = xp.count_nonzero(self.before <= mass, axis=-1, keepdims=True) - 1  # 0 or more: the empty tail has no mass
         place = BLOCK * j + xp.arange(BLOCK, device=mass.device)
         inside = take(xp, self.ascending, xp.where(place < self.size, place, self.size - 1))
-        tail = take(xp, self.before, j) + xp.cumulative_sum(inside, axis=-1)
+        tail = take(xp, self.before, j) + running(xp, inside)
         more = xp.count_nonzero((tail <= mass) & (place < self.size), axis=-1)
         return self.size - BLOCK * j[:, 0] - more
 

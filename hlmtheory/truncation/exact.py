@@ -232,7 +232,7 @@ class Head:
             if low >= end or not self.open[low]:
                 return self.enough(limit, first, end)
             left -= 1
-            if left == -2:  # many looks: what Δ_k allows may be near
+            if left == -2 * LOOKS:  # many looks: what Δ_k allows may be near
                 end = self.enough(limit, first, end)
                 if low >= end:
                     return end
@@ -259,23 +259,25 @@ class Head:
                 self.open[k + 1 : stop] &= ~fails
                 window = max(STEP, 4 * int(np.logical_and.accumulate(fails).sum()))
 
-    def _sums(self, low: int, high: int, step: int = 1) -> tuple[Row, Row]:
-        """For the sizes k from ``low`` to ``high``: Σ (p_i - q_i)⁺ over the first k; and μ_k.
-
-        By so many a ``step``, a divisor of both.
-        """
-        sizes = np.arange(self.row.size - low, self.row.size - high - 1, -step)
-        first, last = low // STEP, -(-high // STEP)
+    def _sent(self, low: int, high: int, step: int = 1) -> Row:
+        """Σ (p_i - q_i)⁺ over the first k, for the sizes from ``low`` to ``high``, by a ``step`` that divides both."""
+        first, start = low // STEP, low - low % STEP
         if step == STEP:
-            sent, tails = self.borders[:, first : last + 1]
-            return sent, tails / sizes
-        start, stop = STEP * first, STEP * last
-        sent, tails = np.empty(high - start + 1), np.empty(self.q[low:stop].size + 1)
-        sent[0], tails[0] = self.borders[0, first], self.borders[1, last]
-        np.multiply(self.gain[start:high], self.true, out=sent[1:])
-        tails[1:] = self.q[low:stop][::-1]
-        tails = tails.cumsum()[: -high - 2 + low : -1]
-        return sent.cumsum()[low - start :: step], tails[::step] / sizes
+            return self.borders[0, first : high // STEP + 1]
+        sums = np.empty(high - start + 1)
+        sums[0] = self.borders[0, first]
+        np.multiply(self.gain[start:high], self.true, out=sums[1:])
+        return sums.cumsum()[low - start :: step]
+
+    def _means(self, low: int, high: int, step: int = 1) -> Row:
+        """μ_k for the same."""
+        sizes, last = np.arange(self.row.size - low, self.row.size - high - 1, -step), -(-high // STEP)
+        if step == STEP:
+            return self.borders[1, low // STEP : last + 1] / sizes
+        rest = self.q[low : STEP * last]
+        tails = np.empty(rest.size + 1)
+        tails[0], tails[1:] = self.borders[1, last], rest[::-1]
+        return tails.cumsum()[: low - high - 2 : -1][::step] / sizes
 
     def _look(self, k: int) -> Look | None:
         """TV(r, r̂_k) and what proofs need; None where r̂ points anywhere: as far from r as can be."""
@@ -304,7 +306,7 @@ class Head:
         """
         k, above, more = look.k, look.above, look.more
         on, own = more[:window], above[:window]
-        means = self._sums(k + 1, k + window)[1]
+        means = self._means(k + 1, k + window)
         sent = look.sent if look.mass < self.true else 0.0  # in A if r̂ there, r true/mass, is above r
         changed = self.true * self.gain[k : k + window] - own
         fallen = look.mean - means
@@ -330,7 +332,7 @@ class Head:
         place of n makes of it, since (p_i - q_i)⁺ ≤ (p_i - μ_n)⁺ for i < n; and μ_n ≥ μ_e.
         """
         k, above, more = look.k, look.above, look.more
-        sums, every = self._sums(low, k, step)
+        sums, every = self._sent(low, k, step), self._means(low, k, step)
         sent, means = sums[:-1], every[:-1]
         ahead, ends = (sums[1:], every[1:]) if step > 1 else (sent, means)
         own, risen, width = look.mean, means - look.mean, float(means[0]) - look.mean

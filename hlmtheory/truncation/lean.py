@@ -67,7 +67,8 @@ def least_mean(rows: Sequence[tuple[Row, Row]], gaps: Sequence[float], limit: fl
         each = np.asarray(deviations)
         each *= factor
         each /= apart
-        return each.mean(axis=0) if len(rows) > 1 else each[0]
+        found: Row = each.mean(axis=0) if len(rows) > 1 else each[0]
+        return found
 
     def meets(first: int, last: int) -> Mask:
         met: Mask = mean([_deviations(*row, first, last) for row in rows]) <= limit

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory._array import NUMPY
-from hlmtheory.truncation import exact, lean, tails
+from hlmtheory._array import BLOCK, NUMPY
+from hlmtheory.truncation import exact, lean, rounded, tails
 from hlmtheory.truncation.message import least_message_size
 from hlmtheory.truncation.ranked import Ranked
 from hlmtheory.truncation.tails import Tails, least_size
@@ -475,6 +475,19 @@ def test_the_blocks_of_a_wide_message_rule_no_size_out(size, scale):
             assert found.tolist() == np.argmax(bias <= tolerance[:, None], axis=-1).tolist()
 
 
+@pytest.mark.parametrize("few", [BLOCK, 2 * BLOCK])
+def test_no_block_that_may_have_the_size_is_passed_over(few, monkeypatch):
+    """However many sizes are looked at together."""
+    _, draft = drawn(42, 6, 4000, scale=1.0)
+    bias = 2 * hlmtheory.message_deviation(draft, bits_per_probability=14)
+    monkeypatch.setattr(rounded, "FEW", few)
+    monkeypatch.setattr(rounded, "SLACK", 1e-2)  # bounds so loose that many blocks may have it
+    for share in (1e-3, 0.05, 0.3, 0.8):
+        tolerance = bias.min(-1) + share * (bias.max(-1) - bias.min(-1))
+        found = hlmtheory.certified_size(draft, tolerance, bits_per_probability=14)
+        assert found.tolist() == np.argmax(bias <= tolerance[:, None], axis=-1).tolist()
+
+
 @pytest.mark.parametrize("scale", [1.0, 3.0, 6.0])
 def test_leaps_by_the_set_miss_no_size_of_a_wide_row(scale):
     p, q = drawn(23, 3, 2500, scale=scale)
@@ -515,10 +528,14 @@ def test_a_residual_that_cannot_be_normalised_is_left_to_the_bound():
     assert int(hlmtheory.exact_size([1.0, 0.0], [1.0, 5e-324], 0.5)) == 0
 
 
-@pytest.mark.parametrize("draft", [1.0, np.zeros((2, 0)), [True, False], [0.5, float("nan")], [float("inf"), 0.0]])
+@pytest.mark.parametrize(
+    "draft", [1.0, np.zeros((2, 0)), [True, False], [0.5, float("nan")], [float("inf"), 0.0], [1.1, -0.1]]
+)
 def test_what_is_no_row_of_probabilities_is_refused_at_the_sort(draft):
     with pytest.raises(ValueError, match=r"^draft must be rows of probabilities: finite, non-negative, summing to 1"):
         hlmtheory.certified_size(draft, 0.1)
+    with pytest.raises(ValueError, match=r"^target must be rows of probabilities: finite, non-negative, summing to 1"):
+        hlmtheory.exact_size(draft, [0.5, 0.5], 0.1)
 
 
 # ----------------------------------------------------------------------------- what the search for the exact size skips
@@ -574,6 +591,21 @@ def test_no_proof_rules_out_a_size_that_meets_the_tolerance(size, starved):
             if k < size - 1:
                 for theta in every[k + 1 :: max(1, size // 8)]:
                     assert (every[k + 1 :][head.ahead(theta, look, size - 1 - k)] > theta).all()
+
+
+def test_the_sums_between_borders_are_those_of_the_entries():
+    p, q = drawn(41, 100, scale=1.0)
+    head = exact.Head.of(p, q, np.maximum(p - q, 0.0), Tails.of(NUMPY, np.sort(q)[None]), 80, 0)
+    order = np.argsort(-q)
+    sent = np.append(0.0, np.maximum(p - q, 0.0)[order].cumsum())
+    means = np.array([q[order[k:]].mean() for k in range(head.reach + 1)])
+    for step in (1, 4, exact.STEP):
+        for low, high in ((0, 64), (16, 32), (32, 32), (48, 80)):
+            np.testing.assert_allclose(head._sent(low, high, step), sent[low : high + 1 : step], rtol=1e-13)
+            np.testing.assert_allclose(head._means(low, high, step), means[low : high + 1 : step], rtol=1e-13)
+    for low, high in ((3, 5), (17, 80), (79, 80)):
+        np.testing.assert_allclose(head._sent(low, high), sent[low : high + 1], rtol=1e-13)
+        np.testing.assert_allclose(head._means(low, high), means[low : high + 1], rtol=1e-13)
 
 
 def test_a_size_beyond_what_was_prepared_is_found():

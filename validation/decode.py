@@ -25,7 +25,7 @@ from validation.decoding.noise import Noise
 from validation.decoding.records import Round, Row
 from validation.decoding.sampling import at, draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
-from validation.decoding.texts import LARGE, SMALL, DecodingError, Texts
+from validation.decoding.texts import SMALL, DecodingError, Texts
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class _Loop(Texts):
         if self.session.channel:
             for lane in fresh.tolist():
                 self.rate[lane] = self.session.channel.rate(
-                    int(self.rows[lane]), float(self.spent[lane] + self.seconds[SMALL, lane])
+                    int(self.rows[lane]), float(self.spent[lane] + self.seconds[SMALL][lane])
                 )
         rates = [self.rate[lane] for lane in fresh]
         left = self.session.new_tokens - (self.base - self.start)[fresh]
@@ -292,7 +292,7 @@ class _Loop(Texts):
         sizes = ([message.bits for message in messages], [len(message.payload) for message in messages], replies)
         bonus, drafted = (own & ~verdict.rejected).astype(int).tolist(), [len(flight) for flight in flights]
         counts = (drafted, accepted, resampled, bonus, self.skipped[sent].tolist())
-        spent = (*self.seconds[:, sent].tolist(), *self.passes[:, sent].tolist())
+        spent = ([column[lane] for lane in sent.tolist()] for column in (*self.seconds, *self.passes))
         return list(map(Round, position.tolist(), *counts, *sizes, *zip(*lost, strict=True), *spent))
 
     def _time_messages(self, sent: Array, rounds: list[Round]) -> None:
@@ -302,7 +302,7 @@ class _Loop(Texts):
             return
         up = np.array([8.0 * one.bytes if self.method.real_bytes else one.bits for one in rounds])
         down = np.array([8.0 * one.down_bytes for one in rounds])
-        elapsed = self.spent[sent] + self.seconds[SMALL, sent] + self.seconds[LARGE, sent]
+        elapsed = self.spent[sent] + np.array([one.small_s for one in rounds]) + [one.large_s for one in rounds]
         seconds = channel.seconds(self.rows[sent], up, down, elapsed)
         for one, value in zip(rounds, seconds.tolist(), strict=True):
             one.link_s = value
@@ -327,13 +327,12 @@ class _Loop(Texts):
         (lanes,) = over.nonzero()
         if not len(lanes):
             return
-        skipped, seconds, passes = self.skipped[lanes], self.seconds[:, lanes], self.passes[:, lanes]
-        left = zip(lanes.tolist(), skipped.tolist(), *seconds.tolist(), *passes.tolist(), strict=True)
-        for lane, count, small_s, large_s, small, large in left:
+        for lane, count in zip(lanes.tolist(), self.skipped[lanes].tolist(), strict=True):
             row = self.written[self.rows[lane]]
             row.tokens = self.text[lane, self.start[lane] : self.base[lane]].tolist()
-            row.last = Round(len(row.tokens) - count, skipped=count, small_s=small_s, large_s=large_s)
-            row.last.small_passes, row.last.large_passes = small, large
+            row.last = Round(len(row.tokens) - count, skipped=count)
+            row.last.small_s, row.last.large_s = (column[lane] for column in self.seconds)
+            row.last.small_passes, row.last.large_passes = (column[lane] for column in self.passes)
         if self.risk:
             self._flush(lanes)
         for row in self.rows[lanes].tolist():

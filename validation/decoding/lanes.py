@@ -163,10 +163,10 @@ class Lanes:
             moved = np.clip(np.arange(seen) - offset, 0, text.shape[1] - 1)
         self._slots.aim(slots, seen, moved)
         lanes = (every if only is None else only).tolist()
-        end = [max(fresh[lane], 1) for lane in lanes]
         counts = [rows] * len(lanes) if isinstance(rows, int) else rows.tolist()
-        begin = [max(last - count, 0) for last, count in zip(end, counts, strict=True)]  # the columns that are wanted
-        first = min(*begin, width - 1) if self._sliced else 0
+        wanted = [(lane, max(fresh[lane], 1), count) for lane, count in zip(lanes, counts, strict=True) if count]
+        columns = [(lane, max(end - count, 0), end) for lane, end, count in wanted]
+        first = min([width - 1, *(begin for _, begin, _ in columns)]) if self._sliced else 0
         options: dict[str, Any] = {"logits_to_keep": width - first} if self._sliced else {}
         where = torch.from_numpy(slots).to(self.device)
         positions = where if seen <= self.context else where.clamp_max(self.context - 1)
@@ -182,8 +182,8 @@ class Lanes:
         self.cached = reached
         if logits.shape[-1] > self.vocabulary:
             logits = logits[..., : self.vocabulary]
-        before = [(width - first) * lane - first for lane in lanes]
-        return _parts(logits, [(a + b, a + e) for a, b, e in zip(before, begin, end, strict=True)])
+        width -= first
+        return _parts(logits, [(width * i + begin - first, width * i + end - first) for i, begin, end in columns])
 
     def keep(self, lanes: Array) -> None:
         """Keep these lanes alone, in this order; none comes before one that it overwrites."""
@@ -223,8 +223,6 @@ class Lanes:
 
 def _parts(logits: torch.Tensor, wanted: list[tuple[int, int]]) -> list[torch.Tensor]:
     """Rows of logits (all lanes, m, V), lane after lane: each lane's from one to before another."""
-    import torch
-
     rows = logits.flatten(0, 1)
     runs: list[list[int]] = []
     for left, right in wanted:
@@ -232,8 +230,10 @@ def _parts(logits: torch.Tensor, wanted: list[tuple[int, int]]) -> list[torch.Te
             runs[-1][1] = right
         else:
             runs.append([left, right])
-    if len(runs) == 1 or rows.device.type == "cpu":
+    if len(runs) <= 1 or rows.device.type == "cpu":
         return [rows[left:right] for left, right in runs]
+    import torch
+
     index = np.concatenate([np.arange(left, right) for left, right in runs])
     return [rows.index_select(0, torch.from_numpy(index).to(rows.device))]
 

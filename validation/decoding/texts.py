@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,8 @@ class Texts:
         self.wanted = np.full(count, -1, dtype=np.int64)  # drafts of this round at most; -1 before it begins
         self.waiting, self.over = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
         self.skipped = np.zeros(count, dtype=np.int64)  # in this round
-        self.seconds, self.passes = np.zeros((2, count)), np.zeros((2, count), dtype=np.int64)  # of each model in it
+        self.seconds = [[0.0] * count for _ in range(2)]  # of each model in it
+        self.passes = [[0] * count for _ in range(2)]
         self.spent = np.zeros(count)  # seconds of the rounds before
         self.rate: list[float | None] = [None] * count
         self.flight: list[list[Draft]] = [[] for _ in range(count)]
@@ -104,9 +106,10 @@ class Texts:
         for lane, row, one in zip(lanes.tolist(), self.rows[lanes].tolist(), rounds, strict=True):
             self.written[row].rounds.append(one)
             self.flight[lane] = []
+            self.seconds[SMALL][lane] = self.seconds[LARGE][lane] = 0.0
+            self.passes[SMALL][lane] = self.passes[LARGE][lane] = 0
         self.spent[lanes] += [one.small_s + one.large_s + one.link_s for one in rounds]
-        self.seconds[:, lanes] = self.passes[:, lanes] = self.skipped[lanes] = 0
-        self.waiting[lanes], self.wanted[lanes] = False, -1
+        self.skipped[lanes], self.waiting[lanes], self.wanted[lanes] = 0, False, -1
 
     def close_lanes(self, stay: Array) -> None:
         """Keep these lanes alone; the last ones move into the gaps, so that few are copied."""
@@ -115,10 +118,8 @@ class Texts:
         lanes[~stay[:count]] = count + np.flatnonzero(stay[count:])
         for name in ("start", "text", "rows", "base", "ends", "wanted", "waiting", "over", "skipped", "spent"):
             setattr(self, name, getattr(self, name)[lanes])
-        self.seconds, self.passes = self.seconds[:, lanes], self.passes[:, lanes]
-        for name in ("rate", "flight", "unseen"):
-            kept = getattr(self, name)
-            setattr(self, name, [kept[lane] for lane in lanes])
+        for kept in (self.rate, self.flight, self.unseen, *self.seconds, *self.passes):
+            kept[:] = [kept[lane] for lane in lanes]
         for models in (self.small, self.large):
             if models:
                 models.keep(lanes)
@@ -144,16 +145,18 @@ class Texts:
         setattr(self.clock, which, getattr(self.clock, which) + model.seconds)
         one = LARGE if which == "large" else SMALL
         seconds, passes = self.seconds[one], self.passes[one]
-        seconds[lanes] += model.seconds / len(lanes) if self.times is None else self.times[one]
-        passes[lanes] += 1
+        share = model.seconds / len(lanes) if self.times is None else self.times[one]
+        for lane in lanes.tolist():
+            seconds[lane] += share
+            passes[lane] += 1
         return logits
 
     def refuse(self, which: str, lanes: Array, mass: Array) -> None:
         """Stop where a model's row is none."""
-        good = np.isfinite(mass) & (mass > 0)
-        if good.all():
+        stray = next((i for i, one in enumerate(mass.tolist()) if not 0 < one < math.inf), None)
+        if stray is None:
             return
-        lane = lanes[int(np.argmin(good))]
+        lane = lanes[stray]
         pair = self.session.pair
         name = pair.small_name if which == "small" else pair.large_name
         prompt = self.written[self.rows[lane]].prompt

@@ -122,8 +122,9 @@ class Lanes:
         self._window = _windows(config)
         dtype = getattr(model, "dtype", torch.float32)
         self._dtype, self._hides = dtype, torch.finfo(dtype).min
-        self._places = np.arange(2 * capacity)
-        self._waits, self._on_host = device.type == "cuda", device.type == "cpu"
+        self._reach, self._bands = 2 * capacity, dict[tuple[int, int], Any]()
+        self._waits = device.type == "cuda"
+        self._in_numpy = device.type == "cpu" and dtype in (torch.float32, torch.float64, torch.float16)
 
     def read(self, text: Array, until: Array, *, rows: int | Array, only: Array | None = None) -> list[torch.Tensor]:
         """Read each lane's tokens from ``cached`` up to ``until`` and give the last rows of logits of each.
@@ -170,7 +171,7 @@ class Lanes:
         options: dict[str, Any] = {"logits_to_keep": width - first} if self._sliced else {}
         where = torch.from_numpy(slots).to(self.device)
         positions = where if seen <= self.context else where.clamp_max(self.context - 1)
-        masks = self._masks(slots if self._on_host else where, seen, offset)
+        masks = self._masks(slots, seen, offset)
         options |= {"attention_mask": masks, "position_ids": positions}
         if self._waits:
             wait_for(self.device)
@@ -196,29 +197,33 @@ class Lanes:
         some.cached, some._slots = self.cached[lanes], self._slots.part(lanes)
         return some
 
-    def _masks(self, slots: Array | torch.Tensor, seen: int, offset: Array | None) -> Any:
+    def _masks(self, slots: Array, seen: int, offset: Array | None) -> Any:
         """Which slots each new token sees, as what is added to the attention; one for each kind of layer.
 
-        ``slots`` (lanes, m) are numpy's for a model on the host, where its small calls take less; else on the device.
+        ``slots`` (lanes, m) are those of the new tokens; each lane's stand ``offset`` (lanes, 1) places further back.
+        """
+        own = slots if offset is None else slots + offset
+
+        def make(window: int | None) -> torch.Tensor:
+            mask = self._band(1 - (window or self._reach), 1, seen, own)
+            return mask if offset is None else mask.minimum(self._band(0, self._reach, seen, offset))
+
+        return self._window(make)
+
+    def _band(self, first: int, last: int, seen: int, own: Array) -> torch.Tensor:
+        """Masks (lanes, 1, m, seen) by which a token in one place sees those from ``first`` to before ``last`` of it.
+
+        Each is a piece of one row. Cut by numpy for a model on the host, where its small calls take less.
         """
         import torch
 
-        place: Any = self._places[:seen]
-        if offset is not None:
-            place = place - offset[..., None, None]
-        if isinstance(slots, torch.Tensor):
-            place = torch.from_numpy(place).to(slots.device)
-        query = slots[:, None, :, None]
-        hidden = place > query if offset is None else (place > query) | (place < 0)
-
-        def make(window: int | None) -> torch.Tensor:
-            unseen = hidden if window is None else hidden | (place <= query - window)
-            if isinstance(unseen, torch.Tensor):
-                return unseen.to(self._dtype) * self._hides
-            wide = np.float64 if self._dtype == torch.float64 else np.float32
-            return torch.from_numpy(unseen * wide(self._hides)).to(self._dtype)
-
-        return self._window(make)
+        if (first, last) not in self._bands:
+            far = torch.arange(-self._reach, self._reach)
+            row = torch.zeros(len(far), dtype=self._dtype).masked_fill_((far < first) | (far >= last), self._hides)
+            rows = row.to(self.device).unfold(0, self._reach, 1)
+            self._bands[first, last] = rows.numpy() if self._in_numpy else rows
+        start, rows = self._reach - own[:, None], self._bands[first, last][:, :seen]
+        return torch.from_numpy(rows[start]) if self._in_numpy else rows[torch.from_numpy(start).to(self.device)]
 
 
 def _parts(logits: torch.Tensor, wanted: list[tuple[int, int]]) -> list[torch.Tensor]:

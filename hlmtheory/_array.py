@@ -123,7 +123,7 @@ def sort_descending(xp: Any, values: Array) -> Array:
 
 
 def spread(xp: Any, value: Array, shape: tuple[int, ...]) -> Array:
-    """``broadcast_to``, which takes as long as a small computation, where there is something to spread."""
+    """``broadcast_to`` where there is something to spread, since it takes as long as a small computation."""
     if tuple(value.shape) == shape:
         return value
     return np.full(shape, value) if xp is NUMPY and not value.ndim else xp.broadcast_to(value, shape)

@@ -150,7 +150,7 @@ class Head:
     borders : array, shape (2, blocks + 1)
         At the sizes 0, STEP, 2 STEP and so on, and H: Σ (p_i - q_i)⁺ over those that are sent, and the sum of q over
         the others.
-    work : array, shape (3, H + N or more)
+    work : array, shape (3, V or more)
     """
 
     reach: int

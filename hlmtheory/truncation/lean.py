@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from hlmtheory._array import BLOCK
 
 Row = NDArray[np.float64]
-Counts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 FINE = 2.0**-20
 """A rounding of Δ_k up to this share of a limit is left out, so that it costs no entry where the two are equal."""

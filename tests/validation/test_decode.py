@@ -6,6 +6,7 @@ import inspect
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +319,19 @@ def test_a_token_sees_the_slots_up_to_its_own(family: str, dtype: torch.dtype) -
         seen = (place >= 0) & (place <= query) & (place > query - window)
         assert torch.equal(mask == 0, torch.from_numpy(seen))
         assert mask[~torch.from_numpy(seen)].eq(low).all()
+
+
+def test_of_a_prompt_one_row_of_logits_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However unlike the prompts' lengths: nobody wants those rows, and a head over a vocabulary is dear."""
+    model, asked = tiny("llama").eval(), []
+    forward = model.forward
+    monkeypatch.setattr(model, "forward", wraps(forward)(lambda *a, **k: asked.append(k) or forward(*a, **k)))
+    lanes = Lanes(model, 50, torch.device("cpu"), 2, 30, 64)
+    with torch.inference_mode():
+        assert lanes.read(np.ones((2, 30), dtype=np.int64), np.array([3, 20]), rows=0) == []
+        assert [len(rows) for rows in lanes.read(np.ones((2, 30), dtype=np.int64), np.array([5, 21]), rows=2)] == [3]
+    assert [one["logits_to_keep"] for one in asked] == [1, 2]
+    assert lanes.cached.tolist() == [5, 21]
 
 
 def test_a_window_that_counts_slots_says_when_the_context_is_full() -> None:

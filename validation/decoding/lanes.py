@@ -213,7 +213,7 @@ class Lanes:
     def _band(self, first: int, last: int, seen: int, own: Array) -> torch.Tensor:
         """Masks (lanes, 1, m, seen) by which a token in one place sees those from ``first`` to before ``last`` of it.
 
-        Each is a piece of one row. Cut by numpy for a model on the host, where its small calls take less.
+        Each is a piece of one row. On the host numpy cuts it, whose small calls take less, if it has the type.
         """
         import torch
 

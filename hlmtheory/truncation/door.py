@@ -87,7 +87,7 @@ class Sorted:
 
     def least(self, limit: Array, *, sure: bool = False) -> Array:
         """The least k with Δ_k ≤ limit (...), of the broadcast shape; if ``sure``, with its rounding."""
-        batch = leading_dimensions(draft=self.batch, limit=tuple(limit.shape))
+        batch = leading_dimensions(draft=self.batch, tolerance=tuple(limit.shape))
         tails = self.spread(batch)
         limit = on_host(self.xp, self.xp.reshape(spread(self.xp, limit, batch), (-1, 1)))[1]
         least = tails.least(limit, sure=sure)

@@ -7,6 +7,7 @@ sixty calls, and for one row of V = 32,000 as long as its sort; a device that dr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +16,22 @@ from hlmtheory._array import BLOCK
 
 Row = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+TINY = 2.0**-1074
+"""The least number above 0."""
 FINE = 2.0**-20
 """A rounding of Δ_k up to this share of a limit is left out, so that it costs no entry where the two are equal."""
 TRIES = 4
 """So many blocks are looked into."""
 
 
-def rounding(size: int) -> float:
-    """By what share of its tail Δ_k may be rounded, for rows of V = ``size``.
+def rounding(size: int, tail: Any) -> Any:
+    """By how much Δ_k may be rounded where that is the sum of the tail, for rows of V = ``size``.
 
     Two sums of at most V terms, and their mean, each of which rounds to half a unit of what is at most the tail; and
-    the entries themselves, by their division at the door.
+    the entries themselves, by their division at the door. Where the tail is subnormal its mean, which counts up to V
+    times, rounds to half the least number there is.
     """
-    return (size + 4) * 2.0**-52
+    return (size + 4) * 2.0**-52 * tail + size * TINY
 
 
 def block_sums(within: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -37,17 +41,17 @@ def block_sums(within: NDArray[np.float64]) -> NDArray[np.float64]:
     return sums
 
 
-def least_in_row(ascending: Row, before: Row, limit: float, rounded: float) -> int | None:
+def least_in_row(ascending: Row, before: Row, limit: float, sure: bool) -> int | None:
     """The least k with Δ_k ≤ limit for a sorted row (V,) with the sums before its blocks (blocks + 1,).
 
-    With so much of its tail counted as ``rounded``, where that matters to the limit.
+    If ``sure``, with its rounding, where that matters to the limit.
     None where it is not in the block that the borders tell, nor in those beside it, or may not be.
     """
 
     def meets(first: int, last: int) -> Mask:
         tail, above, even = _tails(ascending, before, first, last)
-        if limit < rounded / FINE:  # a tail is at most 1
-            slack = rounded * tail
+        if sure and limit < rounding(ascending.size, 1.0) / FINE:  # a tail is at most 1
+            slack = rounding(ascending.size, tail)
             above = above + np.where(slack > FINE * limit, slack, 0.0)
         good: Mask = (above <= limit) | even
         return good
@@ -85,7 +89,7 @@ def deviation_in_row(ascending: Row, before: Row, k: int) -> tuple[float, float]
     mean = tail / count
     below = min(int(ascending.searchsorted(mean, side="right")), count)
     above = tail - mass_of(ascending, before, below) - (count - below) * mean
-    return max(above, 0.0) if below < count else 0.0, rounding(ascending.size) * tail
+    return max(above, 0.0) if below < count else 0.0, rounding(ascending.size, tail)
 
 
 def message_in_row(ascending: Row, before: Row, levels: int, start: int, stop: int, lost: float) -> Row:

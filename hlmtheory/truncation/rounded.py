@@ -76,8 +76,8 @@ class Rounded:
         if self.count > FEW:
             return self._least_by_blocks(bias)
         if self.tails.lean:
-            zero = np.zeros((len(bias), 1))
-            return self._least_by_rows(zero[0].astype(np.int64), zero, zero == 0.0, bias)
+            nothing = np.zeros((len(bias), 1))
+            return self._least_by_rows(np.zeros(1, np.int64), nothing, nothing == 0.0, bias)
         none = xp.zeros_like(bias)
         return self._first(*self.deviations(xp.astype(none, xp.int64), none, self.count), bias)
 

@@ -32,7 +32,8 @@ def size_from_top_p(draft: Array, p: Array) -> Array:
     Returns
     -------
     int64 array, shape (...)
-        In 0..V: 0 for p = 0, and for p = 1 the number of entries that are not 0.
+        In 0..V: 0 for p = 0, and for p = 1 the number of entries that are not 0. What is left is compared with 1 - p,
+        in float64: a p within (V + 4) 2^-52 of the mass of some k may give this k or the next.
 
     Raises
     ------
@@ -68,8 +69,8 @@ def top_p_of_size(draft: Array, k: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        In [0, 1]. :func:`size_from_top_p` gives k again, or less where the last entries are 0; a p whose last digits
-        are rounded off may give one more or less.
+        In [0, 1]. :func:`size_from_top_p` gives k again, or less where the last entries are 0, but for the rounding
+        that is named there, by which it is often k + 1.
 
     Raises
     ------

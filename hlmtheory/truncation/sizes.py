@@ -46,8 +46,8 @@ class CertifiedSize:
     k : int64 array, shape (...)
     bound : array, shape (...)
         min(1, Δ_k / (q_d b)), rounded up: at most the tolerance, or 1, but for that. The rounding of Δ_k, at most
-        (V + 4) 2^-52 of the mass that is not sent, is counted; a tail of equal entries, which has Δ_k = 0, has none. 0
-        where Δ_k = 0 was needed because q_d b = 0.
+        (V + 4) 2^-52 of the mass that is not sent and V 2^-1074, is counted; a tail of equal entries, which has
+        Δ_k = 0, has none. 0 where Δ_k = 0 was needed because q_d b = 0.
     certified : bool
         Whether TV(r, r̂) ≤ ``bound`` is guaranteed; False if ``rejection`` was an estimate such as a·u + b.
     """
@@ -78,8 +78,8 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
         θ ≥ 1. A Δ_k ≤ θ TV(q, p), which bounds the distortion, is enough: rounding then costs no entry, unless
         TV(q, p) is so small that the rounding of Δ_k, at most (V + 4) 2^-52 of the mass that is not sent, is more than
         a millionth of θ TV(q, p): then it is added to Δ_k, and k may be larger than need be. TV(r, r̂) itself is known
-        to a few 2^-53/TV(q, p), and k is that of a θ so near. A TV(q̂, p) up to 2^-44 counts as 0, where the
-        distortion is taken at its worst.
+        to a few 2^-53/TV(q̂, p) of its own q̂, and k is that of a θ so near. A TV(q̂, p) up to 2^-44 counts as 0,
+        where the distortion is taken at its worst.
 
     Raises
     ------
@@ -220,6 +220,7 @@ def online_size(draft: Array, draft_token: Array, rejection: Array, tolerance: A
     )
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
     rows = Sorted.of(xp, draft)
+    _refuse_shapes(rows, draft_token=token, rejection=beta, tolerance=theta, sharpness=eta)
     denominator = denominator_at(xp, rows.probability(token), beta, eta)
     return rows.least(0.5 * theta * denominator)
 
@@ -242,7 +243,7 @@ def certified_size(draft: Array, tolerance: Array, *, bits_per_probability: int 
     -------
     int64 array, shape (...)
         In 0..V-1, or 0..V with rounding. Without it, what float64 may round Δ_k by, (V + 4) 2^-52 of the mass that
-        is not sent, is added where that is more than a millionth of ε/2: for ε = 0 the tail must be even.
+        is not sent and V 2^-1074, is added where that is more than a millionth of ε/2: for ε = 0 the tail must be even.
 
     Raises
     ------
@@ -341,10 +342,16 @@ def online_certified_size(
     theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
     b = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection", b), xp.float64)
     rows = Sorted.of(xp, draft)
+    _refuse_shapes(rows, draft_token=token, rejection=b, tolerance=theta)
     lost = rows.probability(token) * b
     k = xp.where(theta >= 1, 0, rows.least(theta * lost, sure=True))
     bound = xp.clip(UP * quotient(xp, rows.most_deviation(k), lost), max=1.0)  # no distance exceeds 1
     return CertifiedSize(k, upward(xp, bound, kind), not estimated)
+
+
+def _refuse_shapes(rows: Sorted, **others: Array) -> None:
+    """One batch must hold them all."""
+    leading_dimensions(draft=rows.batch, **{name: tuple(value.shape) for name, value in others.items()})
 
 
 def _refuse_equal(xp: Any, gap: Array) -> None:

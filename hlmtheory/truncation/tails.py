@@ -116,13 +116,12 @@ class Tails:
         If ``sure``, the rounding of Δ_k is added to it where that is more than a millionth of the limit.
         """
         if self.lean:
-            rounded = rounding(self.size) if sure else 0.0
             pairs = zip(self.rows(), limit[:, 0].tolist(), strict=True)
-            found = [least_in_row(*row, each, rounded) for row, each in pairs]
+            found = [least_in_row(*row, each, sure) for row, each in pairs]
             if None not in found:
                 return self.xp.asarray(found, dtype=self.xp.int64)
         near = self.near(self.rough() <= limit)
-        if not sure or bool(self.xp.all(limit >= rounding(self.size) / FINE)):  # a tail is at most 1
+        if not sure or bool(self.xp.all(limit >= rounding(self.size, 1.0) / FINE)):  # a tail is at most 1
             return least_size(self.xp, lambda sizes: self.deviation(sizes) <= limit, near, self.size - 1)
 
         def surely(sizes: Array) -> Array:
@@ -139,7 +138,7 @@ class Tails:
     def measured(self, k: Array) -> tuple[Array, Array]:
         """Δ_k for sizes k (R, C), and by how much it may be rounded: by nothing where the tail is even."""
         tail = self.mass(self.size - k)
-        return self.excess(k, tail, tail), self.xp.where(self.even(k), 0.0, rounding(self.size) * tail)
+        return self.excess(k, tail, tail), self.xp.where(self.even(k), 0.0, rounding(self.size, tail))
 
     def even(self, k: Array) -> Array:
         """Whether all entries that k (R, C) leave are equal."""

@@ -82,7 +82,7 @@ def test_the_tails_agree_with_all_deviations():
 def test_a_small_tail_keeps_its_digits_in_the_search():
     draft = np.array([0.5, 0.5, 3e-300, 1e-300, 0.0])
     assert hlmtheory.certified_size(draft, [0.0, 1e-301, 1.1e-300, 4e-300]).tolist() == [4, 4, 3, 2]
-    assert hlmtheory.certified_size([1.0, 5e-324, 0.0, 0.0], [0.0, 1e-323]).tolist() == [2, 1]
+    assert hlmtheory.certified_size([1.0, 5e-324, 0.0, 0.0], [0.0, 1e-323, 1e-322]).tolist() == [2, 2, 1]  # V 2^-1074
 
 
 SIZES = {
@@ -688,6 +688,82 @@ def test_the_order_of_entries_that_hardly_differ():
         places = np.flatnonzero(np.arange(values.size) % 7 != 3)
         expected = places[np.argsort(-values[places], kind="stable")]
         assert exact.descending(values, places).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_a_batch_may_be_empty(library):
+    for shape, tolerance in (((0, 5), 0.1), ((3,), np.zeros(0)), ((5, 0, 3), 0.1)):
+        draft = to(library, np.full(shape, 1 / shape[-1]))
+        tolerance = to(library, np.asarray(tolerance, dtype=np.float64))
+        empty = np.broadcast_shapes(shape[:-1], tuple(tolerance.shape))
+        sizes = [hlmtheory.certified_size(draft, tolerance, bits_per_probability=bits) for bits in (None, 8, 16)]
+        sizes += [hlmtheory.exact_size(draft, draft, tolerance), hlmtheory.size_from_top_p(draft, tolerance)]
+        assert [tuple(found.shape) for found in sizes] == [empty] * 5
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_shapes_that_do_not_fit_are_refused_by_name(library):
+    draft, two = to(library, np.full((3, 4), 0.25)), to(library, np.array([0.1, 0.2]))
+    token = to(library, np.zeros(3, dtype=np.int64))
+    with pytest.raises(ValueError, match=r"draft has \(3,\), tolerance has \(2,\)"):
+        hlmtheory.certified_size(draft, two)
+    with pytest.raises(ValueError, match=r"draft has \(3,\), .*rejection has \(\), tolerance has \(2,\)"):
+        hlmtheory.online_size(draft, token, 0.5, two, sharpness=2.0)
+    with pytest.raises(ValueError, match=r"draft has \(3,\), .*rejection has \(2,\), tolerance has \(\)"):
+        hlmtheory.online_certified_size(draft, token, two, 0.1, estimated=False)
+
+
+@pytest.mark.parametrize("count", [1, 9])
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_an_uneven_subnormal_tail_does_deviate(library, count):
+    """Though its mean, and all that its entries exceed it by, may round to nothing."""
+    least = 5e-324
+    draft = to(library, np.array([[1.0, 2 * least, least]] * count))
+    assert numbers(hlmtheory.certified_size(draft, 0.0)).tolist() == [2] * count
+    token = to(library, np.zeros(count, dtype=np.int64))
+    found = hlmtheory.online_certified_size(draft, token, 0.0, 0.5, estimated=False)
+    assert numbers(found.k).tolist() == [2] * count
+
+
+def test_a_size_does_not_depend_on_the_tolerances_beside_it():
+    """Rows so near that TV(q̂, p) falls fast with the size: what one distortion may be rounded by is not the next's."""
+    p = [
+        0.05006120897980664,
+        0.050061232607186035,
+        0.23075317767403342,
+        0.05006122411038514,
+        0.050061231388804396,
+        0.0500611322443043,
+        0.050061092589050844,
+        0.05006115012031836,
+        0.11845170536342679,
+        0.050061155406182854,
+        0.0500610992865889,
+        0.05006108075473021,
+        0.05006112687958374,
+        0.0500612076212449,
+        0.050061174974353605,
+    ]
+    q = [
+        0.05006149106571892,
+        0.05006150501111479,
+        0.2307511040655717,
+        0.05006151895651067,
+        0.050061532901906555,
+        0.05006140739334364,
+        0.05006139344794776,
+        0.05006146317492716,
+        0.1184500559505217,
+        0.0500614352841354,
+        0.050061365557156,
+        0.050061379502551885,
+        0.05006142133873952,
+        0.050061477120323036,
+        0.05006144922953128,
+    ]
+    for tolerance in (0.0, 1e-15, 1e-12, 1e-11, 1e-10):
+        assert hlmtheory.exact_size(p, q, tolerance) == 2
+        assert hlmtheory.exact_size(p, q, [tolerance, 2.19207677e-7]).tolist() == [2, 2]
 
 
 def test_a_target_and_drafts_broadcast():

@@ -209,7 +209,7 @@ class Head:
         """Whether Δ_k ≤ limit, with its rounding where that matters to the limit, or the tail is even."""
         size, own = self.row.size, self.q[k:]
         tail = self.rest + float(own.sum())
-        mean, slack = tail / (size - k), rounding(size, tail)
+        mean, slack = tail / (size - k), rounding(size, tail, size - k)
         above = float(np.maximum(own - mean, 0.0).sum())
         if above > limit and own[0] > own[-1]:  # the others only add to it
             return False
@@ -349,7 +349,7 @@ class Head:
         inside, missed = near[after] - risen * count[after], (look.sent - ahead) / self.true
         if look.mass < self.true:
             inside, missed = inside + sent, missed + ahead / self.true
-        slack = theta + SHORT + rounding(self.row.size, 1.0) + 2.0**-48 / upper
+        slack = theta + SHORT + rounding(self.row.size, 1.0, 1) + 2.0**-48 / upper
         fails = np.zeros(upper.size, bool)
         for chosen in (more, np.multiply(np.greater(steep, 0.0, out=steep), more, out=steep))[: 1 + (step > 1)]:
             lower = inside + float(above @ chosen) - float(chosen.sum()) * risen

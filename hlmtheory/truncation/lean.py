@@ -16,22 +16,20 @@ from hlmtheory._array import BLOCK
 
 Row = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-TINY = 2.0**-1074
-"""The least number above 0."""
 FINE = 2.0**-20
 """A rounding of Δ_k up to this share of a limit is left out, so that it costs no entry where the two are equal."""
 TRIES = 4
 """So many blocks are looked into."""
 
 
-def rounding(size: int, tail: Any) -> Any:
-    """By how much Δ_k may be rounded where that is the sum of the tail, for rows of V = ``size``.
+def rounding(size: int, tail: Any, count: Any, xp: Any = np) -> Any:
+    """By how much Δ_k may be rounded down for tails of ``count`` > 0 entries with that sum, in rows of V = ``size``.
 
     Two sums of at most V terms, and their mean, each of which rounds to half a unit of what is at most the tail; and
-    the entries themselves, by their division at the door. Where the tail is subnormal its mean, which counts up to V
-    times, rounds to half the least number there is.
+    the entries themselves, by their division at the door. Where the tail is subnormal its sums are exact, and so is by
+    how much the mean, times its entries, exceeds it: what Δ_k is too small by at most. Elsewhere the share is more.
     """
-    return (size + 4) * 2.0**-52 * tail + size * TINY
+    return xp.maximum((size + 4) * 2.0**-52 * tail, tail / count * count - tail)
 
 
 def block_sums(within: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -50,8 +48,8 @@ def least_in_row(ascending: Row, before: Row, limit: float, sure: bool) -> int |
 
     def meets(first: int, last: int) -> Mask:
         tail, above, even = _tails(ascending, before, first, last)
-        if sure and limit < rounding(ascending.size, 1.0) / FINE:  # a tail is at most 1
-            slack = rounding(ascending.size, tail)
+        if sure and limit < rounding(ascending.size, 1.0, 1) / FINE:  # a tail is at most 1
+            slack = rounding(ascending.size, tail, np.maximum(np.arange(first, last + 1), 1))
             above = above + np.where(slack > FINE * limit, slack, 0.0)
         good: Mask = (above <= limit) | even
         return good
@@ -89,7 +87,7 @@ def deviation_in_row(ascending: Row, before: Row, k: int) -> tuple[float, float]
     mean = tail / count
     below = min(int(ascending.searchsorted(mean, side="right")), count)
     above = tail - mass_of(ascending, before, below) - (count - below) * mean
-    return max(above, 0.0) if below < count else 0.0, rounding(ascending.size, tail)
+    return max(above, 0.0) if below < count else 0.0, float(rounding(ascending.size, tail, count))
 
 
 def message_in_row(ascending: Row, before: Row, levels: int, start: int, stop: int, lost: float) -> Row:

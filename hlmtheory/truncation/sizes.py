@@ -46,7 +46,7 @@ class CertifiedSize:
     k : int64 array, shape (...)
     bound : array, shape (...)
         min(1, Δ_k / (q_d b)), rounded up: at most the tolerance, or 1, but for that. The rounding of Δ_k, at most
-        (V + 4) 2^-52 of the mass that is not sent and V 2^-1074, is counted; a tail of equal entries, which has
+        (V + 4) 2^-52 of the mass that is not sent, is counted; a tail of equal entries, which has
         Δ_k = 0, has none. 0 where Δ_k = 0 was needed because q_d b = 0.
     certified : bool
         Whether TV(r, r̂) ≤ ``bound`` is guaranteed; False if ``rejection`` was an estimate such as a·u + b.
@@ -243,7 +243,7 @@ def certified_size(draft: Array, tolerance: Array, *, bits_per_probability: int 
     -------
     int64 array, shape (...)
         In 0..V-1, or 0..V with rounding. Without it, what float64 may round Δ_k by, (V + 4) 2^-52 of the mass that
-        is not sent and V 2^-1074, is added where that is more than a millionth of ε/2: for ε = 0 the tail must be even.
+        is not sent, is added where that is more than a millionth of ε/2: for ε = 0 the tail must be even.
 
     Raises
     ------

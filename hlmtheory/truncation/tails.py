@@ -121,7 +121,7 @@ class Tails:
             if None not in found:
                 return self.xp.asarray(found, dtype=self.xp.int64)
         near = self.near(self.rough() <= limit)
-        if not sure or bool(self.xp.all(limit >= rounding(self.size, 1.0) / FINE)):  # a tail is at most 1
+        if not sure or bool(self.xp.all(limit >= float(rounding(self.size, 1.0, 1)) / FINE)):  # a tail is at most 1
             return least_size(self.xp, lambda sizes: self.deviation(sizes) <= limit, near, self.size - 1)
 
         def surely(sizes: Array) -> Array:
@@ -138,7 +138,8 @@ class Tails:
     def measured(self, k: Array) -> tuple[Array, Array]:
         """Δ_k for sizes k (R, C), and by how much it may be rounded: by nothing where the tail is even."""
         tail = self.mass(self.size - k)
-        return self.excess(k, tail, tail), self.xp.where(self.even(k), 0.0, rounding(self.size, tail))
+        count = self.xp.astype(self.xp.where(k < self.size, self.size - k, 1), self.xp.float64)
+        return self.excess(k, tail, tail), self.xp.where(self.even(k), 0.0, rounding(self.size, tail, count, self.xp))
 
     def even(self, k: Array) -> Array:
         """Whether all entries that k (R, C) leave are equal."""

@@ -25,24 +25,30 @@ def arrays(*exact: str, **values: Any) -> tuple[Any, ...]:
     does), fractions in the floating type of the others; two libraries in one call are refused, since a
     silent copy would hide where the work runs.
 
+    Refused by name: what does not hold real numbers (None, strings, complex, integers beyond 64 bits, ragged lists),
+    and a numpy masked array, since no function here reads the mask and hidden entries would be counted as values.
+
     The ``exact`` ones, by name, become float64 whatever the others' type: a tolerance of 0.1 that is compared with
     float32 rows must not become the 0.10000000149 of float32, by which a guarantee would be for another number.
     """
     if all(type(value) is np.ndarray for value in values.values()):  # the usual case, and the quickest to tell
-        return (NUMPY, *values.values())
+        return (NUMPY, *(_real(name, value) for name, value in values.items()))
     if all(type(value) in _PLAIN for value in values.values()):
-        rows = [value for value in values.values() if type(value) is np.ndarray]
+        rows = [_real(name, value) for name, value in values.items() if type(value) is np.ndarray]
         wide = widest(NUMPY, *rows) if rows else None
         return (
             NUMPY,
             *(
-                value if type(value) is np.ndarray else _number_beside(value, None if name in exact else wide)
+                value if type(value) is np.ndarray else _number_beside(name, value, None if name in exact else wide)
                 for name, value in values.items()
             ),
         )
-    given = {name: value for name, value in values.items() if _is_array(value)}
+    given = {name: value for name, value in values.items() if is_array(value)}
+    numbers = {name: plain(name, value) for name, value in values.items() if name not in given}
+    for name, value in given.items():
+        plain(name, value) if isinstance(value, np.ndarray) else _real_kind(name, value)
     if not given:
-        return (NUMPY, *(NUMPY.asarray(value) for value in values.values()))
+        return (NUMPY, *numbers.values())
     try:
         xp = array_namespace(*given.values())
     except TypeError as error:
@@ -54,26 +60,67 @@ def arrays(*exact: str, **values: Any) -> tuple[Any, ...]:
         raise TypeError(f"arrays on two devices in one call: {elsewhere} and {where}; move one of them")
     wide = widest(xp, *given.values())
     types = {name: xp.float64 if name in exact else wide for name in values}
-    return (xp, *(v if name in given else _beside(xp, v, types[name], where) for name, v in values.items()))
+    return (xp, *(v if name in given else _beside(xp, numbers[name], types[name], where) for name, v in values.items()))
 
 
 _PLAIN = (np.ndarray, float, int)
+_NUMBERS = "fiub"  # numpy's letters for real numbers and booleans
 
 
-def _number_beside(value: float, wide: Any) -> Array:
+def _number_beside(name: str, value: float, wide: Any) -> Array:
     """The same for one number beside numpy's arrays."""
-    return np.asarray(value, dtype=wide if type(value) is float else None)
+    return _real(name, np.asarray(value, dtype=wide if type(value) is float else None))
 
 
-def _is_array(value: Any) -> bool:
+def plain(name: str, value: Any, kinds: str = _NUMBERS) -> np.ndarray[Any, Any]:
+    """What numpy makes of a number, a sequence or one of its arrays; refused by name if that is not numbers."""
+    for part in value if isinstance(value, (list, tuple)) else (value,):
+        if isinstance(part, np.ma.MaskedArray):
+            raise TypeError(
+                f"{name} must not be a numpy masked array, whose mask would be ignored; got one of shape "
+                f"{part.shape}; give its .filled(number), or leave the masked entries out"
+            )
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(
+            f"{name} must be numbers in lists of one length; got {brief(value)}; make the lists equally long"
+        ) from error
+    if array.dtype.kind == "O" and "U" in kinds and all(isinstance(entry, str) for entry in array.flat):
+        return array.astype(str)
+    return _real(name, array, value, kinds)
+
+
+def _real(name: str, array: np.ndarray[Any, Any], value: Any = None, kinds: str = _NUMBERS) -> np.ndarray[Any, Any]:
+    """The array, if it holds real numbers or booleans."""
+    if array.dtype.kind not in kinds:
+        got = brief(array.tolist() if value is None else value)
+        raise TypeError(
+            f"{name} must be real numbers of at most 64 bits; got {got} of dtype {array.dtype}; convert it to numbers"
+        )
+    return array
+
+
+def _real_kind(name: str, value: Array) -> None:
+    """The same for an array of another library."""
+    if not is_kind(array_namespace(value), value.dtype, ("real floating", "integral", "bool")):
+        raise TypeError(f"{name} must be real numbers; got dtype {value.dtype}; convert it to numbers")
+
+
+def brief(value: Any) -> str:
+    """The value as a message shows it: one short line."""
+    shown = " ".join(repr(value).split())
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+
+
+def is_array(value: Any) -> bool:
     """Arrays proper; a numpy scalar is as good as a Python number."""
     return is_array_api_obj(value) and not isinstance(value, np.generic)
 
 
-def _beside(xp: Any, value: Any, wide: Any, where: Any) -> Array:
-    """A number or sequence as an array beside others."""
-    array = xp.asarray(value, device=where)
-    return xp.asarray(value, dtype=wide, device=where) if is_kind(xp, array.dtype, "real floating") else array
+def _beside(xp: Any, value: np.ndarray[Any, Any], wide: Any, where: Any) -> Array:
+    """Plain numbers as an array beside others."""
+    return xp.asarray(value, dtype=wide if value.dtype.kind == "f" else None, device=where)
 
 
 @cache
@@ -102,6 +149,14 @@ def floating(xp: Any, *values: Array) -> tuple[Array, ...]:
 def in_kind(xp: Any, value: Array, kind: Any) -> Array:
     """The value in that type, without a copy if it has it."""
     return value if value.dtype == kind else xp.astype(value, kind)
+
+
+def upward(xp: Any, bound: Array, kind: Any) -> Array:
+    """A bound in another type, never below itself: to nearest it would be, half the time."""
+    if bound.dtype == kind:
+        return bound
+    near = in_kind(xp, bound, kind)
+    return xp.where(in_kind(xp, near, bound.dtype) < bound, xp.nextafter(near, xp.full_like(near, xp.inf)), near)
 
 
 def epsilon(xp: Any, dtype: Any) -> float:
@@ -200,6 +255,8 @@ def count_above(xp: Any, descending: Array, thresholds: Array) -> Array:
 
 def to_numpy(value: Any) -> np.ndarray[Any, Any]:
     """A copy for the verdict: on the host, as numpy."""
+    if isinstance(value, np.ma.MaskedArray):
+        plain("the array", value)
     if hasattr(value, "detach"):
         value = value.detach().cpu()
     return np.asarray(value)

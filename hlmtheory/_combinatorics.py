@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from hlmtheory._array import Array
 
 SERIES_FROM = 16
@@ -34,6 +36,12 @@ def log2_binomial(xp: Any, n: Array, k: Array) -> Array:
     middle = 0.5 * xp.log(n / (k * m)) - _HALF_LOG_2PI
     nats = leading + middle + (_remainder(xp, n) - _remainder(xp, k) - _remainder(xp, m))
     return xp.where(inner, nats / math.log(2.0), 0.0)
+
+
+def about_log2(n: int, k: int) -> float:
+    """log₂ C(n, k) in float64, before a number of that length is made."""
+    fewer = min(k, n - k)  # as whole numbers: n and k may be too large for float64 to tell apart
+    return float(log2_binomial(np, np.asarray(float(n)), np.asarray(float(fewer))))
 
 
 def _remainder(xp: Any, n: Array) -> Array:

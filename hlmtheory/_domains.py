@@ -1,14 +1,26 @@
-"""What an argument may be: one object that validates, describes and names the value it refuses."""
+"""What an argument may be: one object that validates, describes and names the value it refuses.
+
+The doors of every module: :func:`checked` for arrays in the caller's library, :func:`numbers` for arrays of numpy,
+:func:`number` for one number, :func:`flag`, :func:`option` and :func:`instance` for what is no number. A bool is no
+number and a number no bool: True where a count is due is a slip of the caller, and so is 1 where a switch is due.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import inspect
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from hlmtheory._array import Array, epsilon, every, in_kind, is_kind
+from hlmtheory._array import Array, arrays, brief, epsilon, every, in_kind, is_kind, to_numpy
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Given = ParamSpec("Given")
 
 Test = Callable[[Any, Array], Array]
 
@@ -113,9 +125,15 @@ SIMPLEX = Domain(
     rows=True,
 )
 LOGITS = Domain(
-    "rows of finite logits",
+    "rows of logits, finite or -inf where masked",
     lambda xp, value: xp.all(xp.isfinite(value), axis=-1),
-    "look for an overflow where they were computed or stored (float16 ends at 65,504), cut masked entries off",
+    "look for an overflow where they were computed or stored (float16 ends at 65,504)",
+    rows=True,
+)
+_UNMASKED = Domain(
+    "rows of logits with a finite one",
+    lambda xp, value: xp.any(xp.isfinite(value), axis=-1),
+    "leave a token to draw",
     rows=True,
 )
 UNIT_INTERVAL = Domain(
@@ -129,6 +147,13 @@ COUNT = Domain(
     "give a non-negative integer",
     kind="integer",
 )
+
+
+def mask(xp: Any, name: str, value: Array) -> Array:
+    """An array of booleans: a switch for each entry."""
+    if is_kind(xp, value.dtype, "bool"):
+        return value
+    raise DomainError(f"{name} must be a mask of booleans; got dtype {value.dtype}; compare, as in values > 0")
 
 
 def size_up_to(vocabulary: int) -> Domain:
@@ -151,6 +176,122 @@ def token_of(vocabulary: int) -> Domain:
     )
 
 
+def checked(domains: Mapping[str, Domain], *exact: str, **values: Any) -> tuple[Any, ...]:
+    """The namespace and the values as arrays of it, each in the domain of its name; shapes broadcast.
+
+    The ``exact`` ones stay float64 beside narrow arrays: see :func:`hlmtheory._array.arrays`.
+    """
+    xp, *given = arrays(*exact, **values)
+    named = {name: domains[name].check(xp, name, value) for name, value in zip(values, given, strict=True)}
+    broadcast(**{name: tuple(value.shape) for name, value in named.items()})
+    return (xp, *named.values())
+
+
+def numbers(domain: Domain, name: str, value: Any) -> np.ndarray[Any, Any]:
+    """The value as an array of numpy, in its domain: int64 where that asks for whole numbers, else float64."""
+    xp, array = arrays(**{name: value})
+    array = domain.check(xp, name, array)
+    return to_numpy(array if domain.kind == "integer" else in_kind(xp, array, xp.float64))
+
+
+def number(domain: Domain, name: str, value: Any) -> Any:
+    """One number of the domain, as an int of Python where it asks for whole numbers, else a float."""
+    array = numbers(domain, name, value)
+    if array.ndim:
+        raise DomainError(f"{name} must be one number; got shape {array.shape}; call once for each")
+    return array.item()
+
+
+def flag(name: str, value: Any) -> bool:
+    """A switch: True or False and nothing that is merely true."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    raise TypeError(f"{name} must be True or False; got {brief(value)}; give a bool")
+
+
+def option(name: str, value: Any, choices: Collection[str]) -> str:
+    """One of the words that an argument can be."""
+    if isinstance(value, str) and value in choices:
+        return value
+    raise DomainError(f"{name} must be one of {', '.join(choices)}; got {brief(value)}; choose one of them")
+
+
+def instance(name: str, value: Any, kind: type[Item]) -> Item:
+    """An object of a class."""
+    if isinstance(value, kind):
+        return value
+    raise TypeError(f"{name} must be a {kind.__name__}; got {brief(value)}; make one with {kind.__name__}(...)")
+
+
+def instances(name: str, value: Any, kind: type[Item]) -> tuple[Item, ...]:
+    """A sequence of objects of a class."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a sequence of {kind.__name__}; got {brief(value)}; put them in a list")
+    found = tuple(value)
+    for place, one in enumerate(found):
+        if not isinstance(one, kind):
+            raise TypeError(
+                f"{name} must hold objects of {kind.__name__}; got {brief(one)} at {place}; make one with "
+                f"{kind.__name__}(...)"
+            )
+    return found
+
+
+def generator(name: str, value: Any) -> np.random.Generator:
+    """A source of randomness."""
+    if isinstance(value, np.random.Generator):
+        return value
+    raise TypeError(
+        f"{name} must be a numpy.random.Generator; got {brief(value)}; make one with numpy.random.default_rng(seed)"
+    )
+
+
+def check_logits(xp: Any, logits: Array) -> Array:
+    """Return the logits, or raise on NaN, +inf, and rows that are masked throughout.
+
+    Everywhere in the project -inf is a masked entry: a token of probability 0, as engines mask unused ids and what a
+    grammar forbids. The row is then that of the other entries.
+    """
+    masked = logits == -np.inf
+    LOGITS.check(xp, "logits", xp.where(masked, xp.zeros_like(logits), logits) if logits.ndim else logits)
+    return _UNMASKED.check(xp, "logits", logits)
+
+
+def finite_answer(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
+    """The function, with a refusal in place of an answer that float64 cannot hold.
+
+    Where an intermediate number overflows a finite answer may be wrong: numpy's overflows, divisions by 0 and invalid
+    operations are refused too, and not only what comes out infinite or NaN.
+    """
+
+    @wraps(function)
+    def guarded(*args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        try:
+            with np.errstate(over="raise", divide="raise", invalid="raise"):
+                answer = function(*args, **kwargs)
+            good = all(_is_finite(part) for part in (answer if isinstance(answer, tuple) else (answer,)))
+        except (FloatingPointError, OverflowError, ZeroDivisionError):
+            good = False
+        if not good:
+            given = inspect.signature(function).bind(*args, **kwargs).arguments
+            listed = ", ".join(f"{name} = {brief(value)}" for name, value in given.items() if name != "self")
+            raise DomainError(f"the answer must be one that float64 holds; got {listed}; give numbers nearer to 1")
+        return answer
+
+    return guarded
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, (float, int)):
+        return math.isfinite(value)
+    if is_dataclass(value):
+        return all(_is_finite(getattr(value, field.name)) for field in fields(value))
+    if value is None or isinstance(value, tuple):
+        return all(map(_is_finite, value or ()))
+    xp, array = arrays(value=value)
+    return not is_kind(xp, array.dtype, "real floating") or every(xp, xp.isfinite(array))
+
+
 def same_vocabulary(**rows: Array) -> None:
     """Refuse rows over vocabularies of different size."""
     sizes = {name: value.shape[-1] for name, value in rows.items()}
@@ -164,6 +305,11 @@ def same_vocabulary(**rows: Array) -> None:
 
 def leading_dimensions(**shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common batch shape, or a refusal that names every argument."""
+    return broadcast("leading dimensions", **shapes)
+
+
+def broadcast(what: str = "shapes", /, **shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The common shape, or a refusal that names every argument."""
     different = {shape for shape in shapes.values() if shape}
     if len(different) <= 1:
         return next(iter(different), ())
@@ -171,4 +317,4 @@ def leading_dimensions(**shapes: tuple[int, ...]) -> tuple[int, ...]:
         return np.broadcast_shapes(*shapes.values())
     except ValueError as error:
         listed = ", ".join(f"{name} has {shape}" for name, shape in shapes.items())
-        raise DomainError(f"leading dimensions must broadcast; {listed}; reshape one of them") from error
+        raise DomainError(f"{what} must broadcast; {listed}; reshape one of them") from error

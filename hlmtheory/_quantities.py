@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hlmtheory._array import arrays, floating
+from hlmtheory import _domains
+from hlmtheory._array import floating
 from hlmtheory._domains import Domain
 
 
@@ -36,7 +37,5 @@ def whole_from_one(remedy: str) -> Domain:
 
 def checked(domains: Mapping[str, Domain], **values: Any) -> tuple[Any, ...]:
     """The namespace and the values, each in the domain of its name, in their common floating type."""
-    xp, *given = arrays(**values)
-    for name, value in zip(values, given, strict=True):
-        domains[name].check(xp, name, value)
+    xp, *given = _domains.checked(domains, **values)
     return (xp, *floating(xp, *given))

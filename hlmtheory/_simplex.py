@@ -7,10 +7,17 @@ magnified by 1/TV(q, p) in every residual, and a guarantee would not be one.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays, every, in_kind, widest
-from hlmtheory._domains import SIMPLEX, leading_dimensions, same_vocabulary
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._array import Array, arrays, every, in_kind, is_kind, to_numpy, widest
+from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, leading_dimensions, same_vocabulary
+
+EXACT = 2.0**-50
+"""Rows that miss 1 by no more than this have been divided before, and are not divided again."""
 
 
 def distributions(**rows: Any) -> tuple[Any, ...]:
@@ -33,10 +40,46 @@ def _whole(xp: Any, name: str, rows: Array) -> Array:
     """The rows over their sum; those that come so, as between rooms, are passed on after one look."""
     if rows.dtype == xp.float64 and rows.ndim and rows.shape[-1]:
         defect = xp.abs(xp.sum(rows, axis=-1) - 1.0)
-        if bool(xp.all(defect <= 2.0**-50)) and bool(xp.all(xp.min(rows, axis=-1) >= 0)):
+        if bool(xp.all(defect <= EXACT)) and bool(xp.all(xp.min(rows, axis=-1) >= 0)):
             return rows
     wide = in_kind(xp, SIMPLEX.check(xp, name, rows), xp.float64)
     return wide / xp.sum(wide, axis=-1, keepdims=True)
+
+
+def skip_probabilities(xp: Any, skip: Any, draft: Array, name: str = "skip") -> Array:
+    """s_v in float64, one per draft or one for all; true and false are 1 and 0."""
+    _, _, s = arrays(draft=draft, **{name: skip})
+    s = in_kind(xp, s, xp.float64) if is_kind(xp, s.dtype, "bool") else s
+    UNIT_INTERVAL.check(xp, name, s)
+    leading_dimensions(draft=tuple(draft.shape), **{name: tuple(s.shape)})
+    return in_kind(xp, s, xp.float64)
+
+
+def canonical(name: str, rows: Any) -> NDArray[np.float64]:
+    """Distributions on the host, each over its sum: what is rounded to the levels that are sent.
+
+    The sum is the exact one, rounded once, so that the numbers, and with them the levels, depend on the values alone:
+    not on the library, the floating type that holds them, the order in memory, or the rest of the batch. An entry is
+    off by at most a share 2^-50 from its quotient in real numbers, no entry exceeds 1, and doing it twice changes
+    nothing.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution.
+    """
+    xp, given = arrays(**{name: rows})
+    wide = in_kind(xp, SIMPLEX.check(xp, name, given), xp.float64)
+    return over_exact_sums(np.ascontiguousarray(to_numpy(wide)))
+
+
+def over_exact_sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows (..., V) of non-negative numbers over their exact sums; those that sum to 1 as nearly as may be, as is."""
+    sums = [math.fsum(row.tolist()) for row in rows.reshape(-1, rows.shape[-1])]
+    total = np.asarray(sums, dtype=np.float64).reshape(*rows.shape[:-1], 1)
+    whole = (np.abs(total - 1.0) <= EXACT) & (rows.max(axis=-1, keepdims=True) <= 1.0)
+    divided: NDArray[np.float64] = rows / np.where(whole, 1.0, total)
+    return divided
 
 
 def distance(xp: Any, p: Array, q: Array) -> Array:

@@ -39,11 +39,24 @@ class Relation(Enum):
 
 
 class Origin(Enum):
-    """Where a statement comes from."""
+    """Where a statement comes from.
+
+    PUBLISHED : a result as a paper prints it. If it is false, it is refuted.
+    MISPRINT : printed and false, but an evident repair exists, so nothing that the paper concludes falls with it.
+    IMPLIED : no paper prints it, but it suggests itself, so a reader or an implementer may rely on it.
+    CORRECTED : what holds instead of a printed statement that is false or incomplete.
+    NEW : printed in no source that we know.
+    """
 
     PUBLISHED = "published"
+    MISPRINT = "misprint"
+    IMPLIED = "implied"
     CORRECTED = "corrected"
     NEW = "new"
+
+
+FALSE = {Origin.PUBLISHED: "refuted", Origin.MISPRINT: "misprint", Origin.IMPLIED: "false reading"}
+"""By origin, what a false statement is called; no other origin has false statements."""
 
 
 class Status(Enum):
@@ -156,7 +169,7 @@ class Claim:
         Half-width of the interval of an estimated side; an instance whose sides are nearer than this
         on the failing side is INCONCLUSIVE.
     refuted : Instance or None
-        For a published statement that is false: an instance on which it fails.
+        For a statement that is false: an instance on which it fails. Its origin is PUBLISHED, MISPRINT or IMPLIED.
     """
 
     id: str
@@ -172,6 +185,22 @@ class Claim:
     condition: Callable[..., Array] | None = None
     error: Callable[..., Array] | None = None
     refuted: Instance | None = None
+
+    @property
+    def standing(self) -> str:
+        """``"true"``; of a false statement ``"refuted"`` (a printed result), ``"misprint"`` or ``"false reading"``.
+
+        Raises
+        ------
+        ValueError
+            If the origin is CORRECTED or NEW although the claim is false, or MISPRINT although it is true.
+        """
+        if self.refuted is None and self.origin is not Origin.MISPRINT:
+            return "true"
+        if self.refuted is None or self.origin not in FALSE:
+            remedy = "a counterexample" if self.refuted is None else "PUBLISHED, MISPRINT or IMPLIED as its origin"
+            raise ValueError(f"origin must fit refuted: {self.id} is {self.origin.name}; it needs {remedy}")
+        return FALSE[self.origin]
 
     @property
     def takes(self) -> tuple[str, ...]:

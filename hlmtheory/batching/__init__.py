@@ -21,7 +21,10 @@ method                       what it does
 ``dp-printed``               Algorithm 1 word for word: its batches overlap, see :class:`Plan`
 ``pareto``                   all undominated states per prefix: exact among runs of the sorted tasks, in order
 ``pareto+johnson``           the batches of ``pareto``, ordered by Johnson's rule anew at every step
-``exact``                    all partitions and all orders, at most 12 tasks
+``exact``                    all partitions and all orders, at most 12 tasks; where waves are needed, all divisions
+                             into waves, at most 8 tasks; free, all schedules too, of at most 20,000 states
+``balanced``                 waves of equal size, each in batches of equal size, runs of the sorted tasks; their numbers
+                             by the bound on their free schedules
 ``none``                     one task at a time
 ``static``                   a fixed number of tasks in a batch, in order of arrival
 ``max``                      as many as the memory holds of the longest task, in order of arrival
@@ -30,6 +33,15 @@ method                       what it does
 ``fixed-length``             ``dp`` with 7 drafts
 ``autoregressive``           no drafts: the verify model alone, batches by ``heuristic`` without the memory limit
 ============================ =====================================================================
+
+A plan has a *schedule*. "barrier" is the paper's (22): every step ends when all batches have ended it. "free": a batch
+drafts again as soon as its own drafts are verified and the draft stage, which holds one batch at a time, is free. Every
+method but ``balanced`` and ``exact`` chooses its batches for the barrier, whatever the schedule. A bound for
+"barrier" holds for plans with the barrier, one for "free" for any schedule.
+
+And it has a *memory rule*. "together": the caches of all batches that run at once must fit, Γ_p + Σ_m Γ_kv,m ≤ Γ_s,
+each at its fullest; what does not fit runs in waves, one wave after another. Swapping caches out is the alternative; it
+is not modelled. "each": the paper's (24b) with (10) as printed, a limit for each batch alone.
 
 Tasks carry their output lengths. The paper plans with O_max for all of them: give those tasks to :func:`plan`, and the
 real ones with the plan to :func:`plan_latency`. Latencies are the inference's, (22); uploading the prompts, (15), adds

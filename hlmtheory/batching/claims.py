@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from hlmtheory._array import Array
-from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError
-from hlmtheory.batching import methods, search
+from hlmtheory._array import Array, to_numpy
+from hlmtheory._domains import COUNT, DomainError, numbers
+from hlmtheory.batching import methods, search, wave_claims
 from hlmtheory.batching.exact import exact
-from hlmtheory.batching.planner import MEMORY, Measured, johnson_order, lower_bound, plan, plan_latency
+from hlmtheory.batching.pareto import pareto
+from hlmtheory.batching.planner import Measured, johnson_order, lower_bound, plan, plan_latency
+from hlmtheory.batching.sides import against, fits_each, planned, side
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory, pipeline_latency
+from hlmtheory.serving import Service, Task, pipeline_latency
 from hlmtheory.serving.pipeline import stage_pair
-from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS, numbers
 
 # Proofs, by the last part of the id.
 #
@@ -37,91 +38,9 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS, numbers
 # draft_count. (33) tries them all.
 
 
-_Side = Callable[..., Array]
-
-
-def _cases(
-    input_tokens: Array,
-    output_tokens: Array,
-    draft_length: Array,
-    acceptance: Array,
-    models: Array,
-    devices: Array,
-    memory: Array,
-) -> tuple[tuple[int, ...], Iterator[tuple[tuple[int, ...], list[Task], Service, int]]]:
-    """The batch's shape, and each instance as tasks, service and draft length."""
-    inputs = numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
-    outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
-    length = numbers(POSITIVE_COUNT, "draft_length", draft_length)
-    alpha, store = numbers(UNIT_INTERVAL, "acceptance", acceptance), numbers(MEMORY, "memory", memory)
-    shapes, machines = numbers(POSITIVE_COUNT, "models", models), numbers(SECONDS, "devices", devices)
-
-    def each() -> Iterator[tuple[tuple[int, ...], list[Task], Service, int]]:
-        for place in np.ndindex(length.shape):
-            tasks = [Task(int(i), int(o)) for i, o in zip(inputs[place], outputs[place], strict=True)]
-            small, large = (ModelShape(*(int(size) for size in row)) for row in shapes[place])
-            edge, cloud = (Device(*(float(c) for c in row)) for row in machines[place])
-            yield (
-                place,
-                tasks,
-                Service(small, large, edge, cloud, float(alpha[place]), float(store[place])),
-                int(length[place]),
-            )
-
-    return length.shape, each()
-
-
-def _side(of_case: Callable[[list[Task], Service, int], float]) -> _Side:
-    """A side of a claim from a function of one case."""
-
-    def side(
-        input_tokens: Array,
-        output_tokens: Array,
-        draft_length: Array,
-        acceptance: Array,
-        models: Array,
-        devices: Array,
-        memory: Array,
-    ) -> Array:
-        shape, cases = _cases(input_tokens, output_tokens, draft_length, acceptance, models, devices, memory)
-        values = np.empty(shape)
-        for place, tasks, service, length in cases:
-            values[place] = of_case(tasks, service, length)
-        return values
-
-    return side
-
-
-def _against(of_case: Callable[[list[Task], Service, int, Any], float], dtype: type = float) -> _Side:
-    """A side that asks for a competitor too: ``labels`` (..., K) says in which batch each task is, in order."""
-
-    def side(
-        input_tokens: Array,
-        output_tokens: Array,
-        draft_length: Array,
-        acceptance: Array,
-        models: Array,
-        devices: Array,
-        memory: Array,
-        labels: Array,
-    ) -> Array:
-        shape, cases = _cases(input_tokens, output_tokens, draft_length, acceptance, models, devices, memory)
-        label = numbers(COUNT, "labels", labels)
-        values: Array = np.empty(shape, dtype=dtype)
-        for place, tasks, service, length in cases:
-            batches = [np.flatnonzero(label[place] == batch) for batch in np.unique(label[place])]
-            values[place] = of_case(tasks, service, length, batches)
-        return values
-
-    return side
-
-
-def _planned(method: str, **options: Any) -> _Side:
-    return _side(lambda tasks, service, length: plan(tasks, service, method, draft_lengths=[length], **options).latency)
-
-
 def _costs(tasks: Sequence[Task], service: Service, length: int) -> search.Costs:
-    return Measured(tasks, service, 1, 1).costs(length)
+    """Under (24b), the paper's memory rule."""
+    return Measured(tasks, service, methods.Options(rule="each")).costs(length)
 
 
 def _sorted_runs(tasks: Sequence[Task], batches: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
@@ -155,8 +74,13 @@ def _packed(tasks: Sequence[Task], service: Service, length: int) -> float:
 
 
 def _worth(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
-    """The best order of the competitor's batches at each step."""
-    return plan_latency(tasks, service, batches, length, "johnson")
+    """The best order of the competitor's batches at each step, (24b) checked as an assumption."""
+    return plan_latency(tasks, service, batches, length, "johnson", memory_rule="ignored")
+
+
+def _as_given(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
+    """The competitor's batches as they stand."""
+    return plan_latency(tasks, service, batches, length, memory_rule="ignored")
 
 
 def _johnson_total(draft_times: Array, verify_times: Array) -> Array:
@@ -179,23 +103,17 @@ def _fixed_total(draft_times: Array, verify_times: Array) -> Array:
     return pipeline_latency(*(np.take_along_axis(times, place, axis=-1) for times in (d, v))).sum(axis=-1)
 
 
-def _in_memory(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:
-    inputs, outputs = methods.columns(tasks)
-    needs = [peak_memory(service.draft, inputs[batch].max(), outputs[batch].max(), len(batch)) for batch in batches]
-    return bool(max(needs) <= service.memory)
-
-
 def _are_runs(input_tokens: Array, labels: Array) -> Array:
-    by_input = np.argsort(np.asarray(input_tokens), axis=-1, kind="stable")
-    return (np.diff(np.take_along_axis(np.asarray(labels), by_input, axis=-1), axis=-1) >= 0).all(axis=-1)
+    by_input = np.argsort(to_numpy(input_tokens), axis=-1, kind="stable")
+    return (np.diff(np.take_along_axis(to_numpy(labels), by_input, axis=-1), axis=-1) >= 0).all(axis=-1)
 
 
 def _same_output(output_tokens: Array) -> Array:
-    outputs = np.asarray(output_tokens)
+    outputs = to_numpy(output_tokens)
     return (outputs == outputs[..., :1]).all(axis=-1)
 
 
-_FITS = Assumption("every batch of the competitor is within the memory", _against(_in_memory, bool))
+_FITS = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
 _RUNS = Assumption("the competitor's batches are runs of the sorted tasks, in order", _are_runs)
 _SAME = Assumption("all tasks have one output length", _same_output)
 
@@ -229,46 +147,46 @@ _LEAVING = {
 _SWITCHING = {"draft_times": [[4.0, 2.0], [2.0, 7.0]], "verify_times": [[1.0, 4.0], [7.0, 1.0]]}
 _TABLE = Source("zhu2025edgesd", "Algorithm 1, (29)-(32)")
 
-CLAIMS = (
+_BARRIER = (
     Claim(
         id="batching.dp",
         source=_TABLE,
         origin=Origin.CORRECTED,
         statement="with max{Υ[j−1,n,0] + T^d, Υ[j−1,n,1]} in (29), Υ[K,0,0] is the latency (22) of the batches found",
         relation=Relation.EQ,
-        lhs=_side(lambda tasks, service, length: search.dynamic_program(_costs(tasks, service, length))[1]),
-        rhs=_planned("dp"),
+        lhs=side(lambda tasks, service, length: search.dynamic_program(_costs(tasks, service, length))[1]),
+        rhs=planned("dp"),
         attained=Attained(_UNEVEN),
     ),
     Claim(
         id="batching.dp_printed_value",
         source=Source("zhu2025edgesd", "(29), Algorithm 1 line 15"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.MISPRINT,
         statement="with max{Υ[j−1,n,0], Υ[j−1,n,1] + T^d} in (29), Υ[K,0,0] is the latency (22) of the batches found",
         relation=Relation.EQ,
-        lhs=_side(_printed_value),
-        rhs=_side(_printed_runs),
+        lhs=side(_printed_value),
+        rhs=side(_printed_runs),
         refuted=_UNEVEN,
     ),
     Claim(
         id="batching.dp_printed_objective",
         source=Source("zhu2025edgesd", "(29), Algorithm 1 line 15"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.MISPRINT,
         statement="the batches that minimise (29) as printed are no slower than any runs of the sorted tasks",
         relation=Relation.LE,
-        lhs=_planned("dp-printed-objective"),
-        rhs=_against(lambda tasks, service, length, batches: plan_latency(tasks, service, batches, length)),
+        lhs=planned("dp-printed-objective"),
+        rhs=against(_as_given),
         assumptions=(_FITS, _RUNS),
         refuted={**_TWO, "labels": [0, 1]},
     ),
     Claim(
         id="batching.dp_printed_choice",
         source=Source("zhu2025edgesd", "Algorithm 1 lines 16-18"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.MISPRINT,
         statement="S[K] names the first task of the last batch: 1 ≤ S[K]",
         relation=Relation.LE,
-        lhs=_side(lambda tasks, service, length: 1.0),
-        rhs=_side(
+        lhs=side(lambda tasks, service, length: 1.0),
+        rhs=side(
             lambda tasks, service, length: float(search.printed_program(_costs(tasks, service, length)).choice[-1])
         ),
         refuted={**_UNEVEN, "input_tokens": [1], "output_tokens": [1]},
@@ -276,31 +194,31 @@ CLAIMS = (
     Claim(
         id="batching.dp_printed_memory",
         source=Source("zhu2025edgesd", "Algorithm 1 lines 11-17"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.MISPRINT,
         statement="Υ[K,0,0] is no less than a lower bound on the latency, also where a batch from task 1 on is skipped",
         relation=Relation.LE,
-        lhs=_side(lower_bound),
-        rhs=_side(_printed_value),
+        lhs=side(partial(lower_bound, memory_rule="each")),
+        rhs=side(_printed_value),
         refuted=_TIGHT_MEMORY,
     ),
     Claim(
         id="batching.dp_printed_packing",
         source=Source("zhu2025edgesd", "Algorithm 1 lines 24-26, (24c)"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.MISPRINT,
         statement="Σ_k Σ_m x_k^m = K: the backtrack packs every task once",
         relation=Relation.EQ,
-        lhs=_side(_packed),
-        rhs=_side(lambda tasks, service, length: float(len(tasks))),
+        lhs=side(_packed),
+        rhs=side(lambda tasks, service, length: float(len(tasks))),
         refuted=_TWO,
     ),
     Claim(
         id="batching.dp_gap",
-        source=Source("zhu2025edgesd", '(30): "the minimum inference latency"'),
+        source=Source("zhu2025edgesd", 'Algorithm 1, line 27: "Optimal batching decisions"; (30)'),
         origin=Origin.PUBLISHED,
         statement="Algorithm 1, repaired, is no slower than any runs of the sorted tasks",
         relation=Relation.LE,
-        lhs=_planned("dp"),
-        rhs=_against(lambda tasks, service, length, batches: plan_latency(tasks, service, batches, length)),
+        lhs=planned("dp"),
+        rhs=against(_as_given),
         assumptions=(_FITS, _RUNS),
         refuted={**_LATE_DRAFTS, "labels": [0, 0, 1]},
     ),
@@ -310,8 +228,8 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="undominated vectors (F, C) per prefix: no runs of the sorted tasks, in order, are faster",
         relation=Relation.LE,
-        lhs=_planned("pareto"),
-        rhs=_against(lambda tasks, service, length, batches: plan_latency(tasks, service, batches, length)),
+        lhs=planned("pareto"),
+        rhs=against(_as_given),
         assumptions=(_FITS, _RUNS),
         attained=Attained({**_LATE_DRAFTS, "labels": [0, 0, 1]}),
     ),
@@ -321,8 +239,8 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="Σ_n C of the last label is the latency (22) of the runs it stands for",
         relation=Relation.EQ,
-        lhs=_side(lambda tasks, service, length: search.pareto(_costs(tasks, service, length))[1]),
-        rhs=_planned("pareto"),
+        lhs=side(lambda tasks, service, length: pareto(_costs(tasks, service, length))[1]),
+        rhs=planned("pareto"),
         attained=Attained(_LATE_DRAFTS),
     ),
     Claim(
@@ -338,7 +256,7 @@ CLAIMS = (
     Claim(
         id="batching.order_fixed",
         source=Source("zhu2025edgesd", "(20)-(22), one order for all steps"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.IMPLIED,
         statement="Johnson's rule once, on the times summed over the steps, is no slower than anew at every step",
         relation=Relation.LE,
         lhs=_fixed_total,
@@ -351,21 +269,21 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="runs of the sorted tasks, of the same sizes, are no slower than any partition, the order being free",
         relation=Relation.LE,
-        lhs=_against(
+        lhs=against(
             lambda tasks, service, length, batches: _worth(tasks, service, length, _sorted_runs(tasks, batches))
         ),
-        rhs=_against(_worth),
+        rhs=against(_worth),
         assumptions=(_SAME, _FITS),
         attained=Attained({**_LATE_DRAFTS, "labels": [0, 0, 1]}),
     ),
     Claim(
         id="batching.contiguous_any_output",
         source=Source("zhu2025edgesd", "Section III-B, sorting by input length"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.IMPLIED,
         statement="the fastest runs of the sorted tasks are no slower than any partition, whatever the output lengths",
         relation=Relation.LE,
-        lhs=_side(_fastest_runs),
-        rhs=_against(_worth),
+        lhs=side(_fastest_runs),
+        rhs=against(_worth),
         assumptions=(_FITS,),
         refuted=_LEAVING,
     ),
@@ -375,8 +293,8 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="no partition is faster, each step in its best order, whatever the output lengths",
         relation=Relation.LE,
-        lhs=_planned("exact"),
-        rhs=_against(_worth),
+        lhs=planned("exact"),
+        rhs=against(_worth),
         assumptions=(_FITS,),
         attained=Attained(_LEAVING),
     ),
@@ -386,20 +304,22 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="min over partitions of Σ_n max(Σ d + min v, min d + Σ v), from below, ≤ the latency of any",
         relation=Relation.LE,
-        lhs=_side(lower_bound),
-        rhs=_against(_worth),
+        lhs=side(partial(lower_bound, memory_rule="each")),
+        rhs=against(_worth),
         assumptions=(_FITS,),
         attained=Attained({**_UNEVEN, "input_tokens": [1], "output_tokens": [1], "labels": [0]}),
     ),
     Claim(
         id="batching.draft_count",
-        source=Source("zhu2025edgesd", "(33)"),
+        source=Source("zhu2025edgesd", "(33), (33a) with l_max = 10 of Table II"),
         origin=Origin.PUBLISHED,
         statement="l by enumeration of 1..10, batches solved for each: no l in 1..10 is faster",
         relation=Relation.LE,
-        lhs=_side(lambda tasks, service, length: plan(tasks, service).latency),
-        rhs=_planned("dp"),
-        assumptions=(Assumption("l ≤ 10", lambda draft_length: np.asarray(draft_length) <= 10),),
+        lhs=side(lambda tasks, service, length: plan(tasks, service, memory_rule="each").latency),
+        rhs=planned("dp"),
+        assumptions=(Assumption("l ≤ 10", lambda draft_length: to_numpy(draft_length) <= 10),),
         attained=Attained(_TWO),
     ),
 )
+
+CLAIMS = (*_BARRIER, *wave_claims.CLAIMS)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 
 from hlmtheory._array import Array
 from hlmtheory.batching.search import ROUNDING, Costs, johnson_latency
-from hlmtheory.serving import peak_memory
+
+Batches: TypeAlias = list[list[int]]
 
 
-def exact(costs: Costs, *, incumbent: float = np.inf, runs_only: bool = False) -> tuple[list[list[int]] | None, float]:
-    """The best of all partitions with Johnson's order at each step: batches and latency; None if none is below.
+def exact(costs: Costs, *, incumbent: float = np.inf, runs_only: bool = False) -> tuple[Batches | None, float]:
+    """The best of all partitions of one wave, Johnson's order at each step: batches, latency; None if none is below.
 
     Partitions grow by the batch of the first task that has none. With equal output lengths only runs are tried (claim
     ``batching.contiguous``), else every subset. A partial partition goes when, piece by piece of the steps, its
     drafts or its verifications and the least that the rest can add reach the incumbent. What is left is tried in the
-    order of its bound.
+    order of its bound. Where the memory is shared, all batches must fit together.
     """
-    blocks = _Blocks(costs, runs_only or bool((costs.outputs == costs.outputs[0]).all()))
+    blocks = Blocks(costs, runs_only or bool((costs.outputs == costs.outputs[0]).all()))
     partitions, bounds = blocks.partitions(incumbent)
-    best: list[list[int]] | None = None
+    best: Batches | None = None
     for chunk in np.array_split(np.argsort(bounds), max(1, -(-len(bounds) // 32))):
         chunk = chunk[bounds[chunk] < incumbent * (1.0 - ROUNDING)]
         if not len(chunk):
@@ -31,7 +34,7 @@ def exact(costs: Costs, *, incumbent: float = np.inf, runs_only: bool = False) -
     return best, incumbent
 
 
-class _Blocks:
+class Blocks:
     """All admissible batches of few tasks as bit masks, with their times summed over pieces of the steps."""
 
     def __init__(self, costs: Costs, runs_only: bool) -> None:
@@ -41,10 +44,12 @@ class _Blocks:
         size, top = inside.sum(axis=1), self.count - 1 - np.argmax(inside[:, ::-1], axis=1)
         low = np.argmax(inside, axis=1)
         longest = np.where(inside, costs.outputs, 0).max(axis=1)
-        fits = peak_memory(costs.service.draft, costs.inputs[top], longest, size) <= costs.service.memory
+        need = costs.cache.bytes(costs.inputs[top], longest, size)
+        fits = need <= costs.cache.room
         if runs_only:
             fits &= size == top - low + 1
         self.mask, self.size, self.top, self.low = masks[fits], size[fits], top[fits], low[fits]
+        self.need = need[fits] if costs.cache.shared else np.zeros(np.count_nonzero(fits))
         self.steps = np.where(inside, costs.steps, 0).max(axis=1)[fits]
         self.pieces = self._piece_sums()
 
@@ -84,6 +89,7 @@ class _Blocks:
         remaining = self._remaining()
         left = np.asarray([(1 << self.count) - 1])
         spent, path = np.zeros((2, 1, self.pieces.shape[-1])), np.full((1, self.count), -1)
+        used = np.zeros(1)
         complete, bounds = [path[:0]], [np.empty(0)]
         for level in range(self.count):
             grown = []
@@ -97,15 +103,16 @@ class _Blocks:
                 after = left[state] ^ self.mask[block]
                 total = spent[:, state] + self.pieces[:, block]
                 bound = (total + remaining[:, after] + self.least[::-1, None]).max(axis=0).sum(axis=-1)
-                good = bound < incumbent * (1.0 - ROUNDING)
+                need = used[state] + self.need[block]
+                good = (bound < incumbent * (1.0 - ROUNDING)) & (need <= self.costs.cache.room)
                 route = path[state[good]]
                 route[:, level] = block[good]
-                grown.append((after[good], total[:, good], route, bound[good]))
-            after, route, bound = (np.concatenate([part[k] for part in grown]) for k in (0, 2, 3))
+                grown.append((after[good], total[:, good], route, bound[good], need[good]))
+            after, route, bound, need = (np.concatenate([part[k] for part in grown]) for k in (0, 2, 3, 4))
             total = np.concatenate([part[1] for part in grown], axis=1)
             complete.append(route[after == 0])
             bounds.append(bound[after == 0])
-            left, spent, path = after[after > 0], total[:, after > 0], route[after > 0]
+            left, spent, path, used = after[after > 0], total[:, after > 0], route[after > 0], need[after > 0]
             if not len(left):
                 break
         return np.concatenate(complete), np.concatenate(bounds)
@@ -126,7 +133,7 @@ class _Blocks:
         latency[good] = johnson_latency(*jobs).sum(axis=-1)
         return latency
 
-    def members(self, partition: Array) -> list[list[int]]:
+    def members(self, partition: Array) -> Batches:
         """The tasks of each block."""
         chosen = [int(self.mask[block]) for block in partition if block >= 0]
         return [[task for task in range(self.count) if mask >> task & 1] for mask in chosen]

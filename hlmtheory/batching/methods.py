@@ -4,24 +4,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory.batching import search
+from hlmtheory.batching import bounds, search
 from hlmtheory.batching.exact import exact
-from hlmtheory.serving import Service, Task, peak_memory
+from hlmtheory.batching.exact_free import batch_times, best_waves, exact_free
+from hlmtheory.batching.memory import Cache
+from hlmtheory.batching.pareto import pareto
+from hlmtheory.serving import Service, Task
+from hlmtheory.serving.free import partition_bound
 
 Batches: TypeAlias = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Batches of task indices, how they are run, what that takes, and whether the search was whole."""
+    """Batches of task indices, how many each wave holds, how they are run, what that takes, whether it was whole."""
 
     batches: Batches
+    waves: tuple[int, ...]
     order: str
     draft_length: int
     latency: float
@@ -33,49 +38,101 @@ def columns(tasks: Sequence[Task]) -> tuple[Array, Array]:
     return np.asarray([task.input_tokens for task in tasks]), np.asarray([task.output_tokens for task in tasks])
 
 
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What :func:`hlmtheory.batching.plan` was asked besides the method."""
+
+    schedule: str = "barrier"
+    rule: str = "together"
+    static_size: int = 4
+    max_labels: int = 100
+
+
 class Problem(ABC):
     """Tasks sorted by prompt, with their costs at each draft length computed once."""
 
-    def __init__(self, tasks: Sequence[Task], service: Service, static_size: int, max_labels: int) -> None:
-        self.tasks, self.service, self.static_size, self.max_labels = tasks, service, static_size, max_labels
+    def __init__(self, tasks: Sequence[Task], service: Service, options: Options) -> None:
+        self.tasks, self.service, self.options = tasks, service, options
         self.inputs, self.outputs = columns(tasks)
         self.sorted = np.argsort(self.inputs, kind="stable")
         self._costs: dict[int, search.Costs] = {}
+        self._bounds: dict[int, float] = {}
 
     def costs(self, length: int) -> search.Costs:
         """Costs of the sorted tasks."""
         if length not in self._costs:
-            costs = search.Costs(self.service, length, self.inputs[self.sorted], self.outputs[self.sorted])
-            self._costs[length] = costs
+            self._costs[length] = self.in_order(self.sorted, length)
         return self._costs[length]
 
+    def in_order(self, order: Array, length: int) -> search.Costs:
+        """Costs of the tasks in this order."""
+        return search.Costs(self.service, length, self.inputs[order], self.outputs[order], self.options.rule)
+
+    def bound(self, length: int) -> float:
+        """What no plan with this draft length falls below."""
+        if length not in self._bounds:
+            self._bounds[length] = bounds.lower_bound(self.costs(length), self.options.schedule)
+        return self._bounds[length]
+
+    def cache(self, length: int) -> Cache:
+        """What the caches take."""
+        return Cache(self.service, length, self.options.rule)
+
     @abstractmethod
-    def measure(self, batches: Batches, length: int, order: str) -> float:
+    def measure(self, batches: Batches, waves: tuple[int, ...], length: int, order: str, schedule: str) -> float:
         """Latency of batches: the one evaluator, given by the room."""
 
     def plan(
-        self, batches: Iterable[Iterable[int]], length: int, order: str = "given", *, complete: bool = True
+        self,
+        batches: Iterable[Iterable[int]],
+        length: int,
+        order: str = "given",
+        *,
+        waves: tuple[int, ...] | None = None,
+        schedule: str | None = None,
     ) -> Candidate:
-        """The candidate, measured."""
-        fixed = tuple(tuple(int(task) for task in batch) for batch in batches)
-        return Candidate(fixed, order, length, self.measure(fixed, length, order), complete)
+        """The candidate, measured; without waves given, batches join a wave in order for as long as they fit.
 
-    def of_runs(self, starts: Sequence[int], length: int, order: str = "given", *, complete: bool = True) -> Candidate:
-        """The plan of runs of the sorted tasks."""
-        return self.plan(np.split(self.sorted, starts[1:]), length, order, complete=complete)
+        A free schedule is also tried with the longest batch first. The schedule is the one asked for if none is given.
+        """
+        schedule = schedule or self.options.schedule
+        fixed = tuple(tuple(int(task) for task in batch) for batch in batches)
+        if waves is None:
+            cache = self.cache(length)
+            waves = cache.waves([cache.of_batch(self.inputs[list(b)], self.outputs[list(b)]) for b in fixed])
+        orders = [order, "longest"] if schedule == "free" and order != "sequential" else [order]
+        return _best(
+            Candidate(fixed, waves, one, length, self.measure(fixed, waves, length, one, schedule), True)
+            for one in orders
+        )
+
+    def of_runs(self, runs: search.Runs, length: int, order: str = "given", *, by: Array | None = None) -> Candidate:
+        """The plan of runs of the tasks in this order, sorted by prompt if none is given."""
+        tasks = np.split(self.sorted if by is None else by, runs.starts[1:])
+        return self.plan(tasks, length, order, waves=runs.waves)
+
+
+def _over_lengths(problem: Problem, lengths: list[int], plan: Callable[[int], Candidate]) -> Candidate:
+    """(33): the best draft length, the first of equals; one whose bound is above the best plan so far is left out."""
+    found: dict[int, Candidate] = {}
+    for length in sorted(lengths, key=problem.bound):
+        if not found or problem.bound(length) <= min(one.latency for one in found.values()):
+            found[length] = plan(length)
+    return _best(found[length] for length in lengths if length in found)
 
 
 def _best(plans: Iterable[Candidate]) -> Candidate:
-    """(33): the least latency, the first of equals."""
+    """The least latency, the first of equals."""
     return min(plans, key=lambda plan: plan.latency)
 
 
 def _dp(problem: Problem, lengths: list[int], *, printed: bool = False) -> Candidate:
     found = [(search.dynamic_program(problem.costs(length), printed_objective=printed), length) for length in lengths]
-    if printed:
-        return _best(problem.of_runs(starts, length) for (starts, _), length in found)
-    (starts, _), length = min(found, key=lambda item: item[0][1])
-    return problem.of_runs(starts, length)
+    if printed or problem.options.schedule == "free":
+        runs = {length: runs for (runs, _), length in found}
+        return _over_lengths(problem, lengths, lambda length: problem.of_runs(runs[length], length))
+    (found_runs, _), length = min(found, key=lambda item: item[0][1])
+    return problem.of_runs(found_runs, length)
 
 
 def _dp_printed(problem: Problem, lengths: list[int]) -> Candidate:
@@ -83,90 +140,161 @@ def _dp_printed(problem: Problem, lengths: list[int]) -> Candidate:
     return _best(problem.plan((problem.sorted[a:b] for a, b in pack), length) for pack, length in packs)
 
 
+def _by_output(problem: Problem, lengths: list[int], order: str) -> Candidate:
+    """Algorithm 1 on the tasks sorted by answer, for answers that differ."""
+    by = np.lexsort((problem.inputs, problem.outputs))
+    found = [(search.dynamic_program(problem.in_order(by, length))[0], length) for length in lengths]
+    return _best(problem.of_runs(runs, length, order, by=by) for runs, length in found)
+
+
 def _pareto(problem: Problem, lengths: list[int], *, order: str = "given") -> Candidate:
     """From the length with the least bound on, each search cut by the best so far."""
-    best, whole = _dp(problem, lengths), True
-    bounds = {length: search.lower_bound(problem.costs(length)) for length in lengths}
-    for length in sorted(lengths, key=lambda length: bounds[length]):
-        if bounds[length] < best.latency * (1.0 - search.ROUNDING):
-            costs = problem.costs(length)
-            starts, _, complete = search.pareto(costs, incumbent=best.latency, max_labels=problem.max_labels)
+    runs, latency, shortest = min(
+        ((*search.dynamic_program(problem.costs(length)), length) for length in lengths), key=lambda item: item[1]
+    )
+    found, whole = (runs, shortest), True
+    floor = {length: bounds.barrier_bound(problem.costs(length)) for length in lengths}
+    for length in sorted(lengths, key=lambda length: floor[length]):
+        if floor[length] < latency * (1.0 - search.ROUNDING):
+            labels = problem.options.max_labels
+            better, value, complete = pareto(problem.costs(length), incumbent=latency, max_labels=labels)
             whole &= complete
-            if starts is not None:
-                best = min(best, problem.of_runs(starts, length), key=lambda plan: plan.latency)
-    return problem.plan(best.batches, best.draft_length, order, complete=whole)
+            if better is not None and value < latency:
+                found, latency = (better, length), value
+    candidate = problem.of_runs(*found, order)
+    return replace(candidate, complete=whole)
+
+
+def _pareto_johnson(problem: Problem, lengths: list[int]) -> Candidate:
+    """Where answers differ, runs of the tasks sorted by answer are tried too."""
+    best = _pareto(problem, lengths, order="johnson")
+    if np.ptp(problem.outputs) > 0:
+        other = _by_output(problem, lengths, "johnson")
+        best = min(best, replace(other, complete=best.complete), key=_latency)
+    return best
 
 
 def _exact(problem: Problem, lengths: list[int]) -> Candidate:
     """All partitions and orders; from the length with the least bound on, each search cut by the best so far."""
-    best = _pareto(problem, lengths, order="johnson")
-    for length in lengths:
-        by_output = np.lexsort((problem.inputs, problem.outputs))
-        costs = search.Costs(problem.service, length, problem.inputs[by_output], problem.outputs[by_output])
-        starts, _ = search.dynamic_program(costs)
-        best = min(
-            best, problem.plan(np.split(by_output, starts[1:]), length, "johnson"), key=lambda plan: plan.latency
-        )
-    bounds = {length: search.lower_bound(problem.costs(length)) for length in lengths}
-    for length in sorted(lengths, key=lambda length: bounds[length]):
-        if bounds[length] < best.latency:
+    if problem.options.schedule == "free" or any(problem.costs(length).in_waves for length in lengths):
+        return _exact_waves(problem, lengths)
+    best = _pareto_johnson(problem, lengths)
+    floor = {length: problem.bound(length) for length in lengths}
+    for length in sorted(lengths, key=lambda length: floor[length]):
+        if floor[length] < best.latency:
             batches, _ = exact(problem.costs(length), incumbent=best.latency)
             if batches is not None:
                 best = problem.plan((problem.sorted[batch] for batch in batches), length, "johnson")
     return best
 
 
-def _in_sizes(problem: Problem, size: int) -> list[Array]:
+def _exact_waves(problem: Problem, lengths: list[int]) -> Candidate:
+    """All divisions into waves, all partitions of each and, for a free schedule, all schedules.
+
+    The latency of a free schedule is that of the best one, which may follow neither of the two policies.
+    """
+    free = problem.options.schedule == "free"
+    found = [(*best_waves(problem.costs(length), exact_free if free else exact), length) for length in lengths]
+    waves, latency, length = min(found, key=lambda item: item[1])
+    batches = [problem.sorted[batch] for wave in waves for batch in wave]
+    best = problem.plan(batches, length, "johnson", waves=tuple(map(len, waves)))
+    if free and latency < best.latency * (1.0 - search.ROUNDING):
+        return replace(best, order="searched", latency=latency)
+    return best
+
+
+def _latency(candidate: Candidate) -> float:
+    return candidate.latency
+
+
+def _in_sizes(problem: Problem, size: int, length: int) -> list[Array]:
     """Batches of this size in order of arrival; smaller ones where the memory needs it."""
-    batches, begin, count = [], 0, len(problem.tasks)
+    batches, begin, count, cache = [], 0, len(problem.tasks), problem.cache(length)
     while begin < count:
         end = min(begin + size, count)
-        while _bytes(problem, begin, end) > problem.service.memory:
+        while cache.of_batch(problem.inputs[begin:end], problem.outputs[begin:end]) > cache.room:
             end -= 1
         batches.append(np.arange(begin, end))
         begin = end
     return batches
 
 
-def _bytes(problem: Problem, begin: int, end: int) -> float:
-    inputs, outputs = problem.inputs[begin:end].max(), problem.outputs[begin:end].max()
-    return float(peak_memory(problem.service.draft, inputs, outputs, end - begin))
-
-
 def _of_size(size: int | None) -> Callable[[Problem, list[int]], Candidate]:
     def method(problem: Problem, lengths: list[int]) -> Candidate:
-        batches = _in_sizes(problem, problem.static_size if size is None else size)
-        return _best(problem.plan(batches, length) for length in lengths)
+        batch = problem.options.static_size if size is None else size
+        return _over_lengths(problem, lengths, lambda length: problem.plan(_in_sizes(problem, batch, length), length))
 
     return method
 
 
 def _max(problem: Problem, lengths: list[int]) -> Candidate:
     """The most tasks that fit if each were the longest in both lengths."""
-    longest = (problem.inputs.max(), problem.outputs.max())
-    sizes = np.arange(1, len(problem.tasks) + 1)
-    fits = peak_memory(problem.service.draft, *longest, sizes) <= problem.service.memory
-    return _of_size(max(1, int(np.count_nonzero(fits))))(problem, lengths)
+    longest, sizes = (problem.inputs.max(), problem.outputs.max()), np.arange(1, len(problem.tasks) + 1)
+
+    def for_length(length: int) -> Candidate:
+        cache = problem.cache(length)
+        fits = max(1, int(np.count_nonzero(cache.bytes(*longest, sizes) <= cache.room)))
+        return problem.plan(_in_sizes(problem, fits, length), length)
+
+    return _over_lengths(problem, lengths, for_length)
 
 
 def _heuristic(problem: Problem, lengths: list[int]) -> Candidate:
     """Edge-sd Section IV-A: from batches of two on, larger ones until the latency rises."""
 
     def for_length(length: int) -> Candidate:
-        best = problem.plan(_in_sizes(problem, min(2, len(problem.tasks))), length)
+        best = problem.plan(_in_sizes(problem, min(2, len(problem.tasks)), length), length, schedule="barrier")
         for size in range(3, len(problem.tasks) + 1):
-            larger = problem.plan(_in_sizes(problem, size), length)
+            larger = problem.plan(_in_sizes(problem, size, length), length, schedule="barrier")
             if larger.latency > best.latency:
                 break
             best = larger
-        return best
+        return problem.plan(best.batches, length, waves=best.waves) if problem.options.schedule == "free" else best
 
-    return _best(for_length(length) for length in lengths)
+    return _over_lengths(problem, lengths, for_length)
+
+
+def _balanced(problem: Problem, lengths: list[int]) -> Candidate:
+    """Waves of about equal size, each in runs of about equal size: how many, by the bound on their free schedules.
+
+    Up to two waves more than the fewest are tried, at the four draft lengths with the least bounds; the most promising
+    three are measured.
+    """
+    found = []
+    for length in sorted(lengths, key=problem.bound)[:4]:
+        costs = problem.costs(length)
+        fewest = costs.cache.fewest_waves(costs.inputs, costs.outputs)
+        for waves in range(fewest, min(fewest + 2, len(costs.inputs)) + 1):
+            split = [_even_runs(costs, wave) for wave in np.array_split(np.arange(len(costs.inputs)), waves)]
+            if all(bound < np.inf for bound, _ in split):
+                found.append((sum(bound for bound, _ in split), length, [runs for _, runs in split]))
+    if not found:
+        return _dp(problem, lengths)
+    return _best(
+        problem.plan(
+            (problem.sorted[run] for wave in waves for run in wave), length, waves=tuple(len(wave) for wave in waves)
+        )
+        for _, length, waves in sorted(found, key=lambda item: item[0])[:3]
+    )
+
+
+def _even_runs(costs: search.Costs, wave: Array) -> tuple[float, list[Array]]:
+    """Runs of about equal size of one wave with the least bound; infinite if none fits."""
+    best, runs = np.inf, [wave]
+    for count in range(1, min(len(wave), bounds.MOST_BATCHES) + 1):
+        split = np.array_split(wave, count)
+        needs = [costs.cache.of_batch(costs.inputs[run], costs.outputs[run]) for run in split]
+        if (sum(needs) if costs.cache.shared else max(needs)) <= costs.cache.room:
+            value = partition_bound(*batch_times(costs, [run.tolist() for run in split]))
+            if value >= best:
+                break  # more batches only add what each costs whatever its size
+            best, runs = value, split
+    return best, runs
 
 
 def _sequential(problem: Problem, lengths: list[int]) -> Candidate:
     pipelined = _dp(problem, lengths)
-    return problem.plan(pipelined.batches, pipelined.draft_length, "sequential")
+    return problem.plan(pipelined.batches, pipelined.draft_length, "sequential", waves=pipelined.waves)
 
 
 METHODS: dict[str, Callable[[Problem, list[int]], Candidate]] = {
@@ -174,8 +302,9 @@ METHODS: dict[str, Callable[[Problem, list[int]], Candidate]] = {
     "dp-printed-objective": lambda problem, lengths: _dp(problem, lengths, printed=True),
     "dp-printed": _dp_printed,
     "pareto": _pareto,
-    "pareto+johnson": lambda problem, lengths: _pareto(problem, lengths, order="johnson"),
+    "pareto+johnson": _pareto_johnson,
     "exact": _exact,
+    "balanced": _balanced,
     "none": _of_size(1),
     "static": _of_size(None),
     "max": _max,

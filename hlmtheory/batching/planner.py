@@ -3,39 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import COUNT, Domain, DomainError
+from hlmtheory._domains import COUNT, DomainError, number, option
 from hlmtheory.batching import methods, search
+from hlmtheory.batching.memory import RULES
+from hlmtheory.batching.refusals import (
+    LENGTH,
+    checked_lengths,
+    fitting_lengths,
+    refuse_batches,
+    refuse_method,
+    refuse_tasks,
+)
 from hlmtheory.serving import (
     Service,
     Task,
     decoding_steps,
     inference_latency,
-    peak_memory,
     stage_times,
     step_times,
 )
+from hlmtheory.serving.free import finish_time, in_turn, longest_first
 from hlmtheory.serving.pipeline import stage_pair
-from hlmtheory.serving.shapes import numbers
-
-EXACT_TASKS = 12
-"""How many tasks ``exact`` takes."""
+from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 METHODS = tuple(methods.METHODS)
 """The methods of :func:`plan`, by name."""
 
+SCHEDULES = ("barrier", "free")
+"""Whether every batch waits for all others at the end of each decoding step, (22), or only for itself."""
+
 FIXED_LENGTH = 7
 """The draft length of ``fixed-length``: edge-sd Section IV-A."""
 
-ORDERS = ("given", "johnson", "sequential")
+OWN_LENGTH = {"fixed-length": FIXED_LENGTH, "autoregressive": 0}
+"""Methods that try one draft length alone."""
+
+ORDERS = ("given", "johnson", "sequential", "longest")
 """How a plan's batches pass the two stages."""
-
-
-MEMORY = Domain("above 0", lambda xp, value: value > 0, "give the bytes, infinite if the memory never binds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +58,25 @@ class Plan:
         Indices of the tasks, batch by batch.
     order : str
         "given": pipelined as listed; "johnson": pipelined, ordered by Johnson's rule anew at every decoding step;
-        "sequential": every batch is drafted and verified before the next is drafted.
+        "sequential": every batch is drafted and verified before the next is drafted; "longest": a free machine takes
+        the waiting batch with the most work left; "searched": the best of all schedules, of ``exact``.
     draft_length : int
         l; 0 for autoregressive decoding.
     latency : float
         T_inf in seconds, by :func:`plan_latency`.
     lower_bound : float
-        No draft length that was allowed, partition and order takes less (s); the latency itself for ``exact``.
+        Seconds. With ``schedule="free"`` no plan takes less, whatever its schedule, with or without a barrier; with
+        ``"barrier"`` no plan that waits at every step, (22), takes less. Every draft length that was allowed, all
+        partitions, orders and waves within the memory rule are meant. It is the latency itself for ``exact``, among
+        plans whose waves run one after another.
     complete : bool
         Whether the method searched all of what it promises: False where ``pareto`` reached its cap on labels.
+    schedule : str
+        One of :data:`SCHEDULES`.
+    memory_rule : str
+        One of :data:`RULES`.
+    waves : tuple of int
+        How many batches each wave holds. The batches of a wave interleave; the next wave begins when all are done.
     """
 
     method: str
@@ -67,6 +86,9 @@ class Plan:
     latency: float
     lower_bound: float
     complete: bool = True
+    schedule: str = "barrier"
+    memory_rule: str = "together"
+    waves: tuple[int, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -85,9 +107,11 @@ def plan(
     service: Service,
     method: str = "dp",
     *,
+    schedule: str = "barrier",
+    memory_rule: str = "together",
     draft_lengths: Iterable[int] = range(1, 11),
     static_size: int = 4,
-    max_labels: int = 1000,
+    max_labels: int = 100,
 ) -> Plan:
     """Batches and draft length for a set of tasks: edge-sd (28) for every draft length, then (33) by enumeration.
 
@@ -97,12 +121,21 @@ def plan(
         At least one. Equal output lengths are the paper's simplification; unequal ones let batches leave early.
     service : Service
     method : str, default "dp"
-        One of :data:`METHODS`.
+        One of :data:`METHODS`. All but ``balanced`` and ``exact`` choose batches for a schedule with a barrier.
+    schedule : str, default "barrier"
+        "barrier": each decoding step begins when all batches have ended the one before, edge-sd (22). "free": a
+        batch drafts as soon as its own last drafts are verified and the draft stage is free.
+    memory_rule : str, default "together"
+        "together": the caches of all batches that are run at once must fit, Γ_p + Σ_m Γ_kv,m ≤ Γ_s; what does not fit
+        is run in waves, one after another. (Moving caches out of the memory is the alternative; it is not modelled.)
+        "each": edge-sd (24b) with (10) as printed, which limits each batch alone (claim ``batching.memory_each``
+        shows caches beyond the memory). "ignored": no limit.
     draft_lengths : iterable of int, default 1..10
-        The lengths tried, each 1 or more. ``fixed-length`` and ``autoregressive`` have their own.
+        The lengths tried, each 1 or more; those whose drafts some task has no memory for are left out.
+        ``fixed-length`` and ``autoregressive`` have their own.
     static_size : int, default 4
         Tasks per batch of ``static``; the paper names none.
-    max_labels : int, default 1000
+    max_labels : int, default 100
         How many states ``pareto`` keeps per prefix before it cuts.
 
     Returns
@@ -113,8 +146,8 @@ def plan(
     Raises
     ------
     ValueError
-        If there are no tasks, one alone exceeds the memory, a draft length is below 1, the method is unknown or
-        cannot take so many tasks.
+        If there are no tasks, one alone exceeds the memory, a draft length is below 1, an option is unknown, or the
+        method cannot take the tasks or the options.
 
     Examples
     --------
@@ -123,20 +156,40 @@ def plan(
     >>> edge, cloud = Device(4.11e-13, 5.6e-4), Device(2.08e-14, 1.28e-2)
     >>> service = Service(small, large, edge, cloud, acceptance=0.8, memory=16e9)
     >>> best = plan([Task(100, 256), Task(400, 256), Task(120, 256)], service, "exact")
-    >>> best.batches, best.draft_length, round(best.latency, 2), best.gap
-    (((0, 2, 1),), 6, 1.63, 0.0)
+    >>> best.batches, best.waves, best.draft_length, round(best.latency, 2), best.gap
+    (((0, 2, 1),), (1,), 6, 1.63, 0.0)
     """
-    if method not in METHODS:
-        raise DomainError(f"method must be one of {', '.join(METHODS)}; got {method!r}")
-    lengths = [FIXED_LENGTH] if method == "fixed-length" else [0] if method == "autoregressive" else list(draft_lengths)
-    _refuse(tasks, service, method, lengths, static_size, max_labels)
-    if method == "autoregressive":
-        service = replace(service, memory=np.inf)
-    problem = Measured(tasks, service, static_size, max_labels)
+    for name, value, known in (
+        ("method", method, METHODS),
+        ("schedule", schedule, SCHEDULES),
+        ("memory_rule", memory_rule, RULES),
+    ):
+        option(name, value, known)
+    lengths = checked_lengths(draft_lengths)
+    if method in OWN_LENGTH:
+        lengths = [OWN_LENGTH[method]]
+    options = methods.Options(
+        schedule,
+        "ignored" if method == "autoregressive" else memory_rule,
+        number(POSITIVE_COUNT, "static_size", static_size),
+        number(POSITIVE_COUNT, "max_labels", max_labels),
+    )
+    lengths = fitting_lengths(tasks, service, lengths, options.rule)
+    problem = Measured(tasks, service, options)
+    refuse_method(problem, method, lengths)
     best = methods.METHODS[method](problem, lengths)
-    bound = best.latency if method == "exact" else min(search.lower_bound(problem.costs(k)) for k in lengths)
+    bound = best.latency if method == "exact" else min(problem.bound(length) for length in lengths)
     return Plan(
-        method, best.batches, best.order, best.draft_length, best.latency, min(bound, best.latency), best.complete
+        method,
+        best.batches,
+        best.order,
+        best.draft_length,
+        best.latency,
+        min(bound, best.latency),
+        best.complete,
+        schedule,
+        options.rule,
+        best.waves,
     )
 
 
@@ -146,6 +199,10 @@ def plan_latency(
     batches: Sequence[Sequence[int]],
     draft_length: int,
     order: str = "given",
+    *,
+    schedule: str = "barrier",
+    memory_rule: str = "together",
+    waves: Sequence[int] | None = None,
 ) -> float:
     """Inference latency of given batches: every method's plan is measured by this.
 
@@ -155,58 +212,109 @@ def plan_latency(
         With their real output lengths, if those are known: batches leave when their longest answer is done.
     service : Service
     batches : sequence of sequences of int
-        Indices of tasks.
+        Indices of tasks, each in exactly one batch.
     draft_length : int
-        l ≥ 0.
+        l ≥ 0; at 0 nothing is drafted, and the memory rule does not apply.
     order : str, default "given"
-        One of "given", "johnson", "sequential"; see :class:`Plan`.
+        One of "given", "johnson", "sequential", or, for a free schedule, "longest"; see :class:`Plan`.
+    schedule : str, default "barrier"
+        One of :data:`SCHEDULES`; see :func:`plan`. A free schedule follows the order step by step on both machines,
+        each operation as early as it can begin, so it is never slower than with the barrier.
+    memory_rule : str, default "together"
+        One of :data:`RULES`; see :func:`plan`.
+    waves : sequence of int, optional
+        How many of the batches each wave holds, in order; one wave of all if not given.
 
     Returns
     -------
     float
-        T_inf in seconds: edge-sd (22).
+        T_inf in seconds: edge-sd (22), or the end of the free schedule; summed over the waves.
 
     Raises
     ------
     ValueError
-        If there are no tasks or no batches, a batch is empty or names no task, or the order is unknown.
+        If there are no tasks, the batches are no partition of them, the batches of a wave exceed the memory by its
+        rule, the waves do not add up, or an option is unknown.
 
     Examples
     --------
     >>> from hlmtheory.serving import Device, ModelShape
     >>> model, device = ModelShape(1, 1, 1), Device(0.0, 1.0)
     >>> service = Service(model, model, device, device, acceptance=1.0)
-    >>> [plan_latency([Task(1, 2)] * 2, service, [[0], [1]], 1, order) for order in ("given", "sequential")]
-    [3.0, 4.0]
+    >>> two = [Task(1, 4)] * 2
+    >>> [plan_latency(two, service, [[0], [1]], 1, order) for order in ("given", "sequential")]
+    [6.0, 8.0]
+    >>> plan_latency(two, service, [[0], [1]], 1, schedule="free")
+    5.0
     """
-    _refuse(tasks, service, "", [], 1, 1)
-    if order not in ORDERS:
-        raise DomainError(f"order must be one of {', '.join(ORDERS)}; got {order!r}")
-    if not len(batches) or not all(len(batch) for batch in batches):
-        raise DomainError(
-            f"batches must hold at least one task each; got {list(map(list, batches))}; leave out empty ones"
-        )
-    indices = [numbers(COUNT, "batches", np.asarray(batch)) for batch in batches]
-    if max(int(batch.max()) for batch in indices) >= len(tasks):
-        raise DomainError(f"batches must name tasks 0..{len(tasks) - 1}; got {max(int(b.max()) for b in indices)}")
+    for name, value, known in (
+        ("order", order, ORDERS),
+        ("schedule", schedule, SCHEDULES),
+        ("memory_rule", memory_rule, RULES),
+    ):
+        option(name, value, known)
+    if order == "longest" and schedule == "barrier":
+        raise DomainError("order must be given, johnson or sequential with a barrier; got 'longest'; it is free's")
+    length = number(COUNT, "draft_length", draft_length)
+    rule = memory_rule if length else "ignored"
+    refuse_tasks(tasks, service, [length], rule)
+    counts = refuse_batches(tasks, service, batches, length, rule, waves)
+    return measured(tasks, service, batches, counts, length, order, schedule)
+
+
+def measured(
+    tasks: Sequence[Task],
+    service: Service,
+    batches: Sequence[Sequence[int]],
+    waves: Sequence[int],
+    length: int,
+    order: str,
+    schedule: str,
+) -> float:
+    """:func:`plan_latency` of batches that were checked, or that are no partition (``dp-printed``)."""
     inputs, outputs = methods.columns(tasks)
-    steps = decoding_steps([outputs[batch].max() for batch in indices], service.acceptance, draft_length)
-    prompts, sizes = [inputs[batch].max() for batch in indices], [len(batch) for batch in indices]
-    draft, verify = stage_times(service, draft_length, prompts, sizes)
-    if order == "given":
+    total, begin = 0.0, 0
+    for count in waves:
+        wave = [np.asarray(batch) for batch in batches[begin : begin + count]]
+        begin += count
+        steps = decoding_steps([outputs[batch].max() for batch in wave], service.acceptance, length)
+        prompts, sizes = [inputs[batch].max() for batch in wave], [len(batch) for batch in wave]
+        total += _of_wave(*stage_times(service, length, prompts, sizes), steps, order, schedule)
+    return total
+
+
+def _of_wave(draft: Array, verify: Array, steps: Array, order: str, schedule: str) -> float:
+    """Latency of the batches of one wave, from their stages (M, 3)."""
+    if order == "given" and schedule == "barrier":
         return float(inference_latency(draft, verify, steps))
     n = np.arange(1, steps.max() + 1)[:, None]
-    times = [np.where(n <= steps, step_times(stage, n), 0.0) for stage in (draft, verify)]
+    d, v = (np.where(n <= steps, step_times(stage, n), 0.0) for stage in (draft, verify))
     if order == "sequential":
-        return float(np.sum(times))
-    return float(search.johnson_latency(*times).sum())
+        return float(d.sum() + v.sum())
+    if schedule == "barrier":
+        return float(search.johnson_latency(d, v).sum())
+    if order == "longest":
+        return finish_time(longest_first(d, v, steps), v)
+    sequence = search.johnson_order(d, v) if order == "johnson" else None
+    return finish_time(in_turn(d, v, steps, sequence), v)
 
 
-def lower_bound(tasks: Sequence[Task], service: Service, draft_length: int) -> float:
-    """A latency that no partition within the memory falls below, in any order, even one anew at every step.
+def lower_bound(
+    tasks: Sequence[Task],
+    service: Service,
+    draft_length: int,
+    *,
+    schedule: str = "barrier",
+    memory_rule: str = "together",
+) -> float:
+    """A latency that no partition, order or waves within the memory rule fall below.
 
-    At one step the second stage has a batch to do after all drafts, and the first one before all verifications: it
-    takes at least max(Σ d + min v, min d + Σ v). The sum over the steps is minimised over the partitions from below.
+    With ``schedule="barrier"`` it is a bound for plans that wait at the end of every step, (22): at one step of a wave
+    the second stage has a batch to do after all drafts, and the first one before all verifications, so the step takes
+    at least max(Σ d + min v, min d + Σ v), summed over the steps. With ``"free"`` it is a bound for **any** schedule
+    of the two machines, with or without a barrier: see :func:`hlmtheory.serving.free_bound`, minimised over the
+    partitions from below; where the memory is shared also Σ_m s_m (D_m + V_m), s_m the share of the memory that
+    batch m holds from its first draft to its last verification. The first is never the smaller.
 
     Parameters
     ----------
@@ -214,6 +322,10 @@ def lower_bound(tasks: Sequence[Task], service: Service, draft_length: int) -> f
     service : Service
     draft_length : int
         l ≥ 1.
+    schedule : str, default "barrier"
+        One of :data:`SCHEDULES`.
+    memory_rule : str, default "together"
+        One of :data:`RULES`; see :func:`plan`.
 
     Returns
     -------
@@ -223,7 +335,7 @@ def lower_bound(tasks: Sequence[Task], service: Service, draft_length: int) -> f
     Raises
     ------
     ValueError
-        If there are no tasks, one alone exceeds the memory, or the draft length is below 1.
+        If there are no tasks, one alone exceeds the memory, the draft length is below 1, or an option is unknown.
 
     Examples
     --------
@@ -232,8 +344,11 @@ def lower_bound(tasks: Sequence[Task], service: Service, draft_length: int) -> f
     >>> lower_bound([Task(1, 2)] * 2, Service(model, model, device, device, acceptance=1.0), 1)
     2.0
     """
-    _refuse(tasks, service, "", [draft_length], 1, 1)
-    return search.lower_bound(Measured(tasks, service, 1, 1).costs(draft_length))
+    option("schedule", schedule, SCHEDULES)
+    option("memory_rule", memory_rule, RULES)
+    draft_length = number(LENGTH, "draft_length", draft_length)
+    refuse_tasks(tasks, service, [draft_length], memory_rule)
+    return Measured(tasks, service, methods.Options(schedule, memory_rule)).bound(draft_length)
 
 
 def johnson_order(draft_times: Array, verify_times: Array) -> Array:
@@ -267,39 +382,8 @@ def johnson_order(draft_times: Array, verify_times: Array) -> Array:
 class Measured(methods.Problem):
     """Tasks whose candidates are measured by :func:`plan_latency`."""
 
-    def measure(self, batches: methods.Batches, length: int, order: str) -> float:
+    def measure(
+        self, batches: methods.Batches, waves: tuple[int, ...], length: int, order: str, schedule: str
+    ) -> float:
         """T_inf."""
-        return plan_latency(self.tasks, self.service, batches, length, order)
-
-
-def _refuse(
-    tasks: Sequence[Task], service: Service, method: str, lengths: list[int], static_size: int, max_labels: int
-) -> None:
-    """What no method can plan."""
-    if not len(tasks):
-        raise DomainError("tasks must hold at least one task; got none; wait for a request")
-    for name, value in (("static_size", static_size), ("max_labels", max_labels)):
-        if value < 1:
-            raise DomainError(f"{name} must be 1 or more; got {value!r}")
-    if not lengths and method:
-        raise DomainError("draft_lengths must hold at least one length; got none; range(1, 11) is the paper's")
-    for length in lengths:
-        if length < 1 and method != "autoregressive":
-            raise DomainError(
-                f"draft_length must be 1 or more; got {length!r}; 'autoregressive' decodes without drafts"
-            )
-    if method == "exact" and len(tasks) > EXACT_TASKS:
-        raise DomainError(
-            f"tasks must be at most {EXACT_TASKS} for method 'exact'; got {len(tasks)}; take 'pareto+johnson', which "
-            "returns the gap to a lower bound"
-        )
-    if method == "autoregressive":
-        return
-    inputs, outputs = (np.array([getattr(task, name) for task in tasks]) for name in ("input_tokens", "output_tokens"))
-    needs = np.asarray(peak_memory(service.draft, inputs, outputs, 1))
-    if (needs > service.memory).any():
-        index = int(np.argmax(needs > service.memory))
-        raise DomainError(
-            f"tasks must fit the memory one by one; task {index} with {inputs[index]} + {outputs[index]} tokens needs "
-            f"{needs[index]:.4g} bytes of {service.memory:.4g}; shorten it, or take a smaller draft model"
-        )
+        return measured(self.tasks, self.service, batches, waves, length, order, schedule)

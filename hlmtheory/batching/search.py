@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory.serving import Service, decoding_steps, peak_memory, stage_times
+from hlmtheory.batching.memory import Cache
+from hlmtheory.serving import Service, decoding_steps, stage_times
 
 ROUNDING = 1e-12
 """A plan must be better by this share to replace another: both are sums of some thousand terms."""
@@ -31,12 +32,25 @@ class Costs:
     draft_length : int
     inputs, outputs : integer arrays, shape (K,)
         In the order in which runs are formed: by rising input, except where said otherwise.
+    rule : str, default "each"
+        One of :data:`hlmtheory.batching.memory.RULES`.
     """
 
     service: Service
     draft_length: int
     inputs: Array
     outputs: Array
+    rule: str = "each"
+
+    @cached_property
+    def cache(self) -> Cache:
+        """What the caches take."""
+        return Cache(self.service, self.draft_length, self.rule)
+
+    @cached_property
+    def in_waves(self) -> bool:
+        """Whether some partition needs more than one wave."""
+        return self.cache.binds(self.inputs, self.outputs)
 
     @cached_property
     def steps(self) -> Array:
@@ -78,7 +92,14 @@ class Costs:
     @cached_property
     def first(self) -> Array:
         """The least j with j..i within the memory, shape (K,); more than i if task i alone is not."""
-        return earliest(self.service, self.inputs, self.outputs)
+        return self.cache.earliest(self.inputs, self.outputs)
+
+    def caches(self, i: int, starts: Array) -> Array:
+        """Bytes of the caches of the batches j..i for each start j, shape (len(starts),)."""
+        prompts, answers = (
+            np.maximum.accumulate(values[: i + 1][::-1])[::-1][starts] for values in (self.inputs, self.outputs)
+        )
+        return self.cache.bytes(prompts, answers, i + 1.0 - starts)
 
     def times(self, i: int, starts: Array) -> tuple[Array, Array]:
         """Stage times of the batches j..i for each start j, shapes (len(starts), N)."""
@@ -115,22 +136,6 @@ class Costs:
         return float(finish.sum())
 
 
-def earliest(service: Service, inputs: Array, outputs: Array) -> Array:
-    """For each i the least j such that j..i is within the memory; i + 1 if there is none."""
-    weights = float(peak_memory(service.draft, 0, 0, 0))
-    token = float(peak_memory(service.draft, 1, 0, 1)) - weights
-    prompts, answers = inputs.tolist(), outputs.tolist()
-    first, j = np.zeros(len(prompts), dtype=np.int64), 0
-    for i in range(len(prompts)):
-        while (
-            j <= i
-            and weights + token * (max(prompts[j : i + 1]) + max(answers[j : i + 1])) * (i + 1 - j) > service.memory
-        ):
-            j += 1
-        first[i] = j
-    return first
-
-
 def _running_argmax(values: Array, i: int) -> Array:
     """For each j ≤ i where the largest of values j..i stands."""
     top = np.empty(i + 1, dtype=np.int64)
@@ -150,33 +155,71 @@ def runs(choice: Array) -> list[int]:
     return starts[::-1]
 
 
-def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[list[int], float]:
-    """Algorithm 1, repaired: the starts, and the table's value for all tasks.
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Runs of the sorted tasks.
+
+    Attributes
+    ----------
+    starts : list of int
+        First task of each batch.
+    opens : list of int
+        Those that open a wave.
+    """
+
+    starts: list[int]
+    opens: list[int]
+
+    @property
+    def waves(self) -> tuple[int, ...]:
+        """How many batches each wave holds."""
+        edges = [self.starts.index(start) for start in self.opens]
+        return tuple(b - a for a, b in zip(edges, [*edges[1:], len(self.starts)], strict=True))
+
+
+def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[Runs, float]:
+    """Algorithm 1, repaired: the runs, and the table's value for all tasks.
 
     For each i all j are tried at once: Σ_n max(F + d, C) + v = Σ_n F + max(d, C - F) + v. With
-    ``printed_objective`` (29) is taken as printed, Σ_n max(F, C + d) + v, and everything else repaired.
+    ``printed_objective`` (29) is taken as printed, Σ_n max(F, C + d) + v, and everything else repaired. Where the
+    memory is shared, a batch j..i joins the wave of the state of j if it fits beside its batches, or opens a wave.
     """
     count, steps = len(costs.inputs), costs.horizon
-    arrival, lead = np.zeros((count + 1, steps)), np.zeros((count + 1, steps))  # F and C - F after i tasks
+    arrival, lead = np.zeros((count + 1, steps)), np.zeros((count + 1, steps))  # F and C - F of the wave after i tasks
     before, after = np.zeros(count + 1), np.zeros(count + 1)  # their sums, F and C
-    choice, value = np.zeros(count, dtype=np.int64), np.zeros(count)
+    past, used = np.zeros(count + 1), np.zeros(count + 1)  # earlier waves (s), and the wave's caches (bytes)
+    choice, opened, value = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool), np.zeros(count)
     for i in range(count):
         starts = np.arange(costs.first[i], i + 1)
         late, verifications = costs.drafts(i, starts), costs.verifications(i, starts)
+        alone = late.sum(axis=1) + verifications
         if printed_objective:
-            total = after[starts] + late.sum(axis=1) + verifications
+            total = past[starts] + after[starts] + alone
         else:
-            total = (
-                before[starts] + np.maximum(late, lead[costs.first[i] : i + 1], out=late).sum(axis=1) + verifications
-            )
+            overlap = np.maximum(late, lead[costs.first[i] : i + 1], out=late).sum(axis=1)
+            total = past[starts] + before[starts] + overlap + verifications
+        opens = np.zeros(len(starts), dtype=bool)
+        if costs.in_waves:
+            caches = costs.caches(i, starts)
+            total = np.where(used[starts] + caches <= costs.cache.room, total, np.inf)
+            fresh = past[starts] + after[starts] + alone
+            opens = fresh < total
+            total = np.where(opens, fresh, total)
         best = len(total) - 1 - int(np.argmin(total[::-1]))  # the last of equals, as in line 20
-        j = choice[i] = starts[best]
-        value[i] = total[best]
+        j, opened[i] = starts[best], opens[best]
+        choice[i], value[i] = j, total[best]
         draft, verify = (time[0] for time in costs.times(i, starts[best : best + 1]))
-        arrival[i + 1] = arrival[j] + draft  # (31)
-        lead[i + 1] = np.maximum(draft, lead[j]) + verify - draft  # (32)
+        kept = not opens[best]
+        past[i + 1] = past[j] if kept else past[j] + after[j]
+        arrival[i + 1] = kept * arrival[j] + draft  # (31)
+        lead[i + 1] = np.maximum(draft, kept * lead[j]) + verify - draft  # (32)
         before[i + 1], after[i + 1] = arrival[i + 1].sum(), (arrival[i + 1] + lead[i + 1]).sum()
-    return runs(choice), float(value[-1])
+        used[i + 1] = kept * used[j] + (caches[best] if costs.in_waves else 0.0)
+    found = runs(choice)
+    ends = [*found[1:], count]
+    return Runs(found, [start for start, end in zip(found, ends, strict=True) if not start or opened[end - 1]]), float(
+        value[-1]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,89 +268,6 @@ def printed_program(costs: Costs) -> Printed:
     return Printed(value[1:], choice[1:], packs)
 
 
-def pareto(costs: Costs, *, incumbent: float = np.inf, max_labels: int = 1000) -> tuple[list[int] | None, float, bool]:
-    """The best of all partitions into runs, in order: starts, latency, and whether nothing was cut by the cap.
-
-    A label is a partition of the first i tasks with its vectors (F, C) over all steps. Whatever follows, the latency
-    never falls when F or C rise, so a label that another one is not above anywhere can go. So can one whose bound
-    reaches ``incumbent``; starts are None if all went. Above ``max_labels`` for one i the best bounds stay.
-    """
-    count, steps = len(costs.inputs), costs.horizon
-    pieces = np.array_split(np.arange(steps), min(8, steps))
-    rest = _rest_bounds(costs, pieces)
-    arrival, finish = np.zeros((1, steps)), np.zeros((1, steps))
-    parent, prefix, whole = np.asarray([-1]), np.asarray([0]), True
-    for i in range(count):
-        old = np.flatnonzero(prefix >= costs.first[i])
-        draft, verify = costs.times(i, prefix[old])
-        reached = arrival[old] + draft
-        done = np.maximum(reached, finish[old]) + verify
-        bound = _completed(reached, done, rest[i + 1], pieces)
-        good = np.flatnonzero(bound < incumbent * (1.0 - ROUNDING))
-        good = good[np.argsort(bound[good], kind="stable")]
-        good = good[undominated(np.concatenate([reached[good], done[good]], axis=1), max_labels)]
-        whole &= len(good) < max_labels
-        arrival, finish = np.concatenate([arrival, reached[good]]), np.concatenate([finish, done[good]])
-        parent, prefix = np.append(parent, old[good]), np.append(prefix, np.full(len(good), i + 1))
-    last = np.flatnonzero(prefix == count)
-    if not len(last):
-        return None, np.inf, whole
-    label = int(last[np.argmin(finish[last].sum(axis=1))])
-    latency, starts = float(finish[label].sum()), []
-    while parent[label] >= 0:
-        label = int(parent[label])
-        starts.append(int(prefix[label]))
-    return starts[::-1], latency, whole
-
-
-def undominated(vectors: Array, limit: int) -> Array:
-    """Rows, taken in order, that no row kept before is nowhere above; at most ``limit``.
-
-    A row kept early may be dominated by one kept later: harmless, since it only costs time.
-    """
-    width = vectors.shape[1]
-    probe = np.unique(np.linspace(0, width - 1, 12).astype(np.int64))
-    kept: list[int] = []
-    sample = np.empty((0, len(probe)))
-    for row, vector in enumerate(vectors):
-        near = np.flatnonzero((sample <= vector[probe]).all(axis=1))
-        if not any((vectors[kept[k]] <= vector).all() for k in near):
-            kept.append(row)
-            sample = vectors[kept][:, probe]
-            if len(kept) == limit:
-                break
-    return np.asarray(kept, dtype=np.int64)
-
-
-def _rest_bounds(costs: Costs, pieces: list[Array]) -> list[tuple[Array, Array, Array]]:
-    """For tasks i.. and each piece of the steps: least Σ d, least Σ v, and least v of the last batch (0 for none).
-
-    Each least is over all partitions into runs, piece by piece: no partition has less of any.
-    """
-    count, parts = len(costs.inputs), len(pieces)
-    edges = [int(piece[0]) for piece in pieces]
-    least = np.full((2, count + 1, parts), np.inf)
-    least[:, count] = 0.0
-    final = np.zeros(parts)
-    for i in range(count - 1, -1, -1):
-        starts = np.arange(costs.first[i], i + 1)
-        totals = [np.add.reduceat(time, edges, axis=1) for time in costs.times(i, starts)]
-        for side, total in enumerate(totals):
-            least[side, starts] = np.minimum(least[side, starts], total + least[side, i + 1])
-        if i == count - 1:
-            final = totals[1].min(axis=0)
-    return [(least[0, i], least[1, i], final if i < count else np.zeros(parts)) for i in range(count + 1)]
-
-
-def _completed(arrival: Array, finish: Array, rest: tuple[Array, Array, Array], pieces: list[Array]) -> Array:
-    """Lower bound on what each label can end at: per piece, the drafts are late or the verifications are."""
-    drafts, verifications, last = rest
-    edges = [int(piece[0]) for piece in pieces]
-    late = np.add.reduceat(arrival, edges, axis=1) + drafts + last
-    busy = np.add.reduceat(finish, edges, axis=1) + verifications
-    return np.maximum(late, busy).sum(axis=1) if last.any() else busy.sum(axis=1)
-
-
 def johnson_order(draft: Array, verify: Array) -> Array:
     """Johnson's rule on the last axis: first d < v by rising d, then the rest by falling v."""
     with np.errstate(divide="ignore", over="ignore"):
@@ -321,54 +281,3 @@ def johnson_latency(draft: Array, verify: Array) -> Array:
     arrival = np.cumsum(np.take_along_axis(draft, order, axis=-1), axis=-1)
     left = np.cumsum(np.take_along_axis(verify, order, axis=-1)[..., ::-1], axis=-1)[..., ::-1]
     return np.max(arrival + left, axis=-1, initial=0.0)
-
-
-def lower_bound(costs: Costs) -> float:
-    """No partition and no order, even anew at each step, takes less; tasks sorted by input.
-
-    Steps are cut where tasks leave. On each piece only the tasks active to its end are counted, with the least of
-    their output lengths in the memory, so that runs lose nothing (claim ``batching.contiguous``).
-    """
-    levels = np.unique(costs.steps)
-    if len(levels) > 16:
-        levels = levels[np.unique(np.linspace(0, len(levels) - 1, 16).astype(np.int64))]
-    total, begin = 0.0, 0
-    for end in levels:
-        active = costs.steps >= end
-        total += _piece_bound(costs, np.flatnonzero(active), begin, int(end))
-        begin = int(end)
-    return total
-
-
-def _piece_bound(costs: Costs, tasks: Array, begin: int, end: int) -> float:
-    """The bound on steps begin + 1..end with these tasks only.
-
-    A step takes at least Σ d + min v and at least min d + Σ v, hence any mean of the two with weights λ and 1 - λ. For
-    weights fixed per step the least over partitions into runs is a shortest path; the best of several weights is
-    kept. One batch for all takes Σ d + Σ v, and is set apart.
-    """
-    draft, verify = (unit[tasks, begin:end] for unit in costs.unit)
-    fixed_draft, fixed_verify = costs.fixed
-    count = len(tasks)
-    weight = _weights(end - begin)
-    other = 1.0 - weight
-    slope = weight @ draft.T + other @ verify.T  # (weights, tasks)
-    batch = weight.sum(axis=1) * fixed_draft + other.sum(axis=1) * fixed_verify
-    first = earliest(costs.service, costs.inputs[tasks], np.full(count, costs.outputs[tasks].min()))
-    path = np.full((len(weight), count + 1), np.inf)
-    path[:, 0] = weight @ (verify[0] + fixed_verify) + other @ (draft[0] + fixed_draft)  # no batch is shorter
-    for i in range(count):
-        starts = np.arange(max(first[i], i == count - 1), i + 1)
-        if len(starts):
-            path[:, i + 1] = (path[:, starts] + slope[:, i : i + 1] * (i + 1.0 - starts)).min(axis=1) + batch
-    bound = float(path[:, count].max())
-    if first[-1] > 0:
-        return bound
-    return min(bound, float((count * (draft[-1] + verify[-1]) + fixed_draft + fixed_verify).sum()))
-
-
-def _weights(steps: int) -> Array:
-    """Weights λ per step, shape (23, steps): the same at all, or switching from one side to the other."""
-    even = np.repeat(np.linspace(0.0, 1.0, 9)[:, None], steps, axis=1)
-    switch = np.arange(steps) >= np.linspace(0, steps, 9)[1:-1, None]
-    return np.concatenate([even, switch, ~switch]).astype(np.float64)

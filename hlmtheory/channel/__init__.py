@@ -12,16 +12,20 @@ W          ``bandwidth_hz``                                Hz        (...)
 S          ``snr``, received signal-to-noise ratio         1         (...)
 m          ``mean_snr``, E[S]                              1         (...)
 κ          ``k_factor``, line-of-sight over scattered      1         (...)
+T_c        ``coherence_s``, length of a block              s         (...)
 f, F       density and distribution function of S          1         (...)
 ========== =============================================== ========= ===========
 
-Ratios are never in dB here; :func:`db_to_linear` and the like convert. A block-fading link draws one S per
-block. What needs a special function goes through scipy on the host, in float64, and comes back in the library and
-on the device of the input.
+Ratios are never in dB here; :func:`db_to_linear` and the like convert. A block-fading link draws one S per block of
+T_c seconds. ``shannon_latency`` and the latencies of ``Rayleigh`` and ``Rician`` take S as constant however long a
+transfer lasts, and their mean over S is infinite; ``mean_transfer_time`` lets a transfer go on over blocks. What needs
+a special function goes through scipy on the host, in float64, and comes back in the library and on the device of the
+input.
 """
 
 from __future__ import annotations
 
+from hlmtheory.channel.blocks import mean_transfer_time, sample_transfer_times
 from hlmtheory.channel.claims import CLAIMS
 from hlmtheory.channel.decibels import db_to_linear, dbm_to_watts, linear_to_db, watts_to_dbm
 from hlmtheory.channel.fading import Estimate, Rayleigh, Rician
@@ -48,7 +52,9 @@ __all__ = [
     "linear_to_db",
     "log_distance_gain",
     "mean_round_throughput",
+    "mean_transfer_time",
     "round_throughput",
+    "sample_transfer_times",
     "shannon_latency",
     "throughput",
     "vocabulary_payload_bits",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import UNIT_INTERVAL
 from hlmtheory._quantities import checked
+from hlmtheory.channel.block_claims import BLOCK_CLAIMS
 from hlmtheory.channel.fading import Estimate, Rayleigh, Rician, capacity_by_quadrature, distribution_by_quadrature
 from hlmtheory.channel.latency import (
     efficiency,
@@ -27,14 +27,18 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 # Proofs, by the last part of the id.
 #
 # payload. ⌈log₂ V⌉ is the least number of bits that tell V tokens apart.
-# latency, latency_floor. ln(1 + S) ≤ S, so log₂(1 + S) ≤ S/ln 2; equality as S → 0, where only power helps.
+# latency. The mutual information of a Gaussian input over Gaussian noise grows with the SNR by the least mean square
+#   error of estimating the input, 1/(1 + s) (I-MMSE). Its integral by quadrature knows no logarithm.
+# latency_floor. ln(1 + S) ≤ S, so log₂(1 + S) ≤ S/ln 2; equality as S → 0, where only power helps.
 # throughput. The harmonic mean of the rounds' rates is at most their arithmetic mean, equal if all rounds are.
 # throughput_by_share. A share ρ of the rounds takes τ + τ_LLM longer; the mean round τ_SLM + ρ(τ + τ_LLM).
-# rayleigh_mean, rician_mean. f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0) e^{-(1+κ)s/m}, as I₀ ≥ 1, and with the floor
+# rayleigh_mean, rician_mean. Of an S that is constant however long the transfer lasts.
+#   f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0) e^{-(1+κ)s/m}, as I₀ ≥ 1, and with the floor
 #   above ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this has no bound: the mean
 #   latency is infinite at every mean SNR and every κ. So E[T_step] in flexspec (2) is infinite too, and a run's
 #   throughput tends to 0, unless a block in outage is given up. A simulated mean latency is a function of the number
-#   of samples and of the seed. What is finite: every quantile, the mean beyond an outage, the rate.
+#   of samples and of the seed. What is finite: every quantile, the mean beyond an outage, the rate, and the mean of a
+#   transfer whose S is drawn anew after a coherence time (block_claims).
 # finite_mean. So for every number there is a cut from which on the mean exceeds it.
 # capacity. E[log(1 + S)] = ∫ P(S > s)/(1 + s) ds = e^{1/m} E₁(1/m) for an exponential S. For a Gamma(j + 1) S, by
 #   parts, e^z Σ_{k≤j+1} E_k(z); the Poisson mixture over j, summed in the other order, gives the closed form.
@@ -50,9 +54,18 @@ def _index_bits(vocabulary: Array, bits_per_probability: Array) -> Array:
     return size * (width + xp.asarray(lengths, device=size.device))
 
 
-def _delivered(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
-    xp, _, band, ratio = checked(DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, snr=snr)
-    return shannon_latency(bits, band, ratio) * band * efficiency(xp, ratio)
+def _latency_of_information(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
+    """B over W times the mutual information, ∫₀^S mmse(s) ds/ln 2 with mmse(s) = 1/(1 + s) of a Gaussian input."""
+    xp, payload, band, ratio = checked(DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, snr=snr)
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    most = to_numpy(ratio)
+    area, begin = np.zeros_like(most), np.zeros_like(most)
+    while np.any(begin < most):
+        half = (np.minimum(2.0 * begin + 1.0, most) - begin) / 2.0  # panels no wider than 1 + s, where mmse halves
+        mmse = 1.0 / (1.0 + begin[..., None] + half[..., None] * (1.0 + nodes))
+        area, begin = area + half * np.sum(weights * mmse, axis=-1), begin + 2.0 * half
+        begin = np.where(begin >= most * (1.0 - 1e-15), most, begin)
+    return payload * math.log(2) / (band * xp.asarray(area, device=ratio.device))
 
 
 def _latency_floor(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
@@ -103,21 +116,36 @@ def _stays_stationary(leave_good: Array, leave_bad: Array) -> Array:
     return bad * (1.0 - leave_bad) + (1.0 - bad) * leave_good
 
 
-def _over_traces(function: Callable[[TraceLink, Any, Any, Any], Any]) -> Callable[..., Array]:
-    """A function of a link and of the bits, start and end of a transfer, for rows (..., n) of traces."""
+def _carried(time_s: Array, throughput_bps: Array, bits: Array, start_s: Array) -> Array:
+    """Bits of a trace in the transfer time, over B: sample by sample, the rate times how long the transfer saw it."""
+    xp, times, rates, payload, start = arrays(time_s=time_s, throughput_bps=throughput_bps, bits=bits, start_s=start_s)
+    time, rate, size, begin = (to_numpy(value) for value in (times, rates, payload, start))
+    shape = np.broadcast_shapes(time.shape[:-1], rate.shape[:-1], size.shape, begin.shape)
+    time, rate = (np.broadcast_to(row, (*shape, row.shape[-1])) for row in (time, rate))
+    size, begin = np.broadcast_to(size, shape), np.broadcast_to(begin, shape)
+    carried = np.empty(shape)
+    for place in np.ndindex(shape):
+        took = float(TraceLink(time[place], rate[place]).transfer_time(size[place], begin[place]))
+        seen = _seen(time[place], begin[place] + took) - _seen(time[place], begin[place])
+        carried[place] = np.sum(rate[place] * seen) / size[place]
+    return xp.asarray(carried, device=times.device)
 
-    def over(time_s: Array, throughput_bps: Array, bits: Array, start_s: Array) -> Array:
-        xp, times, rates, payload, start = arrays(
-            time_s=time_s, throughput_bps=throughput_bps, bits=bits, start_s=start_s
-        )
-        rows = np.broadcast_arrays(*(to_numpy(v) for v in (times, rates, payload[..., None], start[..., None])))
-        answer = np.empty(rows[0].shape[:-1])
-        for index in np.ndindex(answer.shape):
-            link, size, begin = TraceLink(rows[0][index], rows[1][index]), rows[2][index][0], rows[3][index][0]
-            answer[index] = function(link, size, begin, begin + link.transfer_time(size, begin))
-        return xp.asarray(answer, device=times.device)
 
-    return over
+def _seen(times: Any, until: Any) -> Any:
+    """For each sample, how long it held from time 0 until then: whole periods, and its part of the last one."""
+    opens = times - times[0]
+    lasts = np.append(times[1:] - times[:-1], times[-1] - times[-2])
+    period = opens[-1] + lasts[-1]
+    return np.floor(until / period) * lasts + np.clip(until % period - opens, 0.0, lasts)
+
+
+def _moved_by_rounding(time_s: Array, throughput_bps: Array, bits: Array, start_s: Array) -> Array:
+    """By how much a rounding error of the time moves the bits: the rate times the time, over B."""
+    xp, times, rates, payload, start = arrays(time_s=time_s, throughput_bps=throughput_bps, bits=bits, start_s=start_s)
+    lasts = times[..., -1] + times[..., -1] - times[..., -2] - times[..., 0]
+    mean = xp.sum(rates[..., :-1] * (times[..., 1:] - times[..., :-1]), axis=-1)
+    mean = (mean + rates[..., -1] * (times[..., -1] - times[..., -2])) / lasts
+    return xp.max(rates, axis=-1) * (start + payload / mean + 2.0 * lasts) / payload
 
 
 _CUHLM = "oh2025cuhlm"
@@ -136,12 +164,12 @@ CLAIMS = (
     ),
     Claim(
         id="channel.latency",
-        source=Source(_CUHLM, "(5)"),
+        source=Source(_CUHLM, "(5); guo2005mutual (1)"),
         origin=Origin.PUBLISHED,
-        statement="in B/(W log₂(1 + SNR)) seconds a link at capacity carries B bits",
+        statement="B/(W log₂(1 + SNR)) = B/(W I), mutual information I = ∫₀^SNR mmse(s) ds/ln 2, mmse(s) = 1/(1 + s)",
         relation=Relation.EQ,
-        lhs=_delivered,
-        rhs=lambda bits: bits,
+        lhs=shannon_latency,
+        rhs=_latency_of_information,
         attained=Attained({**_LINE, "snr": 10.0}),
     ),
     Claim(
@@ -167,7 +195,7 @@ CLAIMS = (
     Claim(
         id="channel.throughput_means",
         source=Source(_CUHLM, "(6) and Section V-A, read as one quantity"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.IMPLIED,
         statement="n/Σt = Σ(1/t)/n: tokens a second over the sequence extend those of a round",
         relation=Relation.EQ,
         lhs=throughput,
@@ -188,7 +216,7 @@ CLAIMS = (
         id="channel.rayleigh_mean",
         source=Source(_CUHLM, "(5) under Rayleigh fading, Table II, Fig. 10a"),
         origin=Origin.NEW,
-        statement="E[1/log₂(1+S); a ≤ S ≤ b] ≥ ln 2 f(0) e^{−b/m} ln(b/a): unbounded as a → 0, the mean is infinite",
+        statement="S constant in a transfer: E[1/log₂(1+S); a ≤ S ≤ b] ≥ ln 2 f(0) e^{−b/m} ln(b/a), infinite as a → 0",
         relation=Relation.LE,
         lhs=lambda mean_snr, cut, width: _growth(mean_snr, 0.0, cut, width),
         rhs=lambda mean_snr, cut, width: _strip(mean_snr, 0.0, cut, width).value,
@@ -199,7 +227,7 @@ CLAIMS = (
         id="channel.rician_mean",
         source=Source(_CUHLM, "(5) under Rician fading, Fig. 10b"),
         origin=Origin.NEW,
-        statement="the same with f(0) = (1+κ)e^{−κ}/m and e^{−(1+κ)b/m}: infinite under Rician fading, too",
+        statement="S constant in a transfer: as rayleigh_mean, f(0) = (1+κ)e^{−κ}/m and e^{−(1+κ)b/m}: infinite, too",
         relation=Relation.LE,
         lhs=_growth,
         rhs=lambda mean_snr, k_factor, cut, width: _strip(mean_snr, k_factor, cut, width).value,
@@ -209,8 +237,8 @@ CLAIMS = (
     Claim(
         id="channel.finite_mean",
         source=Source(_CUHLM, "Table II, an average latency under Rayleigh fading"),
-        origin=Origin.PUBLISHED,
-        statement="E[1/log₂(1 + S); S ≥ cut] stays below some bound however small the cut",
+        origin=Origin.IMPLIED,
+        statement="S constant in a transfer: E[1/log₂(1 + S); S ≥ cut] stays below some bound for every cut",
         relation=Relation.LE,
         lhs=_mean_beyond,
         rhs=lambda bound: checked(DOMAINS, bound=bound)[1],
@@ -262,8 +290,8 @@ CLAIMS = (
     ),
     Claim(
         id="channel.rician_outage",
-        source=Source("alouini1999capacity", "outage probability, with a line of sight"),
-        origin=Origin.PUBLISHED,
+        source=Source("alouini1999capacity", "extends the outage probability to a line of sight"),
+        origin=Origin.NEW,
         statement="P(S ≤ s) = Σ_j Poisson(j; κ) P(Gamma(j + 1) ≤ (1 + κ)s/m), the non-central χ²",
         relation=Relation.EQ,
         lhs=lambda mean_snr, k_factor, snr: Rician(mean_snr, k_factor).distribution(snr),
@@ -287,12 +315,10 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="what a trace carries in the transfer time of B bits, over B, is 1 wherever it starts",
         relation=Relation.EQ,
-        lhs=_over_traces(lambda link, bits, begin, end: (link.delivered_bits(end) - link.delivered_bits(begin)) / bits),
+        lhs=_carried,
         rhs=lambda bits: 0.0 * bits + 1.0,
         attained=Attained({"time_s": [0.0, 1.0, 3.0], "throughput_bps": [4.0, 0.0, 2.0], "bits": 21.0, "start_s": 0.5}),
-        # a rounding error of the time moves the bits by the rate times as much
-        condition=_over_traces(
-            lambda link, bits, begin, end: np.max(link.throughput_bps) * (end + link.period_s()) / bits
-        ),
+        condition=_moved_by_rounding,
     ),
+    *BLOCK_CLAIMS,
 )

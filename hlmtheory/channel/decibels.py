@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import Domain
+from hlmtheory._domains import Domain, finite_answer
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import DOMAINS
 
 _LEVEL = Domain("finite", lambda xp, value: xp.isfinite(value), "a power of 0 has no level in dB")
 
 
+@finite_answer
 def db_to_linear(db: Array) -> Array:
     """A ratio of powers from decibels: 10^(dB/10).
 
@@ -64,6 +65,7 @@ def linear_to_db(ratio: Array) -> Array:
     return 10.0 * xp.log10(value)
 
 
+@finite_answer
 def dbm_to_watts(dbm: Array) -> Array:
     """Watts from dBm, decibels over a milliwatt.
 

@@ -1,5 +1,8 @@
 """Rayleigh and Rician block fading: the law of the SNR, and what follows for rate and latency.
 
+The latencies here take S as constant however long a transfer lasts, so that they are those of a block of fading that
+never ends. For a transfer over several blocks see :func:`hlmtheory.mean_transfer_time`.
+
 With a line of sight κ times as strong as the scattered rest, y = (1 + κ)S/m has the density
 e^{-κ-y} I₀(2√(κy)): twice y is non-central χ² with 2 degrees of freedom and non-centrality 2κ, a mixture of
 Gamma(j + 1) laws with Poisson(κ) weights. Rayleigh is κ = 0. All closed forms below follow from the mixture.
@@ -15,11 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import COUNT, Domain
+from hlmtheory._domains import Domain, finite_answer, generator, number
 from hlmtheory._quantities import checked, not_negative, open_unit, positive
 from hlmtheory.channel import fading_laws as laws
+from hlmtheory.channel.quantities import DRAWS
 
-_DOMAINS = {
+LAW = {
     "mean_snr": positive("give the ratio, not dB; over a dead link nothing arrives, over a noiseless one at once"),
     "k_factor": Domain(
         "in [0, 10,000]",
@@ -27,12 +31,18 @@ _DOMAINS = {
         "give the ratio, not dB: 0 without a line of sight; above 10,000 the SNR hardly varies, take it as constant",
     ),
     "snr": not_negative("give the ratio, not dB"),
-    "rate": not_negative("give a spectral efficiency in bit/s/Hz"),
+    "upper": not_negative("give the ratio, not dB; leave it out where there is no end"),
+    "rate": Domain(
+        "in [0, 1,000]",
+        lambda xp, value: (value >= 0) & (value <= 1_000),
+        "give a spectral efficiency in bit/s/Hz; 1,000 is a SNR of 3,010 dB, and every block is below it",
+    ),
     "probability": open_unit("give a probability that is neither 0 nor 1"),
     "outage": open_unit("say which share of the blocks to give up; with none the mean is infinite"),
     "cut": positive("give the SNR below which a block is given up; with none the mean is infinite"),
     "bits": positive("a round that sends nothing takes no time: leave it out"),
     "bandwidth_hz": positive("give the band of the uplink in Hz"),
+    "coherence_s": positive("give the time in seconds after which the fading is another"),
 }
 
 
@@ -71,7 +81,7 @@ class Rician:
 
     def __post_init__(self) -> None:
         """Refuse what is no SNR."""
-        checked(_DOMAINS, mean_snr=self.mean_snr, k_factor=self.k_factor)
+        checked(LAW, mean_snr=self.mean_snr, k_factor=self.k_factor)
 
     def sample(self, rng: np.random.Generator, size: int) -> np.ndarray[Any, Any]:
         """Independent blocks, as numpy.
@@ -80,7 +90,7 @@ class Rician:
         ----------
         rng : numpy Generator
         size : int
-            How many.
+            How many, at most 10,000,000.
 
         Returns
         -------
@@ -93,8 +103,7 @@ class Rician:
             If the size is negative or no integer.
         """
         _, m, k = self._numpy()
-        xp, blocks = arrays(size=size)
-        COUNT.check(xp, "size", blocks)
+        rng, size = generator("rng", rng), number(DRAWS, "size", size)
         shape = (*np.broadcast_shapes(m.shape, k.shape), size)
         direct, scattered, quadrature = np.sqrt(k)[..., None], rng.standard_normal(shape), rng.standard_normal(shape)
         power = (direct + scattered / math.sqrt(2)) ** 2 + quadrature**2 / 2.0
@@ -166,13 +175,13 @@ class Rician:
         Parameters
         ----------
         rate : array, shape (...)
-            R in bit/s/Hz, 0 or more.
+            R in bit/s/Hz, 0 to 1,000.
 
         Returns
         -------
         float64 array, shape (...)
         """
-        xp, rate = checked(_DOMAINS, rate=rate)
+        xp, rate = checked(LAW, rate=rate)
         return self.distribution(xp.expm1(xp.astype(rate, xp.float64) * math.log(2)))
 
     def rate_quantile(self, probability: Array) -> Array:
@@ -191,8 +200,11 @@ class Rician:
         xp, snr = arrays(snr=self.quantile(probability))
         return xp.log1p(snr) / math.log(2)
 
+    @finite_answer
     def latency_quantile(self, probability: Array, bits: Array, bandwidth_hz: Array) -> Array:
-        """The time that a share p of the blocks does not exceed: finite, where the mean is not.
+        """The time that a share p of the blocks does not exceed, S being constant throughout a transfer.
+
+        It is finite, where the mean over S is not.
 
         Parameters
         ----------
@@ -211,11 +223,12 @@ class Rician:
         ValueError
             If a value is out of range, as in :meth:`quantile`.
         """
-        xp, p, payload, band = checked(_DOMAINS, probability=probability, bits=bits, bandwidth_hz=bandwidth_hz)
+        xp, p, payload, band = checked(LAW, probability=probability, bits=bits, bandwidth_hz=bandwidth_hz)
         return payload * math.log(2) / (band * xp.log1p(self._through(laws.upper_quantile, probability=p)))
 
+    @finite_answer
     def mean_latency(self, bits: Array, bandwidth_hz: Array, *, outage: Array) -> Estimate:
-        """Mean time over the blocks that are sent, the worst share of them being given up.
+        """Mean time over the blocks that are sent, the worst share of them being given up, S constant in a transfer.
 
         Parameters
         ----------
@@ -229,11 +242,12 @@ class Rician:
         Estimate
             E[B/(W log₂(1 + S)) given S above its quantile], in seconds, by quadrature.
         """
-        _, payload, band, share = checked(_DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, outage=outage)
+        _, payload, band, share = checked(LAW, bits=bits, bandwidth_hz=bandwidth_hz, outage=outage)
         value, error = self.inverse_efficiency(self.quantile(share))
         seconds = payload / (band * (1.0 - share))
         return Estimate(value * seconds, error * seconds)
 
+    @finite_answer
     def inverse_efficiency(self, cut: Array, upper: Array | None = None) -> Estimate:
         """E[1/log₂(1 + S); cut ≤ S ≤ upper], by quadrature.
 
@@ -249,8 +263,8 @@ class Rician:
         Estimate
             In Hz s/bit. Not divided by P(cut ≤ S ≤ upper).
         """
-        _, low = checked(_DOMAINS, cut=cut)
-        where = {"cut": low} if upper is None else {"cut": low, "snr": upper}
+        _, low = checked(LAW, cut=cut)
+        where = {"cut": low} if upper is None else {"cut": low, "upper": upper}
         both = self._through(lambda m, k, *ends: np.stack(laws.mean_of(laws.inverse_efficiency, m, k, *ends)), **where)
         return Estimate(both[0, ...], both[1, ...])
 
@@ -267,7 +281,7 @@ class Rician:
 
     def _numpy(self, **values: Array) -> tuple[Any, ...]:
         """The namespace, and m, κ and the values in their domains as float64 of numpy."""
-        xp, *given = checked(_DOMAINS, mean_snr=self.mean_snr, k_factor=self.k_factor, **values)
+        xp, *given = checked(LAW, mean_snr=self.mean_snr, k_factor=self.k_factor, **values)
         return (xp, *(np.asarray(to_numpy(value), dtype=np.float64) for value in given))
 
     def _through(self, function: Callable[..., Any], **values: Array) -> Array:

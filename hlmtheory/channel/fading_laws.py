@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ _NODES = (24, 16)  # of a Gauss-Legendre panel: for the value, and for its error
 _REACH = 6.5  # in √y beyond √κ; the mass further out is below e^{-42}
 _LEVELS = 100  # of the continued fraction of e^z E_n(z): below one rounding from z = 1 on
 _CLOSE = 1e-9  # relative, of the probability at a quantile, before the last of the Newton steps
+_leggauss = cache(np.polynomial.legendre.leggauss)
 _STEPS = 60  # of Newton's method; from its start a dozen do
 
 
@@ -156,7 +158,7 @@ def mean_of(weight: Callable[[Any], Any], m: Any, k: Any, lower: Any, upper: Any
 def _panels(function: Callable[[Any], Any], begin: Any, end: Any, width: float, nodes: int) -> Any:
     """∫ of the function from begin to end by Gauss-Legendre panels no wider than ``width``."""
     count = max(1, math.ceil(float(np.max(end - begin, initial=0.0)) / width))
-    x, w = np.polynomial.legendre.leggauss(nodes)
+    x, w = _leggauss(nodes)
     total = np.zeros(np.shape(begin))
     half = (end - begin) / (2.0 * count)
     for i in range(count):

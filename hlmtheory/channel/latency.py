@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import DomainError
+from hlmtheory._domains import DomainError, broadcast, finite_answer, flag, mask
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import COUNT, DOMAINS
 
@@ -48,8 +46,9 @@ def vocabulary_payload_bits(vocabulary: Array, bits_per_probability: Array, *, i
     xp, size, width = arrays(vocabulary=vocabulary, bits_per_probability=bits_per_probability)
     size = xp.astype(COUNT.check(xp, "vocabulary", size), xp.int64)
     width = xp.astype(COUNT.check(xp, "bits_per_probability", width), xp.int64)
+    broadcast(vocabulary=size.shape, bits_per_probability=width.shape)
     places = xp.zeros_like(size)
-    for n in range(63 if index else 0):  # ⌈log₂ V⌉ is how many powers of 2 are below V: no rounding
+    for n in range(63 if flag("index", index) else 0):  # ⌈log₂ V⌉ is how many powers of 2 are below V: no rounding
         places = places + xp.astype(size > 2**n, xp.int64)
     most = _LARGEST // size - places
     if bool(xp.any(width > most)):
@@ -60,6 +59,7 @@ def vocabulary_payload_bits(vocabulary: Array, bits_per_probability: Array, *, i
     return size * (width + places)  # (4)
 
 
+@finite_answer
 def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
     """Time to send a payload at capacity: B/(W log₂(1 + S)).
 
@@ -91,6 +91,7 @@ def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
     return payload / (band * efficiency(xp, ratio))  # (5)
 
 
+@finite_answer
 def round_throughput(draft_s: Array, uplink_s: Array, verify_s: Array, *, sent: Array = True) -> Array:
     """Tokens a second of one round: 1/(τ_SLM + τ + τ_LLM) if the token is sent, 1/τ_SLM if not.
 
@@ -119,11 +120,13 @@ def round_throughput(draft_s: Array, uplink_s: Array, verify_s: Array, *, sent: 
     xp, draft, uplink, verify, asked = arrays(draft_s=draft_s, uplink_s=uplink_s, verify_s=verify_s, sent=sent)
     for name, value in (("draft_s", draft), ("uplink_s", uplink), ("verify_s", verify)):
         DOMAINS[name].check(xp, name, value)
+    broadcast(draft_s=draft.shape, uplink_s=uplink.shape, verify_s=verify.shape, sent=asked.shape)
     draft, uplink, verify = floating(xp, draft, uplink, verify)
-    total = draft + xp.where(asked, uplink + verify, xp.zeros_like(uplink + verify))
+    total = draft + xp.where(mask(xp, "sent", asked), uplink + verify, xp.zeros_like(uplink + verify))
     return 1.0 / DOMAINS["times_s"].check(xp, "draft_s + uplink_s + verify_s", total)  # (6)
 
 
+@finite_answer
 def throughput(times_s: Array) -> Array:
     """Tokens a second over a run of one-token rounds: how many, over how long they took together.
 
@@ -151,6 +154,7 @@ def throughput(times_s: Array) -> Array:
     return 1.0 / xp.mean(times, axis=-1)
 
 
+@finite_answer
 def mean_round_throughput(times_s: Array) -> Array:
     """The mean over rounds of tokens a second in that round, Σ(1/t)/n: never below :func:`throughput`.
 
@@ -184,7 +188,7 @@ def efficiency(xp: Any, snr: Array) -> Array:
 
 
 def _rounds(times_s: Array) -> tuple[Any, Array]:
-    if not np.shape(times_s) or np.shape(times_s)[-1] == 0:
-        raise DomainError(f"times_s must have an entry for each round; got shape {np.shape(times_s)}; give n ≥ 1")
     xp, times = checked(DOMAINS, times_s=times_s)
+    if not times.ndim or times.shape[-1] == 0:
+        raise DomainError(f"times_s must have an entry for each round; got shape {tuple(times.shape)}; give n ≥ 1")
     return xp, times

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import COUNT, DomainError
+from hlmtheory._domains import COUNT, DomainError, generator, number
 from hlmtheory._quantities import checked, not_negative, open_unit, positive
+from hlmtheory.channel.quantities import DRAWS
 
 _DOMAINS = {
     "good_bps": positive("give the rate of the good state in bit/s"),
@@ -21,6 +22,7 @@ _DOMAINS = {
     "slot_s": positive("give the length of a slot in seconds"),
     "bits": positive("a round that sends nothing takes no time: leave it out"),
     "start_s": not_negative("a trace begins at time 0"),
+    "until_s": not_negative("a trace begins at time 0"),
     "throughput_bps": not_negative("give the throughput in bit/s"),
 }
 
@@ -98,7 +100,7 @@ class GilbertElliott:
         ----------
         rng : numpy Generator
         slots : int
-            How many.
+            How many, at most 10,000,000.
 
         Returns
         -------
@@ -108,10 +110,14 @@ class GilbertElliott:
         Raises
         ------
         ValueError
-            If the number of slots is negative or no integer.
+            If the number of slots is negative or no integer, or the object holds more than one link.
         """
-        xp, count = arrays(slots=slots)
-        COUNT.check(xp, "slots", count)
+        rng, slots = generator("rng", rng), number(DRAWS, "slots", slots)
+        shapes = {tuple(value.shape) for value in self._values()[1:]}
+        if shapes != {()}:
+            raise DomainError(
+                f"sample must be asked of one link; got shapes {sorted(shapes)}; make a GilbertElliott of each"
+            )
         good, bad, out, back = (float(to_numpy(value)) for value in self._values()[1:5])
         begins_bad = rng.random() < out / (out + back)
         leave = np.array([back, out]) if begins_bad else np.array([out, back])
@@ -197,7 +203,7 @@ class TraceLink:
         -------
         float64 array, shape (...)
         """
-        return self._through(self._delivered, start_s=until_s)
+        return self._through(self._delivered, until_s=until_s)
 
     def transfer_time(self, bits: Array, start_s: Array) -> Array:
         """How long a payload takes that starts then: the least T with ∫ throughput over [start, start + T] = B.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 
 from hlmtheory._array import Array
+from hlmtheory._domains import finite_answer
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import DOMAINS
 
 # ------------------------------------------------------------------------------------------- path loss
 
 
+@finite_answer
 def free_space_gain(distance_m: Array, frequency_hz: Array) -> Array:
     """Power gain between isotropic antennas in free space: (c/(4π d f))².
 
@@ -41,6 +43,7 @@ def free_space_gain(distance_m: Array, frequency_hz: Array) -> Array:
     return (299_792_458.0 / (4.0 * math.pi * distance * frequency)) ** 2
 
 
+@finite_answer
 def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Array, reference_m: Array = 1.0) -> Array:
     """Power gain g₀ (d/d₀)^-α.
 

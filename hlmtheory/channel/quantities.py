@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hlmtheory._domains import Domain
 from hlmtheory._quantities import at_least_one, not_negative, positive, whole_from_one
 
 DOMAINS = {
@@ -24,3 +25,9 @@ DOMAINS = {
     "bound": positive("give what the mean is said not to exceed"),
 }
 COUNT = whole_from_one("count tokens, or bits")
+DRAWS = Domain(
+    "a whole number, 0 to 10,000,000",
+    lambda xp, value: (value >= 0) & (value <= 10_000_000),
+    "draw more in parts, so that they need not be held at once",
+    kind="integer",
+)

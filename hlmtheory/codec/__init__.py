@@ -12,8 +12,10 @@ d          ``token``, the drawn one                        index     (...)
 ========== =============================================== ========= ===========
 
 Two sides that share this format need nothing else: a message says its vocabulary, sizes and resolutions. What is
-damaged is refused by a class of its own, all of them :class:`CodecError`. Decoding takes at most about 1 KiB of memory
-for each byte, and about a second for the longest enumerated batch.
+damaged is refused by a class of its own, all of them :class:`CodecError`. A message has one form in bytes: any other is
+refused. Decoding takes at most about 1 KiB of memory for each byte, and about a second for an enumerated batch: one
+that would take longer is refused by both sides. The rows of a truncated message take 8 bytes for each draft and token:
+more than half a gigabyte at once is refused.
 """
 
 from __future__ import annotations

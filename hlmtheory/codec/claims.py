@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 from numpy.typing import NDArray
 
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.codec.coding import decode, encode
-from hlmtheory.codec.enumerative import index_of
-from hlmtheory.codec.messages import LatticeMessage, lattice_message
-from hlmtheory.lattice.payload import exact_payload_bits
+from hlmtheory.codec.enumerative import encode_lattice, index_of
+from hlmtheory.codec.frame import varint
+from hlmtheory.codec.messages import LatticeMessage, TruncatedMessage, lattice_message, truncated_message
+from hlmtheory.codec.truncated import decoded_rows
+from hlmtheory.truncation.message import BITS, message_deviation
+from hlmtheory.truncation.reconstruction import at_size, draft_and_size
 
 #
 # Proofs. enumerative. The number of the batch is below N = Π C(V, K) C(ℓ + K - 1, K - 1) · |tokens with a count|, and
 #   the length of N - 1 in bits is ⌈log₂ N⌉ < log₂ N + 1.
+# certificate. truncation.message, whose q̂^(d) is here the row of the server's float64 numbers: the levels that the size
+#   counts on are the levels that are written (one function of the canonical row), the values that the size takes them
+#   for are those that the server divides out (one function of the level), and all other rounding is less than the slack
+#   of message_deviation, whose docstring sums it up.
 # round_trip. Each step has an inverse: mixed radix, colexicographic places, units and bars, the frame.
 
 
@@ -37,20 +47,66 @@ def _each(counts: Array, support: Array, token: Array, measure: Callable[[Lattic
 
 
 def _length(message: LatticeMessage) -> float:
-    """Bits of the largest number of such a batch."""
-    return (index_of(message)[1] - 1).bit_length()
+    """Bits that the number takes: by the coder's own count of the batches, and at least by the bytes it has written."""
+    (draft,) = message.drafts
+    head = varint(message.vocabulary) + varint(1) + b"." + varint(draft.size) + varint(draft.resolution)
+    written = len(encode_lattice(message)) - len(head)
+    return max((index_of(message)[1] - 1).bit_length(), 8 * written - 7)
 
 
 def _formula(message: LatticeMessage) -> float:
-    """c-sqs (1) and log₂ of the tokens that may have been drawn, summed over the batch, and one bit."""
-    return 1.0 + sum(
-        exact_payload_bits(message.vocabulary, draft.size, draft.resolution) + math.log2(np.count_nonzero(draft.counts))
-        for draft in message.drafts
-    )
+    """One bit and log₂ of the number of drafts, counted by additions alone: by none of the coder's binomials."""
+    (draft,) = message.drafts
+    supports, rows = _supports(message.vocabulary, draft.size), _rows_of_counts(draft.size, draft.resolution)
+    return 1.0 + math.log2(supports) + math.log2(rows) + math.log2(np.count_nonzero(draft.counts))
+
+
+@cache
+def _supports(vocabulary: int, size: int) -> int:
+    """Sets of ``size`` tokens: a token is in or is not, by Pascal's triangle."""
+    sets = [1] + [0] * size
+    for _ in range(vocabulary):
+        sets = [1, *(more + same for more, same in pairwise(sets))]
+    return sets[size]
+
+
+@cache
+def _rows_of_counts(size: int, resolution: int) -> int:
+    """Rows of ``size`` counts that sum to the resolution, one entry added after the other."""
+    rows = [1] + [0] * resolution  # by their sum
+    for _ in range(size):
+        rows = list(accumulate(rows))
+    return rows[resolution]
 
 
 def _comes_back(message: LatticeMessage) -> float:
     return float(decode(encode(message)) == message)
+
+
+def _decoded_distance(draft: Array, token: Array, k: Array) -> Array:
+    """Σ |q - q̂^(d)| of the row that the server makes of the bytes."""
+    xp, draft, token, k = arrays(draft=draft, token=token, k=k)
+    batch = np.broadcast_shapes(tuple(draft.shape[:-1]), tuple(token.shape), tuple(k.shape))
+    q = np.broadcast_to(to_numpy(draft), (*batch, draft.shape[-1])).reshape(-1, draft.shape[-1])
+    drawn, sizes = (np.broadcast_to(to_numpy(value), batch).reshape(-1) for value in (token, k))
+    found = [np.abs(row - _received(row, d, size)).sum() for row, d, size in zip(q, drawn, sizes, strict=True)]
+    return xp.asarray(np.reshape(found, batch), device=device(draft))
+
+
+def _received(row: NDArray[np.float64], token: int, k: int) -> NDArray[np.float64]:
+    """What the server makes of the bytes of one draft."""
+    message = decode(encode(truncated_message(row, k=k, token=token, bits=BITS)))
+    if not isinstance(message, TruncatedMessage):
+        raise AssertionError(f"a truncated message came back as {type(message).__name__}")
+    (found,) = decoded_rows(message)
+    received: NDArray[np.float64] = found
+    return received
+
+
+def _message_certificate(draft: Array, k: Array) -> Array:
+    """2 Δ_k."""
+    xp, _, q, k = draft_and_size(draft, k)
+    return 2.0 * at_size(xp, message_deviation(q), k)
 
 
 _EDGE = {"counts": [1] + [0] * 256, "support": [True] + [False] * 256, "token": 0}
@@ -75,5 +131,17 @@ CLAIMS = (
         lhs=lambda counts, support, token: _each(counts, support, token, _comes_back),
         rhs=lambda token: 0 * arrays(token=token)[1] + 1,
         attained=Attained({"counts": [6, 0, 4, 0], "support": [True, False, True, False], "token": 2}),
+    ),
+    Claim(
+        id="codec.certificate",
+        source=Source("oh2025cuhlm", "IV-B, and V-A for b_prob = 8"),
+        origin=Origin.NEW,
+        statement="Σ |q − q̂^(d)| ≤ 2 Δ_k for the row decoded from the bytes of any draft d, 8 bits a value: the "
+        "largest Bias over all p if each rejected draft is replaced from it",
+        relation=Relation.LE,
+        lhs=_decoded_distance,
+        rhs=_message_certificate,
+        attained=Attained({"draft": [0.6, 0.24, 0.16], "token": 0, "k": 1}),
+        ceiling=2.0,
     ),
 )

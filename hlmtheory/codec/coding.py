@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hlmtheory._array import brief
+from hlmtheory._domains import DomainError, instance
 from hlmtheory.codec.entropy import decode_entropy, encode_entropy
 from hlmtheory.codec.enumerative import decode_lattice, encode_lattice
 from hlmtheory.codec.frame import MalformedError, MessageError, TruncatedError, framed, unframed
-from hlmtheory.codec.messages import Message, TruncatedMessage
+from hlmtheory.codec.messages import LatticeMessage, Message, TruncatedMessage
 from hlmtheory.codec.truncated import decode_truncated, encode_truncated
 
 _LATTICE, _ENTROPY, _TRUNCATED = range(3)
@@ -17,6 +19,7 @@ _DECODERS: dict[int, Callable[[bytes], Message]] = {
     _ENTROPY: decode_entropy,
     _TRUNCATED: decode_truncated,
 }
+_NAMES = {_LATTICE: "enumerative", _ENTROPY: "entropy", _TRUNCATED: "enumerative"}  # a truncated message has one coder
 
 
 def encode(message: Message, *, coder: str = "enumerative") -> bytes:
@@ -51,14 +54,17 @@ def encode(message: Message, *, coder: str = "enumerative") -> bytes:
     """
     if isinstance(message, TruncatedMessage):
         return framed(_TRUNCATED, encode_truncated(message))
-    if coder not in _CODERS:
-        raise MessageError(f"coder must be one of {', '.join(_CODERS)}; got {coder!r}; choose one")
+    if coder not in tuple(_CODERS):
+        raise MessageError(f"coder must be one of {', '.join(_CODERS)}; got {brief(coder)}; choose one")
+    instance("message", message, LatticeMessage)
     kind, body = _CODERS[coder]
     return framed(kind, body(message))
 
 
 def decode(data: bytes) -> Message:
     """The message of these bytes, or a refusal that says what is wrong with them.
+
+    A message has one form in bytes: what is decoded gives the same bytes when it is encoded by the same coder.
 
     Parameters
     ----------
@@ -83,10 +89,17 @@ def decode(data: bytes) -> Message:
     ...     print(error)
     4 of 13 bytes; the message was cut
     """
-    kind, body = unframed(bytes(data))
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"data must be bytes; got {brief(data)}; give what encode returned")
+    data = bytes(data)
+    kind, body = unframed(data)
     if kind not in _DECODERS:
         raise MalformedError(f"there is no kind {kind} of message; no encoder writes that")
     try:
-        return _DECODERS[kind](body)
-    except (MessageError, TruncatedError) as error:  # whole by its check, and yet no message
+        message = _DECODERS[kind](body)
+        again = encode(message, coder=_NAMES[kind])
+    except (DomainError, MessageError, TruncatedError) as error:  # whole by its check, and yet no message
         raise MalformedError(f"{error}; no encoder writes that") from error
+    if again != data:
+        raise MalformedError("the message has other bytes when it is encoded again; no encoder writes that")
+    return message

@@ -9,6 +9,7 @@ whole numbers, so that the two sides have the same model on any machine. The lib
 from __future__ import annotations
 
 import math
+from decimal import Context, Decimal
 from functools import lru_cache
 from typing import Any
 
@@ -18,13 +19,13 @@ from numpy.typing import NDArray
 from hlmtheory.codec.enumerative import refuse_too_many
 from hlmtheory.codec.frame import MalformedError, MessageError, MissingCoderError, Reader, varint
 from hlmtheory.codec.messages import (
-    LARGEST_RESOLUTION,
     LARGEST_VOCABULARY,
     LONGEST_BATCH,
     Integers,
     LatticeDraft,
     LatticeMessage,
 )
+from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
 DIRECT, CLASSES = 16, 100
 """Values that are a class of their own, and the number of classes: enough for 2²⁵."""
@@ -154,9 +155,15 @@ def _weights(chosen: int) -> tuple[float, ...]:
 
 
 @lru_cache(maxsize=1)
-def _costs() -> NDArray[np.float64]:
-    """Bits of each class under each pair."""
-    return -np.log2([_weights(chosen) for chosen in range(len(EXPONENTS) * len(OFFSETS))])
+def _costs() -> NDArray[np.int64]:
+    """Information of each class under each pair, in 10^-9 nat.
+
+    Decimal logarithms are rounded correctly on any machine, and sums of whole numbers are exact: the two sides choose
+    the same pair.
+    """
+    context = Context(prec=20)
+    rows = [[-context.ln(Decimal(weight)) for weight in _weights(n)] for n in range(len(EXPONENTS) * len(OFFSETS))]
+    return np.asarray([[int(cost * 10**9) for cost in row] for row in rows], dtype=np.int64)
 
 
 @lru_cache(maxsize=256)

@@ -11,20 +11,23 @@ import math
 
 import numpy as np
 
-from hlmtheory._combinatorics import lattice_points
+from hlmtheory._combinatorics import about_log2, lattice_points
 from hlmtheory.codec.frame import MalformedError, MessageError, Reader, varint
 from hlmtheory.codec.messages import (
-    LARGEST_RESOLUTION,
     LARGEST_VOCABULARY,
     LONGEST_BATCH,
     Integers,
     LatticeDraft,
     LatticeMessage,
 )
-from hlmtheory.codec.ranks import about_log2, rank, unrank
+from hlmtheory.codec.ranks import NEAR, rank, unrank
+from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
 LONGEST_INDEX = 2**12
-"""Bytes: the time to decode grows with the square, and this takes about a second at worst."""
+"""Bytes of the number: below it, arithmetic on it is quick; what takes long is bounded by MOST_STEPS."""
+
+MOST_STEPS = 2**32
+"""Bits that are multiplied to find the place of all sets of a batch, by :func:`steps`; about half a second."""
 
 ENTRIES_PER_BYTE, FREE_ENTRIES = 64, 2**12
 """A message may not decode to more support entries than this many for each of its bytes, and these."""
@@ -39,10 +42,26 @@ def refuse_too_many(entries: int, length: int, kind: type[Exception]) -> None:
         )
 
 
+def steps(size: int, k: int) -> int:
+    """About how many bits are multiplied to rank a set of k of ``size``: in whole numbers, alike on any machine.
+
+    The numbers are below (e·size/j)^j, j the fewer of those in the set and those not. From one member to the next a
+    binomial is either walked to, size/k steps on average, or computed anew in k steps.
+    """
+    fewer = min(k, size - k)
+    bits = fewer * ((size // max(fewer, 1)).bit_length() + 2)
+    return k * (min(size // max(k, 1), k) + NEAR) * bits
+
+
+def steps_of(vocabulary: int, k: int, resolution: int) -> int:
+    """The same for a draft: its support, and its counts as the fewer of units and bars."""
+    return steps(vocabulary, k) + steps(resolution + k - 1, min(resolution, k - 1))
+
+
 def encode_lattice(message: LatticeMessage) -> bytes:
     """Header, then the number."""
-    index, states = index_of(message)
     drafts = message.drafts
+    index, states = index_of(message)
     sizes, units = ([getattr(d, name) for d in drafts] for name in ("size", "resolution"))
     one_size, one_resolution = len(set(sizes)) == 1, len(set(units)) == 1
     head = varint(message.vocabulary) + varint(len(drafts)) + bytes((one_size + 2 * one_resolution,))
@@ -53,6 +72,11 @@ def encode_lattice(message: LatticeMessage) -> bytes:
         raise MessageError(
             f"the enumerated batch takes {length} bytes of {LONGEST_INDEX} at most; send fewer drafts at a time, "
             'or take coder="entropy"'
+        )
+    if sum(steps_of(message.vocabulary, draft.size, draft.resolution) for draft in drafts) > MOST_STEPS:
+        raise MessageError(
+            "the enumerated batch takes too long to decode; send fewer tokens or drafts at a time, "
+            'lower the resolution, or take coder="entropy"'
         )
     body = head + index.to_bytes(length, "big")
     refuse_too_many(sum(sizes), len(body), MessageError)
@@ -93,7 +117,7 @@ def decode_lattice(body: bytes) -> LatticeMessage:
     data = reader.rest()
     if len(data) > LONGEST_INDEX:
         raise MalformedError(f"the number has {len(data)} bytes of {LONGEST_INDEX} at most; no encoder writes that")
-    index, states, entries, drafts = int.from_bytes(data, "big"), 1, 0, []
+    index, states, entries, taken, drafts = int.from_bytes(data, "big"), 1, 0, 0, []
     for n in range(count):
         k, resolution = size, units[0 if flags & 2 else n]
         if k is None:
@@ -105,6 +129,9 @@ def decode_lattice(body: bytes) -> LatticeMessage:
         needed = about_log2(vocabulary, k) + about_log2(resolution + k - 1, k - 1) + math.log2(states)
         if needed > 8 * len(data) + 1:
             raise MalformedError("the drafts take more bits than there are; no encoder writes that")
+        taken += steps_of(vocabulary, k, resolution)
+        if taken > MOST_STEPS:
+            raise MalformedError("the drafts take too long to decode; no encoder writes that")
         index, states, draft = _peel(index, states, vocabulary, k, resolution)
         drafts.append(draft)
     if index or len(data) != -(-(states - 1).bit_length() // 8):

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._domains import size_up_to, token_of
-from hlmtheory._simplex import distributions
+from hlmtheory._array import arrays, to_numpy
+from hlmtheory._domains import UNIT_INTERVAL, Domain, instances, number, numbers, size_up_to, token_of
+from hlmtheory._simplex import canonical
 from hlmtheory.codec.frame import MessageError
+from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
+from hlmtheory.truncation.levels import levels_of
 
 LARGEST_VOCABULARY = 2**18
-LARGEST_RESOLUTION = 2**24
 LONGEST_BATCH = 2**12
 MOST_BITS = 24
 """Limits of the format: today's vocabularies have up to 262,144 tokens."""
 
+MOST_DECODED = 2**26
+"""Probabilities that are decoded at once, drafts times V: half a gigabyte, from a message of a few kilobytes."""
+
 ROUNDING = 2.0**-30
 """By so much the rounding of a sum of 2^18 probabilities may exceed 1."""
+
+WHOLE = Domain("whole numbers", lambda xp, value: value == value, "convert it", kind="integer")
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -55,12 +61,13 @@ class LatticeDraft:
         _refuse(counts.shape != support.shape, "counts must have an entry for each token of the support")
         fits = int(counts.min()) >= 0 and 1 <= int(counts.sum()) <= LARGEST_RESOLUTION
         _refuse(not fits, f"counts must be 0 or more, with a sum in 1..{LARGEST_RESOLUTION}")
-        place = int(np.searchsorted(support, self.token))
-        drawn = place < support.size and support[place] == self.token and counts[place] > 0
+        token = number(WHOLE, "token", self.token)
+        place = int(np.searchsorted(support, token))
+        drawn = place < support.size and support[place] == token and counts[place] > 0
         _refuse(not drawn, "token must be one of the support with a positive count")
         object.__setattr__(self, "support", support)
         object.__setattr__(self, "counts", counts)
-        object.__setattr__(self, "token", int(self.token))
+        object.__setattr__(self, "token", token)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, LatticeDraft) and _same(self, other)
@@ -97,7 +104,7 @@ class LatticeMessage:
     drafts: tuple[LatticeDraft, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "drafts", _batch(self.vocabulary, self.drafts))
+        _keep_batch(self, LatticeDraft)
         _refuse(
             any(int(draft.support[-1]) >= self.vocabulary for draft in self.drafts),
             "support must lie within the vocabulary",
@@ -132,14 +139,14 @@ class TruncatedDraft:
 
     def __post_init__(self) -> None:
         indices, levels = _integers("indices", self.indices), _integers("levels", self.levels)
+        token, probability = number(WHOLE, "token", self.token), number(UNIT_INTERVAL, "probability", self.probability)
         _refuse(bool(np.any(indices[:1] < 0)) or bool(np.any(np.diff(indices) <= 0)), "indices must ascend from 0 on")
         _refuse(levels.shape != indices.shape, "levels must have an entry for each index")
-        _refuse(bool(np.any(levels < 0)) or self.token < 0, "levels and token must be 0 or more")
-        _refuse(not 0 <= self.probability <= 1, "probability must be in [0, 1]")
+        _refuse(bool(np.any(levels < 0)) or token < 0, "levels and token must be 0 or more")
         object.__setattr__(self, "indices", indices)
         object.__setattr__(self, "levels", levels)
-        object.__setattr__(self, "token", int(self.token))
-        object.__setattr__(self, "probability", float(self.probability))
+        object.__setattr__(self, "token", token)
+        object.__setattr__(self, "probability", probability)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TruncatedDraft) and _same(self, other)
@@ -170,7 +177,8 @@ class TruncatedMessage:
     drafts: tuple[TruncatedDraft, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "drafts", _batch(self.vocabulary, self.drafts))
+        _keep_batch(self, TruncatedDraft)
+        object.__setattr__(self, "bits", number(WHOLE, "bits", self.bits))
         _refuse(not 1 <= self.bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
         for draft in self.drafts:
             tokens, others = np.append(draft.indices, draft.token), draft.levels[draft.indices != draft.token]
@@ -210,9 +218,10 @@ def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
     >>> message.drafts[0].support.tolist(), message.drafts[0].counts.tolist()
     ([0, 2], [6, 4])
     """
-    rows, kept, drawn = np.atleast_2d(_host(counts)), np.atleast_2d(_host(support)), np.atleast_1d(_host(token))
+    rows, kept = np.atleast_2d(numbers(WHOLE, "counts", counts)), np.atleast_2d(_host("support", support))
+    drawn = np.atleast_1d(numbers(WHOLE, "token", token))
     _refuse(
-        rows.shape != kept.shape or drawn.shape != rows.shape[:1],
+        rows.ndim != 2 or rows.shape != kept.shape or drawn.shape != rows.shape[:1],
         "counts, support and token must be (L, V), (L, V) and (L,)",
     )
     _refuse(kept.dtype != np.bool_, "support must be a mask of booleans")
@@ -224,8 +233,9 @@ def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
 def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> TruncatedMessage:
     """The k largest probabilities of each row, rounded down to b bits, and the drawn token's own, unrounded.
 
-    Rounding down is what :func:`hlmtheory.certified_size` with ``bits_per_probability`` counts on: the Bias of what
-    the server emits from :func:`decoded_rows` is then at most its tolerance.
+    The levels are those that :func:`hlmtheory.certified_size` with ``bits_per_probability`` counts on, whatever the
+    library, type, order in memory or batch: the Bias of what the server emits from :func:`decoded_rows` is at most its
+    tolerance (claim ``codec.certificate``).
 
     Parameters
     ----------
@@ -254,14 +264,16 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
     >>> sent.indices.tolist(), sent.levels.tolist(), sent.token, sent.probability
     ([0, 2], [3, 2], 1, 0.125)
     """
-    rows = np.atleast_2d(distributions(draft=_host(draft))[2])
+    rows = np.atleast_2d(canonical("draft", draft))
+    _refuse(rows.ndim != 2, "draft must be (L, V) or (V,)")
     vocabulary = rows.shape[-1]
-    sizes = np.atleast_1d(size_up_to(vocabulary).check(np, "k", _host(k)))
+    sizes = np.atleast_1d(size_up_to(vocabulary).check(np, "k", _host("k", k)))
     _refuse(sizes.shape not in ((1,), rows.shape[:1]), "k must be one number, or one a row")
-    drawn = np.atleast_1d(token_of(vocabulary).check(np, "token", _host(token)))
+    drawn = np.atleast_1d(token_of(vocabulary).check(np, "token", _host("token", token)))
     _refuse(drawn.shape != rows.shape[:1], "token must be one a row")
+    bits = number(WHOLE, "bits", bits)
     _refuse(not 1 <= bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
-    levels = np.floor(rows * (2**bits - 1)).astype(np.int64)
+    levels = levels_of(rows, bits).astype(np.int64)
     order = np.argsort(-rows, axis=-1, kind="stable")
     chosen = (np.sort(row[:size]) for row, size in zip(order, np.broadcast_to(sizes, len(rows)), strict=True))
     drafts = (
@@ -271,8 +283,8 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
     return TruncatedMessage(vocabulary, bits, tuple(drafts))
 
 
-def _host(value: Any) -> NDArray[Any]:
-    return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+def _host(name: str, value: Any) -> NDArray[Any]:
+    return to_numpy(arrays(**{name: value})[1])
 
 
 def _refuse(wrong: bool, sentence: str) -> None:
@@ -281,7 +293,7 @@ def _refuse(wrong: bool, sentence: str) -> None:
 
 
 def _integers(name: str, value: Any) -> Integers:
-    array = np.asarray(value)
+    array = _host(name, value)
     if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
         raise MessageError(
             f"{name} must be a row of whole numbers; got {array.dtype} of shape {array.shape}; convert it"
@@ -289,10 +301,12 @@ def _integers(name: str, value: Any) -> Integers:
     return array.astype(np.int64)
 
 
-def _batch(vocabulary: int, drafts: Sequence[Any]) -> tuple[Any, ...]:
-    _refuse(not 2 <= vocabulary <= LARGEST_VOCABULARY, f"vocabulary must be in 2..{LARGEST_VOCABULARY}")
-    _refuse(not 1 <= len(drafts) <= LONGEST_BATCH, f"drafts must be 1 to {LONGEST_BATCH}")
-    return tuple(drafts)
+def _keep_batch(message: Any, kind: type[Any]) -> None:
+    """Keep the vocabulary and the drafts of a message as what they are said to be."""
+    object.__setattr__(message, "vocabulary", number(WHOLE, "vocabulary", message.vocabulary))
+    object.__setattr__(message, "drafts", instances("drafts", message.drafts, kind))
+    _refuse(not 2 <= message.vocabulary <= LARGEST_VOCABULARY, f"vocabulary must be in 2..{LARGEST_VOCABULARY}")
+    _refuse(not 1 <= len(message.drafts) <= LONGEST_BATCH, f"drafts must be 1 to {LONGEST_BATCH}")
 
 
 def _same(one: Any, other: Any) -> bool:

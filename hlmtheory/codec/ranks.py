@@ -7,8 +7,6 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._combinatorics import log2_binomial
-
 NEAR = 32
 """So many neighbouring binomials, or k if that is more, are walked before one is computed anew, which takes k steps."""
 
@@ -69,8 +67,3 @@ def _largest(place: int, k: int, below: int) -> int:
 def _log2_binomial(n: int, k: int) -> float:
     """By log-gamma, to 1e-8: enough for a first guess."""
     return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(2.0)
-
-
-def about_log2(n: int, k: int) -> float:
-    """log₂ C(n, k) in float64, before a number of that length is made."""
-    return float(log2_binomial(np, np.asarray(float(n)), np.asarray(float(k))))

@@ -9,17 +9,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import NUMPY
-from hlmtheory.codec.frame import MalformedError, Reader, varint
+from hlmtheory._domains import instance
+from hlmtheory.codec.frame import MalformedError, MessageError, Reader, varint
 from hlmtheory.codec.messages import (
     LARGEST_VOCABULARY,
     LONGEST_BATCH,
     MOST_BITS,
+    MOST_DECODED,
     Integers,
     TruncatedDraft,
     TruncatedMessage,
 )
-from hlmtheory.truncation.message import completed
+from hlmtheory.truncation.levels import completed, values_of
 
 _WHOLE = np.dtype(">f8")
 
@@ -70,11 +71,17 @@ def decoded_rows(message: TruncatedMessage) -> NDArray[np.float64]:
     Parameters
     ----------
     message : TruncatedMessage
+        With L V at most 2^26, since the answer takes 8 L V bytes however short the message is.
 
     Returns
     -------
     float64 array, shape (L, V)
         Probability rows.
+
+    Raises
+    ------
+    MessageError
+        If L V exceeds 2^26.
 
     Examples
     --------
@@ -83,15 +90,33 @@ def decoded_rows(message: TruncatedMessage) -> NDArray[np.float64]:
     >>> decoded_rows(decode(encode(message))).tolist()
     [[0.0, 0.0, 0.125, 0.875]]
     """
-    value = np.zeros((len(message.drafts), message.vocabulary))
-    sent = np.zeros(value.shape, dtype=np.bool_)
-    drawn = np.zeros(value.shape, dtype=np.bool_)
-    for i, draft in enumerate(message.drafts):
-        value[i, draft.indices] = draft.levels / (2**message.bits - 1)
-        value[i, draft.token] = draft.probability
-        sent[i, draft.indices] = drawn[i, draft.token] = True
-    row: NDArray[np.float64] = completed(NUMPY, value, sent | drawn, ~drawn)
-    return row
+    instance("message", message, TruncatedMessage)
+    _refuse_too_large(message)
+    rows = np.empty((len(message.drafts), message.vocabulary))
+    for row, draft in zip(
+        rows, message.drafts, strict=True
+    ):  # one by one, so that masks and sums take one row's memory
+        row[:] = _decoded_row(draft, message.vocabulary, message.bits)
+    return rows
+
+
+def _refuse_too_large(message: TruncatedMessage) -> None:
+    drafts, vocabulary = len(message.drafts), message.vocabulary
+    if drafts * vocabulary > MOST_DECODED:
+        raise MessageError(
+            f"message must hold at most {MOST_DECODED:,} probabilities, drafts times V; got {drafts} drafts of V = "
+            f"{vocabulary}; decode fewer at a time, as TruncatedMessage(vocabulary, bits, "
+            f"drafts[:{MOST_DECODED // vocabulary}])"
+        )
+
+
+def _decoded_row(draft: TruncatedDraft, vocabulary: int, bits: int) -> NDArray[np.float64]:
+    value = np.zeros(vocabulary)
+    value[draft.indices] = values_of(draft.levels, bits)
+    value[draft.token] = draft.probability
+    sent = np.zeros(vocabulary, dtype=np.bool_)
+    sent[draft.indices] = sent[draft.token] = True
+    return completed(value, sent, np.arange(vocabulary) != draft.token)
 
 
 def _width(vocabulary: int) -> int:

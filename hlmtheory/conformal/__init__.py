@@ -11,6 +11,7 @@ q_n        rows of ``drafts``, small model's next token    1         (..., T, V)
 η          ``learning_rate``                               1         (...)
 d_n        dropped mass, q_n outside {q_n ≥ τ_n}           1         (...)
 T          ``steps``, positions                            1         (...)
+V          ``vocabulary``, tokens of a row                 1         (...)
 c_n        (τ_n - max q_n)⁺, what a clip takes off         1         (...)
 ========== =============================================== ========= ===========
 

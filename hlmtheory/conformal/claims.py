@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.conformal import runs
+from hlmtheory.conformal import batched, runs
 
 #
 # Proofs. Let d_n be the dropped mass of position n and τ_{n+1} = τ_n - η(d_n - ε).
@@ -12,9 +12,17 @@ from hlmtheory.conformal import runs
 # iterates. If τ_n ≥ 0, then τ_{n+1} ≥ -η(1 - ε), as d_n ≤ 1. If τ_n < 0, every token is kept, d_n = 0 and τ rises.
 #   So τ_n ≥ -η(1 - ε) for all n if it is for the first. Nothing holds τ from above: once only the top token is left,
 #   d_n = 1 - max q_n, and where that is below ε the threshold goes on rising.
-# regret_sharp. Put the lower half into the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η.
+# regret_sharp. Put the lower half into the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η. None for all V is less.
+# regret_vocabulary. The top token, of 1/V or more, stays: d_n ≤ 1 - 1/V. Each of the others that goes is below τ_n:
+#   d_n ≤ (V - 1) τ_n where τ_n ≥ 0. So for τ_n > 1/V: τ_{n+1} ≥ 1/V - η(1 - 1/V - ε). For 0 ≤ τ_n ≤ 1/V:
+#   τ_{n+1} ≥ τ_n - η((V - 1) τ_n - ε), which is linear in τ_n, so at least the smaller of its ends, ηε and
+#   1/V - η(1 - 1/V - ε). In short τ_{n+1} ≥ -L where τ_n ≥ 0, L = max(-ηε, η(1 - 1/V - ε) - 1/V), and τ_n + ηε where
+#   τ_n < 0. By induction τ_{T+1} ≥ min(τ_1 + ηε, -L), and the telescope gives Σ d_n ≤ εT + max(τ_1 + L, -ηε)/η. A row
+#   of V equal entries at a threshold just above 1/V takes it to -L: the bound is reached in the limit at every T at
+#   which the threshold may stand there, T = 1 with τ_1 just above 1/V for one. As V → ∞ L tends to η(1 - ε).
 # regret. (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥ 1 - η(1 - 2ε), which is 0 or more for η(1 - 2ε) ≤ 1: the published
 #   bound follows there. For larger η one step overshoots by more than the 1 it counts with.
+# regret_proof. (|τ_1| + 1 + η) - (τ_1 + η(1 - ε)) ≥ 1 + ηε: it needs the lower half of Lemma 4 alone.
 # rate. regret_sharp with ε = d/√T and η = c/√T, times T.
 # update, kept. Rolled back to the state after the accepted drafts and the rejected one's own update, the controller is
 #   where it would be had it seen these positions only; so regret_sharp holds for them.
@@ -30,6 +38,9 @@ from hlmtheory.conformal import runs
 # clipped. With the clip, τ_{n+1} = τ_n - c_n - η(d_n - ε): the telescope gains -Σ c_n/η, and the lower half stands, as
 #   a clipped τ is negative only if it was and so was rising.
 # window. Begin the telescope at the window's first position s with the clipped τ_s ≤ max q_s.
+# clipped_update, clipped_kept. A clip is taken when a threshold is used and needs nothing but the row, so what update
+#   says holds with it: rolled back, the controller is where it would be had it seen the accepted and the rejected
+#   positions only, the clips at the others undone with their updates. So clipped_regret holds for these positions.
 # clipped_iterates. τ_{n+1} ≤ max q_n + ηε ≤ 1 + ηε.
 
 
@@ -43,6 +54,17 @@ _TWO_DROPS = {"drafts": _NEARLY_FLAT * 5, "epsilon": 0.25, "learning_rate": 4.0,
 _DROPPED = 2 * 255 / 257 / 5
 _TIGHT = _DROPPED / (0.25 + (2 / 257 + 3) / 20)
 _PEAKED = [[1.0, 0.0]]
+_AHEAD = [[*_NEARLY_FLAT, [0.5] + [1 / 510] * 255]]
+"""A batch whose second draft is rolled back."""
+_TWO_BATCHES = {
+    "drafts": [[[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]],
+    "accepted": [0, 2],
+    "epsilon": 0.25,
+    "learning_rate": 0.5,
+    "threshold": 0.5,
+}
+_QUARTERS = {"drafts": [[0.25] * 4] * 4, "epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.25 * (1 + 1e-12)}
+"""Just above 1/V at the first and the last position: the threshold falls to -L twice."""
 _WOUND_UP = [[1.0] + [0.0] * 255] * 40 + _NEARLY_FLAT * 10
 _EASY_THEN_FLAT = [[[1.0] + [0.0] * 127, [1 / 128] * 128]] * 100
 
@@ -53,17 +75,10 @@ CLAIMS = (
         origin=Origin.CORRECTED,
         statement="drafting ahead and rolling back gives the threshold of the accepted and rejected positions alone",
         relation=Relation.EQ,
-        lhs=runs.rolled_back,
-        rhs=runs.kept_threshold,
-        attained=Attained(
-            {
-                "drafts": [[[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]],
-                "accepted": [0, 2],
-                "epsilon": 0.25,
-                "learning_rate": 0.5,
-                "threshold": 0.5,
-            }
-        ),
+        lhs=batched.rolled_back,
+        rhs=batched.kept_threshold,
+        assumptions=(_FIRST,),
+        attained=Attained(_TWO_BATCHES),
     ),
     Claim(
         id="conformal.telescope",
@@ -73,28 +88,30 @@ CLAIMS = (
         relation=Relation.EQ,
         lhs=runs.excess,
         rhs=runs.movement,
+        assumptions=(_FIRST,),
         attained=Attained(_TWO_DROPS),
         condition=runs.roundings,
     ),
     Claim(
         id="conformal.telescope_printed",
         source=Source(_CSQS, "Lemma 2, (25)"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.MISPRINT,
         statement="Σ (d_n − ε) = |τ₁ − τ_{T+1}|/η",
         relation=Relation.EQ,
         lhs=runs.excess,
         rhs=runs.absolute_movement,
+        assumptions=(_FIRST,),
         refuted={"drafts": _PEAKED, "epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.0},
         condition=runs.roundings,
     ),
     Claim(
         id="conformal.resampled",
-        source=Source(_CSQS, "Algorithm 1, line 12 as printed, for the sum of Theorem 1"),
-        origin=Origin.PUBLISHED,
+        source=Source(_CSQS, "Algorithm 1, line 12 by its formula, for the sum of Theorem 1; its words say the repair"),
+        origin=Origin.MISPRINT,
         statement="with the last accepted position's d in line 12, mean d over accepted and rejected ≤ the sharp bound",
         relation=Relation.LE,
-        lhs=runs.kept_mean_printed,
-        rhs=runs.kept_bound,
+        lhs=batched.kept_mean_printed,
+        rhs=batched.kept_bound,
         assumptions=(_FIRST,),
         refuted={
             "drafts": _EASY_THEN_FLAT,
@@ -110,8 +127,8 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="with the last accepted position's d in line 12, mean d over accepted ≤ the sharp bound",
         relation=Relation.LE,
-        lhs=runs.accepted_mean_printed,
-        rhs=runs.accepted_bound,
+        lhs=batched.accepted_mean_printed,
+        rhs=batched.accepted_bound,
         assumptions=(_FIRST,),
         attained=Attained({**_TWO_DROPS, "drafts": [_NEARLY_FLAT * 5], "accepted": [5]}, ratio=_TIGHT),
         ceiling=1.0,
@@ -122,22 +139,37 @@ CLAIMS = (
         origin=Origin.CORRECTED,
         statement="with the rejected position's own d, mean d over accepted and rejected ≤ the sharp bound",
         relation=Relation.LE,
-        lhs=runs.kept_mean,
-        rhs=runs.kept_bound,
+        lhs=batched.kept_mean,
+        rhs=batched.kept_bound,
         assumptions=(_FIRST,),
         attained=Attained({**_TWO_DROPS, "drafts": [_NEARLY_FLAT] * 5, "accepted": [0] * 5}, ratio=_TIGHT),
         ceiling=1.0,
     ),
     Claim(
         id="conformal.regret",
-        source=Source(_CSQS, "Theorem 2, (9), for any η"),
+        source=Source(_CSQS, "Theorem 2, (9), for any η > 0, as printed"),
         origin=Origin.PUBLISHED,
-        statement="mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0",
+        statement=(
+            "mean d_n ≤ ε + (|τ₁| + 1 + ηε)/(ηT) for any η > 0; it fails only where η(1 − 2ε) > 1, and (28) of "
+            "its proof always holds"
+        ),
         relation=Relation.LE,
         lhs=runs.mean_dropped,
         rhs=runs.published,
         assumptions=(_FIRST,),
         refuted={"drafts": [[1 / 200] * 200] * 2, "epsilon": 0.001, "learning_rate": 10.0, "threshold": 0.0},
+    ),
+    Claim(
+        id="conformal.regret_proof",
+        source=Source(_CSQS, "(28), in the proof of Theorem 2"),
+        origin=Origin.PUBLISHED,
+        statement="mean d_n ≤ ε + (|τ₁| + 1 + η)/(ηT) for any η > 0: (9) has ηε for this η",
+        relation=Relation.LE,
+        lhs=runs.mean_dropped,
+        rhs=runs.published_in_proof,
+        assumptions=(_FIRST,),
+        attained=Attained(_TWO_DROPS, ratio=_DROPPED / (0.25 + (2 / 257 + 5) / 20)),
+        ceiling=1.0,
     ),
     Claim(
         id="conformal.regret_small_step",
@@ -155,13 +187,26 @@ CLAIMS = (
         id="conformal.regret_sharp",
         source=Source(_CSQS, "Theorem 2, (9)"),
         origin=Origin.NEW,
-        statement="mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η: at τ₁ = 0, Σ d_n ≤ εT + 1 − ε",
+        statement="mean d_n ≤ ε + (τ₁ + η(1 − ε))/(ηT) for every η and V; at τ₁ = 0, Σ d_n ≤ εT + 1 − ε",
         relation=Relation.LE,
         lhs=runs.mean_dropped,
         rhs=runs.sharp,
         assumptions=(_FIRST,),
         attained=Attained(_TWO_DROPS, ratio=_TIGHT),
         ceiling=1.0,
+    ),
+    Claim(
+        id="conformal.regret_vocabulary",
+        source=Source(_CSQS, "Theorem 2, (9), for rows of V tokens"),
+        origin=Origin.NEW,
+        statement="mean d_n ≤ ε + (τ₁ + L)/(ηT), L = max(−ηε, η(1 − 1/V − ε) − 1/V): for τ₁ ≥ 0 and every V sharp",
+        relation=Relation.LE,
+        lhs=runs.mean_dropped,
+        rhs=runs.sharp_at_vocabulary,
+        assumptions=(_FIRST,),
+        attained=Attained(_QUARTERS),
+        ceiling=1.0,
+        condition=runs.roundings,
     ),
     Claim(
         id="conformal.iterates",
@@ -182,6 +227,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=runs.highest,
         rhs=runs.overshoot,
+        assumptions=(_FIRST,),
         refuted={"drafts": _PEAKED * 8, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0},
     ),
     Claim(
@@ -211,6 +257,7 @@ CLAIMS = (
         relation=Relation.EQ,
         lhs=runs.clipped_excess,
         rhs=runs.clipped_movement,
+        assumptions=(_FIRST,),
         attained=Attained({**_TWO_DROPS, "threshold": 0.5}),
         condition=runs.roundings,
     ),
@@ -228,6 +275,32 @@ CLAIMS = (
         condition=runs.roundings,
     ),
     Claim(
+        id="conformal.clipped_update",
+        source=Source(_CSQS, "(8) and Algorithm 1, line 12, with the threshold clipped at the largest probability"),
+        origin=Origin.NEW,
+        statement="clipped and rolled back, the threshold is that of the accepted and rejected positions alone",
+        relation=Relation.EQ,
+        lhs=batched.clipped_rolled_back,
+        rhs=batched.clipped_kept_threshold,
+        assumptions=(_FIRST,),
+        attained=Attained(_TWO_BATCHES),
+    ),
+    Claim(
+        id="conformal.clipped_kept",
+        source=Source(_CSQS, "Algorithm 1, line 12, with the threshold clipped at the largest probability"),
+        origin=Origin.NEW,
+        statement="clipped and rolled back, mean d over accepted and rejected ≤ ε + (τ₁ − Σ c_n + η(1 − ε))/(ηT)",
+        relation=Relation.LE,
+        lhs=batched.clipped_kept_mean,
+        rhs=batched.clipped_kept_bound,
+        assumptions=(_FIRST,),
+        attained=Attained(
+            {**_TWO_DROPS, "drafts": _AHEAD * 5, "accepted": [0] * 5}, ratio=_DROPPED / (0.25 + (3 - 6 / 257) / 20)
+        ),
+        ceiling=1.0,
+        condition=batched.kept_roundings,
+    ),
+    Claim(
         id="conformal.clipped_iterates",
         source=Source(_CSQS, "Lemma 4, upper half, with the threshold clipped at the largest probability"),
         origin=Origin.NEW,
@@ -235,6 +308,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=runs.highest_clipped,
         rhs=runs.overshoot,
+        assumptions=(_FIRST,),
         attained=Attained({"drafts": _PEAKED * 8, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0}),
     ),
     Claim(
@@ -252,7 +326,7 @@ CLAIMS = (
     Claim(
         id="conformal.window_unclipped",
         source=Source(_CSQS, "Theorem 2, were it to hold from any position on"),
-        origin=Origin.NEW,
+        origin=Origin.IMPLIED,
         statement="without a clip, in every window: mean d_n ≤ ε + (max q_s + η(1 − ε))/(ηT), s its first position",
         relation=Relation.LE,
         lhs=runs.window_mean,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind
-from hlmtheory._domains import COUNT, Domain, DomainError, leading_dimensions
+from hlmtheory._array import Array, arrays, in_kind, is_array
+from hlmtheory._domains import COUNT, Domain, DomainError, finite_answer, flag, leading_dimensions
 from hlmtheory._quantities import open_unit, positive, whole_from_one
 from hlmtheory._simplex import distributions
 
@@ -16,6 +16,7 @@ DOMAINS = {
     "threshold": Domain("finite", lambda xp, value: xp.isfinite(value), "give a probability; 0 keeps every token"),
     "learning_scale": positive("give c of η = c/√T"),
     "target_scale": positive("give d of ε = d/√T"),
+    "vocabulary": whole_from_one("V counts the tokens of a row"),
 }
 _STEPS = whole_from_one("T counts positions")
 
@@ -81,7 +82,7 @@ class ThresholdController:
     learning_rate : array, shape (...)
         η > 0.
     threshold : array, shape (...)
-        τ_1 ≥ -η(1 - ε).
+        τ_1 ≥ -η(1 - ε). Plain numbers join the library and the device of the first row.
     clip : bool
         Whether τ is taken down to the row's largest probability before it is used (anti-windup).
 
@@ -109,8 +110,9 @@ class ThresholdController:
     def __init__(self, epsilon: Array, learning_rate: Array, threshold: Array = 0.0, *, clip: bool = False) -> None:
         xp, target, rate, tau = setting(epsilon, learning_rate, threshold)
         _refuse_low(xp, target, rate, tau)
-        self._epsilon, self._rate, self._clip = target, rate, clip
+        self._epsilon, self._rate, self._clip = target, rate, flag("clip", clip)
         self._history = [tau]
+        self._plain = not any(map(is_array, (epsilon, learning_rate, threshold)))
 
     @property
     def threshold(self) -> Array:
@@ -135,6 +137,8 @@ class ThresholdController:
         ValueError
             If a row is no distribution or the leading dimensions do not fit.
         """
+        if self._plain and is_array(draft):
+            self._join(draft)
         xp, draft, tau = arrays(draft=draft, threshold=self.threshold)
         _, _, q = distributions(draft=draft)
         if self._clip:
@@ -142,6 +146,14 @@ class ThresholdController:
         support = threshold_support(q, tau)
         self._history.append(tau - self._rate * (dropped(xp, q, support) - self._epsilon))  # (8)
         return support
+
+    def _join(self, draft: Array) -> None:
+        """Take the settings, given as plain numbers, to the library and the device of a row."""
+        xp, _ = arrays(draft=draft)
+        plain = (self._epsilon, self._rate, *self._history)
+        joined = [xp.asarray(value.tolist(), dtype=xp.float64, device=draft.device) for value in plain]
+        self._epsilon, self._rate, *self._history = joined
+        self._plain = False
 
     def roll_back(self, accepted: Array, *, printed: bool = False) -> Array:
         """End a batch of drafts: keep the updates of the accepted ones and of the one that was rejected.
@@ -173,7 +185,7 @@ class ThresholdController:
         count = COUNT.check(xp, "accepted", count)
         if bool(xp.any(count > made)):
             raise DomainError(f"accepted must be at most {made}, the steps of this batch; got {count}; step first")
-        self._history = [resumed(xp, self._history, count, printed=printed)]
+        self._history = [resumed(xp, self._history, count, printed=flag("printed", printed))]
         return self.threshold
 
 
@@ -204,6 +216,7 @@ def dropped(xp: Any, q: Array, support: Array) -> Array:
     return xp.sum(xp.where(support, 0.0, q), axis=-1)
 
 
+@finite_answer
 def regret_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
     """Published bound ε + (|τ_1| + 1 + ηε)/(ηT) on the mean dropped mass; false for large η.
 
@@ -233,8 +246,15 @@ def regret_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: 
     return target + (xp.abs(tau) + 1.0 + rate * target) / (rate * count)  # (9)
 
 
-def regret_bound_sharp(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
-    """Sharp bound ε + (τ_1 + η(1 - ε))/(ηT) on the mean dropped mass, for every η.
+@finite_answer
+def regret_bound_sharp(
+    epsilon: Array, learning_rate: Array, threshold: Array, steps: Array, vocabulary: Array | None = None
+) -> Array:
+    """Sharp bound on the mean dropped mass, for every η: ε + (τ_1 + L)/(ηT).
+
+    Over all vocabularies L = η(1 - ε), the limit of V → ∞. With V tokens no step drops more than 1 - 1/V, and none of
+    it at a threshold below 1/V but what is below V - 1 thresholds: L = max(-ηε, η(1 - 1/V - ε) - 1/V). The proofs are
+    in :mod:`hlmtheory.conformal.claims`.
 
     Parameters
     ----------
@@ -242,25 +262,33 @@ def regret_bound_sharp(epsilon: Array, learning_rate: Array, threshold: Array, s
         ε in (0, 1), η > 0 and τ_1 ≥ -η(1 - ε).
     steps : integer array, shape (...)
         T, 1 or more.
+    vocabulary : integer array, shape (...), optional
+        V, 1 or more; None for a bound that holds for every V.
 
     Returns
     -------
     array, shape (...)
-        At τ_1 = 0: ε + (1 - ε)/T, whatever η is.
+        For every V, at τ_1 = 0: ε + (1 - ε)/T, whatever η is. For one V less, and attained in the limit wherever the
+        threshold may stand just above 1/V at the last step; where τ_1 < 0, max(τ_1 + L, -ηε) takes the place of
+        τ_1 + L.
 
     Raises
     ------
     ValueError
-        If ε is outside (0, 1), η ≤ 0, τ_1 is not finite or below -η(1 - ε), or T is below 1.
+        If ε is outside (0, 1), η ≤ 0, τ_1 is not finite or below -η(1 - ε), or T or V is below 1.
 
     Examples
     --------
     >>> round(float(regret_bound_sharp(0.0005, 0.001, 0.0, 2000)), 6)
     0.001
+    >>> float(regret_bound_sharp(0.25, 1.0, 0.25, 4)), float(regret_bound_sharp(0.25, 1.0, 0.25, 4, vocabulary=4))
+    (0.5, 0.375)
     """
     xp, target, rate, tau, _ = setting(epsilon, learning_rate, threshold, steps=steps)
     _refuse_low(xp, target, rate, tau)
-    return sharp_bound(epsilon, learning_rate, threshold, steps)
+    if vocabulary is None:
+        return sharp_bound(epsilon, learning_rate, threshold, steps)
+    return _bound_at(epsilon, learning_rate, threshold, steps, vocabulary)
 
 
 def sharp_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
@@ -269,6 +297,15 @@ def sharp_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: A
     return target + (tau + rate * (1.0 - target)) / (rate * count)
 
 
+def _bound_at(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array, vocabulary: Array) -> Array:
+    """ε + max(τ_1 + L, -ηε)/(ηT) for one V."""
+    xp, target, rate, tau, count, size = setting(epsilon, learning_rate, threshold, steps=steps, vocabulary=vocabulary)
+    share = 1.0 / size
+    below = xp.maximum(-rate * target, rate * (1.0 - share - target) - share)  # L
+    return target + xp.maximum(tau + below, -rate * target) / (rate * count)
+
+
+@finite_answer
 def regret_bound_rate(target_scale: Array, learning_scale: Array, threshold: Array, steps: Array) -> Array:
     """Bound d√T + (τ_1/c)√T + 1 - d/√T on the summed dropped mass for ε = d/√T and η = c/√T.
 
@@ -300,6 +337,9 @@ def regret_bound_rate(target_scale: Array, learning_scale: Array, threshold: Arr
     for name, value in (("target_scale", d), ("learning_scale", c)):
         DOMAINS[name].check(xp, name, value)
     root = xp.sqrt(xp.astype(_STEPS.check(xp, "steps", steps), xp.float64))
+    leading_dimensions(
+        target_scale=tuple(d.shape), learning_scale=tuple(c.shape), threshold=tuple(tau.shape), steps=tuple(root.shape)
+    )
     if not bool(xp.all(d < root)):
         raise DomainError(f"target_scale must be below √T; got {target_scale}; ε = d/√T is a probability")
     return root * root * regret_bound_sharp(d / root, c / root, tau, steps)

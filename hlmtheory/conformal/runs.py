@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import COUNT, DomainError, leading_dimensions
+from hlmtheory._domains import DomainError, leading_dimensions
 from hlmtheory._simplex import distributions
 from hlmtheory.conformal.controller import (
     DOMAINS,
     ThresholdController,
-    dropped,
     regret_bound,
-    resumed,
+    regret_bound_sharp,
     setting,
     sharp_bound,
-    threshold_support,
 )
 
 
@@ -29,20 +27,36 @@ class Run:
     clipped: Array  # (..., T)
 
 
+def admissible(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """τ_1, or the least first threshold that a controller takes: below it an instance is out of scope."""
+    return xp.maximum(threshold, -learning_rate * (1.0 - epsilon))
+
+
 def run(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool = False) -> Run:
-    """(8) over all rows, without checkpoints."""
+    """What a :class:`ThresholdController` did, from the supports it answered and the thresholds it showed."""
     xp, drafts, *given = arrays(drafts=drafts, epsilon=epsilon, learning_rate=learning_rate, threshold=threshold)
     _, target, rate, tau = setting(*given)
     _, _, rows = distributions(drafts=with_positions(drafts, 1))
     batch = leading_dimensions(drafts=tuple(rows.shape[:-2]), threshold=tuple((target + rate + tau).shape))
-    taus, masses, clips = [xp.broadcast_to(tau, batch)], [], []
+    controller = ThresholdController(target, rate, admissible(xp, target, rate, tau), clip=clip)
+    taus, masses, clips = [xp.broadcast_to(controller.threshold, batch)], [], []
     for n in range(rows.shape[-2]):
-        q, used = rows[..., n, :], taus[-1]
-        used = xp.minimum(used, xp.max(q, axis=-1)) if clip else used
-        clips.append(taus[-1] - used)
-        masses.append(dropped(xp, q, threshold_support(q, used)))
-        taus.append(used - rate * (masses[-1] - target))
+        q = rows[..., n, :]
+        masses.append(xp.broadcast_to(outside(xp, q, controller.step(q)), batch))
+        clips.append(xp.broadcast_to(excess_over_top(xp, q, taus[-1], clip=clip), batch))
+        taus.append(xp.broadcast_to(controller.threshold, batch))
     return Run(*(xp.stack(values, axis=-1) for values in (masses, taus, clips)))
+
+
+def outside(xp: Any, q: Array, support: Array) -> Array:
+    """Mass of a row that a support leaves out."""
+    return xp.sum(xp.where(support, 0.0, q), axis=-1)
+
+
+def excess_over_top(xp: Any, q: Array, threshold: Array, *, clip: bool) -> Array:
+    """C = (τ - max q)⁺; 0 without a clip."""
+    over = threshold - xp.max(q, axis=-1)
+    return xp.clip(over, min=0.0) if clip else xp.zeros_like(over)
 
 
 def with_positions(drafts: Array, axes: int) -> Array:
@@ -77,9 +91,22 @@ def published(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Ar
     return regret_bound(epsilon, learning_rate, threshold, positions(drafts))
 
 
+def published_in_proof(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """ε + (|τ_1| + 1 + η)/(ηT), c-sqs (28), from the bound (9) by what the two differ."""
+    target, count = epsilon, positions(drafts)
+    return published(drafts, epsilon, learning_rate, threshold) + (1.0 - target) / count
+
+
 def sharp(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
     """The sharp bound at this T."""
     return sharp_bound(epsilon, learning_rate, threshold, positions(drafts))
+
+
+def sharp_at_vocabulary(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """The sharp bound at this T and V."""
+    xp, target, rate, tau = setting(epsilon, learning_rate, threshold)
+    size = with_positions(drafts, 1).shape[-1]
+    return regret_bound_sharp(target, rate, admissible(xp, target, rate, tau), positions(drafts), vocabulary=size)
 
 
 def _excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool) -> Array:
@@ -181,118 +208,6 @@ def window(drafts: Array, steps: Array) -> Array:
     if not bool(xp.all((count >= 1) & (count <= length))):
         raise DomainError(f"steps must be in 1..{length}, the positions given; got {count}; shorten the window")
     return count
-
-
-def batches(drafts: Array, accepted: Array) -> tuple[Any, Array, Array]:
-    """Rows (..., B, L, V) of B batches of L drafts, and how many of each are accepted."""
-    xp, drafts, accepted = arrays(drafts=drafts, accepted=accepted)
-    _, _, rows = distributions(drafts=with_positions(drafts, 2))
-    accepted = COUNT.check(xp, "accepted", accepted)
-    if accepted.ndim == 0 or accepted.shape[-1] != rows.shape[-3] or bool(xp.any(accepted > rows.shape[-2])):
-        raise DomainError(
-            f"accepted must be a number up to L for each batch of L drafts; got {accepted} for rows of shape "
-            f"{tuple(rows.shape)}; give one count a batch"
-        )
-    return xp, rows, accepted
-
-
-def rolled_back(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The last threshold of a controller that drafts all, and rolls back."""
-    _, rows, accepted = batches(drafts, accepted)
-    controller = ThresholdController(epsilon, learning_rate, threshold)
-    for batch in range(rows.shape[-3]):
-        for n in range(rows.shape[-2]):
-            controller.step(rows[..., batch, n, :])
-        controller.roll_back(accepted[..., batch])
-    return controller.threshold
-
-
-def _kept(
-    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
-) -> tuple[Array, Array, Array]:
-    """Summed dropped mass of the accepted and the rejected positions, their number, and the last threshold.
-
-    Of these positions alone, as if there were no others: what drafting ahead and rolling back is to come to.
-    """
-    xp, rows, accepted = batches(drafts, accepted)
-    _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
-    total, count, used = 0.0 * rows[..., 0, 0, 0], 0.0 * rows[..., 0, 0, 0], tau + 0.0 * rows[..., 0, 0, 0]
-    for batch in range(rows.shape[-3]):
-        done = accepted[..., batch]
-        for n in range(rows.shape[-2]):
-            q = rows[..., batch, n, :]
-            mass = dropped(xp, q, threshold_support(q, used))
-            total, count = (xp.where(done >= n, value + more, value) for value, more in ((total, mass), (count, 1.0)))
-            used = xp.where(done >= n, used - rate * (mass - target), used)
-    return total, count, used
-
-
-def kept_mean(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Mean d over accepted and rejected positions, the rejected one's own d in line 12."""
-    total, count, _ = _kept(drafts, accepted, epsilon, learning_rate, threshold)
-    return total / count
-
-
-def _printed(
-    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
-) -> tuple[Array, Array, Array]:
-    """Summed dropped mass of the accepted positions, and of these and the rejected, and the number of the latter.
-
-    By Algorithm 1 as printed: all positions are drafted, and line 12 has the last accepted one's d.
-    """
-    xp, rows, accepted = batches(drafts, accepted)
-    _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
-    zero = 0.0 * rows[..., 0, 0, 0]
-    total, kept, count, used = zero, zero, zero, tau + zero
-    for batch in range(rows.shape[-3]):
-        done, taus = accepted[..., batch], [used]
-        for n in range(rows.shape[-2]):
-            q = rows[..., batch, n, :]
-            mass = dropped(xp, q, threshold_support(q, taus[-1]))
-            total = xp.where(done > n, total + mass, total)
-            kept, count = (xp.where(done >= n, value + more, value) for value, more in ((kept, mass), (count, 1.0)))
-            taus.append(taus[-1] - rate * (mass - target))  # line 8
-        used = resumed(xp, taus, done, printed=True)  # line 12
-    return total, kept, count
-
-
-def kept_mean_printed(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Mean d over accepted and rejected positions by Algorithm 1 as printed."""
-    _, kept, count = _printed(drafts, accepted, epsilon, learning_rate, threshold)
-    return kept / count
-
-
-def accepted_mean_printed(
-    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
-) -> Array:
-    """Mean d over the accepted positions by Algorithm 1 as printed; 0 where there are none."""
-    total, _, _ = _printed(drafts, accepted, epsilon, learning_rate, threshold)
-    xp, count = arrays(count=accepted_count(drafts, accepted))
-    return total / xp.astype(count, total.dtype)
-
-
-def accepted_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound at the number of positions accepted."""
-    return sharp_bound(epsilon, learning_rate, threshold, accepted_count(drafts, accepted))
-
-
-def accepted_count(drafts: Array, accepted: Array) -> Array:
-    """How many positions are accepted, 1 where none is."""
-    xp, _, done = batches(drafts, accepted)
-    count = xp.sum(done, axis=-1)
-    return xp.where(count > 0, count, 1)
-
-
-def kept_threshold(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The last threshold of a run over the accepted and rejected positions alone."""
-    return _kept(drafts, accepted, epsilon, learning_rate, threshold)[2]
-
-
-def kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound at the number of positions kept."""
-    xp, rows, done = batches(drafts, accepted)
-    count = xp.sum(xp.where(done < rows.shape[-2], done + 1, done), axis=-1)
-    return sharp_bound(epsilon, learning_rate, threshold, count)
 
 
 def summed(drafts: Array, target_scale: Array, learning_scale: Array, threshold: Array) -> Array:

@@ -26,13 +26,13 @@ from __future__ import annotations
 
 from hlmtheory.draft_length.claims import CLAIMS
 from hlmtheory.draft_length.optimum import (
-    draft_length_regret,
     optimal_draft_length,
     optimal_draft_length_profile,
     stationary_draft_length,
     surrogate_draft_length,
 )
 from hlmtheory.draft_length.rates import cost_per_token, etgr, etgr_profile
+from hlmtheory.draft_length.regret import draft_length_regret, worst_draft_length_regret
 from hlmtheory.draft_length.rounds import round_costs, round_energy, synchronisation_time
 from hlmtheory.draft_length.tracking import AcceptanceTracker, tracker_moments
 
@@ -51,4 +51,5 @@ __all__ = [
     "surrogate_draft_length",
     "synchronisation_time",
     "tracker_moments",
+    "worst_draft_length_regret",
 ]

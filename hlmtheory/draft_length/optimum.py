@@ -1,4 +1,4 @@
-"""The draft length that gives the most tokens per second, its rivals, and what a wrong guess costs."""
+"""The draft length that gives the most tokens per second, and its rivals."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 from hlmtheory._array import Array, arrays
-from hlmtheory._domains import UNIT_INTERVAL, DomainError
-from hlmtheory.draft_length.rates import LENGTH, etgr, etgr_profile, rate_and_costs
+from hlmtheory._domains import Domain, broadcast, flag, number
+from hlmtheory.draft_length.rates import LENGTH, etgr_profile, rate_and_costs
 from hlmtheory.verification import expected_tokens
 
+_LEAST = Domain("0 or 1", lambda xp, v: (v == 0) | (v == 1), "0 lets the server decode alone", kind="integer")
 _NEWTON = 8
 _TERMS = 20  # of the series of e^v - 1 - v below 1: the next is 1/22! of the sum
 
@@ -89,20 +90,24 @@ def optimal_draft_length(
     xp, gamma, cost, slope, longest = arrays(
         acceptance=acceptance, fixed=fixed, marginal=marginal, max_length=max_length
     )
-    LENGTH.check(xp, "max_length", longest)
-    if min_length not in (0, 1):
-        raise DomainError(f"min_length must be 0 or 1; got {min_length!r}; 0 lets the server decode alone")
+    longest = LENGTH.check(xp, "max_length", longest)
+    _check_least(min_length)
     real = stationary_draft_length(gamma, cost, slope)
     _, gamma, cost, slope = rate_and_costs(gamma, cost, slope)
-    top = xp.astype(longest, xp.float64) + xp.zeros_like(real)
-    k = xp.floor(xp.where(real > top, top, xp.where(real < min_length, xp.ones_like(real) * min_length, real)))
+    broadcast(**{"the others": real.shape, "max_length": longest.shape})
+    longest = longest + xp.zeros_like(real, dtype=xp.int64)
+    capped = real >= xp.astype(longest, xp.float64)  # compared as numbers, answered as integers: 2⁶³ is no int64
+    k = xp.floor(xp.where(capped | (real < min_length), xp.ones_like(real) * min_length, real))
     worth = gamma ** (k + 1.0) * (cost + k * slope)
-    more = (k < top) & (worth > slope * expected_tokens(gamma, xp.astype(k, xp.int64)))
-    return xp.astype(xp.where(more, k + 1.0, k), xp.int64)
+    k = xp.astype(k, xp.int64)
+    k = xp.where(worth > slope * expected_tokens(gamma, k), k + 1, k)
+    return xp.where(capped | (k > longest), longest, k)
 
 
-def optimal_draft_length_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
+def optimal_draft_length_profile(acceptances: Array, fixed: Array, marginal: Array, *, min_length: int = 1) -> Array:
     """The draft length in [1, K_max] with the highest ETGR, with any acceptance profile.
+
+    The length 1 is better than 0 if its token is worth more than the time it takes, α₁ F > M.
 
     Parameters
     ----------
@@ -110,6 +115,8 @@ def optimal_draft_length_profile(acceptances: Array, fixed: Array, marginal: Arr
         α_i in [0, 1]: P(draft i is accepted given that drafts 1..i-1 were).
     fixed, marginal : array, shape (...)
         F and M, in seconds and seconds a token.
+    min_length : int
+        1, or 0 to let the server decode alone, with a round of length F.
 
     Returns
     -------
@@ -119,18 +126,27 @@ def optimal_draft_length_profile(acceptances: Array, fixed: Array, marginal: Arr
     Raises
     ------
     ValueError
-        If a rate is outside [0, 1], a cost negative or infinite, a round takes no time, or there is no draft.
+        If a rate is outside [0, 1], a cost negative or infinite, a round takes no time, there is no draft, or
+        min_length is not 0 or 1.
 
     Examples
     --------
     >>> int(optimal_draft_length_profile([0.9, 0.8, 0.1, 0.9], 0.1, 0.02))
     2
+    >>> int(optimal_draft_length_profile([0.1, 0.8], 0.1, 0.02, min_length=0))
+    0
     """
-    xp, alpha = arrays(acceptances=acceptances)
-    if alpha.ndim == 0 or alpha.shape[-1] == 0:
-        raise DomainError(f"acceptances must have an entry for each draft; got shape {tuple(alpha.shape)}; give K ≥ 1")
-    rates = etgr_profile(alpha, fixed, marginal)
-    return xp.astype(xp.argmax(rates, axis=-1), xp.int64) + 1
+    _check_least(min_length)
+    xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
+    best = xp.astype(xp.argmax(etgr_profile(alpha, cost, slope), axis=-1), xp.int64) + 1
+    if min_length == 1:
+        return best
+    alone = xp.astype(alpha[..., 0], xp.float64) * xp.astype(cost, xp.float64) <= xp.astype(slope, xp.float64)
+    return xp.where(alone, xp.zeros_like(best), best)
+
+
+def _check_least(min_length: int) -> None:
+    number(_LEAST, "min_length", min_length)
 
 
 def surrogate_draft_length(
@@ -169,39 +185,10 @@ def surrogate_draft_length(
     )
     LENGTH.check(xp, "max_length", longest)
     _, gamma, cost, slope = rate_and_costs(gamma, cost, slope)
-    rises = gamma * cost > (slope if bonus else xp.zeros_like(slope))
+    rises = gamma * cost > (slope if flag("bonus", bonus) else xp.zeros_like(slope))
+    broadcast(**{"the others": rises.shape, "max_length": longest.shape})
     longest = xp.astype(longest, xp.int64) + xp.zeros_like(rises, dtype=xp.int64)
     return xp.where(rises, longest, xp.ones_like(longest))
-
-
-def draft_length_regret(acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
-    """Share of the throughput lost when the draft length is chosen for a γ that is not the true one.
-
-    Parameters
-    ----------
-    acceptance, believed : array, shape (...)
-        The true γ and the one the device believes in, in [0, 1].
-    fixed, marginal : array, shape (...)
-        F and M, in seconds and seconds a token.
-    max_length : integer array, shape (...)
-        K_max, 1 or more.
-
-    Returns
-    -------
-    float64 array, shape (...)
-        1 - ETGR(K(believed))/ETGR(K(γ)), in [0, 1).
-
-    Raises
-    ------
-    ValueError
-        As :func:`optimal_draft_length`.
-
-    Examples
-    --------
-    >>> round(float(draft_length_regret(0.8, 0.49, 0.1, 0.02, 16)), 3)
-    0.197
-    """
-    return 1.0 - kept(acceptance, believed, fixed, marginal, max_length)
 
 
 def _solve(xp: Any, a: Array, cost: Array, slope: Array) -> Array:
@@ -229,13 +216,3 @@ def _remainder(xp: Any, v: Array, rise: Array) -> Array:
     for n in range(_TERMS, 2, -1):
         series = 1.0 + x / n * series
     return xp.where(small, 0.5 * x * x * series, rise - v)
-
-
-def kept(acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
-    """ETGR with the length chosen for ``believed``, over ETGR with the best."""
-    xp, belief = arrays(believed=believed)
-    UNIT_INTERVAL.check(xp, "believed", belief)
-    chosen = optimal_draft_length(believed, fixed, marginal, max_length)
-    best = optimal_draft_length(acceptance, fixed, marginal, max_length)
-    _, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
-    return etgr(gamma, chosen, cost, slope) / etgr(gamma, best, cost, slope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import UNIT_INTERVAL, DomainError
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, broadcast, finite_answer
 from hlmtheory._quantities import at_least_one, not_negative, whole_from_one
 from hlmtheory.verification import expected_tokens
 
@@ -15,6 +15,7 @@ FACTOR = at_least_one("give by which factor it grows")
 LENGTH = whole_from_one("a round drafts at least one token")
 
 
+@finite_answer
 def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
     """Effective token generation rate E(K)/T(K) with geometric acceptance.
 
@@ -35,7 +36,8 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
     Raises
     ------
     ValueError
-        If γ is outside [0, 1], K negative or no integer, a cost negative or infinite, or a round takes no time.
+        If γ is outside [0, 1], K negative or no integer, a cost negative or infinite, a round takes no time,
+        or the shapes do not broadcast.
 
     Examples
     --------
@@ -45,11 +47,13 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
     xp, gamma, length, cost, slope = arrays(
         acceptance=acceptance, draft_length=draft_length, fixed=fixed, marginal=marginal
     )
+    broadcast(acceptance=gamma.shape, draft_length=length.shape, fixed=cost.shape, marginal=slope.shape)
     tokens = expected_tokens(gamma, length)
     tokens, cost, slope = floating(xp, tokens, COST.check(xp, "fixed", cost), COST.check(xp, "marginal", slope))
     return tokens / round_time(xp, xp.astype(length, cost.dtype), cost, slope)
 
 
+@finite_answer
 def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
     """What a token costs in the long run, T(K)/E(K): in seconds, joules or bytes, as ``fixed`` and ``marginal`` are.
 
@@ -82,6 +86,7 @@ def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, margina
     return 1.0 / etgr(acceptance, draft_length, fixed, marginal)
 
 
+@finite_answer
 def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     """Effective token generation rate for K = 1..K_max at once, with any acceptance profile.
 
@@ -100,7 +105,8 @@ def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     Raises
     ------
     ValueError
-        If a rate is outside [0, 1], a cost negative or infinite, or a round takes no time.
+        If a rate is outside [0, 1], a cost negative or infinite, a round takes no time, there is no draft, or the
+        shapes do not broadcast.
 
     Examples
     --------
@@ -109,6 +115,9 @@ def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     """
     xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
     UNIT_INTERVAL.check(xp, "acceptances", alpha)
+    if alpha.ndim == 0 or alpha.shape[-1] == 0:
+        raise DomainError(f"acceptances must have an entry for each draft; got shape {tuple(alpha.shape)}; give K ≥ 1")
+    broadcast(acceptances=alpha.shape[:-1], fixed=cost.shape, marginal=slope.shape)
     alpha, cost, slope = floating(xp, alpha, COST.check(xp, "fixed", cost), COST.check(xp, "marginal", slope))
     lengths = xp.arange(1, alpha.shape[-1] + 1, dtype=alpha.dtype, device=alpha.device)
     tokens = 1.0 + xp.cumulative_sum(xp.cumulative_prod(alpha, axis=-1), axis=-1)
@@ -129,6 +138,7 @@ def rate_and_costs(acceptance: Array, fixed: Array, marginal: Array) -> tuple[An
     UNIT_INTERVAL.check(xp, "acceptance", gamma)
     COST.check(xp, "fixed", cost)
     COST.check(xp, "marginal", slope)
+    broadcast(acceptance=gamma.shape, fixed=cost.shape, marginal=slope.shape)
     gamma, cost, slope = xp.broadcast_arrays(*(xp.astype(value, xp.float64) for value in (gamma, cost, slope)))
     round_time(xp, xp.ones_like(cost), cost, slope)
     return xp, gamma, cost, slope

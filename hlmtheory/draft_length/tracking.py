@@ -10,13 +10,24 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, Domain, DomainError, broadcast, finite_answer, number, option
 from hlmtheory._quantities import not_negative, positive, whole_from_one
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.verification import expected_tokens
 
 _LENGTH = whole_from_one("a round drafts at least one token")
+_SUMMED = Domain(
+    "a whole number in 1..65,536 where its law is summed term by term",
+    lambda xp, value: (value >= 1) & (value <= 65_536),
+    "no round drafts as many; take 65,536",
+    kind="integer",
+)
 _WEIGHT = not_negative("give how many drafts the beginning weighs")
+_TRACKER = {
+    "step": UNIT_INTERVAL,
+    "accepted": not_negative("give how many drafts were accepted"),
+    "examined": positive("give how many drafts the beginning weighs"),
+}
 _METHODS = ("ema_printed", "consistent")
 
 
@@ -24,8 +35,9 @@ _METHODS = ("ema_printed", "consistent")
 class AcceptanceTracker:
     """A running estimate of γ from the rounds seen: flexspec's as printed, or a consistent one.
 
-    "ema_printed", Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K. It follows E[τ/K] = γ(1 - γ^K)/(K(1 - γ)), below γ for
-    K > 1, and moves whenever K does. "consistent": accepted drafts over drafts that were looked at,
+    "ema_printed", Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K. It follows E[τ/K] = γ(1 - γ^K)/(K(1 - γ)), the share of drafts
+    accepted at this K, so 1 + γ̂K is right at the K in use; it is below γ for K > 1, and moves with K, so it is wrong
+    at other lengths. "consistent": accepted drafts over drafts that were looked at,
     min(τ + 1, K) a round, both forgotten at the rate μ. E[τ] = γ E[min(τ + 1, K)] whatever K, even if K was
     chosen from the past, and with μ = 0 this is the maximum-likelihood estimate.
 
@@ -57,12 +69,11 @@ class AcceptanceTracker:
 
     def __post_init__(self) -> None:
         """Refuse what is no tracker."""
-        if self.method not in _METHODS:
-            raise DomainError(f"method must be one of {', '.join(_METHODS)}; got {self.method!r}; choose one")
-        xp, step, examined = arrays(step=self.step, examined=self.examined)
-        UNIT_INTERVAL.check(xp, "step", step)
-        positive("give how many drafts the beginning weighs").check(xp, "examined", examined)
-        UNIT_INTERVAL.check(xp, "accepted / examined", arrays(quotient=self.accepted / self.examined)[1])
+        option("method", self.method, _METHODS)
+        step, accepted, examined = (number(_TRACKER[name], name, getattr(self, name)) for name in _TRACKER)
+        number(UNIT_INTERVAL, "accepted / examined", accepted / examined)
+        for name, value in zip(_TRACKER, (step, accepted, examined), strict=True):
+            object.__setattr__(self, name, value)
 
     @property
     def estimate(self) -> float:
@@ -77,9 +88,8 @@ class AcceptanceTracker:
         ValueError
             If K is below 1 or no integer, or τ not in 0..K.
         """
-        xp, tau, length = arrays(accepted=accepted, draft_length=draft_length)
-        _LENGTH.check(xp, "draft_length", length)
-        _up_to(draft_length).check(xp, "accepted", tau)
+        draft_length = number(_LENGTH, "draft_length", draft_length)
+        accepted = number(_up_to(draft_length), "accepted", accepted)
         keep = 1.0 - self.step
         if self.method == "ema_printed":  # Algorithm 2, last line
             return replace(self, accepted=keep * self.estimate + self.step * accepted / draft_length, examined=1.0)
@@ -87,6 +97,7 @@ class AcceptanceTracker:
         return replace(self, accepted=keep * self.accepted + accepted, examined=keep * self.examined + looked_at)
 
 
+@finite_answer
 def tracker_moments(
     acceptance: Array,
     draft_length: Array,
@@ -104,7 +115,7 @@ def tracker_moments(
     acceptance : array, shape (...)
         γ in [0, 1].
     draft_length, rounds : integer array, shape (...)
-        K, 1 or more, and n, 0 or more.
+        K, 1 or more, for "ema_printed" up to 65,536; and n, 0 or more.
     step : array, shape (...)
         μ in [0, 1].
     method : {"ema_printed", "consistent"}
@@ -128,8 +139,7 @@ def tracker_moments(
     >>> round(float(bias), 4), round(float(variance), 5)
     (-0.3081, 0.00375)
     """
-    if method not in _METHODS:
-        raise DomainError(f"method must be one of {', '.join(_METHODS)}; got {method!r}; choose one")
+    option("method", method, _METHODS)
     xp, gamma, length, n, mu, first, prior = arrays(
         acceptance=acceptance, draft_length=draft_length, rounds=rounds, step=step, start=start, weight=weight
     )
@@ -137,6 +147,14 @@ def tracker_moments(
     UNIT_INTERVAL.check(xp, "start", first)
     _WEIGHT.check(xp, "weight", prior)
     _LENGTH.check(xp, "draft_length", length)
+    broadcast(
+        acceptance=gamma.shape,
+        draft_length=length.shape,
+        rounds=n.shape,
+        step=mu.shape,
+        start=first.shape,
+        weight=prior.shape,
+    )
     examined = expected_tokens(gamma, length - 1)  # E[min(τ + 1, K)]
     (_, gamma, mu, first, prior, examined) = (xp, *floating(xp, gamma, mu, first, prior, examined))
     k, n = (xp.astype(COUNT.check(xp, name, count), gamma.dtype) for name, count in (("K", length), ("rounds", n)))
@@ -167,6 +185,7 @@ def _up_to(length: int) -> Domain:
 
 def accepted_moments(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
     """E[τ] and Var τ: P(τ ≥ i) = γ^i for i ≤ K, so E[τ²] = Σ (2i - 1) γ^i."""
+    length = _SUMMED.check(xp, "draft_length", length)
     i = xp.arange(1, int(xp.max(length)) + 1, dtype=gamma.dtype, device=gamma.device)
     reached = gamma[..., None] ** i
     reached = xp.where(i <= xp.astype(length, gamma.dtype)[..., None], reached, xp.zeros_like(reached))
@@ -176,13 +195,15 @@ def accepted_moments(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# tracker. E[τ/K] = (γ + ... + γ^K)/K < γ for K > 1, 0 < γ < 1. Mean and variance after n rounds: unroll the line.
+# tracker. E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths. tracker_in_use: at the K
+#   in use E[τ] = K E[τ/K] by definition. Mean and variance after n rounds: unroll the line.
 # tracker_consistent. Draft i is looked at if the i - 1 before were accepted, min(τ + 1, K) drafts in all, and each of
 #   those is accepted with probability γ given the past: Wald. So τ - γ min(τ + 1, K) are martingale differences.
 
 
 def _law(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:
     """The law of τ: j = 0..max K and P(τ = j)."""
+    length = _SUMMED.check(xp, "draft_length", length)
     j = xp.arange(0, int(xp.max(length)) + 1, dtype=gamma.dtype, device=gamma.device)
     k = xp.astype(length, gamma.dtype)[..., None]
     reached = gamma[..., None] ** j
@@ -196,6 +217,24 @@ def _mean_share(acceptance: Array, draft_length: Array) -> Array:
     UNIT_INTERVAL.check(xp, "acceptance", gamma)
     j, law = _law(xp, gamma, _LENGTH.check(xp, "draft_length", length))
     return xp.sum(j * law, axis=-1) / xp.astype(length, gamma.dtype)
+
+
+def _linear_in_use(acceptance: Array, draft_length: Array) -> Array:
+    """1 + γ̂K with γ̂ = E[τ/K] by the law of τ."""
+    xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
+    return 1.0 + _mean_share(gamma, length) * xp.astype(length, gamma.dtype)
+
+
+def _accepted_elsewhere(acceptance: Array, other_length: Array) -> Array:
+    """E[τ] at the other length, by the sum γ + ... + γ^K′."""
+    xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
+    return accepted_moments(xp, gamma, _LENGTH.check(xp, "other_length", other))[0]
+
+
+def _extrapolated(acceptance: Array, draft_length: Array, other_length: Array) -> Array:
+    """K′ E[τ/K]."""
+    xp, gamma, other = arrays(acceptance=acceptance, other_length=other_length)
+    return _mean_share(gamma, draft_length) * xp.astype(_LENGTH.check(xp, "other_length", other), gamma.dtype)
 
 
 def _variance_of_share(acceptance: Array, draft_length: Array) -> Array:
@@ -251,13 +290,25 @@ _PAPER = "li2025flexspec"
 CLAIMS = (
     Claim(
         id="draft_length.tracker",
-        source=Source(_PAPER, "Algorithm 2, last line"),
-        origin=Origin.PUBLISHED,
-        statement="E[τ/K] = γ: the moving average of τ/K follows the acceptance rate",
+        source=Source(_PAPER, "Algorithm 2, argmax over K, were γ̂ the same for every K"),
+        origin=Origin.IMPLIED,
+        statement="E[τ | K′] = K′ γ̂ also at a length K′ other than the K in use, γ̂ = E[τ/K] what the average follows",
         relation=Relation.EQ,
-        lhs=_mean_share,
-        rhs=lambda acceptance: acceptance,
-        refuted={"acceptance": 0.8, "draft_length": 6},
+        lhs=_accepted_elsewhere,
+        rhs=_extrapolated,
+        refuted={"acceptance": 0.8, "draft_length": 6, "other_length": 2},
+        condition=lambda other_length: 1 + other_length,
+    ),
+    Claim(
+        id="draft_length.tracker_in_use",
+        source=Source(_PAPER, "Algorithm 2, 1 + γ̂K, and last line"),
+        origin=Origin.IMPLIED,
+        statement="E[τ | K] + 1 = 1 + γ̂K at the K in use, γ̂ = E[τ/K] what the moving average follows: no approximation",
+        relation=Relation.EQ,
+        lhs=expected_tokens,
+        rhs=_linear_in_use,
+        attained=Attained({"acceptance": 0.8, "draft_length": 6}),
+        condition=lambda draft_length: 1 + draft_length,
     ),
     Claim(
         id="draft_length.tracker_mean",

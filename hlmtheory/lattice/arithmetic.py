@@ -14,8 +14,8 @@ from hlmtheory._combinatorics import ceil_log2, log2_binomial
 from hlmtheory._domains import Domain, DomainError, leading_dimensions
 from hlmtheory._simplex import distributions
 
-LARGEST_RESOLUTION = 2**31 - 1
-"""Counts up to here leave ℓ·V roundings below 1 in float64, so that they sum to ℓ."""
+LARGEST_RESOLUTION = 2**24
+"""The one limit on ℓ: what :mod:`hlmtheory.codec` sends. ℓ·V roundings are far below 1, so that counts sum to ℓ."""
 
 SLACK_BITS = 1e-9
 """What a number of bits computed in float64 may be off by; a budget that is met to this is met."""
@@ -53,7 +53,7 @@ class Allocation:
     bits : array, shape (...)
         The payload, in bit.
     distortion : array, shape (...)
-        Dropped mass plus the sharp bound on the rounding: TV(q, q̂) is at most this.
+        Dropped mass plus the sharp bound on the rounding, in float64 and rounded up: TV(q, q̂) is at most this.
     """
 
     k: Array
@@ -191,4 +191,5 @@ def best_allocation(xp: Any, q: Array, budget: Array, *, adaptive: bool) -> Allo
     chosen = take(xp, xp.broadcast_to(finest, total.shape), best)[..., 0]
     size = best[..., 0] + 1
     bits = log2_payload(xp, xp.full_like(size, vocabulary), size, chosen, adaptive=adaptive)
-    return Allocation(size, chosen, bits, take(xp, total, best)[..., 0])
+    most = take(xp, total, best)[..., 0]
+    return Allocation(size, chosen, bits, most + (vocabulary + 8) * 2.0**-52 * most)

@@ -55,7 +55,7 @@ CLAIMS = (
     Claim(
         id="lattice.quantize_printed",
         source=Source(_CSQS, "Alg. 2 as printed, the kept part not renormalised"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.MISPRINT,
         statement="|Σ_i ⌊ℓ q_i + ½⌋ − ℓ| ≤ K over the support, so that each entry is corrected once at most",
         relation=Relation.LE,
         lhs=sides.corrections_printed,
@@ -147,7 +147,7 @@ CLAIMS = (
     Claim(
         id="lattice.informative",
         source=Source(_CSQS, "Theorem 1, one position of (3), at ℓ = 100"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.IMPLIED,
         statement="TV(q, p) + Σ_{x ∉ X} q_x + K/(4ℓ) ≤ 1, so that Theorem 1 says something (it does not from K = 4ℓ)",
         relation=Relation.LE,
         lhs=sides.position_bound,
@@ -191,7 +191,7 @@ CLAIMS = (
     Claim(
         id="lattice.misdeclared",
         source=Source(_CSQS, "Section 2, were the drafts drawn before they are quantised"),
-        origin=Origin.NEW,
+        origin=Origin.IMPLIED,
         statement="drafts drawn from q and verified with q̂ leave the law p",
         relation=Relation.EQ,
         lhs=sides.misdeclared,

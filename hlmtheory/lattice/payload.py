@@ -5,11 +5,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays
-from hlmtheory._combinatorics import lattice_points
-from hlmtheory._domains import DomainError, leading_dimensions
+from hlmtheory._array import Array, arrays, every
+from hlmtheory._combinatorics import about_log2, lattice_points
+from hlmtheory._domains import DomainError, flag, leading_dimensions, number
+from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import distributions
-from hlmtheory.lattice.arithmetic import BUDGET, SIZE, SLACK_BITS, Allocation, best_allocation, log2_payload, sizes
+from hlmtheory.lattice.arithmetic import (
+    BUDGET,
+    RESOLUTION,
+    SIZE,
+    SLACK_BITS,
+    Allocation,
+    best_allocation,
+    log2_payload,
+    sizes,
+)
+
+LONGEST_EXACT = 2**18
+"""Bits up to which the binomials are made as whole numbers: a longer one takes seconds."""
+
+_PAYLOAD = not_negative("give payloads in bit")
 
 
 def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bool = False) -> Array:
@@ -42,6 +57,7 @@ def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bo
     vocabulary = SIZE.check(xp, "vocabulary", vocabulary)
     leading_dimensions(vocabulary=tuple(vocabulary.shape), k=tuple(size.shape), resolution=tuple(units.shape))
     _refuse_more_than_vocabulary(xp, vocabulary, size)
+    adaptive = flag("adaptive", adaptive)
     return log2_payload(xp, *xp.broadcast_arrays(vocabulary, size, units), adaptive=adaptive)
 
 
@@ -63,17 +79,18 @@ def exact_payload_bits(vocabulary: int, k: int, resolution: int, *, adaptive: bo
     Raises
     ------
     ValueError
-        If V, K or ℓ is below 1 or no integer, or K > V.
+        If V, K or ℓ is below 1 or no integer, K > V, or the payload is longer than 2^18 bits.
 
     Examples
     --------
     >>> exact_payload_bits(4, 2, 1)  # 6 supports, 2 rows of counts
     3.584962500721156
     """
-    xp, size, units = sizes(k, resolution)
-    (size_of_row,) = arrays(vocabulary=vocabulary)[1:]
-    _refuse_more_than_vocabulary(xp, SIZE.check(xp, "vocabulary", size_of_row), size)
-    v, size, units = int(vocabulary), int(k), int(resolution)
+    v, size = number(SIZE, "vocabulary", vocabulary), number(SIZE, "k", k)
+    units, adaptive = number(RESOLUTION, "resolution", resolution), flag("adaptive", adaptive)
+    xp, size_of_row, kept = arrays(vocabulary=v, k=size)
+    _refuse_more_than_vocabulary(xp, size_of_row, kept)
+    _refuse_too_long(v, size, units)
     bits = math.log2(math.comb(v, size)) + math.log2(lattice_points(size, units))
     return bits + (v - 1).bit_length() if adaptive else bits
 
@@ -108,8 +125,7 @@ def batch_length(bits: Array, budget_bits: Array) -> Array:
         raise DomainError(
             f"bits must have an axis of drafts; got shape {tuple(bits.shape)}; give one payload per draft"
         )
-    if not bool(xp.all(bits >= 0)):
-        raise DomainError("bits must be 0 or more; got a negative one or NaN; give payloads in bit")
+    _PAYLOAD.check(xp, "bits", bits)
     budget = xp.astype(BUDGET.check(xp, "budget_bits", budget), xp.float64)
     spent = xp.cumulative_sum(xp.astype(bits, xp.float64), axis=-1)
     leading_dimensions(bits=tuple(bits.shape[:-1]), budget_bits=tuple(budget.shape))
@@ -120,8 +136,8 @@ def batch_length(bits: Array, budget_bits: Array) -> Array:
 def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allocation:
     """The support size K and resolution ℓ of least dropped mass plus sharp distortion within the budget.
 
-    For each K the finest ℓ that fits is best, since the distortion never rises with ℓ. That ℓ depends on V, K and B
-    alone, so that the server knows it from K.
+    For each K the finest ℓ ≤ 2²⁴ that fits is best, since the distortion never rises with ℓ. That ℓ depends on V, K
+    and B alone, so that the server knows it from K.
 
     Parameters
     ----------
@@ -152,7 +168,7 @@ def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allo
     _, _, q = distributions(draft=draft)
     budget = xp.astype(BUDGET.check(xp, "budget_bits", budget), xp.float64)
     batch = leading_dimensions(draft=tuple(q.shape[:-1]), budget_bits=tuple(budget.shape))
-    one = xp.ones_like(budget, dtype=xp.int64)
+    one, adaptive = xp.ones_like(budget, dtype=xp.int64), flag("adaptive", adaptive)
     _refuse_small_budget(xp, budget, log2_payload(xp, one * q.shape[-1], one, one, adaptive=adaptive))
     return best_allocation(xp, xp.broadcast_to(q, (*batch, q.shape[-1])), budget, adaptive=adaptive)
 
@@ -162,11 +178,21 @@ def _refuse_more_than_vocabulary(xp: Any, vocabulary: Array, k: Array) -> None:
         raise DomainError(f"k must be at most V; got {k} for V = {vocabulary}; K counts tokens of a row")
 
 
+def _refuse_too_long(vocabulary: int, k: int, resolution: int) -> None:
+    """A payload whose binomials would take seconds to compute."""
+    about = about_log2(vocabulary, k) + about_log2(resolution + k - 1, k - 1)
+    if about > LONGEST_EXACT:
+        raise DomainError(
+            f"k must give a payload of at most {LONGEST_EXACT:,} bits; got k = {k}, vocabulary = {vocabulary} and "
+            f"resolution = {resolution} with {about:.6g} bits; take payload_bits, which computes in float64"
+        )
+
+
 def _refuse_small_budget(xp: Any, budget: Array, one_draft: Array) -> None:
     """A budget that the least payload of some row exceeds."""
-    short = xp.max(one_draft - budget)
-    if bool(short > SLACK_BITS):
+    short = one_draft - budget
+    if not every(xp, short <= SLACK_BITS):
         raise DomainError(
-            f"budget_bits must fit one draft; it is {float(short):.6g} bit too small; "
+            f"budget_bits must fit one draft; it is {float(xp.max(short)):.6g} bit too small; "
             "raise it, keep fewer tokens, or lower the resolution"
         )

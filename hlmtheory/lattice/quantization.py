@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind
-from hlmtheory._domains import DomainError, leading_dimensions, same_vocabulary
+from hlmtheory._array import Array, arrays, in_kind, upward
+from hlmtheory._domains import DomainError, flag, leading_dimensions, same_vocabulary
 from hlmtheory._simplex import distance, distributions
 from hlmtheory.lattice.arithmetic import (
     RESOLUTION,
@@ -88,7 +88,7 @@ def quantize(draft: Array, *, support: Array, resolution: Array) -> Array:
     support : bool array, shape (..., V)
         Which tokens are kept, at least one; their part of the row is renormalised first.
     resolution : integer array, shape (...) or broadcastable to it
-        ℓ in 1..2³¹ - 1.
+        ℓ in 1..2²⁴, as far as :mod:`hlmtheory.codec` sends it.
 
     Returns
     -------
@@ -206,8 +206,8 @@ def rejection_bound(target: Array, draft: Array, *, support: Array, resolution: 
     units = RESOLUTION.check(xp, "resolution", resolution)
     size = xp.count_nonzero(kept, axis=-1)
     leading_dimensions(draft=tuple(q.shape[:-1]), resolution=tuple(units.shape))
-    rounding = distortion_bound_sharp(size, units) if sharp else distortion_bound(size, units)
-    return in_kind(xp, distance(xp, q, p) + kept_part(xp, q, kept)[1] + rounding, kind)
+    rounding = distortion_bound_sharp(size, units) if flag("sharp", sharp) else distortion_bound(size, units)
+    return upward(xp, distance(xp, q, p) + kept_part(xp, q, kept)[1] + rounding, kind)
 
 
 def _row_and_support(draft: Array, support: Array) -> tuple[Any, Any, Array, Array]:

@@ -9,13 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from array_api_compat import device
 
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import COUNT, Domain, leading_dimensions, same_vocabulary, size_up_to
 from hlmtheory._simplex import distance, distributions, excess, normalised, quotient
-from hlmtheory.lattice.arithmetic import RESOLUTION, SLACK_BITS, kept_part, largest, rounded, sharp_distortion
+from hlmtheory.lattice.arithmetic import RESOLUTION, SLACK_BITS, kept_part, largest, sharp_distortion
 from hlmtheory.lattice.payload import allocate, exact_payload_bits, payload_bits
 from hlmtheory.lattice.prefixes import expected_rejections, levels, prefix_mass
+from hlmtheory.lattice.quantization import quantize
 
 PAPER_RESOLUTION = 100
 """ℓ of the paper's experiments; claims about measured rows are checked at it."""
@@ -47,12 +49,20 @@ def all_positive(draft: Array, k: Array) -> Array:
     return (k >= 1) & (k <= positive)
 
 
+def lattice_point(xp: Any, q: Array, kept: Array, resolution: Array) -> Array:
+    """q̂ = b/ℓ of the public :func:`quantize`; zeros where it refuses the support, which is out of the claims' scope."""
+    inside = xp.any(kept, axis=-1, keepdims=True) & ~xp.any(kept & (q <= 0), axis=-1, keepdims=True)
+    counts = quantize(q, support=xp.where(inside, kept, q > 0), resolution=resolution)
+    units = xp.astype(resolution, xp.float64)[..., None]
+    return xp.where(inside, xp.astype(counts, xp.float64) / units, 0.0)
+
+
 def quantised(draft: Array, k: Array, resolution: Array) -> tuple[Any, Array, Array, Array]:
     """q̄ and q̂ of the K largest, and the dropped mass."""
     xp, q, kept = top(draft, k)
     units = units_of(xp, q, resolution)
     row, dropped = kept_part(xp, q, kept)
-    return xp, row, xp.astype(rounded(xp, row, kept, units), xp.float64) / xp.astype(units, xp.float64), dropped
+    return xp, row, lattice_point(xp, q, kept, units[..., 0]), dropped
 
 
 def distortion(draft: Array, k: Array, resolution: Array) -> Array:
@@ -85,25 +95,26 @@ def _corrections(draft: Array, k: Array, resolution: Array, *, renormalised: boo
 
 
 def competitor(draft: Array, k: Array, counts: Array) -> tuple[Any, Array, Array, Array]:
-    """q̄, the support, and other counts."""
+    """q, the support, and other counts."""
     xp, q, kept = top(draft, k)
     counts = COUNT.check(xp, "counts", arrays(q=q, counts=counts)[2])
     same_vocabulary(draft=q, counts=counts)
-    return xp, kept_part(xp, q, kept)[0], kept, counts
+    return xp, q, kept, counts
 
 
 def nearest(draft: Array, k: Array, counts: Array) -> Array:
     """TV(q̄, q̂) at the resolution of the competitor."""
-    xp, row, kept, counts = competitor(draft, k, counts)
-    units = xp.maximum(xp.sum(counts, axis=-1, keepdims=True), xp.ones_like(counts[..., :1]))
-    return distance(xp, row, xp.astype(rounded(xp, row, kept, units), xp.float64) / xp.astype(units, xp.float64))
+    xp, q, kept, counts = competitor(draft, k, counts)
+    resolution = xp.maximum(xp.sum(counts, axis=-1), xp.ones_like(counts[..., 0]))
+    kept = xp.broadcast_to(kept, (*resolution.shape, kept.shape[-1]))
+    return distance(xp, kept_part(xp, q, kept)[0], lattice_point(xp, xp.broadcast_to(q, kept.shape), kept, resolution))
 
 
 def farther(draft: Array, k: Array, counts: Array) -> Array:
     """TV(q̄, c/ℓ) of the competitor."""
-    xp, row, _, counts = competitor(draft, k, counts)
+    xp, q, kept, counts = competitor(draft, k, counts)
     weights = xp.astype(counts, xp.float64)
-    return distance(xp, row, normalised(xp, weights)[0])
+    return distance(xp, kept_part(xp, q, kept)[0], normalised(xp, weights)[0])
 
 
 def on_support(draft: Array, k: Array, counts: Array) -> Array:
@@ -216,18 +227,35 @@ def positive_on_tree(drafts: Array, k: Array) -> Array:
 
 
 def allocated(draft: Array, budget_bits: Array) -> Array:
-    """Distortion of the best allocation."""
-    return allocate(draft, budget_bits).distortion
+    """Dropped mass and D of the K and ℓ that are allocated; infinite where their bits exceed the budget."""
+    found = allocate(draft, budget_bits)
+    xp, wrong = arrays(wrong=dropped(draft, found.k) + _worst_rounding(found.k, found.resolution))
+    fits = allocated_bits(draft, budget_bits) <= arrays(wrong=wrong, budget=budget_bits)[2] + SLACK_BITS
+    return xp.where(fits, wrong, xp.inf)
 
 
 def allocated_bits(draft: Array, budget_bits: Array) -> Array:
-    """Its bits."""
-    return allocate(draft, budget_bits).bits
+    """Bits of the K and ℓ that are allocated, by whole numbers: not those that the allocation says itself."""
+    found = allocate(draft, budget_bits)
+    xp, _ = arrays(k=found.k)
+    vocabulary = draft.shape[-1]
+    size = exact_bits(vocabulary, found.k, found.resolution) + float((vocabulary - 1).bit_length())
+    return xp.asarray(size, device=device(found.k))
 
 
 def other_distortion(draft: Array, k: Array, resolution: Array) -> Array:
     """Dropped mass and D of a competitor."""
-    return dropped(draft, k) + bound_sharp(k, resolution)
+    return dropped(draft, k) + _worst_rounding(k, resolution)
+
+
+def _worst_rounding(k: Array, resolution: Array) -> Array:
+    """D without the allocation's own formula: max over j units of j(K - j)/(Kℓ), j ≤ ℓ, with ℓ or K/2 as the best j."""
+    xp, size, units = arrays(k=k, resolution=resolution)
+    size, units = (xp.astype(value, xp.float64) for value in (COUNT.check(xp, "k", size), units))
+    RESOLUTION.check(xp, "resolution", arrays(k=k, resolution=resolution)[2])
+    left = [xp.minimum(units, xp.floor((size + more) / 2.0)) for more in (0.0, 1.0)]
+    wrong = [j * (size - j) / (xp.where(size > 0, size, 1.0) * units) for j in left]
+    return xp.clip(xp.maximum(*wrong), min=0.0)
 
 
 def affordable(draft: Array, k: Array, resolution: Array, budget_bits: Array) -> Array:

@@ -1,6 +1,7 @@
 """The room's claims.
 
-Any positive weights, divided by their sum, are shares w.
+Any positive weights, divided by their sum, are shares w. "Fixed SNR" says that η_k does not depend on w_k, as in the
+paper: a user's power then grows with its share. The other rule is in ``spread_claims``.
 
 minmax. Let t be the last finish time: c_k ≤ t w_k B for all k. Summed over k: Σ c_k ≤ t B.
 minmax_kkt. At w_k = c_k/Σc every t_k is Σc/B; the multipliers are μ_k = w_k²/c_k over their sum, positive.
@@ -10,7 +11,7 @@ gain_bound. max c ≤ Σc = K mean c; near equality when one user needs nearly a
 same_sum. Under w_k = c_k/Σc all K users take Σc/B; under w_k = 1/K user k takes K c_k/B: both sum to K Σc/B. So
   the best shares for the last user leave the mean finish time where equal shares have it.
 own_gain. w_k = c_k/(c_k + the others' sum) rises with c_k, and c_k falls as SNR_k rises.
-printed. (26) gives t* with log₂(1 + p_k g_k/σ²); the next line prints p_k/g_k, right only where g_k = 1.
+minmax_printed. (26) gives t* with log₂(1 + p_k g_k/σ²); the next line prints p_k/g_k, right only where g_k = 1.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from hlmtheory.ofdma.shares import (
     sum_shares,
     uniform_gain,
 )
+from hlmtheory.ofdma.spread_claims import SPREAD_CLAIMS
 
 
 def _shares_of(xp: Any, weights: Array) -> Array:
@@ -115,7 +117,7 @@ CLAIMS = (
         id="ofdma.minmax",
         source=Source("zhu2025edgesd", "(26), (27)"),
         origin=Origin.PUBLISHED,
-        statement="t* = Σ_k λI_k/(B η_k) ≤ max_k t_k for all shares, attained by w_k ∝ λI_k/η_k",
+        statement="at a fixed SNR, t* = Σ_k λI_k/(B η_k) ≤ max_k t_k for all shares, attained by w_k ∝ λI_k/η_k",
         relation=Relation.LE,
         lhs=minmax_latency,
         rhs=_last_finish,
@@ -124,8 +126,8 @@ CLAIMS = (
     Claim(
         id="ofdma.minmax_printed",
         source=Source("zhu2025edgesd", "below (26), as printed"),
-        origin=Origin.PUBLISHED,
-        statement="t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator",
+        origin=Origin.MISPRINT,
+        statement="at a fixed SNR, t* = Σ_k λI_k/(B log₂(1 + p_k/(g_k σ²))), the gain in the denominator",
         relation=Relation.EQ,
         lhs=_latency_of_radio,
         rhs=_latency_as_printed,
@@ -135,7 +137,7 @@ CLAIMS = (
         id="ofdma.minmax_kkt",
         source=Source("zhu2025edgesd", "(26)"),
         origin=Origin.NEW,
-        statement="certificate: at w_k ∝ λI_k/η_k all finish times are equal, Σw = 1, multipliers ≥ 0",
+        statement="at a fixed SNR, certificate: at w_k ∝ λI_k/η_k all finish times are equal, Σw = 1, multipliers ≥ 0",
         relation=Relation.EQ,
         lhs=_certificate("minmax"),
         rhs=_one,
@@ -144,9 +146,9 @@ CLAIMS = (
     ),
     Claim(
         id="ofdma.own_gain",
-        source=Source("zhu2025edgesd", "below (27)"),
+        source=Source("zhu2025edgesd", "Remark 1, from (27)"),
         origin=Origin.PUBLISHED,
-        statement="a user's share never rises with its own power or gain",
+        statement="at a fixed SNR, a user's share never rises with its own power or gain",
         relation=Relation.LE,
         lhs=_first_share,
         rhs=_first_share_before,
@@ -157,7 +159,7 @@ CLAIMS = (
         id="ofdma.sum",
         source=Source("zhu2025edgesd", "(26), for the sum in place of the maximum"),
         origin=Origin.NEW,
-        statement="(Σ_k √(λI_k/η_k))²/B ≤ Σ_k t_k for all shares, attained by w_k ∝ √(λI_k/η_k)",
+        statement="at a fixed SNR, (Σ_k √(λI_k/η_k))²/B ≤ Σ_k t_k for all shares, attained by w_k ∝ √(λI_k/η_k)",
         relation=Relation.LE,
         lhs=sum_latency,
         rhs=_summed_finish,
@@ -167,7 +169,7 @@ CLAIMS = (
         id="ofdma.sum_kkt",
         source=Source("zhu2025edgesd", "(26), for the sum in place of the maximum"),
         origin=Origin.NEW,
-        statement="certificate: at w_k ∝ √(λI_k/η_k) all c_k/w_k² are equal and Σw = 1",
+        statement="at a fixed SNR, certificate: at w_k ∝ √(λI_k/η_k) all c_k/w_k² are equal and Σw = 1",
         relation=Relation.EQ,
         lhs=_certificate("sum"),
         rhs=_one,
@@ -178,7 +180,7 @@ CLAIMS = (
         id="ofdma.gain",
         source=Source("zhu2025edgesd", "Fig. 9"),
         origin=Origin.NEW,
-        statement="upload latency of equal over best shares = max_k c_k / mean_k c_k, c_k = λI_k/η_k",
+        statement="at a fixed SNR, upload latency of equal over best shares = max_k c_k / mean_k c_k, c_k = λI_k/η_k",
         relation=Relation.EQ,
         lhs=_uniform_over_best,
         rhs=uniform_gain,
@@ -189,7 +191,7 @@ CLAIMS = (
         id="ofdma.gain_bound",
         source=Source("zhu2025edgesd", "Fig. 9"),
         origin=Origin.NEW,
-        statement="upload latency of equal over best shares ≤ K, approached when one user needs nearly all",
+        statement="at a fixed SNR, upload latency of equal over best shares ≤ K, approached when one user needs all",
         relation=Relation.LE,
         lhs=uniform_gain,
         rhs=_users,
@@ -199,10 +201,11 @@ CLAIMS = (
         id="ofdma.same_sum",
         source=Source("zhu2025edgesd", "(27), Fig. 9"),
         origin=Origin.NEW,
-        statement="Σ_k t_k is the same under w_k ∝ λI_k/η_k and under equal shares: the mean user gains nothing",
+        statement="at a fixed SNR, Σ_k t_k is the same under w_k ∝ λI_k/η_k and equal shares: the mean gains nothing",
         relation=Relation.EQ,
         lhs=_summed_finish_of_the_best,
         rhs=_summed_finish_of_equal_shares,
         attained=Attained({**_CELL, "bandwidth_hz": 100.0}),
     ),
+    *SPREAD_CLAIMS,
 )

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import Array
-from hlmtheory._domains import DomainError
-from hlmtheory._quantities import at_least_one, checked, positive
+from hlmtheory._array import Array, arrays, floating
+from hlmtheory._domains import DomainError, broadcast
+from hlmtheory._quantities import at_least_one, positive
 
 _SIZES = {
     "bits": positive("leave out users who send nothing"),
+    "full_band_snr": positive("give the SNR over the whole band as a ratio, not in dB"),
     "spectral_efficiency": positive(
         "a user of zero gain never finishes, and one of infinite SNR needs no band: leave it out"
     ),
@@ -24,7 +25,8 @@ _SIZES = {
     "snr": positive("give the signal-to-noise ratio as a ratio, not in dB"),
     "boost": at_least_one("give by which factor the gain is raised"),
 }
-_PER_USER = ("bits", "spectral_efficiency", "shares", "weights", "power", "gain", "snr")
+_PER_USER = ("bits", "spectral_efficiency", "full_band_snr", "shares", "weights", "power", "gain", "snr")
+_RANGE = positive("the result leaves the range of its floating type: take other units, or float64")
 _OBJECTIVES = ("minmax", "sum")
 
 
@@ -50,17 +52,20 @@ def finish_times(bits: Array, spectral_efficiency: Array, shares: Array, bandwid
     Raises
     ------
     ValueError
-        If a value is not positive and finite, or there is no user.
+        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
+        range of the floating type.
 
     Examples
     --------
     >>> finish_times([100.0, 100.0], [1.0, 4.0], [0.5, 0.5], 100.0).tolist()
     [2.0, 0.5]
     """
-    _, sent, rate, w, band = checked_users(
+    xp, sent, rate, w, band = checked_users(
         bits=bits, spectral_efficiency=spectral_efficiency, shares=shares, bandwidth_hz=bandwidth_hz
     )
-    return sent / rate / (w * band[..., None])  # (15)
+    with np.errstate(all="ignore"):  # what leaves the range of the type is refused by name
+        times = sent / rate / (w * band[..., None])  # (15)
+    return in_range(xp, "bits / (spectral_efficiency * shares * bandwidth_hz)", times)
 
 
 def minmax_shares(bits: Array, spectral_efficiency: Array) -> Array:
@@ -81,14 +86,15 @@ def minmax_shares(bits: Array, spectral_efficiency: Array) -> Array:
     Raises
     ------
     ValueError
-        If a value is not positive and finite, or there is no user.
+        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
+        range of the floating type.
 
     Examples
     --------
     >>> minmax_shares([100.0, 100.0], [1.0, 4.0]).tolist()
     [0.8, 0.2]
     """
-    xp, need = band_seconds(bits, spectral_efficiency)
+    xp, need = relative_need(bits, spectral_efficiency)
     return need / xp.sum(need, axis=-1, keepdims=True)  # (27)
 
 
@@ -112,7 +118,8 @@ def minmax_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array)
     Raises
     ------
     ValueError
-        If a value is not positive and finite, or there is no user.
+        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
+        range of the floating type.
 
     Examples
     --------
@@ -120,7 +127,9 @@ def minmax_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array)
     1.25
     """
     xp, sent, rate, band = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, bandwidth_hz=bandwidth_hz)
-    return xp.sum(sent / rate, axis=-1) / band
+    with np.errstate(all="ignore"):
+        time = xp.sum(sent / rate, axis=-1) / band
+    return in_range(xp, "sum(bits / spectral_efficiency) / bandwidth_hz", time)
 
 
 def sum_shares(bits: Array, spectral_efficiency: Array) -> Array:
@@ -141,14 +150,15 @@ def sum_shares(bits: Array, spectral_efficiency: Array) -> Array:
     Raises
     ------
     ValueError
-        If a value is not positive and finite, or there is no user.
+        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
+        range of the floating type.
 
     Examples
     --------
     >>> sum_shares([100.0, 400.0], [1.0, 0.25]).tolist()
     [0.2, 0.8]
     """
-    xp, need = band_seconds(bits, spectral_efficiency)
+    xp, need = relative_need(bits, spectral_efficiency)
     root = xp.sqrt(need)
     return root / xp.sum(root, axis=-1, keepdims=True)
 
@@ -173,7 +183,8 @@ def sum_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) ->
     Raises
     ------
     ValueError
-        If a value is not positive and finite, or there is no user.
+        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
+        range of the floating type.
 
     Examples
     --------
@@ -181,7 +192,9 @@ def sum_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) ->
     25.0
     """
     xp, sent, rate, band = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, bandwidth_hz=bandwidth_hz)
-    return xp.sum(xp.sqrt(sent / rate), axis=-1) ** 2 / band
+    with np.errstate(all="ignore"):
+        time = xp.sum(xp.sqrt(sent / rate), axis=-1) ** 2 / band
+    return in_range(xp, "sum(sqrt(bits / spectral_efficiency))² / bandwidth_hz", time)
 
 
 def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, objective: str = "minmax") -> Array:
@@ -218,7 +231,9 @@ def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, obje
     if objective not in _OBJECTIVES:
         raise DomainError(f"objective must be one of {', '.join(_OBJECTIVES)}; got {objective!r}; choose one")
     xp, sent, rate, w = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, shares=shares)
-    level = sent / rate / w if objective == "minmax" else sent / rate / w / w
+    with np.errstate(all="ignore"):
+        level = sent / rate / w if objective == "minmax" else sent / rate / w / w
+    in_range(xp, f"bits / (spectral_efficiency * shares{'' if objective == 'minmax' else '²'})", level)
     spread = 1.0 - xp.min(level, axis=-1) / xp.max(level, axis=-1)
     return xp.maximum(xp.abs(xp.sum(w, axis=-1) - 1.0), spread)
 
@@ -242,28 +257,46 @@ def uniform_gain(bits: Array, spectral_efficiency: Array) -> Array:
     Raises
     ------
     ValueError
-        If a value is not positive and finite, or there is no user.
+        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
+        range of the floating type.
 
     Examples
     --------
     >>> float(uniform_gain([100.0, 100.0], [1.0, 4.0]))
     1.6
     """
-    xp, need = band_seconds(bits, spectral_efficiency)
+    xp, need = relative_need(bits, spectral_efficiency)
     # Of K numbers up to 1, one of them 1, rounding leaves the sum in [1, K]; over the mean it may end outside
-    return need.shape[-1] / xp.sum(need / xp.max(need, axis=-1, keepdims=True), axis=-1)
+    return need.shape[-1] / xp.sum(need, axis=-1)
 
 
 def checked_users(**values: Any) -> tuple[Any, ...]:
     """The namespace and the values, each in its domain, in their common floating type."""
-    for name, value in values.items():
-        shape = np.shape(value)
+    xp, *given = arrays(**values)
+    shapes = {name: tuple(value.shape) for name, value in zip(values, given, strict=True)}
+    for name, shape in shapes.items():
         if name in _PER_USER and (not shape or shape[-1] == 0):
-            raise DomainError(f"{name} must have an entry for each user; got shape {tuple(shape)}; give K ≥ 1")
-    return checked(_SIZES, **values)
+            raise DomainError(f"{name} must have an entry for each user; got shape {shape}; give K ≥ 1")
+    broadcast(**{name: shape if name in _PER_USER else (*shape, 1) for name, shape in shapes.items()})
+    for name, value in zip(values, given, strict=True):
+        _SIZES[name].check(xp, name, value)
+    return (xp, *floating(xp, *given))
 
 
 def band_seconds(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
     """c_k = λI_k/η_k."""
     xp, sent, rate = checked_users(bits=bits, spectral_efficiency=spectral_efficiency)
-    return xp, sent / rate
+    with np.errstate(all="ignore"):
+        need = sent / rate
+    return xp, in_range(xp, "bits / spectral_efficiency", need)
+
+
+def relative_need(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
+    """c_k over the largest, so that no sum of them overflows."""
+    xp, need = band_seconds(bits, spectral_efficiency)
+    return xp, need / xp.max(need, axis=-1, keepdims=True)
+
+
+def in_range(xp: Any, name: str, value: Array) -> Array:
+    """The value, or a refusal where it left the range of its type: no 0, no infinity and no NaN is returned."""
+    return _RANGE.check(xp, name, value)

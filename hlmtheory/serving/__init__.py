@@ -23,6 +23,9 @@ slope), and the time is the prefill at step 1 and base + slope (n - 1) at step n
 context grows by L tokens a step and the operations are linear in it. At ``draft_length`` 0 nothing is drafted
 and the verify model alone decodes token by token: autoregressive decoding.
 
+The steps of a batch are a mean in (8). :func:`expected_steps` gives the mean number of steps until its slowest sequence
+is done, when each step's acceptance is random. :func:`free_schedule` is the pipeline without a barrier between steps.
+
 Everything here is computed on the host: any array library comes in, numpy goes out.
 """
 
@@ -31,7 +34,9 @@ from __future__ import annotations
 from hlmtheory.serving.claims import CLAIMS
 from hlmtheory.serving.costs import decoding_steps, forward_flops, peak_memory, run_time, stage_times, upload_bits
 from hlmtheory.serving.fitting import DeviceFit, fit_device
+from hlmtheory.serving.free import free_bound, free_latency, free_schedule
 from hlmtheory.serving.pipeline import inference_latency, pipeline_latency, step_times
+from hlmtheory.serving.random_steps import expected_steps, steps_distribution
 from hlmtheory.serving.shapes import Device, ModelShape, Service, Task
 
 __all__ = [
@@ -42,13 +47,18 @@ __all__ = [
     "Service",
     "Task",
     "decoding_steps",
+    "expected_steps",
     "fit_device",
     "forward_flops",
+    "free_bound",
+    "free_latency",
+    "free_schedule",
     "inference_latency",
     "peak_memory",
     "pipeline_latency",
     "run_time",
     "stage_times",
     "step_times",
+    "steps_distribution",
     "upload_bits",
 ]

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import COUNT
+from hlmtheory._domains import COUNT, numbers
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.serving import schedule_claims
 from hlmtheory.serving.costs import both_stages, memory_bytes, operations, tokens_per_step
 from hlmtheory.serving.pipeline import by_breakpoints, by_steps, pipeline_latency, recurrence, stage_pair, step_times
-from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, SECONDS, SWITCH, numbers
+from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, SECONDS, SWITCH
 
 # Proofs, by the last part of the id.
 #
@@ -155,7 +156,7 @@ def _summed(method: Callable[[Array, Array, Array], float], draft: Array, verify
 _PAIR = {"draft_times": [2.0, 3.0], "verify_times": [4.0, 1.0]}
 _LINES = {"draft_stages": [[5.0, 1.0, 2.0], [3.0, 2.0, 0.0]], "verify_stages": [[1.0, 8.0, 0.0], [2.0, 1.0, 1.0]]}
 
-CLAIMS = (
+_COSTS = (
     Claim(
         id="serving.cost",
         source=Source("zhu2025edgesd", "(11)-(14)"),
@@ -199,7 +200,7 @@ CLAIMS = (
     Claim(
         id="serving.pipeline",
         source=Source("zhu2025edgesd", "(20), (21)"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.NEW,
         statement="C_m = max(Σ_{i≤m} d_i, C_{m−1}) + v_m gives C_M = max_k (Σ_{i≤k} d_i + Σ_{i≥k} v_i)",
         relation=Relation.EQ,
         lhs=pipeline_latency,
@@ -227,3 +228,5 @@ CLAIMS = (
         attained=Attained({**_LINES, "steps": [9, 4]}),
     ),
 )
+
+CLAIMS = (*_COSTS, *schedule_claims.CLAIMS)

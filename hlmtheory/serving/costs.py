@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory._array import Array, to_numpy
-from hlmtheory._domains import COUNT
-from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, Device, ModelShape, Service, numbers
+from hlmtheory._array import Array
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, broadcast, finite_answer, instance, numbers
+from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, Device, ModelShape, Service
 from hlmtheory.verification import expected_tokens
 
 
+@finite_answer
 def forward_flops(model: ModelShape, new_tokens: Array, cached_tokens: Array = 0) -> Array:
     """Operations of one forward pass for one task.
 
@@ -39,13 +40,21 @@ def forward_flops(model: ModelShape, new_tokens: Array, cached_tokens: Array = 0
     >>> float(forward_flops(ModelShape(1, 2, 3), 5, 10))
     880.0
     """
-    return operations(
-        *model.sizes, numbers(LENGTH, "new_tokens", new_tokens), numbers(LENGTH, "cached_tokens", cached_tokens)
-    )
+    sizes = instance("model", model, ModelShape).sizes
+    new, cached = numbers(LENGTH, "new_tokens", new_tokens), numbers(LENGTH, "cached_tokens", cached_tokens)
+    broadcast(new_tokens=new.shape, cached_tokens=cached.shape)
+    return operations(*sizes, new, cached)
 
 
-def peak_memory(model: ModelShape, input_tokens: Array, output_tokens: Array, batch_size: Array) -> Array:
-    """Bytes that a model and the cache of one batch occupy at most.
+@finite_answer
+def peak_memory(
+    model: ModelShape, input_tokens: Array, output_tokens: Array, batch_size: Array, draft_length: Array = 1
+) -> Array:
+    """Bytes that a draft model and the cache of one batch occupy at their fullest, whatever is accepted.
+
+    Before the pass that makes draft i of a step, all tokens of the sequence but the last, and i - 1 drafts, are
+    cached; the pass adds one. So after the l passes of a step before which g tokens of the answer were made, the
+    cache holds I + g + l - 1 tokens, and g is at most O - 1. Some pattern of acceptances reaches that.
 
     Parameters
     ----------
@@ -54,26 +63,34 @@ def peak_memory(model: ModelShape, input_tokens: Array, output_tokens: Array, ba
         I_m and O_m, the longest of the batch, 0 or more.
     batch_size : integer array, shape (...)
         b, 0 or more.
+    draft_length : integer array, shape (...), default 1
+        l ≥ 0. Autoregressive decoding (l = 0) caches as much as drafting token by token (l = 1).
 
     Returns
     -------
     array, shape (...)
-        Bytes; edge-sd (9) + (10), the left side of (24b).
+        Bytes: edge-sd (9) for the weights, and (10) with I_m + O_m + l - 2 cached tokens for each task in place of
+        the I_m + O_m that it prints. The paper's text ends the drafts of the last step at O_m tokens, which its
+        run time (19) does not. Without an answer (O = 0) the prompt alone is cached.
 
     Raises
     ------
     ValueError
-        If a length is negative or not finite, or the batch size is no count.
+        If a length is negative or not finite, or the batch size or the draft length is no count.
 
     Examples
     --------
-    >>> float(peak_memory(ModelShape(1, 2, 3), 5, 10, 2))
-    296.0
+    >>> peak_memory(ModelShape(1, 1, 1), 1, 1, 1, [1, 10]).tolist()
+    [16.0, 52.0]
     """
-    cached = numbers(LENGTH, "input_tokens", input_tokens) + numbers(LENGTH, "output_tokens", output_tokens)
-    return memory_bytes(*model.sizes, cached, numbers(COUNT, "batch_size", batch_size))
+    sizes = instance("model", model, ModelShape).sizes
+    prompt, answer = numbers(LENGTH, "input_tokens", input_tokens), numbers(LENGTH, "output_tokens", output_tokens)
+    length, batch = numbers(COUNT, "draft_length", draft_length), numbers(COUNT, "batch_size", batch_size)
+    broadcast(input_tokens=prompt.shape, output_tokens=answer.shape, batch_size=batch.shape, draft_length=length.shape)
+    return memory_bytes(*sizes, cached_tokens(prompt, answer, length), batch)
 
 
+@finite_answer
 def run_time(device: Device, flops: Array, batch_size: Array) -> Array:
     """Seconds of one forward pass: c₁ F b + c₂.
 
@@ -100,7 +117,10 @@ def run_time(device: Device, flops: Array, batch_size: Array) -> Array:
     >>> float(run_time(Device(0.5, 1.0), 4.0, 3))
     7.0
     """
-    return device.c1 * numbers(LENGTH, "flops", flops) * numbers(COUNT, "batch_size", batch_size) + device.c2
+    instance("device", device, Device)
+    work, batch = numbers(LENGTH, "flops", flops), numbers(COUNT, "batch_size", batch_size)
+    broadcast(flops=work.shape, batch_size=batch.shape)
+    return device.c1 * work * batch + device.c2
 
 
 def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
@@ -132,10 +152,13 @@ def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array)
     [2, 3]
     """
     output = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
-    quotient = output / tokens_per_step(acceptance, draft_length)
+    tokens = tokens_per_step(acceptance, draft_length)
+    broadcast(output_tokens=output.shape, **{"acceptance or draft_length": tokens.shape})
+    quotient = output / tokens
     return np.ceil(quotient * (1.0 - 1e-12)).astype(np.int64)
 
 
+@finite_answer
 def stage_times(service: Service, draft_length: Array, input_tokens: Array, batch_size: Array) -> tuple[Array, Array]:
     """How long drafting and verifying take a batch, at every decoding step.
 
@@ -165,14 +188,17 @@ def stage_times(service: Service, draft_length: Array, input_tokens: Array, batc
     >>> draft.tolist(), verify.tolist()
     ([11.0, 6.0, 2.0], [19.0, 13.0, 4.0])
     """
+    instance("service", service, Service)
     length = numbers(COUNT, "draft_length", draft_length)
     prompt = numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
     size = numbers(POSITIVE_COUNT, "batch_size", batch_size)
+    broadcast(draft_length=length.shape, input_tokens=prompt.shape, batch_size=size.shape)
     sides = (service.draft.sizes, service.verify.sizes)
     coefficients = [(device.c1, device.c2) for device in (service.draft_device, service.verify_device)]
     return both_stages(sides, coefficients, tokens_per_step(service.acceptance, length), length, prompt, size)
 
 
+@finite_answer
 def upload_bits(draft: ModelShape, verify: ModelShape, input_tokens: Array) -> Array:
     """Bits of a prompt's embeddings for both models.
 
@@ -198,17 +224,25 @@ def upload_bits(draft: ModelShape, verify: ModelShape, input_tokens: Array) -> A
     >>> float(upload_bits(ModelShape(2, 768, 3072), ModelShape(32, 4096, 11008), 1))
     77824.0
     """
+    instance("draft", draft, ModelShape)
+    instance("verify", verify, ModelShape)
     return 8.0 * BYTES * (draft.hidden + verify.hidden) * numbers(LENGTH, "input_tokens", input_tokens)
 
 
 def tokens_per_step(acceptance: Array, draft_length: Array) -> Array:
     """L of (7)."""
-    return np.asarray(expected_tokens(np.asarray(to_numpy(acceptance), dtype=np.float64), to_numpy(draft_length)))
+    alpha, length = numbers(UNIT_INTERVAL, "acceptance", acceptance), numbers(COUNT, "draft_length", draft_length)
+    return np.asarray(expected_tokens(alpha, length))
 
 
 def operations(layers: Array, hidden: Array, feed_forward: Array, new: Array, cached: Array) -> Array:
     """(11)-(14) in one: projections 8 t h₁², attention 4 t (c + t) h₁, feed-forward 4 t h₁ h₂, in each block."""
     return 4.0 * layers * hidden * new * (2.0 * hidden + feed_forward + cached + new)
+
+
+def cached_tokens(prompt: Array, answer: Array, length: Array) -> Array:
+    """The most tokens of one task that the draft model's cache holds: see :func:`peak_memory`."""
+    return np.where(answer > 0, prompt + answer + np.maximum(length, 1) - 2.0, prompt)
 
 
 def memory_bytes(layers: Array, hidden: Array, feed_forward: Array, cached: Array, size: Array) -> Array:

@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import DomainError
-from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS, Device, numbers
+from hlmtheory._domains import DomainError, broadcast, finite_answer, number, numbers
+from hlmtheory._quantities import open_unit
+from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS, Device
+
+CONFIDENCE = open_unit("say how often the intervals are to hold, such as 0.95")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +25,9 @@ class DeviceFit:
         Least squares; a negative one is no machine, and :attr:`device` refuses it.
     c1_interval, c2_interval : tuple of float
         Confidence intervals under independent errors of one variance.
-    r_squared : float
-        Share of the variance of the times that the line explains; NaN where the times do not vary.
+    r_squared : float or None
+        Share of the variance of the times that the line explains; None where the times do not vary, as there is no
+        variance to explain.
     confidence : float
     """
 
@@ -31,7 +35,7 @@ class DeviceFit:
     c2: float
     c1_interval: tuple[float, float]
     c2_interval: tuple[float, float]
-    r_squared: float
+    r_squared: float | None
     confidence: float
 
     @property
@@ -40,6 +44,7 @@ class DeviceFit:
         return Device(self.c1, self.c2)
 
 
+@finite_answer
 def fit_device(flops: Array, batch_size: Array, seconds: Array, *, confidence: float = 0.95) -> DeviceFit:
     """Coefficients c₁, c₂ of run time = c₁ F b + c₂ from measured passes, by least squares.
 
@@ -71,10 +76,10 @@ def fit_device(flops: Array, batch_size: Array, seconds: Array, *, confidence: f
     """
     from scipy.special import stdtrit
 
-    load = numbers(LENGTH, "flops", flops) * numbers(POSITIVE_COUNT, "batch_size", batch_size)
-    x, y = np.broadcast_arrays(load, numbers(SECONDS, "seconds", seconds))
-    if not 0.0 < confidence < 1.0:
-        raise DomainError(f"confidence must be inside (0, 1); got {confidence!r}; 0.95 is usual")
+    work, size = numbers(LENGTH, "flops", flops), numbers(POSITIVE_COUNT, "batch_size", batch_size)
+    times, confidence = numbers(SECONDS, "seconds", seconds), number(CONFIDENCE, "confidence", confidence)
+    broadcast(flops=work.shape, batch_size=size.shape, seconds=times.shape)
+    x, y = np.broadcast_arrays(work * size, times)
     if x.ndim != 1 or x.size < 3:
         raise DomainError(f"flops must be a row of at least 3 passes; got shape {x.shape}; measure more")
     count, centre = x.size, x.mean()
@@ -92,5 +97,5 @@ def fit_device(flops: Array, batch_size: Array, seconds: Array, *, confidence: f
     quantile = float(stdtrit(count - 2, 0.5 + confidence / 2.0))
     half1 = quantile * error / math.sqrt(spread)
     half2 = quantile * error * math.sqrt(1.0 / count + float(centre) ** 2 / spread)
-    explained = 1.0 - residual / total if varies else math.nan
+    explained = 1.0 - residual / total if varies else None
     return DeviceFit(c1, c2, (c1 - half1, c1 + half1), (c2 - half2, c2 + half2), explained, confidence)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from hlmtheory._array import Array
-from hlmtheory._domains import DomainError
-from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS, numbers
+from hlmtheory._domains import DomainError, broadcast, finite_answer, numbers
+from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
 
 
+@finite_answer
 def step_times(stage: Array, step: Array) -> Array:
     """Time of a stage at given decoding steps.
 
@@ -35,9 +36,13 @@ def step_times(stage: Array, step: Array) -> Array:
     [11.0, 8.0, 10.0]
     """
     stage, n = numbers(SECONDS, "stage", stage), numbers(POSITIVE_COUNT, "step", step)
+    if not stage.ndim or stage.shape[-1] != 3:
+        raise DomainError(f"stage must be (prefill, base, slope) on its last axis; got {stage.shape}; see stage_times")
+    broadcast(stage=stage.shape[:-1], step=n.shape)
     return np.where(n == 1, stage[..., 0], stage[..., 1] + stage[..., 2] * (n - 1))
 
 
+@finite_answer
 def pipeline_latency(draft_times: Array, verify_times: Array) -> Array:
     """Time until the last of M batches has passed both stages, at one decoding step.
 
@@ -64,6 +69,7 @@ def pipeline_latency(draft_times: Array, verify_times: Array) -> Array:
     return recurrence(*stage_pair("draft_times", draft_times, "verify_times", verify_times))
 
 
+@finite_answer
 def inference_latency(draft_stages: Array, verify_stages: Array, steps: Array) -> Array:
     """Time of all decoding steps together, with batches leaving as soon as they have their tokens.
 
@@ -95,7 +101,9 @@ def inference_latency(draft_stages: Array, verify_stages: Array, steps: Array) -
     """
     draft, verify = stage_pair("draft_stages", draft_stages, "verify_stages", verify_stages)
     n = numbers(POSITIVE_COUNT, "steps", steps)
-    shape = np.broadcast_shapes(draft.shape[:-1], n.shape)
+    if draft.ndim < 2 or draft.shape[-1] != 3:
+        raise DomainError(f"draft_stages must have shape (..., M, 3); got {draft.shape}; see stage_times")
+    shape = broadcast(draft_stages=draft.shape[:-1], steps=n.shape)
     draft, verify = (np.broadcast_to(stage, (*shape, 3)).reshape(-1, shape[-1], 3) for stage in (draft, verify))
     n = np.broadcast_to(n, shape).reshape(-1, shape[-1])
     total = [

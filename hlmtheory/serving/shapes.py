@@ -6,22 +6,21 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError
+from hlmtheory._array import Array
+from hlmtheory._domains import UNIT_INTERVAL, Domain, instance, number
 
 BYTES = 2
 """Bytes of a parameter or of a cached number: FP16."""
 
 
-def _finite(value: Array) -> Array:
-    return np.isfinite(value) & (value >= 0)
+def _finite(xp: Any, value: Array) -> Array:
+    return xp.isfinite(value) & (value >= 0)
 
 
 POSITIVE_COUNT = Domain("a whole number, 1 or more", lambda xp, v: v >= 1, "give a positive integer", kind="integer")
-SECONDS = Domain("finite and 0 or more", lambda xp, v: _finite(v), "give a time, or a coefficient of one")
-LENGTH = Domain("finite and 0 or more", lambda xp, v: _finite(v), "give a number of tokens (or operations)")
+SECONDS = Domain("finite and 0 or more", _finite, "give a time, or a coefficient of one")
+LENGTH = Domain("finite and 0 or more", _finite, "give a number of tokens (or operations)")
+MEMORY = Domain("above 0", lambda xp, v: v > 0, "give the bytes, or leave it out: infinite if it never binds")
 SWITCH = Domain("0 or 1", lambda xp, v: (v == 0) | (v == 1), "give 1 where a batch is still active", kind="integer")
 
 
@@ -46,7 +45,7 @@ class ModelShape:
 
     def __post_init__(self) -> None:
         for name in ("layers", "hidden", "feed_forward"):
-            numbers(POSITIVE_COUNT, name, getattr(self, name))
+            object.__setattr__(self, name, number(POSITIVE_COUNT, name, getattr(self, name)))
 
     @property
     def sizes(self) -> tuple[int, int, int]:
@@ -76,7 +75,7 @@ class Device:
 
     def __post_init__(self) -> None:
         for name in ("c1", "c2"):
-            numbers(SECONDS, name, getattr(self, name))
+            object.__setattr__(self, name, number(SECONDS, name, getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,7 @@ class Task:
 
     def __post_init__(self) -> None:
         for name in ("input_tokens", "output_tokens"):
-            numbers(POSITIVE_COUNT, name, getattr(self, name))
+            object.__setattr__(self, name, number(POSITIVE_COUNT, name, getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +128,9 @@ class Service:
     memory: float = math.inf
 
     def __post_init__(self) -> None:
-        numbers(UNIT_INTERVAL, "acceptance", self.acceptance)
-        if not self.memory > 0:
-            raise DomainError(f"memory must be above 0; got {self.memory!r}; give the bytes, or leave it out")
-
-
-def numbers(domain: Domain, name: str, value: Any) -> Array:
-    """The value as a numpy array of its domain: integers where it asks for them, else float64."""
-    xp, array = arrays(value=to_numpy(value))
-    if domain.kind != "integer" and not xp.isdtype(array.dtype, "bool"):
-        array = xp.astype(array, xp.float64)
-    return domain.check(xp, name, array)
+        instance("draft", self.draft, ModelShape)
+        instance("verify", self.verify, ModelShape)
+        instance("draft_device", self.draft_device, Device)
+        instance("verify_device", self.verify_device, Device)
+        object.__setattr__(self, "acceptance", number(UNIT_INTERVAL, "acceptance", self.acceptance))
+        object.__setattr__(self, "memory", number(MEMORY, "memory", self.memory))

@@ -13,12 +13,13 @@ from fractions import Fraction
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, is_kind, take, widest
-from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions
+from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimensions, number
 from hlmtheory._quantities import positive
 from hlmtheory.uncertainty.binomial import unnarrowed
 
 TARGET = positive("give the rejection risk that may be had on average, such as 0.01")
 LARGEST = positive("give the largest loss that a prompt can have: T for a sum over T tokens, 1 for a mean")
+_LOSSES = Domain("in [0, bound]", lambda xp, value: value >= 0, "give the losses of threshold_losses")
 _BLOCK = 2**20  # entries that are compared at a time
 _GRID = Domain("finite and rising", lambda xp, value: xp.isfinite(value), "sort the thresholds, each of them once")
 
@@ -45,7 +46,7 @@ class Calibration:
     prompts: int
 
 
-def threshold_losses(uncertainty: Array, rejection: Array, thresholds: Array) -> Array:
+def threshold_losses(uncertainty: Array, rejection_by_token: Array, thresholds: Array) -> Array:
     """Loss of each prompt at each threshold: Σ_t β_t 1{u_t ≤ λ} over its tokens.
 
     With u and β of the drafts at every position of a text of the *large* model the losses do not depend on the
@@ -57,7 +58,7 @@ def threshold_losses(uncertainty: Array, rejection: Array, thresholds: Array) ->
     ----------
     uncertainty : array, shape (n, T)
         u of each token; any finite score for which a smaller one is skipped first.
-    rejection : array, shape (n, T)
+    rejection_by_token : array, shape (n, T)
         β of each token, in [0, 1]; 0 beyond the end of a shorter text.
     thresholds : array, shape (L,)
         Finite and rising, in the floating type of the uncertainty as well: there they are compared, as ``u <= λ``
@@ -66,7 +67,8 @@ def threshold_losses(uncertainty: Array, rejection: Array, thresholds: Array) ->
     Returns
     -------
     array, shape (n, L)
-        In [0, T].
+        In [0, T]: ``bound=T`` of :func:`calibrate_threshold`, however small the losses of these prompts are. Divided
+        by T they are risks per token, and ``bound=1``.
 
     Raises
     ------
@@ -78,23 +80,23 @@ def threshold_losses(uncertainty: Array, rejection: Array, thresholds: Array) ->
     >>> threshold_losses([[0.1, 0.4]], [[0.25, 0.5]], [0.0, 0.2, 0.4]).tolist()
     [[0.0, 0.25, 0.75]]
     """
-    xp, u, beta, grid = arrays(uncertainty=uncertainty, rejection=rejection, thresholds=thresholds)
+    xp, u, beta, grid = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token, thresholds=thresholds)
     grid = unnarrowed(xp, thresholds, grid)
     _FINITE.check(xp, "uncertainty", u)
-    UNIT_INTERVAL.check(xp, "rejection", beta)
+    UNIT_INTERVAL.check(xp, "rejection_by_token", beta)
     _rising(xp, grid)
     if is_kind(xp, u.dtype, "real floating"):
         grid = in_kind(xp, grid, u.dtype)
         _rising(xp, grid)
     if u.ndim != 2 or u.shape != beta.shape:
         raise DomainError(
-            f"uncertainty and rejection must share a shape (prompts, tokens); got {tuple(u.shape)} and "
-            f"{tuple(beta.shape)}; pad shorter texts with rejection 0"
+            f"uncertainty and rejection_by_token must share a shape (prompts, tokens); got {tuple(u.shape)} and "
+            f"{tuple(beta.shape)}; pad shorter texts with rejection_by_token 0"
         )
     return in_kind(xp, _sums(xp, u, in_kind(xp, beta, xp.float64), grid), widest(xp, u, beta))
 
 
-def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound: float = 1.0) -> Calibration:
+def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound: float) -> Calibration:
     """Largest threshold for which the expected loss of the next prompt is at most ``risk``.
 
     Parameters
@@ -107,7 +109,8 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
     risk : float
         ε > 0.
     bound : float
-        B: what no prompt's loss can exceed. A sum over T tokens has B = T; do not clip it to 1, as the mean of the
+        B: what no prompt's loss can exceed, the next one's included. It follows from how the loss is defined, never
+        from the losses that were seen: a sum over T tokens has B = T. Do not clip the sum to 1, as the mean of the
         clipped sum is no bound on the total variation.
 
     Returns
@@ -123,14 +126,14 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
 
     Examples
     --------
-    >>> found = calibrate_threshold([[0.0, 0.5], [0.0, 0.25], [0.0, 0.0]], [0.1, 0.2], risk=0.25)
+    >>> losses = [[0.0, 0.5], [0.0, 0.25], [0.0, 0.0]]  # means over tokens, so at most 1
+    >>> found = calibrate_threshold(losses, [0.1, 0.2], risk=0.25, bound=1.0)
     >>> found.threshold, found.corrected_risk
     (0.1, 0.25)
     """
     xp, table, grid = arrays(losses=losses, thresholds=thresholds)
     grid = unnarrowed(xp, thresholds, grid)
-    _positive_number("risk", risk)
-    _positive_number("bound", bound)
+    risk, bound = number(TARGET, "risk", risk), number(LARGEST, "bound", bound)
     _rising(xp, grid)
     if table.ndim != 2 or table.shape[-1:] != grid.shape or not table.shape[0]:
         raise DomainError(
@@ -145,7 +148,7 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
             "add prompts, or allow more risk"
         )
     corrected = (xp.sum(table, axis=0) + bound) / (prompts + 1)
-    count = int(admissible(xp, corrected, xp.asarray(float(risk), dtype=xp.float64)))
+    count = int(admissible(xp, corrected, xp.asarray(float(risk), dtype=xp.float64, device=corrected.device)))
     if not count:
         return Calibration(-math.inf, 0.0, float(bound) / (prompts + 1), prompts)
     at = count - 1
@@ -202,7 +205,7 @@ def admissible(xp: Any, corrected: Array, risk: Array) -> Array:
 
 def checked_losses(xp: Any, losses: Array, bound: Array) -> Array:
     """In float64; in [0, B] and never falling along a row."""
-    if not bool(xp.all((losses >= 0) & (losses <= bound))):
+    if not bool(xp.all(_LOSSES.check(xp, "losses", losses) <= bound)):
         raise DomainError("losses must be in [0, bound]; one is not; give the largest loss a prompt can have as bound")
     if not bool(xp.all(losses[..., 1:] >= losses[..., :-1])):
         raise DomainError(
@@ -234,11 +237,6 @@ def _fewest(bound: float, risk: float) -> int:
     most = Fraction(float(bound))
     exact = math.ceil(most / Fraction(float(risk))) - 1
     return exact - 1 if float(most / exact) <= risk else exact
-
-
-def _positive_number(name: str, value: float) -> None:
-    xp, number = arrays(value=float(value))
-    {"risk": TARGET, "bound": LARGEST}[name].check(xp, name, number)
 
 
 def _rising(xp: Any, thresholds: Array) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
-from hlmtheory._simplex import distributions
+from hlmtheory._array import Array
+from hlmtheory._domains import DomainError
+from hlmtheory._simplex import distributions, skip_probabilities
 from hlmtheory.skipping.risk import one_step_risk
 from hlmtheory.verification import output_distribution
 
@@ -16,12 +16,9 @@ HORIZON = 4  # tokens of a text
 def _chains(target_chain: Array, draft_chain: Array, skip_chain: Array) -> tuple[Any, Array, Array, Array, Array]:
     """Rows (..., V, V) of p, q, s and the emitted law, each for the token before; every text begins after token 0."""
     xp, _, p, q = distributions(target_chain=target_chain, draft_chain=draft_chain)
-    _, _, s = arrays(draft_chain=q, skip_chain=skip_chain)
-    UNIT_INTERVAL.check(xp, "skip_chain", s)
     if p.ndim < 2 or p.shape[-1] != p.shape[-2]:
         raise DomainError(f"target_chain must be square; got shape {tuple(p.shape)}; give a row for each token before")
-    leading_dimensions(draft_chain=tuple(q.shape), skip_chain=tuple(s.shape))
-    s = in_kind(xp, s, xp.float64)
+    s = skip_probabilities(xp, skip_chain, q, "skip_chain")
     return xp, p, q, s, output_distribution(p, q, skip=s)
 
 

@@ -122,21 +122,25 @@ def _distance_of_truncated_law(target: Array, draft: Array, skip: Array, sizes: 
     return total_variation(law, p)
 
 
-def _exact(uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
+def _exact(
+    uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
+) -> Array:
     """Mean β of the tokens with u ≤ u_th, from the threshold itself."""
-    xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection, slope, intercept, non_acceptance)
+    xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection_by_token, slope, intercept, non_acceptance)
     threshold = skip_thresholds(a, b, delta).risk_prone + edge(xp, u) / a
     return xp.mean(xp.where(u <= threshold, beta, 0.0), axis=-1)
 
 
-def _parts(uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    gap = surrogate_gap(uncertainty, rejection, slope, intercept, non_acceptance)
+def _parts(
+    uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
+) -> Array:
+    gap = surrogate_gap(uncertainty, rejection_by_token, slope, intercept, non_acceptance)
     return gap.surrogate + gap.below + gap.misfit
 
 
-def _own_gap(uncertainty: Array, rejection: Array) -> SurrogateGap:
+def _own_gap(uncertainty: Array, rejection_by_token: Array) -> SurrogateGap:
     """With the least-squares line and Δ of the same tokens."""
-    xp, u, beta, *_ = tokens_and_line(uncertainty, rejection, 1.0, 0.0, 0.0)
+    xp, u, beta, *_ = tokens_and_line(uncertainty, rejection_by_token, 1.0, 0.0, 0.0)
     away = u - xp.mean(u, axis=-1, keepdims=True)
     spread = xp.sum(away * away, axis=-1)
     slope = xp.sum(away * beta, axis=-1) / xp.where(spread > 0, spread, 1.0)
@@ -145,17 +149,17 @@ def _own_gap(uncertainty: Array, rejection: Array) -> SurrogateGap:
     return surrogate_gap(u, beta, xp.where(slope > 0, slope, 1.0), intercept, share)
 
 
-def _own_exact(uncertainty: Array, rejection: Array) -> Array:
-    return _own_gap(uncertainty, rejection).exact
+def _own_exact(uncertainty: Array, rejection_by_token: Array) -> Array:
+    return _own_gap(uncertainty, rejection_by_token).exact
 
 
-def _own_surrogate(uncertainty: Array, rejection: Array) -> Array:
-    return _own_gap(uncertainty, rejection).surrogate
+def _own_surrogate(uncertainty: Array, rejection_by_token: Array) -> Array:
+    return _own_gap(uncertainty, rejection_by_token).surrogate
 
 
-def _rises(uncertainty: Array, rejection: Array) -> Array:
+def _rises(uncertainty: Array, rejection_by_token: Array) -> Array:
     """Whether the least-squares slope is positive, by more than rounding."""
-    xp, u, beta, *_ = tokens_and_line(uncertainty, rejection, 1.0, 0.0, 0.0)
+    xp, u, beta, *_ = tokens_and_line(uncertainty, rejection_by_token, 1.0, 0.0, 0.0)
     away = u - xp.mean(u, axis=-1, keepdims=True)
     return xp.sum(away * beta, axis=-1) > 1e-9
 
@@ -185,7 +189,7 @@ _STAYING = {
     "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
 }
 """Now the large model leaves token 2 at once, and the system stays there."""
-_FIVE_TOKENS = {"uncertainty": [0.0, 0.25, 0.5, 0.75, 1.0], "rejection": [0.0, 0.0, 0.25, 1.0, 0.0]}
+_FIVE_TOKENS = {"uncertainty": [0.0, 0.25, 0.5, 0.75, 1.0], "rejection_by_token": [0.0, 0.0, 0.25, 1.0, 0.0]}
 _EVEN_LOSSES = {"losses": [[0.5]] * 64, "risk": 32.5 / 64, "bound": 1.0}
 
 CLAIMS = (
@@ -202,7 +206,7 @@ CLAIMS = (
     ),
     Claim(
         id="skipping.averse_threshold",
-        source=Source("oh2025cuhlm", "(12)"),
+        source=Source("oh2025cuhlm", "(14) and below"),
         origin=Origin.PUBLISHED,
         statement="a u + b = 0 at the risk-averse threshold u_th = −b/a, for a > 0",
         relation=Relation.EQ,
@@ -212,7 +216,7 @@ CLAIMS = (
     ),
     Claim(
         id="skipping.mean_rejection",
-        source=Source("oh2025cuhlm", "(11), (14)"),
+        source=Source("oh2025cuhlm", "(11), proof of Theorem 1"),
         origin=Origin.PUBLISHED,
         statement="E[β_d] ≤ Δ = P(p_d < q_d)",
         relation=Relation.LE,
@@ -223,8 +227,8 @@ CLAIMS = (
     ),
     Claim(
         id="skipping.rejection_by_draft",
-        source=Source("oh2025cuhlm", "(14) as used: β for E[β]"),
-        origin=Origin.PUBLISHED,
+        source=Source("oh2025cuhlm", "Theorem 1, without its condition that β equals E[β] of (11)"),
+        origin=Origin.IMPLIED,
         statement="β_d ≤ Δ for each draft d",
         relation=Relation.LE,
         lhs=_largest_rejection,
@@ -234,7 +238,7 @@ CLAIMS = (
     ),
     Claim(
         id="skipping.holder",
-        source=Source("oh2025cuhlm", "(13)"),
+        source=Source("oh2025cuhlm", "Theorem 1, (13)"),
         origin=Origin.PUBLISHED,
         statement="R = ∫_I (a u + b) f(u) du ≤ Δ^{3/2}/√(3a) · ‖f‖_{2,I}, I = [−b/a, (Δ − b)/a]",
         relation=Relation.LE,
@@ -267,7 +271,7 @@ CLAIMS = (
     Claim(
         id="skipping.holder_unsaid",
         source=Source("oh2024uhlm", "IV-A, (13): a possible reading with an empirical density, not printed"),
-        origin=Origin.NEW,
+        origin=Origin.IMPLIED,
         statement="for u on {0, 1/M, …, 1}: R ≤ Δ^{3/2}/√(3a) · (M Σ_I f²)^{1/2}, the integral beside the sum",
         relation=Relation.LE,
         lhs=rejection_risk_discrete,
@@ -289,9 +293,12 @@ CLAIMS = (
     ),
     Claim(
         id="skipping.surrogate",
-        source=Source("oh2025cuhlm", "Theorem 1, R as the probability of a false positive"),
-        origin=Origin.PUBLISHED,
-        statement="E[β_d 1{u ≤ u_th}] ≤ R with the least-squares line and Δ of the same tokens",
+        source=Source("oh2025cuhlm", "Theorem 1 with R the probability of a false positive (III-C), (7) not exact"),
+        origin=Origin.IMPLIED,
+        statement=(
+            "E[β_d 1{u ≤ u_th}] ≤ R with the least-squares line and Δ of the same tokens; the two are equal "
+            "where (7) is exact"
+        ),
         relation=Relation.LE,
         lhs=_own_exact,
         rhs=_own_surrogate,
@@ -363,7 +370,7 @@ CLAIMS = (
     Claim(
         id="skipping.sequence_draft",
         source=Source("oh2025cuhlm", "(10)"),
-        origin=Origin.NEW,
+        origin=Origin.IMPLIED,
         statement="TV(law of the text, large model's) ≤ Σ_t E[one-step TV], prefixes from the small model",
         relation=Relation.LE,
         lhs=text_distance,

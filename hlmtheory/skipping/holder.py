@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from hlmtheory._array import Array, arrays, in_kind, widest
-from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, Domain, leading_dimensions
+from hlmtheory._array import Array, arrays, in_kind, upward, widest
+from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, Domain, flag, leading_dimensions
 from hlmtheory._quantities import positive
 from hlmtheory._simplex import quotient
 
@@ -156,11 +156,7 @@ def holder_bound(density: Array, slope: Array, intercept: Array, non_acceptance:
     >>> round(float(holder_bound([0.5, 0.5], 1.0, 0.0, 0.5)), 6)
     0.144338
     """
-    xp, kind, height, low, high, (a, _, delta) = _cells(density, slope, intercept, non_acceptance)
-    inverse = _inverse(xp, exponent, height)
-    line_norm = delta * _ratio(xp, delta * inverse, a * (1.0 + inverse)) ** inverse  # Δ/(a(s+1)), of any s
-    density_norm = _norm(xp, height, high - low, 1.0 - inverse)
-    return in_kind(xp, xp.where(density_norm > 0, line_norm[..., 0], 0.0) * density_norm, kind)  # nor ∞ · 0
+    return upward(*_bound(density, slope, intercept, non_acceptance, exponent))
 
 
 def holder_bound_discrete(
@@ -192,10 +188,7 @@ def holder_bound_discrete(
     >>> round(float(holder_bound_discrete([0.25, 0.5, 0.25], 1.0, 0.0, 1.0)), 6)
     0.684653
     """
-    xp, kind, f, g, inside = _points(mass, slope, intercept, non_acceptance)
-    inverse = _inverse(xp, exponent, f)
-    one = xp.astype(inside, f.dtype)
-    return in_kind(xp, _norm(xp, g, one, inverse) * _norm(xp, f, one, 1.0 - inverse), kind)
+    return upward(*_bound_discrete(mass, slope, intercept, non_acceptance, exponent))
 
 
 def best_holder_bound(
@@ -231,14 +224,17 @@ def best_holder_bound(
     >>> float(best.bound)
     1.0
     """
-    of = holder_bound_discrete if discrete else holder_bound
-    xp, *_ = arrays(density=density, slope=slope, intercept=intercept, non_acceptance=non_acceptance)
+    of = _bound_discrete if flag("discrete", discrete) else _bound
+    xp, given, *_ = arrays(density=density, slope=slope, intercept=intercept, non_acceptance=non_acceptance)
+    SIMPLEX.check(xp, "density", _SUPPORT.check(xp, "density", given) if discrete else given)
 
     def bound(inverse: Array) -> Array:
         exponent = xp.where(inverse > 0, 1.0 / xp.where(inverse > 0, inverse, 1.0), xp.inf)
-        return of(density, slope, intercept, non_acceptance, exponent)
+        found: Array = of(density, slope, intercept, non_acceptance, exponent)[1]
+        return found
 
-    zero = xp.zeros_like(xp.astype(of(density, slope, intercept, non_acceptance), xp.float64))
+    _, first, kind = of(density, slope, intercept, non_acceptance, 2.0)
+    zero = xp.zeros_like(first)
     low, high = zero, zero + 1.0
     for _ in range(_SEARCH):
         left, right = low + (high - low) / 3.0, high - (high - low) / 3.0
@@ -250,7 +246,28 @@ def best_holder_bound(
         place = xp.where(value < best, inverse, place)
         best = xp.where(value < best, value, best)
     exponent = xp.where(place > 0, 1.0 / xp.where(place > 0, place, 1.0), xp.inf)
-    return BestBound(best, in_kind(xp, exponent, best.dtype))
+    return BestBound(upward(xp, best, kind), in_kind(xp, exponent, kind))
+
+
+def _bound(
+    density: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array
+) -> tuple[Any, Array, Any]:
+    """The namespace, (13) in float64, and the type to answer in."""
+    xp, kind, height, low, high, (a, _, delta) = _cells(density, slope, intercept, non_acceptance)
+    inverse = _inverse(xp, exponent, height)
+    line_norm = delta * _ratio(xp, delta * inverse, a * (1.0 + inverse)) ** inverse  # Δ/(a(s+1)), of any s
+    density_norm = _norm(xp, height, high - low, 1.0 - inverse)
+    return xp, xp.where(density_norm > 0, line_norm[..., 0], 0.0) * density_norm, kind  # nor ∞ · 0
+
+
+def _bound_discrete(
+    mass: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array
+) -> tuple[Any, Array, Any]:
+    """The same over the points."""
+    xp, kind, f, g, inside = _points(mass, slope, intercept, non_acceptance)
+    inverse = _inverse(xp, exponent, f)
+    one = xp.astype(inside, f.dtype)
+    return xp, _norm(xp, g, one, inverse) * _norm(xp, f, one, 1.0 - inverse), kind
 
 
 def line(slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, Array, Array, Array]:
@@ -310,6 +327,7 @@ def _inverse(xp: Any, exponent: Array, like: Array) -> Array:
     """1/s in [0, 1], with an axis to match."""
     _, s, _ = arrays(exponent=exponent, like=like)
     _EXPONENT.check(xp, "exponent", s)
+    leading_dimensions(exponent=tuple(s.shape), **{"density or mass": tuple(like.shape[:-1])})
     return 1.0 / in_kind(xp, s, xp.float64)[..., None]
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from hlmtheory._array import Array, arrays, epsilon, floating, in_kind, is_kind, widest
+from hlmtheory._array import Array, arrays, in_kind, upward, widest
 from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, size_up_to
-from hlmtheory._simplex import distributions, excess, normalised
+from hlmtheory._simplex import distributions, excess, normalised, skip_probabilities
 from hlmtheory.skipping.holder import edge, line
 from hlmtheory.truncation import truncate
+from hlmtheory.truncation.reconstruction import NOISE
 
 
 class SurrogateGap(NamedTuple):
@@ -76,8 +77,8 @@ def truncated_step_risk(target: Array, draft: Array, skip: Array, sizes: Array) 
     Returns
     -------
     array, shape (...)
-        In [0, TV(q, p)]. Where r̂ is 0/0 (up to rounding: a mass of 8 V eps or less), so that anything may be drawn,
-        its distance is taken as 1.
+        In [0, TV(q, p)]. Where r̂ is 0/0, TV(q̂, p) ≤ 2^-44, so that anything may be drawn, its distance is taken
+        as 1.
 
     Raises
     ------
@@ -95,7 +96,7 @@ def truncated_step_risk(target: Array, draft: Array, skip: Array, sizes: Array) 
     true = normalised(xp, excess(xp, p, q))[0]
     for share, distorted in replacements(xp, p, q, sent, sizes):
         risk = risk + share * xp.clip(0.5 * xp.sum(xp.abs(true - distorted), axis=-1), max=1.0)
-    return in_kind(xp, xp.clip(risk, max=1.0), kind)
+    return upward(xp, xp.clip(risk, max=1.0), kind)
 
 
 def replacements(xp: Any, p: Array, q: Array, sent: Array, sizes: Array) -> Iterator[tuple[Array, Array]]:
@@ -110,8 +111,7 @@ def replacements(xp: Any, p: Array, q: Array, sent: Array, sizes: Array) -> Iter
     for k in xp.unique_values(sizes):
         distorted, mass = normalised(xp, excess(xp, p, truncate(q, k)))
         share = xp.sum(xp.where(sizes == k, sent, 0.0), axis=-1)
-        rounding = 8.0 * q.shape[-1] * epsilon(xp, q.dtype)  # of q̂ and of the sum: what is left where p = q̂
-        yield share, xp.where(mass[..., None] > rounding, distorted, farthest)
+        yield share, xp.where(mass[..., None] > NOISE, distorted, farthest)
 
 
 def sequence_risk(step_risks: Array) -> Array:
@@ -142,22 +142,23 @@ def sequence_risk(step_risks: Array) -> Array:
     0.5
     """
     xp, risks = arrays(step_risks=step_risks)
-    (risks,) = floating(xp, UNIT_INTERVAL.check(xp, "step_risks", risks))
+    kind = widest(xp, UNIT_INTERVAL.check(xp, "step_risks", risks))
+    risks = in_kind(xp, risks, xp.float64)
     if risks.ndim < 2 or not risks.shape[-2]:
         raise DomainError(
             f"step_risks must have axes of texts and tokens; got shape {tuple(risks.shape)}; one text is one row"
         )
-    return xp.clip(xp.mean(xp.sum(risks, axis=-1), axis=-1), max=1.0)
+    return upward(xp, xp.clip(xp.mean(xp.sum(risks, axis=-1), axis=-1), max=1.0), kind)
 
 
 def surrogate_gap(
-    uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array
+    uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
 ) -> SurrogateGap:
     """What the papers' R misses, token by token, at the risk-prone threshold.
 
     Parameters
     ----------
-    uncertainty, rejection : array, shape (..., n)
+    uncertainty, rejection_by_token : array, shape (..., n)
         u and β of n tokens, in [0, 1].
     slope, intercept, non_acceptance : array, shape (...)
         a > 0, b and Δ; the threshold is (Δ - b)/a.
@@ -178,7 +179,7 @@ def surrogate_gap(
     >>> [round(float(part), 4) for part in gap]
     [0.1667, 0.0833, 0.0833, 0.0]
     """
-    xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection, slope, intercept, non_acceptance)
+    xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection_by_token, slope, intercept, non_acceptance)
     near = edge(*arrays(u=uncertainty, a=slope, b=intercept, delta=non_acceptance))
     predicted = a * u + b
     skipped, left_out = predicted <= delta + near, predicted < -near
@@ -188,7 +189,7 @@ def surrogate_gap(
     def mean(where: Array, value: Array) -> Array:
         return xp.mean(xp.where(where, value, 0.0), axis=-1)
 
-    kind = widest(xp, *arrays(uncertainty=uncertainty, rejection=rejection)[1:])
+    kind = widest(xp, *arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)[1:])
     parts = (
         mean(skipped, beta),
         mean(inside, predicted),
@@ -201,12 +202,7 @@ def surrogate_gap(
 def pair_and_skip(target: Array, draft: Array, skip: Array) -> tuple[Any, Any, Array, Array, Array]:
     """The namespace, the type to answer in, p and q and s in float64."""
     xp, kind, p, q = distributions(target=target, draft=draft)
-    _, _, s = arrays(draft=q, skip=skip)
-    if is_kind(xp, s.dtype, "bool"):
-        s = in_kind(xp, s, xp.float64)
-    UNIT_INTERVAL.check(xp, "skip", s)
-    leading_dimensions(draft=tuple(q.shape), skip=tuple(s.shape))
-    return xp, kind, p, q, in_kind(xp, s, xp.float64)
+    return xp, kind, p, q, skip_probabilities(xp, skip, q)
 
 
 def _entries_sent(xp: Any, sizes: Array, like: Array) -> Array:
@@ -218,16 +214,16 @@ def _entries_sent(xp: Any, sizes: Array, like: Array) -> Array:
 
 
 def tokens_and_line(
-    uncertainty: Array, rejection: Array, slope: Array, intercept: Array, non_acceptance: Array
+    uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
 ) -> tuple[Any, ...]:
     """Uncertainty and β (..., n) and a, b, Δ with an axis to match, in float64."""
     values = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
-    xp, u, beta, a, b, delta = arrays(*values, uncertainty=uncertainty, rejection=rejection, **values)
-    for name, value in (("uncertainty", u), ("rejection", beta)):
+    xp, u, beta, a, b, delta = arrays(*values, uncertainty=uncertainty, rejection_by_token=rejection_by_token, **values)
+    for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
         UNIT_INTERVAL.check(xp, name, value)
         if not value.ndim or not value.shape[-1]:
             raise DomainError(f"{name} must be a row of tokens; got shape {tuple(value.shape)}; give one or more")
-    leading_dimensions(uncertainty=tuple(u.shape), rejection=tuple(beta.shape))
+    leading_dimensions(uncertainty=tuple(u.shape), rejection_by_token=tuple(beta.shape))
     _, *coefficients = line(a, b, delta)
     return (
         xp,

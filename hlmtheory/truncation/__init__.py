@@ -17,8 +17,8 @@ r̂          distorted residual (p - q̂)⁺ normalised          1         (...,
 
 The draft token's own probability is always sent (cu-hlm IV-B), so acceptance is undistorted and only the
 residual suffers. Ties in q are kept by lowest index. Where TV(q, p) = 0 nothing is rejected, so nothing is
-distorted. Where TV(q̂, p) = 0 but something is rejected, r̂ is 0/0, any distribution, and its distortion is
-taken at its worst, 1. Types and normalisation are those of :mod:`hlmtheory.verification`.
+distorted. Where TV(q̂, p) = 0, to 2^-44, but something is rejected, r̂ is 0/0, any distribution, and its distortion is
+taken at its worst, 1 but for rounding. Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
-from hlmtheory._array import Array, in_kind, sort_descending
+from hlmtheory._array import Array, sort_descending, upward
 from hlmtheory._simplex import distance
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation.reconstruction import at_size, draft_and_size, tail_deviation, truncated
@@ -73,8 +74,7 @@ def deviation_bounds(draft: Array, k: Array) -> DeviationBounds:
     some = flat > 0
     y = xp.where(some, (q - flat) / xp.where(some, flat, 1.0), 0.0)
     # Σ q ln(q/q̂) = Σ q̂ ((1 + y) ln(1 + y) - y), y = q/q̂ - 1: no cancellation between entries
-    inner = xp.where(y > -1, (1.0 + y) * xp.log1p(xp.where(y > -1, y, 0.0)), 0.0) - y
-    divergence = xp.sum(flat * xp.clip(inner, min=0.0), axis=-1)
+    divergence = xp.sum(flat * _convex(xp, y), axis=-1)
     ahead = xp.cumulative_sum(sort_descending(xp, q) - sort_descending(xp, flat), axis=-1)
     bounds = (
         distance(xp, q, flat),
@@ -83,7 +83,22 @@ def deviation_bounds(draft: Array, k: Array) -> DeviationBounds:
         xp.sqrt(-xp.expm1(-divergence)),  # Bretagnolle and Huber
         xp.sum(xp.abs(ahead), axis=-1),
     )
-    return DeviationBounds(*(in_kind(xp, value, kind) for value in bounds))
+    return DeviationBounds(*(upward(xp, value, kind) for value in bounds))
+
+
+def _convex(xp: Any, y: Array) -> Array:
+    """(1 + y) ln(1 + y) - y for y ≥ -1: near 0, where the two terms cancel, by Σ_{n≥2} (-y)ⁿ/(n(n - 1))."""
+    near = xp.abs(y) < 0.125
+    inner, small = xp.where(y > -1, y, 0.0), xp.where(near, y, 0.0)
+    series = xp.zeros_like(y)
+    for n in range(_TERMS, 1, -1):
+        series = 1.0 / (n * (n - 1)) - small * series
+    away = xp.where(y > -1, (1.0 + inner) * xp.log1p(inner), 0.0) - y
+    return xp.where(near, small * small * series, xp.clip(away, min=0.0))
+
+
+_TERMS = 18
+"""Of the series: the next is below 2^-53 of the first for |y| < 1/8."""
 
 
 # --------------------------------------------------------------------------------------------- claims

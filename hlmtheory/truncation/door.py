@@ -85,9 +85,12 @@ class Sorted:
         ]
         return Tails(xp, *wide)
 
-    def least(self, limit: Array, *, sure: bool = False) -> Array:
-        """The least k with Δ_k ≤ limit (...), of the broadcast shape; if ``sure``, with its rounding."""
-        batch = leading_dimensions(draft=self.batch, tolerance=tuple(limit.shape))
+    def least(self, limit: Array, name: str, *, sure: bool = False) -> Array:
+        """The least k with Δ_k ≤ limit (...), of the broadcast shape; if ``sure``, with its rounding.
+
+        A limit whose shape does not fit is refused by the ``name`` of the tolerance it comes from.
+        """
+        batch = leading_dimensions(draft=self.batch, **{name: tuple(limit.shape)})
         tails = self.spread(batch)
         limit = on_host(self.xp, self.xp.reshape(spread(self.xp, limit, batch), (-1, 1)))[1]
         least = tails.least(limit, sure=sure)

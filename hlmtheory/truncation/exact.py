@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 
 from hlmtheory._array import NUMPY
 from hlmtheory.truncation.lean import FINE, rounding
+from hlmtheory.truncation.reconstruction import NOISE
 from hlmtheory.truncation.tails import Tails
 
 Row = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-NOISE = 2.0**-44
-"""A TV(q̂, p) up to this is rounding: r̂ points anywhere, so its distortion is taken at its worst, 1."""
 SHORT = 2.0**-40
 """By so much a proof must exceed θ, and 2^-48 over TV(q̂, p): more than the rounding seen, not a proven bound."""
 LEAST = 2.0**-1000

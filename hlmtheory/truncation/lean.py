@@ -90,25 +90,6 @@ def deviation_in_row(ascending: Row, before: Row, k: int) -> tuple[float, float]
     return max(above, 0.0) if below < count else 0.0, float(rounding(ascending.size, tail, count))
 
 
-def message_in_row(ascending: Row, before: Row, levels: int, start: int, stop: int, lost: float) -> Row:
-    """Δ_k of the sizes from ``start`` to ``stop`` where values are rounded down to multiples of 1/levels.
-
-    ``lost`` is what that loses of the first ``start`` entries.
-    """
-    values = ascending[ascending.size - stop : ascending.size - start][::-1]
-    each = np.concatenate(([lost], lost_in_rounding(values, levels))).cumsum()
-    deviations = _deviations(ascending, before, ascending.size - stop, ascending.size - start, each[::-1])
-    return each + deviations[::-1]
-
-
-def lost_in_rounding(values: Row, levels: int) -> Row:
-    """What values lose where they are rounded down to multiples of 1/levels."""
-    kept = values * levels
-    np.floor(kept, out=kept)
-    kept /= levels
-    return np.subtract(values, kept, out=kept)
-
-
 def _least(meets: Callable[[int, int], Mask], block: int, size: int) -> int | None:
     """The least k whose tail, of V - k entries, meets a condition: looked for in a block and beside it."""
     for _ in range(TRIES):
@@ -125,14 +106,14 @@ def _least(meets: Callable[[int, int], Mask], block: int, size: int) -> int | No
     return None
 
 
-def _tails(ascending: Row, before: Row, first: int, last: int, lost: Row | None = None) -> tuple[Row, Row, Mask]:
+def _tails(ascending: Row, before: Row, first: int, last: int) -> tuple[Row, Row, Mask]:
     """Of the tails of ``first`` to ``last`` entries: sum, Σ (q_i - μ)⁺, whether all are equal.
 
-    What was ``lost`` before is spread with them; where all are equal the second is not exact.
+    Where all are equal the second is not exact.
     """
     count = np.arange(first, last + 1)
     tail = _masses(ascending, before, first, last)[first % BLOCK :]
-    mean = (tail if lost is None else tail + lost) / np.maximum(count, 1)
+    mean = tail / np.maximum(count, 1)
     below = np.minimum(ascending.searchsorted(mean, side="right"), count)
     least = int(below.min())
     under = _masses(ascending, before, least, int(below.max())).take(below - (least - least % BLOCK))
@@ -140,9 +121,9 @@ def _tails(ascending: Row, before: Row, first: int, last: int, lost: Row | None 
     return tail, above, count <= ascending.searchsorted(ascending[0], side="right")
 
 
-def _deviations(ascending: Row, before: Row, first: int, last: int, lost: Row | None = None) -> Row:
+def _deviations(ascending: Row, before: Row, first: int, last: int) -> Row:
     """Σ (q_i - μ)⁺ over each tail: 0 where all are equal, whether or not something is spread with them."""
-    _, above, even = _tails(ascending, before, first, last, lost)
+    _, above, even = _tails(ascending, before, first, last)
     np.maximum(above, 0.0, out=above)
     above[even] = 0.0
     return above

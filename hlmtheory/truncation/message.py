@@ -12,22 +12,23 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from hlmtheory._array import Array, arrays, in_kind, sort_descending, tail_sums
-from hlmtheory._domains import Domain, DomainError, leading_dimensions, token_of
-from hlmtheory._simplex import distance, distributions, excess, normalised, rejection
+import numpy as np
+from array_api_compat import device
+from numpy.typing import NDArray
+
+from hlmtheory._array import NUMPY, Array, arrays, in_kind, to_numpy, upward, widest
+from hlmtheory._domains import Domain, DomainError, leading_dimensions, size_up_to, token_of
+from hlmtheory._simplex import canonical, distance, distributions, excess, normalised, rejection
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation.levels import completed, levels_of, message_deviations, values_of
 from hlmtheory.truncation.reconstruction import (
     at_size,
     bias_of,
     draft_and_size,
     kept,
     pair_and_size,
-    tail_excess,
     truncated,
-    upward,
 )
-from hlmtheory.truncation.rounded import Rounded
-from hlmtheory.truncation.tails import Tails
 
 WIDTH = Domain(
     "a whole number in 1..52",
@@ -73,19 +74,21 @@ def decoded_draft(
     >>> decoded_draft([0.5, 0.25, 0.125, 0.125], 2, bits_per_probability=1, draft_token=0).tolist()
     [0.5, 0.0, 0.25, 0.25]
     """
-    xp, kind, q, k = draft_and_size(draft, k)
-    levels = _levels(bits_per_probability)
-    sent, k = kept(xp, q, k)
-    q = xp.broadcast_to(q, sent.shape)
-    value = xp.where(sent, xp.floor(q * levels) / levels, 0.0)
-    others = xp.ones_like(sent)
+    bits = _width(bits_per_probability)
+    xp, given, k = arrays(draft=draft, k=k)
+    q = canonical("draft", given)
+    k = to_numpy(size_up_to(q.shape[-1]).check(xp, "k", k))
+    sent, _ = kept(NUMPY, q, k)
+    value = np.where(sent, values_of(levels_of(q, bits), bits), 0.0)
+    others = np.ones_like(sent)
     if draft_token is not None:
-        _, q, token = arrays(draft=q, draft_token=draft_token)
-        token = token_of(q.shape[-1]).check(xp, "draft_token", token)
-        batch = leading_dimensions(draft=tuple(q.shape[:-1]), draft_token=tuple(token.shape))
-        drafted = xp.arange(q.shape[-1], device=q.device) == xp.broadcast_to(token, batch)[..., None]
-        sent, value, others = sent | drafted, xp.where(drafted, q, value), ~drafted
-    return in_kind(xp, completed(xp, value, sent, others), kind)
+        _, _, token = arrays(draft=given, draft_token=draft_token)
+        token = to_numpy(token_of(q.shape[-1]).check(xp, "draft_token", token))
+        batch = leading_dimensions(draft=sent.shape[:-1], draft_token=token.shape)
+        drafted = np.arange(q.shape[-1]) == np.broadcast_to(token, batch)[..., None]
+        sent, value, others = sent | drafted, np.where(drafted, q, value), ~drafted
+    row = completed(np.ascontiguousarray(value), sent, others)
+    return in_kind(xp, xp.asarray(row, device=device(given)), widest(xp, given))
 
 
 def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Array:
@@ -103,8 +106,10 @@ def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Arra
     Returns
     -------
     array, shape (..., V + 1)
-        The certificate Bias ≤ 2 Δ_k holds with it for what was sent, whatever the draft, if q_d goes unrounded and
-        the other values are rounded down (claim ``truncation.message``).
+        Rounded up, by (8 V + 64) 2^-52 at most and to the caller's type: the certificate Bias ≤ 2 Δ_k holds with it
+        for the bytes of :func:`hlmtheory.truncated_message` and the row of :func:`hlmtheory.decoded_rows`, rounding
+        included, whatever the draft (claims ``truncation.message`` and ``codec.certificate``). Not rounded up where
+        one token has all the mass.
 
     Raises
     ------
@@ -116,15 +121,10 @@ def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Arra
     >>> message_deviation([0.5, 0.25, 0.125, 0.125], bits_per_probability=2).round(3).tolist()
     [0.25, 0.194, 0.417, 0.542, 0.083]
     """
-    xp, kind, q = distributions(draft=draft)
-    size, levels = q.shape[-1], _levels(bits_per_probability)
-    ordered = sort_descending(xp, xp.reshape(q, (-1, size)))
-    value = xp.floor(ordered * levels) / levels
-    lost = _sums(xp, ordered - value)
-    tails = tail_sums(xp, ordered)
-    deviation = lost + tail_excess(xp, ordered, tails, tails + lost)
-    deviation = xp.concat([deviation[:, :size], _all_sent(xp, ordered, value)], axis=-1)
-    return upward(xp, xp.reshape(deviation, (*q.shape[:-1], size + 1)), kind)
+    bits = _width(bits_per_probability)
+    xp, given = arrays(draft=draft)
+    most = message_deviations(canonical("draft", given), bits)
+    return upward(xp, xp.asarray(most, device=device(given)), widest(xp, given))
 
 
 def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> Array:
@@ -158,52 +158,24 @@ def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> 
     return in_kind(xp, _decoded_law(xp, p, q, decoded), kind)
 
 
-def least_message_size(tails: Tails, bias: Array, bits: int) -> Array:
-    """The least k (R,) with 2 Δ_k ≤ bias (R,), rounding included, for sorted rows (R, V).
-
-    Looks at the entries that do not round to 0, at most 2^b - 1 a row, and at k = V: no other k is better.
-    """
-    xp, bias = tails.xp, bias[:, None]
-    rounded = Rounded.of(tails, _levels(bits))
-    k, found = rounded.least(bias)
-    if bool(xp.all(found)):
-        return k[:, 0]
-    whole = 2.0 * rounded.everything()
-    good = found | (whole <= bias)
-    if not bool(xp.all(good)):
-        index = int(xp.argmin(xp.astype(good[:, 0], xp.int8)))
-        _refuse_unattainable(rounded.row(index), index, bits)
-    return xp.where(found, k, tails.size)[:, 0]
-
-
-def completed(xp: Any, value: Array, sent: Array, others: Array) -> Array:
-    """The values and, over the entries not sent, what they lack of 1; over ``others`` if all were sent."""
-    home = xp.where(xp.all(sent, axis=-1, keepdims=True), others, ~sent)
-    rest = 1.0 - xp.sum(value, axis=-1, keepdims=True)
-    rest = xp.where(rest > 0, rest, 0.0)  # a rounding of the sum; the values themselves never exceed q
-    count = xp.count_nonzero(home, axis=-1, keepdims=True)
-    share = rest / xp.astype(xp.where(count > 0, count, 1), value.dtype)
-    return normalised(xp, value + xp.where(home, share, 0.0))[0]
-
-
-def _levels(bits: int) -> int:
-    """The largest code, 2^b - 1, that stands for 1."""
-    xp, number = arrays(bits_per_probability=bits)
-    if number.ndim:
-        raise DomainError(f"bits_per_probability must be one number; got {bits!r}; messages of one kind share it")
-    return (1 << int(WIDTH.check(xp, "bits_per_probability", number))) - 1
-
-
-def _sums(xp: Any, values: Array) -> Array:
-    """Sums of the first k = 0..C entries."""
-    return xp.flip(tail_sums(xp, xp.flip(values, axis=-1)), axis=-1)
-
-
-def _all_sent(xp: Any, ordered: Array, value: Array) -> Array:
-    """Δ_V, where what the rounding loses is spread over all entries, (R, 1)."""
-    lost = ordered - value
-    share = xp.mean(lost, axis=-1, keepdims=True)
-    return xp.sum(xp.clip(lost - share, min=0.0), axis=-1, keepdims=True)
+def least_message_size(draft: Array, bias: NDArray[np.float64], bits: Any) -> NDArray[np.int64]:
+    """The least k with 2 Δ_k ≤ bias (...), on the host, for rows that are not checked yet; Δ_k is had once a row."""
+    bits = _width(bits)
+    rows = canonical("draft", draft)
+    batch = leading_dimensions(draft=rows.shape[:-1], bias_tolerance=bias.shape)
+    flat = rows.reshape(-1, rows.shape[-1])
+    row_of = np.broadcast_to(np.arange(len(flat)).reshape(rows.shape[:-1]), batch).reshape(-1)
+    limits = np.broadcast_to(bias, batch).reshape(-1)
+    found = np.empty(limits.size, dtype=np.int64)
+    last, most = -1, np.empty(0)
+    for place in np.argsort(row_of, kind="stable").tolist():
+        if row_of[place] != last:
+            last, most = row_of[place], 2.0 * message_deviations(flat[row_of[place]], bits)
+        good = most <= limits[place]
+        found[place] = int(good.argmax())
+        if not good[found[place]]:
+            _refuse_unattainable(place, float(most.min()), bits)
+    return found.reshape(batch)
 
 
 def _decoded_law(xp: Any, p: Array, q: Array, decoded: Array) -> Array:
@@ -212,14 +184,18 @@ def _decoded_law(xp: Any, p: Array, q: Array, decoded: Array) -> Array:
     return q * (1.0 - beta) + xp.sum(q * beta, axis=-1, keepdims=True) * distorted
 
 
-def _refuse_unattainable(row: Rounded, index: int, bits: int) -> NoReturn:
-    """Say what the row can do at best, of all its sizes."""
-    xp = row.tails.xp
-    none = xp.zeros_like(row.tails.before[:, :1])
-    every = row.deviations(xp.astype(none, xp.int64), none, row.count)[1]
-    least = 2.0 * min(float(xp.min(every)), float(row.everything()[0, 0]))
+def _width(bits: Any) -> int:
+    """b_prob as a number."""
+    xp, number = arrays(bits_per_probability=bits)
+    if number.ndim:
+        raise DomainError(f"bits_per_probability must be one number; got {bits!r}; messages of one kind share it")
+    return int(WIDTH.check(xp, "bits_per_probability", number))
+
+
+def _refuse_unattainable(index: int, least: float, bits: int) -> NoReturn:
+    """Say what the row can do at best, of all its sizes, rounded up."""
     raise DomainError(
-        f"tolerance must be at least {least:.4g} at row {index} of the batch, "
+        f"bias_tolerance must be at least {least * 1.0005:.4g} at row {index} of the batch, "
         f"since {bits} bits can do no better there; give more bits_per_probability"
     )
 

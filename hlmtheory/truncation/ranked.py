@@ -13,7 +13,8 @@ import numpy as np
 
 from hlmtheory._array import Array, arrays, tail_sums, to_numpy
 from hlmtheory._simplex import distance, excess
-from hlmtheory.truncation.exact import NOISE, least_exact
+from hlmtheory.truncation.exact import least_exact
+from hlmtheory.truncation.reconstruction import NOISE
 
 
 @dataclass(frozen=True, slots=True)

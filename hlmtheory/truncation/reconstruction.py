@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, count_above, in_kind, sort_descending, tail_sums, take
+from hlmtheory._array import Array, arrays, count_above, in_kind, sort_descending, tail_sums, take, upward
 from hlmtheory._domains import leading_dimensions, size_up_to
 from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection
+
+NOISE = 2.0**-44
+"""A TV(q̂, p) up to this is rounding, and r̂ = 0/0: the one rule of the library.
+
+What is then known is taken: TV(r, r̂) is min(1, Δ_k / max(TV(q, p), TV(q̂, p))), which no r̂ exceeds
+(``truncation.tvd_sharp``), and 1 where TV(q̂, p) is 0 itself.
+"""
 
 
 def truncate(draft: Array, k: Array) -> Array:
@@ -55,8 +62,9 @@ def tail_deviation(draft: Array) -> Array:
     Returns
     -------
     array, shape (..., V + 1)
-        Never increasing in k, up to rounding of about V/64 units; 0 where the entries of the tail are equal, so
-        Δ_{V-1} = Δ_V = 0.
+        Never increasing in k, up to rounding of about V/64 units in float64, and rounded up to a narrower type; 0
+        where the entries of the tail are equal, so Δ_{V-1} = Δ_V = 0. For the fewest entries that keep the Bias
+        within ε take :func:`certified_size`, which counts the float64 rounding too.
 
     Raises
     ------
@@ -73,7 +81,7 @@ def tail_deviation(draft: Array) -> Array:
     ordered = sort_descending(xp, xp.reshape(q, (-1, size)))
     tails = tail_sums(xp, ordered)
     deviation = tail_excess(xp, ordered, tails, tails)
-    return in_kind(xp, xp.reshape(deviation, (*q.shape[:-1], size + 1)), kind)
+    return upward(xp, xp.reshape(deviation, (*q.shape[:-1], size + 1)), kind)
 
 
 def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
@@ -89,7 +97,8 @@ def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        In [0, 1]; cu-hlm (18). 0 where nothing is rejected; 1 where r̂ is 0/0.
+        In [0, 1]; cu-hlm (18). 0 where nothing is rejected; where r̂ is 0/0, TV(q̂, p) ≤ 2^-44, the most that it can
+        be, Δ_k / max(TV(q, p), TV(q̂, p)): 1 but for rounding.
 
     Raises
     ------
@@ -102,10 +111,11 @@ def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
     0.5
     """
     xp, kind, p, q, k = pair_and_size(target, draft, k)
+    rebuilt = truncated(xp, q, k)
     true, mass = normalised(xp, excess(xp, p, q))
-    distorted, distorted_mass = normalised(xp, excess(xp, p, truncated(xp, q, k)))
-    gap = 0.5 * xp.sum(xp.abs(true - distorted), axis=-1)
-    gap = xp.where(distorted_mass > 0, xp.clip(gap, max=1.0), 1.0)
+    distorted, distorted_mass = normalised(xp, excess(xp, p, rebuilt))
+    gap = xp.clip(0.5 * xp.sum(xp.abs(true - distorted), axis=-1), max=1.0)
+    gap = xp.where(distorted_mass > NOISE, gap, most_distortion(xp, p, q, rebuilt))
     return in_kind(xp, xp.where(mass > 0, gap, 0.0), kind)
 
 
@@ -122,8 +132,8 @@ def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        In [0, 2]: twice the total variation between the emitted and the large model's law. Where r̂ is
-        0/0, the worst over all r̂: 2 TV(q, p).
+        In [0, 2]: twice the total variation between the emitted and the large model's law. Where r̂ is 0/0,
+        TV(q̂, p) ≤ 2^-44, the worst over all r̂: 2 TV(q, p) but for rounding.
 
     Raises
     ------
@@ -166,7 +176,7 @@ def tvd_bound(target: Array, draft: Array, k: Array) -> Array:
     """
     xp, kind, p, q, k = pair_and_size(target, draft, k)
     deviation = distance(xp, q, truncated(xp, q, k))
-    return in_kind(xp, quotient(xp, 2.0 * deviation, distance(xp, p, q)), kind)
+    return upward(xp, quotient(xp, 2.0 * deviation, distance(xp, p, q)), kind)
 
 
 def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
@@ -197,7 +207,7 @@ def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
     xp, kind, p, q, k = pair_and_size(target, draft, k)
     rebuilt = truncated(xp, q, k)
     farther = xp.maximum(distance(xp, p, q), distance(xp, p, rebuilt))
-    return in_kind(xp, quotient(xp, distance(xp, q, rebuilt), farther), kind)
+    return upward(xp, quotient(xp, distance(xp, q, rebuilt), farther), kind)
 
 
 def draft_and_size(draft: Array, k: Array) -> tuple[Array, Array, Array, Array]:
@@ -246,11 +256,19 @@ def truncated(xp: Array, q: Array, k: Array) -> Array:
 
 
 def bias_of(xp: Array, p: Array, q: Array, reconstructed: Array) -> Array:
-    """Bias (17) when rejected drafts are replaced from (p - q̂)⁺; the worst, 2 TV(q, p), where that is 0/0."""
+    """Bias (17) when rejected drafts are replaced from (p - q̂)⁺; the worst there is, about 2 TV(q, p), for 0/0."""
     distorted, distorted_mass = normalised(xp, excess(xp, p, reconstructed))
     beta = rejection(xp, p, q)
     law = q * (1.0 - beta) + xp.sum(q * beta, axis=-1, keepdims=True) * distorted  # (17)
-    return xp.where(distorted_mass > 0, xp.sum(xp.abs(law - p), axis=-1), 2.0 * distance(xp, p, q))
+    worst = 2.0 * distance(xp, p, q) * most_distortion(xp, p, q, reconstructed)
+    return xp.where(distorted_mass > NOISE, xp.sum(xp.abs(law - p), axis=-1), worst)
+
+
+def most_distortion(xp: Array, p: Array, q: Array, rebuilt: Array) -> Array:
+    """What TV(r, r̂) can be at most, whatever r̂ where that is 0/0."""
+    beyond = distance(xp, p, rebuilt)
+    most = quotient(xp, distance(xp, q, rebuilt), xp.maximum(distance(xp, p, q), beyond))
+    return xp.where(beyond > 0, xp.clip(most, max=1.0), 1.0)
 
 
 def tail_excess(xp: Array, ordered: Array, tails: Array, rest: Array) -> Array:
@@ -276,11 +294,3 @@ def at_size(xp: Any, values: Array, k: Array) -> Array:
     batch = leading_dimensions(draft=tuple(values.shape[:-1]), k=tuple(k.shape))
     rows = xp.broadcast_to(values, (*batch, values.shape[-1]))
     return take(xp, rows, xp.broadcast_to(k, batch)[..., None])[..., 0]
-
-
-def upward(xp: Any, bound: Array, kind: Any) -> Array:
-    """A bound in another type, never below itself: to nearest it would be, half the time."""
-    if bound.dtype == kind:
-        return bound
-    near = in_kind(xp, bound, kind)
-    return xp.where(in_kind(xp, near, bound.dtype) < bound, xp.nextafter(near, xp.full_like(near, xp.inf)), near)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays, back, floating, in_kind, on_host, sort_descending, spread, tail_sums
-from hlmtheory._domains import LOGITS, UNIT_INTERVAL, leading_dimensions, size_up_to
+from hlmtheory._domains import UNIT_INTERVAL, check_logits, leading_dimensions, size_up_to
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import distance, distributions
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
@@ -152,12 +152,12 @@ def min_p_of_size(draft: Array, k: Array) -> Array:
 def size_from_top_n_sigma(logits: Array, n: Array) -> Array:
     """How many logits are at most n of their standard deviations below the largest: top-nσ sampling's k.
 
-    It is min-p with p = e^{-nσ}, σ over the whole vocabulary.
+    It is min-p with p = e^{-nσ}, σ over the whole vocabulary but masked entries.
 
     Parameters
     ----------
     logits : array, shape (..., V)
-        Finite.
+        Finite, or -inf for a masked entry, which is never kept.
     n : array, shape (...) or broadcastable to it
         0 or more.
 
@@ -169,7 +169,7 @@ def size_from_top_n_sigma(logits: Array, n: Array) -> Array:
     Raises
     ------
     ValueError
-        If a logit is not finite, or n is negative or not finite.
+        If a logit is NaN or +inf, a row is all -inf, or n is negative or not finite.
 
     Examples
     --------
@@ -177,10 +177,10 @@ def size_from_top_n_sigma(logits: Array, n: Array) -> Array:
     [1, 2, 3]
     """
     xp, logits, n = arrays("logits", "n", logits=logits, n=n)
-    z = in_kind(xp, LOGITS.check(xp, "logits", logits), xp.float64)
+    z = _with_squares(xp, in_kind(xp, check_logits(xp, logits), xp.float64))
     n = in_kind(xp, WIDTH.check(xp, "n", n), xp.float64)
     leading_dimensions(logits=tuple(z.shape[:-1]), n=tuple(n.shape))
-    reach = n[..., None] * xp.std(z, axis=-1, keepdims=True)
+    reach = n[..., None] * _deviation_of_logits(xp, z)[..., None]
     return xp.count_nonzero(xp.max(z, axis=-1, keepdims=True) - z <= reach, axis=-1)
 
 
@@ -190,20 +190,21 @@ def top_n_sigma_of_size(logits: Array, k: Array) -> Array:
     Parameters
     ----------
     logits : array, shape (..., V)
-        Finite.
+        Finite, or -inf for a masked entry.
     k : integer array, shape (...) or broadcastable to it
         0..V; for 0, which top-nσ never gives, the answer is that for 1.
 
     Returns
     -------
     array, shape (...)
-        (z_max - z_k)/σ; 0 where all logits are equal, which any n keeps. Up to its rounding,
-        :func:`size_from_top_n_sigma` gives k again, or more where logits are equal to the k-th.
+        (z_max - z_k)/σ; 0 where all logits are equal, which any n keeps; infinite where k entries are more than are
+        not masked. Up to its rounding, :func:`size_from_top_n_sigma` gives k again, or more where logits are equal to
+        the k-th.
 
     Raises
     ------
     ValueError
-        If a logit is not finite, or k is no integer in 0..V.
+        If a logit is NaN or +inf, a row is all -inf, or k is no integer in 0..V.
 
     Examples
     --------
@@ -211,13 +212,28 @@ def top_n_sigma_of_size(logits: Array, k: Array) -> Array:
     1.2247
     """
     xp, logits, k = arrays(logits=logits, k=k)
-    (kept_as,) = floating(xp, LOGITS.check(xp, "logits", logits))
-    z = in_kind(xp, logits, xp.float64)
+    (kept_as,) = floating(xp, check_logits(xp, logits))
+    z = _with_squares(xp, in_kind(xp, logits, xp.float64))
     k = size_up_to(z.shape[-1]).check(xp, "k", k)
     ordered = sort_descending(xp, z)
-    sigma = xp.std(z, axis=-1)
+    sigma = _deviation_of_logits(xp, z)
     drop = ordered[..., 0] - at_size(xp, ordered, xp.where(k > 0, k - 1, k))
     return in_kind(xp, drop / xp.where(sigma > 0, sigma, 1.0), kept_as.dtype)
+
+
+def _deviation_of_logits(xp: Any, logits: Array) -> Array:
+    """σ (...) of the entries that are not masked."""
+    finite = xp.isfinite(logits)
+    count = xp.astype(xp.count_nonzero(finite, axis=-1, keepdims=True), logits.dtype)
+    mean = xp.sum(xp.where(finite, logits, 0.0), axis=-1, keepdims=True) / count
+    away = xp.where(finite, logits - mean, 0.0)
+    return xp.sqrt(xp.sum(away * away, axis=-1, keepdims=True) / count)[..., 0]
+
+
+def _with_squares(xp: Any, z: Array) -> Array:
+    """The rows, those whose squares would overflow at a scale at which they do not: n and k depend on no scale."""
+    large = xp.max(xp.where(xp.isfinite(z), xp.abs(z), 0.0), axis=-1, keepdims=True) > 1e150
+    return xp.where(large, z * 2.0**-600, z)
 
 
 # --------------------------------------------------------------------------------------------- claims

@@ -1,7 +1,8 @@
 """How many of V probabilities to send: the published rules, exact ones, and those that come with a guarantee.
 
 Paper: cu-hlm (oh2025cuhlm) Sections IV-B to IV-D, (19), (21), (24). Symbols are those of
-:mod:`hlmtheory.truncation`; θ is ``tolerance`` and b a lower bound on the rejection probability β_d.
+:mod:`hlmtheory.truncation`; θ is ``distortion_tolerance``, on TV(r, r̂); ε is ``bias_tolerance``, on Σ_v |law_v - p_v|,
+twice a total variation; b is ``rejection_lower_bound``, on β_d.
 
 What k would follow the uncertainty rightly. Nothing but q and an upper bound τ on the mean rejection probability
 T = TV(q, p) = Σ q_v β_v being known, the largest Bias is 2 min(τ, Δ_k), for every k, 0 too (``truncation.bias_worst``).
@@ -20,15 +21,14 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from hlmtheory._array import NUMPY, Array, arrays, back, in_kind, on_host, spread, to_numpy, widest
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, same_vocabulary
+from hlmtheory._array import NUMPY, Array, arrays, back, in_kind, on_host, spread, to_numpy, upward, widest
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, flag, leading_dimensions, same_vocabulary
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import quotient
 from hlmtheory.truncation.door import Host, Sorted, apart, sums_of
 from hlmtheory.truncation.exact import least_exact
 from hlmtheory.truncation.lean import least_mean
 from hlmtheory.truncation.message import least_message_size
-from hlmtheory.truncation.reconstruction import upward
 from hlmtheory.truncation.softplus import denominator_at
 from hlmtheory.truncation.tails import least_size
 
@@ -49,7 +49,7 @@ class CertifiedSize:
         (V + 4) 2^-52 of the mass that is not sent, is counted; a tail of equal entries, which has
         Δ_k = 0, has none. 0 where Δ_k = 0 was needed because q_d b = 0.
     certified : bool
-        Whether TV(r, r̂) ≤ ``bound`` is guaranteed; False if ``rejection`` was an estimate such as a·u + b.
+        Whether TV(r, r̂) ≤ ``bound`` is guaranteed; False if ``rejection_lower_bound`` was an estimate such as a·u + b.
     """
 
     k: Array
@@ -57,7 +57,7 @@ class CertifiedSize:
     certified: bool
 
 
-def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
+def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Array:
     """Least k with TV(r, r̂_k) ≤ θ: what only the server, knowing p, could choose.
 
     TV(r, r̂_k) can rise with k (``truncation.monotone_distortion``), so no search by halves finds it. Each k that is
@@ -68,7 +68,7 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     ----------
     target, draft : array, shape (..., V)
         Probability rows.
-    tolerance : array, shape (...) or broadcastable to it
+    distortion_tolerance : array, shape (...) or broadcastable to it
         θ, 0 or more.
 
     Returns
@@ -91,13 +91,15 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     >>> int(exact_size([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], 0.1))
     2
     """
-    xp, target, draft, theta = arrays("target", "draft", "tolerance", target=target, draft=draft, tolerance=tolerance)
-    theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
+    xp, target, draft, theta = arrays(
+        "target", "draft", "distortion_tolerance", target=target, draft=draft, distortion_tolerance=distortion_tolerance
+    )
+    theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
     small, large = Host.of(xp, draft, sums_of(xp, "draft", draft)), Host.of(xp, target, sums_of(xp, "target", target))
     same_vocabulary(target=target, draft=draft)
     of_each = tuple(target.shape[:-1]), tuple(draft.shape[:-1])
     pairs = leading_dimensions(target=of_each[0], draft=of_each[1])
-    batch = leading_dimensions(target=pairs, tolerance=tuple(theta.shape))
+    batch = leading_dimensions(target=pairs, distortion_tolerance=tuple(theta.shape))
     of_p, of_q = (spread(NUMPY, np.arange(math.prod(own)).reshape(own), batch).reshape(-1) for own in of_each)
     limit = spread(NUMPY, to_numpy(theta), batch).reshape(-1)
     alike: dict[tuple[int, int], list[int]] = {}  # each pair is looked at once; its sizes rise as θ falls
@@ -111,14 +113,14 @@ def exact_size(target: Array, draft: Array, tolerance: Array) -> Array:
     return sizes if xp is NUMPY else xp.asarray(sizes, device=device(target))
 
 
-def offline_size(target: Array, draft: Array, tolerance: Array, *, sharp: bool = False) -> Array:
+def offline_size(target: Array, draft: Array, distortion_tolerance: Array, *, sharp: bool = False) -> Array:
     """One k for many tokens: the least with mean_t U(k, t) ≤ θ.
 
     Parameters
     ----------
     target, draft : array, shape (..., T, V)
         Probability rows of T tokens. U is undefined where target = draft: such a token is refused.
-    tolerance : array, shape (...) or broadcastable to it
+    distortion_tolerance : array, shape (...) or broadcastable to it
         θ, 0 or more.
     sharp : bool
         Whether U is the published 2 Δ_k / TV(q, p) or half of that, which is a bound as well.
@@ -139,17 +141,19 @@ def offline_size(target: Array, draft: Array, tolerance: Array, *, sharp: bool =
     >>> int(offline_size(target, draft, 0.8)), int(offline_size(target, draft, 0.8, sharp=True))
     (2, 1)
     """
-    xp, target, draft, theta = arrays("target", "draft", "tolerance", target=target, draft=draft, tolerance=tolerance)
+    xp, target, draft, theta = arrays(
+        "target", "draft", "distortion_tolerance", target=target, draft=draft, distortion_tolerance=distortion_tolerance
+    )
     rows = Sorted.of(xp, draft)
     gap = apart(xp, target, rows)
     if gap.ndim == 0 or gap.shape[-1] == 0:
         shape = tuple(rows.rows.shape)
         raise DomainError(f"draft must have an axis of tokens; got shape {shape}; give rows of T ≥ 1 tokens")
-    theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
-    batch = leading_dimensions(draft=tuple(gap.shape[:-1]), tolerance=tuple(theta.shape))
+    theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
+    batch = leading_dimensions(draft=tuple(gap.shape[:-1]), distortion_tolerance=tuple(theta.shape))
     gap = spread(xp, gap, (*batch, gap.shape[-1]))
     _refuse_equal(xp, gap)
-    return least_offline(rows, gap, theta, sharp)
+    return least_offline(rows, gap, theta, flag("sharp", sharp))
 
 
 def least_offline(rows: Sorted, gap: Array, theta: Array, sharp: bool) -> Array:
@@ -179,7 +183,9 @@ def least_offline(rows: Sorted, gap: Array, theta: Array, sharp: bool) -> Array:
     return caller.reshape(back(caller, least_size(xp, meets, near, tails.size - 1)), batch)
 
 
-def online_size(draft: Array, draft_token: Array, rejection: Array, tolerance: Array, *, sharpness: Array) -> Array:
+def online_size(
+    draft: Array, draft_token: Array, rejection_probability: Array, distortion_tolerance: Array, *, sharpness: Array
+) -> Array:
     """Least k with Ū(k) ≤ θ, on the device: no bound on the distortion (``truncation.online_gap``).
 
     Parameters
@@ -188,9 +194,9 @@ def online_size(draft: Array, draft_token: Array, rejection: Array, tolerance: A
         Probability rows.
     draft_token : integer array, shape (...)
         d, the token drawn from the row.
-    rejection : array, shape (...)
+    rejection_probability : array, shape (...)
         β_d in [0, 1]; in the paper the estimate a·u + b.
-    tolerance : array, shape (...)
+    distortion_tolerance : array, shape (...)
         θ, 0 or more.
     sharpness : array, shape (...)
         η of the softplus, at least 1e-6; the paper does not print its value.
@@ -211,33 +217,33 @@ def online_size(draft: Array, draft_token: Array, rejection: Array, tolerance: A
     [3, 3, 4]
     """
     xp, draft, token, beta, theta, eta = arrays(
-        *("draft", "rejection", "tolerance", "sharpness"),
+        *("draft", "rejection_probability", "distortion_tolerance", "sharpness"),
         draft=draft,
         draft_token=draft_token,
-        rejection=rejection,
-        tolerance=tolerance,
+        rejection_probability=rejection_probability,
+        distortion_tolerance=distortion_tolerance,
         sharpness=sharpness,
     )
-    theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
+    theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
     rows = Sorted.of(xp, draft)
-    _refuse_shapes(rows, draft_token=token, rejection=beta, tolerance=theta, sharpness=eta)
+    _refuse_shapes(rows, draft_token=token, rejection_probability=beta, distortion_tolerance=theta, sharpness=eta)
     denominator = denominator_at(xp, rows.probability(token), beta, eta)
-    return rows.least(0.5 * theta * denominator)
+    return rows.least(0.5 * theta * denominator, "distortion_tolerance")
 
 
-def certified_size(draft: Array, tolerance: Array, *, bits_per_probability: int | None = None) -> Array:
+def certified_size(draft: Array, bias_tolerance: Array, *, bits_per_probability: int | None = None) -> Array:
     """Least k with 2 Δ_k ≤ ε: the emitted token's Bias is at most ε, whatever the large model says.
 
     Parameters
     ----------
     draft : array, shape (..., V)
         Probability rows.
-    tolerance : array, shape (...) or broadcastable to it
+    bias_tolerance : array, shape (...) or broadcastable to it
         ε, 0 or more: the largest Σ_v |law_v - p_v|, twice a total variation.
     bits_per_probability : int, optional
-        b_prob: Δ_k is then that of the message as the server decodes it, rounding included
-        (:func:`message_deviation`), which can rise with k. The bound is for values that are rounded down and a q_d
-        that goes unrounded, as :func:`hlmtheory.truncated_message` sends them. Unrounded if None.
+        b_prob: Δ_k is then :func:`message_deviation`, of the bytes that :func:`hlmtheory.truncated_message` sends and
+        the server decodes, all rounding included; it can rise with k. The levels depend on the values of the row
+        alone, not on its library, type, order in memory or batch. Unrounded if None.
 
     Returns
     -------
@@ -255,26 +261,26 @@ def certified_size(draft: Array, tolerance: Array, *, bits_per_probability: int 
     >>> int(certified_size([0.5, 0.25, 0.125, 0.125], 0.1))
     2
     """
-    xp, draft, epsilon = arrays("draft", "tolerance", draft=draft, tolerance=tolerance)
-    epsilon = in_kind(xp, TOLERANCE.check(xp, "tolerance", epsilon), xp.float64)
-    rows = Sorted.of(xp, draft)
-    if bits_per_probability is None:
-        return rows.least(0.5 * epsilon, sure=True)
-    batch = leading_dimensions(draft=rows.batch, tolerance=tuple(epsilon.shape))
-    each = on_host(xp, xp.reshape(spread(xp, epsilon, batch), (-1,)))[1]
-    return xp.reshape(back(xp, least_message_size(rows.spread(batch), each, bits_per_probability)), batch)
+    xp, draft, epsilon = arrays("draft", "bias_tolerance", draft=draft, bias_tolerance=bias_tolerance)
+    epsilon = in_kind(xp, TOLERANCE.check(xp, "bias_tolerance", epsilon), xp.float64)
+    if bits_per_probability is not None:
+        sizes = least_message_size(draft, to_numpy(epsilon), bits_per_probability)
+        return xp.asarray(sizes, device=device(draft))
+    return Sorted.of(xp, draft).least(0.5 * epsilon, "bias_tolerance", sure=True)
 
 
-def bias_size(draft: Array, rejection: Array, tolerance: Array) -> Array:
+def bias_size(draft: Array, *, total_variation_bound: Array, bias_tolerance: Array) -> Array:
     """Least k with 2 min(T, Δ_k) ≤ ε: how the size rightly follows the uncertainty.
 
     Parameters
     ----------
     draft : array, shape (..., V)
         Probability rows.
-    rejection : array, shape (...)
-        An upper bound on T = TV(q, p) = Σ_v q_v β_v, the chance that the draft from this row is rejected.
-    tolerance : array, shape (...)
+    total_variation_bound : array, shape (...)
+        An upper bound τ on T = TV(q, p) = Σ_v q_v β_v, the chance that a draft from this distribution is rejected.
+        It is neither β_d, the rejection probability of one draft, nor a lower bound on that: β_d = 0 leaves T open,
+        while τ = 0 states that target = draft. Hence it is given by name.
+    bias_tolerance : array, shape (...)
         ε, 0 or more, on the Bias of the emitted token.
 
     Returns
@@ -290,20 +296,26 @@ def bias_size(draft: Array, rejection: Array, tolerance: Array) -> Array:
 
     Examples
     --------
-    >>> bias_size([0.5, 0.25, 0.125, 0.125], [0.04, 0.2, 0.9], 0.1).tolist()
+    >>> bias_size([0.5, 0.25, 0.125, 0.125], total_variation_bound=[0.04, 0.2, 0.9], bias_tolerance=0.1).tolist()
     [0, 2, 2]
     """
-    xp, draft, rejection, epsilon = arrays(
-        "draft", "rejection", "tolerance", draft=draft, rejection=rejection, tolerance=tolerance
+    xp, draft, tau, epsilon = arrays(
+        "draft",
+        "total_variation_bound",
+        "bias_tolerance",
+        draft=draft,
+        total_variation_bound=total_variation_bound,
+        bias_tolerance=bias_tolerance,
     )
-    epsilon = in_kind(xp, TOLERANCE.check(xp, "tolerance", epsilon), xp.float64)
-    rejected = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection", rejection), xp.float64)
+    epsilon = in_kind(xp, TOLERANCE.check(xp, "bias_tolerance", epsilon), xp.float64)
+    rejected = in_kind(xp, UNIT_INTERVAL.check(xp, "total_variation_bound", tau), xp.float64)
     size = certified_size(draft, epsilon)
+    leading_dimensions(total_variation_bound=tuple(rejected.shape), **{"draft or bias_tolerance": tuple(size.shape)})
     return xp.where(2.0 * rejected <= epsilon, 0, size)
 
 
 def online_certified_size(
-    draft: Array, draft_token: Array, rejection: Array, tolerance: Array, *, estimated: bool
+    draft: Array, draft_token: Array, rejection_lower_bound: Array, distortion_tolerance: Array, *, estimated: bool
 ) -> CertifiedSize:
     """Least k with Δ_k / (q_d b) ≤ θ: guarantees TV(r, r̂) ≤ θ if b is a lower bound on β_d.
 
@@ -313,9 +325,9 @@ def online_certified_size(
         Probability rows.
     draft_token : integer array, shape (...)
         d, the token drawn from the row.
-    rejection : array, shape (...)
+    rejection_lower_bound : array, shape (...)
         b in [0, 1].
-    tolerance : array, shape (...)
+    distortion_tolerance : array, shape (...)
         θ, 0 or more. From 1 on nothing need be sent.
     estimated : bool
         True if b is an estimate, as a·u + b of a regression is; False if b ≤ β_d is known.
@@ -336,17 +348,22 @@ def online_certified_size(
     >>> found.k.tolist(), found.certified
     ([2, 1], False)
     """
-    given = {"draft": draft, "draft_token": draft_token, "rejection": rejection, "tolerance": tolerance}
+    given = {
+        "draft": draft,
+        "draft_token": draft_token,
+        "rejection_lower_bound": rejection_lower_bound,
+        "distortion_tolerance": distortion_tolerance,
+    }
     kind = widest(*arrays(**given)[:2])
-    xp, draft, token, b, theta = arrays("draft", "rejection", "tolerance", **given)
-    theta = in_kind(xp, TOLERANCE.check(xp, "tolerance", theta), xp.float64)
-    b = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection", b), xp.float64)
+    xp, draft, token, b, theta = arrays("draft", "rejection_lower_bound", "distortion_tolerance", **given)
+    theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
+    b = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection_lower_bound", b), xp.float64)
     rows = Sorted.of(xp, draft)
-    _refuse_shapes(rows, draft_token=token, rejection=b, tolerance=theta)
+    _refuse_shapes(rows, draft_token=token, rejection_lower_bound=b, distortion_tolerance=theta)
     lost = rows.probability(token) * b
-    k = xp.where(theta >= 1, 0, rows.least(theta * lost, sure=True))
+    k = xp.where(theta >= 1, 0, rows.least(theta * lost, "distortion_tolerance", sure=True))
     bound = xp.clip(UP * quotient(xp, rows.most_deviation(k), lost), max=1.0)  # no distance exceeds 1
-    return CertifiedSize(k, upward(xp, bound, kind), not estimated)
+    return CertifiedSize(k, upward(xp, bound, kind), not flag("estimated", estimated))
 
 
 def _refuse_shapes(rows: Sorted, **others: Array) -> None:

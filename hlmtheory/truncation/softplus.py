@@ -21,14 +21,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, spread, take, widest
-from hlmtheory._domains import UNIT_INTERVAL, Domain, leading_dimensions, token_of
+from hlmtheory._array import Array, arrays, in_kind, spread, take, upward, widest
+from hlmtheory._domains import UNIT_INTERVAL, Domain, checked, leading_dimensions, token_of
 from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.truncation.reconstruction import (
     draft_and_size,
     resampling_distortion,
     truncated,
-    upward,
 )
 from hlmtheory.verification import rejection_probability
 
@@ -110,7 +109,9 @@ def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
     return in_kind(xp, distance(xp, p, q) + added, kind)  # (22), as q ℓ(z) = (p - q)⁺ + q (ℓ(z) - z⁺)
 
 
-def online_bound(draft: Array, draft_token: Array, rejection: Array, k: Array, *, sharpness: Array) -> Array:
+def online_bound(
+    draft: Array, draft_token: Array, rejection_probability: Array, k: Array, *, sharpness: Array
+) -> Array:
     """Published online bound Ū(k) = 2 Δ_k / D; it need not bound the distortion: see :func:`safe_sharpness`.
 
     Parameters
@@ -119,7 +120,7 @@ def online_bound(draft: Array, draft_token: Array, rejection: Array, k: Array, *
         Probability rows.
     draft_token : integer array, shape (...)
         d, the token drawn from the row.
-    rejection : array, shape (...)
+    rejection_probability : array, shape (...)
         β_d in [0, 1]; in the paper the estimate a·u + b.
     k : integer array, shape (...)
         How many entries are sent, 0..V.
@@ -142,14 +143,19 @@ def online_bound(draft: Array, draft_token: Array, rejection: Array, k: Array, *
     19.469
     """
     xp, draft, token, beta, k, eta = arrays(
-        *("rejection", "sharpness"), draft=draft, draft_token=draft_token, rejection=rejection, k=k, sharpness=sharpness
+        *("rejection_probability", "sharpness"),
+        draft=draft,
+        draft_token=draft_token,
+        rejection_probability=rejection_probability,
+        k=k,
+        sharpness=sharpness,
     )
     kind = widest(xp, draft)
     q, denominator = online_denominator(draft, token, beta, eta)
     xp, _, q, k = draft_and_size(q, k)
     leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape), sharpness=tuple(denominator.shape))
     deviation = distance(xp, q, truncated(xp, q, k))
-    return in_kind(xp, quotient(xp, 2.0 * deviation, denominator), kind)  # (23)
+    return upward(xp, quotient(xp, 2.0 * deviation, denominator), kind)  # (23)
 
 
 def online_shortfall(target: Array, draft: Array, draft_token: Array, k: Array, *, sharpness: Array) -> Array:
@@ -190,7 +196,7 @@ def online_shortfall(target: Array, draft: Array, draft_token: Array, k: Array, 
     return xp.clip(gap, min=0.0)
 
 
-def safe_sharpness(draft_probability: Array, rejection: Array) -> Array:
+def safe_sharpness(draft_probability: Array, rejection_probability: Array) -> Array:
     """η*: the online bound holds for every p and k if η ≥ η*, and is tightest at η*; below it fails, if q_d < 1.
 
     D falls as η grows, from infinity to 0, so D ≤ 2 q_d β_d exactly from one η* on. There Ū(k) ≥ Δ_k / (q_d β_d)
@@ -202,7 +208,7 @@ def safe_sharpness(draft_probability: Array, rejection: Array) -> Array:
     ----------
     draft_probability : array, shape (...)
         q_d in [0, 1].
-    rejection : array, shape (...)
+    rejection_probability : array, shape (...)
         β_d in [0, 1].
 
     Returns
@@ -221,9 +227,9 @@ def safe_sharpness(draft_probability: Array, rejection: Array) -> Array:
     2.84
     """
     xp, kind, q, beta = _exactly(
-        {"draft_probability": UNIT_INTERVAL, "rejection": UNIT_INTERVAL},
+        {"draft_probability": UNIT_INTERVAL, "rejection_probability": UNIT_INTERVAL},
         draft_probability=draft_probability,
-        rejection=rejection,
+        rejection_probability=rejection_probability,
     )
     floor = q * beta
     some = floor > 2.0**-1000
@@ -252,29 +258,36 @@ def rejection_at(target: Array, draft: Array, draft_token: Array) -> Array:
     return draft_probability(xp, rejection_probability(target, draft), token)
 
 
-def online_denominator(draft: Array, draft_token: Array, rejection: Array, sharpness: Array) -> tuple[Array, Array]:
+def online_denominator(
+    draft: Array, draft_token: Array, rejection_probability: Array, sharpness: Array
+) -> tuple[Array, Array]:
     """The rows q in float64, and D, from unchecked arguments."""
     xp, draft, token, beta, eta = arrays(
-        *("rejection", "sharpness"), draft=draft, draft_token=draft_token, rejection=rejection, sharpness=sharpness
+        *("rejection_probability", "sharpness"),
+        draft=draft,
+        draft_token=draft_token,
+        rejection_probability=rejection_probability,
+        sharpness=sharpness,
     )
     q = distributions(draft=draft)[2]
     return q, denominator_at(xp, draft_probability(xp, q, token), beta, eta)
 
 
-def denominator_at(xp: Any, drafted: Array, rejection: Array, sharpness: Array) -> Array:
+def denominator_at(xp: Any, drafted: Array, rejection_probability: Array, sharpness: Array) -> Array:
     """D for a given q_d, from unchecked arguments."""
-    beta = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection", rejection), xp.float64)
+    beta = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection_probability", rejection_probability), xp.float64)
     eta = in_kind(xp, SHARPNESS.check(xp, "sharpness", sharpness), xp.float64)
-    leading_dimensions(draft_token=tuple(drafted.shape), rejection=tuple(beta.shape), sharpness=tuple(eta.shape))
+    leading_dimensions(
+        draft_token=tuple(drafted.shape), rejection_probability=tuple(beta.shape), sharpness=tuple(eta.shape)
+    )
     return _denominator(xp, drafted, beta, eta)
 
 
 def _exactly(domains: Mapping[str, Domain], **values: Any) -> tuple[Any, ...]:
     """The namespace, the type to answer in, and the values in float64, each in the domain of its name."""
     kind = widest(*arrays(**values))
-    xp, *given = arrays(*values, **values)
-    checked = (domains[name].check(xp, name, value) for name, value in zip(values, given, strict=True))
-    return (xp, kind, *(in_kind(xp, value, xp.float64) for value in checked))
+    xp, *given = checked(domains, *values, **values)
+    return (xp, kind, *(in_kind(xp, value, xp.float64) for value in given))
 
 
 def _gap(xp: Any, z: Array, eta: Array) -> Array:

@@ -39,7 +39,8 @@ def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: A
         How many entries are sent, 0..V.
     distance : array, shape (...)
         δ, from 2^-44 to the mass that is sent: for a larger one, min(1, Δ_k/δ) is a bound that need not be attained,
-        and rows that are nearer agree but for rounding.
+        and rows that are nearer agree but for rounding. With k = V the least entry takes what the others give, so δ is
+        at most the mass of those.
     draft_token : integer array, shape (...), optional
         Take all of δ from this entry, which must be sent and have it: then β_d = δ/q_d. From all in proportion if
         None.
@@ -47,7 +48,7 @@ def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: A
     Returns
     -------
     array, shape (..., V)
-        Probability rows. Where Δ_k = 0 there is no distortion, and any target would do.
+        Probability rows, δ away from ``draft``. Where Δ_k = 0 there is no distortion, and any such target would do.
 
     Raises
     ------
@@ -69,6 +70,7 @@ def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: A
         _, q, token = arrays(draft=q, draft_token=draft_token)
         draft_probability(xp, q, token)  # refuses what is no token
         giver = sent & (xp.arange(q.shape[-1], device=q.device) == token[..., None])
+    giver = giver & ~_receiver(xp, q, sent, giver)
     mass = xp.sum(xp.where(giver, q, 0.0), axis=-1)
     _refuse_distance(xp, xp.broadcast_to(delta, mass.shape), mass)
     return in_kind(xp, _worst(xp, q, sent, giver, xp.broadcast_to(delta, mass.shape)[..., None]), kind)
@@ -82,10 +84,20 @@ def _worst(xp: Any, q: Array, sent: Array, giver: Array, delta: Array) -> Array:
     mean = rest / xp.astype(xp.where(count > 0, count, 1), q.dtype)
     missing, deviation = normalised(xp, xp.where(sent, 0.0, xp.clip(mean - q, min=0.0)))
     filled = xp.minimum(delta, deviation[..., None])
-    largest = xp.argmax(xp.where(sent, -1.0, q), axis=-1, keepdims=True)  # of the tail; any entry, if that is empty
-    top = xp.arange(q.shape[-1], device=q.device) == largest
+    top = _receiver(xp, q, sent, giver)
     target = xp.clip(q - delta * given, min=0.0) + filled * missing  # what is given is at most q up to rounding
     return normalised(xp, target + xp.where(top, delta - filled, 0.0))[0]
+
+
+def _receiver(xp: Any, q: Array, sent: Array, giver: Array) -> Array:
+    """The entry that takes what q̂ has no use for: the largest of the tail; if all are sent, the least that gives not.
+
+    Where all are sent and all give, the least of all, which then must not give.
+    """
+    others = xp.where(xp.all(giver, axis=-1, keepdims=True), sent, ~giver)
+    least = xp.where(others, -q, -2.0)
+    wanted = xp.where(xp.all(sent, axis=-1, keepdims=True), least, xp.where(sent, -1.0, q))
+    return xp.arange(q.shape[-1], device=q.device) == xp.argmax(wanted, axis=-1, keepdims=True)
 
 
 def _refuse_distance(xp: Any, delta: Array, mass: Array) -> None:
@@ -220,7 +232,7 @@ CLAIMS = (
     ),
     Claim(
         id="truncation.online_direction_worst",
-        source=Source("oh2025cuhlm", "Remark 3"),
+        source=Source("oh2025cuhlm", "below (24)"),
         origin=Origin.CORRECTED,
         statement="max TV(r, r̂) over all p with that β_d is min(1, Δ_k/(q_d β_d)), attained: falling in β_d, as k may",
         relation=Relation.EQ,

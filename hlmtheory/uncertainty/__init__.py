@@ -12,7 +12,7 @@ M          ``draws``, perturbed samples                         tokens    (...)
 u          uncertainty, share of the samples that differ from d 1         (...)
 E[u]       ``expected``, its mean given z and d                 1         (...)
 u_th       ``threshold``: skip where u ≤ u_th                   1         (...)
-β          ``rejection``, probability that d is rejected        1         (n,)
+β          ``rejection_by_token``, that d is rejected           1         (n,)
 a, b       slope and intercept of β = a u + b                   1         number
 ========== ==================================================== ========= ===========
 

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from hlmtheory._array import Array, arrays, softmax, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL, Domain, token_of
+from hlmtheory._domains import UNIT_INTERVAL, Domain, check_logits, token_of
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.uncertainty.binomial import checked_together, decision_error, draws_needed, skip_probability
 from hlmtheory.uncertainty.perturbation import (
     DOMAINS,
     MAX_TEMPERATURE,
-    check_logits,
     expected_mean,
     expected_uncertainty,
+    quadrature_error,
     sample_uncertainty,
+    vocabulary_uncertainty,
 )
 from hlmtheory.uncertainty.quadrature import (
     SAFE_NODES,
@@ -26,6 +27,7 @@ from hlmtheory.uncertainty.quadrature import (
     scaled_gaps,
 )
 from hlmtheory.uncertainty.regression import fit_linear
+from hlmtheory.uncertainty.substitution import by_substitution
 
 # Proofs, by the last part of the id. A logit of -inf is a term of 0 in every softmax, as if the token were not in the
 # vocabulary: each proof is then that of the row of the V' < V others.
@@ -34,6 +36,13 @@ from hlmtheory.uncertainty.regression import fit_linear
 #   sample_uncertainty itself at θ⁽ᵐ⁾, averaged over its uniform quantile: the one below which the sample differs.
 # expected: see the head of _quadrature. θmax only scales the logits, so 2 stands for all. The bound rises
 #   with V, so that of V holds for the V' entries that are not masked.
+# quick_rule: with F_Q(t) the weight of the nodes up to t, Q - ∫ f = ∫ (t - F_Q(t)) df by parts, at most the rule's
+#   largest |F_Q(t) - t| times the variation of f (Koksma). f = e^{-h_d β}/Z(β), β = 1/φ, has (ln f)' = E_β[h] - h_d in
+#   β, and E_β[h] never rises (its derivative is a variance): f rises to one maximum and falls. A top entry has h_d = 0,
+#   so f only falls as φ rises, from 1 or less. Any other has f ≤ ½, as a top entry has as much: it varies by
+#   2 max f - f(1) at most. In both cases by 1 - f(1).
+# stated_error: |quick - ∫| ≤ |quick - safe| + |safe - ∫|, the last bounded by expected.
+# vocabulary: the same mean of the same softmax; one function sums over sorted entries, the other has the whole row.
 # top: the top entry's e^{-h/φ} is 1, and Z(φ) = Σ e^{-h_v/φ} never falls as φ rises, so softmax(z/θ)_top = 1/Z is at
 #   least its value at θmax all the way. It is the integrand at every node, too, and the weights are positive and sum
 #   to 1: the bound is as good for the quadrature as for the integral.
@@ -44,13 +53,14 @@ from hlmtheory.uncertainty.regression import fit_linear
 #   a² Σ (u - mean)², and R² = a² Var(u)/Var(β) = r².
 
 
-class _Replay:
+class _Replay(np.random.Generator):
     """In place of a generator: a share of θmax, then the quantile of the sample, both given."""
 
     def __init__(self, *given: Any) -> None:
+        super().__init__(np.random.PCG64(0))  # never drawn from
         self._given = iter(given)
 
-    def random(self, shape: tuple[int, ...]) -> Any:
+    def random(self, shape: Any) -> Any:  # type: ignore[override]
         return np.broadcast_to(next(self._given), shape).copy()
 
 
@@ -62,7 +72,7 @@ def _sampled(logits: Array, token: Array, temperatures: Array) -> Array:
     low, high = np.zeros_like(host), np.ones_like(host)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
-        rng = cast(np.random.Generator, _Replay(1.0 - host / warmest, middle))
+        rng = _Replay(1.0 - host / warmest, middle)
         u = sample_uncertainty(z[..., None, :], token, draws=1, max_temperature=warmest, rng=rng)
         differs = to_numpy(u) == 1.0
         low, high = np.where(differs, middle, low), np.where(differs, high, middle)
@@ -126,6 +136,31 @@ def _panel_bound(logits: Array) -> Array:
     return xp.full(z.shape[:-1], bound, dtype=xp.float64)
 
 
+def _public_error(logits: Array, token: Array) -> Array:
+    """|expected_uncertainty - E[u]|."""
+    xp, exact = arrays(exact=by_substitution(logits, token))
+    return xp.abs(expected_uncertainty(logits, token) - exact)
+
+
+def _by_variation(logits: Array, token: Array) -> Array:
+    """The quick rule's discrepancy times 1 - softmax(z/θmax)_d."""
+    xp, z, token = arrays(logits=logits, token=token)
+    warmest = softmax(xp, -scaled_gaps(xp, z, MAX_TEMPERATURE))
+    return DISCREPANCY * (1.0 - gap_of(xp, warmest, token))
+
+
+def _own_entry(logits: Array, token: Array) -> Array:
+    """Entry d of vocabulary_uncertainty."""
+    xp, z, token = arrays(logits=logits, token=token)
+    token = token_of(z.shape[-1]).check(xp, "token", token)
+    return gap_of(xp, vocabulary_uncertainty(z), token)
+
+
+def _integrated(logits: Array) -> float:
+    """The integral is to 1e-10, not to the last digit."""
+    return 1e4
+
+
 def _top_uncertainty(logits: Array) -> Array:
     xp, z = arrays(logits=logits)
     check_logits(xp, z)
@@ -166,30 +201,30 @@ def _needed_count(expected: Array, threshold: Array, error: Array) -> Array:
     return _count(draws_needed(expected, threshold, error))
 
 
-def _sums(uncertainty: Array, rejection: Array) -> tuple[Array, ...]:
+def _sums(uncertainty: Array, rejection_by_token: Array) -> tuple[Array, ...]:
     """The namespace, the two rows about their means, and the means."""
-    xp, u, beta = arrays(uncertainty=uncertainty, rejection=rejection)
-    for name, value in (("uncertainty", u), ("rejection", beta)):
+    xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
+    for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
         UNIT_INTERVAL.check(xp, name, value)
     return xp, u - xp.mean(u, axis=-1, keepdims=True), beta - xp.mean(beta, axis=-1, keepdims=True)
 
 
-def _explained(uncertainty: Array, rejection: Array) -> Array:
+def _explained(uncertainty: Array, rejection_by_token: Array) -> Array:
     """R² = 1 - Σ residuals² / Σ (β - mean)² of fit_linear, row by row; NaN out of scope, where it refuses the row."""
-    xp, u, beta = arrays(uncertainty=uncertainty, rejection=rejection)
-    for name, value in (("uncertainty", u), ("rejection", beta)):
+    xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
+    for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
         UNIT_INTERVAL.check(xp, name, value)
-    fits = to_numpy(_fits(u) & _uncertainty_varies(u))
+    fits = to_numpy(_fits(u)) & to_numpy(_uncertainty_varies(u)) & to_numpy(_rejection_varies(beta))
     rows = (to_numpy(value).reshape(-1, value.shape[-1]) for value in (u, beta))
     found = [
         fit_linear(one, other).r_squared if fit else np.nan for one, other, fit in zip(*rows, fits.ravel(), strict=True)
     ]
-    return xp.asarray(np.reshape(found, fits.shape), dtype=xp.float64, device=u.device)
+    return xp.asarray(np.reshape(np.asarray(found, dtype=np.float64), fits.shape), dtype=xp.float64, device=u.device)
 
 
-def _squared_correlation(uncertainty: Array, rejection: Array) -> Array:
+def _squared_correlation(uncertainty: Array, rejection_by_token: Array) -> Array:
     """r² = Cov² / (Var Var)."""
-    xp, u, beta = _sums(uncertainty, rejection)
+    xp, u, beta = _sums(uncertainty, rejection_by_token)
     both = xp.sum(u * u, axis=-1) * xp.sum(beta * beta, axis=-1)
     return xp.sum(u * beta, axis=-1) ** 2 / xp.where(both > 0, both, 1.0)
 
@@ -206,8 +241,8 @@ def _uncertainty_varies(uncertainty: Array) -> Array:
     return xp.max(u, axis=-1) - xp.min(u, axis=-1) > 1e-6
 
 
-def _rejection_varies(rejection: Array) -> Array:
-    return _uncertainty_varies(rejection)
+def _rejection_varies(rejection_by_token: Array) -> Array:
+    return _uncertainty_varies(rejection_by_token)
 
 
 def _of_one_fit(correlation: Array) -> Array:
@@ -222,24 +257,27 @@ def _printed_fraction(r_squared: Array) -> Array:
     return UNIT_INTERVAL.check(xp, "r_squared", fraction)
 
 
-def _fit_condition(uncertainty: Array, rejection: Array) -> Array:
+def _fit_condition(uncertainty: Array, rejection_by_token: Array) -> Array:
     """1/Var of either row: what a rounding error is magnified by."""
-    xp, u, beta = _sums(uncertainty, rejection)
+    xp, u, beta = _sums(uncertainty, rejection_by_token)
     one, other = xp.sum(u * u, axis=-1), xp.sum(beta * beta, axis=-1)
     return u.shape[-1] * (1.0 / xp.where(one > 0, one, 1.0) + 1.0 / xp.where(other > 0, other, 1.0))
 
 
 COARSE_NODES = 4
+DISCREPANCY = 0.03012
+"""sup_t |weight of the quick rule's nodes up to t - t|, rounded up."""
 _HALVINGS = 54  # to the last bit of a probability
 _CORRELATION = Domain("in [-1, 1]", lambda xp, value: xp.abs(value) <= 1, "give Pearson's r")
 _PERTURBED = {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [0.5, 2.0]}
+_ONE_OF_MANY = {"logits": [0.06018947842650138] + 255 * [0.0], "token": 0}
 _ONE_AHEAD = {"logits": [5.197829871260998] + 9 * [0.0], "token": 0}
 
 CLAIMS = (
     Claim(
         id="uncertainty.sampled",
-        source=Source("oh2025cuhlm", "(8), (9)"),
-        origin=Origin.PUBLISHED,
+        source=Source("oh2025cuhlm", "(8), (9): the mean of u over the sampled tokens"),
+        origin=Origin.IMPLIED,
         statement="E[u | z, d, θ] = (1/M) Σ_m P(d⁽ᵐ⁾ ≠ d) = 1 − (1/M) Σ_m softmax(z/θ⁽ᵐ⁾)_d",
         relation=Relation.EQ,
         lhs=_sampled,
@@ -250,7 +288,7 @@ CLAIMS = (
     Claim(
         id="uncertainty.printed_temperature",
         source=Source("oh2024uhlm", "(6) as printed"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.MISPRINT,
         statement="P(d⁽ᵏ⁾ = d) = (exp(z_d)/θ_k) / Σ_v (exp(z_v)/θ_k) is the softmax at temperature θ_k",
         relation=Relation.EQ,
         lhs=_differing,
@@ -267,6 +305,40 @@ CLAIMS = (
         rhs=_panel_bound,
         attained=Attained(_ONE_AHEAD, ratio=0.0019622493968268406),
         ceiling=1.0,
+    ),
+    Claim(
+        id="uncertainty.quick_rule",
+        source=Source("oh2025cuhlm", "(8), (9), the mean by 40 softmax passes"),
+        origin=Origin.NEW,
+        statement="|E[u] by the 40 passes − E[u | z, d]| ≤ .03012 (1 − softmax(z/θmax)_d), for any row",
+        relation=Relation.LE,
+        lhs=_public_error,
+        rhs=_by_variation,
+        attained=Attained(_ONE_OF_MANY, ratio=0.0006082176061853028),
+        ceiling=1.0,
+        condition=_integrated,
+    ),
+    Claim(
+        id="uncertainty.stated_error",
+        source=Source("trefethen2013approximation", "Theorem 19.3"),
+        origin=Origin.NEW,
+        statement="|E[u] by the 40 passes − E[u | z, d]| ≤ the error that is stated for the row",
+        relation=Relation.LE,
+        lhs=_public_error,
+        rhs=lambda logits, token: quadrature_error(logits, token),
+        attained=Attained(_ONE_OF_MANY, ratio=0.9935088817773082),
+        ceiling=1.0,
+        condition=_integrated,
+    ),
+    Claim(
+        id="uncertainty.vocabulary",
+        source=Source("oh2025cuhlm", "(8), (9), for every token at once"),
+        origin=Origin.NEW,
+        statement="entry d of the vocabulary's uncertainties is E[u | z, d]",
+        relation=Relation.EQ,
+        lhs=_own_entry,
+        rhs=lambda logits, token: expected_uncertainty(logits, token),
+        attained=Attained(_ONE_AHEAD),
     ),
     Claim(
         id="uncertainty.top",
@@ -304,8 +376,8 @@ CLAIMS = (
     ),
     Claim(
         id="uncertainty.linear",
-        source=Source("oh2025cuhlm", "(7)"),
-        origin=Origin.PUBLISHED,
+        source=Source("oh2025cuhlm", "(7), its coefficient of determination"),
+        origin=Origin.IMPLIED,
         statement="R² = 1 − Σ (β − au − b)² / Σ (β − mean)² = r² for the least-squares line β = au + b",
         relation=Relation.EQ,
         lhs=_explained,
@@ -315,13 +387,13 @@ CLAIMS = (
             Assumption("the uncertainty varies", _uncertainty_varies),
             Assumption("the rejection probability varies", _rejection_varies),
         ),
-        attained=Attained({"uncertainty": [0.0, 0.5, 1.0], "rejection": [0.0, 0.25, 1.0]}),
+        attained=Attained({"uncertainty": [0.0, 0.5, 1.0], "rejection_by_token": [0.0, 0.25, 1.0]}),
         condition=_fit_condition,
     ),
     Claim(
         id="uncertainty.printed_fit",
-        source=Source("oh2025cuhlm", "III-A: r = 0.7106 in Fig. 2, R² = 0.9774 at (7)"),
-        origin=Origin.PUBLISHED,
+        source=Source("oh2025cuhlm", "III-A: r = 0.7106 below Fig. 2, R² = 0.9774 below (7)"),
+        origin=Origin.IMPLIED,
         statement="the printed r and R² are of one least-squares fit: r² = R²",
         relation=Relation.EQ,
         lhs=_of_one_fit,

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
 
-from hlmtheory._array import Array, arrays, in_kind, softmax, widest
-from hlmtheory._domains import Domain, DomainError, leading_dimensions, token_of
-from hlmtheory._quantities import not_negative, positive, whole_from_one
+from hlmtheory._array import Array, arrays, in_kind, softmax, upward, widest
+from hlmtheory._domains import Domain, check_logits, generator, leading_dimensions, number, token_of
+from hlmtheory._quantities import not_negative, positive
 from hlmtheory.uncertainty.binomial import DRAWS
 from hlmtheory.uncertainty.quadrature import (
     SAFE_NODES,
@@ -26,21 +23,14 @@ from hlmtheory.uncertainty.quadrature import (
 
 MAX_TEMPERATURE = 2.0
 
-_LOGITS = Domain(
-    "rows of logits, finite or -inf where masked",
-    lambda xp, value: xp.all(xp.isfinite(value), axis=-1),
-    "look for an overflow where they were computed or stored (float16 ends at 65,504)",
-    rows=True,
-)
-_UNMASKED = Domain(
-    "rows of logits with a finite one",
-    lambda xp, value: xp.any(xp.isfinite(value), axis=-1),
-    "leave a token to draw",
-    rows=True,
-)
 DOMAINS = {
     "max_temperature": not_negative("give the largest temperature; 0 is answered with the limit, the argmax"),
-    "draws": whole_from_one("an uncertainty is a share of at least one sample"),
+    "draws": Domain(
+        "a whole number, 1 to 100,000",
+        lambda xp, value: (value >= 1) & (value <= 100_000),
+        "an uncertainty is a share of at least one sample; for more take expected_uncertainty, which is their limit",
+        kind="integer",
+    ),
     "temperatures": positive("temperature 0 is a limit: leave it out"),
 }
 
@@ -65,7 +55,7 @@ def sample_uncertainty(
     draft_token : integer array, shape (...) or broadcastable to it
         The draft d, 0..V-1.
     draws : int
-        M, 20 in the papers.
+        M, 20 in the papers; 1 to 100,000.
     max_temperature : float
         θmax, 2 in the papers; at 0 every sample is from the ties at the top.
     rng : numpy Generator
@@ -79,8 +69,8 @@ def sample_uncertainty(
     Raises
     ------
     ValueError
-        If a logit is NaN or +inf, a row is all -inf, a token is none of the vocabulary's, M is no whole number from
-        1 on, or θmax is negative or infinite.
+        If a logit is NaN or +inf, a row is all -inf, a token is none of the vocabulary's, M is no whole number in
+        1..100,000, or θmax is negative or infinite.
 
     Examples
     --------
@@ -88,12 +78,12 @@ def sample_uncertainty(
     0.0
     """
     xp, kind, z, token = _logits_and_token(logits, draft_token)
-    (count,) = _numbers(draws=draws)
-    (warmest,) = _numbers(max_temperature=max_temperature)
+    count, warmest = number(DOMAINS["draws"], "draws", draws), _warmest(max_temperature)
+    rng = generator("rng", rng)
     shape = leading_dimensions(logits=tuple(z.shape[:-1]), draft_token=tuple(token.shape))
     cold = gap_of(xp, 1.0 - coldest(xp, z), token)
     differing = xp.zeros_like(cold)
-    for _ in range(int(count)):
+    for _ in range(count):
         share, quantile = (xp.asarray(rng.random(shape), device=z.device) for _ in range(2))
         differs = cold
         if warmest:
@@ -169,7 +159,7 @@ def quadrature_error(logits: Array, draft_token: Array, *, max_temperature: floa
     xp, kind, quick = expected_mean(logits, draft_token, max_temperature, quick_rule())
     safe = expected_mean(logits, draft_token, max_temperature, panel_rule(SAFE_NODES))[2]
     proven = panel_error(arrays(logits=logits)[1].shape[-1], SAFE_NODES) if max_temperature else 0.0
-    return in_kind(xp, xp.abs(quick - safe) + proven, kind)
+    return upward(xp, xp.abs(quick - safe) + proven, kind)
 
 
 def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:
@@ -199,15 +189,9 @@ def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPER
     """
     xp, z = arrays(logits=logits)
     check_logits(xp, z)
-    (warmest,) = _numbers(max_temperature=max_temperature)
+    warmest = _warmest(max_temperature)
     mean = mean_rows(xp, scaled_gaps(xp, z, warmest), quick_rule()) if warmest else coldest(xp, z)
     return in_kind(xp, xp.clip(1.0 - mean, min=0.0, max=1.0), widest(xp, z))
-
-
-def check_logits(xp: Any, logits: Array) -> None:
-    """Refuse NaN, +inf and rows that are masked throughout."""
-    _LOGITS.check(xp, "logits", xp.where(logits == -math.inf, xp.zeros_like(logits), logits))
-    _UNMASKED.check(xp, "logits", logits)
 
 
 def _logits_and_token(logits: Array, draft_token: Array) -> tuple[Array, Array, Array, Array]:
@@ -217,19 +201,14 @@ def _logits_and_token(logits: Array, draft_token: Array) -> tuple[Array, Array, 
     return xp, widest(xp, z), z, token_of(z.shape[-1]).check(xp, "draft_token", token)
 
 
-def _numbers(**values: Any) -> tuple[float, ...]:
-    """Arguments that are one number each, in the domains of their names."""
-    for name, value in values.items():
-        if np.ndim(value):
-            raise DomainError(f"{name} must be one number; got shape {np.shape(value)}; call once for each")
-        DOMAINS[name].check(arrays(value=0.0)[0], name, np.asarray(value))
-    return tuple(float(value) for value in values.values())
+def _warmest(max_temperature: float) -> float:
+    return float(number(DOMAINS["max_temperature"], "max_temperature", max_temperature))
 
 
 def expected_mean(logits: Array, draft_token: Array, max_temperature: float, rule: Rule) -> tuple[Array, Array, Array]:
     """The namespace, the type to answer in, and E[u] by one rule."""
     xp, kind, z, token = _logits_and_token(logits, draft_token)
-    (warmest,) = _numbers(max_temperature=max_temperature)
+    warmest = _warmest(max_temperature)
     leading_dimensions(logits=tuple(z.shape[:-1]), draft_token=tuple(token.shape))
     if not warmest:
         return xp, kind, 1.0 - gap_of(xp, coldest(xp, z), token)

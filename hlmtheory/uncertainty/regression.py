@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import Array, arrays, to_numpy
-from hlmtheory._domains import UNIT_INTERVAL, DomainError
+from hlmtheory._array import Array, arrays, plain, to_numpy
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, flag, number
 from hlmtheory._quantities import open_unit
 
 POINTS = 20
 """Spacing 1/20 of the points 0, .05, …, 1: the values that u can take at M = 20 draws."""
+
+_LEAST_RANGE = 1e-100
+"""Of the uncertainties: the squares of smaller distances underflow."""
 
 _CONFIDENCE = open_unit("say how often the intervals are to hold, such as 0.95")
 
@@ -28,12 +32,12 @@ class LinearFit:
     ----------
     slope, intercept : float
         a and b of cu-hlm (7).
-    r_squared : float
-        1 - Σ (β - a u - b)² / Σ (β - mean β)²; NaN where β is constant, as it is 0/0.
+    r_squared : float or None
+        1 - Σ (β - a u - b)² / Σ (β - mean β)²; None where β is constant, as it is 0/0.
     mse : float
         Mean squared residual, over the points that were fitted.
-    correlation : float
-        Pearson's r of the points that were fitted; its square is ``r_squared``. NaN where β is constant.
+    correlation : float or None
+        Pearson's r of the points that were fitted; its square is ``r_squared``. None where β is constant.
     slope_interval, intercept_interval : tuple of float
         Confidence intervals.
     points : int
@@ -44,9 +48,9 @@ class LinearFit:
 
     slope: float
     intercept: float
-    r_squared: float
+    r_squared: float | None
     mse: float
-    correlation: float
+    correlation: float | None
     slope_interval: tuple[float, float]
     intercept_interval: tuple[float, float]
     points: int
@@ -55,7 +59,7 @@ class LinearFit:
 
 def fit_linear(
     uncertainty: Array,
-    rejection: Array,
+    rejection_by_token: Array,
     *,
     groups: Any = None,
     binned: bool = False,
@@ -68,7 +72,7 @@ def fit_linear(
 
     Parameters
     ----------
-    uncertainty, rejection : array, shape (n,)
+    uncertainty, rejection_by_token : array, shape (n,)
         u and β of n tokens, in [0, 1].
     groups : array of labels, shape (n,), optional
         The prompt of each token. Tokens of one response depend on each other: intervals are then clustered by
@@ -88,8 +92,8 @@ def fit_linear(
     Raises
     ------
     ValueError
-        If a value is outside [0, 1], the lengths differ, fewer than 3 points are left, the uncertainty is constant,
-        or all tokens are of one prompt.
+        If a value is outside [0, 1], the lengths differ, fewer than 3 points are left, the uncertainty is constant (to
+        1e-100), all tokens are of one prompt, or, if binned, fewer than 3 points are left without one of the prompts.
 
     Examples
     --------
@@ -97,9 +101,12 @@ def fit_linear(
     >>> round(fit.slope, 3), round(fit.intercept, 3)
     (0.636, -0.023)
     """
-    u, beta = _tokens(uncertainty, rejection)
-    _CONFIDENCE.check(arrays(value=0.0)[0], "confidence", np.asarray(confidence))
+    u, beta = _tokens(uncertainty, rejection_by_token)
+    confidence = number(_CONFIDENCE, "confidence", confidence)
     labels = None if groups is None else _clusters(groups, len(u))
+    binned = flag("binned", binned)
+    unit = _unit_of(beta)
+    beta = beta / unit
     x, y = _binned(u, beta) if binned else (u, beta)
     _refuse_constant(x)
     line = _least_squares(x, y)
@@ -110,37 +117,40 @@ def fit_linear(
     residuals = y - line[0] * x - line[1]
     # rounding leaves a spread about the mean, or between the means of bins, even where every β is the same
     varies = bool(y.min() < y.max() and beta.min() < beta.max())
-    fraction = 1.0 - float(residuals @ residuals) / float(np.sum((y - y.mean()) ** 2)) if varies else float("nan")
+    fraction = 1.0 - float(residuals @ residuals) / float(np.sum((y - y.mean()) ** 2)) if varies else None
     return LinearFit(
-        slope=line[0],
-        intercept=line[1],
+        slope=unit * line[0],
+        intercept=unit * line[1],
         r_squared=fraction,
-        mse=float(residuals @ residuals) / len(x),
-        correlation=_correlation(x, y) if varies else float("nan"),
-        slope_interval=intervals[0],
-        intercept_interval=intervals[1],
+        mse=unit * (unit * (float(residuals @ residuals) / len(x))),
+        correlation=_correlation(x, y) if varies else None,
+        slope_interval=(unit * intervals[0][0], unit * intervals[0][1]),
+        intercept_interval=(unit * intervals[1][0], unit * intervals[1][1]),
         points=len(x),
         clusters=None if labels is None else int(labels.max()) + 1,
     )
 
 
-def _tokens(uncertainty: Array, rejection: Array) -> tuple[Row, Row]:
+def _tokens(uncertainty: Array, rejection_by_token: Array) -> tuple[Row, Row]:
     """Both on the host, of one length."""
-    xp, u, beta = arrays(uncertainty=uncertainty, rejection=rejection)
-    for name, value in (("uncertainty", u), ("rejection", beta)):
+    xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
+    for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
         UNIT_INTERVAL.check(xp, name, value)
         if value.ndim != 1:
             raise DomainError(f"{name} must be one row of tokens; got shape {tuple(value.shape)}; flatten it")
     if u.shape != beta.shape:
         raise DomainError(
-            f"rejection must be as long as uncertainty; got {beta.shape[0]} and {u.shape[0]} tokens; give one β per u"
+            f"rejection_by_token must be as long as uncertainty; got {beta.shape[0]} and {u.shape[0]} tokens; "
+            "give one β per u"
         )
     return to_numpy(u).astype(np.float64), to_numpy(beta).astype(np.float64)
 
 
 def _clusters(groups: Any, count: int) -> NDArray[np.int64]:
     """Labels as whole numbers from 0 on."""
-    labels = to_numpy(groups)
+    labels = plain("groups", groups.detach().cpu() if hasattr(groups, "detach") else groups, kinds="fiubUS")
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise DomainError("groups must be labels; got one that is NaN or infinite; number the prompts")
     if labels.shape != (count,):
         raise DomainError(f"groups must be one label per token; got shape {labels.shape}; give {count} labels")
     index = np.unique(labels, return_inverse=True)[1]
@@ -158,10 +168,16 @@ def _binned(u: Row, beta: Row) -> tuple[Row, Row]:
     return np.flatnonzero(held) / POINTS, total[held] / count[held]
 
 
+def _unit_of(beta: Row) -> float:
+    """A power of 2 that β is measured in, 1 unless all of it is so small that its squares would underflow."""
+    largest = float(beta.max(initial=0.0))
+    return 1.0 if largest == 0.0 or largest > 2.0**-400 else 2.0 ** (math.frexp(largest)[1] - 1)
+
+
 def _refuse_constant(x: Row) -> None:
     if len(x) < 3:
         raise DomainError(f"uncertainty must give 3 points or more; got {len(x)}; take more tokens")
-    if x.min() == x.max():
+    if x.max() - x.min() < _LEAST_RANGE:
         value = float(x[0])
         raise DomainError(f"uncertainty must vary; got {value!r} for every token; no slope follows from one point")
 
@@ -200,7 +216,11 @@ def _jackknife(
     without = []
     for label in range(count):
         x, y = _binned(u[labels != label], beta[labels != label])
-        _refuse_constant(x)
+        if len(x) < 3:
+            raise DomainError(
+                f"groups must leave 3 points or more without any one prompt; got {len(x)} without the prompt of token "
+                f"{int(np.argmax(labels == label))}; add prompts, or fit token by token with binned=False"
+            )
         without.append(_least_squares(x, y))
     deviation = np.std(without, axis=0) * np.sqrt(count - 1)
     half = float(stdtrit(count - 1, (1.0 + confidence) / 2.0)) * deviation

@@ -126,7 +126,7 @@ _THIRDS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
 CLAIMS = (
     Claim(
         id="verification.acceptance",
-        source=Source("leviathan2023fast", "Cor. 3.6"),
+        source=Source("leviathan2023fast", "Theorem 3.5"),
         origin=Origin.PUBLISHED,
         statement="P(accept) = Σ_v q_v (1 − β_v) = Σ_v min(p_v, q_v)",
         relation=Relation.EQ,
@@ -157,7 +157,7 @@ CLAIMS = (
     Claim(
         id="verification.unbiased_one_beta",
         source=Source("oh2024uhlm", "(9), its second factor mended"),
-        origin=Origin.NEW,
+        origin=Origin.IMPLIED,
         statement="q_v (1 − β_d) + Σ_i q_i β_i r_v = p_v for every v, with β_d of the drawn token d",
         relation=Relation.EQ,
         lhs=_uhlm_one_beta,
@@ -167,7 +167,7 @@ CLAIMS = (
     Claim(
         id="verification.unbiased_one_resampling",
         source=Source("oh2024uhlm", "(9), its first factor mended"),
-        origin=Origin.NEW,
+        origin=Origin.IMPLIED,
         statement="q_v (1 − β_v) + β_d r_v = p_v for every v, with β_d of the drawn token d",
         relation=Relation.EQ,
         lhs=_uhlm_one_resampling,
@@ -177,7 +177,7 @@ CLAIMS = (
     Claim(
         id="verification.unbiased_printed",
         source=Source("oh2024uhlm", "(9) as printed"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.MISPRINT,
         statement="q_v (1 − β_d) + β_d r_v = p_v for every v, with β_d of the drawn token d",
         relation=Relation.EQ,
         lhs=_uhlm_printed,
@@ -187,7 +187,7 @@ CLAIMS = (
     Claim(
         id="verification.rejection_ratio",
         source=Source("oh2024uhlm", "(10) as printed, y_d known"),
-        origin=Origin.PUBLISHED,
+        origin=Origin.MISPRINT,
         statement="β_d = 1{p_d < q_d} p_d / q_d, where the paper's own rule gives (1 − p_d / q_d)⁺",
         relation=Relation.EQ,
         lhs=lambda target, draft, token: _at_token(rejection_probability(target, draft), token)[..., 0],

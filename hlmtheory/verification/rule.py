@@ -5,13 +5,12 @@ from __future__ import annotations
 from hlmtheory._array import Array, arrays, floating, in_kind
 from hlmtheory._array import softmax as _softmax
 from hlmtheory._domains import (
-    LOGITS,
     SIMPLEX,
-    UNIT_INTERVAL,
+    check_logits,
     leading_dimensions,
     same_vocabulary,
 )
-from hlmtheory._simplex import distance, distributions, excess, normalised, rejection
+from hlmtheory._simplex import distance, distributions, excess, normalised, rejection, skip_probabilities
 
 
 def softmax(logits: Array) -> Array:
@@ -20,7 +19,7 @@ def softmax(logits: Array) -> Array:
     Parameters
     ----------
     logits : array, shape (..., V)
-        Finite. Half types are computed and answered in float32.
+        Finite, or -inf for a masked entry: a token of probability 0. Half types are computed and answered in float32.
 
     Returns
     -------
@@ -30,7 +29,7 @@ def softmax(logits: Array) -> Array:
     Raises
     ------
     ValueError
-        If a logit is NaN or infinite.
+        If a logit is NaN or +inf, or a row is all -inf.
 
     Examples
     --------
@@ -38,7 +37,7 @@ def softmax(logits: Array) -> Array:
     [0.5, 0.5]
     """
     xp, z = arrays(logits=logits)
-    (z,) = floating(xp, LOGITS.check(xp, "logits", z))
+    (z,) = floating(xp, check_logits(xp, z))
     return _softmax(xp, z)
 
 
@@ -164,7 +163,7 @@ def output_distribution(
     target, draft : array, shape (..., V)
         Probability rows.
     skip : array, shape (..., V) or broadcastable, optional
-        Probability s_v in [0, 1] of skipping the server when the draft is v; never, if None.
+        Probability s_v in [0, 1] of skipping the server when the draft is v, or true and false; never, if None.
     residual : array, shape (..., V), optional
         What replaces a rejected draft: the true residual if None. Rows may be all zeros where nothing
         is rejected.
@@ -187,7 +186,7 @@ def output_distribution(
     [0.5, 0.5]
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
-    verified = q if skip is None else q * (1.0 - _skip_probability(xp, skip, q))
+    verified = q if skip is None else q * (1.0 - skip_probabilities(xp, skip, q))
     beta = rejection(xp, p, q)
     rejected = xp.sum(verified * beta, axis=-1, keepdims=True)
     r = normalised(xp, excess(xp, p, q))[0] if residual is None else _replacement(xp, residual, p, q)
@@ -226,14 +225,6 @@ def greedy_output_distribution(target: Array, draft: Array) -> Array:
     return in_kind(xp, accepted * xp.astype(top, q.dtype) + (1.0 - accepted) * p, kind)
 
 
-def _skip_probability(xp: Array, skip: Array, q: Array) -> Array:
-    """s_v in float64, one per draft or one for all."""
-    _, _, s = arrays(draft=q, skip=skip)
-    UNIT_INTERVAL.check(xp, "skip", s)
-    leading_dimensions(draft=tuple(q.shape), skip=tuple(s.shape))
-    return xp.astype(s, xp.float64)
-
-
 def _replacement(xp: Array, residual: Array, p: Array, q: Array) -> Array:
     """The given residual; its row may be zeros where p exceeds q nowhere, as there is none."""
     _, _, r = arrays(draft=q, residual=residual)
@@ -241,6 +232,7 @@ def _replacement(xp: Array, residual: Array, p: Array, q: Array) -> Array:
     none = ~xp.any(p > q, axis=-1, keepdims=True)
     if r.ndim:
         same_vocabulary(residual=r, draft=q)
+        leading_dimensions(residual=tuple(r.shape[:-1]), target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]))
         none = none & xp.all(r == 0, axis=-1, keepdims=True)
     SIMPLEX.check(xp, "residual", xp.where(none, first, r) if r.ndim else r)
     return normalised(xp, xp.astype(r, xp.float64))[0]

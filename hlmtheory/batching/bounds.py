@@ -1,0 +1,163 @@
+"""Lower bounds on the latency of every plan, for one draft length and tasks sorted by prompt.
+
+Two bounds. :func:`barrier_bound` is for plans with a barrier at each step, (22). :func:`free_bound` is for every
+schedule of the two machines, with a barrier or without.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory.batching.search import Costs
+
+MOST_BATCHES = 16
+"""Numbers of batches that :func:`free_bound` tells apart; the last stands for itself and all above."""
+
+
+def lower_bound(costs: Costs, schedule: str) -> float:
+    """The better of the bounds that hold for the schedule."""
+    free = free_bound(costs)
+    return max(barrier_bound(costs), free) if schedule == "barrier" else free
+
+
+# ------------------------------------------------------------------------------------------ with a barrier
+
+
+def barrier_bound(costs: Costs) -> float:
+    """No partition, waves and order, even anew at each step, take less with a barrier; tasks sorted by input.
+
+    Steps are cut where tasks leave. On each piece only the tasks active to its end are counted, with the least of
+    their output lengths in the memory, so that runs lose nothing (claim ``batching.contiguous``).
+    """
+    total, begin = 0.0, 0
+    for end in _levels(costs):
+        active = costs.steps >= end
+        total += _piece_bound(costs, np.flatnonzero(active), begin, int(end))
+        begin = int(end)
+    return total
+
+
+def _levels(costs: Costs) -> Array:
+    """Steps at which tasks leave, at most 16 of them."""
+    levels = np.unique(costs.steps)
+    return levels[np.unique(np.linspace(0, len(levels) - 1, min(16, len(levels))).astype(np.int64))]
+
+
+def _piece_bound(costs: Costs, tasks: Array, begin: int, end: int) -> float:
+    """The bound on steps begin + 1..end with these tasks only.
+
+    A wave's step takes at least Σ d + min v and at least min d + Σ v, hence any mean of the two with weights λ and
+    1 - λ. For weights fixed per step the least over partitions into runs is a shortest path; the best of several
+    weights is kept. One batch for all takes Σ d + Σ v, and is set apart.
+    """
+    draft, verify = (unit[tasks, begin:end] for unit in costs.unit)
+    fixed_draft, fixed_verify = costs.fixed
+    count = len(tasks)
+    weight = _weights(end - begin)
+    other = 1.0 - weight
+    slope = weight @ draft.T + other @ verify.T  # (weights, tasks)
+    batch = weight.sum(axis=1) * fixed_draft + other.sum(axis=1) * fixed_verify
+    answers = np.full(count, costs.outputs[tasks].min())
+    first = costs.cache.earliest(costs.inputs[tasks], answers)
+    waves = costs.cache.fewest_waves(costs.inputs[tasks], answers)
+    path = np.full((len(weight), count + 1), np.inf)
+    path[:, 0] = weight @ (verify[0] + fixed_verify) + other @ (draft[0] + fixed_draft)  # no batch is shorter
+    path[:, 0] *= waves
+    for i in range(count):
+        starts = np.arange(max(first[i], i == count - 1), i + 1)
+        if len(starts):
+            path[:, i + 1] = (path[:, starts] + slope[:, i : i + 1] * (i + 1.0 - starts)).min(axis=1) + batch
+    bound = float(path[:, count].max())
+    if first[-1] > 0:
+        return bound
+    return min(bound, float((count * (draft[-1] + verify[-1]) + fixed_draft + fixed_verify).sum()))
+
+
+def _weights(steps: int) -> Array:
+    """Weights λ per step, shape (23, steps): the same at all, or switching from one side to the other."""
+    even = np.repeat(np.linspace(0.0, 1.0, 9)[:, None], steps, axis=1)
+    switch = np.arange(steps) >= np.linspace(0, steps, 9)[1:-1, None]
+    return np.concatenate([even, switch, ~switch]).astype(np.float64)
+
+
+# --------------------------------------------------------------------------------------- any schedule
+
+
+def free_bound(costs: Costs) -> float:
+    """No partition and no schedule take less, with or without a barrier; tasks sorted by input.
+
+    With D_m, V_m the total times of batch m and s_m its cache as a share of the room, kept from its first draft to
+    its last verification, T is at least Σ D_m + min v, min d + Σ V_m, and Σ s_m (D_m + V_m): the shares in use never
+    exceed 1, and a batch holds its own for D_m + V_m at least. So T is at least any mean of the three, whose least
+    over the partitions into M runs is a shortest path, and at least the longest chain D_m + V_m.
+    """
+    loads = _least_loads(costs)
+    chains = np.asarray([_longest_chain(costs, batches) for batches in range(1, len(loads) + 1)])
+    return float(np.maximum(loads, chains).min())
+
+
+def _least_loads(costs: Costs) -> Array:
+    """For M = 1, 2, ... batches the best mean of the three, shape (M,); the last stands for more batches, too."""
+    weight = _mixtures(costs.cache.shared and np.isfinite(costs.cache.room))
+    last = np.asarray([unit[np.arange(len(costs.steps)), costs.steps - 1].min() for unit in costs.unit])
+    ends = weight[:, 0] * (last[1] + costs.fixed[1])
+    ends += weight[:, 1] * (costs.unit[0][:, 0].min() + costs.fixed[0])
+    total, begin = np.zeros((len(weight), 1)), 0
+    levels = _levels(costs)
+    for end in levels:
+        tasks = np.flatnonzero(costs.steps >= end)
+        most = min(MOST_BATCHES, len(tasks)) if len(levels) == 1 else 1
+        total = total + _piece_loads(costs, weight, tasks, (begin, int(end)), most)
+        begin = int(end)
+    return np.asarray((total + ends[:, None]).max(axis=0))
+
+
+def _piece_loads(costs: Costs, weight: Array, tasks: Array, piece: tuple[int, int], most: int) -> Array:
+    """Least means on steps begin + 1..end with these tasks only, for 1..``most`` batches; shape (weights, most)."""
+    steps, count = piece[1] - piece[0], len(tasks)
+    per_task = [unit[tasks, piece[0] : piece[1]].sum(axis=1) for unit in costs.unit]
+    fixed = [steps * value for value in costs.fixed]
+    prompts, answers = costs.inputs[tasks], np.full(count, costs.outputs[tasks].min())
+    first = costs.cache.earliest(prompts, answers)
+    path = np.full((len(weight), most + 1, count + 1), np.inf)
+    path[:, 0, 0] = 0.0
+    for i in range(count):
+        starts = np.arange(first[i], i + 1)
+        if not len(starts):
+            continue
+        sizes = i + 1.0 - starts
+        draft, verify = (sizes * slope[i] + base for slope, base in zip(per_task, fixed, strict=True))
+        share = costs.cache.bytes(prompts[i], answers[i], sizes) / costs.cache.room
+        cost = weight @ np.stack([draft, verify, share * (draft + verify)])
+        reached = path[:, :, starts] + cost[:, None, :]
+        path[:, 1:, i + 1] = reached[:, :-1].min(axis=2)
+        path[:, most, i + 1] = np.minimum(path[:, most, i + 1], reached[:, most].min(axis=1))
+    return path[:, 1:, count]
+
+
+def _mixtures(with_memory: bool) -> Array:
+    """Weights of the three sides, shape (n, 3), each row summing to 1."""
+    grid = np.linspace(0.0, 1.0, 9)
+    rows = [(a, b, 1.0 - a - b) for a in grid for b in grid if a + b <= 1.0 and (with_memory or a + b == 1.0)]
+    return np.asarray(rows)
+
+
+def _longest_chain(costs: Costs, batches: int) -> float:
+    """The least that the longest chain of M batches of equal steps can be: one holds ⌈K/M⌉ tasks or more.
+
+    Those are no shorter than the ⌈K/M⌉ shortest. Some batch holds the task whose own chain is the longest. The last
+    M stands for more batches, too, so that only single tasks count there.
+    """
+    count, steps = len(costs.inputs), np.arange(costs.horizon)
+    active = steps < costs.steps[:, None]
+    single = sum((unit * active).sum(axis=1) + fixed * costs.steps for unit, fixed in _sides(costs))
+    longest = float(np.max(single))
+    if not costs.equal_steps or batches == MOST_BATCHES:
+        return longest
+    size = -(-count // batches)
+    return max(longest, float(sum((size * unit[size - 1] + fixed).sum() for unit, fixed in _sides(costs))))
+
+
+def _sides(costs: Costs) -> list[tuple[Array, float]]:
+    return list(zip(costs.unit, costs.fixed, strict=True))

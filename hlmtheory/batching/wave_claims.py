@@ -1,0 +1,214 @@
+"""Claims on schedules without a barrier and on the memory that batches share: each with its proof above its record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import numbers
+from hlmtheory.batching import methods
+from hlmtheory.batching.memory import Cache
+from hlmtheory.batching.planner import lower_bound, plan, plan_latency
+from hlmtheory.batching.sides import against, fits_each, planned, side
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.serving import Service, Task, decoding_steps
+from hlmtheory.serving.costs import memory_bytes
+from hlmtheory.serving.shapes import POSITIVE_COUNT
+
+# Proofs, by the last part of the id.
+#
+# memory_each. No proof: (24b) limits each batch, and between two of its steps the cache of a batch stays, since (13)
+#   charges a later step for the new tokens only. The batches of one wave all run at every step, so all their caches
+#   are there at once; two that fill the memory each need it twice.
+# memory_together. What is cached at once is at most the sum of what each batch caches at its fullest.
+# exact_waves. Every subset of the tasks is planned as one wave, over all partitions that fit together, each step in
+#   Johnson's order; every division into waves is a sum over its subsets.
+# lower_bound_waves. As ``lower_bound``, wave by wave: each wave's step takes Σ d + min v and min d + Σ v over its own
+#   batches, and there are at least ⌈Σ_k Γ_kv,k/(Γ_s − Γ_p)⌉ waves, as a batch's cache is no smaller than those of its
+#   tasks alone. It is also at least ``free_bound``, since a barrier and waves are a schedule, too.
+# free_bound. The draft stage works Σ D_m, after which a last verification is left; the verify stage works Σ V_m, before
+#   which a first draft is made; batch m alternates, so it takes D_m + V_m and holds its share s_m of the memory for so
+#   long, and the shares in use never exceed 1: T ≥ Σ s_m (D_m + V_m). Any mean of the three is a bound, and for fixed
+#   weights the cost of a batch rises with its longest prompt and with what else is in it, so that the least over the
+#   partitions into M batches is attained by runs (as ``contiguous``). Of M batches one has ⌈K/M⌉ tasks or more.
+# free_no_slower. By induction over the operations in that order, none begins later than with the barrier: each begins
+#   at the later of when its machine and its batch are free, which a barrier can only put off.
+# exact_free. A schedule in which nothing can begin earlier on its machine in the same order is built by appending its
+#   operations one by one, each as early as it can; all of these are tried for every partition of every wave. A label
+#   that is nowhere below another of the same state can be completed no earlier.
+
+
+_CHECKED: dict[str, Any] = {"memory_rule": "ignored"}
+"""The competitor's memory is an assumption."""
+
+
+def _in_waves(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The competitor's waves: batches join in order for as long as they fit."""
+    inputs, outputs = methods.columns(tasks)
+    cache = Cache(service, length, "together")
+    return cache.waves([cache.of_batch(inputs[batch], outputs[batch]) for batch in batches])
+
+
+def _johnson(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
+    waves = _in_waves(tasks, service, length, batches)
+    return plan_latency(tasks, service, batches, length, "johnson", **_CHECKED, waves=waves)
+
+
+def _freely(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
+    """The better policy without a barrier."""
+    waves = _in_waves(tasks, service, length, batches)
+    orders = ("given", "johnson", "longest")
+    return min(
+        plan_latency(tasks, service, batches, length, order, schedule="free", **_CHECKED, waves=waves)
+        for order in orders
+    )
+
+
+def _johnson_freely(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
+    waves = _in_waves(tasks, service, length, batches)
+    return plan_latency(tasks, service, batches, length, "johnson", schedule="free", **_CHECKED, waves=waves)
+
+
+def _fit_alone(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:
+    """Each batch's cache, drafts included, fits the memory by itself."""
+    inputs, outputs = methods.columns(tasks)
+    cache = Cache(service, length, "together")
+    return all(cache.of_batch(inputs[batch], outputs[batch]) <= cache.room for batch in batches)
+
+
+def _fit_together(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:
+    """Γ_p + Σ_m Γ_kv,m ≤ Γ_s."""
+    return len(_in_waves(tasks, service, length, batches)) == 1 and _fit_alone(tasks, service, length, batches)
+
+
+def _cached_at_once(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
+    """Bytes of the draft machine at the fullest moment of all batches together, counted step by step.
+
+    Twice: if all drafts are accepted and if none is; some other pattern may fill the memory even more.
+    """
+    inputs, outputs = methods.columns(tasks)
+    sizes, most = service.draft.sizes, 0.0
+    for made in (1, length + 1):  # tokens of a step
+        for n in range(1, int(decoding_steps(outputs.max(), 0.0, 1)) + 1):
+            before = (n - 1) * made
+            tokens = [
+                len(batch) * (inputs[batch].max() + before + length - 1.0)
+                for batch in batches
+                if before < outputs[batch].max()
+            ]
+            most = max(most, float(memory_bytes(*sizes, np.sum(tokens), 1)))
+    return most
+
+
+def _memory(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
+    return service.memory
+
+
+def _has_few_states(output_tokens: Array) -> Array:
+    """Few enough tasks and steps for the search over all schedules, whatever is accepted."""
+    outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
+    return (np.prod(2.0 * outputs + 1.0, axis=-1) <= 2_000) & (outputs.shape[-1] <= 4)
+
+
+_ALONE = Assumption("every batch of the competitor, with its drafts, is within the memory", against(_fit_alone, bool))
+_EACH = Assumption("every batch of the competitor is within the memory", against(fits_each, bool))
+_TOGETHER = Assumption("the competitor's batches are within the memory together", against(_fit_together, bool))
+_FEW = Assumption("the tasks have few steps", _has_few_states)
+
+_UNIT = {"acceptance": 1.0, "models": [[1, 1, 1]] * 2, "draft_length": 1}
+_TWO = {
+    **_UNIT,
+    "input_tokens": [1, 1],
+    "output_tokens": [20, 20],
+    "devices": [[0.0, 1.0], [0.0, 1.0]],
+    "labels": [0, 1],
+}
+_SHORT = {**_TWO, "output_tokens": [4, 4]}
+
+CLAIMS = (
+    Claim(
+        id="batching.memory_each",
+        source=Source("zhu2025edgesd", "(24b) for each batch, read as the memory constraint of all that run together"),
+        origin=Origin.IMPLIED,
+        statement="batches that meet (24b) one by one meet the draft machine's memory Γ_s when they run together",
+        relation=Relation.LE,
+        lhs=against(_cached_at_once),
+        rhs=against(_memory),
+        assumptions=(_EACH,),
+        refuted={**_TWO, "memory": 138.0},
+    ),
+    Claim(
+        id="batching.memory_together",
+        source=Source("zhu2025edgesd", "(24b), (10)"),
+        origin=Origin.CORRECTED,
+        statement="if Γ_p + Σ_m Γ_kv,m ≤ Γ_s with I_m + O_m + l − 2 cached tokens a task, the caches always fit",
+        relation=Relation.LE,
+        lhs=against(_cached_at_once),
+        rhs=against(_memory),
+        assumptions=(_TOGETHER,),
+        attained=Attained({**_TWO, "acceptance": 0.0, "memory": 172.0}),
+    ),
+    Claim(
+        id="batching.exact_waves",
+        source=Source("zhu2025edgesd", "(28), the memory shared"),
+        origin=Origin.NEW,
+        statement="no partition in waves that fit together is faster with a barrier, each step in its best order",
+        relation=Relation.LE,
+        lhs=planned("exact", "together"),
+        rhs=against(_johnson),
+        assumptions=(_ALONE,),
+        attained=Attained({**_SHORT, "memory": 28.0}),
+    ),
+    Claim(
+        id="batching.lower_bound_waves",
+        source=Source("zhu2025edgesd", "(20)-(22), (28), the memory shared"),
+        origin=Origin.NEW,
+        statement="⌈Σ_k Γ_kv,k/(Γ_s − Γ_p)⌉ waves, each with Σ_n max(Σ d + min v, min d + Σ v), ≤ T_inf with a barrier",
+        relation=Relation.LE,
+        lhs=side(partial(lower_bound, memory_rule="together")),
+        rhs=against(_johnson),
+        assumptions=(_ALONE,),
+        attained=Attained({**_SHORT, "memory": 28.0}),
+    ),
+    Claim(
+        id="batching.free_bound",
+        source=Source("zhu2025edgesd", "(20)-(22), without the barrier"),
+        origin=Origin.NEW,
+        statement="max(Σ D_m + v, d + Σ V_m, Σ s_m (D_m + V_m), max_m (D_m + V_m)), from below, ≤ T of any schedule",
+        relation=Relation.LE,
+        lhs=side(partial(lower_bound, schedule="free", memory_rule="together")),
+        rhs=against(_freely),
+        assumptions=(_ALONE,),
+        attained=Attained({**_SHORT, "memory": 28.0}),
+    ),
+    Claim(
+        id="batching.free_no_slower",
+        source=Source("zhu2025edgesd", "(20)-(22), without the barrier"),
+        origin=Origin.NEW,
+        statement="the free schedule in Johnson's order at each step ≤ T_inf (22) of the same batches and waves",
+        relation=Relation.LE,
+        lhs=against(_johnson_freely),
+        rhs=against(_johnson),
+        assumptions=(_ALONE,),
+        attained=Attained({**_SHORT, "memory": 28.0}),
+    ),
+    Claim(
+        id="batching.exact_free",
+        source=Source("zhu2025edgesd", "(28), without the barrier"),
+        origin=Origin.NEW,
+        statement="no partition in waves that fit together is faster, in either policy and with a barrier",
+        relation=Relation.LE,
+        lhs=side(
+            lambda tasks, service, length: (
+                plan(tasks, service, "exact", draft_lengths=[length], schedule="free").latency
+            )
+        ),
+        rhs=against(_freely),
+        assumptions=(_FEW, _ALONE),
+        attained=Attained({**_SHORT, "memory": 28.0}),
+    ),
+)

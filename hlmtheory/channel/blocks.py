@@ -1,0 +1,214 @@
+"""Transfers that outlast a coherence block: the SNR is drawn anew every T_c seconds, independently.
+
+A block carries X = W T_c log₂(1 + S) bits. A transfer of B bits begins with a block and ends at the T at which the bits
+of the blocks so far, the last one in part, are B. So with R the rate of a block
+
+  E[T] = g(B) + ∫₀^B E[T for B - x bits] f_X(x) dx,  g(b) = E[min(T_c, b/R)]:
+
+the first block is used until its end or until the last bit, and a transfer not done then begins anew. This renewal
+equation is solved on a grid, as a power series. Its two limits: for T_c → ∞ the first block alone decides and the mean
+grows like ln T_c without bound; for T_c → 0 it is B/(W E[log₂(1 + S)]).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import DomainError, finite_answer, generator, instance, number
+from hlmtheory.channel import fading_laws as laws
+from hlmtheory.channel.fading import Estimate, Rician
+from hlmtheory.channel.quantities import DRAWS
+
+_LN2 = math.log(2)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)  # in each cell of the grid
+_PER_DEVIATION = 32  # cells in a standard deviation of X
+_LEAST, _MOST = 512, 2**13  # cells of the coarser grid
+_END = 1020.0  # bit/s/Hz: the SNR of more is no number of float64
+_MOST_BLOCKS = 100_000  # on the average, in a simulated transfer
+
+
+@finite_answer
+def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> Estimate:
+    """Mean time to send a payload over blocks of fading, each with a SNR of its own: E[T].
+
+    Between B/(W E[log₂(1 + S)]) and that plus T_c (claims ``transfer_floor`` and ``transfer_ceiling``). Unlike the mean
+    of :func:`shannon_latency` over S, which takes S as constant however long the transfer lasts, it is finite.
+
+    Parameters
+    ----------
+    link : Rayleigh or Rician
+        The law of the SNR of a block, shape (...).
+    bits, bandwidth_hz : array, shape (...)
+        B in bit, W in Hz.
+    coherence_s : array, shape (...)
+        T_c, length of a block in seconds; the transfer begins with a block.
+
+    Returns
+    -------
+    Estimate
+        In seconds, float64, shape (...), from the renewal equation on two grids; the error is the distance of their
+        extrapolation from the finer one. For a payload of many more blocks than a grid holds it is B/(W capacity)
+        plus the mean excess over the grid's last block, and the error how far the excess there is from its mean.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite, or the shapes do not broadcast.
+
+    Examples
+    --------
+    >>> from hlmtheory import Rayleigh
+    >>> link = Rayleigh(mean_snr=0.01)  # -20 dB; cu-hlm's payload and band
+    >>> [round(float(mean_transfer_time(link, 736_000, 10e6, t).value), 2) for t in (1e4, 1.0, 0.1, 1e-3)]
+    [40.87, 5.64, 5.2, 5.15]
+    """
+    both = instance("link", link, Rician)._through(
+        _means,
+        bits=bits,
+        bandwidth_hz=bandwidth_hz,
+        coherence_s=coherence_s,
+    )
+    return Estimate(both[0, ...], both[1, ...])
+
+
+@finite_answer
+def sample_transfer_times(
+    link: Rician, rng: np.random.Generator, size: int, bits: Array, bandwidth_hz: Array, coherence_s: Array
+) -> np.ndarray[Any, Any]:
+    """Independent times to send a payload over blocks of fading, as numpy; for a quantile take ``numpy.quantile``.
+
+    Parameters
+    ----------
+    link : Rayleigh or Rician
+        The law of the SNR of a block, shape (...).
+    rng : numpy Generator
+    size : int
+        How many, at most 10,000,000.
+    bits, bandwidth_hz, coherence_s : array, shape (...)
+        As in :func:`mean_transfer_time`.
+
+    Returns
+    -------
+    numpy array, shape (..., size)
+        In seconds.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of its range, the size is no count, or a transfer takes more than 100,000 blocks on the
+        average: then it takes B/(W capacity), by the law of large numbers.
+
+    Examples
+    --------
+    >>> from hlmtheory import Rayleigh
+    >>> times = sample_transfer_times(Rayleigh(10.0), np.random.default_rng(0), 10_000, 736_000, 10e6, 0.01)
+    >>> round(float(np.quantile(times, 0.9)), 4)
+    0.0362
+    """
+    rng, size = generator("rng", rng), number(DRAWS, "size", size)
+    given = instance("link", link, Rician)._numpy(bits=bits, bandwidth_hz=bandwidth_hz, coherence_s=coherence_s)[1:]
+    m, k, left, band, block = np.broadcast_arrays(*given)
+    mean = left / (band * block * laws.capacity(m, k))
+    if np.any(mean > _MOST_BLOCKS):
+        raise DomainError(
+            f"coherence_s must leave a transfer no more than {_MOST_BLOCKS:,} blocks on the average; got "
+            f"{float(np.max(mean))!r} blocks; a transfer that long takes bits / (bandwidth_hz * capacity) seconds"
+        )
+    left, band, block = (value[..., None] * np.ones(size) for value in (left, band, block))
+    times = np.zeros(left.shape)
+    of_block = Rician(m, k)
+    while np.any(left > 0):
+        rate = band * np.log1p(of_block.sample(rng, size)) / _LN2
+        with np.errstate(divide="ignore", over="ignore"):  # a block without any rate is spent in full
+            spent = np.minimum(block, left / rate)
+        times += np.where(left > 0, spent, 0.0)
+        left = np.where(spent < block, 0.0, left - rate * block)
+    return times
+
+
+def low_snr_transfer_time(blocks: Any) -> Any:
+    """E[T]/T_c where the rate is proportional to an exponential S and a payload takes so many mean blocks, a.
+
+    The ends of the blocks' bits are then a Poisson process. The last block has b + o bits, b ~ Exp(1) cut at a of them
+    needed and o ~ Exp(1) not, so that E[T]/T_c = a + 1 - E[o/(b + o)], with E[o/(b + o) | b] = 1 - b e^b E₁(b):
+    a + a(1 + a/2) E₁(a) + (1 - (1 + a)e^{-a})/2.
+    """
+    from scipy import special
+
+    a = np.asarray(blocks, dtype=np.float64)
+    return a + a * (1.0 + a / 2.0) * special.exp1(a) + (-np.expm1(-a) - a * np.exp(-a)) / 2.0
+
+
+def _means(m: Any, k: Any, bits: Any, band: Any, coherence: Any) -> Any:
+    """E[T] and its error, (2, ...); below, bits are counted per Hz and block."""
+    mean = laws.capacity(m, k)
+    square = laws.mean_of(lambda s: (np.log1p(s) / _LN2) ** 2, m, k, m * 1e-20)[0]
+    deviation = np.maximum(np.sqrt(np.maximum(square - mean**2, 0.0)), 1e-4 * mean)
+    found = np.empty((2, *mean.shape))
+    for place in np.ndindex(mean.shape):
+        one = (float(v[place]) for v in (m, k, bits / (band * coherence), mean, deviation))
+        found[(slice(None), *place)] = _blocks(*one)
+    return coherence * found
+
+
+@lru_cache(maxsize=1024)  # a claim asks for the value and for its error
+def _blocks(m: float, k: float, need: float, mean: float, deviation: float) -> tuple[float, float]:
+    """E[T]/T_c for so many bits, and its error, of a block with this mean and standard deviation."""
+    reach = min(need, max(_MOST / _PER_DEVIATION * deviation, 4.0 * mean))
+    cells = int(min(max(_LEAST, math.ceil(_PER_DEVIATION * reach / deviation)), _MOST))
+    coarse, fine = (_grid(np.asarray(m), np.asarray(k), reach, n)[:: n // cells] for n in (cells, 2 * cells))
+    blocks = (4.0 * fine - coarse) / 3.0  # the error of a grid falls by 4
+    error = np.abs(blocks - fine)
+    if reach == need:
+        return float(blocks[-1]), float(error[-1])
+    bits = np.linspace(0.0, reach, cells + 1)
+    last = bits >= reach - mean
+    excess = (blocks - bits / mean)[last]
+    beyond = float(np.mean(excess))
+    return need / mean + beyond, float(np.max(np.abs(excess - beyond))) + float(np.max(error[last]))
+
+
+def _grid(m: Any, k: Any, reach: float, cells: int) -> Any:
+    """E[T]/T_c for 0, .., reach bits, taken as linear in each cell: a series u with u = g + u f, so u = g/(1 - f)."""
+    step = reach / cells
+    edges, right = np.arange(cells + 1) * step, (1.0 + _NODES) / 2.0
+    inside = edges[:-1, None] + step * right
+    mass = step / 2.0 * _WEIGHTS * _density(m, k, inside)
+    below = np.concatenate([[0.0], np.cumsum(mass.sum(axis=-1))])
+    beyond = float(laws.mean_of(laws.inverse_efficiency, m, k, np.expm1(np.asarray(min(reach, _END) * _LN2)))[0])
+    slower = np.concatenate([np.cumsum((mass / inside).sum(axis=-1)[::-1])[::-1], [0.0]])
+    one_block = below + edges * (beyond + slower)  # g: the whole of a block below b, b/x of one above
+    one_block[0] = 0.0
+    kernel = np.zeros(cells + 1)  # 1 - f, with the mass of a cell and its mean kept: no error grows with the blocks
+    kernel[:-1] -= (mass * (1.0 - right)).sum(axis=-1)
+    kernel[1:] -= (mass * right).sum(axis=-1)
+    kernel[0] += 1.0
+    return _product(one_block, _reciprocal(kernel))
+
+
+def _density(m: Any, k: Any, efficiency: Any) -> Any:
+    """Of log₂(1 + S); 0 beyond the SNR of the largest exponent."""
+    snr = np.expm1(np.minimum(efficiency, _END) * _LN2)
+    return np.where(efficiency < _END, laws.density(m, k, snr) * (1.0 + snr) * _LN2, 0.0)
+
+
+def _reciprocal(series: Any) -> Any:
+    """The power series 1/series, by Newton's method: each step y(2 - series y) doubles the terms that are right."""
+    found, count = np.array([1.0 / series[0]]), 1
+    while count < len(series):
+        count = min(2 * count, len(series))
+        gap = -_product(series[:count], np.pad(found, (0, count - len(found))))
+        gap[0] += 2.0
+        found = _product(gap, np.pad(found, (0, count - len(found))))
+    return found
+
+
+def _product(one: Any, other: Any) -> Any:
+    """The first terms of a product of two power series, as many as the first has."""
+    size = 1 << (2 * len(one) - 1).bit_length()
+    return np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)[: len(one)]

@@ -1,0 +1,173 @@
+"""Sides of the claims of :mod:`hlmtheory.conformal` about drafting ahead in batches and rolling back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hlmtheory._array import Array, arrays
+from hlmtheory._domains import COUNT, DomainError
+from hlmtheory._simplex import distributions
+from hlmtheory.conformal.controller import ThresholdController, setting, sharp_bound
+from hlmtheory.conformal.runs import admissible, excess_over_top, outside, with_positions
+
+
+@dataclass(frozen=True, slots=True)
+class Drafted:
+    """What a controller that drafts ahead and rolls back came to, each of shape (...)."""
+
+    accepted: Array  # Σ d of the accepted positions
+    kept: Array  # and of the rejected ones
+    clipped: Array  # Σ c of both
+    count: Array  # of both
+    threshold: Array  # at the end
+
+
+def batches(drafts: Array, accepted: Array) -> tuple[Any, Array, Array]:
+    """Rows (..., B, L, V) of B batches of L drafts, and how many of each are accepted."""
+    xp, drafts, accepted = arrays(drafts=drafts, accepted=accepted)
+    _, _, rows = distributions(drafts=with_positions(drafts, 2))
+    accepted = COUNT.check(xp, "accepted", accepted)
+    if accepted.ndim == 0 or accepted.shape[-1] != rows.shape[-3] or bool(xp.any(accepted > rows.shape[-2])):
+        raise DomainError(
+            f"accepted must be a number up to L for each batch of L drafts; got {accepted} for rows of shape "
+            f"{tuple(rows.shape)}; give one count a batch"
+        )
+    return xp, rows, accepted
+
+
+def drafted_ahead(
+    drafts: Array,
+    accepted: Array,
+    epsilon: Array,
+    learning_rate: Array,
+    threshold: Array,
+    *,
+    clip: bool = False,
+    printed: bool = False,
+) -> Drafted:
+    """A controller drafts all positions of a batch, then rolls back; from its supports and thresholds."""
+    xp, rows, accepted = batches(drafts, accepted)
+    _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
+    controller = ThresholdController(target, rate, admissible(xp, target, rate, tau), clip=clip)
+    zero = 0.0 * (rows[..., 0, 0, 0] + tau)
+    sums = [zero] * 4
+    for batch in range(rows.shape[-3]):
+        done = accepted[..., batch]
+        for n in range(rows.shape[-2]):
+            q = rows[..., batch, n, :]
+            over = excess_over_top(xp, q, controller.threshold, clip=clip)
+            mass = outside(xp, q, controller.step(q))
+            parts = ((done > n, mass), (done >= n, mass), (done >= n, over), (done >= n, 1.0))
+            sums = [xp.where(where, value + more, value) for value, (where, more) in zip(sums, parts, strict=True)]
+        controller.roll_back(done, printed=printed)
+    accepted_sum, kept, clipped, count = sums
+    return Drafted(accepted_sum, kept, clipped, count, controller.threshold + zero)
+
+
+def rolled_back(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """The last threshold of a controller that drafts all, and rolls back."""
+    return drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold).threshold
+
+
+def clipped_rolled_back(
+    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
+) -> Array:
+    """The same with the clip."""
+    return drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, clip=True).threshold
+
+
+def _alone(
+    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool
+) -> Array:
+    """The last threshold of (6) and (8) over the accepted and rejected positions alone, as if there were no others.
+
+    Written out here, without the controller and its support, which it is held against.
+    """
+    xp, rows, accepted = batches(drafts, accepted)
+    _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
+    used = tau + 0.0 * rows[..., 0, 0, 0]
+    for batch in range(rows.shape[-3]):
+        for n in range(rows.shape[-2]):
+            q = rows[..., batch, n, :]
+            top = xp.max(q, axis=-1)
+            level = xp.where(top < used, top, used) if clip else used
+            below = q < level[..., None]
+            last = xp.all(below, axis=-1, keepdims=True)  # nothing reaches τ: the top token stays
+            first = xp.arange(q.shape[-1], device=q.device) == xp.argmax(q, axis=-1, keepdims=True)
+            mass = xp.sum(xp.where(below & ~(last & first), q, 0.0), axis=-1)
+            used = xp.where(accepted[..., batch] >= n, level - rate * (mass - target), used)
+    return used
+
+
+def kept_threshold(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """The last threshold of a run over the accepted and rejected positions alone."""
+    return _alone(drafts, accepted, epsilon, learning_rate, threshold, clip=False)
+
+
+def clipped_kept_threshold(
+    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
+) -> Array:
+    """The same with the clip."""
+    return _alone(drafts, accepted, epsilon, learning_rate, threshold, clip=True)
+
+
+def kept_mean(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """Mean d over accepted and rejected positions, the rejected one's own d in line 12."""
+    found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold)
+    return found.kept / found.count
+
+
+def clipped_kept_mean(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """The same with the clip."""
+    found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, clip=True)
+    return found.kept / found.count
+
+
+def clipped_kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """The sharp bound at the number of positions kept, less what was clipped there over ηT."""
+    _, rate = arrays(learning_rate=learning_rate)
+    found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, clip=True)
+    bound = kept_bound(drafts, accepted, epsilon, learning_rate, threshold)
+    return bound - found.clipped / (rate * found.count)
+
+
+def kept_roundings(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """A rounding error of a threshold is divided by η, and there is one a position."""
+    xp, rows, rate, tau = arrays(drafts=drafts, learning_rate=learning_rate, threshold=threshold)
+    largest = xp.maximum(xp.abs(tau), xp.maximum(xp.ones_like(rate), rate) + 0.0 * tau)
+    return float(rows.shape[-2] * rows.shape[-3]) * (1.0 + largest / rate)
+
+
+def kept_mean_printed(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """Mean d over accepted and rejected positions by Algorithm 1 as printed."""
+    found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, printed=True)
+    return found.kept / found.count
+
+
+def accepted_mean_printed(
+    drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
+) -> Array:
+    """Mean d over the accepted positions by Algorithm 1 as printed; 0 where there are none."""
+    found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, printed=True)
+    xp, count = arrays(count=accepted_count(drafts, accepted))
+    return found.accepted / xp.astype(count, found.accepted.dtype)
+
+
+def accepted_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """The sharp bound at the number of positions accepted."""
+    return sharp_bound(epsilon, learning_rate, threshold, accepted_count(drafts, accepted))
+
+
+def accepted_count(drafts: Array, accepted: Array) -> Array:
+    """How many positions are accepted, 1 where none is."""
+    xp, _, done = batches(drafts, accepted)
+    count = xp.sum(done, axis=-1)
+    return xp.where(count > 0, count, 1)
+
+
+def kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
+    """The sharp bound at the number of positions kept."""
+    xp, rows, done = batches(drafts, accepted)
+    count = xp.sum(xp.where(done < rows.shape[-2], done + 1, done), axis=-1)
+    return sharp_bound(epsilon, learning_rate, threshold, count)

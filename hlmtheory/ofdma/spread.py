@@ -1,0 +1,137 @@
+"""Shares of the band where a user spreads its power over its own share: SNR_k = s_k/w_k, s_k over the whole band."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory.ofdma.shares import checked_users, in_range
+
+_STEPS = 64  # of the bisection: the logarithm of a number is then known to its last digits
+_NEWTON = 60  # steps at most, each one going down; about ten do
+_SMALL, _TERMS = 0.0625, 14  # where ln(1 + x) is taken by its series, and how far
+
+
+def spread_finish_times(bits: Array, full_band_snr: Array, shares: Array, bandwidth_hz: Array) -> Array:
+    """When each user has uploaded its bits with its power spread over its share: λI_k/(w_k B log₂(1 + s_k/w_k)).
+
+    Parameters
+    ----------
+    bits : array, shape (..., K)
+        What each user uploads, in bit.
+    full_band_snr : array, shape (..., K)
+        s_k = p_k g_k/(N₀ B), the SNR of user k if it had the whole band, a ratio.
+    shares : array, shape (..., K)
+        w_k; their sum is not looked at.
+    bandwidth_hz : array, shape (...)
+        B, in Hz.
+
+    Returns
+    -------
+    array, shape (..., K)
+        In seconds.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
+        range of the floating type.
+
+    Examples
+    --------
+    >>> spread_finish_times([100.0, 100.0], [0.5, 1.5], [0.5, 0.5], 100.0).tolist()
+    [2.0, 1.0]
+    """
+    xp, sent, snr, w, band = checked_users(
+        bits=bits, full_band_snr=full_band_snr, shares=shares, bandwidth_hz=bandwidth_hz
+    )
+    with np.errstate(all="ignore"):  # what leaves the range of the type is refused by name
+        times = sent * math.log(2) / (w * band[..., None] * xp.log1p(snr / w))
+    return in_range(xp, "bits / (shares * bandwidth_hz * log2(1 + full_band_snr / shares))", times)
+
+
+def spread_minmax_shares(bits: Array, full_band_snr: Array) -> Array:
+    """Shares under which the last user finishes first, with each user's power spread over its share.
+
+    The rate w log₂(1 + s/w) rises with w, up to s/ln 2. So for a time t above max_k λI_k ln 2/(s_k B) each user has
+    one share with which it finishes at t, these shares fall as t rises, and the best t is where they sum to 1: two
+    users that do not finish together could exchange some of the band. The time is found by bisection, the share
+    w = s/x from ln(1 + x)/x = λI ln 2/(s B t) by Newton's method. That goes down only from a start above
+    the solution: with ρ for the right side ρ^-2 - 1 is one, as ln(1 + x) ≤ x/√(1 + x), and (2/ρ) ln(2/ρ) another.
+
+    Parameters
+    ----------
+    bits : array, shape (..., K)
+        What each user uploads, in any unit common to all.
+    full_band_snr : array, shape (..., K)
+        s_k = p_k g_k/(N₀ B), the SNR of user k if it had the whole band, a ratio.
+
+    Returns
+    -------
+    array, shape (..., K)
+        Positive, summing to 1.
+
+    Raises
+    ------
+    ValueError
+        If a value is not positive and finite, the shapes do not broadcast, there is no user, or a result leaves the
+        range of the floating type.
+
+    Examples
+    --------
+    >>> spread_minmax_shares([80.0, 40.0], [0.8, 0.6]).round(12).tolist()
+    [0.8, 0.2]
+    """
+    xp, sent, snr = checked_users(bits=bits, full_band_snr=full_band_snr)
+    kind = sent.dtype
+    sent, snr = xp.astype(sent, xp.float64), xp.astype(snr, xp.float64)
+    with np.errstate(all="ignore"):
+        least = sent / snr  # over B, the finish time of a share without end
+    in_range(xp, "bits / full_band_snr", least)
+    need = least / xp.max(least, axis=-1, keepdims=True)  # time over the largest bound, at least
+    ends = [
+        xp.max(need * (1.0 + _delay(xp, snr / w)), axis=-1, keepdims=True) - 1.0 for w in (1.0, 1.0 / snr.shape[-1])
+    ]
+    low, high = (xp.log(xp.where(end > 1e-18, end, 1e-18 * xp.ones_like(end))) for end in ends)
+    low, high = low - 1.0, high + 1.0  # of no share less than all, and of equal ones, with room for rounding
+    for _ in range(_STEPS):
+        middle = (low + high) / 2.0
+        over = xp.sum(_shares_at(xp, need, snr, xp.exp(middle)), axis=-1, keepdims=True) > 1.0
+        low, high = xp.where(over, middle, low), xp.where(over, high, middle)
+    shares = _shares_at(xp, need, snr, xp.exp((low + high) / 2.0))
+    shares = shares / xp.sum(shares, axis=-1, keepdims=True)
+    return xp.astype(in_range(xp, "shares for bits and full_band_snr", shares), kind)
+
+
+def _shares_at(xp: Any, need: Array, snr: Array, late: Array) -> Array:
+    """The w with which all finish at (1 + late) times the largest bound: ln(1 + x)/x = need/(1 + late), x = s/w."""
+    ratio, miss = need / (1.0 + late), (1.0 - need + late) / (1.0 + late)  # their sum is 1, both to full accuracy
+    with np.errstate(all="ignore"):
+        near, far = miss * (1.0 + ratio) / (ratio * ratio), 2.0 / ratio * xp.log(2.0 / ratio)
+        x = xp.where(near < far, near, far)  # both are above the solution
+        for _ in range(_NEWTON):
+            gap = xp.where(x < 1.0, miss * x - _lag(xp, x), xp.log1p(x) - ratio * x)  # the same, without cancelling
+            step = gap / xp.where(x < 1.0, miss - x / (1.0 + x), 1.0 / (1.0 + x) - ratio)
+            down = step > 1e-16 * x
+            x = xp.where(down, x - step, x)
+            if not bool(xp.any(down)):
+                break
+        return snr / x
+
+
+def _delay(xp: Any, x: Array) -> Array:
+    """The excess x/ln(1 + x) - 1: how much longer than with an endless share."""
+    return _lag(xp, x) / xp.log1p(x)
+
+
+def _lag(xp: Any, x: Array) -> Array:
+    """The gap x - ln(1 + x), by its series where the difference would cancel."""
+    small = x < _SMALL
+    z = xp.where(small, x, xp.zeros_like(x))
+    series = xp.zeros_like(z)
+    for n in range(_TERMS, 1, -1):
+        series = 1.0 / n - z * series
+    return xp.where(small, z * z * series, x - xp.log1p(x))

@@ -1,0 +1,195 @@
+"""How long two stages take when a batch's next draft waits only for its own verification."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import DomainError, numbers, option
+from hlmtheory.serving.pipeline import stage_pair
+from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
+
+POLICIES = ("in turn", "longest")
+"""How a machine picks its next batch in :func:`free_schedule`."""
+
+
+def free_schedule(
+    draft_times: Array, verify_times: Array, steps: Array, policy: str = "in turn"
+) -> tuple[Array, Array]:
+    """When each batch drafts and is verified at each step, without a barrier between the steps.
+
+    Two machines, the draft stage and the verify stage, each hold one batch at a time. A batch drafts step n + 1 as
+    soon as its own step n is verified and the draft stage is free; it does not wait for other batches' step n.
+
+    Parameters
+    ----------
+    draft_times, verify_times : array, shape (N, M)
+        Seconds of batch m at step n.
+    steps : integer array, shape (M,)
+        n_m, 1..N; later times of a batch are not used.
+    policy : str, default "in turn"
+        "in turn": both machines take the batches in the order given, step after step. "longest": a machine that is
+        free takes, of the batches that wait for it, the one with the most work left; it never idles while one waits.
+
+    Returns
+    -------
+    drafts, verifications : array, shape (N, M)
+        Starts in seconds; NaN where a batch has left.
+
+    Raises
+    ------
+    ValueError
+        If a time is negative or not finite, a step is outside 1..N, the shapes do not agree, or the policy is unknown.
+
+    Examples
+    --------
+    >>> drafts, verifications = free_schedule([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]], [2, 2])
+    >>> drafts.tolist(), verifications.tolist()
+    ([[0.0, 1.0], [2.0, 3.0]], [[1.0, 2.0], [3.0, 4.0]])
+    """
+    option("policy", policy, POLICIES)
+    draft, verify, last = step_pair(draft_times, verify_times, steps)
+    return in_turn(draft, verify, last) if policy == "in turn" else longest_first(draft, verify, last)
+
+
+def free_latency(draft_times: Array, verify_times: Array, steps: Array, policy: str = "in turn") -> float:
+    """When the last batch of :func:`free_schedule` has been verified for the last time.
+
+    In turn it is never later than with a barrier at each step, edge-sd (22) (claim ``serving.free``).
+
+    Parameters
+    ----------
+    draft_times, verify_times : array, shape (N, M)
+    steps : integer array, shape (M,)
+    policy : str, default "in turn"
+        All as in :func:`free_schedule`.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    ValueError
+        As :func:`free_schedule`.
+
+    Examples
+    --------
+    >>> free_latency([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]], [2, 2])
+    5.0
+    """
+    return finish_time(
+        free_schedule(draft_times, verify_times, steps, policy), numbers(SECONDS, "verify_times", verify_times)
+    )
+
+
+def free_bound(draft_times: Array, verify_times: Array, steps: Array) -> float:
+    """A latency that no schedule of these batches falls below, with or without a barrier at each step.
+
+    With D_m and V_m the total draft and verify time of batch m: the draft stage works Σ D_m and then one last
+    verification is still to be done; before the verify stage begins its Σ V_m one first draft is needed; and a batch
+    alternates between the two, so it takes D_m + V_m by itself.
+
+    Parameters
+    ----------
+    draft_times, verify_times : array, shape (N, M)
+    steps : integer array, shape (M,)
+        All as in :func:`free_schedule`.
+
+    Returns
+    -------
+    float
+        max(Σ D_m + min_m v_m at its last step, min_m d_m at its first + Σ V_m, max_m (D_m + V_m)), in seconds.
+
+    Raises
+    ------
+    ValueError
+        If a time is negative or not finite, a step is outside 1..N, or the shapes do not agree.
+
+    Examples
+    --------
+    >>> free_bound([[1.0, 1.0], [1.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]], [2, 2])
+    5.0
+    """
+    return partition_bound(*step_pair(draft_times, verify_times, steps))
+
+
+def step_pair(draft_times: Array, verify_times: Array, steps: Array) -> tuple[Array, Array, Array]:
+    """Times (N, M) of the two stages and the steps (M,), checked."""
+    draft, verify = stage_pair("draft_times", draft_times, "verify_times", verify_times)
+    last = numbers(POSITIVE_COUNT, "steps", steps)
+    if draft.ndim != 2 or last.shape != draft.shape[1:]:
+        raise DomainError(
+            f"steps must hold a count for each batch of draft_times (N, M); got {last.shape} and {draft.shape}"
+        )
+    if last.size and last.max() > len(draft):
+        raise DomainError(f"steps must be at most N = {len(draft)}; got {last.max()}; give times for every step")
+    return draft, verify, last
+
+
+def finish_time(starts: tuple[Array, Array], verify: Array) -> float:
+    """The end of the last verification."""
+    return float(np.nanmax(starts[1] + verify, initial=0.0))
+
+
+def in_turn(draft: Array, verify: Array, steps: Array, sequence: Array | None = None) -> tuple[Array, Array]:
+    """Starts (N, M) if both machines take the batches step by step; ``sequence`` (N, M) is an order for each step."""
+    drafts, verifications = np.full(draft.shape, np.nan), np.full(draft.shape, np.nan)
+    last, ready = steps.tolist(), [0.0] * draft.shape[1]
+    first = second = 0.0  # when the machines are free
+    d, v = draft.tolist(), verify.tolist()
+    order = [list(range(draft.shape[1]))] * len(d) if sequence is None else sequence.tolist()
+    for n, batches in enumerate(order):
+        for m in batches:
+            if n < last[m]:
+                drafts[n, m] = start = max(first, ready[m])
+                first = start + d[n][m]
+                verifications[n, m] = begin = max(first, second)
+                ready[m] = second = begin + v[n][m]
+    return drafts, verifications
+
+
+def longest_first(draft: Array, verify: Array, steps: Array) -> tuple[Array, Array]:
+    """Starts (N, M) if a free machine takes, of the batches that wait for it, the one with the most work left."""
+    starts = (np.full(draft.shape, np.nan), np.full(draft.shape, np.nan))
+    chains = [_chain(draft[:last, m], verify[:last, m]) for m, last in enumerate(steps.tolist())]
+    done, ready, free = [0] * len(chains), [0.0] * len(chains), [0.0, 0.0]
+    left = [sum(chain) for chain in chains]
+    waiting = set(range(len(chains)))
+    while waiting:
+        begins = [min((ready[m] for m in waiting if done[m] % 2 == k), default=math.inf) for k in (0, 1)]
+        k = int(max(begins[1], free[1]) < max(begins[0], free[0]))
+        now = max(begins[k], free[k])
+        m = max((m for m in waiting if done[m] % 2 == k and ready[m] <= now), key=lambda m: (left[m], -m))
+        time = chains[m][done[m]]
+        starts[k][done[m] // 2, m] = now
+        free[k] = ready[m] = now + time
+        left[m] -= time
+        done[m] += 1
+        if done[m] == len(chains[m]):
+            waiting.remove(m)
+    return starts
+
+
+def partition_bound(draft: Array, verify: Array, steps: Array) -> float:
+    """The bound of :func:`free_bound`, for checked times."""
+    if not steps.size:
+        return 0.0
+    active = np.arange(1, len(draft) + 1)[:, None] <= steps
+    first, second = (np.where(active, times, 0.0).sum(axis=0) for times in (draft, verify))
+    end = verify[steps - 1, np.arange(len(steps))].min()
+    return float(max(first.sum() + end, draft[0].min() + second.sum(), (first + second).max()))
+
+
+def _chain(draft: Sequence[float], verify: Sequence[float]) -> list[float]:
+    """Draft, verification, draft, ... of one batch."""
+
+    def each() -> Iterator[float]:
+        for pair in zip(draft, verify, strict=True):
+            yield from map(float, pair)
+
+    return list(each())

@@ -1,0 +1,83 @@
+"""The levels that are sent and what they cost: one arithmetic for the size, the message and the server.
+
+Symbols are those of :mod:`hlmtheory.truncation.message`. Rows are on the host, float64, and canonical
+(:func:`hlmtheory._simplex.canonical`). E_k is what the rounding of the k largest entries loses.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._array import NUMPY, tail_sums
+from hlmtheory._simplex import over_exact_sums
+from hlmtheory.truncation.reconstruction import tail_excess
+
+Rows = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Sizes = NDArray[np.int64]
+
+
+def levels_of(rows: Rows, bits: int) -> Rows:
+    """The largest level of each entry whose value, as the server has it, is not more: ⌊q (2^b - 1)⌋ but for rounding.
+
+    The rounded product may be one off. Which level it is, is told by the values themselves, so nothing is rounded up.
+    """
+    near = np.floor(rows * _largest(bits))
+    low: Rows = near - (values_of(near, bits) > rows)
+    return np.where(values_of(low + 1.0, bits) <= rows, low + 1.0, low)
+
+
+def values_of(levels: NDArray[np.float64] | NDArray[np.int64], bits: int) -> Rows:
+    """The probabilities that levels stand for: level/(2^b - 1), rounded."""
+    values: Rows = levels / _largest(bits)
+    return values
+
+
+def _largest(bits: int) -> float:
+    """The level 2^b - 1, which stands for 1; exact for b ≤ 52."""
+    return float(2**bits - 1)
+
+
+def completed(value: Rows, sent: Mask, others: Mask) -> Rows:
+    """The values (..., V) and, over the entries not sent, what they lack of 1; over ``others`` if all were sent."""
+    home = np.where(np.all(sent, axis=-1, keepdims=True), others, ~sent)
+    rest = np.asarray([1.0 - math.fsum(row.tolist()) for row in value.reshape(-1, value.shape[-1])])
+    rest = np.maximum(rest, 0.0).reshape(*value.shape[:-1], 1)  # the values exceed 1 by 2^-50 at most
+    count = np.maximum(np.count_nonzero(home, axis=-1, keepdims=True), 1)
+    return over_exact_sums(value + np.where(home, rest / count, 0.0))
+
+
+def message_deviations(rows: Rows, bits: int) -> Rows:
+    """At least TV(q, q̂) for each k = 0..V, shape (..., V + 1), for the bytes that are sent.
+
+    The sums below are of at most V terms and at most 1, so that, with u = 2^-53, E_k and the tails are within 2 V u,
+    the mean times its entries within (4 V + 2) u, and all of Δ_k within (10 V + 10) u. What q itself, q_d and the
+    row that the server completes are off from real numbers, each at most a few 2^-50 of all the mass, is less than the
+    rest of :func:`slack`. A row of a single 1 has none: its draft goes
+    with q_d = 1, and the server has it exact.
+    """
+    size = rows.shape[-1]
+    flat = rows.reshape(-1, size)
+    found = np.empty((len(flat), size + 1))
+    for row, deviation in zip(flat, found, strict=True):
+        certain = np.count_nonzero(row) == 1 and row.max() == 1.0  # a single entry near 1 is rounded as others are
+        deviation[:] = _deviations(np.sort(row)[::-1], bits) + (0.0 if certain else slack(size))
+    return found.reshape(*rows.shape[:-1], size + 1)
+
+
+def slack(size: int) -> float:
+    """What is added to each Δ_k of V = ``size`` entries, so that no rounding makes it too small."""
+    return (8 * size + 64) * 2.0**-52
+
+
+def _deviations(ordered: Rows, bits: int) -> Rows:
+    """Δ_k, k = 0..V, of one row in descending order, but for rounding."""
+    lost = ordered - values_of(levels_of(ordered, bits), bits)
+    spread = np.concatenate(([0.0], np.cumsum(lost)))  # E_k
+    tails = tail_sums(NUMPY, ordered[None])
+    deviation: Rows = (spread + tail_excess(NUMPY, ordered[None], tails, tails + spread))[0]
+    deviation[-1] = np.maximum(lost - lost.mean(), 0.0).sum()  # all sent: E_V is spread over all of them
+    return deviation

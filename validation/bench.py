@@ -22,8 +22,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from validation.errors import UserError
+from validation.errors import UserError, naming
 from validation.measurement import Measurement, machine
+from validation.refusals import refusals
+from validation.screen import open_console
 from validation.synthetic import SyntheticTrace
 from validation.traces import Trace, TraceWriter, open_trace
 
@@ -214,17 +216,13 @@ def save(path: Path, name: str, found: list[Measurement], command: str) -> None:
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/bench.json"), show_default=True)
 def main(rows: tuple[str, ...], out: Path) -> None:
     """Measure the named ROWS, or all but memory-full."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = open_console()
     for name in rows or [name for name in ROWS if name != "memory-full"]:
-        try:
-            with console.status(f"Measuring {name}"):
-                found = ROWS[name]()
-        except UserError as error:
-            raise click.ClickException(str(error)) from error
-        save(out, name, found, shlex.join(["python", "-m", "validation.bench", *sys.argv[1:]]))
+        with refusals(), console.status(f"Measuring {name}"), naming(out):
+            found = ROWS[name]()
+            save(out, name, found, shlex.join(["python", "-m", "validation.bench", *sys.argv[1:]]))
         table = Table("what", "value", "unit", "against", "ratio", title=name)
         for one in found:
             table.add_row(one.what, f"{one.value:,.4g}", one.unit, one.against, f"{one.ratio:.3g}")

@@ -15,6 +15,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -38,6 +40,7 @@ from validation.instances import (
 )
 from validation.results import Results, Tally, load_results
 from validation.traces import Trace, TraceChunk
+from validation.unfinished import Found, Unfinished, mark_of
 
 __all__ = ["BIASES", "LONGEST_DRAFT", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
 
@@ -95,6 +98,7 @@ def check_trace(
     claims: Mapping[str, Claim] | None = None,
     progress: Progress | None = None,
     device: str = "numpy",
+    kept: Path | None = None,
 ) -> Results:
     """Check claims on every position of a trace, and those that need none on simulated instances.
 
@@ -111,6 +115,8 @@ def check_trace(
         Where measured arrays are checked: ``"numpy"`` on the host, or as torch tensors on ``"cpu"``, ``"cuda"``,
         ``"cuda:1"``; ``"auto"`` is a GPU if there is one, else numpy. The instances are the same everywhere;
         simulated ones are checked by numpy on the host.
+    kept : Path, optional
+        A file for what is found so far: the same check that was stopped goes on from there. The caller removes it.
 
     Returns
     -------
@@ -119,7 +125,9 @@ def check_trace(
     Raises
     ------
     UserError
-        If no instance can be built for a claim, or one was in scope nowhere; an unknown device; too little memory.
+        If no instance can be built for a claim; a simulated claim that was in scope nowhere, which is a defect of its
+        scenario; an unknown device; too little memory. A measured claim that the trace has no instance of, such as
+        one on eight positions of a text, is reported as out of scope, with the reason.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
     tables = scenarios()
@@ -127,23 +135,40 @@ def check_trace(
     measured = [claim for name, claim in claims.items() if name not in tables]
     _refuse_unserved(measured)
     tallies = {name: Tally(name, kind="simulated" if name in simulated else "measured") for name in claims}
-    sums: dict[str, float] = {}
-    began, done, scenes = time.perf_counter(), 0, 0
-    jobs = _jobs(trace, measured, seed, Place.of(device), simulated, tables)
+    place = Place.of(device)
+    settings = {"seed": seed, "device": place.device, "batches": SCENARIO_BATCHES}
+    file = Unfinished(kept, mark_of(trace, claims, settings) if kept else "")
+    found = file.read(Found(tallies))
+    began = time.perf_counter() - found.seconds
+    jobs = islice(_jobs(trace, measured, seed, place, simulated, tables), found.parts, None)
+    whole = True
     with memory_errors():
-        for part in _in_order(jobs, _workers(trace.vocabulary)):
-            for verdict in part.verdicts:
-                tallies[verdict.claim].add(verdict)
-            for name, value in part.sums.items():
-                sums[name] = sums.get(name, 0.0) + value
-            done, scenes = done + part.positions, scenes + (part.positions == 0)
-            if progress and not part.positions:
-                progress(scenes, len(simulated) * SCENARIO_BATCHES, "checking the simulated claims")
-            elif progress:
-                progress(done, trace.positions, "checking the claims")
-    _refuse_out_of_scope(tallies)
-    summary = {name: value / trace.positions for name, value in sums.items()}
-    return Results(tallies, trace.positions, seed, time.perf_counter() - began, summary)
+        try:
+            for part in _in_order(jobs, _workers(trace.vocabulary)):
+                whole = False
+                _add(found, part)
+                whole = True
+                found.seconds = time.perf_counter() - began
+                file.write(found)
+                if progress and not part.positions:
+                    progress(found.scenes, len(simulated) * SCENARIO_BATCHES, "checking the simulated claims")
+                elif progress:
+                    progress(found.positions, trace.positions, "checking the claims")
+        finally:
+            if whole:  # Ctrl-C may come in the middle of a part
+                file.write(found, now=True)
+    _refuse_out_of_scope(found.tallies)
+    summary = {name: value / trace.positions for name, value in found.sums.items()}
+    return Results(found.tallies, trace.positions, seed, found.seconds, summary)
+
+
+def _add(found: Found, part: Part) -> None:
+    for verdict in part.verdicts:
+        found.tallies[verdict.claim].add(verdict)
+    for name, value in part.sums.items():
+        found.sums[name] = found.sums.get(name, 0.0) + value
+    found.parts, found.positions = found.parts + 1, found.positions + part.positions
+    found.scenes += part.positions == 0
 
 
 def _refuse_unserved(measured: Iterable[Claim]) -> None:
@@ -157,10 +182,9 @@ def _refuse_unserved(measured: Iterable[Claim]) -> None:
 
 
 def _refuse_out_of_scope(tallies: Mapping[str, Tally]) -> None:
-    for kind, remedy in (("measured", "collect a longer trace"), ("simulated", "mend its scenario")):
-        empty = [name for name, tally in tallies.items() if tally.kind == kind and not tally.in_scope]
-        if empty:
-            raise UserError(f"No {kind} instance is in the scope of {', '.join(empty)}; {remedy}.")
+    empty = [name for name, tally in tallies.items() if tally.kind == "simulated" and not tally.in_scope]
+    if empty:
+        raise UserError(f"No simulated instance is in the scope of {', '.join(empty)}; mend its scenario.")
 
 
 def block_rows(vocabulary: int) -> int:
@@ -197,8 +221,13 @@ def _jobs(
 
 
 def _in_order(jobs: Iterable[Job], workers: int) -> Iterator[Part]:
-    """Jobs on all cores (numpy releases the lock), a few in flight; results in order, so sums repeat."""
-    with ThreadPoolExecutor(workers) as pool:
+    """Jobs on all cores (numpy releases the lock), a few in flight; results in order, so sums repeat.
+
+    Whoever stops before the end, by Ctrl-C for one, does not wait for the jobs in flight.
+    """
+    pool = ThreadPoolExecutor(workers)
+    finished = False
+    try:
         waiting: deque[Future[Part]] = deque()
         for job in jobs:
             waiting.append(pool.submit(job))
@@ -206,6 +235,9 @@ def _in_order(jobs: Iterable[Job], workers: int) -> Iterator[Part]:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+        finished = True
+    finally:
+        pool.shutdown(wait=finished, cancel_futures=True)
 
 
 def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) -> Part:

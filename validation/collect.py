@@ -89,7 +89,7 @@ def collect(
     command : str, optional
         The command line to record in the manifest.
     fresh : bool
-        Discard a trace that lies at ``store_path``.
+        Discard a trace that lies at ``store_path``; files of other names stay.
 
     Returns
     -------

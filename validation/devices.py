@@ -58,6 +58,14 @@ def choose_device(name: str) -> torch.device:
         raise UserError(f"Unknown device {name!r}; use {known}.") from error
     if where.type == "cuda" and (where.index or 0) >= gpus:
         raise UserError(f"No such device {name!r}: torch sees {gpus} GPUs; use 'cpu' instead.")
+    if where.type in ("cpu", "cuda"):
+        return where
+    try:
+        holds = torch.ones(1, device=where).tolist() == [1.0]
+    except Exception:  # each kind of device has its own way to say that it is not there
+        holds = False
+    if not holds:
+        raise UserError(f"Nothing can be computed on the device {name!r} here; use 'cpu' instead.")
     return where
 
 

@@ -1,6 +1,13 @@
-"""The one error a user is meant to read."""
+"""The one error a user is meant to read, and what its message needs: a path, the nearest names."""
 
 from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NEAREST = 3
 
 
 class UserError(Exception):
@@ -8,3 +15,32 @@ class UserError(Exception):
 
     The message is one clear sentence: what was wrong, the value, and the remedy.
     """
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Name the path in an OSError that has none: a full disk is noticed by a write, which knows no name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def nearest(word: str, names: Iterable[str]) -> list[str]:
+    """The names that a person may have meant: those that hold or begin the word, then those that differ in few letters.
+
+    >>> nearest("tvd_sharpp", ["truncation.tvd", "truncation.tvd_sharp", "codec.lattice"])
+    ['truncation.tvd_sharp']
+    >>> nearest("trunc", ["truncation", "truncation.tvd", "codec"])
+    ['truncation', 'truncation.tvd']
+    """
+    names, low = list(dict.fromkeys(names)), word.lower()
+    forms: dict[str, list[str]] = {}
+    for name in names:
+        for form in {name.lower(), name.lower().rpartition(".")[2]}:
+            forms.setdefault(form, []).append(name)
+    alike = difflib.get_close_matches(low, forms, n=2 * NEAREST, cutoff=0.6)
+    holding = [name for name in names if low and low in name.lower()]
+    return list(dict.fromkeys([*holding, *(name for form in alike for name in forms[form])]))[:NEAREST]

@@ -155,7 +155,7 @@ def load_pair(
         tokenizer=tokenizers[1],
         vocabulary=vocabulary,
         context=min(_context(model) for model in models),
-        end_tokens=_end_tokens(models[1], tokenizers[1]),
+        end_tokens=_end_tokens(models[1], tokenizers[1], vocabulary),
         device=where,
         dtype=str(models[1].dtype).removeprefix("torch."),
         small_name=labels[0],
@@ -250,7 +250,7 @@ def _context(model: Any) -> int:
     return int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2048)
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
+def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
     """Ids that end a text, from the model's generation settings or else from the tokenizer.
 
     The settings are then emptied: ``generate`` would mix a folder's top-p or repetition penalty into any it is given.
@@ -260,9 +260,14 @@ def _end_tokens(model: Any, tokenizer: Any) -> tuple[int, ...]:
     found = model.generation_config.eos_token_id
     model.generation_config = GenerationConfig()
     found = tokenizer.eos_token_id if found is None else found
-    if found is None:
-        return ()
-    return tuple(found) if isinstance(found, list | tuple) else (int(found),)
+    ends = () if found is None else tuple(found) if isinstance(found, list | tuple) else (found,)
+    for token in ends:
+        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < vocabulary:
+            raise UserError(
+                f"The eos_token_id of the large model is {found!r}, but the vocabulary has the tokens 0 to "
+                f"{vocabulary - 1}; mend it in generation_config.json or config.json."
+            )
+    return ends
 
 
 def _shard_note(model: Any) -> str:

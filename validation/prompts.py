@@ -11,6 +11,9 @@ from pathlib import Path
 from validation.errors import UserError
 from validation.models import PAIRS_FOLDER
 
+LONGEST_LINE = 2**22
+"""Characters of a line, at most: more than a context of a million tokens holds. Tokenising takes 200 bytes for each."""
+
 BUILTIN_PROMPTS = PAIRS_FOLDER / "builtin" / "prompts.jsonl"
 
 
@@ -36,7 +39,7 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
     ----------
     path : str or Path
         ``.jsonl`` or ``.jsonl.gz``: one JSON object a line with the field ``prompt`` and, if wanted, ``id``,
-        ``source`` and ``reference``. ``.txt``: one prompt a line. UTF-8.
+        ``source`` and ``reference``. ``.txt``: one prompt a line. UTF-8, with or without a byte-order mark.
     limit : int, optional
         Read only so many prompts from the top, at least 1.
 
@@ -48,8 +51,8 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
     Raises
     ------
     UserError
-        Missing file, unknown ending, not UTF-8, empty file, a line that is not JSON, a prompt that is missing or
-        empty, an id used twice, ``limit`` below 1.
+        Missing file, unknown ending, not UTF-8, empty file, a line that is not JSON or longer than ``LONGEST_LINE``
+        (2²² characters), a prompt that is missing or empty, half a surrogate pair, an id used twice, ``limit`` below 1.
     """
     path = Path(path)
     if limit is not None and limit < 1:
@@ -74,8 +77,14 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
+            while line := file.readline(LONGEST_LINE + 2):
+                number += 1
+                if len(line.rstrip("\r\n")) > LONGEST_LINE:
+                    raise UserError(
+                        f"{path}, line {number}: it is longer than {LONGEST_LINE:,} characters; shorten the prompt, or "
+                        "put each prompt on a line of its own."
+                    )
                 yield number, line.rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise UserError(f"{path}, after line {number}: the text is not UTF-8; save it as UTF-8.") from error
@@ -91,8 +100,12 @@ def _prompt(path: Path, number: int, line: str) -> Prompt:
     else:
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{where}: not JSON ({error.msg}: {line[:40]!r}); write one object per line.") from error
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # too deep; ValueError also at 4,300 digits
+            reason = getattr(error, "msg", None) or str(error).split(";")[0]
+            raise UserError(f"{where}: not JSON ({reason}: {line[:40]!r}); write one object per line.") from error
     if not isinstance(row, dict) or "prompt" not in row:
         raise UserError(f'{where}: the field \'prompt\' is missing; write lines like {{"prompt": "..."}}.')
     text = row["prompt"]
@@ -104,4 +117,17 @@ def _prompt(path: Path, number: int, line: str) -> Prompt:
     if not isinstance(reference, str | None):
         raise UserError(f"{where}: the reference is {reference!r}, not a text; put it in quotes, or leave it out.")
     name, source = str(row.get("id", f"line-{number}")), str(row.get("source", path.name))
+    for what, value in (("prompt", text), ("id", name), ("source", source), ("reference", reference or "")):
+        _refuse_surrogate(where, what, value)
     return Prompt(name, text, source, reference or None)
+
+
+def _refuse_surrogate(where: str, what: str, value: str) -> None:
+    """Refuse what JSON can write and UTF-8 cannot: no file of a trace could hold it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{where}: the {what} holds {value[error.start]!a} (character {error.start + 1}), half of a surrogate "
+            "pair, which is no text; write the whole pair, or leave it out."
+        ) from error

@@ -28,6 +28,16 @@ __all__ = ["claims_table", "stale", "summary", "update_between_markers", "write_
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 LIBRARIES = ("numpy", "torch", "transformers", "matplotlib")
 EXCERPTS, EXCERPT_LENGTH = 4, 400
+FALSE_KINDS = (
+    ("refuted", "Printed results that are false", "A paper prints each of them, and it is false as stated."),
+    (
+        "misprint",
+        "Misprints",
+        "Printed and false, but what is meant is evident; that is a claim of its own, and holds.",
+    ),
+    ("false reading", "False readings", "No paper prints them, but they suggest themselves, so it is as well to know."),
+)
+"""Of each kind of false statement its title in the report, and what it is."""
 
 
 def write_report(
@@ -64,7 +74,7 @@ def write_report(
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
     text = _template().render(
         rows=[row for row in rows if not row["refuted"]],
-        refuted=[row for row in rows if row["refuted"]],
+        refuted=[(title, note, [row for row in rows if row["standing"] == kind]) for kind, title, note in FALSE_KINDS],
         counts=summary(claims, results),
         results=results,
         run=_run(manifest),

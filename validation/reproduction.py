@@ -7,6 +7,7 @@ regenerated, and found stale, on a machine that has no trace; ``figures/NAME/`` 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -16,14 +17,20 @@ import hlmtheory
 from validation.check import Results, load_results
 from validation.errors import UserError
 from validation.plots import EXHIBITS
-from validation.tables import claims_table, markdown_table, stale, update_between_markers
+from validation.tables import SYMBOLS, UNPUBLISHED, claims_table, markdown_table, stale, update_between_markers
 from validation.traces import open_trace
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+STAMPS = ("command", "commit", "created", "seconds")
+"""What changes from run to run although nothing else does."""
 
 BUILTIN = Path(__file__).parent / "pairs" / "builtin"
 
 
 def publish(run: Path, simulated: Path, root: Path, name: str = "builtin") -> list[Path]:
     """Copy the figures and verdicts of a run into the repository and regenerate the tables.
+
+    What a run found again as it is published stays as it is, so that a run of an unchanged project changes no file.
 
     Parameters
     ----------
@@ -44,8 +51,10 @@ def publish(run: Path, simulated: Path, root: Path, name: str = "builtin") -> li
     Raises
     ------
     UserError
-        If the run has no results or no trace, or a marker is missing.
+        If the run has no results or no trace, a marker is missing, or the name is not plain: it names a folder.
     """
+    if PLAIN_NAME.fullmatch(name) is None:
+        raise UserError(f"The pair cannot be called {name!r}: start with a letter or digit, then also '.', '_', '-'.")
     results = load_results(run / "claims.json")
     manifest = open_trace(run / "trace").manifest
     shelf = root / "figures" if name == "builtin" else root / "figures" / name
@@ -53,19 +62,61 @@ def publish(run: Path, simulated: Path, root: Path, name: str = "builtin") -> li
     made = sorted((run / "figures").iterdir())
     if name == "builtin" and simulated.exists():
         made += sorted((simulated / "figures").iterdir())
-    written = [Path(shutil.copy(figure, shelf / figure.name)) for figure in made]
-    record = {"run": _run_facts(manifest, name), "results": json.loads(results.to_json())}
-    (shelf / "claims.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    same = {figure.stem for figure in made if figure.suffix == ".json" and _same(figure, shelf / figure.name)}
+    taken = [figure for figure in made if figure.stem not in same or not (shelf / figure.name).exists()]
+    written = [Path(shutil.copy(figure, shelf / figure.name)) for figure in taken]
+    known = hlmtheory.all_claims()
+    said = {claim: known[claim].statement for claim in results.tallies if claim in known}
+    record = {"run": _run_facts(manifest, name), "results": json.loads(results.to_json()), "statements": said}
+    found = run / "published.json"
+    found.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if not _same(found, shelf / "claims.json"):
+        written.append(Path(shutil.copy(found, shelf / "claims.json")))
+    return [*written, regenerate(root)]
+
+
+def _same(made: Path, published: Path) -> bool:
+    """Whether two sidecars or records say the same, whoever made them, when, and in how many seconds."""
+    if not published.exists():
+        return False
+    one, other = (_unstamped(json.loads(path.read_text(encoding="utf-8"))) for path in (made, published))
+    return bool(one == other)
+
+
+def _unstamped(value: Any) -> Any:
+    """What a file of ours holds, less its stamps."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _unstamped(part) for key, part in value.items() if key not in STAMPS}
+
+
+def regenerate(root: Path) -> Path:
+    """Write every generated table of ``paper_repro.md`` anew from ``figures/`` and the claims as they are now.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    UserError
+        If ``figures/claims.json`` or a marker is missing.
+    """
     page = root / "paper_repro.md"
     text = page.read_text(encoding="utf-8")
     for marker, table in tables(root).items():
         text = update_between_markers(text, marker, table)
     page.write_text(text, encoding="utf-8")
-    return [*written, shelf / "claims.json", page]
+    return page
 
 
 def stale_tables(root: Path) -> list[str]:
-    """Names of the generated tables of ``paper_repro.md`` that no longer agree with what backs them."""
+    """Names of the generated tables of ``paper_repro.md`` that no longer agree with what backs them.
+
+    A claim that the published run did not check, or whose statement has changed since, is "not yet published". The
+    page may leave such a row out, but no other.
+    """
     return stale(root / "paper_repro.md", tables(root))
 
 
@@ -77,10 +128,10 @@ def tables(root: Path) -> dict[str, str]:
         raise UserError(
             "There is no figures/claims.json; run `python3 hlm validate` and `python3 hlm repro`."
         ) from error
-    results = [Results.from_json(json.dumps(record["results"])) for record in records]
+    results = [_results(record) for record in records]
     return {
         "pairs": _pairs_table([record["run"] for record in records], results),
-        "claims": claims_table(hlmtheory.all_claims(), results[0]),
+        "claims": claims_table(hlmtheory.all_claims(), results[0], UNPUBLISHED),
         "figures": _figures(root / "figures"),
     }
 
@@ -163,11 +214,38 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
             rows.append((title, [f"{s[name]:,.0f}" for s in summaries]))
     for index, size in enumerate(("small", "large")):
         rows.append((f"{size} model, held-out nats per token", [_losses(run["held_out"], index) for run in runs]))
-    for outcome in Counter(tally.outcome for tally in results[0].tallies.values()):
-        counts = [sum(tally.outcome == outcome for tally in result.tallies.values()) for result in results]
-        rows.append((f"claims: {outcome}", [str(count) for count in counts]))
-    plain = [[name, *cells] for name, cells in rows]
+    plain = [[name, *cells] for name, cells in (*rows, *_outcomes(results))]
     return markdown_table({"heads": ["pair", *(run["pair"] for run in runs)], "rows": plain})
+
+
+def _outcomes(results: list[Results]) -> list[tuple[str, list[str]]]:
+    """How many claims came to which outcome: those measured on each pair, and once those that no pair enters."""
+    counts = [Counter((tally.kind, tally.outcome) for tally in result.tallies.values()) for result in results]
+    rows = []
+    for kind, shown in (("measured", counts), ("simulated", counts[:1])):
+        totals = [sum(number for (which, _), number in count.items() if which == kind) for count in shown]
+        lines = {f"claims {kind}": totals}
+        for outcome in sorted({outcome for count in shown for which, outcome in count if which == kind}, key=_place):
+            lines[f"claims {kind}: {outcome}"] = [count[kind, outcome] for count in shown]
+        rows += [(title, [*map(str, cells), *"–" * (len(results) - len(shown))]) for title, cells in lines.items()]
+    missing = [len(results[0].tallies.keys() - result.tallies.keys()) for result in results]
+    return [*rows, ("claims newer than the record, not measured", list(map(str, missing)))] if any(missing) else rows
+
+
+def _place(outcome: str) -> tuple[int, str]:
+    """Outcomes in the order of the symbols, unknown ones last."""
+    known = list(SYMBOLS)
+    return (known.index(outcome) if outcome in known else len(known), outcome)
+
+
+def _results(record: dict[str, Any]) -> Results:
+    """The verdicts of a record, without those on statements that have changed since."""
+    results = Results.from_json(json.dumps(record["results"]))
+    said, now = record.get("statements", {}), hlmtheory.all_claims()
+    for name in [name for name in results.tallies if name in said and name in now]:
+        if said[name] != now[name].statement:
+            del results.tallies[name]
+    return results
 
 
 def _losses(cards: list[dict[str, float]], index: int) -> str:

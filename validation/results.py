@@ -12,6 +12,7 @@ import numpy as np
 import hlmtheory
 from hlmtheory.claims import COARSE, Status, Verdict
 from validation.errors import UserError
+from validation.instances import LONGEST_DRAFT
 
 
 @dataclass(slots=True)
@@ -36,14 +37,27 @@ class Tally:
         return self.instances - self.out_of_scope
 
     @property
-    def outcome(self) -> str:
-        """One word (two for "out of scope") for the report.
+    def never(self) -> str:
+        """Why no instance was in scope; empty where one was."""
+        if self.in_scope:
+            return ""
+        if not self.instances:
+            return f"the trace has no {LONGEST_DRAFT} consecutive positions of one text"
+        return "an assumption is never met: " + "; ".join(self.broken)
 
-        "refuted" is a fact about the statement, whose counterexample the tests keep; how often it fails here is
-        ``violated``. A claim that is mostly undecided does not hold.
+    @property
+    def outcome(self) -> str:
+        """One word or two for the report.
+
+        Of a false statement it is the claim's ``standing``, "refuted", "misprint" or "false reading": a fact about the
+        statement, whose counterexample the tests keep; how often it fails here is ``violated``. A claim that is mostly
+        undecided does not hold. "withdrawn": the record is older than the list of claims, which has it no more.
         """
-        if hlmtheory.all_claims()[self.claim].refuted is not None:
-            return "refuted"
+        claim = hlmtheory.all_claims().get(self.claim)
+        if claim is None:
+            return "withdrawn"
+        if claim.standing != "true":
+            return claim.standing
         if self.violated:
             return "violated"
         if not self.in_scope:
@@ -104,9 +118,11 @@ def load_results(path: Path) -> Results:
     Raises
     ------
     UserError
-        If there are none at ``path``.
+        If there are none at ``path``, or they cannot be read.
     """
     try:
         return Results.from_json(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise UserError(f"There are no results at {path}; run `python3 hlm validate` first.") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"The results at {path} cannot be read; run `python3 hlm validate` again.") from error

@@ -6,18 +6,20 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from validation.devices import cores
 from validation.errors import UserError
 from validation.models import Pair
 from validation.prompts import Prompt
 from validation.store.journal import LOCK, Lock, has_begun
-from validation.store.layout import read_committed
-from validation.store.reopening import differences
+from validation.store.layout import TAIL, own_files, read_committed
+from validation.store.reopening import differences, remove_strays
 from validation.traces import Trace, open_trace
 
-WEIGHTS_SEEN = 1024  # values of a tensor, evenly spread
+PIECE = 2**24  # values hashed at a time
 
 
 def finished_trace(path: Path, settings: dict[str, Any]) -> Trace | None:
@@ -39,10 +41,9 @@ def finished_trace(path: Path, settings: dict[str, Any]) -> Trace | None:
             f"A trace of other settings lies at {path} ({differences(there, settings)}); use those, put the new run "
             f"elsewhere with --out FOLDER, or give --fresh, which deletes the {committed.rows:,} positions there."
         )
-    if any(path.glob("tail-*.npz")) or (path / LOCK).exists():  # killed right after its last line
-        with contextlib.suppress(UserError, OSError), Lock(path):
-            for file in path.glob("tail-*.npz"):
-                file.unlink()
+    if any(TAIL.fullmatch(file.name) for file in own_files(path)) or (path / LOCK).exists():
+        with contextlib.suppress(UserError, OSError), Lock(path):  # killed right after its last line
+            remove_strays(path, committed)
     return open_trace(path)
 
 
@@ -61,11 +62,34 @@ def fingerprints(pair: Pair, prompts: Sequence[Prompt], encoded: list[list[int]]
 
 
 def _weights_mark(model: Any) -> str:
-    """A hash of names, shapes and some values of every weight."""
+    """A hash of the name, shape, dtype and every byte of every weight."""
     digest = hashlib.sha256(type(model).__name__.encode())
-    for name, value in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        if not value.is_meta:  # a weight that lies on disk for now
-            flat = value.detach().reshape(-1)
-            digest.update(flat[:: max(1, flat.numel() // WEIGHTS_SEEN)].float().cpu().numpy().tobytes())
+    weights = sorted(model.state_dict().items())
+    offloaded = _offloaded(model)
+    with ThreadPoolExecutor(cores()) as pool:
+        sums = pool.map(lambda item: _sum(offloaded.get(item[0], item[1])), weights)
+        for (name, value), found in zip(weights, sums, strict=True):
+            digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode() + found)
     return digest.hexdigest()[:16]
+
+
+def _sum(value: Any) -> bytes:
+    """SHA-256 of a tensor's bytes, in rows that a copy to the host does not double in memory."""
+    import torch
+
+    digest = hashlib.sha256()
+    for piece in value.detach().reshape(-1).split(PIECE):
+        digest.update(piece.contiguous().cpu().view(torch.uint8).numpy().data)
+    return digest.digest()
+
+
+def _offloaded(model: Any) -> dict[str, Any]:
+    """The weights that accelerate keeps on the host or on disk, by name; the model itself has empty ones for them."""
+    found = {}
+    for prefix, module in model.named_modules():
+        kept = getattr(getattr(module, "_hf_hook", None), "weights_map", None)
+        own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)] if kept else []
+        for name, value in own:
+            if value.is_meta:
+                found[f"{prefix}.{name}".lstrip(".")] = kept[name]
+    return found

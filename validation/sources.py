@@ -1,17 +1,21 @@
 """Getting the parts of one model from a folder or from the hub, with every failure as one sentence.
 
 A model is named by a folder or by a hub name; ``owner/model@revision`` asks for a branch, a tag or a commit. Weights
-are read from safetensors only, and code that a model brings along is never run.
+are read from safetensors only, and code that a model brings along is never run. transformers takes the names of the
+weight files from the model itself (the index of a model in several files, and ``transformers_weights`` in config.json)
+and reads a file of another ending as a pickle, so these names are checked before it sees them.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,6 +24,8 @@ from validation.errors import UserError
 
 PAIRS_FOLDER = Path(__file__).parent / "pairs"
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+INDEX = "model.safetensors.index.json"
+WEIGHTS_FILE = re.compile(r"[^/\\:\0]+\.safetensors")
 PATIENCE = 5.0  # seconds for the hub's first answer
 UNREACHABLE = frozenset(
     (
@@ -68,17 +74,19 @@ class Source:
             Whatever goes wrong.
         """
         import transformers
-        from safetensors import SafetensorError
 
         self.check_folder()
         try:
             make = getattr(transformers, factory).from_pretrained
             return make(self.name, revision=self.revision, trust_remote_code=False, **options)
-        except (OSError, ValueError, RuntimeError, KeyError, ImportError, SafetensorError) as error:
+        except UserError:
+            raise
+        except Exception as error:  # a configuration may be wrong in any way, such as 0 heads
             self._explain(error)
 
     def load_model(self, dtype: str, **options: Any) -> Any:
         """A causal language model with every one of its weights."""
+        self.check_weights()
         options |= {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
         model, loading = self.load("AutoModelForCausalLM", **options)
         if loading["missing_keys"]:
@@ -109,6 +117,70 @@ class Source:
                 f"No *.safetensors weights lie in {self.name!r}, and other formats are never read; "
                 "save the model again with safe_serialization=True."
             )
+        self.check_weights()
+
+    def check_weights(self) -> None:
+        """Refuse a model that names weight files other than ``*.safetensors`` of its own folder.
+
+        Raises
+        ------
+        UserError
+            An index, or a name in config.json, that leads to a file of another ending or out of the folder, by its
+            path or by a link; an index that cannot be read; an adapter, which peft would read in its own way.
+        """
+        index, named = INDEX, self._json("config.json", {}).get("transformers_weights")
+        if named is not None:
+            if not isinstance(named, str) or not WEIGHTS_FILE.fullmatch(named.removesuffix(".index.json")):
+                raise self._foreign("config.json", named)
+            index = named if named.endswith(".index.json") else INDEX
+        names = self._json(index, {"weight_map": {}}).get("weight_map")
+        if not isinstance(names, dict):
+            raise UserError(f"{index} of {self.name!r} has no weight_map; save or download the model again.")
+        for name in names.values():
+            if not isinstance(name, str) or not WEIGHTS_FILE.fullmatch(name) or self._leads_out(name):
+                raise self._foreign(index, name)
+        if find_spec("peft") and self._part("adapter_config.json"):
+            raise UserError(f"The model {self.name!r} has an adapter, which is never loaded; merge it and save again.")
+
+    def _foreign(self, where: str, name: object) -> UserError:
+        return UserError(
+            f"{where} of {self.name!r} names the weights {name!r}, but weights are read only from *.safetensors files "
+            "in the model's own folder; choose another model, or save it again with safe_serialization=True."
+        )
+
+    def _leads_out(self, name: str) -> bool:
+        """Whether a file of a folder is a link out of it; a snapshot of the hub's cache links to the blobs beside."""
+        folder = Path(self.name).resolve()
+        allowed = [folder, folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else [folder]
+        file = (folder / name).resolve()
+        return self.local and not any(file.is_relative_to(place) for place in allowed)
+
+    def _part(self, name: str) -> Path | None:
+        """A small file of the model here, downloaded if need be; None if there is none, or loading has to say why."""
+        if self.local:
+            file = Path(self.name) / name
+            return file if file.exists() else None
+        from transformers.utils import cached_file
+
+        missing = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_gated_repo": False}
+        try:
+            found = cached_file(self.name, name, revision=self.revision, **missing)
+        except (OSError, ValueError):
+            return None
+        return None if found is None else Path(found)
+
+    def _json(self, name: str, missing: dict[str, Any]) -> dict[str, Any]:
+        """An object of such a file."""
+        file = self._part(name)
+        if file is None:
+            return missing
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(f"{name} of {self.name!r} is not JSON; save or download the model again.") from error
+        if not isinstance(found, dict):
+            raise UserError(f"{name} of {self.name!r} is not a JSON object; save or download the model again.")
+        return found
 
     def reach(self) -> None:
         """Ask the hub once for a model that is not on this machine: its client would try for half a minute.

@@ -7,18 +7,29 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from fractions import Fraction
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hlmtheory._array import to_numpy
-from hlmtheory.claims import Claim, Instance, Relation, Status
+from hlmtheory.claims import FALSE, Claim, Instance, Relation, Status
 from validation.citations import cite
 from validation.errors import UserError
 
 if TYPE_CHECKING:
     from validation.check import Results, Tally
 
-SYMBOLS = {"holds": "✓", "violated": "✗", "refuted": "⊘", "inconclusive": "?", "out of scope": "–", "not checked": "·"}
+STANDINGS = ("true", *FALSE.values())
+"""In the order of the tables: what stands, then each kind of false statement."""
+
+SYMBOLS = {
+    "holds": "✓",
+    "violated": "✗",
+    **dict.fromkeys(FALSE.values(), "⊘"),
+    "inconclusive": "?",
+    "out of scope": "–",
+}
+MISSING, UNPUBLISHED = "not checked", "not yet published"
 COLUMNS = (
     "Outcome",
     "Claim",
@@ -42,27 +53,31 @@ def summary(claims: Mapping[str, Claim], results: Results) -> dict[str, int]:
     dict
         ``claims``: all. Of the statements that stand: ``held``, ``violated``, ``inconclusive``, ``out of scope`` (on
         every instance) and ``not checked``; how many were ``vacuous`` or out of scope on some instances (``partial``).
-        Of the published ones that are false: ``refuted``, where the counterexample, checked again just now, fails; and
-        ``not confirmed``, where it does not, which must not happen.
+        Of those that are false: ``refuted`` (printed results), ``misprint`` and ``false reading``, where the
+        counterexample, checked again just now, fails; and ``not confirmed``, where it does not, which must not happen.
+        Of all: how many were ``measured`` on the pair's positions and how many ``simulated``, without a pair.
     """
     standing = {name: results.tallies.get(name) for name, claim in claims.items() if claim.refuted is None}
-    outcomes = Counter(tally.outcome if tally else "not checked" for tally in standing.values())
+    outcomes = Counter(tally.outcome if tally else MISSING for tally in standing.values())
     false = [claim for claim in claims.values() if claim.refuted is not None]
-    confirmed = sum(bool(claim.check(claim.refuted).count(Status.VIOLATED)) for claim in false if claim.refuted)
+    confirmed = [claim for claim in false if claim.refuted and claim.check(claim.refuted).count(Status.VIOLATED)]
+    kinds = Counter(results.tallies[name].kind for name in claims if name in results.tallies)
     return {
         "claims": len(claims),
         "held": outcomes["holds"],
-        **{name: outcomes[name] for name in ("violated", "inconclusive", "out of scope", "not checked")},
+        **{name: outcomes[name] for name in ("violated", "inconclusive", "out of scope", MISSING)},
         "vacuous": sum(bool(tally and tally.vacuous) for tally in standing.values()),
         "partial": sum(bool(tally and tally.out_of_scope) for tally in standing.values()),
-        "refuted": confirmed,
-        "not confirmed": len(false) - confirmed,
+        **{name: sum(claim.standing == name for claim in confirmed) for name in FALSE.values()},
+        "not confirmed": len(false) - len(confirmed),
+        "measured": kinds["measured"],
+        "simulated": kinds["simulated"],
     }
 
 
-def table_row(claim: Claim, tally: Tally | None) -> dict[str, Any]:
-    """What both tables say of one claim, as text."""
-    outcome = tally.outcome if tally else "not checked"
+def table_row(claim: Claim, tally: Tally | None, missing: str = MISSING) -> dict[str, Any]:
+    """What both tables say of one claim, as text; ``missing`` is the outcome where there is no tally."""
+    outcome = tally.outcome if tally else missing
     in_scope = tally.in_scope if tally else 0
     seen = tally.tightest if tally and claim.relation is Relation.LE else -math.inf
     broken = tally.broken if tally else {}
@@ -73,9 +88,11 @@ def table_row(claim: Claim, tally: Tally | None) -> dict[str, Any]:
         "origin": claim.origin.value,
         "assumptions": [(a.statement, broken.get(a.statement, 0)) for a in claim.assumptions],
         "outcome": outcome,
+        "never": tally.never if tally else "",
         "undecided": f"{tally.inconclusive:,}" if tally and tally.inconclusive else "",
         "kind": tally.kind if tally else "",
-        "symbol": SYMBOLS[outcome],
+        "standing": claim.standing,
+        "symbol": SYMBOLS.get(outcome, "·"),
         "instances": f"{tally.instances:,}" if tally else "0",
         "in_scope": f"{in_scope:,}",
         "slack": _slack(tally.worst_slack) if tally and in_scope else "–",
@@ -83,9 +100,16 @@ def table_row(claim: Claim, tally: Tally | None) -> dict[str, Any]:
         "known": _number(claim.attained.ratio) if claim.attained and claim.relation is Relation.LE else "",
         "vacuous": _share(tally.vacuous, in_scope) if tally and claim.ceiling is not None else "–",
         "violated": f"{tally.violated:,}" if tally else "0",
-        "fails": _share(tally.violated, in_scope) if tally else "–",
+        "fails": _failing(tally),
         "refuted": _counterexample(claim, claim.refuted) if claim.refuted is not None else None,
     }
+
+
+def _failing(tally: Tally | None) -> str:
+    """On how many instances a false statement fails here; what refutes it is its counterexample."""
+    if tally is None or not tally.in_scope:
+        return "not measured here"
+    return f"fails on {_share(tally.violated, tally.in_scope)} here" if tally.violated else "on no instance here"
 
 
 def pieces(statement: str) -> list[tuple[str, str]]:
@@ -111,9 +135,21 @@ def _counterexample(claim: Claim, instance: Instance) -> str:
 
 def _values(value: Any) -> str:
     array = to_numpy(value)
-    if array.dtype.kind not in "fiub":
-        return str(value)
-    return _exact(array.item()) if array.ndim == 0 else f"({', '.join(_exact(float(x)) for x in array.ravel())})"
+    return _nested(array) if array.dtype.kind in "fiub" else str(value)
+
+
+def _nested(array: Any) -> str:
+    """Numbers, in parentheses along each axis; four or more equal neighbours are counted.
+
+    >>> import numpy as np
+    >>> _nested(np.array([[1.0, 0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0, 0]]))
+    '((1, 0 × 5), (0.5, 0.5, 0 × 4))'
+    """
+    if array.ndim == 0:
+        return _exact(float(array))
+    runs = [(text, len(list(same))) for text, same in groupby(_nested(part) for part in array)]
+    shown = [", ".join([text] * count) if count < 4 else f"{text} × {count}" for text, count in runs]
+    return f"({', '.join(shown)})"
 
 
 def _exact(value: float) -> str:
@@ -150,12 +186,14 @@ def _share(part: int, whole: int) -> str:
     return "100%" if part else "0%"
 
 
-def claims_table(claims: Mapping[str, Claim], results: Results) -> str:
-    """A Markdown table of all claims, those that stand first, for ``paper_repro.md``."""
+def claims_table(claims: Mapping[str, Claim], results: Results, missing: str = MISSING) -> str:
+    """A Markdown table of all claims, those that stand first, for ``paper_repro.md``; ``missing``: see table_row."""
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
-    rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
-    for row in sorted(rows, key=lambda row: row["refuted"] is not None):
-        outcome = f"{row['symbol']} {row['outcome']}" + (f", fails on {row['fails']}" if row["refuted"] else "")
+    rows = [table_row(claim, results.tallies.get(name), missing) for name, claim in claims.items()]
+    for row in sorted(rows, key=lambda row: STANDINGS.index(row["standing"])):
+        outcome = f"{row['symbol']} {row['outcome']}"
+        if row["refuted"] and row["outcome"] != missing:
+            outcome += f" by counterexample; {row['fails']}"
         outcome += f", {row['undecided']} undecided" if row["undecided"] else ""
         ratio = f"{row['seen']} ({row['known']})" if row["known"] else row["seen"]
         scope = f"{row['in_scope']} {row['kind']}"
@@ -205,12 +243,17 @@ def update_between_markers(text: str, name: str, table: str) -> str:
 
 
 def stale(path: str | Path, tables: Mapping[str, str]) -> list[str]:
-    """Names of the markers in a file whose content is not the table given.
+    """Names of the markers in a file whose content is not the table given, but for claims not yet published.
 
     Raises
     ------
     UserError
         A marker is missing.
     """
-    text = Path(path).read_text(encoding="utf-8")
-    return [name for name, table in tables.items() if update_between_markers(text, name, table) != text]
+    text = _published(Path(path).read_text(encoding="utf-8"))
+    return [name for name, table in tables.items() if update_between_markers(text, name, _published(table)) != text]
+
+
+def _published(text: str) -> str:
+    """The text without the rows of claims that no published run has checked: whether they stand there is no matter."""
+    return re.sub(rf"^\| · {UNPUBLISHED} .*\n?", "", text, flags=re.MULTILINE)

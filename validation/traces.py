@@ -200,7 +200,7 @@ def _open_without_journal(path: Path) -> Trace:
         raise UserError(
             f"There is no trace at {path}; collect one with `python3 hlm validate`, or check the path."
         ) from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # the second where brackets are too deep
         raise UserError(f"The manifest of {path} cannot be read ({error}); collect the trace again.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise UserError(f"{path / MANIFEST} is not that of a trace; check the path.")

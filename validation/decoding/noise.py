@@ -90,13 +90,17 @@ class Noise:
         return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy, spawn_key=key)))
 
 
-class Columns:
+_UNUSED = np.random.PCG64(0)
+
+
+class Columns(np.random.Generator):
     """Rows of numbers in the form that a function asks of a generator: ``random(shape)`` gives the next row."""
 
     def __init__(self, numbers: Array) -> None:
+        super().__init__(_UNUSED)
         self._rows = iter(numbers)
 
-    def random(self, shape: tuple[int, ...]) -> Array:
+    def random(self, shape: tuple[int, ...]) -> Array:  # type: ignore[override]
         """The next row, which must have that shape."""
         return np.reshape(next(self._rows), shape)
 

@@ -2,13 +2,15 @@
 
 A study is some methods at one temperature and top-p. It lies in ``RUN/decoded/NAME``: the journal of its rows
 (:mod:`validation.decoding.sweep`) and, in ``own``, of the large model alone with another seed; and, when all texts are
-there, ``study.json`` with what was asked for and fitted and ``scores.json`` (:mod:`validation.decoding.scoring`). A
-study that was killed goes on.
+there, ``study.json`` with what was asked for and fitted and how many texts there are, and ``scores.json``
+(:mod:`validation.decoding.scoring`), each with a checksum (:mod:`validation.store.sealed`). A study that was killed
+goes on, and what is damaged or missing is made again.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -20,13 +22,14 @@ from validation.decode import DEFAULT_BATCH, DEFAULT_SEED
 from validation.decoding.fitting import Fitted, all_methods, fit
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.records import Row
-from validation.decoding.scoring import score, score_key
+from validation.decoding.scoring import Scores, score, score_key
 from validation.decoding.sweep import read_rows, sweep
-from validation.errors import UserError
+from validation.errors import UserError, nearest
 from validation.methods import CuHlmOffline, CuHlmOnline, LargeOnly, Method, UHlm
 from validation.models import Pair
 from validation.prompts import Prompt
-from validation.store.journal import write_atomically
+from validation.store.journal import JOURNAL
+from validation.store.sealed import read_sealed, write_sealed
 from validation.traces import Trace
 
 ANSWER_TOKENS = 512
@@ -207,11 +210,9 @@ def decode_study(
         As :func:`~validation.decoding.sweep.sweep` and :func:`~validation.decoding.fitting.fit`; no such method in
         the study.
     """
-    fitted = _fitted(trace, folder.parent / "fitted.json")
+    fitted = fitted_to(trace, folder.parent / "fitted.json")
     methods = study.methods(fitted)
-    names = [method.name for method in methods]
-    if unknown := [name for name in only if name not in names]:
-        raise UserError(f"The study {study.name!r} has no method {unknown[0]!r}; choose of: {', '.join(names)}.")
+    refuse_unknown(study, only, [method.name for method in methods])
     chosen = [method for method in methods if not only or method.name in only]
     settings: dict[str, Any] = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
     settings |= {"temperature": study.temperature, "top_p": study.top_p}
@@ -230,8 +231,7 @@ def decode_study(
     settings["seed"] = seed + 1
     own = sweep(pair, prompts, [LargeOnly()], folder / "own", progress=progress, **settings)
     file = folder / "scores.json"
-    known = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    scores = score(pair, prompts, rows, own, known=known, progress=progress)
+    scores = score(pair, prompts, rows, own, known=_known_scores(file), progress=progress)
     settings["seed"] = seed
     about = {
         "study": study.name,
@@ -240,11 +240,37 @@ def decode_study(
         "seconds": round(time.perf_counter() - began, 1),
         "fitted": asdict(fitted),
         "methods": [method.name for method in complete],
+        "rows": len(rows),
         "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in prompts],
     }
-    write_atomically(file, json.dumps(scores, indent=0) + "\n")
-    write_atomically(folder / "study.json", json.dumps(about, indent=1, ensure_ascii=False) + "\n")
+    write_sealed(file, scores, indent=0)
+    write_sealed(folder / "study.json", about)
     return Decoded(study.name, about, rows, scores)
+
+
+def likely_names(study: Study) -> list[str]:
+    """The names of a study's methods before anything was fitted; where a name holds a fitted number, one of those."""
+    fits = [Fitted(1.0, 0.0, 0.5, 0.1, prone, 0.1, 1) for prone in (0.5, 2.0)]
+    return list(dict.fromkeys(method.name for fitted in fits for method in study.methods(fitted)))
+
+
+def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str], *, loosely: bool = False) -> None:
+    """Refuse a method that a study does not have; ``loosely``, numbers in names may be any.
+
+    Raises
+    ------
+    UserError
+        With the nearest names, and all of them.
+    """
+
+    def plain(name: str) -> str:
+        return re.sub(r"[\d.]+", "#", name) if loosely else name
+
+    known = {plain(name) for name in names}
+    if unknown := [name for name in only if plain(name) not in known]:
+        near = nearest(unknown[0], names)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise UserError(f"The study {study.name!r} has no method {unknown[0]!r}; choose of: {', '.join(names)}.{hint}")
 
 
 def _is_complete(method: Method, rows: Sequence[Row], prompts: int) -> bool:
@@ -253,16 +279,16 @@ def _is_complete(method: Method, rows: Sequence[Row], prompts: int) -> bool:
     return sum(row.method == method.name for row in rows) == wanted
 
 
-def _fitted(trace: Trace, file: Path) -> Fitted:
+def fitted_to(trace: Trace, file: Path) -> Fitted:
     """What was fitted to that trace before, or is now."""
     mark = {"created": trace.manifest.get("created"), "positions": trace.positions}
-    if file.exists():
-        there = json.loads(file.read_text(encoding="utf-8"))
+    with contextlib.suppress(FileNotFoundError, UserError, KeyError, TypeError):  # damaged: fitted again
+        there = read_sealed(file)
         if there["trace"] == mark:
             return Fitted(**there["fitted"])
     fitted = fit(trace)
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(file, json.dumps({"trace": mark, "fitted": asdict(fitted)}, indent=1) + "\n")
+    write_sealed(file, {"trace": mark, "fitted": asdict(fitted)})
     return fitted
 
 
@@ -272,15 +298,38 @@ def open_study(folder: Path) -> Decoded:
     Raises
     ------
     UserError
-        There is no finished study.
+        There is no finished study; a file of it is damaged, or texts are missing. ``hlm decode`` mends both.
     """
+    again = f"`python3 hlm decode {folder.name}`"
     try:
-        about = json.loads((folder / "study.json").read_text(encoding="utf-8"))
-        scores = json.loads((folder / "scores.json").read_text(encoding="utf-8"))
+        about = read_sealed(folder / "study.json")
+        scores = read_sealed(folder / "scores.json", required="rows" in about)
     except FileNotFoundError as error:
+        raise UserError(f"There is no finished study at {folder}; make it with {again}.") from error
+    except UserError as error:
+        raise UserError(f"{error} Make it anew with {again}; texts that are there are kept.") from error
+    try:
+        asked = {prompt["id"] for prompt in about["prompts"]}
+        rows = [row for row in read_rows(folder) if row.method in about["methods"] and row.prompt in asked]
+        missing = about.get("rows", len(rows)) - len(rows)
+        unscored = sum(score_key(row) not in scores for row in rows)
+        decoded = Decoded(about["study"], about, rows, scores)
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{folder / 'study.json'} is damaged: it lacks fields. Make it anew with {again}.") from error
+    if missing:
         raise UserError(
-            f"There is no finished study at {folder}; make it with `python3 hlm decode {folder.name}`."
-        ) from error
-    asked = {prompt["id"] for prompt in about["prompts"]}
-    rows = [row for row in read_rows(folder) if row.method in about["methods"] and row.prompt in asked]
-    return Decoded(about["study"], about, rows, scores)
+            f"{folder / JOURNAL} is cut: {missing:,} of {about['rows']:,} texts are missing; decode them again with "
+            f"{again}, which keeps the others."
+        )
+    if unscored:
+        raise UserError(f"{folder / 'scores.json'} has no scores of {unscored:,} texts; add them with {again}.")
+    return decoded
+
+
+def _known_scores(file: Path) -> Scores:
+    """The scores that are there; none if the file is damaged, so that all are computed again."""
+    try:
+        found = read_sealed(file)
+    except (FileNotFoundError, UserError):
+        return {}
+    return found if all(isinstance(values, dict) for values in found.values()) else {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hlmtheory
-from validation.errors import UserError
+from validation.errors import UserError, naming
 from validation.plots import cuhlm, link
 from validation.plots.csqs import figures as csqs_figures
 from validation.plots.edgesd import figures as edgesd_figures
@@ -19,8 +19,9 @@ from validation.plots.flexspec import texts as flexspec_texts
 from validation.plots.hlm import figures as hlm_figures
 from validation.plots.record import Decoding, Exhibit, Figure, Printed, Simulation, Table
 from validation.plots.skipping import figures as skipping_figures
-from validation.plots.style import house_style, save
+from validation.plots.style import PICTURES, house_style, save
 from validation.plots.truncation import figures as truncation_figures
+from validation.plots.values import as_csv
 from validation.traces import Trace
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXHIBITS",
     "FIGURES",
+    "FORMATS",
     "Decoding",
     "Exhibit",
     "Figure",
@@ -67,6 +69,9 @@ EXHIBITS: dict[tuple[str, str], Exhibit] = {
 }
 """Every figure and table, by paper and number."""
 
+FORMATS = (*PICTURES, "csv")
+"""What a figure may be written as."""
+
 FIGURES: dict[tuple[str, str], Figure] = {key: one for key, one in EXHIBITS.items() if isinstance(one, Figure)}
 """Those that are drawn from a trace."""
 
@@ -97,6 +102,7 @@ def draw(
     seed: int,
     commit: str | None = None,
     decoded: Sequence[Decoded] = (),
+    formats: Sequence[str] = ("svg",),
 ) -> list[Path]:
     """Draw one figure, or make one table.
 
@@ -116,11 +122,14 @@ def draw(
         Of the code that draws; asked of git if None.
     decoded : sequence of Decoded
         What a :class:`Decoding` is drawn from: its study of this run, then of those it is compared with.
+    formats : sequence of str
+        Of :data:`FORMATS`: pictures, and the numbers as ``"csv"``. The SVG is made in any case.
 
     Returns
     -------
     list of Path
-        The sidecar of numbers ``<paper>-fig<number>.json`` and, unless it is a table, the picture ``.svg``.
+        The sidecar of numbers ``<paper>-fig<number>.json``, unless it is a table the picture ``.svg``, and what else is
+        asked for.
     """
     if isinstance(exhibit, Figure) and trace is not None:
         numbers = exhibit.measure(trace, seed)
@@ -141,12 +150,22 @@ def draw(
     sidecar.parent.mkdir(parents=True, exist_ok=True)
     written = [sidecar]
     if exhibit.paint is not None:
-        written.append(sidecar.with_suffix(".svg"))
         with house_style():
-            save(exhibit.paint(numbers), written[-1])
+            picture = exhibit.paint(numbers)
+            for suffix in PICTURES:
+                if suffix == "svg" or suffix in formats:
+                    written.append(sidecar.with_suffix(f".{suffix}"))
+                    with naming(written[-1]):
+                        save(picture, written[-1])
+    if "csv" in formats:
+        written.append(sidecar.with_suffix(".csv"))
+        with naming(written[-1]):
+            written[-1].write_text(as_csv(numbers), encoding="utf-8", newline="")
     about = _about(exhibit, numbers, basis.pop("basis")) | basis
     run = {"command": command, "seed": seed, "commit": commit or _commit(), "hlmtheory": hlmtheory.__version__}
-    sidecar.write_text(json.dumps(about | run | numbers, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(about | run | numbers, ensure_ascii=False, allow_nan=False) + "\n"
+    with naming(sidecar):
+        sidecar.write_text(text, encoding="utf-8")
     return written
 
 

@@ -43,6 +43,7 @@ SETTINGS: dict[str, Any] = {
     "savefig.dpi": 250,  # of the parts that are pictures inside the SVG
     "svg.fonttype": "path",
     "svg.hashsalt": "hlm",
+    "pdf.fonttype": 42,  # letters stay letters, to be searched and set anew
 }
 
 
@@ -84,6 +85,11 @@ def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
         axes.set(**{f"{side}label": label(name["label"]) + unit, f"{side}scale": name["scale"]})
 
 
+PICTURES: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
+"""The formats of a picture, and what is left out of each: dates and versions."""
+
+
 def save(figure: Figure, path: Path) -> None:
-    """Write an SVG whose bytes depend on nothing but what is drawn."""
-    figure.savefig(path, format="svg", metadata={"Date": None})
+    """Write a picture, in the format of the path's ending; its bytes depend on nothing but what is drawn."""
+    kind = path.suffix.removeprefix(".")
+    figure.savefig(path, format=kind, metadata=PICTURES[kind])

@@ -7,17 +7,20 @@ done, :class:`Reading` says how it is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from hlmtheory.batching import Plan, lower_bound, plan, plan_latency
+from hlmtheory.batching import plan_latency
+from hlmtheory.batching.methods import METHODS, Candidate, Options
+from hlmtheory.batching.planner import FIXED_LENGTH, Measured
+from hlmtheory.batching.refusals import fitting_lengths
 from hlmtheory.channel import db_to_linear, dbm_to_watts, log_distance_gain
 from hlmtheory.ofdma import finish_times, minmax_latency
-from hlmtheory.serving import Service, Task, upload_bits
+from hlmtheory.serving import Service, Task, peak_memory, upload_bits
 from validation.scenarios.edge import LONGEST_DRAFT, LONGEST_INPUT, LONGEST_OUTPUT, MEMORY, PAIRS, service
 
 Row = np.ndarray[Any, Any]
@@ -174,12 +177,17 @@ SCHEMES = (
     "heuristic",
     "johnson",
     "known",
+    "free",
 )
-"""Methods of :func:`hlmtheory.batching.plan`, and ours.
+"""Methods of :func:`hlmtheory.batching.plan`, and ours. All but "free" wait at the end of every decoding step, (22).
 
 "proposed" is ``dp``; "johnson" are its batches, ordered by Johnson's rule anew at each decoding step; "known" are these
-or, if they take less, the batches of ``dp`` told the answers' lengths, at the same draft length and so ordered.
+or, if they take less, the batches of ``dp`` told the answers' lengths, at the same draft length and so ordered. "free"
+is the faster of ``dp`` and ``balanced`` without the barrier: a batch drafts as soon as its own drafts are verified.
 """
+
+WITH_BOUND = ("proposed", "johnson", "free")
+"""Plans whose gap to a lower bound is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,18 +203,30 @@ class Served:
     draft_length : int
         l.
     gap : float or None
-        By how much, relative to a lower bound on every plan, ``planned`` can at most be improved; of "proposed".
+        By how much, relative to a lower bound, ``planned`` can at most be improved; of :data:`WITH_BOUND`. The bound
+        is on every plan with a barrier, for "free" on every plan with any schedule.
+    bytes : float
+        What the weights and the caches of all batches that run at once need, at the fullest wave.
+    waves : int
+        How many.
     """
 
     seconds: float
     planned: float
     draft_length: int
     gap: float | None = None
+    bytes: float = 0.0
+    waves: int = 1
 
 
 @cache
 def serve(
-    seed: int, run: int, load: Load, schemes: tuple[str, ...] = SCHEMES, reading: Reading | None = None
+    seed: int,
+    run: int,
+    load: Load,
+    schemes: tuple[str, ...] = SCHEMES,
+    reading: Reading | None = None,
+    memory_rule: str = "each",
 ) -> dict[str, Served]:
     """Plan the tasks of one run by each scheme for answers of O_max tokens, and serve the answers that come.
 
@@ -218,76 +238,87 @@ def serve(
     schemes : tuple of str
         Some of :data:`SCHEMES`.
     reading : Reading, optional
+    memory_rule : str, default "each"
+        "each" is the paper's (24b), a limit for each batch; "together" counts the caches of all batches that run at
+        once, and runs what does not fit in waves.
 
     Returns
     -------
     dict
         :class:`Served` by scheme.
     """
-    cell = _Cell(draw_users(seed, run, load), load, reading or Reading())
+    cell = _Cell(draw_users(seed, run, load), load, reading or Reading(), memory_rule)
     return {scheme: cell.serve(scheme) for scheme in schemes}
 
 
 class _Cell:
     """The tasks of one run, with the plan by Algorithm 1."""
 
-    def __init__(self, users: Users, load: Load, reading: Reading) -> None:
+    def __init__(self, users: Users, load: Load, reading: Reading, memory_rule: str) -> None:
         order = np.argsort(users.inputs, kind="stable") if reading.sorted_arrival else np.arange(load.users)
         lengths = [(int(users.inputs[k]), int(users.outputs[k])) for k in order]
-        self.reading, self.service = reading, load.service
+        self.reading, self.service, self.rule = reading, load.service, memory_rule
         self.tasks = [Task(prompt, load.longest_output) for prompt, _ in lengths]
         self.answers = self.tasks if reading.longest_answers else [Task(*both) for both in lengths]
-        method = "dp-printed-objective" if reading.printed_objective else "dp"
-        self.proposed = plan(self.tasks, self.service, method, draft_lengths=LENGTHS)
+        self.lengths = fitting_lengths(self.tasks, self.service, list(LENGTHS), memory_rule)
+        self.barrier = Measured(self.tasks, self.service, Options("barrier", memory_rule))
+        self.proposed = METHODS["dp-printed-objective" if reading.printed_objective else "dp"](
+            self.barrier, self.lengths
+        )
 
     @cached_property
-    def bounds(self) -> dict[int, float]:
-        """What no batches fall below, by draft length (s)."""
-        return {length: lower_bound(self.tasks, self.service, length) for length in LENGTHS}
+    def freely(self) -> Measured:
+        """The same tasks without the barrier."""
+        return Measured(self.tasks, self.service, Options("free", self.rule))
 
     def serve(self, scheme: str) -> Served:
         """What one scheme takes."""
         best = self.proposed
-        if scheme == "proposed":
-            return replace(self._serve(best.batches, best.draft_length), gap=best.gap)
-        if scheme in ("sequential", "johnson"):
-            return self._serve(best.batches, best.draft_length, scheme)
-        if scheme == "fixed-length":
-            fixed = self._plan(scheme, 1)  # has a length of its own
-            return self._serve(fixed.batches, fixed.draft_length)
         if scheme == "known":
-            told = plan(self.answers, self.service, "dp", draft_lengths=[best.draft_length])
-            candidates = [self._serve(one.batches, best.draft_length, "johnson") for one in (best, told)]
-            return min(candidates, key=lambda found: found.seconds)
+            told = Measured(self.answers, self.service, Options("barrier", self.rule))
+            other = METHODS["dp"](told, [best.draft_length])
+            found = [self._served(self._reordered(one, "johnson"), self.barrier) for one in (best, other)]
+            return min(found, key=lambda one: one.seconds)
+        if scheme == "free":
+            found = [METHODS[method](self.freely, self.lengths) for method in ("dp", "balanced")]
+            return self._served(min(found, key=lambda one: one.latency), self.freely, bounded=True)
         if scheme == "autoregressive":
-            return self._serve(self._plan(scheme, 1).batches, 0)
-        if scheme == "heuristic":
-            return self._serve(*self._with_best_length(partial(self._plan, scheme)))
-        batches = self._plan(scheme, 1).batches  # whatever the draft length is
-        return self._serve(*self._with_best_length(partial(self._measure, batches)))
-
-    def _plan(self, method: str, length: int) -> Plan:
-        return plan(self.tasks, self.service, method, draft_lengths=[length])
-
-    def _serve(self, batches: Any, length: int, order: str = "given") -> Served:
-        times = [plan_latency(tasks, self.service, batches, length, order) for tasks in (self.answers, self.tasks)]
-        return Served(*times, length)
+            alone = Measured(self.tasks, self.service, Options("barrier", "ignored"))
+            return self._served(METHODS[scheme](alone, [0]), alone)
+        if scheme == "proposed":
+            return self._served(best, self.barrier, bounded=True)
+        if scheme in ("sequential", "johnson"):
+            return self._served(self._reordered(best, scheme), self.barrier, bounded=scheme == "johnson")
+        lengths = [FIXED_LENGTH] if scheme == "fixed-length" else self._lengths()
+        return self._served(METHODS[scheme](self.barrier, lengths), self.barrier)
 
     def _lengths(self) -> list[int]:
-        """Those that a rival tries, the most promising first."""
-        if self.reading.shared_length:
-            return [self.proposed.draft_length]
-        return sorted(LENGTHS, key=lambda length: self.bounds[length])
+        """Those that a rival tries."""
+        return [self.proposed.draft_length] if self.reading.shared_length else self.lengths
 
-    def _measure(self, batches: Any, length: int) -> Plan:
-        latency = plan_latency(self.tasks, self.service, batches, length)
-        return Plan("given", batches, "given", length, latency, self.bounds[length])
+    def _reordered(self, plan: Candidate, order: str) -> Candidate:
+        return self.barrier.plan(plan.batches, plan.draft_length, order)
 
-    def _with_best_length(self, find: Callable[[int], Plan]) -> tuple[Any, int]:
-        """The fastest draft length; those that no batches could make faster are left out."""
-        first, *others = self._lengths()
-        best = find(first)
-        for length in others:
-            if self.bounds[length] < best.latency:
-                best = min(best, find(length), key=lambda found: found.latency)
-        return best.batches, best.draft_length
+    def _served(self, plan: Candidate, problem: Measured, *, bounded: bool = False) -> Served:
+        """The answers that come, in the batches, waves and order of a plan."""
+        seconds = plan.latency
+        if self.answers is not self.tasks:
+            options = {"schedule": problem.options.schedule, "memory_rule": "ignored", "waves": plan.waves}
+            seconds = plan_latency(self.answers, self.service, plan.batches, plan.draft_length, plan.order, **options)
+        gap = None
+        if bounded:
+            bound = min(problem.bound(length) for length in self.lengths)
+            gap = max(plan.latency / bound - 1.0, 0.0)
+        return Served(seconds, plan.latency, plan.draft_length, gap, self._bytes(plan), len(plan.waves))
+
+    def _bytes(self, plan: Candidate) -> float:
+        """Of the draft machine at the fullest wave."""
+        inputs, outputs = self.barrier.inputs, self.barrier.outputs
+        weights = float(peak_memory(self.service.draft, 0, 0, 0))
+        needs = [
+            float(peak_memory(self.service.draft, inputs[b].max(), outputs[b].max(), len(b), plan.draft_length))
+            - weights
+            for b in map(list, plan.batches)
+        ]
+        edges = np.cumsum((0, *plan.waves))
+        return weights + max(sum(needs[a:b]) for a, b in pairwise(edges))

@@ -127,6 +127,38 @@ def _with_any_output(rng: np.random.Generator) -> Instance:
     return _with_partition(rng, one_output=False)
 
 
+def _sharing(rng: np.random.Generator, *, count: int = 6, longest: int = 256) -> Instance:
+    """Tasks of any answers on a memory that binds, and a competing partition; every batch may need a wave."""
+    instance = _tasks(rng, one_output=False, count=count)
+    return {
+        **instance,
+        "output_tokens": np.minimum(instance["output_tokens"], longest),
+        "memory": rng.choice([MEMORY, 2.2e9], SIZE),
+        "labels": rng.integers(0, 4, (SIZE, count)),
+    }
+
+
+def _few(rng: np.random.Generator) -> Instance:
+    """Two tasks of at most 8 tokens: every schedule of theirs can be tried."""
+    return _sharing(rng, count=2, longest=8)
+
+
+def _drafts(rng: np.random.Generator) -> Instance:
+    return {**_memory(rng), "draft_length": rng.integers(1, LONGEST_DRAFT + 1, SIZE)}
+
+
+def _random_steps(rng: np.random.Generator) -> Instance:
+    return {
+        "output_tokens": rng.integers(1, 257, (SIZE, 8)),
+        "acceptance": rng.random(SIZE),
+        "draft_length": rng.integers(0, LONGEST_DRAFT + 1, SIZE),
+    }
+
+
+def _stepwise(rng: np.random.Generator) -> Instance:
+    return {**_times(rng, 6, 4), "steps": rng.integers(1, 7, (SIZE, 4))}
+
+
 INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "serving.cost": _flops,
     "serving.memory": _memory,
@@ -134,6 +166,14 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "serving.pipeline": lambda rng: _times(rng, 6),
     "serving.departures": _departing,
     "serving.breakpoints": _lines,
+    "serving.memory_peak": _drafts,
+    "serving.memory_peak_printed": _drafts,
+    "serving.mean_steps": _random_steps,
+    "serving.longest_steps": _random_steps,
+    "serving.printed_steps": _random_steps,
+    "serving.mean_latency": lambda rng: {**_random_steps(rng), "stage": rng.gamma(2.0, 0.05, (SIZE, 3))},
+    "serving.free": _stepwise,
+    "serving.free_schedule": lambda rng: {**_stepwise(rng), "turns": rng.integers(0, 4, (SIZE, 40))},
     "batching.dp": _tasks,
     "batching.dp_printed_value": _tasks,
     "batching.dp_printed_objective": _with_runs,
@@ -150,5 +190,12 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "batching.exact": _with_any_output,
     "batching.lower_bound": _with_any_output,
     "batching.draft_count": _tasks,
+    "batching.memory_each": _sharing,
+    "batching.memory_together": _sharing,
+    "batching.exact_waves": _sharing,
+    "batching.lower_bound_waves": _sharing,
+    "batching.free_bound": _sharing,
+    "batching.free_no_slower": _sharing,
+    "batching.exact_free": _few,
 }
 """For every claim of the two rooms a batch of instances."""

@@ -62,6 +62,26 @@ def _shared_cell(rng: Rng) -> Instance:
     return {**cell, "weights": weights, "bandwidth_hz": _between(rng, 10e6, 40e6, len(weights))}
 
 
+def _spread_cell(rng: Rng) -> Instance:
+    """The same cells, by the SNR over the whole band."""
+    radio = _radio(rng)
+    snr = radio["power"] * radio["gain"] / radio["noise"][:, None]
+    return {"bits": radio["bits"], "full_band_snr": snr, "bandwidth_hz": radio["bandwidth_hz"]}
+
+
+def _spread_users(rng: Rng) -> Instance:
+    cell = _spread_cell(rng)
+    return {"bits": cell["bits"], "full_band_snr": cell["full_band_snr"]}
+
+
+def _spread_shares(rng: Rng) -> Instance:
+    """Competitors near to and far from the shares of the closed form, equal ones among them."""
+    cell = _spread_cell(rng)
+    tilt = rng.choice([0.0, 0.5, 1.0], (len(cell["bits"]), 1))
+    need = cell["bits"] / np.log1p(cell["full_band_snr"])
+    return {**cell, "weights": need**tilt * np.exp(rng.normal(0.0, 0.2, need.shape))}
+
+
 def _raised_user(rng: Rng) -> Instance:
     cell = _cell(rng)
     snr = 2.0 ** cell["spectral_efficiency"] - 1.0
@@ -138,6 +158,23 @@ def _trace(rng: Rng) -> Instance:
     }
 
 
+def _upload(rng: Rng) -> dict[str, Row]:
+    """Uploads of cu-hlm over blocks of 1 ms to 100 s; few, as each is a renewal equation."""
+    few = COUNT // 20
+    return {
+        "mean_snr": _mean_snr(rng, few),
+        "bits": _between(rng, 1e3, 1e6, few),
+        "bandwidth_hz": _between(rng, 1e6, 2e7, few),
+        "coherence_s": _between(rng, 1e-3, 100.0, few),
+    }
+
+
+def _rician_upload(rng: Rng) -> Instance:
+    upload = _upload(rng)
+    count = len(upload["bits"])
+    return {**upload, "k_factor": np.where(rng.random(count) < 0.3, 0.0, _between(rng, 0.1, 30.0, count))}
+
+
 # --------------------------------------------------------------------------------------------------- draft length
 
 
@@ -205,6 +242,7 @@ def _tracked(*more: str) -> Callable[[Rng], Instance]:
             "rounds": rng.integers(0, 100, COUNT),
             "step": _between(rng, 0.01, 0.5),
             "start": np.full(COUNT, 0.8),
+            "other_length": rng.integers(1, LONGEST + 1, COUNT),
         }
         begin = {"acceptance": _gamma(rng), "draft_length": rng.integers(1, LONGEST + 1, COUNT)}
         return {**begin, **{name: all_of_them[name] for name in more}}
@@ -236,6 +274,10 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
         "leave_bad": rng.uniform(0.01, 0.9, COUNT),
     },
     "channel.trace": _trace,
+    "channel.transfer_floor": _rician_upload,
+    "channel.transfer_ceiling": _rician_upload,
+    "channel.transfer_low_snr": _upload,
+    "channel.transfer_one_block": _rician_upload,
     "ofdma.minmax": _shared_cell,
     "ofdma.minmax_printed": _radio,
     "ofdma.minmax_kkt": _cell,
@@ -245,6 +287,10 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "ofdma.gain": _cell,
     "ofdma.gain_bound": _cell,
     "ofdma.same_sum": _cell_and_band,
+    "ofdma.spread_minmax": _spread_shares,
+    "ofdma.spread_kkt": _spread_users,
+    "ofdma.spread_sooner": _spread_cell,
+    "ofdma.spread_loss": _spread_cell,
     "draft_length.etgr": _with("draft_length"),
     "draft_length.unimodal": _profile,
     "draft_length.stationary": _with(),
@@ -258,7 +304,8 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "draft_length.linear_adapts": _with("rise", "max_length"),
     "draft_length.regret": _with("believed", "max_length"),
     "draft_length.energy": _with("fixed_j", "marginal_j", "price", "draft_length", "max_length"),
-    "draft_length.tracker": _tracked(),
+    "draft_length.tracker": _tracked("other_length"),
+    "draft_length.tracker_in_use": _tracked(),
     "draft_length.tracker_mean": _tracked("rounds", "step", "start"),
     "draft_length.tracker_variance": _tracked("rounds", "step"),
     "draft_length.tracker_consistent": _tracked(),

@@ -86,7 +86,7 @@ def _tokens(rng: Rng) -> dict[str, Row]:
     token = _drawn(rng, logits)[:, None]
     u = np.take_along_axis(vocabulary_uncertainty(logits), token, axis=-1)
     beta = np.take_along_axis(rejection_probability(target, draft), token, axis=-1)
-    return {"uncertainty": u.reshape(shape), "rejection": beta.reshape(shape)}
+    return {"uncertainty": u.reshape(shape), "rejection_by_token": beta.reshape(shape)}
 
 
 def _printed_fit(rng: Rng) -> Instance:
@@ -152,6 +152,9 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "uncertainty.sampled": _perturbed,
     "uncertainty.printed_temperature": _perturbed,
     "uncertainty.expected": _one_token,
+    "uncertainty.quick_rule": _one_token,
+    "uncertainty.stated_error": _one_token,
+    "uncertainty.vocabulary": _one_token,
     "uncertainty.noise": _decision,
     "uncertainty.draws": _wanted,
     "uncertainty.linear": _tokens,

@@ -132,6 +132,12 @@ def _message(rng: np.random.Generator) -> Instance:
     return {"counts": counts, "support": support, "token": token}
 
 
+def _drawn(rng: np.random.Generator) -> Instance:
+    """Drafts drawn from their rows, and how many entries go."""
+    draft = _rows(rng, SIZE)
+    return {"draft": draft, "token": [rng.choice(VOCABULARY, p=row) for row in draft], "k": _sizes(rng)}
+
+
 INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "lattice.quantize": _quantised,
     "lattice.quantize_printed": _quantised,
@@ -147,6 +153,7 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "lattice.allocate_fits": _budgets,
     "codec.enumerative": _message,
     "codec.round_trip": _message,
+    "codec.certificate": _drawn,
     "conformal.update": _batches,
     "conformal.telescope": _run,
     "conformal.telescope_printed": _run,
@@ -154,13 +161,17 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "conformal.accepted": _batches,
     "conformal.kept": _batches,
     "conformal.regret": _run,
+    "conformal.regret_proof": _run,
     "conformal.regret_small_step": _run,
     "conformal.regret_sharp": _run,
+    "conformal.regret_vocabulary": _run,
     "conformal.iterates": _run,
     "conformal.iterates_upper": _run,
     "conformal.rate": _scaled,
     "conformal.clipped": _run,
     "conformal.clipped_regret": _run,
+    "conformal.clipped_update": _batches,
+    "conformal.clipped_kept": _batches,
     "conformal.clipped_iterates": _run,
     "conformal.window": _windows,
     "conformal.window_unclipped": _windows,

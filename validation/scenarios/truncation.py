@@ -29,12 +29,12 @@ def _pairs(rng: np.random.Generator, *shape: int, vocabulary: int = VOCABULARY) 
 
 def _with_tolerance(rng: np.random.Generator) -> Instance:
     target, draft = _pairs(rng, SIZE)
-    return {"target": target, "draft": draft, "tolerance": rng.uniform(0.01, 0.3, SIZE)}
+    return {"target": target, "draft": draft, "distortion_tolerance": rng.uniform(0.01, 0.3, SIZE)}
 
 
 def _many_with_tolerance(rng: np.random.Generator) -> Instance:
     targets, drafts = _pairs(rng, SIZE, TOKENS)
-    return {"targets": targets, "drafts": drafts, "tolerance": rng.uniform(0.01, 0.5, SIZE)}
+    return {"targets": targets, "drafts": drafts, "distortion_tolerance": rng.uniform(0.01, 0.5, SIZE)}
 
 
 def _rows_with_sizes(rng: np.random.Generator) -> Instance:

@@ -5,6 +5,7 @@ Nothing that is pickled is ever loaded.
 
 from __future__ import annotations
 
+import math
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -116,6 +117,9 @@ def _sliced(path: Path, shape: tuple[int, ...], part: Callable[[int, int], Any])
 def _npy(path: Path, key: str | None) -> Source:
     if key is not None:
         raise UserError(f"{path} holds one array without a name; leave out ':{key}'.")
+    with path.open("rb") as file:
+        if not b"\x93NUMPY".startswith(file.read(6)):  # an empty or cut file is np.load's to explain
+            raise UserError(f"{path} is no .npy file, whatever its name; write it with numpy.save.")
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     return Source(path, None, array.shape, array.dtype, _sliced(path, array.shape, lambda a, b: array[a:b]))
 
@@ -137,10 +141,13 @@ def _npz(path: Path, key: str | None) -> Source:
     with zipfile.ZipFile(path) as archive:
         keys = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
         key = _choose(path, key, keys)
-        with archive.open(f"{key}.npy") as member:
+        info = archive.getinfo(f"{key}.npy")
+        with archive.open(info) as member:
             shape, fortran, dtype = _npy_header(member)
+            header = member.tell()
     if dtype.hasobject:
         raise UserError(f"{path} holds Python objects (a pickle), which are never loaded; save plain numbers.")
+    _refuse_too_short(path, key, info, header, math.prod(shape) * dtype.itemsize)
     if fortran and len(shape) > 1:
         raise UserError(f"{path}:{key} is stored column by column; save numpy.ascontiguousarray of it, or as .npy.")
     row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize if shape else dtype.itemsize
@@ -157,6 +164,22 @@ def _npz(path: Path, key: str | None) -> Source:
                 yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
 
     return Source(path, key, shape, dtype, _guarded(path, blocks))
+
+
+def _refuse_too_short(path: Path, key: str, info: zipfile.ZipInfo, header: int, needed: int) -> None:
+    """Refuse a header that claims more values than its file can hold, before memory is taken for them.
+
+    The directory of a zip file may claim any size, so what the file itself can hold bounds it: deflate makes at most
+    1,032 bytes of one.
+    """
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise UserError(f"{path}:{key} is compressed in a way that numpy does not use; save it with numpy.savez again.")
+    held = path.stat().st_size * (1 if info.compress_type == zipfile.ZIP_STORED else 1032)
+    if info.file_size != header + needed or header + needed > held:
+        raise UserError(
+            f"{path}:{key} is damaged: its header claims {needed:,} bytes of values, but the file does not hold "
+            "as many; save it again."
+        )
 
 
 def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -88,8 +88,11 @@ def read_journal(folder: Path) -> Committed:
             "collect the trace again with --fresh."
         )
     committed = Committed(header=records[0] or {})
-    for record in records[1:first_bad]:
-        _replay(committed, record or {})
+    try:
+        for record in records[1:first_bad]:
+            _replay(committed, record or {})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(f"{file} is not the journal of a trace; check the path, or restore it from a copy.") from error
     committed.lines = first_bad
     committed.valid_bytes = sum(len(line) + 1 for line in whole[:first_bad])
     if first_bad < len(whole) or torn:
@@ -108,7 +111,7 @@ def has_begun(folder: Path) -> bool:
 
 def _replay(committed: Committed, record: dict[str, Any]) -> None:
     if committed.tail:
-        del committed.files[committed.tail]
+        committed.files.pop(committed.tail, None)
     committed.rows, committed.state = record["rows"], record["state"]
     committed.tail, committed.finished = record["tail"], record["finished"]
     committed.files |= {name: (size, crc) for name, (size, crc) in record["files"].items()}
@@ -119,6 +122,7 @@ class Journal:
 
     def __init__(self, folder: Path, committed: Committed | None = None) -> None:
         self._file = folder / JOURNAL
+        refuse_link(self._file)
         self.lines = committed.lines if committed else 0
         self._size = committed.valid_bytes if committed else 0
         if committed and self._file.stat().st_size > self._size:
@@ -143,6 +147,20 @@ class Journal:
         with self._file.open("r+b") as file:
             file.truncate(self._size)
             os.fsync(file.fileno())
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse a link where a file or folder of ours belongs: what is written or removed there would lie elsewhere.
+
+    Raises
+    ------
+    UserError
+    """
+    if path.is_symlink():
+        raise UserError(
+            f"{path} is a link to {os.readlink(path)}, which is never followed; put what it leads to in its place, or "
+            "choose another folder."
+        )
 
 
 def write_durably(path: Path, content: bytes | memoryview) -> tuple[int, int]:
@@ -224,7 +242,7 @@ class Lock:
     Raises
     ------
     UserError
-        On entry, if another process (or another writer of this one) holds the lock.
+        On entry, if another process (or another writer of this one) holds the lock, or a file of its name is no lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -237,8 +255,12 @@ class Lock:
         except ImportError:
             return self
         file = self.folder / LOCK
+        refuse_link(file)
         while True:
-            handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+            if re.fullmatch(rb"\d*\n?", os.pread(handle, 64, 0)) is None:
+                os.close(handle)
+                raise UserError(f"{file} is no lock of this program and would be overwritten; choose another folder.")
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if not _same_file(handle, file):  # its holder has just removed it

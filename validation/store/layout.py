@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.errors import UserError
-from validation.store.chunks import describe
-from validation.store.journal import JOURNAL, Committed, check_file, read_journal
+from validation.store.chunks import FOLDER, describe
+from validation.store.journal import JOURNAL, LOCK, Committed, check_file, read_journal, refuse_link
 
 FORMAT = "hlm-trace"
 VERSION = 2
 ARRAYS = ("draft_logits", "target_logits", "tokens", "prompt_index", "position")
 DTYPES = ("float16", "float32")
 MANIFEST = "manifest.json"
+TAIL = re.compile(r"tail-\d+\.npz")
+CHUNK = re.compile(rf"{FOLDER}/(({'|'.join(ARRAYS)})/)?(zarr\.json|c\.\d+(\.0)?)")
 
 
 def array_dtypes(dtype: str) -> dict[str, np.dtype[Any]]:
@@ -30,14 +33,53 @@ def read_committed(path: Path) -> Committed:
     Raises
     ------
     UserError
-        A damaged journal, or one of another format.
+        A damaged journal, one of another format, or one that names files outside the trace.
     """
+    refuse_links(path)
     committed = read_journal(path)
     if committed.header.get("format") != FORMAT:
         raise UserError(f"{path / JOURNAL} is not that of a trace; check the path.")
     if committed.header.get("version") != VERSION:
         raise other_version(path, committed.header.get("version"))
+    tail = () if committed.tail is None else (committed.tail,)
+    for name in (*committed.files, *tail):
+        if not isinstance(name, str) or not is_own(name) or (name in tail and not TAIL.fullmatch(name)):
+            raise UserError(f"{path / JOURNAL} names {name!r}, which no trace holds; do not use this trace.")
+    if not committed.files.keys() >= set(tail):
+        raise UserError(f"{path / JOURNAL} has no checksum of {committed.tail!r}; restore it from a copy.")
     return committed
+
+
+def is_own(name: str) -> bool:
+    """Whether a path in a trace is that of a file that the format defines, the journal and the lock apart.
+
+    >>> [is_own(name) for name in ("manifest.json", "tail-3.npz", "arrays/tokens/c.0", "tail-x.npz", "../tail-3.npz")]
+    [True, True, True, False, False]
+    """
+    return name == MANIFEST or any(kind.fullmatch(name) for kind in (TAIL, CHUNK))
+
+
+def own_files(path: Path) -> list[Path]:
+    """The files in a folder that have the names of a trace's, the journal and the lock apart; links among them."""
+    found = [*path.iterdir()]
+    for folder in (path / FOLDER, *(path / FOLDER / name for name in ARRAYS)):
+        if folder.is_dir() and not folder.is_symlink():
+            found += folder.iterdir()
+    return [file for file in found if is_own(file.relative_to(path).as_posix())]
+
+
+def refuse_links(path: Path) -> None:
+    """Refuse a trace of which a part is a link, so that nothing is read, written or removed outside its folder.
+
+    Raises
+    ------
+    UserError
+    """
+    folders = [path / FOLDER, *(path / FOLDER / name for name in ARRAYS)]
+    for part in (path / JOURNAL, path / LOCK, *folders):
+        refuse_link(part)
+    for file in own_files(path) if path.is_dir() else ():
+        refuse_link(file)
 
 
 def check_files(path: Path, committed: Committed, *, content: bool) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,15 @@ from typing import Any
 from validation.errors import UserError
 from validation.store.chunks import FOLDER
 from validation.store.journal import JOURNAL, LOCK, Committed, has_begun
-from validation.store.layout import ARRAYS, MANIFEST, read_committed
+from validation.store.layout import ARRAYS, FORMAT, MANIFEST, own_files, read_committed, refuse_links
+
+FIRST = b'{"n":0,"format":"%s"' % FORMAT.encode()  # what every journal of a trace begins with
 
 
 def what_to_go_on_from(
     path: Path, vocabulary: int, dtype: str, settings: Mapping[str, Any] | None, *, fresh: bool
 ) -> Committed | None:
-    """What an earlier writer committed, or None for a new trace; the folder then holds the lock alone.
+    """What an earlier writer committed, or None for a new trace; the folder then holds nothing of an earlier one.
 
     Raises
     ------
@@ -27,8 +29,10 @@ def what_to_go_on_from(
     inside = {file.name for file in path.iterdir()} - {LOCK}
     if not inside:
         return None
-    if not inside & {JOURNAL, MANIFEST}:
-        raise UserError(f"Something other than a trace lies at {path}; choose another path.")
+    refuse_links(path)
+    if not (_our_journal(path) or _our_manifest(path)):
+        found = next((f" ({name} is not that of a trace)" for name in (JOURNAL, MANIFEST) if name in inside), "")
+        raise UserError(f"Something other than a trace lies at {path}{found}; choose another path.")
     if fresh:
         clear(path)
         return None
@@ -57,18 +61,58 @@ def what_to_go_on_from(
 
 
 def clear(path: Path) -> None:
-    """Remove the trace, but for the lock; the journal first, so that no part passes for a whole."""
-    own = (JOURNAL, MANIFEST, *(f"{name}.npy" for name in ARRAYS))
-    for file in (*(path / name for name in own), *path.glob("tail-*.npz")):
+    """Remove the trace, but for the lock; the journal first, so that no part passes for a whole.
+
+    Only files that the format defines are removed: what else lies there, or in ``arrays``, stays.
+    """
+    for file in _of_the_trace(path):
         file.unlink(missing_ok=True)
-    shutil.rmtree(path / FOLDER, ignore_errors=True)
+    for folder in (*(path / FOLDER / name for name in ARRAYS), path / FOLDER):
+        with contextlib.suppress(OSError):  # something of another's is in it
+            folder.rmdir()
+
+
+def foreign_files(path: Path) -> list[str]:
+    """What lies in the folder of a trace and is no part of one: ``--fresh`` leaves it."""
+    own = {*_of_the_trace(path), path / LOCK} if path.is_dir() else set()
+    return sorted(str(f.relative_to(path)) for f in path.rglob("*") if f not in own and (f.is_symlink() or f.is_file()))
+
+
+def _of_the_trace(path: Path) -> list[Path]:
+    """The journal, the manifest and the arrays, as far as they are those of a trace."""
+    manifest = _our_manifest(path)
+    found = [path / JOURNAL] if _our_journal(path) else []
+    found += [file for file in own_files(path) if manifest or file != path / MANIFEST]
+    return found + [path / f"{name}.npy" for name in ARRAYS if manifest and manifest.get("version") == 1]
+
+
+def _our_journal(path: Path) -> bool:
+    """Whether the journal is that of a trace, or the beginning of one."""
+    try:
+        with (path / JOURNAL).open("rb") as file:
+            first = file.read(len(FIRST))
+    except OSError:
+        return False
+    return FIRST.startswith(first)
+
+
+def _our_manifest(path: Path) -> dict[str, Any] | None:
+    """The manifest if it is that of a trace; of a damaged one, the format alone."""
+    try:
+        content = (path / MANIFEST).read_bytes()
+    except OSError:
+        return None
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return {"format": FORMAT} if f'"format": "{FORMAT}"'.encode() in content else None
+    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
 
 
 def remove_strays(path: Path, committed: Committed) -> None:
-    """Remove what a killed writer left beside what it committed."""
-    for file in path.rglob("*"):
-        name = file.relative_to(path).as_posix()
-        if file.is_file() and name not in committed.files and name not in (JOURNAL, LOCK):
+    """Remove what a killed writer left beside what it committed; files that no trace has stay."""
+    for file in own_files(path):
+        if file.relative_to(path).as_posix() not in committed.files:
             file.unlink()
 
 

@@ -50,9 +50,9 @@ BUILT_IN = "builtin"
 BOTH_RIVALS = "MC dropout and prompt perturbation"
 
 
-def number(value: float) -> float | None:
-    """As JSON holds it: NaN, for what is undefined, becomes null."""
-    return None if np.isnan(value) else plain(value)
+def number(value: float | None) -> float | None:
+    """As JSON holds it: what is undefined, None or NaN, becomes null."""
+    return None if value is None or np.isnan(value) else plain(value)
 
 
 def axis(name: str, scale: str = "linear") -> dict[str, str]:

@@ -41,16 +41,16 @@ NONE, UNDEFINED = "–", "undefined"
 LINES = ("tokens", "bins")
 
 
-def shown(number: float, form: str = ".4f") -> str:
+def shown(number: float | None, form: str = ".4f") -> str:
     """As text, with a true minus sign.
 
     >>> shown(-0.0661), shown(float("nan"))
     ('−0.0661', 'undefined')
     """
-    return UNDEFINED if np.isnan(number) else format(number, form).replace("-", "−")
+    return UNDEFINED if number is None or np.isnan(number) else format(number, form).replace("-", "−")
 
 
-def with_interval(number: float, ends: tuple[float, float] | None, form: str = ".4f") -> str:
+def with_interval(number: float | None, ends: tuple[float, float] | None, form: str = ".4f") -> str:
     """A number and its interval where there is one.
 
     >>> with_interval(0.5, (0.25, 0.75), ".2f"), with_interval(0.5, None, ".2f")
@@ -222,7 +222,7 @@ def calibrated(tokens: Tokens) -> list[dict[str, Any]]:
         count = int(np.count_nonzero(~held_out))
         row: dict[str, Any] = {"risk": risk, "prompts": count, "held_out_prompts": int(np.count_nonzero(held_out))}
         if count + 1 >= 1.0 / risk:
-            found = hlmtheory.calibrate_threshold(losses[~held_out], POINTS, risk=risk)
+            found = hlmtheory.calibrate_threshold(losses[~held_out], POINTS, risk=risk, bound=1.0)
             row |= _held_out(tokens, losses, held_out, found.threshold)
             row |= {"empirical_risk": plain(found.empirical_risk), "corrected_risk": plain(found.corrected_risk)}
             row["leave_one_out"] = plain(hlmtheory.held_out_risk(losses, risk, 1.0))

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import ast
+import importlib.metadata
 import importlib.util
 import io
+import itertools
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from validation.__main__ import main as command_line
 
@@ -193,6 +199,112 @@ def test_an_environment_with_an_old_python_is_not_deleted(hlm, environment, monk
     assert environment.exists()
 
 
+# ------------------------------------------------------------------------- what must be neither run nor removed
+
+CALLED = ("venv", "pip", "ensurepip", "json", "hashlib", "re", "subprocess", "pathlib", "sitecustomize", "__future__")
+
+
+@pytest.fixture
+def project(root):
+    """A project folder with a launcher of its own, and modules in it that would leave a mark."""
+    shutil.copy(ROOT / "hlm", root / "hlm")
+    return root
+
+
+def hostile(folder):
+    """Modules named like those that set-up runs and imports; each leaves a mark in its folder."""
+    for name in CALLED:
+        text = f"open({str(folder / (name + '.ran'))!r}, 'w').close()\nraise SystemExit(1)\n"
+        (folder / f"{name}.py").write_text(text)
+
+
+def launch(project, where, *command):
+    """Run the launcher of a project in some folder, as a user does; pip reaches nothing."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
+    env = {**kept, "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+    command = [sys.executable, str(project / "hlm"), *command]
+    return subprocess.run(command, cwd=where, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_set_up_runs_no_file_of_the_callers_folder(project, tmp_path):
+    hostile(tmp_path)
+    ended = launch(project, tmp_path, "setup")
+    assert [file.name for file in tmp_path.glob("*.ran")] == []
+    assert "pip ended with exit code" in ended.stderr  # the environment was made, and pip got as far as the index
+    assert ended.returncode == 2
+
+
+def test_set_up_runs_no_file_of_its_own_folder(hlm, project):
+    environment = project / ".venv"
+    subprocess.run([sys.executable, "-I", "-m", "venv", "--without-pip", str(environment)], check=True)
+    hostile(project)
+    ended = launch(project, project, "setup")
+    assert [file.name for file in project.glob("*.ran")] == []
+    assert "pip ended with exit code" in ended.stderr
+    assert ended.returncode == 2
+
+
+def test_no_child_of_the_launcher_takes_modules_from_its_folder(hlm, environment):
+    assert hlm.pip_command(environment, (), terminal=False)[1] == "-I"
+    assert hlm.coverage_command("python")[1] == "-P"
+    assert hlm.pytest_command("python")[1] == "-P"
+
+
+def _linked(environment, elsewhere):
+    environment.symlink_to(elsewhere)
+
+
+def _link_to_a_prefix(environment, elsewhere):
+    (elsewhere / "bin").mkdir()
+    (elsewhere / "bin" / "python").symlink_to(sys.executable)  # it works, and pip would install into that prefix
+    environment.symlink_to(elsewhere)
+
+
+def _folder_with_files(environment, elsewhere):
+    environment.mkdir()
+    (environment / "thesis.tex").write_text("years of work")
+
+
+def _file(environment, elsewhere):
+    environment.write_text("notes")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+@pytest.mark.parametrize("make", [_linked, _link_to_a_prefix, _folder_with_files, _file])
+def test_what_is_no_environment_is_refused_and_kept(hlm, root, tmp_path, capsys, monkeypatch, make):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "thesis.tex").write_text("years of work")
+    make(root / ".venv", elsewhere)
+    before = sorted(tmp_path.rglob("*"))
+    monkeypatch.setattr(hlm, "run_pip", lambda *args, **options: pytest.fail("pip ran"))
+    assert hlm.main(["validate"], root) == 2
+    said = capsys.readouterr().err
+    assert "hlm does not change it" in said
+    assert said.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="links need a privilege there")
+def test_a_link_to_an_environment_that_does_not_work_is_not_followed(hlm, root, tmp_path, capsys):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "pyvenv.cfg").write_text("version = 3.11.7\n")
+    (root / ".venv").symlink_to(elsewhere)
+    assert hlm.main(["validate"], root) == 2
+    assert "remove the link" in capsys.readouterr().err
+    assert (elsewhere / "pyvenv.cfg").exists()
+
+
+def test_what_a_killed_start_left_is_made_anew(hlm, root):
+    environment = root / ".venv"
+    (environment / "lib" / "python3.11").mkdir(parents=True)
+    (environment / "bin").mkdir()
+    (environment / "lib64").symlink_to("lib")
+    assert hlm.foreign_environment(environment) is None
+    assert hlm.foreign_environment(root / "nothing") is None
+
+
 # --------------------------------------------------------------------------------------------- announcement
 
 
@@ -211,6 +323,49 @@ def test_every_extra_is_announced(hlm):
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
     assert set(hlm.DOWNLOADS) == {"", *extras}
+
+
+# --------------------------------------------------------------------------------------------------- the pins
+
+UNPINNED = re.compile(r"(nvidia|cuda)-.*|triton|setuptools")  # constraints.txt says why
+
+
+def pins():
+    """Name and version of each line of constraints.txt."""
+    lines = (line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines())
+    return {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines if line)}
+
+
+def brought():
+    """Name and version of every installed package that the core and the extras draw in, at whatever remove."""
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    asked = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
+    found, waiting = {}, [Requirement(text) for text in asked]
+    seen = set()
+    while waiting:
+        one = waiting.pop()
+        for extra in {"", *one.extras} - {extra for name, extra in seen if name == canonicalize_name(one.name)}:
+            seen.add((canonicalize_name(one.name), extra))
+            try:
+                package = importlib.metadata.distribution(one.name)
+            except importlib.metadata.PackageNotFoundError:
+                continue  # of an extra that is not installed here
+            found[canonicalize_name(one.name)] = package.version.partition("+")[0]
+            drawn = [Requirement(text) for text in package.requires or ()]
+            waiting += [each for each in drawn if each.marker is None or each.marker.evaluate({"extra": extra})]
+    return found
+
+
+def test_everything_that_set_up_installs_is_pinned_at_the_version_that_is_here():
+    here = {name: version for name, version in brought().items() if not UNPINNED.fullmatch(name)}
+    assert {"numpy", "torch", "mdurl"} <= here.keys()
+    assert {name: version for name, version in here.items() if pins().get(name) != version} == {}
+
+
+def test_no_pin_is_of_a_package_that_nothing_asks_for():
+    installed = {canonicalize_name(each.metadata["Name"]) for each in importlib.metadata.distributions()}
+    assert pins().keys() & installed <= brought().keys()
 
 
 # -------------------------------------------------------------------------------------------------- the stamp
@@ -314,6 +469,53 @@ def test_pip_that_fails_is_one_message_with_its_last_lines_and_the_command(hlm, 
     assert "Traceback" not in said
 
 
+def test_the_version_needs_no_set_up(hlm, root, capsys):
+    assert hlm.main(["--version"]) == 0
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert capsys.readouterr().out == f"hlmtheory, version {version}\n"
+    assert hlm.main(["--version"], root) == 0
+    assert "unknown" in capsys.readouterr().out
+
+
+def test_a_command_that_is_none_gets_a_suggestion(hlm, root, capsys):
+    assert hlm.main(["validat"], root) == 2
+    assert capsys.readouterr().err.endswith("Did you mean 'validate'?\n")
+    assert hlm.main(["xyz"], root) == 2
+    assert "Did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("conflict", [False, True], ids=["nothing found", "another version lies here"])
+@pytest.mark.parametrize("terminal", [True, False])
+def test_without_a_network_set_up_says_so_in_one_sentence(hlm, root, tmp_path, monkeypatch, conflict, terminal):
+    """A real pip and an address at which nothing listens; a wheel at hand makes pip report ResolutionImpossible."""
+    for name in ("PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", "http://user:secret@127.0.0.1:9/")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    if conflict:
+        monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+        with zipfile.ZipFile(tmp_path / "numpy-1.0-py3-none-any.whl", "w") as wheel:
+            wheel.writestr("numpy-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: numpy\nVersion: 1.0\n")
+            wheel.writestr("numpy-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+            wheel.writestr("numpy-1.0.dist-info/RECORD", "")
+    pip = [sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "install", "--target", str(tmp_path / "x")]
+    with pytest.raises(hlm.SetupError) as caught:
+        hlm.run_pip([*pip, "-c", "constraints.txt", "numpy"], root, terminal=terminal)
+    said = str(caught.value)
+    assert "pip could not reach its package index (Connection refused)" in said
+    assert "same command again" in said
+    assert "\n" not in said
+    assert "secret" not in said
+
+
+def test_a_failure_with_a_network_keeps_pips_own_words(hlm):
+    retried = "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError()': /numpy/"
+    assert hlm.network_problem("", ["ERROR: No matching distribution found for numpy"]) is None
+    assert hlm.network_problem(retried, ["ERROR: [Errno 28] No space left on device"]) is None
+    assert "(no connection)" in hlm.network_problem(retried, ["ERROR: No matching distribution found for numpy"])
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_real_output_is_read_from_either_stream(hlm, root, terminal, capfd):
     script = "import sys; print('Downloading x (1 MB)', flush=True); print('ERROR: y', file=sys.stderr); sys.exit(3)"
@@ -392,7 +594,7 @@ def test_tests_run_at_the_root_after_coverage_with_a_floor(root, replaced, start
     assert os.path.samefile(there, root)
     assert {"--cov=hlmtheory", "--cov-branch", "--cov-fail-under=95", "tests/theory", "hlmtheory"} <= set(first)
     assert profile == "few"
-    assert command[1:] == ["-m", "pytest", "-q"]
+    assert command[1:] == ["-P", "-m", "pytest", "-q"]
     assert os.environ["HYPOTHESIS_PROFILE"] == "ci"
     monkeypatch.delenv("HYPOTHESIS_PROFILE")
 

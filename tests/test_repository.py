@@ -218,6 +218,8 @@ def test_the_template_for_a_claim_works():
     assert verdict.holds
     assert verdict.in_scope == 5000
     assert verdict.broken == {"k < V": 1000}
+    narrow = drafts.astype(np.float32)
+    assert (room["tail_bound"](narrow, 2) >= room["tail_bound"](narrow.astype(np.float64), 2)).all()
 
 
 def test_the_other_examples_of_contributing_run():

@@ -57,6 +57,29 @@ def test_a_number_goes_where_the_array_is():
     assert arrays(there=there, number=2.0)[2].device == there.device
 
 
+MASKED = np.ma.array([0.5, 0.5], mask=[False, True])
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: arrays(one=MASKED, two=[0.5, 0.5]), "one"),
+        (lambda: arrays(one=np.array([0.5, 0.5]), two=MASKED), "two"),
+        (lambda: arrays(one=[MASKED, MASKED]), "one"),
+        (lambda: arrays(one=0.5, two=MASKED[1]), "two"),
+        (lambda: _array.to_numpy(MASKED), "the array"),
+        (lambda: hlmtheory.total_variation(MASKED, [0.5, 0.5]), "p"),
+        (lambda: hlmtheory.total_variation(np.array([0.5, 0.5]), MASKED), "q"),
+        (lambda: hlmtheory.fit_linear([0.0, 0.5, 1.0], np.ma.array([0.0, 0.5, 1.0])), "rejection_by_token"),
+        (lambda: hlmtheory.fit_linear([0.0, 0.5, 1.0], [0.0, 0.5, 1.0], groups=np.ma.array([0, 1, 1])), "groups"),
+    ],
+)
+def test_a_masked_array_is_refused_by_name(call, name):
+    """Half of the entries hidden, and no function reads the mask: the answer would be of other numbers."""
+    with pytest.raises(TypeError, match=rf"^{name} must not be a numpy masked array.*give its \.filled\(number\)"):
+        call()
+
+
 def test_functions_work_where_the_array_is():
     """No intermediate result is made on the default device."""
     device = array_api_strict.Device("device1")

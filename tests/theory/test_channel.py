@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import channel
-from hlmtheory.channel import GilbertElliott, Rayleigh, Rician, TraceLink
+from hlmtheory.channel import (
+    GilbertElliott,
+    Rayleigh,
+    Rician,
+    TraceLink,
+    mean_transfer_time,
+    sample_transfer_times,
+)
+from hlmtheory.channel.blocks import low_snr_transfer_time
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .room_claims import (
@@ -35,6 +43,14 @@ K_FACTOR = st.one_of(st.just(0.0), quantity(1e-2, 100.0))
 INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), quantity(1e-12, 0.5), st.floats(0.01, 0.999))
 TIME = quantity(1e-6, 1e3)
 STRIP = {"mean_snr": MEAN, "cut": quantity(1e-12, 1e-2), "width": quantity(1.0, 1e6)}
+
+BLOCKS = {
+    "mean_snr": quantity(1e-5, 1e4),
+    "bits": quantity(1e3, 1e6),
+    "bandwidth_hz": quantity(1e5, 1e7),
+    "coherence_s": quantity(1e-3, 1e3),
+}
+LINE = st.one_of(st.just(0.0), quantity(1e-2, 10.0))
 
 
 @st.composite
@@ -76,6 +92,10 @@ STRATEGIES = {
     "channel.rician_outage": batches(mean_snr=MEAN, k_factor=K_FACTOR, snr=quantity(1e-9, 1e6)),
     "channel.markov": batches(leave_good=INNER, leave_bad=INNER),
     "channel.trace": traces(),
+    "channel.transfer_floor": batches(**BLOCKS, k_factor=LINE),
+    "channel.transfer_ceiling": batches(**BLOCKS, k_factor=LINE),
+    "channel.transfer_low_snr": batches(**BLOCKS),
+    "channel.transfer_one_block": batches(**BLOCKS, k_factor=LINE),
 }
 """For each claim of the room, what its instances are drawn from."""
 
@@ -110,6 +130,7 @@ STRAYS = {
     "time_s": [0.0, 2.0, 1.0],
     "throughput_bps": [0.0, -1.0, 1.0],
     "start_s": -1.0,
+    "coherence_s": 0.0,
 }
 """For each argument a value outside its domain."""
 
@@ -444,7 +465,23 @@ def test_half_a_strip_is_half_the_strip():
         (lambda: Rician(1.0, -1.0), r"^k_factor must be in \[0, 10,000\]; got -1.0; give the ratio, not dB"),
         (lambda: Rayleigh(1.0).quantile(0.0), r"^probability must be in \(0, 1\); got 0.0"),
         (lambda: Rayleigh(1.0).distribution(-1.0), r"^snr must be 0 or more and finite"),
-        (lambda: Rayleigh(1.0).outage_probability(-1.0), r"^rate must be 0 or more"),
+        (lambda: Rayleigh(1.0).outage_probability(-1.0), r"^rate must be in \[0, 1,000\]; got -1.0; give a spectral"),
+        (
+            lambda: Rayleigh(10.0).outage_probability(5000.0),
+            r"^rate must be in \[0, 1,000\]; got 5000.0; give a spectral",
+        ),
+        (
+            lambda: mean_transfer_time(Rayleigh(1.0), 1.0, 1.0, 0.0),
+            r"^coherence_s must be positive and finite; got 0.0",
+        ),
+        (
+            lambda: sample_transfer_times(Rayleigh(1.0), np.random.default_rng(0), 1, 1e9, 1.0, 1e-3),
+            r"^coherence_s must leave a transfer no more than 100,000 blocks on the average; got ",
+        ),
+        (
+            lambda: mean_transfer_time(Rayleigh([1.0, 2.0]), [1.0, 1.0, 1.0], 1.0, 1.0),
+            r"must broadcast; .*bits has \(3,\)",
+        ),
         (
             lambda: Rayleigh(1.0).mean_latency(1.0, 1.0, outage=0.0),
             r"^outage must be .* with none the mean is infinite",
@@ -456,6 +493,68 @@ def test_half_a_strip_is_half_the_strip():
 def test_bad_fading_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+# -------------------------------------------------------------------------- transfers over blocks of a coherence time
+
+UPLOAD = (736_000.0, 10e6)
+"""cu-hlm's payload and band."""
+
+
+@pytest.mark.parametrize("coherence", [10.0, 1.0, 0.1])
+@pytest.mark.parametrize("link", [Rayleigh(0.01), Rayleigh(10.0), Rician(10.0, 10.0), Rician(0.1, 1.0)], ids=repr)
+def test_the_mean_transfer_time_is_that_of_a_simulation(link, coherence):
+    scale = float(736_000 / (10e6 * link.capacity())) / 5.152  # as many blocks for each link as at -20 dB
+    times = sample_transfer_times(link, np.random.default_rng(4), 100_000, *UPLOAD, coherence * scale)
+    value, error = mean_transfer_time(link, *UPLOAD, coherence * scale)
+    assert float(error) < 1e-4 * float(value)
+    assert float(value) == pytest.approx(times.mean(), abs=4 * times.std() / math.sqrt(times.size))
+
+
+def test_a_transfer_sees_its_share_of_bad_blocks_and_not_one_for_ever():
+    """At -20 dB B/(W capacity) is 5.15 s; with S constant in a transfer a sample mean was 120 s, of no finite mean."""
+    link = Rayleigh(0.01)
+    assert float(736_000 / (10e6 * link.capacity())) == pytest.approx(5.152, abs=1e-3)
+    means = [float(mean_transfer_time(link, *UPLOAD, t).value) for t in (1e3, 1.0, 0.1, 0.01)]
+    assert means == pytest.approx([29.20, 5.642, 5.201, 5.157], rel=1e-3)
+    constant = channel.shannon_latency(*UPLOAD, link.sample(np.random.default_rng(1), 200_000)).mean()
+    assert constant > 50
+
+
+def test_the_mean_transfer_time_grows_with_the_logarithm_of_the_block():
+    """T_c → ∞: by B/W ln 2 f(0) for each factor e, the growth of the mean with S constant in a transfer."""
+    link = Rayleigh(0.01)
+    short, long = (float(mean_transfer_time(link, *UPLOAD, t).value) for t in (1e6, 1e9))
+    assert (long - short) / math.log(1e3) == pytest.approx(0.0736 * float(link.latency_growth()), rel=1e-4)
+
+
+@pytest.mark.parametrize("link", [Rayleigh(0.01), Rayleigh(1e3), Rician(10.0, 3.0)], ids=repr)
+def test_over_many_blocks_the_excess_is_half_the_squared_variation(link):
+    """The renewal theorem: E[T] - B/C → T_c Var(R)/(2 C²); on a grid to its end, and beyond it."""
+    efficiency = np.log2(1 + link.sample(np.random.default_rng(5), 2_000_000))
+    limit = efficiency.var() / efficiency.mean() ** 2 / 2
+    capacity = float(link.capacity())
+    for blocks in (40.0, 1e4, 1e9):
+        value, error = mean_transfer_time(link, blocks * capacity, 1.0, 1.0)
+        assert float(value) - blocks == pytest.approx(limit, abs=0.01 * limit + float(error) + 1e-7 * blocks)
+
+
+@pytest.mark.parametrize("blocks", [0.01, 0.3, 1.0, 7.0, 60.0])
+def test_at_low_snr_the_mean_transfer_time_is_in_closed_form(blocks):
+    value, error = mean_transfer_time(Rayleigh(1e-9), blocks * 1e-9 / math.log(2), 1.0, 1.0)
+    assert float(value) == pytest.approx(float(low_snr_transfer_time(blocks)), abs=float(error) + 1e-8 * blocks)
+    with mpmath.workdps(20):
+        age = mpmath.quad(lambda b: b * mpmath.e1(b), [0, 1, blocks] if blocks > 1 else [0, blocks])
+        assert float(low_snr_transfer_time(blocks)) == pytest.approx(float(blocks + age + blocks * mpmath.e1(blocks)))
+
+
+@pytest.mark.parametrize("link", [Rician(1e6, 1e3), Rayleigh(1e250), Rayleigh(1e-9)], ids=repr)
+@pytest.mark.parametrize("coherence", [1e-30, 1e-3, 1e30])
+def test_extreme_links_have_a_transfer_time(link, coherence):
+    capacity = float(link.capacity())
+    value, error = (float(x) for x in mean_transfer_time(link, capacity, 1.0, coherence))
+    assert 1.0 - error - 1e-12 <= value <= 1.0 + coherence + error
+    assert error <= 1e-4 * value
 
 
 # ---------------------------------------------------------------------------------------------- links that move
@@ -477,11 +576,16 @@ def test_a_markov_link():
 @pytest.mark.parametrize("slots", [-5, 2.5])
 def test_a_number_of_slots_or_of_blocks_is_a_count(slots):
     link = GilbertElliott(good_bps=1.0, bad_bps=0.0, leave_good=0.5, leave_bad=0.5, slot_s=1.0)
-    with pytest.raises(ValueError, match=r"^slots must be a whole number, 0 or more; got "):
+    with pytest.raises(ValueError, match=r"^slots must be a whole number, 0 to 10,000,000; got "):
         link.sample(np.random.default_rng(0), slots)
-    with pytest.raises(ValueError, match=r"^size must be a whole number, 0 or more; got "):
+    with pytest.raises(ValueError, match=r"^size must be a whole number, 0 to 10,000,000; got "):
         Rayleigh(1.0).sample(np.random.default_rng(0), slots)
     assert link.sample(np.random.default_rng(0), 0).shape == (0,)
+
+
+def test_only_one_markov_link_is_sampled():
+    with pytest.raises(ValueError, match=r"^sample must be asked of one link; got shapes \[\(\), \(2,\)\]; make a"):
+        GilbertElliott([8e6, 9e6], 1e6, 0.0625, 0.25, 0.5).sample(np.random.default_rng(0), 3)
 
 
 def test_a_markov_link_begins_in_the_long_run():
@@ -577,5 +681,7 @@ def test_answers_in_kind(library):
             assert kind_of(answer) == (library, "float64")
             expected = getattr(plain, method)(*(numbers(argument) for argument in arguments))
             np.testing.assert_allclose(numbers(answer), expected, rtol=1e-12)
+    value, error = mean_transfer_time(Rayleigh(ratio), to(library, 3.0, "float32"), 1.0, 1.0)
+    assert kind_of(value) == kind_of(error) == (library, "float64")
     trace = TraceLink(to(library, [0.0, 1.0]), to(library, [1.0, 2.0]))
     assert kind_of(trace.transfer_time(ratio, 0.0)) == (library, "float64")

@@ -17,7 +17,15 @@ from hypothesis.extra import numpy as hnp
 import hlmtheory
 from hlmtheory import codec, lattice
 from hlmtheory.codec.entropy import _join, _split, encode_entropy
-from hlmtheory.codec.enumerative import ENTRIES_PER_BYTE, FREE_ENTRIES, LONGEST_INDEX, index_of
+from hlmtheory.codec.enumerative import (
+    ENTRIES_PER_BYTE,
+    FREE_ENTRIES,
+    LONGEST_INDEX,
+    MOST_STEPS,
+    index_of,
+    steps,
+    steps_of,
+)
 from hlmtheory.codec.frame import LONGEST_MESSAGE, Reader, framed, unframed, varint
 from hlmtheory.codec.ranks import rank, unrank
 
@@ -83,7 +91,22 @@ def instances(draw):
     return {"counts": counts, "support": support, "token": np.argmax(counts > 0, axis=-1)}
 
 
-STRATEGIES = {"codec.enumerative": instances(), "codec.round_trip": instances()}
+@st.composite
+def drawn_drafts(draw):
+    """Draft rows, a token of each, and how many are sent."""
+    draft = draw(draft_rows(draw(shapes()), draw(st.sampled_from((2, 3, 12, 200)))))
+    places = {"token": draft.shape[-1] - 1, "k": draft.shape[-1]}
+    return {"draft": draft} | {
+        name: draw(hnp.arrays(np.int64, draft.shape[:-1], elements=st.integers(0, most)))
+        for name, most in places.items()
+    }
+
+
+STRATEGIES = {
+    "codec.enumerative": instances(),
+    "codec.round_trip": instances(),
+    "codec.certificate": drawn_drafts(),
+}
 """For each claim of the room, what its instances are drawn from."""
 
 
@@ -108,6 +131,9 @@ def test_libraries(claim):
 
 @pytest.mark.parametrize("claim", codec.CLAIMS, ids=by_id)
 def test_bad_input_is_named(claim):
+    if claim.id == "codec.certificate":
+        check_strays(claim, {"draft": [0.5, 0.4, 0.0], "token": 3, "k": 4})
+        return
     size = len(claim.attained.instance["counts"])
     strays = {"counts": [-1] + [2] * (size - 1), "support": [False] * size, "token": 1}
     if claim.id == "codec.round_trip":
@@ -151,6 +177,17 @@ def test_the_server_decodes_the_row_that_the_certificate_is_about(data):
     np.testing.assert_array_equal(codec.decoded_rows(message), expected)
     own = [draft.probability for draft in message.drafts]
     np.testing.assert_allclose(own, rows[np.arange(len(rows)), token], rtol=1e-15)
+
+
+def test_more_rows_than_memory_is_meant_for_are_refused(monkeypatch):
+    """A message of few bytes stands for any number of probabilities: each row can be made of k = 0 of them."""
+    monkeypatch.setattr("hlmtheory.codec.truncated.MOST_DECODED", 8)
+    message = codec.truncated_message([[0.5, 0.25, 0.25, 0.0]] * 3, k=0, token=[0, 1, 2], bits=1)
+    words = r"^message must hold at most 8 probabilities, .*; got 3 drafts of V = 4; decode fewer .* drafts\[:2\]\)$"
+    with pytest.raises(codec.MessageError, match=words):
+        codec.decoded_rows(message)
+    fewer = codec.TruncatedMessage(message.vocabulary, message.bits, message.drafts[:2])
+    assert codec.decoded_rows(fewer).tolist() == [[0.5, *[0.5 / 3] * 3], [0.25, 0.25, 0.25, 0.25]]
 
 
 def emitted(target, draft, k, bits):
@@ -371,11 +408,13 @@ def resealed(kind, body):
 
 
 def outcome(data):
-    """The message, or the named refusal; anything else is a failure of the test."""
+    """The message, which has these bytes and no others, or the named refusal; anything else fails the test."""
     try:
-        return codec.decode(data)
+        message = codec.decode(data)
     except codec.CodecError as error:
         return error
+    assert codec.encode(message, coder=("enumerative", "entropy", "enumerative")[data[1]]) == data
+    return message
 
 
 @given(st.integers(0, 4), st.binary(max_size=80))
@@ -429,6 +468,57 @@ def test_a_changed_body_with_a_right_checksum_is_read_or_refused(kind, data):
 def test_malformed_bodies_are_named(kind, body, message):
     with pytest.raises(codec.MalformedError, match=message):
         codec.decode(resealed(kind, body))
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "good"),
+    [
+        (0, "0401000100", "0401030101 00"),  # one draft has one size and one resolution: the flags say so
+        (0, "0402030101 00", None),  # two drafts, in canonical flags: read
+    ],
+)
+def test_flags_that_no_encoder_sets_are_refused(kind, body, good):
+    body = bytes.fromhex(body)
+    if good is None:
+        assert isinstance(outcome(resealed(kind, body)), codec.LatticeMessage)
+        return
+    with pytest.raises(codec.MalformedError, match="other bytes when it is encoded again"):
+        codec.decode(resealed(kind, body))
+    assert isinstance(outcome(resealed(kind, bytes.fromhex(good))), codec.LatticeMessage)
+
+
+@given(lattice_messages(), st.integers(0, 3))
+def test_only_the_flags_of_a_batch_are_read(message, flags):
+    """With the sizes and the resolutions written as other flags ask for."""
+    data = codec.encode(message)
+    number, body = unframed(data)
+    head = len(varint(message.vocabulary)) + len(varint(len(message.drafts)))
+    changed = body[:head] + bytes((flags,)) + body[head + 1 :]
+    found = outcome(resealed(number, changed))
+    assert (flags == body[head]) == (found == message if isinstance(found, codec.LatticeMessage) else False)
+
+
+def test_a_message_that_takes_long_to_decode_is_refused_by_both_sides():
+    """2,400 tokens at resolution 7,000,000 took twelve seconds for 3.9 KB."""
+    rng = np.random.default_rng(3)
+    head = varint(2400) + varint(1) + b"\x03" + varint(2400) + varint(7_000_000)
+    with pytest.raises(codec.MalformedError, match="take too long to decode"):
+        codec.decode(resealed(0, head + rng.bytes(3885)))
+    counts = rng.multinomial(7_000_000, np.full(1200, 1 / 1200))
+    draft = codec.LatticeDraft(np.arange(1200), counts, 0)
+    message = codec.LatticeMessage(1200, (draft,))
+    with pytest.raises(
+        codec.MessageError, match=r'too long to decode; .*lower the resolution, or take coder="entropy"'
+    ):
+        codec.encode(message)
+    assert codec.decode(codec.encode(message, coder="entropy")) == message
+
+
+def test_the_steps_of_a_draft_are_counted():
+    assert steps(10, 0) == 0
+    assert steps_of(32_000, 512, 100) < steps_of(32_000, 512, 10_000) < MOST_STEPS  # of the papers: far below the limit
+    assert steps_of(2400, 2400, 7_000_000) > 20 * MOST_STEPS
+    assert steps_of(300, 1, 2**24) == steps(300, 1)
 
 
 def test_frames_are_checked_from_the_outside_in():

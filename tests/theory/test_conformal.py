@@ -95,13 +95,17 @@ STRATEGIES = {
     "conformal.accepted": batched_runs(),
     "conformal.kept": batched_runs(),
     "conformal.regret": runs(),
+    "conformal.regret_proof": runs(),
     "conformal.regret_small_step": runs(),
     "conformal.regret_sharp": runs(),
+    "conformal.regret_vocabulary": runs(),
     "conformal.iterates": runs(),
     "conformal.iterates_upper": runs(),
     "conformal.rate": rates(),
     "conformal.clipped": runs(),
     "conformal.clipped_regret": runs(),
+    "conformal.clipped_update": batched_runs(),
+    "conformal.clipped_kept": batched_runs(),
     "conformal.clipped_iterates": runs(),
     "conformal.window": runs(window=True),
     "conformal.window_unclipped": runs(window=True),
@@ -243,6 +247,31 @@ def test_the_controller_takes_any_library(library, clip):
     kept = controller.roll_back(to(library, [0, 1]))
     assert kind_of(kept) == (kind_of(kept)[0], "float64")
     assert numbers(kept).tolist() == ([0.375, 1.125] if clip else [0.25, 2.125])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("clip", [False, True])
+def test_plain_settings_join_the_library_of_the_first_row(library, clip):
+    plain_, given_ = (
+        ThresholdController(*setting, clip=clip)
+        for setting in ((0.25, 0.5, [0.5, 2.0]), tuple(to(library, value) for value in (0.25, 0.5, [0.5, 2.0])))
+    )
+    for row in (FLAT, PEAKED):
+        supports = [controller.step(to(library, [row, row], "float32")) for controller in (plain_, given_)]
+        assert kind_of(supports[0]) == kind_of(supports[1])
+        assert numbers(supports[0]).tolist() == numbers(supports[1]).tolist()
+    assert kind_of(plain_.threshold) == kind_of(given_.threshold) == (library, "float64")
+    assert numbers(plain_.roll_back([0, 1])).tolist() == numbers(given_.roll_back([0, 1])).tolist()
+    other = "torch" if library == "numpy" else "numpy"
+    with pytest.raises(TypeError, match="two libraries"):
+        given_.step(to(other, [FLAT, FLAT]))
+
+
+def test_rows_in_plain_numbers_come_before_rows_of_a_library():
+    controller = ThresholdController(0.25, 0.5, 0.5)
+    controller.step(FLAT)
+    controller.step(to("torch", PEAKED))
+    assert float(controller.roll_back(0)) == plain(FLAT, 0.25, 0.5, 0.5)[1]
 
 
 def test_the_top_token_is_always_kept():
@@ -416,6 +445,35 @@ def test_the_papers_setting():
     assert float(conformal.regret_bound_sharp(0.0005, 0.001, 0.0, 1000)) == pytest.approx(0.0014995)
 
 
+@given(EPSILON, RATE, st.integers(2, 500))
+def test_the_bound_for_v_tokens_is_reached_by_equal_entries(epsilon, rate, size):
+    """Just above 1/V a row of V equal entries keeps its top token alone; at 0 every token is kept."""
+    just_above = (1 + 1e-9) / size
+    controller = ThresholdController(epsilon, rate, just_above)
+    dropped = 1.0 - controller.step(np.full(size, 1 / size)).sum() / size
+    bound = float(conformal.regret_bound_sharp(epsilon, rate, just_above, 1, vocabulary=size))
+    assert dropped == pytest.approx(1 - 1 / size)
+    assert dropped <= bound * (1 + 1e-12)
+    if rate * (size - 1) >= 1:
+        assert bound == pytest.approx(dropped, rel=1e-6, abs=2e-9 / rate)
+    else:
+        assert float(conformal.regret_bound_sharp(epsilon, rate, 0.0, 1, vocabulary=size)) == pytest.approx(
+            0, abs=1e-12
+        )
+
+
+@given(EPSILON, RATE, START, st.integers(1, 50), st.integers(1, 10**6))
+def test_the_bound_for_v_tokens_rises_to_that_for_all(epsilon, rate, threshold, steps, size):
+    own, wider = (
+        float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps, vocabulary=v)) for v in (size, 2 * size)
+    )
+    for_all = float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps))
+    assert own <= wider * (1 + 1e-12) + 1e-12
+    assert wider <= for_all * (1 + 1e-12)
+    most = float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps, vocabulary=10**12))
+    assert most == pytest.approx(for_all, rel=1e-6, abs=1e-6)
+
+
 @given(EPSILON, RATE, START, st.integers(1, 10_000))
 def test_the_sharp_bound_is_below_the_published_one_where_that_is_true(epsilon, rate, threshold, steps):
     sharp = float(conformal.regret_bound_sharp(epsilon, rate, threshold, steps))
@@ -438,6 +496,10 @@ def test_the_sharp_bound_is_below_the_published_one_where_that_is_true(epsilon, 
         (lambda: ThresholdController(-0.1, 0.1), r"epsilon must be in \(0, 1\); got -0.1; ε is the dropped mass"),
         (lambda: ThresholdController(0.1, -1.0), r"learning_rate must be positive and finite; got -1.0; η is how"),
         (lambda: conformal.regret_bound(1.5, 0.1, 0.0, 9), r"epsilon must be in \(0, 1\); got 1.5; ε is the dropped"),
+        (
+            lambda: conformal.regret_bound_sharp(0.5, 1.0, 0.0, 9, vocabulary=0),
+            r"vocabulary must be a whole number, 1 or more; got 0; V counts",
+        ),
         (lambda: conformal.regret_bound_sharp(0.5, 0.0, 0.0, 9), r"learning_rate must be positive and finite; got 0.0"),
         (
             lambda: conformal.regret_bound_sharp(0.5, 1.0, -0.51, 9),

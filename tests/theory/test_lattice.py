@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from hlmtheory import lattice
+from hlmtheory import codec, lattice
 from hlmtheory.lattice import arithmetic
+from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 from hlmtheory.verification import output_distribution, total_variation
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -32,7 +33,7 @@ from .strategies import pairs, rows, shapes, with_size
 TRUE = [claim for claim in lattice.CLAIMS if claim.refuted is None]
 FALSE = [claim for claim in lattice.CLAIMS if claim.refuted is not None]
 
-RESOLUTIONS = st.one_of(st.integers(1, 8), st.integers(1, 200), st.just(2**31 - 1))
+RESOLUTIONS = st.one_of(st.integers(1, 8), st.integers(1, 200), st.just(2**24))
 
 
 @st.composite
@@ -281,6 +282,19 @@ def test_the_bits_of_a_wide_support_are_exact_to_a_billionth():
         assert float(lattice.payload_bits(152_000, k, 100)) == pytest.approx(exact, abs=1e-9)
 
 
+def test_bits_are_exact_up_to_a_length_and_refused_beyond():
+    """A length at which the binomials still take less than a second, whatever V and K; K = V = 2^62 is short."""
+    assert lattice.exact_payload_bits(2**62, 2**62, 1) == 62.0
+    assert lattice.exact_payload_bits(262_000, 131_000, 1) == pytest.approx(
+        float(lattice.payload_bits(262_000, 131_000, 1)), abs=1e-9
+    )
+    message = (
+        r"^k must give a payload of at most 262,144 bits; got k = 262144, .* with 1\.9.*e\+06 bits; take payload_bits"
+    )
+    with pytest.raises(ValueError, match=message):
+        lattice.exact_payload_bits(2**18, 2**18, 2**24)
+
+
 def test_the_bits_count_what_can_be_sent():
     """All supports and counts of a small case, listed."""
     v, k, resolution = 5, 3, 4
@@ -464,15 +478,15 @@ def test_drafts_declared_as_quantised_but_drawn_from_the_model_are_found_out():
         ),
         (
             lambda: lattice.quantize([0.5, 0.5], support=[True, True], resolution=0),
-            r"resolution must be a whole number in 1..2,147,483,647; got 0; ℓ is the number of units",
+            r"resolution must be a whole number in 1..16,777,216; got 0; ℓ is the number of units",
         ),
         (
             lambda: lattice.quantize([0.0, 0.0], support=[True, True], resolution=1),
             r"draft must be rows of prob.*got a row that sums to 0; apply a s",
         ),
         (lambda: lattice.allocate([0.0, 0.0], 9.0), r"draft must be rows of prob.*got a row that sums to 0; apply a s"),
-        (lambda: lattice.payload_bits(9, 2, 0), r"resolution must be a whole number in 1..2,147,483,647; got 0; ℓ is"),
-        (lambda: lattice.distortion_bound_sharp(2, -1), r"resolution must be a whole number in 1..2,147,483,647; got"),
+        (lambda: lattice.payload_bits(9, 2, 0), r"resolution must be a whole number in 1..16,777,216; got 0; ℓ is"),
+        (lambda: lattice.distortion_bound_sharp(2, -1), r"resolution must be a whole number in 1..16,777,216; got"),
         (
             lambda: lattice.rejection_bound([0.5, 0.5], [1.0, 0.0], support=[True, True], resolution=1),
             r"support must hold tokens of non-zero probability only; got one of probability 0; leave it out",
@@ -510,7 +524,10 @@ def test_drafts_declared_as_quantised_but_drawn_from_the_model_are_found_out():
             r"budget_bits must fit one draft; it is 100 bit too small; raise it, keep fewer tokens",
         ),
         (lambda: lattice.batch_length(600.0, 500.0), r"bits must have an axis of drafts; got shape \(\); give one"),
-        (lambda: lattice.batch_length([math.nan], 500.0), r"bits must be 0 or more; got a negative one or NaN; give"),
+        (
+            lambda: lattice.batch_length([math.nan], 500.0),
+            r"bits must be 0 or more and finite; got nan at index \(0,\); give",
+        ),
     ],
 )
 def test_refusals_name_value_and_remedy(call, message):
@@ -522,3 +539,24 @@ def test_a_tree_that_is_not_whole_is_refused():
     claim = next(claim for claim in lattice.CLAIMS if claim.id == "lattice.rejections")
     with pytest.raises(ValueError, match=r"targets must be a whole tree of rows; got shape \(2, 2\); give 1 \+ V"):
         claim.check(TREE | {"targets": [[0.5, 0.5]] * 2, "drafts": [[0.5, 0.5]] * 2})
+
+
+@pytest.mark.parametrize("budget", [60.0, 500.0, 5000.0])
+@pytest.mark.parametrize("draft", [[0.63, 0.37], [0.5, 0.3, 0.2], [1.0]])
+def test_what_is_allocated_can_be_sent(draft, budget):
+    """Two tokens of 32,000 with 500 bits were given ℓ = 2^31 - 1, which the codec refuses."""
+    row = np.concatenate([draft, np.zeros(32_000 - len(draft))])
+    found = lattice.allocate(row, budget)
+    assert 1 <= int(found.resolution) <= LARGEST_RESOLUTION
+    support = lattice.top_support(row, found.k)
+    counts = lattice.quantize(row, support=support, resolution=found.resolution)
+    message = codec.lattice_message(counts, support=support, token=0)
+    assert codec.decode(codec.encode(message)) == message
+    assert total_variation(counts / found.resolution, row) <= found.distortion
+
+
+def test_one_limit_holds_for_the_resolutions_of_the_lattice_and_of_the_codec():
+    with pytest.raises(ValueError, match=r"^resolution must be a whole number in 1\.\.16,777,216"):
+        lattice.distortion_bound(2, LARGEST_RESOLUTION + 1)
+    with pytest.raises(codec.MessageError, match=f"a sum in 1..{LARGEST_RESOLUTION}"):
+        codec.LatticeDraft(np.array([0]), np.array([LARGEST_RESOLUTION + 1]), 0)

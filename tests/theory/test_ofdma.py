@@ -37,6 +37,8 @@ USERS = (1, 12)
 CELL = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY)
 CELL_AND_BAND = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY, bandwidth_hz=BAND)
 SHARED = batches(USERS, rows_bits=BITS, rows_spectral_efficiency=EFFICIENCY, rows_weights=WEIGHT, bandwidth_hz=BAND)
+SNR = quantity(1e-6, 1e9)
+SPREAD = batches(USERS, rows_bits=BITS, rows_full_band_snr=SNR, bandwidth_hz=BAND)
 
 STRATEGIES = {
     "ofdma.minmax": SHARED,
@@ -55,6 +57,12 @@ STRATEGIES = {
     "ofdma.gain": CELL,
     "ofdma.gain_bound": CELL,
     "ofdma.same_sum": CELL_AND_BAND,
+    "ofdma.spread_minmax": batches(
+        USERS, rows_bits=BITS, rows_full_band_snr=SNR, rows_weights=WEIGHT, bandwidth_hz=BAND
+    ),
+    "ofdma.spread_kkt": batches(USERS, rows_bits=BITS, rows_full_band_snr=SNR),
+    "ofdma.spread_sooner": SPREAD,
+    "ofdma.spread_loss": SPREAD,
 }
 """For each claim of the room, what its instances are drawn from."""
 
@@ -83,6 +91,7 @@ STRAYS = {
     "noise": 0.0,
     "snr": [math.nan, 1.0],
     "boost": 0.5,
+    "full_band_snr": [0.5, 0.0],
 }
 """For each argument a value outside its domain."""
 
@@ -222,7 +231,103 @@ def test_the_gain_of_edge_sd_cells_is_between_two_and_ten():
     assert 2 < np.median(gain) < 10
 
 
+# ------------------------------------------------------------------------------- a power spread over one's share
+
+
+def edge_sd_cells(cells: int) -> tuple[np.ndarray, np.ndarray]:
+    """Bits and SNR over the whole band of 100 users in a disc of 400 m, with the constants of Table II."""
+    rng = np.random.default_rng(0)
+    distance = np.maximum(400 * np.sqrt(rng.random((cells, 100))), 1.0)
+    snr = 0.2 * 1e-3 * rng.exponential(size=(cells, 100)) / distance**2 / 10 ** (-13.6)
+    return 16.0 * rng.integers(1, 513, (cells, 100)), snr
+
+
+def test_where_power_is_spread_the_closed_form_is_no_finish_time_and_its_shares_are_not_the_best():
+    bits, snr = edge_sd_cells(200)
+    efficiency, band = np.log2(1 + snr), np.full(200, 20e6)
+    theirs = ofdma.spread_finish_times(bits, snr, ofdma.minmax_shares(bits, efficiency), band).max(-1)
+    best = ofdma.spread_finish_times(bits, snr, ofdma.spread_minmax_shares(bits, snr), band).max(-1)
+    assert (ofdma.minmax_latency(bits, efficiency, band) / theirs).mean() == pytest.approx(1.29, abs=0.01)
+    assert (theirs / best).mean() == pytest.approx(1.09, abs=0.005)
+    assert 1.13 < (theirs / best).max() < 1.17
+
+
+@pytest.mark.parametrize("level", [1e-2, 1.0, 1e3, 1e9])
+def test_a_root_finder_finds_the_same_spread_shares(level):
+    optimize = pytest.importorskip("scipy.optimize")
+    rng = np.random.default_rng(7)
+    bits, snr = rng.uniform(1, 9, 6), level * rng.exponential(size=6)
+
+    def share(k, time):
+        return optimize.brentq(lambda w: w * np.log2(1 + snr[k] / w) - bits[k] / time, 1e-14, 1e6, xtol=1e-16)
+
+    least = (bits / np.log2(1 + snr)).max()
+    time = optimize.brentq(lambda t: sum(share(k, t) for k in range(6)) - 1, least, 100 * least, xtol=1e-15 * least)
+    found = ofdma.spread_minmax_shares(bits, snr)
+    np.testing.assert_allclose(found, [share(k, time) for k in range(6)], rtol=1e-6)
+    np.testing.assert_allclose(ofdma.spread_finish_times(bits, snr, found, 1.0), time, rtol=1e-12)
+
+
+def test_one_user_takes_the_whole_band():
+    assert ofdma.spread_minmax_shares([[7.0], [1e-3]], [[3.0], [1e9]]).tolist() == [[1.0], [1.0]]
+
+
+def test_a_spread_power_of_high_snr_is_the_fixed_one():
+    """At 3,000 dB the share hardly moves the spectral efficiency."""
+    bits, snr = np.array([3.0, 1.0]), np.array([1e300, 1e300])
+    np.testing.assert_allclose(
+        ofdma.spread_minmax_shares(bits, snr), ofdma.minmax_shares(bits, np.log2(snr)), rtol=2e-3
+    )
+
+
 # ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize("shares", [ofdma.minmax_shares, ofdma.sum_shares])
+@pytest.mark.parametrize("size", [1e308, 1e-310])
+def test_huge_and_tiny_users_share_like_others(shares, size):
+    assert shares([size] * 2, [1.0, 1.0]).tolist() == [0.5, 0.5]
+    assert float(ofdma.uniform_gain([size] * 2, [1.0, 1.0])) == 1.0
+    assert float(ofdma.kkt_residual([size] * 2, [4.0, 4.0], [0.5, 0.5])) == 0.0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: ofdma.minmax_shares([1.0, 1.0], [1e-310, 1e-310]),
+        lambda: ofdma.sum_shares([1.0, 1.0], [1e-310, 1e-310]),
+        lambda: ofdma.uniform_gain([1.0, 1.0], [1e-310, 1e-310]),
+        lambda: ofdma.kkt_residual([1.0, 1.0], [1.0, 1.0], [1e-310, 1e-310]),
+        lambda: ofdma.kkt_residual([1.0, 1.0], [1.0, 1.0], [1e-310, 1e-310], objective="sum"),
+        lambda: ofdma.minmax_latency([1e308] * 2, [1.0, 1.0], 1.0),
+        lambda: ofdma.sum_latency([1e308] * 2, [1.0, 1.0], 1.0),
+        lambda: ofdma.finish_times([1.0], [1.0], [1.0], 1e-310),
+        lambda: ofdma.minmax_shares([1e-320], [1e10]),
+        lambda: ofdma.spread_finish_times([1.0], [1.0], [1.0], 1e-310),
+        lambda: ofdma.spread_minmax_shares([1.0, 1.0], [1e-310, 1.0]),
+    ],
+)
+def test_what_leaves_the_range_of_the_type_is_refused(call):
+    with pytest.raises(ValueError, match=r"must be positive and finite; got .*; the result leaves the range"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (lambda: ofdma.finish_times([1.0, 1.0], [1.0, 1.0, 1.0], [0.5, 0.5], 1.0), ("bits", "spectral_efficiency")),
+        (lambda: ofdma.finish_times([1.0, 1.0], [1.0, 1.0], [0.5, 0.5], [1.0, 2.0, 3.0]), ("bits",)),
+        (lambda: ofdma.minmax_shares([1.0, 1.0], [1.0, 1.0, 1.0]), ("bits", "spectral_efficiency")),
+        (lambda: ofdma.kkt_residual([1.0, 1.0], [1.0, 1.0], [0.5, 0.25, 0.25]), ("shares",)),
+        (lambda: ofdma.spread_minmax_shares([1.0, 1.0], [1.0, 1.0, 1.0]), ("full_band_snr",)),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused_by_name(call, names):
+    if names == ("bits",):
+        assert call().shape == (3, 2)  # three bands of two users are a batch
+        return
+    with pytest.raises(ValueError, match=rf"must broadcast; .*{'.*'.join(names)} has \("):
+        call()
 
 
 @pytest.mark.parametrize("name", ["bits", "spectral_efficiency"])
@@ -251,7 +356,9 @@ def test_an_unknown_objective_is_named():
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["minmax_shares", "sum_shares", "uniform_gain", "kkt_residual", "finish_times"])
+@pytest.mark.parametrize(
+    "name", ["minmax_shares", "sum_shares", "uniform_gain", "kkt_residual", "finish_times", "spread_minmax_shares"]
+)
 def test_answers_in_kind(name, library, dtype):
     cell = [to(library, [[8.0, 1.0, 2.0]], dtype), to(library, [[1.0, 2.0, 4.0]], dtype)]
     if name in ("kkt_residual", "finish_times"):

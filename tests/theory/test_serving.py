@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from hlmtheory import serving
 from hlmtheory.serving import Device, ModelShape, Service, Task
 
-from .room_claims import by_id, check_attained, check_holds, check_libraries, check_strays
+from .room_claims import by_id, check_attained, check_holds, check_libraries, check_refuted, check_strays
 from .strategies import acceptances, shapes
 
 SIZES = st.one_of(st.integers(1, 4), st.integers(1, 20_000))
@@ -36,6 +36,23 @@ def _arrays(draw: st.DrawFn, least: int = 0, **tails: tuple[tuple[int, ...], st.
 _MODEL = ((3,), SIZES)
 _PAIR = {"draft_times": ((-1,), TIMES), "verify_times": ((-1,), TIMES)}
 
+_CACHED = {
+    "model": _MODEL,
+    "input_tokens": ((), st.integers(1, 30)),
+    "output_tokens": ((), st.integers(1, 30)),
+    "batch_size": ((), st.integers(1, 9)),
+}
+_RANDOM = {
+    "output_tokens": ((-1,), st.integers(1, 20)),
+    "acceptance": ((), acceptances()),
+    "draft_length": ((), st.integers(0, 12)),
+}
+_STEPS = {
+    "draft_times": ((3, -1), TIMES),
+    "verify_times": ((3, -1), TIMES),
+    "steps": ((-1,), st.integers(1, 3)),
+}
+
 STRATEGIES = {
     "serving.cost": _arrays(
         model=_MODEL, new_tokens=((), TOKENS.map(float)), cached_tokens=((), st.floats(0.0, 1e4, allow_subnormal=False))
@@ -57,6 +74,14 @@ STRATEGIES = {
     "serving.breakpoints": _arrays(
         1, draft_stages=((-1, 3), TIMES), verify_stages=((-1, 3), TIMES), steps=((-1,), st.integers(1, 40))
     ),
+    "serving.memory_peak": _arrays(**_CACHED, draft_length=((), st.integers(1, 12))),
+    "serving.memory_peak_printed": _arrays(**_CACHED, draft_length=((), st.integers(1, 12))),
+    "serving.mean_steps": _arrays(1, **_RANDOM),
+    "serving.longest_steps": _arrays(1, **_RANDOM),
+    "serving.printed_steps": _arrays(1, **_RANDOM),
+    "serving.mean_latency": _arrays(1, **_RANDOM, stage=((3,), TIMES)),
+    "serving.free": _arrays(1, **_STEPS),
+    "serving.free_schedule": _arrays(1, **_STEPS, turns=((12,), st.integers(0, 4))),
 }
 """For each claim of the room, what its instances are drawn from."""
 
@@ -77,6 +102,8 @@ STRAYS = {
     "draft_stages": [[1.0, -1.0, 0.0]] * 2,
     "verify_stages": [[1.0, math.nan, 0.0]] * 2,
     "steps": [1, 0],
+    "stage": [1.0, -1.0, 0.0],
+    "turns": [0, -1],
 }
 """For each argument a value outside its domain."""
 
@@ -86,12 +113,31 @@ def test_every_claim_has_a_strategy():
     assert {name for claim in serving.CLAIMS for name in claim.takes} == set(STRAYS)
 
 
-@pytest.mark.parametrize("claim", serving.CLAIMS, ids=by_id)
+TRUE = [claim for claim in serving.CLAIMS if claim.refuted is None]
+AGREES = {
+    "serving.memory_peak_printed": {
+        "model": [1, 1, 1],
+        "input_tokens": 3,
+        "output_tokens": 5,
+        "batch_size": 2,
+        "draft_length": 2,
+    },
+    "serving.printed_steps": {"output_tokens": [9, 6], "acceptance": 1.0, "draft_length": 2},
+}
+"""For each false one, where it is right: two drafts at most; every draft accepted."""
+
+
+@pytest.mark.parametrize("claim", [claim for claim in serving.CLAIMS if claim.refuted], ids=by_id)
+def test_refuted(claim):
+    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
+
+
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
 def test_holds(claim):
     check_holds(claim, STRATEGIES[claim.id])
 
 
-@pytest.mark.parametrize("claim", serving.CLAIMS, ids=by_id)
+@pytest.mark.parametrize("claim", TRUE, ids=by_id)
 def test_attained_and_its_mutant(claim):
     check_attained(claim)
 
@@ -151,6 +197,8 @@ def test_without_drafts_the_first_stage_takes_no_time():
         (10, 1.0, 4, 2),
         (11, 1.0, 4, 3),
         (7, 0.0, 9, 7),
+        (9, 0.0, 5, 9),
+        (9, 1.0, 5, 2),
         (1, 0.8, 10, 1),
         (2048, 1.0, 7, 256),
     ],
@@ -176,6 +224,107 @@ def test_a_rounding_of_the_tokens_a_step_adds_no_step(output, acceptance, length
     """O = n L in exact numbers; in float64 each of these quotients comes out above n."""
     assert output / float(serving.costs.tokens_per_step(acceptance, length)) > steps
     assert serving.decoding_steps([output, output + 1], acceptance, length).tolist() == [steps, steps + 1]
+
+
+# ---------------------------------------------------------------------------------------------------------- memory
+
+
+def fullest(prompt: int, answer: int, length: int) -> int:
+    """Most cached tokens of one sequence: every pattern of acceptance, each pass and each rejection by itself."""
+    most, patterns = 0, [((), 0)]
+    while patterns:
+        accepted, made = patterns.pop()
+        cached = prompt + made - 1 if made else 0
+        for draft in range(length):
+            cached = prompt if not made and not draft else cached + 1  # the first pass of all takes the prompt
+            most = max(most, cached)
+        patterns += [((*accepted, count), made + count + 1) for count in range(length + 1) if made + count + 1 < answer]
+    return most
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 10])
+@pytest.mark.parametrize("answer", [1, 2, 3, 6])
+@pytest.mark.parametrize("prompt", [1, 4])
+def test_the_peak_is_that_of_the_fullest_pattern_of_acceptance(prompt, answer, length):
+    model = ModelShape(3, 2, 5)
+    expected = 3 * (8 * 4 + 4 * 2 * 5) + 4 * 3 * 2 * fullest(prompt, answer, length) * 7
+    assert float(serving.peak_memory(model, prompt, answer, 7, length)) == expected
+
+
+def test_ten_drafts_fill_the_cache_that_the_paper_counts_two_tokens_for():
+    model = ModelShape(1, 1, 1)
+    assert float(serving.peak_memory(model, 1, 1, 1, 10)) == 12 + 4 * 10
+    assert float(serving.peak_memory(model, 5, 0, 1, 10)) == 12 + 4 * 5  # no answer, no drafts
+
+
+# ---------------------------------------------------------------------------------------------------- random steps
+
+
+@pytest.mark.parametrize(("output", "ratio"), [(64, 1.20), (256, 1.11), (2048, 1.04)])
+def test_the_slowest_of_a_batch_takes_more_steps_than_the_paper_counts(output, ratio):
+    printed = float(serving.decoding_steps(output, 0.8, 4))
+    assert serving.expected_steps([output] * 25, 0.8, 4) / printed == pytest.approx(ratio, abs=0.006)
+
+
+@given(st.integers(1, 12), acceptances(), st.integers(0, 4))
+def test_the_distribution_of_steps_is_that_of_every_pattern(output, acceptance, length):
+    after = {0: 1.0}
+    for n, found in enumerate(serving.steps_distribution(output, acceptance, length)):
+        if n:
+            further: dict[int, float] = {}
+            for made, chance in after.items():
+                for count in range(length + 1):
+                    share = acceptance**count * ((1 - acceptance) if count < length else 1.0)
+                    further[made + count + 1] = further.get(made + count + 1, 0.0) + chance * share
+            after = further
+        assert found == pytest.approx(sum(chance for made, chance in after.items() if made >= output), abs=1e-12)
+
+
+def test_the_slowest_of_simulated_sequences_takes_as_long_as_expected():
+    rng, runs = np.random.default_rng(0), 4000
+    outputs, steps = [30, 20, 30], []
+    for _ in range(runs):
+        slowest = 0
+        for output in outputs:
+            made, n = 0, 0
+            while made < output:
+                made += 1 + min(int(rng.geometric(0.3)) - 1, 3)  # accepted with .7 each
+                n += 1
+            slowest = max(slowest, n)
+        steps.append(slowest)
+    error = np.std(steps) / math.sqrt(runs)
+    assert serving.expected_steps(outputs, 0.7, 3) == pytest.approx(np.mean(steps), abs=4 * error)
+
+
+# --------------------------------------------------------------------------------------------------- free schedules
+
+
+@pytest.mark.parametrize("policy", ["in turn", "longest"])
+@given(instance=_arrays(1, **_STEPS))
+def test_a_free_schedule_keeps_its_machines_and_batches_apart(policy, instance):
+    place = (0,) * (instance["steps"].ndim - 1)
+    draft, verify, steps = (instance[name][place] for name in ("draft_times", "verify_times", "steps"))
+    starts = serving.free_schedule(draft, verify, steps, policy)
+    active = np.arange(1, 4)[:, None] <= steps
+    ends = [start + time for start, time in zip(starts, (draft, verify), strict=True)]
+    slack = 1e-9 * (1 + draft.sum() + verify.sum())
+    for start, end in zip(starts, ends, strict=True):
+        assert (np.isnan(start) == ~active).all()
+        order = np.lexsort((end[active], start[active]))
+        assert (start[active][order][1:] >= end[active][order][:-1] - slack).all()  # one batch at a time
+    assert (starts[1][active] >= ends[0][active] - slack).all()  # drafts before their verification
+    again = active[1:]
+    assert (starts[0][1:][again] >= ends[1][:-1][again] - slack).all()  # and the next after it
+    latency = serving.free_latency(draft, verify, steps, policy)
+    assert latency == pytest.approx(np.nanmax(ends[1]), rel=1e-12)
+    assert serving.free_bound(draft, verify, steps) <= latency * (1 + 1e-12) + slack
+
+
+def test_a_schedule_without_a_barrier_overlaps_two_batches_all_the_time():
+    """Two batches, ten steps of 1 + 1 s each: 30 s with the barrier, 21 s without."""
+    times, steps = np.ones((10, 2)), [10, 10]
+    assert float(serving.pipeline_latency(times, times).sum()) == 30.0
+    assert serving.free_latency(times, times, steps) == serving.free_bound(times, times, steps) == 21.0
 
 
 # ------------------------------------------------------------------------------------------------------- schedules
@@ -259,10 +408,10 @@ def test_the_intervals_cover_as_often_as_they_say():
 
 
 def test_times_that_do_not_vary_have_no_share_explained():
-    """Also where their mean is rounded, so that the deviations from it are not 0."""
+    """None and no NaN; also where their mean is rounded, so that the deviations from it are not 0."""
     for time in (0.5, 0.025, 0.1, 1e-300, 0.0):
         for count in (3, 5, 7, 11):
-            assert math.isnan(serving.fit_device(np.linspace(1.0, 3.0, count), 1, np.full(count, time)).r_squared)
+            assert serving.fit_device(np.linspace(1.0, 3.0, count), 1, np.full(count, time)).r_squared is None
 
 
 # ------------------------------------------------------------------------------------------------------- bad input
@@ -283,11 +432,17 @@ def test_times_that_do_not_vary_have_no_share_explained():
         (lambda: service(memory=math.nan), r"memory must be above 0; got nan"),
         (lambda: serving.pipeline_latency([1.0], [1.0, 2.0]), r"draft_times must have the shape of verify_times"),
         (lambda: serving.pipeline_latency(1.0, 1.0), r"draft_times must have the shape of verify_times"),
+        (lambda: Task([1, 2], 3), r"input_tokens must be one number; got shape \(2,\)"),
+        (lambda: serving.steps_distribution([3, 4], 0.5, 1), r"output_tokens must be one number; got shape \(2,\)"),
+        (lambda: serving.expected_steps([], 0.5, 1), r"output_tokens must "),
+        (lambda: serving.free_schedule([[1.0]], [[1.0]], [2]), r"steps must be at most N = 1; got 2"),
+        (lambda: serving.free_schedule([1.0], [1.0], [1]), r"steps must hold a count for each batch"),
+        (lambda: serving.free_schedule([[1.0]], [[1.0]], [1], "best"), r"policy must be one of in turn, longest; got"),
         (lambda: serving.fit_device([1.0, 2.0], 1, [1.0, 2.0]), r"flops must be a row of at least 3 passes"),
         (lambda: serving.fit_device([2.0] * 3, 1, [1.0, 2.0, 3.0]), r"flops must vary; got F b = 2"),
         (lambda: serving.fit_device([1.0, 2.0, 3.0], 0, 1.0), r"batch_size must be a whole number, 1 or more"),
         (lambda: serving.fit_device([1.0, 2.0, 3.0], 1, [1.0, math.nan, 1.0]), r"seconds must be finite"),
-        (lambda: serving.fit_device([1.0, 2.0, 3.0], 1, 1.0, confidence=1.0), r"confidence must be inside \(0, 1\)"),
+        (lambda: serving.fit_device([1.0, 2.0, 3.0], 1, 1.0, confidence=1.0), r"confidence must be in \(0, 1\)"),
     ],
 )
 def test_bad_input_names_the_value(make, message):

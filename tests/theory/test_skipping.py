@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
+from scipy.stats import binom
 
 import hlmtheory
 from hlmtheory import skipping, uncertainty
@@ -112,7 +113,7 @@ def with_few_sizes(draw, source):
 
 
 SKIPPED = with_skip(pairs())
-TOKENS = batches((1, 9), rows_uncertainty=UNIT, rows_rejection=UNIT)
+TOKENS = batches((1, 9), rows_uncertainty=UNIT, rows_rejection_by_token=UNIT)
 STRATEGIES = {
     "skipping.threshold": batches(**LINE),
     "skipping.averse_threshold": batches(**LINE),
@@ -124,7 +125,7 @@ STRATEGIES = {
     "skipping.holder_unsaid": with_law("mass", 2),
     "skipping.best_holder": with_law("density", 1, exponent=True),
     "skipping.surrogate": TOKENS,
-    "skipping.surrogate_gap": batches((1, 9), rows_uncertainty=UNIT, rows_rejection=UNIT, **LINE),
+    "skipping.surrogate_gap": batches((1, 9), rows_uncertainty=UNIT, rows_rejection_by_token=UNIT, **LINE),
     "skipping.risk_is_tv": SKIPPED,
     "skipping.step": with_few_sizes(SKIPPED),
     "skipping.sequence": chains(),
@@ -137,7 +138,7 @@ STRATEGIES = {
 AGREES = {
     "skipping.rejection_by_draft": {"target": [0.25, 0.75], "draft": [0.25, 0.75]},
     "skipping.holder_unsaid": {"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0, "mass": [0.25, 0.25, 0.25, 0.25]},
-    "skipping.surrogate": {"uncertainty": [0.0, 0.5, 1.0], "rejection": [0.0, 0.5, 1.0]},
+    "skipping.surrogate": {"uncertainty": [0.0, 0.5, 1.0], "rejection_by_token": [0.0, 0.5, 1.0]},
     "skipping.sequence_draft": {
         **skipping.CLAIMS[-2].refuted,
         "draft_chain": skipping.CLAIMS[-2].refuted["target_chain"],
@@ -146,7 +147,7 @@ AGREES = {
 """For each false one, where it is right."""
 
 OUTSIDE = {
-    "the fitted slope is positive": {"uncertainty": [0.0, 1.0], "rejection": [0.5, 0.25]},
+    "the fitted slope is positive": {"uncertainty": [0.0, 1.0], "rejection_by_token": [0.5, 0.25]},
     "n + 1 ≥ B/ε": {"losses": [[0.0], [0.0]], "risk": 0.25, "bound": 1.0},
 }
 """For each assumption an instance that breaks it."""
@@ -163,7 +164,7 @@ STRAYS = {
     "mass": [0.5, -0.5, 1.0],
     "exponent": 0.5,
     "uncertainty": [0.0, 0.5, 1.5, 0.0, 0.0],
-    "rejection": [0.0, -0.5, 1.0, 0.0, 0.0],
+    "rejection_by_token": [0.0, -0.5, 1.0, 0.0, 0.0],
     "target_chain": [[0.5, 0.47], [0.5, 0.5]],
     "draft_chain": [[0.5, math.nan], [0.5, 0.5]],
     "skip_chain": 1.5,
@@ -239,8 +240,8 @@ def test_the_printed_bound_fixes_the_density():
 def test_the_prompts_that_the_papers_risk_would_take():
     """At ε = 9.87e-3 and B = 1 it takes 101 prompts; the papers have 100."""
     with pytest.raises(ValueError, match=r"^losses must come from at least 101 prompts, .*; got 100; "):
-        calibrate_threshold(np.zeros((100, 1)), [0.5], risk=9.87e-3)
-    assert calibrate_threshold(np.zeros((101, 1)), [0.5], risk=9.87e-3).threshold == 0.5
+        calibrate_threshold(np.zeros((100, 1)), [0.5], risk=9.87e-3, bound=1.0)
+    assert calibrate_threshold(np.zeros((101, 1)), [0.5], risk=9.87e-3, bound=1.0).threshold == 0.5
 
 
 # ---------------------------------------------------------------------------------------------------- one step
@@ -588,7 +589,7 @@ def test_the_guarantee_where_the_risk_is_known():
     chosen = []
     for _ in range(runs):
         losses = threshold_losses(rng.random((prompts, 1)), np.ones((prompts, 1)), grid)
-        chosen.append(max(calibrate_threshold(losses, grid, risk=wanted).threshold, 0.0))
+        chosen.append(max(calibrate_threshold(losses, grid, risk=wanted, bound=1.0).threshold, 0.0))
     risk, noise = np.mean(chosen), np.std(chosen) / math.sqrt(runs)
     assert risk <= wanted + 4 * noise
     assert risk >= wanted - 2 / (prompts + 1) - 0.001 - 4 * noise  # and it does not play safe
@@ -608,42 +609,79 @@ def test_tokens_may_depend_on_each_other():
     risks = []
     for _ in range(300):
         losses = threshold_losses(*sample(prompts), grid) / tokens
-        found = calibrate_threshold(losses, grid, risk=0.05).threshold
+        found = calibrate_threshold(losses, grid, risk=0.05, bound=1.0).threshold
         risks.append(0.0 if found == -math.inf else fresh[np.searchsorted(grid, found)])
     assert np.mean(risks) <= 0.05 + 4 * np.std(risks) / math.sqrt(300) + 0.002
     assert np.mean(risks) > 0.02
 
 
+def test_the_bound_of_a_loss_is_stated_not_guessed():
+    """Losses of 50 on 2% of the prompts: 55% of the runs of 30 prompts see none, and 0 is no bound on the next one."""
+    quiet = np.zeros((30, 2))
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'bound'"):
+        calibrate_threshold(quiet, [0.1, 0.2], risk=0.05)
+    with pytest.raises(ValueError, match=r"^losses must come from at least 999 prompts, n \+ 1 ≥ bound/risk; got 30; "):
+        calibrate_threshold(quiet, [0.1, 0.2], risk=0.05, bound=50.0)
+
+
+@pytest.mark.parametrize("prompts", [999, 1500, 2999])
+@pytest.mark.parametrize("share", [1e-4, 5e-4, 1e-3, 2e-3, 0.02])
+def test_with_the_true_bound_the_risk_of_rare_large_losses_is_controlled(prompts, share):
+    """Loss 50 on a share of the prompts, exactly: Σ over the heavy prompts that may be among n of P · true risk ≤ ε."""
+    bound, wanted = 50.0, 0.05
+    heavy = np.arange(5)
+    losses = np.zeros((5, prompts, 2))
+    for count in heavy:
+        losses[count, :count, 1] = bound
+    found = [calibrate_threshold(table, [0.1, 0.2], risk=wanted, bound=bound).threshold for table in losses]
+    trusting = np.array(found) == 0.2
+    true_risk = share * bound
+    chance = binom.pmf(heavy, prompts, share)
+    assert trusting[0]
+    assert not trusting[-1]
+    assert np.sum(chance * trusting) * true_risk <= wanted
+    if true_risk > wanted:  # Markov: a risk of true_risk may be taken in a share ε/true_risk of the runs at most
+        assert np.sum(chance * trusting) <= wanted / true_risk
+
+
+def test_sums_of_a_text_are_bounded_by_its_tokens():
+    losses = threshold_losses(np.zeros((4, 50)), np.ones((4, 50)), [0.0, 0.5])
+    assert losses.max() == 50.0
+    with pytest.raises(ValueError, match=r"^losses must be in \[0, bound\]"):
+        calibrate_threshold(losses, [0.0, 0.5], risk=0.5, bound=1.0)
+    assert calibrate_threshold(losses / 50, [0.0, 0.5], risk=0.5, bound=1.0).threshold == -math.inf
+
+
 def test_the_calibration_by_hand():
     losses, grid = [[0.0, 0.25, 0.5], [0.0, 0.5, 0.75], [0.0, 0.0, 1.0]], [0.1, 0.2, 0.3]
-    found = calibrate_threshold(losses, grid, risk=0.4375)
+    found = calibrate_threshold(losses, grid, risk=0.4375, bound=1.0)
     assert (found.threshold, found.empirical_risk, found.corrected_risk, found.prompts) == (0.2, 0.25, 0.4375, 3)
-    assert calibrate_threshold(losses, grid, risk=0.43).threshold == 0.1
-    assert calibrate_threshold(losses, grid, risk=2.0).threshold == 0.3
+    assert calibrate_threshold(losses, grid, risk=0.43, bound=1.0).threshold == 0.1
+    assert calibrate_threshold(losses, grid, risk=2.0, bound=1.0).threshold == 0.3
 
 
 def test_nothing_is_skipped_where_every_threshold_is_too_high():
-    found = calibrate_threshold([[1.0], [1.0], [1.0]], [0.1], risk=0.5)
+    found = calibrate_threshold([[1.0], [1.0], [1.0]], [0.1], risk=0.5, bound=1.0)
     assert (found.threshold, found.empirical_risk, found.corrected_risk) == (-math.inf, 0.0, 0.25)
 
 
 def test_one_prompt_is_enough_for_half_the_largest_loss():
-    assert calibrate_threshold([[0.0, 0.25]], [0.1, 0.2], risk=0.5).threshold == 0.1
+    assert calibrate_threshold([[0.0, 0.25]], [0.1, 0.2], risk=0.5, bound=1.0).threshold == 0.1
     with pytest.raises(ValueError, match=r"^losses must come from at least 2 prompts, n \+ 1 ≥ bound/risk; got 1; "):
-        calibrate_threshold([[0.0, 0.25]], [0.1, 0.2], risk=0.4)
+        calibrate_threshold([[0.0, 0.25]], [0.1, 0.2], risk=0.4, bound=1.0)
 
 
 def test_one_prompt_less_than_the_rule_takes_is_refused():
     """1/(1/49) is above 49 by a rounding, and (0 + 1)/49 ≤ 1/49 all the same."""
     for needed in range(1, 200):
         risk = 1 / (needed + 1)
-        found = calibrate_threshold(np.zeros((needed, 1)), [0.5], risk=risk)
+        found = calibrate_threshold(np.zeros((needed, 1)), [0.5], risk=risk, bound=1.0)
         assert (found.threshold, found.corrected_risk) == (0.5, risk)
         if needed > 1:
             with pytest.raises(ValueError, match=rf"^losses must come from at least {needed} prompts"):
-                calibrate_threshold(np.zeros((needed - 1, 1)), [0.5], risk=risk)
+                calibrate_threshold(np.zeros((needed - 1, 1)), [0.5], risk=risk, bound=1.0)
     with pytest.raises(ValueError, match=r"^losses must come from at least \d{324} prompts"):
-        calibrate_threshold(np.zeros((9, 1)), [0.5], risk=5e-324)
+        calibrate_threshold(np.zeros((9, 1)), [0.5], risk=5e-324, bound=1.0)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -655,7 +693,7 @@ def test_an_uncertainty_on_the_grid_is_skipped_as_it_was_calibrated(library, dty
     grid = np.arange(21) / 20
     for thresholds in (grid.tolist(), to(library, grid)):
         losses = threshold_losses(u, to(library, np.ones((200, 1)), dtype), thresholds)
-        found = calibrate_threshold(losses, thresholds, risk=0.01)
+        found = calibrate_threshold(losses, thresholds, risk=0.01, bound=1.0)
         assert found.threshold == grid[count - 1]
         assert not np.any(numbers(u <= found.threshold))
         assert np.all(numbers(u <= float(grid[count])))
@@ -735,7 +773,7 @@ def test_losses_of_texts():
             threshold_losses,
             ([0.5], [0.5], [0.5]),
             {},
-            r"uncertainty and rejection must share a shape \(prompts, tokens",
+            r"uncertainty and rejection_by_token must share a shape \(prompts, tokens",
         ),
         (threshold_losses, ([[0.5]], [[0.5]], [[0.5]]), {}, "thresholds must be one row; got shape"),
         (threshold_losses, ([[0.5]], [[0.5]], [0.5, 0.5]), {}, "thresholds must be rising; two are not"),
@@ -744,31 +782,68 @@ def test_losses_of_texts():
         (
             calibrate_threshold,
             ([[0.5, 0.25]], [0.1, 0.2]),
-            {"risk": 0.9},
+            {"risk": 0.9, "bound": 1.0},
             "losses must not fall as the threshold rises",
         ),
-        (calibrate_threshold, ([[0.5, 1.25]], [0.1, 0.2]), {"risk": 0.9}, r"losses must be in \[0, bound\]"),
-        (calibrate_threshold, ([[0.5, math.nan]], [0.1, 0.2]), {"risk": 0.9}, r"losses must be in \[0, bound\]"),
+        (
+            calibrate_threshold,
+            ([[0.5, 1.25]], [0.1, 0.2]),
+            {"risk": 0.9, "bound": 1.0},
+            r"losses must be in \[0, bound\]",
+        ),
+        (
+            calibrate_threshold,
+            ([[0.5, math.nan]], [0.1, 0.2]),
+            {"risk": 0.9, "bound": 1.0},
+            r"losses must be in \[0, bound\]",
+        ),
         (
             calibrate_threshold,
             ([0.5], [0.1]),
-            {"risk": 0.9},
+            {"risk": 0.9, "bound": 1.0},
             r"losses must have one row per prompt .* got \(1,\) for 1",
         ),
-        (calibrate_threshold, (np.zeros((0, 1)), [0.1]), {"risk": 0.9}, "losses must have one row per prompt"),
-        (calibrate_threshold, ([[0.5]], [0.1]), {"risk": 0.0}, "risk must be positive and finite; got 0.0"),
+        (
+            calibrate_threshold,
+            (np.zeros((0, 1)), [0.1]),
+            {"risk": 0.9, "bound": 1.0},
+            "losses must have one row per prompt",
+        ),
+        (
+            calibrate_threshold,
+            ([[0.5]], [0.1]),
+            {"risk": 0.0, "bound": 1.0},
+            "risk must be positive and finite; got 0.0",
+        ),
         (
             calibrate_threshold,
             ([[0.5]], [0.1]),
             {"risk": 1.0, "bound": -1.0},
             "bound must be positive and finite; got -1",
         ),
+        (calibrate_threshold, ([[0.5]], [0.1]), {"risk": [0.9], "bound": 1.0}, "risk must be one number"),
         (held_out_risk, ([0.5], 0.5, 1.0), {}, r"losses must have one row per prompt .* got \(1,\)"),
     ],
 )
 def test_bad_input(function, arguments, options, message):
     with pytest.raises(ValueError, match=f"^{message}"):
         function(*arguments, **options)
+
+
+@pytest.mark.parametrize(
+    ("losses", "thresholds", "options", "name"),
+    [
+        ([["0.5"]], [0.1], {"risk": 0.9, "bound": 1.0}, "losses"),
+        ([[0.5j]], [0.1], {"risk": 0.9, "bound": 1.0}, "losses"),
+        ([[0.5]], ["0.1"], {"risk": 0.9, "bound": 1.0}, "thresholds"),
+        ([[0.5]], [0.1], {"risk": "0.9", "bound": 1.0}, "risk"),
+        ([[0.5]], [0.1], {"risk": 0.9j, "bound": 1.0}, "risk"),
+        ([[0.5]], [0.1], {"risk": 0.9, "bound": "1"}, "bound"),
+    ],
+)
+def test_strings_and_complex_numbers_calibrate_nothing(losses, thresholds, options, name):
+    with pytest.raises(TypeError, match=rf"^{name} must be real numbers"):
+        calibrate_threshold(losses, thresholds, **options)
 
 
 def test_a_chain_is_square():
@@ -802,6 +877,6 @@ def test_answers_in_kind(library, dtype):
     ]
     assert {kind_of(answer) for answer in answers} == {(library, dtype)}
     assert float(answers[0]) == pytest.approx(0.0625)
-    found = calibrate_threshold(to(library, [[0.0, 0.5]], dtype), to(library, [0.1, 0.25], dtype), risk=0.8)
+    found = calibrate_threshold(to(library, [[0.0, 0.5]], dtype), to(library, [0.1, 0.25], dtype), risk=0.8, bound=1.0)
     assert (found.threshold, found.corrected_risk) == (0.25, 0.75)
     assert numbers(answers[3]).tolist() == [[0.0, 0.25]]

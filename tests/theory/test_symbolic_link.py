@@ -201,6 +201,7 @@ def test_the_update_storm():
     ]
     ends = max(one[0] for one in sizes), min(one[1] for one in sizes)
     assert ends == (sympy.Rational(35625, 10_000), sympy.Rational(358_125, 100_000))
+    assert [float(sympy.Rational(16, 5) / end) for end in ends] == pytest.approx([0.89825, 0.89354], abs=5e-6)
     assert [float(sympy.Rational(16, 5) * 8000 / rate / 60) for rate, *_ in rows] == pytest.approx(
         [42.67, 8.53, 1.42], abs=5e-3
     )

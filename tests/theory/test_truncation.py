@@ -516,6 +516,30 @@ def test_the_certificate_by_draft_needs_the_largest_deviation():
     assert replace(claim, rhs=likeliest).check(claim.attained.instance).count(Status.VIOLATED) == 1
 
 
+@pytest.mark.parametrize("apart", [0.0, 2.0**-50, 2.0**-44])
+def test_a_residual_of_rounding_errors_is_the_worst_by_draft_too(apart):
+    """q̂ is the target but for a rounding, whose sign would decide what is drawn: here what corrects the law."""
+    claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
+    case = {"target": [0.5, 0.25 - apart, 0.25 + apart], "draft": [0.5, 0.375, 0.125], "sizes": [2, 1, 2]}
+    verdict = claim.check(case)
+    assert verdict.holds
+    assert float(verdict.lhs) == pytest.approx(0.25, abs=1e-12)
+
+
+def test_the_worst_by_draft_is_within_the_certificate_where_little_is_rejected():
+    """TV(q, p) = 2^-43, TV(q̂, p) = 2^-44: half of what is rejected is as much as r̂ can go wrong."""
+    claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
+    least = 2.0**-44
+    case = {
+        "target": [0.5, 0.25 - least, 0.25 + least],
+        "draft": [0.5, 0.25 + least, 0.25 - least],
+        "sizes": [1, 1, 1],
+    }
+    verdict = claim.check(case)
+    assert verdict.holds
+    assert float(verdict.lhs) == pytest.approx(2 * least, rel=1e-9, abs=0)
+
+
 @pytest.mark.parametrize("vocabulary", [1026, 2050, 4096, 32_000])
 @pytest.mark.parametrize("name", ["certificate", "tvd_sharp"])
 def test_summation_error_does_not_break_a_tight_claim_at_real_sizes(name, vocabulary):

@@ -30,15 +30,26 @@ def drawn(seed, *shape):
 def test_the_constructed_target_is_as_far_as_asked_and_suffers_the_bound(data):
     draft = data.draw(rows((), data.draw(vocabularies(2))))
     k = data.draw(st.integers(1, len(draft)))
-    sent = float(np.sort(draft)[::-1][:k].sum())
+    sent = float(np.sort(draft)[::-1][: min(k, len(draft) - 1)].sum())  # with k = V the least entry takes
     distance = sent * data.draw(st.floats(0.01, 1.0))
     target = hlmtheory.worst_case_target(draft, k, distance)
     deviation = float(hlmtheory.tail_deviation(draft)[k])
-    if k < len(draft):
-        assert float(hlmtheory.total_variation(target, draft)) == pytest.approx(distance, abs=1e-12)
+    assert float(hlmtheory.total_variation(target, draft)) == pytest.approx(distance, abs=1e-12)
     if deviation > 1e-9:
         expected = min(1.0, deviation / distance)
         assert float(hlmtheory.resampling_distortion(target, draft, k)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_with_all_entries_sent_the_target_is_as_far_as_asked():
+    for token, expected in ((None, [0.25, 0.15, 0.6]), (0, [0.1, 0.3, 0.6]), (2, [0.5, 0.5, 0.0])):
+        distance = 0.2 if token == 2 else 0.4
+        target = hlmtheory.worst_case_target([0.5, 0.3, 0.2], 3, distance, draft_token=token)
+        np.testing.assert_allclose(target, expected, atol=1e-15)
+        assert float(hlmtheory.total_variation(target, [0.5, 0.3, 0.2])) == pytest.approx(distance, rel=1e-12)
+    with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0.8\]"):
+        hlmtheory.worst_case_target([0.5, 0.3, 0.2], 3, 0.81)
+    with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0\]"):
+        hlmtheory.worst_case_target([1.0], 1, 0.5)
 
 
 @given(st.data())
@@ -59,7 +70,8 @@ def test_a_distance_that_is_known_allows_less_where_nothing_is_sent():
     """TV(q, p) = 0.25 > Δ_0 = 0.2: both targets that are so far have no Bias at k = 0."""
     for target in ([0.45, 0.55], [0.95, 0.05]):
         assert float(hlmtheory.resampling_bias(target, [0.7, 0.3], 0)) == pytest.approx(0.0, abs=1e-15)
-    assert int(hlmtheory.bias_size([0.7, 0.3], 0.25, 0.1)) == 1  # of a bound on it: TV(q, p) = 0.2 has Bias 0.4
+    found = hlmtheory.bias_size([0.7, 0.3], total_variation_bound=0.25, bias_tolerance=0.1)
+    assert int(found) == 1  # of a bound on it: TV(q, p) = 0.2 has Bias 0.4
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -210,8 +222,30 @@ def test_bad_rules_are_refused():
         hlmtheory.size_from_min_p(Q, -0.5)
     with pytest.raises(ValueError, match=r"^n must be 0 or more and finite"):
         hlmtheory.size_from_top_n_sigma(Q, -1.0)
-    with pytest.raises(ValueError, match=r"^logits must be rows of finite logits"):
-        hlmtheory.top_n_sigma_of_size([0.0, -np.inf], 1)
+    with pytest.raises(ValueError, match=r"^logits must be rows of logits, finite or -inf where masked"):
+        hlmtheory.top_n_sigma_of_size([0.0, np.nan], 1)
+
+
+@pytest.mark.parametrize("away", [1e-7, 1e-6, 1e-3, 0.1, 0.1249, 0.1251, 0.5, 1.0])
+def test_a_small_divergence_keeps_its_digits(away):
+    """KL(q ‖ q̂) with 60 digits, of rows that are nearly flat: (1 + y) ln(1 + y) - y is y²/2, of terms of size y."""
+    mpmath = pytest.importorskip("mpmath")
+    signs = np.array([1.0, -1.0, 0.5, -0.5, 0.25, -0.25, 0.0])
+    q = (1.0 + away * signs) / 7
+    q = q / q.sum()
+    with mpmath.workdps(60):
+        exact = [mpmath.mpf(float(entry)) for entry in q]
+        total = mpmath.fsum(exact)
+        exact = [entry / total for entry in exact]
+        divergence = mpmath.fsum(entry * mpmath.log(7 * entry) for entry in exact if entry)
+        expected = [
+            float(divergence),
+            float(mpmath.sqrt(divergence / 2)),
+            float(mpmath.sqrt(-mpmath.expm1(-divergence))),
+        ]
+    found = hlmtheory.deviation_bounds(q, 0)
+    ours = [float(found.divergence), float(found.pinsker), float(found.bretagnolle_huber)]
+    np.testing.assert_allclose(ours, expected, rtol=1e-14 + 4e-16 / away)
 
 
 # --------------------------------------------------------------------------------------------------------- budget
@@ -285,7 +319,46 @@ def test_bad_budgets_are_refused():
         hlmtheory.optimal_sizes(Q, 10)
     with pytest.raises(ValueError, match=r"^budget_bits must be a whole number, 0 or more"):
         hlmtheory.optimal_sizes([Q], -1)
-    with pytest.raises(ValueError, match=r"^budget_bits must be one whole number"):
+    with pytest.raises(ValueError, match=r"^budget_bits must be one number; got shape"):
         hlmtheory.optimal_sizes([Q], [1, 2])
     with pytest.raises(ValueError, match=r"^bits_per_probability must be one whole number, 1 or more"):
         hlmtheory.optimal_sizes([Q], 10, bits_per_probability=0)
+
+
+@pytest.mark.parametrize(
+    ("target", "draft", "k", "bias", "distortion"),
+    [
+        ([0.7, 0.1, 0.1, 0.1], [0.7, 0.2, 0.06, 0.04], 1, 0.2, 1.0),  # (p - q̂)⁺ is rounding: was .0667
+        ([0.625, 0.125, 0.125, 0.125], [0.625, 0.25, 0.0625, 0.0625], 1, 0.25, 1.0),  # 0 exactly
+        ([0.5, 0.3, 0.2], [0.5, 0.3, 0.2], 1, 0.0, 0.0),  # nothing is rejected
+        ([0.5, 0.3, 0.2], [0.5, 0.3, 0.2], 3, 0.0, 0.0),
+    ],
+)
+def test_a_residual_of_rounding_is_taken_at_its_worst_by_every_function(target, draft, k, bias, distortion):
+    """One rule for 0/0: TV(q̂, p) ≤ 2^-44."""
+    assert float(hlmtheory.resampling_bias(target, draft, k)) == pytest.approx(bias, abs=1e-12)
+    assert float(hlmtheory.resampling_distortion(target, draft, k)) == pytest.approx(distortion, abs=1e-12)
+    none = np.zeros(len(draft))
+    risk = hlmtheory.truncated_step_risk(target, draft, none, np.full(len(draft), k))
+    assert 2 * float(risk) == pytest.approx(bias, abs=1e-12)
+    if distortion:
+        assert int(hlmtheory.exact_size(target, draft, 0.99)) > k
+
+
+@given(st.data())
+def test_a_bias_near_a_reconstruction_is_within_its_certificate(data):
+    """On both sides of the threshold for 0/0, and at it."""
+    draft = data.draw(rows((), 5))
+    k = data.draw(st.integers(0, 5))
+    rebuilt = hlmtheory.truncate(draft, k)
+    target = np.abs(
+        rebuilt + data.draw(st.sampled_from((0.0, 1.0))) * 2.0 ** -data.draw(st.integers(38, 52)) * (draft - rebuilt)
+    )
+    target = target / target.sum()
+    bias = float(hlmtheory.resampling_bias(target, draft, k))
+    most = 2 * float(hlmtheory.total_variation(draft, rebuilt))
+    assert bias <= most * (1 + 1e-9) + 1e-14
+    apart = float(hlmtheory.total_variation(target, draft))
+    assert float(hlmtheory.resampling_distortion(target, draft, k)) <= 1.0
+    if float(hlmtheory.total_variation(target, rebuilt)) <= 2.0**-45 and apart > 1e-9:
+        assert bias == pytest.approx(2 * apart, rel=1e-3)

@@ -51,7 +51,7 @@ def drafts_of_many(draw, *, targets=False):
         }
     other = draw(rows((tokens,), drafts.shape[-1]))
     assume((np.abs(other - drafts).sum(-1) > 1e-6).all())
-    return {"targets": other, "drafts": drafts, "tolerance": draw(TOLERANCE)}
+    return {"targets": other, "drafts": drafts, "distortion_tolerance": draw(TOLERANCE)}
 
 
 def without(source, *names):
@@ -67,6 +67,8 @@ ROW_AND_SIZE, ROW = without(SIZED, "target"), without(PAIRS, "target")
 STRATEGIES = {
     "truncation.softplus": beside(PAIRS, sharpness=SHARPNESS),
     "truncation.softplus_above": beside(PAIRS, sharpness=SHARPNESS),
+    "truncation.softplus_value": beside(PAIRS, sharpness=SHARPNESS),
+    "truncation.softplus_gap": beside(PAIRS, sharpness=SHARPNESS),
     "truncation.online_bound": ONLINE,
     "truncation.online_gap": ONLINE,
     "truncation.online_safe": ONLINE,
@@ -74,8 +76,8 @@ STRATEGIES = {
     "truncation.online_direction": ONLINE,
     "truncation.online_direction_worst": with_size(DRAWN),
     "truncation.online": beside(DRAWN, sharpness=SHARPNESS),
-    "truncation.exact": beside(PAIRS, tolerance=TOLERANCE),
-    "truncation.exact_least": beside(PAIRS, tolerance=TOLERANCE),
+    "truncation.exact": beside(PAIRS, distortion_tolerance=TOLERANCE),
+    "truncation.exact_least": beside(PAIRS, distortion_tolerance=TOLERANCE),
     "truncation.offline": drafts_of_many(targets=True),
     "truncation.offline_least": drafts_of_many(targets=True),
     "truncation.size_certified": PAIRS,
@@ -98,9 +100,13 @@ TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125]}
 OUTSIDE = {
     "D ≤ 2 max(Δ_k, q_d β_d)": {**TIGHT, "token": 0, "k": 1, "sharpness": 1.0},
     "q_d β_d > 0": {**TIGHT, "token": 1, "k": 1},
-    "k* of (19) > 0": {**TIGHT, "tolerance": 1.0},
-    "target ≠ draft for every token": {"targets": [TIGHT["draft"]], "drafts": [TIGHT["draft"]], "tolerance": 1e-6},
-    "k* of (21) > 0": {"targets": [TIGHT["target"]], "drafts": [TIGHT["draft"]], "tolerance": 9.0},
+    "k* of (19) > 0": {**TIGHT, "distortion_tolerance": 1.0},
+    "target ≠ draft for every token": {
+        "targets": [TIGHT["draft"]],
+        "drafts": [TIGHT["draft"]],
+        "distortion_tolerance": 1e-6,
+    },
+    "k* of (21) > 0": {"targets": [TIGHT["target"]], "drafts": [TIGHT["draft"]], "distortion_tolerance": 9.0},
     "the certified size is not 0": {"draft": [0.25] * 4},
     "0 < TV(q, p) ≤ the mass that is sent": {**TIGHT, "k": 0},
     "d is among the k sent, and β_d > 0": {**TIGHT, "token": 0, "k": 0},
@@ -111,10 +117,10 @@ STRAYS = {
     "token": 9,
     "k": 9999,
     "sharpness": 0.0,
-    "tolerance": -0.1,
+    "distortion_tolerance": -0.1,
     "drafts": [[0.5, 0.25, 0.1, 0.1]],
     "targets": [[0.5, float("nan"), 0.5]],
-    "sizes": [9],
+    "sizes": [9999],
 }
 
 
@@ -127,9 +133,9 @@ def test_tokens_that_agree_but_for_rounding_decide_nothing_offline():
     tolerance = np.full(20, 0.1)
     for claim in CLAIMS:
         if claim.id in ("truncation.offline", "truncation.offline_least"):
-            verdict = claim.check({"targets": targets, "drafts": drafts, "tolerance": tolerance})
+            verdict = claim.check({"targets": targets, "drafts": drafts, "distortion_tolerance": tolerance})
             assert verdict.count(Status.VIOLATED) == 0
-            verdict = claim.check({"targets": drafts, "drafts": drafts, "tolerance": tolerance})
+            verdict = claim.check({"targets": drafts, "drafts": drafts, "distortion_tolerance": tolerance})
             assert verdict.in_scope == 0
             assert "target ≠ draft for every token" in verdict.broken
 

@@ -62,8 +62,8 @@ def test_a_tolerance_is_not_rounded_to_the_rows_type(library, dtype):
     row = to(library, [0.75, 0.25], dtype)
     for tolerance, k in ((0.5, 0), (0.5 - 1e-9, 1), ([0.5, 0.5 - 1e-9], [0, 1]), (np.float64(0.5 - 1e-9), 1)):
         assert numbers(hlmtheory.certified_size(row, tolerance)).tolist() == k
-        assert numbers(hlmtheory.bias_size(row, 0.9, tolerance)).tolist() == k
-    assert int(hlmtheory.bias_size(row, 0.25 + 1e-9, 0.5 - 1e-9)) == 1
+        assert numbers(hlmtheory.bias_size(row, total_variation_bound=0.9, bias_tolerance=tolerance)).tolist() == k
+    assert int(hlmtheory.bias_size(row, total_variation_bound=0.25 + 1e-9, bias_tolerance=0.5 - 1e-9)) == 1
     target = to(library, [0.25, 0.75], dtype)  # Δ_0 / TV(q, p) = ½, and no distortion of a residual of one entry
     assert int(hlmtheory.offline_size(target[None, :], row[None, :], 1.0)) == 0
     assert int(hlmtheory.offline_size(target[None, :], row[None, :], 1.0 - 1e-9)) == 1
@@ -128,7 +128,7 @@ def test_other_numbers_are_not_rounded_either(library, dtype):
     assert int(hlmtheory.online_size(row, 0, 0.3, 0.1, sharpness=1e-6)) == int(wide)
     with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0\.5\]"):
         hlmtheory.worst_case_target(row, 1, 0.5 + 1e-9)
-    with pytest.raises(ValueError, match=r"^rejection must be in \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"^rejection_lower_bound must be in \[0, 1\]"):
         hlmtheory.online_certified_size(row, 0, 1 + 1e-9, 0.1, estimated=False)
 
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory._array import BLOCK, NUMPY
-from hlmtheory.truncation import exact, lean, rounded, tails
-from hlmtheory.truncation.message import least_message_size
+from hlmtheory._array import NUMPY
+from hlmtheory.truncation import exact, lean, tails
 from hlmtheory.truncation.ranked import Ranked
 from hlmtheory.truncation.tails import Tails, least_size
 
@@ -115,7 +114,7 @@ def test_sizes_of_a_batch_are_those_of_its_rows(library):
         "bits": lambda p, q, *x: hlmtheory.certified_size(q, 4 * x[3], bits_per_probability=10),
         "online": lambda p, q, *x: hlmtheory.online_size(q, x[0], x[1], x[3], sharpness=x[2]),
         "sure": lambda p, q, *x: hlmtheory.online_certified_size(q, x[0], x[1], x[3], estimated=False).k,
-        "bias": lambda p, q, *x: hlmtheory.bias_size(q, x[1], x[3]),
+        "bias": lambda p, q, *x: hlmtheory.bias_size(q, total_variation_bound=x[1], bias_tolerance=x[3]),
         "exact": lambda p, q, *x: hlmtheory.exact_size(p, q, x[3]),
     }
     for name, call in calls.items():
@@ -152,7 +151,23 @@ def test_an_even_tail_deviates_by_nothing(size, library):
 
 def test_a_size_by_the_bias_follows_twice_the_rejection():
     draft = [0.5, 0.25, 0.125, 0.125]
-    assert hlmtheory.bias_size(draft, [0.07, 0.05, 0.04], 0.1).tolist() == [2, 0, 0]
+    assert hlmtheory.bias_size(draft, total_variation_bound=[0.07, 0.05, 0.04], bias_tolerance=0.1).tolist() == [
+        2,
+        0,
+        0,
+    ]
+
+
+def test_a_rejection_probability_is_not_taken_for_a_bound_on_the_distance():
+    """β_d = 0 of [.5, .5, 0] leaves a Bias of .5 possible at k = 0; as a bound on TV(q, p), 0 states that p = q."""
+    draft = [0.5, 0.5, 0.0]
+    target = [0.5, 0.0, 0.5]
+    assert float(hlmtheory.rejection_probability(target, draft)[0]) == 0.0
+    assert float(hlmtheory.resampling_bias(target, draft, 0)) == 0.5
+    with pytest.raises(TypeError, match="positional"):
+        hlmtheory.bias_size(draft, 0.0, 0.01)
+    apart = float(hlmtheory.total_variation(target, draft))
+    assert int(hlmtheory.bias_size(draft, total_variation_bound=apart, bias_tolerance=0.01)) == 2
 
 
 def test_a_bound_in_float32_is_no_smaller_than_itself():
@@ -209,7 +224,7 @@ def test_many_bits_of_a_wide_row_take_little_memory():
 
 
 def test_too_few_bits_are_refused_with_what_they_can_do():
-    with pytest.raises(ValueError, match=r"^tolerance must be at least 0\.\d+ at row 1 .*4 bits .*more bits"):
+    with pytest.raises(ValueError, match=r"^bias_tolerance must be at least 0\.\d+ at row 1 .*4 bits .*more bits"):
         hlmtheory.certified_size([ONE_HOT, [0.3, 0.26, 0.24, 0.2]], 1e-3, bits_per_probability=4)
 
 
@@ -296,7 +311,7 @@ def test_the_exact_size_where_the_distortion_rises():
 
 @given(pairs())
 def test_the_exact_size_never_exceeds_what_the_bound_allows(pair):
-    k = hlmtheory.exact_size(**pair, tolerance=0.2)
+    k = hlmtheory.exact_size(**pair, distortion_tolerance=0.2)
     apart = hlmtheory.total_variation(**{"p": pair["target"], "q": pair["draft"]})
     certain = np.count_nonzero(hlmtheory.tail_deviation(pair["draft"]) > 0.2 * apart[..., None], axis=-1)
     # equal deviations may differ by a rounding, magnified where the rows nearly agree
@@ -360,7 +375,7 @@ def test_the_published_size_rises_with_the_uncertainty_and_the_sound_ones_do_not
     assert published[-1] > published[0]
     assert (np.diff(sound) <= 0).all()
     assert sound[-1] < sound[0]
-    assert np.unique(hlmtheory.bias_size(draft, beta, 0.2)).size == 2
+    assert np.unique(hlmtheory.bias_size(draft, total_variation_bound=beta, bias_tolerance=0.2)).size == 2
 
 
 def test_a_certified_size_says_what_it_is():
@@ -394,14 +409,16 @@ CALLS = {
     "offline_size": lambda theta: hlmtheory.offline_size([P], [Q], theta),
     "online_size": lambda theta: hlmtheory.online_size(Q, 0, 0.5, theta, sharpness=5.0),
     "online_certified_size": lambda theta: hlmtheory.online_certified_size(Q, 0, 0.5, theta, estimated=True),
-    "bias_size": lambda theta: hlmtheory.bias_size(Q, 0.5, theta),
+    "bias_size": lambda theta: hlmtheory.bias_size(Q, total_variation_bound=0.5, bias_tolerance=theta),
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("tolerance", [-0.1, float("nan"), float("inf")])
 def test_a_tolerance_is_not_negative(name, tolerance):
-    with pytest.raises(ValueError, match=r"^tolerance must be 0 or more and finite; got .*such as 0\.1"):
+    with pytest.raises(
+        ValueError, match=r"^(distortion|bias)_tolerance must be 0 or more and finite; got .*such as 0\.1"
+    ):
         CALLS[name](tolerance)
 
 
@@ -410,9 +427,12 @@ def test_a_rejection_is_a_probability(beta):
     for call in (
         lambda: hlmtheory.online_size(Q, 0, beta, 0.1, sharpness=5.0),
         lambda: hlmtheory.online_certified_size(Q, 0, beta, 0.1, estimated=True),
-        lambda: hlmtheory.bias_size(Q, beta, 0.1),
+        lambda: hlmtheory.bias_size(Q, total_variation_bound=beta, bias_tolerance=0.1),
     ):
-        with pytest.raises(ValueError, match=r"^rejection must be in \[0, 1\]"):
+        with pytest.raises(
+            ValueError,
+            match=r"^(rejection_probability|rejection_lower_bound|total_variation_bound) must be in \[0, 1\]",
+        ):
             call()
 
 
@@ -475,19 +495,6 @@ def test_the_blocks_of_a_wide_message_rule_no_size_out(size, scale):
             assert found.tolist() == np.argmax(bias <= tolerance[:, None], axis=-1).tolist()
 
 
-@pytest.mark.parametrize("few", [BLOCK, 2 * BLOCK])
-def test_no_block_that_may_have_the_size_is_passed_over(few, monkeypatch):
-    """However many sizes are looked at together."""
-    _, draft = drawn(42, 6, 4000, scale=1.0)
-    bias = 2 * hlmtheory.message_deviation(draft, bits_per_probability=14)
-    monkeypatch.setattr(rounded, "FEW", few)
-    monkeypatch.setattr(rounded, "SLACK", 1e-2)  # bounds so loose that many blocks may have it
-    for share in (1e-3, 0.05, 0.3, 0.8):
-        tolerance = bias.min(-1) + share * (bias.max(-1) - bias.min(-1))
-        found = hlmtheory.certified_size(draft, tolerance, bits_per_probability=14)
-        assert found.tolist() == np.argmax(bias <= tolerance[:, None], axis=-1).tolist()
-
-
 @pytest.mark.parametrize("scale", [1.0, 3.0, 6.0])
 def test_leaps_by_the_set_miss_no_size_of_a_wide_row(scale):
     p, q = drawn(23, 3, 2500, scale=scale)
@@ -515,7 +522,10 @@ def test_the_search_in_a_librarys_own_arrays(library):
     limit = to(library, np.full((4, 1), 0.07))
     least = least_size(xp, lambda sizes: own.deviation(sizes) <= limit, own.near(own.rough() <= limit), 299)
     assert numbers(least).tolist() == hlmtheory.certified_size(draft, 0.14).tolist()
-    bits = least_message_size(own, to(library, np.full(4, 0.3)), 16)
+    bits = hlmtheory.certified_size(
+        to(library, draft), 0.3, bits_per_probability=16
+    )  # on the host, and answered in kind
+    assert kind_of(bits) == (library, "int64")
     assert numbers(bits).tolist() == hlmtheory.certified_size(draft, 0.3, bits_per_probability=16).tolist()
 
 
@@ -705,11 +715,15 @@ def test_a_batch_may_be_empty(library):
 def test_shapes_that_do_not_fit_are_refused_by_name(library):
     draft, two = to(library, np.full((3, 4), 0.25)), to(library, np.array([0.1, 0.2]))
     token = to(library, np.zeros(3, dtype=np.int64))
-    with pytest.raises(ValueError, match=r"draft has \(3,\), tolerance has \(2,\)"):
+    with pytest.raises(ValueError, match=r"draft has \(3,\), bias_tolerance has \(2,\)"):
         hlmtheory.certified_size(draft, two)
-    with pytest.raises(ValueError, match=r"draft has \(3,\), .*rejection has \(\), tolerance has \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"draft has \(3,\), .*rejection_probability has \(\), distortion_tolerance has \(2,\)"
+    ):
         hlmtheory.online_size(draft, token, 0.5, two, sharpness=2.0)
-    with pytest.raises(ValueError, match=r"draft has \(3,\), .*rejection has \(2,\), tolerance has \(\)"):
+    with pytest.raises(
+        ValueError, match=r"draft has \(3,\), .*rejection_lower_bound has \(2,\), distortion_tolerance has \(\)"
+    ):
         hlmtheory.online_certified_size(draft, token, two, 0.1, estimated=False)
 
 

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
 from scipy.stats import binom, t
 
+import hlmtheory
 from hlmtheory import uncertainty
 from hlmtheory.uncertainty import (
     decision_error,
@@ -26,6 +27,8 @@ from hlmtheory.uncertainty import (
     skip_probability,
     vocabulary_uncertainty,
 )
+from hlmtheory.uncertainty.claims import DISCREPANCY
+from hlmtheory.uncertainty.substitution import by_substitution
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .room_claims import (
@@ -82,10 +85,13 @@ STRATEGIES = {
     "uncertainty.sampled": logit_rows(draws=3),
     "uncertainty.printed_temperature": logit_rows(draws=3),
     "uncertainty.expected": logit_rows(),
+    "uncertainty.quick_rule": logit_rows(),
+    "uncertainty.stated_error": logit_rows(),
+    "uncertainty.vocabulary": logit_rows(),
     "uncertainty.top": logit_rows(with_token=False),
     "uncertainty.noise": batches(expected=UNIT, threshold=st.floats(-0.25, 1.25), draws=st.integers(1, 24)),
     "uncertainty.draws": decisions(),
-    "uncertainty.linear": batches((1, 9), rows_uncertainty=UNIT, rows_rejection=UNIT),
+    "uncertainty.linear": batches((1, 9), rows_uncertainty=UNIT, rows_rejection_by_token=UNIT),
     "uncertainty.printed_fit": batches(correlation=st.floats(-1.0, 1.0), r_squared=UNIT),
 }
 """For each claim of the room, what its instances are drawn from."""
@@ -97,9 +103,9 @@ AGREES = {
 """For each false one, where it is right."""
 
 OUTSIDE = {
-    "three tokens or more": {"uncertainty": [0.0, 1.0], "rejection": [0.0, 1.0]},
-    "the uncertainty varies": {"uncertainty": [0.5, 0.5, 0.5], "rejection": [0.0, 1.0, 0.5]},
-    "the rejection probability varies": {"uncertainty": [0.0, 1.0, 0.5], "rejection": [0.5, 0.5, 0.5]},
+    "three tokens or more": {"uncertainty": [0.0, 1.0], "rejection_by_token": [0.0, 1.0]},
+    "the uncertainty varies": {"uncertainty": [0.5, 0.5, 0.5], "rejection_by_token": [0.0, 1.0, 0.5]},
+    "the rejection probability varies": {"uncertainty": [0.0, 1.0, 0.5], "rejection_by_token": [0.5, 0.5, 0.5]},
 }
 """For each assumption an instance that breaks it."""
 
@@ -112,7 +118,7 @@ STRAYS = {
     "draws": 0,
     "error": 1.0,
     "uncertainty": [0.0, 0.5, 1.5],
-    "rejection": [0.0, -0.5, 1.0],
+    "rejection_by_token": [0.0, -0.5, 1.0],
     "correlation": 1.5,
     "r_squared": -0.5,
 }
@@ -209,6 +215,32 @@ def test_the_quick_rule_is_within_1e_6_on_rows_like_a_model_s():
     assert np.sum((np.asarray(exact) > 0.01) & (np.asarray(exact) < 0.99)) >= 10
     np.testing.assert_allclose(quick, exact, rtol=0, atol=1e-7)
     assert np.max(quadrature_error(logits, tokens)) < 1e-6
+
+
+def test_the_discrepancy_of_the_quick_rule():
+    """The largest distance of the nodes' weight from the length, just before or at a node."""
+    fractions, weights = np.array(sorted(quadrature.quick_rule())).T
+    upto = np.cumsum(weights)
+    largest = max(np.max(np.abs(upto - fractions)), np.max(np.abs(upto - weights - fractions)))
+    assert 0.999 * DISCREPANCY < largest <= DISCREPANCY
+
+
+@given(logit_rows())
+def test_the_share_of_a_token_varies_by_what_is_left_at_the_largest_temperature(instance):
+    """Along all temperatures: what the quick rule's proven error rests on."""
+    logits = np.clip(instance["logits"], -60.0, 60.0)
+    fractions = np.concatenate([np.exp(np.linspace(-12.0, 0.0, 2000))])
+    rows = hlmtheory.softmax(logits[..., None, :] / (2.0 * fractions[:, None]))
+    token = np.broadcast_to(instance["token"][..., None, None], (*rows.shape[:-1], 1))
+    share = np.take_along_axis(rows, token, axis=-1)[..., 0]
+    variation = np.sum(np.abs(np.diff(share, axis=-1)), axis=-1)
+    assert np.all(variation <= 1.0 - share[..., -1] + 1e-9)
+
+
+@pytest.mark.parametrize("name", HARD_ROWS)
+def test_the_rule_by_substitution_is_adaptive_integration(name):
+    logits, token = HARD_ROWS[name]
+    assert float(by_substitution(logits, token)) == pytest.approx(by_adaptive_integration(logits, token), abs=2e-10)
 
 
 def test_no_more_than_40_softmax_passes():
@@ -667,15 +699,27 @@ def test_constant_rejection_has_no_correlation_whatever_the_rounding(level, binn
     """Three times 0.025 over 3 is not 0.025."""
     for count in (3, 7, 200):
         fit = fit_linear(np.linspace(0.0, 1.0, count), np.full(count, level), binned=binned)
-        assert math.isnan(fit.r_squared)
-        assert math.isnan(fit.correlation)
+        assert fit.r_squared is fit.correlation is None
 
 
 def test_constant_rejection_has_no_correlation():
     fit = fit_linear([0.0, 0.5, 1.0, 1.0], [0.25, 0.25, 0.25, 0.25])
     assert (fit.slope, fit.intercept, fit.mse) == pytest.approx((0.0, 0.25, 0.0))
-    assert math.isnan(fit.r_squared)
-    assert math.isnan(fit.correlation)
+    assert fit.r_squared is fit.correlation is None
+
+
+@pytest.mark.parametrize("unit", [1e-310, 2.0**-1060, 1e-200])
+@pytest.mark.parametrize("options", [{}, {"groups": [0, 1, 1, 2, 2]}, {"groups": [0, 1, 1, 2, 2], "binned": True}])
+def test_the_fit_of_tiny_rejections_is_that_of_others_in_their_unit(unit, options):
+    u, beta = np.array([0.1, 0.15, 0.2, 0.3, 0.4]), np.array([1.0, 2.0, 2.0, 3.0, 5.0])
+    fit, wide = fit_linear(u, beta * unit, **options), fit_linear(u, beta / 8, **options)
+    assert fit.r_squared == pytest.approx(wide.r_squared, rel=1e-9)
+    assert fit.correlation == pytest.approx(wide.correlation, rel=1e-9)
+    assert fit.slope == pytest.approx(8 * unit * wide.slope, rel=1e-9)
+    assert fit.intercept == pytest.approx(8 * unit * wide.intercept, rel=1e-9)
+    assert fit.slope_interval == pytest.approx(tuple(8 * unit * end for end in wide.slope_interval), rel=1e-9)
+    assert fit.mse == pytest.approx(64 * unit * unit * wide.mse)
+    assert fit_linear([0.1, 0.2, 0.3], [1e-310, 2e-310, 3e-310]).r_squared == pytest.approx(1.0)
 
 
 def test_torch_tokens_are_fitted_on_the_host():
@@ -696,18 +740,19 @@ FIT = ([0.0, 0.5, 1.0, 0.25], [0.0, 0.25, 1.0, 0.5])
             "uncertainty must give 3 points or more; got 2",
         ),
         (([0.5, 0.6], [0.0, 0.5]), {}, "uncertainty must give 3 points or more; got 2"),
-        ((FIT[0], FIT[1][:3]), {}, "rejection must be as long as uncertainty; got 3 and 4"),
+        ((FIT[0], FIT[1][:3]), {}, "rejection_by_token must be as long as uncertainty; got 3 and 4"),
         (([FIT[0]], [FIT[1]]), {}, r"uncertainty must be one row of tokens; got shape \(1, 4\)"),
         (([0.0, 0.5, 1.5], [0.0, 0.5, 1.0]), {}, r"uncertainty must be in \[0, 1\]; got 1.5 at index \(2,\)"),
-        (([0.0, 0.5, 1.0], [0.0, math.nan, 1.0]), {}, r"rejection must be in \[0, 1\]; got nan"),
+        (([0.0, 0.5, 1.0], [0.0, math.nan, 1.0]), {}, r"rejection_by_token must be in \[0, 1\]; got nan"),
         (FIT, {"groups": [1, 1, 1, 1]}, "groups must be of two prompts or more; got one"),
         (FIT, {"groups": [1, 2]}, r"groups must be one label per token; got shape \(2,\)"),
         (FIT, {"confidence": 1.0}, r"confidence must be in \(0, 1\); got 1.0"),
         (
             (FIT[0][:3], FIT[1][:3]),
             {"groups": [1, 1, 2], "binned": True},
-            "uncertainty must give 3 points or more; got 1",
+            "groups must leave 3 points or more without any one prompt; got 1 without the prompt of token 0",
         ),
+        (([0.0, 1e-310, 5e-324], [0.0, 0.5, 1.0]), {}, "uncertainty must vary; got 0.0"),
     ],
 )
 def test_what_cannot_be_fitted_is_refused(arguments, options, message):
@@ -752,9 +797,9 @@ def test_bad_input_elsewhere():
         vocabulary_uncertainty([0.0, math.nan])
     with pytest.raises(ValueError, match=r"^max_temperature must be 0 or more"):
         vocabulary_uncertainty([0.0, 1.0], max_temperature=-2.0)
-    with pytest.raises(ValueError, match=r"^draws must be a whole number, 1 or more; got 0"):
+    with pytest.raises(ValueError, match=r"^draws must be a whole number, 1 to 100,000; got 0"):
         sample_uncertainty([0.0, 1.0], 0, draws=0, rng=rng)
-    with pytest.raises(ValueError, match=r"^draws must be a whole number, 1 or more; got 2.5"):
+    with pytest.raises(ValueError, match=r"^draws must be a whole number, 1 to 100,000; got 2.5"):
         sample_uncertainty([0.0, 1.0], 0, draws=2.5, rng=rng)
     for draws in (0, 2**52 + 1):
         with pytest.raises(ValueError, match=rf"^draws must be a whole number, 1 to 2\^52; got {draws}; "):

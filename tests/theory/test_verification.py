@@ -397,8 +397,59 @@ def test_softmax_of_large_logits(library):
 
 @pytest.mark.parametrize("stray", [float("nan"), float("inf")])
 def test_softmax_refuses_what_overflowed(stray):
-    with pytest.raises(ValueError, match=rf"^logits must be rows of finite logits; .*{stray} at entry 1.*overflow"):
+    with pytest.raises(ValueError, match=rf"^logits must be rows of logits, .*{stray} at entry 1.*overflow"):
         hlmtheory.softmax([0.0, stray])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_masked_logit_has_probability_0_everywhere(library, dtype):
+    """One rule for every function that takes logits: -inf is as good as left out, and some entry has to be finite."""
+    masked = to(library, [[2.0, -np.inf, 1.0, 0.0, -np.inf], [-np.inf, -np.inf, -np.inf, 3.0, -np.inf]], dtype)
+    kept = to(library, [[2.0, 1.0, 0.0]], dtype)
+    left = numbers(hlmtheory.softmax(kept))[0]
+    np.testing.assert_allclose(numbers(hlmtheory.softmax(masked)), [[left[0], 0, *left[1:], 0], [0, 0, 0, 1, 0]])
+    for n in (0.0, 0.5, 1.3, 9.0):
+        sizes = numbers(hlmtheory.size_from_top_n_sigma(masked, n)).tolist()
+        assert sizes == [float(numbers(hlmtheory.size_from_top_n_sigma(kept, n))[0]), 1.0]
+    for k in (1, 2, 3):
+        widths = numbers(hlmtheory.top_n_sigma_of_size(masked, k))
+        assert widths[0] == pytest.approx(float(numbers(hlmtheory.top_n_sigma_of_size(kept, k))[0]))
+    assert numbers(hlmtheory.top_n_sigma_of_size(masked, [4, 2])).tolist() == [np.inf, np.inf]
+    np.testing.assert_allclose(
+        numbers(hlmtheory.vocabulary_uncertainty(masked))[0, [0, 2, 3]],
+        numbers(hlmtheory.vocabulary_uncertainty(kept))[0],
+        rtol=1e-6,
+    )
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        hlmtheory.softmax,
+        hlmtheory.vocabulary_uncertainty,
+        lambda logits: hlmtheory.expected_uncertainty(logits, 0),
+        lambda logits: hlmtheory.size_from_top_n_sigma(logits, 1.0),
+        lambda logits: hlmtheory.top_n_sigma_of_size(logits, 1),
+    ],
+)
+def test_a_row_that_is_masked_throughout_is_refused(function):
+    with pytest.raises(ValueError, match=r"^logits must be rows of logits with a finite one; .*leave a token to draw"):
+        function([[0.0, 1.0], [-np.inf, -np.inf]])
+    with pytest.raises(ValueError, match=r"^logits must be rows of logits, finite or -inf where masked"):
+        function([0.0, np.inf])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_skipping_by_a_mask_is_skipping_with_probability_1(library):
+    p, q = to(library, P), to(library, Q)
+    for mask in ([True, False, True], to(library, [True, False, True])):
+        law = hlmtheory.output_distribution(p, q, skip=mask)
+        np.testing.assert_array_equal(
+            numbers(law), numbers(hlmtheory.output_distribution(p, q, skip=to(library, [1.0, 0.0, 1.0])))
+        )
+        risk = float(numbers(hlmtheory.one_step_risk(p, q, mask)))
+        assert risk == pytest.approx(float(numbers(hlmtheory.total_variation(law, p))))
 
 
 # ------------------------------------------------------------------------------------------------ expected tokens

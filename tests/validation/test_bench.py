@@ -96,7 +96,7 @@ def test_a_row_that_cannot_run_is_one_sentence(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setitem(bench.ROWS, "collection", refuse)
     result = CliRunner().invoke(bench.main, ["collection", "--out", str(tmp_path / "bench.json")])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.output.strip().endswith("Error: There is no model.")
     assert CliRunner().invoke(bench.main, ["nothing"]).exit_code == 2
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+import zlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +20,11 @@ import numpy as np
 import pytest
 
 from validation.errors import UserError
+from validation.resume import finished_trace
 from validation.store import chunks as chunk_files
 from validation.store import journal, writer
-from validation.store.journal import JOURNAL, LOCK, Lock, read_journal, write_atomically
+from validation.store.journal import JOURNAL, LOCK, Lock, line_of, read_journal, write_atomically
+from validation.store.reopening import foreign_files
 from validation.traces import ARRAYS, Trace, TraceWriter, open_trace
 
 V = 5
@@ -239,9 +245,147 @@ def test_what_is_no_trace_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"diary\.txt.* cannot be made"):
         collect(tmp_path / "diary.txt" / "t")
     (tmp_path / "old").mkdir()
-    (tmp_path / "old" / "manifest.json").write_text("{}")
+    (tmp_path / "old" / "manifest.json").write_text('{"format": "hlm-trace", "version": 1}')
     with pytest.raises(UserError, match=r"A trace of format 1 lies at .*old; choose another path"):
         collect(tmp_path / "old")
+
+
+def tree(path: Path) -> dict[str, str]:
+    """Every file and its content, and every link."""
+    found = {str(file.relative_to(path)): file for file in path.rglob("*")}
+    return {name: os.readlink(f) if f.is_symlink() else f.read_text() for name, f in found.items() if not f.is_dir()}
+
+
+@pytest.mark.parametrize("manifest", ["{}", "{", '{"name": "my app", "version": 1}', '["hlm-trace"]', "hlm-trace"])
+def test_fresh_deletes_nothing_where_the_manifest_is_anothers(tmp_path: Path, manifest: str) -> None:
+    """The names of a trace's files, but no mark of one."""
+    for name in ("manifest.json", "tokens.npy", "tail-1.npz", "arrays/tokens/c.0", "arrays/mine.txt"):
+        (tmp_path / "t" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "t" / name).write_text(manifest if name == "manifest.json" else "mine")
+    before = tree(tmp_path)
+    for fresh in (False, True):
+        message = r"Something other than a trace lies at .*t \(manifest\.json is not that of a trace\)"
+        with pytest.raises(UserError, match=message):
+            collect(tmp_path / "t", fresh=fresh)
+    (tmp_path / "t" / JOURNAL).write_text('{"level": "info"}\n')
+    with pytest.raises(UserError, match=r"Something other .*journal\.jsonl is not that of a trace"):
+        collect(tmp_path / "t", fresh=True)
+    assert tree(tmp_path) == before | {"t/journal.jsonl": '{"level": "info"}\n'}
+
+
+FOREIGN = ("notes.md", "tail-of-the-comet.npz", "tokens.npy", "figures/a.svg", "arrays/mine.txt", "arrays/tokens/b")
+
+
+def put_foreign(path: Path) -> None:
+    for name in FOREIGN:
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text("mine")
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("fresh", [True, False])
+def test_other_files_in_the_folder_of_a_trace_stay(tmp_path: Path, finished: bool, fresh: bool) -> None:
+    path = tmp_path / "t"
+    if finished:
+        collect(path, settings={"seed": 0})
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted(path, batches=2)
+    put_foreign(path)
+    assert foreign_files(path) == sorted(FOREIGN)
+    if finished and not fresh:
+        with pytest.raises(UserError, match="finished trace"):
+            collect(path)
+        assert finished_trace(path, {"seed": 0}) is not None
+    else:
+        collect(path, fresh=fresh)
+        assert whole(open_trace(path, verify=True))
+    assert all((path / name).read_text() == "mine" for name in FOREIGN)
+    writer.clear(path)
+    assert sorted(tree(path)) == sorted(FOREIGN)
+
+
+def test_a_format_1_trace_is_replaced_with_its_npy_files(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.mkdir()
+    (path / "manifest.json").write_text('{"format": "hlm-trace", "version": 1}')
+    for name in (*ARRAYS, "mine"):
+        (path / f"{name}.npy").write_text("")
+    collect(path, fresh=True)
+    assert whole(open_trace(path, verify=True))
+    assert [file.name for file in path.glob("*.npy")] == ["mine.npy"]
+
+
+@POSIX
+def test_a_file_called_lock_that_is_anothers_stays(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_text("combination: 7-15-22")
+    with pytest.raises(UserError, match="lock is no lock of this program and would be overwritten"):
+        collect(tmp_path)
+    assert tree(tmp_path) == {"lock": "combination: 7-15-22"}
+
+
+# ------------------------------------------------------------------------------- paths that lead out of the folder
+
+
+def forged(path: Path, **changes: Any) -> None:
+    """Give the last line of a journal other values, with its number and a checksum that is right."""
+    *lines, last = (path / JOURNAL).read_bytes().splitlines(keepends=True)
+    record = json.loads(last)
+    del record["crc"]
+    (path / JOURNAL).write_bytes(b"".join([*lines, line_of(record | changes)]))
+
+
+@pytest.mark.parametrize("name", ["../victim.npz", "../../victim.npz", "/tmp/victim.npz", "arrays/../../victim.npz", 7])
+@pytest.mark.parametrize("field", ["tail", "files"])
+def test_a_journal_that_names_files_outside_the_trace_is_refused(tmp_path: Path, field: str, name: Any) -> None:
+    path = tmp_path / "a" / "t"
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(path, batches=2)
+    victims = [tmp_path / "victim.npz", tmp_path / "a" / "victim.npz"]
+    for victim in victims:
+        shutil.copy(path / "tail-2.npz", victim)
+    content = victims[0].read_bytes()
+    files = {str(name): (len(content), zlib.crc32(content))}
+    forged(path, files=files, **({"tail": name} if field == "tail" else {}))
+    for action in (open_trace, partial(open_trace, partial=True), collect, partial(finished_trace, settings=SETTINGS)):
+        with pytest.raises(UserError, match=r"names .*, which no trace holds; do not use this trace"):
+            action(path)
+    collect(path, fresh=True)
+    assert whole(open_trace(path, verify=True))
+    assert [victim.read_bytes() for victim in victims] == [content] * 2
+
+
+@pytest.mark.parametrize("changes", [{"files": 7}, {"files": {"tail-9.npz": 1}}, {"files": {}, "tail": "tail-9.npz"}])
+def test_a_journal_of_other_fields_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(tmp_path / "t", batches=2)
+    forged(tmp_path / "t", **changes)
+    with pytest.raises(UserError, match=r"not the journal of a trace|has no checksum of 'tail-9\.npz'"):
+        collect(tmp_path / "t")
+
+
+@POSIX
+@pytest.mark.parametrize(
+    "name", ["arrays", "arrays/tokens", "arrays/tokens/c.9", "tail-3.npz", "tail-2.npz", "lock", "journal.jsonl"]
+)
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_link_in_a_trace_is_not_followed(tmp_path: Path, name: str, fresh: bool) -> None:
+    """A trace from elsewhere may hold links; ``tail-3.npz`` is what the writer would write next."""
+    path, outside = tmp_path / "t", tmp_path / "outside"
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(path, batches=2)
+    if (path / name).exists():
+        (path / name).rename(outside)
+    else:
+        outside.write_text("mine")
+    (path / name).symlink_to(outside)
+    before = {str(f): f.read_bytes() for f in (outside, *outside.rglob("*")) if f.is_file()}
+    with pytest.raises(UserError, match=rf"{re.escape(name)} is a link to .*outside, which is never followed"):
+        collect(path, fresh=fresh)
+    if name != "lock":
+        with pytest.raises(UserError, match="is never followed"):
+            open_trace(path, partial=True)
+    assert {str(f): f.read_bytes() for f in (outside, *outside.rglob("*")) if f.is_file()} == before
 
 
 # ------------------------------------------------------------------------------------------- two writers

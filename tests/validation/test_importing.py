@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from validation import importing
 from validation.check import check_trace
 from validation.errors import UserError
 from validation.importing import import_logits
+from validation.instances import scenarios
 from validation.store.journal import read_journal
 from validation.traces import Trace, open_trace
 
@@ -293,3 +297,61 @@ def test_memory_does_not_grow_with_the_length(tmp_path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         peaks.append(int(done.stdout))
     assert peaks[1] - peaks[0] < 40, peaks
+
+
+@pytest.mark.parametrize(("rows", "vocabulary"), [(12, 5), (1, 5), (3, 2), (12, 1)])
+def test_texts_of_one_row_are_checked_but_for_what_they_cannot_show(tmp_path: Path, rows: int, vocabulary: int) -> None:
+    rng = np.random.default_rng(1)
+    for name in "dt":
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(rows, vocabulary)))
+    np.save(tmp_path / "texts.npy", np.arange(rows))
+    given = {"texts": tmp_path / "texts.npy"}
+    trace = import_logits(tmp_path / "d.npy", tmp_path / "t.npy", tmp_path / "trace", **given)
+    measured = {name: claim for name, claim in hlmtheory.all_claims().items() if name not in scenarios()}
+    tallies = check_trace(trace, claims=measured).tallies
+    never = {name: tally.never for name, tally in tallies.items() if tally.outcome == "out of scope"}
+    assert never.pop("verification.tokens") == "the trace has no 8 consecutive positions of one text"
+    assert all(reason.startswith("an assumption is never met: ") for reason in never.values())
+    assert len(never) < (1 if vocabulary > 2 and rows > 1 else 6)
+    assert not {tally.outcome for tally in tallies.values()} & {"violated", "inconclusive"}
+
+
+def claiming(path: Path, rows: int, compression: int, size: int | None = None) -> None:
+    """An npz with three values whose header claims ``rows``, and whose directory may claim a ``size``, too."""
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (rows, 1)})
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("a.npy", header.getvalue() + b"\0" * 12)
+        if size is not None:
+            archive.getinfo("a.npy").file_size = size + len(header.getvalue())
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+@pytest.mark.parametrize("directory", [None, 4 * 5 * 10**8], ids=["the directory is right", "the directory agrees"])
+def test_a_header_that_claims_more_than_the_file_holds_takes_no_memory(
+    tmp_path: Path, compression: int, directory: int | None
+) -> None:
+    claiming(tmp_path / "a.npz", 5 * 10**8, compression, directory)
+    assert (tmp_path / "a.npz").stat().st_size < 400
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            UserError, match=r"a\.npz:a is (damaged: its header claims 2,000,000,000 bytes|compressed in)"
+        ):
+            import_logits(tmp_path / "a.npz", tmp_path / "a.npz", tmp_path / "trace")
+        assert tracemalloc.get_traced_memory()[1] < 10**7
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_compressed_array_of_equal_values_is_read(tmp_path: Path) -> None:
+    """Deflate makes one byte of a thousand here."""
+    np.savez_compressed(tmp_path / "a.npz", a=np.full((5000, 100), -1.0, np.float32))
+    assert (tmp_path / "a.npz").stat().st_size * 500 < 5000 * 100 * 4
+    assert import_logits(tmp_path / "a.npz", tmp_path / "a.npz", tmp_path / "trace").positions == 5000
+
+
+def test_text_named_npy_is_not_called_a_pickle(tmp_path: Path):
+    (tmp_path / "text.npy").write_text("hello, world", encoding="utf-8")
+    with pytest.raises(UserError, match=r"is no \.npy file, whatever its name; write it with numpy\.save"):
+        import_logits(tmp_path / "text.npy", tmp_path / "text.npy", tmp_path / "trace")

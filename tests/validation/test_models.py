@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import re
 import shutil
 from collections.abc import Callable
@@ -130,6 +131,111 @@ def test_not_a_model_folder(tmp_path: Path) -> None:
 def test_other_weight_formats(copied: Path) -> None:
     (copied / "model.safetensors").rename(copied / "pytorch_model.bin")
     refused(r"No \*\.safetensors weights lie in .*copied", small=copied, large=copied)
+
+
+class _Marks:
+    """Unpickled, it leaves a file."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.file,)
+
+
+def in_parts(folder: Path, name: str, content: str = "tensors") -> None:
+    """Make the folder's weights a model in two files, the second of which the index calls ``name``."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    first = "model.layers.1.mlp.up_proj.weight"
+    save_file({first: tensors.pop(first)}, folder / "model-1.safetensors", metadata={"format": "pt"})
+    second = folder / name
+    second.parent.mkdir(exist_ok=True)
+    if content == "pickle":
+        second.write_bytes(pickle.dumps(_Marks(folder.parent / "ran")))
+    elif name.endswith(".safetensors"):
+        save_file(tensors, second, metadata={"format": "pt"})
+    else:
+        torch.save(tensors, second)
+    names = {first: "model-1.safetensors"} | dict.fromkeys(tensors, name)
+    (folder / sources.INDEX).write_text(json.dumps({"metadata": {}, "weight_map": names}))
+
+
+@pytest.mark.parametrize("content", ["tensors", "pickle"])
+@pytest.mark.parametrize(
+    "name", ["weights.bin", "../outside.bin", "../../outside.bin", "../outside.safetensors", "parts/two.safetensors"]
+)
+def test_an_index_that_names_other_files_is_refused(
+    name: str, content: str, copied: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    in_parts(copied, name, content)
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("loaded"))
+    message = f"index.json of '.*copied' names the weights '{re.escape(name)}', but weights are read only from"
+    refused(message, small=copied, large=folders[1])
+    refused(message, small=folders[1], large=copied)
+    assert not (copied.parent / "ran").exists()
+
+
+def test_weights_in_several_files(copied: Path, folders: tuple[Path, Path]) -> None:
+    in_parts(copied, "model-2.safetensors")
+    assert load_pair(small=copied, large=folders[1]).small_parameters
+
+
+def test_a_link_out_of_the_folder_is_refused_but_for_the_hubs_cache(copied: Path, folders: tuple[Path, Path]) -> None:
+    in_parts(copied, "model-2.safetensors")
+    blobs = copied.parent / "blobs"
+    blobs.mkdir()
+    (copied / "model-2.safetensors").rename(blobs / "abc")
+    (copied / "model-2.safetensors").symlink_to(blobs / "abc")
+    refused("names the weights 'model-2.safetensors'", small=copied, large=folders[1])
+    snapshots = copied.parent / "snapshots"
+    snapshots.mkdir()
+    copied.rename(snapshots / "v1")
+    assert load_pair(small=snapshots / "v1", large=folders[1]).small_parameters
+
+
+@pytest.mark.parametrize("name", ["adapter_model.bin", "other.safetensors.index.json", "../model.safetensors", 7])
+def test_weights_that_the_configuration_names_are_checked(
+    name: Any, copied: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_parts(copied, "weights.bin")
+    (copied / sources.INDEX).rename(copied / "other.safetensors.index.json")
+    file = copied / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"transformers_weights": name}))
+    refused(r"names the weights ('weights\.bin'|'adapter_model\.bin'|'\.\./model|7)", small=copied, large=folders[1])
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", '{"weight_map": []}', "[" * 10_000, '{"weight_map": {"a": 7}}'])
+def test_an_index_that_cannot_be_read_is_refused(text: str, copied: Path, folders: tuple[Path, Path]) -> None:
+    (copied / sources.INDEX).write_text(text)
+    refused(r"index.json of '.*copied' (is not|has no|names the weights 7)", small=copied, large=folders[1])
+
+
+def test_an_index_on_the_hub_is_checked_before_the_model_is_loaded(
+    copied: Path, hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import transformers
+
+    in_parts(copied, "weights.bin")
+    there = lambda name, file, **_: str(copied / file) if (copied / file).exists() else None  # noqa: E731
+    monkeypatch.setattr(transformers.utils, "cached_file", there)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("loaded"))
+    with pytest.raises(UserError, match=r"names the weights 'weights\.bin'"):
+        Source("owner/model").load_model("float32")
+
+
+def test_an_adapter_is_refused_where_it_would_be_loaded(
+    copied: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (copied / "adapter_config.json").write_text("{}")
+    load_pair(small=copied, large=folders[1])
+    monkeypatch.setattr(sources, "find_spec", lambda name: name)
+    refused("has an adapter, which is never loaded", small=copied, large=folders[1])
 
 
 def test_damaged_weights(copied: Path, folders: tuple[Path, Path]) -> None:
@@ -265,8 +371,10 @@ def test_a_revision_reaches_every_part(pair: Any, hub: Callable[[str], None], mo
     found = (pair.large, {"missing_keys": []})
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", answers(found))
     monkeypatch.setattr(pair.large.config, "_commit_hash", "abc", raising=False)
+    monkeypatch.setattr(Source, "_part", lambda source, name: asked.append(f"{source.name}@{source.revision}"))
     loaded = load_pair(small="owner/one@v1", large="owner/two")
-    assert sorted(asked) == ["owner/one@v1"] * 3 + ["owner/two@main"] * 3
+    assert set(asked) == {"owner/one@v1", "owner/two@main"}
+    assert len(asked) == 10  # configuration, tokenizer, weights, and the two files that name the weights
     assert loaded.describe()["small_name"] == "owner/one@v1"
     assert loaded.describe()["large_commit"] == "abc"
 

@@ -306,7 +306,7 @@ def test_calibration_is_that_of_the_library():
     assert [risk for risk, row in rows.items() if "threshold" in row] == [0.05, 0.1]  # n + 1 ≥ 1/ε with n = 40
     lost = np.stack([(tokens.rejection * (tokens.uncertainty <= x)).reshape(60, 4).sum(axis=1) / 5 for x in POINTS], 1)
     held_out = np.arange(60) % 3 == 2
-    found = hlmtheory.calibrate_threshold(lost[~held_out], POINTS, risk=0.1)
+    found = hlmtheory.calibrate_threshold(lost[~held_out], POINTS, risk=0.1, bound=1.0)
     row = rows[0.1]
     assert row["threshold"] == found.threshold
     assert row["corrected_risk"] == pytest.approx(found.corrected_risk)

@@ -256,7 +256,9 @@ def test_fig_3_compares_the_rules(sample: Sample, rows: Rows, sidecars: Sidecars
     assert promised["certified"]["mean"] == pytest.approx(certified.mean(), rel=1e-4)
     assert promised["certified"]["bias"] == pytest.approx(bias.mean(), rel=1e-3)
     assert promised["certified"]["largest_bias"] <= EPSILON + 1e-9
-    known = hlmtheory.bias_size(q, np.minimum(hlmtheory.total_variation(q, p), 1.0), EPSILON)
+    known = hlmtheory.bias_size(
+        q, total_variation_bound=np.minimum(hlmtheory.total_variation(q, p), 1.0), bias_tolerance=EPSILON
+    )
     assert promised["certified, T known"]["mean"] == pytest.approx(known.mean(), rel=1e-4)
     assert promised["exact"]["mean"] <= promised["certified"]["mean"]
     assert promised["offline"]["range"] == [sample.offline(THETA)] * 2

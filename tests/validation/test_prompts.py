@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+from validation import prompts
 from validation.errors import UserError
 from validation.prompts import Prompt, builtin_prompts, read_prompts
 
@@ -29,6 +31,14 @@ def test_text(tmp_path: Path) -> None:
     file = tmp_path / "p.txt"
     file.write_bytes(b"one\r\n  two\n")
     assert [prompt.text for prompt in read_prompts(file)] == ["one", "  two"]
+
+
+@pytest.mark.parametrize("name", ["p.txt", "p.jsonl", "p.jsonl.gz"])
+def test_a_byte_order_mark_is_no_part_of_the_first_prompt(tmp_path: Path, name: str) -> None:
+    text = "one\ntwo\n" if name == "p.txt" else '{"prompt": "one"}\n{"prompt": "two"}\n'
+    content = text.encode("utf-8-sig")
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert [prompt.text for prompt in read_prompts(tmp_path / name)] == ["one", "two"]
 
 
 def test_builtin() -> None:
@@ -60,6 +70,42 @@ def test_refused(tmp_path: Path, name: str, content: bytes, message: str) -> Non
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=message):
         read_prompts(tmp_path / name)
+
+
+@pytest.mark.parametrize("field", ["prompt", "id", "source", "reference"])
+def test_half_a_surrogate_pair_is_refused_with_its_line(tmp_path: Path, field: str) -> None:
+    """JSON can write it, but no UTF-8 file of a trace could."""
+    file = tmp_path / "p.jsonl"
+    row = {"prompt": "a", "id": "b", "source": "c", "reference": "d"}
+    file.write_text(json.dumps(row) + "\n" + json.dumps(row | {"id": "e"} | {field: "x\ud800y"}) + "\n")
+    message = rf"p\.jsonl, line 2: the {field} holds '\\ud800' \(character 2\), half of a surrogate pair"
+    with pytest.raises(UserError, match=message):
+        read_prompts(file)
+    file.write_text(json.dumps(row | {field: "\U0001f600"}) + "\n")  # a whole pair in JSON is a character
+    assert "\U0001f600" in str(read_prompts(file)[0])
+
+
+@pytest.mark.parametrize("name", ["p.txt", "p.jsonl", "p.jsonl.gz"])
+def test_a_line_that_is_too_long_is_refused_before_it_is_read_whole(tmp_path: Path, name: str) -> None:
+    first = "one\n" if name == "p.txt" else '{"prompt": "one"}\n'
+    content = first.encode() + b"a" * 10**8
+    (tmp_path / name).write_bytes(gzip.compress(content, 1) if name.endswith("gz") else content)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match=rf"{name}, line 2: it is longer than 4,194,304 characters; shorten"):
+            read_prompts(tmp_path / name)
+        assert tracemalloc.get_traced_memory()[1] < 10**8
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_longest_line_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompts, "LONGEST_LINE", 5)
+    (tmp_path / "p.txt").write_bytes(b"12345\r\n1234\n12345")
+    assert [prompt.text for prompt in read_prompts(tmp_path / "p.txt")] == ["12345", "1234", "12345"]
+    (tmp_path / "p.txt").write_bytes(b"12345\n123456\n")
+    with pytest.raises(UserError, match="line 2: it is longer than 5 characters"):
+        read_prompts(tmp_path / "p.txt")
 
 
 def test_missing_file_and_limit(tmp_path: Path) -> None:

@@ -7,19 +7,24 @@ import re
 from collections import Counter
 from dataclasses import replace
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import hlmtheory
-from hlmtheory.claims import Source
+from hlmtheory.claims import FALSE, Source
 from validation.check import Results, Tally, check_trace
 from validation.citations import bibliography, cite
 from validation.errors import UserError
+from validation.listing import ROOT, show_claim
 from validation.plots import FIGURES, Table, draw
 from validation.report import claims_table, stale, summary, update_between_markers, write_report
+from validation.screen import last_screen
+from validation.tables import table_row
 from validation.traces import Trace, TraceWriter, open_trace
 
 EVIL = "<script>alert(1)</script>"
@@ -168,6 +173,21 @@ def test_the_counterexamples_are_shown(page: str):
     assert "target = (22/39, 1/3, 4/39), draft = (7/13, 1/3, 5/39), k = 0: left 0.8, right 0" in text
 
 
+def test_no_counterexample_fills_a_page():
+    rows = [table_row(claim, None) for claim in CLAIMS.values()]
+    shown = {row["id"]: row["refuted"] for row in rows if row["refuted"]}
+    assert shown["conformal.regret"].startswith("drafts = ((0.005 × 200), (0.005 × 200)), ")
+    assert max(map(len, shown.values())) < 300
+
+
+def test_a_claims_proof_is_looked_for_where_its_record_is(capsys: pytest.CaptureFixture[str]):
+    for name in ("truncation.worst_case", "truncation.tvd_sharp", "truncation.size_certified"):
+        show_claim(Console(width=200), CLAIMS[name])
+        said = re.search(r"proof: comments and docstrings of (\S+)", capsys.readouterr().out)
+        assert said
+        assert f'"{name}"' in (ROOT / said[1]).read_text(encoding="utf-8")
+
+
 def test_a_report_without_figures_and_prompts(results: Results, tmp_path: Path):
     page = write_report(tmp_path, results=results, manifest={}, figures=[], command="hlm").read_text(encoding="utf-8")
     assert "<h2>Figures" not in page
@@ -184,13 +204,40 @@ def with_tally(results: Results, **changes: Any) -> Results:
 
 
 def test_the_summary_counts_outcomes(results: Results):
-    refuted = sum(claim.refuted is not None for claim in CLAIMS.values())
+    standings = Counter(claim.standing for claim in CLAIMS.values())
     counts = summary(CLAIMS, results)
     assert counts["claims"] == len(CLAIMS)
-    assert counts["held"] == len(CLAIMS) - refuted
-    assert counts["refuted"] == refuted
+    assert counts["held"] == standings["true"]
+    assert {kind: counts[kind] for kind in FALSE.values()} == {kind: standings[kind] for kind in FALSE.values()}
+    assert counts["measured"] + counts["simulated"] == len(CLAIMS)
     assert counts["violated"] == counts["inconclusive"] == counts["not checked"] == counts["not confirmed"] == 0
-    assert counts["vacuous"] == sum(t.vacuous > 0 for t in results.tallies.values() if t.outcome != "refuted")
+    assert counts["vacuous"] == sum(t.vacuous > 0 for t in results.tallies.values() if t.outcome not in FALSE.values())
+
+
+def test_what_is_false_is_so_by_its_counterexample_and_not_by_this_run(results: Results):
+    name = "truncation.online_gap"
+    for violated, said in ((0, "on no instance here"), (3, "fails on 2.5% here")):
+        tally = replace(results.tallies[name], violated=violated, instances=120, out_of_scope=0)
+        table = claims_table(CLAIMS, replace(results, tallies={**results.tallies, name: tally}))
+        assert f"| ⊘ refuted by counterexample; {said} | `{name}` |" in table
+    assert "| ⊘ misprint by counterexample; " in claims_table(CLAIMS, results)
+    assert "| ⊘ false reading by counterexample; " in claims_table(CLAIMS, results)
+
+
+def test_false_statements_have_a_table_a_kind(page: str):
+    text = Elements(page).text
+    heads = [text.index(head) for head in ("Printed results that are false", "Misprints", "False readings")]
+    assert heads == sorted(heads)
+    assert heads[0] < text.index("truncation.online_gap") < heads[1] < text.index("ofdma.minmax_printed") < heads[2]
+
+
+def test_report_and_screen_say_how_many_claims_are_of_the_pair(page: str, results: Results, tmp_path: Path):
+    measured = sum(tally.kind == "measured" for tally in results.tallies.values())
+    assert f"{measured} were measured at 120 positions" in " ".join(Elements(page).text.split())
+    console = Console(file=StringIO(), width=200)
+    last_screen(console, results, tmp_path / "report.html")
+    shown = " ".join(console.file.getvalue().split())
+    assert f"{measured} claims were measured on this pair's positions, {len(CLAIMS) - measured} on simulated" in shown
 
 
 def test_a_violated_claim_shows(results: Results, tmp_path: Path):

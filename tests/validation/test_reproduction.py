@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import hlmtheory
+from hlmtheory.claims import Claim
 from validation.errors import UserError
-from validation.reproduction import stale_tables, tables
+from validation.reproduction import publish, regenerate, stale_tables, tables
+from validation.results import Results
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,9 +31,126 @@ def test_the_page_is_not_stale() -> None:
     assert stale_tables(ROOT) == []
 
 
-def test_every_claim_stands_on_the_page() -> None:
+def recorded() -> Results:
+    """What the published run of the built-in pair found."""
+    record = json.loads((ROOT / "figures" / "claims.json").read_text(encoding="utf-8"))
+    return Results.from_json(json.dumps(record["results"]))
+
+
+def test_every_published_claim_stands_on_the_page() -> None:
     page = (ROOT / "paper_repro.md").read_text(encoding="utf-8")
-    assert all(f"`{name}`" in page for name in hlmtheory.all_claims())
+    assert all(f"`{name}`" in page for name in hlmtheory.all_claims() if name in recorded().tallies)
+
+
+def test_no_recorded_verdict_contradicts_its_claim() -> None:
+    outcomes = {name: tally.outcome for name, tally in recorded().tallies.items()}
+    assert [name for name, outcome in outcomes.items() if outcome in ("violated", "inconclusive", "out of scope")] == []
+
+
+@pytest.fixture
+def one_more(monkeypatch: pytest.MonkeyPatch) -> Claim:
+    """A claim that was added after the published run."""
+    known = hlmtheory.all_claims()
+    added = replace(known["truncation.tvd_sharp"], id="truncation.added")
+    monkeypatch.setattr(hlmtheory, "all_claims", lambda: {**known, added.id: added})
+    return added
+
+
+def test_a_new_claim_makes_no_table_stale_and_is_shown_as_not_yet_published(one_more: Claim, copy: Path) -> None:
+    assert stale_tables(copy) == []
+    regenerate(copy)
+    assert f"| · not yet published | `{one_more.id}` |" in (copy / "paper_repro.md").read_text(encoding="utf-8")
+    assert stale_tables(copy) == []
+
+
+def test_a_claim_that_says_something_else_than_the_page_is_noticed(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = hlmtheory.all_claims()
+    changed = replace(known["truncation.tvd_sharp"], statement="TV(r, r̂) = 0")
+    monkeypatch.setattr(hlmtheory, "all_claims", lambda: {**known, changed.id: changed})
+    assert stale_tables(copy) == ["pairs", "claims"]  # its verdict, on the old statement, no longer counts
+
+
+def test_a_verdict_on_another_statement_does_not_count(copy: Path) -> None:
+    path = copy / "figures" / "claims.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["statements"] = {"truncation.tvd_sharp": "TV(r, r̂) = 0"}
+    path.write_text(json.dumps(record), encoding="utf-8")
+    assert stale_tables(copy) == ["pairs", "claims"]
+    regenerate(copy)
+    page = (copy / "paper_repro.md").read_text(encoding="utf-8")
+    assert "| · not yet published | `truncation.tvd_sharp` |" in page
+
+
+@pytest.fixture
+def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run that finds what is published, on another day: with other stamps."""
+    run = tmp_path / "run"
+    shutil.copytree(copy / "figures", run / "figures", ignore=shutil.ignore_patterns("claims.json", "wide", "instr*"))
+    record = json.loads((copy / "figures" / "claims.json").read_text(encoding="utf-8"))
+    record["statements"] = {n: hlmtheory.all_claims()[n].statement for n in record["results"]["tallies"]}
+    (copy / "figures" / "claims.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    regenerate(copy)
+    (run / "claims.json").write_text(json.dumps({**record["results"], "seconds": 1.0}), encoding="utf-8")
+    for sidecar in run.glob("figures/*.json"):
+        about = json.loads(sidecar.read_text(encoding="utf-8"))
+        sidecar.write_text(json.dumps({**about, "command": "hlm again", "commit": "0" * 40}), encoding="utf-8")
+    monkeypatch.setattr("validation.reproduction.open_trace", lambda path: SimpleNamespace(manifest={}))
+    monkeypatch.setattr(
+        "validation.reproduction._run_facts", lambda manifest, name: {**record["run"], "created": "now"}
+    )
+    return run
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every published file."""
+    return {str(path): path.read_bytes() for path in [folder / "paper_repro.md", *folder.glob("figures/**/*.*")]}
+
+
+def test_a_run_that_finds_the_same_changes_no_file(copy: Path, run_again: Path) -> None:
+    before = contents(copy)
+    written = publish(run_again, copy / "nothing", copy)
+    assert contents(copy) == before
+    assert written == [copy / "paper_repro.md"]
+
+
+def test_a_run_that_finds_another_number_changes_what_shows_it(copy: Path, run_again: Path) -> None:
+    before = contents(copy)
+    sidecar = run_again / "figures" / "cu-hlm-fig6.json"
+    sidecar.write_text(sidecar.read_text().replace("0.9763", "0.9999"))
+    picture = run_again / "figures" / "cu-hlm-fig6.svg"
+    picture.write_text(picture.read_text() + "<!-- redrawn -->")
+    publish(run_again, copy / "nothing", copy)
+    after = contents(copy)
+    changed = {Path(name).name for name in after if after[name] != before[name]}
+    assert changed == {"cu-hlm-fig6.json", "cu-hlm-fig6.svg", "paper_repro.md"}
+
+
+def test_a_row_that_is_missing_is_noticed(copy: Path) -> None:
+    page = copy / "paper_repro.md"
+    lines = page.read_text(encoding="utf-8").splitlines(keepends=True)
+    page.write_text("".join(line for line in lines if "`truncation.tvd_sharp` |" not in line), encoding="utf-8")
+    assert stale_tables(copy) == ["claims"]
+
+
+def test_a_claim_that_a_pair_was_not_checked_on_is_counted(copy: Path) -> None:
+    path = copy / "figures" / "wide" / "claims.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    before = tables(copy)["pairs"]
+    del record["results"]["tallies"]["truncation.tvd_sharp"]
+    path.write_text(json.dumps(record), encoding="utf-8")
+    after = tables(copy)["pairs"]
+    assert after != before
+    missing = [line for line in after.splitlines() if line.startswith("| claims newer than the record, not measured |")]
+    assert len(missing) == 1
+
+
+def test_a_verdict_on_a_claim_that_is_no_more_is_counted_as_withdrawn(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = hlmtheory.all_claims()
+    monkeypatch.setattr(hlmtheory, "all_claims", lambda: {n: c for n, c in known.items() if n != "channel.markov"})
+    assert "| claims simulated: withdrawn | 1 |" in tables(copy)["pairs"]
+    assert stale_tables(copy) == ["pairs", "claims"]
 
 
 def test_a_changed_verdict_is_noticed(copy: Path) -> None:
@@ -50,6 +171,14 @@ def test_a_changed_figure_is_noticed(copy: Path) -> None:
     path = copy / "figures" / "cu-hlm-fig6.json"
     path.write_text(path.read_text().replace("0.9763", "0.9999"))
     assert stale_tables(copy) == ["figures"]
+
+
+@pytest.mark.parametrize("name", ["../../pwn", "..", ".", "", "/tmp/pwn", "a/b", "a\\b", "-x", ".hidden", "a\n"])
+def test_a_pair_is_published_under_a_plain_name_alone(copy: Path, name: str) -> None:
+    before = sorted(copy.parent.rglob("*"))
+    with pytest.raises(UserError, match=r"The pair cannot be called .*: start with a letter"):
+        publish(copy / "run", copy / "simulated", copy, name)
+    assert sorted(copy.parent.rglob("*")) == before
 
 
 def test_a_missing_record_says_what_to_do(copy: Path) -> None:

@@ -15,11 +15,21 @@ from tests.validation.test_fitting import stored
 from validation.__main__ import main
 from validation.decoding.records import Row
 from validation.decoding.scoring import remembering, score
-from validation.decoding.studies import CLOUD_ONLY_S, CLOUD_S, LARGE, STUDIES, decode_study, flexspec_links, open_study
+from validation.decoding.studies import (
+    CLOUD_ONLY_S,
+    CLOUD_S,
+    LARGE,
+    STUDIES,
+    decode_study,
+    fitted_to,
+    flexspec_links,
+    open_study,
+)
 from validation.errors import UserError
 from validation.models import Pair
 from validation.plots import Decoding, draw
 from validation.prompts import Prompt, read_prompts
+from validation.store.sealed import write_sealed
 
 PROMPTS = [Prompt("a", "two and two", "sums", "make four"), Prompt("b", "it was the best", "novels")]
 TOKENS = 4
@@ -168,6 +178,101 @@ def test_what_is_there_of_other_methods_is_kept(run_folder: Callable[..., Result
     study = open_study(tmp_path / "run" / "decoded" / "hlm")
     assert study.about["methods"] == [LARGE, "HLM"]
     assert len(study.rows) == len(study.scores) == 4
+
+
+# ------------------------------------------------------------------------------------------- what is damaged
+
+
+@pytest.fixture
+def decoded(run_folder: Callable[..., Result], tmp_path: Path) -> Path:
+    """The folder of a study of two methods."""
+    done = run_folder("hlm", "--method", LARGE, "--method", "HLM")
+    assert done.exit_code == 0, done.output
+    return tmp_path / "run" / "decoded" / "hlm"
+
+
+def changed_digit(content: bytes) -> bytes:
+    """The same with another last digit: still JSON, and of the same length."""
+    place = max(i for i, byte in enumerate(content) if chr(byte).isdigit())
+    return content[:place] + (b"1" if content[place : place + 1] != b"1" else b"2") + content[place + 1 :]
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "a changed digit": changed_digit,
+    "cut": lambda content: content[: len(content) // 2],
+    "empty": lambda content: b"",
+    "an empty object": lambda content: b"{}",
+    "a list": lambda content: b"[]",
+}
+
+
+@pytest.mark.parametrize("mended", ["a changed digit", "cut"])
+@pytest.mark.parametrize("name", ["scores.json", "study.json"])
+def test_a_damaged_file_of_a_study_is_noticed_and_made_anew(
+    decoded: Path, run_folder: Callable[..., Result], name: str, mended: str
+) -> None:
+    before = open_study(decoded)
+    journal, content = (decoded / "journal.jsonl").read_bytes(), (decoded / name).read_bytes()
+    for damage in (*DAMAGES, mended):  # the last is the one to mend
+        (decoded / name).write_bytes(DAMAGES[damage](content))
+        with pytest.raises(UserError, match=rf"{name} is damaged: .* `python3 hlm decode hlm`") as caught:
+            open_study(decoded)
+        assert "\n" not in str(caught.value)
+    again = run_folder("hlm", "--method", LARGE, "--method", "HLM")
+    assert again.exit_code == 0, again.output
+    assert open_study(decoded).scores == before.scores
+    assert open_study(decoded).rows == before.rows
+    assert (decoded / "journal.jsonl").read_bytes() == journal  # no text was decoded again
+
+
+@pytest.mark.parametrize("lines", [1, 3])
+def test_a_journal_that_is_cut_is_noticed_and_the_missing_texts_are_decoded(
+    decoded: Path, run_folder: Callable[..., Result], lines: int
+) -> None:
+    before = open_study(decoded)
+    journal = decoded / "journal.jsonl"
+    whole = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(whole[:-lines]))  # at the end of a line, so that no line is torn
+    with pytest.raises(UserError, match=rf"journal\.jsonl is cut: {lines} of 4 texts are missing; decode them again"):
+        open_study(decoded)
+    journal.write_bytes(b"".join(whole)[:-7])
+    with pytest.raises(UserError, match=r"journal\.jsonl is cut: 1 of 4 texts"):
+        open_study(decoded)
+    journal.write_bytes(b"".join(whole[:-lines]))
+    again = run_folder("hlm", "--method", LARGE, "--method", "HLM")
+    assert again.exit_code == 0, again.output
+    assert [row.tokens for row in open_study(decoded).rows] == [row.tokens for row in before.rows]
+
+
+def test_scores_of_fewer_texts_are_noticed(decoded: Path) -> None:
+    scores = open_study(decoded).scores
+    del scores[f"{LARGE} | a | none"]
+    write_sealed(decoded / "scores.json", scores)
+    with pytest.raises(
+        UserError, match=r"scores\.json has no scores of 1 texts; add them with `python3 hlm decode hlm`"
+    ):
+        open_study(decoded)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_fit_is_fitted_again(tmp_path: Path, damage: str) -> None:
+    trace, file = stored(tmp_path / "trace"), tmp_path / "fitted.json"
+    fitted = fitted_to(trace, file)
+    content = file.read_bytes()
+    file.write_bytes(DAMAGES[damage](content))
+    assert fitted_to(trace, file) == fitted
+    assert file.read_bytes() == content
+
+
+def test_a_study_of_an_older_version_is_read(decoded: Path) -> None:
+    """It has neither a row count nor checksums."""
+    before = open_study(decoded)
+    for name in ("scores.json", "study.json"):
+        plain = json.loads((decoded / name).read_text(encoding="utf-8"))
+        del plain["sha256"]
+        plain.pop("rows", None)
+        (decoded / name).write_text(json.dumps(plain))
+    assert open_study(decoded).scores == before.scores
 
 
 def test_a_reference_is_a_text(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""The scripts of examples/ run as they stand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SAID = {
+    "check_a_claim.py": [
+        "34             0            0.999",
+        "truncation.monotone_distortion",
+        "1.000  true       truncation.tvd_sharp",
+    ],
+    "how_many_drafts.py": ["acceptance  drafts  tokens/s  server alone", "% of the speed."],
+    "send_fewer_probabilities.py": ["of 4096", "guaranteed at most 0.01"],
+}
+
+
+def run(name: str, folder: Path, *words: str) -> str:
+    """What an example prints; warnings are errors."""
+    command = [sys.executable, "-W", "error", str(ROOT / "examples" / name), *words]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_example_is_tested() -> None:
+    assert sorted(path.name for path in (ROOT / "examples").iterdir()) == sorted(SAID)
+
+
+@pytest.mark.parametrize("name", list(SAID))
+def test_an_example_runs(name: str, tmp_path: Path) -> None:
+    said = run(name, tmp_path)
+    assert [words for words in SAID[name] if words not in said] == []
+
+
+def test_logits_of_ones_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("draft", "target"):
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(3, 50)).astype(np.float32))
+    assert "of 50" in run("send_fewer_probabilities.py", tmp_path, "draft.npy", "target.npy")

@@ -1,0 +1,51 @@
+"""A type checker and an editor know every public name."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import hlmtheory
+from validation.stub import FILE, stub_text
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_stub_is_what_the_rooms_make() -> None:
+    assert FILE.read_text(encoding="utf-8") == stub_text(), "run: python -m validation.stub"
+
+
+def test_the_stub_has_every_public_name_and_no_other() -> None:
+    body = ast.parse(FILE.read_text(encoding="utf-8")).body
+    imported = {alias.asname for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert imported - {None} == {name for names in hlmtheory.ROOMS.values() for name in names}
+    own = {node.target.id for node in body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
+    own |= {node.name for node in body if isinstance(node, ast.FunctionDef)}
+    assert own == {"__version__", "__all__", "__dir__", "ROOMS", "all_claims"}
+
+
+@pytest.mark.skipif(find_spec("mypy") is None, reason="mypy comes with the extra dev")
+def test_mypy_knows_the_names_and_their_types(tmp_path: Path) -> None:
+    (tmp_path / "asks.py").write_text(
+        "import hlmtheory as hlm\n"
+        "reveal_type(hlm.certified_size)\n"
+        "hlm.certified_siz\n"
+        "reveal_type(hlm.all_claims())\n"
+        "from hlmtheory import total_variatio\n"
+    )
+    words = ["--strict", "--config-file", "", "--ignore-missing-imports", "--follow-imports", "silent"]
+    command = [sys.executable, "-m", "mypy", *words, "--cache-dir", str(tmp_path / "cache"), "asks.py"]
+    environment = {**os.environ, "MYPYPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert 'asks.py:3: error: Module has no attribute "certified_siz"' in lines[1], done.stdout
+    assert "def (draft: Any, " in lines[0]
+    assert "hlmtheory.claims.Claim" in done.stdout
+    assert 'has no attribute "total_variatio"' in done.stdout
+    assert done.returncode == 1

@@ -1,0 +1,175 @@
+"""Run every claim's check, and the public functions, with tensors of a stand-in accelerator; print what fails as JSON.
+
+Called by ``test_device.py`` in a process of its own, since the device cannot be given back.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import inspect
+import json
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import hlmtheory
+from hlmtheory.claims import Claim
+
+from .device_double import Far, far
+from .test_bad_input import PUBLIC, target
+from .valid_calls import VALID_CALLS
+
+Check = Callable[[], None]
+Move = Callable[[Any], torch.Tensor]
+
+LEFT_OUT = {
+    "takes numbers of Python": {
+        "AcceptanceTracker",
+        "AcceptanceTracker.update",
+        "Device",
+        "ModelShape",
+        "Task",
+        "exact_payload_bits",
+        "steps_distribution",
+    },
+    "takes objects made of numbers of Python": {"Service", "lower_bound", "plan", "plan_latency"},
+    "takes messages, whose arrays are on the host, or bytes": {
+        "LatticeMessage",
+        "TruncatedMessage",
+        "decode",
+        "decoded_rows",
+        "encode",
+    },
+    "is for one link, and a link of the trials is two": {"GilbertElliott.sample"},
+}
+"""The public functions that are not tried, by reason."""
+
+BEFORE = {"ThresholdController.roll_back": "ThresholdController.step"}
+"""What has to be called on the same object before a method."""
+
+
+def near(value: Any) -> torch.Tensor:
+    """The values as a tensor of the host."""
+    return torch.asarray(np.array(value))
+
+
+def check_double() -> None:
+    """The stand-in refuses what CUDA refuses, and takes a number of the host."""
+    for mixed in (lambda: far([1.0]) + near([1.0]), lambda: torch.where(near([True]), far([1.0]), far([1.0]))):
+        with pytest.raises(RuntimeError, match="on the same device"):
+            mixed()
+    for look in (np.asarray, lambda value: value.numpy()):
+        with pytest.raises(TypeError, match="can't convert far:0"):
+            look(far([1.0]))
+    assert (far([1.0, 2.0]) + near(1.0)).cpu().tolist() == [2.0, 3.0]
+    assert torch.arange(3, device="far:0").shape == (3,)
+
+
+def check_claim(claim: Claim) -> None:
+    """The verdict on the device is the host's."""
+    one = claim.refuted or claim.attained.instance
+    instance = {name: np.stack([value, value]) for name, value in one.items()}  # a number alone may be of either device
+    ours, theirs = (claim.check({name: to(value) for name, value in instance.items()}) for to in (near, far))
+    assert ours.status.tolist() == theirs.status.tolist(), (ours, theirs)
+    np.testing.assert_allclose(theirs.lhs, ours.lhs, rtol=1e-9)
+    np.testing.assert_allclose(theirs.rhs, ours.rhs, rtol=1e-9)
+
+
+def check_names() -> None:
+    """Every public function is tried, or left out with a reason."""
+    left_out = set().union(*LEFT_OUT.values())
+    missing = sorted(set(PUBLIC) - set(tried()) - left_out)
+    assert not missing, f"annotate an array of {', '.join(missing)} as Array, or name them in LEFT_OUT of on_device.py"
+    assert left_out <= set(PUBLIC)
+
+
+def takes(name: str) -> list[str]:
+    """The arguments of a public function that are annotated as arrays: Array, Integers or Any."""
+    parameters = inspect.signature(PUBLIC[name]).parameters.values()
+    return [one.name for one in parameters if re.search(r"\b(Array|Integers|Any)\b", str(one.annotation))]
+
+
+def tried() -> list[str]:
+    """What takes an array, itself or where its object is made, and is not left out."""
+    left_out = set().union(*LEFT_OUT.values())
+    return [name for name in PUBLIC if name not in left_out and (takes(name) or takes(name.partition(".")[0]))]
+
+
+def check_call(name: str) -> None:
+    """The answer on the device is the host's, and lies on the device where the host's is a tensor."""
+    _compare(*(_called(name, to) for to in (near, far)))
+
+
+def _called(name: str, to: Move) -> Any:
+    """The answer to the valid call; a method's object and a link are made on the device."""
+    owner, _, method = name.partition(".")
+    values = _moved(name, to)
+    if "link" in values:
+        values["link"] = _called("Rician", to)
+    if not method:
+        return target(name)(**values)
+    receiver = _called(owner, to)
+    if name in BEFORE:
+        getattr(receiver, BEFORE[name].partition(".")[2])(**_moved(BEFORE[name], to))
+    return getattr(receiver, method)(**values)
+
+
+def _moved(name: str, to: Move) -> dict[str, Any]:
+    """The valid call: lists as tensors; where there are none, each number that may be an array as a tensor of two."""
+    values = copy.deepcopy(VALID_CALLS[name])  # with generators as they begin
+    lists = {one: values[one] for one in takes(name) if _is_numbers(values[one])}
+    if not lists:
+        lists = {one: [values[one]] * 2 for one in takes(name) if type(values[one]) in (int, float)}
+    return {**values, **{one: to(value) for one, value in lists.items()}}
+
+
+def _is_numbers(value: Any) -> bool:
+    return isinstance(value, list | np.ndarray) and np.asarray(value).dtype.kind in "bif"
+
+
+def _compare(ours: Any, theirs: Any) -> None:
+    """Two answers, tensor by tensor."""
+    if isinstance(ours, torch.Tensor):
+        assert isinstance(theirs, Far), f"the answer lies on {getattr(theirs, 'device', type(theirs))}"
+        np.testing.assert_allclose(theirs.host, ours, rtol=1e-9)
+    elif isinstance(ours, tuple):
+        for one, other in zip(ours, theirs, strict=True):
+            _compare(one, other)
+    elif dataclasses.is_dataclass(ours):
+        for field in dataclasses.fields(ours):
+            _compare(getattr(ours, field.name), getattr(theirs, field.name))
+    elif isinstance(ours, np.ndarray):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-9)
+
+
+def failures(checks: dict[str, Check]) -> dict[str, str]:
+    """By name, the end of what a check raised."""
+    found = {}
+    for name, check in checks.items():
+        try:
+            check()
+        except Exception:  # whatever it is, it is what the test is looking for
+            found[name] = "".join(traceback.format_exc().splitlines(keepends=True)[-12:])
+    return found
+
+
+def checks() -> dict[str, Check]:
+    """Every claim by its id, and every function and link by its name."""
+    found: dict[str, Check] = {"the stand-in": check_double, "the names": check_names}
+    for claim in hlmtheory.all_claims().values():
+        found[claim.id] = lambda claim=claim: check_claim(claim)
+    for name in tried():
+        found[name] = lambda name=name: check_call(name)
+    return found
+
+
+if __name__ == "__main__":
+    every = checks()
+    json.dump({"checked": list(every), "failures": failures(every)}, sys.stdout)

@@ -1,0 +1,255 @@
+"""No public function takes a stray in silence: every argument of every one meets every kind of bad input.
+
+The answer to a stray is a ValueError or TypeError that names the argument and ends with a remedy, or a right answer:
+finite, with no warning, within 2 s of CPU and 500 MB. A new public name is swept by itself, once `valid_calls.py`
+holds one valid call of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+import re
+import resource
+import signal
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hlmtheory
+
+from .strays import Stray, is_number, strays
+from .valid_calls import ALLOWED, INFINITE, RECEIVERS, RECORDS, UNDEFINED, VALID_CALLS
+
+SECONDS, BYTES = 2, 500 * 2**20
+STATM = Path("/proc/self/statm")
+
+
+def public() -> dict[str, object]:
+    """Every public function, constructor, and method that takes an argument, by name."""
+    found = {}
+    for name in (name for names in hlmtheory.ROOMS.values() for name in names):
+        item = getattr(hlmtheory, name)
+        if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):
+            continue
+        found[name] = item
+        for method, function in vars(item).items() if inspect.isclass(item) else ():
+            if (
+                inspect.isfunction(function)
+                and not method.startswith("_")
+                and len(inspect.signature(function).parameters) > 1
+            ):
+                found[f"{name}.{method}"] = function
+    return found
+
+
+PUBLIC = public()
+CASES = [(name, argument) for name, call in VALID_CALLS.items() for argument in call]
+
+
+def target(name):
+    """What is called: a function, a class, or a method of a fresh receiver."""
+    if "." not in name:
+        return getattr(hlmtheory, name)
+    owner, method = name.split(".")
+    receiver = RECEIVERS.get(name, RECEIVERS.get(owner))
+    return getattr(receiver() if inspect.isfunction(receiver) else receiver, method)
+
+
+@contextmanager
+def limits():
+    """Warnings are errors; beyond the limits of time and memory an exception."""
+
+    def late(*_):
+        raise TimeoutError(f"more than {SECONDS} s of CPU")
+
+    before, (soft, hard) = signal.signal(signal.SIGVTALRM, late), resource.getrlimit(resource.RLIMIT_AS)
+    if STATM.exists():  # Linux; elsewhere time alone is limited
+        held = int(STATM.read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (held + BYTES, hard))
+    signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def numbers_in(answer):
+    """All numbers of an answer, whatever it is made of."""
+    if dataclasses.is_dataclass(answer):
+        answer = [getattr(answer, field.name) for field in dataclasses.fields(answer)]
+    if isinstance(answer, (list, tuple)):
+        return [number for part in answer for number in numbers_in(part)]
+    kind = np.asarray(answer).dtype.kind
+    return np.asarray(answer, dtype=np.float64).ravel().tolist() if kind in "fiub" else []
+
+
+def named(argument, words):
+    """Whether a message speaks of an argument, as a whole word."""
+    return re.search(rf"(?<![A-Za-z_]){argument}(?![A-Za-z_])", words)
+
+
+def fault(name, call, stray, argument, allowed=False):
+    """What is wrong about the answer to a call with a stray, or None."""
+    to_blame = [argument] if stray.hopeless else list(call)  # of two numbers that do not fit, either
+    try:
+        with limits():
+            answer = target(name)(**call)
+    except (ValueError, TypeError) as error:
+        words = str(error)
+        if not any(named(one, words) for one in to_blame):
+            return f"{type(error).__name__} that names no argument: {words}"
+        if "; " not in words:
+            return f"{type(error).__name__} with no remedy: {words}"
+        return f"refused though allowed: {words}" if allowed else None
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}"
+    numbers = numbers_in(answer)
+    if any(map(math.isnan, numbers)) and name not in UNDEFINED:
+        return f"NaN in {answer}"
+    if stray.hopeless and not allowed:
+        return f"taken, the answer is {answer}"
+    if any(map(math.isinf, numbers)) and not allowed and name not in INFINITE:
+        return f"infinity in {answer}"
+    return None
+
+
+def faults(name, argument):
+    """The strays for which an argument does not answer as it should."""
+    allowed = ALLOWED.get((name, argument), {})
+    target(name)(**VALID_CALLS[name])  # what it imports is no cost of a stray
+    default = inspect.signature(PUBLIC[name]).parameters[argument].default
+    for stray in strays(argument, VALID_CALLS[name][argument]):
+        good = stray.label in allowed or (stray.label == "None" and default is None)
+        wrong = fault(name, {**VALID_CALLS[name], argument: stray.value}, stray, argument, good)
+        if wrong:
+            yield f"{name}({argument}={stray.label}): {wrong}"
+
+
+@pytest.mark.parametrize(("name", "argument"), CASES, ids=[f"{name}-{argument}" for name, argument in CASES])
+def test_every_stray_is_refused_by_name_or_answered(name, argument):
+    found = list(faults(name, argument))
+    assert not found, "\n".join(found)
+
+
+# ------------------------------------------------------------------------------------------------ what must agree
+
+
+def mismatched(name, argument):
+    """The call with two instances of an argument beside three of every other, or None if it has no other."""
+    call = VALID_CALLS[name]
+    others = [one for one, value in call.items() if one != argument and is_number(value)]
+    if not is_number(call[argument]) or not others:
+        return None
+    return {**call, argument: [call[argument]] * 2, **{one: [call[one]] * 3 for one in others}}
+
+
+@pytest.mark.parametrize(("name", "argument"), CASES, ids=[f"{name}-{argument}" for name, argument in CASES])
+def test_instances_that_do_not_broadcast_are_refused_by_name(name, argument):
+    """Or answered, where an entry of one is an instance of the other: 2 steps of 3 stages are a table."""
+    call = mismatched(name, argument)
+    if call is not None:
+        assert fault(name, call, Stray("two instances", call[argument], hopeless=False), argument) is None
+
+
+LONGER = {
+    name: [argument for argument, value in call.items() if is_number(value) and np.shape(value)[-1:] > (1,)]
+    for name, call in VALID_CALLS.items()
+}
+
+
+@pytest.mark.parametrize("name", [name for name, arguments in LONGER.items() if len(arguments) > 1])
+def test_rows_of_different_length_are_refused_by_name(name):
+    """One entry more in one of two rows, such as a vocabulary with one more token."""
+    for argument in LONGER[name]:
+        value = np.asarray(VALID_CALLS[name][argument])
+        longer = np.concatenate([value, np.zeros_like(value[..., :1])], axis=-1)
+        call = {**VALID_CALLS[name], argument: longer}
+        assert fault(name, call, Stray("one entry longer", longer, hopeless=False), argument) is None
+
+
+# ------------------------------------------------------------------------------------------------------ the table
+
+
+def test_every_public_name_has_a_valid_call():
+    missing = sorted(set(PUBLIC) - set(VALID_CALLS))
+    assert not missing, f"add a valid call for {', '.join(missing)} to VALID_CALLS in tests/theory/valid_calls.py"
+    assert set(VALID_CALLS) <= set(PUBLIC)
+
+
+@pytest.mark.parametrize("name", VALID_CALLS)
+def test_a_valid_call_names_every_argument_and_is_answered(name):
+    assert set(VALID_CALLS[name]) == set(inspect.signature(PUBLIC[name]).parameters) - {"self"}
+    with limits():
+        numbers = numbers_in(target(name)(**VALID_CALLS[name]))
+    assert all(map(math.isfinite, numbers)) or name in INFINITE
+
+
+def test_what_is_allowed_is_a_stray_with_a_reason():
+    for (name, argument), labels in ALLOWED.items():
+        known = {stray.label for stray in strays(argument, VALID_CALLS[name][argument])}
+        assert set(labels) <= known, (name, argument)
+        assert all(labels.values())
+    assert {*INFINITE, *UNDEFINED} <= set(PUBLIC)
+
+
+def test_a_record_is_an_answer_alone():
+    """No public function takes one, so nothing has to be refused where it is made."""
+    taken = {
+        word
+        for function in PUBLIC.values()
+        for parameter in inspect.signature(function).parameters.values()
+        for word in re.findall(r"\w+", str(parameter.annotation))
+    }
+    assert not RECORDS & taken
+    assert all(inspect.isclass(getattr(hlmtheory, name)) for name in RECORDS)
+
+
+# ------------------------------------------------------------------------------- found by hand, kept by name
+
+LONGEST = hlmtheory.TruncatedMessage(2**18, 1, [hlmtheory.TruncatedDraft([], [], 0, 0.5)] * 2**12)
+"""The batch of most drafts over the largest vocabulary: 47 kilobytes."""
+
+NAMED = {
+    "fit_linear of subnormal β": lambda: hlmtheory.fit_linear([0.1, 0.2, 0.3], [1e-310, 2e-310, 3e-310]),
+    "fit_linear of one β": lambda: hlmtheory.fit_linear([0.1, 0.2, 0.3], [0.5, 0.5, 0.5]),
+    "fit_device of one time": lambda: hlmtheory.fit_device([1.0, 2.0, 3.0], 1, [0.5, 0.5, 0.5]),
+    "minmax_shares of large bits": lambda: hlmtheory.minmax_shares([1e308] * 2, [1.0, 1.0]),
+    "minmax_shares of tiny bits": lambda: hlmtheory.minmax_shares([1e-310] * 2, [1.0, 1.0]),
+    "sum_shares of tiny bits": lambda: hlmtheory.sum_shares([1e-310] * 2, [1.0, 1.0]),
+    "kkt_residual of tiny bits": lambda: hlmtheory.kkt_residual([1e-310] * 2, [1.0, 1.0], [0.5, 0.5]),
+    "uniform_gain of tiny bits": lambda: hlmtheory.uniform_gain([1e-310] * 2, [1.0, 1.0]),
+    "optimal_draft_length of 2⁶³ - 1": lambda: hlmtheory.optimal_draft_length(1.0, 1.0, 0.0, 2**63 - 1),
+    "etgr_profile of a number": lambda: hlmtheory.etgr_profile(0.5, 1.0, 1.0),
+    "finish_times of shapes": lambda: hlmtheory.finish_times([1.0, 1.0], [1.0, 1.0, 1.0], [0.5, 0.5], 1.0),
+    "Task of lists": lambda: hlmtheory.Task([1, 2], 3),
+    "lattice_message of a fraction": lambda: hlmtheory.lattice_message([6, 4], support=[True, True], token=0.7),
+    "lattice_message of a string": lambda: hlmtheory.lattice_message([6, 4], support=[True, True], token="1"),
+    "a class for a generator": lambda: hlmtheory.sample_uncertainty([0.0, 1.0], 0, rng=np.random.Generator),
+    "exact_payload_bits of V and K of 2⁶²": lambda: hlmtheory.exact_payload_bits(2**62, 2**61, 100),
+    "exact_payload_bits of K = V = 2⁶²": lambda: hlmtheory.exact_payload_bits(2**62, 2**62, 2**24),
+    "exact_payload_bits of the most that is sent": lambda: hlmtheory.exact_payload_bits(2**18, 2**18, 2**24),
+    "exact_payload_bits of K = V = 2⁶² and few units": lambda: hlmtheory.exact_payload_bits(2**62, 2**62, 100),
+    "decoded_rows of 8 GiB": lambda: hlmtheory.decoded_rows(hlmtheory.decode(hlmtheory.encode(LONGEST))),
+    "tracker_moments of 10⁹ drafts": lambda: hlmtheory.tracker_moments(0.8, 10**9, 10, 0.1, method="ema_printed"),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_case_found_by_hand(name):
+    """It is answered with finite numbers, or refused in the words of the house."""
+    try:
+        with limits():
+            found = numbers_in(NAMED[name]())
+    except (ValueError, TypeError) as error:
+        found = [math.nan] if re.search(r"^[a-z_]+.* must .*; ", str(error)) is None else [0.0]
+    assert found
+    assert all(map(math.isfinite, found))

@@ -1,0 +1,332 @@
+"""Free schedules and shared memory: against every partition, wave, order and schedule of small cases, and CP-SAT."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import batching
+from hlmtheory.batching import METHODS, lower_bound, plan, plan_latency
+from hlmtheory.serving import Device, ModelShape, Service, Task, peak_memory
+
+from .test_batching import LARGE, PAPER, SMALL, partitions, workload
+
+UNIT = ModelShape(1, 1, 1)
+TWO = [Task(1, 20), Task(1, 20)]
+
+
+def in_bytes(tokens: float) -> float:
+    """The weights of the smallest model and the cache of so many tokens."""
+    return 12.0 + 4.0 * tokens
+
+
+@st.composite
+def small_cases(draw: st.DrawFn, most: int = 4, steps: int = 3) -> tuple[list[Task], Service, int]:
+    """Tasks with whole numbers of seconds in both stages; a memory that holds all, or some."""
+    count, length = draw(st.integers(1, most)), draw(st.integers(1, 2))
+    acceptance = draw(st.sampled_from((0.0, 1.0)))
+    longest = steps * (length + 1 if acceptance else 1)
+    tasks = [Task(draw(st.integers(1, 5)), draw(st.integers(1, longest))) for _ in range(count)]
+    edge, cloud = (Device(draw(st.sampled_from((0.0, 0.25))), float(draw(st.integers(0, 60)))) for _ in range(2))
+    single = max(task.input_tokens + task.output_tokens + length - 2 for task in tasks)
+    room = draw(st.sampled_from((1.0, 1.5, 2.0, 3.0, 20.0)))
+    return tasks, Service(UNIT, UNIT, edge, cloud, acceptance, in_bytes(room * single)), length
+
+
+def needed(tasks: list[Task], service: Service, length: int, batch: list[int]) -> float:
+    """Bytes of a batch's cache."""
+    longest = (max(tasks[k].input_tokens for k in batch), max(tasks[k].output_tokens for k in batch))
+    return float(peak_memory(service.draft, *longest, len(batch), length)) - 12.0
+
+
+def divisions(tasks: list[Task], service: Service, length: int):
+    """All partitions into waves and of each into batches that fit together."""
+    for waves in partitions(list(range(len(tasks)))):
+        for plans in itertools.product(*(list(partitions(wave)) for wave in waves)):
+            room = service.memory - 12.0
+            if all(sum(needed(tasks, service, length, batch) for batch in one) <= room for one in plans):
+                yield plans
+
+
+def latency_of(tasks, service, length, plans, order: str, schedule: str) -> float:
+    """Of waves of batches."""
+    batches, waves = [batch for wave in plans for batch in wave], [len(wave) for wave in plans]
+    return plan_latency(tasks, service, batches, length, order, schedule=schedule, waves=waves)
+
+
+def every_schedule(chains: list[list[float]]) -> float:
+    """The least makespan over all orders in which the operations can be appended, one by one."""
+
+    def best(done: tuple[int, ...], machines: tuple[float, float], ready: tuple[float, ...]) -> float:
+        options = [max(ready, default=0.0)] if all(d == len(c) for d, c in zip(done, chains, strict=True)) else []
+        for m, chain in enumerate(chains):
+            if done[m] < len(chain):
+                k = done[m] % 2
+                end = max(machines[k], ready[m]) + chain[done[m]]
+                after = (end, machines[1]) if k == 0 else (machines[0], end)
+                options.append(
+                    best((*done[:m], done[m] + 1, *done[m + 1 :]), after, (*ready[:m], end, *ready[m + 1 :]))
+                )
+        return min(options)
+
+    return best((0,) * len(chains), (0.0, 0.0), (0.0,) * len(chains))
+
+
+def chains_of(tasks, service, length, plans) -> list[list[list[float]]]:
+    """Draft, verification, draft, ... of every batch of every wave, by the paper's own sums."""
+    found = []
+    for wave in plans:
+        chains = []
+        for batch in wave:
+            prompt, answer = max(tasks[k].input_tokens for k in batch), max(tasks[k].output_tokens for k in batch)
+            tokens = sum(service.acceptance**k for k in range(length + 1))
+            chain: list[float] = []
+            for n in range(math.ceil(answer / tokens - 1e-9)):
+                known = prompt + n * tokens - 1
+                draft = 0.0
+                for i in range(length):
+                    new, cached = (prompt, 0.0) if n == i == 0 else (1, known + i)
+                    draft += service.draft_device.c1 * 4 * new * (3 + cached + new) * len(batch)
+                    draft += service.draft_device.c2
+                new, cached = (prompt + length, 0.0) if n == 0 else (1 + length, known)
+                verify = service.verify_device.c1 * 4 * new * (3 + cached + new) * len(batch) + service.verify_device.c2
+                chain += [draft, verify]
+            chains.append(chain)
+        found.append(chains)
+    return found
+
+
+# -------------------------------------------------------------------------------------------------- brute force
+
+
+@given(small_cases(most=4))
+def test_exact_in_waves_is_the_best_of_all_divisions(case):
+    tasks, service, length = case
+    best = min(latency_of(*case, plans, "johnson", "barrier") for plans in divisions(*case))
+    found = plan(tasks, service, "exact", draft_lengths=[length])
+    assert found.latency == pytest.approx(best, rel=1e-12)
+    assert found.gap == 0
+    again = plan_latency(tasks, service, found.batches, length, found.order, waves=found.waves)
+    assert again == pytest.approx(found.latency, rel=1e-12)
+    assert lower_bound(tasks, service, length) <= best * (1 + 1e-12)
+
+
+@given(small_cases(most=3, steps=2))
+def test_exact_and_free_is_the_best_of_all_schedules(case):
+    tasks, service, length = case
+    best = min(
+        sum(every_schedule(chains) for chains in chains_of(*case, plans))
+        for plans in divisions(*case)
+        if max(sum(map(len, chains)) for chains in chains_of(*case, plans)) <= 12
+    )
+    found = plan(tasks, service, "exact", draft_lengths=[length], schedule="free")
+    assert found.latency == pytest.approx(best, rel=1e-9)
+    assert lower_bound(tasks, service, length, schedule="free") <= best * (1 + 1e-12)
+
+
+def test_six_tasks_are_never_below_the_bounds_and_exact_is_the_best():
+    rng = np.random.default_rng(3)
+    for room in (2.5, 20.0):
+        tasks = [Task(int(i), 4) for i in rng.integers(1, 6, 6)]
+        service = Service(UNIT, UNIT, Device(0.25, 20.0), Device(0.25, 35.0), 1.0, in_bytes(room * 9))
+        case = (tasks, service, 1)
+        found = plan(tasks, service, "exact", draft_lengths=[1])
+        free = plan(tasks, service, "exact", draft_lengths=[1], schedule="free")
+        barrier = [latency_of(*case, plans, "johnson", "barrier") for plans in divisions(*case)]
+        policies = [
+            latency_of(*case, plans, order, "free")
+            for plans in itertools.islice(divisions(*case), 0, None, 7)
+            for order in ("johnson", "longest")
+        ]
+        assert found.latency == pytest.approx(min(barrier), rel=1e-12)
+        assert lower_bound(tasks, service, 1) <= min(barrier) * (1 + 1e-12)
+        assert lower_bound(tasks, service, 1, schedule="free") <= free.latency * (1 + 1e-12)
+        assert free.latency <= min(policies) * (1 + 1e-12)
+
+
+@given(small_cases(most=4), st.sampled_from(("barrier", "free")))
+def test_every_method_keeps_its_memory_and_its_bound(case, schedule):
+    tasks, service, length = case
+    for method in METHODS:
+        if method in ("dp-printed", "autoregressive", "fixed-length") or (method == "exact" and schedule == "free"):
+            continue
+        found = plan(tasks, service, method, draft_lengths=[length], schedule=schedule)
+        assert found.is_partition
+        assert found.lower_bound <= found.latency * (1 + 1e-12)
+        again = plan_latency(
+            tasks, service, found.batches, found.draft_length, found.order, schedule=schedule, waves=found.waves
+        )  # refuses a wave beyond the memory
+        assert again == pytest.approx(found.latency, rel=1e-12)
+
+
+# --------------------------------------------------------------------------------------------------------- CP-SAT
+
+SOLVER = Path(__file__).with_name("cpsat_batches.py")
+
+
+def cp_instance(seed: int) -> tuple[tuple[list[Task], Service, int], dict]:
+    """A drawn case, and the same as blocks of tasks with whole seconds."""
+    rng = np.random.default_rng([7, seed])
+    length, count = int(rng.integers(1, 3)), int(rng.integers(2, 5))
+    steps = 3 if count < 4 else 2
+    tasks = [Task(int(rng.integers(1, 4)), int(rng.integers(1, steps * (length + 1) + 1))) for _ in range(count)]
+    edge, cloud = (Device(0.25 * int(rng.integers(0, 2)), float(rng.integers(5, 60))) for _ in range(2))
+    single = max(task.input_tokens + task.output_tokens + length - 2 for task in tasks)
+    room = float(rng.choice([1.0, 1.6, 2.5, 9.0]))
+    service = Service(UNIT, UNIT, edge, cloud, 1.0, in_bytes(room * single))
+    blocks = []
+    for mask in range(1, 1 << count):
+        batch = [k for k in range(count) if mask >> k & 1]
+        chain = chains_of(tasks, service, length, [[batch]])[0][0]
+        blocks.append(
+            {
+                "tasks": batch,
+                "times": [round(time) for time in chain],
+                "bytes": round(needed(tasks, service, length, batch)),
+            }
+        )
+        assert np.allclose(chain, blocks[-1]["times"], rtol=0, atol=1e-9)
+    return (tasks, service, length), {"count": count, "blocks": blocks, "room": math.floor(service.memory - 12.0)}
+
+
+def test_cp_sat_finds_nothing_better():
+    """30 instances, in a process of its own: OR-Tools breaks where cvxpy's HiGHS is loaded."""
+    asked = subprocess.run([sys.executable, "-P", "-c", "import ortools"], capture_output=True, check=False)
+    if asked.returncode:
+        pytest.skip("OR-Tools is not installed: pip install ortools")
+    cases = [cp_instance(seed) for seed in range(30)]
+    run = subprocess.run(
+        [sys.executable, "-P", str(SOLVER)],
+        input=json.dumps([model for _, model in cases]),
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    waves = 0
+    for ((tasks, service, length), _), best in zip(cases, json.loads(run.stdout), strict=True):
+        for schedule in ("barrier", "free"):
+            assert lower_bound(tasks, service, length, schedule=schedule) <= best[schedule] * (1 + 1e-9)
+            found = plan(tasks, service, "exact", draft_lengths=[length], schedule=schedule)
+            assert found.latency == pytest.approx(best[schedule], rel=1e-9), (tasks, service, length, schedule)
+            waves += len(found.waves) > 1
+    assert waves > 5
+
+
+# ------------------------------------------------------------------------------------------------ what was false
+
+
+def test_two_batches_that_meet_24b_one_by_one_do_not_fit_together():
+    """Each needs 96 of 138 bytes with (10) as printed; both together 172."""
+    service = Service(UNIT, UNIT, Device(0.0, 1.0), Device(0.0, 1.0), 1.0, memory=138.0)
+    paper = plan(TWO, service, "exact", draft_lengths=[1], memory_rule="each")
+    assert paper.batches == ((0,), (1,)) or paper.batches == ((1,), (0,))
+    with pytest.raises(ValueError, match=r"^batches must fit the memory; wave 0 needs 160 bytes beside the weights"):
+        plan_latency(TWO, service, paper.batches, 1)
+    honest = plan(TWO, service, "exact", draft_lengths=[1])
+    assert honest.waves == (1, 1)
+    assert honest.latency == 40.0 > paper.latency == 30.0
+
+
+def test_the_papers_plan_needs_more_than_its_memory():
+    tasks = workload(100)
+    paper, honest = (plan(tasks, PAPER, memory_rule=rule) for rule in ("each", "together"))
+    needs = [
+        float(peak_memory(SMALL, max(tasks[k].input_tokens for k in b), 2048, len(b), paper.draft_length))
+        - float(peak_memory(SMALL, 0, 0, 0))
+        for b in paper.batches
+    ]
+    assert sum(needs) + float(peak_memory(SMALL, 0, 0, 0)) > 2.5 * PAPER.memory
+    assert len(honest.waves) == 3
+    assert honest.latency > paper.latency
+
+
+def test_a_free_schedule_is_below_the_bound_that_assumes_a_barrier():
+    """Two batches, ten steps of 1 + 1 s: the barrier's bound is 30 s, and 21 s suffice."""
+    apart = Service(UNIT, UNIT, Device(0.0, 1.0), Device(0.0, 1.0), 1.0, memory=100.0)
+    held = plan(TWO, apart, "exact", draft_lengths=[1], memory_rule="each")
+    assert held.latency == held.lower_bound == 30.0
+    assert plan_latency(TWO, apart, [[0], [1]], 1, schedule="free", memory_rule="each") == 21.0
+    assert lower_bound(TWO, apart, 1, schedule="free", memory_rule="each") == 21.0
+
+
+@pytest.mark.parametrize(("count", "gain"), [(10, 0.2), (50, 0.2), (100, 0.1)])
+def test_the_free_schedule_gains_on_algorithm_1(count, gain):
+    tasks = workload(count)
+    lengths = [1, 2, 4]
+    paper = plan(tasks, PAPER, draft_lengths=lengths, memory_rule="each")
+    free = plan(tasks, PAPER, "balanced", draft_lengths=lengths, schedule="free", memory_rule="each")
+    assert free.latency < (1 - gain) * paper.latency
+    assert free.gap < 0.25
+
+
+def test_pareto_in_waves_is_no_slower_than_algorithm_1_in_waves():
+    tasks = workload(40)
+    found = {method: plan(tasks, PAPER, method, draft_lengths=[2], max_labels=20) for method in ("dp", "pareto")}
+    assert len(found["dp"].waves) == 2
+    assert found["pareto"].latency <= found["dp"].latency * (1 + 1e-12)
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: plan_latency(TWO, PAPER, [[0, 0], [1]], 1),
+            "batches must hold every task exactly once; got task 0 2 t",
+        ),
+        (lambda: plan_latency(TWO, PAPER, [[0]], 1), "batches must hold every task exactly once; got task 1 0 times"),
+        (lambda: plan_latency(TWO, PAPER, [[0], [1]], 1, waves=[1]), r"waves must add up to the 2 batches; got \[1\]"),
+        (lambda: plan_latency(TWO, PAPER, [[0], [1]], 1, waves=[0, 2]), "waves must be a whole number, 1 or more"),
+        (lambda: plan_latency(TWO, PAPER, [[0, 1]], 1, "longest"), "order must be given, johnson or sequential with a"),
+        (lambda: plan_latency(TWO, PAPER, [[0, 1]], 1, schedule="fast"), "schedule must be one of barrier, free; got"),
+        (lambda: plan(TWO, PAPER, schedule="fast"), "schedule must be one of barrier, free; got 'fast'"),
+        (
+            lambda: plan(TWO, PAPER, memory_rule="half"),
+            "memory_rule must be one of together, each, ignored; got 'half'",
+        ),
+        (lambda: plan(TWO, PAPER, "dp-printed"), "memory_rule must be each, and schedule barrier, for method"),
+        (lambda: plan(TWO, PAPER, "static", static_size=2.5), "static_size must be a whole number, 1 or more; got 2"),
+        (lambda: plan(TWO, PAPER, "pareto", max_labels=2.5), "max_labels must be a whole number, 1 or more; got 2.5"),
+        (lambda: plan([(1, 2)], PAPER), r"tasks must hold objects of Task; got \(1, 2\) at 0"),
+        (lambda: plan(TWO, 3), "service must be a Service; got 3"),
+        (
+            lambda: plan([Task(1, 200)] * 3, PAPER, "exact", schedule="free"),
+            r"tasks must have at most 20000 states .* got [\d.e+]+;",
+        ),
+        (
+            lambda: plan(workload(9, output=2), PAPER, "exact", schedule="free"),
+            "tasks must be at most 8 for method 'exact' where the memory is shared in waves or the schedule is free; "
+            "got 9; take 'balanced'",
+        ),
+        (lambda: lower_bound(TWO, PAPER, 1, schedule="no"), "schedule must be one of barrier, free; got 'no'"),
+        (
+            lambda: plan([Task(1, 20)], Service(UNIT, UNIT, Device(0.0, 1.0), Device(0.0, 1.0), 1.0, 50.0)),
+            "tasks must fit the memory one by one; task 0 with 1 . 20 tokens needs",
+        ),
+    ],
+)
+def test_bad_input_names_the_value(call, message):
+    with pytest.raises((ValueError, TypeError), match=rf"^{message}"):
+        call()
+
+
+def test_batching_johnson_refuses_words_and_complex_times():
+    for stray in ("1", 1 + 2j):
+        with pytest.raises((ValueError, TypeError), match=r"^draft_times must "):
+            batching.johnson_order([stray], [1.0])
+
+
+def test_models_of_the_paper_are_those_of_the_other_tests():
+    assert (PAPER.draft, PAPER.verify) == (SMALL, LARGE)

@@ -1,0 +1,223 @@
+"""A certificate holds for the bytes that are sent: rows of every library, type and order, and an exact oracle.
+
+The oracle works in fractions, from the caller's numbers and from the row that was decoded from the bytes; it shares no
+code with the size, the message or the server.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hlmtheory
+from hlmtheory import codec
+from hlmtheory.truncation.levels import levels_of
+
+from .kinds import namespace, numbers
+from .strategies import rows as any_rows
+
+BITS = (1, 2, 8, 16, 24)
+TYPES = ("float16", "bfloat16", "float32", "float64")
+FULL_LAW = 5
+"""Up to this vocabulary the whole law is computed, draft by draft."""
+
+
+# --------------------------------------------------------------------------------------------------------- oracle
+
+
+def exactly(row) -> list[Fraction]:
+    """The distribution that the numbers of a row stand for."""
+    values = [Fraction(value) for value in np.asarray(row, dtype=np.float64).tolist()]
+    total = sum(values)
+    return [value / total for value in values]
+
+
+def apart(one, other) -> Fraction:
+    """Σ |p - q|, twice the total variation: the Bias of the worst target, p = q̂, in a message of q̂."""
+    return sum(abs(a - b) for a, b in zip(one, other, strict=True))
+
+
+def bias(target, draft, sent) -> Fraction:
+    """Σ |law - p| where draft d is accepted by the probability, and replaced from the row, of ``sent[d]``.
+
+    Where a residual is 0/0 what it replaces goes to one token, to the worst.
+    """
+    law, lost = [Fraction(0)] * len(draft), Fraction(0)
+    for d, (own, row) in sent.items():
+        accepted = min(Fraction(1), target[d] / own)
+        law[d] += draft[d] * accepted
+        residual = [max(p - q, Fraction(0)) for p, q in zip(target, row, strict=True)]
+        mass, rejected = sum(residual), draft[d] * (1 - accepted)
+        if mass:
+            law = [a + rejected * r / mass for a, r in zip(law, residual, strict=True)]
+        else:
+            lost += rejected
+    return max(apart([a + lost * (v == w) for w, a in enumerate(law)], target) for v in range(len(law)))
+
+
+def towards(draft, row, share):
+    """A target on the way from q to q̂: the residuals are disjoint, so that it is as bad as its distance allows."""
+    return [a + share * (b - a) for a, b in zip(draft, row, strict=True)]
+
+
+# ----------------------------------------------------------------------------------------------------------- rows
+
+
+@st.composite
+def near_grid(draw, size: int, bits: int) -> np.ndarray:
+    """A row whose entries are levels/(2^b - 1) but for their common factor, by which it misses 1."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    zeros = draw(st.integers(0, size - 1))
+    weights = rng.dirichlet([draw(st.sampled_from((0.1, 1.0, 20.0)))] * (size - zeros))
+    level = rng.multinomial(2**bits - 1, weights)
+    factor = draw(st.one_of(st.floats(-9e-5, 9e-5), st.integers(-8, 8).map(lambda n: n * 2.0**-52)))
+    return rng.permutation(np.r_[level, np.zeros(zeros, dtype=np.int64)]) / (2**bits - 1) * (1.0 + factor)
+
+
+def stored(library: str, values: np.ndarray, dtype: str, order: str):
+    """A batch (R, V) in a type and an order in memory."""
+    xp = namespace(library)
+    wide = xp.asarray(values.copy())
+    batch = wide if dtype == "float64" else (wide.astype(dtype) if library == "numpy" else wide.to(getattr(xp, dtype)))
+    if order == "F":
+        return np.asfortranarray(batch) if library == "numpy" else batch.T.contiguous().T
+    if order == "strided":
+        room = xp.zeros((batch.shape[0], 3 * batch.shape[1]), dtype=batch.dtype)
+        room[:, ::3] = batch
+        return room[:, ::3]
+    return batch
+
+
+@st.composite
+def batches(draw):
+    """Rows of one type, the bits, and the variants of library and order that hold the same values."""
+    bits = draw(st.sampled_from(BITS))
+    size = draw(st.one_of(st.integers(2, 6), st.integers(2, 12), st.sampled_from((40, 130))))
+    one = near_grid(size, bits if bits > 2 else 8) if draw(st.booleans()) else any_rows((), size)
+    values = np.stack([draw(one) for _ in range(draw(st.integers(1, 3)))])
+    dtype = draw(st.sampled_from(TYPES))
+    libraries = ("torch",) if dtype == "bfloat16" else ("numpy", "torch")
+    variants = [stored(library, values, dtype, order) for library in libraries for order in ("C", "F", "strided")]
+    return bits, variants
+
+
+def size_or_refusal(draft, tolerance, bits):
+    """The sizes, or None where so few bits cannot meet the tolerance."""
+    try:
+        return numbers(hlmtheory.certified_size(draft, tolerance, bits_per_probability=bits)).tolist()
+    except ValueError as error:
+        if "give more bits_per_probability" in str(error):
+            return None
+        raise
+
+
+# ------------------------------------------------------------------------------------------------------ properties
+
+
+@given(batches(), st.data())
+def test_the_decoded_message_of_any_row_keeps_its_certificate(case, data):
+    """The same size and the same bytes for the same values, and an exact Bias within what was certified."""
+    bits, variants = case
+    values = numbers(variants[0])
+    if np.abs(values.sum(-1) - 1).max() > 1e-4 and str(variants[0].dtype).endswith(("32", "64")):
+        return
+    whole = values / values.sum(-1, keepdims=True)
+    reached = 2 * numbers(hlmtheory.message_deviation(whole, bits_per_probability=bits))
+    tolerance = data.draw(st.one_of(st.sampled_from(reached[0].tolist()), st.floats(0.0, 2.0)))
+    tolerance *= data.draw(st.sampled_from((1.0, 1.0 + 2.0**-52, 1.0 - 2.0**-52, 1.0 + 1e-9)))
+    found = [size_or_refusal(draft, tolerance, bits) for draft in variants]
+    assert all(sizes == found[0] for sizes in found)
+    for i in range(len(values)):
+        alone = [size_or_refusal(draft[i], tolerance, bits) for draft in variants]
+        assert all(size == (found[0][i] if found[0] else alone[0]) for size in alone)
+        if alone[0] is not None:
+            check_row(values[i], [draft[i] for draft in variants], int(alone[0]), tolerance, bits)
+
+
+def check_row(row, variants, k, tolerance, bits):
+    """Each draft's message is the same bytes from all variants, and its decoded row near enough to q."""
+    draft, limit = exactly(row), Fraction(tolerance)
+    drawn = np.flatnonzero(row)
+    tokens = drawn if len(row) <= FULL_LAW else drawn[np.argsort(row[drawn], kind="stable")[[0, len(drawn) // 2, -1]]]
+    sent = {}
+    for d in tokens.tolist():
+        written = {codec.encode(codec.truncated_message(one, k=k, token=d, bits=bits)) for one in variants}
+        assert len(written) == 1
+        message = codec.decode(written.pop())
+        row_of_server = exactly(codec.decoded_rows(message)[0])
+        assert apart(draft, row_of_server) <= limit
+        sent[d] = Fraction(message.drafts[0].probability), row_of_server
+    if len(row) > FULL_LAW:
+        return
+    for _, decoded in sent.values():
+        for share in (Fraction(1), 1 - Fraction(1, 2**20), Fraction(1, 2)):
+            assert bias(towards(draft, decoded, share), draft, sent) <= limit
+
+
+@pytest.mark.parametrize("bits", [8, 16, 24])
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+def test_levels_do_not_depend_on_the_order_of_a_sum(bits, order):
+    """Rows of 26 levels that miss 1 by 9e-5: the floor of 255 q flipped between numpy and torch, and with the batch."""
+    rng = np.random.default_rng(0)
+    levels = rng.multinomial(2**bits - 27, [1 / 26] * 26, size=200) + 1
+    factor = (1 + rng.uniform(0, 9e-5, (200, 1))) / (2**bits - 1)
+    values = np.concatenate([levels, np.zeros((200, 14))], axis=-1) * factor
+    rows = values / values.sum(-1, keepdims=True)
+    expected = codec.truncated_message(values, k=26, token=np.zeros(200, dtype=int), bits=bits)
+    for library in ("numpy", "torch"):
+        batch = stored(library, values, "float64", order)
+        assert codec.truncated_message(batch, k=26, token=np.zeros(200, dtype=int), bits=bits) == expected
+        for i in range(0, 200, 9):
+            assert codec.truncated_message(batch[i], k=26, token=0, bits=bits).drafts == expected.drafts[i : i + 1]
+        for tolerance in (1e-6, 0.1):
+            sizes = [size_or_refusal(batch[i], tolerance, bits) for i in range(0, 200, 9)]
+            assert sizes == [size_or_refusal(values[i], tolerance, bits) for i in range(0, 200, 9)]
+            for i, k in zip(range(0, 200, 9), sizes, strict=True):
+                if k is not None:
+                    (hat,) = codec.decoded_rows(codec.truncated_message(batch[i], k=int(k), token=0, bits=bits))
+                    assert np.abs(hat - rows[i]).sum() <= tolerance
+
+
+def test_a_level_never_stands_for_more_than_the_value():
+    """Nor does the next level for as little: also where the product is rounded over a whole number."""
+    rng = np.random.default_rng(1)
+    for bits in (1, 2, 7, 8, 16, 24, 52):
+        scale = 2**bits - 1
+        whole = rng.integers(0, scale, 500, endpoint=True) / scale
+        beside = [np.nextafter(whole, 0), np.nextafter(whole, 1), rng.random(500), [0.0, 1.0, 5e-324]]
+        values = np.concatenate([whole, *beside])
+        for value, level in zip(values.tolist(), levels_of(values, bits).tolist(), strict=True):
+            assert int(level) / scale <= value
+            assert value == 1.0 or (int(level) + 1) / scale > value
+
+
+@pytest.mark.parametrize("bits", [8, 24, 52])
+@pytest.mark.parametrize("entry", [1.0, 1.0 - 2.0**-53, 1.0 - 2.0**-51, 1.0 - 2.0**-50])
+def test_a_single_entry_that_misses_one_is_no_certain_row(entry, bits):
+    """Such a row is taken as it is, and its value is rounded: 2 Δ_k was below the exact distance, 0 with 52 bits."""
+    row = [0.0, entry, 0.0, 0.0]
+    bound = hlmtheory.message_deviation(row, bits_per_probability=bits)
+    for k in range(len(row) + 1) if entry < 1.0 else range(1, len(row) + 1):
+        for token in (None, 1):
+            decoded = hlmtheory.decoded_draft(row, k, bits_per_probability=bits, draft_token=token)
+            assert apart(exactly(row), exactly(decoded)) <= 2 * Fraction(float(bound[k]))
+    assert entry < 1.0 or bound[1:].tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_narrow_row_is_sent_as_the_wide_row_of_its_values(dtype):
+    rng = np.random.default_rng(2)
+    narrow = rng.dirichlet([0.3] * 60, size=20).astype(dtype)
+    wide = narrow.astype(np.float64)
+    wide /= [[float(sum(map(Fraction, row.tolist())))] for row in wide]
+    token = np.zeros(20, dtype=int)
+    for bits in (8, 16):
+        assert codec.truncated_message(narrow, k=9, token=token, bits=bits) == codec.truncated_message(
+            wide, k=9, token=token, bits=bits
+        )
+        narrow_size, wide_size = (size_or_refusal(draft, 1.0, bits) for draft in (narrow, wide))
+        assert narrow_size == wide_size

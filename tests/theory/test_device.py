@@ -1,0 +1,26 @@
+"""Nothing mixes the host with a device: on a stand-in accelerator, as no test has a real one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hlmtheory
+
+
+def test_every_claim_and_function_works_on_a_device():
+    """In a process of its own: torch's key for such a device cannot be given back."""
+    registration = pytest.importorskip("torch.utils.backend_registration")
+    if not hasattr(registration, "_setup_privateuseone_for_python_backend"):
+        pytest.skip("this torch takes no device in Python")
+    root = Path(hlmtheory.__file__).parents[1]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.theory.on_device"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    assert set(hlmtheory.all_claims()) < set(found["checked"])
+    assert not found["failures"], "\n\n".join(f"{name}\n{end}" for name, end in found["failures"].items())

@@ -1,0 +1,350 @@
+"""A public function that is broken is noticed by its claims: each is broken on purpose, and the claim fails."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hlmtheory
+from hlmtheory import lattice
+from hlmtheory.claims import Status
+from hlmtheory.codec import enumerative
+from hlmtheory.conformal import ThresholdController, controller
+from hlmtheory.uncertainty import quadrature
+
+
+def put_in_place(monkeypatch, function, by):
+    """Replace a function wherever the package holds it by name."""
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] == "hlmtheory":
+            for key, value in list(vars(module).items()):
+                if value is function:
+                    monkeypatch.setattr(module, key, by)
+
+
+def statuses(claim, function=None, by=None, instance=None):
+    """What the claim says of an instance, of its attained one by default, with the function replaced in its sides."""
+    sides = {side: by for side in ("lhs", "rhs") if function is not None and getattr(claim, side) is function}
+    return set(replace(claim, **sides).check(instance or claim.attained.instance).status.flat)
+
+
+def check_noticed(monkeypatch, claim_id, function, by, instance=None):
+    """The claim holds, and no longer does once the function is replaced."""
+    claim = hlmtheory.all_claims()[claim_id]
+    assert statuses(claim, instance=instance) == {Status.HOLDS}
+    put_in_place(monkeypatch, function, by)
+    assert Status.VIOLATED in statuses(claim, function, by, instance)
+
+
+# ------------------------------------------------------------------------------------------------------ conformal
+
+TIED = {
+    "drafts": [[[0.5, 0.25, 0.25], [0.5, 0.5, 0.0]], [[0.75, 0.25, 0.0], [0.25, 0.25, 0.5]]],
+    "accepted": [1, 2],
+    "epsilon": 0.25,
+    "learning_rate": 0.5,
+    "threshold": 0.25,
+}
+WOUND_UP = {**TIED, "threshold": 2.0, "learning_rate": 4.0}
+
+
+def strictly_above(draft, threshold):
+    """A support without the tokens at the threshold."""
+    draft = np.asarray(draft)
+    return (draft > np.asarray(threshold)[..., None]) | (np.arange(draft.shape[-1]) == np.argmax(draft, axis=-1))
+
+
+def without_the_top(draft, threshold):
+    """A support that may be empty."""
+    return np.asarray(draft) >= np.asarray(threshold)[..., None]
+
+
+def everything(draft, threshold):
+    """A support that drops nothing."""
+    return np.ones(np.shape(draft), dtype=bool)
+
+
+@pytest.mark.parametrize("claim_id", ["conformal.update", "conformal.clipped_update"])
+@pytest.mark.parametrize("by", [strictly_above, everything])
+def test_a_broken_support_is_noticed(monkeypatch, claim_id, by):
+    check_noticed(monkeypatch, claim_id, controller.threshold_support, by, TIED)
+
+
+def test_an_empty_support_is_noticed(monkeypatch):
+    check_noticed(monkeypatch, "conformal.update", controller.threshold_support, without_the_top, WOUND_UP)
+
+
+def slower(self, draft):
+    """Half the step of (8)."""
+    before, support = self.threshold, STEP(self, draft)
+    self._history[-1] = (before + self._history[-1]) / 2.0
+    return support
+
+
+def stuck(self, draft):
+    """No update at all."""
+    support = STEP(self, draft)
+    self._history[-1] = self._history[-2]
+    return support
+
+
+def without_clip(self, draft):
+    """A clip that is asked for and not taken."""
+    asked, self._clip = self._clip, False
+    support = STEP(self, draft)
+    self._clip = asked
+    return support
+
+
+def rolls_back_too_far(self, accepted, *, printed=False):
+    """The rejected position's own update is lost."""
+    return ROLL_BACK(self, accepted, printed=True)
+
+
+def keeps_all(self, accepted, *, printed=False):
+    """Nothing is rolled back."""
+    self._history = self._history[-1:]
+    return self.threshold
+
+
+STEP, ROLL_BACK = ThresholdController.step, ThresholdController.roll_back
+PEAKED = {"drafts": [[1.0, 0.0]] * 40, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0}
+REJECTED_FLAT = {"drafts": [[[1 / 128] * 128] * 2] * 40, "accepted": [0] * 40, "epsilon": 0.01, "learning_rate": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "method", "by", "instance"),
+    [
+        ("conformal.update", "step", slower, TIED),
+        ("conformal.telescope", "step", slower, None),
+        ("conformal.clipped", "step", slower, None),
+        ("conformal.regret_vocabulary", "step", stuck, None),
+        ("conformal.regret_sharp", "step", stuck, None),
+        ("conformal.clipped_update", "step", without_clip, WOUND_UP),
+        ("conformal.clipped", "step", without_clip, None),
+        ("conformal.clipped_iterates", "step", without_clip, None),
+        ("conformal.clipped_regret", "step", without_clip, PEAKED),
+        ("conformal.clipped_kept", "step", without_clip, {**PEAKED, "drafts": [PEAKED["drafts"]], "accepted": [40]}),
+        ("conformal.update", "roll_back", rolls_back_too_far, TIED),
+        ("conformal.clipped_update", "roll_back", rolls_back_too_far, {**WOUND_UP, "accepted": [1, 0]}),
+        ("conformal.clipped_update", "roll_back", keeps_all, {**WOUND_UP, "accepted": [1, 0]}),
+        ("conformal.kept", "roll_back", rolls_back_too_far, {**REJECTED_FLAT, "threshold": 1.0}),
+        ("conformal.clipped_kept", "roll_back", rolls_back_too_far, {**REJECTED_FLAT, "threshold": 1.0}),
+    ],
+)
+def test_a_broken_controller_is_noticed(monkeypatch, claim_id, method, by, instance):
+    claim = hlmtheory.all_claims()[claim_id]
+    if instance:
+        instance = {name: value for name, value in instance.items() if name in claim.takes}
+    assert statuses(claim, instance=instance) == {Status.HOLDS}
+    monkeypatch.setattr(ThresholdController, method, by)
+    assert Status.VIOLATED in statuses(claim, instance=instance)
+
+
+def test_a_bound_that_is_too_small_is_noticed(monkeypatch):
+    sharp = controller.regret_bound_sharp
+
+    def smaller(*setting, vocabulary=None):
+        return sharp(*setting, vocabulary=None if vocabulary is None else max(1, vocabulary - 1))
+
+    check_noticed(monkeypatch, "conformal.regret_vocabulary", sharp, smaller)
+
+
+# --------------------------------------------------------------------------------------- lattice, codec, truncation
+
+
+def one_token(draft, budget_bits, *, adaptive=True):
+    """The least allocation, which says of itself that it is perfect and free."""
+    ones = np.ones(np.shape(draft)[:-1], dtype=np.int64)
+    return lattice.Allocation(k=ones, resolution=ones, distortion=0.0 * ones, bits=0.0 * ones)
+
+
+def twice_as_fine(draft, budget_bits, *, adaptive=True):
+    """An allocation beyond its budget."""
+    found = ALLOCATE(draft, budget_bits, adaptive=adaptive)
+    return replace(found, resolution=8 * found.resolution)
+
+
+ALLOCATE = lattice.allocate
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "by"),
+    [
+        ("lattice.allocate", one_token),
+        ("lattice.allocate", twice_as_fine),
+        ("lattice.allocate_fits", twice_as_fine),
+    ],
+)
+def test_an_allocation_is_not_believed(monkeypatch, claim_id, by):
+    check_noticed(monkeypatch, claim_id, ALLOCATE, by)
+
+
+QUANTIZE = lattice.quantize
+
+
+def to_the_first(draft, *, support, resolution):
+    """Counts that sum to ℓ: all missing units go to one token."""
+    found = QUANTIZE(draft, support=support, resolution=resolution)
+    return np.where(
+        np.arange(found.shape[-1]) == np.argmax(support, axis=-1)[..., None], found.sum(-1, keepdims=True), 0
+    )
+
+
+def one_too_many(draft, *, support, resolution):
+    """Counts that sum to ℓ + 1."""
+    found = QUANTIZE(draft, support=support, resolution=resolution)
+    return found + (np.arange(found.shape[-1]) == np.argmax(found, axis=-1)[..., None])
+
+
+SKEWED = {"draft": [0.25, 0.25, 0.5], "k": 3}
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "by", "instance"),
+    [
+        ("lattice.nearest", to_the_first, {**SKEWED, "counts": [1, 1, 2]}),
+        ("lattice.nearest", one_too_many, {**SKEWED, "counts": [1, 1, 2]}),
+        ("lattice.distortion", to_the_first, {**SKEWED, "resolution": 4}),
+        ("lattice.distortion_sharp", to_the_first, {**SKEWED, "resolution": 4}),
+    ],
+)
+def test_a_broken_quantizer_is_noticed(monkeypatch, claim_id, by, instance):
+    check_noticed(monkeypatch, claim_id, QUANTIZE, by, instance)
+
+
+OPTIMAL = hlmtheory.optimal_sizes
+
+
+def nothing_sent(draft_rows, budget_bits, *, bits_per_probability=8, exact=False):
+    """No entries, with the total and the bound of the right ones."""
+    found = OPTIMAL(draft_rows, budget_bits, bits_per_probability=bits_per_probability, exact=exact)
+    return replace(found, k=0 * found.k)
+
+
+def everything_sent(draft_rows, budget_bits, *, bits_per_probability=8, exact=False):
+    """All entries, whatever the budget."""
+    found = OPTIMAL(draft_rows, budget_bits, bits_per_probability=bits_per_probability, exact=exact)
+    return replace(found, k=0 * found.k + np.shape(draft_rows)[-1])
+
+
+def low_bound(draft_rows, budget_bits, *, bits_per_probability=8, exact=False):
+    """A lower bound that is none."""
+    found = OPTIMAL(draft_rows, budget_bits, bits_per_probability=bits_per_probability, exact=exact)
+    return replace(found, lower_bound=found.total + 0.1)
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "by"),
+    [
+        ("truncation.dual", nothing_sent),
+        ("truncation.dual", everything_sent),
+        ("truncation.dual_gap", everything_sent),
+        ("truncation.dual_bound", low_bound),
+    ],
+)
+def test_the_sizes_of_many_tokens_are_rebuilt(monkeypatch, claim_id, by):
+    check_noticed(monkeypatch, claim_id, OPTIMAL, by)
+
+
+SOFTPLUS_GAP, SOFTPLUS_DISTANCE = hlmtheory.softplus_gap, hlmtheory.softplus_distance
+
+
+@pytest.mark.parametrize("slope", [0.0, 0.9, 1.1])
+def test_a_softplus_that_is_right_at_0_alone_is_noticed(monkeypatch, slope):
+    """ln(1 + e^{-c η|z|})/η: as the softplus' gap at z = 0 for any c."""
+
+    def gap(z, sharpness):
+        return np.log1p(np.exp(-slope * sharpness * np.abs(z))) / sharpness
+
+    def distance(target, draft, sharpness):
+        z = target / draft - 1.0
+        return np.sum(draft * (np.maximum(z, 0.0) + gap(z, sharpness)), axis=-1)
+
+    check_noticed(monkeypatch, "truncation.softplus_gap", SOFTPLUS_GAP, gap)
+    check_noticed(monkeypatch, "truncation.softplus_value", SOFTPLUS_DISTANCE, distance)
+
+
+def half_the_states(message):
+    """A coder that counts fewer batches than there are, so that two share a number."""
+    index, states = INDEX_OF(message)
+    return index % max(states // 2, 1), max(states // 2, 1)
+
+
+def too_many_states(message):
+    """A coder that takes a byte more than it needs."""
+    index, states = INDEX_OF(message)
+    return index, 256 * states
+
+
+INDEX_OF = enumerative.index_of
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "by"), [("codec.enumerative", too_many_states), ("codec.round_trip", half_the_states)]
+)
+def test_a_broken_enumeration_is_noticed(monkeypatch, claim_id, by):
+    check_noticed(monkeypatch, claim_id, INDEX_OF, by)
+
+
+def test_a_draft_whose_residual_is_0_by_0_is_within_the_certificate():
+    claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
+    verdict = claim.check({"target": [0.6, 0.2, 0.2], "draft": [0.6, 0.3, 0.1], "sizes": [1, 1, 1]})
+    assert verdict.holds
+    assert float(verdict.lhs / verdict.rhs) == pytest.approx(1.0)
+
+
+# ---------------------------------------------------------------------------------------------------- uncertainty
+
+QUICK, EXPECTED, VOCABULARY = quadrature.quick_rule, hlmtheory.expected_uncertainty, hlmtheory.vocabulary_uncertainty
+OF_THREE = {"logits": [1.0, 0.0, -1.0], "token": 1}
+
+
+def hotter():
+    """The quick rule with its weights on other nodes: E[u] of the first token of (1, 0, -1) is off by a tenth."""
+    fractions, weights = zip(*QUICK(), strict=True)
+    return tuple(zip((fraction**0.25 for fraction in fractions), weights, strict=True))
+
+
+def light():
+    """Weights that do not sum to 1."""
+    return tuple((fraction, 0.9 * weight) for fraction, weight in QUICK())
+
+
+@pytest.mark.parametrize("by", [hotter, light])
+def test_a_broken_quick_rule_is_noticed(monkeypatch, by):
+    check_noticed(monkeypatch, "uncertainty.quick_rule", QUICK, by, {**OF_THREE, "token": 0})
+
+
+def off_by_a_hundredth(logits, draft_token, *, max_temperature=2.0):
+    """Too certain."""
+    return EXPECTED(logits, draft_token, max_temperature=max_temperature) - 0.01
+
+
+def by_rank(logits, *, max_temperature=2.0):
+    """The uncertainties in another order."""
+    return VOCABULARY(logits, max_temperature=max_temperature)[..., ::-1]
+
+
+def too_sure(logits, draft_token, *, max_temperature=2.0):
+    """A stated error that is none."""
+    return 0.5 * STATED(logits, draft_token, max_temperature=max_temperature)
+
+
+STATED = hlmtheory.quadrature_error
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "function", "by", "instance"),
+    [
+        ("uncertainty.stated_error", EXPECTED, off_by_a_hundredth, OF_THREE),
+        ("uncertainty.vocabulary", EXPECTED, off_by_a_hundredth, OF_THREE),
+        ("uncertainty.vocabulary", VOCABULARY, by_rank, {**OF_THREE, "token": 0}),
+        ("uncertainty.stated_error", STATED, too_sure, None),
+    ],
+)
+def test_a_broken_uncertainty_is_noticed(monkeypatch, claim_id, function, by, instance):
+    check_noticed(monkeypatch, claim_id, function, by, instance)

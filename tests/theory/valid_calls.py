@@ -1,0 +1,407 @@
+"""One valid call of every public function, constructor and method: what the sweep of bad input starts from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import hlmtheory as H
+
+MODEL = H.ModelShape(1, 2, 3)
+DEVICE = H.Device(0.25, 1.0)
+SERVICE = H.Service(MODEL, MODEL, DEVICE, DEVICE, 0.5)
+TASKS = [H.Task(2, 3), H.Task(3, 2)]
+LINK = H.Rician(10.0, 2.0)
+CHAIN = H.GilbertElliott(8e6, 1e6, 0.0625, 0.25, 0.5)
+RECORDED = H.TraceLink([0.0, 1.0], [1e6, 3e6])
+TRACKER = H.AcceptanceTracker(0.1, "consistent", 0.75, 1.0)
+LATTICE = H.lattice_message([6, 0, 4, 0], support=[True, False, True, False], token=2)
+TRUNCATED = H.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
+
+
+def controller(steps: int = 0) -> H.ThresholdController:
+    """A fresh one, since it changes."""
+    made = H.ThresholdController(0.25, 0.5, 0.25)
+    for _ in range(steps):
+        made.step([0.5, 0.25, 0.125, 0.125])
+    return made
+
+
+P, Q, R = [0.25, 0.5, 0.25], [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
+LINE = {"slope": 0.75, "intercept": -0.125, "non_acceptance": 0.5}
+CELL = {"bits": [100.0, 200.0], "spectral_efficiency": [1.0, 4.0]}
+SPREAD = {"bits": [100.0, 200.0], "full_band_snr": [0.5, 1.5]}
+STEPS = {"draft_times": [[1.5, 2.5], [1.5, 2.0]], "verify_times": [[0.5, 1.5], [0.5, 2.5]], "steps": [2, 2]}
+COSTS = {"fixed": 0.125, "marginal": 0.0625}
+
+VALID_CALLS: dict[str, dict[str, Any]] = {
+    # verification
+    "softmax": {"logits": [0.5, 1.5, -1.0]},
+    "total_variation": {"p": P, "q": Q},
+    "rejection_probability": {"target": P, "draft": Q},
+    "acceptance_rate": {"target": P, "draft": Q},
+    "residual_distribution": {"target": P, "draft": Q},
+    "output_distribution": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "residual": R},
+    "greedy_output_distribution": {"target": P, "draft": Q},
+    "expected_tokens": {"acceptance": 0.75, "draft_length": 3},
+    "expected_tokens_profile": {"acceptances": [0.5, 0.75]},
+    # uncertainty
+    "sample_uncertainty": {
+        "logits": [0.5, 1.5, -1.0],
+        "draft_token": 1,
+        "draws": 5,
+        "max_temperature": 1.5,
+        "rng": np.random.default_rng(1),
+    },
+    "expected_uncertainty": {"logits": [0.5, 1.5, -1.0], "draft_token": 1, "max_temperature": 1.5},
+    "quadrature_error": {"logits": [0.5, 1.5, -1.0], "draft_token": 1, "max_temperature": 1.5},
+    "vocabulary_uncertainty": {"logits": [0.5, 1.5, -1.0], "max_temperature": 1.5},
+    "skip_probability": {"expected": 0.25, "threshold": 0.75, "draws": 5},
+    "decision_error": {"expected": 0.25, "threshold": 0.75, "draws": 5},
+    "draws_needed": {"expected": 0.25, "threshold": 0.75, "error": 0.125},
+    "fit_linear": {
+        "uncertainty": [0.0, 0.25, 0.5, 1.0, 0.25, 0.75, 0.5, 1.0],
+        "rejection_by_token": [0.0, 0.25, 0.5, 0.75, 0.125, 0.5, 0.375, 1.0],
+        "groups": [0, 0, 0, 0, 1, 1, 1, 1],
+        "binned": False,
+        "confidence": 0.875,
+    },
+    # skipping
+    "skip_thresholds": LINE,
+    "rejection_risk": {"density": [0.25, 0.75], **LINE},
+    "rejection_risk_discrete": {"mass": [0.25, 0.5, 0.25], **LINE},
+    "holder_bound": {"density": [0.25, 0.75], **LINE, "exponent": 1.5},
+    "holder_bound_discrete": {"mass": [0.25, 0.5, 0.25], **LINE, "exponent": 1.5},
+    "best_holder_bound": {"density": [0.25, 0.75], **LINE, "discrete": True},
+    "surrogate_gap": {"uncertainty": [0.0, 0.5, 0.75], "rejection_by_token": [0.25, 0.5, 0.75], **LINE},
+    "one_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75]},
+    "truncated_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "sizes": [1, 2, 1]},
+    "sequence_risk": {"step_risks": [[0.25, 0.0], [0.25, 0.5]]},
+    "threshold_losses": {
+        "uncertainty": [[0.125, 0.375]],
+        "rejection_by_token": [[0.25, 0.5]],
+        "thresholds": [0.0, 0.25, 0.5],
+    },
+    "calibrate_threshold": {
+        "losses": [[0.0, 0.5], [0.0, 0.25], [0.0, 0.0]],
+        "thresholds": [0.125, 0.25],
+        "risk": 0.375,
+        "bound": 1.5,
+    },
+    "held_out_risk": {"losses": [[0.0, 0.5], [0.0, 0.25]], "risk": 0.75, "bound": 1.5},
+    # truncation
+    "truncate": {"draft": R, "k": 1},
+    "tail_deviation": {"draft": R},
+    "resampling_distortion": {"target": P, "draft": R, "k": 1},
+    "resampling_bias": {"target": P, "draft": R, "k": 1},
+    "tvd_bound": {"target": P, "draft": R, "k": 1},
+    "tvd_bound_sharp": {"target": P, "draft": R, "k": 1},
+    "exact_size": {"target": P, "draft": R, "distortion_tolerance": 0.125},
+    "offline_size": {"target": [P, Q], "draft": [R, P], "distortion_tolerance": 0.125, "sharp": True},
+    "online_size": {
+        "draft": R,
+        "draft_token": 0,
+        "rejection_probability": 0.5,
+        "distortion_tolerance": 0.25,
+        "sharpness": 2.5,
+    },
+    "certified_size": {"draft": R, "bias_tolerance": 0.25, "bits_per_probability": 8},
+    "bias_size": {"draft": R, "total_variation_bound": 0.5, "bias_tolerance": 0.125},
+    "online_certified_size": {
+        "draft": R,
+        "draft_token": 0,
+        "rejection_lower_bound": 0.5,
+        "distortion_tolerance": 0.25,
+        "estimated": True,
+    },
+    "decoded_draft": {"draft": R, "k": 1, "bits_per_probability": 4, "draft_token": 0},
+    "message_deviation": {"draft": R, "bits_per_probability": 4},
+    "decoded_output_distribution": {"target": P, "draft": Q, "decoded": R},
+    "softplus_gap": {"z": [-0.5, 0.75], "sharpness": 2.5},
+    "softplus_distance": {"target": P, "draft": Q, "sharpness": 2.5},
+    "online_bound": {"draft": R, "draft_token": 0, "rejection_probability": 0.5, "k": 1, "sharpness": 2.5},
+    "online_shortfall": {"target": P, "draft": R, "draft_token": 0, "k": 1, "sharpness": 2.5},
+    "safe_sharpness": {"draft_probability": 0.75, "rejection_probability": 0.25},
+    "worst_case_target": {"draft": R, "k": 1, "distance": 0.125, "draft_token": 0},
+    "deviation_bounds": {"draft": R, "k": 1},
+    "size_from_top_p": {"draft": R, "p": 0.75},
+    "top_p_of_size": {"draft": R, "k": 1},
+    "size_from_min_p": {"draft": R, "p": 0.75},
+    "min_p_of_size": {"draft": R, "k": 1},
+    "size_from_top_n_sigma": {"logits": [0.5, 1.5, -1.0], "n": 0.5},
+    "top_n_sigma_of_size": {"logits": [0.5, 1.5, -1.0], "k": 1},
+    "optimal_sizes": {"draft_rows": [P, R], "budget_bits": 40, "bits_per_probability": 4, "exact": False},
+    # lattice
+    "top_support": {"draft": R, "k": 1},
+    "dropped_mass": {"draft": R, "support": [True, True, False]},
+    "quantize": {"draft": R, "support": [True, True, False], "resolution": 10},
+    "distortion_bound": {"k": 3, "resolution": 100},
+    "distortion_bound_sharp": {"k": 3, "resolution": 100},
+    "payload_bits": {"vocabulary": 4096, "k": 64, "resolution": 100, "adaptive": True},
+    "exact_payload_bits": {"vocabulary": 40, "k": 6, "resolution": 10, "adaptive": True},
+    "batch_length": {"bits": [600.0, 1500.0, 2500.0], "budget_bits": 2500.0},
+    "rejection_bound": {
+        "target": P,
+        "draft": Q,
+        "support": [True, True, False],
+        "resolution": 10,
+        "sharp": True,
+    },
+    "allocate": {"draft": R, "budget_bits": 12.5, "adaptive": True},
+    # codec
+    "LatticeDraft": {"support": np.array([0, 2]), "counts": np.array([6, 4]), "token": 2},
+    "LatticeMessage": {"vocabulary": 4, "drafts": LATTICE.drafts},
+    "TruncatedDraft": {"indices": np.array([0, 1]), "levels": np.array([3, 1]), "token": 2, "probability": 0.125},
+    "TruncatedMessage": {"vocabulary": 4, "bits": 3, "drafts": TRUNCATED.drafts},
+    "lattice_message": {"counts": [6, 0, 4, 0], "support": [True, False, True, False], "token": 2},
+    "truncated_message": {"draft": R, "k": 2, "token": 2, "bits": 3},
+    "decoded_rows": {"message": TRUNCATED},
+    "encode": {"message": LATTICE, "coder": "enumerative"},
+    "decode": {"data": H.encode(LATTICE)},
+    # conformal
+    "threshold_support": {"draft": R, "threshold": 0.375},
+    "ThresholdController": {"epsilon": 0.25, "learning_rate": 0.5, "threshold": 0.375, "clip": True},
+    "ThresholdController.step": {"draft": R},
+    "ThresholdController.roll_back": {"accepted": 1, "printed": False},
+    "regret_bound": {"epsilon": 0.25, "learning_rate": 0.5, "threshold": 0.375, "steps": 100},
+    "regret_bound_sharp": {
+        "epsilon": 0.25,
+        "learning_rate": 0.5,
+        "threshold": 0.375,
+        "steps": 100,
+        "vocabulary": 4,
+    },
+    "regret_bound_rate": {"target_scale": 0.5, "learning_scale": 1.5, "threshold": 0.375, "steps": 100},
+    # channel
+    "db_to_linear": {"db": [-20.0, 3.5]},
+    "linear_to_db": {"ratio": [100.0, 0.5]},
+    "dbm_to_watts": {"dbm": [-20.0, 3.5]},
+    "watts_to_dbm": {"watts": [0.125, 2.5]},
+    "vocabulary_payload_bits": {"vocabulary": 32_000, "bits_per_probability": 8, "index": False},
+    "shannon_latency": {"bits": 1000.5, "bandwidth_hz": 1e6, "snr": 1.5},
+    "round_throughput": {"draft_s": 0.125, "uplink_s": 0.25, "verify_s": 0.5, "sent": [True, False]},
+    "throughput": {"times_s": [0.5, 1.5]},
+    "mean_round_throughput": {"times_s": [0.5, 1.5]},
+    "free_space_gain": {"distance_m": 100.5, "frequency_hz": 2.4e9},
+    "log_distance_gain": {"distance_m": 100.5, "reference_gain": 1e-3, "exponent": 2.5, "reference_m": 1.5},
+    "Rayleigh": {"mean_snr": 10.5},
+    "Rician": {"mean_snr": 10.5, "k_factor": 2.5},
+    "Rician.sample": {"rng": np.random.default_rng(1), "size": 3},
+    "Rician.density": {"snr": 1.5},
+    "Rician.distribution": {"snr": 1.5},
+    "Rician.quantile": {"probability": 0.25},
+    "Rician.outage_probability": {"rate": 1.5},
+    "Rician.rate_quantile": {"probability": 0.25},
+    "Rician.latency_quantile": {"probability": 0.25, "bits": 1000.5, "bandwidth_hz": 1e6},
+    "Rician.mean_latency": {"bits": 1000.5, "bandwidth_hz": 1e6, "outage": 0.125},
+    "Rician.inverse_efficiency": {"cut": 0.5, "upper": 2.5},
+    "mean_transfer_time": {"link": LINK, "bits": 1000.5, "bandwidth_hz": 1e3, "coherence_s": 0.5},
+    "sample_transfer_times": {
+        "link": LINK,
+        "rng": np.random.default_rng(1),
+        "size": 3,
+        "bits": 1000.5,
+        "bandwidth_hz": 1e3,
+        "coherence_s": 0.5,
+    },
+    "GilbertElliott": {
+        "good_bps": 8e6,
+        "bad_bps": 1e6,
+        "leave_good": 0.0625,
+        "leave_bad": 0.25,
+        "slot_s": 0.5,
+    },
+    "GilbertElliott.correlation": {"slots": 3},
+    "GilbertElliott.sample": {"rng": np.random.default_rng(1), "slots": 3},
+    "TraceLink": {"time_s": [0.0, 1.5], "throughput_bps": [1e6, 3e6]},
+    "TraceLink.delivered_bits": {"until_s": 1.5},
+    "TraceLink.transfer_time": {"bits": 1e5, "start_s": 0.5},
+    # ofdma
+    "finish_times": {**CELL, "shares": [0.5, 0.25], "bandwidth_hz": 100.5},
+    "minmax_shares": CELL,
+    "minmax_latency": {**CELL, "bandwidth_hz": 100.5},
+    "sum_shares": CELL,
+    "sum_latency": {**CELL, "bandwidth_hz": 100.5},
+    "kkt_residual": {**CELL, "shares": [0.5, 0.5], "objective": "minmax"},
+    "uniform_gain": CELL,
+    "spread_finish_times": {**SPREAD, "shares": [0.5, 0.25], "bandwidth_hz": 100.5},
+    "spread_minmax_shares": SPREAD,
+    # draft_length
+    "round_costs": {
+        "rate_bps": 1e4,
+        "bits_per_token": 16.5,
+        "header_bits": 320.5,
+        "propagation_s": 0.25,
+        "cloud_base_s": 0.125,
+        "cloud_slope_s": 0.125,
+        "edge_start_s": 0.125,
+        "edge_slope_s": 0.125,
+        "downlink_s": 0.125,
+    },
+    "round_energy": {
+        "rate_bps": 1e4,
+        "bits_per_token": 16.5,
+        "transmit_w": 2.5,
+        "header_bits": 320.5,
+        "edge_start_j": 0.125,
+        "edge_slope_j": 0.25,
+        "tail_j": 1.5,
+    },
+    "etgr": {"acceptance": 0.75, "draft_length": 3, **COSTS},
+    "cost_per_token": {"acceptance": 0.75, "draft_length": 3, **COSTS},
+    "etgr_profile": {"acceptances": [0.75, 0.5], **COSTS},
+    "stationary_draft_length": {"acceptance": 0.75, **COSTS},
+    "optimal_draft_length": {"acceptance": 0.75, **COSTS, "max_length": 16, "min_length": 1},
+    "optimal_draft_length_profile": {"acceptances": [0.75, 0.5], **COSTS, "min_length": 1},
+    "surrogate_draft_length": {"acceptance": 0.75, **COSTS, "max_length": 16, "bonus": True},
+    "draft_length_regret": {"acceptance": 0.75, "believed": 0.5, **COSTS, "max_length": 16},
+    "worst_draft_length_regret": {"acceptance": 0.75, "believed": 0.5, "max_length": 16},
+    "synchronisation_time": {"size_bytes": 3.2e9, "rate_bps": 10e6},
+    "AcceptanceTracker": {"step": 0.25, "method": "consistent", "accepted": 0.75, "examined": 1.5},
+    "AcceptanceTracker.update": {"accepted": 2, "draft_length": 6},
+    "tracker_moments": {
+        "acceptance": 0.75,
+        "draft_length": 6,
+        "rounds": 10,
+        "step": 0.25,
+        "method": "consistent",
+        "start": 0.5,
+        "weight": 1.5,
+    },
+    # serving
+    "ModelShape": {"layers": 1, "hidden": 2, "feed_forward": 3},
+    "Device": {"c1": 0.25, "c2": 1.5},
+    "Task": {"input_tokens": 2, "output_tokens": 3},
+    "Service": {
+        "draft": MODEL,
+        "verify": MODEL,
+        "draft_device": DEVICE,
+        "verify_device": DEVICE,
+        "acceptance": 0.5,
+        "memory": 1e6,
+    },
+    "forward_flops": {"model": MODEL, "new_tokens": 5.5, "cached_tokens": 10.5},
+    "peak_memory": {"model": MODEL, "input_tokens": 5.5, "output_tokens": 10.5, "batch_size": 2, "draft_length": 1},
+    "run_time": {"device": DEVICE, "flops": 4.5, "batch_size": 3},
+    "decoding_steps": {"output_tokens": [3, 4], "acceptance": 0.5, "draft_length": 1},
+    "stage_times": {"service": SERVICE, "draft_length": 1, "input_tokens": 2, "batch_size": 3},
+    "step_times": {"stage": [11.5, 6.5, 2.5], "step": [1, 2, 3]},
+    "pipeline_latency": {"draft_times": [2.5, 3.5], "verify_times": [4.5, 1.5]},
+    "inference_latency": {
+        "draft_stages": [[2.5, 2.5, 0.0], [3.5, 3.5, 0.5]],
+        "verify_stages": [[4.5, 4.5, 0.0], [1.5, 1.5, 0.5]],
+        "steps": [2, 1],
+    },
+    "upload_bits": {"draft": MODEL, "verify": MODEL, "input_tokens": 5.5},
+    "steps_distribution": {"output_tokens": 5, "acceptance": 0.5, "draft_length": 2},
+    "expected_steps": {"output_tokens": [5, 6], "acceptance": 0.5, "draft_length": 2},
+    "free_schedule": {**STEPS, "policy": "longest"},
+    "free_latency": {**STEPS, "policy": "longest"},
+    "free_bound": STEPS,
+    "fit_device": {
+        "flops": [1.5, 2.5, 3.5],
+        "batch_size": [2, 1, 2],
+        "seconds": [5.5, 6.5, 13.5],
+        "confidence": 0.875,
+    },
+    # batching
+    "plan": {
+        "tasks": TASKS,
+        "service": SERVICE,
+        "method": "dp",
+        "schedule": "free",
+        "memory_rule": "each",
+        "draft_lengths": [1, 2],
+        "static_size": 4,
+        "max_labels": 100,
+    },
+    "plan_latency": {
+        "tasks": TASKS,
+        "service": SERVICE,
+        "batches": [[0], [1]],
+        "draft_length": 2,
+        "order": "given",
+        "schedule": "free",
+        "memory_rule": "each",
+        "waves": [1, 1],
+    },
+    "lower_bound": {
+        "tasks": TASKS,
+        "service": SERVICE,
+        "draft_length": 2,
+        "schedule": "free",
+        "memory_rule": "each",
+    },
+    "johnson_order": {"draft_times": [2.5, 3.5], "verify_times": [4.5, 1.5]},
+}
+
+RECEIVERS: dict[str, Any] = {
+    "ThresholdController.step": controller,
+    "ThresholdController.roll_back": lambda: controller(2),
+    "Rician": LINK,
+    "GilbertElliott": CHAIN,
+    "TraceLink": RECORDED,
+    "AcceptanceTracker": TRACKER,
+}
+"""What a method is called on: an object, or for one that changes what makes it."""
+
+RECORDS = {
+    "LinearFit",
+    "Calibration",
+    "CertifiedSize",
+    "DeviationBounds",
+    "SizeAllocation",
+    "Allocation",
+    "Estimate",
+    "DeviceFit",
+    "Plan",
+}
+"""Answers: made by the library alone, and no function takes one."""
+
+_MASKED = "-inf is a masked entry: a token of probability 0"
+_DECISION = "a decision for each draft is as good as its probability"
+_LABEL = "any label of a prompt will do"
+_EXPONENT = "Hölder's exponent may be infinite"
+
+ALLOWED: dict[tuple[str, str], dict[str, str]] = {
+    **{
+        (name, "logits"): {"an entry -inf": _MASKED}
+        for name in (
+            "softmax",
+            "sample_uncertainty",
+            "expected_uncertainty",
+            "quadrature_error",
+            "vocabulary_uncertainty",
+            "size_from_top_n_sigma",
+            "top_n_sigma_of_size",
+        )
+    },
+    **{
+        (name, argument): {"True": _DECISION, "an array of bools": _DECISION}
+        for name, argument in (
+            ("output_distribution", "skip"),
+            ("one_step_risk", "skip"),
+            ("truncated_step_risk", "skip"),
+        )
+    },
+    ("fit_linear", "groups"): dict.fromkeys(
+        ("an array of strings", "an entry '2'", "an entry 2.5", "an entry 2.0", "an entry 1e-310"), _LABEL
+    ),
+    ("holder_bound", "exponent"): {"inf": _EXPONENT},
+    ("holder_bound_discrete", "exponent"): {"inf": _EXPONENT},
+    ("Service", "memory"): {"inf": "a memory that never binds"},
+}
+"""For an argument the strays that are values after all, by label, each with the reason."""
+
+INFINITE = {
+    "skip_thresholds": "thresholds beyond [0, 1] skip no draft or every one, however far beyond",
+    "best_holder_bound": "the best exponent may be s = ∞",
+    "online_bound": "a bound that says nothing",
+    "safe_sharpness": "where q_d β_d = 0 no sharpness is safe",
+    "stationary_draft_length": "a draft that costs nothing or always is accepted is best without end",
+}
+"""Functions whose answer may be infinite, each with the reason."""
+
+UNDEFINED = {"free_schedule": "a batch that has left starts no more"}
+"""Functions whose answer may hold NaN, each with the reason."""

@@ -1,0 +1,185 @@
+"""Errors of the system and of odd files, under real conditions: one sentence with the path and the remedy, code 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.validation.test_fitting import stored
+from validation import check, plots
+from validation.__main__ import main
+from validation.errors import naming
+from validation.refusals import REMEDIES, os_sentence
+
+ROOT = Path(__file__).resolve().parents[2]
+FULL = Path("/dev/full")
+LONG = "n" * 300
+PLACES = {"long": LONG, "long/": f"{LONG}/x", "file/": "file/x", "loop": "loop", "loop/": "loop/x"}
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="the system has no /dev/full")
+
+
+def run(*words: str | Path) -> Result:
+    """One command line."""
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def one_sentence(result: Result, *said: str) -> None:
+    """Refused with code 2, in words; an exception that reached the top would be code 1."""
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert result.output.count("Error: ") == 1
+    assert "Traceback" not in result.output
+    for words in said:
+        assert words in result.output
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small trace in the current folder, beside what is in the way; a check of two claims and two figures."""
+    monkeypatch.chdir(tmp_path)
+    stored(tmp_path / "trace")
+    rng = np.random.default_rng(0)
+    np.savez("logits.npz", draft=rng.normal(size=(40, 20)), target=rng.normal(size=(40, 20)))
+    Path("file").write_text("mine")
+    Path("loop").symlink_to("loop")
+    known = check.hlmtheory.all_claims()
+    few = {name: known[name] for name in ("verification.tokens", "truncation.softplus")}
+    real = check.check_trace
+    monkeypatch.setattr(check, "check_trace", lambda trace, **more: real(trace, **{"claims": few, **more}))
+    monkeypatch.setattr(plots, "FIGURES", dict(list(plots.FIGURES.items())[:2]))
+    return tmp_path / "trace"
+
+
+COMMANDS = {
+    "validate": ("validate", "--trace", "trace", "--out", "{}"),
+    "figure": ("figure", "cu-hlm", "6", "--trace", "trace", "--out", "{}"),
+    "simulation": ("figure", "flexspec", "2", "--out", "{}"),
+    "import": ("import", "--draft", "logits.npz:draft", "--target", "logits.npz:target", "--out", "{}"),
+    "trace of validate": ("validate", "--trace", "{}"),
+    "trace of figure": ("figure", "cu-hlm", "6", "--trace", "{}"),
+    "prompts": ("validate", "--prompts", "{}"),
+    "small": ("validate", "--small", "{}", "--large", "{}"),
+    "draft": ("import", "--draft", "{}", "--target", "logits.npz:target", "--out", "new"),
+    "run": ("decode", "hlm", "--run", "{}"),
+    "beside": ("figure", "cu-hlm", "10a", "--trace", "trace", "--beside", "{}"),
+    "repro": ("repro", "--run", "{}"),
+    "pair": ("validate", "--pair", "{}"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_a_place_that_cannot_be_is_one_sentence(trace: Path, command: str, place: str) -> None:
+    one_sentence(run(*(word.format(place) for word in COMMANDS[command])))
+
+
+@pytest.mark.parametrize("command", ["validate", "figure", "simulation", "import"])
+def test_a_file_where_the_folder_goes_is_named_and_kept(trace: Path, command: str) -> None:
+    one_sentence(run(*(word.format("file") for word in COMMANDS[command])), "file")
+    assert Path("file").read_text() == "mine"
+
+
+@needs_full
+def test_a_disk_that_fills_up_while_drawing_loses_no_verdict(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = plots.save
+    monkeypatch.setattr(plots, "save", lambda figure, path: FULL.write_bytes(b"a picture"))
+    one_sentence(run("validate", "--trace", trace, "--out", "run"), "the disk is full", "run")
+    assert set(json.loads(Path("run/claims.json").read_text())["tallies"]) == {
+        "verification.tokens",
+        "truncation.softplus",
+    }
+    assert not Path("run/report.html").exists()
+    monkeypatch.setattr(plots, "save", real)
+    assert run("validate", "--trace", trace, "--out", "run").exit_code == 0
+    assert Path("run/report.html").exists()
+
+
+@needs_full
+@pytest.mark.parametrize("suffix", ["svg", "json"])
+def test_a_full_disk_is_told_with_the_file(trace: Path, suffix: str) -> None:
+    Path("out").mkdir()
+    Path(f"out/cu-hlm-fig6.{suffix}").symlink_to(FULL)
+    one_sentence(run("figure", "cu-hlm", "6", "--trace", trace, "--out", "out"), "cu-hlm-fig6", "free some space")
+
+
+def test_a_tiny_file_system_is_told_as_full(tmp_path: Path) -> None:
+    script = 'mount -t tmpfs -o size=16k tmpfs "$1" && shift && exec "$@"'
+    inside = ["unshare", "-rm", "sh", "-c", script, "sh", str(tmp_path)]
+    try:
+        allowed = subprocess.run([*inside, "true"], capture_output=True).returncode == 0
+    except OSError:
+        allowed = False
+    if not allowed:
+        pytest.skip("this system lets nobody mount a file system of their own")
+    command = [sys.executable, "-m", "validation", "figure", "flexspec", "2", "--out", str(tmp_path / "out")]
+    done = subprocess.run([*inside, *command], cwd=ROOT, env=os.environ, capture_output=True, text=True)
+    assert done.returncode == 2, done.stderr
+    assert "the disk is full; free some space" in done.stderr
+    assert str(tmp_path / "out") in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_path_is_no_markup(trace: Path) -> None:
+    result = run("figure", "cu-hlm", "6", "--trace", "trace", "--out", "a[/red]")
+    assert result.exit_code == 0, result.output
+    assert "a[/red]/cu-hlm-fig6.svg" in result.output
+    Path("b[").mkdir()
+    trace.rename("b[/red]")
+    result = run("validate", "--trace", "b[/red]", "--out", "c[/red]")
+    assert result.exit_code == 0, result.output
+    assert "c%5B/red%5D/report.html" in result.output
+
+
+def test_bytes_that_are_no_text_in_a_path(trace: Path) -> None:
+    command = [sys.executable, "-m", "validation", "figure", "cu-hlm", "6", "--trace", "trace", "--out", b"o\xffut"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    (sidecar,) = Path(os.fsdecode(b"o\xffut")).glob("*.json")
+    assert "udcff" in json.loads(sidecar.read_text(encoding="utf-8"))["command"]
+
+
+def test_every_sentence_names_a_remedy() -> None:
+    for number in REMEDIES:
+        said = os_sentence(OSError(number, os.strerror(number), "here", None, "there"))
+        assert said.startswith("'here' and 'there': ")
+        assert ";" in said
+    assert "Some words; check the path" in os_sentence(OSError("Some words"))
+
+
+def test_only_an_error_without_a_path_is_given_one() -> None:
+    with pytest.raises(OSError, match="full") as caught, naming("folder"):
+        raise OSError(28, "full")
+    assert caught.value.filename == "folder"
+    with pytest.raises(OSError, match="full") as caught, naming("folder"):
+        raise OSError(28, "full", "own")
+    assert caught.value.filename == "own"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('{"prompt": ' + "[" * 100_000, "not JSON"),
+        ('{"prompt": "a", "id": ' + "9" * 5000 + "}", "not JSON"),
+    ],
+    ids=["deep", "huge"],
+)
+def test_json_that_is_too_much_is_refused(tmp_path: Path, content: str, said: str) -> None:
+    (tmp_path / "p.jsonl").write_text(content)
+    one_sentence(run("validate", "--prompts", tmp_path / "p.jsonl"), "p.jsonl, line 1", said)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, '{"positions": ' + "9" * 5000 + "}", "", "[1]"], ids=range(4))
+def test_json_of_ours_that_is_damaged_is_refused(tmp_path: Path, content: str) -> None:
+    run_folder = tmp_path / "run"
+    (run_folder / "trace").mkdir(parents=True)
+    (run_folder / "trace" / "manifest.json").write_text(content)
+    one_sentence(run("validate", "--trace", run_folder / "trace"), "run/trace")
+    stored(tmp_path / "other" / "trace")
+    (tmp_path / "other" / "claims.json").write_text(content)
+    one_sentence(run("repro", "--run", tmp_path / "other"), "claims.json", "run `python3 hlm validate` again")

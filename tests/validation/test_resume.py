@@ -1,0 +1,69 @@
+"""Which models are the same: every byte of every weight counts, wherever it lies."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from validation.models import Pair
+from validation.resume import _weights_mark, fingerprints
+
+
+@pytest.fixture
+def model(pair: Pair) -> Any:
+    """A model that a test may change."""
+    return copy.deepcopy(pair.large)
+
+
+@pytest.mark.parametrize("where", ["columns that an even sample misses", "one value"])
+def test_noise_in_the_embedding_is_another_model(pair: Pair, model: Any, where: str) -> None:
+    import torch
+
+    embedding = model.get_input_embeddings().weight
+    assert embedding.shape == (300, 16)  # a sample of every fourth value sees columns 0, 4, 8, 12
+    with torch.no_grad():
+        if where == "one value":
+            embedding[17, 3] += 0.5
+        else:
+            embedding[:, 1:4] += 0.5 * torch.randn(embedding[:, 1:4].shape, generator=torch.Generator().manual_seed(1))
+    other = dataclasses.replace(pair, large=model)
+    assert fingerprints(pair, [], [])["large_weights"] != fingerprints(other, [], [])["large_weights"]
+    assert fingerprints(pair, [], [])["small_weights"] == fingerprints(other, [], [])["small_weights"]
+
+
+def test_names_shapes_dtypes_and_every_piece_count(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from validation import resume
+
+    first = _weights_mark(model)
+    assert _weights_mark(copy.deepcopy(model)) == first
+    monkeypatch.setattr(resume, "PIECE", 7)  # tensors in several pieces, the last of them shorter
+    assert _weights_mark(model) == first
+    marks = {first, _weights_mark(copy.deepcopy(model).to(torch.bfloat16))}
+    embedding = model.get_input_embeddings()
+    embedding.weight.data[-1, -1] += 1.0
+    marks.add(_weights_mark(model))
+    embedding.weight.data = embedding.weight.data.t().contiguous().reshape(16, 300)
+    marks.add(_weights_mark(model))
+    assert len(marks) == 4
+
+
+def test_weights_that_accelerate_keeps_elsewhere_count(model: Any) -> None:
+    """The model holds empty tensors for them, and each module's hook has the values by name."""
+    import torch
+
+    whole = _weights_mark(model)
+    for module in model.modules():
+        own = dict(module.named_parameters(recurse=False))
+        if own:
+            module._hf_hook = SimpleNamespace(weights_map={name: value.detach().clone() for name, value in own.items()})
+            for name, value in own.items():
+                setattr(module, name, torch.nn.Parameter(torch.empty_like(value, device="meta")))
+    assert _weights_mark(model) == whole
+    model.model.norm._hf_hook.weights_map["weight"][0] += 1.0
+    assert _weights_mark(model) != whole

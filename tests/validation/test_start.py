@@ -1,0 +1,155 @@
+"""Where a command line begins and ends: versions, exit codes, quiet and JSON output, a package that is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import hlmtheory
+from tests.validation.test_fitting import stored
+from tests.validation.test_refusals import trace  # noqa: F401  (a fixture)
+from validation.__main__ import _marked, _run_folder, main
+from validation.start import EXIT_CODES, missing_extra
+
+ROOT = Path(__file__).resolve().parents[2]
+WITHOUT = """
+import importlib.abc, sys
+
+class Missing(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == {module!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from validation.start import main
+main()
+"""
+
+
+def run(*words: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
+    """A process of its own, its output in a pipe."""
+    start = ["-c", code] if code else ["-m", "validation"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "40"}
+    return subprocess.run([sys.executable, *start, *words], env=environment, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("module", ["click", "rich"])
+def test_a_core_only_install_is_told_which_extra(module: str) -> None:
+    done = run("claims", code=WITHOUT.format(module=module))
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert f"This command needs {module}; install the extra: pip install '.[validation]'" in done.stderr
+
+
+def test_the_version_needs_no_extra() -> None:
+    said = run("--version", code=WITHOUT.format(module="click")).stdout
+    assert said == f"hlmtheory, version {hlmtheory.__version__}\n"
+
+
+def test_a_module_of_no_extra_is_an_error_of_ours() -> None:
+    assert missing_extra(ModuleNotFoundError("No module named 'validation.gone'", name="validation.gone")) is None
+    assert "'.[codec]'" in str(missing_extra(ModuleNotFoundError("x", name="constriction.stream")))
+
+
+def test_claims_in_a_pipe_are_not_wrapped() -> None:
+    done = run("claims", "truncation")
+    assert done.returncode == 0
+    claims = [claim for name, claim in hlmtheory.all_claims().items() if name.startswith("truncation.")]
+    lines = done.stdout.splitlines()
+    assert all(f"  {claim.statement}" in lines for claim in claims)
+    assert len(lines) == 3 * len(claims) + 1
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize("words", [["claims"], ["claims", "--json"]])
+def test_a_reader_that_leaves_is_no_violated_claim(words: list[str]) -> None:
+    command, environment = [sys.executable, "-m", "validation", *words], {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as done:
+        done.stdout.close()
+        assert done.stderr.read() == b""
+    assert done.returncode == 141
+
+
+def test_claims_as_json() -> None:
+    done = CliRunner().invoke(main, ["claims", "--json"])
+    plain = json.loads(done.stdout)["claims"]
+    assert [one["id"] for one in plain] == list(hlmtheory.all_claims())
+    (one,) = json.loads(CliRunner().invoke(main, ["claims", "truncation.tvd_sharp", "--json"]).stdout)["claims"]
+    assert (one["relation"], one["status"], one["largest_ratio_known"]) == ("≤", "stands", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("trunc", "truncation"), ("tvd_sharpp", "truncation.tvd_sharp"), ("truncation.tvd_sharpp", "truncation.tvd_sharp"),
+     ("Codec", "codec"), ("lattise", "lattice")],
+)  # fmt: skip
+def test_an_unknown_claim_gets_a_suggestion(word: str, meant: str) -> None:
+    done = CliRunner().invoke(main, ["claims", word])
+    assert done.exit_code == 2
+    assert f"did you mean {meant}" in done.output
+
+
+def test_the_version_and_the_exit_codes_are_told() -> None:
+    assert CliRunner().invoke(main, ["--version"]).output == f"hlmtheory, version {hlmtheory.__version__}\n"
+    told = " ".join(CliRunner().invoke(main, ["--help"]).output.split())
+    assert " ".join(EXIT_CODES.split()) in told
+    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
+    assert " ".join(EXIT_CODES.split()) in readme
+
+
+def test_a_quiet_run_prints_nothing_and_a_violated_claim_is_code_1(
+    trace: Path,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--quiet"])
+    assert (done.exit_code, done.output) == (0, "")
+    monkeypatch.setattr("validation.results.Tally.outcome", property(lambda self: "violated"))
+    done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--quiet"])
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr == "Violated: verification.tokens, truncation.softplus\n"
+
+
+def test_verdicts_as_json(trace: Path) -> None:  # noqa: F811
+    done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--json"])
+    assert done.exit_code == 0, done.output
+    plain = json.loads(done.stdout)
+    assert plain["violated"] == []
+    assert set(plain["outcomes"]) == set(plain["tallies"]) == {"verification.tokens", "truncation.softplus"}
+    assert plain["outcomes"]["truncation.softplus"] == "holds"
+    assert Path(plain["report"]) == Path("run/report.html")
+
+
+def test_two_pairs_in_folders_of_one_name_have_runs_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from types import SimpleNamespace
+
+    from validation.__main__ import _run_name
+
+    monkeypatch.chdir(tmp_path)
+    names = []
+    for place in ("a", "b"):
+        folders = [tmp_path / place / "models" / which for which in ("small", "large")]
+        for folder in folders:
+            folder.mkdir(parents=True)
+        pair = SimpleNamespace(name="models", small_name=str(folders[0]), large_name=str(folders[1]))
+        names.append(_run_name(pair))  # type: ignore[arg-type]
+    assert len(set(names)) == 2
+    assert all(name.startswith("small-large-") for name in names)
+    assert _run_name(SimpleNamespace(name="builtin", small_name="x", large_name="y")) == "builtin"  # type: ignore[arg-type]
+    assert len(_marked(["n" * 255, "m" * 255], ["x"])) < 100
+
+
+def test_the_run_of_a_stored_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored(Path("runs/mine/trace"))
+    assert _run_folder(Path("runs/mine/trace")) == Path("runs/mine")
+    places = [_run_folder(Path(name)) for name in ("a/models/trace", "b/models/trace", "c/models")]
+    assert len(set(places)) == 3
+    assert all(str(place).startswith("runs/models-") for place in places)

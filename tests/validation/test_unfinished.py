@@ -1,0 +1,160 @@
+"""A check that is stopped goes on where it was, and Ctrl-C waits for no worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.validation.test_fitting import stored
+from validation import check, unfinished
+from validation.check import Results, check_trace
+from validation.traces import Trace
+
+ROOT = Path(__file__).resolve().parents[2]
+CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "draft_length.regret", "skipping.sequence")
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
+    """320 positions, read 32 at a time."""
+    monkeypatch.setattr(check, "BLOCK_ROWS", 32)
+    monkeypatch.setattr(unfinished, "EVERY_S", 0.0)
+    return stored(tmp_path / "trace")
+
+
+def found(trace: Trace, **more: Any) -> Results:
+    """A check of five claims, three of them simulated."""
+    known = check.hlmtheory.all_claims()
+    return check_trace(trace, claims={name: known[name] for name in CLAIMS if name in known}, **more)
+
+
+def stopped(trace: Trace, kept: Path, after: int, **more: Any) -> None:
+    """Press Ctrl-C after so many parts."""
+    seen = [0]
+
+    def press(done: int, total: int, text: str) -> None:
+        seen[0] += 1
+        if seen[0] == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        found(trace, kept=kept, progress=press, **more)
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is checked from here on."""
+    done: list[str] = []
+    for name in ("_check_scenario", "_check_block"):
+        real = getattr(check, name)
+        monkeypatch.setattr(check, name, lambda *given, real=real, name=name: done.append(name) or real(*given))
+    return done
+
+
+def same(one: Results, other: Results) -> bool:
+    """But for the time it took."""
+    return asdict(one) | {"seconds": 0} == asdict(other) | {"seconds": 0}
+
+
+@pytest.mark.parametrize("after", [1, 4, 9])
+def test_a_stopped_check_goes_on_and_finds_the_same(
+    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    whole = found(trace)
+    stopped(trace, tmp_path / "kept", after)
+    done = counted(monkeypatch)
+    assert same(found(trace, kept=tmp_path / "kept"), whole)
+    again = len(done)
+    done.clear()
+    assert same(found(trace), whole)
+    assert again == len(done) - after
+    done.clear()
+    assert same(found(trace, kept=tmp_path / "kept"), whole)  # a finished check is not made again
+    assert done == []
+
+
+def test_ctrl_c_in_the_middle_of_a_part_counts_nothing_twice(trace: Trace, tmp_path: Path) -> None:
+    seen, real = [0], check.Tally.add
+
+    def press(self: check.Tally, verdict: Any) -> None:
+        seen[0] += 1
+        if seen[0] == 8:
+            raise KeyboardInterrupt
+        real(self, verdict)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check.Tally, "add", press)
+        with pytest.raises(KeyboardInterrupt):
+            found(trace, kept=tmp_path / "kept")
+    assert same(found(trace, kept=tmp_path / "kept"), found(trace))
+
+
+def test_another_seed_trace_or_code_starts_from_the_beginning(
+    trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept"
+    assert same(found(trace, kept=kept, seed=2), found(trace, seed=2))
+    assert same(found(trace, kept=kept), found(trace))
+    other = stored(tmp_path / "other", seed=5)
+    assert same(found(other, kept=kept), found(other))
+    source = tmp_path / "source"
+    for name in ("hlmtheory/a.py", "validation/b.py"):
+        (source / name).parent.mkdir(parents=True)
+        (source / name).write_text("x = 1\n")
+    marks = [unfinished.mark_of(trace, CLAIMS, {})]
+    monkeypatch.setattr(unfinished, "SOURCE", source)
+    marks.append(unfinished.mark_of(trace, CLAIMS, {}))
+    (source / "hlmtheory" / "a.py").write_text("x = 2\n")
+    marks += [unfinished.mark_of(trace, CLAIMS, {}), unfinished.mark_of(trace, CLAIMS[1:], {})]
+    marks.append(unfinished.mark_of(trace, CLAIMS, {"seed": 2}))
+    assert len(set(marks)) == len(marks)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"mark": 1}', "[" * 100_000])
+def test_a_file_that_cannot_be_read_is_none(trace: Trace, tmp_path: Path, content: str) -> None:
+    (tmp_path / "kept").write_text(content)
+    assert same(found(trace, kept=tmp_path / "kept"), found(trace))
+    assert json.loads((tmp_path / "kept").read_text())["parts"] > 0
+
+
+SLOW = """
+import sys, threading, time
+from validation import check
+from validation.start import start
+from validation.__main__ import main
+real, lock = check._check_scenario, threading.Lock()
+
+def slow(*given):
+    with lock:
+        if slow.calls:
+            print("waiting", flush=True)
+            time.sleep(3600)
+        slow.calls += 1
+    return real(*given)
+
+slow.calls = 0
+check._check_scenario = slow
+start(main)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT")
+def test_ctrl_c_waits_for_no_worker(trace: Trace, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", SLOW, "validate", "--trace", str(trace.path), "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process:
+        while "waiting" not in process.stdout.readline():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)  # its worker sleeps for an hour
+    assert process.returncode == 130
+    assert "Stopped. The same command goes on from what is stored." in said
+    assert json.loads((tmp_path / "run" / ".check.json").read_text())["mark"]

@@ -2,7 +2,7 @@
 
 As on CUDA, an operation on tensors of both devices is refused, unless the one on the host is a single number, and so is
 numpy's look at a tensor of the device. Built on torch's PrivateUse1 key, which a process can rename once and not give
-back: import it in a process of its own, see ``on_device.py``.
+back: call ``install`` in a process of its own, see ``on_device.py``.
 """
 
 from __future__ import annotations
@@ -106,8 +106,15 @@ def far(value: Any) -> torch.Tensor:
     return Far(torch.asarray(np.array(value)))
 
 
-_setup_privateuseone_for_python_backend(NAME)
-_LIBRARY = torch.library.Library("_", "IMPL")
-_LIBRARY.fallback(lambda operation, *args, **kwargs: _run(operation, args, kwargs), "PrivateUse1")
-for _name in ("arange", "asarray", "eye", "linspace", "tensor"):
-    setattr(torch, _name, _constructor(getattr(torch, _name)))
+def install() -> torch.library.Library:
+    """Register the device and replace torch's constructors; return the library, which must be kept alive.
+
+    This changes torch for the whole process and cannot be undone. It is not done on import, because pytest imports every
+    file of this folder to look for doctests.
+    """
+    _setup_privateuseone_for_python_backend(NAME)
+    library = torch.library.Library("_", "IMPL")
+    library.fallback(lambda operation, *args, **kwargs: _run(operation, args, kwargs), "PrivateUse1")
+    for name in ("arange", "asarray", "eye", "linspace", "tensor"):
+        setattr(torch, name, _constructor(getattr(torch, name)))
+    return library

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
@@ -24,3 +25,10 @@ def test_every_claim_and_function_works_on_a_device():
     found = json.loads(done.stdout)
     assert set(hlmtheory.all_claims()) < set(found["checked"])
     assert not found["failures"], "\n\n".join(f"{name}\n{end}" for name, end in found["failures"].items())
+
+
+def test_importing_the_stand_in_leaves_torch_as_it_is():
+    """pytest imports it to look for doctests; a replaced ``torch.tensor`` once broke every model loaded afterwards."""
+    torch = pytest.importorskip("torch")
+    importlib.import_module("tests.theory.device_double")
+    assert torch.tensor is torch._C._VariableFunctions.tensor

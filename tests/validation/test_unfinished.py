@@ -125,7 +125,8 @@ def test_a_file_that_cannot_be_read_is_none(trace: Trace, tmp_path: Path, conten
 
 
 SLOW = """
-import sys, threading, time
+import signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
 from validation import check
 from validation.start import start
 from validation.__main__ import main
@@ -151,10 +152,13 @@ def test_ctrl_c_waits_for_no_worker(trace: Trace, tmp_path: Path) -> None:
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process:
-        while "waiting" not in process.stdout.readline():
-            assert process.poll() is None
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)  # its worker sleeps for an hour
+        try:
+            while "waiting" not in process.stdout.readline():
+                assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)  # its worker sleeps for an hour
+        finally:
+            process.kill()
     assert process.returncode == 130
     assert "Stopped. The same command goes on from what is stored." in said
     assert json.loads((tmp_path / "run" / ".check.json").read_text())["mark"]

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import hlmtheory
+from validation.cli.display import decoded_lines, decoded_screen, last_screen, open_console, progress_bar, waiting
+from validation.cli.refusals import refusals
+from validation.cli.start import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED, start
 from validation.errors import UserError, naming
-from validation.refusals import refusals
-from validation.screen import decoded_lines, decoded_screen, last_screen, open_console, progress_bar, waiting
-from validation.start import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED, start
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from validation.check import Results
-    from validation.models import Pair
-    from validation.prompts import Prompt
-    from validation.traces import Trace
+    from validation.claims.check import Results
+    from validation.collection.prompts import Prompt
+    from validation.models.pair import Pair
+    from validation.trace.reader import Trace
 
 ROOT = Path(__file__).resolve().parent.parent
 SIMULATED = Path("runs/simulated")
@@ -102,8 +102,8 @@ def validate(
 
     A run that was stopped, by Ctrl-C or by a crash, goes on when the same command is given again.
     """
-    from validation.models import load_pair
-    from validation.prompts import builtin_prompts, read_prompts
+    from validation.collection.prompts import builtin_prompts, read_prompts
+    from validation.models.pair import load_pair
 
     console = open_console(quiet=quiet, stderr=as_json)
     if stored is not None:
@@ -153,7 +153,7 @@ def import_(
 
     Then `hlm validate --trace FOLDER` checks every claim on it. Rows of one text lie together, in order.
     """
-    from validation.importing import import_logits
+    from validation.collection.import_logits import import_logits
 
     console = open_console(quiet=quiet)
     if fresh:
@@ -174,7 +174,7 @@ def claims(identifier: str | None, as_json: bool) -> None:
 
     IDENTIFIER is a module (truncation: its claims are listed) or a claim (truncation.tvd_sharp: it is shown in full).
     """
-    from validation.listing import find_claims, plain_claim, show_claim, show_list
+    from validation.cli.claims import find_claims, plain_claim, show_claim, show_list
 
     found = find_claims(hlmtheory.all_claims(), identifier)
     if as_json:
@@ -212,7 +212,7 @@ def figure(
     Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`. Of a
     whole paper, what can be drawn is drawn; the rest is listed with the command that makes what it lacks (exit code 3).
     """
-    from validation.drawing import Drawing, read_formats
+    from validation.cli.figures import Drawing, read_formats
     from validation.plots import Simulation, find_exhibits
 
     console = open_console(quiet=quiet)
@@ -276,12 +276,12 @@ def decode(
     command goes on after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are passes counted times what a pass
     of each model takes alone, measured once a run.
     """
-    from validation.decoding.passes import FILE, passes_of
+    from validation.collection.prompts import builtin_prompts, read_prompts
+    from validation.decoding.pass_times import FILE, passes_of
     from validation.decoding.studies import STUDIES, decode_study, fitted_to, likely_names, refuse_unknown
-    from validation.decoding.written import sample_of, write_texts
-    from validation.models import load_pair
-    from validation.prompts import builtin_prompts, read_prompts
-    from validation.traces import open_trace
+    from validation.decoding.text_files import sample_of, write_texts
+    from validation.models.pair import load_pair
+    from validation.trace.reader import open_trace
 
     if name not in STUDIES:
         raise UserError(f"There is no study {name!r}; choose one of: {', '.join(STUDIES)}.")
@@ -328,7 +328,7 @@ def repro(check: bool, tables: bool, run: Path, name: str) -> None:
     Take its figures and verdicts into the repository and regenerate the tables. What was simulated (`hlm figure
     PAPER`) is taken with it. Runs of other pairs stand beside the built-in one.
     """
-    from validation.reproduction import publish, regenerate, stale_tables
+    from validation.report.publish import publish, regenerate, stale_tables
 
     if check:
         names = stale_tables(ROOT)
@@ -349,8 +349,8 @@ def _trace(
     console: Console, pair: Pair, prompts: list[Prompt], path: Path, settings: dict[str, int], command: str, fresh: bool
 ) -> Trace:
     """The trace of these models, prompts and settings: the one that is there, finished if need be, or a new one."""
-    from validation.collect import collect
-    from validation.store.journal import has_begun
+    from validation.collection.collect import collect
+    from validation.trace.journal import has_begun
 
     lay_there = (path / "manifest.json").exists() and not fresh
     if fresh:
@@ -372,7 +372,7 @@ def _trace(
 
 def _say_what_stays(console: Console, path: Path) -> None:
     """Name the files that --fresh does not discard, since no trace has them."""
-    from validation.store.reopening import foreign_files
+    from validation.trace.reopen import foreign_files
 
     if names := foreign_files(path):
         more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
@@ -382,7 +382,7 @@ def _say_what_stays(console: Console, path: Path) -> None:
 
 def _open_stored(console: Console, path: Path) -> Trace:
     """A trace that is to be checked as it lies there, every byte verified."""
-    from validation.traces import open_trace
+    from validation.trace.reader import open_trace
 
     with waiting(console, f"verifying {path}"):
         return open_trace(path, verify=True)
@@ -398,7 +398,7 @@ def _run_folder(trace: Path) -> Path:
 
 def _run_name(pair: Pair) -> str:
     """What the folder of a pair's run is called: two pairs never share one."""
-    from validation.models import PAIRS
+    from validation.models.pair import PAIRS
 
     if pair.name in PAIRS:
         return pair.name
@@ -430,10 +430,10 @@ def _analyse(
     console: Console, trace: Trace, folder: Path, seed: int, command: str, device: str
 ) -> tuple[Results, Path]:
     """Verdicts, figures and the report; the verdicts are kept at once, the others are made aside and then moved."""
-    from validation.check import check_trace
+    from validation.claims.check import check_trace
     from validation.plots import FIGURES, draw
-    from validation.report import write_report
-    from validation.store.journal import Lock, write_atomically
+    from validation.report.html import write_report
+    from validation.trace.journal import Lock, write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)
     with naming(folder), Lock(folder), progress_bar(console) as report:

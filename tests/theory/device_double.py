@@ -109,8 +109,8 @@ def far(value: Any) -> torch.Tensor:
 def install() -> torch.library.Library:
     """Register the device and replace torch's constructors; return the library, which must be kept alive.
 
-    This changes torch for the whole process and cannot be undone. It is not done on import, because pytest imports every
-    file of this folder to look for doctests.
+    This changes torch for the whole process and cannot be undone. It is not done on import, because pytest imports
+    every file of this folder to look for doctests.
     """
     _setup_privateuseone_for_python_backend(NAME)
     library = torch.library.Library("_", "IMPL")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from validation.models import Pair, load_pair
+from validation.models.pair import Pair, load_pair
 
 END = "<|endoftext|>"
 TEXTS = ["two and two make four", "what is the sum of three apples and four apples?", "it was the best of times"] * 4
@@ -67,7 +67,7 @@ def make_model(family: str = "llama", *, hidden: int = 16, vocabulary: int = 300
 @pytest.fixture(autouse=True, scope="session")
 def few_batches() -> Iterator[None]:
     """One batch of every simulated claim: what they say is tested where they are written."""
-    from validation import check
+    from validation.claims import check
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(check, "SCENARIO_BATCHES", 1)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from validation.collect import encode_prompts
-from validation.decode import decode
+from validation.collection.collect import encode_prompts
+from validation.collection.prompts import Prompt
 from validation.decoding import accuracy as module
 from validation.decoding.accuracy import (
     BUNDLED,
@@ -26,11 +26,11 @@ from validation.decoding.accuracy import (
     texts_of,
 )
 from validation.decoding.intervals import ratio
+from validation.decoding.loop import decode
+from validation.decoding.methods import Hlm, LargeOnly, SmallOnly
 from validation.decoding.records import Row
 from validation.errors import UserError
-from validation.methods import Hlm, LargeOnly, SmallOnly
-from validation.models import Pair, load_pair
-from validation.prompts import Prompt
+from validation.models.pair import Pair, load_pair
 
 PROMPTS = [
     Prompt("c", "two and two make", "test"),

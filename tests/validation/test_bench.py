@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from validation import bench
+from validation.benchmarks import __main__ as bench
+from validation.benchmarks.measurement import Measurement
+from validation.benchmarks.synthetic_trace import TEXT, SyntheticTrace
+from validation.collection.prompts import Prompt
 from validation.errors import UserError
-from validation.measurement import Measurement
-from validation.models import Pair
-from validation.prompts import Prompt
-from validation.synthetic import TEXT, SyntheticTrace
+from validation.models.pair import Pair
 
 PROMPTS = [
     Prompt(id=str(i), text=text, source="test")

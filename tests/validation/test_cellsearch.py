@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hlmtheory._domains import DomainError
-from validation.scenarios import cellscan
-from validation.scenarios.cell import Load, Radio, Reading, serve, uploads
-from validation.scenarios.cellscan import KNOBS, Found, Knob, Ladder, climb
-from validation.scenarios.cellsearch import (
+from validation.claims.scenarios import cellscan
+from validation.claims.scenarios.cell import Load, Radio, Reading, serve, uploads
+from validation.claims.scenarios.cellscan import KNOBS, Found, Knob, Ladder, climb
+from validation.claims.scenarios.cellsearch import (
     BANDWIDTH_GOALS,
     BATCHING_GOALS,
     CHOICES,

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validation import collect as module
-from validation.collect import Text, collect, teacher_forced_logits
+from validation.benchmarks.collection import measure_pace
+from validation.collection import collect as module
+from validation.collection.collect import Text, collect, teacher_forced_logits
+from validation.collection.prompts import Prompt
 from validation.errors import UserError
-from validation.models import Pair, load_pair
-from validation.pace import measure_pace
-from validation.prompts import Prompt
-from validation.traces import ARRAYS, Trace, open_trace, probabilities
+from validation.models.pair import Pair, load_pair
+from validation.trace.reader import ARRAYS, Trace, open_trace, probabilities
 
 PROMPTS = [
     Prompt(f"p{i}", text, "test")

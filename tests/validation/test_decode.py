@@ -30,16 +30,11 @@ from tests.validation.tiny_texts import (
     quarters,
     table_pair,
 )
-from validation.decode import PAPER_TIMES, DecodingError, decode
-from validation.decoding.lanes import Lanes, wait_for
+from validation.collection.prompts import Prompt
+from validation.decoding.kv_cache import Lanes, wait_for
 from validation.decoding.links import FadingLink, TracedLink, Way
-from validation.decoding.metrics import summarize
-from validation.decoding.noise import ACCEPT, DRAFT, REPLACE, SKIP, Noise
-from validation.decoding.records import Row, energy
-from validation.decoding.sampling import BRANCHES, _border, draw, levels, replacement, rows_of
-from validation.decoding.session import Clock, Draft, Message, Proposal, Step
-from validation.errors import UserError
-from validation.methods import (
+from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
+from validation.decoding.methods import (
     AllocatedSqs,
     CloudOnly,
     CSqs,
@@ -58,8 +53,13 @@ from validation.methods import (
     SmallOnly,
     UHlm,
 )
-from validation.models import Pair, load_pair
-from validation.prompts import Prompt
+from validation.decoding.metrics import summarize
+from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
+from validation.decoding.records import Row, energy
+from validation.decoding.sampling import BRANCHES, _border, draw, levels, replacement, rows_of
+from validation.decoding.session import Clock, Draft, Message, Proposal, Step
+from validation.errors import UserError
+from validation.models.pair import Pair, load_pair
 
 ONE_SMALL = {"resolution": 2, "budget_bits": 12.0}
 
@@ -777,8 +777,8 @@ def test_it_has_the_law_of_transformers_own_verification() -> None:
 
     from transformers.generation.utils import _speculative_sampling
 
-    from validation.decoding.judging import judge
     from validation.decoding.session import Session
+    from validation.decoding.verification import judge
 
     rng = np.random.default_rng(5)
     q, p = rng.dirichlet(np.ones(4), 2), rng.dirichlet(np.ones(4), 3)

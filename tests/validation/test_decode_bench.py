@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from tests.validation.tiny_texts import PROMPTS
-from validation.bench import ROWS
-from validation.decode import decode
-from validation.decoding import bench
-from validation.decoding.bench import measure_equal_texts, measure_loop, measure_verification
+from validation.benchmarks import decoding
+from validation.benchmarks.__main__ import ROWS
+from validation.benchmarks.decoding import measure_equal_texts, measure_loop, measure_verification
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods import FixedLength, Hlm, Method
 from validation.decoding.records import Row
-from validation.methods import FixedLength, Hlm, Method
-from validation.models import Pair
-from validation.prompts import Prompt
+from validation.models.pair import Pair
 
 
 def test_the_loop_is_measured_beside_the_passes(pair: Pair) -> None:
@@ -31,9 +31,9 @@ def test_verification_is_measured_beside_that_of_transformers() -> None:
 
 
 def test_the_rows_of_the_bench_name_the_loops_largest_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bench, "BILLION_S", 0.0)
-    monkeypatch.setattr(bench, "BILLION_LAYERS", 1)
-    found = bench.measure_decoding(new_tokens=2, vocabulary=100, texts=2, repeats=1)
+    monkeypatch.setattr(decoding, "BILLION_S", 0.0)
+    monkeypatch.setattr(decoding, "BILLION_LAYERS", 1)
+    found = decoding.measure_decoding(new_tokens=2, vocabulary=100, texts=2, repeats=1)
     worst = [one for one in found if one.what.endswith("largest share of the loop")]
     assert [one.against for one in worst] == [
         "the limit, 10% of the forward passes",
@@ -56,7 +56,7 @@ def test_texts_of_a_batch_are_counted_that_are_equal_alone(pair: Pair, monkeypat
         ("all methods", 100.0),
     ]
     assert found[-1].ratio == pytest.approx(1 / 0.99)
-    monkeypatch.setattr(bench, "decode", _shifted)
+    monkeypatch.setattr(decoding, "decode", _shifted)
     (one, _) = measure_equal_texts(pair, PROMPTS, [Hlm()], new_tokens=6, batch=5)
     assert one.value == pytest.approx(80.0)
     assert one.ratio == pytest.approx(0.8 / 0.99)
@@ -71,6 +71,6 @@ def _shifted(pair: Pair, prompts: list[Prompt], method: Method, **settings: Any)
 
 
 def test_a_simulated_pair_is_decoded_as_any_other() -> None:
-    pair = bench.simulated_pair(50, seconds=0.0)
+    pair = decoding.simulated_pair(50, seconds=0.0)
     for row in decode(pair, [Prompt("a", "one two three", "test")], FixedLength(2), new_tokens=4):
         assert len(row.tokens) == 4

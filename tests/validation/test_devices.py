@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from validation import devices
 from validation.errors import UserError
-from validation.models import load_pair
-from validation.sources import Source
+from validation.models import devices
+from validation.models.pair import load_pair
+from validation.models.sources import Source
 
 
 def refused(message: str, **arguments: Any) -> None:

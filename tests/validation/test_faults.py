@@ -19,13 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from validation.collection.fingerprint import finished_trace
 from validation.errors import UserError
-from validation.resume import finished_trace
-from validation.store import chunks as chunk_files
-from validation.store import journal, writer
-from validation.store.journal import JOURNAL, LOCK, Lock, line_of, read_journal, write_atomically
-from validation.store.reopening import foreign_files
-from validation.traces import ARRAYS, Trace, TraceWriter, open_trace
+from validation.trace import journal, writer
+from validation.trace import zarr_store as chunk_files
+from validation.trace.journal import JOURNAL, LOCK, Lock, line_of, read_journal, write_atomically
+from validation.trace.reader import ARRAYS, Trace, TraceWriter, open_trace
+from validation.trace.reopen import foreign_files
 
 V = 5
 SETTINGS = {"seed": 1}
@@ -117,7 +117,7 @@ def test_a_crash_at_every_single_step_is_survived(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks a process that has loaded torch")
 def test_five_rounds_of_kill_9(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "validation.kill_rounds", "--rounds", "5", "--seed", "7"]
+    command = [sys.executable, "-m", "validation.benchmarks.crash_recovery", "--rounds", "5", "--seed", "7"]
     environment = os.environ | {"TMPDIR": str(tmp_path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -404,7 +404,7 @@ def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
 
 @POSIX
 def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
-    code = f"import time, pathlib; from validation.store.journal import Lock\nLock(pathlib.Path({str(tmp_path)!r}))"
+    code = f"import time, pathlib; from validation.trace.journal import Lock\nLock(pathlib.Path({str(tmp_path)!r}))"
     code += ".__enter__(); print('held', flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout
@@ -497,7 +497,7 @@ def test_nothing_is_committed_after_a_failed_write(tmp_path: Path, monkeypatch: 
 
 LIMITED = """
 import resource, sys
-from validation.traces import TraceWriter
+from validation.trace.reader import TraceWriter
 import numpy as np
 resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))
 row = np.random.default_rng(0).normal(size=(64, 4096)).astype("float16")

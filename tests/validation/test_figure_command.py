@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 from tests.validation.test_fitting import stored
 from validation import plots
 from validation.__main__ import main
-from validation.drawing import _decode
+from validation.cli.figures import _decode
 from validation.plots import Decoding, Figure, Simulation
-from validation.plots.style import COLUMN, canvas
-from validation.plots.values import as_csv
+from validation.plots.common.style import COLUMN, canvas
+from validation.plots.common.values import as_csv
 
 ABOUT = {"paper": "cu-hlm", "source": "oh2025cuhlm", "title": "t", "shows": "s", "caption": lambda numbers: ""}
 NUMBERS = {"axes": [], "series": [{"name": "a", "x": [1, 2], "band": {"low": [0.5, 1.0]}}], "basis": "made up"}

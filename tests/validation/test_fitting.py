@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from hlmtheory.skipping import skip_thresholds
-from validation.decode import decode
+from validation.collection.prompts import Prompt
 from validation.decoding.fitting import all_methods, fit
+from validation.decoding.loop import decode
 from validation.errors import UserError
-from validation.models import Pair
-from validation.prompts import Prompt
-from validation.traces import Trace, TraceWriter, open_trace
+from validation.models.pair import Pair
+from validation.trace.reader import Trace, TraceWriter, open_trace
 
 TEXTS, LENGTH, VOCABULARY = 40, 8, 20
 

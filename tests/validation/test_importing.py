@@ -16,13 +16,13 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from validation import importing
-from validation.check import check_trace
+from validation.claims.check import check_trace
+from validation.claims.instances import scenarios
+from validation.collection import import_logits as module
+from validation.collection.import_logits import import_logits
 from validation.errors import UserError
-from validation.importing import import_logits
-from validation.instances import scenarios
-from validation.store.journal import read_journal
-from validation.traces import Trace, open_trace
+from validation.trace.journal import read_journal
+from validation.trace.reader import Trace, open_trace
 
 N, V = 50, 12
 RNG = np.random.default_rng(3)
@@ -84,7 +84,7 @@ KINDS = [as_npy, as_columns, as_npz, as_compressed, as_safetensors, as_zarr, as_
 def test_every_kind_of_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, save: Callable[[Path], tuple[str, str]], block: int
 ) -> None:
-    monkeypatch.setattr(importing, "BLOCK_VALUES", block)
+    monkeypatch.setattr(module, "BLOCK_VALUES", block)
     draft, target = save(tmp_path)
     trace = import_logits(draft, target, tmp_path / "out")
     assert open_trace(tmp_path / "out", verify=True).positions == N
@@ -171,7 +171,7 @@ def test_large_values_are_kept_in_float32(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, draft: Any, message: str) -> None:
-    monkeypatch.setattr(importing, "BLOCK_VALUES", 7 * V)
+    monkeypatch.setattr(module, "BLOCK_VALUES", 7 * V)
     with pytest.raises(UserError, match=message) as caught:
         imported(tmp_path, draft)
     assert "\n" not in str(caught.value)
@@ -242,8 +242,8 @@ def test_wrong_tokens_and_texts(tmp_path: Path) -> None:
 
 
 def test_an_import_that_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "BLOCK_VALUES", 4 * V)
-    monkeypatch.setattr(importing, "COMMIT_BLOCKS", 2)
+    monkeypatch.setattr(module, "BLOCK_VALUES", 4 * V)
+    monkeypatch.setattr(module, "COMMIT_BLOCKS", 2)
     places = as_npy(tmp_path)
 
     def stop(done: int, total: int, text: str) -> None:
@@ -273,7 +273,7 @@ PEAK = """
 import resource, sys, zipfile
 import numpy as np
 from pathlib import Path
-from validation.importing import import_logits
+from validation.collection.import_logits import import_logits
 rows, folder = int(sys.argv[1]), Path(sys.argv[2])
 with zipfile.ZipFile(folder / "x.npz", "w") as archive, archive.open("x.npy", "w", force_zip64=True) as file:
     header = {"descr": "<f2", "fortran_order": False, "shape": (rows, 2000)}

@@ -22,8 +22,7 @@ from tests.validation.tiny_texts import (
     quarters,
     table_pair,
 )
-from validation.decoding.noise import ACCEPT, DRAFT, REPLACE, SKIP
-from validation.methods import (
+from validation.decoding.methods import (
     AllocatedSqs,
     CloudOnly,
     CSqs,
@@ -39,6 +38,7 @@ from validation.methods import (
     PromptLookup,
     RandHlm,
 )
+from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP
 
 Make = Callable[[], Method]
 ONE_SMALL: dict[str, Any] = {"resolution": 2, "budget_bits": 12.0}

@@ -82,10 +82,10 @@ def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(
     _, words = finished
     words = (*words[:-1], str(tmp_path), "--positions", "600")
     moments = {
-        "collect": ("validation.collect._score_and_store", 1),
-        "check": ("validation.check.check_trace", 0),
+        "collect": ("validation.collection.collect._score_and_store", 1),
+        "check": ("validation.claims.check.check_trace", 0),
         "figures": ("validation.plots.draw", 1),
-        "report": ("validation.report.write_report", 0),
+        "report": ("validation.report.html.write_report", 0),
     }
     for name, (place, calls) in moments.items():
         with pytest.MonkeyPatch.context() as patch:
@@ -119,7 +119,7 @@ def interrupt_after(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
 
 
 def test_two_runs_in_one_folder_are_refused(finished: tuple[Path, tuple[str, ...]]) -> None:
-    from validation.store.journal import Lock
+    from validation.trace.journal import Lock
 
     folder, _ = finished
     with Lock(folder):

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import hlmtheory
-from validation import check
-from validation.bench import MEMORY_LIMIT, MEMORY_VOCABULARY, _peak_in_child
-from validation.check import check_trace
-from validation.synthetic import SyntheticTrace
+from validation.benchmarks.__main__ import MEMORY_LIMIT, MEMORY_VOCABULARY, _peak_in_child
+from validation.benchmarks.synthetic_trace import SyntheticTrace
+from validation.claims import check
+from validation.claims.check import check_trace
 
 FIRST = {"verification.overlap", "truncation.certificate"}
 NARROW = 1000

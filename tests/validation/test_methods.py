@@ -20,13 +20,10 @@ from hlmtheory.uncertainty import expected_uncertainty
 from tests.validation.tiny_texts import nodes, table_pair
 from tests.validation.watching import FOUR as PROMPTS
 from tests.validation.watching import watched
-from validation.decode import DecodingError, decode
+from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
-from validation.decoding.noise import Noise
-from validation.decoding.session import Draft, Outcome, Session, Step
-from validation.decoding.wire import Unpacker, float_of, index_bits
-from validation.errors import UserError
-from validation.methods import (
+from validation.decoding.loop import DecodingError, decode
+from validation.decoding.methods import (
     AllocatedSqs,
     CloudOnly,
     CSqs,
@@ -47,8 +44,11 @@ from validation.methods import (
     SmallOnly,
     UHlm,
 )
-from validation.models import Pair
-from validation.prompts import Prompt
+from validation.decoding.random_streams import Noise
+from validation.decoding.session import Draft, Outcome, Session, Step
+from validation.decoding.wire import Unpacker, float_of, index_bits
+from validation.errors import UserError
+from validation.models.pair import Pair
 
 ALL: list[Method] = [
     SmallOnly(),

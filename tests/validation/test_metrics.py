@@ -10,14 +10,12 @@ import pytest
 from scipy.stats import bootstrap
 
 from hlmtheory.channel import mean_round_throughput, round_throughput, throughput
-from validation.decode import PAPER_TIMES, decode
+from validation.collection.prompts import Prompt
 from validation.decoding.columns import Powers
 from validation.decoding.intervals import Estimate, draw_texts, ratio
 from validation.decoding.links import FadingLink
-from validation.decoding.metrics import MEDIANS, METRICS, compare, summaries, summarize, summary
-from validation.decoding.records import Round, Row, energy
-from validation.errors import UserError
-from validation.methods import (
+from validation.decoding.loop import PAPER_TIMES, decode
+from validation.decoding.methods import (
     CloudOnly,
     CuHlmOffline,
     FixedLength,
@@ -29,8 +27,10 @@ from validation.methods import (
     SmallOnly,
     UHlm,
 )
-from validation.models import Pair
-from validation.prompts import Prompt
+from validation.decoding.metrics import MEDIANS, METRICS, compare, summaries, summarize, summary
+from validation.decoding.records import Round, Row, energy
+from validation.errors import UserError
+from validation.models.pair import Pair
 
 PROMPTS = [
     Prompt("c", "two and two make", "test"),

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from validation import models, sources
 from validation.errors import UserError
-from validation.models import PAIRS, PairSource, load_pair
-from validation.sources import Source
+from validation.models import pair as pair_module
+from validation.models import sources
+from validation.models.pair import PAIRS, PairSource, load_pair
+from validation.models.sources import Source
 
 
 def refused(message: str, **arguments: Any) -> None:
@@ -55,7 +56,7 @@ def test_other_families(family: str, save_model: Callable[..., Path]) -> None:
 
 
 def test_named_pair(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(models.PAIRS, "tiny", PairSource(str(folders[0]), str(folders[1]), "for a test"))
+    monkeypatch.setitem(pair_module.PAIRS, "tiny", PairSource(str(folders[0]), str(folders[1]), "for a test"))
     pair = load_pair("tiny")
     assert (pair.name, pair.small_name, pair.large_name) == ("tiny", "tiny/small", "tiny/large")
 

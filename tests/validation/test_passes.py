@@ -12,13 +12,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.validation.test_fitting import stored
-from validation import models
 from validation.__main__ import main
-from validation.decoding import passes
-from validation.decoding.passes import Pass, Passes, measure_passes, passes_of, risk_per_token, speed
+from validation.decoding import pass_times
+from validation.decoding.pass_times import Pass, Passes, measure_passes, passes_of, risk_per_token, speed
 from validation.decoding.records import Round, Row
 from validation.decoding.studies import STUDIES, decode_study, fitted_to, likely_names
-from validation.models import Pair
+from validation.models import pair as pair_module
+from validation.models.pair import Pair
 
 TIMES = Passes(Pass(1, 0.01, 0.009, 0.012), Pass(5, 0.1, 0.09, 0.2), 64, 21, {}, "now")
 
@@ -51,17 +51,17 @@ def test_risk_is_told_by_token_and_only_where_all_rows_were_judged() -> None:
 
 def test_a_pass_is_timed_over_what_it_says(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[tuple[str, int, int]] = []
-    real = passes.Lanes.read
+    real = pass_times.Lanes.read
 
-    def watched(self: passes.Lanes, text: np.ndarray, until: np.ndarray, **more: int) -> object:
+    def watched(self: pass_times.Lanes, text: np.ndarray, until: np.ndarray, **more: int) -> object:
         which = "small" if self.model is pair.small else "large"
         read.append((which, int(self.cached[0]), int(until[0])))
         found = real(self, text, until, **more)
         self.seconds = float(len(read))
         return found
 
-    monkeypatch.setattr(passes.Lanes, "read", watched)
-    monkeypatch.setattr(passes, "WARM_UP", 1)
+    monkeypatch.setattr(pass_times.Lanes, "read", watched)
+    monkeypatch.setattr(pass_times, "WARM_UP", 1)
     found = measure_passes(pair, drafts=3, before=8, repeats=3)
     assert read == [("small", 0, 8), *[("small", 8, 9)] * 4, ("large", 0, 8), *[("large", 8, 12)] * 4]
     assert found.small == Pass(1, 4.0, 3.5, 4.5)
@@ -71,7 +71,7 @@ def test_a_pass_is_timed_over_what_it_says(pair: Pair, monkeypatch: pytest.Monke
 def test_the_times_are_measured_once_a_run(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = passes_of(pair, tmp_path)
     assert 0 < first.small.low_s <= first.small.median_s <= first.small.high_s
-    monkeypatch.setattr(passes, "measure_passes", lambda pair: replace(first, date="later"))
+    monkeypatch.setattr(pass_times, "measure_passes", lambda pair: replace(first, date="later"))
     assert passes_of(pair, tmp_path) == first
     other = replace(pair, small_name="another")
     assert passes_of(other, tmp_path).date == "later"
@@ -118,7 +118,7 @@ def test_the_screen_says_the_same_twice_and_what_it_means(decoding: Callable[...
 def test_an_unknown_method_is_refused_before_anything_is_opened(
     decoding: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "load_pair", None)
+    monkeypatch.setattr(pair_module, "load_pair", None)
     for word, hint in (("foo", "choose of: small only"), ("u-hlm risk averse", "Did you mean 'U-HLM risk-averse'?")):
         result = CliRunner().invoke(main, ["decode", "hlm", "--run", "nowhere", "--method", word])
         assert result.exit_code == 2
@@ -138,8 +138,8 @@ def test_the_names_that_are_known_beforehand_are_those_of_a_fit(name: str, tmp_p
 
 
 def test_no_texts_no_sample(pair: Pair, tmp_path: Path) -> None:
-    from validation.decoding.written import sample_of
-    from validation.prompts import Prompt
+    from validation.collection.prompts import Prompt
+    from validation.decoding.text_files import sample_of
 
     prompts = [Prompt("a", "two", "sums")]
     study = decode_study(

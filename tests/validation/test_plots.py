@@ -18,8 +18,9 @@ import pytest
 import hlmtheory
 from validation import plots
 from validation.errors import UserError
-from validation.plots import EXHIBITS, FIGURES, Simulation, Table, cuhlm, draw, find_exhibits, record
-from validation.traces import Trace, TraceWriter, open_trace, probabilities
+from validation.plots import EXHIBITS, FIGURES, Simulation, Table, cuhlm, draw, find_exhibits
+from validation.plots.common import record
+from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = [number for paper, number in FIGURES if paper == "cu-hlm"]
@@ -168,7 +169,7 @@ def test_the_same_trace_gives_the_same_bytes(number: str, trace: Trace, tmp_path
 
 def test_pyplot_is_never_loaded_and_matplotlib_only_to_draw(trace: Trace, tmp_path: Path):
     code = (
-        "import sys; from validation.plots import FIGURES, draw; from validation.traces import open_trace\n"
+        "import sys; from validation.plots import FIGURES, draw; from validation.trace.reader import open_trace\n"
         "assert not {'matplotlib', 'torch'} & set(sys.modules)\n"
         f"draw(FIGURES['cu-hlm', '6'], open_trace({str(trace.path)!r}), {str(tmp_path)!r}, command='', seed=1)\n"
         "assert not {'matplotlib.pyplot', 'torch'} & set(sys.modules)"
@@ -214,15 +215,15 @@ def test_without_a_number_every_figure_of_the_paper_is_found():
 
 
 def test_every_room_of_the_figures_keeps_its_name():
-    """`import validation.plots.edgesd.beside as b` looks the package up as an attribute."""
+    """`import validation.plots.edge_sd.beside as b` looks the package up as an attribute."""
     rooms = [room.name for room in pkgutil.iter_modules(plots.__path__)]
     assert {"csqs", "edgesd", "flexspec", "hlm", "skipping", "truncation"} <= set(rooms)
     for room in rooms:
         package = importlib.import_module(f"validation.plots.{room}")
         assert getattr(plots, room) is package
-    import validation.plots.edgesd.beside as beside
+    import validation.plots.edge_sd.beside as beside
 
-    assert beside.__name__ == "validation.plots.edgesd.beside"
+    assert beside.__name__ == "validation.plots.edge_sd.beside"
 
 
 def test_no_two_exhibits_have_one_number():

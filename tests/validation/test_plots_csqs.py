@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 
 from hlmtheory import payload_bits, regret_bound_sharp
+from validation.collection.prompts import Prompt
+from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE
 from validation.decoding.records import Round, Row
-from validation.decoding.sqs import BUDGET_BITS, EPSILON, LEARNING_RATE
-from validation.models import Pair
+from validation.models.pair import Pair
 from validation.plots import EXHIBITS, draw
-from validation.plots.csqs import figures as csqs
-from validation.plots.csqs import numbers as csqs_numbers
-from validation.plots.csqs import runs as csqs_runs
-from validation.plots.csqs import tables as csqs_tables
-from validation.plots.csqs.numbers import ADAPTIVE, BY_SIZE, FIXED, MAIN, PRINTED, interval
-from validation.plots.csqs.runs import METHODS, Cell, Scale, Study, Times, pass_times, some_prompts
-from validation.plots.record import plain
-from validation.prompts import Prompt
+from validation.plots.c_sqs import figures as csqs
+from validation.plots.c_sqs import numbers as csqs_numbers
+from validation.plots.c_sqs import runs as csqs_runs
+from validation.plots.c_sqs import tables as csqs_tables
+from validation.plots.c_sqs.numbers import ADAPTIVE, BY_SIZE, FIXED, MAIN, PRINTED, interval
+from validation.plots.c_sqs.runs import METHODS, Cell, Scale, Study, Times, pass_times, some_prompts
+from validation.plots.common.record import plain
 
 ROOT = Path(__file__).resolve().parents[2]
 KEYS = [(one.paper, one.number) for one in csqs.FIGURES]

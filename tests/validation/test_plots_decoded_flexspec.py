@@ -12,22 +12,22 @@ import numpy as np
 import pytest
 
 from tests.validation.tiny_texts import nodes, table_pair
-from validation.decode import decode
+from validation.collection.prompts import Prompt
 from validation.decoding.fitting import Fitted
 from validation.decoding.intervals import Estimate
+from validation.decoding.loop import decode
+from validation.decoding.methods import FixedLength, FlexSpec, Hlm
 from validation.decoding.records import Row
 from validation.decoding.studies import STUDIES, Decoded, flexspec_links
 from validation.errors import UserError
-from validation.methods import FixedLength, FlexSpec, Hlm
-from validation.models import Pair
+from validation.models.pair import Pair
 from validation.plots import EXHIBITS, draw
+from validation.plots.common.record import Decoding
 from validation.plots.flexspec import texts as shown
 from validation.plots.flexspec import texts_captions as captions
 from validation.plots.flexspec import texts_energy as energy
 from validation.plots.flexspec import texts_lengths as lengths
 from validation.plots.flexspec import texts_lines as lines
-from validation.plots.record import Decoding
-from validation.prompts import Prompt
 
 FITTED = Fitted(0.5, 0.0, 0.5, 0.1, 0.9, 0.5, 3)
 NEW_TOKENS, DEPTH = 14, 8

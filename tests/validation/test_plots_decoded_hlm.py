@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validation.decode import PAPER_TIMES, decode
+from validation.collection.prompts import Prompt
 from validation.decoding.fitting import Fitted
 from validation.decoding.links import FadingLink
+from validation.decoding.loop import PAPER_TIMES, decode
+from validation.decoding.methods import CuHlmOffline
 from validation.decoding.metrics import compare, summarize
 from validation.decoding.records import Row
 from validation.decoding.retiming import fading_links, retime, uhlm_link
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import STUDIES, Decoded
 from validation.errors import UserError
-from validation.methods import CuHlmOffline
-from validation.models import Pair
+from validation.models.pair import Pair
 from validation.plots import EXHIBITS, Decoding, draw
 from validation.plots.hlm import captions, numbers, printed, tables, times
 from validation.plots.hlm import figures as decoded_hlm
 from validation.plots.skipping.printed import CU, U, value
-from validation.prompts import Prompt
 
 PROMPTS = [
     Prompt("b", "two and two", "Alpaca"),

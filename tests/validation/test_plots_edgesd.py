@@ -14,20 +14,20 @@ import pytest
 from hlmtheory.batching import plan
 from hlmtheory.ofdma import kkt_residual, minmax_shares, uniform_gain
 from hlmtheory.serving import ModelShape, Task, forward_flops, run_time, upload_bits
+from validation.claims.scenarios import cell
+from validation.claims.scenarios.cell import Load, Radio, Reading, draw_users, serve, spectral_efficiency, uploads
+from validation.claims.scenarios.cellscan import Found, Ladder
+from validation.claims.scenarios.cellsearch import BANDWIDTH_GOALS, BATCHING_GOALS, Goal, Setting
+from validation.models.forward_times import StageTimes, measure_stage_times, model_shape
 from validation.plots import EXHIBITS, draw
-from validation.plots.edgesd import beside as edgesd_beside
-from validation.plots.edgesd import figures as edgesd
-from validation.plots.edgesd import numbers as edgesd_numbers
-from validation.plots.edgesd.beside import interval
-from validation.plots.edgesd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth
-from validation.plots.edgesd.numbers import simulate_sweep as sweep
-from validation.plots.edgesd.stages import simulate_stages
-from validation.plots.style import house_style
-from validation.scenarios import cell
-from validation.scenarios.cell import Load, Radio, Reading, draw_users, serve, spectral_efficiency, uploads
-from validation.scenarios.cellscan import Found, Ladder
-from validation.scenarios.cellsearch import BANDWIDTH_GOALS, BATCHING_GOALS, Goal, Setting
-from validation.stages import StageTimes, measure_stage_times, model_shape
+from validation.plots.common.style import house_style
+from validation.plots.edge_sd import beside as edgesd_beside
+from validation.plots.edge_sd import figures as edgesd
+from validation.plots.edge_sd import numbers as edgesd_numbers
+from validation.plots.edge_sd.beside import interval
+from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth
+from validation.plots.edge_sd.numbers import simulate_sweep as sweep
+from validation.plots.edge_sd.stages import simulate_stages
 
 SMALL = Load(users=6, longest_input=64, longest_output=24)
 FEW = {"runs": 3, "base": SMALL}
@@ -54,7 +54,7 @@ def measured(setting: Setting, goals: tuple[Goal, ...], seed: int, runs: int) ->
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches that have found two settings, and no models: what stands for their times needs none."""
-    monkeypatch.setattr("validation.models.load_pair", lambda name, **options: SimpleNamespace(small=1, large=2))
+    monkeypatch.setattr("validation.models.pair.load_pair", lambda name, **options: SimpleNamespace(small=1, large=2))
     monkeypatch.setattr(edgesd_numbers, "LABELS", 4)
     monkeypatch.setattr(edgesd_beside, "CONFIRMING_RUNS", 30)
     monkeypatch.setattr(edgesd_beside, "of_batching", lambda seed, runs: ladder(BATCHING_GOALS))
@@ -402,15 +402,15 @@ def test_fig_5_finds_the_line_that_passes_lie_on():
 def test_a_gpu_is_measured_too_and_waited_for(monkeypatch: pytest.MonkeyPatch):
     import torch
 
-    from validation import stages
+    from validation.models.pair import forward_times
 
     waited: list[Any] = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
     prompt = SimpleNamespace(device=SimpleNamespace(type="cuda"))
-    assert stages._timed(lambda prompt, **options: None, prompt) >= 0
+    assert forward_times._timed(lambda prompt, **options: None, prompt) >= 0
     assert len(waited) == 2
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("validation.measurement.machine", lambda: {"load": 1.5})
+    monkeypatch.setattr("validation.benchmarks.measurement.machine", lambda: {"load": 1.5})
     numbers = simulate_stages(1, measure=stage_times)
     assert [series["place"] for series in numbers["series"]] == ["cpu", "cpu", "cuda", "cuda"]
     assert "CPU and CUDA" in numbers["basis"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from validation import models, rivals
+from validation.models import pair as pair_module
 from validation.plots import draw
 from validation.plots.skipping import figures as skipping
 from validation.plots.skipping import lines as skipping_lines
@@ -22,7 +22,8 @@ from validation.plots.skipping import table as skipping_table
 from validation.plots.skipping import tokens as tokens_module
 from validation.plots.skipping.table import calibrated, shown
 from validation.plots.skipping.tokens import POINTS, Tokens, accepted_if_skipped, mean, ratio, tokens_of
-from validation.traces import Trace, TraceWriter, open_trace, probabilities
+from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
+from validation.uncertainty import baselines
 
 ROOT = Path(__file__).resolve().parents[2]
 FIGURES = {(one.paper, one.number): one for one in skipping.FIGURES}
@@ -439,15 +440,15 @@ class FakePair:
     vocabulary, small_parameters = 50, 7
 
 
-def fake_measures(left_out: dict[str, str]) -> Callable[..., rivals.Rivals]:
+def fake_measures(left_out: dict[str, str]) -> Callable[..., baselines.Rivals]:
     """A dropout that is the rejection probability itself, at twelve rows, out of order."""
 
-    def measure(trace: Trace, pair: Any, *, positions: int, seed: int) -> rivals.Rivals:
+    def measure(trace: Trace, pair: Any, *, positions: int, seed: int) -> baselines.Rivals:
         assert positions == skipping_numbers.RIVAL_POSITIONS
         rows = np.r_[24:30, 0:6]
         drafts = tokens_of(trace, seed).token[rows]
         beta = np.round(20 * tokens_of(trace, seed).rejection[rows]) / 20
-        return rivals.Rivals(rows, drafts, {rivals.DROPOUT: beta}, left_out)
+        return baselines.Rivals(rows, drafts, {baselines.DROPOUT: beta}, left_out)
 
     return measure
 
@@ -455,9 +456,9 @@ def fake_measures(left_out: dict[str, str]) -> Callable[..., rivals.Rivals]:
 @pytest.fixture
 def builtin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
     """A trace of what is called the built-in pair."""
-    why = {rivals.PARAPHRASES: "Prompt perturbation is left out: there is nothing in /some/folder."}
-    monkeypatch.setattr(models, "load_pair", lambda name: FakePair())
-    monkeypatch.setattr(rivals, "rival_measures", fake_measures(why))
+    why = {baselines.PARAPHRASES: "Prompt perturbation is left out: there is nothing in /some/folder."}
+    monkeypatch.setattr(pair_module, "load_pair", lambda name: FakePair())
+    monkeypatch.setattr(baselines, "rival_measures", fake_measures(why))
     return make(tmp_path, name="builtin", small_parameters=7)
 
 
@@ -470,8 +471,8 @@ def test_the_rivals_stand_beside_at_the_same_positions(builtin: Trace, tmp_path:
     r = np.corrcoef(np.round(20 * beta) / 20, beta)[0, 1]
     assert dropout["pearson_r"] == pytest.approx(r)
     at = found["statistics"]["pearson_r_at_the_positions_of_the_rivals"]
-    assert at[rivals.DROPOUT] == pytest.approx(r)
-    assert set(at) == {rivals.DROPOUT, "temperature perturbation"}
+    assert at[baselines.DROPOUT] == pytest.approx(r)
+    assert set(at) == {baselines.DROPOUT, "temperature perturbation"}
     assert "Prompt perturbation is left out: it needs nltk and a WordNet dictionary." in found["caption"]
     assert "/some/folder" not in json.dumps(found)
     names = [one["name"] for one in sidecar(("u-hlm", "6"), builtin, tmp_path)["series"]]

@@ -12,8 +12,9 @@ import pytest
 
 import hlmtheory
 from hlmtheory.truncation.ranked import Ranked
-from validation.plots import EXHIBITS, FIGURES, draw, record
-from validation.plots.style import house_style
+from validation.plots import EXHIBITS, FIGURES, draw
+from validation.plots.common import record
+from validation.plots.common.style import house_style
 from validation.plots.truncation import figures as truncation
 from validation.plots.truncation import rules as truncation_rules
 from validation.plots.truncation import sample as truncation_sample
@@ -29,7 +30,7 @@ from validation.plots.truncation.sample import (
     Sample,
     sample_of,
 )
-from validation.traces import Trace, TraceWriter, open_trace, probabilities
+from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 
 KEYS = [(one.paper, one.number) for one in truncation.FIGURES]
 ROOT = Path(__file__).resolve().parents[2]

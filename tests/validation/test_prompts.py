@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from validation import prompts
+from validation.collection import prompts
+from validation.collection.prompts import Prompt, builtin_prompts, read_prompts
 from validation.errors import UserError
-from validation.prompts import Prompt, builtin_prompts, read_prompts
 
 
 def test_jsonl(tmp_path: Path) -> None:

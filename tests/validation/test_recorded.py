@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from validation.decoding.recorded_links import load_links
 from validation.errors import UserError
-from validation.recorded import load_links
 
 HEAD = "trace_id,time_s,throughput_mbps\n"
 BUS = "bus-1,0,4\nbus-1,0.5,0\nbus-1,2,1\n"

@@ -13,10 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.validation.test_fitting import stored
-from validation import check, plots
+from validation import plots
 from validation.__main__ import main
+from validation.claims import check
+from validation.cli.refusals import REMEDIES, os_sentence
 from validation.errors import naming
-from validation.refusals import REMEDIES, os_sentence
 
 ROOT = Path(__file__).resolve().parents[2]
 FULL = Path("/dev/full")

@@ -17,15 +17,15 @@ from rich.console import Console
 
 import hlmtheory
 from hlmtheory.claims import FALSE, Source
-from validation.check import Results, Tally, check_trace
-from validation.citations import bibliography, cite
+from validation.claims.check import Results, Tally, check_trace
+from validation.cli.claims import ROOT, show_claim
+from validation.cli.display import last_screen
 from validation.errors import UserError
-from validation.listing import ROOT, show_claim
 from validation.plots import FIGURES, Table, draw
-from validation.report import claims_table, stale, summary, update_between_markers, write_report
-from validation.screen import last_screen
-from validation.tables import table_row
-from validation.traces import Trace, TraceWriter, open_trace
+from validation.report.citations import bibliography, cite
+from validation.report.html import claims_table, stale, summary, update_between_markers, write_report
+from validation.report.tables import table_row
+from validation.trace.reader import Trace, TraceWriter, open_trace
 
 EVIL = "<script>alert(1)</script>"
 CLAIMS = hlmtheory.all_claims()

@@ -12,9 +12,9 @@ import pytest
 
 import hlmtheory
 from hlmtheory.claims import Claim
+from validation.claims.results import Results
 from validation.errors import UserError
-from validation.reproduction import publish, regenerate, stale_tables, tables
-from validation.results import Results
+from validation.report.publish import publish, regenerate, stale_tables, tables
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -94,9 +94,9 @@ def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     for sidecar in run.glob("figures/*.json"):
         about = json.loads(sidecar.read_text(encoding="utf-8"))
         sidecar.write_text(json.dumps({**about, "command": "hlm again", "commit": "0" * 40}), encoding="utf-8")
-    monkeypatch.setattr("validation.reproduction.open_trace", lambda path: SimpleNamespace(manifest={}))
+    monkeypatch.setattr("validation.report.publish.open_trace", lambda path: SimpleNamespace(manifest={}))
     monkeypatch.setattr(
-        "validation.reproduction._run_facts", lambda manifest, name: {**record["run"], "created": "now"}
+        "validation.report.publish._run_facts", lambda manifest, name: {**record["run"], "created": "now"}
     )
     return run
 

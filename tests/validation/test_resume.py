@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from validation.models import Pair
-from validation.resume import _weights_mark, fingerprints
+from validation.collection.fingerprint import _weights_mark, fingerprints
+from validation.models.pair import Pair
 
 
 @pytest.fixture
@@ -38,11 +38,11 @@ def test_noise_in_the_embedding_is_another_model(pair: Pair, model: Any, where: 
 def test_names_shapes_dtypes_and_every_piece_count(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from validation import resume
+    from validation.collection import fingerprint
 
     first = _weights_mark(model)
     assert _weights_mark(copy.deepcopy(model)) == first
-    monkeypatch.setattr(resume, "PIECE", 7)  # tensors in several pieces, the last of them shorter
+    monkeypatch.setattr(fingerprint, "PIECE", 7)  # tensors in several pieces, the last of them shorter
     assert _weights_mark(model) == first
     marks = {first, _weights_mark(copy.deepcopy(model).to(torch.bfloat16))}
     embedding = model.get_input_embeddings()

@@ -8,14 +8,24 @@ from typing import Any
 import pytest
 
 from hlmtheory.channel import GilbertElliott, Rayleigh, Rician
-from validation.decode import PAPER_TIMES, decode
+from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink, Link, TracedLink, Way
+from validation.decoding.loop import PAPER_TIMES, decode
+from validation.decoding.methods import (
+    CloudOnly,
+    CuHlmOffline,
+    FixedLength,
+    FlexSpec,
+    Hlm,
+    KSqs,
+    Method,
+    SmallOnly,
+    UHlm,
+)
 from validation.decoding.records import Row
 from validation.decoding.retiming import AVERAGE_SNR_DB, fading_links, retime, uhlm_link
 from validation.errors import UserError
-from validation.methods import CloudOnly, CuHlmOffline, FixedLength, FlexSpec, Hlm, KSqs, Method, SmallOnly, UHlm
-from validation.models import Pair
-from validation.prompts import Prompt
+from validation.models.pair import Pair
 
 PROMPTS = [Prompt(name, text, "test") for name, text in (("a", "two and two"), ("b", "what is"), ("c", "the times"))]
 SETTINGS: dict[str, Any] = {"new_tokens": 8, "batch": 2, "times": PAPER_TIMES}

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from validation import wordnet as dictionary
-from validation.collect import collect
+from validation.collection.collect import collect
+from validation.collection.prompts import Prompt
 from validation.errors import UserError
-from validation.models import Pair, load_pair
-from validation.prompts import Prompt
-from validation.rivals import (
+from validation.models.pair import Pair, load_pair
+from validation.trace.reader import Trace, open_trace, probabilities
+from validation.uncertainty import wordnet as dictionary
+from validation.uncertainty.baselines import (
     DROPOUT,
     PARAPHRASES,
     Rivals,
@@ -27,7 +28,6 @@ from validation.rivals import (
     paraphrases,
     rival_measures,
 )
-from validation.traces import Trace, open_trace, probabilities
 
 # Part of speech → synsets, the most frequent first; the first word of the first is the commonest.
 SYNSETS = {
@@ -219,14 +219,14 @@ def test_dropout_leaves_the_model_as_it_was(family: str, save_model: Callable[..
 
 @pytest.mark.parametrize("family", ["llama", "gpt2", "gpt_neo"])
 def test_dropout_changes_the_passes(family: str, save_model: Callable[..., Path], monkeypatch: Any) -> None:
-    from validation import rivals
+    from validation.uncertainty import baselines
 
     place = save_model(family)
     model = load_pair(small=place, large=place).small
     ids, seen = [5, 9, 17, 33, 12, 7, 80, 41], []
     plain = probability(model, ids, 5, 7)
-    real = rivals._draft_probabilities
-    monkeypatch.setattr(rivals, "_draft_probabilities", lambda *a: seen.append(real(*a)) or seen[-1])
+    real = baselines._draft_probabilities
+    monkeypatch.setattr(baselines, "_draft_probabilities", lambda *a: seen.append(real(*a)) or seen[-1])
     dropout_uncertainty(model, [ids], [[5]], [[7]], rates=[0.0, 0.4, 0.4], rng=rng())
     found = [float(row[0][0]) for row in seen]
     assert found[0] == pytest.approx(plain, rel=1e-5)  # rate 0 is the model itself
@@ -237,7 +237,7 @@ def test_fused_attention_of_gpt2_drops_too(save_model: Callable[..., Path]) -> N
     """Its dropout is no module call: it asks the attention's own flag."""
     import torch
 
-    from validation.rivals import _dropping
+    from validation.uncertainty.baselines import _dropping
 
     place = save_model("gpt2")
     model = load_pair(small=place, large=place).small
@@ -263,10 +263,10 @@ def test_u_is_the_chance_of_another_token(sharp: Pair) -> None:
 
 
 def test_rates_are_twenty_from_zero_to_a_tenth(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    from validation import rivals
+    from validation.uncertainty import baselines
 
-    seen, real = [], rivals._dropping
-    monkeypatch.setattr(rivals, "_dropping", lambda model, rate: seen.append(rate) or real(model, rate))
+    seen, real = [], baselines._dropping
+    monkeypatch.setattr(baselines, "_dropping", lambda model, rate: seen.append(rate) or real(model, rate))
     found = dropout_uncertainty(pair.small, [[5, 9, 17]], [[2]], [[17]], rng=rng())
     assert len(set(seen)) == 20
     assert 0 <= min(seen) < 0.02 < 0.08 < max(seen) <= 0.1
@@ -282,11 +282,11 @@ def test_the_seed_decides(pair: Pair) -> None:
 
 
 def test_long_texts_are_read_in_smaller_groups(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    from validation import rivals
+    from validation.uncertainty import baselines
 
-    monkeypatch.setattr(rivals, "SCORED_VALUES", 1)  # not even one text: each is then read alone
-    seen, real = [], rivals._count
-    monkeypatch.setattr(rivals, "_count", lambda *a: seen.append(len(a[2])) or real(*a))
+    monkeypatch.setattr(baselines, "SCORED_VALUES", 1)  # not even one text: each is then read alone
+    seen, real = [], baselines._count
+    monkeypatch.setattr(baselines, "_count", lambda *a: seen.append(len(a[2])) or real(*a))
     dropout_uncertainty(pair.small, [[5, 9]] * 3, [[1]] * 3, [[9]] * 3, rates=[0.1], rng=rng())
     assert seen == [1, 1, 1]
 
@@ -325,12 +325,12 @@ def test_a_model_without_known_blocks_is_refused() -> None:
 def test_the_continuation_is_read_after_each_paraphrase(
     pair: Pair, wordnet: WordNet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from validation import rivals
+    from validation.uncertainty import baselines
 
     texts, rests = ["make the sum", "best"], [[40, 41, 42], [50, 51]]
     seen: list[list[int]] = []
-    real = rivals._count
-    monkeypatch.setattr(rivals, "_count", lambda *a: seen.extend(r.tokens for r in a[2]) or real(*a))
+    real = baselines._count
+    monkeypatch.setattr(baselines, "_count", lambda *a: seen.extend(r.tokens for r in a[2]) or real(*a))
     found = paraphrase_uncertainty(
         pair.small, pair.tokenizer, texts, rests, [[0, 2], [1]], [[40, 42], [51]], wordnet=wordnet, count=5, rng=rng()
     )
@@ -390,13 +390,13 @@ def test_more_positions_than_there_are_take_all(trace: Trace, pair: Pair, folder
 
 def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, folder: Path, monkeypatch: Any) -> None:
     """Without perturbation, q_d of the passes is that of the stored logits."""
-    from validation import rivals
+    from validation.uncertainty import baselines
 
     seen: dict[str, Any] = {}
-    monkeypatch.setattr(rivals, "dropout_uncertainty", lambda *a, rng: seen.update(a=a) or np.zeros(1))
+    monkeypatch.setattr(baselines, "dropout_uncertainty", lambda *a, rng: seen.update(a=a) or np.zeros(1))
     found = rival_measures(trace, pair, positions=40, wordnet=folder)
-    readings = rivals._readings(*seen["a"][1:])
-    likely = np.concatenate([rivals._draft_probabilities(pair.small, [reading])[0] for reading in readings])
+    readings = baselines._readings(*seen["a"][1:])
+    likely = np.concatenate([baselines._draft_probabilities(pair.small, [reading])[0] for reading in readings])
     stored = probabilities(trace.arrays["draft_logits"][found.rows])[np.arange(len(found.rows)), found.drafts]
     np.testing.assert_allclose(likely, stored, rtol=0.02)  # float16
 

@@ -9,8 +9,9 @@ import pytest
 
 import hlmtheory
 from hlmtheory.serving import Task
-from validation import bench, speed
-from validation.measurement import Measurement
+from validation.benchmarks import __main__ as bench
+from validation.benchmarks import planning
+from validation.benchmarks.measurement import Measurement
 
 
 def plausible(found: list[Measurement]) -> list[str]:
@@ -27,35 +28,35 @@ def plausible(found: list[Measurement]) -> list[str]:
 def test_the_three_ways_to_the_table_agree(count: int, length: int, answer: int):
     rng = np.random.default_rng([count, length])
     tasks = [Task(int(i), answer) for i in rng.integers(1, 513, count)]
-    costs = speed.sorted_costs(tasks, length)
-    ours = speed.program(costs)
-    assert speed.program_by_levels(costs) == pytest.approx(ours, rel=1e-12)
-    assert speed.program_over_steps(costs) == pytest.approx(ours, rel=1e-12)
-    found = hlmtheory.plan(tasks, speed.SERVICE, draft_lengths=[length])
+    costs = planning.sorted_costs(tasks, length)
+    ours = planning.program(costs)
+    assert planning.program_by_levels(costs) == pytest.approx(ours, rel=1e-12)
+    assert planning.program_over_steps(costs) == pytest.approx(ours, rel=1e-12)
+    found = hlmtheory.plan(tasks, planning.SERVICE, draft_lengths=[length])
     assert found.latency == pytest.approx(ours, rel=1e-12)
 
 
 def test_they_agree_where_the_memory_binds():
     tasks = [Task(512, 2048)] * 90
-    costs = speed.sorted_costs(tasks, 10)
+    costs = planning.sorted_costs(tasks, 10)
     assert costs.first[-1] > 0
-    assert speed.program_over_steps(costs) == pytest.approx(speed.program(costs), rel=1e-12)
+    assert planning.program_over_steps(costs) == pytest.approx(planning.program(costs), rel=1e-12)
 
 
 @pytest.mark.parametrize("users", [1, 2, 25])
 def test_the_linear_program_agrees_with_the_shares(users: int):
     pytest.importorskip("cvxpy")
-    bits, efficiency = speed.cell(users, seed=users)
+    bits, efficiency = planning.cell(users, seed=users)
     np.testing.assert_allclose(
-        speed.shares_by_program(bits, efficiency), hlmtheory.minmax_shares(bits, efficiency), rtol=1e-5, atol=1e-9
+        planning.shares_by_program(bits, efficiency), hlmtheory.minmax_shares(bits, efficiency), rtol=1e-5, atol=1e-9
     )
 
 
 @pytest.mark.parametrize(("count", "departures"), [(1, 1), (3, 1), (6, 6), (5, 2)])
 def test_the_ways_to_the_sum_agree(count: int, departures: int):
-    given = speed.batches(count, departures)
+    given = planning.batches(count, departures)
     assert len(set(given[2].tolist())) == departures
-    totals = [float(sums(*given)) for sums in speed.SUMS.values()]
+    totals = [float(sums(*given)) for sums in planning.SUMS.values()]
     assert totals == pytest.approx([totals[0]] * 3, rel=1e-12)
     draft, verify, steps = given
     n = np.arange(1, steps.max() + 1)[:, None]
@@ -69,12 +70,12 @@ def test_the_ways_to_the_sum_agree(count: int, departures: int):
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short answers."""
-    monkeypatch.setattr(speed, "ANSWER", 40)
+    monkeypatch.setattr(planning, "ANSWER", 40)
 
 
 @pytest.mark.usefixtures("small")
 def test_the_row_of_the_joint_solve():
-    found = speed.measure_batching(5, [2, 4], [1, 3])
+    found = planning.measure_batching(5, [2, 4], [1, 3])
     assert plausible(found) == [
         "dp, K = 5, l = 1..3",
         "vectorised over n, K = 5, l = 1..3",
@@ -91,14 +92,14 @@ def test_the_row_of_the_joint_solve():
 @pytest.mark.usefixtures("small")
 def test_the_other_rows():
     pytest.importorskip("cvxpy")
-    assert plausible(speed.measure_exact(3, 1))[1] == "exact, K = 3, unequal answers, the slowest of 1"
-    assert plausible(speed.measure_shares(3, 50, 4, 2)) == [
+    assert plausible(planning.measure_exact(3, 1))[1] == "exact, K = 3, unequal answers, the slowest of 1"
+    assert plausible(planning.measure_shares(3, 50, 4, 2)) == [
         "shares, 3 users",
         "linear program, 3 users",
         "linear program, 3 users",
         "shares, 50 users",
     ]
-    assert plausible(speed.measure_sums([(2, 1)], 1)) == [
+    assert plausible(planning.measure_sums([(2, 1)], 1)) == [
         "by breakpoints, 2 batches, 1 departure",
         "by steps, 2 batches, 1 departure",
         "as chosen, 2 batches, 1 departure",
@@ -108,5 +109,5 @@ def test_the_other_rows():
 def test_the_bench_has_the_row(monkeypatch: pytest.MonkeyPatch):
     one = Measurement("one", 1.0, "ms", "two", 2.0)
     for name in ("measure_batching", "measure_exact", "measure_shares", "measure_sums"):
-        monkeypatch.setattr(speed, name, lambda: [one])
+        monkeypatch.setattr(planning, name, lambda: [one])
     assert bench.ROWS["edge"]() == [one] * 4

@@ -13,12 +13,12 @@ from hlmtheory import codec
 from hlmtheory.conformal import ThresholdController
 from hlmtheory.lattice import payload_bits
 from tests.validation.watching import FOUR, watched
-from validation.decode import decode
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods import AllocatedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.session import Draft, Outcome
 from validation.errors import UserError
-from validation.methods import AllocatedSqs, CSqs, DenseQs, KSqs
-from validation.models import Pair
-from validation.prompts import Prompt
+from validation.models.pair import Pair
 
 PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was the best of")]
 SHARED: list[dict[str, Any]] = [

@@ -15,7 +15,7 @@ import hlmtheory
 from tests.validation.test_fitting import stored
 from tests.validation.test_refusals import trace  # noqa: F401  (a fixture)
 from validation.__main__ import _marked, _run_folder, main
-from validation.start import EXIT_CODES, missing_extra
+from validation.cli.start import EXIT_CODES, missing_extra
 
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT = """
@@ -27,7 +27,7 @@ class Missing(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Missing())
-from validation.start import main
+from validation.cli.start import main
 main()
 """
 
@@ -109,7 +109,7 @@ def test_a_quiet_run_prints_nothing_and_a_violated_claim_is_code_1(
 ) -> None:
     done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--quiet"])
     assert (done.exit_code, done.output) == (0, "")
-    monkeypatch.setattr("validation.results.Tally.outcome", property(lambda self: "violated"))
+    monkeypatch.setattr("validation.claims.results.Tally.outcome", property(lambda self: "violated"))
     done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--quiet"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == "Violated: verification.tokens, truncation.softplus\n"

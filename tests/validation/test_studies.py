@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from tests.validation.test_fitting import stored
 from validation.__main__ import main
+from validation.collection.prompts import Prompt, read_prompts
 from validation.decoding.records import Row
 from validation.decoding.scoring import remembering, score
 from validation.decoding.studies import (
@@ -26,10 +27,9 @@ from validation.decoding.studies import (
     open_study,
 )
 from validation.errors import UserError
-from validation.models import Pair
+from validation.models.pair import Pair
 from validation.plots import Decoding, draw
-from validation.prompts import Prompt, read_prompts
-from validation.store.sealed import write_sealed
+from validation.trace.sealed import write_sealed
 
 PROMPTS = [Prompt("a", "two and two", "sums", "make four"), Prompt("b", "it was the best", "novels")]
 TOKENS = 4

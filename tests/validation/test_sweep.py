@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from validation.decode import DecodingError
+from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
+from validation.decoding.loop import DecodingError
+from validation.decoding.methods import FixedLength, Hlm, SmallOnly, UHlm
 from validation.decoding.records import Row
 from validation.decoding.sweep import read_rows, sweep
 from validation.errors import UserError
-from validation.methods import FixedLength, Hlm, SmallOnly, UHlm
-from validation.models import Pair
-from validation.prompts import Prompt
+from validation.models.pair import Pair
 
 PROMPTS = [Prompt(name, text, "test") for name, text in (("a", "two and two"), ("b", "what is"), ("c", "the times"))]
 LINKS = [FadingLink("near", 1e7, 10.0), FadingLink("far", 1e5, 0.1)]

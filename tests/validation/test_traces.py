@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from validation.errors import UserError
-from validation.store import chunks as chunk_files
-from validation.store.journal import JOURNAL, line_of, read_journal
-from validation.store.layout import array_dtypes
-from validation.traces import ARRAYS, Trace, TraceWriter, check_disk_space, open_trace, probabilities
+from validation.trace import zarr_store as chunk_files
+from validation.trace.format import array_dtypes
+from validation.trace.journal import JOURNAL, line_of, read_journal
+from validation.trace.reader import ARRAYS, Trace, TraceWriter, check_disk_space, open_trace, probabilities
 
 V = 5
 

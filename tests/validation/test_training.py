@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 import torch
 
-from validation import train as command
-from validation.decode import decode
+from validation.collection.prompts import Prompt, read_prompts
+from validation.decoding.loop import decode
+from validation.decoding.methods import Hlm
 from validation.errors import UserError
-from validation.methods import Hlm
-from validation.models import load_pair
+from validation.models.pair import load_pair
+from validation.models.sources import PAIRS_FOLDER
 from validation.plots.flexspec.printed import DATASETS
-from validation.prompts import Prompt, read_prompts
-from validation.sources import PAIRS_FOLDER
+from validation.training import __main__ as command
 from validation.training import texts
 from validation.training.card import write_card
 from validation.training.distil import distillation_loss, divergence

@@ -18,11 +18,11 @@ import torch
 import hlmtheory
 from hlmtheory.truncation import certified_size, decoded_draft
 from tests.validation.tiny_texts import Grid, distance, exact_law, nodes, table_pair
-from validation.decode import decode
-from validation.decoding.noise import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods import CuHlm, CuHlmCertified, CuHlmOffline, CuHlmOnline
+from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
 from validation.decoding.session import Session, Step
-from validation.methods import CuHlm, CuHlmCertified, CuHlmOffline, CuHlmOnline
-from validation.prompts import Prompt
 
 V, POSITIONS = 6, 2
 BIAS, OFFLINE = 0.09, 2

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from tests.validation.test_fitting import stored
-from validation import check, unfinished
-from validation.check import Results, check_trace
-from validation.traces import Trace
+from validation.claims import check, progress
+from validation.claims.check import Results, check_trace
+from validation.trace.reader import Trace
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "draft_length.regret", "skipping.sequence")
@@ -26,7 +26,7 @@ CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "dra
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
     """320 positions, read 32 at a time."""
     monkeypatch.setattr(check, "BLOCK_ROWS", 32)
-    monkeypatch.setattr(unfinished, "EVERY_S", 0.0)
+    monkeypatch.setattr(progress, "EVERY_S", 0.0)
     return stored(tmp_path / "trace")
 
 
@@ -108,12 +108,12 @@ def test_another_seed_trace_or_code_starts_from_the_beginning(
     for name in ("hlmtheory/a.py", "validation/b.py"):
         (source / name).parent.mkdir(parents=True)
         (source / name).write_text("x = 1\n")
-    marks = [unfinished.mark_of(trace, CLAIMS, {})]
-    monkeypatch.setattr(unfinished, "SOURCE", source)
-    marks.append(unfinished.mark_of(trace, CLAIMS, {}))
+    marks = [progress.mark_of(trace, CLAIMS, {})]
+    monkeypatch.setattr(progress, "SOURCE", source)
+    marks.append(progress.mark_of(trace, CLAIMS, {}))
     (source / "hlmtheory" / "a.py").write_text("x = 2\n")
-    marks += [unfinished.mark_of(trace, CLAIMS, {}), unfinished.mark_of(trace, CLAIMS[1:], {})]
-    marks.append(unfinished.mark_of(trace, CLAIMS, {"seed": 2}))
+    marks += [progress.mark_of(trace, CLAIMS, {}), progress.mark_of(trace, CLAIMS[1:], {})]
+    marks.append(progress.mark_of(trace, CLAIMS, {"seed": 2}))
     assert len(set(marks)) == len(marks)
 
 
@@ -127,8 +127,8 @@ def test_a_file_that_cannot_be_read_is_none(trace: Trace, tmp_path: Path, conten
 SLOW = """
 import signal, sys, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
-from validation import check
-from validation.start import start
+from validation.claims import check
+from validation.cli.start import start
 from validation.__main__ import main
 real, lock = check._check_scenario, threading.Lock()
 

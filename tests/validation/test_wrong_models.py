@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.validation.test_refusals import one_sentence, run
-from validation.devices import choose_device
 from validation.errors import UserError
-from validation.models import load_pair
+from validation.models.devices import choose_device
+from validation.models.pair import load_pair
 
 
 def changed(folder: Path, to: Path, file: str, **values: Any) -> Path:

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from validation.decode import decode
-from validation.decoding.noise import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods import Method
+from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
 from validation.decoding.records import Row
-from validation.methods import Method
-from validation.models import Pair
-from validation.prompts import Prompt
+from validation.models.pair import Pair
 
 PROMPTS = [
     Prompt("one", "two and two make", "test"),

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.validation.tiny_texts import PROMPTS
-from validation.decode import decode
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods import Method
 from validation.decoding.records import Row
 from validation.decoding.session import Draft, Message, Outcome
-from validation.methods import Method
-from validation.models import Pair
-from validation.prompts import Prompt
+from validation.models.pair import Pair
 
 FOUR = PROMPTS[:4]
 

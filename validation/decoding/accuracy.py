@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.collect import encode_prompts
+from validation.collection.collect import encode_prompts
 from validation.decoding.intervals import Estimate, ratio
 from validation.decoding.records import Row
 from validation.errors import UserError
-from validation.sources import Source, quiet
+from validation.models.sources import Source, quiet
 
 if TYPE_CHECKING:
-    from validation.models import Pair
-    from validation.prompts import Prompt
+    from validation.collection.prompts import Prompt
+    from validation.models.pair import Pair
 
 Array = NDArray[Any]
 Embed = Callable[[Sequence[str]], Array]
@@ -281,7 +281,7 @@ def own_references(pair: Pair, rows: Sequence[Row]) -> dict[str, str]:
 def answers(prompts: Sequence[Prompt]) -> dict[str, str]:
     """The reference answers of a labelled set by the id of their prompt; prompts without one are left out.
 
-    >>> from validation.prompts import Prompt
+    >>> from validation.collection.prompts import Prompt
     >>> answers([Prompt("a", "what", "a set", "that"), Prompt("b", "who", "a set")])
     {'a': 'that'}
     """

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from hlmtheory.skipping import calibrate_threshold, skip_thresholds, threshold_losses
 from hlmtheory.truncation import offline_size
 from hlmtheory.uncertainty import expected_uncertainty, fit_linear
-from validation.errors import UserError
-from validation.methods import (
+from validation.decoding.methods import (
     AllocatedSqs,
     CloudOnly,
     CSqs,
@@ -33,7 +32,8 @@ from validation.methods import (
     SmallOnly,
     UHlm,
 )
-from validation.traces import Trace, probabilities
+from validation.errors import UserError
+from validation.trace.reader import Trace, probabilities
 
 Array = NDArray[Any]
 OFFLINE_TOKENS = 200

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import GilbertElliott, Rician, TraceLink, shannon_latency
-from validation.decoding.noise import Noise
+from validation.decoding.random_streams import Noise
 
 Array = NDArray[Any]
 _BLOCKS = 64  # fading blocks drawn at a time

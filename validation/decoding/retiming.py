@@ -2,7 +2,7 @@
 
 What a method writes does not depend on the link, unless its decisions follow the link's rate. So a text is decoded once
 and its messages are timed over as many links as a figure has points. The fading is that which
-:func:`validation.decode.decode` would have met: a number for each seed, prompt and round.
+:func:`validation.decoding.loop.decode` would have met: a number for each seed, prompt and round.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from hlmtheory.channel import Rayleigh, Rician, db_to_linear, dbm_to_watts, log_distance_gain
 from validation.decoding.links import Channel, FadingLink, Link, Way
-from validation.decoding.noise import Noise
+from validation.decoding.methods import Method
+from validation.decoding.random_streams import Noise
 from validation.decoding.records import Round, Row
 from validation.errors import UserError
-from validation.methods import Method
 
 Array = NDArray[Any]
 BANDWIDTH_HZ, K_FACTOR_DB = 1e7, 10.0

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.collection.prompts import Prompt
 from validation.decoding.accuracy import (
     Embed,
     answers,
@@ -30,11 +31,10 @@ from validation.decoding.accuracy import (
     similarity,
     texts_of,
 )
-from validation.decoding.noise import label
+from validation.decoding.random_streams import label
 from validation.decoding.records import Row
 from validation.errors import UserError
-from validation.models import Pair
-from validation.prompts import Prompt
+from validation.models.pair import Pair
 
 Scores = dict[str, dict[str, Any]]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from validation.decoding.noise import Noise
+from validation.decoding.random_streams import Noise
 
 if TYPE_CHECKING:
     import torch
 
     from validation.decoding.links import Channel
-    from validation.models import Pair
+    from validation.models.pair import Pair
 
 Array = NDArray[Any]
 

@@ -3,7 +3,7 @@
 A study is some methods at one temperature and top-p. It lies in ``RUN/decoded/NAME``: the journal of its rows
 (:mod:`validation.decoding.sweep`) and, in ``own``, of the large model alone with another seed; and, when all texts are
 there, ``study.json`` with what was asked for and fitted and how many texts there are, and ``scores.json``
-(:mod:`validation.decoding.scoring`), each with a checksum (:mod:`validation.store.sealed`). A study that was killed
+(:mod:`validation.decoding.scoring`), each with a checksum (:mod:`validation.trace.sealed`). A study that was killed
 goes on, and what is damaged or missing is made again.
 """
 
@@ -18,19 +18,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from validation.decode import DEFAULT_BATCH, DEFAULT_SEED
+from validation.collection.prompts import Prompt
 from validation.decoding.fitting import Fitted, all_methods, fit
 from validation.decoding.links import FadingLink, Way
+from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_SEED
+from validation.decoding.methods import CuHlmOffline, CuHlmOnline, LargeOnly, Method, UHlm
 from validation.decoding.records import Row
 from validation.decoding.scoring import Scores, score, score_key
 from validation.decoding.sweep import read_rows, sweep
 from validation.errors import UserError, nearest
-from validation.methods import CuHlmOffline, CuHlmOnline, LargeOnly, Method, UHlm
-from validation.models import Pair
-from validation.prompts import Prompt
-from validation.store.journal import JOURNAL
-from validation.store.sealed import read_sealed, write_sealed
-from validation.traces import Trace
+from validation.models.pair import Pair
+from validation.trace.journal import JOURNAL
+from validation.trace.reader import Trace
+from validation.trace.sealed import read_sealed, write_sealed
 
 ANSWER_TOKENS = 512
 """r_max of cu-hlm Section V-A."""
@@ -194,7 +194,7 @@ def decode_study(
         Of that pair: thresholds and sizes are fitted to it.
     folder : Path
     new_tokens, batch, seed : int
-        As of :func:`validation.decode.decode`.
+        As of :func:`validation.decoding.loop.decode`.
     only : sequence of str
         Names of methods, to decode no others; what is there of others is kept.
     progress : callable, optional

@@ -1,6 +1,6 @@
 """Many methods over many links: one row for each (method, prompt, link), kept as soon as it is there.
 
-The rows lie in a journal (:mod:`validation.store.journal`): a line each, with its number and checksum. A sweep that
+The rows lie in a journal (:mod:`validation.trace.journal`): a line each, with its number and checksum. A sweep that
 was killed goes on with the rows that are missing; more methods, links or prompts of the same pair and settings may be
 added. What a row depends on is part of its key: a method or a link with other parameters under the same name is
 another one, and is refused rather than mixed in.
@@ -13,17 +13,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from validation.collect import encode_prompts
-from validation.decode import DEFAULT_BATCH, DEFAULT_NEW_TOKENS, DEFAULT_SEED, decode
+from validation.collection.collect import encode_prompts
+from validation.collection.fingerprint import fingerprints
+from validation.collection.prompts import Prompt
 from validation.decoding.links import Link
-from validation.decoding.noise import label
+from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_NEW_TOKENS, DEFAULT_SEED, decode
+from validation.decoding.methods import Method
+from validation.decoding.random_streams import label
 from validation.decoding.records import Row
 from validation.errors import UserError
-from validation.methods import Method
-from validation.models import Pair
-from validation.prompts import Prompt
-from validation.resume import fingerprints
-from validation.store.journal import JOURNAL, Committed, Journal, Lock, record_of
+from validation.models.pair import Pair
+from validation.trace.journal import JOURNAL, Committed, Journal, Lock, record_of
 
 Progress = Callable[[int, int, str], None]
 Key = tuple[str, str, str]
@@ -51,7 +51,7 @@ def sweep(
     Parameters
     ----------
     pair, prompts, temperature, top_p, new_tokens, batch, seed, times, risk
-        As of :func:`validation.decode.decode`.
+        As of :func:`validation.decoding.loop.decode`.
     methods : sequence of Method
         Of different names.
     folder : str or Path
@@ -69,7 +69,7 @@ def sweep(
     Raises
     ------
     UserError
-        As :func:`validation.decode.decode`; two methods or links of one name; rows of other settings in the folder;
+        As :func:`.decode`; two methods or links of one name; rows of other settings in the folder;
         a damaged journal. Rows that were finished before are kept.
     """
     _refuse_twins("methods", [method.name for method in methods])

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import hlmtheory
 from validation.errors import UserError, naming
 from validation.plots import cuhlm, link
-from validation.plots.csqs import figures as csqs_figures
-from validation.plots.edgesd import figures as edgesd_figures
+from validation.plots.c_sqs import figures as csqs_figures
+from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Table
+from validation.plots.common.style import PICTURES, house_style, save
+from validation.plots.common.values import as_csv
+from validation.plots.edge_sd import figures as edgesd_figures
 from validation.plots.flexspec import figures as flexspec_figures
 from validation.plots.flexspec import texts as flexspec_texts
 from validation.plots.hlm import figures as hlm_figures
-from validation.plots.record import Decoding, Exhibit, Figure, Printed, Simulation, Table
 from validation.plots.skipping import figures as skipping_figures
-from validation.plots.style import PICTURES, house_style, save
 from validation.plots.truncation import figures as truncation_figures
-from validation.plots.values import as_csv
-from validation.traces import Trace
+from validation.trace.reader import Trace
 
 if TYPE_CHECKING:
     from validation.decoding.studies import Decoded
@@ -51,7 +51,7 @@ def _order(one: Exhibit) -> tuple[int, bool, int, str]:
     return PAPERS.index(one.paper), not digits, int(digits or 0), one.number
 
 
-# named other than their packages, so that `import validation.plots.csqs.numbers as numbers` finds the package
+# named other than their packages, so that `import validation.plots.c_sqs.numbers as numbers` finds the package
 _ROOMS = (
     cuhlm,
     skipping_figures,

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import resampling_bias, resampling_distortion, tail_deviation, total_variation
-from validation.plots.record import Figure, Numbers, Printed, plain, sampled, spread
-from validation.plots.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
-from validation.traces import Trace, probabilities
+from validation.plots.common.record import Figure, Numbers, Printed, plain, sampled, spread
+from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+from validation.trace.reader import Trace, probabilities
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

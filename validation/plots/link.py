@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import Rayleigh, Rician, db_to_linear, shannon_latency, vocabulary_payload_bits
-from validation.plots.record import Numbers, Simulation, Table, plain
-from validation.plots.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.record import Numbers, Simulation, Table, plain
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -24,7 +24,7 @@ context of {context:,} tokens, and are stored as bf16 safetensors.
 
 - **Texts.** {texts}
 - **Training.** Muon for the hidden matrices, AdamW for the rest, bf16 autocast on a CPU, seed {seed}; a warm-up over
-  {warm_up:.0%} of the steps and a linear decay over the last 45%. `validation/train.py` is the recipe:
+  {warm_up:.0%} of the steps and a linear decay over the last 45%. `validation/training` is the recipe:
   {steps}
 {notes}- **Licence.** {licence}
 - **Limits.** {limits} Do not rely on what they say.
@@ -83,11 +83,13 @@ def _steps(pair: str) -> str:
     """The commands that make a pair.
 
     >>> print(_steps("distilled"))
-    `python -m validation.train --pair distilled --data DATA --out OUT parent`, then `small` and `card`.
+    `python -m validation.training --pair distilled --data DATA --out OUT parent`, then `small` and `card`.
     """
     first, *others, last = PAIRS[pair].steps
     options = f"--pair {pair} --data DATA --out OUT" if PAIRS[pair].has_parent else "--data DATA"
-    return f"`python -m validation.train {options} {first}`, then {', '.join(f'`{s}`' for s in others)} and `{last}`."
+    return (
+        f"`python -m validation.training {options} {first}`, then {', '.join(f'`{s}`' for s in others)} and `{last}`."
+    )
 
 
 def write_card(pair: str, out: Path) -> None:

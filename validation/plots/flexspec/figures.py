@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hlmtheory import cost_per_token, etgr, optimal_draft_length, surrogate_draft_length, synchronisation_time
+from validation.plots.common.record import Numbers, Printed, Simulation, Table, plain
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.flexspec import fits
-from validation.plots.flexspec.printed import (
-    DRAFT_BYTES,
-    LATENCIES,
-    NETWORKS,
-    STRIDES,
-    SYNCHRONISATION,
-    WEAK_UPLINK,
-)
+from validation.plots.flexspec.printed import DRAFT_BYTES, LATENCIES, NETWORKS, STRIDES, SYNCHRONISATION, WEAK_UPLINK
 from validation.plots.flexspec.tables import GAMMA, MODEL, OURS, PAPER, TABLES, listed, span
-from validation.plots.record import Numbers, Printed, Simulation, Table, plain
-from validation.plots.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

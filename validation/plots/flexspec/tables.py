@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.plots.common.record import Numbers, Simulation, Table, plain
 from validation.plots.flexspec import fits
 from validation.plots.flexspec.printed import (
     DATASETS,
@@ -18,7 +19,6 @@ from validation.plots.flexspec.printed import (
     TARGETS,
     misprints,
 )
-from validation.plots.record import Numbers, Simulation, Table, plain
 
 PAPER: dict[str, Any] = {"paper": "flexspec", "source": "li2025flexspec"}
 OURS = "Ours: the paper's printed numbers against each other and against its model (10)."

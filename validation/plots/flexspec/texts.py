@@ -14,10 +14,12 @@ import numpy as np
 
 from validation.decoding.intervals import Estimate
 from validation.decoding.links import FadingLink
+from validation.decoding.methods import FlexSpec
 from validation.decoding.metrics import Summary, compare
 from validation.decoding.records import Row
 from validation.decoding.studies import CLOUD_ONLY_S, RATES_BPS, Decoded, flexspec_links
-from validation.methods import FlexSpec
+from validation.plots.common.record import Decoding, Numbers, Table, plain
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, canvas, name_axes
 from validation.plots.flexspec import texts_energy as energy
 from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import DATASETS, DEVICES, LATENCIES, METHODS, NETWORKS
@@ -32,8 +34,6 @@ from validation.plots.flexspec.texts_lengths import (
     with_interval,
 )
 from validation.plots.flexspec.texts_lines import Timed
-from validation.plots.record import Decoding, Numbers, Table, plain
-from validation.plots.style import DARK, LIGHT, MIDDLE, canvas, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -7,10 +7,10 @@ from itertools import count
 from typing import Any
 
 from validation.decoding.studies import RATES_BPS
+from validation.plots.common.record import Numbers
 from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import DATASETS, LATENCIES, METHODS, NETWORKS
 from validation.plots.flexspec.texts_lengths import ALONE, LLAMA_VOCABULARY, ROWS
-from validation.plots.record import Numbers
 
 UNIT = "Latency is ms a token, prompt apart; Cloud-Only's agrees by construction (see the table of what is taken)."
 Ends = Sequence[float | None]

@@ -17,11 +17,11 @@ from validation.decoding.intervals import Estimate
 from validation.decoding.links import FadingLink
 from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.studies import CLOUD_S, Decoded, flexspec_links
+from validation.plots.common.record import Decoding, Numbers, Printed, Table, plain
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, canvas, name_axes
 from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import DATASETS, DEVICE_DATASETS, DEVICES, LATENCIES, METHODS, NETWORKS
 from validation.plots.flexspec.texts_lengths import ends, with_interval
-from validation.plots.record import Decoding, Numbers, Printed, Table, plain
-from validation.plots.style import DARK, LIGHT, MIDDLE, canvas, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.intervals import Estimate
+from validation.decoding.methods import FlexSpec
 from validation.decoding.studies import Decoded, flexspec_links
-from validation.methods import FlexSpec
+from validation.plots.common.record import Table, plain
 from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import NETWORKS
 from validation.plots.flexspec.texts_lines import Column, Timed
-from validation.plots.record import Table, plain
 
 Networks = Mapping[str, Mapping[str, Timed]]
 """By network, then by line."""

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from validation.decoding.fitting import FLEXSPEC_DRAFT_S
 from validation.decoding.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, Estimate, draw_texts, estimate
 from validation.decoding.links import FadingLink
+from validation.decoding.methods import CloudOnly, Dssd, FixedLength, FlexSpec, Hlm, Lookahead, Method, PromptLookup
 from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import Round, Row
 from validation.decoding.retiming import retime
 from validation.decoding.studies import CLOUD_S, RATES_BPS, Decoded
 from validation.decoding.wire import index_bits
 from validation.errors import UserError
-from validation.methods import CloudOnly, Dssd, FixedLength, FlexSpec, Hlm, Lookahead, Method, PromptLookup
 
 Column = NDArray[np.float64]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from validation.decoding.studies import CU_CHOSEN
+from validation.plots.common.record import Numbers
 from validation.plots.hlm.numbers import ACCURACIES
 from validation.plots.hlm.printed import (
     PRINTED,
@@ -20,7 +21,6 @@ from validation.plots.hlm.printed import (
     u_gain_by_rounds,
     u_gain_by_totals,
 )
-from validation.plots.record import Numbers
 from validation.plots.skipping.printed import CU, U, value
 
 WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean": "mean over rounds of cu-hlm (6)"}

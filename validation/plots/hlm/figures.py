@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from validation.decoding.studies import CU_CHOSEN, U_CHOSEN
+from validation.plots.common.record import Decoding, Numbers
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.hlm.captions import (
     caption_accuracy,
     caption_both,
@@ -17,18 +19,11 @@ from validation.plots.hlm.captions import (
     caption_speeds,
     caption_thresholds,
 )
-from validation.plots.hlm.numbers import (
-    ACCURACIES,
-    measure_both,
-    measure_sizes,
-    measure_thresholds,
-)
+from validation.plots.hlm.numbers import ACCURACIES, measure_both, measure_sizes, measure_thresholds
 from validation.plots.hlm.printed import PRINTED
 from validation.plots.hlm.speeds import measure_methods, measure_speeds
 from validation.plots.hlm.tables import measure_accuracy, measure_breakdown
-from validation.plots.record import Decoding, Numbers
 from validation.plots.skipping.printed import CU, U, printed, value
-from validation.plots.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,20 +9,14 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.intervals import Estimate, ratio
+from validation.decoding.methods import CuHlmOffline, UHlm
 from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import Row
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import Decoded
-from validation.methods import CuHlmOffline, UHlm
+from validation.plots.common.record import Numbers, plain
 from validation.plots.hlm.printed import SNR_DB, row_bits
-from validation.plots.hlm.times import (
-    RESAMPLES,
-    draw_fading,
-    read_study,
-    read_texts,
-    speeds,
-)
-from validation.plots.record import Numbers, plain
+from validation.plots.hlm.times import RESAMPLES, draw_fading, read_study, read_texts, speeds
 
 ACCURACIES = {
     "similarity_reference": "similarity to the reference answer",

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import Rayleigh, shannon_latency, vocabulary_payload_bits
-from validation.decode import PAPER_TIMES
+from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.retiming import BANDWIDTH_HZ
-from validation.plots.record import Printed, Table
+from validation.plots.common.record import Printed, Table
 from validation.plots.skipping.printed import CU, U, value
 
 SETS = ("Alpaca", "QED", "CREAK", "StrategyQA")

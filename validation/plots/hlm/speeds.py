@@ -11,10 +11,10 @@ from hlmtheory.channel import Rician
 from validation.decoding.links import FadingLink
 from validation.decoding.retiming import AVERAGE_SNR_DB, K_FACTOR_DB, uhlm_link
 from validation.decoding.studies import Decoded
+from validation.plots.common.record import Numbers, plain
 from validation.plots.hlm.numbers import LOGARITHMIC, axis, in_order, kept, line, skipped_of_accepted, words_of
 from validation.plots.hlm.printed import U_TIMES
 from validation.plots.hlm.times import WORDS, Draws, Texts, draw_fading, read_study, speeds
-from validation.plots.record import Numbers, plain
 
 
 def _gains(found: dict[str, dict[str, Draws]], whole: dict[str, Draws] | None, place: int) -> dict[str, Any]:

@@ -7,19 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from validation.decode import PAPER_TIMES
 from validation.decoding.intervals import Estimate, draw_texts, ratio
+from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.records import Row
 from validation.decoding.studies import CHOSEN, CU_CHOSEN, U_CHOSEN, Decoded
-from validation.plots.hlm.numbers import (
-    ACCURACIES,
-    kept,
-    mean_score,
-    perplexity,
-    scored,
-    share_of,
-)
+from validation.plots.common.record import Numbers, Table, plain
+from validation.plots.hlm.numbers import ACCURACIES, kept, mean_score, perplexity, scored, share_of
 from validation.plots.hlm.printed import (
     ACCURACY,
     LARGER_SMALL_S,
@@ -41,7 +35,6 @@ from validation.plots.hlm.times import (
     still,
     sum_by,
 )
-from validation.plots.record import Numbers, Table, plain
 from validation.plots.skipping.printed import CU
 
 NONE = "–"

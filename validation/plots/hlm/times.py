@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import db_to_linear, shannon_latency
-from validation.decode import PAPER_TIMES
 from validation.decoding.intervals import DEFAULT_CONFIDENCE, Estimate, draw_texts, estimate
-from validation.decoding.noise import Noise
+from validation.decoding.loop import PAPER_TIMES
+from validation.decoding.random_streams import Noise
 from validation.decoding.records import Row
 from validation.decoding.retiming import BANDWIDTH_HZ, fading_links
 from validation.decoding.studies import Decoded

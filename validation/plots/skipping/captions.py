@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.plots.record import Numbers
+from validation.plots.common.record import Numbers
 from validation.plots.skipping.printed import CU, U, false_positives, value
 from validation.plots.skipping.table import shown, with_interval
 

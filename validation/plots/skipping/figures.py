@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from validation.plots.record import Figure, Numbers
+from validation.plots.common.record import Figure, Numbers
+from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.skipping.captions import (
     RATES,
     caption_density,
@@ -28,7 +29,6 @@ from validation.plots.skipping.numbers import (
 )
 from validation.plots.skipping.printed import CU, PRINTED, U, printed, value
 from validation.plots.skipping.table import measure_table
-from validation.plots.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory import LinearFit
-from validation.plots.record import Numbers, plain
+from validation.plots.common.record import Numbers, plain
 from validation.plots.skipping.lines import (
     CELLS,
     bin_means,
@@ -42,7 +42,7 @@ from validation.plots.skipping.tokens import (
     transmission_rate,
     uncertainty_at,
 )
-from validation.traces import Trace
+from validation.trace.reader import Trace
 
 TEMPERATURE = "temperature perturbation"
 RIVAL_POSITIONS = 1_500
@@ -87,8 +87,8 @@ def rivals_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]
 
 @lru_cache(maxsize=2)
 def _rivals(source: Source, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
-    from validation.models import load_pair
-    from validation.rivals import rival_measures
+    from validation.models.pair import load_pair
+    from validation.uncertainty.baselines import rival_measures
 
     pair, about = load_pair(BUILT_IN), source.trace.manifest["pair"]
     if (pair.vocabulary, pair.small_parameters) != (source.trace.vocabulary, about.get("small_parameters")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hlmtheory import skip_thresholds
-from validation.plots.record import Printed, Table
+from validation.plots.common.record import Printed, Table
 from validation.plots.skipping.tokens import POINTS
 
 CU, U = "cu-hlm", "u-hlm"

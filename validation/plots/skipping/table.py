@@ -8,15 +8,8 @@ import numpy as np
 
 import hlmtheory
 from hlmtheory import LinearFit
-from validation.plots.record import Numbers, Table, plain
-from validation.plots.skipping.lines import (
-    Risks,
-    explained_at_most,
-    largest_miss,
-    line_of,
-    non_acceptance,
-    risks_of,
-)
+from validation.plots.common.record import Numbers, Table, plain
+from validation.plots.skipping.lines import Risks, explained_at_most, largest_miss, line_of, non_acceptance, risks_of
 from validation.plots.skipping.numbers import interval, line_statistics, number
 from validation.plots.skipping.printed import CU, PRINTED, U, false_positives, findings, value
 from validation.plots.skipping.tokens import (
@@ -32,7 +25,7 @@ from validation.plots.skipping.tokens import (
     tokens_of,
     transmission_rate,
 )
-from validation.traces import Trace, probabilities
+from validation.trace.reader import Trace, probabilities
 
 EXACT_VALUES = 2_000_000  # probabilities of which E[u] is computed: 488 positions at V = 4,096
 WANTED_RISKS = (value(CU, "bound"), 0.02, 0.05, 0.1)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hlmtheory
-from validation.instances import Draws, row_arrays
-from validation.traces import ARRAYS, Trace, TraceChunk, probabilities
+from validation.claims.instances import Draws, row_arrays
+from validation.trace.reader import ARRAYS, Trace, TraceChunk, probabilities
 
 PERTURBED_VALUES = 9 * 10**7  # probabilities per draw of u: 21,900 positions at V = 4,096, 2,800 at V = 32,000
 CHUNK_VALUES = 2**17  # logits perturbed at a time, 1 MiB in float64: they stay in the cache for all 20 draws

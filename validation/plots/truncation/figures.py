@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from validation.plots.record import Figure, Numbers, Printed, plain
-from validation.plots.style import DARK, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.record import Figure, Numbers, Printed, plain
+from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.truncation.rules import FIGURES as RULES
 from validation.plots.truncation.sample import EPSILON, PARAMETERS, SHOWN, THETA, Row, Sample, denominator, sample_of
 from validation.plots.truncation.words import (
@@ -26,7 +26,7 @@ from validation.plots.truncation.words import (
     say,
     three,
 )
-from validation.traces import Trace
+from validation.trace.reader import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

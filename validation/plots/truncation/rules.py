@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import safe_sharpness
-from validation.plots.record import Figure, Numbers, plain
-from validation.plots.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.record import Figure, Numbers, plain
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.truncation.sample import (
     EPSILON,
     PARAMETERS,
@@ -39,7 +39,7 @@ from validation.plots.truncation.words import (
     say,
     three,
 )
-from validation.traces import Trace
+from validation.trace.reader import Trace
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 import hlmtheory
 from hlmtheory.truncation.ranked import Ranked
-from validation.plots.record import sampled, spread
-from validation.traces import Trace, probabilities
+from validation.plots.common.record import sampled, spread
+from validation.trace.reader import Trace, probabilities
 
 Row = NDArray[np.float64]
 

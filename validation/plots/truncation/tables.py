@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.plots.record import Numbers, Table
+from validation.plots.common.record import Numbers, Table
 from validation.plots.truncation.sample import EPSILON, PARAMETERS, SHARPNESSES, SKIP_BELOW, THETA, Sample, sample_of
 from validation.plots.truncation.words import (
     FULL,
@@ -21,7 +21,7 @@ from validation.plots.truncation.words import (
     say,
     three,
 )
-from validation.traces import Trace
+from validation.trace.reader import Trace
 
 SAME = (0.05, 0.02)  # mean Bias at which the rules are compared
 NEEDS = {

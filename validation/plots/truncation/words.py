@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hlmtheory import vocabulary_payload_bits
-from validation.plots.record import Printed, plain
-from validation.plots.style import DARK, MIDDLE
+from validation.plots.common.record import Printed, plain
+from validation.plots.common.style import DARK, MIDDLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,0 +1,233 @@
+"""Speed and memory, as ratios side by side in one run: ``python -m validation.benchmarks [ROW ...]``.
+
+A ratio compares two things that were measured one after the other on the same machine, so it means more than either.
+``memory-full`` streams 10^6 positions, which takes an hour or so, and runs only when it is named; the other rows of
+``ROWS`` take minutes. Results go to ``runs/bench.json``, a row at a time.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from validation.benchmarks.measurement import Measurement, machine
+from validation.benchmarks.synthetic_trace import SyntheticTrace
+from validation.cli.display import open_console
+from validation.cli.refusals import refusals
+from validation.errors import UserError, naming
+from validation.trace.reader import Trace, TraceWriter, open_trace
+
+if TYPE_CHECKING:
+    from hlmtheory.claims import Claim
+    from validation.collection.prompts import Prompt
+    from validation.models.pair import Pair
+
+IMPORTS = {
+    "nothing": "pass",
+    "numpy": "import numpy",
+    "hlmtheory": "import hlmtheory",
+    "hlmtheory and its claims": "import hlmtheory; hlmtheory.all_claims()",
+    "validation.__main__": "import validation.__main__",
+    "validation.claims.check": "import validation.claims.check",
+}
+COLLECTED_POSITIONS = 2000
+CHECK_POSITIONS, CHECK_VOCABULARY = 2048, 4096
+STREAMED = (
+    "verification.tokens",
+    "uncertainty.top",
+    "skipping.rejection_by_draft",
+    "truncation.softplus",
+    "lattice.dropped_mass",
+)
+"""A claim of each room that a trace's rows serve; not the slowest, as a million rows take an hour."""
+MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
+
+
+# --------------------------------------------------------------------------------------------------------- rows
+
+
+def measure_imports(repeats: int = 7) -> list[Measurement]:
+    """Time to start Python and import, the best of several, beside numpy alone."""
+    best = dict.fromkeys(IMPORTS, float("inf"))
+    for _ in range(repeats):
+        for name, code in IMPORTS.items():
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-c", code], check=True)
+            best[name] = min(best[name], time.perf_counter() - began)
+    return [Measurement(f"import {n}", 1e3 * s, "ms", "import numpy", s / best["numpy"]) for n, s in best.items()]
+
+
+def measure_collection(pair: Pair, prompts: Sequence[Prompt], **settings: int) -> list[Measurement]:
+    """Positions a second of a collection, storing included, beside the forward passes it made, made again alone."""
+    from validation.benchmarks.collection import measure_pace
+
+    pace = measure_pace(pair, prompts, **settings)
+    bare, whole = (sum(pace.positions) / sum(seconds) for seconds in (pace.forwards, pace.collection))
+    return [
+        Measurement("forward passes", bare, "positions/s", "forward passes", 1.0),
+        Measurement("collect", whole, "positions/s", "forward passes", pace.ratio),
+    ]
+
+
+def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCABULARY) -> list[Measurement]:
+    """Positions a second of the check by room, with numpy, torch and a GPU if there is one, beside reading alone."""
+    import torch
+
+    from validation.claims.check import block_rows, check_trace
+
+    places = ["numpy", "cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    with tempfile.TemporaryDirectory() as folder:
+        trace = _stored(SyntheticTrace(positions, vocabulary), Path(folder, "trace"))
+        began = time.perf_counter()
+        for chunk in trace.chunks(block_rows(vocabulary)):
+            del chunk
+        read = positions / (time.perf_counter() - began)
+        found = [Measurement("read", read, "positions/s", "read", 1.0)]
+        for room, claims in _rooms().items():
+            speeds = {}
+            for place in places:
+                began = time.perf_counter()
+                check_trace(trace, claims=claims, device=place)
+                what = f"{room}, {place if place == 'numpy' else f'torch {place}'}"
+                speeds[what] = positions / (time.perf_counter() - began)
+            plain = f"{room}, numpy"
+            found += [Measurement(what, speed, "positions/s", "read", speed / read) for what, speed in speeds.items()]
+            found += [
+                Measurement(what, speed, "positions/s", plain, speed / speeds[plain])
+                for what, speed in speeds.items()
+                if what != plain
+            ]
+    return found
+
+
+def _stored(trace: SyntheticTrace, path: Path) -> Trace:
+    with TraceWriter(path, trace.vocabulary) as writer:
+        for chunk in trace.chunks(256):
+            writer.append(chunk.draft_logits, chunk.target_logits, chunk.tokens, chunk.prompt_index, chunk.position)
+    return open_trace(path)
+
+
+def _rooms() -> dict[str, dict[str, Claim]]:
+    """The claims that a trace serves, by room."""
+    import hlmtheory
+    from validation.claims.instances import scenarios
+
+    rooms: dict[str, dict[str, Claim]] = {}
+    simulated = scenarios()
+    for name, claim in hlmtheory.all_claims().items():
+        if name not in simulated:
+            rooms.setdefault(name.split(".")[0], {})[name] = claim
+    return rooms
+
+
+def measure_memory(positions: int = MEMORY_POSITIONS, vocabulary: int = MEMORY_VOCABULARY) -> list[Measurement]:
+    """Peak growth while a synthetic trace is streamed through one claim of each room, beside a tenth of its length."""
+    _resident("VmHWM")  # refuses where it cannot be told
+    short, long = (_peak_in_child(count, vocabulary) for count in (max(positions // 10, 1), positions))
+    name = f"{positions:,} positions at V = {vocabulary:,}"
+    return [
+        Measurement(name, long / 1e6, "MB", "a tenth as many", long / short),
+        Measurement(name, long / 1e6, "MB", f"the limit, {MEMORY_LIMIT / 1e6:,.0f} MB", long / MEMORY_LIMIT),
+    ]
+
+
+def _peak_in_child(positions: int, vocabulary: int) -> int:
+    code = f"from validation.benchmarks.__main__ import stream; print(stream({positions}, {vocabulary}))"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return int(done.stdout)
+
+
+def stream(positions: int, vocabulary: int) -> int:
+    """Check one claim of each room on a synthetic trace; bytes by which this process grew at its peak.
+
+    Of a room that a trace serves it is the claim of ``STREAMED`` on the trace's rows, of the others a simulated one.
+    """
+    import hlmtheory
+    from validation.claims.check import check_trace
+
+    chosen = {name.split(".")[0]: claim for name, claim in reversed(hlmtheory.all_claims().items())}
+    chosen |= {name.split(".")[0]: hlmtheory.all_claims()[name] for name in STREAMED}
+    first = {claim.id: claim for claim in chosen.values()}
+    before = _resident("VmRSS")
+    check_trace(SyntheticTrace(positions, vocabulary), claims=first)  # type: ignore[arg-type]
+    return max(_resident("VmHWM") - before, 1)
+
+
+def _resident(name: str) -> int:
+    """Bytes of this process's memory: now (VmRSS) or at its peak (VmHWM), as Linux counts them."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        raise UserError(f"The peak of memory is read from {status}, which this system lacks; leave this row out.")
+    lines = status.read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
+
+
+# ------------------------------------------------------------------------------------------------- the command
+
+
+def _measure_builtin() -> list[Measurement]:
+    from validation.collection.prompts import builtin_prompts
+    from validation.models.pair import load_pair
+
+    return measure_collection(load_pair(device="auto"), builtin_prompts(), positions=COLLECTED_POSITIONS)
+
+
+ROWS: dict[str, Callable[[], list[Measurement]]] = {
+    "import": measure_imports,
+    "collection": _measure_builtin,
+    "check": measure_check,
+    "decoding": lambda: import_module("validation.benchmarks.decoding").measure_decoding(),
+    "verification": lambda: import_module("validation.benchmarks.decoding").measure_verification(),
+    "edge": lambda: import_module("validation.benchmarks.planning").measure(),
+    "codec": lambda: import_module("validation.benchmarks.codec").measure(),
+    "truncation": lambda: import_module("validation.benchmarks.truncation").measure(),
+    "memory": measure_memory,
+    "memory-full": lambda: measure_memory(10**6),
+}
+
+
+def save(path: Path, name: str, found: list[Measurement], command: str) -> None:
+    """Put one row into the file of results; the other rows stay."""
+    rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    rows[name] = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": machine(),
+        "command": command,
+        "measurements": [asdict(one) for one in found],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(rows, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+@click.command()
+@click.argument("rows", nargs=-1, type=click.Choice(list(ROWS)))
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/bench.json"), show_default=True)
+def main(rows: tuple[str, ...], out: Path) -> None:
+    """Measure the named ROWS, or all but memory-full."""
+    from rich.table import Table
+
+    console = open_console()
+    for name in rows or [name for name in ROWS if name != "memory-full"]:
+        with refusals(), console.status(f"Measuring {name}"), naming(out):
+            found = ROWS[name]()
+            save(out, name, found, shlex.join(["python", "-m", "validation.benchmarks.__main__", *sys.argv[1:]]))
+        table = Table("what", "value", "unit", "against", "ratio", title=name)
+        for one in found:
+            table.add_row(one.what, f"{one.value:,.4g}", one.unit, one.against, f"{one.ratio:.3g}")
+        console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Time of the codec on a draft of K = 512 tokens: the row ``codec`` of the bench."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+
+import hlmtheory
+from hlmtheory import codec
+from validation.benchmarks.measurement import Measurement
+
+VOCABULARY, SIZE, RESOLUTION = 32_000, 512, 100
+LIMIT_MS = 0.3
+CODERS = {"entropy": "entropy-coded", "enumerative": "enumerated"}
+
+
+def drawn(scale: float = 3.0, seed: int = 0) -> codec.LatticeMessage:
+    """One draft: the 512 largest of a softmax row on the lattice of 1/100."""
+    rng = np.random.default_rng(seed)
+    row = hlmtheory.softmax(rng.normal(scale=scale, size=VOCABULARY))
+    support = hlmtheory.top_support(row, SIZE)
+    counts = hlmtheory.quantize(row, support=support, resolution=RESOLUTION)
+    return codec.lattice_message(counts, support=support, token=int(np.argmax(counts)))
+
+
+def measure(repeats: int = 200) -> list[Measurement]:
+    """Encoding and decoding a message, the best of many, beside the limit, and its bytes beside the formula's."""
+    message = drawn()
+    bits = float(hlmtheory.payload_bits(VOCABULARY, SIZE, RESOLUTION, adaptive=True))
+    found = []
+    for coder, word in CODERS.items():
+        coded = codec.encode(message, coder=coder)
+        best = math.inf
+        for _ in range(repeats):
+            began = time.thread_time()
+            codec.decode(codec.encode(message, coder=coder))
+            best = min(best, time.thread_time() - began)
+        found += [
+            Measurement(f"K = {SIZE}, {word}: encode and decode", 1e3 * best, "ms", "the limit", 1e3 * best / LIMIT_MS),
+            Measurement(f"K = {SIZE}, {word}: bits", 8.0 * len(coded), "bit", "the formula", 8.0 * len(coded) / bits),
+        ]
+    return found

@@ -1,0 +1,38 @@
+"""A trace of any length that is made as it is read, for measuring speed and memory without a model or a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from validation.trace.reader import TraceChunk
+
+TEXT = 160  # positions in a synthetic text
+
+
+@dataclass(frozen=True, slots=True)
+class SyntheticTrace:
+    """A trace of any length that is made as it is read; nothing is stored."""
+
+    positions: int
+    vocabulary: int
+    seed: int = 1
+    manifest: dict[str, Any] = field(default_factory=dict)
+
+    def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
+        """Go through the trace ``size`` positions at a time: draft rows at random, target rows near them."""
+        pool = np.random.default_rng(self.seed).normal(size=2 * self.vocabulary).astype(np.float32)
+        rows = np.lib.stride_tricks.sliding_window_view(pool, self.vocabulary)
+        for start in range(0, self.positions, size):
+            rng = np.random.default_rng([self.seed, start])
+            count = min(size, self.positions - start)
+            offsets = rng.integers(0, len(rows), (2, count))
+            scale = rng.uniform(1.0, 6.0, (count, 1)).astype(np.float32)
+            draft = scale * rows[offsets[0]]
+            target = draft + rows[offsets[1]]
+            index = np.arange(start, start + count, dtype=np.int32)
+            tokens = rng.integers(0, self.vocabulary, count).astype(np.int32)
+            yield TraceChunk(draft.astype(np.float16), target.astype(np.float16), tokens, index // TEXT, index % TEXT)

@@ -1,0 +1,133 @@
+"""How long the rules for k of V take, beside a bare sort of the same rows: the row ``truncation`` of the bench.
+
+Rows are softmaxes of gaussian logits, from flat to peaked, as they come to a rule. Times are those of this thread, so
+that what else runs on the machine does not count. numpy's rows stand beside both of numpy's sorts, torch's on the CPU
+beside torch's sort and beside numpy's of the same memory. torch's sort tells the order with the values, as a message of
+the k largest needs it; of numpy's that is ``argsort``, and ``sort`` tells values alone.
+
+How long ``sort`` takes depends on the instructions that it finds: .12 ms for a row of 32,000 in float32 by AVX2, .6 ms
+by the AVX-512 of some processors, where ``argsort`` takes .5 and 1.3. So the ratios of one machine are not another's;
+NPY_DISABLE_CPU_FEATURES="X86_V4,AVX512_ICL" shows those of AVX2.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import hlmtheory
+from validation.benchmarks.measurement import Measurement
+
+VOCABULARY = 32_000
+ROWS, SCALES, TYPES = (1, 16, 64), (1.0, 3.0, 6.0), ("float64", "float32")
+REPEATS, SECONDS = 30, 1.2  # rounds of a case at most, and when the last of them begins
+LIMIT = 3.0  # times the bare operation
+SORT, ORDER, TORCH = "numpy's sort", "numpy's argsort", "torch's sort"
+
+Call = Callable[[], Any]
+
+
+def rules(target: Any, draft: Any, logits: Any) -> dict[str, Call]:
+    """The rules, each at a tolerance for which it sends some of the entries."""
+    token = draft.argmax(-1)
+    return {
+        "exact_size": lambda: hlmtheory.exact_size(target, draft, 0.1),
+        "offline_size": lambda: hlmtheory.offline_size(target, draft, 0.1),
+        "online_size": lambda: hlmtheory.online_size(draft, token, 0.3, 0.1, sharpness=5.0),
+        "online_certified_size": lambda: hlmtheory.online_certified_size(draft, token, 0.3, 0.1, estimated=True),
+        "certified_size": lambda: hlmtheory.certified_size(draft, 0.1),
+        "certified_size, 8 bits": lambda: hlmtheory.certified_size(draft, 1.3, bits_per_probability=8),
+        "certified_size, 16 bits": lambda: hlmtheory.certified_size(draft, 0.4, bits_per_probability=16),
+        "size_from_top_p": lambda: hlmtheory.size_from_top_p(draft, 0.9),
+        "size_from_min_p": lambda: hlmtheory.size_from_min_p(draft, 0.05),
+        "size_from_top_n_sigma": lambda: hlmtheory.size_from_top_n_sigma(logits, 1.0),
+    }
+
+
+def drawn(rows: int, vocabulary: int, scale: float, kind: str, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Target, draft and the draft's logits; the target's differ from those by a standard gaussian."""
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(scale=scale, size=(rows, vocabulary))
+    target = hlmtheory.softmax(logits + rng.normal(size=logits.shape))
+    return target.astype(kind), hlmtheory.softmax(logits).astype(kind), logits.astype(kind)
+
+
+def measure(
+    rows: Sequence[int] = ROWS,
+    scales: Sequence[float] = SCALES,
+    types: Sequence[str] = TYPES,
+    *,
+    vocabulary: int = VOCABULARY,
+    repeats: int = REPEATS,
+) -> list[Measurement]:
+    """Every rule beside the sorts; then, for each sort, the worst of the rules that it is the measure of."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # numpy's sort takes one
+    found: list[Measurement] = []
+    try:
+        for kind in types:
+            for count in rows:
+                for scale in scales:
+                    arrays = drawn(count, vocabulary, scale, kind)
+                    case = f"{count} x {vocabulary:,}, {kind}, scale {scale:g}"
+                    found += _beside_sorts(f"numpy, {case}", arrays, None, repeats)
+                    tensors = tuple(torch.from_numpy(array) for array in arrays)
+                    found += _beside_sorts(f"torch, {case}", tensors, arrays[1], repeats)
+    finally:
+        torch.set_num_threads(threads)
+    return [*found, *_worst(found)]
+
+
+def _worst(found: Sequence[Measurement]) -> list[Measurement]:
+    """Beside the limit: numpy's by its sorts, torch's by its own and by numpy's."""
+    lines = []
+    for library, sorts in (("numpy", (SORT, ORDER)), ("torch", (TORCH, SORT))):
+        for sort in sorts:
+            these = [
+                one
+                for one in found
+                if one.against.startswith(f"{sort}, {library}") and not one.what.startswith((SORT, ORDER, TORCH))
+            ]
+            worst = max(these, key=lambda one: one.ratio)
+            lines.append(
+                Measurement(f"{worst.what}: the worst", worst.ratio, f"x {sort}", "the limit", worst.ratio / LIMIT)
+            )
+    return lines
+
+
+def _beside_sorts(case: str, arrays: tuple[Any, ...], memory: Any, repeats: int) -> list[Measurement]:
+    """The sorts and the rules in turns, so that what disturbs one disturbs the others; the best of each."""
+    draft = arrays[1]
+    host = draft if memory is None else memory
+    sorts: dict[str, Call] = {SORT: lambda: np.sort(host, axis=-1)}
+    if memory is None:
+        sorts[ORDER] = lambda: np.argsort(host, axis=-1)
+    else:
+        sorts[TORCH] = lambda: draft.sort(dim=-1, descending=True)
+    best = _best({**sorts, **rules(*arrays)}, repeats)
+    return [
+        Measurement(f"{name}, {case}", 1e3 * taken, "ms", f"{sort}, {case}", taken / best[sort])
+        for sort in sorts
+        for name, taken in best.items()
+        if name == sort or name not in sorts
+    ]
+
+
+def _best(calls: dict[str, Call], repeats: int) -> dict[str, float]:
+    """Seconds of this thread, the least of several rounds; the first fetches what is loaded on demand."""
+    best = dict.fromkeys(calls, math.inf)
+    start = time.thread_time()
+    for done in range(repeats + 1):
+        for name, call in calls.items():
+            began = time.thread_time()
+            call()
+            best[name] = min(best[name], max(time.thread_time() - began, 1e-9))
+        if done and time.thread_time() - start > SECONDS:
+            break
+    return best

@@ -1,0 +1,1 @@
+"""Claims checked on traces and on simulated instances."""

@@ -1,0 +1,155 @@
+"""What the claims are checked on: arrays from a trace's positions, or from the scenarios that need no language model.
+
+q and p are the float64 softmax of the stored logits; what a claim needs beside them (a drawn token, a number k of
+entries to send, a draft length) is drawn by the seed, so that a run can be repeated and every k from 0 to V has its
+chance. Everything is drawn and built by numpy on the host, so that every device sees the same instances.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+import zlib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import hlmtheory
+from hlmtheory.claims import Instance
+from validation.errors import UserError
+from validation.trace.reader import TraceChunk, probabilities
+
+LONGEST_DRAFT = 8
+SIZES_BY_DRAFT = (8, 64, 512)  # entries sent for likely, middling and unlikely drafts
+ROW_ARRAYS = ("draft", "target", "token", "k", "sizes", "acceptance", "draft_length", "sharpness", "skip", "logits")
+WINDOW_ARRAYS = ("acceptances",)
+
+Array = NDArray[Any]
+Scenario = Callable[[np.random.Generator], Instance]
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """The random part of n positions' instances; each field has the shape (n,)."""
+
+    quantile: Array  # in [0, 1): which token is drawn
+    k: Array
+    draft_length: Array
+    sharpness: Array  # of a softplus
+    skip_from: Array  # the draft probability from which on a draft is skipped
+    skip_level: Array  # with what probability
+
+    @classmethod
+    def of(cls, rng: np.random.Generator, count: int, vocabulary: int) -> Draws:
+        """Draw for ``count`` positions: k is log-uniform on 0..V, and V itself once in a hundred.
+
+        So is the sharpness η, on 1..100: the paper does not print its value. Drafts are skipped from a
+        probability on that is log-uniform on 1e-6..1, in half of the positions always, else with a drawn probability.
+        """
+        quantile = rng.random(count)
+        k = np.floor((vocabulary + 2.0) ** rng.random(count)).astype(np.int64) - 1
+        k[rng.random(count) < 0.01] = vocabulary
+        lengths = rng.integers(0, LONGEST_DRAFT + 1, count)
+        sharpness, skip_from = 100.0 ** rng.random(count), 1e-6 ** rng.random(count)
+        level = np.where(rng.random(count) < 0.5, 1.0, rng.random(count))
+        return cls(quantile, k, lengths, sharpness, skip_from, level)
+
+    def __getitem__(self, part: slice) -> Draws:
+        return Draws(*(getattr(self, field.name)[part] for field in fields(self)))
+
+
+def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Array]:
+    """Everything a claim may take, for n positions.
+
+    Parameters
+    ----------
+    chunk : TraceChunk
+        n consecutive positions.
+    rng : numpy Generator
+
+    Returns
+    -------
+    dict
+        ``draft``, ``target`` (n, V): softmax of the stored logits; ``token`` (n,): drawn from the draft row; ``k``
+        (n,): log-uniform on 0..V; ``sizes`` (n, V): fewer entries for likelier drafts; ``acceptance`` (n,),
+        ``draft_length`` (n,), ``sharpness`` (n,): log-uniform on 1..100; ``skip`` (n, V): 0, or from a drawn
+        draft probability on a drawn probability; ``logits`` (n, V): the draft's, in float64; ``acceptances`` (m, 8):
+        the rates of 8 consecutive positions of one text.
+    """
+    arrays = row_arrays(chunk, Draws.of(rng, *chunk.draft_logits.shape))
+    return arrays | {"acceptances": windows(arrays["acceptance"], chunk)}
+
+
+def row_arrays(chunk: TraceChunk, draws: Draws, names: Collection[str] = ROW_ARRAYS) -> dict[str, Array]:
+    """The arrays with one entry a position: those named, and always ``draft``, ``target`` and ``acceptance``."""
+    draft, target = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
+    arrays = {
+        "draft": draft,
+        "target": target,
+        "acceptance": np.minimum(hlmtheory.acceptance_rate(target, draft), 1.0),
+        "k": draws.k,
+        "draft_length": draws.draft_length,
+        "sharpness": draws.sharpness,
+    }
+    if "skip" in names:
+        arrays["skip"] = np.where(draft >= draws.skip_from[:, None], draws.skip_level[:, None], 0.0)
+    if "logits" in names:
+        arrays["logits"] = chunk.draft_logits.astype(np.float64)
+    if "token" in names:
+        arrays["token"] = _drawn(draft, draws.quantile)
+    if "sizes" in names:
+        likely, middling, unlikely = np.minimum(SIZES_BY_DRAFT, draft.shape[-1])
+        arrays["sizes"] = np.where(draft >= 0.1, likely, np.where(draft >= 0.001, middling, unlikely))
+    return arrays
+
+
+def _drawn(rows: Array, quantile: Array) -> Array:
+    """One token from each row, by the inverse of its distribution function."""
+    cumulative = np.cumsum(rows, axis=-1)
+    return np.argmax(cumulative > (quantile * cumulative[:, -1])[:, None], axis=-1)
+
+
+def windows(acceptance: Array, chunk: TraceChunk) -> Array:
+    """Rates at LONGEST_DRAFT consecutive positions of one text, shape (m, LONGEST_DRAFT).
+
+    The texts are the large model's, so these are real numbers to try the algebra on, not the conditional rates along
+    a run of accepted drafts. Runs that reach into the next block are left out.
+    """
+    if len(acceptance) < LONGEST_DRAFT:
+        return np.empty((0, LONGEST_DRAFT))
+    rows = np.lib.stride_tricks.sliding_window_view(acceptance, LONGEST_DRAFT)
+    last = len(rows)
+    steps = chunk.position[LONGEST_DRAFT - 1 :] - chunk.position[:last]
+    whole = (steps == LONGEST_DRAFT - 1) & (chunk.prompt_index[LONGEST_DRAFT - 1 :] == chunk.prompt_index[:last])
+    return rows[whole]
+
+
+def scenarios(package: str = "validation.claims.scenarios") -> dict[str, Scenario]:
+    """By claim id, what makes a batch of instances without a language model: every module's ``INSTANCES``.
+
+    Raises
+    ------
+    UserError
+        If two modules serve one claim.
+    """
+    try:
+        found = import_module(package)
+    except ModuleNotFoundError as error:
+        if error.name != package:
+            raise
+        return {}
+    tables: dict[str, Scenario] = {}
+    for name in sorted(module.name for module in pkgutil.iter_modules(found.__path__)):
+        table: Mapping[str, Scenario] = getattr(import_module(f"{package}.{name}"), "INSTANCES", {})
+        if twice := tables.keys() & table.keys():
+            raise UserError(f"Two scenarios serve {', '.join(sorted(twice))}, one of them {name}; remove one.")
+        tables |= table
+    return tables
+
+
+def scenario_rng(seed: int, claim: str, batch: int) -> np.random.Generator:
+    """The generator of one batch: it depends on nothing but these three."""
+    return np.random.default_rng([seed, zlib.crc32(claim.encode()), batch])

@@ -1,0 +1,128 @@
+"""What a run found: a tally for each claim, and what the trace is like; as text and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+import hlmtheory
+from hlmtheory.claims import COARSE, Status, Verdict
+from validation.claims.instances import LONGEST_DRAFT
+from validation.errors import UserError
+
+
+@dataclass(slots=True)
+class Tally:
+    """What all verdicts on one claim come to."""
+
+    claim: str
+    instances: int = 0
+    holds: int = 0
+    violated: int = 0
+    inconclusive: int = 0
+    out_of_scope: int = 0
+    vacuous: int = 0
+    worst_slack: float = math.inf  # of decided instances
+    tightest: float = -math.inf  # largest lhs/rhs of decided instances whose rhs is more than rounding
+    broken: dict[str, int] = field(default_factory=dict)
+    kind: str = "measured"  # on a trace, or "simulated": on instances of a scenario
+
+    @property
+    def in_scope(self) -> int:
+        """Instances that met every assumption."""
+        return self.instances - self.out_of_scope
+
+    @property
+    def never(self) -> str:
+        """Why no instance was in scope; empty where one was."""
+        if self.in_scope:
+            return ""
+        if not self.instances:
+            return f"the trace has no {LONGEST_DRAFT} consecutive positions of one text"
+        return "an assumption is never met: " + "; ".join(self.broken)
+
+    @property
+    def outcome(self) -> str:
+        """One word or two for the report.
+
+        Of a false statement it is the claim's ``standing``, "refuted", "misprint" or "false reading": a fact about the
+        statement, whose counterexample the tests keep; how often it fails here is ``violated``. A claim that is mostly
+        undecided does not hold. "withdrawn": the record is older than the list of claims, which has it no more.
+        """
+        claim = hlmtheory.all_claims().get(self.claim)
+        if claim is None:
+            return "withdrawn"
+        if claim.standing != "true":
+            return claim.standing
+        if self.violated:
+            return "violated"
+        if not self.in_scope:
+            return "out of scope"
+        return "holds" if self.holds > self.inconclusive else "inconclusive"
+
+    def add(self, verdict: Verdict) -> None:
+        """Count one batch."""
+        self.instances += verdict.instances
+        self.holds += verdict.count(Status.HOLDS)
+        self.violated += verdict.count(Status.VIOLATED)
+        self.inconclusive += verdict.count(Status.INCONCLUSIVE)
+        self.out_of_scope += verdict.count(Status.OUT_OF_SCOPE)
+        self.vacuous += int(np.count_nonzero(verdict.vacuous))
+        for statement, count in verdict.broken.items():
+            self.broken[statement] = self.broken.get(statement, 0) + count
+        decided = (verdict.status == Status.HOLDS) | (verdict.status == Status.VIOLATED)
+        if decided.any():
+            slack = verdict.slack[decided]
+            self.worst_slack = min(self.worst_slack, float(np.where(np.isnan(slack), -math.inf, slack).min()))
+            known = decided & (verdict.rhs > COARSE) & np.isfinite(verdict.rhs)
+            ratios = verdict.lhs[known] / verdict.rhs[known]
+            self.tightest = max(self.tightest, float(ratios.max(initial=-math.inf)))
+
+
+@dataclass(slots=True)
+class Results:
+    """The tallies of one run, and what the trace is like."""
+
+    tallies: dict[str, Tally]
+    positions: int
+    seed: int
+    seconds: float
+    summary: dict[str, float]
+
+    def to_json(self) -> str:
+        """The results as text; infinities become words, since JSON has none."""
+        plain = asdict(self)
+        for tally in plain["tallies"].values():
+            for name in ("worst_slack", "tightest"):
+                tally[name] = tally[name] if math.isfinite(tally[name]) else str(tally[name])
+        return json.dumps(plain, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Results:
+        """Read what :meth:`to_json` wrote."""
+        plain = json.loads(text)
+        tallies = {}
+        for name, fields in plain["tallies"].items():
+            limits = {limit: float(fields[limit]) for limit in ("worst_slack", "tightest")}
+            tallies[name] = Tally(**{**fields, **limits})
+        return cls(**{**plain, "tallies": tallies})
+
+
+def load_results(path: Path) -> Results:
+    """Results of an earlier run.
+
+    Raises
+    ------
+    UserError
+        If there are none at ``path``, or they cannot be read.
+    """
+    try:
+        return Results.from_json(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise UserError(f"There are no results at {path}; run `python3 hlm validate` first.") from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"The results at {path} cannot be read; run `python3 hlm validate` again.") from error

@@ -1,0 +1,324 @@
+"""The cell of edge-sd (zhu2025edgesd) Section IV: users in a disc, their prompts, and how each scheme serves them.
+
+Table II's constants are the defaults of :class:`Load` and :class:`Radio`. Where the paper's text leaves open what was
+done, :class:`Reading` says how it is read.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from hlmtheory.batching import plan_latency
+from hlmtheory.batching.methods import METHODS, Candidate, Options
+from hlmtheory.batching.planner import FIXED_LENGTH, Measured
+from hlmtheory.batching.refusals import fitting_lengths
+from hlmtheory.channel import db_to_linear, dbm_to_watts, log_distance_gain
+from hlmtheory.ofdma import finish_times, minmax_latency
+from hlmtheory.serving import Service, Task, peak_memory, upload_bits
+from validation.claims.scenarios.edge import LONGEST_DRAFT, LONGEST_INPUT, LONGEST_OUTPUT, MEMORY, PAIRS, service
+
+Row = np.ndarray[Any, Any]
+
+LENGTHS = range(1, LONGEST_DRAFT + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What the users ask, and of which models: edge-sd Tables I and II, with the pair and acceptance of Fig. 7.
+
+    Attributes
+    ----------
+    users : int
+        K.
+    longest_input, longest_output : int
+        I_max and O_max; lengths are uniform on 1..I_max and 1..O_max.
+    pair : int
+        Index of the draft and the verify model in :data:`validation.claims.scenarios.edge.PAIRS`.
+    acceptance : float
+        α.
+    memory : float
+        Γ_s, in bytes.
+    """
+
+    users: int = 100
+    longest_input: int = LONGEST_INPUT
+    longest_output: int = LONGEST_OUTPUT
+    pair: int = 1
+    acceptance: float = 0.8
+    memory: float = MEMORY
+
+    @property
+    def service(self) -> Service:
+        """The two models on their machines."""
+        return service(self.pair, self.acceptance, self.memory)
+
+
+@dataclass(frozen=True, slots=True)
+class Radio:
+    """The uplink: edge-sd Table II, and g₀ ϱ d⁻² of Section IV.
+
+    Attributes
+    ----------
+    reference_gain_db : float
+        g₀ at 1 m. The paper prints −30 dBm; a gain has no unit of power, so it is read as −30 dB
+        (taken as 10⁻⁶ it would be −60 dB).
+    exponent : float
+        Of the path loss.
+    bandwidth_hz : float
+        B_w.
+    power_w, noise_dbm, radius_m : float
+        p_k, σ² and the radius of the cell.
+    """
+
+    reference_gain_db: float = -30.0
+    exponent: float = 2.0
+    bandwidth_hz: float = 20e6
+    power_w: float = 0.2
+    noise_dbm: float = -106.0
+    radius_m: float = 400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What edge-sd leaves open.
+
+    Attributes
+    ----------
+    longest_answers : bool
+        Whether every task is served for O_max tokens, as it is planned, and not for its own O_k.
+    sorted_arrival : bool
+        Whether the rivals, too, take the tasks by rising prompt and not as they come.
+    printed_objective : bool
+        Whether the batches minimise (29) as printed, which does not overlap the two stages.
+    shared_length : bool
+        Whether the rivals draft as many tokens as the proposed plan and not what is best for them.
+    """
+
+    longest_answers: bool = False
+    sorted_arrival: bool = False
+    printed_objective: bool = False
+    shared_length: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """One draw of the users, arrays of shape (K,).
+
+    Attributes
+    ----------
+    inputs, outputs : integer array
+        I_k and O_k, in tokens.
+    distance : array
+        From the base station, as a share of the radius.
+    fading : array
+        ϱ_k ~ Exp(1).
+    """
+
+    inputs: Row
+    outputs: Row
+    distance: Row
+    fading: Row
+
+
+def draw_users(seed: int, run: int, load: Load) -> Users:
+    """The users of one run; fewer users are the first of more, and a longer I_max stretches the same prompts.
+
+    >>> few, many = (draw_users(1, 0, Load(users=count)) for count in (2, 5))
+    >>> few.inputs.tolist() == many.inputs[:2].tolist()
+    True
+    """
+    part = np.random.default_rng([seed, run]).random((load.users, 4)).T
+    lengths = [
+        1 + np.floor(u * longest).astype(np.int64)
+        for u, longest in zip(part, (load.longest_input, load.longest_output), strict=False)
+    ]
+    return Users(*lengths, np.sqrt(part[2]), -np.log1p(-part[3]))
+
+
+def spectral_efficiency(users: Users, radio: Radio) -> Row:
+    """log₂(1 + p_k g_k/σ²), shape (K,); no user is nearer than 1 m, where g₀ is taken."""
+    distance = np.maximum(users.distance * radio.radius_m, 1.0)
+    reference = float(db_to_linear(radio.reference_gain_db))
+    gain = users.fading * log_distance_gain(distance, reference_gain=reference, exponent=radio.exponent)
+    return np.asarray(np.log1p(radio.power_w * gain / float(dbm_to_watts(radio.noise_dbm))) / math.log(2.0))
+
+
+def upload_times(bits: Row, efficiency: Row, bandwidth_hz: float) -> tuple[float, float]:
+    """T_com (16) in seconds with the best shares, (27), and with equal ones."""
+    equal = finish_times(bits, efficiency, np.full(len(bits), 1.0 / len(bits)), bandwidth_hz)
+    return float(minmax_latency(bits, efficiency, bandwidth_hz)), float(np.max(equal))
+
+
+@cache
+def uploads(seed: int, run: int, load: Load, radio: Radio) -> tuple[float, float]:
+    """:func:`upload_times` of the prompts' embeddings, λ I_k bits."""
+    users = draw_users(seed, run, load)
+    bits = upload_bits(*PAIRS[load.pair], users.inputs)
+    return upload_times(bits, spectral_efficiency(users, radio), radio.bandwidth_hz)
+
+
+# ------------------------------------------------------------------------------------------------ serving
+
+
+SCHEMES = (
+    "proposed",
+    "sequential",
+    "none",
+    "fixed-length",
+    "autoregressive",
+    "static",
+    "max",
+    "heuristic",
+    "johnson",
+    "known",
+    "free",
+)
+"""Methods of :func:`hlmtheory.batching.plan`, and ours. All but "free" wait at the end of every decoding step, (22).
+
+"proposed" is ``dp``; "johnson" are its batches, ordered by Johnson's rule anew at each decoding step; "known" are these
+or, if they take less, the batches of ``dp`` told the answers' lengths, at the same draft length and so ordered. "free"
+is the faster of ``dp`` and ``balanced`` without the barrier: a batch drafts as soon as its own drafts are verified.
+"""
+
+WITH_BOUND = ("proposed", "johnson", "free")
+"""Plans whose gap to a lower bound is computed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a scheme chose, and what it takes.
+
+    Attributes
+    ----------
+    seconds : float
+        T_inf with the answers as they turn out.
+    planned : float
+        T_inf if every answer has O_max tokens.
+    draft_length : int
+        l.
+    gap : float or None
+        By how much, relative to a lower bound, ``planned`` can at most be improved; of :data:`WITH_BOUND`. The bound
+        is on every plan with a barrier, for "free" on every plan with any schedule.
+    bytes : float
+        What the weights and the caches of all batches that run at once need, at the fullest wave.
+    waves : int
+        How many.
+    """
+
+    seconds: float
+    planned: float
+    draft_length: int
+    gap: float | None = None
+    bytes: float = 0.0
+    waves: int = 1
+
+
+@cache
+def serve(
+    seed: int,
+    run: int,
+    load: Load,
+    schemes: tuple[str, ...] = SCHEMES,
+    reading: Reading | None = None,
+    memory_rule: str = "each",
+) -> dict[str, Served]:
+    """Plan the tasks of one run by each scheme for answers of O_max tokens, and serve the answers that come.
+
+    Parameters
+    ----------
+    seed, run : int
+        Pick the users.
+    load : Load
+    schemes : tuple of str
+        Some of :data:`SCHEMES`.
+    reading : Reading, optional
+    memory_rule : str, default "each"
+        "each" is the paper's (24b), a limit for each batch; "together" counts the caches of all batches that run at
+        once, and runs what does not fit in waves.
+
+    Returns
+    -------
+    dict
+        :class:`Served` by scheme.
+    """
+    cell = _Cell(draw_users(seed, run, load), load, reading or Reading(), memory_rule)
+    return {scheme: cell.serve(scheme) for scheme in schemes}
+
+
+class _Cell:
+    """The tasks of one run, with the plan by Algorithm 1."""
+
+    def __init__(self, users: Users, load: Load, reading: Reading, memory_rule: str) -> None:
+        order = np.argsort(users.inputs, kind="stable") if reading.sorted_arrival else np.arange(load.users)
+        lengths = [(int(users.inputs[k]), int(users.outputs[k])) for k in order]
+        self.reading, self.service, self.rule = reading, load.service, memory_rule
+        self.tasks = [Task(prompt, load.longest_output) for prompt, _ in lengths]
+        self.answers = self.tasks if reading.longest_answers else [Task(*both) for both in lengths]
+        self.lengths = fitting_lengths(self.tasks, self.service, list(LENGTHS), memory_rule)
+        self.barrier = Measured(self.tasks, self.service, Options("barrier", memory_rule))
+        self.proposed = METHODS["dp-printed-objective" if reading.printed_objective else "dp"](
+            self.barrier, self.lengths
+        )
+
+    @cached_property
+    def freely(self) -> Measured:
+        """The same tasks without the barrier."""
+        return Measured(self.tasks, self.service, Options("free", self.rule))
+
+    def serve(self, scheme: str) -> Served:
+        """What one scheme takes."""
+        best = self.proposed
+        if scheme == "known":
+            told = Measured(self.answers, self.service, Options("barrier", self.rule))
+            other = METHODS["dp"](told, [best.draft_length])
+            found = [self._served(self._reordered(one, "johnson"), self.barrier) for one in (best, other)]
+            return min(found, key=lambda one: one.seconds)
+        if scheme == "free":
+            found = [METHODS[method](self.freely, self.lengths) for method in ("dp", "balanced")]
+            return self._served(min(found, key=lambda one: one.latency), self.freely, bounded=True)
+        if scheme == "autoregressive":
+            alone = Measured(self.tasks, self.service, Options("barrier", "ignored"))
+            return self._served(METHODS[scheme](alone, [0]), alone)
+        if scheme == "proposed":
+            return self._served(best, self.barrier, bounded=True)
+        if scheme in ("sequential", "johnson"):
+            return self._served(self._reordered(best, scheme), self.barrier, bounded=scheme == "johnson")
+        lengths = [FIXED_LENGTH] if scheme == "fixed-length" else self._lengths()
+        return self._served(METHODS[scheme](self.barrier, lengths), self.barrier)
+
+    def _lengths(self) -> list[int]:
+        """Those that a rival tries."""
+        return [self.proposed.draft_length] if self.reading.shared_length else self.lengths
+
+    def _reordered(self, plan: Candidate, order: str) -> Candidate:
+        return self.barrier.plan(plan.batches, plan.draft_length, order)
+
+    def _served(self, plan: Candidate, problem: Measured, *, bounded: bool = False) -> Served:
+        """The answers that come, in the batches, waves and order of a plan."""
+        seconds = plan.latency
+        if self.answers is not self.tasks:
+            options = {"schedule": problem.options.schedule, "memory_rule": "ignored", "waves": plan.waves}
+            seconds = plan_latency(self.answers, self.service, plan.batches, plan.draft_length, plan.order, **options)
+        gap = None
+        if bounded:
+            bound = min(problem.bound(length) for length in self.lengths)
+            gap = max(plan.latency / bound - 1.0, 0.0)
+        return Served(seconds, plan.latency, plan.draft_length, gap, self._bytes(plan), len(plan.waves))
+
+    def _bytes(self, plan: Candidate) -> float:
+        """Of the draft machine at the fullest wave."""
+        inputs, outputs = self.barrier.inputs, self.barrier.outputs
+        weights = float(peak_memory(self.service.draft, 0, 0, 0))
+        needs = [
+            float(peak_memory(self.service.draft, inputs[b].max(), outputs[b].max(), len(b), plan.draft_length))
+            - weights
+            for b in map(list, plan.batches)
+        ]
+        edges = np.cumsum((0, *plan.waves))
+        return weights + max(sum(needs[a:b]) for a, b in pairwise(edges))

@@ -1,0 +1,1 @@
+"""The command line: what is shown, how errors are told, exit codes."""

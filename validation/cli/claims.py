@@ -1,0 +1,102 @@
+"""What ``hlm claims`` shows: the list, one claim in full, both as JSON; the nearest names to an unknown one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.cli.display import shortened
+from validation.errors import UserError, nearest
+from validation.report.citations import cite
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from hlmtheory.claims import Claim
+
+ROOT = Path(__file__).resolve().parents[2]
+
+FALSE_WORDS = {
+    "refuted": "printed, and false as stated; see the counterexample",
+    "misprint": "printed and false, but what is meant is evident; see the counterexample",
+    "false reading": "false, though it suggests itself; nobody prints it; see the counterexample",
+}
+"""What `hlm claims ID` says of a false statement, by its standing."""
+
+
+def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
+    """All claims, those of one module, or the one of that id.
+
+    Raises
+    ------
+    UserError
+        There is none; the message names the nearest.
+    """
+    found = [claim for name, claim in known.items() if wanted in (None, name, name.split(".")[0])]
+    if not found:
+        near = nearest(str(wanted), [*dict.fromkeys(name.split(".")[0] for name in known), *known])
+        hint = f"did you mean {', '.join(near)}? " if near else ""
+        raise UserError(f"There is no claim {wanted!r}; {hint}`python3 hlm claims` lists the {len(known)} there are.")
+    return found
+
+
+def show_list(console: Console, listed: list[Claim]) -> None:
+    """Id, statement, status and source of each."""
+    for claim in listed:
+        console.print(claim.id, style="bold", soft_wrap=True)
+        console.print(f"  {claim.statement}", highlight=False)
+        console.print(f"  {_status(claim)}; {claim.origin.value}; {cite(claim.source)}", highlight=False)
+    console.print(f"{len(listed)} claims; `python3 hlm claims ID` shows one in full.")
+
+
+def show_claim(console: Console, claim: Claim) -> None:
+    """One claim in full."""
+    room = claim.id.split(".")[0]
+    folder = ROOT / "hlmtheory" / room
+    head = f"{room}/__init__.py" if folder.is_dir() else f"{room}.py"
+    rows = {
+        "statement": claim.statement,
+        "status": "stands" if claim.standing == "true" else f"{claim.standing}: {FALSE_WORDS[claim.standing]}",
+        "source": cite(claim.source),
+        "origin": claim.origin.value,
+        "assumptions": "; ".join(a.statement for a in claim.assumptions) or "none",
+        "checked on": ", ".join(claim.takes),
+        "largest lhs/rhs known": claim.attained and f"{claim.attained.ratio:.6g} at {dict(claim.attained.instance)}",
+        "counterexample": claim.refuted and dict(claim.refuted),
+        "symbols": f"draft is q, target is p; the table at the head of hlmtheory/{head} has the others",
+        "proof": f"comments and docstrings of {_written_in(claim)}",
+        "tests": f"tests/theory/test_claims.py and test_{room}.py",
+    }
+    console.print(claim.id, style="bold")
+    for label, value in rows.items():
+        if value is not None:
+            console.print(f"  {label}: {shortened(value)}", highlight=False)
+
+
+def _written_in(claim: Claim) -> str:
+    """The file that holds the claim's record, and its proof or the function that has it."""
+    room = ROOT / "hlmtheory" / claim.id.split(".")[0]
+    files = sorted(room.glob("*.py")) if room.is_dir() else [room.with_suffix(".py")]
+    holders = [file for file in files if f'"{claim.id}"' in file.read_text(encoding="utf-8")]
+    return str((holders or [room])[0].relative_to(ROOT))
+
+
+def plain_claim(claim: Claim) -> dict[str, Any]:
+    """A claim as JSON holds it."""
+    return {
+        "id": claim.id,
+        "statement": claim.statement,
+        "status": _status(claim),
+        "origin": claim.origin.value,
+        "source": {"key": claim.source.key, "place": claim.source.place, "cited": cite(claim.source)},
+        "relation": claim.relation.value,
+        "assumptions": [assumption.statement for assumption in claim.assumptions],
+        "takes": list(claim.takes),
+        "ceiling": claim.ceiling,
+        "largest_ratio_known": claim.attained and claim.attained.ratio,
+    }
+
+
+def _status(claim: Claim) -> str:
+    return "stands" if claim.standing == "true" else claim.standing

@@ -1,0 +1,226 @@
+"""What the commands of :mod:`validation.__main__` show: bars, the last screen, and texts cut to fit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.cli.start import CLOSED
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from validation.claims.check import Results, Tally
+    from validation.decoding.pass_times import Passes
+    from validation.decoding.studies import Decoded
+
+OUTCOMES = {
+    "hold": "holds",
+    "fail": "violated",
+    "undecided": "inconclusive",
+    "refuted": "refuted",
+    "misprint": "misprint",
+    "false reading": "false reading",
+}
+"""What the last screen calls each outcome of a tally."""
+
+UNBROKEN = 100_000
+"""Columns of an output that is no terminal."""
+
+
+def last_screen(console: Console, results: Results, report: Path) -> None:
+    """What held, failed, was vacuous or out of scope, and where the report is."""
+    from rich import box
+    from rich.table import Table
+
+    heads = ("room", "data", *OUTCOMES, "vacuous", "out of scope")
+    table = Table(
+        title="Claims by outcome, and how many were vacuous or out of scope somewhere",
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
+    )
+    for head in heads:
+        table.add_column(head, no_wrap=head in heads[:2])
+    rooms: dict[tuple[str, str], list[Tally]] = {}
+    for name, tally in results.tallies.items():
+        rooms.setdefault((name.split(".")[0], tally.kind), []).append(tally)
+    for (room, kind), tallies in rooms.items():
+        counts = [sum(tally.outcome == outcome for tally in tallies) for outcome in OUTCOMES.values()]
+        counts += [sum(t.vacuous > 0 for t in tallies), sum(t.out_of_scope > 0 for t in tallies)]
+        table.add_row(room, kind, *(str(count or "·") for count in counts))
+    console.print(table)
+    for label, outcome in (("Fail", "violated"), ("Undecided", "inconclusive")):
+        named = [name for name, tally in results.tallies.items() if tally.outcome == outcome]
+        if named:
+            console.print(f"{label}: {', '.join(named)}", style="bold", soft_wrap=True)
+    reasons: dict[str, list[str]] = {}
+    for name, tally in results.tallies.items():
+        if tally.outcome == "out of scope":
+            reasons.setdefault(tally.never, []).append(name)
+    for reason, names in reasons.items():
+        console.print(f"Never in scope ({reason}): {', '.join(names)}", markup=False, soft_wrap=True)
+    vacuous = [f"{name} ({t.vacuous / t.in_scope:.1%})" for name, t in results.tallies.items() if t.vacuous]
+    if vacuous:
+        console.print(f"Vacuous: {', '.join(vacuous)} of what is in scope.", soft_wrap=True)
+    console.print(
+        "Out of scope: an assumption is not met there. Vacuous: the bound is so large that nothing could exceed it."
+    )
+    measured = sum(tally.kind == "measured" for tally in results.tallies.values())
+    console.print(
+        f"{measured} claims were measured on this pair's positions, {len(results.tallies) - measured} on simulated "
+        "instances, which are the same for every pair.\n"
+        "Refuted: printed results that are false. Misprint: what is meant is evident, and holds. False reading: nobody "
+        "prints it. Each fails on its counterexample; how often it fails here is in the report.\n"
+        f"Acceptance rate {results.summary['acceptance']:.3f} over {results.positions:,} positions. "
+        f"{_sizes_in_words(results)}",
+        soft_wrap=True,
+    )
+    console.print(f"Report: {report.resolve().as_uri()}", soft_wrap=True)
+
+
+def _sizes_in_words(results: Results) -> str:
+    """How many probabilities a device has to send, on average, for a guaranteed bias."""
+    from validation.claims.check import BIASES
+
+    sizes = [f"{results.summary[f'size_for_bias_{bias}']:,.0f} for {bias:.0%}" for bias in BIASES]
+    return f"Probabilities to send for a guaranteed bias (truncation.certificate), on average: {', '.join(sizes)}."
+
+
+@contextmanager
+def progress_bar(console: Console) -> Iterator[Any]:
+    """A bar for ``report(done, total, text)``."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description:<42}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as bars:
+        task = bars.add_task("", total=None)
+
+        def report(done: int, total: int, text: str) -> None:
+            bars.update(task, completed=min(done, total), total=total, description=text)
+
+        yield report
+
+
+@contextmanager
+def waiting(console: Console, text: str) -> Iterator[Callable[[str], None]]:
+    """A bar that moves while something of unknown length is done; yields what changes its text."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    if not console.is_terminal:  # where it would leave an empty line
+        yield lambda changed: None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(pulse_style="cyan"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bars:
+        task = bars.add_task(text, total=None)
+        yield lambda changed: bars.update(task, description=changed)
+
+
+def open_console(*, quiet: bool = False, stderr: bool = False) -> Console:
+    """Where the commands write: plain lines that are not wrapped where no person looks on.
+
+    Nothing that is printed is read as markup: a path may hold brackets.
+    """
+    from rich.console import Console as Screen
+
+    class Console(Screen):
+        """The screen, which ends with an exit code of its own where its reader leaves."""
+
+        def on_broken_pipe(self) -> None:
+            with suppress(SystemExit):
+                super().on_broken_pipe()
+            raise SystemExit(CLOSED)
+
+    stream = sys.stderr if stderr else sys.stdout
+    if stream.isatty():
+        return Console(stderr=stderr, quiet=quiet, markup=False)
+    return Console(stderr=stderr, quiet=quiet, markup=False, width=UNBROKEN, soft_wrap=True)
+
+
+def shortened(value: object, limit: int = 300) -> str:
+    """A value as text, cut to so many characters."""
+    text = str(value)
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+RATIOS = {
+    "accepted": "acceptance",
+    "skipped": "share_skipped",
+    "per round": "tokens_per_round",
+    "B/token": "bytes_per_token",
+}
+"""What the table of a study shows beside speed and risk: the head, and the word of the metrics."""
+
+
+def decoded_lines(decoded: Decoded, passes: Passes) -> list[dict[str, Any]]:
+    """What each method of a study came to over each link, as plain values."""
+    from validation.decoding.metrics import summary
+    from validation.decoding.pass_times import risk_per_token, speed
+
+    lines = []
+    for line in summary(decoded.rows):
+        rows = decoded.by_method[line["method"], line["link"]]
+        found = {name: line[name] for name in ("method", "link", "texts", "tokens")}
+        found |= {"tokens_per_s": asdict(speed(rows, passes)), "risk_per_token": asdict(risk_per_token(rows))}
+        lines.append(found | {word: line[word] for word in RATIOS.values()})
+    return lines
+
+
+def decoded_screen(
+    console: Console, decoded: Decoded, passes: Passes, kept: Path, texts: Path, sample: tuple[str, str, str] | None
+) -> None:
+    """What each method of a study came to, what the columns mean, where the texts are, and one of them."""
+    from rich import box
+    from rich.table import Table
+
+    title = "tokens/s: measured counts × measured pass times, with 95% intervals over the prompts; no link"
+    table = Table(title=title, box=box.SIMPLE, padding=(0, 1, 0, 0))
+    table.add_column("method")
+    for head in ("tokens/s", *RATIOS, "risk/token"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for line in decoded_lines(decoded, passes):
+        name = line["method"] if line["link"] == "none" else f"{line['method']}, {line['link']}"
+        ratios = ("·" if line[word] is None else f"{line[word]:,.3g}" for word in RATIOS.values())
+        table.add_row(name, _interval(line["tokens_per_s"]), *ratios, _interval(line["risk_per_token"]))
+    console.print(table)
+    small, large = (
+        f"{1e3 * p.median_s:.3g} ms ({1e3 * p.low_s:.3g}–{1e3 * p.high_s:.3g})" for p in (passes.small, passes.large)
+    )
+    console.print(
+        f"A pass of the small model over 1 token takes {small}, of the large one over {passes.large.tokens} tokens "
+        f"{large}: the median and the middle half of {passes.repeats}, one text behind {passes.before} tokens, "
+        f"{passes.date}. Each pass counts so, however many tokens it verifies. Remove {kept} to measure anew.",
+        soft_wrap=True,
+    )
+    console.print(
+        "B/token: uplink as encoded. risk/token: the mean over tokens of a bound on the total variation, 0 to 1, "
+        "between the distribution that a token is drawn from and the large model's; 0 is lossless. Times the length of "
+        "a text, it bounds the expected drift of the text.",
+        soft_wrap=True,
+    )
+    if sample is not None:
+        method, prompt, text = (" ".join(part.split()) for part in sample)
+        console.print(f"A text by {method}: {shortened(prompt, 160)} → {shortened(text, 240)}", soft_wrap=True)
+    console.print(f"Texts: {texts}", soft_wrap=True)
+    if not any("similarity_large" in scores for scores in decoded.scores.values()):
+        console.print(
+            "No inference accuracy: it takes `python3 hlm setup validation accuracy`, and this command once more.",
+            soft_wrap=True,
+        )
+
+
+def _interval(estimate: Mapping[str, float | None]) -> str:
+    """A number and its interval, three digits each."""
+    if estimate["value"] is None:
+        return "·"
+    if estimate["low"] is None:
+        return f"{estimate['value']:,.3g}"
+    return f"{estimate['value']:,.3g} ({estimate['low']:,.3g}–{estimate['high']:,.3g})"

@@ -1,0 +1,93 @@
+"""What ``hlm figure`` draws from, opened when the first figure needs it; what is missing is said with its command."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from validation.errors import UserError
+from validation.plots import FORMATS, Decoding, Exhibit, Figure, draw
+from validation.trace.reader import Trace, open_trace
+
+if TYPE_CHECKING:
+    from validation.decoding.studies import Decoded
+
+BUILTIN_RUN = Path("runs/builtin")
+
+
+def read_formats(given: Sequence[str]) -> tuple[str, ...]:
+    """The formats of several words, each perhaps with commas; SVG if none is named.
+
+    Raises
+    ------
+    UserError
+        An unknown one.
+
+    Examples
+    --------
+    >>> read_formats(("pdf,CSV", "png"))
+    ('pdf', 'csv', 'png')
+    """
+    formats = tuple(word.strip().lower() for words in given for word in words.split(",")) or ("svg",)
+    if unknown := [word for word in formats if word not in FORMATS]:
+        raise UserError(f"There is no format {unknown[0]!r}; choose of: {', '.join(FORMATS)}.")
+    return formats
+
+
+class Drawing:
+    """Draws figures of one run: its trace and its decoded texts, beside those of other runs."""
+
+    def __init__(
+        self, trace: Path, beside: Sequence[Path], seed: int, command: str, formats: Sequence[str] = ("svg",)
+    ) -> None:
+        self.path, self.beside, self.seed, self.command, self.formats = trace, beside, seed, command, formats
+
+    @cached_property
+    def trace(self) -> Trace:
+        """Opened once."""
+        return open_trace(self.path)
+
+    def draw(self, one: Exhibit, folder: Path) -> list[Path]:
+        """Draw one figure or make one table; answers the files.
+
+        Raises
+        ------
+        UserError
+            What it is drawn from is missing, with the command that makes it.
+        """
+        trace = self.trace if isinstance(one, Figure) else None
+        decoded = self._studies(one) if isinstance(one, Decoding) else []
+        return draw(one, trace, folder, command=self.command, seed=self.seed, decoded=decoded, formats=self.formats)
+
+    def _studies(self, one: Decoding) -> list[Decoded]:
+        from validation.decoding.studies import open_study
+
+        found = []
+        for run in (self.path.parent, *self.beside):
+            folder = run / "decoded" / one.study
+            if not (folder / "study.json").exists():
+                raise UserError(f"There is no finished study at {folder}; make it with `{_decode(one.study, run)}`.")
+            found.append(open_study(folder))
+        return found
+
+
+def _decode(study: str, run: Path) -> str:
+    """The command that decodes a study in a run, with the models that the run's trace names."""
+    words = ["python3", "hlm", "decode", study]
+    if run == BUILTIN_RUN:
+        return shlex.join(words)
+    words += ["--run", str(run)]
+    try:
+        pair = open_trace(run / "trace").manifest.get("pair", {})
+    except UserError:
+        pair = {}
+    if pair.get("name", "builtin") != "builtin":
+        from validation.models.pair import PAIRS
+
+        named = PAIRS.get(pair["name"])
+        for which in ("small", "large"):
+            words += [f"--{which}", getattr(named, which) if named else str(pair.get(f"{which}_name", "MODEL"))]
+    return shlex.join(words)

@@ -1,0 +1,72 @@
+"""What the command line says of an error, in one place: one sentence with the path and the remedy, and exit code 2."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from validation.cli.start import CLOSED, REFUSED, missing_extra
+from validation.errors import UserError
+from validation.models.devices import memory_errors
+
+REMEDIES = {
+    errno.ENOSPC: "the disk is full; free some space and run the same command again",
+    errno.EDQUOT: "your share of the disk is full; free some space and run the same command again",
+    errno.EFBIG: "a file there would be larger than is allowed; raise the limit (ulimit -f), or choose another place",
+    errno.EROFS: "it lies on a read-only file system; choose another place",
+    errno.EACCES: "permission denied; change its permissions, or choose another place",
+    errno.EPERM: "permission denied; change its permissions, or choose another place",
+    errno.ENOTDIR: "a file lies where a folder is needed; move it away, or choose another place",
+    errno.EEXIST: "a file lies where a folder is needed; move it away, or choose another place",
+    errno.EISDIR: "it is a folder, and a file is needed; check the path",
+    errno.ENAMETOOLONG: "the name is too long (most systems allow 255 bytes); choose a shorter one",
+    errno.ELOOP: "symbolic links lead round in a circle there; mend the link, or choose another place",
+    errno.ENOENT: "there is no such file or folder; check the path",
+    errno.EMFILE: "too many files are open; raise the limit (ulimit -n) and run the same command again",
+    errno.EIO: "the disk reports an error; check it, or choose another place",
+}
+
+
+class Refusal(click.ClickException):
+    """An error that the user can mend."""
+
+    exit_code = REFUSED
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn every error that a user can mend into a :class:`Refusal`; the others go on as they are."""
+    try:
+        with memory_errors():
+            yield
+    except UserError as error:
+        raise Refusal(str(error)) from error
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # the reader of our output left
+            raise SystemExit(CLOSED) from error
+        raise Refusal(os_sentence(error)) from error
+    except ModuleNotFoundError as error:
+        if (said := missing_extra(error)) is None:
+            raise
+        raise Refusal(said) from error
+
+
+def os_sentence(error: OSError) -> str:
+    """One sentence for an error of the system: the path, what is wrong, the remedy.
+
+    >>> os_sentence(OSError(28, "No space left on device", "runs/mine"))
+    "'runs/mine': the disk is full; free some space and run the same command again."
+    """
+    where = " and ".join(repr(_text(name)) for name in (error.filename, error.filename2) if name is not None)
+    remedy = REMEDIES.get(error.errno or 0)
+    if remedy is None:
+        remedy = f"{error.strerror or str(error) or type(error).__name__}; check the path, or choose another place"
+    return f"{where or 'A file or folder'}: {remedy}."
+
+
+def _text(name: Any) -> str:
+    return name.decode(errors="backslashreplace") if isinstance(name, bytes) else str(name)

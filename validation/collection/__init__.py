@@ -1,0 +1,1 @@
+"""Logits of a pair on prompts, collected or imported."""

@@ -1,0 +1,220 @@
+"""Arrays in the files that people keep logits in, read in blocks of rows: npy, npz, safetensors, zarr.
+
+Nothing that is pickled is ever loaded.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.errors import UserError
+from validation.trace.zarr_store import load_zarr
+
+KINDS = ".npy, .npz, .safetensors or .zarr"
+
+Blocks = Callable[[int, int], Iterator[NDArray[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An array in a file: its shape and dtype, and ``blocks(size, first)`` over rows from ``first`` on."""
+
+    path: Path
+    key: str | None
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    blocks: Blocks
+
+    @property
+    def where(self) -> str:
+        """For a sentence: the file and the key."""
+        return f"{self.path}:{self.key}" if self.key else str(self.path)
+
+    @property
+    def label(self) -> str:
+        """The same without folders."""
+        return f"{self.path.name}:{self.key}" if self.key else self.path.name
+
+    def mark(self) -> str:
+        """What changes when the file does, for the eye."""
+        files = [self.path] if self.path.is_file() else sorted(f for f in self.path.rglob("*") if f.is_file())
+        stats = [file.stat() for file in files]
+        newest = datetime.fromtimestamp(max((stat.st_mtime for stat in stats), default=0), UTC)
+        return f"{self.label} ({sum(stat.st_size for stat in stats):,} bytes of {newest.isoformat(' ')})"
+
+
+def open_source(where: str | Path) -> Source:
+    """An array named ``FILE`` or ``FILE:KEY``.
+
+    Raises
+    ------
+    UserError
+        There is no such file or key, a kind of file that is not known, a file that cannot be read or is pickled, a
+        key that is needed.
+    """
+    path, key = Path(where), None
+    if not path.exists() and ":" in str(where):
+        head, _, tail = str(where).rpartition(":")
+        path, key = Path(head), tail
+    if not path.exists():
+        raise UserError(f"There is no file {path}; check the path.")
+    if path.is_dir():
+        opener = _zarr
+    else:
+        opener = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors}.get(path.suffix.lower())
+    if opener is None:
+        raise UserError(f"{path} is none of {KINDS}; save the logits as one of them.")
+    with _explained(path):
+        return opener(path, key)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Whatever a reader raises, as one sentence."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        if any(word in str(error) for word in ("allow_pickle", "pickled", "Python objects")):
+            raise UserError(
+                f"{path} holds Python objects (a pickle), which are never loaded; save plain numbers."
+            ) from error
+        text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UserError(f"{path} cannot be read ({text.rstrip('.')}); check that it is complete.") from error
+
+
+def _guarded(path: Path, blocks: Blocks) -> Blocks:
+    """The same blocks, with errors while reading explained."""
+
+    def read(size: int, first: int) -> Iterator[NDArray[Any]]:
+        with _explained(path):
+            yield from blocks(size, first)
+
+    return read
+
+
+def _sliced(path: Path, shape: tuple[int, ...], part: Callable[[int, int], Any]) -> Blocks:
+    """Blocks of something that can be sliced by rows."""
+
+    def blocks(size: int, first: int) -> Iterator[NDArray[Any]]:
+        for start in range(first, shape[0], size):
+            yield np.asarray(part(start, min(start + size, shape[0])))
+
+    return _guarded(path, blocks)
+
+
+def _npy(path: Path, key: str | None) -> Source:
+    if key is not None:
+        raise UserError(f"{path} holds one array without a name; leave out ':{key}'.")
+    with path.open("rb") as file:
+        if not b"\x93NUMPY".startswith(file.read(6)):  # an empty or cut file is np.load's to explain
+            raise UserError(f"{path} is no .npy file, whatever its name; write it with numpy.save.")
+    array = np.load(path, mmap_mode="r", allow_pickle=False)
+    return Source(path, None, array.shape, array.dtype, _sliced(path, array.shape, lambda a, b: array[a:b]))
+
+
+def _choose(path: Path, key: str | None, keys: list[str]) -> str:
+    if key is None and len(keys) == 1:
+        return keys[0]
+    known = ", ".join(sorted(keys)[:10]) or "none"
+    if key is None:
+        example = f"{path.name}:{keys[0]}" if keys else "FILE:KEY"
+        raise UserError(f"{path} holds {len(keys)} arrays ({known}); name one, as in {example}.")
+    if key not in keys:
+        raise UserError(f"{path} holds no array {key!r}; there are: {known}.")
+    return key
+
+
+def _npz(path: Path, key: str | None) -> Source:
+    """An array in a zip file, read from its start to its end without unpacking it as a whole."""
+    with zipfile.ZipFile(path) as archive:
+        keys = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+        key = _choose(path, key, keys)
+        info = archive.getinfo(f"{key}.npy")
+        with archive.open(info) as member:
+            shape, fortran, dtype = _npy_header(member)
+            header = member.tell()
+    if dtype.hasobject:
+        raise UserError(f"{path} holds Python objects (a pickle), which are never loaded; save plain numbers.")
+    _refuse_too_short(path, key, info, header, math.prod(shape) * dtype.itemsize)
+    if fortran and len(shape) > 1:
+        raise UserError(f"{path}:{key} is stored column by column; save numpy.ascontiguousarray of it, or as .npy.")
+    row_bytes = int(np.prod(shape[1:], dtype=np.int64)) * dtype.itemsize if shape else dtype.itemsize
+
+    def blocks(size: int, first: int) -> Iterator[NDArray[Any]]:
+        with zipfile.ZipFile(path) as archive, archive.open(f"{key}.npy") as member:
+            _npy_header(member)
+            member.seek(first * row_bytes, 1)
+            for start in range(first, shape[0], size):
+                count = min(size, shape[0] - start)
+                content = member.read(count * row_bytes)
+                if len(content) != count * row_bytes:
+                    raise ValueError("it ends too early")
+                yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
+
+    return Source(path, key, shape, dtype, _guarded(path, blocks))
+
+
+def _refuse_too_short(path: Path, key: str, info: zipfile.ZipInfo, header: int, needed: int) -> None:
+    """Refuse a header that claims more values than its file can hold, before memory is taken for them.
+
+    The directory of a zip file may claim any size, so what the file itself can hold bounds it: deflate makes at most
+    1,032 bytes of one.
+    """
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise UserError(f"{path}:{key} is compressed in a way that numpy does not use; save it with numpy.savez again.")
+    held = path.stat().st_size * (1 if info.compress_type == zipfile.ZIP_STORED else 1032)
+    if info.file_size != header + needed or header + needed > held:
+        raise UserError(
+            f"{path}:{key} is damaged: its header claims {needed:,} bytes of values, but the file does not hold "
+            "as many; save it again."
+        )
+
+
+def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = reader(file)
+    return shape, fortran, dtype
+
+
+def _safetensors(path: Path, key: str | None) -> Source:
+    from safetensors import safe_open
+
+    with safe_open(path, framework="numpy") as file:
+        key = _choose(path, key, list(file.keys()))
+        view = file.get_slice(key)
+        shape, kind = tuple(view.get_shape()), str(view.get_dtype())
+    known = {"F16": "float16", "F32": "float32", "F64": "float64", "BF16": "float32", "I32": "int32", "I64": "int64"}
+    if kind not in known:
+        raise UserError(f"{path}:{key} holds {kind}; save it as one of {', '.join(known)}.")
+
+    def part(start: int, stop: int) -> NDArray[Any]:
+        framework = "pt" if kind == "BF16" else "numpy"  # numpy has no bfloat16
+        with safe_open(path, framework=framework) as file:
+            rows = file.get_slice(key)[start:stop]
+        return rows.float().numpy() if framework == "pt" else rows
+
+    return Source(path, key, shape, np.dtype(known[kind]), _sliced(path, shape, part))
+
+
+def _zarr(path: Path, key: str | None) -> Source:
+    zarr = load_zarr()
+    found = zarr.open(str(path), mode="r")
+    if isinstance(found, zarr.Group):
+        key = _choose(path, key, [name for name, _ in found.arrays()])
+        found = found[key]
+    elif key is not None:
+        raise UserError(f"{path} is one array without a name; leave out ':{key}'.")
+    return Source(path, key, found.shape, np.dtype(found.dtype), _sliced(path, found.shape, lambda a, b: found[a:b]))

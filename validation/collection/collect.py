@@ -1,0 +1,339 @@
+"""Collect a trace: the logits of both models over texts that the large model wrote.
+
+Each batch of prompts is continued by the large model (temperature 1, the whole vocabulary), then both models read
+the finished texts once, which gives the logits at every generated position. They are appended to the store at once,
+so memory does not grow with the length of the trace, and committed batch by batch. The samples of a batch depend on
+its own seed alone, so a collection that was stopped goes on with the next batch and ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.collection.fingerprint import fingerprints, finished_trace
+from validation.collection.prompts import Prompt
+from validation.errors import UserError
+from validation.models.pair import Pair
+from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
+
+if TYPE_CHECKING:
+    import torch
+
+DEFAULT_POSITIONS = 20_000
+DEFAULT_NEW_TOKENS = 160
+DEFAULT_BATCH = 32
+DEFAULT_SEED = 1
+LARGEST_FLOAT16 = float(np.finfo(np.float16).max)  # 65504
+SCORED_ROWS = 8  # texts of similar length that are read together
+SCORED_VALUES = 2**25  # logits held at a time, 128 MiB in float32
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One finished text: the tokens of the prompt and those the large model added."""
+
+    prompt_index: int
+    prompt_id: str
+    tokens: list[int]
+    start: int  # where the generated tokens begin
+
+
+def collect(
+    pair: Pair,
+    prompts: Sequence[Prompt],
+    store_path: str | Path,
+    *,
+    positions: int | None = DEFAULT_POSITIONS,
+    new_tokens: int = DEFAULT_NEW_TOKENS,
+    batch: int = DEFAULT_BATCH,
+    seed: int = DEFAULT_SEED,
+    progress: Progress | None = None,
+    command: str | None = None,
+    fresh: bool = False,
+) -> Trace:
+    """Continue prompts with the large model and store the logits of both models at every generated position.
+
+    A collection that was killed goes on from its last batch, and one that is finished is not done again.
+
+    Parameters
+    ----------
+    pair : Pair
+        The models.
+    prompts : sequence of Prompt
+        Taken in an order drawn from ``seed``; when all are used and positions are still missing, again from the
+        start with fresh randomness.
+    store_path : str or Path
+        The folder of the trace. What lies there must be of the same models, prompts and settings.
+    positions : int or None
+        Stop after the batch that reaches this number of positions; None takes every prompt once.
+    new_tokens : int
+        At most so many tokens a text; an end-of-text token ends it earlier and is the last position stored.
+    batch : int
+        Prompts continued together.
+    seed : int
+        Of the order and the samples; the same seed, batch and machine give the same trace.
+    progress : callable, optional
+        Called as ``progress(done, total, text)``, in positions (in prompts when ``positions`` is None).
+    command : str, optional
+        The command line to record in the manifest.
+    fresh : bool
+        Discard a trace that lies at ``store_path``; files of other names stay.
+
+    Returns
+    -------
+    Trace
+        Opened for reading. ``manifest["speed"]`` holds seconds and positions per second, over all runs it took.
+
+    Raises
+    ------
+    UserError
+        No prompts, a number below 1, a prompt too long for the context, too little disk, something else at
+        ``store_path``, another process that writes there, logits that are not finite or do not fit into float16.
+    """
+    for name, value, least in (
+        ("positions", positions, 1),
+        ("new_tokens", new_tokens, 1),
+        ("batch", batch, 1),
+        ("seed", seed, 0),
+    ):
+        if value is not None and value < least:
+            raise UserError(f"{name} is {value}; it must be at least {least}.")
+    encoded = encode_prompts(pair, prompts, new_tokens)
+    settings = {"seed": seed, "positions": positions, "new_tokens": new_tokens, "batch": batch}
+    settings |= fingerprints(pair, prompts, encoded)
+    path = Path(store_path)
+    if not fresh and (finished := finished_trace(path, settings)) is not None:
+        return finished
+    expected = len(prompts) * new_tokens if positions is None else positions + batch * new_tokens
+    report = progress or (lambda done, total, text: None)
+    used: dict[int, int] = {}  # prompt → its row in the manifest
+    with TraceWriter(path, pair.vocabulary, settings=settings, fresh=fresh) as writer:
+        check_disk_space(path, max(0, expected - writer.positions), pair.vocabulary)
+        state = {"batches": 0, "texts": 0, "sampling": 0.0, "scoring_and_storing": 0.0} | writer.state
+        for number, (chosen, sample_seed) in enumerate(_batches(len(prompts), batch, seed, once=positions is None)):
+            if number >= state["batches"] and positions is not None and writer.positions >= positions:
+                break
+            texts = [Text(used.setdefault(i, len(used)), prompts[i].id, encoded[i], len(encoded[i])) for i in chosen]
+            if number < state["batches"]:  # of an earlier run
+                continue
+            at = (state["texts"], len(prompts)) if positions is None else (writer.positions, positions)
+            began = time.perf_counter()
+            texts = _continue(pair, texts, new_tokens, sample_seed, lambda text, at=at: report(*at, text))
+            middle = time.perf_counter()
+            _score_and_store(pair, texts, writer, lambda text, at=at: report(*at, text))
+            state["sampling"] += middle - began
+            state["scoring_and_storing"] += time.perf_counter() - middle
+            state["batches"], state["texts"] = number + 1, state["texts"] + len(chosen)
+            writer.commit(state)
+        writer.manifest |= {"seed": seed, "new_tokens": new_tokens, "batch": batch, "texts": state["texts"]}
+        writer.manifest |= {"command": command} | _manifest(pair, [prompts[i] for i in used], writer.positions, state)
+        if state["texts"] != len(prompts):
+            note = f"{state['texts']} texts were drawn from {len(used)} of {len(prompts)} prompts."
+            writer.manifest["notes"].append(note)
+    report(*(2 * (state["texts"] if positions is None else writer.positions,)), "done")
+    return open_trace(path)
+
+
+def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> list[list[int]]:
+    """Tokens of every prompt, with the begin-of-text token in front where the tokenizer has one.
+
+    Parameters
+    ----------
+    pair : Pair
+    prompts : sequence of Prompt
+    new_tokens : int
+        How many are to follow each prompt: both must fit the context.
+
+    Returns
+    -------
+    list of list of int
+
+    Raises
+    ------
+    UserError
+        No prompts, or one that leaves no room for the new tokens.
+    """
+    if not prompts:
+        raise UserError("There are no prompts; give at least one.")
+    limit = pair.context - new_tokens
+    if limit < 1:
+        raise UserError(f"new_tokens is {new_tokens}, but the context holds {pair.context} tokens; ask for fewer.")
+    begin = pair.tokenizer.bos_token_id
+    encoded = []
+    for prompt, found in zip(prompts, pair.tokenizer([p.text for p in prompts], verbose=False).input_ids, strict=True):
+        ids = list(found) if begin is None or found[:1] == [begin] else [begin, *found]
+        if len(ids) > limit:
+            origin = prompt.source or "the list given"
+            raise UserError(
+                f"The prompt {prompt.id!r} of {origin} is {len(ids)} tokens long, but only {limit} fit (a context of "
+                f"{pair.context} less {new_tokens} new tokens); shorten the prompt or ask for fewer new tokens."
+            )
+        encoded.append(ids)
+    return encoded
+
+
+def _batches(count: int, batch: int, seed: int, *, once: bool) -> Iterator[tuple[list[int], int]]:
+    """The prompts of one batch and the seed of its samples; every prompt once, or round after round without end."""
+    for turn in itertools.count():
+        order = np.random.default_rng([seed, turn]).permutation(count).tolist()
+        for start in range(0, count, batch):
+            sample_seed = np.random.SeedSequence([seed, turn, start]).generate_state(1, np.uint64)[0]
+            yield order[start : start + batch], int(sample_seed)
+        if once:
+            return
+
+
+class _Watch:
+    """Looks at the logits of every sampling step: reports, refuses what is not finite, cuts a padded head."""
+
+    def __init__(self, pair: Pair, texts: list[Text], new_tokens: int, report: Callable[[str], None]) -> None:
+        self.pair, self.texts, self.new_tokens, self.report = pair, texts, new_tokens, report
+        self.step = 0
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if self.step % 8 == 0:
+            self.report(f"large model writes token {self.step + 1} of {self.new_tokens}")
+        known = scores[:, : self.pair.vocabulary]
+        _check_finite(known[:, None], "large", self.pair, self.texts, [self.step] * len(self.texts))
+        self.step += 1
+        if known.shape == scores.shape:
+            return scores
+        cut = scores.clone()
+        cut[:, self.pair.vocabulary :] = -float("inf")
+        return cut
+
+
+def _continue(pair: Pair, texts: list[Text], new_tokens: int, seed: int, report: Callable[[str], None]) -> list[Text]:
+    """The texts with the large model's own samples at temperature 1; ``torch``'s global state stays as it was."""
+    import torch
+    from transformers import GenerationConfig
+
+    width = max(text.start for text in texts)
+    pad = pair.end_tokens[0] if pair.end_tokens else 0
+    ids = torch.tensor([[pad] * (width - text.start) + text.tokens for text in texts], device=pair.device)
+    mask = torch.tensor([[0] * (width - text.start) + [1] * text.start for text in texts], device=pair.device)
+    plain = GenerationConfig(
+        do_sample=True,
+        temperature=1.0,
+        top_k=0,
+        top_p=1.0,
+        max_new_tokens=new_tokens,
+        eos_token_id=list(pair.end_tokens) or None,
+        pad_token_id=pad,
+    )
+    gpus = [pair.device] if pair.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=gpus), torch.inference_mode():
+        torch.manual_seed(seed)
+        watch = [_Watch(pair, texts, new_tokens, report)]
+        written = pair.large.generate(ids, attention_mask=mask, generation_config=plain, logits_processor=watch)
+    return [
+        Text(text.prompt_index, text.prompt_id, text.tokens + _until_end(row, pair.end_tokens), text.start)
+        for text, row in zip(texts, written[:, width:].tolist(), strict=True)
+    ]
+
+
+def _until_end(tokens: list[int], end_tokens: tuple[int, ...]) -> list[int]:
+    """Up to and with the first end-of-text token."""
+    ends = [index for index, token in enumerate(tokens) if token in end_tokens]
+    return tokens[: ends[0] + 1] if ends else tokens
+
+
+def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report: Callable[[str], None]) -> None:
+    """One pass of each model over the texts, the longest together, and their logits into the store."""
+    texts = sorted(texts, key=lambda text: len(text.tokens))
+    done = 0
+    while done < len(texts):
+        report(f"both models read text {done + 1} of {len(texts)}")
+        group = texts[done : done + 1]
+        for text in texts[done + 1 : done + SCORED_ROWS]:
+            kept = len(text.tokens) - min(other.start for other in [*group, text])
+            if (len(group) + 1) * kept * pair.vocabulary > SCORED_VALUES:
+                break
+            group.append(text)
+        done += len(group)
+        draft, target = (teacher_forced_logits(pair, which, group) for which in ("small", "large"))
+        for text, draft_logits, target_logits in zip(group, draft, target, strict=True):
+            generated = np.array(text.tokens[text.start :], dtype=np.int32)
+            index = np.full(len(generated), text.prompt_index, dtype=np.int32)
+            position = np.arange(len(generated), dtype=np.int32)
+            writer.append(draft_logits, target_logits, generated, index, position)
+
+
+def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDArray[np.float16]]:
+    """Logits of one model at every generated position of each text, from one pass over all of them.
+
+    Parameters
+    ----------
+    pair : Pair
+    which : str
+        ``"small"`` or ``"large"``.
+    texts : list of Text
+        At least one; padded on the right, which attention to earlier tokens alone makes harmless.
+
+    Returns
+    -------
+    list of numpy.ndarray
+        Per text (n, V) float16: row i is the law of the i-th generated token.
+
+    Raises
+    ------
+    UserError
+        A logit that is not finite, or too large for float16: model, prompt and position are named.
+    """
+    import torch
+
+    model = getattr(pair, which)
+    width = max(len(text.tokens) for text in texts) - 1  # the last token is predicted, not read
+    first = min(text.start for text in texts) - 1  # the last token of a prompt predicts the first one after it
+    ids = torch.tensor([text.tokens[:-1] + [0] * (width + 1 - len(text.tokens)) for text in texts], device=pair.device)
+    sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
+    with torch.inference_mode():
+        output = model(ids, use_cache=False, **({"logits_to_keep": width - first} if sliced else {})).logits
+        rows = (output if sliced else output[:, first:])[..., : pair.vocabulary].float()
+        found = []
+        for text, row in zip(texts, rows, strict=True):
+            kept = row[text.start - 1 - first : len(text.tokens) - 1 - first]
+            _check_finite(kept[None], which, pair, [text], [0])
+            found.append(kept.half().cpu().numpy())
+    return found
+
+
+def _check_finite(logits: torch.Tensor, which: str, pair: Pair, texts: list[Text], first: list[int]) -> None:
+    """Refuse logits (texts, positions, V) that are not finite or overflow float16; ``first`` is where each begins."""
+    largest = logits.abs().amax(dim=-1)  # a NaN stays a NaN
+    fits = largest <= LARGEST_FLOAT16
+    if bool(fits.all()):
+        return
+    row, column = (~fits).nonzero()[0].tolist()
+    value = float(largest[row, column])
+    what = f"of magnitude {value:.6g}, more than float16 holds (65504)" if np.isfinite(value) else f"that is {value}"
+    name = pair.small_name if which == "small" else pair.large_name
+    raise UserError(
+        f"The {which} model ({name}) gives a logit {what}, at prompt {texts[row].prompt_id!r}, "
+        f"position {first[row] + column}; check its weights, or run it with dtype float32."
+    )
+
+
+def _manifest(pair: Pair, used: list[Prompt], positions: int, state: dict[str, Any]) -> dict[str, Any]:
+    """What is recorded about models, prompts and speed."""
+    rounded = {name: round(state[name], 3) for name in ("sampling", "scoring_and_storing")}
+    spent = max(1e-9, state["sampling"] + state["scoring_and_storing"])
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "pair": pair.describe(),
+        "speed": {"seconds": round(spent, 3), **rounded, "positions_per_second": round(positions / spent, 1)},
+        "notes": list(pair.notes),
+        "prompts": [asdict(prompt) for prompt in used],
+    }

@@ -1,0 +1,95 @@
+"""Whether a trace that lies somewhere is the one that is wanted: what its rows depend on, as plain values."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from validation.collection.prompts import Prompt
+from validation.errors import UserError
+from validation.models.devices import cores
+from validation.models.pair import Pair
+from validation.trace.format import TAIL, own_files, read_committed
+from validation.trace.journal import LOCK, Lock, has_begun
+from validation.trace.reader import Trace, open_trace
+from validation.trace.reopen import differences, remove_strays
+
+PIECE = 2**24  # values hashed at a time
+
+
+def finished_trace(path: Path, settings: dict[str, Any]) -> Trace | None:
+    """The trace at ``path`` if it is finished.
+
+    Raises
+    ------
+    UserError
+        It is finished, but of other settings.
+    """
+    if not has_begun(path):
+        return None
+    committed = read_committed(path)
+    if not committed.finished:
+        return None
+    there = committed.header["settings"] or {}
+    if there != settings:
+        raise UserError(
+            f"A trace of other settings lies at {path} ({differences(there, settings)}); use those, put the new run "
+            f"elsewhere with --out FOLDER, or give --fresh, which deletes the {committed.rows:,} positions there."
+        )
+    if any(TAIL.fullmatch(file.name) for file in own_files(path)) or (path / LOCK).exists():
+        with contextlib.suppress(UserError, OSError), Lock(path):  # killed right after its last line
+            remove_strays(path, committed)
+    return open_trace(path)
+
+
+def fingerprints(pair: Pair, prompts: Sequence[Prompt], encoded: list[list[int]]) -> dict[str, Any]:
+    """What a trace depends on beside the numbers asked for: models, where and how they run, prompts."""
+    asked = [[prompt.id, prompt.text, prompt.source, ids] for prompt, ids in zip(prompts, encoded, strict=True)]
+    return {
+        "device": str(pair.device),
+        "model_dtype": pair.dtype,
+        "vocabulary": pair.vocabulary,
+        "end_tokens": list(pair.end_tokens),
+        "small_weights": _weights_mark(pair.small),
+        "large_weights": _weights_mark(pair.large),
+        "prompts": hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16],
+    }
+
+
+def _weights_mark(model: Any) -> str:
+    """A hash of the name, shape, dtype and every byte of every weight."""
+    digest = hashlib.sha256(type(model).__name__.encode())
+    weights = sorted(model.state_dict().items())
+    offloaded = _offloaded(model)
+    with ThreadPoolExecutor(cores()) as pool:
+        sums = pool.map(lambda item: _sum(offloaded.get(item[0], item[1])), weights)
+        for (name, value), found in zip(weights, sums, strict=True):
+            digest.update(f"{name} {tuple(value.shape)} {value.dtype}".encode() + found)
+    return digest.hexdigest()[:16]
+
+
+def _sum(value: Any) -> bytes:
+    """SHA-256 of a tensor's bytes, in rows that a copy to the host does not double in memory."""
+    import torch
+
+    digest = hashlib.sha256()
+    for piece in value.detach().reshape(-1).split(PIECE):
+        digest.update(piece.contiguous().cpu().view(torch.uint8).numpy().data)
+    return digest.digest()
+
+
+def _offloaded(model: Any) -> dict[str, Any]:
+    """The weights that accelerate keeps on the host or on disk, by name; the model itself has empty ones for them."""
+    found = {}
+    for prefix, module in model.named_modules():
+        kept = getattr(getattr(module, "_hf_hook", None), "weights_map", None)
+        own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)] if kept else []
+        for name, value in own:
+            if value.is_meta:
+                found[f"{prefix}.{name}".lstrip(".")] = kept[name]
+    return found

@@ -1,0 +1,225 @@
+"""A user's own logits as a trace: ``.npy``, ``.npz``, ``.safetensors`` files or zarr arrays of both models.
+
+They are read in blocks, twice: once to see that every value is a number and how large it is, once to store it. So
+memory does not grow with the files. A source is named ``FILE`` or ``FILE:KEY``, the key being the array in a file
+that holds several.
+
+Without tokens, the trace holds -1 for each. Without texts, all rows count as one text: position is the row's number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.collection.array_files import Source, open_source
+from validation.collection.fingerprint import finished_trace
+from validation.errors import UserError
+from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
+
+BLOCK_VALUES = 2**22  # logits of one model held at a time
+COMMIT_BLOCKS = 32
+LARGEST = {"float16": float(np.finfo(np.float16).max), "float32": float(np.finfo(np.float32).max)}
+NO_TOKEN = -1
+
+Progress = Callable[[int, int, str], None]
+
+
+def import_logits(
+    draft: str | Path,
+    target: str | Path,
+    store_path: str | Path,
+    *,
+    tokens: str | Path | None = None,
+    texts: str | Path | None = None,
+    dtype: str = "auto",
+    fresh: bool = False,
+    progress: Progress | None = None,
+) -> Trace:
+    """Make a trace of logits that lie in files.
+
+    Parameters
+    ----------
+    draft, target : str or Path
+        ``FILE`` or ``FILE:KEY``: arrays (N, V) of the small and the large model's logits, row for row.
+    store_path : str or Path
+        The folder to make.
+    tokens : str or Path, optional
+        (N,) integers from 0 to V - 1: what was emitted at each row.
+    texts : str or Path, optional
+        (N,) integers: which text a row belongs to; rows of one text lie together, in order.
+    dtype : str
+        ``"float16"``, ``"float32"``, or ``"auto"``: float32 only if a value does not fit into float16.
+    fresh : bool
+        Discard a trace that lies at ``store_path``.
+    progress : callable, optional
+        Called as ``progress(done, total, text)`` in rows.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    UserError
+        A file or key that is missing or cannot be read, shapes that differ or have the wrong rank, no rows, values
+        that are no numbers or do not fit, probabilities in the place of logits, tokens outside the vocabulary,
+        texts whose rows are apart.
+    """
+    report = progress or (lambda done, total, text: None)
+    sources = {"draft": open_source(draft), "target": open_source(target)}
+    rows, vocabulary = _common_shape(sources)
+    index = {name: _integers(name, where, rows) for name, where in (("tokens", tokens), ("texts", texts)) if where}
+    if "tokens" in index and not ((index["tokens"] >= 0) & (index["tokens"] < vocabulary)).all():
+        row = int(np.flatnonzero((index["tokens"] < 0) | (index["tokens"] >= vocabulary))[0])
+        raise UserError(
+            f"{tokens} holds the token {index['tokens'][row]} at row {row}; tokens lie in 0 to {vocabulary - 1}."
+        )
+    prompt_index, position = _texts(index.get("texts"), rows, str(texts))
+    settings: dict[str, Any] = {name: source.mark() for name, source in sources.items()}
+    settings |= {name: _sum(values) for name, values in index.items()} | {"asked_dtype": dtype}
+    path = Path(store_path)
+    if not fresh and (finished := finished_trace(path, settings)) is not None:
+        return finished
+    largest = [_examine(name, source, report) for name, source in sources.items()]
+    stored, note = _chosen_dtype(dtype, dict(zip(sources, largest, strict=True)), sources)
+    manifest = {
+        "pair": {"name": "imported", "small_name": sources["draft"].label, "large_name": sources["target"].label},
+        "imported": {name: source.label for name, source in sources.items()},
+        "notes": [note] if note else [],
+        "prompts": [],
+    }
+    with TraceWriter(path, vocabulary, manifest, dtype=stored, settings=settings, fresh=fresh) as writer:
+        check_disk_space(path, rows - writer.positions, vocabulary, stored)
+        first = writer.positions
+        pairs = zip(*(source.blocks(_block_rows(vocabulary), first) for source in sources.values()), strict=True)
+        for number, (draft_rows, target_rows) in enumerate(pairs, start=1):
+            here = slice(writer.positions, writer.positions + len(draft_rows))
+            given = index["tokens"][here] if "tokens" in index else np.full(len(draft_rows), NO_TOKEN)
+            writer.append(draft_rows, target_rows, given, prompt_index[here], position[here])
+            if number % COMMIT_BLOCKS == 0:
+                writer.commit()
+            report(writer.positions, rows, "storing")
+    return open_trace(path)
+
+
+def _common_shape(sources: dict[str, Source]) -> tuple[int, int]:
+    """(N, V) of both models' logits."""
+    for name, source in sources.items():
+        if source.dtype.kind != "f":
+            raise UserError(
+                f"{source.where} holds {source.dtype}, but the {name} logits must be floating-point numbers."
+            )
+        if len(source.shape) != 2:
+            raise UserError(
+                f"{source.where} has shape {source.shape}; the {name} logits must have shape (N, V), one row a "
+                "position: reshape them."
+            )
+        if 0 in source.shape:
+            raise UserError(f"{source.where} is empty (shape {source.shape}); give at least one row.")
+    draft, target = sources.values()
+    if draft.shape != target.shape:
+        raise UserError(
+            f"The shapes differ: {draft.shape} in {draft.where}, {target.shape} in {target.where}; both models' logits "
+            "are needed for the same rows over the same vocabulary."
+        )
+    return draft.shape[0], draft.shape[1]
+
+
+def _integers(name: str, where: str | Path, rows: int) -> NDArray[np.int64]:
+    source = open_source(where)
+    if source.shape != (rows,) or source.dtype.kind not in "iu":
+        raise UserError(
+            f"{source.where} holds {source.dtype} of shape {source.shape}; {name} must be ({rows},) integers."
+        )
+    return np.concatenate([np.asarray(block, np.int64) for block in source.blocks(2**20, 0)])
+
+
+def _texts(texts: NDArray[np.int64] | None, rows: int, where: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Number of the text and position in it, for every row."""
+    if texts is None:
+        return np.zeros(rows, np.int32), np.arange(rows, dtype=np.int32)
+    starts = np.flatnonzero(np.diff(texts, prepend=texts[0] - 1))
+    if len(np.unique(texts[starts])) != len(starts):
+        values, counts = np.unique(texts[starts], return_counts=True)
+        raise UserError(
+            f"The rows of text {values[counts > 1][0]} in {where} lie apart; put the rows of a text together, in order."
+        )
+    lengths = np.diff([*starts, rows])
+    number = np.repeat(np.arange(len(starts), dtype=np.int32), lengths)
+    return number, (np.arange(rows) - np.repeat(starts, lengths)).astype(np.int32)
+
+
+def _examine(name: str, source: Source, report: Progress) -> tuple[float, int, tuple[int, int]]:
+    """The largest magnitude, how many exceed float16, and where the first of those lies; no numbers are refused."""
+    largest, beyond, first, bad, bad_at, shaped = 0.0, 0, (0, 0), 0, (0, 0, 0.0), True
+    done = 0
+    for block in source.blocks(_block_rows(source.shape[1]), 0):
+        finite = np.isfinite(block)
+        if not finite.all():
+            row, column = np.argwhere(~finite)[0].tolist()
+            bad_at = bad_at if bad else (done + row, column, float(block[row, column]))
+            bad += int(finite.size - np.count_nonzero(finite))
+        else:
+            magnitude = np.abs(block)
+            largest = max(largest, float(magnitude.max()))
+            too_large = magnitude > LARGEST["float16"]
+            if too_large.any():
+                row, column = np.argwhere(too_large)[0].tolist()
+                first = first if beyond else (done + row, column)
+                beyond += int(np.count_nonzero(too_large))
+            shaped = shaped and _are_probabilities(block)
+        done += len(block)
+        report(done, source.shape[0], f"looking at the {name} logits")
+    if bad:
+        row, column, value = bad_at
+        what = "value that is no finite number" if bad == 1 else "values that are no finite numbers"
+        raise UserError(
+            f"{source.where} holds {bad:,} {what}, the first ({value}) at row {row}, column {column}; replace them (a "
+            "masked entry by a large negative number such as -60000)."
+        )
+    if shaped and source.shape[1] > 1:
+        raise UserError(
+            f"{source.where} looks like probabilities (no entry below 0, every row sums to 1), but logits are needed; "
+            "give their logarithms."
+        )
+    return largest, beyond, first
+
+
+def _are_probabilities(block: NDArray[Any]) -> bool:
+    return bool((block >= 0).all() and (np.abs(block.sum(axis=1, dtype=np.float64) - 1) < 0.01).all())
+
+
+def _chosen_dtype(
+    dtype: str, seen: dict[str, tuple[float, int, tuple[int, int]]], sources: dict[str, Source]
+) -> tuple[str, str]:
+    """What the logits are stored as, and a word about it."""
+    for name, (largest, beyond, (row, column)) in seen.items():
+        where = sources[name].where
+        if largest > LARGEST["float32"]:
+            raise UserError(
+                f"{where} holds a value of magnitude {largest:.6g}, more than float32 holds; scale it down."
+            )
+        if beyond and dtype == "float16":
+            raise UserError(
+                f"{where} holds {beyond:,} {'value' if beyond == 1 else 'values'} beyond float16 (65504), the first at "
+                f"row {row}, column {column}; store them with --dtype float32."
+            )
+    if dtype == "auto" and any(beyond for _, beyond, _ in seen.values()):
+        count = sum(beyond for _, beyond, _ in seen.values())
+        return "float32", f"{count:,} logits are beyond float16 (65504), so all are stored as float32."
+    return ("float16" if dtype == "auto" else dtype), ""
+
+
+def _block_rows(vocabulary: int) -> int:
+    return max(1, BLOCK_VALUES // vocabulary)
+
+
+def _sum(values: NDArray[np.int64]) -> str:
+    import zlib
+
+    return f"{zlib.crc32(values.tobytes()):08x}"

@@ -1,0 +1,133 @@
+"""Prompts to collect on: the built-in ones, a JSON-lines file, or a plain text with one prompt per line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from validation.errors import UserError
+from validation.models.pair import PAIRS_FOLDER
+
+LONGEST_LINE = 2**22
+"""Characters of a line, at most: more than a context of a million tokens holds. Tokenising takes 200 bytes for each."""
+
+BUILTIN_PROMPTS = PAIRS_FOLDER / "builtin" / "prompts.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt, the name it is reported under, where it comes from, and the answer that it has there, if any."""
+
+    id: str
+    text: str
+    source: str
+    reference: str | None = None
+
+
+def builtin_prompts(*, limit: int | None = None) -> list[Prompt]:
+    """Prompts from texts that the built-in pair was not trained on (GSM8K test, PEPs, novels)."""
+    return read_prompts(BUILTIN_PROMPTS, limit=limit)
+
+
+def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
+    """Read prompts from a file.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``.jsonl`` or ``.jsonl.gz``: one JSON object a line with the field ``prompt`` and, if wanted, ``id``,
+        ``source`` and ``reference``. ``.txt``: one prompt a line. UTF-8, with or without a byte-order mark.
+    limit : int, optional
+        Read only so many prompts from the top, at least 1.
+
+    Returns
+    -------
+    list of Prompt
+        In the order of the file.
+
+    Raises
+    ------
+    UserError
+        Missing file, unknown ending, not UTF-8, empty file, a line that is not JSON or longer than ``LONGEST_LINE``
+        (2²² characters), a prompt that is missing or empty, half a surrogate pair, an id used twice, ``limit`` below 1.
+    """
+    path = Path(path)
+    if limit is not None and limit < 1:
+        raise UserError(f"The limit of prompts is {limit}; it must be at least 1.")
+    if not path.name.endswith((".jsonl", ".jsonl.gz", ".txt")):
+        raise UserError(f"{path} does not end in .jsonl, .jsonl.gz or .txt; rename it or convert it to one of them.")
+    if not path.is_file():
+        raise UserError(f"There is no prompt file {path}; check the path.")
+    prompts: dict[str, Prompt] = {}
+    for number, line in _lines(path):
+        prompt = _prompt(path, number, line)
+        if prompt.id in prompts:
+            raise UserError(f"{path}, line {number}: the id {prompt.id!r} was used before; give each prompt its own.")
+        prompts[prompt.id] = prompt
+        if len(prompts) == limit:
+            break
+    if not prompts:
+        raise UserError(f"{path} is empty; put at least one prompt into it.")
+    return list(prompts.values())
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
+            while line := file.readline(LONGEST_LINE + 2):
+                number += 1
+                if len(line.rstrip("\r\n")) > LONGEST_LINE:
+                    raise UserError(
+                        f"{path}, line {number}: it is longer than {LONGEST_LINE:,} characters; shorten the prompt, or "
+                        "put each prompt on a line of its own."
+                    )
+                yield number, line.rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}, after line {number}: the text is not UTF-8; save it as UTF-8.") from error
+    except (OSError, EOFError) as error:
+        raise UserError(f"{path}, after line {number}: cannot be read ({error}); check the file.") from error
+
+
+def _prompt(path: Path, number: int, line: str) -> Prompt:
+    """One line as a prompt, or a UserError with the file and the line number."""
+    where = f"{path}, line {number}"
+    if path.suffix == ".txt":
+        row: object = {"prompt": line}
+    else:
+        try:
+            row = json.loads(line)
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # too deep; ValueError also at 4,300 digits
+            reason = getattr(error, "msg", None) or str(error).split(";")[0]
+            raise UserError(f"{where}: not JSON ({reason}: {line[:40]!r}); write one object per line.") from error
+    if not isinstance(row, dict) or "prompt" not in row:
+        raise UserError(f'{where}: the field \'prompt\' is missing; write lines like {{"prompt": "..."}}.')
+    text = row["prompt"]
+    if not isinstance(text, str):
+        raise UserError(f"{where}: the prompt is {text!r}, not a text; put it in quotes.")
+    if not text.strip():
+        raise UserError(f"{where}: the prompt is empty; remove the line or fill it in.")
+    reference = row.get("reference")
+    if not isinstance(reference, str | None):
+        raise UserError(f"{where}: the reference is {reference!r}, not a text; put it in quotes, or leave it out.")
+    name, source = str(row.get("id", f"line-{number}")), str(row.get("source", path.name))
+    for what, value in (("prompt", text), ("id", name), ("source", source), ("reference", reference or "")):
+        _refuse_surrogate(where, what, value)
+    return Prompt(name, text, source, reference or None)
+
+
+def _refuse_surrogate(where: str, what: str, value: str) -> None:
+    """Refuse what JSON can write and UTF-8 cannot: no file of a trace could hold it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise UserError(
+            f"{where}: the {what} holds {value[error.start]!a} (character {error.start + 1}), half of a surrogate "
+            "pair, which is no text; write the whole pair, or leave it out."
+        ) from error

@@ -1,0 +1,191 @@
+"""Methods with several drafts a round: from the small model, from the text itself, or from the large model's past."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, round_costs, surrogate_draft_length
+from validation.decoding.methods.base import Method, tokens_message
+from validation.decoding.methods.single_draft import CloudOnly
+from validation.decoding.session import Draft, Message, Outcome, Session
+from validation.decoding.wire import float_bits, index_bits, pack
+
+Array = NDArray[Any]
+SLOWEST_BPS = 1.0
+"""What a link that stands still is taken for when a draft length is chosen."""
+
+
+class FixedLength(Method):
+    """Standard speculative decoding: K drafts a round, each with its row, and a bonus token (leviathan2023fast)."""
+
+    def __init__(self, longest: int = 4) -> None:
+        self.longest, self.name = longest, f"fixed K = {longest}"
+
+
+class Dssd(FixedLength):
+    """Distributed split speculative decoding (ning2025dssd), the baseline of flexspec.
+
+    Its abstract: verification is split, and "replaces the uplink transmission of multiple vocabulary distributions
+    with a single downlink transmission". As public code after its Algorithm 2 has it: up go the tokens and their
+    probabilities q_d, by which the server accepts. Down comes which draft was the first rejected, and the large model's
+    row p there; the device, which has q, draws from (p - q)⁺. Where none was rejected, one token more comes down. The
+    law is that of speculative decoding. That code takes 32 bits for a probability, both ways, and for a token, which
+    has ⌈log₂ V⌉ here. At temperature 0, which it leaves open, a row is its token: q_d = 1 goes unsaid, and for p's row
+    a token comes down. flexspec says of the draft length only that it is fixed or heuristic.
+    """
+
+    def __init__(self, longest: int = 4) -> None:
+        super().__init__(longest)
+        self.name = f"DSSD (K = {longest})"
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """Tokens and their probabilities."""
+        if self.session.temperature == 0:
+            return tokens_message(drafts, self.session.vocabulary)
+        width = index_bits(self.session.vocabulary)
+        fields: list[tuple[int | Array, int]] = [(len(drafts), 16)]
+        for draft in drafts:
+            fields += [(draft.token, width), (float_bits(draft.chance), 32)]
+        return Message(float(len(drafts) * (width + 32)), pack(fields))
+
+    def reply(self, drafts: list[Draft], accepted: int) -> int:
+        """How many were kept, and the row of the first that was not, or a token."""
+        row = accepted < len(drafts) and self.session.temperature > 0
+        return 2 + 4 * self.session.vocabulary if row else super().reply(drafts, accepted)
+
+
+class FlexSpec(Dssd):
+    """flexspec: the draft length that maximises tokens a second on the link of the moment (Algorithm 2).
+
+    A draft is a sample of the small model's row, at temperature 0 its argmax. Drafting stops at an end of text, and the
+    K of τ/K is then how many were drafted. The paper prints no K_max, no μ and no O_header; those here are ours.
+
+    Parameters
+    ----------
+    policy : {"linear", "exact"}
+        The argmax of (1 + γ̂K)/T(K), as printed, which is 1 or K_max; or of the geometric E(K)/T(K).
+    printed_acceptance : bool
+        A draft is accepted where it is the argmax of p, and what follows is drawn from p, as printed: at temperature 1
+        that is not the large model's law. Tokens alone go up. Else by min(1, p_d/q_d) with the messages of DSSD.
+    longest : int
+        K_max.
+    step : float
+        μ of the tracker. The printed policy has the printed average, the exact one a consistent estimate.
+    costs : mapping
+        What :func:`hlmtheory.draft_length.round_costs` takes beside rate and bits: times of the parts of a round.
+    """
+
+    follows_rate = True
+
+    def __init__(
+        self,
+        policy: str = "exact",
+        *,
+        printed_acceptance: bool = False,
+        longest: int = 8,
+        step: float = 0.1,
+        costs: dict[str, float] | None = None,
+    ) -> None:
+        super().__init__(longest)
+        self.policy, self.step = policy, step
+        self.by_argmax = self.samples_target = printed_acceptance
+        self.costs = {"edge_slope_s": 0.0256, "cloud_base_s": 0.1046, "header_bits": 320.0} | (costs or {})
+        self.name = f"flexspec {policy}" + (", printed acceptance" if printed_acceptance else "")
+
+    def begin(self, session: Session) -> None:
+        """γ̂ = 0.8 for every text."""
+        super().begin(session)
+        kind = "ema_printed" if self.policy == "linear" else "consistent"
+        self.trackers = [AcceptanceTracker(step=self.step, method=kind) for _ in range(session.texts)]
+
+    def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
+        """K* of each text; without a link only the models' times count."""
+        gamma = np.array([self.trackers[row].estimate for row in rows])
+        speed = np.array([1e12 if rate is None else max(rate, SLOWEST_BPS) for rate in rates])
+        bits = index_bits(self.session.vocabulary) + (0 if self.by_argmax or self.session.temperature == 0 else 32)
+        fixed, marginal = round_costs(speed, bits_per_token=float(bits), **self.costs)
+        choose = surrogate_draft_length if self.policy == "linear" else optimal_draft_length
+        return np.asarray(choose(gamma, fixed, marginal, self.longest))
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """Tokens, with their probabilities where acceptance needs them."""
+        return tokens_message(drafts, self.session.vocabulary) if self.by_argmax else super().message(drafts)
+
+    def reply(self, drafts: list[Draft], accepted: int) -> int:
+        """As DSSD, or how many were kept and a token."""
+        return Method.reply(self, drafts, accepted) if self.by_argmax else super().reply(drafts, accepted)
+
+    def learn(self, outcome: Outcome) -> None:
+        """γ̂."""
+        if outcome.drafts:
+            tracker = self.trackers[outcome.row]
+            self.trackers[outcome.row] = tracker.update(outcome.accepted, len(outcome.drafts))
+
+
+class PromptLookup(Method):
+    """Prompt lookup: what followed the last n tokens when they last occurred in the text; else fewer of them, or none.
+
+    A draft is certain, q̂ = 1, so it is accepted with probability p_d and replaced from p without it: the large model's
+    law at any temperature. The device has the text, so the drafts go up as tokens. Of several earlier occurrences the
+    newest counts; flexspec does not say which, and some implementations take the first.
+    """
+
+    small = False
+
+    def __init__(self, longest: int = 4, ngram: int = 3) -> None:
+        self.longest, self.ngram, self.name = longest, ngram, f"prompt lookup (n = {ngram}, K = {longest})"
+
+    def guess(self, row: int, text: Array) -> Sequence[int]:
+        """After the newest earlier occurrence."""
+        for size in range(min(self.ngram, len(text) - 1), 0, -1):
+            windows = np.lib.stride_tricks.sliding_window_view(text[:-1], size)
+            found = np.flatnonzero((windows == text[-size:]).all(axis=1))
+            if len(found):
+                after = int(found[-1]) + size
+                return [int(token) for token in text[after : after + self.longest]]
+        return ()
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """The tokens."""
+        return tokens_message(drafts, self.session.vocabulary)
+
+
+class Lookahead(CloudOnly):
+    """Jacobi iteration on the server: the large model's likeliest tokens of the last pass are the drafts of this one.
+
+    flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model"; its
+    reference [40] is another method, which looks drafts up in a trie. The first drafts repeat the last token of the
+    text. Drafts are certain, as of :class:`PromptLookup`, so it is lossless. The pool of n-grams that Lookahead
+    decoding keeps beside the iteration is left out.
+    """
+
+    wants_likeliest = True
+
+    def __init__(self, longest: int = 4) -> None:
+        self.longest, self.name = longest, f"Lookahead (K = {longest})"
+
+    def begin(self, session: Session) -> None:
+        """No guesses yet."""
+        super().begin(session)
+        self.guesses: list[list[int]] = [[] for _ in range(session.texts)]
+
+    def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
+        """Always the same."""
+        return np.full(len(rows), self.longest)
+
+    def guess(self, row: int, text: Array) -> Sequence[int]:
+        """The last pass's, filled up with the last token."""
+        return [*self.guesses[row], *[int(text[-1])] * self.longest][: self.longest]
+
+    def reply(self, drafts: list[Draft], accepted: int) -> int:
+        """The new tokens."""
+        return -(-(accepted + 1) * index_bits(self.session.vocabulary) // 8)
+
+    def learn(self, outcome: Outcome) -> None:
+        """What the large model would write after the token that it has just added."""
+        if outcome.likeliest is not None:
+            self.guesses[outcome.row] = outcome.likeliest[outcome.accepted + 1 :].tolist()

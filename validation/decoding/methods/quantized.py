@@ -1,0 +1,268 @@
+"""c-sqs: drafts from a quantised row, as many as fit the bits of a round, with a support that is steered or not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.codec import LatticeDraft, LatticeMessage, encode
+from hlmtheory.conformal import ThresholdController, threshold_support
+from hlmtheory.lattice import allocate, distortion_bound_sharp, payload_bits, quantize, top_support
+from validation.decoding.methods.base import Method
+from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+Array = NDArray[Any]
+BUDGET_BITS, RESOLUTION, LEARNING_RATE, EPSILON = 5000.0, 100, 0.001, 0.0005
+"""c-sqs Section 4: B, ℓ, η and the target deviation."""
+FINEST = 2**20
+"""A resolution beyond this changes no row that a model knows, and the codec ends at 2²⁴."""
+
+
+def told(value: float) -> str:
+    """A number for a name: short, and no other number's.
+
+    >>> told(0.001), told(5000.0), told(0.12345678)
+    ('0.001', '5000', '0.12345678')
+    """
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def _unusual(symbol: str, value: float, usual: float) -> list[str]:
+    """A setting, where it is not the paper's."""
+    return [] if value == usual else [f"{symbol} = {told(value)}"]
+
+
+@dataclass(slots=True)
+class Lattice:
+    """What is sent of a draft, and what it cost in distance."""
+
+    tokens: Array  # those with a count, ascending
+    counts: Array
+    bits: float
+    dropped: float
+    rounding: float
+
+    def drawn(self, token: int) -> LatticeDraft:
+        """The codec's form of it."""
+        return LatticeDraft(self.tokens, self.counts, token)
+
+
+class Sqs(Method):
+    """Quantise and sample: the draft is drawn from q̂ = b/ℓ and verified with q̂, which leaves the large model's law.
+
+    Parameters
+    ----------
+    budget_bits : float
+        B of a round: drafting stops before the draft that would exceed it.
+    resolution : int
+        ℓ.
+    by_bytes : bool
+        Whether the budget and the link count the encoded bytes, or the formula's bits.
+
+    The name tells what a method is steered by and whatever is not as in the paper, so that no two have the same.
+
+    The bytes are those of :mod:`hlmtheory.codec`. They list the tokens that have a count, which is the same row; how
+    long they are does not depend on which of them was drawn, so that the budget does not bias the draft.
+    """
+
+    adaptive = False
+
+    def __init__(
+        self,
+        family: str,
+        *settings: str,
+        budget_bits: float = BUDGET_BITS,
+        resolution: int = RESOLUTION,
+        by_bytes: bool = False,
+    ) -> None:
+        shared = [*_unusual("B", budget_bits, BUDGET_BITS), *_unusual("ℓ", resolution, RESOLUTION)]
+        settings = (*settings, *shared, *(["bytes"] if by_bytes else []))
+        self.name = f"{family} ({', '.join(settings)})" if settings else family
+        self.budget, self.resolution, self.real_bytes = budget_bits, resolution, by_bytes
+
+    def begin(self, session: Session) -> None:
+        """Nothing is spent."""
+        super().begin(session)
+        self.spent = np.zeros(session.texts)
+        self.batches: list[list[LatticeDraft]] = [[] for _ in range(session.texts)]
+
+    def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
+        """As many as fit."""
+        return np.full(len(rows), self.session.new_tokens)
+
+    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
+        """Which tokens are kept, (n, V) bool, and ℓ, a number or (n,): here all that are possible."""
+        return step.draft > 0, self.resolution
+
+    def sizes(self, kept: Array) -> Array:
+        """K as the formula counts it."""
+        return kept
+
+    def propose(self, step: Step) -> Proposal:
+        """Quantise, and stop where the budget is spent."""
+        import torch
+
+        support, resolution = self.supports(step)
+        support = support & (step.draft > 0)  # a threshold of 0 or less keeps impossible tokens, too
+        counts = quantize(step.draft, support=support, resolution=resolution)
+        units = np.broadcast_to(np.asarray(torch.as_tensor(resolution).cpu()), len(step.rows))
+        kept = support.sum(dim=-1).cpu().numpy()
+        bits = payload_bits(self.session.vocabulary, self.sizes(kept), units, adaptive=self.adaptive)
+        dropped = torch.where(support, 0.0, step.draft.double()).sum(dim=-1).cpu().numpy()
+        rounding = distortion_bound_sharp(kept, units)
+        notes = []
+        for i in range(len(step.rows)):
+            chosen = counts[i].nonzero()[:, 0]
+            values = (chosen.cpu().numpy(), counts[i, chosen].cpu().numpy())
+            notes.append(Lattice(*values, float(bits[i]), float(dropped[i]), float(rounding[i])))
+        full = np.array([self._spend(*one) for one in zip(step.rows.tolist(), step.fresh, notes, strict=True)])
+        self.taken(step, full)
+        return Proposal(counts / counts.sum(dim=-1, keepdim=True), full=full, notes=notes)
+
+    def _spend(self, row: int, fresh: bool, draft: Lattice) -> bool:
+        """Whether a draft no longer fits the round."""
+        if not self.real_bytes:
+            self.spent[row] = draft.bits + (0.0 if fresh else self.spent[row])
+        else:
+            any_token = draft.drawn(int(draft.tokens[0]))
+            self.batches[row] = [any_token] if fresh else [*self.batches[row], any_token]
+            self.spent[row] = 8 * len(self._encoded(self.batches[row]))
+        return bool(self.spent[row] > self.budget)
+
+    def _encoded(self, drafts: list[LatticeDraft]) -> bytes:
+        return encode(LatticeMessage(self.session.vocabulary, tuple(drafts)))
+
+    def taken(self, step: Step, full: Array) -> None:
+        """Told which drafts fit."""
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """The rows on their lattices, and the tokens."""
+        if not drafts:
+            return Message(0.0, b"\0")  # a request for a token
+        coded = self._encoded([draft.note.drawn(draft.token) for draft in drafts])
+        return Message(sum(draft.note.bits for draft in drafts), coded)
+
+    def distortion(self, drafts: list[Draft]) -> tuple[float, float]:
+        """The second sum of Theorem 1."""
+        return sum(draft.note.dropped for draft in drafts), sum(draft.note.rounding for draft in drafts)
+
+
+class DenseQs(Sqs):
+    """QS: the whole row on the lattice."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("QS dense", **options)
+
+    def sizes(self, kept: Array) -> Array:
+        """V, also where a row has zeros."""
+        return np.full_like(kept, self.session.vocabulary)
+
+
+class KSqs(Sqs):
+    """K-SQS: the K largest probabilities."""
+
+    def __init__(self, k: int = 64, **options: Any) -> None:
+        super().__init__("K-SQS", f"K = {k}", **options)
+        self.k = k
+
+    def begin(self, session: Session) -> None:
+        """K within the vocabulary."""
+        if not 1 <= self.k <= session.vocabulary:
+            raise UserError(f"K is {self.k}; it must be 1 to {session.vocabulary:,}, the tokens of the vocabulary.")
+        super().begin(session)
+
+    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
+        """Fewer where a row has fewer that are positive."""
+        size = (step.draft > 0).sum(dim=-1).clamp_max(self.k)
+        return top_support(step.draft, size), self.resolution
+
+    def sizes(self, kept: Array) -> Array:
+        """K, also where a row has zeros: the server expects that many."""
+        return np.full_like(kept, self.k)
+
+
+class CSqs(Sqs):
+    """C-SQS: the tokens of at least a threshold that is steered online (c-sqs Algorithm 1).
+
+    The likeliest token is kept whatever the threshold, or a row could be empty. Section 3 rounds the support's bits up,
+    (5) does not: here they are not, less than a bit a draft.
+
+    Parameters
+    ----------
+    threshold : float
+        τ_1.
+    learning_rate : float
+        η; 0 leaves the threshold where it is.
+    epsilon : float
+        The dropped mass that is aimed at.
+    printed : bool
+        Whether the rejected position's own update is lost, as line 12 has it (claim ``conformal.resampled``).
+    """
+
+    adaptive = True
+
+    def __init__(
+        self,
+        threshold: float = 0.0,
+        *,
+        learning_rate: float = LEARNING_RATE,
+        epsilon: float = EPSILON,
+        printed: bool = False,
+        **options: Any,
+    ) -> None:
+        kind = ["fixed"] if learning_rate == 0 else _unusual("η", learning_rate, LEARNING_RATE)
+        kind += [*_unusual("ε", epsilon, EPSILON), *(["as printed"] if printed else [])]
+        super().__init__("C-SQS", f"{'τ₁' if learning_rate else 'τ'} = {told(threshold)}", *kind, **options)
+        self.first, self.rate, self.epsilon, self.printed = threshold, learning_rate, epsilon, printed
+
+    def begin(self, session: Session) -> None:
+        """A controller for each text; a fixed threshold leaves them as they are."""
+        super().begin(session)
+        settings = (self.epsilon, self.rate or 1.0, self.first)
+        self.controllers = [ThresholdController(*settings) for _ in range(session.texts)]
+
+    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
+        """{q ≥ τ} and the likeliest."""
+        import torch
+
+        now = [float(self.controllers[row].threshold) for row in step.rows]
+        return threshold_support(
+            step.draft, torch.tensor(now, dtype=torch.float64, device=step.draft.device)
+        ), self.resolution
+
+    def taken(self, step: Step, full: Array) -> None:
+        """Update (8) for each draft that is sent."""
+        if self.rate:
+            for i in np.flatnonzero(~full):
+                self.controllers[step.rows[i]].step(step.draft[i].double().cpu().numpy())
+
+    def learn(self, outcome: Outcome) -> float:
+        """Back to the last position that is kept."""
+        controller = self.controllers[outcome.row]
+        if self.rate and outcome.drafts:
+            controller.roll_back(outcome.accepted, printed=self.printed)
+        return float(controller.threshold)
+
+
+class AllocatedSqs(Sqs):
+    """The support size and resolution of least distortion within so many bits a draft."""
+
+    adaptive = True
+
+    def __init__(self, draft_bits: float = 500.0, **options: Any) -> None:
+        super().__init__("SQS allocated", f"{told(draft_bits)} bits", **options)
+        self.draft_bits = draft_bits
+
+    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
+        """By :func:`hlmtheory.lattice.allocate`."""
+        found = allocate(step.draft, self.draft_bits)
+        return top_support(step.draft, found.k), found.resolution.clamp_max(FINEST)

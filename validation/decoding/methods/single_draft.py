@@ -1,0 +1,271 @@
+"""Methods without a link, and those of u-hlm and cu-hlm: one draft a round, kept unseen where the device is sure."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.channel import vocabulary_payload_bits
+from hlmtheory.codec import encode, truncated_message
+from hlmtheory.truncation import certified_size, decoded_draft, online_size
+from hlmtheory.uncertainty import DRAWS, MAX_TEMPERATURE, expected_uncertainty, sample_uncertainty
+from validation.decoding.methods.base import Method
+from validation.decoding.random_streams import SKIP, Columns
+from validation.decoding.session import Draft, Message, Step
+from validation.decoding.wire import index_bits
+
+if TYPE_CHECKING:
+    import torch
+
+Array = NDArray[Any]
+BITS = 8
+"""b_prob of cu-hlm Section V."""
+CERTIFIED_BITS = (16, 24)
+"""What a probability of :class:`CuHlmCertified` has, or where that is too coarse."""
+
+
+class SmallOnly(Method):
+    """The small model alone."""
+
+    name, large = "small only", False
+
+    def skip(self, step: Step, tokens: Array) -> Array:
+        """All."""
+        return np.ones(len(tokens), dtype=bool)
+
+
+class LargeOnly(Method):
+    """The large model alone, where the user is."""
+
+    name, small = "large only", False
+
+    def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
+        """No drafts."""
+        return np.zeros(len(rows), dtype=np.int64)
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """Nothing is sent."""
+        return Message(0.0, b"")
+
+    def reply(self, drafts: list[Draft], accepted: int) -> int:
+        """Nothing comes back."""
+        return 0
+
+
+class CloudOnly(LargeOnly):
+    """The large model alone across the link: "every token generation incurs a full network round-trip" (flexspec V)."""
+
+    name = "cloud only"
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """A request for the next token."""
+        return Message(8.0, b"\0")
+
+    def reply(self, drafts: list[Draft], accepted: int) -> int:
+        """The token."""
+        return -(-index_bits(self.session.vocabulary) // 8)
+
+
+class Hlm(Method):
+    """HLM: every draft is sent with its whole row; a draft that is accepted ends its round (cu-hlm Section II).
+
+    The formula counts cu-hlm's 8 bits and index for each probability (4); the bytes are the row in float32, which the
+    server needs if the text is to have the large model's law.
+    """
+
+    name, bonus = "HLM", False
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """The token and its row."""
+        bits = float(vocabulary_payload_bits(self.session.vocabulary, BITS))
+        return Message(len(drafts) * bits, super().message(drafts).payload)
+
+
+class RandHlm(Hlm):
+    """HLM that keeps each draft unseen with a fixed probability, whatever it is (cu-hlm Section V-A).
+
+    Parameters
+    ----------
+    share : float
+        In [0, 1]; 0.5 in the paper's comparison.
+    """
+
+    def __init__(self, share: float = 0.5) -> None:
+        self.share, self.name = share, f"Rand-HLM ({share:g})"
+
+    def skip(self, step: Step, tokens: Array) -> Array:
+        """By a number of its own for each position."""
+        return np.asarray(self.session.noise.uniform(SKIP, step.rows, step.positions) < self.share)
+
+
+class UHlm(Hlm):
+    """U-HLM: a draft whose uncertainty is at most the threshold is kept unseen (cu-hlm (10), u-hlm (8)).
+
+    What is perturbed are the small model's own logits, whatever the run's temperature and top-p; a masked one, -inf, is
+    a token of probability 0. A draft that is sent goes with its whole row, as by HLM: the formula is cu-hlm's (4), the
+    bytes are u-hlm's full precision, 32 bits a probability and no index. The server needs the skipped tokens as well;
+    both papers neglect them, and no message counts them.
+
+    Parameters
+    ----------
+    threshold : float
+        u_th: -b/a (risk-averse) or (Δ - b)/a (risk-prone) of :func:`hlmtheory.skipping.skip_thresholds`, or one from
+        :func:`hlmtheory.skipping.calibrate_threshold`.
+    name : str
+    draws : int or None
+        M perturbed samples; None takes their mean by quadrature.
+    """
+
+    def __init__(self, threshold: float, name: str = "U-HLM", *, draws: int | None = DRAWS) -> None:
+        self.threshold, self.name, self.draws = threshold, name, draws
+
+    def uncertainty(self, step: Step, tokens: Array) -> Array:
+        """Uncertainty of each draft."""
+        import torch
+
+        logits = step.logits
+        index = torch.from_numpy(tokens).to(logits.device)
+        if self.draws is None:
+            found = expected_uncertainty(logits, index)
+        else:
+            numbers = Columns(self.session.noise.several(step.rows, step.positions, 2 * self.draws))
+            rng = cast("np.random.Generator", numbers)  # random(shape) is all that is asked of it
+            found = sample_uncertainty(logits, index, draws=self.draws, max_temperature=MAX_TEMPERATURE, rng=rng)
+        return np.asarray(found.double().cpu())
+
+    def skip(self, step: Step, tokens: Array) -> Array:
+        """Where u ≤ u_th."""
+        self.u = self.uncertainty(step, tokens)
+        return self.u <= self.threshold
+
+
+class Cut(NamedTuple):
+    """What is sent of a row: how many probabilities, and in how many bits each."""
+
+    k: int
+    bits: int
+
+
+class CuHlm(UHlm, ABC):
+    """CU-HLM: as U-HLM, and of a row that is sent only the k largest probabilities, in 8 bits (cu-hlm Section IV).
+
+    The draft's own probability goes along unrounded, so that acceptance is undistorted; what replaces a rejected draft
+    is drawn from the residual of the row that the server decodes. How a value is rounded is not printed: here down, and
+    what that loses joins the mass that is spread (:mod:`hlmtheory.truncation`). The formula counts k values and their
+    indices, as the paper does; the bytes count the draft and its probability, too.
+    """
+
+    truncates = True
+    bits = BITS
+
+    @abstractmethod
+    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+        """K and b_prob of each draft that is sent, from their rows (m, V); one number if all have the same."""
+
+    def settle(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
+        """The rows as decoded, and what of them is sent, as a :class:`Cut`."""
+        import torch
+
+        known: list[Any] = [None] * len(tokens)
+        cuts: list[Any] = [None] * len(tokens)
+        sent = np.flatnonzero(~skip)
+        if len(sent):
+            rows = step.draft[torch.from_numpy(sent).to(step.draft.device)].double()
+            index = torch.from_numpy(tokens[sent]).to(rows.device)
+            found, bits = self.sizes(rows, index, self.u[sent])
+            k, widths = torch.as_tensor(found).to(rows.device).expand(len(sent)), np.broadcast_to(bits, len(sent))
+            for width in np.unique(widths).tolist():
+                part: Any = slice(None) if (widths == width).all() else np.flatnonzero(widths == width)
+                decoded = decoded_draft(rows[part], k[part], bits_per_probability=width, draft_token=index[part])
+                for i, row, size in zip(sent[part].tolist(), decoded, k[part].tolist(), strict=True):
+                    known[i], cuts[i] = row, Cut(size, width)
+        return known, cuts
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """Token, q_d, the k tokens and their probabilities rounded down, in the bytes of :mod:`hlmtheory.codec`."""
+        (draft,) = drafts
+        row, cut = draft.row.double().cpu().numpy(), draft.note
+        coded = encode(truncated_message(row, k=cut.k, token=draft.token, bits=cut.bits))
+        return Message(float(cut.k * (cut.bits + index_bits(self.session.vocabulary))), coded)
+
+
+class CuHlmOffline(CuHlm):
+    """One k for all tokens, from :func:`hlmtheory.truncation.offline_size` (cu-hlm (21); 30 in the paper)."""
+
+    def __init__(self, threshold: float, k: int = 30, *, name: str = "", draws: int | None = DRAWS) -> None:
+        super().__init__(threshold, name or f"CU-HLM offline (k = {k})", draws=draws)
+        self.k = k
+
+    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+        """The same k."""
+        return min(self.k, self.session.vocabulary), self.bits
+
+
+class CuHlmOnline(CuHlm):
+    """k by the draft's uncertainty: least k with Ū(a u + b) ≤ θ (cu-hlm (24)).
+
+    Parameters
+    ----------
+    threshold, slope, intercept : float
+        u_th, and the line β = a u + b.
+    tolerance, sharpness : float
+        θ, and η of the softplus, whose value the paper does not print.
+    """
+
+    def __init__(
+        self,
+        threshold: float,
+        *,
+        slope: float,
+        intercept: float,
+        tolerance: float = 0.1,
+        sharpness: float = 5.0,
+        name: str = "CU-HLM online",
+        draws: int | None = DRAWS,
+    ) -> None:
+        super().__init__(threshold, name, draws=draws)
+        self.line, self.tolerance, self.sharpness = (slope, intercept), tolerance, sharpness
+
+    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+        """By the line, within [0, 1]."""
+        import torch
+
+        rejection = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
+        found = torch.from_numpy(rejection).to(draft.device)
+        return online_size(draft, tokens, found, self.tolerance, sharpness=self.sharpness), self.bits
+
+
+class CuHlmCertified(CuHlm):
+    """The least k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε, and a threshold that was calibrated.
+
+    Δ_k is that of the row which the server decodes (claim ``truncation.message``); for the threshold see
+    :func:`hlmtheory.skipping.calibrate_threshold`. In 16 bits: rounded to 8, a flat row is further from q than any
+    useful ε, whatever k. A row for which 16 are too few as well goes in 24; that takes a heavy tail and a vocabulary
+    beyond 2¹⁷ ε, such as 13,107 tokens for 0.1.
+    """
+
+    bits = CERTIFIED_BITS[0]
+
+    def __init__(self, threshold: float, *, bias: float = 0.1, draws: int | None = None) -> None:
+        super().__init__(threshold, f"CU-HLM certified (bias {bias:g})", draws=draws)
+        self.bias = bias
+
+    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+        """From q alone."""
+        try:
+            return certified_size(draft, self.bias, bits_per_probability=self.bits), self.bits
+        except ValueError:  # too few bits for some row
+            found = np.array([self._finer(row) for row in draft])
+            return found[:, 0], found[:, 1]
+
+    def _finer(self, row: torch.Tensor) -> tuple[int, int]:
+        """K and bits of a row, which may take more of them."""
+        usual, most = CERTIFIED_BITS
+        try:
+            return int(certified_size(row, self.bias, bits_per_probability=usual)), usual
+        except ValueError:
+            return int(certified_size(row, self.bias, bits_per_probability=most)), most

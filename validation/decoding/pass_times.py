@@ -1,0 +1,155 @@
+"""What a pass of each model takes on this machine, measured once a run and applied to every method alike.
+
+The seconds in a text's rounds are those of the batch it was decoded in, on a machine that may have had other work: two
+runs of one command may differ by a factor of ten. How many passes a method makes does not change. So a speed is
+tokens / (small passes · t_small + large passes · t_large), with both times measured alone, one text at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from validation.benchmarks.measurement import machine
+from validation.decoding.intervals import Estimate, ratio
+from validation.decoding.kv_cache import Lanes
+from validation.decoding.records import Row
+from validation.errors import UserError
+from validation.models.pair import Pair
+from validation.trace.sealed import read_sealed, write_sealed
+
+DRAFTS, TOKENS_BEFORE, REPEATS, WARM_UP = 4, 64, 21, 3
+FILE = "passes.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Seconds of a pass over some new tokens: the median and the quartiles of several."""
+
+    tokens: int
+    median_s: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """One draft token of the small model, and a verification of K + 1 tokens by the large one.
+
+    Attributes
+    ----------
+    small, large : Pass
+    before : int
+        Tokens in the cache.
+    repeats : int
+    models : dict
+        What was timed: names, device, dtype.
+    date : str
+    """
+
+    small: Pass
+    large: Pass
+    before: int
+    repeats: int
+    models: dict[str, str]
+    date: str
+
+
+def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEFORE, repeats: int = REPEATS) -> Passes:
+    """Time a pass of each model over a cache, one text, as the generation loop makes it.
+
+    Parameters
+    ----------
+    pair : Pair
+    drafts : int
+        K.
+    before : int
+        Tokens in the cache, fewer if the context is short.
+    repeats : int
+        Of which the median counts.
+
+    Returns
+    -------
+    Passes
+    """
+    before = max(1, min(before, pair.context - drafts - 2))
+    small = _time(pair, pair.small, before, 1, repeats)
+    large = _time(pair, pair.large, before, drafts + 1, repeats)
+    return Passes(small, large, before, repeats, _models(pair), datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def passes_of(pair: Pair, folder: Path) -> Passes:
+    """Those that were measured before for this pair on this device, or are now and kept in ``folder``."""
+    file = folder / FILE
+    try:
+        plain = read_sealed(file)
+        there = Passes(**{**plain, **{name: Pass(**plain[name]) for name in ("small", "large")}})
+    except (OSError, UserError, TypeError, KeyError):
+        there = None
+    if there is not None and there.models == _models(pair):
+        return there
+    found = measure_passes(pair)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_sealed(file, asdict(found))
+    return found
+
+
+def speed(rows: Sequence[Row], passes: Passes) -> Estimate:
+    """Tokens a second of these texts: measured counts times measured pass times, with the interval over prompts.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        Of one method over one link; what the link takes is not counted.
+    passes : Passes
+
+    Returns
+    -------
+    Estimate
+        In tokens/s. Its interval is over the prompts alone: that of the pass times is in ``passes``.
+    """
+    rows = sorted(rows, key=lambda row: row.prompt)
+    times = {"small_passes": passes.small.median_s, "large_passes": passes.large.median_s}
+    seconds = [sum(row.total(name) * time for name, time in times.items()) for row in rows]
+    return ratio(np.array([float(len(row.tokens)) for row in rows]), np.array(seconds))
+
+
+def risk_per_token(rows: Sequence[Row]) -> Estimate:
+    """Σ risk / Σ tokens, which bounds the mean total variation of a token's law from the large model's; 0 is lossless.
+
+    No value where a row was not judged.
+    """
+    rows = sorted(rows, key=lambda row: row.prompt)
+    if not all(row.judged for row in rows):
+        return Estimate(None)
+    return ratio(np.array([row.total("risk") for row in rows]), np.array([float(len(row.tokens)) for row in rows]))
+
+
+def _models(pair: Pair) -> dict[str, str]:
+    described: dict[str, Any] = pair.describe()
+    names = ("small_name", "large_name", "small_commit", "large_commit", "device", "dtype")
+    known = {name: str(described[name]) for name in names if name in described}
+    return known | {name: str(machine()[name]) for name in ("processor", "cores")}
+
+
+def _time(pair: Pair, model: Any, before: int, tokens: int, repeats: int) -> Pass:
+    """Seconds of a pass over some new tokens behind others in the cache."""
+    import torch
+
+    lanes = Lanes(model, pair.vocabulary, pair.device, 1, before + tokens + 1, pair.context)
+    text = np.random.default_rng(1).integers(0, pair.vocabulary, (1, before + tokens + 1))
+    seconds = []
+    with torch.inference_mode():
+        lanes.read(text, np.array([before]), rows=0)
+        for number in range(WARM_UP + repeats):
+            lanes.cached[:] = before
+            lanes.read(text, np.array([before + tokens]), rows=tokens)
+            if number >= WARM_UP:
+                seconds.append(lanes.seconds)
+    low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
+    return Pass(tokens, median, low, high)

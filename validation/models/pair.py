@@ -1,0 +1,281 @@
+"""A pair of language models that share a vocabulary: the built-in pair, two folders, or two hub names.
+
+torch and transformers are imported inside the functions, so that importing this module costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.errors import UserError
+from validation.models.devices import SHARDED, choose_device, memory_errors, require_memory, shards, weight_bytes
+from validation.models.sources import PAIRS_FOLDER, Source, quiet
+
+if TYPE_CHECKING:
+    import torch
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+DTYPES = ("float32", "bfloat16", "float16", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class PairSource:
+    """Where the two models of a named pair are found: folders or hub names, ``@revision`` included."""
+
+    small: str
+    large: str
+    description: str
+
+
+TINY_LLAMA = "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T"  # the base model; no paper names a chat version
+PAIRS = {
+    "builtin": PairSource(
+        small=str(PAIRS_FOLDER / "builtin" / "small"),
+        large=str(PAIRS_FOLDER / "builtin" / "large"),
+        description="1.6 M and 10 M parameters, Llama-style, trained on GSM8K, PEPs and English novels; ships with hlm",
+    ),
+    "tinyllama-llama2-7b": PairSource(
+        small=TINY_LLAMA,
+        large="meta-llama/Llama-2-7b-hf",
+        description="TinyLlama-1.1B and Llama-2-7B: u-hlm Section IV, cu-hlm Table I; Llama 2 is gated on the hub",
+    ),
+    "tinyllama-llama2-13b": PairSource(
+        small=TINY_LLAMA,
+        large="meta-llama/Llama-2-13b-hf",
+        description="TinyLlama-1.1B and Llama-2-13B: cu-hlm's main pair; Llama 2 is gated on the hub",
+    ),
+    "gpt-neo-125m-1.3b": PairSource(
+        small="EleutherAI/gpt-neo-125m",
+        large="EleutherAI/gpt-neo-1.3B",
+        description="GPT-Neo 125M and 1.3B: c-sqs, on the One Billion Word benchmark",
+    ),
+    "llama-68m-7b": PairSource(
+        # the commit that holds its safetensors
+        small="JackFram/llama-68m@0359bbda21c69b1426e785b7f64ba782c3296f31",
+        large="huggyllama/llama-7b",
+        description="LLaMA-68M and LLaMA-7B: edge-sd Section IV, the smallest of its three pairs",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two causal language models over one vocabulary, ready to run.
+
+    ``small`` and ``large`` are in eval mode and take their input on ``device``. The tokenizer is the large model's.
+    """
+
+    name: str
+    small: PreTrainedModel
+    large: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    vocabulary: int  # entries that both models and the tokenizer know
+    context: int  # tokens, the shorter of the two contexts
+    end_tokens: tuple[int, ...]  # any of them ends a text
+    device: torch.device
+    dtype: str
+    small_name: str
+    large_name: str
+    small_parameters: int
+    large_parameters: int
+    notes: tuple[str, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Name, sizes and dtype as plain values, for manifests and reports."""
+        fields = ("name", "small_name", "large_name", "small_parameters", "large_parameters", "vocabulary", "context")
+        described = {field: getattr(self, field) for field in fields}
+        commits = {f"{which}_commit": _commit(getattr(self, which)) for which in ("small", "large")}
+        known = {name: commit for name, commit in commits.items() if commit}
+        return described | known | {"device": str(self.device), "dtype": self.dtype, "notes": list(self.notes)}
+
+
+def load_pair(
+    name: str | None = None,
+    *,
+    small: str | Path | None = None,
+    large: str | Path | None = None,
+    device: str = "cpu",
+    dtype: str | None = None,
+    report: Callable[[str], None] | None = None,
+) -> Pair:
+    """Load two models that share a vocabulary.
+
+    Parameters
+    ----------
+    name : str, optional
+        A key of ``PAIRS``; ``"builtin"`` when neither a name nor models are given.
+    small, large : str or Path, optional
+        A transformers folder or a hub name each, the latter with ``@revision`` if need be; both or neither.
+    device : str
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"sharded"`` puts the small model on the first GPU
+        and spreads the large one over all of them and, where they do not suffice, the host.
+    dtype : str, optional
+        What the weights are cast to, one of ``DTYPES``; by default float32 on the CPU, elsewhere as stored.
+    report : callable, optional
+        Told what is being done.
+
+    Returns
+    -------
+    Pair
+
+    Raises
+    ------
+    UserError
+        Unknown pair, one model given without the other, missing folder or weights, unreachable hub, gated model,
+        unknown revision, weights that are not safetensors, models that need their own code, different vocabularies,
+        unknown device or dtype, too little memory.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
+    name, small, large = _resolve(name, small, large)
+    sources = (Source.parse(small), Source.parse(large))
+    where = choose_device(device)
+    chosen = dtype or ("float32" if where.type == "cpu" else "auto")
+    with quiet(), memory_errors():
+        tell = report or (lambda text: None)
+        tokenizers, sizes = _inspect(sources, chosen, tell)
+        require_memory(*sizes, where, sharded=device == SHARDED)
+        tell(f"loading {large}")
+        if device == SHARDED:
+            big, where = _load_shards(sources[1], chosen, where, shards(sizes[0]))
+        else:
+            big = sources[1].load_model(chosen).to(where)
+        tell(f"loading {small}")
+        models = [sources[0].load_model(chosen).to(where).eval(), big.eval()]
+    vocabulary = max(tokenizers[1].get_vocab().values()) + 1
+    notes = [_head_note(label, model, vocabulary) for label, model in zip(("small", "large"), models, strict=True)]
+    labels = (f"{name}/small", f"{name}/large") if name in PAIRS else (small, large)
+    return Pair(
+        name=name,
+        small=models[0],
+        large=models[1],
+        tokenizer=tokenizers[1],
+        vocabulary=vocabulary,
+        context=min(_context(model) for model in models),
+        end_tokens=_end_tokens(models[1], tokenizers[1], vocabulary),
+        device=where,
+        dtype=str(models[1].dtype).removeprefix("torch."),
+        small_name=labels[0],
+        large_name=labels[1],
+        small_parameters=models[0].num_parameters(),
+        large_parameters=models[1].num_parameters(),
+        notes=tuple(note for note in (*notes, _shard_note(models[1])) if note),
+    )
+
+
+def _resolve(name: str | None, small: str | Path | None, large: str | Path | None) -> tuple[str, str, str]:
+    """Pair name and the two places to load from."""
+    if (small is None) != (large is None):
+        given, missing = ("small", "large") if large is None else ("large", "small")
+        raise UserError(f"Only the {given} model was given ({small or large}); name the {missing} one too.")
+    if small is not None and large is not None:
+        if name is not None:
+            raise UserError(f"Both the pair {name!r} and two models were given; give one or the other.")
+        return _joint_name(Path(small), Path(large)), str(small), str(large)
+    name = name or "builtin"
+    if name not in PAIRS:
+        raise UserError(f"Unknown pair {name!r}; choose one of {', '.join(PAIRS)}, or give a small and a large model.")
+    return name, PAIRS[name].small, PAIRS[name].large
+
+
+def _joint_name(small: Path, large: Path) -> str:
+    """What a pair of two places is called; ``OUT/small`` and ``OUT/large``, as training leaves them, are ``OUT``.
+
+    >>> _joint_name(Path("pairs/larger/small"), Path("pairs/larger/large"))
+    'larger'
+    >>> _joint_name(Path("owner/tiny"), Path("owner/huge"))
+    'tiny + huge'
+    """
+    folder = small.parent
+    if folder == large.parent and folder.name not in ("", *PAIRS) and (small.name, large.name) == ("small", "large"):
+        return folder.name
+    return f"{small.name} + {large.name}"
+
+
+def _inspect(
+    sources: tuple[Source, Source], dtype: str, tell: Callable[[str], None]
+) -> tuple[list[Any], list[int | None]]:
+    """The two tokenizers, found to agree, and the bytes of the two models' weights: all without a weight read."""
+    for source in sources:
+        tell(f"looking for {source.name}")
+        source.reach()
+    sizes = [weight_bytes(source.load("AutoConfig"), dtype) for source in sources]
+    tokenizers = [source.load("AutoTokenizer") for source in sources]
+    _same_vocabulary(*tokenizers, names=(sources[0].name, sources[1].name))
+    return tokenizers, sizes
+
+
+def _load_shards(
+    source: Source, dtype: str, where: torch.device, room: dict[int | str, int]
+) -> tuple[Any, torch.device]:
+    """A model spread by accelerate, and where its input goes: hooks carry it on from there."""
+    import torch
+
+    model = source.load_model(dtype, device_map="auto", max_memory=room)
+    places = set(getattr(model, "hf_device_map", {}).values())
+    only = places.pop() if len(places) == 1 else None  # on one GPU there are no hooks
+    return model, torch.device("cuda", only) if isinstance(only, int) else where
+
+
+def _same_vocabulary(small: Any, large: Any, *, names: tuple[str, str]) -> None:
+    """Compare the tokenizers entry by entry; the first (lowest) id that differs is named."""
+    entries = [{index: token for token, index in tokenizer.get_vocab().items()} for tokenizer in (small, large)]
+    if entries[0] == entries[1]:
+        return
+    first = min(i for i in entries[0].keys() | entries[1].keys() if entries[0].get(i) != entries[1].get(i))
+    ours, theirs = (repr(side[first]) if first in side else "missing" for side in entries)
+    raise UserError(
+        f"The vocabularies differ, first at id {first}: {ours} in {names[0]!r}, {theirs} in {names[1]!r} "
+        f"({len(entries[0])} and {len(entries[1])} entries); choose two models of one family."
+    )
+
+
+def _head_note(label: str, model: Any, vocabulary: int) -> str:
+    """What is said about a head wider than the vocabulary; a narrower one is refused."""
+    width = model.get_output_embeddings().weight.shape[0]
+    if width < vocabulary:
+        raise UserError(
+            f"The {label} model gives {width} logits, but the tokenizer has {vocabulary} entries; "
+            "remove the added tokens from the tokenizer, or choose another model."
+        )
+    if width == vocabulary:
+        return ""
+    return f"The {label} model gives {width} logits; the {width - vocabulary} beyond the vocabulary are cut."
+
+
+def _context(model: Any) -> int:
+    return int(getattr(model.config.get_text_config(), "max_position_embeddings", None) or 2048)
+
+
+def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
+    """Ids that end a text, from the model's generation settings or else from the tokenizer.
+
+    The settings are then emptied: ``generate`` would mix a folder's top-p or repetition penalty into any it is given.
+    """
+    from transformers import GenerationConfig
+
+    found = model.generation_config.eos_token_id
+    model.generation_config = GenerationConfig()
+    found = tokenizer.eos_token_id if found is None else found
+    ends = () if found is None else tuple(found) if isinstance(found, list | tuple) else (found,)
+    for token in ends:
+        if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < vocabulary:
+            raise UserError(
+                f"The eos_token_id of the large model is {found!r}, but the vocabulary has the tokens 0 to "
+                f"{vocabulary - 1}; mend it in generation_config.json or config.json."
+            )
+    return ends
+
+
+def _shard_note(model: Any) -> str:
+    """What is said about a model that lies on several devices."""
+    places = {str(place) for place in getattr(model, "hf_device_map", {}).values()}
+    return f"The large model is spread over {len(places)} devices." if len(places) > 1 else ""
+
+
+def _commit(model: Any) -> str:
+    """The commit that a model came from; empty for a folder."""
+    return getattr(model.config, "_commit_hash", None) or ""

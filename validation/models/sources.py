@@ -1,0 +1,262 @@
+"""Getting the parts of one model from a folder or from the hub, with every failure as one sentence.
+
+A model is named by a folder or by a hub name; ``owner/model@revision`` asks for a branch, a tag or a commit. Weights
+are read from safetensors only, and code that a model brings along is never run. transformers takes the names of the
+weight files from the model itself (the index of a model in several files, and ``transformers_weights`` in config.json)
+and reads a file of another ending as a pickle, so these names are checked before it sees them.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn
+
+from validation.errors import UserError
+from validation.models.devices import out_of_memory
+
+PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
+HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+INDEX = "model.safetensors.index.json"
+WEIGHTS_FILE = re.compile(r"[^/\\:\0]+\.safetensors")
+PATIENCE = 5.0  # seconds for the hub's first answer
+UNREACHABLE = frozenset(
+    (
+        "ConnectError",
+        "TimeoutException",
+        "NetworkError",
+        "ProxyError",
+        "LocalEntryNotFoundError",
+        "OfflineModeIsEnabled",
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One model: a folder or a hub name, and for the latter a revision."""
+
+    name: str
+    revision: str = "main"
+
+    @classmethod
+    def parse(cls, text: str) -> Source:
+        """Read ``folder``, ``owner/model`` or ``owner/model@revision``; an existing folder is taken as it stands.
+
+        >>> Source.parse("owner/model@v1.0")
+        Source(name='owner/model', revision='v1.0')
+        """
+        name, mark, revision = text.rpartition("@")
+        if not mark or Path(text).exists() or HUB_NAME.fullmatch(name) is None:
+            return cls(text)
+        if not revision:
+            raise UserError(f"{text!r} names no revision after the @; write for example {name}@main.")
+        return cls(name, revision)
+
+    @property
+    def local(self) -> bool:
+        """Whether it lies here as a folder."""
+        return Path(self.name).exists()
+
+    def load(self, factory: str, **options: Any) -> Any:
+        """``transformers.<factory>.from_pretrained``.
+
+        Raises
+        ------
+        UserError
+            Whatever goes wrong.
+        """
+        import transformers
+
+        self.check_folder()
+        try:
+            make = getattr(transformers, factory).from_pretrained
+            return make(self.name, revision=self.revision, trust_remote_code=False, **options)
+        except UserError:
+            raise
+        except Exception as error:  # a configuration may be wrong in any way, such as 0 heads
+            self._explain(error)
+
+    def load_model(self, dtype: str, **options: Any) -> Any:
+        """A causal language model with every one of its weights."""
+        self.check_weights()
+        options |= {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
+        model, loading = self.load("AutoModelForCausalLM", **options)
+        if loading["missing_keys"]:
+            first = min(loading["missing_keys"])
+            raise UserError(
+                f"The weights of {self.name!r} are incomplete: {first} is missing, {len(loading['missing_keys'])} in "
+                "all; save or download the model again."
+            )
+        return model
+
+    def check_folder(self) -> None:
+        """Refuse what is neither a complete transformers folder nor a possible hub name."""
+        folder = Path(self.name)
+        if not folder.exists():
+            if HUB_NAME.fullmatch(self.name) is None:
+                raise UserError(
+                    f"There is no model folder {self.name!r}; check the path, or give a hub name such as owner/model."
+                )
+            return
+        if not folder.is_dir():
+            raise UserError(f"{self.name!r} is a file, not a model folder; give the folder that holds config.json.")
+        if not (folder / "config.json").is_file():
+            ours = folder.is_relative_to(PAIRS_FOLDER)
+            hint = "run validation/training or restore it" if ours else "give another folder"
+            raise UserError(f"{self.name!r} is not a model folder: config.json is missing; {hint}.")
+        if not any(folder.glob("*.safetensors")):
+            raise UserError(
+                f"No *.safetensors weights lie in {self.name!r}, and other formats are never read; "
+                "save the model again with safe_serialization=True."
+            )
+        self.check_weights()
+
+    def check_weights(self) -> None:
+        """Refuse a model that names weight files other than ``*.safetensors`` of its own folder.
+
+        Raises
+        ------
+        UserError
+            An index, or a name in config.json, that leads to a file of another ending or out of the folder, by its
+            path or by a link; an index that cannot be read; an adapter, which peft would read in its own way.
+        """
+        index, named = INDEX, self._json("config.json", {}).get("transformers_weights")
+        if named is not None:
+            if not isinstance(named, str) or not WEIGHTS_FILE.fullmatch(named.removesuffix(".index.json")):
+                raise self._foreign("config.json", named)
+            index = named if named.endswith(".index.json") else INDEX
+        names = self._json(index, {"weight_map": {}}).get("weight_map")
+        if not isinstance(names, dict):
+            raise UserError(f"{index} of {self.name!r} has no weight_map; save or download the model again.")
+        for name in names.values():
+            if not isinstance(name, str) or not WEIGHTS_FILE.fullmatch(name) or self._leads_out(name):
+                raise self._foreign(index, name)
+        if find_spec("peft") and self._part("adapter_config.json"):
+            raise UserError(f"The model {self.name!r} has an adapter, which is never loaded; merge it and save again.")
+
+    def _foreign(self, where: str, name: object) -> UserError:
+        return UserError(
+            f"{where} of {self.name!r} names the weights {name!r}, but weights are read only from *.safetensors files "
+            "in the model's own folder; choose another model, or save it again with safe_serialization=True."
+        )
+
+    def _leads_out(self, name: str) -> bool:
+        """Whether a file of a folder is a link out of it; a snapshot of the hub's cache links to the blobs beside."""
+        folder = Path(self.name).resolve()
+        allowed = [folder, folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else [folder]
+        file = (folder / name).resolve()
+        return self.local and not any(file.is_relative_to(place) for place in allowed)
+
+    def _part(self, name: str) -> Path | None:
+        """A small file of the model here, downloaded if need be; None if there is none, or loading has to say why."""
+        if self.local:
+            file = Path(self.name) / name
+            return file if file.exists() else None
+        from transformers.utils import cached_file
+
+        missing = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_gated_repo": False}
+        try:
+            found = cached_file(self.name, name, revision=self.revision, **missing)
+        except (OSError, ValueError):
+            return None
+        return None if found is None else Path(found)
+
+    def _json(self, name: str, missing: dict[str, Any]) -> dict[str, Any]:
+        """An object of such a file."""
+        file = self._part(name)
+        if file is None:
+            return missing
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise UserError(f"{name} of {self.name!r} is not JSON; save or download the model again.") from error
+        if not isinstance(found, dict):
+            raise UserError(f"{name} of {self.name!r} is not a JSON object; save or download the model again.")
+        return found
+
+    def reach(self) -> None:
+        """Ask the hub once for a model that is not on this machine: its client would try for half a minute.
+
+        Raises
+        ------
+        UserError
+            No answer within ``PATIENCE``. Any other refusal is left to loading, which explains it.
+        """
+        import huggingface_hub
+
+        self.check_folder()
+        if self.local or huggingface_hub.constants.HF_HUB_OFFLINE:
+            return
+        if isinstance(huggingface_hub.try_to_load_from_cache(self.name, "config.json", revision=self.revision), str):
+            return
+        try:
+            address = huggingface_hub.hf_hub_url(self.name, "config.json", revision=self.revision)
+            huggingface_hub.get_hf_file_metadata(address, timeout=PATIENCE)
+        except Exception as error:
+            if _kinds(error) & UNREACHABLE:
+                self._explain(error)
+
+    def _explain(self, error: BaseException) -> NoReturn:
+        """Raise the UserError for what transformers or the hub client raised."""
+        kinds, text, name = _kinds(error), str(error), self.name
+        if short := out_of_memory(error):
+            message = short
+        elif "GatedRepoError" in kinds:
+            message = f"The model {name!r} is gated: accept its terms on the hub and log in with 'hf auth login'."
+        elif "RepositoryNotFoundError" in kinds:
+            message = f"The hub has no public model {name!r}; check the spelling, or log in with 'hf auth login'."
+        elif "RevisionNotFoundError" in kinds:
+            message = f"The model {name!r} has no revision {self.revision!r} on the hub; check the part after the @."
+        elif kinds & UNREACHABLE:
+            message = f"{name!r} is not a folder here, and the hub cannot be reached; check the path or the network."
+        elif "trust_remote_code" in text or "custom code" in text:
+            message = f"The model {name!r} needs code of its own, which is never run; choose another model."
+        elif "safetensors" in text and "SafetensorError" not in kinds:
+            message = f"The model {name!r} has no safetensors weights, and others are never read; choose another model."
+        else:
+            first = text.strip().splitlines()[0] if text.strip() else type(error).__name__
+            message = (
+                f"The model {name!r} cannot be loaded ({first.rstrip('.')}); check that it is a complete causal LM."
+            )
+        raise UserError(message) from error
+
+
+def _kinds(error: BaseException) -> set[str]:
+    """Names of all classes in an error's chain of causes."""
+    kinds: set[str] = set()
+    cause: BaseException | None = error
+    while cause is not None:
+        kinds |= {kind.__name__ for kind in type(cause).__mro__}
+        cause = cause.__cause__ or cause.__context__
+    return kinds
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence loading bars and retry messages: what matters comes back as a UserError or a note.
+
+    The hub is also kept from converting other weight formats on request: what is loaded is what was named.
+    """
+    from transformers.utils import logging as messages
+
+    hub = logging.getLogger("huggingface_hub")
+    level, verbosity, bars = hub.level, messages.get_verbosity(), messages.is_progress_bar_enabled()
+    os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
+    hub.setLevel(logging.ERROR)
+    messages.set_verbosity_error()
+    messages.disable_progress_bar()
+    try:
+        yield
+    finally:
+        hub.setLevel(level)
+        messages.set_verbosity(verbosity)
+        if bars:
+            messages.enable_progress_bar()

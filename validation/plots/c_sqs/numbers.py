@@ -1,0 +1,288 @@
+"""The numbers of the figures of c-sqs: ratios over the texts with their intervals, the bounds, and where curves cross.
+
+All intervals are 95%, by a bootstrap over the prompts: the texts of two methods belong to the same prompts, so a
+difference takes the same resamples for both. The percentiles are a little farther out than 2.5 and 97.5 (Hesterberg's
+expanded ones), so that the interval of a mean is about as wide as Student's and not as the normal law's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory import regret_bound, regret_bound_sharp
+from validation.decoding.loop import PAPER_TIMES
+from validation.decoding.methods import AllocatedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE, RESOLUTION
+from validation.plots.c_sqs.runs import (
+    DRAFT_BITS,
+    METHODS,
+    MIDDLE_SIZE,
+    MIDDLE_THRESHOLD,
+    SIZES,
+    THRESHOLDS,
+    Cell,
+    Study,
+    Times,
+    study,
+)
+from validation.plots.common.record import Numbers, plain
+
+Values = NDArray[np.float64]
+Ratio = tuple[Values, Values]
+"""What stands above and below, a number for each text."""
+
+RATE_BPS = 1e6  # of the link in the figures; c-sqs does not print its own
+RATES_BPS = (1e4, 1e5, 1e6, 1e7, 1e8)
+LARGER_MODELS = Times(*PAPER_TIMES, 0.0)
+RESAMPLES = 4000
+NAMES = tuple(METHODS)
+DENSE, ALLOCATED = DenseQs().name, AllocatedSqs(DRAFT_BITS).name
+BY_SIZE = {k: KSqs(k).name for k in SIZES}
+ADAPTIVE = {t: CSqs(t).name for t in THRESHOLDS}
+FIXED = {t: CSqs(t, learning_rate=0.0).name for t in THRESHOLDS}
+PRINTED = CSqs(MIDDLE_THRESHOLD, printed=True).name
+MAIN = (DENSE, BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD], FIXED[MIDDLE_THRESHOLD], ALLOCATED)
+BYTES = tuple(name for name, make in METHODS.items() if make().real_bytes)
+TEMPERATURE = {"label": "temperature", "unit": "", "scale": "linear"}
+LATENCY = {"label": "latency for each token", "unit": "ms", "scale": "linear"}
+RESAMPLING = {"label": "resampling rate", "unit": "", "scale": "linear"}
+
+
+# ----------------------------------------------------------------------------------------------------- intervals
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A number and the ends of its interval; one text has none."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+    @property
+    def sign(self) -> int:
+        """Of the whole interval; 0 where it holds 0, or there is none."""
+        return 0 if self.low is None or self.high is None else int(self.low > 0.0) - int(self.high < 0.0)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """As they are drawn: the number itself where there is no interval."""
+        return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
+
+    def told(self, spec: str) -> str:
+        """The number and its interval."""
+        return f"{self.value:{spec}}" + ("" if self.low is None else f" ({self.low:{spec}} to {self.high:{spec}})")
+
+    def plain(self) -> list[float | None]:
+        """As JSON holds it."""
+        return [None if value is None else plain(value, 4) for value in (self.value, self.low, self.high)]
+
+
+def interval(parts: Sequence[Ratio]) -> Interval:
+    """A ratio of totals, or the first less the second."""
+    above, below = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
+    signs = np.array([1.0, -1.0])[: len(parts)]
+    count = above.shape[-1]
+    whole = float(signs @ (above.sum(-1) / below.sum(-1)))
+    if count < 2:
+        return Interval(whole, None, None)
+    weights, tail = _resamples(count)
+    low, high = np.quantile(signs @ ((above @ weights) / (below @ weights)), [tail, 1.0 - tail])
+    return Interval(whole, float(low), float(high))
+
+
+@cache
+def _resamples(count: int) -> tuple[Values, float]:
+    """How often each of so many texts is in each resample, (texts, resamples), and the share beyond either end."""
+    from scipy.stats import norm, t
+
+    drawn = np.random.default_rng(count).multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES)
+    return drawn.T.astype(np.float64), float(norm.cdf(-np.sqrt(count / (count - 1)) * t.ppf(0.975, count - 1)))
+
+
+def latency(cell: Cell, times: Times, rate_bps: float) -> Ratio:
+    """Milliseconds for each token."""
+    return 1e3 * cell.seconds(times, rate_bps), cell.tokens
+
+
+def resampling(cell: Cell) -> Ratio:
+    """Rejected and resampled drafts for each round: c-sqs Section 4."""
+    return cell.totals("resampled"), cell.rounds
+
+
+def _series(found: Study, names: Sequence[str], panel: int, metric: str) -> list[dict[str, Any]]:
+    """Curves over the temperature."""
+    series = []
+    for name in names:
+        cells = [found.cells[name, temperature] for temperature in found.scale.temperatures]
+        values = [interval([_metric(found, cell, metric)]) for cell in cells]
+        low, high = zip(*(one.ends for one in values), strict=True)
+        curve = {"mean": plain([one.value for one in values]), "low": plain(low), "high": plain(high)}
+        series.append({"name": name, "panel": panel, "metric": metric, "x": list(found.scale.temperatures)} | curve)
+    return series
+
+
+def _metric(found: Study, cell: Cell, metric: str) -> Ratio:
+    return resampling(cell) if metric == "resampling" else latency(cell, found.times, RATE_BPS)
+
+
+def basis(found: Study) -> dict[str, Any]:
+    """Of what it was measured."""
+    scale, times = found.scale, found.times
+    return {
+        "kind": "measured",
+        "basis": (
+            f"on the pair {found.pair}, V = {found.vocabulary:,}, {scale.prompts} prompts of {scale.new_tokens} new "
+            f"tokens at each temperature and method, B = {BUDGET_BITS:,.0f} bits, ℓ = {RESOLUTION}, "
+            f"η = {LEARNING_RATE:g}, ε = {EPSILON:g}; a pass takes {1e3 * times.small_s:.2f} ms of the small model and "
+            f"{1e3 * times.large_s:.2f} + {1e3 * times.token_s:.2f} n ms of the large one over n tokens, the "
+            f"quickest of several here; the link has {RATE_BPS / 1e6:g} Mbit/s; intervals: 95%, bootstrap over prompts"
+        ),
+    }
+
+
+# ------------------------------------------------------------------------------------------------------ the curves
+
+
+def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> Numbers:
+    """Panels of latency or resampling rate, over the temperature."""
+    found = study(seed)
+    names = {"latency": LATENCY, "resampling": RESAMPLING}
+    return {
+        "axes": [{"x": TEMPERATURE, "y": names[metric]} for metric, _ in panels],
+        "series": [one for k, (metric, kept) in enumerate(panels) for one in _series(found, kept, k, metric)],
+        "statistics": {
+            "drafts_per_round": _by_temperature(found, lambda cell: (cell.totals("drafted"), cell.rounds)),
+            "rejected_per_draft": _by_temperature(found, lambda cell: (cell.totals("resampled"), cell.looked_at)),
+            "adaptive_less_fixed": _adaptation(found),
+            "crossovers": crossovers(found),
+            "gap": _gaps(found),
+        },
+        **basis(found),
+    }
+
+
+def _by_temperature(found: Study, ratio: Callable[[Cell], Ratio]) -> dict[str, list[float]]:
+    """A ratio of every method at each temperature."""
+    temperatures = found.scale.temperatures
+    return {name: [plain(interval([ratio(found.cells[name, t])]).value, 4) for t in temperatures] for name in NAMES}
+
+
+def _gaps(found: Study) -> dict[str, list[list[float | None]]]:
+    """C-SQS less K-SQS with the middle parameters at each temperature, prompt by prompt, with the interval's ends."""
+    names = (ADAPTIVE[MIDDLE_THRESHOLD], BY_SIZE[MIDDLE_SIZE])
+    return {
+        metric: [
+            interval([_metric(found, found.cells[name, t], metric) for name in names]).plain()
+            for t in found.scale.temperatures
+        ]
+        for metric in ("latency", "resampling")
+    }
+
+
+def _adaptation(found: Study) -> list[dict[str, Any]]:
+    """What adaptation changes at the highest temperature, for each τ_1, with the interval's ends."""
+    top, lines = found.scale.temperatures[-1], []
+    for threshold in THRESHOLDS:
+        line: dict[str, Any] = {"threshold": threshold}
+        for metric in ("latency", "resampling"):
+            cells = (found.cells[names[threshold], top] for names in (ADAPTIVE, FIXED))
+            line[metric] = interval([_metric(found, cell, metric) for cell in cells]).plain()
+        lines.append(line)
+    return lines
+
+
+def crossovers(found: Study) -> list[dict[str, Any]]:
+    """For each models' times, link and metric: which of the pairs (K, τ_1) cross as the paper's do.
+
+    ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest; ``clear`` of them, both beyond
+    the interval; ``reverse`` the other way round; ``k`` and ``c`` better at both ends; the rest are equal at an end.
+    """
+    lines = [
+        {"metric": "latency", "times": name, "rate_bps": rate} | _count(found, times, rate)
+        for name, times in (("as measured", found.times), ("of 25.6 and 104.6 ms", LARGER_MODELS))
+        for rate in RATES_BPS
+    ]
+    return [*lines, {"metric": "resampling", "times": "", "rate_bps": None} | _count(found, None, RATE_BPS)]
+
+
+def _count(found: Study, times: Times | None, rate: float) -> dict[str, Any]:
+    """How the pairs of K and τ_1 fall out; ``which`` names those that cross."""
+    ends = (found.scale.temperatures[0], found.scale.temperatures[-1])
+    tally: dict[str, Any] = {"crossing": 0, "clear": 0, "reverse": 0, "k": 0, "c": 0, "which": []}
+    for size, by_size in BY_SIZE.items():
+        for threshold, by_mass in ADAPTIVE.items():
+            gaps = []
+            for end in ends:
+                cells = [found.cells[name, end] for name in (by_mass, by_size)]
+                gaps.append(interval([resampling(c) if times is None else latency(c, times, rate) for c in cells]))
+            first, last = gaps  # C-SQS less K-SQS
+            kind = {(1, -1): "crossing", (-1, 1): "reverse", (1, 1): "k", (-1, -1): "c"}.get(
+                (int(np.sign(first.value)), int(np.sign(last.value)))
+            )
+            if kind is not None:
+                tally[kind] += 1
+            if kind == "crossing":
+                tally["which"].append([size, threshold])
+                tally["clear"] += int((first.sign, last.sign) == (1, -1))
+    return tally
+
+
+# ------------------------------------------------------------------------------------------------- bounds and paths
+
+
+def paths(cell: Cell) -> list[dict[str, list[float]]]:
+    """For each text, over the positions looked at: the mean dropped mass so far, and the threshold after each round."""
+    found = []
+    for row in cell.rows:
+        asked = [one for one in row.rounds if one.accepted + one.resampled]
+        count = np.cumsum([one.accepted + one.resampled for one in asked])
+        mass = np.cumsum([one.dropped for one in asked])
+        thresholds = [one.threshold for one in asked if one.threshold is not None]
+        found.append({"x": count.tolist(), "mean": plain(mass / count), "threshold": plain(thresholds)})
+    return found
+
+
+def simulate_regret(seed: int) -> Numbers:
+    """The mean dropped mass of each longer text beside both bounds, with Algorithm 1 as mended and as printed."""
+    found = study(seed)
+    panels = [paths(found.long[name]) for name in (ADAPTIVE[MIDDLE_THRESHOLD], PRINTED)]
+    longest = max(one["x"][-1] for panel in panels for one in panel if one["x"])
+    steps = np.arange(1, longest + 1)
+    setting = (EPSILON, LEARNING_RATE, MIDDLE_THRESHOLD, steps)
+    axes = {
+        "x": {"label": "drafts accepted or resampled, T", "unit": "", "scale": "log"},
+        "y": {"label": "mean dropped mass", "unit": "", "scale": "log"},
+    }
+    bounds = {"published": plain(regret_bound(*setting)), "sharp": plain(regret_bound_sharp(*setting))}
+    return {
+        "axes": [axes, axes],
+        "series": [
+            {"name": name, "texts": panel} for name, panel in zip(("mended", "as printed"), panels, strict=True)
+        ],
+        "bounds": {"x": steps.tolist()} | bounds,
+        "statistics": {
+            "temperature": found.scale.temperatures[-1],
+            "new_tokens": found.scale.long_tokens,
+            "last": [[one["mean"][-1] for one in panel if one["mean"]] for panel in panels],
+            "above_sharp": [_above(panel, bounds["sharp"]) for panel in panels],
+            "published_below_1_from": 1 + int(_published_end()),
+        },
+        **basis(found),
+    }
+
+
+def _published_end() -> float:
+    """T at which the published bound on a mean of probabilities falls to 1."""
+    return (MIDDLE_THRESHOLD + 1.0 + LEARNING_RATE * EPSILON) / (LEARNING_RATE * (1.0 - EPSILON))  # (9)
+
+
+def _above(panel: list[dict[str, list[float]]], sharp: list[float]) -> int:
+    """Texts with a mean above the sharp bound at the end of some round."""
+    return sum(any(mean > sharp[int(x) - 1] for x, mean in zip(one["x"], one["mean"], strict=True)) for one in panel)

@@ -1,0 +1,248 @@
+"""What the figures of c-sqs are drawn from: prompts decoded by each method and temperature, and times of the models.
+
+Every text is decoded with counted passes instead of seconds, so that it is the same on every machine and its latency
+can be told for any models' times and any link. What the device drafts depends on neither.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.collection.prompts import Prompt, builtin_prompts
+from validation.decoding.kv_cache import Lanes
+from validation.decoding.loop import decode
+from validation.decoding.methods import AllocatedSqs, CSqs, DenseQs, KSqs, Sqs
+from validation.decoding.records import Row
+from validation.decoding.session import Outcome, Session, Step
+from validation.models.pair import Pair, load_pair
+
+if TYPE_CHECKING:
+    import torch
+
+Values = NDArray[np.float64]
+Key = tuple[str, float]
+"""A method, as ``METHODS`` calls it, and a temperature."""
+
+TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+SIZES = (16, 64, 256)  # K; the paper's text does not print its own
+THRESHOLDS = (0.0001, 0.001, 0.01)  # τ_1, likewise
+MIDDLE_SIZE, MIDDLE_THRESHOLD = 64, 0.001
+DRAFT_BITS = 625.0  # of the allocated: eight drafts to 5,000 bits, as K = 64 has at V = 4,096
+WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed passes, how often, behind how many
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How much is decoded; ``long_tokens`` are those of the texts whose regret is followed."""
+
+    prompts: int = 20
+    new_tokens: int = 32
+    long_tokens: int = 160
+    temperatures: tuple[float, ...] = TEMPERATURES
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Seconds of a pass of the small model over one token, and of the large one over n: ``large_s`` + n ``token_s``."""
+
+    small_s: float
+    large_s: float
+    token_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Texts by one method at one temperature; ``rounding`` (texts,): Σ K/(4ℓ) over the drafts that were looked at."""
+
+    rows: list[Row]
+    rounding: Values
+    by_bytes: bool
+
+    def totals(self, name: str) -> Values:
+        """A field of the records, summed over each text."""
+        return np.array([row.total(name) for row in self.rows])
+
+    @property
+    def tokens(self) -> Values:
+        """New tokens of each text."""
+        return np.array([float(len(row.tokens)) for row in self.rows])
+
+    @property
+    def rounds(self) -> Values:
+        """Messages of each text."""
+        return np.array([float(len(row.rounds)) for row in self.rows])
+
+    @property
+    def looked_at(self) -> Values:
+        """Drafts of each text that the server judged: those accepted, and the first of a round that was not."""
+        return self.totals("accepted") + self.totals("resampled")
+
+    @property
+    def bits(self) -> Values:
+        """What the link carried for each text: the formulas' bits, or the bytes."""
+        return 8.0 * self.totals("bytes") if self.by_bytes else self.totals("bits")
+
+    def seconds(self, times: Times, rate_bps: float) -> Values:
+        """Latency of each text, the prompt's reading apart."""
+        rounds, read = self.rounds, self.totals("drafted") + self.rounds
+        models = times.small_s * self.totals("small_s") + times.large_s * rounds + times.token_s * read
+        return np.asarray(models + self.bits / rate_bps)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """All texts; ``long`` holds longer ones of C-SQS at the highest temperature, by method."""
+
+    pair: str
+    vocabulary: int
+    scale: Scale
+    times: Times
+    cells: dict[Key, Cell] = field(default_factory=dict)
+    long: dict[str, Cell] = field(default_factory=dict)
+
+
+# --------------------------------------------------------------------------------------------------- the methods
+
+
+class _Bounded(Sqs):
+    """Keeps the published rounding term K/(4ℓ) of each draft that was looked at; the records hold the sharp one."""
+
+    def begin(self, session: Session) -> None:
+        super().begin(session)
+        self.rounding = np.zeros(session.texts)
+        self._drafted: list[list[float]] = [[] for _ in range(session.texts)]
+
+    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
+        support, resolution = super().supports(step)
+        units = np.asarray(resolution if isinstance(resolution, int) else resolution.cpu(), dtype=np.float64)
+        self._latest = support.sum(dim=-1).cpu().numpy() / (4.0 * units)  # c-sqs (20)
+        return support, resolution
+
+    def taken(self, step: Step, full: NDArray[Any]) -> None:
+        super().taken(step, full)
+        for i in np.flatnonzero(~full):
+            self._drafted[step.rows[i]].append(float(self._latest[i]))
+
+    def learn(self, outcome: Outcome) -> Any:
+        looked_at = outcome.accepted + outcome.rejected
+        self.rounding[outcome.row] += sum(self._drafted[outcome.row][:looked_at])
+        self._drafted[outcome.row] = []
+        return super().learn(outcome)
+
+
+class _Dense(_Bounded, DenseQs):
+    pass
+
+
+class _TopK(_Bounded, KSqs):
+    pass
+
+
+class _Conformal(_Bounded, CSqs):
+    pass
+
+
+class _Allocated(_Bounded, AllocatedSqs):
+    pass
+
+
+_MIDDLE = partial(_Conformal, MIDDLE_THRESHOLD)
+_MAKERS: tuple[Callable[[], _Bounded], ...] = (
+    _Dense,
+    *(partial(_TopK, size) for size in SIZES),
+    *(partial(_Conformal, threshold) for threshold in THRESHOLDS),
+    *(partial(_Conformal, threshold, learning_rate=0.0) for threshold in THRESHOLDS),
+    partial(_MIDDLE, printed=True),
+    partial(_Allocated, DRAFT_BITS),
+    partial(_Dense, by_bytes=True),
+    partial(_TopK, MIDDLE_SIZE, by_bytes=True),
+    partial(_MIDDLE, by_bytes=True),
+    partial(_Allocated, DRAFT_BITS, by_bytes=True),
+)
+METHODS: dict[str, Callable[[], _Bounded]] = {make().name: make for make in _MAKERS}
+"""What is compared, by the methods' own names; with "bytes" budget and link count those of the codec."""
+LONG: tuple[Callable[[], _Bounded], ...] = (_MIDDLE, partial(_MIDDLE, printed=True))
+"""Those whose regret is followed."""
+
+
+# -------------------------------------------------------------------------------------------------------- the runs
+
+
+def some_prompts(count: int) -> list[Prompt]:
+    """Evenly out of the built-in ones, so that all their sources take part."""
+    prompts = builtin_prompts()
+    return prompts[:: max(1, len(prompts) // count)][:count]
+
+
+def pass_times(pair: Pair) -> Times:
+    """The quickest of some passes behind a prefix; a line through the large model's, over its new tokens."""
+    small = _quickest(pair, pair.small, 1)
+    large = [_quickest(pair, pair.large, width) for width in WIDTHS]
+    slope, intercept = np.polyfit(WIDTHS, large, 1)
+    return Times(small, float(intercept), float(slope))
+
+
+def _quickest(pair: Pair, model: Any, width: int) -> float:
+    """Seconds of a pass over so many new tokens."""
+    import torch
+
+    prefix = min(PREFIX, pair.context - width)
+    lanes = Lanes(model, pair.vocabulary, pair.device, 1, prefix + width + 1, pair.context)
+    text = np.arange(prefix + width + 1)[None] % pair.vocabulary
+    best = float("inf")
+    with torch.inference_mode():
+        for _ in range(REPEATS + 1):  # the first reads the prefix, too
+            began = time.perf_counter()
+            lanes.read(text, np.array([prefix + width]), rows=width)
+            best = min(best, time.perf_counter() - began)
+            lanes.cached[:] = prefix
+    return best
+
+
+@lru_cache(maxsize=1)
+def study(seed: int, scale: Scale | None = None) -> Study:
+    """Decode with the built-in pair; once for all figures.
+
+    Parameters
+    ----------
+    seed : int
+        With a prompt it decides its text.
+    scale : Scale, optional
+        More prompts and tokens make the intervals narrower.
+    """
+    scale = scale or Scale()
+    pair = load_pair()
+    prompts = some_prompts(scale.prompts)
+    found = Study(pair.name, pair.vocabulary, scale, pass_times(pair))
+    for make in METHODS.values():
+        for temperature in scale.temperatures:
+            name, cell = _cell(pair, prompts, make(), temperature, scale.new_tokens, seed)
+            found.cells[name, temperature] = cell
+    for make in LONG:
+        name, cell = _cell(pair, prompts, make(), scale.temperatures[-1], scale.long_tokens, seed)
+        found.long[name] = cell
+    return found
+
+
+def _cell(
+    pair: Pair, prompts: list[Prompt], method: _Bounded, temperature: float, new_tokens: int, seed: int
+) -> tuple[str, Cell]:
+    rows = decode(
+        pair,
+        prompts,
+        method,
+        temperature=temperature,
+        new_tokens=new_tokens,
+        batch=len(prompts),
+        seed=seed,
+        times=(1.0, 0.0),  # passes of the small model are counted, not timed
+        risk=True,
+    )
+    return method.name, Cell(rows, method.rounding, method.real_bytes)

@@ -1,0 +1,1 @@
+"""What all figures share: the record, the style, the values as CSV."""

@@ -1,0 +1,161 @@
+"""What a figure is: a record with the numbers it measures and the way it is painted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from validation.trace.reader import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+    from validation.decoding.studies import Decoded
+
+CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
+
+Numbers = dict[str, Any]
+"""``axes``, ``series`` and ``statistics`` as plain values that JSON can hold, and perhaps ``tables``.
+
+What is drawn from a trace adds ``positions_drawn``; a simulation adds ``basis``, a clause that says of what, with how
+many runs.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A number that the paper prints."""
+
+    what: str
+    value: float
+    place: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exhibit:
+    """One figure or table of a paper; see :class:`Figure` and :class:`Simulation`.
+
+    Attributes
+    ----------
+    paper, number : str
+        As they are asked for, e.g. ``"cu-hlm"`` and ``"5a"``, or ``"II"`` for a table.
+    source : str
+        Key of ``references.bib``.
+    title, shows : str
+        One line, and what a reader sees.
+    paint : callable or None
+        The numbers to a matplotlib figure; it looks at nothing else. None for a table, which has no picture.
+    caption : callable
+        Those numbers to the end of the caption, after ``shows``.
+    printed : tuple of Printed
+        What the paper prints in its text; nothing is read off its curves.
+    """
+
+    paper: str
+    number: str
+    source: str
+    title: str
+    shows: str
+    paint: Callable[[Numbers], Canvas] | None
+    caption: Callable[[Numbers], str]
+    printed: tuple[Printed, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Where it stands in the paper: ``Fig. 5a`` or ``Table II``."""
+        return f"{'Fig.' if self.number[0].isdigit() else 'Table'} {self.number}"
+
+    @property
+    def stem(self) -> str:
+        """Name of its files without the suffix: ``cu-hlm-fig5a``, ``flexspec-tableII``."""
+        return f"{self.paper}-{'fig' if self.number[0].isdigit() else 'table'}{self.number}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure(Exhibit):
+    """Drawn anew from a trace; ``measure`` takes (trace, seed) to the numbers that are drawn."""
+
+    measure: Callable[[Trace, int], Numbers]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation(Exhibit):
+    """Drawn anew without a language model; ``simulate`` takes a seed to the numbers that are drawn."""
+
+    simulate: Callable[[int], Numbers]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding(Exhibit):
+    """Drawn anew from texts that were decoded.
+
+    ``study`` names what is decoded for it (:data:`~validation.decoding.studies.STUDIES`); ``measure`` takes
+    (studies, seed) to the numbers that are drawn. The first study is of the run at hand; others, of that name too, are
+    of pairs that it is compared with.
+    """
+
+    study: str
+    measure: Callable[[Sequence[Decoded], int], Numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of text under heads; ``Numbers["tables"]`` holds those of a figure, as plain values."""
+
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return {"title": self.title, "heads": list(self.heads), "rows": [list(row) for row in self.rows]}
+
+
+def sampled(
+    trace: Trace, count: int, seed: int, *, per_position: int = 1
+) -> Iterator[tuple[NDArray[np.float16], NDArray[np.float16]]]:
+    """Draft and target logits of ``count`` random positions, some rows at a time, in the order of the trace.
+
+    Parameters
+    ----------
+    trace : Trace
+    count : int
+        All positions are taken if there are no more.
+    seed : int
+    per_position : int
+        How many rows of V the caller makes of one position; the more, the fewer come at a time.
+    """
+    rng = np.random.default_rng(seed)
+    chosen = np.sort(rng.choice(trace.positions, min(count, trace.positions), replace=False))
+    start = 0
+    for chunk in trace.chunks(max(1, CHUNK_VALUES // (trace.vocabulary * per_position))):
+        first, last = np.searchsorted(chosen, [start, start + len(chunk.tokens)])
+        rows = chosen[first:last] - start
+        start += len(chunk.tokens)
+        if rows.size:
+            yield chunk.draft_logits[rows], chunk.target_logits[rows]
+
+
+def spread(last: int, count: int) -> NDArray[np.int64]:
+    """At most ``count`` integers from 1 to ``last``, evenly spaced on a logarithmic axis.
+
+    >>> spread(4096, 5).tolist()
+    [1, 8, 64, 512, 4096]
+    """
+    return np.unique(np.round(np.geomspace(1, last, count)).astype(np.int64))
+
+
+def plain(values: ArrayLike, digits: int = 9) -> Any:
+    """Nested lists of floats with so many significant digits: short, and the same on every machine.
+
+    >>> plain([1 / 3, 2.0], digits=3)
+    [0.333, 2.0]
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if values.ndim == 0:
+        return float(f"{values:.{digits}g}")
+    return [plain(value, digits) for value in values]

@@ -1,0 +1,65 @@
+"""The numbers of a figure or table as CSV: one line a value, so that any of them can be read by any program."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+HEADS = ("part", "name", "field", "index", "value")
+
+
+def as_csv(numbers: Mapping[str, Any]) -> str:
+    """The numbers drawn, with those that are quoted of them (part ``statistics``) and the cells of the tables.
+
+    Parameters
+    ----------
+    numbers : mapping
+        What a figure measures (:data:`validation.plots.common.record.Numbers`).
+
+    Returns
+    -------
+    str
+        Columns: ``part`` (``series``, ``statistics``, ``tables``, ...), ``name`` of the series or the title of the
+        table, ``field`` (``x``, ``mean``, a table's head; dots where values lie in one another), ``index`` from 0 in a
+        list, dots likewise, and ``value``.
+
+    Examples
+    --------
+    >>> print(as_csv({"series": [{"name": "ours", "x": [1, 2]}]}), end="")
+    part,name,field,index,value
+    series,ours,x,0,1
+    series,ours,x,1,2
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADS)
+    for part, value in numbers.items():
+        if part == "tables":
+            writer.writerows(_cells(value))
+        elif part != "axes":
+            named = isinstance(value, list) and all(isinstance(one, Mapping) and "name" in one for one in value)
+            for name, one in ((one["name"], one) for one in value) if named else (("", value),):
+                inner = {key: field for key, field in one.items() if key != "name"} if named else one
+                writer.writerows((part, name, *leaf) for leaf in _leaves(inner))
+    return text.getvalue()
+
+
+def _cells(tables: list[Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    for table in tables:
+        for number, row in enumerate(table["rows"]):
+            for head, cell in zip(table["heads"], row, strict=True):
+                yield "tables", table["title"], head, number, cell
+
+
+def _leaves(value: Any, field: str = "", index: str = "") -> Iterator[tuple[str, str, Any]]:
+    """Field, index and value of everything that lies in a value."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{field}.{key}" if field else str(key), index)
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from _leaves(inner, field, f"{index}.{number}" if index else str(number))
+    else:
+        yield field, index, value

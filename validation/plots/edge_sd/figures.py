@@ -1,0 +1,227 @@
+"""Figures of edge-sd (zhu2025edgesd), Section IV and Fig. 5: what drafting, batching and bandwidth shares save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from validation.plots.common.record import Numbers, Simulation
+from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.edge_sd.beside import BANDWIDTH_PRINTED, BATCHING_PRINTED, PAIR_NAMES, beside_words, percent
+from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth, simulate_sweep
+from validation.plots.edge_sd.stages import caption_stages, paint_stages, simulate_stages
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+LOOKS: dict[str, dict[str, Any]] = {
+    "paper": {"color": DARK, "marker": "o", "markerfacecolor": "white", "linestyle": (0, (4, 2))},
+    "proposed": {"color": DARK, "marker": "o"},
+    "free": {"color": MIDDLE, "marker": "D"},
+    "sequential": {"color": "0.35", "marker": "v"},
+    "none": {"color": "0.35", "marker": "^", "linestyle": (0, (4, 2))},
+    "fixed-length": {"color": "0.35", "marker": "x", "linestyle": (0, (1, 1.5))},
+    "autoregressive": {"color": "0.6", "marker": "P"},
+    "static": {"color": "0.35", "marker": "^", "linestyle": (0, (4, 2))},
+    "max": {"color": "0.35", "marker": "v"},
+    "heuristic": {"color": "0.6", "marker": "P"},
+}
+_MARK: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 8, "linestyle": "", "zorder": 5}
+"""What the paper prints."""
+
+_PAPER: dict[str, Any] = {"paper": "edge-sd", "source": "zhu2025edgesd"}
+
+
+# -------------------------------------------------------------------------------------------------- pictures
+
+
+def _draw(axes: Any, series: dict[str, Any], **look: Any) -> None:
+    if series["scheme"] == "printed":
+        axes.plot(series["x"], series["mean"], label=series["name"], **_MARK)
+        return
+    axes.fill_between(series["x"], series["low"], series["high"], color=look["color"], alpha=0.15, linewidth=0)
+    axes.plot(series["x"], series["mean"], markersize=3.5, label=series["name"], **look)
+
+
+def _paint(numbers: Numbers, look: Callable[[dict[str, Any]], dict[str, Any]], *, least: float | None = 0) -> Canvas:
+    """One panel, its legend below it."""
+    figure, (axes,) = canvas((PAGE[0], 3.9))
+    for series in numbers["series"]:
+        _draw(axes, series, **(look(series) if series["scheme"] != "printed" else {}))
+    name_axes(axes, numbers["axes"][0])
+    axes.set_ylim(least, None)
+    figure.legend(loc="outside lower center", ncols=3)
+    return figure
+
+
+def _paint_schemes(numbers: Numbers) -> Canvas:
+    """Left, what the schemes take; right, the certified gaps (Fig. 7) or the memory that is needed (Fig. 8)."""
+    figure, panels = canvas((PAGE[0], 3.6), panels=2)
+    for series in numbers["series"]:
+        _draw(panels[series["panel"]], series, **LOOKS.get(series["scheme"], {}))
+    if numbers["axes"][1]["y"]["unit"] == "GB":
+        limit = numbers["statistics"]["memory_limit_gb"]
+        panels[1].axhline(limit, color="black", linewidth=0.8)
+        place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        panels[1].annotate(f"{limit:.0f} GB", (0.02, limit), (0, 2), **place)
+    for axes, names in zip(panels, numbers["axes"], strict=True):
+        name_axes(axes, names)
+        axes.set_ylim(0, None)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _paint_pairs(numbers: Numbers) -> Canvas:
+    colors = (DARK, MIDDLE, "0.45")
+    lines = {"proposed": "-", "free": (0, (1, 1.5)), "autoregressive": (0, (4, 2))}
+    marks = {"proposed": "o", "free": "D", "autoregressive": ""}
+    return _paint(
+        numbers,
+        lambda one: {
+            "color": colors[one["pair"]],
+            "linestyle": lines[one["scheme"]],
+            "marker": marks[one["scheme"]],
+        },
+    )
+
+
+def _paint_shares(numbers: Numbers) -> Canvas:
+    """Hollow marks for the fewest tasks."""
+    colors = {"equal": "0.5", "best": DARK, "waves": DARK, "free": MIDDLE}
+    lines = {"equal": "-", "best": (0, (4, 2)), "waves": "-", "free": "-"}
+    marks = {"equal": "s", "best": "o", "waves": "o", "free": "D"}
+    fewest = min(one["users"] for one in numbers["series"] if "users" in one)
+    return _paint(
+        numbers,
+        lambda one: {
+            "color": colors[one["scheme"]],
+            "linestyle": lines[one["scheme"]],
+            "marker": marks[one["scheme"]],
+            "markerfacecolor": "white" if one["users"] == fewest else colors[one["scheme"]],
+        },
+    )
+
+
+# -------------------------------------------------------------------------------------------------- captions
+
+
+def _schemes_caption(numbers: Numbers) -> str:
+    statistics = numbers["statistics"]
+    gaps, ours = statistics["certified_gap_percent"], statistics["ours_saves_percent"]
+    better = statistics["certified_gap_of_ours_percent"]
+    words = (
+        [beside_words(statistics)]
+        if "printed_percent" in statistics
+        else ["The paper prints no number for this figure."]
+    )
+    if "best_rival" in statistics:
+        side = "slower" if statistics["best_rival_is_slower"] else "no slower"
+        words.append(f"The best rival there is {statistics['best_rival']}, {side} than Algorithm 1.")
+    memory, limit = statistics["memory_gb"]["paper"], statistics["memory_limit_gb"]
+    words += [
+        f"Without the barrier ours saves {percent(ours)} of Algorithm 1 in waves at the right end.",
+        f"The certified gap is on average {min(gaps):.1f} to {max(gaps):.1f}% for Algorithm 1 in waves, against all",
+        f"plans with the barrier, and {min(better):.1f} to {max(better):.1f}% for ours, against any schedule.",
+        f"Under (24b) all caches together need up to {max(memory):.1f} GB of {limit:.0f}.",
+        f"Draft lengths of Algorithm 1 under (24b): {', '.join(map(str, statistics['draft_lengths']))}.",
+    ]
+    return " ".join(words)
+
+
+def _acceptance_caption(numbers: Numbers) -> str:
+    statistics = numbers["statistics"]
+    return (
+        f"Drafting is faster than no drafts in {statistics['settings_with_drafts_faster']} of {statistics['settings']} "
+        f"settings, by the mean, under (24b) and with the barrier; the paper says in all, and prints no number. The "
+        f"certified gap of ours, which counts all caches and has no barrier, is on average at most "
+        f"{statistics['largest_certified_gap_percent']:.1f}%."
+    )
+
+
+def _shares_caption(numbers: Numbers) -> str:
+    alone = numbers["statistics"]["upload_alone_percent"]
+    return (
+        f"{beside_words(numbers['statistics'])} Of the upload alone the best shares save {percent(alone)}; decoding "
+        "is the rest of the total. The best shares are optimal (claim ofdma.minmax), so no other shares save more."
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- records
+
+
+_OF_BATCHING = {"7b": BATCHING_PRINTED[0], "7c": BATCHING_PRINTED[1]} | dict(
+    zip(("8a", "8b", "8c"), BATCHING_PRINTED[2:], strict=True)
+)
+_SUBJECTS = {"a": "number of tasks", "b": "longest prompt", "c": "longest answer"}
+
+
+_SHOWS = (
+    "Left: mean total latency, (23), with the best bandwidth shares. Dashed, hollow marks: Algorithm 1 as the paper "
+    "has it, with a barrier at each step, (22), and its memory limit for each batch, (24b). All other lines count the "
+    "caches of all batches that run at once, and run in waves what does not fit; all but ours keep the barrier. "
+    "Star: where the printed saving would be. "
+)
+_RIGHT_7 = (
+    "Right: by how much T_inf of a plan for answers of O_max tokens can at most exceed the best plan's, certified by a "
+    "lower bound: on all plans with the barrier for Algorithm 1, on any schedule for ours."
+)
+_RIGHT_8 = "Right: the memory that the weights and all caches at once need, for answers of O_max tokens; line: Γ_s."
+
+
+def _sweep_figure(number: str) -> Simulation:
+    rivals, shown = ("serving mechanisms", IN_FIG_7) if number[0] == "7" else ("batching schemes", IN_FIG_8)
+    return Simulation(
+        **_PAPER,
+        number=number,
+        title=f"Latency of {rivals} over the {_SUBJECTS[number[1]]}",
+        shows=_SHOWS + (_RIGHT_7 if number[0] == "7" else _RIGHT_8),
+        simulate=partial(simulate_sweep, number[1], shown),
+        paint=_paint_schemes,
+        caption=_schemes_caption,
+        printed=(_OF_BATCHING[number],) if number in _OF_BATCHING else (),
+    )
+
+
+FIGURES = (
+    Simulation(
+        **_PAPER,
+        number="5",
+        title="Run time of a forward pass over batch size and operations",
+        shows="Points: the least of several rounds. Lines: c₁ F b + c₂ by least squares, (17).",
+        simulate=simulate_stages,
+        paint=paint_stages,
+        caption=caption_stages,
+    ),
+    Simulation(
+        **_PAPER,
+        number="6",
+        title="Latency with and without drafts over the acceptance rate",
+        shows=(
+            "Lines: mean total latency, (23), of three pairs of draft and verify model. Algorithm 1 has the paper's "
+            "barrier at each step, (22), and its memory limit for each batch, (24b); ours has no barrier, counts all "
+            "caches, and runs in waves what does not fit."
+        ),
+        simulate=simulate_acceptance,
+        paint=_paint_pairs,
+        caption=_acceptance_caption,
+    ),
+    *(_sweep_figure(figure + part) for figure in "78" for part in "abc"),
+    *(
+        Simulation(
+            **_PAPER,
+            number=f"9{part}",
+            title=f"Latency over the bandwidth, models of {name.replace(', ', ' and ')}",
+            shows=(
+                "Lines: mean total latency, (23). (24b): Algorithm 1 with the paper's barrier and its memory limit for "
+                "each batch. Waves: the same with the caches of all batches counted. Free: ours, without the barrier, "
+                "in waves. Star: where the printed saving would be."
+            ),
+            simulate=partial(simulate_bandwidth, pair),
+            paint=_paint_shares,
+            caption=_shares_caption,
+            printed=(BANDWIDTH_PRINTED[pair],),
+        )
+        for pair, (part, name) in enumerate(zip("abc", PAIR_NAMES, strict=True))
+    ),
+)

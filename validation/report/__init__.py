@@ -1,0 +1,1 @@
+"""The report, the tables and the published page."""

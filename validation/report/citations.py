@@ -1,0 +1,44 @@
+"""Sources as text, from ``references.bib``."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import cache
+from pathlib import Path
+
+from hlmtheory.claims import Source
+
+BIBLIOGRAPHY = Path(__file__).resolve().parents[2] / "references.bib"
+
+
+def cite(source: Source) -> str:
+    """A source as text: first author, year, place.
+
+    >>> cite(Source("oh2025cuhlm", "Fig. 6"))
+    'Oh et al. (2025), Fig. 6'
+    """
+    return f"{bibliography().get(source.key, {}).get('short', source.key)}, {source.place}"
+
+
+@cache
+def bibliography() -> dict[str, dict[str, str]]:
+    """Each key of ``references.bib``, short and in full; nothing where the file was not installed."""
+    if not BIBLIOGRAPHY.is_file():
+        return {}
+    text = BIBLIOGRAPHY.read_text(encoding="utf-8")
+    entries = {}
+    for entry in re.finditer(r"^@\w+\{([^,\s]+),\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
+        fields = dict(re.findall(r"^\s*(\w+)\s*=\s*\{(.*)\},?$", entry[2], re.MULTILINE))
+        authors = [_plain(author).split(",")[0] for author in fields.get("author", entry[1]).split(" and ")]
+        names = {1: authors[0], 2: " and ".join(authors)}.get(len(authors), f"{authors[0]} et al.")
+        short = f"{names} ({fields.get('year', 'undated')})"
+        number = f" arXiv:{fields['eprint']}." if fields.get("archiveprefix") == "arXiv" else ""
+        entries[entry[1]] = {"short": short, "full": f"{short}. {_plain(fields.get('title', ''))}.{number}"}
+    return entries
+
+
+def _plain(text: str) -> str:
+    """BibTeX without braces and with its accents as letters."""
+    text = re.sub(r"\{\\'(\w)\}", "\\1\u0301", text)
+    return unicodedata.normalize("NFC", re.sub(r"[{}]", "", text))

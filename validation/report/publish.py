@@ -1,0 +1,259 @@
+"""What the repository shows of a run: ``figures/`` and the generated tables of ``paper_repro.md``.
+
+``figures/claims.json`` holds the verdicts of the published run and what its models are, so that the tables can be
+regenerated, and found stale, on a machine that has no trace; ``figures/NAME/`` holds the same of another pair.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import hlmtheory
+from validation.claims.check import Results, load_results
+from validation.errors import UserError
+from validation.plots import EXHIBITS
+from validation.report.tables import (
+    SYMBOLS,
+    UNPUBLISHED,
+    claims_table,
+    markdown_table,
+    stale,
+    update_between_markers,
+)
+from validation.trace.reader import open_trace
+
+PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+STAMPS = ("command", "commit", "created", "seconds")
+"""What changes from run to run although nothing else does."""
+
+BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
+
+
+def publish(run: Path, simulated: Path, root: Path, name: str = "builtin") -> list[Path]:
+    """Copy the figures and verdicts of a run into the repository and regenerate the tables.
+
+    What a run found again as it is published stays as it is, so that a run of an unchanged project changes no file.
+
+    Parameters
+    ----------
+    run : Path
+        A folder that ``hlm validate`` wrote.
+    simulated : Path
+        The folder in which ``hlm figure`` put what needs no trace; may be missing.
+    root : Path
+        The repository, with ``figures/`` and ``paper_repro.md``.
+    name : str
+        What the pair of models is called; all but ``builtin`` have a folder of their own in ``figures/``.
+
+    Returns
+    -------
+    list of Path
+        What was written.
+
+    Raises
+    ------
+    UserError
+        If the run has no results or no trace, a marker is missing, or the name is not plain: it names a folder.
+    """
+    if PLAIN_NAME.fullmatch(name) is None:
+        raise UserError(f"The pair cannot be called {name!r}: start with a letter or digit, then also '.', '_', '-'.")
+    results = load_results(run / "claims.json")
+    manifest = open_trace(run / "trace").manifest
+    shelf = root / "figures" if name == "builtin" else root / "figures" / name
+    shelf.mkdir(exist_ok=True)
+    made = sorted((run / "figures").iterdir())
+    if name == "builtin" and simulated.exists():
+        made += sorted((simulated / "figures").iterdir())
+    same = {figure.stem for figure in made if figure.suffix == ".json" and _same(figure, shelf / figure.name)}
+    taken = [figure for figure in made if figure.stem not in same or not (shelf / figure.name).exists()]
+    written = [Path(shutil.copy(figure, shelf / figure.name)) for figure in taken]
+    known = hlmtheory.all_claims()
+    said = {claim: known[claim].statement for claim in results.tallies if claim in known}
+    record = {"run": _run_facts(manifest, name), "results": json.loads(results.to_json()), "statements": said}
+    found = run / "published.json"
+    found.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if not _same(found, shelf / "claims.json"):
+        written.append(Path(shutil.copy(found, shelf / "claims.json")))
+    return [*written, regenerate(root)]
+
+
+def _same(made: Path, published: Path) -> bool:
+    """Whether two sidecars or records say the same, whoever made them, when, and in how many seconds."""
+    if not published.exists():
+        return False
+    one, other = (_unstamped(json.loads(path.read_text(encoding="utf-8"))) for path in (made, published))
+    return bool(one == other)
+
+
+def _unstamped(value: Any) -> Any:
+    """What a file of ours holds, less its stamps."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _unstamped(part) for key, part in value.items() if key not in STAMPS}
+
+
+def regenerate(root: Path) -> Path:
+    """Write every generated table of ``paper_repro.md`` anew from ``figures/`` and the claims as they are now.
+
+    Returns
+    -------
+    Path
+        The page.
+
+    Raises
+    ------
+    UserError
+        If ``figures/claims.json`` or a marker is missing.
+    """
+    page = root / "paper_repro.md"
+    text = page.read_text(encoding="utf-8")
+    for marker, table in tables(root).items():
+        text = update_between_markers(text, marker, table)
+    page.write_text(text, encoding="utf-8")
+    return page
+
+
+def stale_tables(root: Path) -> list[str]:
+    """Names of the generated tables of ``paper_repro.md`` that no longer agree with what backs them.
+
+    A claim that the published run did not check, or whose statement has changed since, is "not yet published". The
+    page may leave such a row out, but no other.
+    """
+    return stale(root / "paper_repro.md", tables(root))
+
+
+def tables(root: Path) -> dict[str, str]:
+    """Every generated table, by the name of its marker."""
+    try:
+        records = [json.loads(path.read_text(encoding="utf-8")) for path in _records(root / "figures")]
+    except FileNotFoundError as error:
+        raise UserError(
+            "There is no figures/claims.json; run `python3 hlm validate` and `python3 hlm repro`."
+        ) from error
+    results = [_results(record) for record in records]
+    return {
+        "pairs": _pairs_table([record["run"] for record in records], results),
+        "claims": claims_table(hlmtheory.all_claims(), results[0], UNPUBLISHED),
+        "figures": _figures(root / "figures"),
+    }
+
+
+def _records(figures: Path) -> list[Path]:
+    """The verdicts of the built-in pair, and after them those of the others."""
+    return [figures / "claims.json", *sorted(figures.glob("*/claims.json"))]
+
+
+def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    """What the page says of a run; no folder of the machine it ran on."""
+    kept = ("positions", "vocabulary", "seed", "new_tokens", "created")
+    pair = manifest["pair"]
+    facts = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
+    return (
+        facts | {key: manifest[key] for key in kept} | {"texts": len(manifest["prompts"]), "held_out": _held_out(pair)}
+    )
+
+
+def _held_out(pair: dict[str, Any]) -> list[dict[str, float]]:
+    """What the training of both models recorded, where it was ours."""
+    folders = (
+        [BUILTIN / "small", BUILTIN / "large"]
+        if pair["name"] == "builtin"
+        else [Path(pair["small_name"]), Path(pair["large_name"])]
+    )
+    cards = [folder / "training.json" for folder in folders]
+    if not all(card.exists() for card in cards):
+        return []
+    return [json.loads(card.read_text(encoding="utf-8"))["held_out_nats_per_token"] for card in cards]
+
+
+def _figures(folder: Path) -> str:
+    """Every figure and table, paper by paper, with its caption, which states our numbers beside the printed ones."""
+    shown, paper = [], None
+    for one in EXHIBITS.values():
+        sidecar = folder / f"{one.stem}.json"
+        if not sidecar.exists():
+            continue
+        if one.paper != paper:
+            paper = one.paper
+            shown.append(f"### {paper}")
+        about = json.loads(sidecar.read_text(encoding="utf-8"))
+        if sidecar.with_suffix(".svg").exists():
+            shown.append(f"![{about['figure']}](figures/{one.stem}.svg)")
+        shown.append(f"{about['caption']} Numbers: [`{sidecar.name}`](figures/{sidecar.name}).")
+        shown += [markdown_table(table) for table in about.get("tables", [])]
+        for other in sorted(folder.glob(f"*/{one.stem}.json")):
+            shown.append(f"The same on the pair {other.parent.name}: {_caption(other)}")
+            shown += [
+                markdown_table(table) for table in json.loads(other.read_text(encoding="utf-8")).get("tables", [])
+            ]
+    return "\n\n".join(shown)
+
+
+def _caption(sidecar: Path) -> str:
+    """The end of a caption that states the numbers, with links to them and to the picture, if there is one."""
+    about = json.loads(sidecar.read_text(encoding="utf-8"))
+    shelf = f"figures/{sidecar.parent.name}/{sidecar.stem}"
+    picture = f"[picture]({shelf}.svg), " if sidecar.with_suffix(".svg").exists() else ""
+    return f"{picture}[numbers]({shelf}.json). {about['findings']} {about['basis']}"
+
+
+def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
+    """What each pair is like on its trace, and what its training recorded; a column a pair."""
+    summaries = [result.summary for result in results]
+    rows = [
+        ("parameters", [" and ".join(f"{count:,}" for count in run["parameters"]) for run in runs]),
+        ("vocabulary", [f"{run['vocabulary']:,}" for run in runs]),
+        ("positions in the trace", [f"{run['positions']:,}" for run in runs]),
+        ("prompts, seed", [f"{run['texts']}, {run['seed']}" for run in runs]),
+        ("acceptance rate, mean", [f"{s['acceptance']:.3f}" for s in summaries]),
+        ("positions whose likeliest draft has q ≥ 0.9", [f"{s['certain_share']:.1%}" for s in summaries]),
+        ("positions whose likeliest draft has q ≤ 0.5", [f"{s['uncertain_share']:.1%}" for s in summaries]),
+    ]
+    for name in summaries[0]:
+        if name.startswith("size_for_bias_"):
+            bias = float(name.removeprefix("size_for_bias_"))
+            title = f"probabilities to send for a bias of at most {bias:.0%}, mean"
+            rows.append((title, [f"{s[name]:,.0f}" for s in summaries]))
+    for index, size in enumerate(("small", "large")):
+        rows.append((f"{size} model, held-out nats per token", [_losses(run["held_out"], index) for run in runs]))
+    plain = [[name, *cells] for name, cells in (*rows, *_outcomes(results))]
+    return markdown_table({"heads": ["pair", *(run["pair"] for run in runs)], "rows": plain})
+
+
+def _outcomes(results: list[Results]) -> list[tuple[str, list[str]]]:
+    """How many claims came to which outcome: those measured on each pair, and once those that no pair enters."""
+    counts = [Counter((tally.kind, tally.outcome) for tally in result.tallies.values()) for result in results]
+    rows = []
+    for kind, shown in (("measured", counts), ("simulated", counts[:1])):
+        totals = [sum(number for (which, _), number in count.items() if which == kind) for count in shown]
+        lines = {f"claims {kind}": totals}
+        for outcome in sorted({outcome for count in shown for which, outcome in count if which == kind}, key=_place):
+            lines[f"claims {kind}: {outcome}"] = [count[kind, outcome] for count in shown]
+        rows += [(title, [*map(str, cells), *"–" * (len(results) - len(shown))]) for title, cells in lines.items()]
+    missing = [len(results[0].tallies.keys() - result.tallies.keys()) for result in results]
+    return [*rows, ("claims newer than the record, not measured", list(map(str, missing)))] if any(missing) else rows
+
+
+def _place(outcome: str) -> tuple[int, str]:
+    """Outcomes in the order of the symbols, unknown ones last."""
+    known = list(SYMBOLS)
+    return (known.index(outcome) if outcome in known else len(known), outcome)
+
+
+def _results(record: dict[str, Any]) -> Results:
+    """The verdicts of a record, without those on statements that have changed since."""
+    results = Results.from_json(json.dumps(record["results"]))
+    said, now = record.get("statements", {}), hlmtheory.all_claims()
+    for name in [name for name in results.tallies if name in said and name in now]:
+        if said[name] != now[name].statement:
+            del results.tallies[name]
+    return results
+
+
+def _losses(cards: list[dict[str, float]], index: int) -> str:
+    return ", ".join(f"{source} {loss:.3f}" for source, loss in cards[index].items()) if cards else "not known"

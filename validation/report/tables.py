@@ -1,0 +1,259 @@
+"""What a run found, claim by claim, as text; and the generated parts of ``paper_repro.md``."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from fractions import Fraction
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hlmtheory._array import to_numpy
+from hlmtheory.claims import FALSE, Claim, Instance, Relation, Status
+from validation.errors import UserError
+from validation.report.citations import cite
+
+if TYPE_CHECKING:
+    from validation.claims.check import Results, Tally
+
+STANDINGS = ("true", *FALSE.values())
+"""In the order of the tables: what stands, then each kind of false statement."""
+
+SYMBOLS = {
+    "holds": "✓",
+    "violated": "✗",
+    **dict.fromkeys(FALSE.values(), "⊘"),
+    "inconclusive": "?",
+    "out of scope": "–",
+}
+MISSING, UNPUBLISHED = "not checked", "not yet published"
+COLUMNS = (
+    "Outcome",
+    "Claim",
+    "Statement",
+    "Source",
+    "Origin",
+    "In scope",
+    "Worst slack",
+    "lhs/rhs: seen (known)",
+    "Vacuous",
+)
+ROUNDING = 1e-12
+MARKER = "<!-- {} generated: {} -->"
+
+
+def summary(claims: Mapping[str, Claim], results: Results) -> dict[str, int]:
+    """How many claims had which outcome.
+
+    Returns
+    -------
+    dict
+        ``claims``: all. Of the statements that stand: ``held``, ``violated``, ``inconclusive``, ``out of scope`` (on
+        every instance) and ``not checked``; how many were ``vacuous`` or out of scope on some instances (``partial``).
+        Of those that are false: ``refuted`` (printed results), ``misprint`` and ``false reading``, where the
+        counterexample, checked again just now, fails; and ``not confirmed``, where it does not, which must not happen.
+        Of all: how many were ``measured`` on the pair's positions and how many ``simulated``, without a pair.
+    """
+    standing = {name: results.tallies.get(name) for name, claim in claims.items() if claim.refuted is None}
+    outcomes = Counter(tally.outcome if tally else MISSING for tally in standing.values())
+    false = [claim for claim in claims.values() if claim.refuted is not None]
+    confirmed = [claim for claim in false if claim.refuted and claim.check(claim.refuted).count(Status.VIOLATED)]
+    kinds = Counter(results.tallies[name].kind for name in claims if name in results.tallies)
+    return {
+        "claims": len(claims),
+        "held": outcomes["holds"],
+        **{name: outcomes[name] for name in ("violated", "inconclusive", "out of scope", MISSING)},
+        "vacuous": sum(bool(tally and tally.vacuous) for tally in standing.values()),
+        "partial": sum(bool(tally and tally.out_of_scope) for tally in standing.values()),
+        **{name: sum(claim.standing == name for claim in confirmed) for name in FALSE.values()},
+        "not confirmed": len(false) - len(confirmed),
+        "measured": kinds["measured"],
+        "simulated": kinds["simulated"],
+    }
+
+
+def table_row(claim: Claim, tally: Tally | None, missing: str = MISSING) -> dict[str, Any]:
+    """What both tables say of one claim, as text; ``missing`` is the outcome where there is no tally."""
+    outcome = tally.outcome if tally else missing
+    in_scope = tally.in_scope if tally else 0
+    seen = tally.tightest if tally and claim.relation is Relation.LE else -math.inf
+    broken = tally.broken if tally else {}
+    return {
+        "id": claim.id,
+        "statement": claim.statement,
+        "source": cite(claim.source),
+        "origin": claim.origin.value,
+        "assumptions": [(a.statement, broken.get(a.statement, 0)) for a in claim.assumptions],
+        "outcome": outcome,
+        "never": tally.never if tally else "",
+        "undecided": f"{tally.inconclusive:,}" if tally and tally.inconclusive else "",
+        "kind": tally.kind if tally else "",
+        "standing": claim.standing,
+        "symbol": SYMBOLS.get(outcome, "·"),
+        "instances": f"{tally.instances:,}" if tally else "0",
+        "in_scope": f"{in_scope:,}",
+        "slack": _slack(tally.worst_slack) if tally and in_scope else "–",
+        "seen": "identity" if claim.relation is Relation.EQ else _number(seen),
+        "known": _number(claim.attained.ratio) if claim.attained and claim.relation is Relation.LE else "",
+        "vacuous": _share(tally.vacuous, in_scope) if tally and claim.ceiling is not None else "–",
+        "violated": f"{tally.violated:,}" if tally else "0",
+        "fails": _failing(tally),
+        "refuted": _counterexample(claim, claim.refuted) if claim.refuted is not None else None,
+    }
+
+
+def _failing(tally: Tally | None) -> str:
+    """On how many instances a false statement fails here; what refutes it is its counterexample."""
+    if tally is None or not tally.in_scope:
+        return "not measured here"
+    return f"fails on {_share(tally.violated, tally.in_scope)} here" if tally.violated else "on no instance here"
+
+
+def pieces(statement: str) -> list[tuple[str, str]]:
+    """A text cut where indices and exponents begin and end.
+
+    >>> pieces("α^{K+1} p_v")
+    [('', 'α'), ('^', 'K+1'), ('', ' p'), ('_', 'v')]
+    """
+    found = re.split(r"([_^])(\{[^{}]*\}|\w(?!\w))", statement)
+    cut = [("", found[0])]
+    for kind, raised, plain in zip(found[1::3], found[2::3], found[3::3], strict=True):
+        cut += [(kind, raised.strip("{}")), ("", plain)]
+    return [piece for piece in cut if piece[1]]
+
+
+def _counterexample(claim: Claim, instance: Instance) -> str:
+    """The instance on which a refuted statement fails, and its two sides."""
+    verdict = claim.check(instance)
+    given = [f"{name} = {_values(value)}" for name, value in instance.items()]
+    left, right = (_number(0.0 if abs(side) <= ROUNDING else side) for side in (verdict.lhs.item(), verdict.rhs.item()))
+    return f"{', '.join(given)}: left {left}, right {right}"
+
+
+def _values(value: Any) -> str:
+    array = to_numpy(value)
+    return _nested(array) if array.dtype.kind in "fiub" else str(value)
+
+
+def _nested(array: Any) -> str:
+    """Numbers, in parentheses along each axis; four or more equal neighbours are counted.
+
+    >>> import numpy as np
+    >>> _nested(np.array([[1.0, 0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0, 0]]))
+    '((1, 0 × 5), (0.5, 0.5, 0 × 4))'
+    """
+    if array.ndim == 0:
+        return _exact(float(array))
+    runs = [(text, len(list(same))) for text, same in groupby(_nested(part) for part in array)]
+    shown = [", ".join([text] * count) if count < 4 else f"{text} × {count}" for text, count in runs]
+    return f"({', '.join(shown)})"
+
+
+def _exact(value: float) -> str:
+    """A fraction where three decimals are not all.
+
+    >>> _exact(0.25), _exact(22 / 39), _exact(math.inf)
+    ('0.25', '22/39', '∞')
+    """
+    if not math.isfinite(value):
+        return str(value).replace("inf", "∞")
+    near = Fraction(value).limit_denominator(1000)
+    short = round(value, 3) == value or abs(float(near) - value) > 1e-15
+    return _number(value) if short else str(near)
+
+
+def _number(value: float) -> str:
+    """Three digits, or all before the point."""
+    if not math.isfinite(value):
+        return "–"
+    return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")
+
+
+def _slack(value: float) -> str:
+    """What is left of rounding is called so, since its size differs between machines."""
+    return f"0 (±{ROUNDING:.0e})" if abs(value) <= ROUNDING else _number(value)
+
+
+def _share(part: int, whole: int) -> str:
+    """A percentage that is 0% or 100% only if it is exactly so."""
+    if not whole:
+        return "–"
+    if 0 < part < whole:
+        return f"{min(max(100 * part / whole, 0.1), 99.9):.1f}%"
+    return "100%" if part else "0%"
+
+
+def claims_table(claims: Mapping[str, Claim], results: Results, missing: str = MISSING) -> str:
+    """A Markdown table of all claims, those that stand first, for ``paper_repro.md``; ``missing``: see table_row."""
+    lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
+    rows = [table_row(claim, results.tallies.get(name), missing) for name, claim in claims.items()]
+    for row in sorted(rows, key=lambda row: STANDINGS.index(row["standing"])):
+        outcome = f"{row['symbol']} {row['outcome']}"
+        if row["refuted"] and row["outcome"] != missing:
+            outcome += f" by counterexample; {row['fails']}"
+        outcome += f", {row['undecided']} undecided" if row["undecided"] else ""
+        ratio = f"{row['seen']} ({row['known']})" if row["known"] else row["seen"]
+        scope = f"{row['in_scope']} {row['kind']}"
+        texts = [row["statement"], row["source"], row["origin"], scope, row["slack"], ratio, row["vacuous"]]
+        lines.append(f"| {_escape(outcome)} | `{row['id']}` | {' | '.join(map(_escape, texts))} |")
+    return "\n".join(lines)
+
+
+def markdown_table(table: Mapping[str, Any]) -> str:
+    r"""Heads and rows of text as Markdown, under the title if there is one.
+
+    >>> print(markdown_table({"heads": ["a", "b"], "rows": [["1", "x|y"]]}))
+    | a | b |
+    |---|---|
+    | 1 | x\|y |
+    """
+    lines = [f"| {' | '.join(map(_escape, cells))} |" for cells in (table["heads"], *table["rows"])]
+    lines.insert(1, f"|{'---|' * len(table['heads'])}")
+    title = [f"{_escape(table['title'])}:", ""] if table.get("title") else []
+    return "\n".join([*title, *lines])
+
+
+def _escape(text: str) -> str:
+    """Text that Markdown, and a table in it, leaves as it is."""
+    text = re.sub(r"([\\|*`\[\]<])", r"\\\1", text.replace("\n", " "))
+    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)  # an underscore inside a word is plain
+
+
+def update_between_markers(text: str, name: str, table: str) -> str:
+    r"""The text with what stands between the markers of that name replaced.
+
+    Raises
+    ------
+    UserError
+        The two markers are not there, in order, once each.
+
+    >>> print(update_between_markers("<!-- begin generated: a -->\n<!-- end generated: a -->", "a", "1"))
+    <!-- begin generated: a -->
+    1
+    <!-- end generated: a -->
+    """
+    begin, end = (MARKER.format(word, name) for word in ("begin", "end"))
+    if text.count(begin) != 1 or text.count(end) != 1 or text.index(begin) > text.index(end):
+        raise UserError(f"The text does not hold {begin} and after it {end}, once each; put them where the table goes.")
+    before, rest = text.split(begin)
+    return f"{before}{begin}\n{table.strip()}\n{end}{rest.split(end)[1]}"
+
+
+def stale(path: str | Path, tables: Mapping[str, str]) -> list[str]:
+    """Names of the markers in a file whose content is not the table given, but for claims not yet published.
+
+    Raises
+    ------
+    UserError
+        A marker is missing.
+    """
+    text = _published(Path(path).read_text(encoding="utf-8"))
+    return [name for name, table in tables.items() if update_between_markers(text, name, _published(table)) != text]
+
+
+def _published(text: str) -> str:
+    """The text without the rows of claims that no published run has checked: whether they stand there is no matter."""
+    return re.sub(rf"^\| · {UNPUBLISHED} .*\n?", "", text, flags=re.MULTILINE)

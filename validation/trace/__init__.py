@@ -1,0 +1,1 @@
+"""Stored logits: format, writer, journal, reader."""

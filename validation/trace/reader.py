@@ -1,0 +1,231 @@
+"""The trace: logits of both models at every position, in a store that survives a crash.
+
+A trace is a folder (format 2):
+
+===================  =========================================================================================
+manifest.json        models, prompts, settings, speed; written when the trace is finished
+arrays/              a zarr 3 group: blosc (zstd, level 1, byte shuffle), crc32c, fill value NaN for logits
+journal.jsonl        one line a commit: rows, the size and CRC-32 of every new file, and of the line itself
+tail-<n>.npz, lock   only while it is written: the rows after the last whole chunk; who is writing
+===================  =========================================================================================
+
+==============  ==========  ====================  ==============================================
+array           shape       dtype                 content
+==============  ==========  ====================  ==============================================
+draft_logits    (N, V)      float16 or float32    the small model's logits
+target_logits   (N, V)      the same              the large model's logits
+tokens          (N,)        int32                 the token that the large model emitted there
+prompt_index    (N,)        int32                 row of the manifest's ``prompts``
+position        (N,)        int32                 0 for the first token after the prompt, and so on
+==============  ==========  ====================  ==============================================
+
+A file is written and synced before the journal names it, and never changed after that; what the journal does not name
+is removed when the writer is opened again. Chunks are checked against the journal whenever they are read. Format 1,
+five ``.npy`` files beside the manifest, is still read.
+
+q and p are by definition the softmax of the stored values. Rows of one text lie together, in order.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from validation.errors import UserError
+from validation.trace.format import (
+    ARRAYS,
+    FORMAT,
+    MANIFEST,
+    VERSION,
+    array_dtypes,
+    check_files,
+    other_version,
+    read_committed,
+    read_tail,
+)
+from validation.trace.journal import JOURNAL, Committed, check_file
+from validation.trace.writer import TraceWriter
+from validation.trace.zarr_store import ENDLESS, ArrayFiles, StoredArray
+
+__all__ = ["ARRAYS", "Trace", "TraceChunk", "TraceWriter", "check_disk_space", "open_trace", "probabilities"]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceChunk:
+    """Consecutive positions of a trace; the logits (n, V) are as stored, the rest (n,) int32."""
+
+    draft_logits: NDArray[np.floating]
+    target_logits: NDArray[np.floating]
+    tokens: NDArray[np.int32]
+    prompt_index: NDArray[np.int32]
+    position: NDArray[np.int32]
+
+
+def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
+    """Softmax over the last axis in float64: how q and p follow from what is stored.
+
+    >>> probabilities(np.zeros(4, dtype=np.float16)).tolist()
+    [0.25, 0.25, 0.25, 0.25]
+    """
+    weights = np.array(logits, dtype=np.float64)
+    weights -= weights.max(axis=-1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights
+
+
+def check_disk_space(path: str | Path, positions: int, vocabulary: int, dtype: str = "float16") -> None:
+    """Refuse to start a collection that the disk cannot hold.
+
+    Raises
+    ------
+    UserError
+        When ``positions`` rows of both models need more bytes than are free where ``path`` will lie.
+    """
+    needed = positions * (2 * np.dtype(dtype).itemsize * vocabulary + 3 * 4) + 2**20  # and a mebibyte for the manifest
+    folder = Path(path).absolute()
+    while not folder.exists():
+        folder = folder.parent
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise UserError(
+            f"The trace needs about {needed / 1e6:,.0f} MB for {positions:,} positions, but only {free / 1e6:,.0f} MB "
+            f"are free at {folder}; free some space, choose another place, or ask for fewer positions."
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A trace on disk, read as it is indexed: N positions over V entries.
+
+    ``arrays`` are indexed along the rows like numpy's: slices, integers, masks, arrays of integers.
+    """
+
+    path: Path
+    manifest: dict[str, Any]
+    arrays: Mapping[str, Any]
+    finished: bool = True
+
+    @property
+    def positions(self) -> int:
+        """N, the number of positions."""
+        return len(self.arrays["tokens"])
+
+    @property
+    def vocabulary(self) -> int:
+        """V, the width of the logits."""
+        return int(self.arrays["target_logits"].shape[1])
+
+    def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
+        """Go through the trace ``size`` positions at a time (the last chunk may be shorter)."""
+        if size < 1:
+            raise UserError(f"The chunk size is {size}; it must be at least 1.")
+        for start in range(0, self.positions, size):
+            yield TraceChunk(**{name: self._rows(name, start, size) for name in ARRAYS})
+
+    def _rows(self, name: str, start: int, size: int) -> NDArray[Any]:
+        return np.array(self.arrays[name][start : start + size])
+
+
+def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False) -> Trace:
+    """Open a trace for reading.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+    verify : bool
+        Read every file now and compare it with the journal. Otherwise their presence and sizes are compared now, and
+        their content when it is read.
+    partial : bool
+        Also open a trace that is not finished, up to its last commit.
+
+    Returns
+    -------
+    Trace
+
+    Raises
+    ------
+    UserError
+        No trace there, one that is not finished, a format version this program does not know, a file that is
+        missing or damaged (array, chunk and file are named), no positions.
+    """
+    path = Path(path)
+    if not (path / JOURNAL).exists():
+        return _open_without_journal(path)
+    committed = read_committed(path)
+    if not committed.finished and not partial:
+        damage = f" (line {committed.dropped} of its journal is torn or damaged)" if committed.dropped else ""
+        raise UserError(
+            f"The trace at {path} is not finished{damage}: {committed.rows:,} positions are stored; "
+            "run the command that wrote it again, and it goes on from there."
+        )
+    check_files(path, committed, content=verify)
+    if not committed.rows:
+        raise UserError(f"The trace at {path} is empty; collect it again with at least one prompt.")
+    header = committed.header
+    manifest = header | {"positions": committed.rows}
+    if committed.finished:
+        size, crc = committed.files[MANIFEST]
+        manifest = json.loads(check_file(path / MANIFEST, size, crc, MANIFEST))
+    return Trace(path, manifest, open_arrays(path, committed), committed.finished)
+
+
+def open_arrays(path: Path, committed: Committed) -> dict[str, StoredArray]:
+    """The arrays up to the last commit."""
+    files = ArrayFiles(path, committed.files)
+    vocabulary, dtypes = committed.header["vocabulary"], array_dtypes(committed.header["dtype"])
+    tail = read_tail(path, committed)
+    arrays = {}
+    for name in ARRAYS:
+        chunks = files.open(name) if committed.finished else files.create(name, ENDLESS, vocabulary, dtypes[name])
+        width = (vocabulary,) if name.endswith("logits") else ()
+        left = tail.get(name, np.empty((0, *width), dtypes[name]))
+        arrays[name] = StoredArray(chunks, committed.rows, left)
+    return arrays
+
+
+def _open_without_journal(path: Path) -> Trace:
+    """A trace of format 1: npy files through memory maps."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UserError(
+            f"There is no trace at {path}; collect one with `python3 hlm validate`, or check the path."
+        ) from error
+    except (ValueError, RecursionError) as error:  # the second where brackets are too deep
+        raise UserError(f"The manifest of {path} cannot be read ({error}); collect the trace again.") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise UserError(f"{path / MANIFEST} is not that of a trace; check the path.")
+    if manifest.get("version") == VERSION:
+        raise UserError(f"{path / JOURNAL} is missing; restore it from a copy, or collect the trace again.")
+    if manifest.get("version") != 1:
+        raise other_version(path, manifest.get("version"))
+    arrays = {name: _open_npy(path, name, manifest) for name in ARRAYS}
+    if not manifest["positions"]:
+        raise UserError(f"The trace at {path} is empty; collect it again with at least one prompt.")
+    return Trace(path=path, manifest=manifest, arrays=arrays)
+
+
+def _open_npy(path: Path, name: str, manifest: dict[str, Any]) -> NDArray[Any]:
+    file = path / f"{name}.npy"
+    try:
+        # numpy cannot map an empty array
+        array: NDArray[Any] = np.load(file, mmap_mode="r" if manifest["positions"] else None, allow_pickle=False)
+    except (OSError, ValueError, EOFError, KeyError) as error:
+        raise UserError(f"{file} cannot be read ({error}); collect the trace again.") from error
+    width = (manifest.get("vocabulary"),) if name.endswith("logits") else ()
+    dtype = array_dtypes("float16")[name]
+    if array.shape != (manifest["positions"], *width) or array.dtype != dtype:
+        raise UserError(
+            f"{file} holds {array.dtype} of shape {array.shape}, but the manifest says {dtype} of shape "
+            f"{(manifest['positions'], *width)}; collect the trace again."
+        )
+    return array

@@ -1,0 +1,126 @@
+"""What a writer finds where it is to write: nothing, a trace it may go on with, or something to leave alone."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from validation.errors import UserError
+from validation.trace.format import ARRAYS, FORMAT, MANIFEST, own_files, read_committed, refuse_links
+from validation.trace.journal import JOURNAL, LOCK, Committed, has_begun
+from validation.trace.zarr_store import FOLDER
+
+FIRST = b'{"n":0,"format":"%s"' % FORMAT.encode()  # what every journal of a trace begins with
+
+
+def what_to_go_on_from(
+    path: Path, vocabulary: int, dtype: str, settings: Mapping[str, Any] | None, *, fresh: bool
+) -> Committed | None:
+    """What an earlier writer committed, or None for a new trace; the folder then holds nothing of an earlier one.
+
+    Raises
+    ------
+    UserError
+        What lies there is no trace, is finished, or is of other settings.
+    """
+    inside = {file.name for file in path.iterdir()} - {LOCK}
+    if not inside:
+        return None
+    refuse_links(path)
+    if not (_our_journal(path) or _our_manifest(path)):
+        found = next((f" ({name} is not that of a trace)" for name in (JOURNAL, MANIFEST) if name in inside), "")
+        raise UserError(f"Something other than a trace lies at {path}{found}; choose another path.")
+    if fresh:
+        clear(path)
+        return None
+    if JOURNAL not in inside:
+        raise UserError(f"A trace of format 1 lies at {path}; choose another path, or replace it with --fresh.")
+    if not has_begun(path):  # killed before the first line was whole
+        clear(path)
+        return None
+    committed = read_committed(path)
+    if committed.finished:
+        raise UserError(
+            f"Something lies at {path} already: a finished trace; remove it, replace it with --fresh, or "
+            "choose another path."
+        )
+    if settings is None:
+        raise UserError(f"An unfinished trace lies at {path}; remove it or choose another path.")
+    there = committed.header["settings"] or {}
+    now = json.loads(json.dumps(dict(settings) | {"vocabulary": vocabulary, "dtype": dtype}))
+    there |= {name: committed.header[name] for name in ("vocabulary", "dtype")}
+    if there != now:
+        raise UserError(
+            f"An unfinished trace of other settings lies at {path} ({differences(there, now)}); "
+            "use those, choose another path, or start anew with --fresh."
+        )
+    return committed
+
+
+def clear(path: Path) -> None:
+    """Remove the trace, but for the lock; the journal first, so that no part passes for a whole.
+
+    Only files that the format defines are removed: what else lies there, or in ``arrays``, stays.
+    """
+    for file in _of_the_trace(path):
+        file.unlink(missing_ok=True)
+    for folder in (*(path / FOLDER / name for name in ARRAYS), path / FOLDER):
+        with contextlib.suppress(OSError):  # something of another's is in it
+            folder.rmdir()
+
+
+def foreign_files(path: Path) -> list[str]:
+    """What lies in the folder of a trace and is no part of one: ``--fresh`` leaves it."""
+    own = {*_of_the_trace(path), path / LOCK} if path.is_dir() else set()
+    return sorted(str(f.relative_to(path)) for f in path.rglob("*") if f not in own and (f.is_symlink() or f.is_file()))
+
+
+def _of_the_trace(path: Path) -> list[Path]:
+    """The journal, the manifest and the arrays, as far as they are those of a trace."""
+    manifest = _our_manifest(path)
+    found = [path / JOURNAL] if _our_journal(path) else []
+    found += [file for file in own_files(path) if manifest or file != path / MANIFEST]
+    return found + [path / f"{name}.npy" for name in ARRAYS if manifest and manifest.get("version") == 1]
+
+
+def _our_journal(path: Path) -> bool:
+    """Whether the journal is that of a trace, or the beginning of one."""
+    try:
+        with (path / JOURNAL).open("rb") as file:
+            first = file.read(len(FIRST))
+    except OSError:
+        return False
+    return FIRST.startswith(first)
+
+
+def _our_manifest(path: Path) -> dict[str, Any] | None:
+    """The manifest if it is that of a trace; of a damaged one, the format alone."""
+    try:
+        content = (path / MANIFEST).read_bytes()
+    except OSError:
+        return None
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return {"format": FORMAT} if f'"format": "{FORMAT}"'.encode() in content else None
+    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
+
+
+def remove_strays(path: Path, committed: Committed) -> None:
+    """Remove what a killed writer left beside what it committed; files that no trace has stay."""
+    for file in own_files(path):
+        if file.relative_to(path).as_posix() not in committed.files:
+            file.unlink()
+
+
+def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """Which settings differ, for a sentence.
+
+    >>> differences({"seed": 1, "batch": 32}, {"seed": 2, "batch": 32})
+    'seed: 1 there, 2 now'
+    """
+    names = [name for name in {**there, **now} if there.get(name) != now.get(name)]
+    return "; ".join(f"{name}: {there.get(name, 'none')} there, {now.get(name, 'none')} now" for name in names)

@@ -1,0 +1,278 @@
+"""Writing a trace: rows come in, whole chunks and commits go to disk on a thread of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.errors import UserError
+from validation.trace.format import ARRAYS, DTYPES, FORMAT, MANIFEST, VERSION, array_dtypes, check_files, read_tail
+from validation.trace.journal import Committed, Journal, Lock, Sums, disk_error, sync_folder, write_durably
+from validation.trace.reopen import clear, remove_strays, what_to_go_on_from
+from validation.trace.zarr_store import ENDLESS, ArrayFiles, chunk_rows
+
+WAITING_BYTES = 2**27  # that may wait for the disk before the caller does
+
+
+class TraceWriter:
+    """Write a trace piece by piece; what is committed outlives the process.
+
+    Use as a context manager. ``manifest`` may be filled until the block ends; that finishes the trace. With
+    ``settings`` an exception keeps what is committed, and a writer with the same settings goes on from there;
+    without, it discards everything.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder to make.
+    vocabulary : int
+        V, the width of the logits.
+    manifest : dict, optional
+        What to record beside the format, the version, the vocabulary, the dtype and the number of positions.
+    dtype : str
+        Of the stored logits: ``"float16"`` or ``"float32"``.
+    settings : dict, optional
+        All that decides which rows come, as plain values; recorded.
+    fresh : bool
+        Discard a trace that lies at ``path``.
+
+    Attributes
+    ----------
+    positions : int
+        Rows so far, with those of the runs before.
+    state : dict
+        What the last commit recorded.
+
+    Raises
+    ------
+    UserError
+        Something lies at ``path`` that this writer cannot continue, another process is writing there, the disk is
+        full, an append of wrong shape, no positions at the end.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        vocabulary: int,
+        manifest: dict[str, Any] | None = None,
+        *,
+        dtype: str = "float16",
+        settings: Mapping[str, Any] | None = None,
+        fresh: bool = False,
+    ) -> None:
+        if dtype not in DTYPES:
+            raise UserError(f"Logits cannot be stored as {dtype!r}; choose {' or '.join(DTYPES)}.")
+        self.path = Path(path).absolute()
+        self.vocabulary = vocabulary
+        self.manifest = dict(manifest or {})
+        self.positions = 0
+        self.state: dict[str, Any] = {}
+        self._dtype, self._settings, self._fresh = dtype, None if settings is None else dict(settings), fresh
+        self._dtypes = array_dtypes(dtype)
+        self._stored = 0  # rows of the last commit
+        self._pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in ARRAYS}
+        self._chunked = dict.fromkeys(ARRAYS, 0)  # rows in whole chunks
+        self._waiting: deque[tuple[Future[None], int]] = deque()
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._made = not self.path.exists()
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"The folder {self.path} cannot be made ({error.strerror}); choose another.") from error
+        try:
+            self._lock = Lock(self.path).__enter__()
+        except OSError as error:
+            raise disk_error(self.path, error) from error
+        try:
+            self._open()
+        except BaseException:
+            self._lock.__exit__()
+            self._leave()
+            raise
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="trace")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        finished = False
+        try:
+            if kind is None:
+                self._later(self._finish)
+                self._drain()
+                finished = True
+        finally:
+            if not finished and self._settings is None and self._failure is None:
+                self._failure = error  # what still waits need not be written
+            self._pool.shutdown(wait=True)
+            if not finished and (self._settings is None or not self._stored):
+                clear(self.path)
+            self._lock.__exit__()
+            if not finished:
+                self._leave()
+
+    def append(
+        self,
+        draft_logits: NDArray[Any],
+        target_logits: NDArray[Any],
+        tokens: NDArray[Any],
+        prompt_index: NDArray[Any],
+        position: NDArray[Any],
+    ) -> None:
+        """Add n positions: two (n, V) arrays of logits and three (n,) arrays of integers."""
+        given = (draft_logits, target_logits, tokens, prompt_index, position)
+        arrays = {}
+        for name, array in zip(ARRAYS, given, strict=True):
+            needed = (len(tokens), self.vocabulary) if name.endswith("logits") else (len(tokens),)
+            if array.shape != needed:
+                raise UserError(f"{name} has shape {array.shape}; {needed} is needed.")
+            arrays[name] = np.array(array, dtype=self._dtypes[name])  # a copy: the caller may use its own again
+        self.positions += len(tokens)
+        self._later(self._add, arrays, size=sum(array.nbytes for array in arrays.values()))
+
+    def commit(self, state: Mapping[str, Any] | None = None) -> None:
+        """Make everything appended so far outlive the process, with a plain ``state`` for whoever goes on."""
+        self._later(self._commit, self.positions, dict(state or {}))
+
+    def flush(self) -> None:
+        """Wait until all of it is on disk."""
+        self._drain()
+
+    # ------------------------------------------------------------------------------------------ opening
+
+    def _open(self) -> None:
+        committed = what_to_go_on_from(self.path, self.vocabulary, self._dtype, self._settings, fresh=self._fresh)
+        if committed is None:
+            header = {"format": FORMAT, "version": VERSION, "vocabulary": self.vocabulary}
+            header |= {"dtype": self._dtype, "settings": self._settings}
+            self._journal = Journal(self.path)
+            try:
+                self._on_disk(lambda: self._journal.append(header))
+                self._on_disk(lambda: sync_folder(self.path))
+            except UserError:
+                clear(self.path)
+                raise
+            committed = Committed(header)
+        else:
+            check_files(self.path, committed, content=False)
+            self._on_disk(lambda: remove_strays(self.path, committed))
+            self._journal = Journal(self.path, committed)
+        self._known, self._tail = committed.files, committed.tail
+        self._stored = self.positions = committed.rows
+        self.state = committed.state
+        for name, rows in read_tail(self.path, committed).items():
+            self._pieces[name] = [rows] if len(rows) else []
+        for name in ARRAYS:
+            self._chunked[name] = self._stored - sum(map(len, self._pieces[name]))
+        self._files = ArrayFiles(self.path, self._known)
+        self._arrays = self._create_arrays(ENDLESS)
+
+    def _leave(self) -> None:
+        """Remove the folder that was made here, if nothing is in it."""
+        if self._made:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+
+    # ------------------------------------------------------------------------- on the writing thread
+
+    def _later(self, work: Callable[..., None], *args: Any, size: int = 0) -> None:
+        """Have the writing thread do this after all before it; the first failure is raised here or later."""
+        held = sum(other for _, other in self._waiting)
+        while self._waiting and (self._waiting[0][0].done() or held + size > WAITING_BYTES):
+            future, other = self._waiting.popleft()
+            future.result()
+            held -= other
+        self._waiting.append((self._pool.submit(self._work, work, *args), size))
+
+    def _drain(self) -> None:
+        while self._waiting:
+            self._waiting.popleft()[0].result()
+
+    def _work(self, work: Callable[..., None], *args: Any) -> None:
+        if self._failure is not None:  # nothing is committed after a failed write
+            raise self._failure
+        try:
+            self._on_disk(lambda: work(*args))
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def _on_disk(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except OSError as error:
+            kept = ""
+            if self._stored and self._settings is not None:
+                kept = f"what was stored before ({self._stored:,} positions) is safe; "
+            raise disk_error(self.path, error, kept) from error
+
+    def _add(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Keep the rows, and write the chunks that are whole."""
+        for name, rows in arrays.items():
+            pieces = self._pieces[name]
+            pieces.append(rows)
+            size = chunk_rows(name, self.vocabulary, self._dtypes[name].itemsize)
+            count = sum(map(len, pieces)) // size * size
+            if count:
+                joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+                start = self._chunked[name]
+                self._arrays[name][start : start + count] = joined[:count]
+                self._pieces[name] = [joined[count:].copy()] if len(joined) > count else []
+                self._chunked[name] += count
+
+    def _commit(self, rows: int, state: dict[str, Any]) -> None:
+        name = f"tail-{self._journal.lines}.npz"
+        content = io.BytesIO()
+        np.savez(content, **{key: _joined(pieces) for key, pieces in self._pieces.items() if pieces})
+        files = self._files.written | {name: write_durably(self.path / name, content.getbuffer())}
+        self._record(rows, state, files, tail=name)
+
+    def _finish(self) -> None:
+        """The last rows, the metadata, the manifest, and the line that says so."""
+        rows = self.positions
+        if not rows:
+            raise UserError(f"No positions were collected for {self.path}; give at least one prompt.")
+        self._arrays = self._create_arrays(rows)
+        for name, pieces in self._pieces.items():
+            if pieces:
+                self._arrays[name][self._chunked[name] :] = _joined(pieces)
+        self._files.write_metadata()
+        own = {"format": FORMAT, "version": VERSION, "vocabulary": self.vocabulary, "positions": rows}
+        own |= {"dtype": self._dtype} | ({} if self._settings is None else {"settings": self._settings})
+        text = json.dumps({**own, **self.manifest, **own}, indent=1, ensure_ascii=False) + "\n"
+        manifest = write_durably(self.path / MANIFEST, text.encode())
+        self._record(rows, self.state, self._files.written | {MANIFEST: manifest}, tail=None)
+
+    def _record(self, rows: int, state: dict[str, Any], files: Sums, tail: str | None) -> None:
+        """Sync the folders, then let the journal name the files; the tail before is needed no more."""
+        for folder in sorted({(self.path / name).parent for name in files}):
+            sync_folder(folder)
+            sync_folder(folder.parent)
+        record = {"rows": rows, "state": state, "tail": tail, "finished": tail is None, "files": files}
+        self._journal.append(record)
+        self._known |= files
+        self._files.written = {}
+        before, self._tail = self._tail, tail
+        self._stored, self.state = rows, state
+        if before:
+            del self._known[before]
+            (self.path / before).unlink(missing_ok=True)
+
+    def _create_arrays(self, rows: int) -> dict[str, Any]:
+        return {name: self._files.create(name, rows, self.vocabulary, self._dtypes[name]) for name in ARRAYS}
+
+
+def _joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)

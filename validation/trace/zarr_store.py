@@ -1,0 +1,289 @@
+"""Arrays of a trace as zarr arrays whose chunk files are checked against the journal whenever they are read.
+
+Each array is cut along its rows alone: chunk i is the file ``arrays/<name>/c.<i>.0`` (``c.<i>`` for one axis). A file
+is written once and never changed. The metadata (``zarr.json``) is kept in memory until the number of rows is final.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.errors import UserError
+from validation.trace.journal import Sums, check_file, write_durably
+
+if TYPE_CHECKING:
+    from zarr import Array
+
+FOLDER = "arrays"
+LOGIT_BYTES = 2**22  # in a chunk of logits, or one row
+LOGIT_ROWS = 256  # at most, so that a check of some hundred positions reads whole chunks
+INDEX_ROWS = 4096
+ENDLESS = 2**40  # rows of an array that is being written
+
+
+def chunk_rows(name: str, vocabulary: int, itemsize: int) -> int:
+    """Rows in a chunk of an array: a power of two.
+
+    >>> [chunk_rows("draft_logits", size, 2) for size in (300, 4096, 32_000, 10**6)]
+    [256, 256, 64, 2]
+    """
+    if not name.endswith("logits"):
+        return INDEX_ROWS
+    fitting = max(1, min(LOGIT_ROWS, LOGIT_BYTES // (vocabulary * itemsize)))
+    return 1 << (fitting.bit_length() - 1)
+
+
+def load_zarr() -> Any:
+    """The zarr package.
+
+    Raises
+    ------
+    UserError
+        It is not installed.
+    """
+    try:
+        import zarr
+        import zarr.abc.store
+        import zarr.codecs
+    except ImportError as error:
+        raise UserError(
+            f"Traces are read and written with zarr, which is not installed ({error}); install it: pip install zarr"
+        ) from error
+    return zarr
+
+
+class ArrayFiles:
+    """The files of one group of arrays: a zarr store, and the sums of what was read or written.
+
+    Parameters
+    ----------
+    root : Path
+        The folder of the trace.
+    known : dict
+        The committed files; what is read must agree. Files that are written are not in it until committed.
+    """
+
+    def __init__(self, root: Path, known: Sums) -> None:
+        self.root, self.known = root, known
+        self.written: Sums = {}
+        self.metadata: dict[str, Any] = {}
+        self.store = _store_class()(self)
+
+    def name(self, key: str) -> str:
+        """The path in the trace of a key in the zarr group."""
+        return f"{FOLDER}/{key}"
+
+    def read(self, key: str) -> bytes | None:
+        """A chunk file, checked; None if it was never committed."""
+        sums = self.known.get(self.name(key))
+        if sums is None:
+            return None
+        return check_file(self.root / self.name(key), *sums, what=describe(self.name(key)))
+
+    def write(self, key: str, content: bytes | memoryview) -> None:
+        """A new chunk file, on disk when this returns."""
+        path = self.root / self.name(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.written[self.name(key)] = write_durably(path, content)
+
+    def write_metadata(self) -> None:
+        """The ``zarr.json`` files, once the shapes are final."""
+        for key, value in self.metadata.items():
+            self.write(key, value.to_bytes())
+
+    def create(self, name: str, rows: int, vocabulary: int, dtype: np.dtype[Any]) -> Array:
+        """An array for writing; its metadata stays in memory."""
+        zarr = load_zarr()
+        width = (vocabulary,) if name.endswith("logits") else ()
+        shuffle = zarr.codecs.BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=dtype.itemsize)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what a version of zarr says of its own future is not for the user
+            return zarr.create_array(
+                self.store,
+                name=name,
+                shape=(rows, *width),
+                chunks=(chunk_rows(name, vocabulary, dtype.itemsize), *width),
+                dtype=dtype,
+                compressors=[shuffle, zarr.codecs.Crc32cCodec()],
+                fill_value=float("nan") if dtype.kind == "f" else -1,
+                chunk_key_encoding={"name": "default", "separator": "."},
+                config={"write_empty_chunks": True},
+                overwrite=True,
+            )
+
+    def open(self, name: str) -> Array:
+        """An array of a finished trace."""
+        return load_zarr().open_array(self.store, path=name, mode="r+", zarr_format=3)
+
+
+def describe(name: str) -> str:
+    """A file of a trace in words.
+
+    >>> describe("arrays/draft_logits/c.3.0"), describe("manifest.json")
+    ('chunk 3 of draft_logits', 'manifest.json')
+    """
+    folder, _, last = name.rpartition("/")
+    if last.startswith("c."):
+        return f"chunk {last.split('.')[1]} of {folder.removeprefix(FOLDER + '/')}"
+    return f"the metadata of {folder.removeprefix(FOLDER + '/')}" if last == "zarr.json" and "/" in folder else last
+
+
+class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array of a trace on disk, read when it is indexed: numpy's indexing along the rows.
+
+    Arithmetic and comparisons read all of it.
+
+    Parameters
+    ----------
+    chunks : zarr Array
+        The rows in whole chunks.
+    tail : numpy.ndarray
+        The rows after them; none in a finished trace.
+    """
+
+    def __init__(self, chunks: Array, rows: int, tail: NDArray[Any]) -> None:
+        self._chunks, self._whole, self._tail = chunks, rows - len(tail), tail
+        self.shape: tuple[int, ...] = (rows, *chunks.shape[1:])
+        self.dtype: np.dtype[Any] = np.dtype(chunks.dtype)
+        self.ndim, self.chunk_rows = len(self.shape), int(chunks.chunks[0])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> NDArray[Any]:
+        rows, rest = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
+        if rows is Ellipsis:
+            return np.asarray(self)[key]
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step > 0:
+                found = self._read(start, max(start, stop))[::step]
+            else:
+                found = self._pick(np.arange(start, stop, step))
+            return found[(slice(None), *rest)]
+        chosen = np.asarray(rows)
+        if chosen.ndim == 0 and chosen.dtype != bool:
+            index = operator.index(rows)
+            if not -len(self) <= index < len(self):
+                raise IndexError(f"row {index} of an array with {len(self)}")
+            index %= len(self)
+            return self._read(index, index + 1)[(0, *rest)]
+        if rest and any(not isinstance(part, slice) for part in rest):
+            return np.asarray(self)[key]
+        return self._pick(np.arange(len(self))[chosen])[(..., *rest)]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        found = self._read(0, len(self))
+        return found if dtype is None else found.astype(dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [np.asarray(value) if isinstance(value, StoredArray) else value for value in inputs]
+        return getattr(ufunc, method)(*plain, **options)
+
+    def _read(self, start: int, stop: int) -> NDArray[Any]:
+        if stop <= start:
+            return np.empty((0, *self.shape[1:]), self.dtype)
+        if start >= self._whole:
+            return self._tail[start - self._whole : stop - self._whole].copy()
+        found = np.asarray(self._chunks[start : min(stop, self._whole)])
+        if stop <= self._whole:
+            return found
+        return np.concatenate([found, self._tail[: stop - self._whole]])
+
+    def _pick(self, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """Rows in any order; each chunk is read once."""
+        found = np.empty((*rows.shape, *self.shape[1:]), self.dtype)
+        belongs = rows // self.chunk_rows
+        for chunk in np.unique(belongs):
+            start = int(chunk) * self.chunk_rows
+            block = self._read(start, min(start + self.chunk_rows, len(self)))
+            found[belongs == chunk] = block[rows[belongs == chunk] - start]
+        return found
+
+
+def _store_class() -> type[Any]:
+    """The zarr store over :class:`ArrayFiles`; made on first use, since zarr is imported late."""
+    global _STORE
+    if _STORE is not None:
+        return _STORE
+    base = load_zarr().abc.store
+
+    class CheckedStore(base.Store):  # type: ignore[misc, name-defined]
+        """Reads and writes through ArrayFiles; metadata stays in its dictionary."""
+
+        supports_writes = supports_deletes = supports_listing = True
+
+        def __init__(self, files: ArrayFiles) -> None:
+            super().__init__(read_only=False)
+            self.files = files
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, CheckedStore) and self.files is other.files
+
+        __hash__ = base.Store.__hash__
+
+        async def get(self, key: str, prototype: Any = None, byte_range: Any = None) -> Any:
+            from asyncio import to_thread
+
+            from zarr.core.buffer import default_buffer_prototype
+
+            kind = (prototype or default_buffer_prototype()).buffer
+            if key.endswith("zarr.json") and key in self.files.metadata:
+                return kind.from_buffer(self.files.metadata[key])
+            content = await to_thread(self.files.read, key)
+            if content is None:
+                return None
+            if isinstance(byte_range, base.RangeByteRequest):
+                content = content[byte_range.start : byte_range.end]
+            elif isinstance(byte_range, base.OffsetByteRequest):
+                content = content[byte_range.offset :]
+            elif isinstance(byte_range, base.SuffixByteRequest):
+                content = content[-byte_range.suffix :]
+            return kind.from_bytes(content)
+
+        async def get_partial_values(self, prototype: Any, key_ranges: Iterable[Any]) -> list[Any]:
+            return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
+
+        async def set(self, key: str, value: Any, byte_range: Any = None) -> None:
+            from asyncio import to_thread
+
+            if key.endswith("zarr.json"):
+                self.files.metadata[key] = value
+            else:
+                await to_thread(self.files.write, key, value.to_bytes())
+
+        async def delete(self, key: str) -> None:
+            self.files.metadata.pop(key, None)
+
+        async def delete_dir(self, prefix: str) -> None:
+            for key in [key for key in self.files.metadata if key.startswith(prefix.rstrip("/") + "/")]:
+                del self.files.metadata[key]
+
+        async def exists(self, key: str) -> bool:
+            return key in self.files.metadata or self.files.name(key) in self.files.known
+
+        async def list(self) -> AsyncIterator[str]:
+            for key in self.files.metadata:
+                yield key
+
+        async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
+            for key in self.files.metadata:
+                if key.startswith(prefix):
+                    yield key
+
+        async def list_dir(self, prefix: str) -> AsyncIterator[str]:
+            for key in self.files.metadata:
+                yield key.removeprefix(prefix).lstrip("/").split("/")[0]
+
+    _STORE = CheckedStore
+    return CheckedStore
+
+
+_STORE: type[Any] | None = None

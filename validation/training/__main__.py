@@ -1,0 +1,218 @@
+"""How the built-in pair and its variants were made: a byte-level BPE tokenizer and two Llama-style models.
+
+The texts are openly licensed (GSM8K, MIT; Python Enhancement Proposals and English novels, public
+domain) and are read from a folder the user names; none of them is part of this repository, but for
+the few hundred held-out prompts that ``prompts`` writes.
+
+    python -m validation.training --data DATA --out validation/pairs/builtin tokenizer
+    python -m validation.training --data DATA --out validation/pairs/builtin small
+    python -m validation.training --data DATA --out validation/pairs/builtin large
+    python -m validation.training --data DATA --out validation/pairs/builtin prompts
+    python -m validation.training --out validation/pairs/builtin card
+
+Two pairs take tokenizer and large model from another, ``--parent``, which is the built-in one unless you
+say otherwise. ``larger`` has a larger small model. ``distilled`` goes on from the parent's small model, and
+fits its rows to those of the large one:
+
+    python -m validation.training --pair distilled --out OUT parent
+    python -m validation.training --pair distilled --data DATA --out OUT small
+    python -m validation.training --pair distilled --out OUT card
+
+``instructed`` goes on from both of the parent's models, to answer in the manner of the papers' prompt sets (steps
+``parent``, ``large``, ``small``, ``prompts``, ``card``, and ``tasks`` for prompts of flexspec's six sets); one of its
+texts, Alpaca, is not for commercial use, so it is for measuring and does not ship. ``--texts answers`` lets the other
+pairs read these texts too. The pairs of cu-hlm's Table II that stand beside it are made so, the one with the larger
+small model from that of ``larger``:
+
+    python -m validation.training --pair distilled --texts answers --parent INSTRUCTED --out OUT ...
+    python -m validation.training --pair instructed --parent INSTRUCTED --out OUT parent
+    python -m validation.training --pair instructed --parent LARGER --data DATA --out OUT small
+
+A run that was stopped resumes from its last checkpoint (``WORK/<pair>-<size>.pt``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from validation.errors import UserError
+from validation.models.sources import PAIRS_FOLDER
+from validation.training.card import write_card
+from validation.training.distil import distillation_loss
+from validation.training.loop import (
+    CHECKPOINT_STEPS,
+    Documents,
+    fit,
+    held_out_acceptance,
+    held_out_loss,
+    step_count,
+    text_loss,
+)
+from validation.training.recipes import PAIRS, SEED, Continuation, Course, Distillation, PairRecipe, Recipe, build_model
+from validation.training.texts import LIBRARIES, Library, task_prompts, tokens, train_tokenizer, write_prompts
+
+__all__ = ["PAIRS", "Continuation", "Distillation", "PairRecipe", "Recipe", "adopt", "build_model", "main", "train"]
+
+
+def adopt(parent: Path, out: Path) -> None:
+    """Take tokenizer and large model from another pair."""
+    from transformers import AutoTokenizer
+
+    shutil.copytree(parent / "large", out / "large", dirs_exist_ok=True)
+    AutoTokenizer.from_pretrained(parent / "large").save_pretrained(out / "small")
+
+
+def train(
+    size: str,
+    course: Recipe | Continuation | Distillation,
+    library: Library,
+    data: Path,
+    out: Path,
+    checkpoint: Path,
+    *,
+    parent: Path = PAIRS_FOLDER / "builtin",
+    every: int = CHECKPOINT_STEPS,
+) -> None:
+    """Train, train on or distil one model of the pair; writes ``out/<size>/model.safetensors`` in bf16 and its record.
+
+    Parameters
+    ----------
+    size : str
+        ``"small"`` or ``"large"``.
+    course : Recipe, Continuation or Distillation
+        The latter two start from ``parent/<size>``; a distillation's teacher is ``out/large``.
+    library : Library
+        The texts.
+    data : Path
+        Their folder.
+    out : Path
+        The pair's folder, with its tokenizer.
+    checkpoint : Path
+        Where a stopped run is resumed from.
+    parent : Path
+        The pair to start from.
+    every : int
+        Steps between checkpoints.
+
+    Raises
+    ------
+    UserError
+        Too little text, or a checkpoint of another recipe.
+    """
+    import torch
+    from transformers import AutoTokenizer
+
+    torch.manual_seed(SEED)
+    tokenizer = AutoTokenizer.from_pretrained(out / size)
+    documents, held = library.corpus(data)
+    taught = tokens(tokenizer, documents)
+    tested = {name: tokens(tokenizer, texts) for name, texts in held.items()}
+    verifier = _load(out / "large") if size == "small" and (out / "large/model.safetensors").exists() else None
+    record: dict[str, Any] = {}
+    loss = text_loss
+    if isinstance(course, Recipe):
+        model = build_model(course, len(tokenizer))
+    else:
+        model = _load(parent / size)
+        before = _measures(model, verifier, tested)
+        record = {f"{name}_before": value for name, value in before.items() if name != "held_out_tokens"}
+    if isinstance(course, Distillation):
+        loss = distillation_loss(_load(out / "large", torch.bfloat16), course)
+        record |= {"temperature": course.temperature, "mixing": course.mixing}
+    count = model.num_parameters()
+    print(f"{count:,} parameters, {sum(map(len, taught)):,} tokens an epoch, {step_count(model, course, taught)} steps")
+
+    def check() -> dict[str, float]:
+        return {name: round(held_out_loss(model, texts, 40)[0], 3) for name, texts in tested.items()}
+
+    seconds = fit(model, course, taught, checkpoint, loss=loss, every=every, check=check)
+    model = model.to(torch.bfloat16)
+    model.config.dtype = torch.bfloat16
+    model.save_pretrained(out / size, safe_serialization=True)
+    record = {"texts": library.name} | _record(model, course, taught, seconds) | record
+    record |= _measures(model.float(), verifier, tested)
+    (out / size / "training.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _load(folder: Path, dtype: Any = None) -> Any:
+    """A model to be trained or measured, in float32, or a teacher as stored."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype or torch.float32)
+
+
+def _record(model: Any, course: Course, taught: Documents, seconds: float) -> dict[str, Any]:
+    """What the training was."""
+    steps, context = step_count(model, course, taught), model.config.max_position_embeddings
+    return {
+        "parameters": model.num_parameters(),
+        "vocabulary": model.config.vocab_size,
+        "context": context,
+        "seed": SEED,
+        "steps": steps,
+        "tokens": steps * course.batch * context,
+        "epochs": course.epochs,
+        "cpu_seconds": round(seconds),
+    }
+
+
+def _measures(model: Any, verifier: Any, tested: dict[str, Documents]) -> dict[str, dict[str, float]]:
+    """Held-out loss, and acceptance by the large model where there is one, by source."""
+    losses = {name: held_out_loss(model, texts) for name, texts in tested.items()}
+    found: dict[str, dict[str, float]] = {
+        "held_out_nats_per_token": {name: round(loss, 4) for name, (loss, _) in losses.items()},
+        "held_out_tokens": {name: count for name, (_, count) in losses.items()},
+    }
+    if verifier is not None:
+        rates = {name: round(held_out_acceptance(model, verifier, texts), 4) for name, texts in tested.items()}
+        found["held_out_acceptance"] = rates
+    return found
+
+
+def main() -> None:
+    """Parse the command line and run one step of the recipe."""
+    parser = argparse.ArgumentParser(description="Make the built-in pair, or one that varies it.")
+    parser.add_argument("what", choices=["tokenizer", "parent", "small", "large", "prompts", "tasks", "card"])
+    parser.add_argument("--pair", choices=list(PAIRS), default="builtin", help="which recipe")
+    parser.add_argument("--texts", choices=list(LIBRARIES), help="what to read, if not what the recipe says")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and so on")
+    parser.add_argument("--out", type=Path, default=PAIRS_FOLDER / "builtin")
+    parser.add_argument("--work", type=Path, default=Path(".training"), help="checkpoints")
+    parser.add_argument("--parent", type=Path, default=PAIRS_FOLDER / "builtin", help="pair to take the rest from")
+    options = parser.parse_args()
+    try:
+        _run(options, PAIRS[options.pair])
+    except UserError as error:
+        parser.error(str(error))
+
+
+def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:
+    """One step of a recipe."""
+    what = options.what
+    library = LIBRARIES[options.texts or recipe.texts]
+    if what not in recipe.steps:
+        raise UserError(f"The pair {options.pair!r} has no step {what!r}; its steps are {', '.join(recipe.steps)}.")
+    if recipe.has_parent and options.out.resolve() == options.parent.resolve():
+        raise UserError(f"The pair {options.pair!r} would overwrite its parent {options.parent}; give another --out.")
+    if what == "parent":
+        adopt(options.parent, options.out)
+    elif what == "tokenizer":
+        train_tokenizer(library.corpus(options.data)[0], options.out, recipe.vocabulary)
+    elif what == "prompts":
+        write_prompts(library.prompts(options.data), options.out / "prompts.jsonl")
+    elif what == "tasks":
+        write_prompts(task_prompts(options.data), options.out / "tasks.jsonl")
+    elif what == "card":
+        write_card(options.pair, options.out)
+    else:
+        checkpoint = options.work / f"{options.pair}-{what}.pt"
+        train(what, getattr(recipe, what), library, options.data, options.out, checkpoint, parent=options.parent)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Uncertainty baselines: dropout and semantic similarity."""

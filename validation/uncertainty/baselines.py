@@ -1,0 +1,386 @@
+"""The uncertainty measures that temperature perturbation is compared with: MC dropout and prompt perturbation.
+
+u-hlm, Section III-A and Fig. 3; cu-hlm, Section IV-A and Fig. 2. Both run the small model 20 times, on dropout rates in
+[0, 0.1] or on paraphrases of the prompt, take one token of each run at temperature 1, and count how many differ from
+the draft token d: u = (1/M) Σ_m 1(d_m ≠ d), u-hlm (7), cu-hlm (9).
+
+Here the texts of a trace are read, so one pass serves every position of a text. A token of run m differs from d with
+probability 1 - q_d of that run, and nothing else of it is used, so that is what is drawn.
+
+What the papers leave open: which layers drop (see :func:`dropout_uncertainty`), and which words are replaced by which
+synonyms (see :func:`paraphrases`). torch and nltk are imported inside the functions.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.claims.instances import Draws, row_arrays
+from validation.collection.collect import SCORED_ROWS, SCORED_VALUES
+from validation.errors import UserError
+from validation.models.pair import Pair
+from validation.trace.reader import ARRAYS, Trace, TraceChunk
+from validation.uncertainty.wordnet import RUNS, WordNet, find_wordnet, paraphrases
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = [
+    "DROPOUT",
+    "PARAPHRASES",
+    "Rivals",
+    "WordNet",
+    "dropout_uncertainty",
+    "find_wordnet",
+    "paraphrase_uncertainty",
+    "paraphrases",
+    "rival_measures",
+]
+
+DROPOUT, PARAPHRASES = "MC dropout", "prompt perturbation"
+LARGEST_RATE = 0.1
+DEFAULT_POSITIONS = 2_000
+# The names that transformers gives the two blocks of a layer.
+BLOCKS = frozenset({"self_attn", "attn", "attention", "mlp", "feed_forward"})
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rivals:
+    """What :func:`rival_measures` found at n positions.
+
+    ``rows`` (n,): rows of the trace; ``drafts`` (n,): the tokens drawn from q there; ``uncertainty``: by the measure's
+    name, u (n,) in multiples of 1/20; ``left_out``: by the measure's name, one sentence that says why.
+    """
+
+    rows: Array
+    drafts: Array
+    uncertainty: dict[str, Array]
+    left_out: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A text to be read by the small model, and where a draft was made."""
+
+    tokens: list[int]
+    at: Array  # indices into tokens, from 1: which are predicted
+    drafts: Array
+    place: int  # of its first value in the answer
+
+
+def dropout_uncertainty(
+    model: Any,
+    ids: Sequence[Sequence[int]],
+    positions: Sequence[Iterable[int]],
+    drafts: Sequence[Iterable[int]],
+    *,
+    rates: Sequence[float] | None = None,
+    rng: np.random.Generator,
+) -> Array:
+    """MC dropout: the share of passes with dropout whose token differs from the draft.
+
+    Where the model has dropout modules (GPT-2, GPT-Neo), each drops at the pass's rate; where it has none (Llama),
+    dropout is put on the outputs of the attention and MLP blocks, the place of GPT-2's residual dropout. A mask
+    covers the whole text, so the context of a position is disturbed too. The model is left as it was found.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        The small one, in eval mode.
+    ids : sequence of token sequences
+        Whole texts.
+    positions : sequence of int sequences
+        Per text, the indices into it (from 1) of the tokens that the drafts stand for.
+    drafts : sequence of int sequences
+        Per text, the draft tokens d there.
+    rates : sequence of float, optional
+        One pass for each, in [0, 1); by default 20 drawn from [0, 0.1] for each batch of texts, as in both papers.
+    rng : numpy Generator
+        Of the rates, the masks and the tokens; torch's global state stays as it was.
+
+    Returns
+    -------
+    numpy.ndarray, shape (positions of all texts,)
+        u in multiples of 1/len(rates), text after text.
+
+    Raises
+    ------
+    UserError
+        No rate, one outside [0, 1), a model with neither dropout modules nor known blocks.
+    """
+    import torch
+
+    if rates is not None and (not len(rates) or not all(0.0 <= rate < 1.0 for rate in rates)):
+        raise UserError(f"The dropout rates are {list(rates)}; give at least one, each in [0, 1).")
+    readings = _readings(ids, positions, drafts)
+    differing = np.zeros(sum(len(reading.at) for reading in readings))
+    gpus = [model.device] if model.device.type == "cuda" else []
+    runs = RUNS if rates is None else len(rates)
+    for group in _groups(readings, model):
+        for rate in rng.uniform(0.0, LARGEST_RATE, RUNS) if rates is None else rates:
+            with torch.random.fork_rng(devices=gpus), _dropping(model, float(rate)):
+                torch.manual_seed(int(rng.integers(2**63)))
+                _count(differing, model, group, rng)
+    return differing / runs
+
+
+@contextmanager
+def _dropping(model: Any, rate: float) -> Iterator[None]:
+    """The model with dropout at ``rate``, then as before."""
+    from torch import nn
+
+    modules = dict(model.named_modules())
+    layers = {name: module for name, module in modules.items() if isinstance(module, nn.Dropout)}
+    with ExitStack() as after:
+        if layers:
+            # The parent's flag counts too: fused attention asks it whether to drop.
+            for module in [*layers.values(), *(modules[name.rpartition(".")[0]] for name in layers)]:
+                after.callback(setattr, module, "training", module.training)
+                module.training = True
+            for module in layers.values():
+                after.callback(setattr, module, "p", module.p)
+                module.p = rate
+        else:
+            blocks = [module for name, module in modules.items() if name.rpartition(".")[2] in BLOCKS]
+            if not blocks:
+                raise UserError(
+                    f"{type(model).__name__} has neither dropout modules nor blocks named {', '.join(sorted(BLOCKS))}; "
+                    "choose a model of the Llama, GPT-2 or GPT-Neo family."
+                )
+            for module in blocks:
+                after.callback(module.register_forward_hook(_dropped(rate)).remove)
+        yield
+
+
+def _dropped(rate: float) -> Any:
+    """A hook that drops from a block's output, or from the first of its outputs."""
+    from torch.nn.functional import dropout
+
+    def hook(module: Any, inputs: Any, output: Any) -> Any:
+        if isinstance(output, tuple):
+            return (dropout(output[0], rate), *output[1:])
+        return dropout(output, rate)
+
+    return hook
+
+
+def paraphrase_uncertainty(
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[str],
+    continuations: Sequence[Sequence[int]],
+    positions: Sequence[Iterable[int]],
+    drafts: Sequence[Iterable[int]],
+    *,
+    wordnet: WordNet,
+    count: int = RUNS,
+    rng: np.random.Generator,
+) -> Array:
+    """Prompt perturbation: the share of paraphrased prompts after which the sampled token differs from the draft.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        The small one, in eval mode.
+    tokenizer : PreTrainedTokenizerBase
+    prompts : sequence of str
+    continuations : sequence of token sequences
+        What follows each prompt; it is read as it is after each paraphrase.
+    positions : sequence of int sequences
+        Per text, indices into the continuation, from 0.
+    drafts : sequence of int sequences
+        Per text, the draft tokens d there.
+    wordnet : WordNet
+    count : int
+        Paraphrases of each prompt, at least 1.
+    rng : numpy Generator
+        Of the paraphrases and the tokens.
+
+    Returns
+    -------
+    numpy.ndarray, shape (positions of all texts,)
+        u in multiples of 1/count, text after text.
+
+    Raises
+    ------
+    UserError
+        ``count`` below 1, a paraphrase that does not fit into the model's context with its continuation.
+    """
+    versions = [paraphrases(prompt, count, wordnet=wordnet, rng=rng) for prompt in prompts]
+    differing = np.zeros(sum(len(list(at)) for at in positions))
+    for run in range(count):
+        heads = [_prompt_ids(tokenizer, texts[run]) for texts in versions]
+        ids = [[*head, *rest] for head, rest in zip(heads, continuations, strict=True)]
+        moved = [np.asarray(list(at), dtype=np.int64) + len(head) for at, head in zip(positions, heads, strict=True)]
+        for group in _groups(_readings(ids, moved, drafts), model):
+            _count(differing, model, group, rng)
+    return differing / count
+
+
+def rival_measures(
+    trace: Trace,
+    pair: Pair,
+    *,
+    positions: int = DEFAULT_POSITIONS,
+    seed: int = 1,
+    wordnet: str | Path | None = None,
+) -> Rivals:
+    """Both measures at some positions of a trace.
+
+    Parameters
+    ----------
+    trace : Trace
+        Collected with ``pair``.
+    pair : Pair
+        Its small model is run 40 times over the chosen texts.
+    positions : int
+        Whole texts are taken, in an order drawn from ``seed``, until they have so many positions.
+    seed : int
+        Of the choice of texts, the drafts, and all else that is drawn.
+    wordnet : str or Path, optional
+        The dictionary's folder; without it Debian's is looked for, and where there is none prompt perturbation is
+        left out, with the reason.
+
+    Returns
+    -------
+    Rivals
+
+    Raises
+    ------
+    UserError
+        ``positions`` below 1, a trace of another vocabulary, a folder that is given and holds no dictionary.
+    """
+    if positions < 1:
+        raise UserError(f"positions is {positions}; it must be at least 1.")
+    if trace.vocabulary != pair.vocabulary:
+        raise UserError(
+            f"The trace at {trace.path} has {trace.vocabulary} entries and the pair {pair.name} has "
+            f"{pair.vocabulary}; choose the pair that it was collected with."
+        )
+    found, left_out = _dictionary(wordnet)
+    choice, draws, dropout, prompts = (np.random.default_rng([seed, part]) for part in range(4))
+    texts = _whole_texts(trace, positions, choice)
+    drafts = _drafts(trace, texts, Draws.of(draws, trace.positions, trace.vocabulary))
+    heads = [trace.manifest["prompts"][int(trace.arrays["prompt_index"][text[0]])]["text"] for text in texts]
+    rests = [np.asarray(trace.arrays["tokens"][text]).tolist() for text in texts]
+    encoded = [_prompt_ids(pair.tokenizer, head) for head in heads]
+    ids = [[*head, *rest] for head, rest in zip(encoded, rests, strict=True)]
+    at = [np.arange(len(head), len(text)) for head, text in zip(encoded, ids, strict=True)]
+    measures = {DROPOUT: dropout_uncertainty(pair.small, ids, at, drafts, rng=dropout)}
+    if found is not None:
+        inside = [range(len(rest)) for rest in rests]
+        measures[PARAPHRASES] = paraphrase_uncertainty(
+            pair.small, pair.tokenizer, heads, rests, inside, drafts, wordnet=found, rng=prompts
+        )
+    return Rivals(np.concatenate(texts), np.concatenate(drafts), measures, left_out)
+
+
+def _dictionary(folder: str | Path | None) -> tuple[WordNet | None, dict[str, str]]:
+    """The dictionary, or why prompt perturbation is left out; a folder that was named has to hold one."""
+    try:
+        return find_wordnet(folder), {}
+    except UserError as error:
+        if folder is not None:
+            raise
+        return None, {PARAPHRASES: f"{PARAPHRASES.capitalize()} is left out: {error}"}
+
+
+def _drafts(trace: Trace, texts: list[Array], draws: Draws) -> list[Array]:
+    """A token from q at every position of each text, as the claims are given one; a row's does not hang on the rest."""
+    drafts = []
+    for text in texts:
+        rows = slice(int(text[0]), int(text[-1]) + 1)
+        chunk = TraceChunk(**{name: np.array(trace.arrays[name][rows]) for name in ARRAYS})
+        drafts.append(row_arrays(chunk, draws[rows], ("token",))["token"])
+    return drafts
+
+
+def _whole_texts(trace: Trace, positions: int, rng: np.random.Generator) -> list[Array]:
+    """The rows of texts in a drawn order, until ``positions`` are reached."""
+    at = np.asarray(trace.arrays["position"][:])
+    texts = np.split(np.arange(len(at)), np.flatnonzero(at == 0)[1:])
+    order = rng.permutation(len(texts))
+    reached = np.cumsum([len(texts[index]) for index in order])
+    enough = int(np.searchsorted(reached, positions)) + 1
+    return [texts[index] for index in order[:enough]]
+
+
+def _prompt_ids(tokenizer: Any, text: str) -> list[int]:
+    """Tokens of a prompt as they were collected: with the begin-of-text token where the tokenizer has one."""
+    found, begin = list(tokenizer(text, verbose=False).input_ids), tokenizer.bos_token_id
+    return found if begin is None or found[:1] == [begin] else [begin, *found]
+
+
+def _readings(
+    ids: Sequence[Sequence[int]], positions: Sequence[Iterable[int]], drafts: Sequence[Iterable[int]]
+) -> list[_Reading]:
+    """The texts with their places in the answer; refused where the three do not agree."""
+    if not len(ids) == len(positions) == len(drafts):
+        raise UserError(f"There are {len(ids)} texts, {len(positions)} lists of positions, {len(drafts)} of drafts.")
+    readings, place = [], 0
+    for text, where, tokens in zip(ids, positions, drafts, strict=True):
+        at, chosen = (np.asarray(list(values), dtype=np.int64) for values in (where, tokens))
+        if len(at) != len(chosen) or not len(at) or at.min() < 1 or at.max() >= len(text):
+            raise UserError(
+                f"A text of {len(text)} tokens has {len(at)} positions and {len(chosen)} drafts; "
+                "give one draft for each position, at least one, and positions from 1 to the text's last."
+            )
+        readings.append(_Reading(list(text), at, chosen, place))
+        place += len(at)
+    return readings
+
+
+def _groups(readings: list[_Reading], model: Any) -> Iterator[list[_Reading]]:
+    """Texts of similar length that are read together, within the memory that collecting allows itself."""
+    config = model.config.get_text_config()
+    longest = max(len(reading.tokens) for reading in readings)
+    limit = getattr(config, "max_position_embeddings", None) or longest
+    if longest - 1 > limit:
+        raise UserError(f"A text is {longest} tokens long, but the context holds {limit}; choose shorter prompts.")
+    ordered = sorted(readings, key=lambda reading: len(reading.tokens))
+    done = 0
+    while done < len(ordered):
+        group = ordered[done : done + 1]
+        for reading in ordered[done + 1 : done + SCORED_ROWS]:
+            if (len(group) + 1) * len(reading.tokens) * config.vocab_size > SCORED_VALUES:
+                break
+            group.append(reading)
+        done += len(group)
+        yield group
+
+
+def _count(differing: Array, model: Any, group: list[_Reading], rng: np.random.Generator) -> None:
+    """Sample a token at every position of the texts, and add 1 where it is not the draft."""
+    for reading, likely in zip(group, _draft_probabilities(model, group), strict=True):
+        differs = rng.random(len(likely)) >= likely  # with probability 1 - q_d
+        differing[reading.place : reading.place + len(likely)] += differs
+
+
+def _draft_probabilities(model: Any, group: list[_Reading]) -> list[Array]:
+    """q_d at every position of each text, from one pass; padded on the right, which causal attention does not see."""
+    import torch
+
+    width = max(len(reading.tokens) for reading in group) - 1  # the last token is predicted, not read
+    first = min(int(reading.at.min()) for reading in group) - 1
+    padded = [reading.tokens[:-1] + [0] * (width + 1 - len(reading.tokens)) for reading in group]
+    sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
+    with torch.inference_mode():
+        ids: torch.Tensor = torch.tensor(padded, device=model.device)
+        output = model(ids, use_cache=False, **({"logits_to_keep": width - first} if sliced else {})).logits
+        logits = output if sliced else output[:, first:]
+        found = []
+        for reading, rows in zip(group, logits, strict=True):
+            kept = rows[torch.as_tensor(reading.at - 1 - first, device=rows.device)].float()
+            drafts = torch.as_tensor(reading.drafts, device=rows.device)[:, None]
+            likely = torch.log_softmax(kept, dim=-1).gather(1, drafts)[:, 0].exp()
+            found.append(likely.double().cpu().numpy())
+    return found

@@ -23,5 +23,5 @@ def test_both_coders_are_measured_on_a_message_that_comes_back():
 
 def test_the_bench_has_the_row(monkeypatch: pytest.MonkeyPatch):
     one = Measurement("one", 1.0, "ms", "two", 2.0)
-    monkeypatch.setattr(coding, "measure", lambda: [one])
+    monkeypatch.setattr(measured, "measure", lambda: [one])
     assert bench.ROWS["codec"]() == [one]

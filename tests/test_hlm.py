@@ -572,39 +572,56 @@ def test_a_command_runs_in_the_users_folder(hlm, root, replaced):
 
 @pytest.fixture
 def started(hlm, monkeypatch):
-    """What runs before the process becomes something else; each of them ends with the code that is put in front."""
-    found, codes = [], [0]
+    """The commands that were run; each ends with the next code, None is Ctrl-C."""
+    found, codes = [], [0, 0]
 
     def run(command, *, cwd, env):
+        code = codes[len(found)]
         found.append((command, cwd, env["HYPOTHESIS_PROFILE"]))
-        if codes[0] is None:
+        if code is None:
             raise KeyboardInterrupt
-        return subprocess.CompletedProcess(command, codes[0])
+        return subprocess.CompletedProcess(command, code)
 
     monkeypatch.setattr(hlm.subprocess, "run", run)
     return found, codes
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there a child process runs instead")
-def test_tests_run_at_the_root_after_coverage_with_a_floor(root, replaced, started, monkeypatch):
-    monkeypatch.delenv("HYPOTHESIS_PROFILE", raising=False)
-    _, command, where = replaced(["test"], root)
-    ((first, there, profile),) = started[0]
+@pytest.mark.parametrize(
+    ("variables", "second"), [({}, "few"), ({"CI": "true"}, "ci"), ({"CI": "true", "HYPOTHESIS_PROFILE": "deep"}, "deep")]
+)
+def test_all_tests_run_at_the_root_after_coverage_with_a_floor(hlm, root, started, monkeypatch, variables, second):
+    monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)
+    for name in ("CI", "HYPOTHESIS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    (root / "tests" / "validation").mkdir(parents=True)
+    (root / "tests" / "test_hlm.py").touch()
+    assert hlm.main(["test"], root) == 0
+    (traced, there, profile), (rest, where, other) = started[0]
     assert os.path.samefile(where, root)
     assert os.path.samefile(there, root)
-    assert {"--cov=hlmtheory", "--cov-branch", "--cov-fail-under=95", "tests/theory", "hlmtheory"} <= set(first)
-    assert profile == "few"
-    assert command[1:] == ["-P", "-m", "pytest", "-q"]
-    assert os.environ["HYPOTHESIS_PROFILE"] == "ci"
-    monkeypatch.delenv("HYPOTHESIS_PROFILE")
+    assert {"--cov=hlmtheory", "--cov-branch", "--cov-fail-under=95", "tests/theory", "hlmtheory"} <= set(traced)
+    assert (profile, other) == ("few", second)
+    chosen = [word for word in rest if word.startswith("tests")]
+    skipped = [word.removeprefix("--ignore=") for word in traced if word.startswith("--ignore=")]
+    assert chosen == (["tests/test_hlm.py", "tests/validation", *skipped] if second == "few" else [])
+
+
+def test_a_second_run_that_fails_is_told(hlm, root, started, monkeypatch):
+    monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)
+    monkeypatch.setenv("HYPOTHESIS_PROFILE", "ci")
+    monkeypatch.setattr(hlm, "coverage_command", lambda python: ["first"])
+    started[1][:] = [0, 1]
+    assert hlm.main(["test"], root) == 1
 
 
 @pytest.mark.parametrize(("code", "said"), [(1, 1), (None, 130)], ids=["too little coverage", "Ctrl-C"])
 def test_without_coverage_no_more_tests_run(hlm, root, started, monkeypatch, code, said):
     monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)
-    monkeypatch.setattr(hlm, "replace_by", lambda *args, **kwargs: pytest.fail("went on"))
     started[1][:] = [code]
     assert hlm.main(["test"], root) == said
+    assert len(started[0]) == 1
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there a child process runs instead")

@@ -587,7 +587,8 @@ def started(hlm, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("variables", "second"), [({}, "few"), ({"CI": "true"}, "ci"), ({"CI": "true", "HYPOTHESIS_PROFILE": "deep"}, "deep")]
+    ("variables", "second"),
+    [({}, "few"), ({"CI": "true"}, "ci"), ({"CI": "true", "HYPOTHESIS_PROFILE": "deep"}, "deep")],
 )
 def test_all_tests_run_at_the_root_after_coverage_with_a_floor(hlm, root, started, monkeypatch, variables, second):
     monkeypatch.setattr(hlm, "set_up", lambda *args, **kwargs: None)

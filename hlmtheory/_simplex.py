@@ -99,7 +99,7 @@ def normalised(xp: Any, rows: Array) -> tuple[Array, Array]:
     return rows / xp.where(mass > 0, mass, 1.0)[..., None], mass
 
 
-def rejection(xp: Any, p: Array, q: Array) -> Array:
+def rejection_by_token(xp: Any, p: Array, q: Array) -> Array:
     """β_v = (1 - p_v/q_v)⁺.
 
     As (q - p)/q: no overflow for a subnormal q, and full relative accuracy near q = p.

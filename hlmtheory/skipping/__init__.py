@@ -14,7 +14,7 @@ a, b       ``slope``, ``intercept`` of the line β = a u + b     1         (...)
 Δ          ``non_acceptance``, P(p_d < q_d)                     1         (...)
 I          uncertainties from -b/a to (Δ - b)/a                 1
 R          the papers' rejection risk ∫_I (a u + b) f(u) du     1         (...)
-k(v), r̂    ``sizes``, entries sent for draft v; the residual    tokens    (..., V)
+k(v), r̂    ``top_k``, entries sent for draft v; the residual    tokens    (..., V)
 ε, B       ``risk`` wanted on average; largest loss ``bound``   1         (...)
 ========== ==================================================== ========= ===========
 

@@ -108,10 +108,10 @@ def _distance_of_law(target: Array, draft: Array, skip: Array) -> Array:
     return total_variation(output_distribution(target, draft, skip=skip), target)
 
 
-def _distance_of_truncated_law(target: Array, draft: Array, skip: Array, sizes: Array) -> Array:
+def _distance_of_truncated_law(target: Array, draft: Array, skip: Array, top_k: Array) -> Array:
     """TV(law, p) of U-HLM with truncation: for each size the law in which the other drafts are all skipped."""
     xp, _, p, q, s = pair_and_skip(target, draft, skip)
-    k = size_up_to(q.shape[-1]).check(xp, "sizes", arrays(q=q, sizes=sizes)[2])
+    k = size_up_to(q.shape[-1]).check(xp, "top_k", arrays(q=q, top_k=top_k)[2])
     lost = xp.argmax(q - p, axis=-1, keepdims=True) == xp.arange(q.shape[-1], device=q.device)
     law = q
     for size in xp.unique_values(k):
@@ -340,7 +340,7 @@ CLAIMS = (
                 "target": [0.5, 0.25, 0.25],
                 "draft": [0.625, 0.25, 0.125],
                 "skip": [0.0, 0.0, 0.0],
-                "sizes": [1, 1, 1],
+                "top_k": [1, 1, 1],
             }
         ),
         ceiling=1.0,

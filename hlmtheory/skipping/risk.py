@@ -61,7 +61,7 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     return in_kind(xp, xp.clip(xp.sum(s * excess(xp, q, p), axis=-1), max=1.0), kind)  # q β = (q - p)⁺
 
 
-def truncated_step_risk(target: Array, draft: Array, skip: Array, sizes: Array) -> Array:
+def truncated_step_risk(target: Array, draft: Array, skip: Array, top_k: Array) -> Array:
     """Bound on the same if the drafts that are sent are sent with k(v) probabilities.
 
     Σ_v q_v s_v β_v + Σ_v q_v (1 - s_v) β_v TV(r, r̂_{k(v)}): a verified draft is accepted by its exact q_v, and only
@@ -71,7 +71,7 @@ def truncated_step_risk(target: Array, draft: Array, skip: Array, sizes: Array) 
     ----------
     target, draft, skip
         As of :func:`one_step_risk`.
-    sizes : integer array, shape (..., V) or broadcastable to it
+    top_k : integer array, shape (..., V) or broadcastable to it
         k(v), how many entries of the draft row go with draft v, 0..V.
 
     Returns
@@ -94,23 +94,23 @@ def truncated_step_risk(target: Array, draft: Array, skip: Array, sizes: Array) 
     lost = excess(xp, q, p)
     risk, sent = xp.sum(s * lost, axis=-1), (1.0 - s) * lost
     true = normalised(xp, excess(xp, p, q))[0]
-    for share, distorted in replacements(xp, p, q, sent, sizes):
+    for share, distorted in replacements(xp, p, q, sent, top_k):
         risk = risk + share * xp.clip(0.5 * xp.sum(xp.abs(true - distorted), axis=-1), max=1.0)
     return upward(xp, xp.clip(risk, max=1.0), kind)
 
 
-def replacements(xp: Any, p: Array, q: Array, sent: Array, sizes: Array) -> Iterator[tuple[Array, Array]]:
+def replacements(xp: Any, p: Array, q: Array, sent: Array, top_k: Array) -> Iterator[tuple[Array, Array]]:
     """For each size: the mass (...) that is sent with it and rejected, and r̂ (..., V).
 
     Where r̂ is 0/0 a distribution that is as far from r as can be: all of it on a token that the large model gives less
     than the small one does, and r nothing.
     """
-    sizes = _entries_sent(xp, sizes, sent)
+    top_k = _entries_sent(xp, top_k, sent)
     tokens = xp.arange(q.shape[-1], device=q.device)
     farthest = xp.astype(tokens == xp.argmax(q - p, axis=-1, keepdims=True), xp.float64)
-    for k in xp.unique_values(sizes):
+    for k in xp.unique_values(top_k):
         distorted, mass = normalised(xp, excess(xp, p, truncate(q, k)))
-        share = xp.sum(xp.where(sizes == k, sent, 0.0), axis=-1)
+        share = xp.sum(xp.where(top_k == k, sent, 0.0), axis=-1)
         yield share, xp.where(mass[..., None] > NOISE, distorted, farthest)
 
 
@@ -205,11 +205,11 @@ def pair_and_skip(target: Array, draft: Array, skip: Array) -> tuple[Any, Any, A
     return xp, kind, p, q, skip_probabilities(xp, skip, q)
 
 
-def _entries_sent(xp: Any, sizes: Array, like: Array) -> Array:
+def _entries_sent(xp: Any, top_k: Array, like: Array) -> Array:
     """k(v), one per draft or one for all."""
-    _, _, k = arrays(like=like, sizes=sizes)
-    k = size_up_to(like.shape[-1]).check(xp, "sizes", k)
-    leading_dimensions(draft=tuple(like.shape), sizes=tuple(k.shape))
+    _, _, k = arrays(like=like, top_k=top_k)
+    k = size_up_to(like.shape[-1]).check(xp, "top_k", k)
+    leading_dimensions(draft=tuple(like.shape), top_k=tuple(k.shape))
     return k
 
 

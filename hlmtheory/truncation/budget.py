@@ -187,15 +187,15 @@ def _whole(name: str, value: int, least: int) -> int:
 #   (s/(s + 1)) (m + 1)/(m + s), which tends to 1 for s = √m → ∞.
 
 
-def _totals(of: Callable[[Numbers, Sizes], float], drafts: Array, sizes: Array) -> Array:
-    """One number an instance: ``of`` its rows (T, V) and its competitor's sizes (T,), on the host."""
-    xp, rows, sizes = arrays(drafts=drafts, sizes=sizes)
+def _totals(of: Callable[[Numbers, Sizes], float], drafts: Array, top_k: Array) -> Array:
+    """One number an instance: ``of`` its rows (T, V) and its competitor's top-k (T,), on the host."""
+    xp, rows, top_k = arrays(drafts=drafts, top_k=top_k)
     q = distributions(drafts=rows)[2]
-    sizes = size_up_to(q.shape[-1]).check(xp, "sizes", sizes)
+    top_k = size_up_to(q.shape[-1]).check(xp, "top_k", top_k)
     each = np.reshape(to_numpy(q), (-1, *q.shape[-2:]))
-    competitors = np.reshape(to_numpy(sizes), (-1, sizes.shape[-1]))
+    competitors = np.reshape(to_numpy(top_k), (-1, top_k.shape[-1]))
     found = [of(*both) for both in zip(each, competitors, strict=True)]
-    return xp.reshape(xp.asarray(found, dtype=xp.float64, device=q.device), tuple(sizes.shape[:-1]))
+    return xp.reshape(xp.asarray(found, dtype=xp.float64, device=q.device), tuple(top_k.shape[:-1]))
 
 
 def _total_of(rows: Numbers, sizes: Sizes) -> float:
@@ -234,12 +234,12 @@ def _with_one_step(rows: Numbers, competitor: Sizes) -> float:
 
 
 def _side(of: Callable[[Numbers, Sizes], float]) -> Callable[..., Array]:
-    return lambda drafts, sizes: _totals(of, drafts, sizes)
+    return lambda drafts, top_k: _totals(of, drafts, top_k)
 
 
 _FUTURE = "end of IV, the dual objective"
 _HALVES = [0.5, 0.5, 0.0, 0.0]
-_FLAT_BUT_ONE = {"drafts": [[1 / 4000] * 4000 + [0.0]], "sizes": [4000 - 63]}
+_FLAT_BUT_ONE = {"drafts": [[1 / 4000] * 4000 + [0.0]], "top_k": [4000 - 63]}
 _ORIGIN = Source("oh2025cuhlm", _FUTURE)
 
 CLAIMS = (
@@ -251,7 +251,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_side(_least),
         rhs=_side(_total_of),
-        attained=Attained({"drafts": [_HALVES, [0.7, 0.1, 0.1, 0.1]], "sizes": [0, 1]}),
+        attained=Attained({"drafts": [_HALVES, [0.7, 0.1, 0.1, 0.1]], "top_k": [0, 1]}),
     ),
     Claim(
         id="truncation.dual_bound",
@@ -261,7 +261,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_side(_bound),
         rhs=_side(_least),
-        attained=Attained({"drafts": [_HALVES, _HALVES], "sizes": [1, 1]}),
+        attained=Attained({"drafts": [_HALVES, _HALVES], "top_k": [1, 1]}),
     ),
     Claim(
         id="truncation.dual_gap",

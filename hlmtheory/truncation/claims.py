@@ -77,25 +77,25 @@ def _identity(target: Array, draft: Array, k: Array) -> Array:
     return in_kind(xp, xp.where(mass > 0, mass * xp.sum(xp.abs(true - distorted), axis=-1), 0.0), kind)
 
 
-def _draft_and_sizes(draft: Array, sizes: Array) -> tuple[Array, Array, Array]:
+def _draft_and_top_k(draft: Array, top_k: Array) -> tuple[Array, Array, Array]:
     """The number of entries sent for each draft, (..., V)."""
-    xp, q, sizes = arrays(draft=draft, sizes=sizes)
-    return xp, q, size_up_to(q.shape[-1]).check(xp, "sizes", sizes)
+    xp, q, top_k = arrays(draft=draft, top_k=top_k)
+    return xp, q, size_up_to(q.shape[-1]).check(xp, "top_k", top_k)
 
 
-def _bias_by_draft(target: Array, draft: Array, sizes: Array) -> Array:
+def _bias_by_draft(target: Array, draft: Array, top_k: Array) -> Array:
     """(17) with r̂ of the size that goes with the rejected draft: Σ_v |q_v (1 - β_v) + Σ_i q_i β_i r̂_{k(i),v} - p_v|.
 
     Where r̂ is 0/0, TV(q̂, p) ≤ 2^-44, the worst that may be drawn from: as far from r as r̂ can be, towards a token that
     the target gives less than the draft does.
     """
-    xp, q, sizes = _draft_and_sizes(draft, sizes)
+    xp, q, top_k = _draft_and_top_k(draft, top_k)
     beta = rejection_probability(target, q)
     law = q * (1.0 - beta)
     below = xp.argmax(q - target, axis=-1, keepdims=True) == xp.arange(q.shape[-1], device=q.device)
     true = normalised(xp, excess(xp, target, q))[0]
-    for k in xp.unique_values(sizes):
-        share = xp.sum(xp.where(sizes == k, q * beta, 0.0), axis=-1, keepdims=True)
+    for k in xp.unique_values(top_k):
+        share = xp.sum(xp.where(top_k == k, q * beta, 0.0), axis=-1, keepdims=True)
         _, _, p, row, k = pair_and_size(target, q, k)
         rebuilt = truncated(xp, row, k)
         distorted, mass = normalised(xp, excess(xp, p, rebuilt))
@@ -105,10 +105,10 @@ def _bias_by_draft(target: Array, draft: Array, sizes: Array) -> Array:
     return xp.sum(xp.abs(law - target), axis=-1)
 
 
-def _certificate_by_draft(draft: Array, sizes: Array) -> Array:
+def _certificate_by_draft(draft: Array, top_k: Array) -> Array:
     """2 max_v Δ_{k(v)}: known to the device before anything is sent."""
-    xp, q, sizes = _draft_and_sizes(draft, sizes)
-    return 2.0 * xp.max(take(xp, tail_deviation(q), sizes), axis=-1)
+    xp, q, top_k = _draft_and_top_k(draft, top_k)
+    return 2.0 * xp.max(take(xp, tail_deviation(q), top_k), axis=-1)
 
 
 def _deviation(draft: Array, k: Array) -> Array:
@@ -159,7 +159,7 @@ _PAPER = Source("oh2025cuhlm", "Prop. 1, (20)")
 _EXISTS = Assumption("r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", _residual_exists)
 _NEXT = Assumption("k < V", _has_next)
 _TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "k": 1}
-_REBUILT_TARGET = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "sizes": [2, 1, 2]}
+_REBUILT_TARGET = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "top_k": [2, 1, 2]}
 """q̂ of the only draft that is rejected is p: r̂ is 0/0."""
 _LONG_TAIL = {"draft": [0.002] * 500 + [0.0] * 500, "k": 0}
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hlmtheory._array import NUMPY, Array, arrays, in_kind, to_numpy, upward, widest
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, size_up_to, token_of
-from hlmtheory._simplex import canonical, distance, distributions, excess, normalised, rejection
+from hlmtheory._simplex import canonical, distance, distributions, excess, normalised, rejection_by_token
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation.levels import completed, levels_of, message_deviations, values_of
 from hlmtheory.truncation.reconstruction import (
@@ -179,7 +179,7 @@ def least_message_size(draft: Array, bias: NDArray[np.float64], bits: Any) -> ND
 
 
 def _decoded_law(xp: Any, p: Array, q: Array, decoded: Array) -> Array:
-    beta = rejection(xp, p, decoded)
+    beta = rejection_by_token(xp, p, decoded)
     distorted = normalised(xp, excess(xp, p, decoded))[0]
     return q * (1.0 - beta) + xp.sum(q * beta, axis=-1, keepdims=True) * distorted
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, count_above, in_kind, sort_descending, tail_sums, take, upward
 from hlmtheory._domains import leading_dimensions, size_up_to
-from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection
+from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection_by_token
 
 NOISE = 2.0**-44
 """A TV(q̂, p) up to this is rounding, and r̂ = 0/0: the one rule of the library.
@@ -258,7 +258,7 @@ def truncated(xp: Array, q: Array, k: Array) -> Array:
 def bias_of(xp: Array, p: Array, q: Array, reconstructed: Array) -> Array:
     """Bias (17) when rejected drafts are replaced from (p - q̂)⁺; the worst there is, about 2 TV(q, p), for 0/0."""
     distorted, distorted_mass = normalised(xp, excess(xp, p, reconstructed))
-    beta = rejection(xp, p, q)
+    beta = rejection_by_token(xp, p, q)
     law = q * (1.0 - beta) + xp.sum(q * beta, axis=-1, keepdims=True) * distorted  # (17)
     worst = 2.0 * distance(xp, p, q) * most_distortion(xp, p, q, reconstructed)
     return xp.where(distorted_mass > NOISE, xp.sum(xp.abs(law - p), axis=-1), worst)

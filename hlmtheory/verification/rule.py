@@ -10,7 +10,7 @@ from hlmtheory._domains import (
     leading_dimensions,
     same_vocabulary,
 )
-from hlmtheory._simplex import distance, distributions, excess, normalised, rejection, skip_probabilities
+from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token, skip_probabilities
 
 
 def softmax(logits: Array) -> Array:
@@ -92,7 +92,7 @@ def rejection_probability(target: Array, draft: Array) -> Array:
     [0.5, 0.0]
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
-    return in_kind(xp, rejection(xp, p, q), kind)
+    return in_kind(xp, rejection_by_token(xp, p, q), kind)
 
 
 def acceptance_rate(target: Array, draft: Array) -> Array:
@@ -187,7 +187,7 @@ def output_distribution(
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
     verified = q if skip is None else q * (1.0 - skip_probabilities(xp, skip, q))
-    beta = rejection(xp, p, q)
+    beta = rejection_by_token(xp, p, q)
     rejected = xp.sum(verified * beta, axis=-1, keepdims=True)
     r = normalised(xp, excess(xp, p, q))[0] if residual is None else _replacement(xp, residual, p, q)
     return in_kind(xp, (q - verified) + verified * (1.0 - beta) + rejected * r, kind)

@@ -146,8 +146,8 @@ def with_sizes(draw: st.DrawFn, source: Strategy) -> Instance:
     instance = draw(source)
     draft = instance["draft"]
     if draft.shape[-1] > 12:
-        return {**instance, "sizes": np.argsort(draft, axis=-1)}
-    return {**instance, "sizes": _integers(draw, draft.shape, draft.shape[-1])}
+        return {**instance, "top_k": np.argsort(draft, axis=-1)}
+    return {**instance, "top_k": _integers(draw, draft.shape, draft.shape[-1])}
 
 
 @st.composite

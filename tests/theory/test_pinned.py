@@ -292,7 +292,7 @@ def test_a_broken_enumeration_is_noticed(monkeypatch, claim_id, by):
 
 def test_a_draft_whose_residual_is_0_by_0_is_within_the_certificate():
     claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
-    verdict = claim.check({"target": [0.6, 0.2, 0.2], "draft": [0.6, 0.3, 0.1], "sizes": [1, 1, 1]})
+    verdict = claim.check({"target": [0.6, 0.2, 0.2], "draft": [0.6, 0.3, 0.1], "top_k": [1, 1, 1]})
     assert verdict.holds
     assert float(verdict.lhs / verdict.rhs) == pytest.approx(1.0)
 

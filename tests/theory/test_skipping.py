@@ -108,8 +108,8 @@ def with_few_sizes(draw, source):
     instance = draw(source)
     draft = instance["draft"]
     if draft.shape[-1] <= 12:
-        return {**instance, "sizes": draw(hnp.arrays(np.int64, draft.shape, elements=st.integers(0, draft.shape[-1])))}
-    return {**instance, "sizes": np.array(draw(st.tuples(*3 * [st.integers(0, 200)])))[np.digitize(draft, [1e-3, 0.1])]}
+        return {**instance, "top_k": draw(hnp.arrays(np.int64, draft.shape, elements=st.integers(0, draft.shape[-1])))}
+    return {**instance, "top_k": np.array(draw(st.tuples(*3 * [st.integers(0, 200)])))[np.digitize(draft, [1e-3, 0.1])]}
 
 
 SKIPPED = with_skip(pairs())
@@ -159,7 +159,7 @@ STRAYS = {
     "target": [0.5, math.nan],
     "draft": [0.5, 0.47],
     "skip": [0.5, 1.5],
-    "sizes": [0, -1, 1],
+    "top_k": [0, -1, 1],
     "density": [0.5, 0.47],
     "mass": [0.5, -0.5, 1.0],
     "exponent": 0.5,
@@ -280,10 +280,10 @@ def test_thousands_of_random_rows():
 
 @given(with_few_sizes(with_skip(grid_pairs())))
 def test_the_truncated_risk_by_enumeration(instance):
-    def exact(p, q, s, sizes):
+    def exact(p, q, s, top_k):
         p, q, s = (oracles.exact(row) for row in (p, q, s))
         beta = oracles.rejection(p, q)
-        parts = zip(q, s, beta, sizes, strict=True)
+        parts = zip(q, s, beta, top_k, strict=True)
         return float(
             sum(
                 a * b * c + (a * (1 - b) * c and a * (1 - b) * c * oracles.distortion(p, q, int(k)))
@@ -291,7 +291,7 @@ def test_the_truncated_risk_by_enumeration(instance):
             )
         )
 
-    names = ("target", "draft", "skip", "sizes")
+    names = ("target", "draft", "skip", "top_k")
     ours = truncated_step_risk(*(instance[name] for name in names))
     theirs = oracles.row_by_row(exact, *((instance[name], 1) for name in names))
     np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-15)
@@ -299,7 +299,7 @@ def test_the_truncated_risk_by_enumeration(instance):
 
 def test_a_replacement_that_does_not_exist_is_taken_at_its_worst():
     """p = q̂: (p - q̂)⁺ is 0 everywhere, yet a draft is rejected."""
-    instance = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "skip": [0.0, 0.5, 0.0], "sizes": [1, 1, 1]}
+    instance = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "skip": [0.0, 0.5, 0.0], "top_k": [1, 1, 1]}
     assert float(truncated_step_risk(**instance)) == 0.0625 + 0.0625
     claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.step")
     verdict = claim.check(instance)
@@ -308,7 +308,7 @@ def test_a_replacement_that_does_not_exist_is_taken_at_its_worst():
 
 def test_a_replacement_that_rounding_alone_makes_does_not_exist():
     """p = q̂ again, (0.06 + 0.01)/2 is a rounding off 0.035."""
-    instance = {"target": [0.93, 0.035, 0.035], "draft": [0.93, 0.06, 0.01], "skip": 0.0, "sizes": 1}
+    instance = {"target": [0.93, 0.035, 0.035], "draft": [0.93, 0.06, 0.01], "skip": 0.0, "top_k": 1}
     assert float(truncated_step_risk(**instance)) == pytest.approx(0.025, rel=1e-12)
 
 
@@ -763,7 +763,7 @@ def test_losses_of_texts():
             r"leading dimensions must broadcast; draft has \(2,\)",
         ),
         (one_step_risk, ([0.5, 0.5], [1.0], 0.5), {}, "target and draft must share one vocabulary"),
-        (truncated_step_risk, ([0.5, 0.5], [0.5, 0.5], 0.5, 3), {}, "sizes must be a whole number in 0..V with V = 2"),
+        (truncated_step_risk, ([0.5, 0.5], [0.5, 0.5], 0.5, 3), {}, "top_k must be a whole number in 0..V with V = 2"),
         (sequence_risk, ([0.5, 0.5],), {}, r"step_risks must have axes of texts and tokens; got shape \(2,\)"),
         (sequence_risk, (np.zeros((0, 3)),), {}, "step_risks must have axes of texts and tokens"),
         (sequence_risk, ([[0.5, 1.5]],), {}, r"step_risks must be in \[0, 1\]; got 1.5"),
@@ -859,12 +859,12 @@ def test_a_chain_is_square():
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_answers_in_kind(library, dtype):
     p, q, s = (to(library, row, dtype) for row in ([0.5, 0.25, 0.25], [0.625, 0.25, 0.125], [0.5, 0.0, 1.0]))
-    sizes = to(library, [1, 2, 3])
+    top_k = to(library, [1, 2, 3])
     u, beta = (to(library, row, dtype) for row in ([[0.0, 0.5, 1.0]], [[0.0, 0.25, 0.5]]))
     one = to(library, 1.0, dtype)
     answers = [
         one_step_risk(p, q, s),
-        truncated_step_risk(p, q, s, sizes),
+        truncated_step_risk(p, q, s, top_k),
         sequence_risk(beta),
         threshold_losses(u, beta, to(library, [0.0, 0.75], dtype)),
         rejection_risk(p, 1.0, 0.0, 0.5),

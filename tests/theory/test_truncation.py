@@ -259,17 +259,17 @@ def test_the_rise_with_k_passes_0_999999():
 
 @given(with_sizes(grid_pairs()))
 def test_the_bias_of_sizes_by_draft_against_enumeration(case):
-    def naive(p, q, sizes):
+    def naive(p, q, top_k):
         """Each rejected draft v is replaced from its own r̂, where that exists."""
         p, q = exact(p), exact(q)
         law = [Fraction(0)] * len(q)
         for v, beta in enumerate(oracles.rejection(p, q)):
-            replacement = oracles.residual(p, oracles.truncate(q, int(sizes[v]))) or p
+            replacement = oracles.residual(p, oracles.truncate(q, int(top_k[v]))) or p
             law[v] += q[v] * (1 - beta)
             law = [mass + q[v] * beta * r for mass, r in zip(law, replacement, strict=True)]
         return float(sum(abs(a - b) for a, b in zip(law, p, strict=True)))
 
-    expected = row_by_row(naive, (case["target"], 1), (case["draft"], 1), (case["sizes"], 1))
+    expected = row_by_row(naive, (case["target"], 1), (case["draft"], 1), (case["top_k"], 1))
     claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
     verdict = claim.check(case)
     inside = ~np.isnan(verdict.lhs)
@@ -509,9 +509,9 @@ def test_the_certificate_by_draft_needs_the_largest_deviation():
     """On the tight case the likeliest draft has Δ = 0, so a certificate from it alone is caught."""
     claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
 
-    def likeliest(draft, sizes):
+    def likeliest(draft, top_k):
         top = np.argmax(draft, axis=-1)
-        return 2 * hlmtheory.tail_deviation(draft)[sizes[top]]
+        return 2 * hlmtheory.tail_deviation(draft)[top_k[top]]
 
     assert replace(claim, rhs=likeliest).check(claim.attained.instance).count(Status.VIOLATED) == 1
 
@@ -520,7 +520,7 @@ def test_the_certificate_by_draft_needs_the_largest_deviation():
 def test_a_residual_of_rounding_errors_is_the_worst_by_draft_too(apart):
     """q̂ is the target but for a rounding, whose sign would decide what is drawn: here what corrects the law."""
     claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
-    case = {"target": [0.5, 0.25 - apart, 0.25 + apart], "draft": [0.5, 0.375, 0.125], "sizes": [2, 1, 2]}
+    case = {"target": [0.5, 0.25 - apart, 0.25 + apart], "draft": [0.5, 0.375, 0.125], "top_k": [2, 1, 2]}
     verdict = claim.check(case)
     assert verdict.holds
     assert float(verdict.lhs) == pytest.approx(0.25, abs=1e-12)
@@ -533,7 +533,7 @@ def test_the_worst_by_draft_is_within_the_certificate_where_little_is_rejected()
     case = {
         "target": [0.5, 0.25 - least, 0.25 + least],
         "draft": [0.5, 0.25 + least, 0.25 - least],
-        "sizes": [1, 1, 1],
+        "top_k": [1, 1, 1],
     }
     verdict = claim.check(case)
     assert verdict.holds

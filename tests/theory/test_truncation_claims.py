@@ -47,7 +47,7 @@ def drafts_of_many(draw, *, targets=False):
     if not targets:
         return {
             "drafts": drafts,
-            "sizes": draw(hnp.arrays(np.int64, tokens, elements=st.integers(0, drafts.shape[-1]))),
+            "top_k": draw(hnp.arrays(np.int64, tokens, elements=st.integers(0, drafts.shape[-1]))),
         }
     other = draw(rows((tokens,), drafts.shape[-1]))
     assume((np.abs(other - drafts).sum(-1) > 1e-6).all())
@@ -120,7 +120,7 @@ STRAYS = {
     "distortion_tolerance": -0.1,
     "drafts": [[0.5, 0.25, 0.1, 0.1]],
     "targets": [[0.5, float("nan"), 0.5]],
-    "sizes": [9999],
+    "top_k": [9999],
 }
 
 

@@ -76,7 +76,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "best_holder_bound": {"density": [0.25, 0.75], **LINE, "discrete": True},
     "surrogate_gap": {"uncertainty": [0.0, 0.5, 0.75], "rejection_by_token": [0.25, 0.5, 0.75], **LINE},
     "one_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75]},
-    "truncated_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "sizes": [1, 2, 1]},
+    "truncated_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "top_k": [1, 2, 1]},
     "sequence_risk": {"step_risks": [[0.25, 0.0], [0.25, 0.5]]},
     "threshold_losses": {
         "uncertainty": [[0.125, 0.375]],

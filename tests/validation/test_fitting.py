@@ -41,7 +41,7 @@ def test_the_line_gives_the_thresholds_and_the_risk_moves_the_calibrated_one(tmp
     assert (found.risk_averse, found.risk_prone) == (float(averse), float(prone))
     assert 0 < found.slope < 1.5
     assert 0 < found.offline_k < VOCABULARY
-    assert fit(trace, tolerance=0.5).offline_k < found.offline_k
+    assert fit(trace, distortion_tolerance=0.5).offline_k < found.offline_k
     thresholds = [fit(trace, risk=risk).calibrated for risk in (0.03, 0.1, 0.2)]
     assert thresholds == sorted(thresholds)
     assert thresholds[0] < thresholds[2]

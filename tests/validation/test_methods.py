@@ -157,7 +157,8 @@ def test_a_draft_at_the_threshold_itself_is_kept(draws: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "method", [CuHlmOffline(-1.0, 12), CuHlmOnline(-1.0, slope=0.8, intercept=0.1), CuHlmCertified(-1.0, bias=0.05)]
+    "method",
+    [CuHlmOffline(-1.0, 12), CuHlmOnline(-1.0, slope=0.8, intercept=0.1), CuHlmCertified(-1.0, bias_tolerance=0.05)],
 )
 def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair: Pair, method: Any) -> None:
     watch, _ = watched(pair, method)
@@ -177,7 +178,10 @@ def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair: Pair,
 
 
 def test_sizes_are_the_theorys(pair: Pair) -> None:
-    certified, online = CuHlmCertified(-1.0, bias=0.05), CuHlmOnline(-1.0, slope=0.8, intercept=0.1, draws=None)
+    certified, online = (
+        CuHlmCertified(-1.0, bias_tolerance=0.05),
+        CuHlmOnline(-1.0, slope=0.8, intercept=0.1, draws=None),
+    )
     for (draft,), _ in watched(pair, certified)[0].rounds:
         q = draft.row.double()
         assert draft.note == (int(certified_size(q, 0.05, bits_per_probability=16)), 16)
@@ -197,7 +201,7 @@ def test_sizes_are_the_theorys(pair: Pair) -> None:
 def test_the_certified_size_keeps_the_bias_of_a_token_within_its_bound(pair: Pair, bias: float) -> None:
     """The mean of β_d TV(r, r̂) over the draft, as the loop sums it, against ε; without a certificate it is above."""
     risks = {}
-    for method in (CuHlmCertified(-1.0, bias=bias), CuHlmOffline(-1.0, 1)):
+    for method in (CuHlmCertified(-1.0, bias_tolerance=bias), CuHlmOffline(-1.0, 1)):
         rows = decode(pair, PROMPTS, method, new_tokens=20, risk=True)
         rounds = [one for row in rows for one in row.rounds]
         risks[method.name] = sum(one.risk for one in rounds) / sum(one.drafted for one in rounds)

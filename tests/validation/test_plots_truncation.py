@@ -183,9 +183,9 @@ def test_every_rule_has_the_sizes_of_its_function(sample: Sample, rows: Rows, tr
     for one in SHOWN:
         name = f"online {one:g}"
         expected[name] = hlmtheory.online_size(wide, token, estimate, tried[name], sharpness=one)
-    assert set(expected) == set(sample.sizes)
+    assert set(expected) == set(sample.top_k)
     for name, sizes in expected.items():
-        np.testing.assert_array_equal(sample.sizes[name], sizes, err_msg=name)
+        np.testing.assert_array_equal(sample.top_k[name], sizes, err_msg=name)
         found = hlmtheory.resampling_distortion(p[:, None], wide, sizes)
         np.testing.assert_allclose(sample.met[name], found, atol=1e-10, err_msg=name)
     np.testing.assert_array_equal(sample.least, hlmtheory.exact_size(p, q, THETA))
@@ -265,7 +265,7 @@ def test_fig_3_compares_the_rules(sample: Sample, rows: Rows, sidecars: Sidecars
     assert promised["offline"]["range"] == [sample.offline(THETA)] * 2
     assert all(promised[name]["exceeded"] == 0 for name in ("exact", "certified", "certified, T known"))
     for one in found["series"][:-1]:
-        np.testing.assert_allclose(one["y"], sample.sizes[one["name"]].mean(axis=0), rtol=1e-4)
+        np.testing.assert_allclose(one["y"], sample.top_k[one["name"]].mean(axis=0), rtol=1e-4)
     assert "30 offline, 832 online" in found["caption"]
 
 

@@ -26,7 +26,13 @@ from validation.decoding.session import Session, Step
 
 V, POSITIONS = 6, 2
 BIAS, OFFLINE = 0.09, 2
-ONLINE: dict[str, Any] = {"slope": 0.8, "intercept": -0.05, "tolerance": 0.22, "sharpness": 1.0, "draws": None}
+ONLINE: dict[str, Any] = {
+    "slope": 0.8,
+    "intercept": -0.05,
+    "distortion_tolerance": 0.22,
+    "sharpness": 1.0,
+    "draws": None,
+}
 Law = dict[tuple[int, ...], float]
 
 
@@ -155,7 +161,7 @@ def online_k(q: np.ndarray, d: int, u: float) -> int:
         return float(np.log1p(np.exp(ONLINE["sharpness"] * z)) / ONLINE["sharpness"])
 
     below = (1 - q[d]) * softplus(-1.0) + q[d] * softplus(-beta)
-    return next(k for k in range(V) if np.abs(q - cut(q, k, None)).sum() / below <= ONLINE["tolerance"])
+    return next(k for k in range(V) if np.abs(q - cut(q, k, None)).sum() / below <= ONLINE["distortion_tolerance"])
 
 
 def certified_k(q: np.ndarray, bias: float) -> int:
@@ -189,7 +195,7 @@ def by_hand(kind: str, threshold: float, draft: np.ndarray, target: np.ndarray) 
 
 def shipped(kind: str, threshold: float) -> CuHlm:
     if kind == "certified":
-        return CuHlmCertified(threshold, bias=BIAS)
+        return CuHlmCertified(threshold, bias_tolerance=BIAS)
     return CuHlmOnline(threshold, **ONLINE) if kind == "online" else CuHlmOffline(threshold, OFFLINE, draws=None)
 
 
@@ -224,15 +230,15 @@ def biases(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> list[float]:
 
 
 def test_no_prefix_has_more_bias_than_is_certified() -> None:
-    found = biases(CuHlmCertified(-1.0, bias=BIAS), *tables())
+    found = biases(CuHlmCertified(-1.0, bias_tolerance=BIAS), *tables())
     assert 0.3 * BIAS < max(found) <= BIAS
 
 
 class Doubled(CuHlmCertified):
     """Δ_k ≤ ε in place of 2 Δ_k ≤ ε."""
 
-    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: np.ndarray) -> Any:
-        return certified_size(draft, 2 * self.bias, bits_per_probability=self.bits), self.bits
+    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: np.ndarray) -> Any:
+        return certified_size(draft, 2 * self.bias_tolerance, bits_per_probability=self.bits), self.bits
 
 
 class Settled(CuHlm, ABC):
@@ -285,14 +291,14 @@ class Halved(CuHlmOnline):
     """Δ_k, not 2 Δ_k, above the line of (23)."""
 
     def __init__(self, threshold: float, **settings: Any) -> None:
-        super().__init__(threshold, **(settings | {"tolerance": 2 * settings["tolerance"]}))
+        super().__init__(threshold, **(settings | {"distortion_tolerance": 2 * settings["distortion_tolerance"]}))
 
 
 class Mirrored(CuHlmOnline):
     """β falls with the uncertainty."""
 
-    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: np.ndarray) -> Any:
-        return super().sizes(draft, tokens, 1.0 - uncertainty)
+    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: np.ndarray) -> Any:
+        return super().choose_top_k(draft, tokens, 1.0 - uncertainty)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -306,7 +312,9 @@ def test_a_mutant_of_any_kind_is_found_out(mutation: type[CuHlm], kind: str) -> 
         assert distance(law_of_texts(method, draft, target), expected) > 1e-6
 
 
-@pytest.mark.parametrize("method", [Doubled(-1.0, bias=BIAS), Halved(-1.0, **ONLINE), Mirrored(-1.0, **ONLINE)])
+@pytest.mark.parametrize(
+    "method", [Doubled(-1.0, bias_tolerance=BIAS), Halved(-1.0, **ONLINE), Mirrored(-1.0, **ONLINE)]
+)
 def test_a_mutant_of_a_rule_is_found_out(method: CuHlm) -> None:
     draft, target = tables()
     expected, _ = by_hand("certified" if isinstance(method, CuHlmCertified) else "online", -1.0, draft, target)
@@ -315,6 +323,6 @@ def test_a_mutant_of_a_rule_is_found_out(method: CuHlm) -> None:
 
 @pytest.mark.parametrize("mutation", [None, Renormalised])
 def test_without_its_factor_or_its_even_tail_the_certificate_fails(mutation: type[CuHlm] | None) -> None:
-    method: CuHlm = CuHlmCertified(-1.0, bias=BIAS)
+    method: CuHlm = CuHlmCertified(-1.0, bias_tolerance=BIAS)
     method.__class__ = type("Mutant", (mutation, CuHlmCertified), {}) if mutation else Doubled
     assert max(biases(method, *tables())) > BIAS

@@ -24,7 +24,7 @@ from validation.trace.reader import TraceChunk, probabilities
 
 LONGEST_DRAFT = 8
 SIZES_BY_DRAFT = (8, 64, 512)  # entries sent for likely, middling and unlikely drafts
-ROW_ARRAYS = ("draft", "target", "token", "k", "sizes", "acceptance", "draft_length", "sharpness", "skip", "logits")
+ROW_ARRAYS = ("draft", "target", "token", "k", "top_k", "acceptance", "draft_length", "sharpness", "skip", "logits")
 WINDOW_ARRAYS = ("acceptances",)
 
 Array = NDArray[Any]
@@ -74,7 +74,7 @@ def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Ar
     -------
     dict
         ``draft``, ``target`` (n, V): softmax of the stored logits; ``token`` (n,): drawn from the draft row; ``k``
-        (n,): log-uniform on 0..V; ``sizes`` (n, V): fewer entries for likelier drafts; ``acceptance`` (n,),
+        (n,): log-uniform on 0..V; ``top_k`` (n, V): fewer entries for likelier drafts; ``acceptance`` (n,),
         ``draft_length`` (n,), ``sharpness`` (n,): log-uniform on 1..100; ``skip`` (n, V): 0, or from a drawn
         draft probability on a drawn probability; ``logits`` (n, V): the draft's, in float64; ``acceptances`` (m, 8):
         the rates of 8 consecutive positions of one text.
@@ -100,9 +100,9 @@ def row_arrays(chunk: TraceChunk, draws: Draws, names: Collection[str] = ROW_ARR
         arrays["logits"] = chunk.draft_logits.astype(np.float64)
     if "token" in names:
         arrays["token"] = _drawn(draft, draws.quantile)
-    if "sizes" in names:
+    if "top_k" in names:
         likely, middling, unlikely = np.minimum(SIZES_BY_DRAFT, draft.shape[-1])
-        arrays["sizes"] = np.where(draft >= 0.1, likely, np.where(draft >= 0.001, middling, unlikely))
+        arrays["top_k"] = np.where(draft >= 0.1, likely, np.where(draft >= 0.001, middling, unlikely))
     return arrays
 
 

@@ -56,7 +56,7 @@ class Fitted:
     offline_k: int
 
 
-def fit(trace: Trace, *, tolerance: float = 0.1, risk: float = 0.05, seed: int = 1) -> Fitted:
+def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, seed: int = 1) -> Fitted:
     """Fit the papers' line and thresholds, k*, and a threshold by conformal risk control.
 
     At each position a draft is drawn from the small model's row at temperature 1; its uncertainty is the expected one.
@@ -64,7 +64,7 @@ def fit(trace: Trace, *, tolerance: float = 0.1, risk: float = 0.05, seed: int =
     Parameters
     ----------
     trace : Trace
-    tolerance : float
+    distortion_tolerance : float
         θ of cu-hlm (21).
     risk : float
         The rejection risk of a token, averaged over the next text and its texts' common length, that the calibrated
@@ -104,7 +104,7 @@ def fit(trace: Trace, *, tolerance: float = 0.1, risk: float = 0.05, seed: int =
     share = float(np.concatenate(below).mean())
     averse, prone = skip_thresholds(line.slope, line.intercept, share)
     q, p = (np.concatenate(rows)[:OFFLINE_TOKENS] for rows in zip(*pairs, strict=True))
-    k = int(offline_size(p, q, tolerance))
+    k = int(offline_size(p, q, distortion_tolerance))
     limit = _calibrated(uncertainty, rejection, group, risk)
     return Fitted(line.slope, line.intercept, share, float(averse), float(prone), limit, k)
 

@@ -40,7 +40,7 @@ def _many_with_tolerance(rng: np.random.Generator) -> Instance:
 def _rows_with_sizes(rng: np.random.Generator) -> Instance:
     """A competitor that spends a budget somehow, most of its sizes small."""
     _, drafts = _pairs(rng, SIZE, TOKENS)
-    return {"drafts": drafts, "sizes": np.floor(VOCABULARY ** rng.random((SIZE, TOKENS))).astype(np.int64) - 1}
+    return {"drafts": drafts, "top_k": np.floor(VOCABULARY ** rng.random((SIZE, TOKENS))).astype(np.int64) - 1}
 
 
 def _wide(rng: np.random.Generator) -> Instance:

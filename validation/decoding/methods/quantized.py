@@ -103,7 +103,7 @@ class Sqs(Method):
         """Which tokens are kept, (n, V) bool, and ℓ, a number or (n,): here all that are possible."""
         return step.draft > 0, self.resolution
 
-    def sizes(self, kept: Array) -> Array:
+    def support_sizes(self, kept: Array) -> Array:
         """K as the formula counts it."""
         return kept
 
@@ -116,7 +116,7 @@ class Sqs(Method):
         counts = quantize(step.draft, support=support, resolution=resolution)
         units = np.broadcast_to(np.asarray(torch.as_tensor(resolution).cpu()), len(step.rows))
         kept = support.sum(dim=-1).cpu().numpy()
-        bits = payload_bits(self.session.vocabulary, self.sizes(kept), units, adaptive=self.adaptive)
+        bits = payload_bits(self.session.vocabulary, self.support_sizes(kept), units, adaptive=self.adaptive)
         dropped = torch.where(support, 0.0, step.draft.double()).sum(dim=-1).cpu().numpy()
         rounding = distortion_bound_sharp(kept, units)
         notes = []
@@ -162,7 +162,7 @@ class DenseQs(Sqs):
     def __init__(self, **options: Any) -> None:
         super().__init__("QS dense", **options)
 
-    def sizes(self, kept: Array) -> Array:
+    def support_sizes(self, kept: Array) -> Array:
         """V, also where a row has zeros."""
         return np.full_like(kept, self.session.vocabulary)
 
@@ -185,7 +185,7 @@ class KSqs(Sqs):
         size = (step.draft > 0).sum(dim=-1).clamp_max(self.k)
         return top_support(step.draft, size), self.resolution
 
-    def sizes(self, kept: Array) -> Array:
+    def support_sizes(self, kept: Array) -> Array:
         """K, also where a row has zeros: the server expects that many."""
         return np.full_like(kept, self.k)
 

@@ -163,7 +163,7 @@ class CuHlm(UHlm, ABC):
     bits = BITS
 
     @abstractmethod
-    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
         """K and b_prob of each draft that is sent, from their rows (m, V); one number if all have the same."""
 
     def settle(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
@@ -176,7 +176,7 @@ class CuHlm(UHlm, ABC):
         if len(sent):
             rows = step.draft[torch.from_numpy(sent).to(step.draft.device)].double()
             index = torch.from_numpy(tokens[sent]).to(rows.device)
-            found, bits = self.sizes(rows, index, self.u[sent])
+            found, bits = self.choose_top_k(rows, index, self.u[sent])
             k, widths = torch.as_tensor(found).to(rows.device).expand(len(sent)), np.broadcast_to(bits, len(sent))
             for width in np.unique(widths).tolist():
                 part: Any = slice(None) if (widths == width).all() else np.flatnonzero(widths == width)
@@ -200,7 +200,7 @@ class CuHlmOffline(CuHlm):
         super().__init__(threshold, name or f"CU-HLM offline (k = {k})", draws=draws)
         self.k = k
 
-    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
         """The same k."""
         return min(self.k, self.session.vocabulary), self.bits
 
@@ -212,7 +212,7 @@ class CuHlmOnline(CuHlm):
     ----------
     threshold, slope, intercept : float
         u_th, and the line β = a u + b.
-    tolerance, sharpness : float
+    distortion_tolerance, sharpness : float
         θ, and η of the softplus, whose value the paper does not print.
     """
 
@@ -222,21 +222,21 @@ class CuHlmOnline(CuHlm):
         *,
         slope: float,
         intercept: float,
-        tolerance: float = 0.1,
+        distortion_tolerance: float = 0.1,
         sharpness: float = 5.0,
         name: str = "CU-HLM online",
         draws: int | None = DRAWS,
     ) -> None:
         super().__init__(threshold, name, draws=draws)
-        self.line, self.tolerance, self.sharpness = (slope, intercept), tolerance, sharpness
+        self.line, self.distortion_tolerance, self.sharpness = (slope, intercept), distortion_tolerance, sharpness
 
-    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
         """By the line, within [0, 1]."""
         import torch
 
-        rejection = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
-        found = torch.from_numpy(rejection).to(draft.device)
-        return online_size(draft, tokens, found, self.tolerance, sharpness=self.sharpness), self.bits
+        estimate = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
+        found = torch.from_numpy(estimate).to(draft.device)
+        return online_size(draft, tokens, found, self.distortion_tolerance, sharpness=self.sharpness), self.bits
 
 
 class CuHlmCertified(CuHlm):
@@ -250,14 +250,14 @@ class CuHlmCertified(CuHlm):
 
     bits = CERTIFIED_BITS[0]
 
-    def __init__(self, threshold: float, *, bias: float = 0.1, draws: int | None = None) -> None:
-        super().__init__(threshold, f"CU-HLM certified (bias {bias:g})", draws=draws)
-        self.bias = bias
+    def __init__(self, threshold: float, *, bias_tolerance: float = 0.1, draws: int | None = None) -> None:
+        super().__init__(threshold, f"CU-HLM certified (bias {bias_tolerance:g})", draws=draws)
+        self.bias_tolerance = bias_tolerance
 
-    def sizes(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
+    def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
         """From q alone."""
         try:
-            return certified_size(draft, self.bias, bits_per_probability=self.bits), self.bits
+            return certified_size(draft, self.bias_tolerance, bits_per_probability=self.bits), self.bits
         except ValueError:  # too few bits for some row
             found = np.array([self._finer(row) for row in draft])
             return found[:, 0], found[:, 1]
@@ -266,6 +266,6 @@ class CuHlmCertified(CuHlm):
         """K and bits of a row, which may take more of them."""
         usual, most = CERTIFIED_BITS
         try:
-            return int(certified_size(row, self.bias, bits_per_probability=usual)), usual
+            return int(certified_size(row, self.bias_tolerance, bits_per_probability=usual)), usual
         except ValueError:
-            return int(certified_size(row, self.bias, bits_per_probability=most)), most
+            return int(certified_size(row, self.bias_tolerance, bits_per_probability=most)), most

@@ -152,7 +152,7 @@ def _caption_bounds(numbers: Numbers) -> str:
 
 def _sent(sample: Sample) -> dict[str, float | None]:
     """Mean k of some rules."""
-    certified = sample.sizes["certified"][:, PARAMETERS["certified"].index(EPSILON)]
+    certified = sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)]
     found: dict[str, float | None] = {
         "offline (21)": sample.offline(THETA),
         "offline, sharp": sample.offline(THETA, sharp=True),

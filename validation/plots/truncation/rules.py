@@ -55,7 +55,7 @@ SPREAD = (0.1, 0.5, 0.9)
 
 
 def _at_epsilon(sample: Sample, rule: str) -> Sizes:
-    return np.asarray(sample.sizes[rule][:, PARAMETERS[rule].index(EPSILON)])
+    return np.asarray(sample.top_k[rule][:, PARAMETERS[rule].index(EPSILON)])
 
 
 def _same_promise(sample: Sample) -> list[tuple[str, NDArray[Any] | None, Row | None]]:
@@ -82,7 +82,7 @@ def _measure_sizes(trace: Trace, seed: int) -> Numbers:
     series: list[dict[str, Any]] = []
     for rule in PARAMETERS:
         bias = sample.bias(sample.met[rule]).mean(axis=0)
-        sizes = sample.sizes[rule].mean(axis=0)
+        sizes = sample.top_k[rule].mean(axis=0)
         series.append({"name": rule, "x": plain(bias, 5), "y": plain(sizes, 5), "parameters": plain(PARAMETERS[rule])})
     fixed = sample.bias(sample.distortion).mean(axis=0)
     series.append({"name": "offline", "x": plain(fixed, 5), "y": sample.grid.tolist()})

@@ -65,7 +65,7 @@ class Sample:
     """Sizes k and the true TV(r, r̂_k) of n positions.
 
     ``grid`` (S,): some k; ``deviation``, ``distortion``, ``rebuilt`` (n, S): Δ_k, TV(r, r̂_k) and TV(q̂, p) there.
-    ``sizes``, ``met``: by rule, its k at its parameters and the distortion there (n, parameters); "online" and
+    ``top_k``, ``met``: by rule, its k at its parameters and the distortion there (n, parameters); "online" and
     "online, true" (n, η) are the k of (24) at θ = 0.1 with the estimate and with β_d itself.
     ``least`` (n,): the k of (19) at θ = 0.1. ``swept`` (n, β): k of (24) at θ = 0.1 and the middle η if β_d were β;
     ``safe`` (n, β): the least with Δ_k ≤ θ q_d β, which is what TV(r, r̂) ≤ θ asks for at worst.
@@ -78,7 +78,7 @@ class Sample:
     deviation: Row
     distortion: Row
     rebuilt: Row
-    sizes: dict[str, Sizes]
+    top_k: dict[str, Sizes]
     met: dict[str, Row]
     least: Sizes
     swept: Sizes
@@ -98,7 +98,7 @@ class Sample:
 
     def online(self, eta: float, *, true: bool = False) -> Sizes:
         """The k of (24) at θ = 0.1 (n,), with the estimate of β_d or with β_d itself."""
-        return np.asarray(self.sizes["online, true" if true else "online"][:, SHARPNESSES.index(eta)])
+        return np.asarray(self.top_k["online, true" if true else "online"][:, SHARPNESSES.index(eta)])
 
     @property
     def sent(self) -> NDArray[np.bool_]:
@@ -161,7 +161,7 @@ def _sample(source: _Source, seed: int, values: int) -> Sample:
         vocabulary=vocabulary,
         drafts=drafts,
         grid=grid,
-        sizes={name: whole[f"k {name}"] for name in names},
+        top_k={name: whole[f"k {name}"] for name in names},
         met={name: whole[f"met {name}"] for name in names},
         inverse=means[0],
         inverse_sent=means[1],

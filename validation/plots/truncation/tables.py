@@ -76,7 +76,7 @@ def _paper_rows(sample: Sample) -> list[tuple[str, str, str]]:
 
 
 def _certified(sample: Sample) -> NDArray[np.int64]:
-    return np.asarray(sample.sizes["certified"][:, PARAMETERS["certified"].index(EPSILON)])
+    return np.asarray(sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)])
 
 
 def _needed(bias: NDArray[np.float64], sizes: NDArray[np.float64], target: float) -> float | None:
@@ -91,7 +91,7 @@ def _needed(bias: NDArray[np.float64], sizes: NDArray[np.float64], target: float
 
 def _same_bias(sample: Sample) -> dict[str, list[float | None]]:
     """Mean k of each rule at the mean Bias of SAME."""
-    points = {rule: (sample.met[rule], sample.sizes[rule]) for rule in PARAMETERS}
+    points = {rule: (sample.met[rule], sample.top_k[rule]) for rule in PARAMETERS}
     points["offline"] = (sample.distortion, np.broadcast_to(sample.grid, sample.distortion.shape))
     return {
         rule: [_needed(sample.bias(met).mean(axis=0), sizes.mean(axis=0), target) for target in SAME]

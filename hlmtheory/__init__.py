@@ -1,6 +1,6 @@
 """Machine-checked theory of hybrid language models over a wireless link.
 
-Public names live in rooms, one per topic, and are loaded on first use:
+Public names live in modules, one per topic, and are loaded on first use:
 
 >>> import hlmtheory
 >>> float(hlmtheory.acceptance_rate([0.25, 0.75], [0.5, 0.5]))
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-ROOMS = {
+MODULES = {
     "verification": (
         "softmax",
         "total_variation",
@@ -136,7 +136,7 @@ ROOMS = {
         "log_distance_gain",
         "Rayleigh",
         "Rician",
-        "Estimate",
+        "QuadratureEstimate",
         "mean_transfer_time",
         "sample_transfer_times",
         "GilbertElliott",
@@ -193,24 +193,24 @@ ROOMS = {
     ),
     "batching": ("METHODS", "Plan", "plan", "plan_latency", "lower_bound", "johnson_order"),
 }
-"""Every room and the public names in it."""
+"""Every module and the public names in it."""
 
-_ROOM_OF = {name: room for room, names in ROOMS.items() for name in names}
+_MODULE_OF = {name: module for module, names in MODULES.items() for name in names}
 
-__all__ = ["ROOMS", "all_claims", *_ROOM_OF]
+__all__ = ["MODULES", "all_claims", *_MODULE_OF]
 
 
 def all_claims() -> dict[str, Claim]:
-    """Every claim of every room, by id, in the order of the rooms."""
-    claims = [claim for room in ROOMS for claim in import_module(f"hlmtheory.{room}").CLAIMS]
+    """Every claim of every module, by id, in the order of the modules."""
+    claims = [claim for module in MODULES for claim in import_module(f"hlmtheory.{module}").CLAIMS]
     return {claim.id: claim for claim in claims}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ROOM_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'hlmtheory' has no attribute {name!r}")
-    return getattr(import_module(f"hlmtheory.{_ROOM_OF[name]}"), name)
+    return getattr(import_module(f"hlmtheory.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_ROOM_OF])
+    return sorted([*globals(), *_MODULE_OF])

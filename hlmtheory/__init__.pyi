@@ -1,4 +1,4 @@
-# Written by `python -m validation.stub` from ROOMS of __init__.py; not by hand.
+# Written by `python -m validation.stub` from MODULES of __init__.py; not by hand.
 from hlmtheory.claims import Claim
 from hlmtheory.batching import (
     METHODS as METHODS,
@@ -9,8 +9,8 @@ from hlmtheory.batching import (
     plan_latency as plan_latency,
 )
 from hlmtheory.channel import (
-    Estimate as Estimate,
     GilbertElliott as GilbertElliott,
+    QuadratureEstimate as QuadratureEstimate,
     Rayleigh as Rayleigh,
     Rician as Rician,
     TraceLink as TraceLink,
@@ -183,7 +183,7 @@ from hlmtheory.verification import (
 )
 
 __version__: str
-ROOMS: dict[str, tuple[str, ...]]
+MODULES: dict[str, tuple[str, ...]]
 __all__: list[str]
 
 def all_claims() -> dict[str, Claim]: ...

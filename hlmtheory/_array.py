@@ -1,6 +1,6 @@
 """One code for numpy and torch: whichever came in goes out (array API).
 
-Everything here is private; the rooms use it so that no function of theirs names a library.
+Everything here is private; the modules use it so that no function of theirs names a library.
 """
 
 from __future__ import annotations

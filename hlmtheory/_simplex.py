@@ -1,4 +1,4 @@
-"""What every room does with probability rows: take them in, compare them, answer in kind.
+"""What every module does with probability rows: take them in, compare them, answer in kind.
 
 Rows come in any floating type and are divided by their sum in float64 at the door; all arithmetic is done there, and
 the answer goes back to the caller's type. In float32 the defect of a row (1e-6 at V = 32,000) would otherwise be
@@ -37,7 +37,7 @@ def distributions(**rows: Any) -> tuple[Any, ...]:
 
 
 def _whole(xp: Any, name: str, rows: Array) -> Array:
-    """The rows over their sum; those that come so, as between rooms, are passed on after one look."""
+    """The rows over their sum; those that come so, as between modules, are passed on after one look."""
     if rows.dtype == xp.float64 and rows.ndim and rows.shape[-1]:
         defect = xp.abs(xp.sum(rows, axis=-1) - 1.0)
         if bool(xp.all(defect <= EXACT)) and bool(xp.all(xp.min(rows, axis=-1) >= 0)):

@@ -1,7 +1,7 @@
 """A published result as a record: what it says, where, under which assumptions, and how it is checked.
 
 One record serves four readers: the property tests, the check on real traces, the report, and
-``hlm claims``. A claim stands at the foot of the room whose functions it speaks of.
+``hlm claims``. A claim stands at the foot of the module whose functions it speaks of.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class Claim:
     Parameters
     ----------
     id : str
-        A stable slug, ``room.name``; never a theorem number.
+        A stable slug, ``module.name``; never a theorem number.
     source : Source
         Where it is printed, or for a new result what it improves on.
     origin : Origin

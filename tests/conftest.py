@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 # The tests' arrays are small: threads would wait for each other, and for whatever else runs.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# The first call into torch or a room imports it; that is slow, but it is not the property's doing.
+# The first call into torch or a module imports it; that is slow, but it is not the property's doing.
 settings.register_profile("few", max_examples=5, deadline=None, derandomize=True)  # for coverage
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)

@@ -24,10 +24,10 @@ def test_the_stub_is_what_the_rooms_make() -> None:
 def test_the_stub_has_every_public_name_and_no_other() -> None:
     body = ast.parse(FILE.read_text(encoding="utf-8")).body
     imported = {alias.asname for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert imported - {None} == {name for names in hlmtheory.ROOMS.values() for name in names}
+    assert imported - {None} == {name for names in hlmtheory.MODULES.values() for name in names}
     own = {node.target.id for node in body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
     own |= {node.name for node in body if isinstance(node, ast.FunctionDef)}
-    assert own == {"__version__", "__all__", "__dir__", "ROOMS", "all_claims"}
+    assert own == {"__version__", "__all__", "__dir__", "MODULES", "all_claims"}
 
 
 @pytest.mark.skipif(find_spec("mypy") is None, reason="mypy comes with the extra dev")

@@ -11,12 +11,12 @@ import hlmtheory
 
 FILE = Path(hlmtheory.__file__).with_suffix(".pyi")
 HEAD = """\
-# Written by `python -m validation.stub` from ROOMS of __init__.py; not by hand.
+# Written by `python -m validation.stub` from MODULES of __init__.py; not by hand.
 from hlmtheory.claims import Claim
 """
 FOOT = """
 __version__: str
-ROOMS: dict[str, tuple[str, ...]]
+MODULES: dict[str, tuple[str, ...]]
 __all__: list[str]
 
 def all_claims() -> dict[str, Claim]: ...
@@ -25,10 +25,10 @@ def __dir__() -> list[str]: ...
 
 
 def stub_text() -> str:
-    """The stub that ROOMS makes."""
+    """The stub that MODULES makes."""
     lines = [HEAD]
-    for room, names in sorted(hlmtheory.ROOMS.items()):
-        lines.append(f"from hlmtheory.{room} import (\n")
+    for module, names in sorted(hlmtheory.MODULES.items()):
+        lines.append(f"from hlmtheory.{module} import (\n")
         lines += [f"    {name} as {name},\n" for name in sorted(names)]
         lines.append(")\n")
     return "".join([*lines, FOOT])

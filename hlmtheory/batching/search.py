@@ -223,7 +223,7 @@ def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[R
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedProgram:
     """What Algorithm 1 as printed leaves behind.
 
     Attributes
@@ -241,7 +241,7 @@ class Printed:
     packs: tuple[tuple[int, int], ...]
 
 
-def printed_program(costs: Costs) -> Printed:
+def printed_program(costs: Costs) -> PrintedProgram:
     """Algorithm 1 word for word, line by line, with its faults.
 
     Line 15 adds T^d to the second stage's finish; line 18 leaves S at 0; where j = 1 is skipped for its memory
@@ -265,7 +265,7 @@ def printed_program(costs: Costs) -> Printed:
         table[i, :, 0] = table[chosen - 1, :, 0] + draft  # (31)
         table[i, :, 1] = np.maximum(table[i, :, 0], table[chosen - 1, :, 1]) + verify  # (32)
     packs = tuple((max(int(choice[i]) - 1, 0), i) for i in range(count, 0, -1))
-    return Printed(value[1:], choice[1:], packs)
+    return PrintedProgram(value[1:], choice[1:], packs)
 
 
 def johnson_order(draft: Array, verify: Array) -> Array:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from hlmtheory.channel.blocks import mean_transfer_time, sample_transfer_times
 from hlmtheory.channel.claims import CLAIMS
 from hlmtheory.channel.decibels import db_to_linear, dbm_to_watts, linear_to_db, watts_to_dbm
-from hlmtheory.channel.fading import Estimate, Rayleigh, Rician
+from hlmtheory.channel.fading import QuadratureEstimate, Rayleigh, Rician
 from hlmtheory.channel.latency import (
     mean_round_throughput,
     round_throughput,
@@ -41,8 +41,8 @@ from hlmtheory.channel.path_loss import free_space_gain, log_distance_gain
 
 __all__ = [
     "CLAIMS",
-    "Estimate",
     "GilbertElliott",
+    "QuadratureEstimate",
     "Rayleigh",
     "Rician",
     "TraceLink",

@@ -25,11 +25,11 @@ import math
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._quantities import checked
 from hlmtheory.channel.blocks import low_snr_transfer_time, mean_transfer_time
-from hlmtheory.channel.fading import LAW, Estimate, Rayleigh, Rician
+from hlmtheory.channel.fading import LAW, QuadratureEstimate, Rayleigh, Rician
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 
 
-def _time(mean_snr: Array, k_factor: Array, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> Estimate:
+def _time(mean_snr: Array, k_factor: Array, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> QuadratureEstimate:
     return mean_transfer_time(Rician(mean_snr, k_factor), bits, bandwidth_hz, coherence_s)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import DomainError, finite_answer, generator, instance, number
 from hlmtheory.channel import fading_laws as laws
-from hlmtheory.channel.fading import Estimate, Rician
+from hlmtheory.channel.fading import QuadratureEstimate, Rician
 from hlmtheory.channel.quantities import DRAWS
 
 _LN2 = math.log(2)
@@ -33,7 +33,7 @@ _MOST_BLOCKS = 100_000  # on the average, in a simulated transfer
 
 
 @finite_answer
-def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> Estimate:
+def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> QuadratureEstimate:
     """Mean time to send a payload over blocks of fading, each with a SNR of its own: E[T].
 
     Between B/(W E[log₂(1 + S)]) and that plus T_c (claims ``transfer_floor`` and ``transfer_ceiling``). Unlike the mean
@@ -50,7 +50,7 @@ def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence
 
     Returns
     -------
-    Estimate
+    QuadratureEstimate
         In seconds, float64, shape (...), from the renewal equation on two grids; the error is the distance of their
         extrapolation from the finer one. For a payload of many more blocks than a grid holds it is B/(W capacity)
         plus the mean excess over the grid's last block, and the error how far the excess there is from its mean.
@@ -73,7 +73,7 @@ def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence
         bandwidth_hz=bandwidth_hz,
         coherence_s=coherence_s,
     )
-    return Estimate(both[0, ...], both[1, ...])
+    return QuadratureEstimate(both[0, ...], both[1, ...])
 
 
 @finite_answer

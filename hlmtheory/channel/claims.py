@@ -1,4 +1,4 @@
-"""The room's claims: each with its proof above its record."""
+"""The module's claims: each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import UNIT_INTERVAL
 from hlmtheory._quantities import checked
 from hlmtheory.channel.block_claims import BLOCK_CLAIMS
-from hlmtheory.channel.fading import Estimate, Rayleigh, Rician, capacity_by_quadrature, distribution_by_quadrature
+from hlmtheory.channel.fading import (
+    QuadratureEstimate,
+    Rayleigh,
+    Rician,
+    capacity_by_quadrature,
+    distribution_by_quadrature,
+)
 from hlmtheory.channel.latency import (
     efficiency,
     mean_round_throughput,
@@ -88,7 +94,7 @@ def _throughput_by_share(draft_s: Array, uplink_s: Array, verify_s: Array, sent:
     return 1.0 / (draft_s + share * (uplink_s + verify_s))
 
 
-def _strip(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> Estimate:
+def _strip(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> QuadratureEstimate:
     """E[1/log₂(1 + S); a ≤ S ≤ b] with a = cut and b = width · cut."""
     _, low, factor = checked(DOMAINS, cut=cut, width=width)
     return Rician(mean_snr, k_factor).inverse_efficiency(low, low * factor)

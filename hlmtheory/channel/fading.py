@@ -46,7 +46,7 @@ LAW = {
 }
 
 
-class Estimate(NamedTuple):
+class QuadratureEstimate(NamedTuple):
     """A number by quadrature, and by how much it may be off."""
 
     value: Array
@@ -227,7 +227,7 @@ class Rician:
         return payload * math.log(2) / (band * xp.log1p(self._through(laws.upper_quantile, probability=p)))
 
     @finite_answer
-    def mean_latency(self, bits: Array, bandwidth_hz: Array, *, outage: Array) -> Estimate:
+    def mean_latency(self, bits: Array, bandwidth_hz: Array, *, outage: Array) -> QuadratureEstimate:
         """Mean time over the blocks that are sent, the worst share of them being given up, S constant in a transfer.
 
         Parameters
@@ -239,16 +239,16 @@ class Rician:
 
         Returns
         -------
-        Estimate
+        QuadratureEstimate
             E[B/(W log₂(1 + S)) given S above its quantile], in seconds, by quadrature.
         """
         _, payload, band, share = checked(LAW, bits=bits, bandwidth_hz=bandwidth_hz, outage=outage)
         value, error = self.inverse_efficiency(self.quantile(share))
         seconds = payload / (band * (1.0 - share))
-        return Estimate(value * seconds, error * seconds)
+        return QuadratureEstimate(value * seconds, error * seconds)
 
     @finite_answer
-    def inverse_efficiency(self, cut: Array, upper: Array | None = None) -> Estimate:
+    def inverse_efficiency(self, cut: Array, upper: Array | None = None) -> QuadratureEstimate:
         """E[1/log₂(1 + S); cut ≤ S ≤ upper], by quadrature.
 
         Parameters
@@ -260,13 +260,13 @@ class Rician:
 
         Returns
         -------
-        Estimate
+        QuadratureEstimate
             In Hz s/bit. Not divided by P(cut ≤ S ≤ upper).
         """
         _, low = checked(LAW, cut=cut)
         where = {"cut": low} if upper is None else {"cut": low, "upper": upper}
         both = self._through(lambda m, k, *ends: np.stack(laws.mean_of(laws.inverse_efficiency, m, k, *ends)), **where)
-        return Estimate(both[0, ...], both[1, ...])
+        return QuadratureEstimate(both[0, ...], both[1, ...])
 
     def latency_growth(self) -> Array:
         """By how much E[1/log₂(1 + S); S ≥ cut] grows when the cut falls by a factor e: ln 2 f(0).

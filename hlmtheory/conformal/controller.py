@@ -1,4 +1,4 @@
-"""The controller of :mod:`hlmtheory.conformal` and its guarantees, with that room's notation."""
+"""The controller of :mod:`hlmtheory.conformal` and its guarantees, with that module's notation."""
 
 from __future__ import annotations
 

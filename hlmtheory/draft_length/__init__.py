@@ -7,7 +7,7 @@ symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
 γ          ``acceptance``, of a draft given those before   1         (...)
 K          ``draft_length``                                tokens    (...)
-K_max      ``max_length``                                  tokens    (...)
+K_max      ``max_draft_length``                            tokens    (...)
 F          ``fixed``, T_fixed: what a round costs anyway   s         (...)
 M          ``marginal``, T_marginal: what each draft adds  s         (...)
 T(K)       F + K M                                         s         (...)

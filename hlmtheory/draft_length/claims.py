@@ -1,4 +1,4 @@
-"""The room's claims: each with its proof above its record."""
+"""The module's claims: each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ from hlmtheory.draft_length.tracking import accepted_moments
 #   of affine functions of F/M, so monotone: its infimum is at one of those ends (worst_draft_length_regret).
 # energy. Joules of a round are affine in K too, so is T + λE: the same maximiser, with other costs.
 
-_LONGEST = 64
+_K_MAX = 64
 """K_max of the claims about two links."""
 
 
-def _lengths_in_range(draft_length: Array, max_length: Array) -> Array:
-    return (draft_length >= 1) & (draft_length <= max_length)
+def _lengths_in_range(draft_length: Array, max_draft_length: Array) -> Array:
+    return (draft_length >= 1) & (draft_length <= max_draft_length)
 
 
-def _best_rate(acceptance: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
-    return etgr(acceptance, optimal_draft_length(acceptance, fixed, marginal, max_length), fixed, marginal)
+def _best_rate(acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array) -> Array:
+    return etgr(acceptance, optimal_draft_length(acceptance, fixed, marginal, max_draft_length), fixed, marginal)
 
 
 def _summed_rate(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
@@ -109,33 +109,35 @@ def _interior(acceptance: Array, fixed: Array, marginal: Array) -> Array:
     return (acceptance > 0) & (acceptance < 1) & (marginal > 0) & (fixed > marginal)
 
 
-def _dearer_and_short(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_length: Array) -> Array:
+def _dearer_and_short(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
     """ETGR with M times the rise, at the shorter of the best lengths before and after."""
     xp, cost, slope, rise = arrays(fixed=fixed, marginal=marginal, rise=rise)
     dear = slope * FACTOR.check(xp, "rise", rise)
-    before = optimal_draft_length(acceptance, cost, slope, max_length)
-    after = optimal_draft_length(acceptance, cost, dear, max_length)
+    before = optimal_draft_length(acceptance, cost, slope, max_draft_length)
+    after = optimal_draft_length(acceptance, cost, dear, max_draft_length)
     return etgr(acceptance, xp.minimum(before, after), cost, dear)
 
 
-def _dearer(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_length: Array) -> Array:
+def _dearer(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
     """ETGR with M times the rise, at the best length."""
-    return _best_rate(acceptance, fixed, marginal * rise, max_length)
+    return _best_rate(acceptance, fixed, marginal * rise, max_draft_length)
 
 
-def _shrinks(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_length: Array) -> Array:
-    before = optimal_draft_length(acceptance, fixed, marginal, max_length)
-    return optimal_draft_length(acceptance, fixed, marginal * rise, max_length) < before
+def _shrinks(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
+    before = optimal_draft_length(acceptance, fixed, marginal, max_draft_length)
+    return optimal_draft_length(acceptance, fixed, marginal * rise, max_draft_length) < before
 
 
-def _surrogate_when_dearer(fixed: Array, marginal: Array, rise: Array, max_length: Array, acceptance: Array) -> Array:
+def _surrogate_when_dearer(
+    fixed: Array, marginal: Array, rise: Array, max_draft_length: Array, acceptance: Array
+) -> Array:
     xp, slope, rise = arrays(marginal=marginal, rise=rise)
     dear = slope * FACTOR.check(xp, "rise", rise)
-    return surrogate_draft_length(acceptance, fixed, dear, max_length, bonus=False) + 1
+    return surrogate_draft_length(acceptance, fixed, dear, max_draft_length, bonus=False) + 1
 
 
-def _surrogate(fixed: Array, marginal: Array, max_length: Array, acceptance: Array) -> Array:
-    return surrogate_draft_length(acceptance, fixed, marginal, max_length, bonus=False)
+def _surrogate(fixed: Array, marginal: Array, max_draft_length: Array, acceptance: Array) -> Array:
+    return surrogate_draft_length(acceptance, fixed, marginal, max_draft_length, bonus=False)
 
 
 def _surrogate_rate(bonus: bool) -> Any:
@@ -152,15 +154,15 @@ def _surrogate_rate(bonus: bool) -> Any:
 def _surrogate_peak(bonus: bool) -> Any:
     rate = _surrogate_rate(bonus)
 
-    def peak(acceptance: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
-        length = surrogate_draft_length(acceptance, fixed, marginal, max_length, bonus=bonus)
+    def peak(acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array) -> Array:
+        length = surrogate_draft_length(acceptance, fixed, marginal, max_draft_length, bonus=bonus)
         return rate(acceptance, length, fixed, marginal)
 
     return peak
 
 
-def _rate_of_algorithm_2(acceptance: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
-    return etgr(acceptance, surrogate_draft_length(acceptance, fixed, marginal, max_length), fixed, marginal)
+def _rate_of_algorithm_2(acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array) -> Array:
+    return etgr(acceptance, surrogate_draft_length(acceptance, fixed, marginal, max_draft_length), fixed, marginal)
 
 
 def _two_links(
@@ -188,8 +190,8 @@ def _two_links(
     slow = round_costs(
         rate / slowdown, bits_per_token=token, header_bits=header, cloud_base_s=cost, cloud_slope_s=slope
     )
-    longest = xp.asarray(_LONGEST, device=rate.device)
-    lengths = (optimal_draft_length(acceptance, *costs, longest) for costs in (slow, fast))
+    k_max = xp.asarray(_K_MAX, device=rate.device)
+    lengths = (optimal_draft_length(acceptance, *costs, k_max) for costs in (slow, fast))
     return (xp, *lengths, *slow)
 
 
@@ -221,10 +223,16 @@ def _weighted_cost(
 
 
 def _least_weighted_cost(
-    acceptance: Array, max_length: Array, fixed: Array, marginal: Array, fixed_j: Array, marginal_j: Array, price: Array
+    acceptance: Array,
+    max_draft_length: Array,
+    fixed: Array,
+    marginal: Array,
+    fixed_j: Array,
+    marginal_j: Array,
+    price: Array,
 ) -> Array:
     costs = _weighed(fixed, marginal, fixed_j, marginal_j, price)
-    return cost_per_token(acceptance, optimal_draft_length(acceptance, *costs, max_length), *costs)
+    return cost_per_token(acceptance, optimal_draft_length(acceptance, *costs, max_draft_length), *costs)
 
 
 def _weighed(fixed: Array, marginal: Array, fixed_j: Array, marginal_j: Array, price: Array) -> tuple[Array, Array]:
@@ -296,7 +304,7 @@ CLAIMS = (
         lhs=etgr,
         rhs=_best_rate,
         assumptions=(_IN_RANGE,),
-        attained=Attained({**_CASE, "draft_length": 4, "max_length": 16}),
+        attained=Attained({**_CASE, "draft_length": 4, "max_draft_length": 16}),
     ),
     Claim(
         id="draft_length.ratio",
@@ -306,7 +314,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_dearer,
         rhs=_dearer_and_short,
-        attained=Attained({**_CASE, "rise": 2.0, "max_length": 16}),
+        attained=Attained({**_CASE, "rise": 2.0, "max_draft_length": 16}),
     ),
     Claim(
         id="draft_length.slower_shortens",
@@ -342,7 +350,7 @@ CLAIMS = (
         lhs=_surrogate_rate(bonus=False),
         rhs=_surrogate_peak(bonus=False),
         assumptions=(_IN_RANGE,),
-        attained=Attained({**_CASE, "draft_length": 16, "max_length": 16}),
+        attained=Attained({**_CASE, "draft_length": 16, "max_draft_length": 16}),
     ),
     Claim(
         id="draft_length.linear_bonus",
@@ -353,7 +361,7 @@ CLAIMS = (
         lhs=_surrogate_rate(bonus=True),
         rhs=_surrogate_peak(bonus=True),
         assumptions=(_IN_RANGE,),
-        attained=Attained({**_CASE, "draft_length": 16, "max_length": 16}),
+        attained=Attained({**_CASE, "draft_length": 16, "max_draft_length": 16}),
     ),
     Claim(
         id="draft_length.linear_optimal",
@@ -363,7 +371,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=_best_rate,
         rhs=_rate_of_algorithm_2,
-        refuted={**_CASE, "max_length": 16},
+        refuted={**_CASE, "max_draft_length": 16},
     ),
     Claim(
         id="draft_length.linear_adapts",
@@ -374,7 +382,7 @@ CLAIMS = (
         lhs=_surrogate_when_dearer,
         rhs=_surrogate,
         assumptions=(Assumption("the best draft gets shorter", _shrinks),),
-        refuted={**_CASE, "rise": 4.0, "max_length": 16},
+        refuted={**_CASE, "rise": 4.0, "max_draft_length": 16},
     ),
     Claim(
         id="draft_length.regret",
@@ -385,7 +393,7 @@ CLAIMS = (
         lhs=least_kept,
         rhs=kept,
         attained=Attained(
-            {"acceptance": 0.9, "believed": 0.8, "fixed": 43.20766091346, "marginal": 1.0, "max_length": 40}
+            {"acceptance": 0.9, "believed": 0.8, "fixed": 43.20766091346, "marginal": 1.0, "max_draft_length": 40}
         ),
     ),
     Claim(
@@ -398,7 +406,7 @@ CLAIMS = (
         rhs=_weighted_cost,
         assumptions=(_IN_RANGE,),
         attained=Attained(
-            {**_CASE, "fixed_j": 1.0, "marginal_j": 0.125, "price": 0.5, "draft_length": 5, "max_length": 16}
+            {**_CASE, "fixed_j": 1.0, "marginal_j": 0.125, "price": 0.5, "draft_length": 5, "max_draft_length": 16}
         ),
     ),
     *tracking.CLAIMS,

@@ -54,7 +54,7 @@ def stationary_draft_length(acceptance: Array, fixed: Array, marginal: Array) ->
 
 
 def optimal_draft_length(
-    acceptance: Array, fixed: Array, marginal: Array, max_length: Array, *, min_length: int = 1
+    acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array, *, min_draft_length: int = 1
 ) -> Array:
     """The draft length in [1, K_max] with the highest ETGR, with geometric acceptance.
 
@@ -67,9 +67,9 @@ def optimal_draft_length(
         γ in [0, 1]. 0 gives 1; 1 gives K_max where F > M, else 1.
     fixed, marginal : array, shape (...)
         F and M, in seconds and seconds a token.
-    max_length : integer array, shape (...)
+    max_draft_length : integer array, shape (...)
         K_max, 1 or more.
-    min_length : int
+    min_draft_length : int
         1 as in flexspec (11); 0 lets the server decode alone, with a round of length F.
 
     Returns
@@ -80,31 +80,34 @@ def optimal_draft_length(
     Raises
     ------
     ValueError
-        If γ is outside [0, 1], a cost negative or infinite, both costs are 0, K_max below 1, or min_length not 0 or 1.
+        If γ is outside [0, 1], a cost negative or infinite, both costs are 0, K_max below 1, or
+        min_draft_length not 0 or 1.
 
     Examples
     --------
     >>> optimal_draft_length([0.2, 0.8, 0.99], 0.1, 0.02, 16).tolist()
     [1, 4, 16]
     """
-    xp, gamma, cost, slope, longest = arrays(
-        acceptance=acceptance, fixed=fixed, marginal=marginal, max_length=max_length
+    xp, gamma, cost, slope, k_max = arrays(
+        acceptance=acceptance, fixed=fixed, marginal=marginal, max_draft_length=max_draft_length
     )
-    longest = LENGTH.check(xp, "max_length", longest)
-    _check_least(min_length)
+    k_max = LENGTH.check(xp, "max_draft_length", k_max)
+    _check_least(min_draft_length)
     real = stationary_draft_length(gamma, cost, slope)
     _, gamma, cost, slope = rate_and_costs(gamma, cost, slope)
-    broadcast(**{"the others": real.shape, "max_length": longest.shape})
-    longest = longest + xp.zeros_like(real, dtype=xp.int64)
-    capped = real >= xp.astype(longest, xp.float64)  # compared as numbers, answered as integers: 2⁶³ is no int64
-    k = xp.floor(xp.where(capped | (real < min_length), xp.ones_like(real) * min_length, real))
+    broadcast(**{"the others": real.shape, "max_draft_length": k_max.shape})
+    k_max = k_max + xp.zeros_like(real, dtype=xp.int64)
+    capped = real >= xp.astype(k_max, xp.float64)  # compared as numbers, answered as integers: 2⁶³ is no int64
+    k = xp.floor(xp.where(capped | (real < min_draft_length), xp.ones_like(real) * min_draft_length, real))
     worth = gamma ** (k + 1.0) * (cost + k * slope)
     k = xp.astype(k, xp.int64)
     k = xp.where(worth > slope * expected_tokens(gamma, k), k + 1, k)
-    return xp.where(capped | (k > longest), longest, k)
+    return xp.where(capped | (k > k_max), k_max, k)
 
 
-def optimal_draft_length_profile(acceptances: Array, fixed: Array, marginal: Array, *, min_length: int = 1) -> Array:
+def optimal_draft_length_profile(
+    acceptances: Array, fixed: Array, marginal: Array, *, min_draft_length: int = 1
+) -> Array:
     """The draft length in [1, K_max] with the highest ETGR, with any acceptance profile.
 
     The length 1 is better than 0 if its token is worth more than the time it takes, α₁ F > M.
@@ -115,7 +118,7 @@ def optimal_draft_length_profile(acceptances: Array, fixed: Array, marginal: Arr
         α_i in [0, 1]: P(draft i is accepted given that drafts 1..i-1 were).
     fixed, marginal : array, shape (...)
         F and M, in seconds and seconds a token.
-    min_length : int
+    min_draft_length : int
         1, or 0 to let the server decode alone, with a round of length F.
 
     Returns
@@ -127,30 +130,30 @@ def optimal_draft_length_profile(acceptances: Array, fixed: Array, marginal: Arr
     ------
     ValueError
         If a rate is outside [0, 1], a cost negative or infinite, a round takes no time, there is no draft, or
-        min_length is not 0 or 1.
+        min_draft_length is not 0 or 1.
 
     Examples
     --------
     >>> int(optimal_draft_length_profile([0.9, 0.8, 0.1, 0.9], 0.1, 0.02))
     2
-    >>> int(optimal_draft_length_profile([0.1, 0.8], 0.1, 0.02, min_length=0))
+    >>> int(optimal_draft_length_profile([0.1, 0.8], 0.1, 0.02, min_draft_length=0))
     0
     """
-    _check_least(min_length)
+    _check_least(min_draft_length)
     xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
     best = xp.astype(xp.argmax(etgr_profile(alpha, cost, slope), axis=-1), xp.int64) + 1
-    if min_length == 1:
+    if min_draft_length == 1:
         return best
     alone = xp.astype(alpha[..., 0], xp.float64) * xp.astype(cost, xp.float64) <= xp.astype(slope, xp.float64)
     return xp.where(alone, xp.zeros_like(best), best)
 
 
-def _check_least(min_length: int) -> None:
-    number(_LEAST, "min_length", min_length)
+def _check_least(min_draft_length: int) -> None:
+    number(_LEAST, "min_draft_length", min_draft_length)
 
 
 def surrogate_draft_length(
-    acceptance: Array, fixed: Array, marginal: Array, max_length: Array, *, bonus: bool = True
+    acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array, *, bonus: bool = True
 ) -> Array:
     """The draft length that flexspec's linear surrogate picks: 1 or K_max, never anything between.
 
@@ -160,7 +163,7 @@ def surrogate_draft_length(
         γ̂ in [0, 1].
     fixed, marginal : array, shape (...)
         F and M, in seconds and seconds a token.
-    max_length : integer array, shape (...)
+    max_draft_length : integer array, shape (...)
         K_max, 1 or more.
     bonus : bool
         E ≈ 1 + γK as in Algorithm 2, or E ≈ γK as in the text below (11).
@@ -180,15 +183,15 @@ def surrogate_draft_length(
     >>> surrogate_draft_length(0.8, 0.1, [0.02, 0.07, 0.09], 16).tolist()
     [16, 16, 1]
     """
-    xp, gamma, cost, slope, longest = arrays(
-        acceptance=acceptance, fixed=fixed, marginal=marginal, max_length=max_length
+    xp, gamma, cost, slope, k_max = arrays(
+        acceptance=acceptance, fixed=fixed, marginal=marginal, max_draft_length=max_draft_length
     )
-    LENGTH.check(xp, "max_length", longest)
+    LENGTH.check(xp, "max_draft_length", k_max)
     _, gamma, cost, slope = rate_and_costs(gamma, cost, slope)
     rises = gamma * cost > (slope if flag("bonus", bonus) else xp.zeros_like(slope))
-    broadcast(**{"the others": rises.shape, "max_length": longest.shape})
-    longest = xp.astype(longest, xp.int64) + xp.zeros_like(rises, dtype=xp.int64)
-    return xp.where(rises, longest, xp.ones_like(longest))
+    broadcast(**{"the others": rises.shape, "max_draft_length": k_max.shape})
+    k_max = xp.astype(k_max, xp.int64) + xp.zeros_like(rises, dtype=xp.int64)
+    return xp.where(rises, k_max, xp.ones_like(k_max))
 
 
 def _solve(xp: Any, a: Array, cost: Array, slope: Array) -> Array:

@@ -21,7 +21,9 @@ _LENGTHS = Domain(
 )
 
 
-def draft_length_regret(acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
+def draft_length_regret(
+    acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_draft_length: Array
+) -> Array:
     """Share of the throughput lost when the draft length is chosen for a γ that is not the true one.
 
     Parameters
@@ -30,7 +32,7 @@ def draft_length_regret(acceptance: Array, believed: Array, fixed: Array, margin
         The true γ and the one the device believes in, in [0, 1].
     fixed, marginal : array, shape (...)
         F and M, in seconds and seconds a token.
-    max_length : integer array, shape (...)
+    max_draft_length : integer array, shape (...)
         K_max, 1 or more.
 
     Returns
@@ -48,10 +50,10 @@ def draft_length_regret(acceptance: Array, believed: Array, fixed: Array, margin
     >>> round(float(draft_length_regret(0.8, 0.49, 0.1, 0.02, 16)), 3)
     0.197
     """
-    return 1.0 - kept(acceptance, believed, fixed, marginal, max_length)
+    return 1.0 - kept(acceptance, believed, fixed, marginal, max_draft_length)
 
 
-def worst_draft_length_regret(acceptance: Array, believed: Array, max_length: Array) -> Array:
+def worst_draft_length_regret(acceptance: Array, believed: Array, max_draft_length: Array) -> Array:
     """Largest :func:`draft_length_regret` over all costs F and M of a round.
 
     K* depends on c = F/M alone and rises by one at c_j = E(j)/γ^{j+1} - j, where K = j and j + 1 tie. Between the
@@ -63,7 +65,7 @@ def worst_draft_length_regret(acceptance: Array, believed: Array, max_length: Ar
     ----------
     acceptance, believed : array, shape (...)
         The true γ and the one the device believes in, in [0, 1].
-    max_length : integer array, shape (...)
+    max_draft_length : integer array, shape (...)
         K_max, 1 to 1,000.
 
     Returns
@@ -81,33 +83,33 @@ def worst_draft_length_regret(acceptance: Array, believed: Array, max_length: Ar
     >>> round(float(worst_draft_length_regret(0.9, 0.8, 100)), 4)
     0.0874
     """
-    return 1.0 - least_kept(acceptance, believed, max_length)
+    return 1.0 - least_kept(acceptance, believed, max_draft_length)
 
 
-def kept(acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_length: Array) -> Array:
+def kept(acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_draft_length: Array) -> Array:
     """ETGR with the length chosen for ``believed``, over ETGR with the best."""
     xp, belief = arrays(believed=believed)
     UNIT_INTERVAL.check(xp, "believed", belief)
-    chosen = optimal_draft_length(believed, fixed, marginal, max_length)
-    best = optimal_draft_length(acceptance, fixed, marginal, max_length)
+    chosen = optimal_draft_length(believed, fixed, marginal, max_draft_length)
+    best = optimal_draft_length(acceptance, fixed, marginal, max_draft_length)
     _, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
     return etgr(gamma, chosen, cost, slope) / etgr(gamma, best, cost, slope)
 
 
-def least_kept(acceptance: Array, believed: Array, max_length: Array) -> Array:
+def least_kept(acceptance: Array, believed: Array, max_draft_length: Array) -> Array:
     """The infimum of :func:`kept` over F/M."""
-    xp, gamma, belief, longest = arrays(acceptance=acceptance, believed=believed, max_length=max_length)
+    xp, gamma, belief, k_max = arrays(acceptance=acceptance, believed=believed, max_draft_length=max_draft_length)
     UNIT_INTERVAL.check(xp, "acceptance", gamma)
     UNIT_INTERVAL.check(xp, "believed", belief)
-    longest = _LENGTHS.check(xp, "max_length", longest)
-    broadcast(acceptance=gamma.shape, believed=belief.shape, max_length=longest.shape)
+    k_max = _LENGTHS.check(xp, "max_draft_length", k_max)
+    broadcast(acceptance=gamma.shape, believed=belief.shape, max_draft_length=k_max.shape)
     gamma, belief = xp.astype(gamma, xp.float64), xp.astype(belief, xp.float64)
-    gamma, belief, longest = xp.broadcast_arrays(gamma, belief, longest)
-    most = int(xp.max(longest)) if 0 not in longest.shape else 1
+    gamma, belief, k_max = xp.broadcast_arrays(gamma, belief, k_max)
+    most = int(xp.max(k_max)) if 0 not in k_max.shape else 1
     j = xp.arange(1, most, dtype=xp.int64, device=gamma.device)
-    own, other = (_ties(xp, rate, j, longest) for rate in (gamma, belief))
+    own, other = (_ties(xp, rate, j, k_max) for rate in (gamma, belief))
     k_other = xp.astype(j, xp.float64) + xp.zeros_like(other)
-    end, believed_end = (_longest_at_last(xp, rate, longest) for rate in (gamma, belief))
+    end, believed_end = (_length_on_a_slow_link(xp, rate, k_max) for rate in (gamma, belief))
     values = [
         _ratio(xp, gamma, other, k_other, _length_at(xp, own, other)),
         _ratio(xp, gamma, other, k_other + 1.0, _length_at(xp, own, other)),
@@ -118,13 +120,13 @@ def least_kept(acceptance: Array, believed: Array, max_length: Array) -> Array:
     return xp.min(xp.concat(values, axis=-1), axis=-1)
 
 
-def _ties(xp: Any, rate: Array, j: Array, longest: Array) -> Array:
+def _ties(xp: Any, rate: Array, j: Array, k_max: Array) -> Array:
     """c_j for j = 1..K_max - 1, shape (..., J); infinite where float64 ends, NaN from K_max on."""
     power = rate[..., None] ** xp.astype(j + 1, xp.float64)
     with np.errstate(over="ignore"):
         ties = _tokens(xp, rate, j + xp.zeros_like(power, dtype=xp.int64)) / xp.where(power > 0, power, 5e-324)
     ties = xp.where(power > 0, ties - xp.astype(j, xp.float64), math.inf)
-    return xp.where(j < longest[..., None], ties, math.nan)
+    return xp.where(j < k_max[..., None], ties, math.nan)
 
 
 def _length_at(xp: Any, ties: Array, at: Array) -> Array:
@@ -132,9 +134,9 @@ def _length_at(xp: Any, ties: Array, at: Array) -> Array:
     return 1.0 + xp.sum(xp.astype(ties[..., None, :] < at[..., None], xp.float64), axis=-1)
 
 
-def _longest_at_last(xp: Any, rate: Array, longest: Array) -> Array:
+def _length_on_a_slow_link(xp: Any, rate: Array, k_max: Array) -> Array:
     """The best length for F/M → ∞, shape (..., 1)."""
-    return xp.where(rate > 0, longest, xp.ones_like(longest))[..., None]
+    return xp.where(rate > 0, k_max, xp.ones_like(k_max))[..., None]
 
 
 def _ratio(xp: Any, gamma: Array, at: Array, chosen: Array, best: Array) -> Array:

@@ -1,6 +1,6 @@
 """What a round of drafting costs: seconds, joules, and the download of a new draft model.
 
-Paper: flexspec (li2025flexspec) (7)-(10), Table I and Fig. 6. Part of the room ``draft_length``.
+Paper: flexspec (li2025flexspec) (7)-(10), Table I and Fig. 6. Part of the module ``draft_length``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Estimating the acceptance rate from the rounds seen: flexspec's moving average, and a consistent estimate.
 
-Paper: flexspec (li2025flexspec) Algorithm 2, last line. Part of the room ``draft_length``; τ of K drafts are accepted,
-each with probability γ given those before it.
+Paper: flexspec (li2025flexspec) Algorithm 2, last line. Part of the module ``draft_length``; τ of K drafts are
+accepted, each with probability γ given those before it.
 """
 
 from __future__ import annotations

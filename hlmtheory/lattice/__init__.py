@@ -5,8 +5,8 @@ Paper: c-sqs (bhattacharjee2025csqs) (1)-(5), Theorem 1, Algorithm 2, Appendix A
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
-q          ``draft``, small model's next-token row         1         (..., V)
-p          ``target``, large model's next-token row        1         (..., V)
+q          ``draft``, draft model's distribution           1         (..., V)
+p          ``target``, target model's distribution         1         (..., V)
 X          ``support``, which tokens are kept              bool      (..., V)
 K          ``k``, how many                                 tokens    (...)
 ℓ          ``resolution``, units that 1 is divided into    1         (...)

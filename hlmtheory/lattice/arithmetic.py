@@ -1,4 +1,4 @@
-"""Supports, counts and allocations: the arithmetic behind :mod:`hlmtheory.lattice`, with that room's notation."""
+"""Supports, counts and allocations: the arithmetic behind :mod:`hlmtheory.lattice`, with that module's notation."""
 
 from __future__ import annotations
 

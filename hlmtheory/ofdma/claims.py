@@ -1,4 +1,4 @@
-"""The room's claims.
+"""The module's claims.
 
 Any positive weights, divided by their sum, are shares w. "Fixed SNR" says that η_k does not depend on w_k, as in the
 paper: a user's power then grows with its share. The other rule is in ``spread_claims``.

@@ -6,8 +6,8 @@ choice of k, the message, the online bound and the budget have their own, each w
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
-q          ``draft``, small model's next-token row         1         (..., V)
-p          ``target``, large model's next-token row        1         (..., V)
+q          ``draft``, draft model's distribution           1         (..., V)
+p          ``target``, target model's distribution         1         (..., V)
 q̂          truncated row: k largest of q, rest even        1         (..., V)
 k          ``k``, entries of q that are sent               tokens    (...)
 Δ_k        tail deviation TV(q, q̂)                         1         (..., V + 1)

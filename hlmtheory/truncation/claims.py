@@ -1,4 +1,4 @@
-"""The room's claims: each with its proof above its record; those of the other files at the end."""
+"""The module's claims: each with its proof above its record; those of the other files at the end."""
 
 from __future__ import annotations
 

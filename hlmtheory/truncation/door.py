@@ -22,7 +22,7 @@ from hlmtheory.truncation.tails import Tails
 SURE = 1e-4
 """The least slack that the check of a row has, whatever its type."""
 EXACT = 2.0**-50
-"""Rows that miss 1 by no more than this come from another room, and are not divided again."""
+"""Rows that miss 1 by no more than this come from another module, and are not divided again."""
 
 
 @dataclass(frozen=True, slots=True)

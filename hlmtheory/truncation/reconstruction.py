@@ -1,6 +1,6 @@
 """What the server reconstructs from k of V probabilities, and what its residual then lacks.
 
-The functions of :mod:`hlmtheory.truncation` for one given k, with that room's notation.
+The functions of :mod:`hlmtheory.truncation` for one given k, with that module's notation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The room's claims: each with its proof above its record."""
+"""The module's claims: each with its proof above its record."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ the rule itself is Leviathan and others, 2023 (leviathan2023fast) and Chen and o
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
-q          ``draft``, small model's next-token row         1         (..., V)
-p          ``target``, large model's next-token row        1         (..., V)
+q          ``draft``, draft model's distribution           1         (..., V)
+p          ``target``, target model's distribution         1         (..., V)
 r          ``residual``, (p - q)⁺ normalised               1         (..., V)
 β_v        rejection probability of draft v                1         (..., V)
 s_v        ``skip``, probability of not asking the server  1         (..., V)

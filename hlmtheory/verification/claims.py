@@ -1,4 +1,4 @@
-"""The room's claims.
+"""The module's claims.
 
 Proofs. acceptance: q_v (1 - β_v) = min(p_v, q_v), also where q_v = 0.
 overlap: min(p, q) = q - (q - p)⁺, and Σ (q - p)⁺ = TV, since Σ (q - p)⁺ and Σ (p - q)⁺ have difference 0
@@ -94,8 +94,8 @@ def _stopping_mean_iid(acceptance: Array, draft_length: Array) -> Array:
     xp, alpha, length = rate_and_length(acceptance, draft_length)
     alpha, length = xp.broadcast_arrays(alpha, length)
     tokens, reached = xp.zeros_like(alpha), xp.ones_like(alpha)
-    longest = int(xp.max(length)) if 0 not in length.shape else 0
-    for n in range(1, min(longest, LONGEST_SUM) + 2):
+    largest = int(xp.max(length)) if 0 not in length.shape else 0
+    for n in range(1, min(largest, LONGEST_SUM) + 2):
         stops = xp.where(length + 1 == n, reached, reached * (1.0 - alpha))
         tokens = tokens + xp.where(length + 1 >= n, float(n) * stops, 0.0)
         reached = reached * alpha

@@ -178,9 +178,9 @@ def iid_rounds(draw: st.DrawFn) -> Instance:
 
 
 @st.composite
-def profiles(draw: st.DrawFn, longest: int = 12) -> Instance:
+def profiles(draw: st.DrawFn, max_draft_length: int = 12) -> Instance:
     """A batch of rounds with one acceptance rate per draft."""
-    shape = (*draw(shapes()), draw(st.integers(0, longest)))
+    shape = (*draw(shapes()), draw(st.integers(0, max_draft_length)))
     return {"acceptances": draw(hnp.arrays(np.float64, shape, elements=acceptances()))}
 
 

@@ -32,7 +32,7 @@ STATM = Path("/proc/self/statm")
 def public() -> dict[str, object]:
     """Every public function, constructor, and method that takes an argument, by name."""
     found = {}
-    for name in (name for names in hlmtheory.ROOMS.values() for name in names):
+    for name in (name for names in hlmtheory.MODULES.values() for name in names):
         item = getattr(hlmtheory, name)
         if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):
             continue

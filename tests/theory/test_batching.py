@@ -18,7 +18,7 @@ from hlmtheory.batching.pareto import undominated
 from hlmtheory.claims import Status
 from hlmtheory.serving import Device, ModelShape, Service, Task, pipeline_latency
 
-from .room_claims import by_id, check_attained, check_holds, check_libraries, check_refuted, check_scope, check_strays
+from .module_claims import by_id, check_attained, check_holds, check_libraries, check_refuted, check_scope, check_strays
 from .strategies import acceptances, shapes
 
 TRUE = [claim for claim in batching.CLAIMS if claim.refuted is None]
@@ -105,7 +105,7 @@ STRATEGIES = {
     "batching.free_no_slower": systems("any"),
     "batching.exact_free": systems("any", most=3),
 }
-"""For each claim of the room, what its instances are drawn from."""
+"""For each claim of the module, what its instances are drawn from."""
 
 BY_ID = {claim.id: claim for claim in batching.CLAIMS}
 SINGLE = {**BY_ID["batching.dp"].attained.instance, "input_tokens": [1], "output_tokens": [1]}

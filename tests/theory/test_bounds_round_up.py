@@ -45,7 +45,7 @@ NOT_A_BOUND = {"lower_bound", "free_bound", "DeviationBounds"}
 
 
 def test_every_public_bound_is_tried():
-    named = {name for names in hlmtheory.ROOMS.values() for name in names if "bound" in name.lower()}
+    named = {name for names in hlmtheory.MODULES.values() for name in names if "bound" in name.lower()}
     missing = sorted(named - NOT_A_BOUND - {name.partition(".")[0] for name in BOUNDS})
     assert not missing, f"add {', '.join(missing)} to BOUNDS in tests/theory/test_bounds_round_up.py"
 

@@ -22,7 +22,7 @@ from hlmtheory.channel import (
 from hlmtheory.channel.blocks import low_snr_transfer_time
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .room_claims import (
+from .module_claims import (
     batches,
     by_id,
     check_attained,
@@ -97,7 +97,7 @@ STRATEGIES = {
     "channel.transfer_low_snr": batches(**BLOCKS),
     "channel.transfer_one_block": batches(**BLOCKS, k_factor=LINE),
 }
-"""For each claim of the room, what its instances are drawn from."""
+"""For each claim of the module, what its instances are drawn from."""
 
 AGREES = {
     "channel.throughput_means": {"times_s": [0.5, 0.5, 0.5]},

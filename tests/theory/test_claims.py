@@ -23,7 +23,7 @@ from . import (
     test_uncertainty,
 )
 from .kinds import to
-from .room_claims import by_id, mutants
+from .module_claims import by_id, mutants
 from .strategies import EXACT_INSTANCES, INSTANCES
 
 OWN_TABLES = (
@@ -39,7 +39,7 @@ OWN_TABLES = (
     test_truncation_claims,
     test_uncertainty,
 )
-"""Rooms whose arguments are not rows of a vocabulary keep their strategies beside their tests."""
+"""Modules whose arguments are not rows of a vocabulary keep their strategies beside their tests."""
 
 ELSEWHERE = {name for module in OWN_TABLES for name in module.STRATEGIES}
 CLAIMS = {name: claim for name, claim in hlmtheory.all_claims().items() if name not in ELSEWHERE}
@@ -113,9 +113,9 @@ def test_every_claim_has_a_strategy_and_every_strategy_a_claim():
 
 
 def test_ids_are_unique_and_start_with_their_room():
-    rooms = {room: __import__(f"hlmtheory.{room}", fromlist=["CLAIMS"]).CLAIMS for room in hlmtheory.ROOMS}
-    assert sum(len(claims) for claims in rooms.values()) == len(hlmtheory.all_claims())
-    assert all(claim.id.startswith(f"{room}.") for room, claims in rooms.items() for claim in claims)
+    modules = {module: __import__(f"hlmtheory.{module}", fromlist=["CLAIMS"]).CLAIMS for module in hlmtheory.MODULES}
+    assert sum(len(claims) for claims in modules.values()) == len(hlmtheory.all_claims())
+    assert all(claim.id.startswith(f"{module}.") for module, claims in modules.items() for claim in claims)
 
 
 @pytest.mark.parametrize("claim", CLAIMS.values(), ids=by_id)

@@ -30,7 +30,7 @@ from hlmtheory.codec.frame import LONGEST_MESSAGE, Reader, framed, unframed, var
 from hlmtheory.codec.ranks import rank, unrank
 
 from .kinds import LIBRARIES, to
-from .room_claims import by_id, check_attained, check_holds, check_libraries, check_strays
+from .module_claims import by_id, check_attained, check_holds, check_libraries, check_strays
 from .strategies import rows as draft_rows
 from .strategies import shapes
 
@@ -107,7 +107,7 @@ STRATEGIES = {
     "codec.round_trip": instances(),
     "codec.certificate": drawn_drafts(),
 }
-"""For each claim of the room, what its instances are drawn from."""
+"""For each claim of the module, what its instances are drawn from."""
 
 
 def test_every_claim_has_a_strategy():

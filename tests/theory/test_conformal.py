@@ -14,7 +14,7 @@ from hlmtheory import conformal
 from hlmtheory.conformal import ThresholdController
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .room_claims import (
+from .module_claims import (
     by_id,
     check_attained,
     check_holds,
@@ -110,7 +110,7 @@ STRATEGIES = {
     "conformal.window": runs(window=True),
     "conformal.window_unclipped": runs(window=True),
 }
-"""For each claim of the room, what its instances are drawn from."""
+"""For each claim of the module, what its instances are drawn from."""
 
 PEAKED, FLAT = [1.0, 0.0, 0.0, 0.0], [0.25] * 4
 SETTING = {"epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.0}

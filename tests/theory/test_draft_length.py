@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import draft_length as room
+from hlmtheory import draft_length as module
 from hlmtheory.claims import Status
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .room_claims import (
+from .module_claims import (
     batches,
     by_id,
     check_attained,
@@ -27,8 +27,8 @@ from .room_claims import (
 )
 from .strategies import acceptances
 
-TRUE = [claim for claim in room.CLAIMS if claim.refuted is None]
-FALSE = [claim for claim in room.CLAIMS if claim.refuted is not None]
+TRUE = [claim for claim in module.CLAIMS if claim.refuted is None]
+FALSE = [claim for claim in module.CLAIMS if claim.refuted is not None]
 
 GAMMA = st.one_of(
     acceptances(), quantity(1e-6, 0.5), quantity(1e-9, 0.5).map(lambda x: 1.0 - x), st.sampled_from((0.0, 1.0))
@@ -60,22 +60,22 @@ STRATEGIES = {
     "draft_length.etgr": batches(**LINK, draft_length=LENGTH),
     "draft_length.unimodal": profiles(),
     "draft_length.stationary": batches(**LINK),
-    "draft_length.optimal": batches(**LINK, draft_length=LENGTH, max_length=LENGTH),
-    "draft_length.ratio": batches(**LINK, rise=quantity(1.0, 100.0), max_length=LENGTH),
+    "draft_length.optimal": batches(**LINK, draft_length=LENGTH, max_draft_length=LENGTH),
+    "draft_length.ratio": batches(**LINK, rise=quantity(1.0, 100.0), max_draft_length=LENGTH),
     "draft_length.slower_shortens": batches(**TWO_LINKS),
     "draft_length.slower_shortens_if": batches(**TWO_LINKS),
-    "draft_length.linear": batches(**LINK, draft_length=LENGTH, max_length=LENGTH),
-    "draft_length.linear_bonus": batches(**LINK, draft_length=LENGTH, max_length=LENGTH),
-    "draft_length.linear_optimal": batches(**LINK, max_length=LENGTH),
-    "draft_length.linear_adapts": batches(**LINK, rise=quantity(1.0, 100.0), max_length=LENGTH),
-    "draft_length.regret": batches(**LINK, believed=GAMMA, max_length=LENGTH),
+    "draft_length.linear": batches(**LINK, draft_length=LENGTH, max_draft_length=LENGTH),
+    "draft_length.linear_bonus": batches(**LINK, draft_length=LENGTH, max_draft_length=LENGTH),
+    "draft_length.linear_optimal": batches(**LINK, max_draft_length=LENGTH),
+    "draft_length.linear_adapts": batches(**LINK, rise=quantity(1.0, 100.0), max_draft_length=LENGTH),
+    "draft_length.regret": batches(**LINK, believed=GAMMA, max_draft_length=LENGTH),
     "draft_length.energy": batches(
         **LINK,
         fixed_j=FIXED,
         marginal_j=MARGINAL,
         price=st.one_of(st.just(0.0), quantity(1e-3, 10.0)),
         draft_length=LENGTH,
-        max_length=LENGTH,
+        max_draft_length=LENGTH,
     ),
     "draft_length.tracker": batches(acceptance=GAMMA, draft_length=LENGTH, other_length=LENGTH),
     "draft_length.tracker_in_use": batches(acceptance=GAMMA, draft_length=LENGTH),
@@ -85,7 +85,7 @@ STRATEGIES = {
     "draft_length.update_storm_printed": batches(size_bytes=st.floats(3.1e9, 3.3e9)),
     "draft_length.update_storm": batches(size_bytes=st.floats(3.5e9, 3.6e9)),
 }
-"""For each claim of the room, what its instances are drawn from."""
+"""For each claim of the module, what its instances are drawn from."""
 
 CASE = {"acceptance": 0.8, "fixed": 0.1, "marginal": 0.02}
 AGREES = {
@@ -96,7 +96,7 @@ AGREES = {
         "bits_per_token": 16.0,
         "header_bits": 0.0,
     },
-    "draft_length.linear_optimal": {**CASE, "max_length": 4},
+    "draft_length.linear_optimal": {**CASE, "max_draft_length": 4},
     "draft_length.linear_adapts": None,
     "draft_length.tracker": {"acceptance": 0.8, "draft_length": 6, "other_length": 6},
     "draft_length.update_storm_printed": None,
@@ -110,12 +110,12 @@ OUTSIDE = {
         "marginal_j": 1.0,
         "price": 1.0,
         "draft_length": 9,
-        "max_length": 8,
+        "max_draft_length": 8,
     },
     "0 < γ < 1 and F > M > 0": {"acceptance": 0.8, "fixed": 0.02, "marginal": 0.02},
     "O_header/b ≤ T_fixed/T_marginal of what is not sent": AGREES["draft_length.slower_shortens"]
     | {"header_bits": 320.0},
-    "the best draft gets shorter": {**CASE, "rise": 1.0, "max_length": 16},
+    "the best draft gets shorter": {**CASE, "rise": 1.0, "max_draft_length": 16},
     "3.15 GB ≤ size ≤ 3.25 GB": {"size_bytes": 3.5e9},
     "3.5625 GB ≤ size ≤ 3.58125 GB": {"size_bytes": 3.2e9},
 }
@@ -129,7 +129,7 @@ STRAYS = {
     "marginal": math.inf,
     "draft_length": -1,
     "other_length": 0,
-    "max_length": 0,
+    "max_draft_length": 0,
     "rise": 0.5,
     "slowdown": 0.5,
     "rate_bps": 0.0,
@@ -147,7 +147,7 @@ STRAYS = {
 
 
 def test_every_claim_has_a_strategy():
-    assert {claim.id for claim in room.CLAIMS} == set(STRATEGIES)
+    assert {claim.id for claim in module.CLAIMS} == set(STRATEGIES)
     assert {claim.id for claim in FALSE} == set(AGREES)
 
 
@@ -166,18 +166,18 @@ def test_refuted(claim):
     check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
 
 
-@pytest.mark.parametrize("claim", room.CLAIMS, ids=by_id)
+@pytest.mark.parametrize("claim", module.CLAIMS, ids=by_id)
 def test_libraries(claim):
     check_libraries(claim)
 
 
-@pytest.mark.parametrize("claim", room.CLAIMS, ids=by_id)
+@pytest.mark.parametrize("claim", module.CLAIMS, ids=by_id)
 def test_bad_input_is_named(claim):
     check_strays(claim, STRAYS)
 
 
 def test_every_assumption_has_an_instance_that_breaks_it():
-    found = [(claim, assumption.statement) for claim in room.CLAIMS for assumption in claim.assumptions]
+    found = [(claim, assumption.statement) for claim in module.CLAIMS for assumption in claim.assumptions]
     assert {statement for _, statement in found} == set(OUTSIDE)
     for claim, statement in found:
         check_scope(claim, statement, {name: OUTSIDE[statement][name] for name in claim.takes})
@@ -195,9 +195,9 @@ def random_links(count: int, seed: int) -> tuple[np.ndarray, ...]:
     return np.clip(gamma, 1e-6, 1.0 - 1e-9), marginal * 10.0 ** rng.uniform(-4, 8, count), marginal
 
 
-def brute_force(gamma: np.ndarray, fixed: np.ndarray, marginal: np.ndarray, longest: int) -> np.ndarray:
-    """The highest rate over all K up to the longest."""
-    k = np.arange(1, longest + 1)
+def brute_force(gamma: np.ndarray, fixed: np.ndarray, marginal: np.ndarray, max_draft_length: int) -> np.ndarray:
+    """The highest rate over all K up to ``max_draft_length``."""
+    k = np.arange(1, max_draft_length + 1)
     logarithm = np.log(gamma)[:, None]
     tokens = np.expm1((k + 1) * logarithm) / np.expm1(logarithm)
     return (tokens / (fixed[:, None] + k * marginal[:, None])).max(axis=1)
@@ -205,20 +205,22 @@ def brute_force(gamma: np.ndarray, fixed: np.ndarray, marginal: np.ndarray, long
 
 def test_brute_force_finds_nothing_better():
     gamma, fixed, marginal = random_links(8_000, seed=1)
-    real = room.stationary_draft_length(gamma, fixed, marginal)
-    best = room.optimal_draft_length(gamma, fixed, marginal, 2**60)
-    rates = room.etgr(gamma, best, fixed, marginal)
-    for longest in (16, 256, 4096):
-        some = np.flatnonzero((real <= longest) & (real > (longest // 16 if longest > 16 else -2)))
-        for part in np.array_split(some, max(1, some.size * longest // 2_000_000)):
-            competitor = brute_force(gamma[part], fixed[part], marginal[part], longest + 2)
+    real = module.stationary_draft_length(gamma, fixed, marginal)
+    best = module.optimal_draft_length(gamma, fixed, marginal, 2**60)
+    rates = module.etgr(gamma, best, fixed, marginal)
+    for max_draft_length in (16, 256, 4096):
+        some = np.flatnonzero(
+            (real <= max_draft_length) & (real > (max_draft_length // 16 if max_draft_length > 16 else -2))
+        )
+        for part in np.array_split(some, max(1, some.size * max_draft_length // 2_000_000)):
+            competitor = brute_force(gamma[part], fixed[part], marginal[part], max_draft_length + 2)
             assert (rates[part] >= competitor * (1 - 1e-12)).all()
 
 
 def test_high_precision_finds_nothing_better():
     gamma, fixed, marginal = random_links(3_000, seed=2)
-    real = room.stationary_draft_length(gamma, fixed, marginal)
-    best = room.optimal_draft_length(gamma, fixed, marginal, 2**60)
+    real = module.stationary_draft_length(gamma, fixed, marginal)
+    best = module.optimal_draft_length(gamma, fixed, marginal, 2**60)
     with mpmath.workdps(50):
         for i in np.flatnonzero(real > 4096)[:300]:
             g, f, m = (mpmath.mpf(float(x[i])) for x in (gamma, fixed, marginal))
@@ -246,7 +248,7 @@ def test_the_equation_is_solved_at_its_ends(gamma, ratio):
         for _ in range(20):
             v -= (mpmath.expm1(v) - v - c) / mpmath.expm1(v)
         expected = float(v / a - 1)
-    assert float(room.stationary_draft_length(gamma, ratio, 1.0)) == pytest.approx(expected, rel=1e-12)
+    assert float(module.stationary_draft_length(gamma, ratio, 1.0)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_equation_by_algebra():
@@ -263,84 +265,86 @@ def test_the_equation_by_algebra():
 
 def test_the_longest_draft_caps_it():
     gamma, fixed, marginal = random_links(2_000, seed=4)
-    capped = room.optimal_draft_length(gamma, fixed, marginal, 8)
-    free = room.optimal_draft_length(gamma, fixed, marginal, 2**60)
+    capped = module.optimal_draft_length(gamma, fixed, marginal, 8)
+    free = module.optimal_draft_length(gamma, fixed, marginal, 2**60)
     assert (capped == np.minimum(free, 8)).all()
 
 
 def test_the_ends_of_the_acceptance():
-    assert room.optimal_draft_length(0.0, [0.0, 1.0, 1e9], 1.0, 16).tolist() == [1, 1, 1]
-    assert room.optimal_draft_length(1.0, [2.0, 1.0, 0.5, 0.0], 1.0, 16).tolist() == [16, 1, 1, 1]
-    assert room.optimal_draft_length([0.5, 0.0], 1.0, 0.0, 16).tolist() == [16, 1]
+    assert module.optimal_draft_length(0.0, [0.0, 1.0, 1e9], 1.0, 16).tolist() == [1, 1, 1]
+    assert module.optimal_draft_length(1.0, [2.0, 1.0, 0.5, 0.0], 1.0, 16).tolist() == [16, 1, 1, 1]
+    assert module.optimal_draft_length([0.5, 0.0], 1.0, 0.0, 16).tolist() == [16, 1]
     gamma = np.array([0.0, 1.0])
-    assert room.optimal_draft_length(gamma, 1.0, 0.1, 8).tolist() == [1, 8]
-    assert room.optimal_draft_length(gamma, 1.0, 0.1, 8, min_length=0).tolist() == [0, 8]
-    assert room.optimal_draft_length(1.0, 0.1, 1.0, 8) == 1  # a draft that costs more than a round
-    assert room.surrogate_draft_length(gamma, 1.0, 0.1, 8).tolist() == [1, 8]
-    assert room.etgr(gamma, 8, 1.0, 0.125).tolist() == [0.5, 4.5]
-    assert room.draft_length_regret(gamma, gamma[::-1], 1.0, 0.1, 8).min() > 0
-    assert room.stationary_draft_length(gamma, 1.0, 0.1).tolist() == [-1.0, math.inf]
+    assert module.optimal_draft_length(gamma, 1.0, 0.1, 8).tolist() == [1, 8]
+    assert module.optimal_draft_length(gamma, 1.0, 0.1, 8, min_draft_length=0).tolist() == [0, 8]
+    assert module.optimal_draft_length(1.0, 0.1, 1.0, 8) == 1  # a draft that costs more than a round
+    assert module.surrogate_draft_length(gamma, 1.0, 0.1, 8).tolist() == [1, 8]
+    assert module.etgr(gamma, 8, 1.0, 0.125).tolist() == [0.5, 4.5]
+    assert module.draft_length_regret(gamma, gamma[::-1], 1.0, 0.1, 8).min() > 0
+    assert module.stationary_draft_length(gamma, 1.0, 0.1).tolist() == [-1.0, math.inf]
 
 
 def test_of_equals_the_shorter():
     """γ = 1 and F = M: every K gives one token a unit; γ = ½: K = 1 and 2 tie at 3/2/(F + M) = 7/4/(F + 2M)."""
-    assert int(room.optimal_draft_length(1.0, 1.0, 1.0, 16)) == 1
-    assert float(room.etgr(0.5, 1, 5.0, 1.0)) == float(room.etgr(0.5, 2, 5.0, 1.0)) == 0.25
-    assert int(room.optimal_draft_length(0.5, 5.0, 1.0, 16)) == 1
-    assert int(room.optimal_draft_length_profile([0.5, 0.5, 0.5], 5.0, 1.0)) == 1
+    assert int(module.optimal_draft_length(1.0, 1.0, 1.0, 16)) == 1
+    assert float(module.etgr(0.5, 1, 5.0, 1.0)) == float(module.etgr(0.5, 2, 5.0, 1.0)) == 0.25
+    assert int(module.optimal_draft_length(0.5, 5.0, 1.0, 16)) == 1
+    assert int(module.optimal_draft_length_profile([0.5, 0.5, 0.5], 5.0, 1.0)) == 1
 
 
 def test_the_server_alone_is_the_length_0():
-    assert room.optimal_draft_length([0.1, 0.9], 0.1, 0.1, 8, min_length=0).tolist() == [0, 0]
-    assert room.optimal_draft_length([0.1, 0.9], 0.1, 0.02, 8, min_length=0).tolist() == [0, 7]
-    with pytest.raises(ValueError, match=r"^min_length must be 0 or 1; got 2"):
-        room.optimal_draft_length(0.5, 1.0, 1.0, 8, min_length=2)
+    assert module.optimal_draft_length([0.1, 0.9], 0.1, 0.1, 8, min_draft_length=0).tolist() == [0, 0]
+    assert module.optimal_draft_length([0.1, 0.9], 0.1, 0.02, 8, min_draft_length=0).tolist() == [0, 7]
+    with pytest.raises(ValueError, match=r"^min_draft_length must be 0 or 1; got 2"):
+        module.optimal_draft_length(0.5, 1.0, 1.0, 8, min_draft_length=2)
 
 
-@pytest.mark.parametrize("longest", [2**63 - 1, 2**63 - 2, 2**62 + 1, 2**53 + 1])
-def test_the_longest_draft_that_an_int64_holds(longest):
+@pytest.mark.parametrize("max_draft_length", [2**63 - 1, 2**63 - 2, 2**62 + 1, 2**53 + 1])
+def test_the_longest_draft_that_an_int64_holds(max_draft_length):
     """A draft that costs nothing is worth sending however many there are: K_max, to the last digit."""
-    assert int(room.optimal_draft_length(1.0, 1.0, 0.0, longest)) == longest
-    assert int(room.optimal_draft_length(1.0, 2.0, 1.0, longest)) == longest
-    assert int(room.optimal_draft_length(0.8, 0.1, 0.02, longest)) == 4
-    almost = int(room.optimal_draft_length(1.0 - 2**-53, 1e300, 1e-8, longest))
-    assert 0 < almost <= longest
+    assert int(module.optimal_draft_length(1.0, 1.0, 0.0, max_draft_length)) == max_draft_length
+    assert int(module.optimal_draft_length(1.0, 2.0, 1.0, max_draft_length)) == max_draft_length
+    assert int(module.optimal_draft_length(0.8, 0.1, 0.02, max_draft_length)) == 4
+    almost = int(module.optimal_draft_length(1.0 - 2**-53, 1e300, 1e-8, max_draft_length))
+    assert 0 < almost <= max_draft_length
 
 
 @given(profiles())
 def test_a_profile_may_be_no_draft_at_all(instance):
     """0 where the server alone is at least as fast: the same choice as with a geometric acceptance."""
-    best = room.optimal_draft_length_profile(**instance, min_length=0)
+    best = module.optimal_draft_length_profile(**instance, min_draft_length=0)
     alone = np.broadcast_to(instance["acceptances"][..., 0] * instance["fixed"] <= instance["marginal"], best.shape)
     assert (best[alone] == 0).all()
-    assert (best[~alone] == room.optimal_draft_length_profile(**instance)[~alone]).all()
+    assert (best[~alone] == module.optimal_draft_length_profile(**instance)[~alone]).all()
     some = instance["fixed"] > 0
-    rates = room.etgr_profile(**instance).max(-1)
+    rates = module.etgr_profile(**instance).max(-1)
     assert (rates <= np.maximum(1.0 / np.where(some, instance["fixed"], 1.0), rates * ~alone) * (1 + 1e-12))[some].all()
 
 
 def test_profile_and_rate_choose_no_draft_together():
     gamma, fixed, marginal = np.array([0.1, 0.9, 0.9]), np.array([0.1, 0.1, 0.1]), np.array([0.1, 0.1, 0.02])
     alphas = np.repeat(gamma[:, None], 8, -1)
-    by_profile = room.optimal_draft_length_profile(alphas, fixed, marginal, min_length=0)
-    assert by_profile.tolist() == room.optimal_draft_length(gamma, fixed, marginal, 8, min_length=0).tolist()
-    with pytest.raises(ValueError, match=r"^min_length must be 0 or 1; got 2"):
-        room.optimal_draft_length_profile([0.5], 1.0, 1.0, min_length=2)
+    by_profile = module.optimal_draft_length_profile(alphas, fixed, marginal, min_draft_length=0)
+    assert by_profile.tolist() == module.optimal_draft_length(gamma, fixed, marginal, 8, min_draft_length=0).tolist()
+    with pytest.raises(ValueError, match=r"^min_draft_length must be 0 or 1; got 2"):
+        module.optimal_draft_length_profile([0.5], 1.0, 1.0, min_draft_length=2)
 
 
 @given(profiles())
 def test_a_profile_by_brute_force(instance):
-    best = room.optimal_draft_length_profile(**instance)
-    rates = room.etgr_profile(**instance)
+    best = module.optimal_draft_length_profile(**instance)
+    rates = module.etgr_profile(**instance)
     assert (np.take_along_axis(rates, best[..., None] - 1, -1)[..., 0] == rates.max(-1)).all()
 
 
-@given(batches(**LINK, max_length=st.integers(1, 40)))
+@given(batches(**LINK, max_draft_length=st.integers(1, 40)))
 def test_a_constant_profile_is_the_geometric_case(instance):
-    longest = int(np.max(instance["max_length"]))
-    alphas = np.repeat(instance["acceptance"][..., None], longest, -1)
-    best = room.optimal_draft_length(instance["acceptance"], instance["fixed"], instance["marginal"], longest)
-    rates = room.etgr_profile(alphas, instance["fixed"], instance["marginal"])
+    max_draft_length = int(np.max(instance["max_draft_length"]))
+    alphas = np.repeat(instance["acceptance"][..., None], max_draft_length, -1)
+    best = module.optimal_draft_length(
+        instance["acceptance"], instance["fixed"], instance["marginal"], max_draft_length
+    )
+    rates = module.etgr_profile(alphas, instance["fixed"], instance["marginal"])
     np.testing.assert_allclose(np.take_along_axis(rates, best[..., None] - 1, -1)[..., 0], rates.max(-1), rtol=1e-12)
 
 
@@ -349,32 +353,32 @@ def test_a_constant_profile_is_the_geometric_case(instance):
 
 def test_the_surrogate_is_bang_bang():
     marginal = np.geomspace(1e-4, 10, 400)
-    best = room.optimal_draft_length(0.8, 0.1, marginal, 16)
-    chosen = room.surrogate_draft_length(0.8, 0.1, marginal, 16)
+    best = module.optimal_draft_length(0.8, 0.1, marginal, 16)
+    chosen = module.surrogate_draft_length(0.8, 0.1, marginal, 16)
     assert set(np.unique(chosen)) == {1, 16}
     assert set(np.unique(best)) == set(range(1, 17))
-    assert set(np.unique(room.surrogate_draft_length(0.8, 0.1, marginal, 16, bonus=False))) == {16}
+    assert set(np.unique(module.surrogate_draft_length(0.8, 0.1, marginal, 16, bonus=False))) == {16}
 
 
 def test_a_header_makes_a_slow_link_ask_for_long_drafts():
     """flexspec's own (8): 40 bytes of TCP/IP before 16-bit indices; the text says the opposite."""
     lengths = []
     for rate in (1e6, 1e5, 1e4, 1e3):
-        costs = room.round_costs(
+        costs = module.round_costs(
             rate, bits_per_token=16, header_bits=320, propagation_s=0.01, cloud_base_s=0.01, edge_slope_s=0.0125
         )
-        lengths.append(int(room.optimal_draft_length(0.8, *costs, 64)))
+        lengths.append(int(module.optimal_draft_length(0.8, *costs, 64)))
     assert lengths == sorted(lengths)
     assert (lengths[0], lengths[-1]) == (1, 6)
 
 
 def test_the_printed_table_fits_3_2_gb_at_nine_tenths_of_the_bandwidth():
-    minutes = room.synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60
+    minutes = module.synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60
     assert minutes.round(1).tolist() == [42.7, 8.5, 1.4]
-    goodput = room.synchronisation_time(3.2e9, [0.896 * rate for rate in (10e6, 50e6, 300e6)]) / 60
+    goodput = module.synchronisation_time(3.2e9, [0.896 * rate for rate in (10e6, 50e6, 300e6)]) / 60
     assert goodput.round(1).tolist() == [47.6, 9.5, 1.6]
-    assert (room.synchronisation_time(3.2e9 / 0.896, [10e6, 50e6, 300e6]) / 60) == pytest.approx(goodput)
-    claim = next(claim for claim in room.CLAIMS if claim.id == "draft_length.update_storm_printed")
+    assert (module.synchronisation_time(3.2e9 / 0.896, [10e6, 50e6, 300e6]) / 60) == pytest.approx(goodput)
+    claim = next(claim for claim in module.CLAIMS if claim.id == "draft_length.update_storm_printed")
     inside = claim.check({"size_bytes": np.linspace(3.15e9, 3.25e9, 101)})
     assert inside.count(Status.VIOLATED) == inside.in_scope > 90
 
@@ -388,54 +392,56 @@ def test_costs_are_the_sum_of_their_parts():
         "edge_slope_s": 0.0085,
         "downlink_s": 0.004,
     }
-    fixed, marginal = room.round_costs(np.array([1e4, 1e6]), bits_per_token=15, header_bits=320, **parts)
+    fixed, marginal = module.round_costs(np.array([1e4, 1e6]), bits_per_token=15, header_bits=320, **parts)
     np.testing.assert_allclose(fixed, 0.03 + 0.05 + 0.004 + np.array([0.032, 0.00032]) + 0.001, rtol=1e-14)
     np.testing.assert_allclose(marginal, 0.0085 + np.array([0.0015, 0.000015]) + 0.002, rtol=1e-14)
 
 
 def test_energy_and_bytes_a_token():
-    fixed, marginal = room.round_energy(1e6, bits_per_token=16, transmit_w=2.0, header_bits=320, tail_j=0.5)
+    fixed, marginal = module.round_energy(1e6, bits_per_token=16, transmit_w=2.0, header_bits=320, tail_j=0.5)
     assert (float(fixed), float(marginal)) == pytest.approx((0.50064, 3.2e-5))
-    one, best = (float(room.cost_per_token(0.8, k, fixed, marginal)) for k in (1, 8))
+    one, best = (float(module.cost_per_token(0.8, k, fixed, marginal)) for k in (1, 8))
     assert best < one / 2  # the tail of the radio is shared by more tokens
 
 
 def test_regret_of_a_wrong_belief():
     believed = np.linspace(0.05, 0.95, 19)
-    regret = room.draft_length_regret(0.8, believed, 0.1, 0.01, 16)
+    regret = module.draft_length_regret(0.8, believed, 0.1, 0.01, 16)
     assert regret[15] == pytest.approx(0.0, abs=1e-15)  # the belief is .8
     assert (regret >= 0).all()
     assert (np.diff(regret[:15]) <= 0).all()
     assert (np.diff(regret[15:]) >= 0).all()
 
 
-@pytest.mark.parametrize("longest", [1, 2, 8, 40])
+@pytest.mark.parametrize("max_draft_length", [1, 2, 8, 40])
 @pytest.mark.parametrize(
     ("gamma", "belief"),
     [(0.9, 0.8), (0.8, 0.9), (0.5, 0.0), (0.0, 0.5), (1.0, 0.9), (0.9, 1.0), (0.6, 0.6), (1e-3, 0.7), (0.5, 5e-324)],
 )
-def test_the_worst_regret_is_the_supremum_over_all_costs(gamma, belief, longest):
+def test_the_worst_regret_is_the_supremum_over_all_costs(gamma, belief, max_draft_length):
     """Nothing on a fine grid of F/M is worse, and points beside the ties come as near as one likes."""
-    worst = float(room.worst_draft_length_regret(gamma, belief, longest))
+    worst = float(module.worst_draft_length_regret(gamma, belief, max_draft_length))
     grid = np.concatenate([np.geomspace(1e-3, 1e6, 4_000), [1e300]])
     near = [1.0]
     for rate in (gamma, belief):
-        k = np.arange(1, longest)
+        k = np.arange(1, max_draft_length)
         with np.errstate(divide="ignore", over="ignore"):
-            ties = np.cumsum(rate ** np.arange(longest))[1:] / rate ** (k + 1.0) - k if rate > 0 else np.empty(0)
+            ties = (
+                np.cumsum(rate ** np.arange(max_draft_length))[1:] / rate ** (k + 1.0) - k if rate > 0 else np.empty(0)
+            )
         near += [tie * (1 + side) for tie in ties[np.isfinite(ties)] for side in (-1e-11, 1e-11)]
-    seen = room.draft_length_regret(gamma, belief, np.append(grid, near), 1.0, longest)
-    free = room.draft_length_regret(gamma, belief, 1.0, 0.0, longest)
+    seen = module.draft_length_regret(gamma, belief, np.append(grid, near), 1.0, max_draft_length)
+    free = module.draft_length_regret(gamma, belief, 1.0, 0.0, max_draft_length)
     assert seen.max() <= worst + 1e-12
     assert max(seen.max(), float(free)) == pytest.approx(worst, abs=1e-8)
 
 
 def test_a_belief_of_point_eight_keeps_at_least_91_percent_of_point_nine():
-    assert float(room.worst_draft_length_regret(0.9, 0.8, 1000)) == pytest.approx(1 - 0.9126458, abs=1e-7)
-    assert room.worst_draft_length_regret([[0.5], [1.0]], [0.5, 1.0], 16).diagonal() == pytest.approx(0.0, abs=1e-15)
-    for longest in (0, 1001):
-        with pytest.raises(ValueError, match=r"^max_length must be a whole number in 1..1,000; got "):
-            room.worst_draft_length_regret(0.9, 0.8, longest)
+    assert float(module.worst_draft_length_regret(0.9, 0.8, 1000)) == pytest.approx(1 - 0.9126458, abs=1e-7)
+    assert module.worst_draft_length_regret([[0.5], [1.0]], [0.5, 1.0], 16).diagonal() == pytest.approx(0.0, abs=1e-15)
+    for max_draft_length in (0, 1001):
+        with pytest.raises(ValueError, match=r"^max_draft_length must be a whole number in 1..1,000; got "):
+            module.worst_draft_length_regret(0.9, 0.8, max_draft_length)
 
 
 # ------------------------------------------------------------------------------------------------------- trackers
@@ -459,7 +465,7 @@ def simulate(method: str, gamma: float, length: int, rounds: int, step: float, r
 def test_the_moments_are_those_of_a_simulation(method, step):
     runs = 40_000
     estimates = simulate(method, 0.8, 6, 60, step, runs)
-    bias, variance = (float(x) for x in room.tracker_moments(0.8, 6, 60, step, method=method))
+    bias, variance = (float(x) for x in module.tracker_moments(0.8, 6, 60, step, method=method))
     assert estimates.mean() - 0.8 == pytest.approx(bias, abs=4 * math.sqrt(variance / runs) + 2e-4)
     assert estimates.var() == pytest.approx(variance, rel=0.06)
 
@@ -481,7 +487,7 @@ def test_the_consistent_trackers_moments_are_those_of_its_law_to_leading_order(g
             law = after
         estimate = np.arange(size)[:, None] / np.maximum(np.arange(size), 1)
         mean = float((law * estimate).sum())
-        bias, variance = room.tracker_moments(gamma, length, rounds, 0.0, weight=0.0)
+        bias, variance = module.tracker_moments(gamma, length, rounds, 0.0, weight=0.0)
         exact = np.array([mean - gamma, (law * (estimate - mean) ** 2).sum()])
         off.append(np.array([bias, variance]) / exact - 1.0)
     assert (np.abs(off[1]) < 0.05).all()
@@ -489,17 +495,17 @@ def test_the_consistent_trackers_moments_are_those_of_its_law_to_leading_order(g
 
 
 def test_the_consistent_tracker_converges_and_the_printed_one_does_not():
-    bias, variance = room.tracker_moments(0.8, 6, [10, 100, 1_000, 10_000], 0.0, method="consistent")
+    bias, variance = module.tracker_moments(0.8, 6, [10, 100, 1_000, 10_000], 0.0, method="consistent")
     assert (np.diff(np.abs(bias)) < 0).all()
     assert (np.diff(variance) < 0).all()
     assert abs(bias[-1]) < 2e-5
-    printed, _ = room.tracker_moments(0.8, 6, 10**6, 0.01, method="ema_printed")
+    printed, _ = module.tracker_moments(0.8, 6, 10**6, 0.01, method="ema_printed")
     assert float(printed) == pytest.approx(0.491904 - 0.8)
 
 
 @pytest.mark.parametrize("method", ["ema_printed", "consistent"])
 def test_the_object_does_what_the_simulation_does(method):
-    tracker = room.AcceptanceTracker(step=0.1, method=method)
+    tracker = module.AcceptanceTracker(step=0.1, method=method)
     rng = np.random.default_rng(11)
     for _ in range(20):
         tracker = tracker.update(min(int(rng.geometric(0.2, 1)[0]) - 1, 6), 6)
@@ -511,7 +517,7 @@ def test_in_the_loop_the_printed_tracker_pays():
     rng = np.random.default_rng(0)
     tokens = {}
     for method in ("ema_printed", "consistent"):
-        tracker, total, time = room.AcceptanceTracker(step=0.05, method=method), 0, 0.0
+        tracker, total, time = module.AcceptanceTracker(step=0.05, method=method), 0, 0.0
         lengths = np.arange(1, 17)
         for _ in range(1500):
             e = (1 - tracker.estimate ** (lengths + 1)) / (1 - tracker.estimate)
@@ -519,7 +525,7 @@ def test_in_the_loop_the_printed_tracker_pays():
             tau = min(int(rng.geometric(0.1)) - 1, k)
             tracker, total, time = tracker.update(tau, k), total + tau + 1, time + 0.1 + 0.01 * k
         tokens[method] = total / time
-    best = float(room.etgr(0.9, room.optimal_draft_length(0.9, 0.1, 0.01, 16), 0.1, 0.01))
+    best = float(module.etgr(0.9, module.optimal_draft_length(0.9, 0.1, 0.01, 16), 0.1, 0.01))
     assert tokens["consistent"] > 0.97 * best
     assert tokens["ema_printed"] < 0.94 * best
 
@@ -547,50 +553,53 @@ def test_examined_drafts_are_accepted_at_the_rate(gamma):
         ({"acceptance": 1.5}, r"^acceptance must be in \[0, 1\]; got 1.5; give a probability"),
         ({"fixed": -1.0}, r"^fixed must be 0 or more and finite; got -1.0; give what a round costs"),
         ({"marginal": math.nan}, r"^marginal must be 0 or more and finite; got nan"),
-        ({"max_length": 0}, r"^max_length must be a whole number, 1 or more; got 0; a round drafts at least one"),
-        ({"max_length": 2.5}, r"^max_length must be a whole number, 1 or more; got 2.5"),
+        (
+            {"max_draft_length": 0},
+            r"^max_draft_length must be a whole number, 1 or more; got 0; a round drafts at least one",
+        ),
+        ({"max_draft_length": 2.5}, r"^max_draft_length must be a whole number, 1 or more; got 2.5"),
         ({"fixed": 0.0, "marginal": 0.0}, r"must be positive; got 0; a round takes some time$"),
     ],
 )
 @pytest.mark.parametrize("function", ["optimal_draft_length", "surrogate_draft_length"])
 def test_a_bad_link_is_named(function, change, message):
     with pytest.raises(ValueError, match=message):
-        getattr(room, function)(**{**CASE, "max_length": 8, **change})
+        getattr(module, function)(**{**CASE, "max_draft_length": 8, **change})
 
 
 def test_a_dead_link_is_named():
     with pytest.raises(ValueError, match=r"^rate_bps must be positive and finite; got 0.0; .* on a dead link"):
-        room.round_costs(0.0, bits_per_token=16)
+        module.round_costs(0.0, bits_per_token=16)
     with pytest.raises(ValueError, match=r"^transmit_w must be 0 or more"):
-        room.round_energy(1e6, bits_per_token=16, transmit_w=-1.0)
+        module.round_energy(1e6, bits_per_token=16, transmit_w=-1.0)
     with pytest.raises(ValueError, match=r"^tail_j must be 0 or more"):
-        room.round_energy(1e6, bits_per_token=16, transmit_w=1.0, tail_j=-1.0)
+        module.round_energy(1e6, bits_per_token=16, transmit_w=1.0, tail_j=-1.0)
 
 
 def test_a_round_without_drafts_has_no_profile():
     with pytest.raises(ValueError, match=r"^acceptances must have an entry for each draft; got shape \(0,\)"):
-        room.optimal_draft_length_profile([], 1.0, 1.0)
+        module.optimal_draft_length_profile([], 1.0, 1.0)
 
 
 @pytest.mark.parametrize("acceptances", [0.5, [], np.empty((3, 0))])
 def test_a_profile_has_drafts(acceptances):
     with pytest.raises(ValueError, match=r"^acceptances must have an entry for each draft; got shape "):
-        room.etgr_profile(acceptances, 1.0, 1.0)
+        module.etgr_profile(acceptances, 1.0, 1.0)
 
 
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: room.etgr([0.5, 0.5], [1, 2, 3], 1.0, 1.0), "draft_length"),
-        (lambda: room.etgr_profile([[0.5], [0.5]], [1.0, 1.0, 1.0], 1.0), "fixed"),
-        (lambda: room.optimal_draft_length([0.5, 0.5], 1.0, 1.0, [1, 2, 3]), "max_length"),
-        (lambda: room.optimal_draft_length([0.5, 0.5], [1.0, 1.0, 1.0], 1.0, 8), "fixed"),
-        (lambda: room.surrogate_draft_length([0.5, 0.5], 1.0, 1.0, [1, 2, 3]), "max_length"),
-        (lambda: room.worst_draft_length_regret([0.5, 0.5], [0.5, 0.5, 0.5], 8), "believed"),
-        (lambda: room.round_costs([1.0, 1.0], bits_per_token=[1.0, 1.0, 1.0]), "bits_per_token"),
-        (lambda: room.round_energy([1.0, 1.0], bits_per_token=1.0, transmit_w=[1.0, 1.0, 1.0]), "transmit_w"),
-        (lambda: room.synchronisation_time([1.0, 1.0], [1.0, 1.0, 1.0]), "rate_bps"),
-        (lambda: room.tracker_moments([0.5, 0.5], [1, 2, 3], 1, 0.1), "draft_length"),
+        (lambda: module.etgr([0.5, 0.5], [1, 2, 3], 1.0, 1.0), "draft_length"),
+        (lambda: module.etgr_profile([[0.5], [0.5]], [1.0, 1.0, 1.0], 1.0), "fixed"),
+        (lambda: module.optimal_draft_length([0.5, 0.5], 1.0, 1.0, [1, 2, 3]), "max_draft_length"),
+        (lambda: module.optimal_draft_length([0.5, 0.5], [1.0, 1.0, 1.0], 1.0, 8), "fixed"),
+        (lambda: module.surrogate_draft_length([0.5, 0.5], 1.0, 1.0, [1, 2, 3]), "max_draft_length"),
+        (lambda: module.worst_draft_length_regret([0.5, 0.5], [0.5, 0.5, 0.5], 8), "believed"),
+        (lambda: module.round_costs([1.0, 1.0], bits_per_token=[1.0, 1.0, 1.0]), "bits_per_token"),
+        (lambda: module.round_energy([1.0, 1.0], bits_per_token=1.0, transmit_w=[1.0, 1.0, 1.0]), "transmit_w"),
+        (lambda: module.synchronisation_time([1.0, 1.0], [1.0, 1.0, 1.0]), "rate_bps"),
+        (lambda: module.tracker_moments([0.5, 0.5], [1, 2, 3], 1, 0.1), "draft_length"),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused_by_name(call, name):
@@ -601,15 +610,15 @@ def test_shapes_that_do_not_fit_are_refused_by_name(call, name):
 def test_the_law_of_a_billion_drafts_is_not_summed():
     """It took 7.8 GB; the consistent tracker's moments are closed forms and need no law."""
     with pytest.raises(ValueError, match=r"^draft_length must be a whole number in 1..65,536 .*; got 1000000000"):
-        room.tracker_moments(0.8, 10**9, 10, 0.1, method="ema_printed")
-    assert np.isfinite(room.tracker_moments(0.8, 10**9, 10, 0.1)).all()
+        module.tracker_moments(0.8, 10**9, 10, 0.1, method="ema_printed")
+    assert np.isfinite(module.tracker_moments(0.8, 10**9, 10, 0.1)).all()
 
 
 def test_the_way_back_is_a_cost_of_its_own():
     """A round trip of 60 ms: half up, half down."""
-    assert "other half of the round-trip time" in " ".join(room.round_costs.__doc__.split())
+    assert "other half of the round-trip time" in " ".join(module.round_costs.__doc__.split())
     up, both = (
-        room.round_costs(1e6, bits_per_token=16, propagation_s=0.03, downlink_s=down)[0] for down in (0.0, 0.03)
+        module.round_costs(1e6, bits_per_token=16, propagation_s=0.03, downlink_s=down)[0] for down in (0.0, 0.03)
     )
     assert float(both - up) == pytest.approx(0.03)
 
@@ -625,7 +634,7 @@ def test_the_way_back_is_a_cost_of_its_own():
 )
 def test_a_bad_tracker_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        room.AcceptanceTracker(**arguments)
+        module.AcceptanceTracker(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -638,12 +647,12 @@ def test_a_bad_tracker_is_named(arguments, message):
 )
 def test_a_bad_round_is_named(accepted, length, message):
     with pytest.raises(ValueError, match=message):
-        room.AcceptanceTracker(step=0.1).update(accepted, length)
+        module.AcceptanceTracker(step=0.1).update(accepted, length)
 
 
 def test_a_bad_method_is_named():
     with pytest.raises(ValueError, match=r"^method must be one of"):
-        room.tracker_moments(0.8, 6, 10, 0.1, method="mean")
+        module.tracker_moments(0.8, 6, 10, 0.1, method="mean")
 
 
 # ------------------------------------------------------------------------------------------------------ libraries
@@ -652,21 +661,21 @@ def test_a_bad_method_is_named():
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_answers_in_kind(library):
     gamma, fixed, marginal = (to(library, [x, x / 2], "float32") for x in (0.75, 0.5, 0.0625))
-    longest = to(library, 16, "int64")
-    best = room.optimal_draft_length(gamma, fixed, marginal, longest)
+    max_draft_length = to(library, 16, "int64")
+    best = module.optimal_draft_length(gamma, fixed, marginal, max_draft_length)
     assert kind_of(best) == (library, "int64")
     assert numbers(best).tolist() == [4, 1]
-    assert kind_of(room.etgr(gamma, best, fixed, marginal)) == (library, "float32")
-    assert kind_of(room.stationary_draft_length(gamma, fixed, marginal)) == (library, "float64")
+    assert kind_of(module.etgr(gamma, best, fixed, marginal)) == (library, "float32")
+    assert kind_of(module.stationary_draft_length(gamma, fixed, marginal)) == (library, "float64")
     profile = to(library, [[0.5, 0.25], [0.75, 0.5]], "float32")
-    assert kind_of(room.etgr_profile(profile, fixed, marginal)) == (library, "float32")
-    assert kind_of(room.optimal_draft_length_profile(profile, fixed, marginal)) == (library, "int64")
-    bias, variance = room.tracker_moments(gamma, to(library, 6, "int64"), to(library, 9, "int64"), 0.1)
+    assert kind_of(module.etgr_profile(profile, fixed, marginal)) == (library, "float32")
+    assert kind_of(module.optimal_draft_length_profile(profile, fixed, marginal)) == (library, "int64")
+    bias, variance = module.tracker_moments(gamma, to(library, 6, "int64"), to(library, 9, "int64"), 0.1)
     assert kind_of(bias) == kind_of(variance) == (library, "float32")
 
 
 def test_a_tracker_that_saw_nothing_and_expects_nothing_has_no_moments():
     with pytest.raises(ValueError, match="weight must be positive where rounds is 0"):
-        room.tracker_moments(0.8, 4, 0, 0.1, weight=0.0)
-    bias, variance = room.tracker_moments(0.8, 4, 0, 0.1, weight=1.0, start=0.5)
+        module.tracker_moments(0.8, 4, 0, 0.1, weight=0.0)
+    bias, variance = module.tracker_moments(0.8, 4, 0, 0.1, weight=1.0, start=0.5)
     assert (float(bias), float(variance)) == (pytest.approx(-0.3), 0.0)

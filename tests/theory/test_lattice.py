@@ -18,7 +18,7 @@ from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 from hlmtheory.verification import output_distribution, total_variation
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .room_claims import (
+from .module_claims import (
     by_id,
     check_attained,
     check_holds,
@@ -107,7 +107,7 @@ STRATEGIES = {
         lambda instance: {name: instance[name] for name in ("draft", "budget_bits")}
     ),
 }
-"""For each claim of the room, what its instances are drawn from."""
+"""For each claim of the module, what its instances are drawn from."""
 
 AGREES = {
     "lattice.quantize_printed": {"draft": [0.25, 0.25, 0.25, 0.25], "k": 4, "resolution": 100},

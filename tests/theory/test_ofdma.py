@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from hlmtheory import ofdma
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .room_claims import (
+from .module_claims import (
     batches,
     by_id,
     check_attained,
@@ -64,7 +64,7 @@ STRATEGIES = {
     "ofdma.spread_sooner": SPREAD,
     "ofdma.spread_loss": SPREAD,
 }
-"""For each claim of the room, what its instances are drawn from."""
+"""For each claim of the module, what its instances are drawn from."""
 
 AGREES = {
     "ofdma.minmax_printed": {

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from hlmtheory import serving
 from hlmtheory.serving import Device, ModelShape, Service, Task
 
-from .room_claims import by_id, check_attained, check_holds, check_libraries, check_refuted, check_strays
+from .module_claims import by_id, check_attained, check_holds, check_libraries, check_refuted, check_strays
 from .strategies import acceptances, shapes
 
 SIZES = st.one_of(st.integers(1, 4), st.integers(1, 20_000))
@@ -83,7 +83,7 @@ STRATEGIES = {
     "serving.free": _arrays(1, **_STEPS),
     "serving.free_schedule": _arrays(1, **_STEPS, turns=((12,), st.integers(0, 4))),
 }
-"""For each claim of the room, what its instances are drawn from."""
+"""For each claim of the module, what its instances are drawn from."""
 
 STRAYS = {
     "model": [1, 0, 3],

@@ -36,7 +36,7 @@ from hlmtheory.skipping import chains as chains_
 
 from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .room_claims import (
+from .module_claims import (
     batches,
     by_id,
     check_attained,
@@ -133,7 +133,7 @@ STRATEGIES = {
     "skipping.sequence_draft": chains(),
     "skipping.calibrated": loss_tables(),
 }
-"""For each claim of the room, what its instances are drawn from."""
+"""For each claim of the module, what its instances are drawn from."""
 
 AGREES = {
     "skipping.rejection_by_draft": {"target": [0.25, 0.75], "draft": [0.25, 0.75]},

@@ -499,7 +499,7 @@ def test_inputs_are_left_as_they_were():
 
 
 def test_the_room_has_its_public_names():
-    assert all(getattr(hlmtheory, name) is getattr(truncation, name) for name in hlmtheory.ROOMS["truncation"])
+    assert all(getattr(hlmtheory, name) is getattr(truncation, name) for name in hlmtheory.MODULES["truncation"])
 
 
 # ------------------------------------------------------------------------------------------ what a review found

@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as hnp
 from hlmtheory import truncation
 from hlmtheory.claims import Status
 
-from .room_claims import (
+from .module_claims import (
     by_id,
     check_attained,
     check_holds,

@@ -31,7 +31,7 @@ from hlmtheory.uncertainty.claims import DISCREPANCY
 from hlmtheory.uncertainty.substitution import by_substitution
 
 from .kinds import LIBRARIES, kind_of, numbers, to
-from .room_claims import (
+from .module_claims import (
     batches,
     by_id,
     check_attained,
@@ -94,7 +94,7 @@ STRATEGIES = {
     "uncertainty.linear": batches((1, 9), rows_uncertainty=UNIT, rows_rejection_by_token=UNIT),
     "uncertainty.printed_fit": batches(correlation=st.floats(-1.0, 1.0), r_squared=UNIT),
 }
-"""For each claim of the room, what its instances are drawn from."""
+"""For each claim of the module, what its instances are drawn from."""
 
 AGREES = {
     "uncertainty.printed_temperature": {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [1.0, 1.0]},

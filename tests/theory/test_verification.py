@@ -496,7 +496,7 @@ def test_tokens_grow_with_both(alpha, other, length, more):
     assert tokens[2] <= length + more + 1
 
 
-@given(profiles(longest=6))
+@given(profiles(max_draft_length=6))
 def test_profile_against_all_outcomes(case):
     rates = case["acceptances"]
     expected = row_by_row(lambda row: oracles.expected_tokens(exact(row)), (rates, 1))
@@ -595,8 +595,8 @@ def test_tokens_that_do_not_fit_together_are_refused():
 
 
 def test_the_room_has_its_public_names():
-    assert all(getattr(hlmtheory, name) is getattr(verification, name) for name in hlmtheory.ROOMS["verification"])
-    assert set(hlmtheory.ROOMS["verification"]) <= set(dir(hlmtheory))
+    assert all(getattr(hlmtheory, name) is getattr(verification, name) for name in hlmtheory.MODULES["verification"])
+    assert set(hlmtheory.MODULES["verification"]) <= set(dir(hlmtheory))
 
 
 def test_an_unknown_name_of_the_package():

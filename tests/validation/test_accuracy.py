@@ -125,7 +125,7 @@ def test_a_model_that_cannot_be_had_is_one_sentence(tmp_path: Path, monkeypatch:
     (tmp_path / "model.safetensors").write_bytes(b"none")
     with pytest.raises(UserError, match=r"cannot be loaded \(.*\); give the folder or the hub name"):
         load_embedding(tmp_path)
-    monkeypatch.setattr(module.Source, "reach", lambda self: None)
+    monkeypatch.setattr(module.ModelSource, "reach", lambda self: None)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
     def refuse(*args: Any, **options: Any) -> None:

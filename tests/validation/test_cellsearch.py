@@ -11,7 +11,7 @@ import pytest
 from hlmtheory._domains import DomainError
 from validation.claims.scenarios import cellscan
 from validation.claims.scenarios.cell import Load, Radio, Reading, serve, uploads
-from validation.claims.scenarios.cellscan import KNOBS, Found, Knob, Ladder, climb
+from validation.claims.scenarios.cellscan import KNOBS, Knob, Ladder, ScannedSetting, climb
 from validation.claims.scenarios.cellsearch import (
     BANDWIDTH_GOALS,
     BATCHING_GOALS,
@@ -261,17 +261,17 @@ def test_rungs_are_the_nearest_by_number_of_changes():
     one, other = replace(Setting(), upload=2.0), replace(Setting(), upload=3.0)
     two, three = replace(one, padded=False), replace(one, padded=False, memory=8e9)
     values = {Setting(): 10.0, one: 17.0, other: 24.5, two: 16.0, three: 20.5}
-    ladder = Ladder(goals, tuple(Found(setting, (value,)) for setting, value in values.items()))
+    ladder = Ladder(goals, tuple(ScannedSetting(setting, (value,)) for setting, value in values.items()))
     assert [rung.setting for rung in ladder.rungs] == [Setting(), one, three]  # two changes are no nearer than one
     assert ladder.best.savings == (20.5,)
     assert ladder.within_a_point == 1
 
 
 def test_a_found_setting_says_how_far_it_is():
-    found = Found(Setting(), (10.0, 22.0))
+    found = ScannedSetting(Setting(), (10.0, 22.0))
     assert found.distance((12.0, 21.5)) == 2.0
     assert found.words == "Table II"
-    assert Found(replace(Setting(), upload=0.0), (1.0,)).words == "upload not counted"
+    assert ScannedSetting(replace(Setting(), upload=0.0), (1.0,)).words == "upload not counted"
 
 
 def test_the_searches_are_those_of_the_printed_percentages(monkeypatch: pytest.MonkeyPatch):
@@ -279,7 +279,7 @@ def test_the_searches_are_those_of_the_printed_percentages(monkeypatch: pytest.M
 
     def note(goals: Any, seed: int, runs: int, **options: Any) -> Any:
         asked.append({"goals": goals, **options})
-        return Ladder(goals, (Found(Setting(), (0.0,) * len(goals)),))
+        return Ladder(goals, (ScannedSetting(Setting(), (0.0,) * len(goals)),))
 
     monkeypatch.setattr(cellscan, "climb", note)
     for search in (cellscan.of_batching, cellscan.of_bandwidth, cellscan.of_all):
@@ -308,10 +308,10 @@ def test_the_nearest_single_change_is_tuned_on_more_runs():
     goal = BATCHING_GOALS[0]
     values, _ = percentages(Setting(gain_db=-52.6), (goal,), 1, 4)
     planted = replace(goal, printed=float(values[0]))
-    coarse = Ladder((planted,), tuple(Found(Setting(gain_db=gain), (gain,)) for gain in (-30.0, -50.0, -60.0)))
+    coarse = Ladder((planted,), tuple(ScannedSetting(Setting(gain_db=gain), (gain,)) for gain in (-30.0, -50.0, -60.0)))
     fine = cellscan.refined(coarse, 1, 4)
     assert fine.best.distance((planted.printed,)) < 0.1
     assert {one.setting.changes[0].split(" =")[0] for one in fine.tried if one.setting.changes} == {"g₀"}
     assert not cellscan.refined(Ladder((planted,), coarse.tried[:1]), 1, 4).tried  # nothing was changed
-    words = Ladder((planted,), (Found(Setting(padded=False), (1.0,)),))
+    words = Ladder((planted,), (ScannedSetting(Setting(padded=False), (1.0,)),))
     assert [one.setting for one in cellscan.refined(words, 1, 4).tried] == [Setting(padded=False)]  # no more of it

@@ -20,7 +20,7 @@ import hlmtheory
 from hlmtheory.claims import Claim, Instance, Status
 from validation.benchmarks.synthetic_trace import SyntheticTrace
 from validation.claims import check, instances
-from validation.claims.check import LONGEST_DRAFT, Place, Results, Tally, check_trace, instance_arrays, load_results
+from validation.claims.check import MAX_DRAFT_LENGTH, Place, Results, Tally, check_trace, instance_arrays, load_results
 from validation.claims.instances import scenario_rng, scenarios
 from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, open_trace
@@ -114,9 +114,9 @@ def test_instances_are_what_they_say(trace: Trace) -> None:
     assert arrays["k"].max() <= VOCABULARY
     assert (arrays["draft"][np.arange(100), arrays["token"]] > 0).all()
     expected = [
-        arrays["acceptance"][start : start + LONGEST_DRAFT]
-        for start in range(100 - LONGEST_DRAFT + 1)
-        if chunk.prompt_index[start] == chunk.prompt_index[start + LONGEST_DRAFT - 1]
+        arrays["acceptance"][start : start + MAX_DRAFT_LENGTH]
+        for start in range(100 - MAX_DRAFT_LENGTH + 1)
+        if chunk.prompt_index[start] == chunk.prompt_index[start + MAX_DRAFT_LENGTH - 1]
     ]
     np.testing.assert_array_equal(arrays["acceptances"], expected)
 

@@ -11,7 +11,7 @@ import pytest
 from validation.errors import UserError
 from validation.models import devices
 from validation.models.pair import load_pair
-from validation.models.sources import Source
+from validation.models.sources import ModelSource
 
 
 def refused(message: str, **arguments: Any) -> None:
@@ -59,9 +59,9 @@ def sharded(
 
     gpus(8e9, 8e9)
     monkeypatch.setattr(devices, "find_spec", lambda name: name)
-    plain, calls, moves = Source.load_model, [], []
+    plain, calls, moves = ModelSource.load_model, [], []
 
-    def load_model(source: Source, dtype: str, **options: Any) -> Any:
+    def load_model(source: ModelSource, dtype: str, **options: Any) -> Any:
         model = plain(source, dtype)
         monkeypatch.setattr(model, "to", lambda where: moves.append(str(where)) or model)
         if options:
@@ -69,7 +69,7 @@ def sharded(
             model.hf_device_map = places
         return model
 
-    monkeypatch.setattr(Source, "load_model", load_model)
+    monkeypatch.setattr(ModelSource, "load_model", load_model)
     pair = load_pair(small=folders[0], large=folders[1], device="sharded")
     assert isinstance(pair.device, torch.device)
     return pair, calls, moves
@@ -123,7 +123,7 @@ def test_too_little_memory(
     folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: dict[str, Any] = {"small": folders[0], "large": folders[1]}
-    monkeypatch.setattr(Source, "load_model", lambda *_, **__: pytest.fail("weights were read"))
+    monkeypatch.setattr(ModelSource, "load_model", lambda *_, **__: pytest.fail("weights were read"))
     monkeypatch.setattr(devices, "_free_host_memory", lambda: 400 * 10**6)
     message = (
         r"The two models with working space need about 0\.54 GB, but only 0\.40 GB of memory are free on cpu; choose"

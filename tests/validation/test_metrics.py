@@ -12,7 +12,7 @@ from scipy.stats import bootstrap
 from hlmtheory.channel import mean_round_throughput, round_throughput, throughput
 from validation.collection.prompts import Prompt
 from validation.decoding.columns import Powers
-from validation.decoding.intervals import Estimate, draw_texts, ratio
+from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods import (
@@ -221,8 +221,8 @@ def test_the_true_skip_rate_is_the_large_models_acceptance_of_what_is_skipped(pa
 
 def test_without_risk_there_is_no_true_skip_rate(pair: Pair) -> None:
     found = summarize(decode(pair, PROMPTS, SmallOnly(), **(SETTINGS | {"risk": False})))
-    assert found["true_skip_rate"] == Estimate(None)
-    assert found["risk"] == Estimate(None)
+    assert found["true_skip_rate"] == IntervalEstimate(None)
+    assert found["risk"] == IntervalEstimate(None)
     assert found["acceptance"].value is None
 
 
@@ -300,14 +300,14 @@ def test_methods_are_paired(rows: dict[str, list[Row]]) -> None:
     found = {one.method: one for one in summaries(r for mine in rows.values() for r in mine)}
     assert list(found) == list(rows)
     hlm, other = found["HLM"], found["U-HLM"]
-    assert compare(hlm, hlm, "tokens_per_s") == Estimate(1.0, 1.0, 1.0)
+    assert compare(hlm, hlm, "tokens_per_s") == IntervalEstimate(1.0, 1.0, 1.0)
     times = compare(other, hlm, "tokens_per_s")
     assert times.value == pytest.approx(other["tokens_per_s"].value / hlm["tokens_per_s"].value)
     slow = [replace(r, method="slow", rounds=[replace(o, large_s=2 * o.large_s) for o in r.rounds]) for r in BY_HAND]
     one, two = summarize(BY_HAND), summarize(slow)
     assert one["server_s_per_token"].high > 1.5 * one["server_s_per_token"].low  # either varies, the quotient does not
-    assert compare(two, one, "server_s_per_token") == Estimate(2.0, 2.0, 2.0)
-    assert compare(other, hlm, "true_skip_rate") == Estimate(None)
+    assert compare(two, one, "server_s_per_token") == IntervalEstimate(2.0, 2.0, 2.0)
+    assert compare(other, hlm, "true_skip_rate") == IntervalEstimate(None)
     for name, others in (("prompts", rows["HLM"][:3]), ("settings", rows["HLM"])):
         with pytest.raises(UserError, match=f"differ in their {name}"):
             compare(hlm, summarize(others, seed=5 if name == "settings" else 1), "tokens_per_s")
@@ -318,24 +318,24 @@ def test_methods_are_paired(rows: dict[str, list[Row]]) -> None:
 def test_a_word_without_a_value_in_some_draws_has_an_interval_of_the_others() -> None:
     only = row("one", Round(skipped=2, small_s=2.0, small_passes=2, skip_risk=0.5, risk=0.5, mismatch=1.0))
     found = summarize([only, row("two", Round(resampled=1, drafted=1, small_s=1.0, small_passes=1, large_s=1.0))])
-    assert found["true_skip_rate"] == Estimate(0.75, 0.75, 0.75)
+    assert found["true_skip_rate"] == IntervalEstimate(0.75, 0.75, 0.75)
 
 
 def test_texts_without_tokens_or_time() -> None:
     found = summarize([row("empty")])
     assert all(one.value is None for key, one in found.estimates.items() if key not in ("seconds_per_text", "risk"))
-    assert found["seconds_per_text"] == found["risk"] == Estimate(0.0, 0.0, 0.0)
+    assert found["seconds_per_text"] == found["risk"] == IntervalEstimate(0.0, 0.0, 0.0)
     assert found.positions.conditional == ()
     free = summarize([row("free", Round(drafted=1, accepted=1))])
-    assert free["tokens_per_s"] == Estimate(None)
-    assert free["tokens_per_s_round_mean"] == Estimate(None)
-    assert free["acceptance"] == Estimate(1.0, 1.0, 1.0)
+    assert free["tokens_per_s"] == IntervalEstimate(None)
+    assert free["tokens_per_s_round_mean"] == IntervalEstimate(None)
+    assert free["acceptance"] == IntervalEstimate(1.0, 1.0, 1.0)
 
 
 def test_a_value_whose_every_draw_lacks_one_stands_alone() -> None:
     from validation.decoding.intervals import estimate
 
-    assert estimate(1.0, np.full(3, np.nan), 0.95) == Estimate(1.0)
+    assert estimate(1.0, np.full(3, np.nan), 0.95) == IntervalEstimate(1.0)
 
 
 def test_a_ratio_of_other_numbers_has_the_same_draws(rows: dict[str, list[Row]]) -> None:

@@ -16,7 +16,7 @@ from validation.errors import UserError
 from validation.models import pair as pair_module
 from validation.models import sources
 from validation.models.pair import PAIRS, PairSource, load_pair
-from validation.models.sources import Source
+from validation.models.sources import ModelSource
 
 
 def refused(message: str, **arguments: Any) -> None:
@@ -227,7 +227,7 @@ def test_an_index_on_the_hub_is_checked_before_the_model_is_loaded(
     monkeypatch.setattr(transformers.utils, "cached_file", there)
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda *_, **__: pytest.fail("loaded"))
     with pytest.raises(UserError, match=r"names the weights 'weights\.bin'"):
-        Source("owner/model").load_model("float32")
+        ModelSource("owner/model").load_model("float32")
 
 
 def test_an_adapter_is_refused_where_it_would_be_loaded(
@@ -332,7 +332,7 @@ def test_an_unreachable_hub_is_asked_once(hub: Callable[[str], None], monkeypatc
 @pytest.mark.parametrize("kind", ["GatedRepoError", "EntryNotFoundError"])
 def test_other_answers_are_left_to_loading(kind: str, hub: Callable[[str], None]) -> None:
     hub(kind)
-    Source("owner/model").reach()
+    ModelSource("owner/model").reach()
 
 
 def test_what_is_on_this_machine_needs_no_hub(
@@ -341,16 +341,16 @@ def test_what_is_on_this_machine_needs_no_hub(
     import huggingface_hub
 
     hub("NetworkError")
-    Source(str(folders[0])).reach()
+    ModelSource(str(folders[0])).reach()
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_, **__: "config.json")
-    Source("owner/model").reach()
+    ModelSource("owner/model").reach()
 
 
 def test_a_revision_stands_behind_an_at(tmp_path: Path) -> None:
-    assert Source.parse("owner/model") == Source("owner/model", "main")
-    assert Source.parse("owner/model@v1.0") == Source("owner/model", "v1.0")
+    assert ModelSource.parse("owner/model") == ModelSource("owner/model", "main")
+    assert ModelSource.parse("owner/model@v1.0") == ModelSource("owner/model", "v1.0")
     (tmp_path / "kept@home").mkdir()
-    assert Source.parse(str(tmp_path / "kept@home")).name == str(tmp_path / "kept@home")
+    assert ModelSource.parse(str(tmp_path / "kept@home")).name == str(tmp_path / "kept@home")
     refused("'owner/model@' names no revision after the @", small="owner/model@", large="owner/model")
 
 
@@ -372,7 +372,7 @@ def test_a_revision_reaches_every_part(pair: Any, hub: Callable[[str], None], mo
     found = (pair.large, {"missing_keys": []})
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", answers(found))
     monkeypatch.setattr(pair.large.config, "_commit_hash", "abc", raising=False)
-    monkeypatch.setattr(Source, "_part", lambda source, name: asked.append(f"{source.name}@{source.revision}"))
+    monkeypatch.setattr(ModelSource, "_part", lambda source, name: asked.append(f"{source.name}@{source.revision}"))
     loaded = load_pair(small="owner/one@v1", large="owner/two")
     assert set(asked) == {"owner/one@v1", "owner/two@main"}
     assert len(asked) == 10  # configuration, tokenizer, weights, and the two files that name the weights
@@ -389,4 +389,6 @@ def test_the_papers_pairs_are_named() -> None:
         "llama-68m-7b": "edge-sd",
     }.items():
         assert papers in PAIRS[name].description
-        assert all(sources.HUB_NAME.fullmatch(Source.parse(m).name) for m in (PAIRS[name].small, PAIRS[name].large))
+        assert all(
+            sources.HUB_NAME.fullmatch(ModelSource.parse(m).name) for m in (PAIRS[name].small, PAIRS[name].large)
+        )

@@ -216,18 +216,18 @@ def test_without_a_number_every_figure_of_the_paper_is_found():
 
 def test_every_room_of_the_figures_keeps_its_name():
     """`import validation.plots.edge_sd.beside as b` looks the package up as an attribute."""
-    rooms = [room.name for room in pkgutil.iter_modules(plots.__path__)]
-    assert {"csqs", "edgesd", "flexspec", "hlm", "skipping", "truncation"} <= set(rooms)
-    for room in rooms:
-        package = importlib.import_module(f"validation.plots.{room}")
-        assert getattr(plots, room) is package
+    modules = [module.name for module in pkgutil.iter_modules(plots.__path__)]
+    assert {"csqs", "edgesd", "flexspec", "hlm", "skipping", "truncation"} <= set(modules)
+    for module in modules:
+        package = importlib.import_module(f"validation.plots.{module}")
+        assert getattr(plots, module) is package
     import validation.plots.edge_sd.beside as beside
 
     assert beside.__name__ == "validation.plots.edge_sd.beside"
 
 
 def test_no_two_exhibits_have_one_number():
-    assert len(EXHIBITS) == sum(len(room.FIGURES) for room in plots._ROOMS)
+    assert len(EXHIBITS) == sum(len(module.FIGURES) for module in plots._MODULES)
 
 
 def test_a_figure_of_a_pair_needs_a_trace(tmp_path: Path):

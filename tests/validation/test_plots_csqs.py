@@ -22,7 +22,7 @@ from validation.plots.c_sqs import numbers as csqs_numbers
 from validation.plots.c_sqs import runs as csqs_runs
 from validation.plots.c_sqs import tables as csqs_tables
 from validation.plots.c_sqs.numbers import ADAPTIVE, BY_SIZE, FIXED, MAIN, PRINTED, interval
-from validation.plots.c_sqs.runs import METHODS, Cell, Scale, Study, Times, pass_times, some_prompts
+from validation.plots.c_sqs.runs import METHODS, Cell, CSqsStudy, Scale, Times, pass_times, some_prompts
 from validation.plots.common.record import plain
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was t
 
 
 @pytest.fixture(scope="module")
-def found(pair: Pair) -> Iterator[Study]:
+def found(pair: Pair) -> Iterator[CSqsStudy]:
     """Three texts by every method on the tiny pair, and all figures made to use them."""
     csqs_runs.study.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
@@ -48,7 +48,7 @@ def found(pair: Pair) -> Iterator[Study]:
 
 
 @pytest.fixture(scope="module")
-def sidecars(found: Study, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
+def sidecars(found: CSqsStudy, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
     """Every exhibit as it is written."""
     folder, read = tmp_path_factory.mktemp("figures"), {}
     for key in KEYS:
@@ -68,7 +68,7 @@ def cell(*rows: dict[str, float], by_bytes: bool = False) -> Cell:
     return Cell(texts, np.zeros(len(rows)), by_bytes)
 
 
-def shrunk(found: Study, prompts: int) -> Study:
+def shrunk(found: CSqsStudy, prompts: int) -> CSqsStudy:
     """The same with fewer texts."""
 
     def cut(one: Cell) -> Cell:
@@ -82,7 +82,7 @@ def shrunk(found: Study, prompts: int) -> Study:
 # --------------------------------------------------------------------------------------------------------- the runs
 
 
-def test_every_method_wrote_every_text(found: Study):
+def test_every_method_wrote_every_text(found: CSqsStudy):
     assert set(found.cells) == {(name, t) for name in METHODS for t in SCALE.temperatures}
     for one in found.cells.values():
         assert len(one.rows) == 3
@@ -91,7 +91,7 @@ def test_every_method_wrote_every_text(found: Study):
     assert max(len(row.tokens) for one in found.long.values() for row in one.rows) == 9
 
 
-def test_every_name_is_that_of_its_method(found: Study):
+def test_every_name_is_that_of_its_method(found: CSqsStudy):
     named = (*MAIN, *BY_SIZE.values(), *ADAPTIVE.values(), *FIXED.values(), PRINTED, *csqs_numbers.BYTES)
     assert set(named) == set(METHODS)
     for name, make in METHODS.items():
@@ -99,21 +99,21 @@ def test_every_name_is_that_of_its_method(found: Study):
     assert {row.method for (name, _), one in found.cells.items() for row in one.rows if name == PRINTED} == {PRINTED}
 
 
-def test_rounds_stay_within_the_budget(found: Study):
+def test_rounds_stay_within_the_budget(found: CSqsStudy):
     for one in found.cells.values():
         for row in one.rows:
             for turn in row.rounds:
                 assert (8 * turn.bytes if one.by_bytes else turn.bits) <= BUDGET_BITS
 
 
-def test_small_passes_are_counted(found: Study):
+def test_small_passes_are_counted(found: CSqsStudy):
     for one in found.cells.values():
         passes, drafted = one.totals("small_s"), one.totals("drafted")
         assert (passes >= drafted).all()
         assert (passes <= drafted + one.rounds).all()  # one more where a draft did not fit
 
 
-def test_at_temperature_0_one_token_is_looked_at(found: Study):
+def test_at_temperature_0_one_token_is_looked_at(found: CSqsStudy):
     looked = {name: found.cells[name, 0.0] for name in MAIN}
     for one in looked.values():
         count = one.totals("accepted") + one.totals("resampled")
@@ -125,7 +125,7 @@ def test_at_temperature_0_one_token_is_looked_at(found: Study):
     )
 
 
-def test_the_published_rounding_of_a_fixed_size(found: Study):
+def test_the_published_rounding_of_a_fixed_size(found: CSqsStudy):
     one = found.cells[BY_SIZE[64], 1.0]
     count = one.totals("accepted") + one.totals("resampled")
     assert one.rounding == pytest.approx(count * 64 / 400)
@@ -134,7 +134,7 @@ def test_the_published_rounding_of_a_fixed_size(found: Study):
     assert dense.rounding == pytest.approx((dense.totals("accepted") + dense.totals("resampled")) * 300 / 400)
 
 
-def test_the_published_rounding_is_never_below_the_sharp_one(found: Study):
+def test_the_published_rounding_is_never_below_the_sharp_one(found: CSqsStudy):
     for one in found.cells.values():
         assert (one.rounding >= one.totals("rounding") - 1e-9).all()
 
@@ -192,7 +192,7 @@ def test_a_difference_is_taken_prompt_by_prompt():
     assert interval([(values, np.ones(5)), (values[::-1], np.ones(5))]).sign == 0
 
 
-def test_one_text_has_no_interval(found: Study, monkeypatch: pytest.MonkeyPatch):
+def test_one_text_has_no_interval(found: CSqsStudy, monkeypatch: pytest.MonkeyPatch):
     one = interval([(np.array([3.0]), np.array([2.0]))])
     assert (one.plain(), one.sign, one.ends, one.told("g")) == ([1.5, None, None], 0, (1.5, 1.5), "1.5")
     for module in (csqs_numbers, csqs_tables):
@@ -208,11 +208,11 @@ def test_crossings_are_told_apart():
     scale = replace(SCALE, prompts=2)
     quick, slow = ({"bits": bits, "resampled": r} for bits, r in ((1000.0, 0), (2000.0, 1)))
 
-    def build(by_size: tuple[Any, Any], by_mass: tuple[Any, Any]) -> Study:
+    def build(by_size: tuple[Any, Any], by_mass: tuple[Any, Any]) -> CSqsStudy:
         cells = {}
         for names, ends in ((BY_SIZE, by_size), (ADAPTIVE, by_mass)):
             cells |= {(name, t): cell(e, e) for name in names.values() for t, e in zip((0.0, 1.0), ends, strict=True)}
-        return Study("a pair", 300, scale, Times(0.0, 0.0, 0.0), cells)
+        return CSqsStudy("a pair", 300, scale, Times(0.0, 0.0, 0.0), cells)
 
     cases = {
         "crossing": ((quick, slow), (slow, quick)),
@@ -229,7 +229,7 @@ def test_crossings_are_told_apart():
     assert all(line[kind] == 0 for line in equal for kind in cases)
 
 
-def test_curves_are_ratios_of_totals(found: Study, sidecars: dict[Any, Any]):
+def test_curves_are_ratios_of_totals(found: CSqsStudy, sidecars: dict[Any, Any]):
     for one in sidecars["c-sqs", "2"]["series"]:
         for k, temperature in enumerate(SCALE.temperatures):
             rows = found.cells[one["name"], temperature].rows
@@ -239,7 +239,7 @@ def test_curves_are_ratios_of_totals(found: Study, sidecars: dict[Any, Any]):
             assert one["low"][k] <= one["mean"][k] <= one["high"][k]
 
 
-def test_the_mended_controller_keeps_the_sharp_bound(found: Study, sidecars: dict[Any, Any]):
+def test_the_mended_controller_keeps_the_sharp_bound(found: CSqsStudy, sidecars: dict[Any, Any]):
     about = sidecars["ours", "2"]
     assert about["statistics"]["above_sharp"][0] == 0
     for threshold, name in ADAPTIVE.items():
@@ -255,7 +255,7 @@ def test_a_path_above_the_bound_is_counted():
     assert csqs_numbers._above([text], [0.5, 0.5, 1.0]) == 0
 
 
-def test_the_table_holds_theorem_1(found: Study, sidecars: dict[Any, Any]):
+def test_the_table_holds_theorem_1(found: CSqsStudy, sidecars: dict[Any, Any]):
     about = sidecars["ours", "III"]
     assert [len(table["rows"]) for table in about["tables"]] == [10, 18, 4, 11]
     for one in about["statistics"]["theorem"]:
@@ -288,7 +288,7 @@ def test_a_crossing_is_named():
     assert "no pair of K and τ₁ crosses as in the paper" in csqs._crossing(numbers, "latency")
 
 
-def test_adaptation_is_compared_prompt_by_prompt(found: Study, sidecars: dict[Any, Any]):
+def test_adaptation_is_compared_prompt_by_prompt(found: CSqsStudy, sidecars: dict[Any, Any]):
     for one in sidecars["c-sqs", "5"]["statistics"]["adaptive_less_fixed"]:
         rates = []
         for names in (ADAPTIVE, FIXED):

@@ -14,7 +14,7 @@ import pytest
 from tests.validation.tiny_texts import nodes, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.fitting import Fitted
-from validation.decoding.intervals import Estimate
+from validation.decoding.intervals import IntervalEstimate
 from validation.decoding.loop import decode
 from validation.decoding.methods import FixedLength, FlexSpec, Hlm
 from validation.decoding.records import Row
@@ -395,9 +395,9 @@ def test_the_verdict_is_by_the_interval() -> None:
 
 
 def test_cells_without_a_value_or_an_interval() -> None:
-    assert lengths.with_interval(Estimate(None), ".0f") == "–"
-    assert lengths.with_interval(Estimate(2.0), ".0f") == "2"
-    assert lengths.ends(Estimate(None)) == [None, None, None]
+    assert lengths.with_interval(IntervalEstimate(None), ".0f") == "–"
+    assert lengths.with_interval(IntervalEstimate(2.0), ".0f") == "2"
+    assert lengths.ends(IntervalEstimate(None)) == [None, None, None]
 
 
 def test_a_quotient_on_the_same_texts_is_paired() -> None:

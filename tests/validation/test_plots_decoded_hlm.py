@@ -313,7 +313,7 @@ def test_u_hlms_true_skip_rate_has_no_value_unless_all_texts_are_judged(studies:
     assert numbers.skipped_of_accepted(rows, 1).value is not None
     for unjudged in (rows[:1], rows):
         some = [replace(row, judged=False) if row in unjudged else row for row in rows]
-        assert numbers.skipped_of_accepted(some, 1) == numbers.Estimate(None)
+        assert numbers.skipped_of_accepted(some, 1) == numbers.IntervalEstimate(None)
         assert summarize(some, **SETTINGS)["true_skip_rate"].value is None
     blind = replace(studies["design"], rows=[replace(row, judged=False) for row in studies["design"].rows])
     found = measure("9a-texts", blind)
@@ -550,7 +550,7 @@ def test_words_of_a_number_without_a_value() -> None:
     assert captions.said(nothing) == captions.said(None) == "undefined"
     assert captions.said(nothing | {"value": 0.5}) == "0.500"
     assert tables.cell(None) == "–"
-    assert tables.cell(numbers.Estimate(0.25), ".2f") == "0.25"
+    assert tables.cell(numbers.IntervalEstimate(0.25), ".2f") == "0.25"
     assert tables.role("wide", first=False) is None
 
 

@@ -16,7 +16,7 @@ from hlmtheory.ofdma import kkt_residual, minmax_shares, uniform_gain
 from hlmtheory.serving import ModelShape, Task, forward_flops, run_time, upload_bits
 from validation.claims.scenarios import cell
 from validation.claims.scenarios.cell import Load, Radio, Reading, draw_users, serve, spectral_efficiency, uploads
-from validation.claims.scenarios.cellscan import Found, Ladder
+from validation.claims.scenarios.cellscan import Ladder, ScannedSetting
 from validation.claims.scenarios.cellsearch import BANDWIDTH_GOALS, BATCHING_GOALS, Goal, Setting
 from validation.models.forward_times import StageTimes, measure_stage_times, model_shape
 from validation.plots import EXHIBITS, draw
@@ -39,8 +39,8 @@ WIDE, NARROW = Setting(), Setting(upload=16.0)
 
 def ladder(goals: tuple[Goal, ...]) -> Ladder:
     """A search that has found two settings: Table II's, far off, and one that misses each by half a point."""
-    near = Found(NARROW, tuple(goal.printed - 0.5 for goal in goals))
-    rungs = (Found(WIDE, tuple(goal.printed - 20.0 for goal in goals)), near)
+    near = ScannedSetting(NARROW, tuple(goal.printed - 0.5 for goal in goals))
+    rungs = (ScannedSetting(WIDE, tuple(goal.printed - 20.0 for goal in goals)), near)
     return Ladder(goals, rungs)
 
 

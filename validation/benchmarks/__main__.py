@@ -51,7 +51,7 @@ STREAMED = (
     "truncation.softplus",
     "lattice.dropped_mass",
 )
-"""A claim of each room that a trace's rows serve; not the slowest, as a million rows take an hour."""
+"""A claim of each module that a trace's rows serve; not the slowest, as a million rows take an hour."""
 MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 
 
@@ -82,7 +82,7 @@ def measure_collection(pair: Pair, prompts: Sequence[Prompt], **settings: int) -
 
 
 def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCABULARY) -> list[Measurement]:
-    """Positions a second of the check by room, with numpy, torch and a GPU if there is one, beside reading alone."""
+    """Positions a second of the check by module, with numpy, torch and a GPU if there is one, beside reading alone."""
     import torch
 
     from validation.claims.check import block_rows, check_trace
@@ -95,14 +95,14 @@ def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCA
             del chunk
         read = positions / (time.perf_counter() - began)
         found = [Measurement("read", read, "positions/s", "read", 1.0)]
-        for room, claims in _rooms().items():
+        for module, claims in _modules().items():
             speeds = {}
             for place in places:
                 began = time.perf_counter()
                 check_trace(trace, claims=claims, device=place)
-                what = f"{room}, {place if place == 'numpy' else f'torch {place}'}"
+                what = f"{module}, {place if place == 'numpy' else f'torch {place}'}"
                 speeds[what] = positions / (time.perf_counter() - began)
-            plain = f"{room}, numpy"
+            plain = f"{module}, numpy"
             found += [Measurement(what, speed, "positions/s", "read", speed / read) for what, speed in speeds.items()]
             found += [
                 Measurement(what, speed, "positions/s", plain, speed / speeds[plain])
@@ -119,21 +119,21 @@ def _stored(trace: SyntheticTrace, path: Path) -> Trace:
     return open_trace(path)
 
 
-def _rooms() -> dict[str, dict[str, Claim]]:
-    """The claims that a trace serves, by room."""
+def _modules() -> dict[str, dict[str, Claim]]:
+    """The claims that a trace serves, by module."""
     import hlmtheory
     from validation.claims.instances import scenarios
 
-    rooms: dict[str, dict[str, Claim]] = {}
+    modules: dict[str, dict[str, Claim]] = {}
     simulated = scenarios()
     for name, claim in hlmtheory.all_claims().items():
         if name not in simulated:
-            rooms.setdefault(name.split(".")[0], {})[name] = claim
-    return rooms
+            modules.setdefault(name.split(".")[0], {})[name] = claim
+    return modules
 
 
 def measure_memory(positions: int = MEMORY_POSITIONS, vocabulary: int = MEMORY_VOCABULARY) -> list[Measurement]:
-    """Peak growth while a synthetic trace is streamed through one claim of each room, beside a tenth of its length."""
+    """Peak growth while a synthetic trace streams through one claim of each module, beside a tenth of its length."""
     _resident("VmHWM")  # refuses where it cannot be told
     short, long = (_peak_in_child(count, vocabulary) for count in (max(positions // 10, 1), positions))
     name = f"{positions:,} positions at V = {vocabulary:,}"
@@ -150,9 +150,9 @@ def _peak_in_child(positions: int, vocabulary: int) -> int:
 
 
 def stream(positions: int, vocabulary: int) -> int:
-    """Check one claim of each room on a synthetic trace; bytes by which this process grew at its peak.
+    """Check one claim of each module on a synthetic trace; bytes by which this process grew at its peak.
 
-    Of a room that a trace serves it is the claim of ``STREAMED`` on the trace's rows, of the others a simulated one.
+    Of a module that a trace serves it is the claim of ``STREAMED`` on the trace's rows, of the others a simulated one.
     """
     import hlmtheory
     from validation.claims.check import check_trace

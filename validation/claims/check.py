@@ -25,10 +25,10 @@ import numpy as np
 import hlmtheory
 from hlmtheory.claims import Claim, Instance, Verdict
 from validation.claims.instances import (
-    LONGEST_DRAFT,
+    MAX_DRAFT_LENGTH,
     ROW_ARRAYS,
     WINDOW_ARRAYS,
-    Draws,
+    InstanceDraws,
     Scenario,
     instance_arrays,
     row_arrays,
@@ -36,13 +36,13 @@ from validation.claims.instances import (
     scenarios,
     windows,
 )
-from validation.claims.progress import Found, Unfinished, mark_of
+from validation.claims.progress import CheckSums, Unfinished, mark_of
 from validation.claims.results import Results, Tally, load_results
 from validation.errors import UserError
 from validation.models.devices import choose_device, cores, memory_errors
 from validation.trace.reader import Trace, TraceChunk
 
-__all__ = ["BIASES", "LONGEST_DRAFT", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
+__all__ = ["BIASES", "MAX_DRAFT_LENGTH", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
 
 BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # positions read at a time, and logits of one model among them
 CACHED_VALUES, GPU_VALUES = 2**17, 2**20  # probabilities of one model that are checked at a time
@@ -138,7 +138,7 @@ def check_trace(
     place = Place.of(device)
     settings = {"seed": seed, "device": place.device, "batches": SCENARIO_BATCHES}
     file = Unfinished(kept, mark_of(trace, claims, settings) if kept else "")
-    found = file.read(Found(tallies))
+    found = file.read(CheckSums(tallies))
     began = time.perf_counter() - found.seconds
     jobs = islice(_jobs(trace, measured, seed, place, simulated, tables), found.parts, None)
     whole = True
@@ -162,7 +162,7 @@ def check_trace(
     return Results(found.tallies, trace.positions, seed, found.seconds, summary)
 
 
-def _add(found: Found, part: Part) -> None:
+def _add(found: CheckSums, part: Part) -> None:
     for verdict in part.verdicts:
         found.tallies[verdict.claim].add(verdict)
     for name, value in part.sums.items():
@@ -193,7 +193,7 @@ def block_rows(vocabulary: int) -> int:
     >>> [block_rows(size) for size in (300, 4096, 32_000, 152_000)]
     [256, 256, 128, 16]
     """
-    fitting = max(2 * LONGEST_DRAFT, min(BLOCK_ROWS, BLOCK_VALUES // vocabulary))
+    fitting = max(2 * MAX_DRAFT_LENGTH, min(BLOCK_ROWS, BLOCK_VALUES // vocabulary))
     return 1 << (fitting.bit_length() - 1)
 
 
@@ -247,7 +247,7 @@ def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) 
 def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator, place: Place) -> Part:
     """All measured claims on one block, a few rows at a time; windows of positions on the whole of it."""
     count, vocabulary = chunk.draft_logits.shape
-    draws = Draws.of(rng, count, vocabulary)
+    draws = InstanceDraws.of(rng, count, vocabulary)
     by_row = [claim for claim in claims if not set(claim.takes) & set(WINDOW_ARRAYS)]
     names = {name for claim in by_row for name in claim.takes}
     verdicts: list[Verdict] = []

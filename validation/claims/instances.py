@@ -22,7 +22,7 @@ from hlmtheory.claims import Instance
 from validation.errors import UserError
 from validation.trace.reader import TraceChunk, probabilities
 
-LONGEST_DRAFT = 8
+MAX_DRAFT_LENGTH = 8
 SIZES_BY_DRAFT = (8, 64, 512)  # entries sent for likely, middling and unlikely drafts
 ROW_ARRAYS = ("draft", "target", "token", "k", "top_k", "acceptance", "draft_length", "sharpness", "skip", "logits")
 WINDOW_ARRAYS = ("acceptances",)
@@ -32,7 +32,7 @@ Scenario = Callable[[np.random.Generator], Instance]
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class InstanceDraws:
     """The random part of n positions' instances; each field has the shape (n,)."""
 
     quantile: Array  # in [0, 1): which token is drawn
@@ -43,7 +43,7 @@ class Draws:
     skip_level: Array  # with what probability
 
     @classmethod
-    def of(cls, rng: np.random.Generator, count: int, vocabulary: int) -> Draws:
+    def of(cls, rng: np.random.Generator, count: int, vocabulary: int) -> InstanceDraws:
         """Draw for ``count`` positions: k is log-uniform on 0..V, and V itself once in a hundred.
 
         So is the sharpness η, on 1..100: the paper does not print its value. Drafts are skipped from a
@@ -52,13 +52,13 @@ class Draws:
         quantile = rng.random(count)
         k = np.floor((vocabulary + 2.0) ** rng.random(count)).astype(np.int64) - 1
         k[rng.random(count) < 0.01] = vocabulary
-        lengths = rng.integers(0, LONGEST_DRAFT + 1, count)
+        lengths = rng.integers(0, MAX_DRAFT_LENGTH + 1, count)
         sharpness, skip_from = 100.0 ** rng.random(count), 1e-6 ** rng.random(count)
         level = np.where(rng.random(count) < 0.5, 1.0, rng.random(count))
         return cls(quantile, k, lengths, sharpness, skip_from, level)
 
-    def __getitem__(self, part: slice) -> Draws:
-        return Draws(*(getattr(self, field.name)[part] for field in fields(self)))
+    def __getitem__(self, part: slice) -> InstanceDraws:
+        return InstanceDraws(*(getattr(self, field.name)[part] for field in fields(self)))
 
 
 def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Array]:
@@ -79,11 +79,11 @@ def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Ar
         draft probability on a drawn probability; ``logits`` (n, V): the draft's, in float64; ``acceptances`` (m, 8):
         the rates of 8 consecutive positions of one text.
     """
-    arrays = row_arrays(chunk, Draws.of(rng, *chunk.draft_logits.shape))
+    arrays = row_arrays(chunk, InstanceDraws.of(rng, *chunk.draft_logits.shape))
     return arrays | {"acceptances": windows(arrays["acceptance"], chunk)}
 
 
-def row_arrays(chunk: TraceChunk, draws: Draws, names: Collection[str] = ROW_ARRAYS) -> dict[str, Array]:
+def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] = ROW_ARRAYS) -> dict[str, Array]:
     """The arrays with one entry a position: those named, and always ``draft``, ``target`` and ``acceptance``."""
     draft, target = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
     arrays = {
@@ -113,17 +113,17 @@ def _drawn(rows: Array, quantile: Array) -> Array:
 
 
 def windows(acceptance: Array, chunk: TraceChunk) -> Array:
-    """Rates at LONGEST_DRAFT consecutive positions of one text, shape (m, LONGEST_DRAFT).
+    """Rates at MAX_DRAFT_LENGTH consecutive positions of one text, shape (m, MAX_DRAFT_LENGTH).
 
     The texts are the large model's, so these are real numbers to try the algebra on, not the conditional rates along
     a run of accepted drafts. Runs that reach into the next block are left out.
     """
-    if len(acceptance) < LONGEST_DRAFT:
-        return np.empty((0, LONGEST_DRAFT))
-    rows = np.lib.stride_tricks.sliding_window_view(acceptance, LONGEST_DRAFT)
+    if len(acceptance) < MAX_DRAFT_LENGTH:
+        return np.empty((0, MAX_DRAFT_LENGTH))
+    rows = np.lib.stride_tricks.sliding_window_view(acceptance, MAX_DRAFT_LENGTH)
     last = len(rows)
-    steps = chunk.position[LONGEST_DRAFT - 1 :] - chunk.position[:last]
-    whole = (steps == LONGEST_DRAFT - 1) & (chunk.prompt_index[LONGEST_DRAFT - 1 :] == chunk.prompt_index[:last])
+    steps = chunk.position[MAX_DRAFT_LENGTH - 1 :] - chunk.position[:last]
+    whole = (steps == MAX_DRAFT_LENGTH - 1) & (chunk.prompt_index[MAX_DRAFT_LENGTH - 1 :] == chunk.prompt_index[:last])
     return rows[whole]
 
 

@@ -29,7 +29,7 @@ LIBRARIES = ("numpy", "scipy")
 
 
 @dataclass(slots=True)
-class Found:
+class CheckSums:
     """The sums over the parts of a check that are finished.
 
     Attributes
@@ -58,7 +58,7 @@ class Unfinished:
     def __init__(self, file: Path | None, mark: str) -> None:
         self.file, self.mark, self._written = file, mark, time.monotonic()
 
-    def read(self, empty: Found) -> Found:
+    def read(self, empty: CheckSums) -> CheckSums:
         """What is there of the same check, else what was given: a file that cannot be read is none."""
         try:
             there = json.loads(self.file.read_text(encoding="utf-8")) if self.file else None
@@ -70,9 +70,11 @@ class Unfinished:
             return empty
         if list(results.tallies) != list(empty.tallies):
             return empty
-        return Found(results.tallies, results.summary, positions=results.positions, seconds=results.seconds, **counts)
+        return CheckSums(
+            results.tallies, results.summary, positions=results.positions, seconds=results.seconds, **counts
+        )
 
-    def write(self, found: Found, *, now: bool = False) -> None:
+    def write(self, found: CheckSums, *, now: bool = False) -> None:
         """Keep what was found, if the last time was some seconds ago, or now."""
         if self.file is None or not (now or time.monotonic() - self._written > EVERY_S):
             return

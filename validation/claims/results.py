@@ -11,7 +11,7 @@ import numpy as np
 
 import hlmtheory
 from hlmtheory.claims import COARSE, Status, Verdict
-from validation.claims.instances import LONGEST_DRAFT
+from validation.claims.instances import MAX_DRAFT_LENGTH
 from validation.errors import UserError
 
 
@@ -42,7 +42,7 @@ class Tally:
         if self.in_scope:
             return ""
         if not self.instances:
-            return f"the trace has no {LONGEST_DRAFT} consecutive positions of one text"
+            return f"the trace has no {MAX_DRAFT_LENGTH} consecutive positions of one text"
         return "an assumption is never met: " + "; ".join(self.broken)
 
     @property

@@ -52,9 +52,9 @@ def show_list(console: Console, listed: list[Claim]) -> None:
 
 def show_claim(console: Console, claim: Claim) -> None:
     """One claim in full."""
-    room = claim.id.split(".")[0]
-    folder = ROOT / "hlmtheory" / room
-    head = f"{room}/__init__.py" if folder.is_dir() else f"{room}.py"
+    module = claim.id.split(".")[0]
+    folder = ROOT / "hlmtheory" / module
+    head = f"{module}/__init__.py" if folder.is_dir() else f"{module}.py"
     rows = {
         "statement": claim.statement,
         "status": "stands" if claim.standing == "true" else f"{claim.standing}: {FALSE_WORDS[claim.standing]}",
@@ -66,7 +66,7 @@ def show_claim(console: Console, claim: Claim) -> None:
         "counterexample": claim.refuted and dict(claim.refuted),
         "symbols": f"draft is q, target is p; the table at the head of hlmtheory/{head} has the others",
         "proof": f"comments and docstrings of {_written_in(claim)}",
-        "tests": f"tests/theory/test_claims.py and test_{room}.py",
+        "tests": f"tests/theory/test_claims.py and test_{module}.py",
     }
     console.print(claim.id, style="bold")
     for label, value in rows.items():
@@ -76,10 +76,10 @@ def show_claim(console: Console, claim: Claim) -> None:
 
 def _written_in(claim: Claim) -> str:
     """The file that holds the claim's record, and its proof or the function that has it."""
-    room = ROOT / "hlmtheory" / claim.id.split(".")[0]
-    files = sorted(room.glob("*.py")) if room.is_dir() else [room.with_suffix(".py")]
+    module = ROOT / "hlmtheory" / claim.id.split(".")[0]
+    files = sorted(module.glob("*.py")) if module.is_dir() else [module.with_suffix(".py")]
     holders = [file for file in files if f'"{claim.id}"' in file.read_text(encoding="utf-8")]
-    return str((holders or [room])[0].relative_to(ROOT))
+    return str((holders or [module])[0].relative_to(ROOT))
 
 
 def plain_claim(claim: Claim) -> dict[str, Any]:

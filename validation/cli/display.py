@@ -37,7 +37,7 @@ def last_screen(console: Console, results: Results, report: Path) -> None:
     from rich import box
     from rich.table import Table
 
-    heads = ("room", "data", *OUTCOMES, "vacuous", "out of scope")
+    heads = ("module", "data", *OUTCOMES, "vacuous", "out of scope")
     table = Table(
         title="Claims by outcome, and how many were vacuous or out of scope somewhere",
         box=box.SIMPLE,
@@ -45,13 +45,13 @@ def last_screen(console: Console, results: Results, report: Path) -> None:
     )
     for head in heads:
         table.add_column(head, no_wrap=head in heads[:2])
-    rooms: dict[tuple[str, str], list[Tally]] = {}
+    modules: dict[tuple[str, str], list[Tally]] = {}
     for name, tally in results.tallies.items():
-        rooms.setdefault((name.split(".")[0], tally.kind), []).append(tally)
-    for (room, kind), tallies in rooms.items():
+        modules.setdefault((name.split(".")[0], tally.kind), []).append(tally)
+    for (module, kind), tallies in modules.items():
         counts = [sum(tally.outcome == outcome for tally in tallies) for outcome in OUTCOMES.values()]
         counts += [sum(t.vacuous > 0 for t in tallies), sum(t.out_of_scope > 0 for t in tallies)]
-        table.add_row(room, kind, *(str(count or "·") for count in counts))
+        table.add_row(module, kind, *(str(count or "·") for count in counts))
     console.print(table)
     for label, outcome in (("Fail", "violated"), ("Undecided", "inconclusive")):
         named = [name for name, tally in results.tallies.items() if tally.outcome == outcome]

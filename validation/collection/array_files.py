@@ -26,7 +26,7 @@ Blocks = Callable[[int, int], Iterator[NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ArraySource:
     """An array in a file: its shape and dtype, and ``blocks(size, first)`` over rows from ``first`` on."""
 
     path: Path
@@ -53,7 +53,7 @@ class Source:
         return f"{self.label} ({sum(stat.st_size for stat in stats):,} bytes of {newest.isoformat(' ')})"
 
 
-def open_source(where: str | Path) -> Source:
+def open_source(where: str | Path) -> ArraySource:
     """An array named ``FILE`` or ``FILE:KEY``.
 
     Raises
@@ -114,14 +114,14 @@ def _sliced(path: Path, shape: tuple[int, ...], part: Callable[[int, int], Any])
     return _guarded(path, blocks)
 
 
-def _npy(path: Path, key: str | None) -> Source:
+def _npy(path: Path, key: str | None) -> ArraySource:
     if key is not None:
         raise UserError(f"{path} holds one array without a name; leave out ':{key}'.")
     with path.open("rb") as file:
         if not b"\x93NUMPY".startswith(file.read(6)):  # an empty or cut file is np.load's to explain
             raise UserError(f"{path} is no .npy file, whatever its name; write it with numpy.save.")
     array = np.load(path, mmap_mode="r", allow_pickle=False)
-    return Source(path, None, array.shape, array.dtype, _sliced(path, array.shape, lambda a, b: array[a:b]))
+    return ArraySource(path, None, array.shape, array.dtype, _sliced(path, array.shape, lambda a, b: array[a:b]))
 
 
 def _choose(path: Path, key: str | None, keys: list[str]) -> str:
@@ -136,7 +136,7 @@ def _choose(path: Path, key: str | None, keys: list[str]) -> str:
     return key
 
 
-def _npz(path: Path, key: str | None) -> Source:
+def _npz(path: Path, key: str | None) -> ArraySource:
     """An array in a zip file, read from its start to its end without unpacking it as a whole."""
     with zipfile.ZipFile(path) as archive:
         keys = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
@@ -163,7 +163,7 @@ def _npz(path: Path, key: str | None) -> Source:
                     raise ValueError("it ends too early")
                 yield np.frombuffer(content, dtype).reshape(count, *shape[1:])
 
-    return Source(path, key, shape, dtype, _guarded(path, blocks))
+    return ArraySource(path, key, shape, dtype, _guarded(path, blocks))
 
 
 def _refuse_too_short(path: Path, key: str, info: zipfile.ZipInfo, header: int, needed: int) -> None:
@@ -189,7 +189,7 @@ def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     return shape, fortran, dtype
 
 
-def _safetensors(path: Path, key: str | None) -> Source:
+def _safetensors(path: Path, key: str | None) -> ArraySource:
     from safetensors import safe_open
 
     with safe_open(path, framework="numpy") as file:
@@ -206,10 +206,10 @@ def _safetensors(path: Path, key: str | None) -> Source:
             rows = file.get_slice(key)[start:stop]
         return rows.float().numpy() if framework == "pt" else rows
 
-    return Source(path, key, shape, np.dtype(known[kind]), _sliced(path, shape, part))
+    return ArraySource(path, key, shape, np.dtype(known[kind]), _sliced(path, shape, part))
 
 
-def _zarr(path: Path, key: str | None) -> Source:
+def _zarr(path: Path, key: str | None) -> ArraySource:
     zarr = load_zarr()
     found = zarr.open(str(path), mode="r")
     if isinstance(found, zarr.Group):
@@ -217,4 +217,6 @@ def _zarr(path: Path, key: str | None) -> Source:
         found = found[key]
     elif key is not None:
         raise UserError(f"{path} is one array without a name; leave out ':{key}'.")
-    return Source(path, key, found.shape, np.dtype(found.dtype), _sliced(path, found.shape, lambda a, b: found[a:b]))
+    return ArraySource(
+        path, key, found.shape, np.dtype(found.dtype), _sliced(path, found.shape, lambda a, b: found[a:b])
+    )

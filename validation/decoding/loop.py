@@ -25,7 +25,7 @@ from validation.decoding.random_streams import Noise
 from validation.decoding.records import Round, Row
 from validation.decoding.sampling import at, draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
-from validation.decoding.verification import Verdict, judge, skip_risk, step_risks
+from validation.decoding.verification import VerifiedDrafts, judge, skip_risk, step_risks
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ class _Loop(Texts):
         self.close_rounds(sent, rounds)
 
     def _settle(
-        self, sent: Array, flights: list[list[Draft]], messages: list[Message], verdict: Verdict
+        self, sent: Array, flights: list[list[Draft]], messages: list[Message], verdict: VerifiedDrafts
     ) -> list[Round]:
         """Write verdicts into the texts and the caches, and what became of each round."""
         position = (self.base - self.start)[sent] - self.skipped[sent]

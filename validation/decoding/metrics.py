@@ -23,7 +23,7 @@ from validation.decoding.intervals import (
     DEFAULT_CONFIDENCE,
     DEFAULT_RESAMPLES,
     DEFAULT_SEED,
-    Estimate,
+    IntervalEstimate,
     check_settings,
     counts_of,
     divide,
@@ -119,21 +119,21 @@ class Positions:
         Of those, where all drafts before were accepted.
     passed : int array, shape (n,)
         Of those, where this one was, too.
-    conditional : tuple of n Estimate
+    conditional : tuple of n IntervalEstimate
         passed/reached: the chance of a draft whose predecessors were accepted.
-    joint : tuple of n Estimate
+    joint : tuple of n IntervalEstimate
         passed/offered: the chance that this draft and all before it are accepted. Where all rounds have as many drafts,
         the product of ``conditional`` up to it.
-    survival : tuple of n Estimate
+    survival : tuple of n IntervalEstimate
         passed/rounds, which sum to ``accepted_length``.
     """
 
     offered: Array
     reached: Array
     passed: Array
-    conditional: tuple[Estimate, ...]
-    joint: tuple[Estimate, ...]
-    survival: tuple[Estimate, ...]
+    conditional: tuple[IntervalEstimate, ...]
+    joint: tuple[IntervalEstimate, ...]
+    survival: tuple[IntervalEstimate, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class Summary:
     prompts : tuple of str
         In the order of the draws.
     tokens : int
-    estimates : dict of Estimate
+    estimates : dict of IntervalEstimate
         By the names of ``METRICS`` and ``MEDIANS``.
     positions : Positions
     draws : dict of array, shape (resamples,)
@@ -160,13 +160,13 @@ class Summary:
     link: str
     prompts: tuple[str, ...]
     tokens: int
-    estimates: dict[str, Estimate]
+    estimates: dict[str, IntervalEstimate]
     positions: Positions
     draws: dict[str, Array] = field(repr=False, compare=False)
     confidence: float
     settings: tuple[int, int]
 
-    def __getitem__(self, name: str) -> Estimate:
+    def __getitem__(self, name: str) -> IntervalEstimate:
         """A word's estimate."""
         return self.estimates[name]
 
@@ -221,7 +221,7 @@ def summaries(rows: Iterable[Row], **settings: Any) -> list[Summary]:
     return [summarize(group, **settings) for group in _groups(rows).values()]
 
 
-def compare(one: Summary, other: Summary, name: str) -> Estimate:
+def compare(one: Summary, other: Summary, name: str) -> IntervalEstimate:
     """How many times a word of one method is that of another, on the same texts, with its paired interval.
 
     Raises

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from validation.benchmarks.measurement import machine
-from validation.decoding.intervals import Estimate, ratio
+from validation.decoding.intervals import IntervalEstimate, ratio
 from validation.decoding.kv_cache import Lanes
 from validation.decoding.records import Row
 from validation.errors import UserError
@@ -99,7 +99,7 @@ def passes_of(pair: Pair, folder: Path) -> Passes:
     return found
 
 
-def speed(rows: Sequence[Row], passes: Passes) -> Estimate:
+def speed(rows: Sequence[Row], passes: Passes) -> IntervalEstimate:
     """Tokens a second of these texts: measured counts times measured pass times, with the interval over prompts.
 
     Parameters
@@ -110,7 +110,7 @@ def speed(rows: Sequence[Row], passes: Passes) -> Estimate:
 
     Returns
     -------
-    Estimate
+    IntervalEstimate
         In tokens/s. Its interval is over the prompts alone: that of the pass times is in ``passes``.
     """
     rows = sorted(rows, key=lambda row: row.prompt)
@@ -119,14 +119,14 @@ def speed(rows: Sequence[Row], passes: Passes) -> Estimate:
     return ratio(np.array([float(len(row.tokens)) for row in rows]), np.array(seconds))
 
 
-def risk_per_token(rows: Sequence[Row]) -> Estimate:
+def risk_per_token(rows: Sequence[Row]) -> IntervalEstimate:
     """Σ risk / Σ tokens, which bounds the mean total variation of a token's law from the large model's; 0 is lossless.
 
     No value where a row was not judged.
     """
     rows = sorted(rows, key=lambda row: row.prompt)
     if not all(row.judged for row in rows):
-        return Estimate(None)
+        return IntervalEstimate(None)
     return ratio(np.array([row.total("risk") for row in rows]), np.array([float(len(row.tokens)) for row in rows]))
 
 

@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 
 @dataclass(slots=True)
-class Verdict:
+class VerifiedDrafts:
     """What became of the drafts of n texts."""
 
     accepted: Array  # (n,), drafts
@@ -47,7 +47,7 @@ def judge(
     sizes: Array,
     position: Array,
     left: Array,
-) -> Verdict:
+) -> VerifiedDrafts:
     """Accept, reject, replace.
 
     Parameters
@@ -65,7 +65,7 @@ def judge(
 
     Returns
     -------
-    Verdict
+    VerifiedDrafts
     """
     import torch
 
@@ -86,7 +86,7 @@ def judge(
         following = _replaced(following, flights, kept, np.flatnonzero(rejected))
     places = np.minimum(position + kept, session.new_tokens)
     token, mass = draw(following, session.noise.uniforms(REPLACE, rows, places, levels(target.shape[-1])))
-    return Verdict(kept, rejected, np.where(own, token, -1), mass, target, last, counts)
+    return VerifiedDrafts(kept, rejected, np.where(own, token, -1), mass, target, last, counts)
 
 
 def _accepted(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
 from validation.models.devices import SHARDED, choose_device, memory_errors, require_memory, shards, weight_bytes
-from validation.models.sources import PAIRS_FOLDER, Source, quiet
+from validation.models.sources import PAIRS_FOLDER, ModelSource, quiet
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +131,7 @@ def load_pair(
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     name, small, large = _resolve(name, small, large)
-    sources = (Source.parse(small), Source.parse(large))
+    sources = (ModelSource.parse(small), ModelSource.parse(large))
     where = choose_device(device)
     chosen = dtype or ("float32" if where.type == "cpu" else "auto")
     with quiet(), memory_errors():
@@ -196,7 +196,7 @@ def _joint_name(small: Path, large: Path) -> str:
 
 
 def _inspect(
-    sources: tuple[Source, Source], dtype: str, tell: Callable[[str], None]
+    sources: tuple[ModelSource, ModelSource], dtype: str, tell: Callable[[str], None]
 ) -> tuple[list[Any], list[int | None]]:
     """The two tokenizers, found to agree, and the bytes of the two models' weights: all without a weight read."""
     for source in sources:
@@ -209,7 +209,7 @@ def _inspect(
 
 
 def _load_shards(
-    source: Source, dtype: str, where: torch.device, room: dict[int | str, int]
+    source: ModelSource, dtype: str, where: torch.device, room: dict[int | str, int]
 ) -> tuple[Any, torch.device]:
     """A model spread by accelerate, and where its input goes: hooks carry it on from there."""
     import torch

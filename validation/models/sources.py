@@ -40,18 +40,18 @@ UNREACHABLE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ModelSource:
     """One model: a folder or a hub name, and for the latter a revision."""
 
     name: str
     revision: str = "main"
 
     @classmethod
-    def parse(cls, text: str) -> Source:
+    def parse(cls, text: str) -> ModelSource:
         """Read ``folder``, ``owner/model`` or ``owner/model@revision``; an existing folder is taken as it stands.
 
-        >>> Source.parse("owner/model@v1.0")
-        Source(name='owner/model', revision='v1.0')
+        >>> ModelSource.parse("owner/model@v1.0")
+        ModelSource(name='owner/model', revision='v1.0')
         """
         name, mark, revision = text.rpartition("@")
         if not mark or Path(text).exists() or HUB_NAME.fullmatch(name) is None:

@@ -52,7 +52,7 @@ def _order(one: Exhibit) -> tuple[int, bool, int, str]:
 
 
 # named other than their packages, so that `import validation.plots.c_sqs.numbers as numbers` finds the package
-_ROOMS = (
+_MODULES = (
     cuhlm,
     skipping_figures,
     truncation_figures,
@@ -65,7 +65,7 @@ _ROOMS = (
 )
 
 EXHIBITS: dict[tuple[str, str], Exhibit] = {
-    (one.paper, one.number): one for one in sorted((one for room in _ROOMS for one in room.FIGURES), key=_order)
+    (one.paper, one.number): one for one in sorted((one for module in _MODULES for one in module.FIGURES), key=_order)
 }
 """Every figure and table, by paper and number."""
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.claims.instances import Draws, row_arrays
+from validation.claims.instances import InstanceDraws, row_arrays
 from validation.collection.collect import SCORED_ROWS, SCORED_VALUES
 from validation.errors import UserError
 from validation.models.pair import Pair
@@ -269,7 +269,7 @@ def rival_measures(
     found, left_out = _dictionary(wordnet)
     choice, draws, dropout, prompts = (np.random.default_rng([seed, part]) for part in range(4))
     texts = _whole_texts(trace, positions, choice)
-    drafts = _drafts(trace, texts, Draws.of(draws, trace.positions, trace.vocabulary))
+    drafts = _drafts(trace, texts, InstanceDraws.of(draws, trace.positions, trace.vocabulary))
     heads = [trace.manifest["prompts"][int(trace.arrays["prompt_index"][text[0]])]["text"] for text in texts]
     rests = [np.asarray(trace.arrays["tokens"][text]).tolist() for text in texts]
     encoded = [_prompt_ids(pair.tokenizer, head) for head in heads]
@@ -294,7 +294,7 @@ def _dictionary(folder: str | Path | None) -> tuple[WordNet | None, dict[str, st
         return None, {PARAPHRASES: f"{PARAPHRASES.capitalize()} is left out: {error}"}
 
 
-def _drafts(trace: Trace, texts: list[Array], draws: Draws) -> list[Array]:
+def _drafts(trace: Trace, texts: list[Array], draws: InstanceDraws) -> list[Array]:
     """A token from q at every position of each text, as the claims are given one; a row's does not hang on the rest."""
     drafts = []
     for text in texts:

@@ -21,11 +21,11 @@ from hlmtheory.batching.refusals import fitting_lengths
 from hlmtheory.channel import db_to_linear, dbm_to_watts, log_distance_gain
 from hlmtheory.ofdma import finish_times, minmax_latency
 from hlmtheory.serving import Service, Task, peak_memory, upload_bits
-from validation.claims.scenarios.edge import LONGEST_DRAFT, LONGEST_INPUT, LONGEST_OUTPUT, MEMORY, PAIRS, service
+from validation.claims.scenarios.edge import LONGEST_INPUT, LONGEST_OUTPUT, MAX_DRAFT_LENGTH, MEMORY, PAIRS, service
 
 Row = np.ndarray[Any, Any]
 
-LENGTHS = range(1, LONGEST_DRAFT + 1)
+LENGTHS = range(1, MAX_DRAFT_LENGTH + 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ KNOBS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ScannedSetting:
     """One setting and what it gives, in percent, in the order of the goals."""
 
     setting: Setting
@@ -119,17 +119,17 @@ class Ladder:
     Attributes
     ----------
     goals : tuple of Goal
-    tried : tuple of Found
+    tried : tuple of ScannedSetting
         All settings, in order, Table II first.
     """
 
     goals: tuple[Goal, ...]
-    tried: tuple[Found, ...]
+    tried: tuple[ScannedSetting, ...]
 
     @property
-    def rungs(self) -> tuple[Found, ...]:
+    def rungs(self) -> tuple[ScannedSetting, ...]:
         """The nearest by number of changes, from none on, each nearer than all with fewer."""
-        found: list[Found] = []
+        found: list[ScannedSetting] = []
         for count in sorted({len(one.setting.changes) for one in self.tried}):
             alike = [one for one in self.tried if len(one.setting.changes) == count]
             nearest = min(alike, key=lambda one: one.distance(self.printed))
@@ -143,7 +143,7 @@ class Ladder:
         return tuple(goal.printed for goal in self.goals)
 
     @property
-    def best(self) -> Found:
+    def best(self) -> ScannedSetting:
         """The nearest of all."""
         return self.rungs[-1]
 
@@ -222,22 +222,22 @@ class _Search:
 
     def __init__(self, goals: tuple[Goal, ...], seed: int, runs: int) -> None:
         self.goals, self.seed, self.runs = goals, seed, runs
-        self.tried: dict[Setting, Found] = {}
+        self.tried: dict[Setting, ScannedSetting] = {}
         self.refused: set[Setting] = set()
 
-    def at(self, setting: Setting) -> Found:
+    def at(self, setting: Setting) -> ScannedSetting:
         """What a setting gives."""
         if setting not in self.tried:
             values, _ = percentages(setting, self.goals, self.seed, self.runs)
-            self.tried[setting] = Found(setting, tuple(float(value) for value in values))
+            self.tried[setting] = ScannedSetting(setting, tuple(float(value) for value in values))
         return self.tried[setting]
 
-    def miss(self, found: Found) -> float:
+    def miss(self, found: ScannedSetting) -> float:
         """The largest differences count most, but the others do: else a step that mends one of two is lost."""
         differences = [ours - goal.printed for ours, goal in zip(found.savings, self.goals, strict=True)]
         return float(np.linalg.norm(differences, 4))
 
-    def allowed(self, settings: Sequence[Setting]) -> list[Found]:
+    def allowed(self, settings: Sequence[Setting]) -> list[ScannedSetting]:
         """What those give whose memory holds every task."""
         found = []
         for setting in settings:
@@ -248,11 +248,11 @@ class _Search:
                     self.refused.add(setting)
         return found
 
-    def nearest(self, settings: Sequence[Setting]) -> list[Found]:
+    def nearest(self, settings: Sequence[Setting]) -> list[ScannedSetting]:
         """The nearest few."""
         return sorted(self.allowed(settings), key=self.miss)[:STARTS]
 
-    def of_values(self, knob: Knob, start: Found) -> Found:
+    def of_values(self, knob: Knob, start: ScannedSetting) -> ScannedSetting:
         """The start with the knob at its best value, or a little moved."""
         here = getattr(start.setting, knob.field)
         values = [
@@ -262,7 +262,7 @@ class _Search:
         settings = [replace(start.setting, **{knob.field: value}) for value in values]
         return min([start, *self.allowed(settings)], key=self.miss)
 
-    def tuned(self, found: Found, changed: Sequence[Knob], steps: Sequence[float] = STEPS) -> Found:
+    def tuned(self, found: ScannedSetting, changed: Sequence[Knob], steps: Sequence[float] = STEPS) -> ScannedSetting:
         """What has been changed so far, moved in ever smaller steps while that helps."""
         for step in steps:
             for _ in range(2):
@@ -273,7 +273,7 @@ class _Search:
                     break
         return found
 
-    def _moved(self, found: Found, knob: Knob, step: float) -> Found:
+    def _moved(self, found: ScannedSetting, knob: Knob, step: float) -> ScannedSetting:
         value = getattr(found.setting, knob.field)
         others = knob.values if knob.move is None else [knob.move(value, sign * step) for sign in (-1.0, 1.0)]
         settings = [replace(found.setting, **{knob.field: other}) for other in others]

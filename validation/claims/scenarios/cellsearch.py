@@ -19,7 +19,7 @@ import numpy as np
 from hlmtheory._domains import DomainError
 from hlmtheory.serving import Device, Service, decoding_steps, peak_memory, stage_times, upload_bits
 from validation.claims.scenarios.cell import Load, Radio, Users, draw_users, spectral_efficiency, upload_times
-from validation.claims.scenarios.edge import CLOUD, EDGE, LONGEST_DRAFT, LONGEST_INPUT, LONGEST_OUTPUT, MEMORY, PAIRS
+from validation.claims.scenarios.edge import CLOUD, EDGE, LONGEST_INPUT, LONGEST_OUTPUT, MAX_DRAFT_LENGTH, MEMORY, PAIRS
 
 Row: TypeAlias = np.ndarray[Any, Any]
 Batches: TypeAlias = list[Row]
@@ -92,7 +92,7 @@ class Setting:
     longest_output: int = LONGEST_OUTPUT
     acceptance: float = 0.8
     memory: float = MEMORY
-    longest_draft: int = LONGEST_DRAFT
+    longest_draft: int = MAX_DRAFT_LENGTH
     draft_rate: float = 1.0
     draft_start: float = 1.0
     verify_rate: float = 1.0

@@ -23,7 +23,7 @@ PAIRS = ((LLAMA_68M, LLAMA_7B), (LLAMA_1B, LLAMA_7B), (LLAMA_1B, LLAMA_13B))
 EDGE = Device(4.11e-13, 0.56e-3)
 CLOUD = Device(2.08e-14, 1.28e-2)
 MEMORY = 16e9
-LONGEST_INPUT, LONGEST_OUTPUT, LONGEST_DRAFT = 512, 2048, 10
+LONGEST_INPUT, LONGEST_OUTPUT, MAX_DRAFT_LENGTH = 512, 2048, 10
 """Table II."""
 
 SIZE = 8
@@ -64,7 +64,7 @@ def _stage(rng: np.random.Generator) -> Instance:
         "model": _models(rng)[:, 0],
         "device": np.tile([EDGE.c1, EDGE.c2], (SIZE, 1)),
         "acceptance": rng.random(SIZE),
-        "draft_length": rng.integers(0, LONGEST_DRAFT + 1, SIZE),
+        "draft_length": rng.integers(0, MAX_DRAFT_LENGTH + 1, SIZE),
         "input_tokens": rng.integers(1, LONGEST_INPUT + 1, SIZE),
         "batch_size": rng.integers(1, 31, SIZE),
         "step": rng.integers(1, 200, SIZE),
@@ -97,7 +97,7 @@ def _tasks(rng: np.random.Generator, *, one_output: bool = True, count: int = 6)
     return {
         "input_tokens": rng.integers(1, LONGEST_INPUT + 1, (SIZE, count)),
         "output_tokens": np.broadcast_to(outputs, (SIZE, count)).copy(),
-        "draft_length": rng.integers(1, LONGEST_DRAFT + 1, SIZE),
+        "draft_length": rng.integers(1, MAX_DRAFT_LENGTH + 1, SIZE),
         "acceptance": rng.random(SIZE),
         "models": _models(rng),
         "devices": np.tile([[EDGE.c1, EDGE.c2], [CLOUD.c1, CLOUD.c2]], (SIZE, 1, 1)),
@@ -144,14 +144,14 @@ def _few(rng: np.random.Generator) -> Instance:
 
 
 def _drafts(rng: np.random.Generator) -> Instance:
-    return {**_memory(rng), "draft_length": rng.integers(1, LONGEST_DRAFT + 1, SIZE)}
+    return {**_memory(rng), "draft_length": rng.integers(1, MAX_DRAFT_LENGTH + 1, SIZE)}
 
 
 def _random_steps(rng: np.random.Generator) -> Instance:
     return {
         "output_tokens": rng.integers(1, 257, (SIZE, 8)),
         "acceptance": rng.random(SIZE),
-        "draft_length": rng.integers(0, LONGEST_DRAFT + 1, SIZE),
+        "draft_length": rng.integers(0, MAX_DRAFT_LENGTH + 1, SIZE),
     }
 
 
@@ -198,4 +198,4 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "batching.free_no_slower": _sharing,
     "batching.exact_free": _few,
 }
-"""For every claim of the two rooms a batch of instances."""
+"""For every claim of the two modules a batch of instances."""

@@ -22,7 +22,7 @@ COUNT = 2000
 """Instances in a batch of numbers; a tenth of it in a batch of rows."""
 
 USERS = 100
-LONGEST = 16
+MAX_DRAFT_LENGTH = 16
 
 
 def _between(rng: Rng, low: float, high: float, shape: Any = COUNT) -> Row:
@@ -210,10 +210,10 @@ def _with(*more: str) -> Callable[[Rng], Instance]:
     """A link, and what else the claim takes."""
 
     def instance(rng: Rng) -> Instance:
-        longest = rng.integers(1, LONGEST + 1, COUNT)
+        max_draft_length = rng.integers(1, MAX_DRAFT_LENGTH + 1, COUNT)
         all_of_them: dict[str, Row] = {
-            "max_length": longest,
-            "draft_length": rng.integers(1, longest + 1),
+            "max_draft_length": max_draft_length,
+            "draft_length": rng.integers(1, max_draft_length + 1),
             "believed": _gamma(rng),
             "rise": _between(rng, 1.0, 30.0),
             "fixed_j": _between(rng, 0.1, 5.0),
@@ -232,7 +232,7 @@ def _two_links(rng: Rng) -> Instance:
 def _profile(rng: Rng) -> Instance:
     """Acceptance that falls, on the whole, from draft to draft."""
     link = _link(rng)
-    fall = np.cumprod(rng.beta(12.0, 1.0, (COUNT, LONGEST)), axis=-1)
+    fall = np.cumprod(rng.beta(12.0, 1.0, (COUNT, MAX_DRAFT_LENGTH)), axis=-1)
     return {"acceptances": link["acceptance"][:, None] * fall, "fixed": link["fixed"], "marginal": link["marginal"]}
 
 
@@ -242,9 +242,9 @@ def _tracked(*more: str) -> Callable[[Rng], Instance]:
             "rounds": rng.integers(0, 100, COUNT),
             "step": _between(rng, 0.01, 0.5),
             "start": np.full(COUNT, 0.8),
-            "other_length": rng.integers(1, LONGEST + 1, COUNT),
+            "other_length": rng.integers(1, MAX_DRAFT_LENGTH + 1, COUNT),
         }
-        begin = {"acceptance": _gamma(rng), "draft_length": rng.integers(1, LONGEST + 1, COUNT)}
+        begin = {"acceptance": _gamma(rng), "draft_length": rng.integers(1, MAX_DRAFT_LENGTH + 1, COUNT)}
         return {**begin, **{name: all_of_them[name] for name in more}}
 
     return instance
@@ -294,16 +294,16 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "draft_length.etgr": _with("draft_length"),
     "draft_length.unimodal": _profile,
     "draft_length.stationary": _with(),
-    "draft_length.optimal": _with("draft_length", "max_length"),
-    "draft_length.ratio": _with("rise", "max_length"),
+    "draft_length.optimal": _with("draft_length", "max_draft_length"),
+    "draft_length.ratio": _with("rise", "max_draft_length"),
     "draft_length.slower_shortens": _two_links,
     "draft_length.slower_shortens_if": _two_links,
-    "draft_length.linear": _with("draft_length", "max_length"),
-    "draft_length.linear_bonus": _with("draft_length", "max_length"),
-    "draft_length.linear_optimal": _with("max_length"),
-    "draft_length.linear_adapts": _with("rise", "max_length"),
-    "draft_length.regret": _with("believed", "max_length"),
-    "draft_length.energy": _with("fixed_j", "marginal_j", "price", "draft_length", "max_length"),
+    "draft_length.linear": _with("draft_length", "max_draft_length"),
+    "draft_length.linear_bonus": _with("draft_length", "max_draft_length"),
+    "draft_length.linear_optimal": _with("max_draft_length"),
+    "draft_length.linear_adapts": _with("rise", "max_draft_length"),
+    "draft_length.regret": _with("believed", "max_draft_length"),
+    "draft_length.energy": _with("fixed_j", "marginal_j", "price", "draft_length", "max_draft_length"),
     "draft_length.tracker": _tracked("other_length"),
     "draft_length.tracker_in_use": _tracked(),
     "draft_length.tracker_mean": _tracked("rounds", "step", "start"),
@@ -312,4 +312,4 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "draft_length.update_storm_printed": lambda rng: {"size_bytes": rng.uniform(3.15e9, 3.25e9, COUNT)},
     "draft_length.update_storm": lambda rng: {"size_bytes": rng.uniform(3.5625e9, 3.58125e9, COUNT)},
 }
-"""For each claim of the three rooms, what draws a batch of simulated instances."""
+"""For each claim of the three modules, what draws a batch of simulated instances."""

@@ -27,7 +27,7 @@ from validation.plots.c_sqs.runs import (
     SIZES,
     THRESHOLDS,
     Cell,
-    Study,
+    CSqsStudy,
     Times,
     study,
 )
@@ -116,7 +116,7 @@ def resampling(cell: Cell) -> Ratio:
     return cell.totals("resampled"), cell.rounds
 
 
-def _series(found: Study, names: Sequence[str], panel: int, metric: str) -> list[dict[str, Any]]:
+def _series(found: CSqsStudy, names: Sequence[str], panel: int, metric: str) -> list[dict[str, Any]]:
     """Curves over the temperature."""
     series = []
     for name in names:
@@ -128,11 +128,11 @@ def _series(found: Study, names: Sequence[str], panel: int, metric: str) -> list
     return series
 
 
-def _metric(found: Study, cell: Cell, metric: str) -> Ratio:
+def _metric(found: CSqsStudy, cell: Cell, metric: str) -> Ratio:
     return resampling(cell) if metric == "resampling" else latency(cell, found.times, RATE_BPS)
 
 
-def basis(found: Study) -> dict[str, Any]:
+def basis(found: CSqsStudy) -> dict[str, Any]:
     """Of what it was measured."""
     scale, times = found.scale, found.times
     return {
@@ -168,13 +168,13 @@ def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> N
     }
 
 
-def _by_temperature(found: Study, ratio: Callable[[Cell], Ratio]) -> dict[str, list[float]]:
+def _by_temperature(found: CSqsStudy, ratio: Callable[[Cell], Ratio]) -> dict[str, list[float]]:
     """A ratio of every method at each temperature."""
     temperatures = found.scale.temperatures
     return {name: [plain(interval([ratio(found.cells[name, t])]).value, 4) for t in temperatures] for name in NAMES}
 
 
-def _gaps(found: Study) -> dict[str, list[list[float | None]]]:
+def _gaps(found: CSqsStudy) -> dict[str, list[list[float | None]]]:
     """C-SQS less K-SQS with the middle parameters at each temperature, prompt by prompt, with the interval's ends."""
     names = (ADAPTIVE[MIDDLE_THRESHOLD], BY_SIZE[MIDDLE_SIZE])
     return {
@@ -186,7 +186,7 @@ def _gaps(found: Study) -> dict[str, list[list[float | None]]]:
     }
 
 
-def _adaptation(found: Study) -> list[dict[str, Any]]:
+def _adaptation(found: CSqsStudy) -> list[dict[str, Any]]:
     """What adaptation changes at the highest temperature, for each τ_1, with the interval's ends."""
     top, lines = found.scale.temperatures[-1], []
     for threshold in THRESHOLDS:
@@ -198,7 +198,7 @@ def _adaptation(found: Study) -> list[dict[str, Any]]:
     return lines
 
 
-def crossovers(found: Study) -> list[dict[str, Any]]:
+def crossovers(found: CSqsStudy) -> list[dict[str, Any]]:
     """For each models' times, link and metric: which of the pairs (K, τ_1) cross as the paper's do.
 
     ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest; ``clear`` of them, both beyond
@@ -212,7 +212,7 @@ def crossovers(found: Study) -> list[dict[str, Any]]:
     return [*lines, {"metric": "resampling", "times": "", "rate_bps": None} | _count(found, None, RATE_BPS)]
 
 
-def _count(found: Study, times: Times | None, rate: float) -> dict[str, Any]:
+def _count(found: CSqsStudy, times: Times | None, rate: float) -> dict[str, Any]:
     """How the pairs of K and τ_1 fall out; ``which`` names those that cross."""
     ends = (found.scale.temperatures[0], found.scale.temperatures[-1])
     tally: dict[str, Any] = {"crossing": 0, "clear": 0, "reverse": 0, "k": 0, "c": 0, "which": []}

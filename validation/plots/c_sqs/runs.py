@@ -97,7 +97,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class CSqsStudy:
     """All texts; ``long`` holds longer ones of C-SQS at the highest temperature, by method."""
 
     pair: str
@@ -207,7 +207,7 @@ def _quickest(pair: Pair, model: Any, width: int) -> float:
 
 
 @lru_cache(maxsize=1)
-def study(seed: int, scale: Scale | None = None) -> Study:
+def study(seed: int, scale: Scale | None = None) -> CSqsStudy:
     """Decode with the built-in pair; once for all figures.
 
     Parameters
@@ -220,7 +220,7 @@ def study(seed: int, scale: Scale | None = None) -> Study:
     scale = scale or Scale()
     pair = load_pair()
     prompts = some_prompts(scale.prompts)
-    found = Study(pair.name, pair.vocabulary, scale, pass_times(pair))
+    found = CSqsStudy(pair.name, pair.vocabulary, scale, pass_times(pair))
     for make in METHODS.values():
         for temperature in scale.temperatures:
             name, cell = _cell(pair, prompts, make(), temperature, scale.new_tokens, seed)

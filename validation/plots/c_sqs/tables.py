@@ -9,7 +9,7 @@ import numpy as np
 from hlmtheory import regret_bound, regret_bound_sharp
 from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE
 from validation.plots.c_sqs.numbers import ADAPTIVE, BYTES, MAIN, PRINTED, Interval, basis, crossovers, interval
-from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD, Cell, Study, study
+from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD, Cell, CSqsStudy, study
 from validation.plots.common.record import Numbers, Table, plain
 
 
@@ -29,7 +29,7 @@ def simulate_table(seed: int) -> Numbers:
 # ------------------------------------------------------------------------------------------------------- Theorem 1
 
 
-def theorem(found: Study) -> list[dict[str, Any]]:
+def theorem(found: CSqsStudy) -> list[dict[str, Any]]:
     """Rejections for each text and the terms of Theorem 1 over the same positions, by method and temperature.
 
     A position without a draft, a bonus token's, rejects nothing: leaving it out makes the bound smaller, and it holds.
@@ -89,7 +89,7 @@ def _theorem_table(lines: list[dict[str, Any]]) -> Table:
 # --------------------------------------------------------------------------------------------------- bits and bytes
 
 
-def _bytes_table(found: Study) -> Table:
+def _bytes_table(found: CSqsStudy) -> Table:
     """What a draft takes, and how many a round then has."""
     rows = []
     for name in (*MAIN, *BYTES):
@@ -117,7 +117,7 @@ def _bytes_table(found: Study) -> Table:
 # ----------------------------------------------------------------------------------------------------------- line 12
 
 
-def line_12(found: Study) -> list[dict[str, Any]]:
+def line_12(found: CSqsStudy) -> list[dict[str, Any]]:
     """Mean dropped mass over accepted and resampled positions with the rejected one's own update, and as printed."""
     lines = []
     for temperature in found.scale.temperatures:
@@ -139,7 +139,7 @@ def line_12(found: Study) -> list[dict[str, Any]]:
     return lines
 
 
-def _line_table(found: Study) -> Table:
+def _line_table(found: CSqsStudy) -> Table:
     rows = []
     for line in line_12(found):
         for key, name in (("mended", "the rejected position's own"), ("printed", "as printed")):

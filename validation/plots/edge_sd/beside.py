@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from validation.claims.scenarios.cellscan import Found, Ladder, of_all, of_bandwidth, of_batching, of_one, refined
+from validation.claims.scenarios.cellscan import (
+    Ladder,
+    ScannedSetting,
+    of_all,
+    of_bandwidth,
+    of_batching,
+    of_one,
+    refined,
+)
 from validation.claims.scenarios.cellsearch import BANDWIDTH_GOALS, BATCHING_GOALS, Goal, percentages
 from validation.plots.common.record import Printed, Table, plain
 
@@ -93,7 +101,7 @@ def listed(values: Sequence[float]) -> str:
 
 
 @cache
-def on_other_draws(found: Found, goals: tuple[Goal, ...], seed: int) -> dict[str, Any]:
+def on_other_draws(found: ScannedSetting, goals: tuple[Goal, ...], seed: int) -> dict[str, Any]:
     """A setting on draws of the users that it was not found on."""
     value, single = percentages(found.setting, goals, seed + 1, CONFIRMING_RUNS)
     printed = [goal.printed for goal in goals]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 INDEX_BITS = 15  # ⌈log₂ 32,000⌉, the vocabulary of Llama-2
-LONGEST_DRAWN = 16
+MAX_DRAWN_LENGTH = 16
 RATIOS = np.geomspace(0.7, 100.0, 400)  # F/M
 PRINTED_LENGTHS = (Printed("K* over a weak link", 2, "Fig. 2"), Printed("K* over a strong link", 6, "Fig. 2"))
 
@@ -36,7 +36,7 @@ def _axis(name: str, unit: str = "", scale: str = "linear") -> dict[str, str]:
 def _needed(gamma: float, length: int) -> tuple[float, float]:
     """The F/M between which K* is that, from a fine grid."""
     grid = np.geomspace(0.1, 1000.0, 20_001)
-    chosen = np.asarray(optimal_draft_length(gamma, grid, 1.0, fits.LONGEST))
+    chosen = np.asarray(optimal_draft_length(gamma, grid, 1.0, fits.MAX_DRAFT_LENGTH))
     return float(grid[chosen == length].min()), float(grid[chosen == length].max())
 
 
@@ -44,9 +44,9 @@ def _landscape(name: str, length: int) -> dict[str, Any]:
     """Throughput over K where the paper has this K*, with the geometric middle of the F/M that give it."""
     low, high = _needed(GAMMA, length)
     ratio = float(np.sqrt(low * high))
-    lengths = np.arange(1, LONGEST_DRAWN + 1)
+    lengths = np.arange(1, MAX_DRAWN_LENGTH + 1)
     rates = np.asarray(etgr(GAMMA, lengths, ratio, 1.0)) * ratio
-    pick = int(surrogate_draft_length(GAMMA, ratio, 1.0, LONGEST_DRAWN))
+    pick = int(surrogate_draft_length(GAMMA, ratio, 1.0, MAX_DRAWN_LENGTH))
     return {
         "name": name,
         "x": lengths.tolist(),
@@ -77,10 +77,10 @@ def _picks_table(series: list[dict[str, Any]]) -> dict[str, Any]:
     rows = []
     for one in series:
         ratio, best = one["fixed_over_marginal"], one["best"]
-        for longest in (7, LONGEST_DRAWN, fits.LONGEST):
-            pick = int(surrogate_draft_length(GAMMA, ratio, 1.0, longest))
+        for max_draft_length in (7, MAX_DRAWN_LENGTH, fits.MAX_DRAFT_LENGTH):
+            pick = int(surrogate_draft_length(GAMMA, ratio, 1.0, max_draft_length))
             lost = 1.0 - float(etgr(GAMMA, pick, ratio, 1.0)) / float(etgr(GAMMA, best, ratio, 1.0))
-            rows.append((one["name"], f"{ratio:.3g}", str(best), str(longest), str(pick), f"{lost:.0%}"))
+            rows.append((one["name"], f"{ratio:.3g}", str(best), str(max_draft_length), str(pick), f"{lost:.0%}"))
     heads = ("link", "F/M", "K*", "K_max", "pick of Algorithm 2", "throughput lost")
     return Table(f"The linear surrogate at γ = {GAMMA}; the paper prints no K_max", heads, tuple(rows)).plain()
 
@@ -107,9 +107,9 @@ def _rates_table() -> dict[str, Any]:
 
 def _simulate_lengths(seed: int) -> Numbers:
     """Two landscapes, and the choices over F/M; nothing is random."""
-    exact = np.asarray(optimal_draft_length(GAMMA, RATIOS, 1.0, LONGEST_DRAWN))
+    exact = np.asarray(optimal_draft_length(GAMMA, RATIOS, 1.0, MAX_DRAWN_LENGTH))
     series: list[dict[str, Any]] = [_landscape("weak", 2), _landscape("strong", 6)]
-    picks = np.asarray(surrogate_draft_length(GAMMA, RATIOS, 1.0, LONGEST_DRAWN))
+    picks = np.asarray(surrogate_draft_length(GAMMA, RATIOS, 1.0, MAX_DRAWN_LENGTH))
     series.append({"name": "K*", "x": plain(RATIOS, 6), "y": exact.tolist()})
     series.append({"name": "Algorithm 2", "x": plain(RATIOS, 6), "y": picks.tolist()})
     lost = 1.0 - np.asarray(etgr(GAMMA, picks, RATIOS, 1.0)) / np.asarray(etgr(GAMMA, exact, RATIOS, 1.0))
@@ -121,7 +121,7 @@ def _simulate_lengths(seed: int) -> Numbers:
         "series": series,
         "statistics": {"largest_regret": plain(lost.max(), 4), "switch": plain(1.0 / GAMMA)},
         "tables": [_lengths_table(), _picks_table(series[:2]), _rates_table()],
-        "basis": f"by formula, γ = {GAMMA}, K_max = {LONGEST_DRAWN}",
+        "basis": f"by formula, γ = {GAMMA}, K_max = {MAX_DRAWN_LENGTH}",
     }
 
 

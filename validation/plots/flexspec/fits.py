@@ -16,27 +16,28 @@ from numpy.typing import ArrayLike
 from hlmtheory import cost_per_token, optimal_draft_length
 from validation.plots.flexspec.printed import Row
 
-LONGEST = 64
+MAX_DRAFT_LENGTH = 64
 """K_max of the fits: the paper prints none, and no fit gets near."""
 GRID = np.linspace(0.0, 1.0, 20_001)
 """Acceptances at which it is asked whether the points can be met."""
 
 
 def best_latency(gamma: ArrayLike, fixed: ArrayLike, marginal: ArrayLike) -> tuple[Row, Row]:
-    """Latency a token at the best K in 1..LONGEST, and that K.
+    """Latency a token at the best K in 1..MAX_DRAFT_LENGTH, and that K.
 
     >>> latency, length = best_latency(0.8, 1.0, 0.2)
     >>> round(float(latency), 4), int(length)
     (0.5355, 4)
     """
-    length = np.asarray(optimal_draft_length(gamma, fixed, marginal, LONGEST))
+    length = np.asarray(optimal_draft_length(gamma, fixed, marginal, MAX_DRAFT_LENGTH))
     return np.asarray(cost_per_token(gamma, length, fixed, marginal)), length
 
 
 def ratio_for(speed_up: float, gamma: float) -> tuple[float, int] | None:
     """The M/F at which the best K is that much faster than Cloud-Only, and that K; None if γ is too low for any.
 
-    The speed-up falls as M/F rises, from E(LONGEST) at M = 0, so there is one for each γ: γ and M/F are not told apart.
+    The speed-up falls as M/F rises, from E(MAX_DRAFT_LENGTH) at M = 0, so there is one for each γ: γ and M/F are
+    not told apart.
 
     >>> ratio_for(2.5, 0.5) is None
     True
@@ -146,7 +147,7 @@ def column_fit(cloud: Row, own: Row, first: float, marginals: Row | None = None)
 # ------------------------------------------------------------------------------------------------------ Table V
 
 
-class DeviceFit(NamedTuple):
+class SpeedUpFit(NamedTuple):
     """γ, what a draft costs beside the device's own time over F, F in ms, and the fitted speed-ups."""
 
     gamma: float
@@ -155,7 +156,7 @@ class DeviceFit(NamedTuple):
     fitted: Row
 
 
-def device_fit(draft_ms: Row, speed_up: Row, fixed: float | None) -> DeviceFit:
+def device_fit(draft_ms: Row, speed_up: Row, fixed: float | None) -> SpeedUpFit:
     """Speed-ups of devices that differ in the time of a draft alone; F in ms is free if None."""
     from scipy import optimize
 
@@ -170,7 +171,7 @@ def device_fit(draft_ms: Row, speed_up: Row, fixed: float | None) -> DeviceFit:
         optimize.least_squares(lambda x: of(x) - speed_up, x, bounds=bounds, x_scale=[0.1, 0.1, 100.0]) for x in starts
     ]
     best = min(found, key=lambda one: float(one.cost)).x
-    return DeviceFit(float(best[0]), float(best[1]), float(best[2]) if fixed is None else fixed, of(best))
+    return SpeedUpFit(float(best[0]), float(best[1]), float(best[2]) if fixed is None else fixed, of(best))
 
 
 def largest_between(draft_ms: Row, speed_up: Row, which: int) -> float:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from validation.decoding.intervals import Estimate
+from validation.decoding.intervals import IntervalEstimate
 from validation.decoding.links import FadingLink
 from validation.decoding.methods import FlexSpec
 from validation.decoding.metrics import Summary, compare
@@ -51,10 +51,10 @@ def printed_of(table: str, source: str, network: str, column: str | None) -> tup
     return latency, gain
 
 
-def milliseconds(summary: Summary) -> Estimate:
+def milliseconds(summary: Summary) -> IntervalEstimate:
     """Milliseconds a token: Σ time/Σ tokens over texts, prompt apart, with the interval of its inverse."""
     rate = summary["tokens_per_s"]
-    return Estimate(*(None if value is None else 1e3 / value for value in (rate.value, rate.high, rate.low)))
+    return IntervalEstimate(*(None if value is None else 1e3 / value for value in (rate.value, rate.high, rate.low)))
 
 
 # ---------------------------------------------------------------------------------------------- measured latencies
@@ -87,16 +87,18 @@ def _latency_table(series: dict[str, Any]) -> dict[str, Any]:
         ]
         ours = [NOT_RUN] * 2
         if one["run"]:
-            ours = [with_interval(Estimate(*one[key]), form) for key, form in (("ms", ".0f"), ("speed_up", ".2f"))]
+            ours = [
+                with_interval(IntervalEstimate(*one[key]), form) for key, form in (("ms", ".0f"), ("speed_up", ".2f"))
+            ]
         rows.append((one["name"], theirs[0], ours[0], theirs[1], ours[1]))
     title = f"{series['name']}: {series['mbit_s']:g} Mbit/s, {series['delay_ms']:.0f} ms there and back"
     heads = ("method", "printed, ms a token", "ours", "printed, times Cloud-Only", "ours")
     return Table(title, heads, tuple(rows)).plain()
 
 
-def _other_sets(study: Decoded, seed: int) -> dict[str, dict[str, dict[str, Estimate]]]:
+def _other_sets(study: Decoded, seed: int) -> dict[str, dict[str, dict[str, IntervalEstimate]]]:
     """Speed-ups on the prompt sets that are not :data:`lines.SET`, by set, line and network; the paper's first."""
-    found: dict[str, dict[str, dict[str, Estimate]]] = {}
+    found: dict[str, dict[str, dict[str, IntervalEstimate]]] = {}
     sources = [name for name in (*DATASETS, *study.sources) if name in study.sources and name != lines.SET]
     for source in dict.fromkeys(sources):
         for link in flexspec_links():
@@ -108,7 +110,7 @@ def _other_sets(study: Decoded, seed: int) -> dict[str, dict[str, dict[str, Esti
     return found
 
 
-def _other_table(table: str, found: Mapping[str, Mapping[str, Mapping[str, Estimate]]]) -> list[dict[str, Any]]:
+def _other_table(table: str, found: Mapping[str, Mapping[str, Mapping[str, IntervalEstimate]]]) -> list[dict[str, Any]]:
     rows = []
     for source, line in product(found, lines.LINES):
         printed = [printed_of(table, source, network, line.column) for network in NETWORKS]

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from validation.decoding.columns import Powers
-from validation.decoding.intervals import Estimate
+from validation.decoding.intervals import IntervalEstimate
 from validation.decoding.links import FadingLink
 from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.studies import CLOUD_S, Decoded, flexspec_links
@@ -142,14 +142,14 @@ def _ours_table(bars: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
             low, high = (
                 None if value is None else 1.0 - value for value in (bar["over_cloud"][2], bar["over_cloud"][1])
             )
-            saved = Estimate(1.0 - bar["over_cloud"][0], low, high)
+            saved = IntervalEstimate(1.0 - bar["over_cloud"][0], low, high)
             rows.append(
                 (
                     network,
                     bar["name"],
                     f"{bar['communication']:.2f}",
                     f"{bar['computation']:.2f}",
-                    with_interval(Estimate(*bar["joules"]), ".2f"),
+                    with_interval(IntervalEstimate(*bar["joules"]), ".2f"),
                     with_interval(saved, ".0%"),
                     f"{CLOUD_J / bar['speed_up'][0]:.2f}",
                 )

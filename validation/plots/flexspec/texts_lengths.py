@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.intervals import Estimate
+from validation.decoding.intervals import IntervalEstimate
 from validation.decoding.methods import FlexSpec
 from validation.decoding.studies import Decoded, flexspec_links
 from validation.plots.common.record import Table, plain
@@ -20,10 +20,10 @@ Networks = Mapping[str, Mapping[str, Timed]]
 """By network, then by line."""
 
 
-def with_interval(found: Estimate, form: str) -> str:
+def with_interval(found: IntervalEstimate, form: str) -> str:
     """Value and interval as a cell.
 
-    >>> with_interval(Estimate(1.0, 0.5, 2.0), ".1f")
+    >>> with_interval(IntervalEstimate(1.0, 0.5, 2.0), ".1f")
     '1.0 [0.5, 2.0]'
     """
     if found.value is None:
@@ -33,7 +33,7 @@ def with_interval(found: Estimate, form: str) -> str:
     return f"{found.value:{form}} [{found.low:{form}}, {found.high:{form}}]"
 
 
-def ends(found: Estimate) -> list[float | None]:
+def ends(found: IntervalEstimate) -> list[float | None]:
     """Value, low and high as JSON holds them."""
     return [None if value is None else plain(value, 6) for value in (found.value, found.low, found.high)]
 

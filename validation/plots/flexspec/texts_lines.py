@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.decoding.fitting import FLEXSPEC_DRAFT_S
-from validation.decoding.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, Estimate, draw_texts, estimate
+from validation.decoding.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, IntervalEstimate, draw_texts, estimate
 from validation.decoding.links import FadingLink
 from validation.decoding.methods import CloudOnly, Dssd, FixedLength, FlexSpec, Hlm, Lookahead, Method, PromptLookup
 from validation.decoding.metrics import Summary, summarize
@@ -199,7 +199,7 @@ def replayed_seconds(drafts: Sequence[Column], link: FadingLink, *, vocabulary: 
     return np.array(found)
 
 
-def quotient(one: tuple[Column, Column], other: tuple[Column, Column], seed: int) -> Estimate:
+def quotient(one: tuple[Column, Column], other: tuple[Column, Column], seed: int) -> IntervalEstimate:
     """Σ above/Σ below of one over that of another on the same texts, in the order of the prompts, and its interval."""
     chosen = draw_texts(len(one[0]), DEFAULT_RESAMPLES, seed)
 

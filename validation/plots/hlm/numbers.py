@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.intervals import Estimate, ratio
+from validation.decoding.intervals import IntervalEstimate, ratio
 from validation.decoding.methods import CuHlmOffline, UHlm
 from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import Row
@@ -32,14 +32,14 @@ def axis(label: str, unit: str = "", scale: str = LINEAR) -> dict[str, str]:
     return {"label": label, "unit": unit, "scale": scale}
 
 
-def kept(found: Estimate | None) -> dict[str, float | None]:
+def kept(found: IntervalEstimate | None) -> dict[str, float | None]:
     """An estimate as JSON holds it; without a value, three nulls."""
     if found is None:
-        found = Estimate(None)
+        found = IntervalEstimate(None)
     return {name: None if number is None else plain(number) for name, number in asdict(found).items()}
 
 
-def line(name: str, x: Sequence[float], found: Sequence[Estimate | None], **more: Any) -> dict[str, Any]:
+def line(name: str, x: Sequence[float], found: Sequence[IntervalEstimate | None], **more: Any) -> dict[str, Any]:
     """A curve with its interval."""
     each = [kept(one) for one in found]
     ends = {"mean": "value", "low": "low", "high": "high"}
@@ -55,13 +55,15 @@ def _pick(decoded: Decoded, rows: Sequence[Row], name: str) -> dict[str, float]:
     return {prompt: value for prompt, value in sorted(found.items()) if value is not None}
 
 
-def mean_score(decoded: Decoded, rows: Sequence[Row], name: str, seed: int) -> Estimate | None:
+def mean_score(decoded: Decoded, rows: Sequence[Row], name: str, seed: int) -> IntervalEstimate | None:
     """Mean over the texts that have it; None if none has."""
     values = np.array(list(_pick(decoded, rows, name).values()))
     return ratio(values, np.ones(len(values)), resamples=RESAMPLES, seed=seed) if len(values) else None
 
 
-def share_of(decoded: Decoded, rows: Sequence[Row], others: Sequence[Row], name: str, seed: int) -> Estimate | None:
+def share_of(
+    decoded: Decoded, rows: Sequence[Row], others: Sequence[Row], name: str, seed: int
+) -> IntervalEstimate | None:
     """How many times a mean score is that of another method, over the texts where both have it."""
     one, other = (_pick(decoded, each, name) for each in (rows, others))
     both = sorted(one.keys() & other.keys())
@@ -71,7 +73,7 @@ def share_of(decoded: Decoded, rows: Sequence[Row], others: Sequence[Row], name:
     return ratio(above, below, resamples=RESAMPLES, seed=seed)
 
 
-def perplexity(decoded: Decoded, rows: Sequence[Row], seed: int) -> Estimate | None:
+def perplexity(decoded: Decoded, rows: Sequence[Row], seed: int) -> IntervalEstimate | None:
     """Under the large model: exp of nats over tokens, both over all texts that were scored."""
     nats = _pick(decoded, rows, "nats_total")
     if not nats:
@@ -79,7 +81,7 @@ def perplexity(decoded: Decoded, rows: Sequence[Row], seed: int) -> Estimate | N
     tokens = {row.prompt: float(len(row.tokens)) for row in rows}
     below = np.array([tokens[prompt] for prompt in nats])
     rate = ratio(np.array(list(nats.values())), below, resamples=RESAMPLES, seed=seed)
-    return Estimate(*(None if end is None else float(np.exp(end)) for end in (rate.value, rate.low, rate.high)))
+    return IntervalEstimate(*(None if end is None else float(np.exp(end)) for end in (rate.value, rate.low, rate.high)))
 
 
 def scored(decoded: Decoded) -> list[str]:
@@ -172,13 +174,13 @@ def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[Row]], seed: int) -> 
     ]
 
 
-def skipped_of_accepted(rows: Sequence[Row], seed: int) -> Estimate:
+def skipped_of_accepted(rows: Sequence[Row], seed: int) -> IntervalEstimate:
     """u-hlm's true skip rate: of the drafts that the server would accept, how many it is not asked about.
 
     Which of the skipped ones it would accept is known of judged texts alone: without a value unless all of them are.
     """
     if not all(row.judged for row in rows):
-        return Estimate(None)
+        return IntervalEstimate(None)
     rows = sorted(rows, key=lambda row: row.prompt)
     unseen = np.array([row.total("skipped") - row.total("skip_risk") for row in rows])
     accepted = np.array([row.total("accepted") for row in rows])
@@ -226,7 +228,7 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
     texts = {k: read_texts(rows) for k, rows in by_size.items()}
     x = list(by_size)
 
-    def of_message(name: str) -> list[Estimate]:
+    def of_message(name: str) -> list[IntervalEstimate]:
         found = []
         for one in texts.values():
             values = getattr(one, name)

@@ -14,10 +14,12 @@ from validation.decoding.studies import Decoded
 from validation.plots.common.record import Numbers, plain
 from validation.plots.hlm.numbers import LOGARITHMIC, axis, in_order, kept, line, skipped_of_accepted, words_of
 from validation.plots.hlm.printed import U_TIMES
-from validation.plots.hlm.times import WORDS, Draws, Texts, draw_fading, read_study, speeds
+from validation.plots.hlm.times import WORDS, BootstrapDraws, Texts, draw_fading, read_study, speeds
 
 
-def _gains(found: dict[str, dict[str, Draws]], whole: dict[str, Draws] | None, place: int) -> dict[str, Any]:
+def _gains(
+    found: dict[str, dict[str, BootstrapDraws]], whole: dict[str, BootstrapDraws] | None, place: int
+) -> dict[str, Any]:
     """Speeds over HLM's at one of the links, by method and word."""
     if whole is None:
         return {}

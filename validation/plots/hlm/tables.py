@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.decoding.intervals import Estimate, draw_texts, ratio
+from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.records import Row
@@ -40,7 +40,7 @@ from validation.plots.skipping.printed import CU
 NONE = "–"
 
 
-def cell(found: Estimate | None, form: str = ".3f") -> str:
+def cell(found: IntervalEstimate | None, form: str = ".3f") -> str:
     """A number and its interval."""
     if found is None or found.value is None:
         return NONE
@@ -228,7 +228,7 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
     }
 
 
-def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], small_s: float, seed: int) -> dict[str, Estimate]:
+def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], small_s: float, seed: int) -> dict[str, IntervalEstimate]:
     """Seconds a token of link and models, and tokens a second."""
     link, still_link = (sum_by(texts, link_seconds(texts, one, SNR_DB)) for one in fadings)
     settings: dict[str, Any] = {"resamples": RESAMPLES, "seed": seed}
@@ -245,18 +245,18 @@ def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], small_s: float, see
     }
 
 
-def _median(values: Any, seed: int) -> Estimate:
+def _median(values: Any, seed: int) -> IntervalEstimate:
     """Over texts."""
     drawn = np.median(values[draw_texts(len(values), RESAMPLES, seed)], axis=-1)
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return Estimate(float(np.median(values)), float(low), float(high))
+    return IntervalEstimate(float(np.median(values)), float(low), float(high))
 
 
-def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, Estimate]) -> tuple[str, ...]:
+def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, IntervalEstimate]) -> tuple[str, ...]:
     def ms(name: str, form: str = ".2f") -> str:
         one = found[name]
         scaled = (None if end is None else 1e3 * end for end in (one.value, one.low, one.high))
-        return cell(Estimate(*scaled), form)
+        return cell(IntervalEstimate(*scaled), form)
 
     printed = NONE
     if which is not None:

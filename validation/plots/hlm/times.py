@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.channel import db_to_linear, shannon_latency
-from validation.decoding.intervals import DEFAULT_CONFIDENCE, Estimate, draw_texts, estimate
+from validation.decoding.intervals import DEFAULT_CONFIDENCE, IntervalEstimate, draw_texts, estimate
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import Row
@@ -135,17 +135,17 @@ def still(study: dict[str, Texts]) -> Fading:
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class BootstrapDraws:
     """A number for each of L links, and what it is on each set of texts drawn anew."""
 
     value: Array  # (L,)
     drawn: Array  # (resamples, L)
 
-    def over(self, other: Draws) -> Draws:
+    def over(self, other: BootstrapDraws) -> BootstrapDraws:
         """How many times that of another method, on the same texts."""
-        return Draws(_divide(self.value, other.value), _divide(self.drawn, other.drawn))
+        return BootstrapDraws(_divide(self.value, other.value), _divide(self.drawn, other.drawn))
 
-    def estimates(self) -> list[Estimate]:
+    def estimates(self) -> list[IntervalEstimate]:
         """With the interval of each."""
         columns = zip(self.value, self.drawn.T, strict=True)
         return [estimate(value, drawn, DEFAULT_CONFIDENCE) for value, drawn in columns]
@@ -173,7 +173,7 @@ def speeds(
     times: tuple[float, float] = PAPER_TIMES,
     bandwidth_hz: float = BANDWIDTH_HZ,
     formula: bool = False,
-) -> dict[str, Draws]:
+) -> dict[str, BootstrapDraws]:
     """Tokens a second over each link, by ``WORDS``."""
     small_s, large_s = times
     chosen = draw_texts(len(texts.tokens), RESAMPLES, seed)
@@ -191,7 +191,7 @@ def speeds(
         turns = sum_by(texts, np.ones(len(link))) + texts.skipped
         found["round_mean"].append((speed.sum() / turns.sum(), (counts @ speed) / (counts @ turns)))
     return {
-        word: Draws(np.array([value for value, _ in pairs]), np.stack([drawn for _, drawn in pairs], axis=-1))
+        word: BootstrapDraws(np.array([value for value, _ in pairs]), np.stack([drawn for _, drawn in pairs], axis=-1))
         for word, pairs in found.items()
     }
 

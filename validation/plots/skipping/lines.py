@@ -9,7 +9,7 @@ import numpy as np
 
 import hlmtheory
 from hlmtheory import LinearFit
-from validation.plots.skipping.tokens import DRAWS, POINTS, Estimate, Index, Row, Tokens, mean, ratio
+from validation.plots.skipping.tokens import DRAWS, POINTS, ClusteredEstimate, Index, Row, Tokens, mean, ratio
 
 CELLS = 400  # of the density by kernels on [0, 1]
 
@@ -51,7 +51,7 @@ def line_of(tokens: Tokens, *, binned: bool) -> LinearFit | None:
     return fit_of(tokens.uncertainty, tokens.rejection, tokens.prompt, binned=binned)
 
 
-def non_acceptance(tokens: Tokens) -> Estimate:
+def non_acceptance(tokens: Tokens) -> ClusteredEstimate:
     """Δ = P(p_d < q_d)."""
     return mean(tokens.rejection > 0, tokens.prompt)
 
@@ -98,7 +98,7 @@ def density_of(tokens: Tokens) -> tuple[Row, float]:
     return cells / inside, 1.0 - inside
 
 
-def bin_means(uncertainty: Row, rejection: Row, groups: Index) -> list[Estimate]:
+def bin_means(uncertainty: Row, rejection: Row, groups: Index) -> list[ClusteredEstimate]:
     """Mean β at each of the 21 points; NaN where no token is."""
     point = np.rint(uncertainty * DRAWS).astype(np.int64)
     return [ratio(rejection * (point == index), point == index, groups) for index in range(DRAWS + 1)]

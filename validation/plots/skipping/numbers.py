@@ -24,11 +24,11 @@ from validation.plots.skipping.lines import (
 from validation.plots.skipping.tokens import (
     CONFIDENCE,
     POINTS,
-    Estimate,
+    ClusteredEstimate,
     Index,
     Row,
-    Source,
     Tokens,
+    TraceKey,
     accepted_if_skipped,
     mean,
     one_step,
@@ -36,9 +36,9 @@ from validation.plots.skipping.tokens import (
     ratio,
     rejection_at,
     skipped_if_accepted,
-    source_of,
     thresholds_over,
     tokens_of,
+    trace_key,
     transmission_rate,
     uncertainty_at,
 )
@@ -60,12 +60,12 @@ def axis(name: str, scale: str = "linear") -> dict[str, str]:
     return {"label": name, "unit": "", "scale": scale}
 
 
-def interval(estimate: Estimate) -> dict[str, float | None]:
+def interval(estimate: ClusteredEstimate) -> dict[str, float | None]:
     """An estimate as plain values."""
     return {"value": number(estimate.value), "low": number(estimate.low), "high": number(estimate.high)}
 
 
-def curve(name: str, x: Any, estimates: list[Estimate]) -> dict[str, Any]:
+def curve(name: str, x: Any, estimates: list[ClusteredEstimate]) -> dict[str, Any]:
     """Estimates along an axis."""
     ends = {key: [number(getattr(one, key)) for one in estimates] for key in ("low", "high")}
     return {"name": name, "x": plain(x), "mean": [number(one.value) for one in estimates], **ends}
@@ -82,11 +82,11 @@ def rivals_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]
     if trace.manifest.get("pair", {}).get("name") != BUILT_IN:
         why = "they need the models, and only the built-in pair is loaded for a figure"
         return {}, {BOTH_RIVALS: f"{BOTH_RIVALS} are left out: {why}."}
-    return _rivals(source_of(trace), seed)
+    return _rivals(trace_key(trace), seed)
 
 
 @lru_cache(maxsize=2)
-def _rivals(source: Source, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
+def _rivals(source: TraceKey, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
     from validation.models.pair import load_pair
     from validation.uncertainty.baselines import rival_measures
 
@@ -298,10 +298,10 @@ def _rates(tokens: Tokens, threshold: float) -> dict[str, Any]:
 
 def _random(tokens: Tokens, sent: float) -> dict[str, Any]:
     """Skipping that knows nothing of the draft: exact, without drawing."""
-    share = Estimate(sent, np.nan, np.nan)
+    share = ClusteredEstimate(sent, np.nan, np.nan)
     return {
         "threshold": np.nan,
         "transmission": share,
         "accepted_if_skipped": mean(1.0 - tokens.rejection, tokens.prompt) if sent < 1 else ratio(0, 0, tokens.prompt),
-        "skipped_if_accepted": Estimate(1.0 - sent, np.nan, np.nan),
+        "skipped_if_accepted": ClusteredEstimate(1.0 - sent, np.nan, np.nan),
     }

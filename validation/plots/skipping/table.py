@@ -15,7 +15,7 @@ from validation.plots.skipping.printed import CU, PRINTED, U, false_positives, f
 from validation.plots.skipping.tokens import (
     DRAWS,
     POINTS,
-    Estimate,
+    ClusteredEstimate,
     Row,
     Tokens,
     accepted_if_skipped,
@@ -54,7 +54,7 @@ def with_interval(number: float | None, ends: tuple[float, float] | None, form: 
     return f"{shown(number, form)} [{shown(ends[0], form)}, {shown(ends[1], form)}]"
 
 
-def _shown(estimate: Estimate, form: str = ".4f") -> str:
+def _shown(estimate: ClusteredEstimate, form: str = ".4f") -> str:
     return with_interval(estimate.value, (estimate.low, estimate.high), form)
 
 
@@ -130,7 +130,7 @@ def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
     ]
 
 
-def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None], noiseless: dict[str, Estimate]) -> list[Cells]:
+def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None], noiseless: dict[str, ClusteredEstimate]) -> list[Cells]:
     """What skipping at both thresholds does."""
 
     def at(name: str, pick: Any, form: str = ".4f") -> tuple[str, str]:
@@ -174,13 +174,15 @@ def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None], noiseless: dict[s
 # ------------------------------------------------------------------------------------------- what skipping costs
 
 
-def text_sum(tokens: Tokens, threshold: float) -> Estimate:
+def text_sum(tokens: Tokens, threshold: float) -> ClusteredEstimate:
     """Mean over the texts of Σ_t TV_t: what bounds the TV of whole texts if it is below 1."""
     lost = tokens.along_texts(tokens.rejection * tokens.skipped(threshold), 0.0)
     return mean(lost.sum(axis=-1), tokens.prompt_of_text)
 
 
-def without_drawing(trace: Trace, tokens: Tokens, thresholds: dict[str, float]) -> tuple[dict[str, Estimate], int]:
+def without_drawing(
+    trace: Trace, tokens: Tokens, thresholds: dict[str, float]
+) -> tuple[dict[str, ClusteredEstimate], int]:
     """Mean of Σ_v q_v s_v β_v over evenly spaced positions, s_v the probability that u of draft v is at most u_th."""
     count = max(1, min(len(tokens.rows), EXACT_VALUES // trace.vocabulary))
     at = np.arange(count) * len(tokens.rows) // count
@@ -247,7 +249,9 @@ def _calibration_table(rows: list[dict[str, Any]], longest: int) -> Table:
             needed = int(np.ceil(1.0 / row["risk"])) - 1
             cells.append((f"{row['risk']:g}", f"needs {needed} prompts, there are {row['prompts']}", *5 * (NONE,)))
             continue
-        risk, sent = (Estimate(*(_real(end) for end in row[f"held_out_{name}"].values())) for name in RISK_AND_SENT)
+        risk, sent = (
+            ClusteredEstimate(*(_real(end) for end in row[f"held_out_{name}"].values())) for name in RISK_AND_SENT
+        )
         cells.append(
             (
                 f"{row['risk']:g}",

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hlmtheory
-from validation.claims.instances import Draws, row_arrays
+from validation.claims.instances import InstanceDraws, row_arrays
 from validation.trace.reader import ARRAYS, Trace, TraceChunk, probabilities
 
 PERTURBED_VALUES = 9 * 10**7  # probabilities per draw of u: 21,900 positions at V = 4,096, 2,800 at V = 32,000
@@ -80,17 +80,17 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class TraceKey:
     """A trace that is told from another by where it lies and when it was made."""
 
     key: tuple[Any, ...]
     trace: Trace = field(compare=False)
 
 
-def source_of(trace: Trace) -> Source:
+def trace_key(trace: Trace) -> TraceKey:
     """What results are kept by."""
     made = str(trace.manifest.get("created"))
-    return Source((str(trace.path), trace.positions, trace.vocabulary, made), trace)
+    return TraceKey((str(trace.path), trace.positions, trace.vocabulary, made), trace)
 
 
 def tokens_of(trace: Trace, seed: int) -> Tokens:
@@ -107,14 +107,14 @@ def tokens_of(trace: Trace, seed: int) -> Tokens:
     Tokens
         Of all texts if they fit into the work allowed, else of evenly spaced ones, whole.
     """
-    return _tokens(source_of(trace), seed, PERTURBED_VALUES)
+    return _tokens(trace_key(trace), seed, PERTURBED_VALUES)
 
 
 @lru_cache(maxsize=2)
-def _tokens(source: Source, seed: int, values: int) -> Tokens:
+def _tokens(source: TraceKey, seed: int, values: int) -> Tokens:
     trace = source.trace
     rows = np.concatenate(_even_texts(trace, values // trace.vocabulary))
-    draws = Draws.of(np.random.default_rng([seed, 0]), trace.positions, trace.vocabulary)
+    draws = InstanceDraws.of(np.random.default_rng([seed, 0]), trace.positions, trace.vocabulary)
     parts = []
     for part, chunk in _chunks(trace, rows):
         arrays = row_arrays(chunk, draws[part], ("token",))
@@ -190,7 +190,7 @@ def rejection_of(draft: Row, target: Row, token: Index) -> tuple[Row, Row]:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ClusteredEstimate:
     """A mean with its interval; all NaN where there is nothing to take it of, the ends NaN for a single prompt."""
 
     value: float
@@ -198,7 +198,7 @@ class Estimate:
     high: float
 
 
-def ratio(numerator: Any, denominator: Any, groups: Index) -> Estimate:
+def ratio(numerator: Any, denominator: Any, groups: Index) -> ClusteredEstimate:
     """Σ numerator / Σ denominator over tokens, with a 95% interval clustered by prompt.
 
     Linearised: with sums y_g and n_g of G prompts and r their ratio, Var(r) = G/(G - 1) Σ (y_g - r n_g)² / (Σ n_g)²;
@@ -211,43 +211,43 @@ def ratio(numerator: Any, denominator: Any, groups: Index) -> Estimate:
     above, below = above[below > 0], below[below > 0]  # prompts without such tokens say nothing of them
     count = len(below)
     if not count:
-        return Estimate(np.nan, np.nan, np.nan)
+        return ClusteredEstimate(np.nan, np.nan, np.nan)
     value = float(above.sum() / below.sum())
     if count == 1:
-        return Estimate(value, np.nan, np.nan)
+        return ClusteredEstimate(value, np.nan, np.nan)
     variance = count / (count - 1) * np.sum((above - value * below) ** 2) / below.sum() ** 2
     half = float(stdtrit(count - 1, (1.0 + CONFIDENCE) / 2.0) * np.sqrt(variance))
-    return Estimate(value, value - half, value + half)
+    return ClusteredEstimate(value, value - half, value + half)
 
 
-def mean(values: Any, groups: Index) -> Estimate:
+def mean(values: Any, groups: Index) -> ClusteredEstimate:
     """Mean over tokens, see :func:`ratio`."""
     return ratio(values, 1.0, groups)
 
 
-def transmission_rate(tokens: Tokens, threshold: float) -> Estimate:
+def transmission_rate(tokens: Tokens, threshold: float) -> ClusteredEstimate:
     """Share of the drafts that are sent."""
     return mean(~tokens.skipped(threshold), tokens.prompt)
 
 
-def one_step(tokens: Tokens, threshold: float) -> Estimate:
+def one_step(tokens: Tokens, threshold: float) -> ClusteredEstimate:
     """Mean one-step total variation, E[β_d 1{u ≤ u_th}]: how often a draft is skipped that would be rejected."""
     return mean(tokens.rejection * tokens.skipped(threshold), tokens.prompt)
 
 
-def accepted_if_skipped(tokens: Tokens, threshold: float) -> Estimate:
+def accepted_if_skipped(tokens: Tokens, threshold: float) -> ClusteredEstimate:
     """P(accepted | skipped): the true skip rate of cu-hlm, V-A. Acceptance enters as its probability 1 - β."""
     skipped = tokens.skipped(threshold)
     return ratio(skipped * (1.0 - tokens.rejection), skipped, tokens.prompt)
 
 
-def skipped_if_accepted(tokens: Tokens, threshold: float) -> Estimate:
+def skipped_if_accepted(tokens: Tokens, threshold: float) -> ClusteredEstimate:
     """P(skipped | accepted): the true skip rate of u-hlm, IV."""
     accepted = 1.0 - tokens.rejection
     return ratio(tokens.skipped(threshold) * accepted, accepted, tokens.prompt)
 
 
-def thresholds_over(tokens: Tokens) -> Iterator[tuple[float, Estimate, Estimate, Estimate]]:
+def thresholds_over(tokens: Tokens) -> Iterator[tuple[float, ClusteredEstimate, ClusteredEstimate, ClusteredEstimate]]:
     """Each threshold 0, .05, …, 1, with the transmission rate and both true skip rates."""
     for threshold in POINTS.tolist():
         sent = transmission_rate(tokens, threshold)

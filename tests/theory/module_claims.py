@@ -1,4 +1,4 @@
-"""What every claim of a room is put through, for rooms whose instances are numbers rather than rows."""
+"""What every claim of a module is put through, for modules whose instances are numbers rather than rows."""
 
 from __future__ import annotations
 

@@ -386,7 +386,7 @@ def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
     code = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({sorted(others)!r}))\n"
-        "from validation import check\n"
+        "from validation.claims import check\n"
         "from validation.benchmarks.synthetic_trace import SyntheticTrace\n"
         "check.SCENARIO_BATCHES = 1\n"
         "check.check_trace(SyntheticTrace(400, 40))\n"

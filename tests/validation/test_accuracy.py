@@ -28,7 +28,7 @@ from validation.decoding.accuracy import (
 from validation.decoding.intervals import ratio
 from validation.decoding.loop import decode
 from validation.decoding.methods import Hlm, LargeOnly, SmallOnly
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
 
@@ -50,7 +50,7 @@ def letters(texts: Sequence[str]) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def rows(pair: Pair) -> list[Row]:
+def rows(pair: Pair) -> list[GenerationRecord]:
     return decode(pair, PROMPTS, LargeOnly(), **SETTINGS)
 
 
@@ -69,7 +69,7 @@ def test_an_embedding_without_an_angle_is_refused(value: float) -> None:
         similarity(["a", "b"], ["a", "b"], model=lambda texts: np.array([[1.0], [value]])[: len(texts)])
 
 
-def test_the_accuracy_of_rows(pair: Pair, rows: list[Row]) -> None:
+def test_the_accuracy_of_rows(pair: Pair, rows: list[GenerationRecord]) -> None:
     itself = accuracy(pair, rows, own_references(pair, rows), reference="its own texts", model=letters)
     assert itself.values == pytest.approx(np.ones(3))
     assert itself.mean.value == pytest.approx(1.0)
@@ -94,9 +94,9 @@ def test_the_accuracy_of_rows(pair: Pair, rows: list[Row]) -> None:
         similarity(["a", "b"], ["a"], model=letters)
 
 
-def test_texts_are_without_end_tokens(pair: Pair, rows: list[Row]) -> None:
+def test_texts_are_without_end_tokens(pair: Pair, rows: list[GenerationRecord]) -> None:
     end = pair.end_tokens[0]
-    ended = Row("x", "a", "none", 1, 1.0, 1.0, tokens=[*rows[0].tokens, end], ended=True)
+    ended = GenerationRecord("x", "a", "none", 1, 1.0, 1.0, tokens=[*rows[0].tokens, end], ended=True)
     assert texts_of(pair, [ended]) == texts_of(pair, rows[:1])
 
 
@@ -121,7 +121,7 @@ def test_a_folder_is_a_model_too() -> None:
 def test_a_model_that_cannot_be_had_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="no model folder"):
         load_embedding("no/such/folder/here")
-    (tmp_path / "config.json").write_text("{")
+    (tmp_path / "config.json").write_text("{}")
     (tmp_path / "model.safetensors").write_bytes(b"none")
     with pytest.raises(UserError, match=r"cannot be loaded \(.*\); give the folder or the hub name"):
         load_embedding(tmp_path)
@@ -202,7 +202,7 @@ def test_texts_without_tokens_have_no_perplexity(pair: Pair) -> None:
     assert found.perplexity.value is None
 
 
-def test_bad_input_to_perplexity(pair: Pair, rows: list[Row], folders: tuple[Path, Path]) -> None:
+def test_bad_input_to_perplexity(pair: Pair, rows: list[GenerationRecord], folders: tuple[Path, Path]) -> None:
     with pytest.raises(UserError, match="batch is 0"):
         perplexity(pair, PROMPTS, rows, batch=0)
     with pytest.raises(UserError, match="continue the prompt 'c', which is not among"):

@@ -23,7 +23,7 @@ from validation.claims.scenarios.cellsearch import (
 )
 
 SMALL = Setting(users=12, longest_input=64, longest_output=40, memory=1.9e9)
-SEQUENTIAL, MAX, HEURISTIC = (Goal(rival, ("users", 12), 10.0) for rival in ("sequential", "max", "heuristic"))
+SEQUENTIAL, MAX, HEURISTIC = (Goal(baseline, ("users", 12), 10.0) for baseline in ("sequential", "max", "heuristic"))
 EQUAL = Goal("equal", ("users", 12), 10.0)
 GOALS = (SEQUENTIAL, MAX, HEURISTIC, EQUAL)
 
@@ -34,11 +34,11 @@ def by_the_library(setting: Setting, goal: Goal, seed: int, runs: int, reading: 
     load = Load(**{name: getattr(setting, name) for name in names})
     savings = []
     for run in range(runs):
-        rivals = ("proposed",) if goal.rival == "equal" else ("proposed", goal.rival)
-        served = serve(seed, run, load, rivals, reading)
-        best, equal = uploads(seed, run, load, Radio(bandwidth_hz=25e6 if goal.rival == "equal" else 20e6))
+        baselines = ("proposed",) if goal.baseline == "equal" else ("proposed", goal.baseline)
+        served = serve(seed, run, load, baselines, reading)
+        best, equal = uploads(seed, run, load, Radio(bandwidth_hz=25e6 if goal.baseline == "equal" else 20e6))
         ours = served["proposed"].seconds + best
-        other = served["proposed"].seconds + equal if goal.rival == "equal" else served[goal.rival].seconds + best
+        other = served["proposed"].seconds + equal if goal.baseline == "equal" else served[goal.baseline].seconds + best
         savings.append(100.0 * (1.0 - ours / other))
     return savings
 
@@ -53,7 +53,7 @@ def by_the_library(setting: Setting, goal: Goal, seed: int, runs: int, reading: 
         ({"sorted_arrival": True}, Reading(sorted_arrival=True)),
         ({"printed_objective": True}, Reading(printed_objective=True)),
         ({"answers": "longest"}, Reading(longest_answers=True)),
-        ({"rival_length": "shared"}, Reading(shared_length=True)),
+        ({"baseline_length": "shared"}, Reading(shared_length=True)),
         ({"pair": 2, "memory": 4e9, "acceptance": 0.6}, Reading()),
     ],
 )
@@ -103,7 +103,7 @@ def test_upload_matters_as_it_must():
     assert percentages(replace(SMALL, gain_db=-60.0), (EQUAL,), 3, 2)[0][0] > savings[1]
 
 
-def test_rivals_that_try_more_are_no_slower():
+def test_baselines_that_try_more_are_no_slower():
     usual, _ = percentages(SMALL, (MAX, HEURISTIC), 3, 4)
     for rule in CHOICES["heuristic"][1:]:
         other, _ = percentages(replace(SMALL, answers="longest", heuristic=rule), (HEURISTIC,), 3, 4, nodes=None)
@@ -111,7 +111,7 @@ def test_rivals_that_try_more_are_no_slower():
         assert rule != "best size" or other[0] <= first[0] + 1e-9
     for rule in CHOICES["max_rule"][1:]:
         assert np.isfinite(percentages(replace(SMALL, max_rule=rule), (MAX,), 3, 4)[0][0])
-    shared, _ = percentages(replace(SMALL, rival_length="shared"), (MAX, HEURISTIC), 3, 4)
+    shared, _ = percentages(replace(SMALL, baseline_length="shared"), (MAX, HEURISTIC), 3, 4)
     assert np.all(np.isfinite([*usual, *shared]))
 
 
@@ -160,7 +160,7 @@ def test_nonsense_settings_are_refused(field: str, value: Any):
 
 
 def test_other_nonsense_is_refused():
-    with pytest.raises(DomainError, match="rival must be"):
+    with pytest.raises(DomainError, match="baseline must be"):
         Goal("nobody", ("users", 3), 1.0)
     with pytest.raises(DomainError, match="memory must hold the longest task"):
         percentages(replace(SMALL, memory=1.8e9, longest_output=4096), (MAX,), 1, 1)

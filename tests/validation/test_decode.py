@@ -31,7 +31,7 @@ from tests.validation.tiny_texts import (
     table_pair,
 )
 from validation.collection.prompts import Prompt
-from validation.decoding.kv_cache import Lanes, wait_for
+from validation.decoding.kv_cache import CachedModel, wait_for
 from validation.decoding.links import FadingLink, TracedLink, Way
 from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
 from validation.decoding.methods import (
@@ -55,7 +55,7 @@ from validation.decoding.methods import (
 )
 from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
-from validation.decoding.records import Row, energy
+from validation.decoding.records import GenerationRecord, energy
 from validation.decoding.sampling import BRANCHES, _border, draw, levels, replacement, rows_of
 from validation.decoding.session import Clock, Draft, Message, Proposal, Step
 from validation.errors import UserError
@@ -82,8 +82,8 @@ LOSSLESS: list[tuple[Callable[[], Method], int, dict[int, int], str]] = [
     (lambda: FixedLength(3), 2, SAMPLED, "0"),
     (Hlm, 2, SAMPLED, "0"),
     (lambda: Dssd(2), 2, SAMPLED, "0"),
-    (lambda: FlexSpec("exact", longest=2), 2, SAMPLED, "0"),
-    (lambda: FlexSpec("linear", longest=2), 2, SAMPLED, "0"),
+    (lambda: FlexSpec("exact", max_draft_length=2), 2, SAMPLED, "0"),
+    (lambda: FlexSpec("linear", max_draft_length=2), 2, SAMPLED, "0"),
     (lambda: RandHlm(0.0), 2, SAMPLED, "0"),
     (LargeOnly, 2, CERTAIN, "0"),
     (CloudOnly, 2, CERTAIN, "0"),
@@ -181,7 +181,7 @@ class OneBit(CuHlmOffline):
         (SmallOnly(), {DRAFT: 2}),
         (RandHlm(0.5), SAMPLED | {SKIP: 2}),
         (UHlm(0.55, draws=None), SAMPLED),
-        (FlexSpec("linear", printed_acceptance=True, longest=2), SAMPLED),
+        (FlexSpec("linear", printed_acceptance=True, max_draft_length=2), SAMPLED),
         (OneBit(0.2, k=0, draws=None), SAMPLED | {REPLACE: 12}),
         (OneBit(0.55, k=1, draws=None), SAMPLED | {REPLACE: 12}),
     ],
@@ -205,7 +205,7 @@ def test_what_was_thrown_away_does_not_reach_the_text_through_the_length_it_teac
     draft[node(0, 1, 0)] = target[node(0, 1, 0)] = [0.5, 0.5, 0.0]
     tune = {0.1: 0.7425, 1.0: 0.22}[step]  # K is 5 or 1 as that end was drafted or not
     method = FlexSpec(
-        "linear", longest=5, step=step, costs={"edge_slope_s": tune, "cloud_base_s": 1.0, "header_bits": 0.0}
+        "linear", max_draft_length=5, step=step, costs={"edge_slope_s": tune, "cloud_base_s": 1.0, "header_bits": 0.0}
     )
     prompts = [Prompt(f"p{i}", "0", "test") for i in range(1000)]
     rows = decode(table_pair(draft, target, end_tokens=(2,)), prompts, method, new_tokens=positions, batch=1000)
@@ -245,7 +245,7 @@ def test_the_risk_of_truncated_drafts_is_no_skip_risk() -> None:
     assert {row.total("skip_risk") for row in rows} == {0.0}
     assert {summarize([row], resamples=1)["true_skip_rate"].value for row in rows} == {None}
     unjudged = all_texts(table_pair(draft, target), SmallOnly(), 2, {DRAFT: 2})
-    found = {(row.judged, summarize([row], resamples=1)["true_skip_rate"].value) for row in unjudged}
+    found = {(row.risk_computed, summarize([row], resamples=1)["true_skip_rate"].value) for row in unjudged}
     assert found == {(False, None)}
 
 
@@ -283,7 +283,7 @@ def test_rolled_back_lanes_read_as_a_fresh_model(family: str) -> None:
         model = tiny(family).eval()
     rng = np.random.default_rng(1)
     text, until = rng.integers(1, 50, (5, 42)), np.array([20, 3, 11, 15, 1])
-    lanes = Lanes(model, 50, torch.device("cpu"), 5, 42, 64)
+    lanes = CachedModel(model, 50, torch.device("cpu"), 5, 42, 64)
     with torch.inference_mode():
         for turn in range(7):
             fresh = until - lanes.cached
@@ -308,7 +308,7 @@ def test_rolled_back_lanes_read_as_a_fresh_model(family: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("family", ["llama", "gpt_neo", "mistral"])
 def test_a_token_sees_the_slots_up_to_its_own(family: str, dtype: torch.dtype) -> None:
-    lanes = Lanes(tiny(family).to(dtype), 50, torch.device("cpu"), 3, 12, 64)
+    lanes = CachedModel(tiny(family).to(dtype), 50, torch.device("cpu"), 3, 12, 64)
     slots, offset = np.array([[0, 1], [5, 6], [9, 10]]), np.array([[9], [4], [0]])
     low, window = torch.finfo(dtype).min, getattr(lanes.model.config, "sliding_window", None) or 99
     for shifts in (None, offset):
@@ -326,7 +326,7 @@ def test_of_a_prompt_one_row_of_logits_is_kept(monkeypatch: pytest.MonkeyPatch) 
     model, asked = tiny("llama").eval(), []
     forward = model.forward
     monkeypatch.setattr(model, "forward", wraps(forward)(lambda *a, **k: asked.append(k) or forward(*a, **k)))
-    lanes = Lanes(model, 50, torch.device("cpu"), 2, 30, 64)
+    lanes = CachedModel(model, 50, torch.device("cpu"), 2, 30, 64)
     with torch.inference_mode():
         assert lanes.read(np.ones((2, 30), dtype=np.int64), np.array([3, 20]), rows=0) == []
         assert [len(rows) for rows in lanes.read(np.ones((2, 30), dtype=np.int64), np.array([5, 21]), rows=2)] == [3]
@@ -335,7 +335,7 @@ def test_of_a_prompt_one_row_of_logits_is_kept(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_window_that_counts_slots_says_when_the_context_is_full() -> None:
-    lanes = Lanes(tiny("gpt_neo").eval(), 50, torch.device("cpu"), 2, 80, 64)
+    lanes = CachedModel(tiny("gpt_neo").eval(), 50, torch.device("cpu"), 2, 80, 64)
     lanes.cached = np.array([60, 0])
     with pytest.raises(UserError, match="knows 64 positions; ask for fewer"):
         lanes.read(np.ones((2, 80), dtype=np.int64), np.array([61, 10]), rows=1)
@@ -343,7 +343,7 @@ def test_a_window_that_counts_slots_says_when_the_context_is_full() -> None:
 
 @pytest.mark.parametrize(
     "method",
-    [FixedLength(3), UHlm(0.4, draws=4), KSqs(8), PromptLookup(), Lookahead(), FlexSpec(longest=3)],
+    [FixedLength(3), UHlm(0.4, draws=4), KSqs(8), PromptLookup(), Lookahead(), FlexSpec(max_draft_length=3)],
     ids=lambda m: m.name,
 )
 def test_a_text_does_not_depend_on_its_batch(pair: Pair, method: Method) -> None:
@@ -407,8 +407,8 @@ def test_where_the_time_goes_is_told(pair: Pair) -> None:
     parts = (clock.small, clock.large, clock.prefill, clock.sampling, clock.method, clock.loop)
     assert min(parts) > 0
     assert sum(parts) == pytest.approx(clock.total)
-    assert sum(row.total("small_s") for row in rows) == pytest.approx(clock.small)
-    assert sum(row.total("large_s") for row in rows) == pytest.approx(clock.large)
+    assert sum(row.total("draft_s") for row in rows) == pytest.approx(clock.small)
+    assert sum(row.total("target_s") for row in rows) == pytest.approx(clock.large)
     assert sorted(row.prompt for row in seen) == sorted(prompt.id for prompt in PROMPTS)
 
 
@@ -463,18 +463,18 @@ def test_messages_take_the_links_time(pair: Pair) -> None:
     (row, *_) = decode(pair, PROMPTS, FixedLength(2), new_tokens=6, link=steady, times=PAPER_TIMES)
     for one in row.rounds:
         assert one.link_s == pytest.approx(8e-6 * one.bytes + 0.02 + 8e-6 * one.down_bytes)
-        assert one.small_s == pytest.approx(0.0256 * max(one.drafted, 1), abs=0.03)
-        assert one.large_s == pytest.approx(0.1046)
-    assert row.seconds == pytest.approx(sum(r.small_s + r.large_s + r.link_s for r in row.rounds))
+        assert one.draft_s == pytest.approx(0.0256 * max(one.drafted, 1), abs=0.03)
+        assert one.target_s == pytest.approx(0.1046)
+    assert row.seconds == pytest.approx(sum(r.draft_s + r.target_s + r.link_s for r in row.rounds))
     joules = energy(row, device_w=2.0, transmit_w=1.0, server_w=100.0)
-    assert joules == pytest.approx(2 * row.total("small_s") + row.total("link_s") + 100 * row.total("large_s"))
+    assert joules == pytest.approx(2 * row.total("draft_s") + row.total("link_s") + 100 * row.total("target_s"))
 
 
 def test_a_trace_is_followed_and_a_markov_link_is_drawn_for_each_text(pair: Pair) -> None:
     trace = TracedLink("trace", TraceLink([0.0, 0.05, 0.1], [1e6, 0.0, 2e6]))
     markov = TracedLink("markov", GilbertElliott(1e6, 1e4, 0.3, 0.3, 0.05), slots=64)
     for link in (trace, markov):
-        rows = decode(pair, PROMPTS, FlexSpec(longest=4), new_tokens=8, link=link, times=(0.01, 0.02))
+        rows = decode(pair, PROMPTS, FlexSpec(max_draft_length=4), new_tokens=8, link=link, times=(0.01, 0.02))
         assert all(row.link == link.name and row.total("link_s") > 0 for row in rows)
     silent = decode(pair, PROMPTS, SmallOnly(), new_tokens=8, link=trace)
     assert sum(row.total("link_s") for row in silent) == 0.0
@@ -485,15 +485,15 @@ def test_other_models_times_can_be_put_on_later(pair: Pair, method: Method) -> N
     given = decode(pair, PROMPTS, method, new_tokens=9, times=PAPER_TIMES, batch=3)
     for row in given:
         for one in (*row.rounds, row.last):
-            assert one.small_s == pytest.approx(PAPER_TIMES[0] * one.small_passes)
-            assert one.large_s == pytest.approx(PAPER_TIMES[1] * one.large_passes)
-        assert row.total("large_passes") == len(row.rounds)
-        assert method.small == (row.total("small_passes") >= row.total("drafted") > 0 or row.total("skipped") > 0)
+            assert one.draft_s == pytest.approx(PAPER_TIMES[0] * one.draft_passes)
+            assert one.target_s == pytest.approx(PAPER_TIMES[1] * one.target_passes)
+        assert row.total("target_passes") == len(row.rounds)
+        assert method.small == (row.total("draft_passes") >= row.total("drafted") > 0 or row.total("skipped") > 0)
 
 
 def test_only_a_method_that_follows_the_rate_writes_other_texts_over_another_link(pair: Pair) -> None:
     fast, slow = (FadingLink(name, width, 1.0) for name, width in (("fast", 1e9), ("slow", 1e2)))
-    for method in (FlexSpec(longest=6), FixedLength(3), UHlm(0.5), KSqs(8), CSqs(0.01), PromptLookup()):
+    for method in (FlexSpec(max_draft_length=6), FixedLength(3), UHlm(0.5), KSqs(8), CSqs(0.01), PromptLookup()):
         drafted = [
             [[one.drafted for one in row.rounds] for row in decode(pair, PROMPTS, method, new_tokens=9, link=link)]
             for link in (fast, slow)
@@ -564,8 +564,8 @@ def test_a_model_that_gives_nan_is_named_and_finished_rows_are_kept(
     prompts = [Prompt(name, "0", "test") for name in "abcdefgh"]
     with pytest.raises(DecodingError, match=f"The {broken} model .tables/{broken}. gives logits .*new token") as caught:
         decode(pair, prompts, method, new_tokens=3, batch=2, temperature=temperature)
-    assert 0 < len(caught.value.rows) < 8
-    assert all(len(row.tokens) == 3 for row in caught.value.rows)
+    assert 0 < len(caught.value.records) < 8
+    assert all(len(row.tokens) == 3 for row in caught.value.records)
 
 
 def test_the_end_of_a_text_is_judged_without_reading_the_others(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -765,7 +765,7 @@ def test_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_row_comes_back_from_plain_values(pair: Pair) -> None:
     (row,) = decode(pair, PROMPTS[:1], CSqs(0.01), new_tokens=6, risk=True)
     plain = row.plain()
-    assert Row.of(plain) == row
+    assert GenerationRecord.of(plain) == row
     assert "rounds" not in row.plain(rounds=False)
     assert plain["totals"]["drafted"] == sum(r.drafted for r in row.rounds)
     assert 0 <= summarize([row], resamples=1)["resampling_rate"].value <= 1
@@ -778,7 +778,7 @@ def test_it_has_the_law_of_transformers_own_verification() -> None:
     from transformers.generation.utils import _speculative_sampling
 
     from validation.decoding.session import Session
-    from validation.decoding.verification import judge
+    from validation.decoding.verification import verify
 
     rng = np.random.default_rng(5)
     q, p = rng.dirichlet(np.ones(4), 2), rng.dirichlet(np.ones(4), 3)
@@ -790,7 +790,7 @@ def test_it_has_the_law_of_transformers_own_verification() -> None:
     pair: Any = SimpleNamespace(end_tokens=(), device=torch.device("cpu"), vocabulary=4)
     session = Session(pair, count, Noise(2, names, 3), None, 1.0, 1.0, 3)
     rows, zeros = np.arange(count), np.zeros(count, dtype=np.int64)
-    verdict = judge(FixedLength(2), session, rows, flights, logits[1][0].repeat(count, 1), zeros + 3, zeros, zeros + 3)
+    verdict = verify(FixedLength(2), session, rows, flights, logits[1][0].repeat(count, 1), zeros + 3, zeros, zeros + 3)
     np.add.at(ours, (verdict.accepted, verdict.token), 1)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(3)

@@ -13,7 +13,7 @@ from validation.benchmarks.decoding import measure_equal_texts, measure_loop, me
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods import FixedLength, Hlm, Method
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.models.pair import Pair
 
 
@@ -62,7 +62,7 @@ def test_texts_of_a_batch_are_counted_that_are_equal_alone(pair: Pair, monkeypat
     assert one.ratio == pytest.approx(0.8 / 0.99)
 
 
-def _shifted(pair: Pair, prompts: list[Prompt], method: Method, **settings: Any) -> list[Row]:
+def _shifted(pair: Pair, prompts: list[Prompt], method: Method, **settings: Any) -> list[GenerationRecord]:
     """As decoded, but for the first text of a batch of several."""
     rows = decode(pair, prompts, method, **settings)
     if settings["batch"] > 1:

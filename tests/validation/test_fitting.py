@@ -55,7 +55,7 @@ def test_too_few_texts_and_a_line_that_falls_are_refused(tmp_path: Path) -> None
 
 
 def test_every_method_can_be_made_and_run(pair: Pair, tmp_path: Path) -> None:
-    methods = all_methods(fit(stored(tmp_path / "trace")), longest=3)
+    methods = all_methods(fit(stored(tmp_path / "trace")), max_draft_length=3)
     names = [method.name for method in methods]
     assert len(set(names)) == len(names) >= 24
     for method in methods:

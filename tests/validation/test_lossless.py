@@ -49,8 +49,8 @@ FROM_ROWS: list[Make] = [
     lambda: RandHlm(0.0),
     lambda: FixedLength(2),
     lambda: Dssd(2),
-    lambda: FlexSpec("exact", longest=2),
-    lambda: FlexSpec("linear", longest=2),
+    lambda: FlexSpec("exact", max_draft_length=2),
+    lambda: FlexSpec("linear", max_draft_length=2),
 ]
 CERTAIN: list[tuple[Make, str]] = [
     (LargeOnly, "0"),
@@ -123,8 +123,8 @@ def test_top_p_texts_with_an_allocated_lattice_have_the_law_of_the_cut_rows() ->
         *((make, "0") for make in (*FROM_ROWS, *FROM_LATTICES)),
         *CERTAIN,
         (lambda: AllocatedSqs(6.0, budget_bits=12.0), "0"),
-        (lambda: FlexSpec("exact", printed_acceptance=True, longest=2), "0"),
-        (lambda: FlexSpec("linear", printed_acceptance=True, longest=2), "0"),
+        (lambda: FlexSpec("exact", printed_acceptance=True, max_draft_length=2), "0"),
+        (lambda: FlexSpec("linear", printed_acceptance=True, max_draft_length=2), "0"),
     ],
 )
 @pytest.mark.parametrize("top_p", [1.0, 0.9])

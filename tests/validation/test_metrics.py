@@ -28,7 +28,7 @@ from validation.decoding.methods import (
     UHlm,
 )
 from validation.decoding.metrics import MEDIANS, METRICS, compare, summaries, summarize, summary
-from validation.decoding.records import Round, Row, energy
+from validation.decoding.records import GenerationRecord, Round, energy
 from validation.errors import UserError
 from validation.models.pair import Pair
 
@@ -55,16 +55,18 @@ SETTINGS: dict[str, Any] = {"new_tokens": 16, "times": PAPER_TIMES, "risk": True
 
 
 @pytest.fixture(scope="module")
-def rows(pair: Pair) -> dict[str, list[Row]]:
+def rows(pair: Pair) -> dict[str, list[GenerationRecord]]:
     """Decoded rows by method."""
     return {method.name: decode(pair, PROMPTS, method, **SETTINGS) for method in METHODS}
 
 
-def row(prompt: str, *rounds: Round, last: Round | None = None) -> Row:
+def row(prompt: str, *rounds: Round, last: Round | None = None) -> GenerationRecord:
     """A text with those rounds."""
     last = last or Round()
     count = sum(one.accepted + one.resampled + one.bonus + one.skipped for one in (*rounds, last))
-    return Row("by hand", prompt, "none", 1, 1.0, 1.0, list(range(count)), judged=True, rounds=list(rounds), last=last)
+    return GenerationRecord(
+        "by hand", prompt, "none", 1, 1.0, 1.0, list(range(count)), risk_computed=True, rounds=list(rounds), last=last
+    )
 
 
 BY_HAND = [
@@ -78,18 +80,20 @@ BY_HAND = [
             bits=50.0,
             bytes=10,
             down_bytes=2,
-            small_s=5.0,
-            small_passes=5,
-            large_s=2.0,
+            draft_s=5.0,
+            draft_passes=5,
+            target_s=2.0,
             link_s=1.0,
             mismatch=0.3,
             risk=0.75,
             skip_risk=0.5,
         ),
-        Round(drafted=2, accepted=2, bonus=1, bits=30.0, bytes=6, small_s=2.0, small_passes=2, large_s=2.0, link_s=4.0),
-        last=Round(skipped=1, small_s=1.0, small_passes=1, skip_risk=0.25, risk=0.25),
+        Round(
+            drafted=2, accepted=2, bonus=1, bits=30.0, bytes=6, draft_s=2.0, draft_passes=2, target_s=2.0, link_s=4.0
+        ),
+        last=Round(skipped=1, draft_s=1.0, draft_passes=1, skip_risk=0.25, risk=0.25),
     ),
-    row("two", Round(drafted=1, resampled=1, bits=20.0, bytes=4, small_s=1.0, small_passes=1, large_s=2.0)),
+    row("two", Round(drafted=1, resampled=1, bits=20.0, bytes=4, draft_s=1.0, draft_passes=1, target_s=2.0)),
 ]
 
 
@@ -155,7 +159,7 @@ def test_acceptance_by_position_by_hand() -> None:
     assert (places.conditional[0].low, places.conditional[0].high) == (0.0, 1.0)  # text two alone, text one alone
 
 
-def test_the_words_agree_with_each_other_on_decoded_rows(rows: dict[str, list[Row]]) -> None:
+def test_the_words_agree_with_each_other_on_decoded_rows(rows: dict[str, list[GenerationRecord]]) -> None:
     for name, mine in rows.items():
         one = summarize(mine)
         word = {key: found.value for key, found in one.estimates.items()}
@@ -189,7 +193,7 @@ def test_the_joint_is_the_product_where_all_rounds_are_of_one_length() -> None:
     assert [one.value for one in places.joint] == [one.value for one in places.survival]
 
 
-def test_what_the_papers_say_of_the_extremes(rows: dict[str, list[Row]]) -> None:
+def test_what_the_papers_say_of_the_extremes(rows: dict[str, list[GenerationRecord]]) -> None:
     found = {name: {k: e.value for k, e in summarize(mine).estimates.items()} for name, mine in rows.items()}
     assert found["HLM"]["transmission_rate"] == 1.0  # "in standard HLM, this defaults to 1"
     assert found["HLM"]["true_skip_rate"] is None
@@ -226,9 +230,9 @@ def test_without_risk_there_is_no_true_skip_rate(pair: Pair) -> None:
     assert found["acceptance"].value is None
 
 
-def test_the_averages_are_those_of_the_theory(rows: dict[str, list[Row]]) -> None:
+def test_the_averages_are_those_of_the_theory(rows: dict[str, list[GenerationRecord]]) -> None:
     word = summarize(rows["HLM"])
-    times = [one.small_s + one.link_s + one.large_s for r in rows["HLM"] for one in r.rounds]
+    times = [one.draft_s + one.link_s + one.target_s for r in rows["HLM"] for one in r.rounds]
     assert word["tokens_per_s"].value == pytest.approx(float(throughput(times)))
     assert word["tokens_per_s_round_mean"].value == pytest.approx(float(mean_round_throughput(times)))
     speeds = []
@@ -239,7 +243,7 @@ def test_the_averages_are_those_of_the_theory(rows: dict[str, list[Row]]) -> Non
     assert summarize(rows["U-HLM"])["tokens_per_s_round_mean"].value == pytest.approx(np.mean(speeds))
 
 
-def test_joules_are_those_of_the_record(rows: dict[str, list[Row]]) -> None:
+def test_joules_are_those_of_the_record(rows: dict[str, list[GenerationRecord]]) -> None:
     powers = {"device_w": 1.5, "transmit_w": 0.2, "server_w": 300.0}
     mine = rows["CU-HLM offline (k = 5)"]
     total = sum(energy(r, **powers) for r in mine)
@@ -250,7 +254,7 @@ def test_joules_are_those_of_the_record(rows: dict[str, list[Row]]) -> None:
 # ------------------------------------------------------------------------------------------------- intervals
 
 
-def test_the_interval_is_scipys(rows: dict[str, list[Row]]) -> None:
+def test_the_interval_is_scipys(rows: dict[str, list[GenerationRecord]]) -> None:
     mine = sorted(rows["U-HLM"], key=lambda r: r.prompt)
     tokens, seconds = np.array([[len(r.tokens), r.seconds] for r in mine]).T
 
@@ -277,7 +281,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
         count = rng.integers(1, 40, 60)
         seconds = count * rng.gamma(4.0, 0.25, 60)  # 1 s a token
         texts = [
-            replace(row(f"{i:02}", Round(accepted=int(n), drafted=int(n), large_s=float(s))), prompt=f"{i:02}")
+            replace(row(f"{i:02}", Round(accepted=int(n), drafted=int(n), target_s=float(s))), prompt=f"{i:02}")
             for i, (n, s) in enumerate(zip(count, seconds, strict=True))
         ]
         found = summarize(texts, resamples=300, seed=trial)["tokens_per_s"]
@@ -287,7 +291,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     )  # 0.95 wanted; the standard error is 0.022, and percentiles of 60 texts cover a little less
 
 
-def test_intervals_do_not_depend_on_the_order_and_do_on_the_seed(rows: dict[str, list[Row]]) -> None:
+def test_intervals_do_not_depend_on_the_order_and_do_on_the_seed(rows: dict[str, list[GenerationRecord]]) -> None:
     mine = rows["U-HLM"]
     assert summarize(mine) == summarize(mine[::-1])
     assert summarize(mine) != summarize(mine, seed=2)
@@ -296,14 +300,14 @@ def test_intervals_do_not_depend_on_the_order_and_do_on_the_seed(rows: dict[str,
     assert wide.low <= narrow.low <= narrow.value <= narrow.high <= wide.high
 
 
-def test_methods_are_paired(rows: dict[str, list[Row]]) -> None:
+def test_methods_are_paired(rows: dict[str, list[GenerationRecord]]) -> None:
     found = {one.method: one for one in summaries(r for mine in rows.values() for r in mine)}
     assert list(found) == list(rows)
     hlm, other = found["HLM"], found["U-HLM"]
     assert compare(hlm, hlm, "tokens_per_s") == IntervalEstimate(1.0, 1.0, 1.0)
     times = compare(other, hlm, "tokens_per_s")
     assert times.value == pytest.approx(other["tokens_per_s"].value / hlm["tokens_per_s"].value)
-    slow = [replace(r, method="slow", rounds=[replace(o, large_s=2 * o.large_s) for o in r.rounds]) for r in BY_HAND]
+    slow = [replace(r, method="slow", rounds=[replace(o, target_s=2 * o.target_s) for o in r.rounds]) for r in BY_HAND]
     one, two = summarize(BY_HAND), summarize(slow)
     assert one["server_s_per_token"].high > 1.5 * one["server_s_per_token"].low  # either varies, the quotient does not
     assert compare(two, one, "server_s_per_token") == IntervalEstimate(2.0, 2.0, 2.0)
@@ -316,8 +320,8 @@ def test_methods_are_paired(rows: dict[str, list[Row]]) -> None:
 
 
 def test_a_word_without_a_value_in_some_draws_has_an_interval_of_the_others() -> None:
-    only = row("one", Round(skipped=2, small_s=2.0, small_passes=2, skip_risk=0.5, risk=0.5, mismatch=1.0))
-    found = summarize([only, row("two", Round(resampled=1, drafted=1, small_s=1.0, small_passes=1, large_s=1.0))])
+    only = row("one", Round(skipped=2, draft_s=2.0, draft_passes=2, skip_risk=0.5, risk=0.5, mismatch=1.0))
+    found = summarize([only, row("two", Round(resampled=1, drafted=1, draft_s=1.0, draft_passes=1, target_s=1.0))])
     assert found["true_skip_rate"] == IntervalEstimate(0.75, 0.75, 0.75)
 
 
@@ -338,7 +342,7 @@ def test_a_value_whose_every_draw_lacks_one_stands_alone() -> None:
     assert estimate(1.0, np.full(3, np.nan), 0.95) == IntervalEstimate(1.0)
 
 
-def test_a_ratio_of_other_numbers_has_the_same_draws(rows: dict[str, list[Row]]) -> None:
+def test_a_ratio_of_other_numbers_has_the_same_draws(rows: dict[str, list[GenerationRecord]]) -> None:
     mine = sorted(rows["fixed K = 3"], key=lambda r: r.prompt)
     accepted, drafted = np.array([[r.total("accepted"), r.total("drafted")] for r in mine]).T
     word, other = summarize(mine)["acceptance"], ratio(accepted, drafted)
@@ -352,13 +356,13 @@ def test_draws_are_with_replacement() -> None:
     assert len({tuple(one) for one in drawn.tolist()}) > 700
 
 
-def test_bad_input_is_refused(rows: dict[str, list[Row]]) -> None:
+def test_bad_input_is_refused(rows: dict[str, list[GenerationRecord]]) -> None:
     mine = rows["HLM"]
     with pytest.raises(UserError, match="got none"):
         summarize([])
     with pytest.raises(UserError, match="'HLM' over 'near', 'U-HLM' over 'near'"):
         summarize([*mine, *rows["U-HLM"]])
-    with pytest.raises(UserError, match="Two rows are of the prompt 'a'"):
+    with pytest.raises(UserError, match="Two records are of the prompt 'a'"):
         summarize([*mine, mine[1]])
     with pytest.raises(UserError, match=r"confidence is 1\.0"):
         summarize(mine, confidence=1.0)
@@ -370,6 +374,6 @@ def test_bad_input_is_refused(rows: dict[str, list[Row]]) -> None:
         summary(mine, transmit_w=-1)
 
 
-def test_one_text_has_no_standard_error(rows: dict[str, list[Row]]) -> None:
+def test_one_text_has_no_standard_error(rows: dict[str, list[GenerationRecord]]) -> None:
     (line,) = summary(rows["HLM"][:1])
     assert line["risk_error"] is None

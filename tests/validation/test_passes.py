@@ -15,7 +15,7 @@ from tests.validation.test_fitting import stored
 from validation.__main__ import main
 from validation.decoding import pass_times
 from validation.decoding.pass_times import Pass, Passes, measure_passes, passes_of, risk_per_token, speed
-from validation.decoding.records import Round, Row
+from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.studies import STUDIES, decode_study, fitted_to, likely_names
 from validation.models import pair as pair_module
 from validation.models.pair import Pair
@@ -23,12 +23,14 @@ from validation.models.pair import Pair
 TIMES = Passes(Pass(1, 0.01, 0.009, 0.012), Pass(5, 0.1, 0.09, 0.2), 64, 21, {}, "now")
 
 
-def rows(load: float = 1.0) -> list[Row]:
+def rows(load: float = 1.0) -> list[GenerationRecord]:
     """Two texts, of a machine that took ``load`` times as long over them."""
 
-    def row(prompt: str, tokens: int, small: int, large: int, risk: float) -> Row:
-        one = Round(small_passes=small, large_passes=large, small_s=small * load, large_s=large * load, risk=risk)
-        return Row("HLM", prompt, "none", 1, 1.0, 1.0, tokens=[0] * tokens, judged=True, rounds=[one])
+    def row(prompt: str, tokens: int, small: int, large: int, risk: float) -> GenerationRecord:
+        one = Round(draft_passes=small, target_passes=large, draft_s=small * load, target_s=large * load, risk=risk)
+        return GenerationRecord(
+            "HLM", prompt, "none", 1, 1.0, 1.0, tokens=[0] * tokens, risk_computed=True, rounds=[one]
+        )
 
     return [row("a", 10, 20, 5, 2.0), row("b", 30, 40, 1, 6.0)]
 
@@ -46,21 +48,21 @@ def test_risk_is_told_by_token_and_only_where_all_rows_were_judged() -> None:
     found = risk_per_token(rows())
     assert found.value == pytest.approx(8 / 40)
     assert (found.low, found.high) == (pytest.approx(0.2), pytest.approx(0.2))
-    assert risk_per_token([rows()[0], replace(rows()[1], judged=False)]).value is None
+    assert risk_per_token([rows()[0], replace(rows()[1], risk_computed=False)]).value is None
 
 
 def test_a_pass_is_timed_over_what_it_says(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[tuple[str, int, int]] = []
-    real = pass_times.Lanes.read
+    real = pass_times.CachedModel.read
 
-    def watched(self: pass_times.Lanes, text: np.ndarray, until: np.ndarray, **more: int) -> object:
+    def watched(self: pass_times.CachedModel, text: np.ndarray, until: np.ndarray, **more: int) -> object:
         which = "small" if self.model is pair.small else "large"
         read.append((which, int(self.cached[0]), int(until[0])))
         found = real(self, text, until, **more)
         self.seconds = float(len(read))
         return found
 
-    monkeypatch.setattr(pass_times.Lanes, "read", watched)
+    monkeypatch.setattr(pass_times.CachedModel, "read", watched)
     monkeypatch.setattr(pass_times, "WARM_UP", 1)
     found = measure_passes(pair, drafts=3, before=8, repeats=3)
     assert read == [("small", 0, 8), *[("small", 8, 9)] * 4, ("large", 0, 8), *[("large", 8, 12)] * 4]
@@ -146,4 +148,4 @@ def test_no_texts_no_sample(pair: Pair, tmp_path: Path) -> None:
         STUDIES["hlm"], pair, prompts, stored(tmp_path / "trace"), tmp_path / "hlm", new_tokens=2, only=["large only"]
     )
     assert sample_of(study, prompts, pair.tokenizer)[:2] == ("large only", "two")  # type: ignore[index]
-    assert sample_of(replace(study, rows=[]), prompts, pair.tokenizer) is None
+    assert sample_of(replace(study, records=[]), prompts, pair.tokenizer) is None

@@ -14,7 +14,7 @@ import pytest
 from hlmtheory import payload_bits, regret_bound_sharp
 from validation.collection.prompts import Prompt
 from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE
-from validation.decoding.records import Round, Row
+from validation.decoding.records import GenerationRecord, Round
 from validation.models.pair import Pair
 from validation.plots import EXHIBITS, draw
 from validation.plots.c_sqs import figures as csqs
@@ -64,7 +64,9 @@ def cell(*rows: dict[str, float], by_bytes: bool = False) -> Cell:
     for number, one in enumerate(rows):
         fields = dict(one)
         tokens = int(fields.pop("tokens", 1))
-        texts.append(Row("m", str(number), "none", 1, 1.0, 1.0, tokens=[0] * tokens, rounds=[Round(**fields)]))  # type: ignore[arg-type]
+        texts.append(
+            GenerationRecord("m", str(number), "none", 1, 1.0, 1.0, tokens=[0] * tokens, rounds=[Round(**fields)])
+        )  # type: ignore[arg-type]
     return Cell(texts, np.zeros(len(rows)), by_bytes)
 
 
@@ -108,7 +110,7 @@ def test_rounds_stay_within_the_budget(found: CSqsStudy):
 
 def test_small_passes_are_counted(found: CSqsStudy):
     for one in found.cells.values():
-        passes, drafted = one.totals("small_s"), one.totals("drafted")
+        passes, drafted = one.totals("draft_s"), one.totals("drafted")
         assert (passes >= drafted).all()
         assert (passes <= drafted + one.rounds).all()  # one more where a draft did not fit
 
@@ -159,7 +161,7 @@ def test_passes_are_timed(pair: Pair, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_seconds_add_up():
-    rounds = {"small_s": 3.0, "drafted": 2, "bits": 1000.0, "bytes": 50}
+    rounds = {"draft_s": 3.0, "drafted": 2, "bits": 1000.0, "bytes": 50}
     assert cell(rounds).seconds(Times(0.1, 1.0, 0.01), 1e4) == pytest.approx([0.3 + 1.0 + 0.03 + 0.1])
     assert cell(rounds, by_bytes=True).seconds(Times(0.1, 1.0, 0.01), 1e4) == pytest.approx([0.3 + 1.0 + 0.03 + 0.04])
 

@@ -17,7 +17,7 @@ from validation.decoding.fitting import Fitted
 from validation.decoding.intervals import IntervalEstimate
 from validation.decoding.loop import decode
 from validation.decoding.methods import FixedLength, FlexSpec, Hlm
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.studies import STUDIES, Decoded, flexspec_links
 from validation.errors import UserError
 from validation.models.pair import Pair
@@ -145,7 +145,7 @@ def test_latency_is_the_time_of_all_texts_over_their_tokens(
         seconds = 0.0
         for one in (now for row in rows for now in row.rounds):
             up = 8.0 * one.bytes if method.real_bytes else one.bits
-            seconds += 0.0085 * one.small_passes + 0.1046 * one.large_passes + up / 10e6 + (1.220 - 0.1046)
+            seconds += 0.0085 * one.draft_passes + 0.1046 * one.target_passes + up / 10e6 + (1.220 - 0.1046)
         found = line(sidecars["IV-texts"], "WiFi", name)
         assert found["ms"][0] == pytest.approx(1e3 * seconds / sum(len(row.tokens) for row in rows), rel=1e-5)
         assert found["ms"][1] <= found["ms"][0] <= found["ms"][2]
@@ -201,7 +201,7 @@ def test_the_papers_other_sets_stand_beside_what_is_printed_of_them(studies: dic
     assert f"GSM8K. On WMT14, over all networks: {lines.PRINTED} {values[0]:.2f}× to {values[-1]:.2f}×" in said
     assert "(printed 1.90× to 2.01×); standard SD" in said
     assert "with this pair, the prompts of NQ (QA), NQ (RAG), MT-Bench, CNN/DM." in said
-    cloud = [row for row in study.rows if row.method == "cloud only" and row.prompt.startswith("other")]
+    cloud = [row for row in study.records if row.method == "cloud only" and row.prompt.startswith("other")]
     kept = sum(len(row.tokens) for row in cloud if not row.ended) / sum(len(row.tokens) for row in cloud)
     assert numbers["statistics"]["other_unended"] == pytest.approx(kept, rel=1e-3)
 
@@ -235,7 +235,7 @@ def test_the_printed_acceptance_is_lossless_at_temperature_0_alone(sidecars: dic
 
 def test_texts_that_were_not_judged_have_no_bound(studies: dict[str, Decoded]) -> None:
     study = studies["nucleus"]
-    unjudged = replace(study, rows=[replace(row, judged=False) for row in study.rows])
+    unjudged = replace(study, records=[replace(row, risk_computed=False) for row in study.records])
     numbers = shown.measure("IV", [unjudged], 1)
     assert numbers["statistics"]["risk"] == {}
     assert "total variation is" not in captions.caption("IV", numbers)
@@ -279,7 +279,7 @@ def test_a_replay_at_temperature_0_is_the_decoding_itself(end_tokens: tuple[int,
             assert played == found
 
 
-def _bare(rows: list[Row]) -> Decoded:
+def _bare(rows: list[GenerationRecord]) -> Decoded:
     """A study of nothing but these rows, of HLM."""
     ids = [{"id": row.prompt, "source": "GSM8K"} for row in rows]
     about = {"methods": ["HLM"], "fitted": asdict(FITTED), "prompts": ids, "new_tokens": NEW_TOKENS}
@@ -313,7 +313,9 @@ def test_replayed_seconds_are_those_of_the_decoded_texts(studies: dict[str, Deco
     method = lines.methods_of(study)[lines.STANDARD]
     fates = lines.fates(study)
     assert fates is not None
-    counts = [np.array([float(drafted) for drafted, _ in lines.replay(fate, method.longest)]) for fate in fates]
+    counts = [
+        np.array([float(drafted) for drafted, _ in lines.replay(fate, method.max_draft_length)]) for fate in fates
+    ]
     for link in flexspec_links():
         timed = lines.time_all(study, link, 1)[lines.STANDARD].columns[0]
         played = lines.replayed_seconds(counts, link, vocabulary=3, bits_per_draft=0)
@@ -355,7 +357,9 @@ def test_a_study_without_flexspec_is_drawn_all_the_same(studies: dict[str, Decod
     for name, number in (("greedy", "4"), ("greedy", "III-texts"), ("nucleus", "IV-texts")):
         study = studies[name]
         names = ["cloud only", "HLM"]
-        own = replace(study, about=study.about | {"methods": names}, rows=[r for r in study.rows if r.method in names])
+        own = replace(
+            study, about=study.about | {"methods": names}, rows=[r for r in study.records if r.method in names]
+        )
         path, *_ = draw(
             EXHIBITS["flexspec", number], None, tmp_path, command="x", seed=1, commit="c0ffee", decoded=[own]
         )

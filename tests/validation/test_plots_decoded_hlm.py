@@ -18,7 +18,7 @@ from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods import CuHlmOffline
 from validation.decoding.metrics import compare, summarize
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.retiming import fading_links, retime, uhlm_link
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import STUDIES, Decoded
@@ -83,7 +83,7 @@ def scored(decoded: Decoded) -> Decoded:
     """The study with scores that depend on the text."""
     rng = np.random.default_rng(5)
     scores = {}
-    for row in decoded.rows:
+    for row in decoded.records:
         found = {"similarity_large": float(rng.uniform(0.2, 0.9)), "nats_total": 2.0 * len(row.tokens) + rng.uniform()}
         if row.prompt in "ab":
             found["similarity_reference"] = float(rng.uniform(0.2, 0.9))
@@ -93,7 +93,7 @@ def scored(decoded: Decoded) -> Decoded:
 
 def only(decoded: Decoded, *kept: str) -> Decoded:
     """Some of the methods."""
-    rows = [row for row in decoded.rows if row.method in kept]
+    rows = [row for row in decoded.records if row.method in kept]
     return replace(decoded, rows=rows, about={**decoded.about, "methods": list(kept)})
 
 
@@ -102,7 +102,7 @@ def named(decoded: Decoded, pair: str) -> Decoded:
     return replace(decoded, about={**decoded.about, "pair": {**decoded.about["pair"], "name": pair}})
 
 
-def rows_of(decoded: Decoded, method: str) -> list[Row]:
+def rows_of(decoded: Decoded, method: str) -> list[GenerationRecord]:
     """Of one method."""
     return decoded.by_method[method, "none"]
 
@@ -312,10 +312,10 @@ def test_u_hlms_true_skip_rate_has_no_value_unless_all_texts_are_judged(studies:
     rows = rows_of(studies["design"], name)
     assert numbers.skipped_of_accepted(rows, 1).value is not None
     for unjudged in (rows[:1], rows):
-        some = [replace(row, judged=False) if row in unjudged else row for row in rows]
+        some = [replace(row, risk_computed=False) if row in unjudged else row for row in rows]
         assert numbers.skipped_of_accepted(some, 1) == numbers.IntervalEstimate(None)
         assert summarize(some, **SETTINGS)["true_skip_rate"].value is None
-    blind = replace(studies["design"], rows=[replace(row, judged=False) for row in studies["design"].rows])
+    blind = replace(studies["design"], records=[replace(row, risk_computed=False) for row in studies["design"].records])
     found = measure("9a-texts", blind)
     assert next(one for one in found["series"] if one["kind"] == "skipped_if_accepted")["mean"] == [None] * len(LIMITS)
     assert "P(skipped | accepted) undefined" in EXHIBITS[U, "4-texts"].caption(found)
@@ -412,7 +412,7 @@ def test_table_ii_of_what_there_is(studies: dict[str, Decoded]) -> None:
     caption = EXHIBITS[CU, "II"].caption(found)
     assert "Only the run's own pair was decoded" in caption
     assert "entries a message on average" not in caption
-    half = replace(studies["hlm"], rows=[row for row in studies["hlm"].rows if row.prompt in "ab"])
+    half = replace(studies["hlm"], records=[row for row in studies["hlm"].records if row.prompt in "ab"])
     gains = measure("II", studies["hlm"], named(half, "distilled"))["statistics"]["acceptance_gains"]
     assert gains["distilled"]["value"] is None  # not the same prompts
 

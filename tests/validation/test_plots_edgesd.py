@@ -166,10 +166,10 @@ def test_ours_are_no_slower_than_algorithm_1_and_overlap_gains():
         assert served["proposed"].gap >= 0
 
 
-def test_a_shared_draft_length_is_never_better_for_the_rivals():
-    rivals = ("static", "max", "heuristic", "none")
-    own, shared = (serve(1, 0, SMALL, rivals, Reading(shared_length=flag)) for flag in (False, True))
-    assert all(own[name].planned <= shared[name].planned for name in rivals)
+def test_a_shared_draft_length_is_never_better_for_the_baselines():
+    baselines = ("static", "max", "heuristic", "none")
+    own, shared = (serve(1, 0, SMALL, baselines, Reading(shared_length=flag)) for flag in (False, True))
+    assert all(own[name].planned <= shared[name].planned for name in baselines)
 
 
 # -------------------------------------------------------------------------------------------------- the figures

@@ -431,7 +431,7 @@ def test_a_line_that_falls_gives_no_threshold(tmp_path: Path):
     assert "undefined, as no line rises" in sidecar(("cu-hlm", "4a"), trace, tmp_path)["caption"]
 
 
-# ------------------------------------------------------------------------------------------------ the rivals
+# ------------------------------------------------------------------------------------------------ the baselines
 
 
 class FakePair:
@@ -440,15 +440,15 @@ class FakePair:
     vocabulary, small_parameters = 50, 7
 
 
-def fake_measures(left_out: dict[str, str]) -> Callable[..., baselines.Rivals]:
+def fake_measures(left_out: dict[str, str]) -> Callable[..., baselines.Baselines]:
     """A dropout that is the rejection probability itself, at twelve rows, out of order."""
 
-    def measure(trace: Trace, pair: Any, *, positions: int, seed: int) -> baselines.Rivals:
-        assert positions == skipping_numbers.RIVAL_POSITIONS
+    def measure(trace: Trace, pair: Any, *, positions: int, seed: int) -> baselines.Baselines:
+        assert positions == skipping_numbers.BASELINE_POSITIONS
         rows = np.r_[24:30, 0:6]
         drafts = tokens_of(trace, seed).token[rows]
         beta = np.round(20 * tokens_of(trace, seed).rejection[rows]) / 20
-        return baselines.Rivals(rows, drafts, {baselines.DROPOUT: beta}, left_out)
+        return baselines.Baselines(rows, drafts, {baselines.DROPOUT: beta}, left_out)
 
     return measure
 
@@ -458,11 +458,11 @@ def builtin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
     """A trace of what is called the built-in pair."""
     why = {baselines.PARAPHRASES: "Prompt perturbation is left out: there is nothing in /some/folder."}
     monkeypatch.setattr(pair_module, "load_pair", lambda name: FakePair())
-    monkeypatch.setattr(baselines, "rival_measures", fake_measures(why))
+    monkeypatch.setattr(baselines, "baseline_measures", fake_measures(why))
     return make(tmp_path, name="builtin", small_parameters=7)
 
 
-def test_the_rivals_stand_beside_at_the_same_positions(builtin: Trace, tmp_path: Path):
+def test_the_baselines_stand_beside_at_the_same_positions(builtin: Trace, tmp_path: Path):
     found, tokens = sidecar(("cu-hlm", "2"), builtin, tmp_path), tokens_of(builtin, 1)
     temperature, dropout = found["series"]
     assert (temperature["tokens"], dropout["tokens"]) == (60, 12)
@@ -479,7 +479,7 @@ def test_the_rivals_stand_beside_at_the_same_positions(builtin: Trace, tmp_path:
     assert names[-1] == "U-HLM, MC dropout"
 
 
-def test_the_rivals_are_left_out_for_another_pair_of_that_name(
+def test_the_baselines_are_left_out_for_another_pair_of_that_name(
     builtin: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(FakePair, "small_parameters", 8)

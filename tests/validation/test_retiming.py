@@ -22,7 +22,7 @@ from validation.decoding.methods import (
     SmallOnly,
     UHlm,
 )
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.retiming import AVERAGE_SNR_DB, fading_links, retime, uhlm_link
 from validation.errors import UserError
 from validation.models.pair import Pair
@@ -47,7 +47,7 @@ MAKERS: list[Callable[[], Method]] = [
 ]
 
 
-def bare(rows: list[Row]) -> list[dict[str, Any]]:
+def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
     """The rows but for the one time that is measured."""
     return [row.plain() | {"prefill_s": None} for row in rows]
 
@@ -85,7 +85,7 @@ def test_several_methods_keep_their_order_and_another_seed_is_other_fading(pair:
 
 def test_what_would_be_another_text_is_refused(pair: Pair) -> None:
     rows = decode(pair, PROMPTS[:1], FlexSpec("exact"), **SETTINGS)
-    with pytest.raises(UserError, match=r"'flexspec exact' drafts follows the rate.*the link 'none'.*decode it over"):
+    with pytest.raises(UserError, match=r"drafts of 'flexspec exact' depend on the rate of its link, here 'none'.*decode it over"):
         retime(rows, LINKS[0], [FlexSpec("exact")])
     with pytest.raises(UserError, match="'flexspec exact', which is not among the methods"):
         retime(rows, LINKS[0], [Hlm()])

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from tests.validation.test_fitting import stored
 from validation.__main__ import main
 from validation.collection.prompts import Prompt, read_prompts
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import remembering, score
 from validation.decoding.studies import (
     CLOUD_ONLY_S,
@@ -69,11 +69,11 @@ def test_a_study_is_decoded_once_and_read_again(run_folder: Callable[..., Result
     assert "U-HLM risk-prone" in done.output
     study = open_study(tmp_path / "run" / "decoded" / "hlm")
     assert study.sources == ["sums", "novels"]
-    assert len(study.rows) == 2 * len(study.about["methods"])
+    assert len(study.records) == 2 * len(study.about["methods"])
     assert [method.name for method in study.methods] == study.about["methods"]
     assert [row.prompt for row in study.by_method[LARGE, "none"]] == ["a", "b"]
-    assert {row.prompt for row in study.of_source("novels").rows} == {"b"}
-    assert set(study.scores) == {f"{row.method} | {row.prompt} | none" for row in study.rows}
+    assert {row.prompt for row in study.of_source("novels").records} == {"b"}
+    assert set(study.scores) == {f"{row.method} | {row.prompt} | none" for row in study.records}
     first, second = (study.scores[f"{LARGE} | {prompt} | none"] for prompt in "ab")
     assert set(second) == {"of", "nats", "nats_total", "similarity_large"}
     assert set(first) - set(second) == {"similarity_reference"}
@@ -91,7 +91,7 @@ def test_methods_that_follow_the_rate_are_decoded_over_every_network(
     study = open_study(tmp_path / "run" / "decoded" / "greedy")
     links = [link.name for link in flexspec_links()]
     assert list(study.by_method) == [("cloud only", "none"), *(("flexspec exact", name) for name in links)]
-    assert all(row.temperature == 0 for row in study.rows)
+    assert all(row.temperature == 0 for row in study.records)
 
 
 def test_cloud_only_takes_what_flexspec_prints() -> None:
@@ -118,7 +118,7 @@ def test_a_decoded_table_says_what_it_was_measured_on(tmp_path: Path, pair: Pair
     exhibit = Decoding(
         number="I", paper="cu-hlm", source="oh2025cuhlm", title="t", shows="s", paint=None, study="hlm",
         caption=lambda n: "",
-        measure=lambda studies, seed: {"statistics": {"tokens": len(studies[0].rows[0].tokens)}},
+        measure=lambda studies, seed: {"statistics": {"tokens": len(studies[0].records[0].tokens)}},
     )  # fmt: skip
     (sidecar,) = draw(exhibit, None, tmp_path / "figures", command="c", seed=1, commit="none", decoded=[study])
     numbers = json.loads(sidecar.read_text())
@@ -162,7 +162,7 @@ def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(
 
 
 def test_scores_are_of_the_texts_that_are_there(pair: Pair) -> None:
-    rows = [Row("HLM", prompt.id, "none", 1, 1.0, 1.0, tokens=[5, 6, 7]) for prompt in PROMPTS]
+    rows = [GenerationRecord("HLM", prompt.id, "none", 1, 1.0, 1.0, tokens=[5, 6, 7]) for prompt in PROMPTS]
     first = score(pair, PROMPTS, rows, rows)
     assert score(pair, PROMPTS, rows, rows, known={**first, "else": {"nats": 1.0}}) == {**first, "else": {"nats": 1.0}}
     changed = [replace(row, tokens=[9, 9]) for row in rows]
@@ -177,7 +177,7 @@ def test_what_is_there_of_other_methods_is_kept(run_folder: Callable[..., Result
     run_folder("hlm", "--method", LARGE)
     study = open_study(tmp_path / "run" / "decoded" / "hlm")
     assert study.about["methods"] == [LARGE, "HLM"]
-    assert len(study.rows) == len(study.scores) == 4
+    assert len(study.records) == len(study.scores) == 4
 
 
 # ------------------------------------------------------------------------------------------- what is damaged
@@ -221,7 +221,7 @@ def test_a_damaged_file_of_a_study_is_noticed_and_made_anew(
     again = run_folder("hlm", "--method", LARGE, "--method", "HLM")
     assert again.exit_code == 0, again.output
     assert open_study(decoded).scores == before.scores
-    assert open_study(decoded).rows == before.rows
+    assert open_study(decoded).records == before.records
     assert (decoded / "journal.jsonl").read_bytes() == journal  # no text was decoded again
 
 
@@ -241,7 +241,7 @@ def test_a_journal_that_is_cut_is_noticed_and_the_missing_texts_are_decoded(
     journal.write_bytes(b"".join(whole[:-lines]))
     again = run_folder("hlm", "--method", LARGE, "--method", "HLM")
     assert again.exit_code == 0, again.output
-    assert [row.tokens for row in open_study(decoded).rows] == [row.tokens for row in before.rows]
+    assert [row.tokens for row in open_study(decoded).records] == [row.tokens for row in before.records]
 
 
 def test_scores_of_fewer_texts_are_noticed(decoded: Path) -> None:

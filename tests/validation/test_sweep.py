@@ -11,8 +11,8 @@ from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import DecodingError
 from validation.decoding.methods import FixedLength, Hlm, SmallOnly, UHlm
-from validation.decoding.records import Row
-from validation.decoding.sweep import read_rows, sweep
+from validation.decoding.records import GenerationRecord
+from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError
 from validation.models.pair import Pair
 
@@ -21,7 +21,7 @@ LINKS = [FadingLink("near", 1e7, 10.0), FadingLink("far", 1e5, 0.1)]
 SETTINGS: dict[str, Any] = {"new_tokens": 4, "batch": 2, "times": (0.01, 0.02), "links": LINKS}
 
 
-def bare(rows: list[Row]) -> list[dict[str, Any]]:
+def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
     """The rows but for the one time that is measured."""
     return [row.plain() | {"prefill_s": None} for row in rows]
 
@@ -38,7 +38,7 @@ def test_every_row_is_there_once_and_a_second_run_decodes_nothing(pair: Pair, tm
     again = sweep(pair, PROMPTS, methods, tmp_path, progress=lambda *told: said.append(told), **SETTINGS)
     assert bare(again) == bare(rows)
     assert [told[2] for told in said] == ["decoding", "done"]
-    assert sorted(map(str, bare(read_rows(tmp_path)))) == sorted(map(str, bare(rows)))
+    assert sorted(map(str, bare(read_records(tmp_path)))) == sorted(map(str, bare(rows)))
     more = sweep(pair, PROMPTS, [*methods, UHlm(0.5)], tmp_path, **SETTINGS)
     assert bare(more[: len(rows)]) == bare(rows)
 
@@ -59,7 +59,7 @@ def test_rows_before_a_failure_are_kept(pair: Pair, tmp_path: Path, monkeypatch:
 
     real, calls = module.decode, []
 
-    def fail(*args: Any, **options: Any) -> list[Row]:
+    def fail(*args: Any, **options: Any) -> list[GenerationRecord]:
         calls.append(1)
         if len(calls) == 2:
             raise DecodingError("The large model gives NaN.")
@@ -68,12 +68,12 @@ def test_rows_before_a_failure_are_kept(pair: Pair, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(module, "decode", fail)
     with pytest.raises(DecodingError):
         sweep(pair, PROMPTS, [FixedLength(2), Hlm()], tmp_path, **SETTINGS)
-    assert len(read_rows(tmp_path)) == 3
+    assert len(read_records(tmp_path)) == 3
 
 
 def test_what_would_be_mixed_is_refused(pair: Pair, tmp_path: Path) -> None:
     sweep(pair, PROMPTS, [UHlm(0.5)], tmp_path, **SETTINGS)
-    with pytest.raises(UserError, match="seed was 1, and is 2"):
+    with pytest.raises(UserError, match="seed was 1, and is now 2"):
         sweep(pair, PROMPTS, [UHlm(0.5)], tmp_path, seed=2, **SETTINGS)
     with pytest.raises(UserError, match="'U-HLM' over 'near' with other parameters"):
         sweep(pair, PROMPTS, [UHlm(0.6)], tmp_path, **SETTINGS)
@@ -94,6 +94,6 @@ def test_a_damaged_journal_and_none_are_named(pair: Pair, tmp_path: Path) -> Non
     content[len(content) // 2] ^= 1
     journal.write_bytes(content)
     with pytest.raises(UserError, match=r"damaged at line \d"):
-        read_rows(tmp_path)
+        read_records(tmp_path)
     with pytest.raises(UserError, match="no sweep"):
-        read_rows(tmp_path / "none")
+        read_records(tmp_path / "none")

@@ -19,7 +19,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods import Method
 from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.models.pair import Pair
 
 PROMPTS = [
@@ -146,7 +146,7 @@ def grid(positions: int, cells: dict[int, int]) -> np.ndarray:
 
 def all_texts(
     pair: Pair, method: Method, positions: int, cells: dict[int, int], *, prompt: str = "0", **options: Any
-) -> list[Row]:
+) -> list[GenerationRecord]:
     """A row for each combination of numbers."""
     table = grid(positions, cells)
     prompts = [Prompt(str(i), prompt, "grid") for i in range(len(table))]
@@ -161,7 +161,7 @@ def all_texts(
     )
 
 
-def law_of(rows: Sequence[Row]) -> dict[tuple[int, ...], float]:
+def law_of(rows: Sequence[GenerationRecord]) -> dict[tuple[int, ...], float]:
     """How often each text was written."""
     law: dict[tuple[int, ...], float] = {}
     for row in rows:

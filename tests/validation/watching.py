@@ -9,7 +9,7 @@ from tests.validation.tiny_texts import PROMPTS
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
 from validation.decoding.methods import Method
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.session import Draft, Message, Outcome
 from validation.models.pair import Pair
 
@@ -37,7 +37,9 @@ class Watched:
         self.method = method
 
 
-def watched(pair: Pair, method: Method, prompts: Sequence[Prompt] = FOUR, **options: Any) -> tuple[Watched, list[Row]]:
+def watched(
+    pair: Pair, method: Method, prompts: Sequence[Prompt] = FOUR, **options: Any
+) -> tuple[Watched, list[GenerationRecord]]:
     """The rounds and the rows of some prompts; in an outcome a text is numbered by its place in the batch."""
     watch = Watched(method)
     settings = {"new_tokens": 10} | options

@@ -22,13 +22,13 @@ from validation.decoding.methods import FixedLength, Hlm, KSqs, LargeOnly, Metho
 from validation.decoding.random_streams import Noise
 from validation.decoding.sampling import draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Session
-from validation.decoding.verification import judge
+from validation.decoding.verification import verify
 from validation.models.pair import Pair, load_pair
 
 if TYPE_CHECKING:
     import torch
 
-    from validation.decoding.kv_cache import Slots
+    from validation.decoding.kv_cache import KeyValueCache
 
 BATCH, NEW_TOKENS, REPEATS = 16, 64, 5
 LOOP_LIMIT, BILLION_LIMIT = 0.10, 0.03  # of the forward passes
@@ -133,7 +133,7 @@ class SimulatedModel:
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
         position_ids: torch.Tensor,
-        past_key_values: Slots,
+        past_key_values: KeyValueCache,
         use_cache: bool,
         logits_to_keep: int,
     ) -> SimpleNamespace:
@@ -196,7 +196,7 @@ def measure_verification(vocabulary: int = 32_000, drafts: int = 4, repeats: int
             ids, zero = torch.from_numpy(tokens)[None], np.zeros(1, dtype=np.int64)
             with torch.inference_mode():
                 began = time.perf_counter()
-                judge(method, session, zero, [flight], target[0], zero + drafts + 1, zero, zero + drafts + 1)
+                verify(method, session, zero, [flight], target[0], zero + drafts + 1, zero, zero + drafts + 1)
                 middle = time.perf_counter()
                 rows_of(logits[0], 1.0, 1.0)
                 after = time.perf_counter()

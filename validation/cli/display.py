@@ -166,7 +166,7 @@ def decoded_lines(decoded: Decoded, passes: Passes) -> list[dict[str, Any]]:
     from validation.decoding.pass_times import risk_per_token, speed
 
     lines = []
-    for line in summary(decoded.rows):
+    for line in summary(decoded.records):
         rows = decoded.by_method[line["method"], line["link"]]
         found = {name: line[name] for name in ("method", "link", "texts", "tokens")}
         found |= {"tokens_per_s": asdict(speed(rows, passes)), "risk_per_token": asdict(risk_per_token(rows))}

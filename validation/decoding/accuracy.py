@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from validation.collection.collect import encode_prompts
 from validation.decoding.intervals import IntervalEstimate, ratio
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.sources import ModelSource, quiet
 
@@ -175,7 +175,7 @@ def load_embedding(model: str | Path = BUNDLED, *, device: str = "cpu") -> Embed
 
 def accuracy(
     pair: Pair,
-    rows: Sequence[Row],
+    records: Sequence[GenerationRecord],
     references: Mapping[str, str],
     *,
     reference: str,
@@ -188,7 +188,7 @@ def accuracy(
     ----------
     pair : Pair
         Whose tokenizer the texts are written out with.
-    rows : sequence of Row
+    records : sequence of GenerationRecord
         Of one method.
     references : mapping
         From a prompt's id to its reference: of :func:`answers` or :func:`own_references`.
@@ -206,19 +206,19 @@ def accuracy(
     Raises
     ------
     UserError
-        As :func:`similarity`; no rows; a prompt without a reference.
+        As :func:`similarity`; no records; a prompt without a reference.
     """
-    rows = sorted(rows, key=lambda row: row.prompt)
-    method = _method(rows)
-    if bare := [row.prompt for row in rows if row.prompt not in references]:
+    records = sorted(records, key=lambda record: record.prompt)
+    method = _method(records)
+    if bare := [record.prompt for record in records if record.prompt not in references]:
         raise UserError(f"The prompt {bare[0]!r} has no reference; give one for each prompt, or leave it out.")
-    values = similarity(texts_of(pair, rows), [references[row.prompt] for row in rows], model=model)
+    values = similarity(texts_of(pair, records), [references[record.prompt] for record in records], model=model)
     mean = ratio(values, np.ones(len(values)), **settings)
-    return Accuracy(method, reference, tuple(row.prompt for row in rows), values, mean)
+    return Accuracy(method, reference, tuple(record.prompt for record in records), values, mean)
 
 
 def perplexity(
-    pair: Pair, prompts: Sequence[Prompt], rows: Sequence[Row], *, batch: int = 8, **settings: Any
+    pair: Pair, prompts: Sequence[Prompt], records: Sequence[GenerationRecord], *, batch: int = 8, **settings: Any
 ) -> Perplexity:
     """Perplexity of the texts of one method under the large model: one pass over each, every token given those before.
 
@@ -226,8 +226,8 @@ def perplexity(
     ----------
     pair : Pair
     prompts : sequence of Prompt
-        Those that the rows continue, among them.
-    rows : sequence of Row
+        Those that the records continue, among them.
+    records : sequence of GenerationRecord
         Of one method.
     batch : int
         Texts at once.
@@ -241,43 +241,43 @@ def perplexity(
     Raises
     ------
     UserError
-        No rows, a row whose prompt is not there, a batch below 1, a model whose rows are not finite.
+        No records, a record whose prompt is not there, a batch below 1, a model whose logits are not finite.
     """
     if batch < 1:
         raise UserError(f"batch is {batch}; it must be at least 1.")
-    rows = sorted(rows, key=lambda row: row.prompt)
-    method = _method(rows)
+    records = sorted(records, key=lambda record: record.prompt)
+    method = _method(records)
     by_id = {prompt.id: prompt for prompt in prompts}
-    if bare := [row.prompt for row in rows if row.prompt not in by_id]:
-        raise UserError(f"The rows continue the prompt {bare[0]!r}, which is not among the prompts; give it as well.")
-    longest = max(len(row.tokens) for row in rows)
-    encoded = encode_prompts(pair, [by_id[row.prompt] for row in rows], longest)
-    tokens = np.array([len(row.tokens) for row in rows])
-    nats = np.zeros(len(rows))
+    if bare := [record.prompt for record in records if record.prompt not in by_id]:
+        raise UserError(
+            f"The records continue the prompt {bare[0]!r}, which is not among the prompts; give it as well."
+        )
+    longest = max(len(record.tokens) for record in records)
+    encoded = encode_prompts(pair, [by_id[record.prompt] for record in records], longest)
+    tokens = np.array([len(record.tokens) for record in records])
+    nats = np.zeros(len(records))
     order = np.argsort([len(ids) + count for ids, count in zip(encoded, tokens, strict=True)], kind="stable")
-    for start in range(0, len(rows), batch):
+    for start in range(0, len(records), batch):
         chosen = order[start : start + batch]
-        nats[chosen] = _nats(pair, [encoded[i] for i in chosen], [rows[i].tokens for i in chosen])
-    if bad := [row.prompt for row, value in zip(rows, nats, strict=True) if not np.isfinite(value)]:
+        nats[chosen] = _nats(pair, [encoded[i] for i in chosen], [records[i].tokens for i in chosen])
+    if bad := [record.prompt for record, value in zip(records, nats, strict=True) if not np.isfinite(value)]:
         raise UserError(
             f"The large model ({pair.large_name}) gives the text after prompt {bad[0]!r} no finite probability; check "
             "its weights, or run it with dtype float32."
         )
     rate = ratio(nats, tokens.astype(np.float64), **settings)
-    power = IntervalEstimate(
-        *(None if value is None else float(np.exp(value)) for value in (rate.value, rate.low, rate.high))
-    )
-    return Perplexity(method, tuple(row.prompt for row in rows), nats, tokens, rate, power)
+    power = IntervalEstimate(*(None if value is None else float(np.exp(value)) for value in (rate.value, rate.low, rate.high)))
+    return Perplexity(method, tuple(record.prompt for record in records), nats, tokens, rate, power)
 
 
-def texts_of(pair: Pair, rows: Sequence[Row]) -> list[str]:
-    """What rows say, end-of-text tokens left out."""
-    return [str(pair.tokenizer.decode(row.tokens, skip_special_tokens=True)) for row in rows]
+def texts_of(pair: Pair, records: Sequence[GenerationRecord]) -> list[str]:
+    """What records say, end-of-text tokens left out."""
+    return [str(pair.tokenizer.decode(record.tokens, skip_special_tokens=True)) for record in records]
 
 
-def own_references(pair: Pair, rows: Sequence[Row]) -> dict[str, str]:
-    """The texts of rows by prompt, as references for others: of the large model alone, with another seed."""
-    return dict(zip((row.prompt for row in rows), texts_of(pair, rows), strict=True))
+def own_references(pair: Pair, records: Sequence[GenerationRecord]) -> dict[str, str]:
+    """The texts of records by prompt, as references for others: of the large model alone, with another seed."""
+    return dict(zip((record.prompt for record in records), texts_of(pair, records), strict=True))
 
 
 def answers(prompts: Sequence[Prompt]) -> dict[str, str]:
@@ -323,9 +323,9 @@ def _bundled() -> Path:
     return folder
 
 
-def _method(rows: Sequence[Row]) -> str:
-    """The one method of the rows."""
-    names = sorted({row.method for row in rows})
+def _method(records: Sequence[GenerationRecord]) -> str:
+    """The one method of the records."""
+    names = sorted({record.method for record in records})
     if len(names) != 1:
-        raise UserError(f"The rows must be of one method; got {', '.join(names) or 'none'}.")
+        raise UserError(f"The records must be of one method; got {', '.join(names) or 'none'}.")
     return names[0]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.kv_cache import Lanes
-from validation.decoding.records import Round, Row
+from validation.decoding.kv_cache import CachedModel
+from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.session import Draft, Session
 from validation.errors import UserError
 
@@ -25,14 +25,14 @@ SMALL, LARGE = range(2)  # the models, where there is a number of each
 
 
 class DecodingError(UserError):
-    """A run that could not go on; ``rows`` are the texts that were finished."""
+    """A run that could not go on; ``records`` are those of the sequences that were finished."""
 
-    def __init__(self, message: str, rows: Sequence[Row] = ()) -> None:
+    def __init__(self, message: str, records: Sequence[GenerationRecord] = ()) -> None:
         super().__init__(message)
-        self.rows = list(rows)
+        self.records = list(records)
 
 
-class Texts:
+class BatchState:
     """The texts of one batch. Arrays have one entry a lane; ``rows`` says which text of the batch a lane holds."""
 
     def __init__(
@@ -40,14 +40,14 @@ class Texts:
         session: Session,
         method: Method,
         prompts: list[list[int]],
-        written: list[Row],
+        written: list[GenerationRecord],
         times: tuple[float, float] | None,
         risk: bool,
-        finished: Callable[[Row], None] | None,
+        finished: Callable[[GenerationRecord], None] | None,
     ) -> None:
         self.session, self.method, self.written, self.times, self.risk = session, method, written, times, risk
         self.clock, self.noise, self.finished = session.clock, session.noise, finished or (lambda row: None)
-        self.done: list[Row] = []
+        self.done: list[GenerationRecord] = []
         pair, count = session.pair, len(prompts)
         self.start = np.array([len(ids) for ids in prompts], dtype=np.int64)
         capacity = int(self.start.max()) + session.new_tokens + 2  # the last slot is for filler
@@ -66,8 +66,8 @@ class Texts:
         self.flight: list[list[Draft]] = [[] for _ in range(count)]
         self.unseen: list[list[tuple[int, Draft]]] = [[] for _ in range(count)]  # skipped, not yet judged
         shape = (session.vocabulary, pair.device, count, capacity, pair.context)
-        self.small = Lanes(pair.small, *shape) if method.small else None
-        self.large = Lanes(pair.large, *shape) if method.large or risk else None
+        self.small = CachedModel(pair.small, *shape) if method.small else None
+        self.large = CachedModel(pair.large, *shape) if method.large or risk else None
         method.begin(session)
 
     def add(self, lanes: Array, tokens: Array, drafts: list[Draft]) -> None:
@@ -108,7 +108,7 @@ class Texts:
             self.flight[lane] = []
             self.seconds[SMALL][lane] = self.seconds[LARGE][lane] = 0.0
             self.passes[SMALL][lane] = self.passes[LARGE][lane] = 0
-        self.spent[lanes] += [one.small_s + one.large_s + one.link_s for one in rounds]
+        self.spent[lanes] += [one.draft_s + one.target_s + one.link_s for one in rounds]
         self.skipped[lanes], self.waiting[lanes], self.wanted[lanes] = 0, False, -1
 
     def close_lanes(self, stay: Array) -> None:
@@ -126,7 +126,7 @@ class Texts:
 
     def read_prompt(self, which: str) -> None:
         """All of the prompts but the last token."""
-        lanes: Lanes | None = getattr(self, which)
+        lanes: CachedModel | None = getattr(self, which)
         if lanes is None or not len(self.rows) or self.start.max() < 2:
             return
         began = time.perf_counter()
@@ -138,7 +138,7 @@ class Texts:
 
     def forward(self, which: str, lanes: Array, rows: int | Array) -> list[torch.Tensor]:
         """A pass of a model over what these lanes have not read, shared out among them, and its rows in parts."""
-        model: Lanes = getattr(self, which)
+        model: CachedModel = getattr(self, which)
         until = model.cached.copy()
         until[lanes] = self.ends[lanes]
         logits = model.read(self.text, until, rows=rows, only=None if len(lanes) == len(self.rows) else lanes)

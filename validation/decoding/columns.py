@@ -6,7 +6,7 @@ column      meaning
 texts       1
 judged      1 where ``risk`` was computed
 tokens      new tokens; accepted + resampled + bonus + skipped
-seconds     small_s + large_s + link_s
+seconds     draft_s + target_s + link_s
 rounds      exchanges with the server, which c-sqs calls batches
 sent        exchanges in which anything went up
 turns       exchanges, and skipped tokens as rounds of their own: what cu-hlm and u-hlm call rounds
@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.records import SUMMED, Row
+from validation.decoding.records import SUMMED, GenerationRecord
 from validation.errors import UserError
 
 Array = NDArray[Any]
@@ -52,23 +52,23 @@ class Powers:
                 raise UserError(f"{name} is {getattr(self, name)}; give watts, 0 or more.")
 
 
-def columns_of(rows: Sequence[Row], powers: Powers) -> tuple[dict[str, Array], dict[str, Array]]:
+def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> tuple[dict[str, Array], dict[str, Array]]:
     """What is summed, by name, each of shape (texts,), and the counts by position, (texts, n).
 
     Parameters
     ----------
-    rows : sequence of Row
+    records : sequence of GenerationRecord
         At least one.
     powers : Powers
     """
-    tables = [np.array([_FIELDS(one) for one in (*row.rounds, row.last)], dtype=np.float64) for row in rows]
+    tables = [np.array([_FIELDS(one) for one in (*record.rounds, record.last)], dtype=np.float64) for record in records]
     sums = np.stack([table.sum(axis=0) for table in tables])
     found = {name: sums[:, column] for name, column in _PLACE.items()}
-    found["texts"] = np.ones(len(rows))
-    found["judged"] = np.array([float(row.judged) for row in rows])
-    found["tokens"] = np.array([float(len(row.tokens)) for row in rows])
-    found["seconds"] = found["small_s"] + found["large_s"] + found["link_s"]
-    found["rounds"] = np.array([float(len(row.rounds)) for row in rows])
+    found["texts"] = np.ones(len(records))
+    found["risk_computed"] = np.array([float(record.risk_computed) for record in records])
+    found["tokens"] = np.array([float(len(record.tokens)) for record in records])
+    found["seconds"] = found["draft_s"] + found["target_s"] + found["link_s"]
+    found["rounds"] = np.array([float(len(record.rounds)) for record in records])
     found["sent"] = np.array([float(np.count_nonzero(table[:, _PLACE["bytes"]])) for table in tables])
     found["turns"] = found["rounds"] + found["skipped"]
     found["looked_at"] = found["accepted"] + found["resampled"]
@@ -77,16 +77,16 @@ def columns_of(rows: Sequence[Row], powers: Powers) -> tuple[dict[str, Array], d
     found["text_speed"] = np.where(timed, found["tokens"] / np.where(timed, found["seconds"], 1.0), 0.0)
     found["turn_speed"], found["timed_turns"] = np.array([_turns(table) for table in tables]).T
     found["joules"] = (
-        powers.device_w * found["small_s"] + powers.transmit_w * found["link_s"] + powers.server_w * found["large_s"]
+        powers.device_w * found["draft_s"] + powers.transmit_w * found["link_s"] + powers.server_w * found["target_s"]
     )
     return found, _places(tables)
 
 
 def _turns(table: Array) -> tuple[float, float]:
     """Σ of tokens a second over the turns of a text that take time, and how many do."""
-    small, passes, skipped = (table[:, _PLACE[name]] for name in ("small_s", "small_passes", "skipped"))
+    small, passes, skipped = (table[:, _PLACE[name]] for name in ("draft_s", "draft_passes", "skipped"))
     each = small / np.maximum(passes, 1.0)  # a skipped token takes one pass
-    rest = np.maximum(passes - skipped, 0.0) * each + table[:, _PLACE["large_s"]] + table[:, _PLACE["link_s"]]
+    rest = np.maximum(passes - skipped, 0.0) * each + table[:, _PLACE["target_s"]] + table[:, _PLACE["link_s"]]
     new = table[:, _PLACE["accepted"]] + table[:, _PLACE["resampled"]] + table[:, _PLACE["bonus"]]
     asked = np.arange(len(table)) < len(table) - 1  # the last entry is no exchange
     skips, turns = (skipped > 0) & (each > 0), asked & (rest > 0)

@@ -125,13 +125,13 @@ def _calibrated(uncertainty: Array, rejection: Array, text: Array, risk: float) 
     return float(calibrate_threshold(losses, grid, risk=risk, bound=1.0).threshold)
 
 
-def all_methods(fitted: Fitted, *, longest: int = 4, delay_s: float = 0.0) -> list[Method]:
+def all_methods(fitted: Fitted, *, max_draft_length: int = 4, delay_s: float = 0.0) -> list[Method]:
     """Every method with its parameters from a fit, where it has any.
 
     Parameters
     ----------
     fitted : Fitted
-    longest : int
+    max_draft_length : int
         Drafts of a round, of the methods that have a fixed number.
     delay_s : float
         What a round waits for the link beside its bits, both ways: flexspec's choice of a draft length counts it.
@@ -159,12 +159,12 @@ def all_methods(fitted: Fitted, *, longest: int = 4, delay_s: float = 0.0) -> li
         CSqs(printed=True),
         CSqs(0.001, learning_rate=0.0),
         AllocatedSqs(),
-        FixedLength(longest),
-        Dssd(longest),
+        FixedLength(max_draft_length),
+        Dssd(max_draft_length),
         FlexSpec("linear", printed_acceptance=True, costs=costs),
         FlexSpec("linear", costs=costs),
         FlexSpec("exact", printed_acceptance=True, costs=costs),
         FlexSpec("exact", costs=costs),
-        PromptLookup(longest),
-        Lookahead(longest),
+        PromptLookup(max_draft_length),
+        Lookahead(max_draft_length),
     ]

@@ -28,7 +28,7 @@ COUNTS_SLOTS = ("gpt_neo",)
 """Families whose local attention counts slots back from the last one: every lane's last slot must be the last."""
 
 
-class Slots:
+class KeyValueCache:
     """Keys and values by lane and slot: what the models of transformers take as ``past_key_values``."""
 
     is_compileable = False
@@ -69,11 +69,11 @@ class Slots:
             for stored in chain.from_iterable(self._stored.values()):
                 stored[place, :, :size] = stored[source, :, :size]
 
-    def part(self, lanes: Array) -> Slots:
+    def part(self, lanes: Array) -> KeyValueCache:
         """A copy of these lanes."""
         import torch
 
-        some = Slots(self.capacity)
+        some = KeyValueCache(self.capacity)
         for layer, pair in self._stored.items():
             index = torch.from_numpy(lanes).to(pair[0].device)
             some._stored[layer] = (pair[0][index], pair[1][index])
@@ -90,7 +90,7 @@ class Slots:
         return self._where[device]
 
 
-class Lanes:
+class CachedModel:
     """One model and the texts it reads.
 
     Parameters
@@ -115,7 +115,7 @@ class Lanes:
         self.model, self.vocabulary, self.device, self.context = model, vocabulary, device, context
         self.cached = np.zeros(lanes, dtype=np.int64)
         self.seconds = 0.0  # of the last forward pass
-        self._slots = Slots(capacity)
+        self._slots = KeyValueCache(capacity)
         config = getattr(model, "config", None)
         self._shifts = getattr(config, "model_type", "") in COUNTS_SLOTS
         self._sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
@@ -191,7 +191,7 @@ class Lanes:
         self._slots.keep(lanes, self.cached)
         self.cached = self.cached[lanes]
 
-    def part(self, lanes: Array) -> Lanes:
+    def part(self, lanes: Array) -> CachedModel:
         """A copy of these lanes, to read on without the others."""
         some = copy(self)
         some.cached, some._slots = self.cached[lanes], self._slots.part(lanes)

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.collection.collect import encode_prompts
-from validation.decoding.batch_state import SMALL, DecodingError, Texts
+from validation.decoding.batch_state import SMALL, BatchState, DecodingError
 from validation.decoding.random_streams import Noise
-from validation.decoding.records import Round, Row
+from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import at, draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
-from validation.decoding.verification import VerifiedDrafts, judge, skip_risk, step_risks
+from validation.decoding.verification import VerifiedDrafts, skip_risk, step_risks, verify
 from validation.errors import UserError
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def decode(
     times: tuple[float, float] | None = None,
     risk: bool = False,
     noise: Callable[[int, Sequence[str], int], Noise] = Noise,
-    finished: Callable[[Row], None] | None = None,
+    finished: Callable[[GenerationRecord], None] | None = None,
     clock: Clock | None = None,
-) -> list[Row]:
+) -> list[GenerationRecord]:
     """Continue prompts by a decoding method.
 
     Parameters
@@ -91,7 +91,7 @@ def decode(
 
     Returns
     -------
-    list of Row
+    list of GenerationRecord
         In the order of the prompts.
 
     Raises
@@ -105,7 +105,7 @@ def decode(
     encoded = encode_prompts(pair, prompts, new_tokens)
     if empty := [prompt.id for prompt, ids in zip(prompts, encoded, strict=True) if not ids]:
         raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
-    rows: list[Row] = []
+    rows: list[GenerationRecord] = []
     clock = clock or Clock()
     order = sorted(range(len(prompts)), key=lambda i: len(encoded[i]))  # like lengths together: less filler to read
     for start in range(0, len(prompts), batch):
@@ -115,14 +115,16 @@ def decode(
         channel = link.open(numbers) if link else None
         session = Session(pair, len(names), numbers, channel, temperature, top_p, new_tokens, clock)
         label = link.name if link else "none"
-        written = [Row(method.name, name, label, seed, temperature, top_p, judged=risk) for name in names]
+        written = [
+            GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names
+        ]
         texts = _Loop(session, method, [encoded[i] for i in members], written, times, risk, finished)
         try:
             began = time.perf_counter()
             texts.run()
             clock.total += time.perf_counter() - began
         except DecodingError as error:
-            error.rows = rows + texts.done
+            error.records = rows + texts.done
             raise
         rows += written
     return [row for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0])]
@@ -143,7 +145,7 @@ def _check_settings(
         raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
 
 
-class _Loop(Texts):
+class _Loop(BatchState):
     """Rounds, until every text of the batch is over."""
 
     def run(self) -> None:
@@ -251,7 +253,7 @@ class _Loop(Texts):
         position = self.base[sent] - self.start[sent]
         left = self.session.new_tokens - position
         began = time.perf_counter()
-        verdict = judge(self.method, self.session, self.rows[sent], flights, logits, sizes, position, left)
+        verdict = verify(self.method, self.session, self.rows[sent], flights, logits, sizes, position, left)
         self.clock.sampling += time.perf_counter() - began
         self.refuse("large", sent, verdict.mass)
         ends = self.ends[sent]
@@ -302,7 +304,7 @@ class _Loop(Texts):
             return
         up = np.array([8.0 * one.bytes if self.method.real_bytes else one.bits for one in rounds])
         down = np.array([8.0 * one.down_bytes for one in rounds])
-        elapsed = self.spent[sent] + np.array([one.small_s for one in rounds]) + [one.large_s for one in rounds]
+        elapsed = self.spent[sent] + np.array([one.draft_s for one in rounds]) + [one.target_s for one in rounds]
         seconds = channel.seconds(self.rows[sent], up, down, elapsed)
         for one, value in zip(rounds, seconds.tolist(), strict=True):
             one.link_s = value
@@ -331,8 +333,8 @@ class _Loop(Texts):
             row = self.written[self.rows[lane]]
             row.tokens = self.text[lane, self.start[lane] : self.base[lane]].tolist()
             row.last = Round(len(row.tokens) - count, skipped=count)
-            row.last.small_s, row.last.large_s = (column[lane] for column in self.seconds)
-            row.last.small_passes, row.last.large_passes = (column[lane] for column in self.passes)
+            row.last.draft_s, row.last.target_s = (column[lane] for column in self.seconds)
+            row.last.draft_passes, row.last.target_passes = (column[lane] for column in self.passes)
         if self.risk:
             self._flush(lanes)
         for row in self.rows[lanes].tolist():

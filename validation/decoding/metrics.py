@@ -2,7 +2,7 @@
 
 A word is a ratio of two totals over texts (:data:`METRICS`), or a median over texts (:data:`MEDIANS`). What is summed
 for a text is a column (:mod:`validation.decoding.columns`). Similarity and perplexity, which take a model and not the
-rows alone, are scores of a text (:mod:`validation.decoding.scoring`).
+records alone, are scores of a text (:mod:`validation.decoding.scoring`).
 
 Intervals are percentiles over texts that are drawn anew, with replacement. Methods that continued the same prompts meet
 the same draws, so that two of them may be compared (:func:`compare`).
@@ -31,7 +31,7 @@ from validation.decoding.intervals import (
     estimate,
     median,
 )
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 
 Array = NDArray[Any]
@@ -42,7 +42,7 @@ Columns = Mapping[str, Array]
 class Metric:
     """A word: its unit, its definition, and the two columns whose totals it divides.
 
-    ``complement`` marks 1 - above/below, ``needs_risk`` a word that has no value unless all rows are judged.
+    ``complement`` marks 1 - above/below, ``needs_risk`` a word that has no value unless all records are judged.
     """
 
     name: str
@@ -66,9 +66,9 @@ METRICS = (
         "timed_turns",
     ),
     Metric("seconds_per_text", "s", "latency: time of a text, prompt apart (c-sqs 4)", "seconds", "texts"),
-    Metric("device_s_per_token", "s", "small model's time (cu-hlm Table II)", "small_s", "tokens"),
+    Metric("device_s_per_token", "s", "small model's time (cu-hlm Table II)", "draft_s", "tokens"),
     Metric("link_s_per_token", "s", "communication (cu-hlm Table II)", "link_s", "tokens"),
-    Metric("server_s_per_token", "s", "large model's time (cu-hlm Table II)", "large_s", "tokens"),
+    Metric("server_s_per_token", "s", "large model's time (cu-hlm Table II)", "target_s", "tokens"),
     Metric("transmission_rate", "", "TR: rounds with an uplink transmission (cu-hlm V-B)", "sent", "turns"),
     Metric("share_skipped", "", "tokens kept unseen by the server", "skipped", "tokens"),
     Metric(
@@ -172,18 +172,18 @@ class Summary:
 
 
 def summarize(
-    rows: Sequence[Row],
+    records: Sequence[GenerationRecord],
     *,
     powers: Powers | None = None,
     confidence: float = DEFAULT_CONFIDENCE,
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
 ) -> Summary:
-    """Every word for the rows of one method over one link, with bootstrap intervals over texts.
+    """Every word for the records of one method over one link, with bootstrap intervals over texts.
 
     Parameters
     ----------
-    rows : sequence of Row
+    records : sequence of GenerationRecord
         One a prompt.
     powers : Powers, optional
         Of the device, the transmitter and the server; all 0 otherwise.
@@ -201,24 +201,26 @@ def summarize(
     Raises
     ------
     UserError
-        No rows, rows of several methods or links, a prompt twice, a setting out of range.
+        No records, records of several methods or links, a prompt twice, a setting out of range.
     """
     check_settings(confidence, resamples)
-    rows = sorted(rows, key=lambda row: row.prompt)  # so that the draws do not depend on the order of the rows
-    method, link = _one_method(rows)
-    columns, places = columns_of(rows, powers or Powers())
-    chosen = draw_texts(len(rows), resamples, seed)
-    values, draws = _words(columns, np.arange(len(rows))[None]), _words(columns, chosen)
+    records = sorted(
+        records, key=lambda record: record.prompt
+    )  # so that the draws do not depend on the order of the records
+    method, link = _one_method(records)
+    columns, places = columns_of(records, powers or Powers())
+    chosen = draw_texts(len(records), resamples, seed)
+    values, draws = _metric_values(columns, np.arange(len(records))[None]), _metric_values(columns, chosen)
     estimates = {name: estimate(values[name][0], draws[name], confidence) for name in values}
     positions = _positions(places, columns["rounds"], chosen, confidence)
     tokens = int(columns["tokens"].sum())
-    prompts = tuple(row.prompt for row in rows)
+    prompts = tuple(record.prompt for record in records)
     return Summary(method, link, prompts, tokens, estimates, positions, draws, confidence, (resamples, seed))
 
 
-def summaries(rows: Iterable[Row], **settings: Any) -> list[Summary]:
-    """:func:`summarize` for each method and link among the rows, in the order they come."""
-    return [summarize(group, **settings) for group in _groups(rows).values()]
+def summaries(records: Iterable[GenerationRecord], **settings: Any) -> list[Summary]:
+    """:func:`summarize` for each method and link among the records, in the order they come."""
+    return [summarize(group, **settings) for group in _groups(records).values()]
 
 
 def compare(one: Summary, other: Summary, name: str) -> IntervalEstimate:
@@ -240,12 +242,12 @@ def compare(one: Summary, other: Summary, name: str) -> IntervalEstimate:
     return estimate(quotient, divide(one.draws[name], other.draws[name]), one.confidence)
 
 
-def summary(rows: Iterable[Row], **powers: float) -> list[dict[str, Any]]:
+def summary(records: Iterable[GenerationRecord], **powers: float) -> list[dict[str, Any]]:
     """One line for each method and link: every word of ``METRICS`` by name, without intervals.
 
     Parameters
     ----------
-    rows : iterable of Row
+    records : iterable of GenerationRecord
     **powers : float
         As of :class:`Powers`.
 
@@ -256,9 +258,11 @@ def summary(rows: Iterable[Row], **powers: float) -> list[dict[str, Any]]:
         ``risk_error``, the standard error of ``risk`` over texts.
     """
     found = []
-    for (method, link), group in _groups(rows).items():
+    for (method, link), group in _groups(records).items():
         columns, _ = columns_of(group, Powers(**powers))
-        words = {name: _or_none(value[0]) for name, value in _words(columns, np.arange(len(group))[None]).items()}
+        words = {
+            name: _or_none(value[0]) for name, value in _metric_values(columns, np.arange(len(group))[None]).items()
+        }
         risks, count = columns["risk"], len(group)
         error = float(risks.std(ddof=1) / np.sqrt(count)) if count > 1 else None
         head = {"method": method, "link": link, "texts": count, "tokens": int(columns["tokens"].sum())}
@@ -266,12 +270,12 @@ def summary(rows: Iterable[Row], **powers: float) -> list[dict[str, Any]]:
     return found
 
 
-def _words(columns: Columns, chosen: Array) -> dict[str, Array]:
+def _metric_values(columns: Columns, chosen: Array) -> dict[str, Array]:
     """Every word on each set of texts (resamples, n); NaN where it has no value."""
     texts = len(columns["texts"])
     counts = counts_of(chosen, texts)
     total = {name: counts @ column for name, column in columns.items()}
-    judged = bool(columns["judged"].all())
+    judged = bool(columns["risk_computed"].all())
     found = {}
     for metric in METRICS:
         ratio = divide(total[metric.above], total[metric.below])
@@ -287,22 +291,22 @@ def _or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _groups(rows: Iterable[Row]) -> dict[tuple[str, str], list[Row]]:
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row.method, row.link), []).append(row)
+def _groups(records: Iterable[GenerationRecord]) -> dict[tuple[str, str], list[GenerationRecord]]:
+    groups: dict[tuple[str, str], list[GenerationRecord]] = {}
+    for record in records:
+        groups.setdefault((record.method, record.link), []).append(record)
     return groups
 
 
-def _one_method(rows: Sequence[Row]) -> tuple[str, str]:
-    """Method and link of the rows."""
-    names = sorted({(row.method, row.link) for row in rows})
+def _one_method(records: Sequence[GenerationRecord]) -> tuple[str, str]:
+    """Method and link of the records."""
+    names = sorted({(record.method, record.link) for record in records})
     if len(names) != 1:
         several = ", ".join(f"{method!r} over {link!r}" for method, link in names) or "none"
-        raise UserError(f"The rows must be of one method over one link; got {several}; use summaries for several.")
-    ids = [row.prompt for row in rows]
+        raise UserError(f"The records must be of one method over one link; got {several}; use summaries for several.")
+    ids = [record.prompt for record in records]
     if twice := next((name for name, after in pairwise(ids) if name == after), None):
-        raise UserError(f"Two rows are of the prompt {twice!r}; give one for each prompt.")
+        raise UserError(f"Two records are of the prompt {twice!r}; give one for each prompt.")
     return names[0]
 
 

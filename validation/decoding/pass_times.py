@@ -17,8 +17,8 @@ import numpy as np
 
 from validation.benchmarks.measurement import machine
 from validation.decoding.intervals import IntervalEstimate, ratio
-from validation.decoding.kv_cache import Lanes
-from validation.decoding.records import Row
+from validation.decoding.kv_cache import CachedModel
+from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.sealed import read_sealed, write_sealed
@@ -99,12 +99,12 @@ def passes_of(pair: Pair, folder: Path) -> Passes:
     return found
 
 
-def speed(rows: Sequence[Row], passes: Passes) -> IntervalEstimate:
+def speed(records: Sequence[GenerationRecord], passes: Passes) -> IntervalEstimate:
     """Tokens a second of these texts: measured counts times measured pass times, with the interval over prompts.
 
     Parameters
     ----------
-    rows : sequence of Row
+    records : sequence of GenerationRecord
         Of one method over one link; what the link takes is not counted.
     passes : Passes
 
@@ -113,21 +113,24 @@ def speed(rows: Sequence[Row], passes: Passes) -> IntervalEstimate:
     IntervalEstimate
         In tokens/s. Its interval is over the prompts alone: that of the pass times is in ``passes``.
     """
-    rows = sorted(rows, key=lambda row: row.prompt)
-    times = {"small_passes": passes.small.median_s, "large_passes": passes.large.median_s}
-    seconds = [sum(row.total(name) * time for name, time in times.items()) for row in rows]
-    return ratio(np.array([float(len(row.tokens)) for row in rows]), np.array(seconds))
+    records = sorted(records, key=lambda record: record.prompt)
+    times = {"draft_passes": passes.small.median_s, "target_passes": passes.large.median_s}
+    seconds = [sum(record.total(name) * time for name, time in times.items()) for record in records]
+    return ratio(np.array([float(len(record.tokens)) for record in records]), np.array(seconds))
 
 
-def risk_per_token(rows: Sequence[Row]) -> IntervalEstimate:
+def risk_per_token(records: Sequence[GenerationRecord]) -> IntervalEstimate:
     """Σ risk / Σ tokens, which bounds the mean total variation of a token's law from the large model's; 0 is lossless.
 
-    No value where a row was not judged.
+    No value where a record was not judged.
     """
-    rows = sorted(rows, key=lambda row: row.prompt)
-    if not all(row.judged for row in rows):
+    records = sorted(records, key=lambda record: record.prompt)
+    if not all(record.risk_computed for record in records):
         return IntervalEstimate(None)
-    return ratio(np.array([row.total("risk") for row in rows]), np.array([float(len(row.tokens)) for row in rows]))
+    return ratio(
+        np.array([record.total("risk") for record in records]),
+        np.array([float(len(record.tokens)) for record in records]),
+    )
 
 
 def _models(pair: Pair) -> dict[str, str]:
@@ -141,7 +144,7 @@ def _time(pair: Pair, model: Any, before: int, tokens: int, repeats: int) -> Pas
     """Seconds of a pass over some new tokens behind others in the cache."""
     import torch
 
-    lanes = Lanes(model, pair.vocabulary, pair.device, 1, before + tokens + 1, pair.context)
+    lanes = CachedModel(model, pair.vocabulary, pair.device, 1, before + tokens + 1, pair.context)
     text = np.random.default_rng(1).integers(0, pair.vocabulary, (1, before + tokens + 1))
     seconds = []
     with torch.inference_mode():

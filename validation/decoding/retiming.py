@@ -18,7 +18,7 @@ from hlmtheory.channel import Rayleigh, Rician, db_to_linear, dbm_to_watts, log_
 from validation.decoding.links import Channel, FadingLink, Link, Way
 from validation.decoding.methods import Method
 from validation.decoding.random_streams import Noise
-from validation.decoding.records import Round, Row
+from validation.decoding.records import GenerationRecord, Round
 from validation.errors import UserError
 
 Array = NDArray[Any]
@@ -29,32 +29,32 @@ AVERAGE_SNR_DB = tuple(range(-20, 11, 5))
 
 
 def retime(
-    rows: Sequence[Row],
+    records: Sequence[GenerationRecord],
     link: Link | None,
     methods: Iterable[Method],
     *,
     times: tuple[float, float] | None = None,
     seed: int | None = None,
-) -> list[Row]:
-    """Put rows on another link.
+) -> list[GenerationRecord]:
+    """Put records on another link.
 
     Parameters
     ----------
-    rows : sequence of Row
+    records : sequence of GenerationRecord
         Of any methods, decoded over any link or none.
     link : Link, optional
         None takes no time.
     methods : iterable of Method
-        Those that the rows are of, found by name: they say what goes over the link.
+        Those that the records are of, found by name: they say what goes over the link.
     times : (float, float), optional
-        Seconds of a forward pass of the small and of the large model; those of the rows otherwise.
+        Seconds of a forward pass of the small and of the large model; those of the records otherwise.
     seed : int, optional
-        Of the fading; that of the rows otherwise, so that it is the one which they would have been decoded with.
+        Of the fading; that of the records otherwise, so that it is the one which they would have been decoded with.
 
     Returns
     -------
-    list of Row
-        New ones, in the same order, with ``link``, ``link_s`` and, where times are given, ``small_s`` and ``large_s``
+    list of GenerationRecord
+        New ones, in the same order, with ``link``, ``link_s`` and, where times are given, ``draft_s`` and ``target_s``
         changed: as if decoded over that link.
 
     Raises
@@ -66,14 +66,14 @@ def retime(
         raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
     by_name = {method.name: method for method in methods}
     groups: dict[tuple[str, int], list[int]] = {}
-    for number, row in enumerate(rows):
-        _check(by_name, row)
-        groups.setdefault((row.method, row.seed if seed is None else seed), []).append(number)
-    found: dict[int, Row] = {}
+    for number, record in enumerate(records):
+        _check(by_name, record)
+        groups.setdefault((record.method, record.seed if seed is None else seed), []).append(number)
+    found: dict[int, GenerationRecord] = {}
     for (name, number), members in groups.items():
-        timed = _retime([rows[i] for i in members], link, by_name[name], times, number)
+        timed = _retime([records[i] for i in members], link, by_name[name], times, number)
         found |= dict(zip(members, timed, strict=True))
-    return [found[i] for i in range(len(rows))]
+    return [found[i] for i in range(len(records))]
 
 
 def fading_links(
@@ -125,31 +125,34 @@ def uhlm_link(*, transmit_dbm: float = 23.0, distance_m: float = 2500.0) -> Fadi
     return FadingLink(f"u-hlm, {10 * np.log10(mean):.1f} dB", 1e6, Rayleigh(mean))
 
 
-def _check(methods: dict[str, Method], row: Row) -> None:
-    if row.method not in methods:
-        raise UserError(f"There are rows of {row.method!r}, which is not among the methods; give it as well.")
-    if methods[row.method].follows_rate:
+def _check(methods: dict[str, Method], record: GenerationRecord) -> None:
+    if record.method not in methods:
+        raise UserError(f"There are records of {record.method!r}, which is not among the methods; give it as well.")
+    if methods[record.method].follows_rate:
         raise UserError(
-            f"What {row.method!r} drafts follows the rate of its link, so its texts are of the link {row.link!r}; "
-            "decode it over each link instead."
+            f"The drafts of {record.method!r} depend on the rate of its link, here {record.link!r}, so its messages "
+            "cannot be timed over another link; decode it over each link instead."
         )
 
 
 def _retime(
-    rows: list[Row], link: Link | None, method: Method, times: tuple[float, float] | None, seed: int
-) -> list[Row]:
-    """Rows of one method, round by round for all texts."""
+    records: list[GenerationRecord], link: Link | None, method: Method, times: tuple[float, float] | None, seed: int
+) -> list[GenerationRecord]:
+    """Records of one method, round by round for all texts."""
     small, large = (
-        _passes(rows, which, time) for which, time in zip(("small", "large"), times or (None, None), strict=True)
+        _passes(records, which, time) for which, time in zip(("draft", "target"), times or (None, None), strict=True)
     )
-    rounds = [[replace(one, small_s=small(one), large_s=large(one), link_s=0.0) for one in row.rounds] for row in rows]
-    if link is not None and rows:
-        _put(rounds, link.open(Noise(seed, [row.prompt for row in rows], 0)), method.real_bytes)
+    rounds = [
+        [replace(one, draft_s=small(one), target_s=large(one), link_s=0.0) for one in record.rounds]
+        for record in records
+    ]
+    if link is not None and records:
+        _put(rounds, link.open(Noise(seed, [record.prompt for record in records], 0)), method.real_bytes)
     name = "none" if link is None else link.name
-    lasts = [replace(row.last, small_s=small(row.last), large_s=large(row.last)) for row in rows]
+    lasts = [replace(record.last, draft_s=small(record.last), target_s=large(record.last)) for record in records]
     return [
-        replace(row, link=name, rounds=own, last=last, tokens=list(row.tokens))
-        for row, own, last in zip(rows, rounds, lasts, strict=True)
+        replace(record, link=name, rounds=own, last=last, tokens=list(record.tokens))
+        for record, own, last in zip(records, rounds, lasts, strict=True)
     ]
 
 
@@ -162,7 +165,7 @@ def _put(rounds: list[list[Round]], channel: Channel, real_bytes: bool) -> None:
         for text, one in zip(texts.tolist(), now, strict=True):
             for _ in range(one.skipped + 1):  # a block of fading for each token that is kept unseen, too
                 channel.rate(text, float(spent[text]))
-        small, large = (np.array([getattr(one, name) for one in now]) for name in ("small_s", "large_s"))
+        small, large = (np.array([getattr(one, name) for one in now]) for name in ("draft_s", "target_s"))
         up = np.array([8.0 * one.bytes if real_bytes else one.bits for one in now])
         down = np.array([8.0 * one.down_bytes for one in now])
         seconds = channel.seconds(texts, up, down, spent[texts] + small + large)
@@ -171,11 +174,11 @@ def _put(rounds: list[list[Round]], channel: Channel, real_bytes: bool) -> None:
         spent[texts] += small + large + seconds
 
 
-def _passes(rows: list[Row], which: str, time: float | None) -> Callable[[Round], float]:
+def _passes(records: list[GenerationRecord], which: str, time: float | None) -> Callable[[Round], float]:
     """The seconds of a model in a round."""
     if time is None:
         return lambda one: float(getattr(one, f"{which}_s"))
     count = f"{which}_passes"
-    most = max((getattr(one, count) for row in rows for one in (*row.rounds, row.last)), default=0)
+    most = max((getattr(one, count) for record in records for one in (*record.rounds, record.last)), default=0)
     sums = np.cumsum(np.full(most, time))  # pass after pass, as they were added up: rounding and all
     return lambda one: float(sums[getattr(one, count) - 1]) if getattr(one, count) else 0.0

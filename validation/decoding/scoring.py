@@ -32,27 +32,27 @@ from validation.decoding.accuracy import (
     texts_of,
 )
 from validation.decoding.random_streams import label
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.pair import Pair
 
 Scores = dict[str, dict[str, Any]]
 
 
-def score_key(row: Row) -> str:
-    """What a row's scores are filed under.
+def score_key(record: GenerationRecord) -> str:
+    """What a record's scores are filed under.
 
-    >>> score_key(Row("HLM", "p1", "none", 1, 1.0, 1.0))
+    >>> score_key(GenerationRecord("HLM", "p1", "none", 1, 1.0, 1.0))
     'HLM | p1 | none'
     """
-    return f"{row.method} | {row.prompt} | {row.link}"
+    return f"{record.method} | {record.prompt} | {record.link}"
 
 
 def score(
     pair: Pair,
     prompts: Sequence[Prompt],
-    rows: Sequence[Row],
-    own: Sequence[Row],
+    records: Sequence[GenerationRecord],
+    own: Sequence[GenerationRecord],
     *,
     known: Mapping[str, dict[str, Any]] | None = None,
     embed: Embed | None = None,
@@ -64,9 +64,9 @@ def score(
     ----------
     pair, prompts
         That the texts were decoded with.
-    rows : sequence of Row
+    records : sequence of GenerationRecord
         Of any methods and links.
-    own : sequence of Row
+    own : sequence of GenerationRecord
         Of the large model alone, with another seed, one a prompt.
     known : mapping, optional
         Scores that are there already: kept, but for those of other texts.
@@ -78,7 +78,7 @@ def score(
     Returns
     -------
     dict
-        By :func:`score_key` the scores of the table at the head of this module; known ones of other rows, too.
+        By :func:`score_key` the scores of the table at the head of this module; known ones of other records, too.
     """
     scores: Scores = {key: dict(values) for key, values in (known or {}).items()}
     if embed is None:
@@ -88,26 +88,31 @@ def score(
             embed = None
     embed = embed and remembering(embed)
     wanted = {"similarity_reference": answers(prompts), "similarity_large": own_references(pair, own)}
-    groups = [list(group) for _, group in groupby(rows, key=lambda row: (row.method, row.link))]
+    groups = [list(group) for _, group in groupby(records, key=lambda record: (record.method, record.link))]
     for done, group in enumerate(groups):
         if progress:
             progress(done, len(groups), f"scoring {group[0].method}")
-        marks = {row.prompt: label(row.tokens, *(texts.get(row.prompt) for texts in wanted.values())) for row in group}
+        marks = {
+            record.prompt: label(record.tokens, *(texts.get(record.prompt) for texts in wanted.values()))
+            for record in group
+        }
         last = "similarity_large" if embed else "nats_total"
-        there = {row.prompt: scores.get(score_key(row), {}) for row in group}
+        there = {record.prompt: scores.get(score_key(record), {}) for record in group}
         done_with = {name for name, one in there.items() if last in one and one.get("of") == marks[name]}
-        missing = sorted((row for row in group if row.prompt not in done_with), key=lambda row: row.prompt)
+        missing = sorted(
+            (record for record in group if record.prompt not in done_with), key=lambda record: record.prompt
+        )
         if not missing:
             continue
         found = perplexity(pair, prompts, missing, resamples=1)
-        for row, nats in zip(missing, found.nats.tolist(), strict=True):
-            each = {"nats": nats / len(row.tokens)} if row.tokens else {}
-            scores[score_key(row)] = {"of": marks[row.prompt], "nats_total": nats} | each
+        for record, nats in zip(missing, found.nats.tolist(), strict=True):
+            each = {"nats": nats / len(record.tokens)} if record.tokens else {}
+            scores[score_key(record)] = {"of": marks[record.prompt], "nats_total": nats} | each
         for name, references in wanted.items() if embed else ():
-            some = [row for row in missing if row.prompt in references]
+            some = [record for record in missing if record.prompt in references]
             values = _similarity(pair, some, references, embed)
-            for row, value in zip(some, values.tolist(), strict=True):
-                scores[score_key(row)][name] = value
+            for record, value in zip(some, values.tolist(), strict=True):
+                scores[score_key(record)][name] = value
     return scores
 
 
@@ -123,5 +128,7 @@ def remembering(embed: Embed) -> Embed:
     return look_up
 
 
-def _similarity(pair: Pair, rows: list[Row], references: Mapping[str, str], embed: Any) -> np.ndarray[Any, Any]:
-    return similarity(texts_of(pair, rows), [references[row.prompt] for row in rows], model=embed)
+def _similarity(
+    pair: Pair, records: list[GenerationRecord], references: Mapping[str, str], embed: Any
+) -> np.ndarray[Any, Any]:
+    return similarity(texts_of(pair, records), [references[record.prompt] for record in records], model=embed)

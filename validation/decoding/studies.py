@@ -1,6 +1,6 @@
 """What is decoded for the papers' figures: named sweeps, and what one leaves in its folder.
 
-A study is some methods at one temperature and top-p. It lies in ``RUN/decoded/NAME``: the journal of its rows
+A study is some methods at one temperature and top-p. It lies in ``RUN/decoded/NAME``: the journal of its records
 (:mod:`validation.decoding.sweep`) and, in ``own``, of the large model alone with another seed; and, when all texts are
 there, ``study.json`` with what was asked for and fitted and how many texts there are, and ``scores.json``
 (:mod:`validation.decoding.scoring`), each with a checksum (:mod:`validation.trace.sealed`). A study that was killed
@@ -23,9 +23,9 @@ from validation.decoding.fitting import Fitted, all_methods, fit
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_SEED
 from validation.decoding.methods import CuHlmOffline, CuHlmOnline, LargeOnly, Method, UHlm
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import Scores, score, score_key
-from validation.decoding.sweep import read_rows, sweep
+from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError, nearest
 from validation.models.pair import Pair
 from validation.trace.journal import JOURNAL
@@ -126,31 +126,31 @@ class Decoded:
     about : dict
         ``pair``, ``temperature``, ``top_p``, ``new_tokens``, ``batch``, ``seed``, ``fitted``, ``methods`` (names of
         those that have all texts, in order) and ``prompts`` (id, source).
-    rows : list of Row
+    records : list of GenerationRecord
     scores : dict
         By :func:`~validation.decoding.scoring.score_key` what :func:`~validation.decoding.scoring.score` says of it.
     """
 
     name: str
     about: dict[str, Any]
-    rows: list[Row]
+    records: list[GenerationRecord]
     scores: dict[str, dict[str, Any]]
 
     @cached_property
-    def by_method(self) -> dict[tuple[str, str], list[Row]]:
-        """The rows of each method and link, in the order of the prompts."""
+    def by_method(self) -> dict[tuple[str, str], list[GenerationRecord]]:
+        """The records of each method and link, in the order of the prompts."""
         order = {prompt["id"]: i for i, prompt in enumerate(self.about["prompts"])}
-        groups: dict[tuple[str, str], list[Row]] = {}
-        for row in sorted(self.rows, key=lambda row: order[row.prompt]):
-            groups.setdefault((row.method, row.link), []).append(row)
+        groups: dict[tuple[str, str], list[GenerationRecord]] = {}
+        for record in sorted(self.records, key=lambda record: order[record.prompt]):
+            groups.setdefault((record.method, record.link), []).append(record)
         return groups
 
     def of_source(self, source: str) -> Decoded:
         """The texts of one prompt set."""
         kept = [prompt for prompt in self.about["prompts"] if prompt["source"] == source]
         names = {prompt["id"] for prompt in kept}
-        rows = [row for row in self.rows if row.prompt in names]
-        return Decoded(self.name, {**self.about, "prompts": kept}, rows, self.scores)
+        records = [record for record in self.records if record.prompt in names]
+        return Decoded(self.name, {**self.about, "prompts": kept}, records, self.scores)
 
     @property
     def methods(self) -> list[Method]:
@@ -163,9 +163,9 @@ class Decoded:
         """The prompt sets, in the order of their first prompt."""
         return list(dict.fromkeys(prompt["source"] for prompt in self.about["prompts"]))
 
-    def score(self, rows: Sequence[Row], name: str) -> list[float]:
-        """One score of these rows."""
-        return [self.scores[score_key(row)][name] for row in rows]
+    def score(self, records: Sequence[GenerationRecord], name: str) -> list[float]:
+        """One score of these records."""
+        return [self.scores[score_key(record)][name] for record in records]
 
 
 def decode_study(
@@ -217,7 +217,7 @@ def decode_study(
     settings: dict[str, Any] = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
     settings |= {"temperature": study.temperature, "top_p": study.top_p}
 
-    def run(group: list[Method], links: Sequence[FadingLink]) -> list[Row]:
+    def run(group: list[Method], links: Sequence[FadingLink]) -> list[GenerationRecord]:
         return sweep(pair, prompts, group, folder, links=links, risk=True, progress=progress, **settings)
 
     began = time.perf_counter()
@@ -225,13 +225,13 @@ def decode_study(
     for link in flexspec_links() if any(method.follows_rate for method in chosen) else []:
         over = study.methods(fitted, delay_s=2.0 * link.way.propagation_s)
         run([m for m in over if m.follows_rate and (not only or m.name in only)], [link])
-    there = [row for row in read_rows(folder) if row.prompt in {prompt.id for prompt in prompts}]
+    there = [record for record in read_records(folder) if record.prompt in {prompt.id for prompt in prompts}]
     complete = [method for method in methods if _is_complete(method, there, len(prompts))]
-    rows = [row for row in there if row.method in {method.name for method in complete}]
+    records = [record for record in there if record.method in {method.name for method in complete}]
     settings["seed"] = seed + 1
     own = sweep(pair, prompts, [LargeOnly()], folder / "own", progress=progress, **settings)
     file = folder / "scores.json"
-    scores = score(pair, prompts, rows, own, known=_known_scores(file), progress=progress)
+    scores = score(pair, prompts, records, own, known=_known_scores(file), progress=progress)
     settings["seed"] = seed
     about = {
         "study": study.name,
@@ -240,12 +240,12 @@ def decode_study(
         "seconds": round(time.perf_counter() - began, 1),
         "fitted": asdict(fitted),
         "methods": [method.name for method in complete],
-        "rows": len(rows),
+        "rows": len(records),
         "prompts": [{"id": prompt.id, "source": prompt.source} for prompt in prompts],
     }
     write_sealed(file, scores, indent=0)
     write_sealed(folder / "study.json", about)
-    return Decoded(study.name, about, rows, scores)
+    return Decoded(study.name, about, records, scores)
 
 
 def likely_names(study: Study) -> list[str]:
@@ -273,10 +273,10 @@ def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str], *, l
         raise UserError(f"The study {study.name!r} has no method {unknown[0]!r}; choose of: {', '.join(names)}.{hint}")
 
 
-def _is_complete(method: Method, rows: Sequence[Row], prompts: int) -> bool:
+def _is_complete(method: Method, records: Sequence[GenerationRecord], prompts: int) -> bool:
     """Whether all texts of a method are there, over every network if it follows the rate."""
     wanted = prompts * (len(flexspec_links()) if method.follows_rate else 1)
-    return sum(row.method == method.name for row in rows) == wanted
+    return sum(record.method == method.name for record in records) == wanted
 
 
 def fitted_to(trace: Trace, file: Path) -> Fitted:
@@ -310,10 +310,12 @@ def open_study(folder: Path) -> Decoded:
         raise UserError(f"{error} Make it anew with {again}; texts that are there are kept.") from error
     try:
         asked = {prompt["id"] for prompt in about["prompts"]}
-        rows = [row for row in read_rows(folder) if row.method in about["methods"] and row.prompt in asked]
-        missing = about.get("rows", len(rows)) - len(rows)
-        unscored = sum(score_key(row) not in scores for row in rows)
-        decoded = Decoded(about["study"], about, rows, scores)
+        records = [
+            record for record in read_records(folder) if record.method in about["methods"] and record.prompt in asked
+        ]
+        missing = about.get("rows", len(records)) - len(records)
+        unscored = sum(score_key(record) not in scores for record in records)
+        decoded = Decoded(about["study"], about, records, scores)
     except (KeyError, TypeError) as error:
         raise UserError(f"{folder / 'study.json'} is damaged: it lacks fields. Make it anew with {again}.") from error
     if missing:

@@ -1,9 +1,9 @@
-"""Many methods over many links: one row for each (method, prompt, link), kept as soon as it is there.
+"""Many methods over many links: one record for each (method, prompt, link), kept as soon as it is there.
 
-The rows lie in a journal (:mod:`validation.trace.journal`): a line each, with its number and checksum. A sweep that
-was killed goes on with the rows that are missing; more methods, links or prompts of the same pair and settings may be
-added. What a row depends on is part of its key: a method or a link with other parameters under the same name is
-another one, and is refused rather than mixed in.
+Each record is a line of a journal (:mod:`validation.trace.journal`), with its number and checksum. An interrupted sweep
+continues with the missing records. Methods, links and prompts may be added later, for the same pair and
+settings. A record is stored with a mark of all parameters that it depends on: a method or a link of the same name with
+other parameters is refused, so that results are never mixed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from validation.decoding.links import Link
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_NEW_TOKENS, DEFAULT_SEED, decode
 from validation.decoding.methods import Method
 from validation.decoding.random_streams import label
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.journal import JOURNAL, Committed, Journal, Lock, record_of
 
 Progress = Callable[[int, int, str], None]
 Key = tuple[str, str, str]
+STORED_NAMES = {"max_draft_length": "longest"}
+"""The name in a journal's marks of each parameter of a method that was renamed since."""
 _PLAIN = (int, float, str, bool, type(None))
 
 
@@ -45,7 +47,7 @@ def sweep(
     times: tuple[float, float] | None = None,
     risk: bool = False,
     progress: Progress | None = None,
-) -> list[Row]:
+) -> list[GenerationRecord]:
     """Decode every prompt by every method over every link, or take what an earlier run left.
 
     Parameters
@@ -55,22 +57,22 @@ def sweep(
     methods : sequence of Method
         Of different names.
     folder : str or Path
-        Where the rows are kept.
+        Where the records are kept.
     links : sequence of Link
         Of different names; none times no message.
     progress : callable, optional
-        Called as ``progress(done, total, text)``, in rows.
+        Called as ``progress(done, total, text)``, in records.
 
     Returns
     -------
-    list of Row
+    list of GenerationRecord
         Method by method, link by link, in the order of the prompts.
 
     Raises
     ------
     UserError
-        As :func:`.decode`; two methods or links of one name; rows of other settings in the folder;
-        a damaged journal. Rows that were finished before are kept.
+        As :func:`.decode`; two methods or links of one name; records of other settings in the folder;
+        a damaged journal. Records that were finished before are kept.
     """
     _refuse_twins("methods", [method.name for method in methods])
     _refuse_twins("links", [link.name for link in links])
@@ -97,11 +99,11 @@ def sweep(
         tell = progress or (lambda done, total, what: None)
         tell(next(count), total, "decoding")
 
-        def put(row: Row) -> None:
-            mark = marks[row.method, row.link]
-            book[row.method, row.prompt, row.link] = (row, mark, encoded[row.prompt])
-            journal.append({"row": row.plain(), "mark": mark, "text": encoded[row.prompt]})
-            tell(next(count), total, f"{row.method} over {row.link}")
+        def put(record: GenerationRecord) -> None:
+            mark = marks[record.method, record.link]
+            book[record.method, record.prompt, record.link] = (record, mark, encoded[record.prompt])
+            journal.append({"row": record.plain(), "mark": mark, "text": encoded[record.prompt]})
+            tell(next(count), total, f"{record.method} over {record.link}")
 
         for method, link in jobs:
             missing = [p for p in prompts if (method.name, p.id, _link_name(link)) not in book]
@@ -125,18 +127,18 @@ def sweep(
     return [book[method.name, p.id, _link_name(link)][0] for method, link in jobs for p in prompts]
 
 
-def read_rows(folder: str | Path) -> list[Row]:
-    """The rows that a sweep has left in a folder so far, in the order they were finished.
+def read_records(folder: str | Path) -> list[GenerationRecord]:
+    """The records that a sweep has left in a folder so far, in the order they were finished.
 
     Raises
     ------
     UserError
         No sweep there, or a damaged journal.
     """
-    header, records, _ = _read(Path(folder))
+    header, entries, _ = _read(Path(folder))
     if header is None:
         raise UserError(f"There is no sweep at {folder}; check the path.")
-    return [Row.of(record["row"]) for record in records]
+    return [GenerationRecord.of(entry["row"]) for entry in entries]
 
 
 def _link_name(link: Link | None) -> str:
@@ -145,7 +147,8 @@ def _link_name(link: Link | None) -> str:
 
 def _plain(method: Method) -> dict[str, Any]:
     """The parameters of a method, by name."""
-    flat = {name: value for name, value in vars(method).items() if isinstance(value, (*_PLAIN, tuple))}
+    found = {name: value for name, value in vars(method).items() if isinstance(value, (*_PLAIN, tuple))}
+    flat = {STORED_NAMES.get(name, name): value for name, value in found.items()}
     return flat | {"costs": sorted(getattr(method, "costs", {}).items())}
 
 
@@ -156,44 +159,44 @@ def _refuse_twins(what: str, names: list[str]) -> None:
 
 
 def _read(folder: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], Committed]:
-    """Settings, records, and how far the journal is whole; a torn last line does not count."""
+    """Settings, entries, and how far the journal is whole; a torn last line does not count."""
     file = folder / JOURNAL
     lines = file.read_bytes().split(b"\n") if file.exists() else [b""]
-    records = [record_of(line, number) for number, line in enumerate(lines[:-1])]
-    good = next((number for number, record in enumerate(records) if record is None), len(records))
-    if any(record is not None for record in records[good:]):
+    entries = [record_of(line, number) for number, line in enumerate(lines[:-1])]
+    good = next((number for number, entry in enumerate(entries) if entry is None), len(entries))
+    if any(entry is not None for entry in entries[good:]):
         raise UserError(f"{file} is damaged at line {good + 1}; restore it from a copy, or delete it to start anew.")
-    whole = [record for record in records[:good] if record is not None]
+    whole = [entry for entry in entries[:good] if entry is not None]
     committed = Committed(header={}, lines=good, valid_bytes=sum(len(line) + 1 for line in lines[:good]))
     return (whole[0]["settings"] if whole else None), whole[1:], committed
 
 
-def _open(folder: Path, settings: dict[str, Any]) -> tuple[dict[Key, tuple[Row, str, str]], Journal]:
+def _open(folder: Path, settings: dict[str, Any]) -> tuple[dict[Key, tuple[GenerationRecord, str, str]], Journal]:
     """What is there, and the journal to add to."""
-    there, records, committed = _read(folder)
+    there, entries, committed = _read(folder)
     if there is not None and there != settings:
         other = next(name for name in settings if there.get(name) != settings[name])
         raise UserError(
-            f"The rows at {folder} are of another run ({other} was {there.get(other)!r}, and is {settings[other]!r}); "
-            "choose another folder, or the old settings."
+            f"The records at {folder} were made with other settings ({other} was {there.get(other)!r}, and is now "
+            f"{settings[other]!r}); choose another folder, or the old settings."
         )
     journal = Journal(folder, committed if (folder / JOURNAL).exists() else None)
     if there is None:
         journal.append({"settings": settings})
-    book: dict[Key, tuple[Row, str, str]] = {}
-    for record in records:
-        row = Row.of(record["row"])
-        book[row.method, row.prompt, row.link] = (row, record["mark"], record["text"])
+    book: dict[Key, tuple[GenerationRecord, str, str]] = {}
+    for entry in entries:
+        record = GenerationRecord.of(entry["row"])
+        book[record.method, record.prompt, record.link] = (record, entry["mark"], entry["text"])
     return book, journal
 
 
 def _refuse_others(
     folder: Path,
-    book: dict[Key, tuple[Row, str, str]],
+    book: dict[Key, tuple[GenerationRecord, str, str]],
     marks: dict[tuple[str, str], str],
     encoded: dict[str, str],
 ) -> None:
-    """Refuse rows of the same name but of other parameters, or of another prompt."""
+    """Refuse records of the same name but of other parameters, or of another prompt."""
     for (method, prompt, link), (_, mark, text) in book.items():
         if marks.get((method, link), mark) != mark:
             what = f"by {method!r} over {link!r} with other parameters"
@@ -201,4 +204,4 @@ def _refuse_others(
             what = f"of another prompt called {prompt!r}"
         else:
             continue
-        raise UserError(f"The folder {folder} holds rows {what}; choose another folder, or another name.")
+        raise UserError(f"The folder {folder} holds records {what}; choose another folder, or another name.")

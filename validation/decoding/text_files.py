@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from validation.collection.prompts import Prompt
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.studies import LARGE, Decoded
 from validation.trace.journal import write_atomically
 
@@ -21,34 +21,34 @@ def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, fol
     lines = [
         json.dumps(
             {
-                "method": row.method,
-                "link": row.link,
-                "id": row.prompt,
-                "prompt": asked[row.prompt],
-                "text": text_of(row, tokenizer),
-                "tokens": len(row.tokens),
-                "ended": row.ended,
+                "method": record.method,
+                "link": record.link,
+                "id": record.prompt,
+                "prompt": asked[record.prompt],
+                "text": text_of(record, tokenizer),
+                "tokens": len(record.tokens),
+                "ended": record.ended,
             },
             ensure_ascii=False,
         )
-        for rows in decoded.by_method.values()
-        for row in rows
+        for records in decoded.by_method.values()
+        for record in records
     ]
     write_atomically(folder / FILE, "".join(f"{line}\n" for line in lines))
     return folder / FILE
 
 
-def text_of(row: Row, tokenizer: Any) -> str:
-    """The new tokens of a row as text."""
-    return str(tokenizer.decode(row.tokens, skip_special_tokens=True))
+def text_of(record: GenerationRecord, tokenizer: Any) -> str:
+    """The new tokens of a record as text."""
+    return str(tokenizer.decode(record.tokens, skip_special_tokens=True))
 
 
 def sample_of(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any) -> tuple[str, str, str] | None:
     """Method, prompt and text of one of the texts: the first by a method that uses both models, if there is one."""
-    groups = [rows for rows in decoded.by_method.values() if rows]
+    groups = [records for records in decoded.by_method.values() if records]
     if not groups:
         return None
-    both = [rows for rows in groups if rows[0].method != LARGE and rows[0].total("large_passes")]
-    row = (both or groups)[0][0]
-    prompt = next(prompt.text for prompt in prompts if prompt.id == row.prompt)
-    return row.method, prompt, text_of(row, tokenizer)
+    both = [records for records in groups if records[0].method != LARGE and records[0].total("target_passes")]
+    record = (both or groups)[0][0]
+    prompt = next(prompt.text for prompt in prompts if prompt.id == record.prompt)
+    return record.method, prompt, text_of(record, tokenizer)

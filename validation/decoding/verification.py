@@ -38,7 +38,7 @@ class VerifiedDrafts:
         return self.target[int(self.last[i - 1]) + 1 if i else 0 : int(self.last[i]) + 1]
 
 
-def judge(
+def verify(
     method: Method,
     session: Session,
     rows: Array,

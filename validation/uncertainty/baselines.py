@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 __all__ = [
     "DROPOUT",
     "PARAPHRASES",
-    "Rivals",
+    "Baselines",
     "WordNet",
+    "baseline_measures",
     "dropout_uncertainty",
     "find_wordnet",
     "paraphrase_uncertainty",
     "paraphrases",
-    "rival_measures",
 ]
 
 DROPOUT, PARAPHRASES = "MC dropout", "prompt perturbation"
@@ -54,8 +54,8 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Rivals:
-    """What :func:`rival_measures` found at n positions.
+class Baselines:
+    """What :func:`baseline_measures` found at n positions.
 
     ``rows`` (n,): rows of the trace; ``drafts`` (n,): the tokens drawn from q there; ``uncertainty``: by the measure's
     name, u (n,) in multiples of 1/20; ``left_out``: by the measure's name, one sentence that says why.
@@ -226,14 +226,14 @@ def paraphrase_uncertainty(
     return differing / count
 
 
-def rival_measures(
+def baseline_measures(
     trace: Trace,
     pair: Pair,
     *,
     positions: int = DEFAULT_POSITIONS,
     seed: int = 1,
     wordnet: str | Path | None = None,
-) -> Rivals:
+) -> Baselines:
     """Both measures at some positions of a trace.
 
     Parameters
@@ -252,7 +252,7 @@ def rival_measures(
 
     Returns
     -------
-    Rivals
+    Baselines
 
     Raises
     ------
@@ -281,7 +281,7 @@ def rival_measures(
         measures[PARAPHRASES] = paraphrase_uncertainty(
             pair.small, pair.tokenizer, heads, rests, inside, drafts, wordnet=found, rng=prompts
         )
-    return Rivals(np.concatenate(texts), np.concatenate(drafts), measures, left_out)
+    return Baselines(np.concatenate(texts), np.concatenate(drafts), measures, left_out)
 
 
 def _dictionary(folder: str | Path | None) -> tuple[WordNet | None, dict[str, str]]:

@@ -93,11 +93,11 @@ class Reading:
     longest_answers : bool
         Whether every task is served for O_max tokens, as it is planned, and not for its own O_k.
     sorted_arrival : bool
-        Whether the rivals, too, take the tasks by rising prompt and not as they come.
+        Whether the baselines, too, take the tasks by rising prompt and not as they come.
     printed_objective : bool
         Whether the batches minimise (29) as printed, which does not overlap the two stages.
     shared_length : bool
-        Whether the rivals draft as many tokens as the proposed plan and not what is best for them.
+        Whether the baselines draft as many tokens as the proposed plan and not what is best for them.
     """
 
     longest_answers: bool = False
@@ -293,7 +293,7 @@ class _Cell:
         return self._served(METHODS[scheme](self.barrier, lengths), self.barrier)
 
     def _lengths(self) -> list[int]:
-        """Those that a rival tries."""
+        """Those that a baseline tries."""
         return [self.proposed.draft_length] if self.reading.shared_length else self.lengths
 
     def _reordered(self, plan: Candidate, order: str) -> Candidate:

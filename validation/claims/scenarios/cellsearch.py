@@ -37,7 +37,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "payload": ("embeddings", "token ids", "a row a token", "a row a draft"),
     "answers": ("own", "longest"),
     "prompts": ("uniform", "upper half", "longest"),
-    "rival_length": ("own", "shared"),
+    "baseline_length": ("own", "shared"),
     "max_rule": ("longest", "packed", "average"),
     "heuristic": ("first rise", "best size", "doubling", "fewest batches first"),
     "measure": ("less", "more", "means"),
@@ -73,7 +73,7 @@ class Setting:
         Whether the tasks of a batch take what its longest prompt takes.
     sorted_arrival, printed_objective : bool
         As in :class:`validation.claims.scenarios.cell.Reading`.
-    rival_length : str
+    baseline_length : str
         Max and heuristic batching draft what is best for them, or as many tokens as the proposed plan.
     max_rule : str
         Max batching takes as many tasks as fit if all had the longest prompt, as fit batch by batch, or as fit if
@@ -82,8 +82,8 @@ class Setting:
         Heuristic batching takes sizes 2, 3, ... up to the first rise of the latency, the best size, 2, 4, 8, ... up
         to the first rise, or 2, 3, ... batches up to the first rise.
     measure : str
-        How much less ours takes, as a share of the rival's; how much more the rival takes, as a share of ours; the
-        first of the mean latencies. The largest of the runs is no candidate: it would grow with their number.
+        How much less ours takes, as a share of the baseline's; how much more the baseline takes, as a share of ours; or
+        the first of the mean latencies. The maximum over runs is excluded, because it grows with the number of runs.
     """
 
     pair: int = 1
@@ -105,7 +105,7 @@ class Setting:
     padded: bool = True
     sorted_arrival: bool = False
     printed_objective: bool = False
-    rival_length: str = "own"
+    baseline_length: str = "own"
     max_rule: str = "longest"
     heuristic: str = "first rise"
     measure: str = "less"
@@ -159,9 +159,9 @@ _WORDS: dict[str, Any] = {
     "answers": {"longest": "every answer of O_max tokens"}.__getitem__,
     "prompts": {"upper half": "prompts of I_max/2 to I_max", "longest": "every prompt of I_max tokens"}.__getitem__,
     "padded": {False: "no padding"}.__getitem__,
-    "sorted_arrival": {True: "rivals, too, take the tasks by rising prompt"}.__getitem__,
+    "sorted_arrival": {True: "baselines, too, take the tasks by rising prompt"}.__getitem__,
     "printed_objective": {True: "batches by (29) as printed"}.__getitem__,
-    "rival_length": {"shared": "rivals draft as many tokens as the proposed plan"}.__getitem__,
+    "baseline_length": {"shared": "baselines draft as many tokens as the proposed plan"}.__getitem__,
     "max_rule": {
         "packed": "max batching fills batch by batch",
         "average": "max batching by the mean prompt",
@@ -184,7 +184,7 @@ class Goal:
 
     Attributes
     ----------
-    rival : str
+    baseline : str
         "sequential", "max" or "heuristic"; "equal" for equal bandwidth shares at 25 MHz.
     changed : tuple of str and value
         What the figure sets there, whatever the setting.
@@ -192,13 +192,13 @@ class Goal:
         In percent.
     """
 
-    rival: str
+    baseline: str
     changed: tuple[str, int]
     printed: float
 
     def __post_init__(self) -> None:
-        if self.rival not in ("sequential", "max", "heuristic", "equal"):
-            raise DomainError(f"rival must be sequential, max, heuristic or equal; got {self.rival!r}")
+        if self.baseline not in ("sequential", "max", "heuristic", "equal"):
+            raise DomainError(f"baseline must be sequential, max, heuristic or equal; got {self.baseline!r}")
 
     def at(self, setting: Setting) -> Setting:
         """The setting with what the figure sets."""
@@ -243,26 +243,26 @@ def percentages(
     ValueError
         If the memory does not hold the longest task.
     """
-    both = [[_latencies(goal.at(setting), goal.rival, seed, run, nodes) for run in range(runs)] for goal in goals]
-    rival, ours = np.moveaxis(np.asarray(both), -1, 0)
-    single = 100.0 * (rival / ours - 1.0 if setting.measure == "more" else 1.0 - ours / rival)
+    both = [[_latencies(goal.at(setting), goal.baseline, seed, run, nodes) for run in range(runs)] for goal in goals]
+    baseline, ours = np.moveaxis(np.asarray(both), -1, 0)
+    single = 100.0 * (baseline / ours - 1.0 if setting.measure == "more" else 1.0 - ours / baseline)
     if setting.measure == "means":
-        return 100.0 * (1.0 - ours.mean(axis=1) / rival.mean(axis=1)), single
+        return 100.0 * (1.0 - ours.mean(axis=1) / baseline.mean(axis=1)), single
     return single.mean(axis=1), single
 
 
 # -------------------------------------------------------------------------------------------------- total latency
 
 
-def _latencies(setting: Setting, rival: str, seed: int, run: int, nodes: int | None) -> tuple[float, float]:
-    """T of the rival and of ours (s)."""
+def _latencies(setting: Setting, baseline: str, seed: int, run: int, nodes: int | None) -> tuple[float, float]:
+    """T of the baseline and of ours (s)."""
     radio_free = replace(setting, **_RADIO)
     ours, drafts = _serve(_of_ours(radio_free), "proposed", seed, run, nodes)
     best, equal = (time * setting.upload for time in _uploads(setting, drafts, seed, run))
-    if rival == "equal":
+    if baseline == "equal":
         return tuple(ours + time * Radio().bandwidth_hz / BANDWIDTH_HZ for time in (equal, best))  # type: ignore[return-value]
-    free = _of_ours(radio_free) if rival == "sequential" else radio_free
-    return _serve(free, rival, seed, run, nodes)[0] + best, ours + best
+    free = _of_ours(radio_free) if baseline == "sequential" else radio_free
+    return _serve(free, baseline, seed, run, nodes)[0] + best, ours + best
 
 
 _RADIO: dict[str, Any] = {
@@ -274,7 +274,7 @@ _RADIO: dict[str, Any] = {
 
 def _of_ours(setting: Setting) -> Setting:
     """What the proposed plan depends on."""
-    return replace(setting, rival_length="own", max_rule="longest", heuristic="first rise")
+    return replace(setting, baseline_length="own", max_rule="longest", heuristic="first rise")
 
 
 def _users(setting: Setting, seed: int, run: int) -> Users:
@@ -320,7 +320,7 @@ def _serve(setting: Setting, scheme: str, seed: int, run: int, nodes: int | None
     batches, length = _proposed(_of_ours(setting), seed, run, nodes)
     if scheme in ("max", "heuristic"):
         found = tasks.largest() if scheme == "max" else tasks.grown()
-        best = length - 1 if setting.rival_length == "shared" else int(np.argmin([latency for _, latency in found]))
+        best = length - 1 if setting.baseline_length == "shared" else int(np.argmin([latency for _, latency in found]))
         batches, length = found[best][0], best + 1
     drafts = length * int(decoding_steps(setting.longest_output, setting.acceptance, length))
     return tasks.served(batches, length, overlap=scheme != "sequential"), float(drafts)

@@ -50,7 +50,7 @@ class Method:
     name = "method"
     small = large = bonus = real_bytes = True
     by_argmax = samples_target = truncates = wants_likeliest = follows_rate = False
-    longest = 1
+    max_draft_length = 1
 
     def begin(self, session: Session) -> None:
         """Make ready for a batch of texts."""
@@ -58,7 +58,7 @@ class Method:
 
     def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
         """Drafts of each text's next round at most; ``rates`` are the uplink's, where there is one."""
-        return np.full(len(rows), self.longest)
+        return np.full(len(rows), self.max_draft_length)
 
     def guess(self, row: int, text: Array) -> Sequence[int]:
         """Drafts of a method without a small model, given a text so far: none."""

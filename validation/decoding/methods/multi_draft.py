@@ -22,8 +22,8 @@ SLOWEST_BPS = 1.0
 class FixedLength(Method):
     """Standard speculative decoding: K drafts a round, each with its row, and a bonus token (leviathan2023fast)."""
 
-    def __init__(self, longest: int = 4) -> None:
-        self.longest, self.name = longest, f"fixed K = {longest}"
+    def __init__(self, max_draft_length: int = 4) -> None:
+        self.max_draft_length, self.name = max_draft_length, f"fixed K = {max_draft_length}"
 
 
 class Dssd(FixedLength):
@@ -38,9 +38,9 @@ class Dssd(FixedLength):
     a token comes down. flexspec says of the draft length only that it is fixed or heuristic.
     """
 
-    def __init__(self, longest: int = 4) -> None:
-        super().__init__(longest)
-        self.name = f"DSSD (K = {longest})"
+    def __init__(self, max_draft_length: int = 4) -> None:
+        super().__init__(max_draft_length)
+        self.name = f"DSSD (K = {max_draft_length})"
 
     def message(self, drafts: list[Draft]) -> Message:
         """Tokens and their probabilities."""
@@ -71,7 +71,7 @@ class FlexSpec(Dssd):
     printed_acceptance : bool
         A draft is accepted where it is the argmax of p, and what follows is drawn from p, as printed: at temperature 1
         that is not the large model's law. Tokens alone go up. Else by min(1, p_d/q_d) with the messages of DSSD.
-    longest : int
+    max_draft_length : int
         K_max.
     step : float
         μ of the tracker. The printed policy has the printed average, the exact one a consistent estimate.
@@ -86,11 +86,11 @@ class FlexSpec(Dssd):
         policy: str = "exact",
         *,
         printed_acceptance: bool = False,
-        longest: int = 8,
+        max_draft_length: int = 8,
         step: float = 0.1,
         costs: dict[str, float] | None = None,
     ) -> None:
-        super().__init__(longest)
+        super().__init__(max_draft_length)
         self.policy, self.step = policy, step
         self.by_argmax = self.samples_target = printed_acceptance
         self.costs = {"edge_slope_s": 0.0256, "cloud_base_s": 0.1046, "header_bits": 320.0} | (costs or {})
@@ -109,7 +109,7 @@ class FlexSpec(Dssd):
         bits = index_bits(self.session.vocabulary) + (0 if self.by_argmax or self.session.temperature == 0 else 32)
         fixed, marginal = round_costs(speed, bits_per_token=float(bits), **self.costs)
         choose = surrogate_draft_length if self.policy == "linear" else optimal_draft_length
-        return np.asarray(choose(gamma, fixed, marginal, self.longest))
+        return np.asarray(choose(gamma, fixed, marginal, self.max_draft_length))
 
     def message(self, drafts: list[Draft]) -> Message:
         """Tokens, with their probabilities where acceptance needs them."""
@@ -136,8 +136,12 @@ class PromptLookup(Method):
 
     small = False
 
-    def __init__(self, longest: int = 4, ngram: int = 3) -> None:
-        self.longest, self.ngram, self.name = longest, ngram, f"prompt lookup (n = {ngram}, K = {longest})"
+    def __init__(self, max_draft_length: int = 4, ngram: int = 3) -> None:
+        self.max_draft_length, self.ngram, self.name = (
+            max_draft_length,
+            ngram,
+            f"prompt lookup (n = {ngram}, K = {max_draft_length})",
+        )
 
     def guess(self, row: int, text: Array) -> Sequence[int]:
         """After the newest earlier occurrence."""
@@ -146,7 +150,7 @@ class PromptLookup(Method):
             found = np.flatnonzero((windows == text[-size:]).all(axis=1))
             if len(found):
                 after = int(found[-1]) + size
-                return [int(token) for token in text[after : after + self.longest]]
+                return [int(token) for token in text[after : after + self.max_draft_length]]
         return ()
 
     def message(self, drafts: list[Draft]) -> Message:
@@ -165,8 +169,8 @@ class Lookahead(CloudOnly):
 
     wants_likeliest = True
 
-    def __init__(self, longest: int = 4) -> None:
-        self.longest, self.name = longest, f"Lookahead (K = {longest})"
+    def __init__(self, max_draft_length: int = 4) -> None:
+        self.max_draft_length, self.name = max_draft_length, f"Lookahead (K = {max_draft_length})"
 
     def begin(self, session: Session) -> None:
         """No guesses yet."""
@@ -175,11 +179,11 @@ class Lookahead(CloudOnly):
 
     def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
         """Always the same."""
-        return np.full(len(rows), self.longest)
+        return np.full(len(rows), self.max_draft_length)
 
     def guess(self, row: int, text: Array) -> Sequence[int]:
         """The last pass's, filled up with the last token."""
-        return [*self.guesses[row], *[int(text[-1])] * self.longest][: self.longest]
+        return [*self.guesses[row], *[int(text[-1])] * self.max_draft_length][: self.max_draft_length]
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
         """The new tokens."""

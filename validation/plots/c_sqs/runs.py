@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.collection.prompts import Prompt, builtin_prompts
-from validation.decoding.kv_cache import Lanes
+from validation.decoding.kv_cache import CachedModel
 from validation.decoding.loop import decode
 from validation.decoding.methods import AllocatedSqs, CSqs, DenseQs, KSqs, Sqs
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.session import Outcome, Session, Step
 from validation.models.pair import Pair, load_pair
 
@@ -61,7 +61,7 @@ class Times:
 class Cell:
     """Texts by one method at one temperature; ``rounding`` (texts,): Σ K/(4ℓ) over the drafts that were looked at."""
 
-    rows: list[Row]
+    rows: list[GenerationRecord]
     rounding: Values
     by_bytes: bool
 
@@ -92,7 +92,7 @@ class Cell:
     def seconds(self, times: Times, rate_bps: float) -> Values:
         """Latency of each text, the prompt's reading apart."""
         rounds, read = self.rounds, self.totals("drafted") + self.rounds
-        models = times.small_s * self.totals("small_s") + times.large_s * rounds + times.token_s * read
+        models = times.small_s * self.totals("draft_s") + times.large_s * rounds + times.token_s * read
         return np.asarray(models + self.bits / rate_bps)
 
 
@@ -194,7 +194,7 @@ def _quickest(pair: Pair, model: Any, width: int) -> float:
     import torch
 
     prefix = min(PREFIX, pair.context - width)
-    lanes = Lanes(model, pair.vocabulary, pair.device, 1, prefix + width + 1, pair.context)
+    lanes = CachedModel(model, pair.vocabulary, pair.device, 1, prefix + width + 1, pair.context)
     text = np.arange(prefix + width + 1)[None] % pair.vocabulary
     best = float("inf")
     with torch.inference_mode():

@@ -43,7 +43,7 @@ BANDWIDTH_PRINTED = tuple(
         PAIR_NAMES, BANDWIDTH_GOALS, ("Section IV-C, abstract", *["Section IV-C"] * 2), strict=True
     )
 )
-_RIVALS = (
+_BASELINES = (
     ("SD without pipeline at I_max = 512", "Section IV-A, Fig. 7(b)"),
     ("SD without pipeline at O_max = 1792", "Section IV-A, Fig. 7(c)"),
     ("max batching at K = 90", "Section IV-B, Fig. 8(a)"),
@@ -52,7 +52,7 @@ _RIVALS = (
 )
 BATCHING_PRINTED = tuple(
     Printed(f"saving against {what}, in percent", goal.printed, place)
-    for goal, (what, place) in zip(BATCHING_GOALS, _RIVALS, strict=True)
+    for goal, (what, place) in zip(BATCHING_GOALS, _BASELINES, strict=True)
 )
 
 

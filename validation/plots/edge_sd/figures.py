@@ -117,7 +117,7 @@ def _schemes_caption(numbers: Numbers) -> str:
     )
     if "best_rival" in statistics:
         side = "slower" if statistics["best_rival_is_slower"] else "no slower"
-        words.append(f"The best rival there is {statistics['best_rival']}, {side} than Algorithm 1.")
+        words.append(f"The best baseline there is {statistics['best_rival']}, {side} than Algorithm 1.")
     memory, limit = statistics["memory_gb"]["paper"], statistics["memory_limit_gb"]
     words += [
         f"Without the barrier ours saves {percent(ours)} of Algorithm 1 in waves at the right end.",
@@ -170,11 +170,11 @@ _RIGHT_8 = "Right: the memory that the weights and all caches at once need, for 
 
 
 def _sweep_figure(number: str) -> Simulation:
-    rivals, shown = ("serving mechanisms", IN_FIG_7) if number[0] == "7" else ("batching schemes", IN_FIG_8)
+    baselines, shown = ("serving mechanisms", IN_FIG_7) if number[0] == "7" else ("batching schemes", IN_FIG_8)
     return Simulation(
         **_PAPER,
         number=number,
-        title=f"Latency of {rivals} over the {_SUBJECTS[number[1]]}",
+        title=f"Latency of {baselines} over the {_SUBJECTS[number[1]]}",
         shows=_SHOWS + (_RIGHT_7 if number[0] == "7" else _RIGHT_8),
         simulate=partial(simulate_sweep, number[1], shown),
         paint=_paint_schemes,

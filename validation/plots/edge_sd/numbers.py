@@ -81,10 +81,10 @@ def _served(seed: int, runs: int, load: Load, schemes: tuple[str, ...], rule: st
 EACH, TOGETHER = "each", "together"
 """Memory rules: the paper's (24b), a limit for each batch, and one for all batches that run at once, in waves."""
 
-RIVALS_7 = ("sequential", "none", "fixed-length", "autoregressive")
-RIVALS_8 = ("static", "max", "heuristic")
-IN_FIG_7 = ("paper", "proposed", "free", *RIVALS_7)
-IN_FIG_8 = ("paper", "proposed", "free", *RIVALS_8)
+BASELINES_7 = ("sequential", "none", "fixed-length", "autoregressive")
+BASELINES_8 = ("static", "max", "heuristic")
+IN_FIG_7 = ("paper", "proposed", "free", *BASELINES_7)
+IN_FIG_8 = ("paper", "proposed", "free", *BASELINES_8)
 """What is drawn: "paper" is Algorithm 1 under (24b); all others count the caches of all batches and run in waves."""
 
 UNDER_EACH = tuple(scheme for scheme in SCHEMES if scheme != "free")
@@ -162,17 +162,17 @@ def simulate_sweep(
         "memory_limit_gb": load.memory / 1e9,
     }
     marks: list[dict[str, Any]] = []
-    index = next((i for i, one in enumerate(BATCHING_GOALS) if one.changed[0] == field and one.rival in shown), None)
+    index = next((i for i, one in enumerate(BATCHING_GOALS) if one.changed[0] == field and one.baseline in shown), None)
     if index is not None:
         goal = BATCHING_GOALS[index]
         place = x.index(goal.changed[1]) if goal.changed[1] in x else len(x) - 1
         here = printed[place]
-        statistics |= _ranked(here, shown) | beside("batching", index, _saved(here, goal.rival), seed)
-        name = f"printed: {goal.printed}% below {NAMES[goal.rival]}, (24b)"
-        height = plain(here[goal.rival].mean() * (1 - goal.printed / 100), 5)
+        statistics |= _ranked(here, shown) | beside("batching", index, _saved(here, goal.baseline), seed)
+        name = f"printed: {goal.printed}% below {NAMES[goal.baseline]}, (24b)"
+        height = plain(here[goal.baseline].mean() * (1 - goal.printed / 100), 5)
         marks = [{"name": name, "x": [x[place]], "mean": [height], "scheme": "printed", "panel": 0}]
         where = {"users": "K", "longest_input": "I_max", "longest_output": "O_max"}[field]
-        title = f"Algorithm 1 against {NAMES[goal.rival]}, {where} = {goal.changed[1]}, (24b)"
+        title = f"Algorithm 1 against {NAMES[goal.baseline]}, {where} = {goal.changed[1]}, (24b)"
         tables = [printed_table(statistics, title), *tables, settings_table(statistics, "batching")]
     if part == "a" and shown == IN_FIG_8:
         tables.append(_planners(seed, min(runs, PLANNER_RUNS), load))
@@ -208,15 +208,15 @@ def _memory_table(x: Sequence[int], memory: dict[str, list[Row]], load: Load) ->
     return Table(title, ("at", *map(str, x)), rows).plain()
 
 
-def _saved(totals: dict[str, Row], rival: str, ours: str = "proposed") -> Row:
-    """In percent of the rival's total latency, shape (runs,)."""
-    return np.asarray(100.0 * (1.0 - totals[ours] / totals[rival]))
+def _saved(totals: dict[str, Row], baseline: str, ours: str = "proposed") -> Row:
+    """In percent of the baseline's total latency, shape (runs,)."""
+    return np.asarray(100.0 * (1.0 - totals[ours] / totals[baseline]))
 
 
 def _ranked(here: dict[str, Row], shown: tuple[str, ...]) -> dict[str, Any]:
-    """Which of the rivals shown is the fastest, under (24b)."""
-    rivals = [name for name in shown if name in (*RIVALS_7, *RIVALS_8)]
-    best = min(rivals, key=lambda name: float(here[name].mean()))
+    """Which of the baselines shown is the fastest, under (24b)."""
+    baselines = [name for name in shown if name in (*BASELINES_7, *BASELINES_8)]
+    best = min(baselines, key=lambda name: float(here[name].mean()))
     return {
         "best_rival": NAMES[best],
         "best_rival_is_slower": bool(here[best].mean() > here["proposed"].mean()),
@@ -233,14 +233,14 @@ def _gaps_table(x: Sequence[int], gaps: dict[str, list[Row]]) -> dict[str, Any]:
 def _savings_table(
     rule: str, x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[str, ...], ours: tuple[str, ...]
 ) -> dict[str, Any]:
-    """What Algorithm 1, and ours, save against each rival."""
+    """What Algorithm 1, and ours, save against each baseline."""
     rows = []
     for one in ours:
         name = "Algorithm 1" if one == "proposed" else "free"
-        for rival in shown:
-            if rival in (*RIVALS_7, *RIVALS_8) or (rival, one) == ("proposed", "free"):
-                label = f"{name} against {'Algorithm 1' if rival == 'proposed' else NAMES[rival]}"
-                rows.append((label, *(percent(spread(_saved(row, rival, one))) for row in totals)))
+        for baseline in shown:
+            if baseline in (*BASELINES_7, *BASELINES_8) or (baseline, one) == ("proposed", "free"):
+                label = f"{name} against {'Algorithm 1' if baseline == 'proposed' else NAMES[baseline]}"
+                rows.append((label, *(percent(spread(_saved(row, baseline, one))) for row in totals)))
     for better in ("johnson", "known"):
         label = f"{NAMES[better]}, against Algorithm 1"
         rows.append((label, *(percent(spread(_saved(row, "proposed", better))) for row in totals)))

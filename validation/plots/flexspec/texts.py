@@ -16,7 +16,7 @@ from validation.decoding.intervals import IntervalEstimate
 from validation.decoding.links import FadingLink
 from validation.decoding.methods import FlexSpec
 from validation.decoding.metrics import Summary, compare
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.studies import CLOUD_ONLY_S, RATES_BPS, Decoded, flexspec_links
 from validation.plots.common.record import Decoding, Numbers, Table, plain
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, canvas, name_axes
@@ -126,7 +126,7 @@ def _other_table(table: str, found: Mapping[str, Mapping[str, Mapping[str, Inter
     return [Table("Times Cloud-Only on the other prompt sets; in brackets the printed", heads, tuple(rows)).plain()]
 
 
-def _unended(rows: Sequence[Row], study: Decoded) -> float | None:
+def _unended(rows: Sequence[GenerationRecord], study: Decoded) -> float | None:
     """Share of the tokens on the other sets that are of texts which had not ended at r_max."""
     names = {prompt["id"] for prompt in study.about["prompts"] if prompt["source"] != lines.SET}
     kept = [row for row in rows if row.prompt in names]
@@ -210,7 +210,7 @@ def measure(table: str, studies: Sequence[Decoded], seed: int) -> Numbers:
     first = found[NETWORKS[0]]
     policies = [one.method for one in first.values() if isinstance(one.method, FlexSpec)]
     slopes = {method.costs["edge_slope_s"] for method in policies}
-    longest = max((method.longest for method in policies), default=None)
+    longest = max((method.max_draft_length for method in policies), default=None)
     axes = {
         "x": {"label": "ms a token", "unit": "", "scale": "linear"},
         "y": {"label": "", "unit": "", "scale": "linear"},

@@ -48,7 +48,7 @@ LLAMA_VOCABULARY = 32_000
 
 def _chosen(one: Timed, new_tokens: int) -> Counter[int]:
     """Lengths of the rounds that the text's end did not cut short."""
-    longest = one.method.longest
+    longest = one.method.max_draft_length
     return Counter(now.drafted for row in one.rows for now in row.rounds[:-1] if now.position + longest <= new_tokens)
 
 
@@ -60,7 +60,7 @@ def choices(study: Decoded, found: Networks) -> tuple[dict[str, Any], dict[str, 
         for name, one in by_line.items():
             if not isinstance(one.method, FlexSpec):
                 continue
-            counts, longest = _chosen(one, int(study.about["new_tokens"])), one.method.longest
+            counts, longest = _chosen(one, int(study.about["new_tokens"])), one.method.max_draft_length
             rounds = max(1, counts.total())
             shares = {"longest": counts[longest] / rounds, "one": counts[1] / rounds, "rounds": counts.total()}
             statistics.setdefault(name, {})[network] = shares
@@ -156,7 +156,7 @@ def _check(found: Networks, fates: list[lines.Fate]) -> dict[str, Any]:
     one = found[NETWORKS[0]].get(lines.STANDARD)
     if one is None:
         return {}
-    length = one.method.longest
+    length = one.method.max_draft_length
     played = [lines.replay(fate, length) for fate in fates]
     decoded = [[(now.drafted, now.accepted) for now in row.rounds] for row in one.rows]
     tokens = sum(len(fate.runs) for fate in fates)

@@ -17,7 +17,7 @@ from validation.decoding.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES,
 from validation.decoding.links import FadingLink
 from validation.decoding.methods import CloudOnly, Dssd, FixedLength, FlexSpec, Hlm, Lookahead, Method, PromptLookup
 from validation.decoding.metrics import Summary, summarize
-from validation.decoding.records import Round, Row
+from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.retiming import retime
 from validation.decoding.studies import CLOUD_S, RATES_BPS, Decoded
 from validation.decoding.wire import index_bits
@@ -89,13 +89,15 @@ def methods_of(study: Decoded) -> dict[str, Method]:
     return found
 
 
-def timed(study: Decoded, method: Method, link: FadingLink, times: tuple[float, float] = TIMES) -> list[Row]:
+def timed(
+    study: Decoded, method: Method, link: FadingLink, times: tuple[float, float] = TIMES
+) -> list[GenerationRecord]:
     """The texts of a method over one of the networks, which do not fade, with the models' times given."""
     if not method.follows_rate:
         return retime(study.by_method[method.name, "none"], link, [method], times=times)
 
     def passes_timed(one: Round) -> Round:
-        return replace(one, small_s=one.small_passes * times[0], large_s=one.large_passes * times[1])
+        return replace(one, draft_s=one.draft_passes * times[0], target_s=one.target_passes * times[1])
 
     return [
         replace(row, rounds=[passes_timed(one) for one in row.rounds], last=passes_timed(row.last))
@@ -108,7 +110,7 @@ class Timed:
     """The texts of a method over a network, in the order of the prompts' ids, and what is said of them."""
 
     method: Method
-    rows: list[Row]
+    rows: list[GenerationRecord]
     summary: Summary
 
     @property

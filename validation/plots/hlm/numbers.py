@@ -11,7 +11,7 @@ import numpy as np
 from validation.decoding.intervals import IntervalEstimate, ratio
 from validation.decoding.methods import CuHlmOffline, UHlm
 from validation.decoding.metrics import Summary, summarize
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import score_key
 from validation.decoding.studies import Decoded
 from validation.plots.common.record import Numbers, plain
@@ -49,20 +49,20 @@ def line(name: str, x: Sequence[float], found: Sequence[IntervalEstimate | None]
 # ------------------------------------------------------------------------------------------------------ scores
 
 
-def _pick(decoded: Decoded, rows: Sequence[Row], name: str) -> dict[str, float]:
+def _pick(decoded: Decoded, rows: Sequence[GenerationRecord], name: str) -> dict[str, float]:
     """A score by prompt, of the rows that have it."""
     found = {row.prompt: decoded.scores.get(score_key(row), {}).get(name) for row in rows}
     return {prompt: value for prompt, value in sorted(found.items()) if value is not None}
 
 
-def mean_score(decoded: Decoded, rows: Sequence[Row], name: str, seed: int) -> IntervalEstimate | None:
+def mean_score(decoded: Decoded, rows: Sequence[GenerationRecord], name: str, seed: int) -> IntervalEstimate | None:
     """Mean over the texts that have it; None if none has."""
     values = np.array(list(_pick(decoded, rows, name).values()))
     return ratio(values, np.ones(len(values)), resamples=RESAMPLES, seed=seed) if len(values) else None
 
 
 def share_of(
-    decoded: Decoded, rows: Sequence[Row], others: Sequence[Row], name: str, seed: int
+    decoded: Decoded, rows: Sequence[GenerationRecord], others: Sequence[GenerationRecord], name: str, seed: int
 ) -> IntervalEstimate | None:
     """How many times a mean score is that of another method, over the texts where both have it."""
     one, other = (_pick(decoded, each, name) for each in (rows, others))
@@ -73,7 +73,7 @@ def share_of(
     return ratio(above, below, resamples=RESAMPLES, seed=seed)
 
 
-def perplexity(decoded: Decoded, rows: Sequence[Row], seed: int) -> IntervalEstimate | None:
+def perplexity(decoded: Decoded, rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate | None:
     """Under the large model: exp of nats over tokens, both over all texts that were scored."""
     nats = _pick(decoded, rows, "nats_total")
     if not nats:
@@ -86,7 +86,7 @@ def perplexity(decoded: Decoded, rows: Sequence[Row], seed: int) -> IntervalEsti
 
 def scored(decoded: Decoded) -> list[str]:
     """The names of ``ACCURACIES`` that some text has."""
-    there = {name for row in decoded.rows for name in decoded.scores.get(score_key(row), {})}
+    there = {name for row in decoded.records for name in decoded.scores.get(score_key(row), {})}
     return [name for name in ACCURACIES if name in there]
 
 
@@ -96,18 +96,18 @@ def _absent(decoded: Decoded) -> list[str]:
     return [words for name, words in ACCURACIES.items() if name not in found]
 
 
-def _rows(decoded: Decoded) -> dict[str, list[Row]]:
+def _rows(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
     """By method, of those whose texts do not follow a link's rate."""
     return {method: rows for (method, link), rows in decoded.by_method.items() if link == "none"}
 
 
-def in_order(decoded: Decoded) -> dict[str, list[Row]]:
+def in_order(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
     """In the order of the study."""
     rows = _rows(decoded)
     return {name: rows[name] for name in decoded.about["methods"] if name in rows}
 
 
-def words_of(rows: Sequence[Row], seed: int) -> Summary:
+def metrics_of(rows: Sequence[GenerationRecord], seed: int) -> Summary:
     """Every word of the metrics, with intervals."""
     return summarize(rows, resamples=RESAMPLES, seed=seed)
 
@@ -147,20 +147,20 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
 # ------------------------------------------------------------------------------------------ cu-hlm Fig. 9, u-hlm 4
 
 
-def _thresholds(decoded: Decoded) -> dict[float, list[Row]]:
+def _thresholds(decoded: Decoded) -> dict[float, list[GenerationRecord]]:
     """The texts of U-HLM at each threshold."""
     rows = _rows(decoded)
     made = [one for one in decoded.methods if isinstance(one, UHlm) and not isinstance(one, CuHlmOffline)]
     return {one.threshold: rows[one.name] for one in made if one.name in rows}
 
 
-def _sizes(decoded: Decoded) -> dict[int, list[Row]]:
+def _sizes(decoded: Decoded) -> dict[int, list[GenerationRecord]]:
     """Those of CU-HLM at each k."""
     rows = _rows(decoded)
     return {one.k: rows[one.name] for one in decoded.methods if isinstance(one, CuHlmOffline) and one.name in rows}
 
 
-def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[Row]], seed: int) -> list[dict[str, Any]]:
+def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], seed: int) -> list[dict[str, Any]]:
     """One for each likeness that was computed."""
     x = list(by_x)
     return [
@@ -174,12 +174,12 @@ def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[Row]], seed: int) -> 
     ]
 
 
-def skipped_of_accepted(rows: Sequence[Row], seed: int) -> IntervalEstimate:
+def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate:
     """u-hlm's true skip rate: of the drafts that the server would accept, how many it is not asked about.
 
     Which of the skipped ones it would accept is known of judged texts alone: without a value unless all of them are.
     """
-    if not all(row.judged for row in rows):
+    if not all(row.risk_computed for row in rows):
         return IntervalEstimate(None)
     rows = sorted(rows, key=lambda row: row.prompt)
     unseen = np.array([row.total("skipped") - row.total("skip_risk") for row in rows])
@@ -192,7 +192,7 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
     decoded, *_ = studies
     by_threshold = _thresholds(decoded)
     x = list(by_threshold)
-    words = {threshold: words_of(rows, seed) for threshold, rows in by_threshold.items()}
+    words = {threshold: metrics_of(rows, seed) for threshold, rows in by_threshold.items()}
     sent, true = ([found[name] for found in words.values()] for name in RATES)
     fitted = decoded.about["fitted"]
     large = _rows(decoded).get("large only", [])
@@ -236,7 +236,7 @@ def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
             found.append(ratio(above, below, resamples=RESAMPLES, seed=seed))
         return found
 
-    sent = [words_of(rows, seed)["transmission_rate"] for rows in by_size.values()]
+    sent = [metrics_of(rows, seed)["transmission_rate"] for rows in by_size.values()]
     formula, encoded = (of_message(name) for name in ("formula", "encoded"))
     scale = LOGARITHMIC if any(one.value for one in (*formula, *encoded)) else LINEAR
     thresholds = [one.threshold for one in decoded.methods if isinstance(one, CuHlmOffline)]

@@ -12,7 +12,7 @@ from validation.decoding.links import FadingLink
 from validation.decoding.retiming import AVERAGE_SNR_DB, K_FACTOR_DB, uhlm_link
 from validation.decoding.studies import Decoded
 from validation.plots.common.record import Numbers, plain
-from validation.plots.hlm.numbers import LOGARITHMIC, axis, in_order, kept, line, skipped_of_accepted, words_of
+from validation.plots.hlm.numbers import LOGARITHMIC, axis, in_order, kept, line, metrics_of, skipped_of_accepted
 from validation.plots.hlm.printed import U_TIMES
 from validation.plots.hlm.times import WORDS, BootstrapDraws, Texts, draw_fading, read_study, speeds
 
@@ -93,7 +93,7 @@ def measure_methods(studies: Sequence[Decoded], seed: int) -> Numbers:
     for name, rows in in_order(decoded).items():
         if not name.startswith(("Rand-HLM", "U-HLM", "CU-HLM")):
             continue
-        words = words_of(rows, seed)
+        words = metrics_of(rows, seed)
         bars.append(
             {
                 "name": name,

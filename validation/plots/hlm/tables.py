@@ -10,7 +10,7 @@ import numpy as np
 from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.metrics import Summary, compare, summarize
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.studies import CHOSEN, CU_CHOSEN, U_CHOSEN, Decoded
 from validation.plots.common.record import Numbers, Table, plain
 from validation.plots.hlm.numbers import ACCURACIES, kept, mean_score, perplexity, scored, share_of
@@ -77,11 +77,11 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
 
 def _without_compression(decoded: Decoded) -> Decoded:
     """The methods that u-hlm has."""
-    rows = [row for row in decoded.rows if not row.method.startswith("CU-HLM")]
+    rows = [row for row in decoded.records if not row.method.startswith("CU-HLM")]
     return Decoded(decoded.name, decoded.about, rows, decoded.scores)
 
 
-def _methods(decoded: Decoded) -> dict[str, list[Row]]:
+def _methods(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
     """In the order of the study, of those whose texts do not follow a link's rate."""
     return {name: rows for name in decoded.about["methods"] if (rows := decoded.by_method.get((name, "none")))}
 

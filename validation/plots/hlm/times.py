@@ -19,7 +19,7 @@ from hlmtheory.channel import db_to_linear, shannon_latency
 from validation.decoding.intervals import DEFAULT_CONFIDENCE, IntervalEstimate, draw_texts, estimate
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.random_streams import Noise
-from validation.decoding.records import Row
+from validation.decoding.records import GenerationRecord
 from validation.decoding.retiming import BANDWIDTH_HZ, fading_links
 from validation.decoding.studies import Decoded
 
@@ -27,7 +27,7 @@ Array = NDArray[Any]
 RESAMPLES = 500
 WORDS = ("median", "total", "round_mean")
 """``tokens_per_s_text_median``, ``tokens_per_s``, ``tokens_per_s_round_mean`` of :mod:`validation.decoding.metrics`."""
-_FIELDS = ("skipped", "small_passes", "large_passes", "accepted", "resampled", "bonus", "bits", "bytes")
+_FIELDS = ("skipped", "draft_passes", "target_passes", "accepted", "resampled", "bonus", "bits", "bytes")
 _READ = attrgetter(*_FIELDS)
 
 
@@ -64,7 +64,7 @@ class Texts:
     formula: Array
 
 
-def read_texts(rows: Sequence[Row]) -> Texts:
+def read_texts(rows: Sequence[GenerationRecord]) -> Texts:
     """Rows of one method as arrays."""
     rows = sorted(rows, key=lambda row: row.prompt)
     tables = [np.array([_READ(one) for one in (*row.rounds, row.last)], dtype=np.float64) for row in rows]
@@ -76,14 +76,14 @@ def read_texts(rows: Sequence[Row]) -> Texts:
         rows[0].method,
         tuple(row.prompt for row in rows),
         np.array([float(len(row.tokens)) for row in rows]),
-        sums["small_passes"],
-        sums["large_passes"],
+        sums["draft_passes"],
+        sums["target_passes"],
         sums["skipped"],
         np.repeat(np.arange(len(rows)), [len(row.rounds) for row in rows]),
         np.concatenate(blocks).astype(np.int64),
         asked["accepted"] + asked["resampled"] + asked["bonus"],
-        np.maximum(asked["small_passes"] - asked["skipped"], 0.0),
-        asked["large_passes"],
+        np.maximum(asked["draft_passes"] - asked["skipped"], 0.0),
+        asked["target_passes"],
         8.0 * asked["bytes"],
         asked["bits"],
     )

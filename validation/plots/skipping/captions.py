@@ -29,7 +29,7 @@ def _estimate(found: dict[str, float | None], form: str = ".3f") -> str:
     return with_interval(found["value"], None if low is None or high is None else (low, high), form)
 
 
-def caption_rivals(numbers: Numbers, paper: str) -> str:
+def caption_baselines(numbers: Numbers, paper: str) -> str:
     """The correlations."""
     statistics = numbers["statistics"]
     ours = ", ".join(f"{name} {_number(r)}" for name, r in statistics["pearson_r"].items())

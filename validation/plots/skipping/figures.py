@@ -10,21 +10,21 @@ from validation.plots.common.record import Figure, Numbers
 from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.skipping.captions import (
     RATES,
+    caption_baselines,
     caption_density,
     caption_line,
     caption_methods,
     caption_rates,
-    caption_rivals,
     caption_table,
     caption_transmission,
 )
 from validation.plots.skipping.numbers import (
+    measure_baselines,
     measure_both,
     measure_density,
     measure_line,
     measure_methods,
     measure_rates,
-    measure_rivals,
     measure_transmission,
 )
 from validation.plots.skipping.printed import CU, PRINTED, U, printed, value
@@ -71,7 +71,7 @@ def _mark_thresholds(axes: Axes, numbers: Numbers, paper: str) -> None:
             axes.axvline(place, color=color, linestyle=line, linewidth=0.9, label=label)
 
 
-def _paint_rivals(numbers: Numbers) -> Canvas:
+def _paint_baselines(numbers: Numbers) -> Canvas:
     figure, (axes,) = canvas(COLUMN)
     for series, look in zip(numbers["series"], _LOOKS, strict=False):
         _draw(axes, series, marker=".", markersize=3, **look)
@@ -186,19 +186,19 @@ def _paint_methods(numbers: Numbers) -> Canvas:
     return figure
 
 
-_RIVALS: dict[str, Any] = {"measure": measure_rivals, "paint": _paint_rivals}
+_BASELINES: dict[str, Any] = {"measure": measure_baselines, "paint": _paint_baselines}
 
 FIGURES = (
     Figure(
         **_CU,
-        **_RIVALS,
+        **_BASELINES,
         number="2",
         title="Uncertainty and rejection probability",
         shows=(
             "Mean rejection probability of the drafts at each u, with a 95% interval clustered by prompt, for each "
             "measure of uncertainty."
         ),
-        caption=lambda numbers: caption_rivals(numbers, CU),
+        caption=lambda numbers: caption_baselines(numbers, CU),
         printed=printed(CU, "correlation", "dropout", "paraphrases"),
     ),
     Figure(
@@ -241,11 +241,11 @@ FIGURES = (
     ),
     Figure(
         **_U,
-        **_RIVALS,
+        **_BASELINES,
         number="3",
         title="Three measures of uncertainty",
         shows="Mean rejection probability at each u, its 95% interval clustered by prompt; the paper has 5,134 tokens.",
-        caption=lambda numbers: caption_rivals(numbers, U),
+        caption=lambda numbers: caption_baselines(numbers, U),
     ),
     Figure(
         **_U,

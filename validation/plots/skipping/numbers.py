@@ -45,7 +45,7 @@ from validation.plots.skipping.tokens import (
 from validation.trace.reader import Trace
 
 TEMPERATURE = "temperature perturbation"
-RIVAL_POSITIONS = 1_500
+BASELINE_POSITIONS = 1_500
 BUILT_IN = "builtin"
 BOTH_RIVALS = "MC dropout and prompt perturbation"
 
@@ -71,29 +71,29 @@ def curve(name: str, x: Any, estimates: list[ClusteredEstimate]) -> dict[str, An
     return {"name": name, "x": plain(x), "mean": [number(one.value) for one in estimates], **ends}
 
 
-# ------------------------------------------------------------------------------------------- the rival measures
+# ------------------------------------------------------------------------------------------- the baseline measures
 
 
-def rivals_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
+def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
     """By measure (u, β, prompt) at the same positions and drafts, temperature perturbation too; and what is left out.
 
-    The rivals read the texts with the model, so they are there only for the built-in pair's trace.
+    The baselines read the texts with the model, so they are there only for the built-in pair's trace.
     """
     if trace.manifest.get("pair", {}).get("name") != BUILT_IN:
         why = "they need the models, and only the built-in pair is loaded for a figure"
         return {}, {BOTH_RIVALS: f"{BOTH_RIVALS} are left out: {why}."}
-    return _rivals(trace_key(trace), seed)
+    return _measured_baselines(trace_key(trace), seed)
 
 
 @lru_cache(maxsize=2)
-def _rivals(source: TraceKey, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
+def _measured_baselines(source: TraceKey, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
     from validation.models.pair import load_pair
-    from validation.uncertainty.baselines import rival_measures
+    from validation.uncertainty.baselines import baseline_measures
 
     pair, about = load_pair(BUILT_IN), source.trace.manifest["pair"]
     if (pair.vocabulary, pair.small_parameters) != (source.trace.vocabulary, about.get("small_parameters")):
         return {}, {BOTH_RIVALS: f"{BOTH_RIVALS} are left out: the trace is of another pair that was called built-in."}
-    found = rival_measures(source.trace, pair, positions=RIVAL_POSITIONS, seed=seed)
+    found = baseline_measures(source.trace, pair, positions=BASELINE_POSITIONS, seed=seed)
     order = np.argsort(found.rows)
     rows, drafts = found.rows[order], found.drafts[order]
     rejection = rejection_at(source.trace, rows, drafts)
@@ -112,12 +112,12 @@ def correlation(uncertainty: Row, rejection: Row) -> float:
     return float(np.corrcoef(uncertainty, rejection)[0, 1])
 
 
-def measure_rivals(trace: Trace, seed: int) -> Numbers:
+def measure_baselines(trace: Trace, seed: int) -> Numbers:
     """Mean rejection probability over the uncertainty, for each measure."""
     tokens = tokens_of(trace, seed)
-    rivals, left_out = rivals_of(trace, seed)
+    baselines, left_out = baselines_of(trace, seed)
     measures = {TEMPERATURE: (tokens.uncertainty, tokens.rejection, tokens.prompt)}
-    measures |= {name: values for name, values in rivals.items() if name != TEMPERATURE}
+    measures |= {name: values for name, values in baselines.items() if name != TEMPERATURE}
     series = []
     for name, (u, beta, prompt) in measures.items():
         share = np.bincount(np.rint(u * (len(POINTS) - 1)).astype(int), minlength=len(POINTS)) / len(u)
@@ -131,10 +131,10 @@ def measure_rivals(trace: Trace, seed: int) -> Numbers:
         "statistics": {
             "pearson_r": {one["name"]: one["pearson_r"] for one in series},
             "pearson_r_at_the_positions_of_the_rivals": {
-                name: number(correlation(u, beta)) for name, (u, beta, _) in rivals.items()
+                name: number(correlation(u, beta)) for name, (u, beta, _) in baselines.items()
             },
             "pearson_r_of_one_less_draft_probability": number(correlation(1.0 - tokens.likelihood, tokens.rejection)),
-            "positions_of_the_rivals": len(next(iter(rivals.values()))[0]) if rivals else 0,
+            "positions_of_the_rivals": len(next(iter(baselines.values()))[0]) if baselines else 0,
             "confidence": CONFIDENCE,
             "left_out": left_out,
         },
@@ -262,14 +262,14 @@ def measure_transmission(trace: Trace, seed: int) -> Numbers:
 def measure_methods(trace: Trace, seed: int) -> Numbers:
     """Transmission rate and true skip rates of U-HLM by each measure, and of skipping at random."""
     tokens = tokens_of(trace, seed)
-    rivals, left_out = rivals_of(trace, seed)
+    baselines, left_out = baselines_of(trace, seed)
     fit = line_of(tokens, binned=True)
     methods = {}
     if risks := risks_of(tokens, fit):
         methods["U-HLM, risk-prone"] = _rates(tokens, risks.prone)
         methods["U-HLM, risk-averse"] = _rates(tokens, risks.averse)
         methods["random, as many sent"] = _random(tokens, methods["U-HLM, risk-prone"]["transmission"].value)
-    for name, (u, beta, prompt) in rivals.items():
+    for name, (u, beta, prompt) in baselines.items():
         none = np.zeros(len(u), np.int64)  # neither tokens nor texts are looked at
         own = Tokens(none, none, u, beta, np.full(len(u), np.nan), none, prompt, tokens.longest)
         line = fit_of(u, beta, prompt, binned=True)

@@ -20,13 +20,13 @@ from validation.uncertainty import wordnet as dictionary
 from validation.uncertainty.baselines import (
     DROPOUT,
     PARAPHRASES,
-    Rivals,
+    Baselines,
     WordNet,
+    baseline_measures,
     dropout_uncertainty,
     find_wordnet,
     paraphrase_uncertainty,
     paraphrases,
-    rival_measures,
 )
 
 # Part of speech → synsets, the most frequent first; the first word of the first is the commonest.
@@ -79,7 +79,7 @@ def sharp(save_model: Callable[..., Path]) -> Pair:
 @pytest.fixture(scope="module")
 def trace(pair: Pair, tmp_path_factory: pytest.TempPathFactory) -> Trace:
     prompts = [Prompt(f"p{index}", text, "test") for index, text in enumerate(TEXTS)]
-    return collect(pair, prompts, tmp_path_factory.mktemp("rivals") / "trace", positions=60, new_tokens=12, batch=2)
+    return collect(pair, prompts, tmp_path_factory.mktemp("baselines") / "trace", positions=60, new_tokens=12, batch=2)
 
 
 def rng(seed: int = 1) -> np.random.Generator:
@@ -364,7 +364,7 @@ def test_u_after_one_paraphrase_is_the_chance_there(sharp: Pair, wordnet: WordNe
 
 
 def test_both_measures_of_a_trace(trace: Trace, pair: Pair, folder: Path) -> None:
-    found = rival_measures(trace, pair, positions=30, seed=3, wordnet=folder)
+    found = baseline_measures(trace, pair, positions=30, seed=3, wordnet=folder)
     assert set(found.uncertainty) == {DROPOUT, PARAPHRASES}
     assert found.left_out == {}
     assert 30 <= len(found.rows) < 30 + 12
@@ -379,13 +379,13 @@ def test_both_measures_of_a_trace(trace: Trace, pair: Pair, folder: Path) -> Non
 
 
 def test_a_row_keeps_its_draft_whatever_else_is_chosen(trace: Trace, pair: Pair, folder: Path) -> None:
-    few, many = (rival_measures(trace, pair, positions=count, seed=3, wordnet=folder) for count in (5, 50))
+    few, many = (baseline_measures(trace, pair, positions=count, seed=3, wordnet=folder) for count in (5, 50))
     drafts = dict(zip(many.rows.tolist(), many.drafts.tolist(), strict=True))
     assert [drafts[row] for row in few.rows.tolist()] == few.drafts.tolist()
 
 
 def test_more_positions_than_there_are_take_all(trace: Trace, pair: Pair, folder: Path) -> None:
-    assert sorted(rival_measures(trace, pair, positions=10**6, wordnet=folder).rows) == list(range(trace.positions))
+    assert sorted(baseline_measures(trace, pair, positions=10**6, wordnet=folder).rows) == list(range(trace.positions))
 
 
 def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, folder: Path, monkeypatch: Any) -> None:
@@ -394,7 +394,7 @@ def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, folder: Path
 
     seen: dict[str, Any] = {}
     monkeypatch.setattr(baselines, "dropout_uncertainty", lambda *a, rng: seen.update(a=a) or np.zeros(1))
-    found = rival_measures(trace, pair, positions=40, wordnet=folder)
+    found = baseline_measures(trace, pair, positions=40, wordnet=folder)
     readings = baselines._readings(*seen["a"][1:])
     likely = np.concatenate([baselines._draft_probabilities(pair.small, [reading])[0] for reading in readings])
     stored = probabilities(trace.arrays["draft_logits"][found.rows])[np.arange(len(found.rows)), found.drafts]
@@ -405,7 +405,7 @@ def test_without_a_dictionary_prompts_are_left_out(
     trace: Trace, pair: Pair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(dictionary, "DEBIAN_FOLDER", tmp_path)
-    found: Rivals = rival_measures(trace, pair, positions=5)
+    found: Baselines = baseline_measures(trace, pair, positions=5)
     assert set(found.uncertainty) == {DROPOUT}
     assert found.left_out[PARAPHRASES].startswith("Prompt perturbation is left out: There is no WordNet dictionary in")
 
@@ -413,8 +413,8 @@ def test_without_a_dictionary_prompts_are_left_out(
 def test_a_trace_and_its_pair_are_checked(
     trace: Trace, pair: Pair, tmp_path: Path, save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
 ) -> None:
-    refused("positions is 0", rival_measures, trace, pair, positions=0)
-    refused("no WordNet dictionary", rival_measures, trace, pair, wordnet=tmp_path)
+    refused("positions is 0", baseline_measures, trace, pair, positions=0)
+    refused("no WordNet dictionary", baseline_measures, trace, pair, wordnet=tmp_path)
     place = save_model(vocabulary=301, tokenizer=extended_tokenizer(extra=("<added>",)))
     other = load_pair(small=place, large=place)
-    refused("has 300 entries and the pair .* has 301", rival_measures, open_trace(trace.path), other)
+    refused("has 300 entries and the pair .* has 301", baseline_measures, open_trace(trace.path), other)

@@ -27,7 +27,7 @@ from validation.trace.journal import JOURNAL, Committed, Journal, Lock, record_o
 
 Progress = Callable[[int, int, str], None]
 Key = tuple[str, str, str]
-STORED_NAMES = {"max_draft_length": "longest"}
+STORED_NAMES = {"max_draft_length": "longest", "distortion_tolerance": "tolerance", "bias_tolerance": "bias"}
 """The name in a journal's marks of each parameter of a method that was renamed since."""
 _PLAIN = (int, float, str, bool, type(None))
 

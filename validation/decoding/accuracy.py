@@ -266,7 +266,9 @@ def perplexity(
             "its weights, or run it with dtype float32."
         )
     rate = ratio(nats, tokens.astype(np.float64), **settings)
-    power = IntervalEstimate(*(None if value is None else float(np.exp(value)) for value in (rate.value, rate.low, rate.high)))
+    power = IntervalEstimate(
+        *(None if value is None else float(np.exp(value)) for value in (rate.value, rate.low, rate.high))
+    )
     return Perplexity(method, tuple(record.prompt for record in records), nats, tokens, rate, power)
 
 

@@ -40,6 +40,8 @@ CPU_SECONDS = {"few": 120, "ci": 900}
 """What the tests of one mutant may take; a mutant that takes longer is caught."""
 MEMORY = 12 * 2**30
 """Bytes of address space; a mutant that needs more is caught."""
+NOT_LOADED = 3
+"""Exit status of a process whose tests never imported the mutant."""
 ALL_TESTS = ("tests/theory", "hlmtheory")
 
 
@@ -120,7 +122,10 @@ def passes(path: str, code: str, tests: list[str] | tuple[str, ...], profile: st
     """Whether the tests pass, in a forked process in which ``path`` holds ``code``."""
     child = os.fork()
     if child:
-        return os.waitpid(child, 0)[1] == 0
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status == NOT_LOADED:
+            raise RuntimeError(f"No test imported {path}: the mutant was never run.")
+        return status == 0
     try:
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS[profile], CPU_SECONDS[profile] + 5))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -128,17 +133,20 @@ def passes(path: str, code: str, tests: list[str] | tuple[str, ...], profile: st
         os.dup2(silent, 1)
         os.dup2(silent, 2)
         os.environ["HYPOTHESIS_PROFILE"] = profile
-        target, real = str(ROOT / path), SourceFileLoader.get_code
+        target, real, loaded = str(ROOT / path), SourceFileLoader.get_code, []
 
         def get_code(loader: SourceFileLoader, name: str) -> Any:
-            return compile(code, target, "exec", dont_inherit=True) if loader.path == target else real(loader, name)
+            if loader.path != target:
+                return real(loader, name)
+            loaded.append(name)
+            return compile(code, target, "exec", dont_inherit=True)
 
         SourceFileLoader.get_code = get_code
         import pytest
 
-        options = ["-q", "-x", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
-        status = pytest.main([*options, *dict.fromkeys(tests)])
-        os._exit(0 if status == 0 else 1)
+        # pytest loads a file that it was given by a loader of its own, unless asserts stay as they are
+        status = pytest.main(["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", *dict.fromkeys(tests)])
+        os._exit(NOT_LOADED if not loaded else 0 if status == 0 else 1)
     except BaseException:
         traceback.print_exc()
         os._exit(2)

@@ -494,6 +494,17 @@ def test_the_consistent_trackers_moments_are_those_of_its_law_to_leading_order(g
     np.testing.assert_allclose(off[1], off[0] / 2, rtol=0.25)
 
 
+@pytest.mark.parametrize("step", [0.0, 0.25])
+def test_the_prior_weighs_as_many_drafts_as_it_says(step):
+    """At K = 1 every round examines one draft, so that the estimate is linear and its moments are exact."""
+    gamma, rounds, start, weight = 0.25, 3, 0.875, 2.0
+    left, decays = weight * (1 - step) ** rounds, (1 - step) ** np.arange(rounds)
+    seen = left + decays.sum()
+    bias, variance = room.tracker_moments(gamma, 1, rounds, step, start=start, weight=weight)
+    assert float(bias) == pytest.approx(left * (start - gamma) / seen, rel=1e-12)
+    assert float(variance) == pytest.approx(gamma * (1 - gamma) * (decays**2).sum() / seen**2, rel=1e-12)
+
+
 def test_the_consistent_tracker_converges_and_the_printed_one_does_not():
     bias, variance = module.tracker_moments(0.8, 6, [10, 100, 1_000, 10_000], 0.0, method="consistent")
     assert (np.diff(np.abs(bias)) < 0).all()
@@ -642,7 +653,7 @@ def test_a_bad_tracker_is_named(arguments, message):
     [
         (7, 6, r"^accepted must be a whole number in 0\.\.K with K = 6; got 7"),
         (0, 0, r"^draft_length must be"),
-        (-1, 3, "^acc"),
+        (-1, 3, r"^accepted must be a whole number in 0\.\.K with K = 3; got -1"),
     ],
 )
 def test_a_bad_round_is_named(accepted, length, message):

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from hlmtheory import batching
 from hlmtheory.batching import METHODS, plan, plan_latency, search
+from hlmtheory.batching.exact import exact
 from hlmtheory.batching.pareto import undominated
 from hlmtheory.claims import Status
 from hlmtheory.serving import Device, ModelShape, Service, Task, pipeline_latency
@@ -446,6 +447,21 @@ def test_unordered_runs_know_their_longest_task():
     tasks = [Task(int(i), int(o)) for i, o in zip(costs.inputs, costs.outputs, strict=True)]
     assert costs.latency([0, 2]) == pytest.approx(plan_latency(tasks, PAPER, [[0, 1], [2, 3]], 2), rel=1e-12)
     assert costs.latency([0, 1, 3]) == pytest.approx(plan_latency(tasks, PAPER, [[0], [1, 2], [3]], 2), rel=1e-12)
+
+
+def test_the_longest_task_of_falling_runs_is_their_first():
+    costs = search.Costs(PAPER, 2, np.asarray([300, 20, 7, 5]), np.asarray([9, 9, 9, 9]))
+    tasks = [Task(int(i), 9) for i in costs.inputs]
+    assert costs.latency([0, 2]) == pytest.approx(plan_latency(tasks, PAPER, [[0, 1], [2, 3]], 2), rel=1e-12)
+
+
+@pytest.mark.parametrize(("draft", "verify"), [(3.0, 1.0), (1.0, 3.0)])
+def test_a_latency_just_above_the_best_cuts_nothing_that_the_exact_search_needs(draft, verify):
+    """The last batch adds the time of the other stage: 3 + 1 s, where twice its own would be 6 s."""
+    model = ModelShape(1, 1, 1)
+    service = Service(model, model, Device(0.0, draft), Device(0.0, verify), 1.0)
+    costs = search.Costs(service, 1, np.asarray([1]), np.asarray([1]))
+    assert exact(costs, incumbent=4.5) == ([[0]], 4.0)
 
 
 def test_a_statement_refuted_by_the_papers_own_system():

@@ -259,6 +259,21 @@ def test_a_free_schedule_is_below_the_bound_that_assumes_a_barrier():
     assert lower_bound(TWO, apart, 1, schedule="free", memory_rule="each") == 21.0
 
 
+def test_a_free_schedule_takes_at_least_the_chain_of_its_longest_task():
+    """Ten steps of 3 + 2 s, beside a task of one step: one batch takes as long."""
+    service = Service(UNIT, UNIT, Device(0.0, 3.0), Device(0.0, 2.0), 1.0)
+    tasks = [Task(1, 2), Task(1, 20)]
+    assert lower_bound(tasks, service, 1, schedule="free") == 50.0
+    assert plan_latency(tasks, service, [[0, 1]], 1, schedule="free") == 50.0
+
+
+def test_a_schedule_that_a_policy_reaches_keeps_the_policys_name():
+    """Only what both policies miss is called searched."""
+    service = Service(UNIT, UNIT, Device(0.0, 1.0), Device(0.0, 1.0), 1.0)
+    found = plan(TWO, service, "exact", draft_lengths=[1], schedule="free")
+    assert (found.order, found.latency) == ("johnson", 20.0)
+
+
 @pytest.mark.parametrize(("count", "gain"), [(10, 0.2), (50, 0.2), (100, 0.1)])
 def test_the_free_schedule_gains_on_algorithm_1(count, gain):
     tasks = workload(count)

@@ -640,6 +640,13 @@ def test_a_trace_by_hand():
     assert trace.transfer_time(1.0, [1.5, 4.75, 9.75]).tolist() == [2.0, 0.375, 0.375]
 
 
+def test_a_payload_of_whole_periods_ends_no_sooner_than_they_do():
+    """3 · 0.1 is a rounding above 3 periods of 0.1 bit, and the next one begins with a second of silence."""
+    trace = TraceLink(time_s=[0.0, 1.0], throughput_bps=[0.0, 0.1])
+    assert 6.0 <= float(trace.transfer_time(3 * 0.1, 0.0)) <= 7.0 + 1e-12
+    assert float(trace.transfer_time(0.3, 0.0)) == pytest.approx(6.0, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("time", "rate", "message"),
     [

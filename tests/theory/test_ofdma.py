@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from hlmtheory import ofdma
+from hlmtheory.ofdma import spread
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .module_claims import (
@@ -266,6 +267,13 @@ def test_a_root_finder_finds_the_same_spread_shares(level):
     found = ofdma.spread_minmax_shares(bits, snr)
     np.testing.assert_allclose(found, [share(k, time) for k in range(6)], rtol=1e-6)
     np.testing.assert_allclose(ofdma.spread_finish_times(bits, snr, found, 1.0), time, rtol=1e-12)
+
+
+def test_a_share_that_is_late_by_next_to_nothing_is_found_to_its_last_digits():
+    """At ln(1 + x)/x = 1/(1 + late), x → 2 late: a difference of numbers near 1 would be 0, and the step infinite."""
+    late = np.logspace(-18, -10, 161)[:, None]
+    found = spread._shares_at(np, np.ones_like(late), np.ones_like(late), late)
+    np.testing.assert_allclose(found, 0.5 / late, rtol=1e-9)
 
 
 def test_one_user_takes_the_whole_band():

@@ -337,6 +337,18 @@ def test_the_offline_size_against_every_size(library, sharp):
         assert numbers(found).tolist() == np.argmax(bound <= tolerance, axis=-1).tolist()
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_of_two_rows_neither_decides_alone(first):
+    """One entry of the one-hot row loses nothing, one of the other 0.4 of its distance: 0.2 in the mean."""
+    draft = np.array([[1.0, 0.0, 0.0, 0.0], [0.4, 0.3, 0.2, 0.1]])
+    target = draft[::-1]
+    bounds = 2 * hlmtheory.tail_deviation(draft) / hlmtheory.total_variation(target, draft)[:, None]
+    order = [first, 1 - first]
+    for tolerance in np.linspace(0.02, 1.5, 38):
+        least = int(np.argmax(bounds.mean(axis=0) <= tolerance))
+        assert int(hlmtheory.offline_size(target[order], draft[order], tolerance)) == least
+
+
 def test_offline_tolerances_broadcast():
     target, draft = drawn(7, 5, 30)
     found = hlmtheory.offline_size(target, draft, [0.1, 0.5])

@@ -15,6 +15,7 @@ from scipy import stats
 from hlmtheory import codec, lattice
 from hlmtheory.lattice import arithmetic
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
+from hlmtheory.lattice.prefixes import levels
 from hlmtheory.verification import output_distribution, total_variation
 
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -539,6 +540,8 @@ def test_a_tree_that_is_not_whole_is_refused():
     claim = next(claim for claim in lattice.CLAIMS if claim.id == "lattice.rejections")
     with pytest.raises(ValueError, match=r"targets must be a whole tree of rows; got shape \(2, 2\); give 1 \+ V"):
         claim.check(TREE | {"targets": [[0.5, 0.5]] * 2, "drafts": [[0.5, 0.5]] * 2})
+    with pytest.raises(ValueError, match=r"targets must be a whole tree of rows; got shape \(2,\); give 1 \+ V"):
+        levels("targets", np.array([0.5, 0.5]))
 
 
 @pytest.mark.parametrize("budget", [60.0, 500.0, 5000.0])

@@ -752,7 +752,12 @@ def test_losses_of_texts():
         ),
         (rejection_risk, ([0.5, 0.4], 1.0, 0.0, 0.5), {}, "density must be rows of probabilities"),
         (rejection_risk, ([[0.5, 0.5]] * 2, [1.0] * 3, 0.0, 0.5), {}, "leading dimensions must broadcast; density has"),
-        (rejection_risk_discrete, ([1.0], 1.0, 0.0, 0.5), {}, "mass must be rows of the probabilities of 0, 1/M"),
+        (
+            rejection_risk_discrete,
+            ([1.0], 1.0, 0.0, 0.5),
+            {},
+            "mass must be rows of the probabilities of 0, 1/M, .*; got a row that sums to 1; a single entry leaves",
+        ),
         (holder_bound, ([0.5, 0.5], 1.0, 0.0, 0.5, 0.9), {}, "exponent must be 1 or more, perhaps infinite; got 0.9"),
         (holder_bound_discrete, ([0.5, 0.5], 1.0, 0.0, 0.5, math.nan), {}, "exponent must be 1 or more"),
         (one_step_risk, ([0.5, 0.5], [0.5, 0.5], [0.5, 1.5]), {}, r"skip must be in \[0, 1\]; got 1.5 at index \(1,\)"),
@@ -777,6 +782,7 @@ def test_losses_of_texts():
         ),
         (threshold_losses, ([[0.5]], [[0.5]], [[0.5]]), {}, "thresholds must be one row; got shape"),
         (threshold_losses, ([[0.5]], [[0.5]], [0.5, 0.5]), {}, "thresholds must be rising; two are not"),
+        (threshold_losses, ([[0.5]], [[0.5]], [0.5, 0.25]), {}, "thresholds must be rising; two are not"),
         (threshold_losses, ([[0.5]], [[0.5]], [0.5, math.inf]), {}, "thresholds must be finite and rising; got inf"),
         (threshold_losses, ([[math.nan]], [[0.5]], [0.5]), {}, "uncertainty must be finite; got nan"),
         (

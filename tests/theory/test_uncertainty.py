@@ -292,6 +292,13 @@ def test_a_rule_is_a_mean(rule):
     assert math.isclose(weights.sum(), 1.0, rel_tol=1e-14)
 
 
+@pytest.mark.parametrize("nodes", [4, 18])
+def test_what_the_panels_leave_near_0_counts_as_the_lowest_node_does(nodes):
+    lowest, weight = min(quadrature.panel_rule(nodes))
+    assert lowest < 2.0 ** (1 - quadrature.PANELS)
+    assert 2.0**-quadrature.PANELS < weight < 2.0 ** (1 - quadrature.PANELS)
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 50, 4096, 152_000, 2**20])
 def test_no_row_has_more_varentropy_than_the_proof_takes(size):
     """Where the maximum is known to be: one entry against equal others."""
@@ -799,6 +806,8 @@ def test_bad_input_elsewhere():
         vocabulary_uncertainty([0.0, 1.0], max_temperature=-2.0)
     with pytest.raises(ValueError, match=r"^draws must be a whole number, 1 to 100,000; got 0"):
         sample_uncertainty([0.0, 1.0], 0, draws=0, rng=rng)
+    with pytest.raises(ValueError, match=r"^draws must be a whole number, 1 to 100,000; got 100001"):
+        sample_uncertainty([0.0, 1.0], 0, draws=100_001, rng=rng)
     with pytest.raises(ValueError, match=r"^draws must be a whole number, 1 to 100,000; got 2.5"):
         sample_uncertainty([0.0, 1.0], 0, draws=2.5, rng=rng)
     for draws in (0, 2**52 + 1):

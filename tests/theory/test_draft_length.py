@@ -500,7 +500,7 @@ def test_the_prior_weighs_as_many_drafts_as_it_says(step):
     gamma, rounds, start, weight = 0.25, 3, 0.875, 2.0
     left, decays = weight * (1 - step) ** rounds, (1 - step) ** np.arange(rounds)
     seen = left + decays.sum()
-    bias, variance = room.tracker_moments(gamma, 1, rounds, step, start=start, weight=weight)
+    bias, variance = module.tracker_moments(gamma, 1, rounds, step, start=start, weight=weight)
     assert float(bias) == pytest.approx(left * (start - gamma) / seen, rel=1e-12)
     assert float(variance) == pytest.approx(gamma * (1 - gamma) * (decays**2).sum() / seen**2, rel=1e-12)
 

@@ -142,11 +142,11 @@ def test_tokens_that_agree_but_for_rounding_decide_nothing_offline():
 
 @pytest.mark.parametrize("claim", [claim for claim in TRUE if ".dual" in claim.id], ids=by_id)
 def test_budgets_in_a_batch_are_those_one_by_one(claim):
-    """Two batches of three rows: sizes of one are no sizes of the other."""
-    drafts, sizes = np.random.default_rng(5).dirichlet(np.ones(4), size=(2, 3)), np.array([[0, 1, 2], [3, 1, 1]])
-    whole = claim.check({"drafts": drafts, "sizes": sizes})
+    """Two batches of three rows: each distribution has its own top-k."""
+    drafts, top_k = np.random.default_rng(5).dirichlet(np.ones(4), size=(2, 3)), np.array([[0, 1, 2], [3, 1, 1]])
+    whole = claim.check({"drafts": drafts, "top_k": top_k})
     for i in range(2):
-        alone = claim.check({"drafts": drafts[i], "sizes": sizes[i]})
+        alone = claim.check({"drafts": drafts[i], "top_k": top_k[i]})
         assert (float(whole.lhs[i]), float(whole.rhs[i])) == (float(alone.lhs), float(alone.rhs))
 
 

@@ -23,14 +23,14 @@ draft, target = hlm.softmax(draft_logits), hlm.softmax(target_logits)
 tokens = draft.argmax(axis=-1)  # or the tokens that your device drew
 sizes = hlm.certified_size(draft, BIAS, bits_per_probability=BITS)  # known to the device alone
 sent = [
-    hlm.encode(hlm.truncated_message(row, k=int(k), token=int(token), bits=BITS))
+    hlm.encode(hlm.codec.truncated_message(row, k=int(k), token=int(token), bits=BITS))
     for row, k, token in zip(draft, sizes, tokens, strict=True)
 ]
-received = np.stack([hlm.decoded_rows(hlm.decode(message))[0] for message in sent])
+received = np.stack([hlm.codec.decoded_rows(hlm.decode(message))[0] for message in sent])
 
-emitted = hlm.decoded_output_distribution(target, draft, received)  # what the server then writes
+emitted = hlm.truncation.decoded_output_distribution(target, draft, received)  # what the server then writes
 bias = np.abs(emitted - target).sum(axis=-1)
-whole = int(hlm.vocabulary_payload_bits(draft.shape[-1], BITS, index=False)) // 8
+whole = int(hlm.channel.vocabulary_payload_bits(draft.shape[-1], BITS, index=False)) // 8
 print(f"probabilities sent: {sizes.mean():.0f} of {draft.shape[-1]}")
 print(f"bytes: {np.mean([len(message) for message in sent]):.0f} of {whole}")
 print(f"bias: {bias.max():.5f}, guaranteed at most {BIAS}")

@@ -1,189 +1,31 @@
-# Written by `python -m validation.stub` from MODULES of __init__.py; not by hand.
+# Written by `python -m validation.stub` from MODULES and SHORTCUTS of __init__.py; not by hand.
+from hlmtheory import batching as batching
+from hlmtheory import channel as channel
+from hlmtheory import codec as codec
+from hlmtheory import conformal as conformal
+from hlmtheory import draft_length as draft_length
+from hlmtheory import lattice as lattice
+from hlmtheory import ofdma as ofdma
+from hlmtheory import serving as serving
+from hlmtheory import skipping as skipping
+from hlmtheory import truncation as truncation
+from hlmtheory import uncertainty as uncertainty
+from hlmtheory import verification as verification
+from hlmtheory.batching import plan as plan
+from hlmtheory.codec import decode as decode
+from hlmtheory.codec import encode as encode
+from hlmtheory.draft_length import optimal_draft_length as optimal_draft_length
+from hlmtheory.truncation import certified_size as certified_size
+from hlmtheory.truncation import resampling_bias as resampling_bias
+from hlmtheory.truncation import resampling_distortion as resampling_distortion
+from hlmtheory.verification import acceptance_rate as acceptance_rate
+from hlmtheory.verification import softmax as softmax
+from hlmtheory.verification import total_variation as total_variation
 from hlmtheory.claims import Claim
-from hlmtheory.batching import (
-    METHODS as METHODS,
-    Plan as Plan,
-    johnson_order as johnson_order,
-    lower_bound as lower_bound,
-    plan as plan,
-    plan_latency as plan_latency,
-)
-from hlmtheory.channel import (
-    GilbertElliott as GilbertElliott,
-    QuadratureEstimate as QuadratureEstimate,
-    Rayleigh as Rayleigh,
-    Rician as Rician,
-    TraceLink as TraceLink,
-    db_to_linear as db_to_linear,
-    dbm_to_watts as dbm_to_watts,
-    free_space_gain as free_space_gain,
-    linear_to_db as linear_to_db,
-    log_distance_gain as log_distance_gain,
-    mean_round_throughput as mean_round_throughput,
-    mean_transfer_time as mean_transfer_time,
-    round_throughput as round_throughput,
-    sample_transfer_times as sample_transfer_times,
-    shannon_latency as shannon_latency,
-    throughput as throughput,
-    vocabulary_payload_bits as vocabulary_payload_bits,
-    watts_to_dbm as watts_to_dbm,
-)
-from hlmtheory.codec import (
-    CodecError as CodecError,
-    LatticeDraft as LatticeDraft,
-    LatticeMessage as LatticeMessage,
-    TruncatedDraft as TruncatedDraft,
-    TruncatedMessage as TruncatedMessage,
-    decode as decode,
-    decoded_rows as decoded_rows,
-    encode as encode,
-    lattice_message as lattice_message,
-    truncated_message as truncated_message,
-)
-from hlmtheory.conformal import (
-    ThresholdController as ThresholdController,
-    regret_bound as regret_bound,
-    regret_bound_rate as regret_bound_rate,
-    regret_bound_sharp as regret_bound_sharp,
-    threshold_support as threshold_support,
-)
-from hlmtheory.draft_length import (
-    AcceptanceTracker as AcceptanceTracker,
-    cost_per_token as cost_per_token,
-    draft_length_regret as draft_length_regret,
-    etgr as etgr,
-    etgr_profile as etgr_profile,
-    optimal_draft_length as optimal_draft_length,
-    optimal_draft_length_profile as optimal_draft_length_profile,
-    round_costs as round_costs,
-    round_energy as round_energy,
-    stationary_draft_length as stationary_draft_length,
-    surrogate_draft_length as surrogate_draft_length,
-    synchronisation_time as synchronisation_time,
-    tracker_moments as tracker_moments,
-    worst_draft_length_regret as worst_draft_length_regret,
-)
-from hlmtheory.lattice import (
-    Allocation as Allocation,
-    allocate as allocate,
-    batch_length as batch_length,
-    distortion_bound as distortion_bound,
-    distortion_bound_sharp as distortion_bound_sharp,
-    dropped_mass as dropped_mass,
-    exact_payload_bits as exact_payload_bits,
-    payload_bits as payload_bits,
-    quantize as quantize,
-    rejection_bound as rejection_bound,
-    top_support as top_support,
-)
-from hlmtheory.ofdma import (
-    finish_times as finish_times,
-    kkt_residual as kkt_residual,
-    minmax_latency as minmax_latency,
-    minmax_shares as minmax_shares,
-    spread_finish_times as spread_finish_times,
-    spread_minmax_shares as spread_minmax_shares,
-    sum_latency as sum_latency,
-    sum_shares as sum_shares,
-    uniform_gain as uniform_gain,
-)
-from hlmtheory.serving import (
-    Device as Device,
-    DeviceFit as DeviceFit,
-    ModelShape as ModelShape,
-    Service as Service,
-    Task as Task,
-    decoding_steps as decoding_steps,
-    expected_steps as expected_steps,
-    fit_device as fit_device,
-    forward_flops as forward_flops,
-    free_bound as free_bound,
-    free_latency as free_latency,
-    free_schedule as free_schedule,
-    inference_latency as inference_latency,
-    peak_memory as peak_memory,
-    pipeline_latency as pipeline_latency,
-    run_time as run_time,
-    stage_times as stage_times,
-    step_times as step_times,
-    steps_distribution as steps_distribution,
-    upload_bits as upload_bits,
-)
-from hlmtheory.skipping import (
-    Calibration as Calibration,
-    best_holder_bound as best_holder_bound,
-    calibrate_threshold as calibrate_threshold,
-    held_out_risk as held_out_risk,
-    holder_bound as holder_bound,
-    holder_bound_discrete as holder_bound_discrete,
-    one_step_risk as one_step_risk,
-    rejection_risk as rejection_risk,
-    rejection_risk_discrete as rejection_risk_discrete,
-    sequence_risk as sequence_risk,
-    skip_thresholds as skip_thresholds,
-    surrogate_gap as surrogate_gap,
-    threshold_losses as threshold_losses,
-    truncated_step_risk as truncated_step_risk,
-)
-from hlmtheory.truncation import (
-    CertifiedSize as CertifiedSize,
-    DeviationBounds as DeviationBounds,
-    SizeAllocation as SizeAllocation,
-    bias_size as bias_size,
-    certified_size as certified_size,
-    decoded_draft as decoded_draft,
-    decoded_output_distribution as decoded_output_distribution,
-    deviation_bounds as deviation_bounds,
-    exact_size as exact_size,
-    message_deviation as message_deviation,
-    min_p_of_size as min_p_of_size,
-    offline_size as offline_size,
-    online_bound as online_bound,
-    online_certified_size as online_certified_size,
-    online_shortfall as online_shortfall,
-    online_size as online_size,
-    optimal_sizes as optimal_sizes,
-    resampling_bias as resampling_bias,
-    resampling_distortion as resampling_distortion,
-    safe_sharpness as safe_sharpness,
-    size_from_min_p as size_from_min_p,
-    size_from_top_n_sigma as size_from_top_n_sigma,
-    size_from_top_p as size_from_top_p,
-    softplus_distance as softplus_distance,
-    softplus_gap as softplus_gap,
-    tail_deviation as tail_deviation,
-    top_n_sigma_of_size as top_n_sigma_of_size,
-    top_p_of_size as top_p_of_size,
-    truncate as truncate,
-    tvd_bound as tvd_bound,
-    tvd_bound_sharp as tvd_bound_sharp,
-    worst_case_target as worst_case_target,
-)
-from hlmtheory.uncertainty import (
-    LinearFit as LinearFit,
-    decision_error as decision_error,
-    draws_needed as draws_needed,
-    expected_uncertainty as expected_uncertainty,
-    fit_linear as fit_linear,
-    quadrature_error as quadrature_error,
-    sample_uncertainty as sample_uncertainty,
-    skip_probability as skip_probability,
-    vocabulary_uncertainty as vocabulary_uncertainty,
-)
-from hlmtheory.verification import (
-    acceptance_rate as acceptance_rate,
-    expected_tokens as expected_tokens,
-    expected_tokens_profile as expected_tokens_profile,
-    greedy_output_distribution as greedy_output_distribution,
-    output_distribution as output_distribution,
-    rejection_probability as rejection_probability,
-    residual_distribution as residual_distribution,
-    softmax as softmax,
-    total_variation as total_variation,
-)
 
 __version__: str
-MODULES: dict[str, tuple[str, ...]]
+MODULES: tuple[str, ...]
+SHORTCUTS: dict[str, str]
 __all__: list[str]
 
 def all_claims() -> dict[str, Claim]: ...

@@ -17,17 +17,17 @@ from validation.stub import FILE, stub_text
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_the_stub_is_what_the_rooms_make() -> None:
+def test_the_stub_is_what_the_modules_make() -> None:
     assert FILE.read_text(encoding="utf-8") == stub_text(), "run: python -m validation.stub"
 
 
 def test_the_stub_has_every_public_name_and_no_other() -> None:
     body = ast.parse(FILE.read_text(encoding="utf-8")).body
     imported = {alias.asname for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert imported - {None} == {name for names in hlmtheory.MODULES.values() for name in names}
+    assert imported - {None} == {*hlmtheory.MODULES, *hlmtheory.SHORTCUTS}
     own = {node.target.id for node in body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)}
     own |= {node.name for node in body if isinstance(node, ast.FunctionDef)}
-    assert own == {"__version__", "__all__", "__dir__", "MODULES", "all_claims"}
+    assert own == {"__version__", "__all__", "__dir__", "MODULES", "SHORTCUTS", "all_claims"}
 
 
 @pytest.mark.skipif(find_spec("mypy") is None, reason="mypy comes with the extra dev")
@@ -38,6 +38,8 @@ def test_mypy_knows_the_names_and_their_types(tmp_path: Path) -> None:
         "hlm.certified_siz\n"
         "reveal_type(hlm.all_claims())\n"
         "from hlmtheory import total_variatio\n"
+        "reveal_type(hlm.channel.db_to_linear)\n"
+        "hlm.channel.db_to_linea\n"
     )
     words = ["--strict", "--config-file", "", "--ignore-missing-imports", "--follow-imports", "silent"]
     command = [sys.executable, "-m", "mypy", *words, "--cache-dir", str(tmp_path / "cache"), "asks.py"]
@@ -47,5 +49,7 @@ def test_mypy_knows_the_names_and_their_types(tmp_path: Path) -> None:
     assert 'asks.py:3: error: Module has no attribute "certified_siz"' in lines[1], done.stdout
     assert "def (draft: Any, " in lines[0]
     assert "hlmtheory.claims.Claim" in done.stdout
+    assert "def (db: Any" in lines[-3]
+    assert 'Module has no attribute "db_to_linea"' in lines[-2]
     assert 'has no attribute "total_variatio"' in done.stdout
     assert done.returncode == 1

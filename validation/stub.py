@@ -11,12 +11,14 @@ import hlmtheory
 
 FILE = Path(hlmtheory.__file__).with_suffix(".pyi")
 HEAD = """\
-# Written by `python -m validation.stub` from MODULES of __init__.py; not by hand.
-from hlmtheory.claims import Claim
+# Written by `python -m validation.stub` from MODULES and SHORTCUTS of __init__.py; not by hand.
 """
-FOOT = """
+FOOT = """\
+from hlmtheory.claims import Claim
+
 __version__: str
-MODULES: dict[str, tuple[str, ...]]
+MODULES: tuple[str, ...]
+SHORTCUTS: dict[str, str]
 __all__: list[str]
 
 def all_claims() -> dict[str, Claim]: ...
@@ -25,12 +27,11 @@ def __dir__() -> list[str]: ...
 
 
 def stub_text() -> str:
-    """The stub that MODULES makes."""
+    """The stub that MODULES and SHORTCUTS make."""
     lines = [HEAD]
-    for module, names in sorted(hlmtheory.MODULES.items()):
-        lines.append(f"from hlmtheory.{module} import (\n")
-        lines += [f"    {name} as {name},\n" for name in sorted(names)]
-        lines.append(")\n")
+    lines += [f"from hlmtheory import {module} as {module}\n" for module in sorted(hlmtheory.MODULES)]
+    names = sorted((module, name) for name, module in hlmtheory.SHORTCUTS.items())
+    lines += [f"from hlmtheory.{module} import {name} as {name}\n" for module, name in names]
     return "".join([*lines, FOOT])
 
 

@@ -62,7 +62,7 @@ def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence
 
     Examples
     --------
-    >>> from hlmtheory import Rayleigh
+    >>> from hlmtheory.channel import Rayleigh
     >>> link = Rayleigh(mean_snr=0.01)  # -20 dB; cu-hlm's payload and band
     >>> [round(float(mean_transfer_time(link, 736_000, 10e6, t).value), 2) for t in (1e4, 1.0, 0.1, 1e-3)]
     [40.87, 5.64, 5.2, 5.15]
@@ -105,7 +105,7 @@ def sample_transfer_times(
 
     Examples
     --------
-    >>> from hlmtheory import Rayleigh
+    >>> from hlmtheory.channel import Rayleigh
     >>> times = sample_transfer_times(Rayleigh(10.0), np.random.default_rng(0), 10_000, 736_000, 10e6, 0.01)
     >>> round(float(np.quantile(times, 0.9)), 4)
     0.0362

@@ -1,7 +1,7 @@
 """Rayleigh and Rician block fading: the law of the SNR, and what follows for rate and latency.
 
 The latencies here take S as constant however long a transfer lasts, so that they are those of a block of fading that
-never ends. For a transfer over several blocks see :func:`hlmtheory.mean_transfer_time`.
+never ends. For a transfer over several blocks see :func:`hlmtheory.channel.mean_transfer_time`.
 
 With a line of sight κ times as strong as the scattered rest, y = (1 + κ)S/m has the density
 e^{-κ-y} I₀(2√(κy)): twice y is non-central χ² with 2 degrees of freedom and non-centrality 2κ, a mixture of

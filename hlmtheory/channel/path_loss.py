@@ -35,7 +35,7 @@ def free_space_gain(distance_m: Array, frequency_hz: Array) -> Array:
 
     Examples
     --------
-    >>> from hlmtheory import linear_to_db
+    >>> from hlmtheory.channel import linear_to_db
     >>> round(float(linear_to_db(free_space_gain(100.0, 2.4e9))), 2)
     -80.05
     """
@@ -70,7 +70,7 @@ def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Arr
 
     Examples
     --------
-    >>> from hlmtheory import linear_to_db
+    >>> from hlmtheory.channel import linear_to_db
     >>> round(float(linear_to_db(log_distance_gain(100.0, reference_gain=1e-3, exponent=2.0))), 6)
     -70.0
     """

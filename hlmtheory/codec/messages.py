@@ -192,7 +192,7 @@ Message: TypeAlias = LatticeMessage | TruncatedMessage
 
 
 def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
-    """A message of the rows that :func:`hlmtheory.quantize` gives.
+    """A message of the rows that :func:`hlmtheory.lattice.quantize` gives.
 
     Parameters
     ----------
@@ -233,9 +233,9 @@ def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
 def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> TruncatedMessage:
     """The k largest probabilities of each row, rounded down to b bits, and the drawn token's own, unrounded.
 
-    The levels are those that :func:`hlmtheory.certified_size` with ``bits_per_probability`` counts on, whatever the
-    library, type, order in memory or batch: the Bias of what the server emits from :func:`decoded_rows` is at most its
-    tolerance (claim ``codec.certificate``).
+    The levels are those that :func:`hlmtheory.truncation.certified_size` with ``bits_per_probability`` counts on,
+    whatever the library, type, order in memory or batch: the Bias of what the server emits from :func:`decoded_rows` is
+    at most its tolerance (claim ``codec.certificate``).
 
     Parameters
     ----------

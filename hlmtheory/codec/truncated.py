@@ -64,7 +64,9 @@ def decode_truncated(body: bytes) -> TruncatedMessage:
 
 
 def decoded_rows(message: TruncatedMessage) -> NDArray[np.float64]:
-    """The rows q̂ that the server makes of a message: :func:`hlmtheory.decoded_draft` with q_d, from what was sent.
+    """The rows q̂ that the server makes of a message.
+
+    They are those of :func:`hlmtheory.truncation.decoded_draft` with q_d, from what was sent.
 
     The mass that is left is spread evenly over the tokens that were not sent; if all were, over those but d.
 

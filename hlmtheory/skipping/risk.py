@@ -39,8 +39,8 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     target, draft : array, shape (..., V)
         Probability rows.
     skip : array, shape (..., V) or broadcastable to it
-        s_v in [0, 1]: from :func:`hlmtheory.skip_probability` of
-        :func:`hlmtheory.vocabulary_uncertainty`, or true and false by any rule that knows the draft.
+        s_v in [0, 1]: from :func:`hlmtheory.uncertainty.skip_probability` of
+        :func:`hlmtheory.uncertainty.vocabulary_uncertainty`, or true and false by any rule that knows the draft.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """The message as it is sent: k values rounded to b_prob bits, and what the server makes of them.
 
 Paper: cu-hlm (oh2025cuhlm) Section IV-B; b_prob = 8 is in V-A. The draft's index and q_d, unrounded, go with every
-message (:func:`hlmtheory.truncated_message` makes such ones): acceptance is by q_d itself, which rounding would
+message (:func:`hlmtheory.codec.truncated_message` makes such ones): acceptance is by q_d itself, which rounding would
 distort without bound. A value is rounded *down* to a multiple of 1/(2^b - 1), so that what was decoded never exceeds
 1 in sum; what that loses joins the rest, which is spread over the entries that were not sent (if all were, over those
 that were rounded). Symbols are those of :mod:`hlmtheory.truncation`; q̂ is here what was decoded, rounding included,
@@ -107,9 +107,9 @@ def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Arra
     -------
     array, shape (..., V + 1)
         Rounded up, by (8 V + 64) 2^-52 at most and to the caller's type: the certificate Bias ≤ 2 Δ_k holds with it
-        for the bytes of :func:`hlmtheory.truncated_message` and the row of :func:`hlmtheory.decoded_rows`, rounding
-        included, whatever the draft (claims ``truncation.message`` and ``codec.certificate``). Not rounded up where
-        one token has all the mass.
+        for the bytes of :func:`hlmtheory.codec.truncated_message` and the row of :func:`hlmtheory.codec.decoded_rows`,
+        rounding included, whatever the draft (claims ``truncation.message`` and ``codec.certificate``). Not rounded up
+        where one token has all the mass.
 
     Raises
     ------

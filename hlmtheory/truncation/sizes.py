@@ -241,8 +241,8 @@ def certified_size(draft: Array, bias_tolerance: Array, *, bits_per_probability:
     bias_tolerance : array, shape (...) or broadcastable to it
         ε, 0 or more: the largest Σ_v |law_v - p_v|, twice a total variation.
     bits_per_probability : int, optional
-        b_prob: Δ_k is then :func:`message_deviation`, of the bytes that :func:`hlmtheory.truncated_message` sends and
-        the server decodes, all rounding included; it can rise with k. The levels depend on the values of the row
+        b_prob: Δ_k is then :func:`message_deviation`, of the bytes that :func:`hlmtheory.codec.truncated_message` sends
+        and the server decodes, all rounding included; it can rise with k. The levels depend on the values of the row
         alone, not on its library, type, order in memory or batch. Unrounded if None.
 
     Returns

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-import hlmtheory
+from hlmtheory import serving
 
 DISTRIBUTIONS = {"p", "q", "target", "draft", "residual", "decoded", "draft_rows", "density", "mass"}
 """Arguments that are rows of probabilities, where they are arrays."""
@@ -120,15 +120,15 @@ def _no_sequences(value: Any) -> Iterator[Stray]:
     """For sequences of objects: tasks, drafts, batches."""
     yield from (Stray(repr(stray), stray) for stray in (None, 3, "ab", b"ab", {}, math.nan))
     yield Stray("[]", [], hopeless=False)
-    if isinstance(value[0], hlmtheory.Task):
-        for task in (hlmtheory.Task(10**9, 1), hlmtheory.Task(1, 10**9), hlmtheory.Task(10**9, 10**9)):
+    if isinstance(value[0], serving.Task):
+        for task in (serving.Task(10**9, 1), serving.Task(1, 10**9), serving.Task(10**9, 10**9)):
             yield Stray(f"an entry {task}", [*value[:-1], task], hopeless=False)
-    for entry in (None, "2", 3.5, object(), math.nan, [[]], hlmtheory.Device(0.0, 0.0)):
+    for entry in (None, "2", 3.5, object(), math.nan, [[]], serving.Device(0.0, 0.0)):
         yield Stray(f"an entry {type(entry).__name__}", [*value[:-1], entry])
 
 
 def _no_objects(value: Any) -> Iterator[Stray]:
-    other = hlmtheory.DeviceFit(0.0, 0.0, (0.0, 0.0), (0.0, 0.0), 1.0, 0.5)
+    other = serving.DeviceFit(0.0, 0.0, (0.0, 0.0), (0.0, 0.0), 1.0, 0.5)
     for stray in (None, "2", 3, math.nan, [value], {}, [], 1j, type(value)):
         yield Stray(repr(stray), stray)
     yield Stray("another object", other)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hlmtheory
-from hlmtheory import _array
+from hlmtheory import _array, conformal, lattice, skipping, truncation, uncertainty, verification
 from hlmtheory._array import arrays
 from hlmtheory.skipping.risk import tokens_and_line
 
@@ -68,10 +67,10 @@ MASKED = np.ma.array([0.5, 0.5], mask=[False, True])
         (lambda: arrays(one=[MASKED, MASKED]), "one"),
         (lambda: arrays(one=0.5, two=MASKED[1]), "two"),
         (lambda: _array.to_numpy(MASKED), "the array"),
-        (lambda: hlmtheory.total_variation(MASKED, [0.5, 0.5]), "p"),
-        (lambda: hlmtheory.total_variation(np.array([0.5, 0.5]), MASKED), "q"),
-        (lambda: hlmtheory.fit_linear([0.0, 0.5, 1.0], np.ma.array([0.0, 0.5, 1.0])), "rejection_by_token"),
-        (lambda: hlmtheory.fit_linear([0.0, 0.5, 1.0], [0.0, 0.5, 1.0], groups=np.ma.array([0, 1, 1])), "groups"),
+        (lambda: verification.total_variation(MASKED, [0.5, 0.5]), "p"),
+        (lambda: verification.total_variation(np.array([0.5, 0.5]), MASKED), "q"),
+        (lambda: uncertainty.fit_linear([0.0, 0.5, 1.0], np.ma.array([0.0, 0.5, 1.0])), "rejection_by_token"),
+        (lambda: uncertainty.fit_linear([0.0, 0.5, 1.0], [0.0, 0.5, 1.0], groups=np.ma.array([0, 1, 1])), "groups"),
     ],
 )
 def test_a_masked_array_is_refused_by_name(call, name):
@@ -85,15 +84,15 @@ def test_functions_work_where_the_array_is():
     device = array_api_strict.Device("device1")
     p, q = (array_api_strict.asarray(row, device=device) for row in ([0.25, 0.5, 0.25], [0.5, 0.25, 0.25]))
     results = [
-        hlmtheory.output_distribution(p, q, skip=0.5),
-        hlmtheory.greedy_output_distribution(p, q),
-        hlmtheory.truncate(q, 1),
-        hlmtheory.tail_deviation(q),
-        hlmtheory.resampling_distortion(p, q, 1),
-        hlmtheory.resampling_bias(p, q, 1),
-        hlmtheory.tvd_bound(p, q, 1),
-        hlmtheory.tvd_bound_sharp(p, q, 1),
-        hlmtheory.expected_tokens(p, 3),
+        verification.output_distribution(p, q, skip=0.5),
+        verification.greedy_output_distribution(p, q),
+        truncation.truncate(q, 1),
+        truncation.tail_deviation(q),
+        truncation.resampling_distortion(p, q, 1),
+        truncation.resampling_bias(p, q, 1),
+        truncation.tvd_bound(p, q, 1),
+        truncation.tvd_bound_sharp(p, q, 1),
+        verification.expected_tokens(p, 3),
     ]
     assert {result.device for result in results} == {device}
 
@@ -128,20 +127,23 @@ def test_half_types_are_widened(library, dtype):
 
 def test_wider_than_float64_is_not_narrowed_below_it():
     for other in (np.longdouble, np.float32):
-        wide = hlmtheory.total_variation(np.array([0.5, 0.5], np.longdouble), np.array([0.25, 0.75], other))
+        wide = verification.total_variation(np.array([0.5, 0.5], np.longdouble), np.array([0.25, 0.75], other))
         assert wide.dtype.itemsize >= 8
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_list_loses_no_digits_beside_float64(library):
-    distance = hlmtheory.total_variation(to(library, [0.1, 0.9], "float64"), [0.1, 0.9])
+    distance = verification.total_variation(to(library, [0.1, 0.9], "float64"), [0.1, 0.9])
     assert kind_of(distance) == (library, "float64")
     assert float(distance) == 0.0
 
 
 @libraries
 def test_a_list_does_not_widen_float32(library):
-    assert kind_of(hlmtheory.total_variation(to(library, [0.5, 0.5], "float32"), [0.25, 0.75])) == (library, "float32")
+    assert kind_of(verification.total_variation(to(library, [0.5, 0.5], "float32"), [0.25, 0.75])) == (
+        library,
+        "float32",
+    )
 
 
 @libraries
@@ -235,11 +237,11 @@ def test_to_numpy(library):
 
 def test_a_guarantee_beside_float32_is_for_the_number_that_was_given():
     """Budget, risk and threshold in Python numbers just beside what float32 holds."""
-    assert int(hlmtheory.batch_length(np.array([1000, 1000], np.float32), 2000 - 5e-5)) == 1
-    assert float(hlmtheory.held_out_risk(np.full((4, 1), 0.5, np.float32), 0.5 - 1e-9, 1.0)) == 0.0
+    assert int(lattice.batch_length(np.array([1000, 1000], np.float32), 2000 - 5e-5)) == 1
+    assert float(skipping.held_out_risk(np.full((4, 1), 0.5, np.float32), 0.5 - 1e-9, 1.0)) == 0.0
     row = np.array([0.25, 0.75], np.float32)
-    assert hlmtheory.threshold_support(row, 0.25 + 1e-9).tolist() == [False, True]
-    assert hlmtheory.threshold_support(row, 0.25).tolist() == [True, True]
+    assert conformal.threshold_support(row, 0.25 + 1e-9).tolist() == [False, True]
+    assert conformal.threshold_support(row, 0.25).tolist() == [True, True]
 
 
 def test_a_line_beside_float32_keeps_its_coefficients():

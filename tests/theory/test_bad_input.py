@@ -20,8 +20,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import hlmtheory
+from hlmtheory import codec, draft_length, lattice, ofdma, serving, uncertainty
 
+from .public import public_names
 from .strays import Stray, is_number, strays
 from .valid_calls import ALLOWED, INFINITE, RECEIVERS, RECORDS, UNDEFINED, VALID_CALLS
 
@@ -29,11 +30,13 @@ SECONDS, BYTES = 2, 500 * 2**20
 STATM = Path("/proc/self/statm")
 
 
+NAMES = public_names()
+
+
 def public() -> dict[str, object]:
     """Every public function, constructor, and method that takes an argument, by name."""
     found = {}
-    for name in (name for names in hlmtheory.MODULES.values() for name in names):
-        item = getattr(hlmtheory, name)
+    for name, item in NAMES.items():
         if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):
             continue
         found[name] = item
@@ -54,7 +57,7 @@ CASES = [(name, argument) for name, call in VALID_CALLS.items() for argument in 
 def target(name):
     """What is called: a function, a class, or a method of a fresh receiver."""
     if "." not in name:
-        return getattr(hlmtheory, name)
+        return NAMES[name]
     owner, method = name.split(".")
     receiver = RECEIVERS.get(name, RECEIVERS.get(owner))
     return getattr(receiver() if inspect.isfunction(receiver) else receiver, method)
@@ -210,7 +213,7 @@ def test_a_record_is_an_answer_alone():
         for word in re.findall(r"\w+", str(parameter.annotation))
     }
     assert not RECORDS & taken
-    assert all(inspect.isclass(getattr(hlmtheory, name)) for name in RECORDS)
+    assert all(inspect.isclass(NAMES[name]) for name in RECORDS)
 
 
 def test_no_public_object_can_be_changed_and_no_answer_takes_another_field():
@@ -223,31 +226,31 @@ def test_no_public_object_can_be_changed_and_no_answer_takes_another_field():
 
 # ------------------------------------------------------------------------------- found by hand, kept by name
 
-LONGEST = hlmtheory.TruncatedMessage(2**18, 1, [hlmtheory.TruncatedDraft([], [], 0, 0.5)] * 2**12)
+LONGEST = codec.TruncatedMessage(2**18, 1, [codec.TruncatedDraft([], [], 0, 0.5)] * 2**12)
 """The batch of most drafts over the largest vocabulary: 47 kilobytes."""
 
 NAMED = {
-    "fit_linear of subnormal β": lambda: hlmtheory.fit_linear([0.1, 0.2, 0.3], [1e-310, 2e-310, 3e-310]),
-    "fit_linear of one β": lambda: hlmtheory.fit_linear([0.1, 0.2, 0.3], [0.5, 0.5, 0.5]),
-    "fit_device of one time": lambda: hlmtheory.fit_device([1.0, 2.0, 3.0], 1, [0.5, 0.5, 0.5]),
-    "minmax_shares of large bits": lambda: hlmtheory.minmax_shares([1e308] * 2, [1.0, 1.0]),
-    "minmax_shares of tiny bits": lambda: hlmtheory.minmax_shares([1e-310] * 2, [1.0, 1.0]),
-    "sum_shares of tiny bits": lambda: hlmtheory.sum_shares([1e-310] * 2, [1.0, 1.0]),
-    "kkt_residual of tiny bits": lambda: hlmtheory.kkt_residual([1e-310] * 2, [1.0, 1.0], [0.5, 0.5]),
-    "uniform_gain of tiny bits": lambda: hlmtheory.uniform_gain([1e-310] * 2, [1.0, 1.0]),
-    "optimal_draft_length of 2⁶³ - 1": lambda: hlmtheory.optimal_draft_length(1.0, 1.0, 0.0, 2**63 - 1),
-    "etgr_profile of a number": lambda: hlmtheory.etgr_profile(0.5, 1.0, 1.0),
-    "finish_times of shapes": lambda: hlmtheory.finish_times([1.0, 1.0], [1.0, 1.0, 1.0], [0.5, 0.5], 1.0),
-    "Task of lists": lambda: hlmtheory.Task([1, 2], 3),
-    "lattice_message of a fraction": lambda: hlmtheory.lattice_message([6, 4], support=[True, True], token=0.7),
-    "lattice_message of a string": lambda: hlmtheory.lattice_message([6, 4], support=[True, True], token="1"),
-    "a class for a generator": lambda: hlmtheory.sample_uncertainty([0.0, 1.0], 0, rng=np.random.Generator),
-    "exact_payload_bits of V and K of 2⁶²": lambda: hlmtheory.exact_payload_bits(2**62, 2**61, 100),
-    "exact_payload_bits of K = V = 2⁶²": lambda: hlmtheory.exact_payload_bits(2**62, 2**62, 2**24),
-    "exact_payload_bits of the most that is sent": lambda: hlmtheory.exact_payload_bits(2**18, 2**18, 2**24),
-    "exact_payload_bits of K = V = 2⁶² and few units": lambda: hlmtheory.exact_payload_bits(2**62, 2**62, 100),
-    "decoded_rows of 8 GiB": lambda: hlmtheory.decoded_rows(hlmtheory.decode(hlmtheory.encode(LONGEST))),
-    "tracker_moments of 10⁹ drafts": lambda: hlmtheory.tracker_moments(0.8, 10**9, 10, 0.1, method="ema_printed"),
+    "fit_linear of subnormal β": lambda: uncertainty.fit_linear([0.1, 0.2, 0.3], [1e-310, 2e-310, 3e-310]),
+    "fit_linear of one β": lambda: uncertainty.fit_linear([0.1, 0.2, 0.3], [0.5, 0.5, 0.5]),
+    "fit_device of one time": lambda: serving.fit_device([1.0, 2.0, 3.0], 1, [0.5, 0.5, 0.5]),
+    "minmax_shares of large bits": lambda: ofdma.minmax_shares([1e308] * 2, [1.0, 1.0]),
+    "minmax_shares of tiny bits": lambda: ofdma.minmax_shares([1e-310] * 2, [1.0, 1.0]),
+    "sum_shares of tiny bits": lambda: ofdma.sum_shares([1e-310] * 2, [1.0, 1.0]),
+    "kkt_residual of tiny bits": lambda: ofdma.kkt_residual([1e-310] * 2, [1.0, 1.0], [0.5, 0.5]),
+    "uniform_gain of tiny bits": lambda: ofdma.uniform_gain([1e-310] * 2, [1.0, 1.0]),
+    "optimal_draft_length of 2⁶³ - 1": lambda: draft_length.optimal_draft_length(1.0, 1.0, 0.0, 2**63 - 1),
+    "etgr_profile of a number": lambda: draft_length.etgr_profile(0.5, 1.0, 1.0),
+    "finish_times of shapes": lambda: ofdma.finish_times([1.0, 1.0], [1.0, 1.0, 1.0], [0.5, 0.5], 1.0),
+    "Task of lists": lambda: serving.Task([1, 2], 3),
+    "lattice_message of a fraction": lambda: codec.lattice_message([6, 4], support=[True, True], token=0.7),
+    "lattice_message of a string": lambda: codec.lattice_message([6, 4], support=[True, True], token="1"),
+    "a class for a generator": lambda: uncertainty.sample_uncertainty([0.0, 1.0], 0, rng=np.random.Generator),
+    "exact_payload_bits of V and K of 2⁶²": lambda: lattice.exact_payload_bits(2**62, 2**61, 100),
+    "exact_payload_bits of K = V = 2⁶²": lambda: lattice.exact_payload_bits(2**62, 2**62, 2**24),
+    "exact_payload_bits of the most that is sent": lambda: lattice.exact_payload_bits(2**18, 2**18, 2**24),
+    "exact_payload_bits of K = V = 2⁶² and few units": lambda: lattice.exact_payload_bits(2**62, 2**62, 100),
+    "decoded_rows of 8 GiB": lambda: codec.decoded_rows(codec.decode(codec.encode(LONGEST))),
+    "tracker_moments of 10⁹ drafts": lambda: draft_length.tracker_moments(0.8, 10**9, 10, 0.1, method="ema_printed"),
 }
 
 

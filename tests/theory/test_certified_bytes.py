@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hlmtheory
-from hlmtheory import codec
+from hlmtheory import codec, truncation
 from hlmtheory.truncation.levels import levels_of
 
 from .kinds import namespace, numbers
@@ -108,7 +107,7 @@ def batches(draw):
 def size_or_refusal(draft, tolerance, bits):
     """The sizes, or None where so few bits cannot meet the tolerance."""
     try:
-        return numbers(hlmtheory.certified_size(draft, tolerance, bits_per_probability=bits)).tolist()
+        return numbers(truncation.certified_size(draft, tolerance, bits_per_probability=bits)).tolist()
     except ValueError as error:
         if "give more bits_per_probability" in str(error):
             return None
@@ -126,7 +125,7 @@ def test_the_decoded_message_of_any_row_keeps_its_certificate(case, data):
     if np.abs(values.sum(-1) - 1).max() > 1e-4 and str(variants[0].dtype).endswith(("32", "64")):
         return
     whole = values / values.sum(-1, keepdims=True)
-    reached = 2 * numbers(hlmtheory.message_deviation(whole, bits_per_probability=bits))
+    reached = 2 * numbers(truncation.message_deviation(whole, bits_per_probability=bits))
     tolerance = data.draw(st.one_of(st.sampled_from(reached[0].tolist()), st.floats(0.0, 2.0)))
     tolerance *= data.draw(st.sampled_from((1.0, 1.0 + 2.0**-52, 1.0 - 2.0**-52, 1.0 + 1e-9)))
     found = [size_or_refusal(draft, tolerance, bits) for draft in variants]
@@ -200,10 +199,10 @@ def test_a_level_never_stands_for_more_than_the_value():
 def test_a_single_entry_that_misses_one_is_no_certain_row(entry, bits):
     """Such a row is taken as it is, and its value is rounded: 2 Δ_k was below the exact distance, 0 with 52 bits."""
     row = [0.0, entry, 0.0, 0.0]
-    bound = hlmtheory.message_deviation(row, bits_per_probability=bits)
+    bound = truncation.message_deviation(row, bits_per_probability=bits)
     for k in range(len(row) + 1) if entry < 1.0 else range(1, len(row) + 1):
         for token in (None, 1):
-            decoded = hlmtheory.decoded_draft(row, k, bits_per_probability=bits, draft_token=token)
+            decoded = truncation.decoded_draft(row, k, bits_per_probability=bits, draft_token=token)
             assert apart(exactly(row), exactly(decoded)) <= 2 * Fraction(float(bound[k]))
     assert entry < 1.0 or bound[1:].tolist() == [0.0] * 4
 

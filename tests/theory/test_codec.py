@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-import hlmtheory
-from hlmtheory import codec, lattice
+from hlmtheory import codec, lattice, truncation, verification
 from hlmtheory.codec.entropy import _join, _split, encode_entropy
 from hlmtheory.codec.enumerative import (
     ENTRIES_PER_BYTE,
@@ -173,7 +172,7 @@ def test_the_server_decodes_the_row_that_the_certificate_is_about(data):
     token = np.argmax(rows, axis=-1)
     bits = data.draw(st.integers(1, 24))
     message = codec.decode(codec.encode(codec.truncated_message(rows, k=k, token=token, bits=bits)))
-    expected = hlmtheory.decoded_draft(rows, k, bits_per_probability=bits, draft_token=token)
+    expected = truncation.decoded_draft(rows, k, bits_per_probability=bits, draft_token=token)
     np.testing.assert_array_equal(codec.decoded_rows(message), expected)
     own = [draft.probability for draft in message.drafts]
     np.testing.assert_allclose(own, rows[np.arange(len(rows)), token], rtol=1e-15)
@@ -200,7 +199,7 @@ def emitted(target, draft, k, bits):
         accepted = target[d] / own if target[d] < own else 1.0
         law[d] += draft[d] * accepted
         if accepted < 1:
-            law += draft[d] * (1 - accepted) * hlmtheory.residual_distribution(target, row)
+            law += draft[d] * (1 - accepted) * verification.residual_distribution(target, row)
     return law
 
 
@@ -218,7 +217,7 @@ def far_target(draft):
     ],
 )
 def test_what_is_sent_keeps_the_certificate(target, draft, bits, bias):
-    k = int(hlmtheory.certified_size(draft, bias, bits_per_probability=bits))
+    k = int(truncation.certified_size(draft, bias, bits_per_probability=bits))
     assert np.abs(emitted(target, draft, k, bits) - target).sum() <= bias + 1e-12
 
 
@@ -229,7 +228,7 @@ def test_any_message_keeps_the_certificate(data):
     k, bits = data.draw(st.integers(0, size)), data.draw(st.integers(1, 8))
     law = emitted(target, draft, k, bits)
     assert law.sum() == pytest.approx(1.0, abs=1e-9)
-    certificate = 2 * float(hlmtheory.message_deviation(draft, bits_per_probability=bits)[k])
+    certificate = 2 * float(truncation.message_deviation(draft, bits_per_probability=bits)[k])
     assert np.abs(law - target).sum() <= certificate + 1e-9
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
-from hlmtheory import lattice
+from hlmtheory import lattice, truncation, uncertainty
 from hlmtheory.claims import Status
 from hlmtheory.codec import enumerative
 from hlmtheory.conformal import ThresholdController, controller
@@ -216,7 +216,7 @@ def test_a_broken_quantizer_is_noticed(monkeypatch, claim_id, by, instance):
     check_noticed(monkeypatch, claim_id, QUANTIZE, by, instance)
 
 
-OPTIMAL = hlmtheory.optimal_sizes
+OPTIMAL = truncation.optimal_sizes
 
 
 def nothing_sent(draft_rows, budget_bits, *, bits_per_probability=8, exact=False):
@@ -250,7 +250,7 @@ def test_the_sizes_of_many_tokens_are_rebuilt(monkeypatch, claim_id, by):
     check_noticed(monkeypatch, claim_id, OPTIMAL, by)
 
 
-SOFTPLUS_GAP, SOFTPLUS_DISTANCE = hlmtheory.softplus_gap, hlmtheory.softplus_distance
+SOFTPLUS_GAP, SOFTPLUS_DISTANCE = truncation.softplus_gap, truncation.softplus_distance
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.9, 1.1])
@@ -299,7 +299,11 @@ def test_a_draft_whose_residual_is_0_by_0_is_within_the_certificate():
 
 # ---------------------------------------------------------------------------------------------------- uncertainty
 
-QUICK, EXPECTED, VOCABULARY = quadrature.quick_rule, hlmtheory.expected_uncertainty, hlmtheory.vocabulary_uncertainty
+QUICK, EXPECTED, VOCABULARY = (
+    quadrature.quick_rule,
+    uncertainty.expected_uncertainty,
+    uncertainty.vocabulary_uncertainty,
+)
 OF_THREE = {"logits": [1.0, 0.0, -1.0], "token": 1}
 
 
@@ -334,7 +338,7 @@ def too_sure(logits, draft_token, *, max_temperature=2.0):
     return 0.5 * STATED(logits, draft_token, max_temperature=max_temperature)
 
 
-STATED = hlmtheory.quadrature_error
+STATED = uncertainty.quadrature_error
 
 
 @pytest.mark.parametrize(

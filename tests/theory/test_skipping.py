@@ -13,8 +13,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
 from scipy.stats import binom
 
-import hlmtheory
-from hlmtheory import skipping, uncertainty
+from hlmtheory import skipping, uncertainty, verification
 from hlmtheory.claims import Status
 from hlmtheory.skipping import (
     best_holder_bound,
@@ -264,7 +263,7 @@ def test_the_one_step_risk_by_enumeration(instance):
 def test_the_one_step_risk_at_its_ends(instance):
     p, q = instance["target"], instance["draft"]
     risk = one_step_risk(p, q, instance["skip"])
-    everything = hlmtheory.total_variation(p, q)
+    everything = verification.total_variation(p, q)
     np.testing.assert_allclose(one_step_risk(p, q, 1.0), everything, rtol=1e-12, atol=1e-14)
     assert np.all(one_step_risk(p, q, 0.0) == 0.0)
     assert np.all(risk <= everything * (1 + 1e-12) + 1e-14)
@@ -274,8 +273,8 @@ def test_thousands_of_random_rows():
     rng = np.random.default_rng(3)
     p, q = rng.dirichlet(np.full(30, 0.3), (2, 5000))
     skip = rng.random((5000, 30)) * (rng.random((5000, 30)) < 0.6)
-    law = hlmtheory.output_distribution(p, q, skip=skip)
-    np.testing.assert_allclose(one_step_risk(p, q, skip), hlmtheory.total_variation(law, p), rtol=0, atol=1e-15)
+    law = verification.output_distribution(p, q, skip=skip)
+    np.testing.assert_allclose(one_step_risk(p, q, skip), verification.total_variation(law, p), rtol=0, atol=1e-15)
 
 
 @given(with_few_sizes(with_skip(grid_pairs())))
@@ -334,20 +333,20 @@ def test_a_rule_may_skip_by_true_and_false(library):
 def test_everything_sent_in_full_costs_nothing():
     p, q = np.random.default_rng(1).dirichlet(np.ones(6), 2)
     assert float(truncated_step_risk(p, q, 0.0, 6)) == 0.0
-    assert float(truncated_step_risk(p, q, 1.0, 0)) == pytest.approx(float(hlmtheory.total_variation(p, q)))
+    assert float(truncated_step_risk(p, q, 1.0, 0)) == pytest.approx(float(verification.total_variation(p, q)))
 
 
 def test_the_rule_of_the_papers_from_logits_to_risk():
     """Sampled uncertainty, threshold, skip probability, risk: the mean over the sampling noise is E[s_d β_d]."""
     rng = np.random.default_rng(5)
     logits = rng.normal(0, 1, 12)
-    draft = hlmtheory.softmax(logits)
-    target = hlmtheory.softmax(logits + rng.normal(0, 1, 12))
+    draft = verification.softmax(logits)
+    target = verification.softmax(logits + rng.normal(0, 1, 12))
     skip = uncertainty.skip_probability(uncertainty.vocabulary_uncertainty(logits), 0.8, 20)
     risk = float(one_step_risk(target, draft, skip))
     token = rng.choice(12, 100_000, p=draft)
     u = uncertainty.sample_uncertainty(np.broadcast_to(logits, (100_000, 12)), token, rng=rng)
-    lost = hlmtheory.rejection_probability(target, draft)[token] * (u <= 0.8)
+    lost = verification.rejection_probability(target, draft)[token] * (u <= 0.8)
     assert risk > 0.01
     assert lost.mean() == pytest.approx(risk, abs=4 * lost.std() / math.sqrt(100_000))
 
@@ -510,7 +509,7 @@ def test_whole_texts_by_enumeration(seed):
         risk = one_step_risk(p, q, skip[0])
         from_large += by_p @ risk
         from_system += by_h @ risk
-        law = hlmtheory.output_distribution(p, q, skip=skip[0])
+        law = verification.output_distribution(p, q, skip=skip[0])
         by_p, by_h = grown(by_p, p), grown(by_h, law)
     distance = 0.5 * np.abs(by_p - by_h).sum()
     assert by_h.sum() == pytest.approx(1.0)
@@ -527,7 +526,7 @@ def test_a_policy_with_a_state_is_bounded_along_its_own_texts(seed):
         following = np.zeros((2, p.size))
         for state in range(2):
             from_system += by_h[state] @ one_step_risk(p, q, skip[state])
-            law = hlmtheory.output_distribution(p, q, skip=skip[state])
+            law = verification.output_distribution(p, q, skip=skip[state])
             skipped = q * skip[state]
             following[1] += grown(by_h[state], skipped)
             following[0] += grown(by_h[state], law - skipped)
@@ -545,7 +544,7 @@ def test_a_policy_with_a_state_may_leave_the_large_models_texts_bound_behind():
     first = float(one_step_risk(p, q, 0.5))
     second = {True: float(one_step_risk([1.0, 0.0], [0.0, 1.0], 1.0)), False: 0.0}
     skipped_first = 0.5
-    law_first = hlmtheory.output_distribution(p, q, skip=0.5)
+    law_first = verification.output_distribution(p, q, skip=0.5)
     texts = np.zeros((2, 2))
     texts[0, 1] = skipped_first  # skipped, then skipped again: token 1 for the large model's 0
     texts[:, 0] = law_first - [skipped_first, 0.0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import hlmtheory
+from hlmtheory import channel, draft_length
 
 sympy = pytest.importorskip("sympy")
 
@@ -94,7 +94,7 @@ def test_the_root_by_lambert(c):
         a = -mpmath.log(mpmath.mpf(0.75))
         real = float(v / a - 1)
     ratio = 1.0 + float(constant / a)
-    assert float(hlmtheory.stationary_draft_length(0.75, ratio, 1.0)) == pytest.approx(real, rel=1e-12)
+    assert float(draft_length.stationary_draft_length(0.75, ratio, 1.0)) == pytest.approx(real, rel=1e-12)
 
 
 def test_the_linear_surrogate_is_bang_bang():
@@ -156,7 +156,7 @@ def test_the_mean_latency_has_a_divergent_floor():
 def test_the_growth_of_the_mean_latency(mean, factor):
     """E[1/log₂(1 + S); S ≥ cut] grows by ln 2 f(0) for each factor e, with Rician f(0) = (1 + κ)e^{-κ}/m."""
     mpmath = pytest.importorskip("mpmath")
-    law = hlmtheory.Rician(mean, factor)
+    law = channel.Rician(mean, factor)
     at_zero = (1 + factor) * mpmath.exp(-factor) / mean
     assert float(law.latency_growth()) == pytest.approx(float(mpmath.log(2) * at_zero), rel=1e-14)
     low = 1e-9 * mean
@@ -185,7 +185,7 @@ def test_the_payload_of_a_row():
     assert exact / 8 == 92_000
     for vocabulary in (1, 2, 3, 4096, 4097, 2**20 + 1):
         exact = vocabulary * (16 + sympy.ceiling(sympy.log(vocabulary, 2)))
-        assert int(hlmtheory.vocabulary_payload_bits(vocabulary, 16)) == exact
+        assert int(channel.vocabulary_payload_bits(vocabulary, 16)) == exact
 
 
 def test_the_update_storm():

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-import hlmtheory
+from hlmtheory import skipping, truncation, verification
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import rows, vocabularies
@@ -20,7 +20,7 @@ Q = [0.4, 0.25, 0.2, 0.1, 0.05]
 
 def drawn(seed, *shape):
     """Rows like a small model's."""
-    return hlmtheory.softmax(np.random.default_rng(seed).normal(scale=2.0, size=shape))
+    return verification.softmax(np.random.default_rng(seed).normal(scale=2.0, size=shape))
 
 
 # ----------------------------------------------------------------------------------------------------- worst case
@@ -32,24 +32,24 @@ def test_the_constructed_target_is_as_far_as_asked_and_suffers_the_bound(data):
     k = data.draw(st.integers(1, len(draft)))
     sent = float(np.sort(draft)[::-1][: min(k, len(draft) - 1)].sum())  # with k = V the least entry takes
     distance = sent * data.draw(st.floats(0.01, 1.0))
-    target = hlmtheory.worst_case_target(draft, k, distance)
-    deviation = float(hlmtheory.tail_deviation(draft)[k])
-    assert float(hlmtheory.total_variation(target, draft)) == pytest.approx(distance, abs=1e-12)
+    target = truncation.worst_case_target(draft, k, distance)
+    deviation = float(truncation.tail_deviation(draft)[k])
+    assert float(verification.total_variation(target, draft)) == pytest.approx(distance, abs=1e-12)
     if deviation > 1e-9:
         expected = min(1.0, deviation / distance)
-        assert float(hlmtheory.resampling_distortion(target, draft, k)) == pytest.approx(expected, abs=1e-6)
+        assert float(truncation.resampling_distortion(target, draft, k)) == pytest.approx(expected, abs=1e-6)
 
 
 def test_with_all_entries_sent_the_target_is_as_far_as_asked():
     for token, expected in ((None, [0.25, 0.15, 0.6]), (0, [0.1, 0.3, 0.6]), (2, [0.5, 0.5, 0.0])):
         distance = 0.2 if token == 2 else 0.4
-        target = hlmtheory.worst_case_target([0.5, 0.3, 0.2], 3, distance, draft_token=token)
+        target = truncation.worst_case_target([0.5, 0.3, 0.2], 3, distance, draft_token=token)
         np.testing.assert_allclose(target, expected, atol=1e-15)
-        assert float(hlmtheory.total_variation(target, [0.5, 0.3, 0.2])) == pytest.approx(distance, rel=1e-12)
+        assert float(verification.total_variation(target, [0.5, 0.3, 0.2])) == pytest.approx(distance, rel=1e-12)
     with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0.8\]"):
-        hlmtheory.worst_case_target([0.5, 0.3, 0.2], 3, 0.81)
+        truncation.worst_case_target([0.5, 0.3, 0.2], 3, 0.81)
     with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0\]"):
-        hlmtheory.worst_case_target([1.0], 1, 0.5)
+        truncation.worst_case_target([1.0], 1, 0.5)
 
 
 @given(st.data())
@@ -57,20 +57,20 @@ def test_a_bound_on_the_distance_alone_allows_a_bias_of_twice_the_smaller_for_ev
     """The target between q and q̂: nothing need be sent for it, so that k = 0 is no exception."""
     draft = data.draw(rows((), data.draw(vocabularies(2))))
     k = data.draw(st.integers(0, len(draft)))
-    flat, deviation = hlmtheory.truncate(draft, k), float(hlmtheory.tail_deviation(draft)[k])
+    flat, deviation = truncation.truncate(draft, k), float(truncation.tail_deviation(draft)[k])
     most = data.draw(st.floats(0.01, 1.0))
     if deviation < 1e-6:
         return
     target = draft + min(1.0, most / deviation) * (1 - 1e-6) * (flat - draft)
-    assert float(hlmtheory.total_variation(target, draft)) <= most
-    assert float(hlmtheory.resampling_bias(target, draft, k)) == pytest.approx(2 * min(most, deviation), rel=1e-5)
+    assert float(verification.total_variation(target, draft)) <= most
+    assert float(truncation.resampling_bias(target, draft, k)) == pytest.approx(2 * min(most, deviation), rel=1e-5)
 
 
 def test_a_distance_that_is_known_allows_less_where_nothing_is_sent():
     """TV(q, p) = 0.25 > Δ_0 = 0.2: both targets that are so far have no Bias at k = 0."""
     for target in ([0.45, 0.55], [0.95, 0.05]):
-        assert float(hlmtheory.resampling_bias(target, [0.7, 0.3], 0)) == pytest.approx(0.0, abs=1e-15)
-    found = hlmtheory.bias_size([0.7, 0.3], total_variation_bound=0.25, bias_tolerance=0.1)
+        assert float(truncation.resampling_bias(target, [0.7, 0.3], 0)) == pytest.approx(0.0, abs=1e-15)
+    found = truncation.bias_size([0.7, 0.3], total_variation_bound=0.25, bias_tolerance=0.1)
     assert int(found) == 1  # of a bound on it: TV(q, p) = 0.2 has Bias 0.4
 
 
@@ -80,8 +80,8 @@ def test_worst_targets_of_a_batch(library):
     token = np.argmax(draft, axis=-1)
     distance = np.minimum(distance, np.max(draft, axis=-1))
     for options in ({}, {"draft_token": to(library, token)}):
-        found = hlmtheory.worst_case_target(to(library, draft), to(library, k), to(library, distance), **options)
-        np.testing.assert_allclose(hlmtheory.total_variation(numbers(found), draft), distance, rtol=1e-9)
+        found = truncation.worst_case_target(to(library, draft), to(library, k), to(library, distance), **options)
+        np.testing.assert_allclose(verification.total_variation(numbers(found), draft), distance, rtol=1e-9)
         assert kind_of(found) == (library, "float64")
     lost = numbers(found) < draft - 1e-12
     assert (lost == (np.arange(20) == token[:, None])).all()
@@ -94,7 +94,7 @@ def test_a_distance_that_what_is_sent_cannot_give_is_refused(k, distance, token)
     with pytest.raises(
         ValueError, match=r"^distance must be in \[2\^-44, [\d.]+\], the mass .*at distance 0 there is no resid"
     ):
-        hlmtheory.worst_case_target(Q, k, distance, draft_token=token)
+        truncation.worst_case_target(Q, k, distance, draft_token=token)
 
 
 @pytest.mark.parametrize("distance", [0.03, 0.2])
@@ -102,7 +102,7 @@ def test_the_worst_case_against_linear_programs_of_fixed_signs(distance):
     """The largest Σ_M (γ/δ - ω/s) over p with Σ γ = δ and Σ ω = s: one program for each set of signs, M and s."""
     cp = pytest.importorskip("cvxpy")
     q, k = np.array([0.5, 0.3, 0.2]), 1
-    flat, deviation = hlmtheory.truncate(q, k), float(hlmtheory.tail_deviation(q)[k])
+    flat, deviation = truncation.truncate(q, k), float(truncation.tail_deviation(q)[k])
     p, mass, inverse = cp.Variable(3, nonneg=True), cp.Parameter(nonneg=True), cp.Parameter(nonneg=True)
     best = 0.0
     for up, over in product(product((0, 1), repeat=3), product((0, 1), repeat=2)):
@@ -126,9 +126,9 @@ def test_the_worst_case_against_linear_programs_of_fixed_signs(distance):
 def test_a_sent_token_is_charged_by_its_own_loss():
     """β_d min(1, Δ_k/q_d) is too little; min(β_d, Δ_k/q_d) is right, since TV(q, p) ≥ q_d β_d and not q_d."""
     draft = np.array([0.5, 0.3, 0.2])
-    target = hlmtheory.worst_case_target(draft, 1, 0.05, draft_token=0)
-    beta, deviation = hlmtheory.rejection_probability(target, draft), float(hlmtheory.tail_deviation(draft)[1])
-    emitted = float((draft * beta).sum() * hlmtheory.resampling_distortion(target, draft, 1))
+    target = truncation.worst_case_target(draft, 1, 0.05, draft_token=0)
+    beta, deviation = verification.rejection_probability(target, draft), float(truncation.tail_deviation(draft)[1])
+    emitted = float((draft * beta).sum() * truncation.resampling_distortion(target, draft, 1))
     assert (draft * beta * np.minimum(1, deviation / draft)).sum() == pytest.approx(0.005)
     assert emitted == pytest.approx(0.05)
     assert emitted <= (draft * np.minimum(beta, deviation / draft)).sum() + 1e-15
@@ -141,7 +141,7 @@ def test_a_sent_token_is_charged_by_its_own_loss():
 def test_the_distances_against_scipy(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
     k = data.draw(st.integers(0, len(draft)))
-    found, flat = hlmtheory.deviation_bounds(draft, k), hlmtheory.truncate(draft, k)
+    found, flat = truncation.deviation_bounds(draft, k), truncation.truncate(draft, k)
     order, ranks = np.argsort(-draft, kind="stable"), np.arange(len(draft))
     kept = order[:k]
     descending = (
@@ -156,10 +156,10 @@ def test_the_distances_against_scipy(data):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_distances_of_a_batch(library):
-    found = hlmtheory.deviation_bounds(to(library, [Q, Q]), to(library, [0, 5]))
+    found = truncation.deviation_bounds(to(library, [Q, Q]), to(library, [0, 5]))
     assert numbers(found.total_variation)[1] == numbers(found.wasserstein)[1] == numbers(found.divergence)[1] == 0
     assert kind_of(found.pinsker) == (library, "float64")
-    assert hlmtheory.deviation_bounds([1.0, 0.0], [0, 1]).divergence.tolist() == [np.log(2.0), 0.0]
+    assert truncation.deviation_bounds([1.0, 0.0], [0, 1]).divergence.tolist() == [np.log(2.0), 0.0]
 
 
 # ---------------------------------------------------------------------------------------------------------- rules
@@ -171,11 +171,11 @@ def test_the_rules_give_back_the_size_that_they_came_from(data):
     draft = weights / weights.sum()
     k = data.draw(st.integers(1, len(draft)))
     just = 1 - 1e-12  # off the border, where one rounding decides
-    p, low = hlmtheory.top_p_of_size(draft, k), hlmtheory.min_p_of_size(draft, k)
-    width = hlmtheory.top_n_sigma_of_size(np.log(draft), k)
-    assert int(hlmtheory.size_from_top_p(draft, just * p)) == k
-    assert int(hlmtheory.size_from_min_p(draft, just * low)) == k
-    assert int(hlmtheory.size_from_top_n_sigma(np.log(draft), (1 + 1e-12) * width + 1e-12)) == k
+    p, low = truncation.top_p_of_size(draft, k), truncation.min_p_of_size(draft, k)
+    width = truncation.top_n_sigma_of_size(np.log(draft), k)
+    assert int(truncation.size_from_top_p(draft, just * p)) == k
+    assert int(truncation.size_from_min_p(draft, just * low)) == k
+    assert int(truncation.size_from_top_n_sigma(np.log(draft), (1 + 1e-12) * width + 1e-12)) == k
 
 
 @given(st.data())
@@ -183,47 +183,47 @@ def test_the_rules_against_their_definitions(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
     p = data.draw(st.floats(0.0, 0.999))
     descending = np.sort(draft)[::-1]
-    k = int(hlmtheory.size_from_top_p(draft, p))
+    k = int(truncation.size_from_top_p(draft, p))
     assert descending[:k].sum() >= p - 1e-12
     assert k == 0 or descending[: k - 1].sum() < p + 1e-12
-    assert int(hlmtheory.size_from_min_p(draft, p)) == sum(entry >= p * draft.max() for entry in draft)
+    assert int(truncation.size_from_min_p(draft, p)) == sum(entry >= p * draft.max() for entry in draft)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_top_n_sigma_is_min_p_with_its_own_threshold(library):
     logits = np.random.default_rng(3).normal(size=(4, 300))
     for n in (0.0, 0.5, 1.0, 2.5):
-        found = numbers(hlmtheory.size_from_top_n_sigma(to(library, logits), n))
+        found = numbers(truncation.size_from_top_n_sigma(to(library, logits), n))
         p = np.exp(-n * logits.std(axis=-1))
-        assert found.tolist() == hlmtheory.size_from_min_p(hlmtheory.softmax(logits), p * (1 - 1e-12)).tolist()
-    width = hlmtheory.top_n_sigma_of_size(to(library, logits, "float32"), to(library, [0, 1, 5, 300]))
+        assert found.tolist() == truncation.size_from_min_p(verification.softmax(logits), p * (1 - 1e-12)).tolist()
+    width = truncation.top_n_sigma_of_size(to(library, logits, "float32"), to(library, [0, 1, 5, 300]))
     assert kind_of(width) == (library, "float32")
     assert numbers(width)[:2].tolist() == [0.0, 0.0]
 
 
 def test_the_rules_at_the_edges():
     tied = [0.25, 0.25, 0.25, 0.25]
-    assert hlmtheory.size_from_top_p(tied, [0.0, 0.25, 1.0]).tolist() == [0, 1, 4]
+    assert truncation.size_from_top_p(tied, [0.0, 0.25, 1.0]).tolist() == [0, 1, 4]
     wide = np.full(32_000, 1 / 32_000)  # whose sum from the far end is not 1
-    assert hlmtheory.size_from_top_p(wide, [0.0, 1e-300]).tolist() == [0, 1]
-    assert hlmtheory.size_from_top_p([0.1] * 10, [0.0, 1e-300]).tolist() == [0, 1]
-    assert hlmtheory.size_from_min_p(tied, [0.0, 1.0]).tolist() == [4, 4]
-    assert hlmtheory.size_from_top_n_sigma([1.0, 1.0], 0.0).tolist() == 2
-    assert hlmtheory.top_n_sigma_of_size([1.0, 1.0], 2).tolist() == 0.0
-    assert hlmtheory.size_from_top_p([1.0, 0.0], [0.5, 1.0]).tolist() == [1, 1]
-    assert hlmtheory.min_p_of_size([1.0, 0.0], [0, 1, 2]).tolist() == [1.0, 1.0, 0.0]
-    assert hlmtheory.top_p_of_size([1.0], [0, 1]).tolist() == [0.0, 1.0]
+    assert truncation.size_from_top_p(wide, [0.0, 1e-300]).tolist() == [0, 1]
+    assert truncation.size_from_top_p([0.1] * 10, [0.0, 1e-300]).tolist() == [0, 1]
+    assert truncation.size_from_min_p(tied, [0.0, 1.0]).tolist() == [4, 4]
+    assert truncation.size_from_top_n_sigma([1.0, 1.0], 0.0).tolist() == 2
+    assert truncation.top_n_sigma_of_size([1.0, 1.0], 2).tolist() == 0.0
+    assert truncation.size_from_top_p([1.0, 0.0], [0.5, 1.0]).tolist() == [1, 1]
+    assert truncation.min_p_of_size([1.0, 0.0], [0, 1, 2]).tolist() == [1.0, 1.0, 0.0]
+    assert truncation.top_p_of_size([1.0], [0, 1]).tolist() == [0.0, 1.0]
 
 
 def test_bad_rules_are_refused():
     with pytest.raises(ValueError, match=r"^p must be in \[0, 1\]"):
-        hlmtheory.size_from_top_p(Q, 1.5)
+        truncation.size_from_top_p(Q, 1.5)
     with pytest.raises(ValueError, match=r"^p must be in \[0, 1\]"):
-        hlmtheory.size_from_min_p(Q, -0.5)
+        truncation.size_from_min_p(Q, -0.5)
     with pytest.raises(ValueError, match=r"^n must be 0 or more and finite"):
-        hlmtheory.size_from_top_n_sigma(Q, -1.0)
+        truncation.size_from_top_n_sigma(Q, -1.0)
     with pytest.raises(ValueError, match=r"^logits must be rows of logits, finite or -inf where masked"):
-        hlmtheory.top_n_sigma_of_size([0.0, np.nan], 1)
+        truncation.top_n_sigma_of_size([0.0, np.nan], 1)
 
 
 @pytest.mark.parametrize("away", [1e-7, 1e-6, 1e-3, 0.1, 0.1249, 0.1251, 0.5, 1.0])
@@ -243,7 +243,7 @@ def test_a_small_divergence_keeps_its_digits(away):
             float(mpmath.sqrt(divergence / 2)),
             float(mpmath.sqrt(-mpmath.expm1(-divergence))),
         ]
-    found = hlmtheory.deviation_bounds(q, 0)
+    found = truncation.deviation_bounds(q, 0)
     ours = [float(found.divergence), float(found.pinsker), float(found.bretagnolle_huber)]
     np.testing.assert_allclose(ours, expected, rtol=1e-14 + 4e-16 / away)
 
@@ -272,9 +272,9 @@ def test_the_knapsack_against_a_mixed_integer_program(seed):
     draft[0] = [0.5, 0.5, 0, 0, 0, 0]
     price = 8 + 3
     for entries in (0, 1, 3, 7, 30):
-        expected = by_program(hlmtheory.tail_deviation(draft), entries)
-        best = hlmtheory.optimal_sizes(draft, entries * price + 5, exact=True)
-        hull = hlmtheory.optimal_sizes(draft, entries * price)
+        expected = by_program(truncation.tail_deviation(draft), entries)
+        best = truncation.optimal_sizes(draft, entries * price + 5, exact=True)
+        hull = truncation.optimal_sizes(draft, entries * price)
         assert best.total == pytest.approx(expected, abs=1e-6)
         assert best.gap == 0.0
         assert best.bits == int(best.k.sum()) * price <= entries * price
@@ -284,12 +284,12 @@ def test_the_knapsack_against_a_mixed_integer_program(seed):
 
 def test_plain_greedy_goes_astray_and_the_hull_says_by_how_much():
     draft = [[0.5, 0.5, 0.0, 0.0], [0.46, 0.18, 0.18, 0.18]]
-    deviation = hlmtheory.tail_deviation(draft)
+    deviation = truncation.tail_deviation(draft)
     greedy = deviation[0][1] + deviation[1][1]  # the first entry helps the second token most
-    best, hull = (hlmtheory.optimal_sizes(draft, 20, exact=exact) for exact in (True, False))
+    best, hull = (truncation.optimal_sizes(draft, 20, exact=exact) for exact in (True, False))
     assert (best.k.tolist(), round(best.total, 3), round(float(greedy), 3)) == ([2, 0], 0.21, 0.333)
     assert hull.total - hull.lower_bound <= 0.5
-    one = hlmtheory.optimal_sizes(draft[:1], 10)
+    one = truncation.optimal_sizes(draft[:1], 10)
     assert one.gap == one.total - one.lower_bound == pytest.approx(1 / 3 - 1 / 4)
     assert hull.k.tolist() == [2, 0]
 
@@ -297,7 +297,7 @@ def test_plain_greedy_goes_astray_and_the_hull_says_by_how_much():
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_allocations_come_in_kind(library):
     for exact in (True, False):
-        found = hlmtheory.optimal_sizes(to(library, drawn(2, 3, 9)), 60, exact=exact)
+        found = truncation.optimal_sizes(to(library, drawn(2, 3, 9)), 60, exact=exact)
         assert kind_of(found.k) == (library, "int64")
         assert found.bits <= 60
 
@@ -305,7 +305,7 @@ def test_allocations_come_in_kind(library):
 @pytest.mark.parametrize("exact", [True, False])
 def test_allocations_at_the_edges(exact):
     def sizes(rows_, budget):
-        return hlmtheory.optimal_sizes(rows_, budget, exact=exact).k.tolist()
+        return truncation.optimal_sizes(rows_, budget, exact=exact).k.tolist()
 
     assert sizes([[1.0, 0.0], [0.5, 0.5]], 0) == [0, 0]
     assert sizes([[1.0, 0.0], [0.5, 0.5]], 10**9) == [1, 0]
@@ -316,13 +316,13 @@ def test_allocations_at_the_edges(exact):
 
 def test_bad_budgets_are_refused():
     with pytest.raises(ValueError, match=r"^draft_rows must have shape \(T, V\)"):
-        hlmtheory.optimal_sizes(Q, 10)
+        truncation.optimal_sizes(Q, 10)
     with pytest.raises(ValueError, match=r"^budget_bits must be a whole number, 0 or more"):
-        hlmtheory.optimal_sizes([Q], -1)
+        truncation.optimal_sizes([Q], -1)
     with pytest.raises(ValueError, match=r"^budget_bits must be one number; got shape"):
-        hlmtheory.optimal_sizes([Q], [1, 2])
+        truncation.optimal_sizes([Q], [1, 2])
     with pytest.raises(ValueError, match=r"^bits_per_probability must be one whole number, 1 or more"):
-        hlmtheory.optimal_sizes([Q], 10, bits_per_probability=0)
+        truncation.optimal_sizes([Q], 10, bits_per_probability=0)
 
 
 @pytest.mark.parametrize(
@@ -336,13 +336,13 @@ def test_bad_budgets_are_refused():
 )
 def test_a_residual_of_rounding_is_taken_at_its_worst_by_every_function(target, draft, k, bias, distortion):
     """One rule for 0/0: TV(q̂, p) ≤ 2^-44."""
-    assert float(hlmtheory.resampling_bias(target, draft, k)) == pytest.approx(bias, abs=1e-12)
-    assert float(hlmtheory.resampling_distortion(target, draft, k)) == pytest.approx(distortion, abs=1e-12)
+    assert float(truncation.resampling_bias(target, draft, k)) == pytest.approx(bias, abs=1e-12)
+    assert float(truncation.resampling_distortion(target, draft, k)) == pytest.approx(distortion, abs=1e-12)
     none = np.zeros(len(draft))
-    risk = hlmtheory.truncated_step_risk(target, draft, none, np.full(len(draft), k))
+    risk = skipping.truncated_step_risk(target, draft, none, np.full(len(draft), k))
     assert 2 * float(risk) == pytest.approx(bias, abs=1e-12)
     if distortion:
-        assert int(hlmtheory.exact_size(target, draft, 0.99)) > k
+        assert int(truncation.exact_size(target, draft, 0.99)) > k
 
 
 @given(st.data())
@@ -350,15 +350,15 @@ def test_a_bias_near_a_reconstruction_is_within_its_certificate(data):
     """On both sides of the threshold for 0/0, and at it."""
     draft = data.draw(rows((), 5))
     k = data.draw(st.integers(0, 5))
-    rebuilt = hlmtheory.truncate(draft, k)
+    rebuilt = truncation.truncate(draft, k)
     target = np.abs(
         rebuilt + data.draw(st.sampled_from((0.0, 1.0))) * 2.0 ** -data.draw(st.integers(38, 52)) * (draft - rebuilt)
     )
     target = target / target.sum()
-    bias = float(hlmtheory.resampling_bias(target, draft, k))
-    most = 2 * float(hlmtheory.total_variation(draft, rebuilt))
+    bias = float(truncation.resampling_bias(target, draft, k))
+    most = 2 * float(verification.total_variation(draft, rebuilt))
     assert bias <= most * (1 + 1e-9) + 1e-14
-    apart = float(hlmtheory.total_variation(target, draft))
-    assert float(hlmtheory.resampling_distortion(target, draft, k)) <= 1.0
-    if float(hlmtheory.total_variation(target, rebuilt)) <= 2.0**-45 and apart > 1e-9:
+    apart = float(verification.total_variation(target, draft))
+    assert float(truncation.resampling_distortion(target, draft, k)) <= 1.0
+    if float(verification.total_variation(target, rebuilt)) <= 2.0**-45 and apart > 1e-9:
         assert bias == pytest.approx(2 * apart, rel=1e-3)

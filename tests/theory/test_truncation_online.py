@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize
 
-import hlmtheory
+from hlmtheory import truncation, verification
 from hlmtheory.truncation import softplus as softplus_room
 from hlmtheory.truncation.levels import completed, slack
 
@@ -35,14 +35,14 @@ def denominator(q, beta, eta):
 
 @given(st.floats(-50.0, 50.0), st.floats(0.01, 100.0))
 def test_the_gap_against_the_definition(z, eta):
-    np.testing.assert_allclose(hlmtheory.softplus_gap(z, eta), softplus(z, eta) - max(z, 0.0), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(truncation.softplus_gap(z, eta), softplus(z, eta) - max(z, 0.0), rtol=1e-9, atol=1e-12)
 
 
 def test_the_gap_at_the_edges():
     eta = np.array([1e-6, 2.0, 1e300])
-    np.testing.assert_allclose(hlmtheory.softplus_gap(0.0, eta), np.log(2) / eta)
-    assert hlmtheory.softplus_gap([1e308, -1e308], 1e300).tolist() == [0.0, 0.0]
-    assert kind_of(hlmtheory.softplus_gap(np.float32([0.5]), 2.0)) == ("numpy", "float32")
+    np.testing.assert_allclose(truncation.softplus_gap(0.0, eta), np.log(2) / eta)
+    assert truncation.softplus_gap([1e308, -1e308], 1e300).tolist() == [0.0, 0.0]
+    assert kind_of(truncation.softplus_gap(np.float32([0.5]), 2.0)) == ("numpy", "float32")
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -51,15 +51,15 @@ def test_the_approximate_distance_against_the_definition(library):
     p, q = rng.dirichlet(np.ones(20), size=(2, 5))
     expected = np.sum(q * softplus(p / q - 1, 5.0), axis=-1)
     np.testing.assert_allclose(
-        numbers(hlmtheory.softplus_distance(to(library, p), to(library, q), 5.0)), expected, rtol=1e-12
+        numbers(truncation.softplus_distance(to(library, p), to(library, q), 5.0)), expected, rtol=1e-12
     )
 
 
 def test_an_entry_without_draft_counts_what_the_target_gives_it():
-    np.testing.assert_allclose(hlmtheory.softplus_distance([0.0, 1.0], [1.0, 0.0], 3.0), 1 + softplus(-1.0, 3.0))
-    near = hlmtheory.softplus_distance([0.0, 1.0], [1.0 - 1e-12, 1e-12], 3.0)
+    np.testing.assert_allclose(truncation.softplus_distance([0.0, 1.0], [1.0, 0.0], 3.0), 1 + softplus(-1.0, 3.0))
+    near = truncation.softplus_distance([0.0, 1.0], [1.0 - 1e-12, 1e-12], 3.0)
     np.testing.assert_allclose(near, 1 + softplus(-1.0, 3.0), rtol=1e-9)
-    assert float(hlmtheory.softplus_distance([1.0, 0.0], [1.0, 5e-324], 1e300)) < 1e-300
+    assert float(truncation.softplus_distance([1.0, 0.0], [1.0, 5e-324], 1e300)) < 1e-300
 
 
 # --------------------------------------------------------------------------------------------------- online bound
@@ -69,20 +69,20 @@ def test_an_entry_without_draft_counts_what_the_target_gives_it():
 def test_the_online_bound_against_the_definition(library):
     sizes = np.arange(6)
     for token, beta, eta in ((0, 0.0, 1.0), (2, 0.4, 5.0), (4, 1.0, 20.0)):
-        expected = 2 * hlmtheory.tail_deviation(Q) / denominator(Q[token], beta, eta)
-        found = hlmtheory.online_bound(to(library, Q), token, beta, to(library, sizes), sharpness=eta)
+        expected = 2 * truncation.tail_deviation(Q) / denominator(Q[token], beta, eta)
+        found = truncation.online_bound(to(library, Q), token, beta, to(library, sizes), sharpness=eta)
         np.testing.assert_allclose(numbers(found), expected, rtol=1e-12, atol=1e-15)
 
 
 def test_a_denominator_that_vanishes_gives_infinity_or_0():
-    assert hlmtheory.online_bound(Q, 0, 1.0, [1, 5], sharpness=1e4).tolist() == [np.inf, 0.0]
+    assert truncation.online_bound(Q, 0, 1.0, [1, 5], sharpness=1e4).tolist() == [np.inf, 0.0]
 
 
 def test_the_shortfall_is_what_the_bound_lacks():
     target, draft = [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
     bound = 2 * 0.0625 / denominator(0.625, 0.2, 1.0)
-    np.testing.assert_allclose(hlmtheory.online_shortfall(target, draft, 0, 1, sharpness=1.0), 0.5 - bound)
-    assert float(hlmtheory.online_shortfall(draft, draft, 0, 1, sharpness=1.0)) == 0.0
+    np.testing.assert_allclose(truncation.online_shortfall(target, draft, 0, 1, sharpness=1.0), 0.5 - bound)
+    assert float(truncation.online_shortfall(draft, draft, 0, 1, sharpness=1.0)) == 0.0
 
 
 # ------------------------------------------------------------------------------------------------ safe sharpness
@@ -90,7 +90,7 @@ def test_the_shortfall_is_what_the_bound_lacks():
 
 @given(UNIT, UNIT)
 def test_the_safe_sharpness_against_a_root_finder(q, beta):
-    found = float(hlmtheory.safe_sharpness(q, beta))
+    found = float(truncation.safe_sharpness(q, beta))
     root = optimize.brentq(lambda log: denominator(q, beta, np.exp(log)) - 2 * q * beta, -3, 12, xtol=1e-13)
     assert found == pytest.approx(np.exp(root), rel=1e-9)
     assert denominator(q, beta, found) <= 2 * q * beta * (1 + 1e-9)
@@ -98,20 +98,20 @@ def test_the_safe_sharpness_against_a_root_finder(q, beta):
 
 @given(UNIT, UNIT)
 def test_the_safe_sharpness_is_on_the_safe_side(q, beta):
-    least = hlmtheory.safe_sharpness(q, beta)
+    least = truncation.safe_sharpness(q, beta)
     chosen = softplus_room._denominator(np, np.float64(q), np.float64(beta), np.float64(least))
     assert chosen <= 2 * (q * beta)
     for library in ("numpy", "torch"):
-        narrow = hlmtheory.safe_sharpness(to(library, q, "float32"), to(library, beta, "float32"))
-        wide = hlmtheory.safe_sharpness(float(np.float32(q)), float(np.float32(beta)))
+        narrow = truncation.safe_sharpness(to(library, q, "float32"), to(library, beta, "float32"))
+        wide = truncation.safe_sharpness(float(np.float32(q)), float(np.float32(beta)))
         assert float(narrow) >= float(wide)
 
 
 def test_the_safe_sharpness_of_the_paper_s_kind_of_draft():
-    assert float(hlmtheory.safe_sharpness(0.9, 0.1)) == pytest.approx(2.84, abs=0.005)
-    assert hlmtheory.safe_sharpness([0.0, 0.5, 1.0], [0.5, 0.0, 1.0])[:2].tolist() == [np.inf, np.inf]
-    assert np.isfinite(hlmtheory.safe_sharpness(1e-150, 1e-150))
-    assert kind_of(hlmtheory.safe_sharpness(to("torch", 0.5, "float32"), 0.5)) == ("torch", "float32")
+    assert float(truncation.safe_sharpness(0.9, 0.1)) == pytest.approx(2.84, abs=0.005)
+    assert truncation.safe_sharpness([0.0, 0.5, 1.0], [0.5, 0.0, 1.0])[:2].tolist() == [np.inf, np.inf]
+    assert np.isfinite(truncation.safe_sharpness(1e-150, 1e-150))
+    assert kind_of(truncation.safe_sharpness(to("torch", 0.5, "float32"), 0.5)) == ("torch", "float32")
 
 
 @given(UNIT.filter(lambda q: q < 0.98), UNIT, st.floats(0.01, 0.99))
@@ -119,13 +119,13 @@ def test_below_the_safe_sharpness_some_target_breaks_the_bound_and_from_it_on_no
     """The worst target for that q_d and β_d: a draft with a tail that is nearly even."""
     tail = (1 - q) * np.array([0.26, 0.24, 0.26, 0.24])
     draft, size = np.array([q, *tail]), 1
-    if q < tail[0] or hlmtheory.tail_deviation(draft)[1] >= q * beta:
+    if q < tail[0] or truncation.tail_deviation(draft)[1] >= q * beta:
         return
-    target = hlmtheory.worst_case_target(draft, size, q * beta, draft_token=0)
-    least = float(hlmtheory.safe_sharpness(q, beta))
-    distortion = float(hlmtheory.resampling_distortion(target, draft, size))
-    beta = float(hlmtheory.rejection_probability(target, draft)[0])
-    at, below = (float(hlmtheory.online_bound(draft, 0, beta, size, sharpness=eta)) for eta in (least, share * least))
+    target = truncation.worst_case_target(draft, size, q * beta, draft_token=0)
+    least = float(truncation.safe_sharpness(q, beta))
+    distortion = float(truncation.resampling_distortion(target, draft, size))
+    beta = float(verification.rejection_probability(target, draft)[0])
+    at, below = (float(truncation.online_bound(draft, 0, beta, size, sharpness=eta)) for eta in (least, share * least))
     assert below < distortion * (1 - 1e-9)
     assert at == pytest.approx(distortion, rel=1e-9)
 
@@ -151,7 +151,7 @@ def test_the_decoded_row_against_entry_by_entry(data):
     k, bits = data.draw(st.integers(0, len(draft))), data.draw(st.sampled_from((1, 3, 8, 52)))
     token = data.draw(st.one_of(st.none(), st.integers(0, len(draft) - 1)))
     draft = draft / draft.sum()  # as at the door, since floor is sensitive to the last bit
-    found = hlmtheory.decoded_draft(draft, k, bits_per_probability=bits, draft_token=token)
+    found = truncation.decoded_draft(draft, k, bits_per_probability=bits, draft_token=token)
     np.testing.assert_allclose(found, decoded(draft, k, bits, token), rtol=0, atol=2.0**-bits + 1e-12)
     assert float(found.sum()) == pytest.approx(1.0, abs=1e-12)
 
@@ -161,37 +161,37 @@ def test_the_deviation_of_a_message_is_a_distance_and_the_draft_s_own_entry_neve
     draft = data.draw(rows((), min(data.draw(vocabularies()), 12)))
     bits = data.draw(st.integers(1, 10))
     sizes = np.arange(len(draft) + 1)
-    deviation = hlmtheory.message_deviation(draft, bits_per_probability=bits)
-    shown = hlmtheory.total_variation(draft, hlmtheory.decoded_draft(draft, sizes, bits_per_probability=bits))
+    deviation = truncation.message_deviation(draft, bits_per_probability=bits)
+    shown = verification.total_variation(draft, truncation.decoded_draft(draft, sizes, bits_per_probability=bits))
     np.testing.assert_allclose(deviation, shown, rtol=0, atol=1e-12)
     for token in range(len(draft)):
-        row = hlmtheory.decoded_draft(draft, sizes, bits_per_probability=bits, draft_token=token)
-        assert (hlmtheory.total_variation(draft, row) <= deviation + 1e-12).all()
+        row = truncation.decoded_draft(draft, sizes, bits_per_probability=bits, draft_token=token)
+        assert (verification.total_variation(draft, row) <= deviation + 1e-12).all()
 
 
 def test_rounding_makes_the_deviation_rise_with_k():
-    deviation = hlmtheory.message_deviation([0.4, 0.3, 0.2, 0.1], bits_per_probability=2)
+    deviation = truncation.message_deviation([0.4, 0.3, 0.2, 0.1], bits_per_probability=2)
     assert deviation[3] > deviation[0]
-    fine = hlmtheory.message_deviation([0.4, 0.3, 0.2, 0.1], bits_per_probability=52)
-    np.testing.assert_allclose(fine, hlmtheory.tail_deviation([0.4, 0.3, 0.2, 0.1]), rtol=0, atol=1e-14 + slack(4))
+    fine = truncation.message_deviation([0.4, 0.3, 0.2, 0.1], bits_per_probability=52)
+    np.testing.assert_allclose(fine, truncation.tail_deviation([0.4, 0.3, 0.2, 0.1]), rtol=0, atol=1e-14 + slack(4))
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_messages_in_every_library(library):
     q = to(library, [Q, Q])
     for token in (None, to(library, [0, 4])):
-        found = hlmtheory.decoded_draft(q, 2, bits_per_probability=3, draft_token=token)
+        found = truncation.decoded_draft(q, 2, bits_per_probability=3, draft_token=token)
         expected = [decoded(Q, 2, 3, t) for t in ((None, None) if token is None else (0, 4))]
         np.testing.assert_allclose(numbers(found), expected, atol=1e-15)
         assert kind_of(found) == (library, "float64")
-    assert hlmtheory.message_deviation(to(library, [Q, Q])).shape == (2, 6)
+    assert truncation.message_deviation(to(library, [Q, Q])).shape == (2, 6)
 
 
 def test_messages_of_one_hot_rows_and_one_token():
-    assert hlmtheory.decoded_draft([1.0, 0.0, 0.0], 1).tolist() == [1.0, 0.0, 0.0]
-    assert hlmtheory.message_deviation([1.0]).tolist() == [0.0, 0.0]
-    assert hlmtheory.message_deviation([1.0, 0.0]).tolist() == [0.5, 0.0, 0.0]
-    assert hlmtheory.decoded_draft([0.5, 0.5], 2, bits_per_probability=1).tolist() == [0.5, 0.5]
+    assert truncation.decoded_draft([1.0, 0.0, 0.0], 1).tolist() == [1.0, 0.0, 0.0]
+    assert truncation.message_deviation([1.0]).tolist() == [0.0, 0.0]
+    assert truncation.message_deviation([1.0, 0.0]).tolist() == [0.5, 0.0, 0.0]
+    assert truncation.decoded_draft([0.5, 0.5], 2, bits_per_probability=1).tolist() == [0.5, 0.5]
 
 
 def test_a_rounding_above_1_of_what_is_sent_leaves_nothing():
@@ -199,7 +199,7 @@ def test_a_rounding_above_1_of_what_is_sent_leaves_nothing():
     draft = np.array([0.1] * 10 + [0.0])
     draft[9] += 2.0**-53
     for token in range(10):
-        row = hlmtheory.decoded_draft(draft, 10, bits_per_probability=52, draft_token=token)
+        row = truncation.decoded_draft(draft, 10, bits_per_probability=52, draft_token=token)
         assert (row >= 0).all()
     values = np.array([[0.7, 0.1, 0.2 + 2.0**-50, 0.0]])
     sent = np.array([[True, True, True, False]])
@@ -208,7 +208,7 @@ def test_a_rounding_above_1_of_what_is_sent_leaves_nothing():
 
 def test_a_token_of_a_message_is_a_token():
     with pytest.raises(ValueError, match=r"^draft_token must be a token in 0\.\.V-1 with V = 5"):
-        hlmtheory.decoded_draft(Q, 1, draft_token=5)
+        truncation.decoded_draft(Q, 1, draft_token=5)
 
 
 @given(pairs(), st.data())
@@ -218,17 +218,17 @@ def test_the_law_with_decoded_acceptance_against_every_draft(pair, data):
         pair["draft"].reshape(-1, pair["draft"].shape[-1])[0],
     )
     k = data.draw(st.integers(0, len(q)))
-    row = hlmtheory.truncate(q, k)
+    row = truncation.truncate(q, k)
     beta = np.array(oracles.rejection(p.tolist(), row.tolist()), dtype=float)
-    replacement = hlmtheory.residual_distribution(p, row)
+    replacement = verification.residual_distribution(p, row)
     law = sum(
         mass * ((1 - b) * np.eye(len(q))[v] + b * replacement) for v, (mass, b) in enumerate(zip(q, beta, strict=True))
     )
-    found = hlmtheory.decoded_output_distribution(p, q, row)
+    found = truncation.decoded_output_distribution(p, q, row)
     np.testing.assert_allclose(found, law, rtol=0, atol=1e-9)
-    assert np.abs(found - p).sum() <= 2 * hlmtheory.total_variation(q, row) + 1e-12
+    assert np.abs(found - p).sum() <= 2 * verification.total_variation(q, row) + 1e-12
 
 
 def test_drafts_from_the_decoded_row_itself_are_unbiased():
-    target, row = [0.4, 0.35, 0.15, 0.1, 0.0], hlmtheory.decoded_draft(Q, 2)
-    np.testing.assert_allclose(hlmtheory.decoded_output_distribution(target, row, row), target, atol=1e-15)
+    target, row = [0.4, 0.35, 0.15, 0.1, 0.0], truncation.decoded_draft(Q, 2)
+    np.testing.assert_allclose(truncation.decoded_output_distribution(target, row, row), target, atol=1e-15)

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-import hlmtheory
+from hlmtheory import truncation, verification
 from hlmtheory.truncation import tails
 from hlmtheory.truncation.tails import Tails
 
@@ -61,20 +61,20 @@ def test_a_tolerance_is_not_rounded_to_the_rows_type(library, dtype):
     """2 Δ_0 = 0.5, and 0.5 - 1e-9 is 0.5 in float32."""
     row = to(library, [0.75, 0.25], dtype)
     for tolerance, k in ((0.5, 0), (0.5 - 1e-9, 1), ([0.5, 0.5 - 1e-9], [0, 1]), (np.float64(0.5 - 1e-9), 1)):
-        assert numbers(hlmtheory.certified_size(row, tolerance)).tolist() == k
-        assert numbers(hlmtheory.bias_size(row, total_variation_bound=0.9, bias_tolerance=tolerance)).tolist() == k
-    assert int(hlmtheory.bias_size(row, total_variation_bound=0.25 + 1e-9, bias_tolerance=0.5 - 1e-9)) == 1
+        assert numbers(truncation.certified_size(row, tolerance)).tolist() == k
+        assert numbers(truncation.bias_size(row, total_variation_bound=0.9, bias_tolerance=tolerance)).tolist() == k
+    assert int(truncation.bias_size(row, total_variation_bound=0.25 + 1e-9, bias_tolerance=0.5 - 1e-9)) == 1
     target = to(library, [0.25, 0.75], dtype)  # Δ_0 / TV(q, p) = ½, and no distortion of a residual of one entry
-    assert int(hlmtheory.offline_size(target[None, :], row[None, :], 1.0)) == 0
-    assert int(hlmtheory.offline_size(target[None, :], row[None, :], 1.0 - 1e-9)) == 1
+    assert int(truncation.offline_size(target[None, :], row[None, :], 1.0)) == 0
+    assert int(truncation.offline_size(target[None, :], row[None, :], 1.0 - 1e-9)) == 1
 
 
 def test_a_row_of_numbers_is_not_rounded_to_the_tolerances_type():
     half = 0.5 + 2.0**-40
-    assert int(hlmtheory.certified_size([half, 1.0 - half], np.float32(0.0))) == 1
+    assert int(truncation.certified_size([half, 1.0 - half], np.float32(0.0))) == 1
     tolerance = np.float32([0.0])
-    assert hlmtheory.certified_size([half, 1.0 - half], tolerance).tolist() == [1]
-    found = hlmtheory.online_certified_size([half, 1.0 - half], 0, tolerance + 1, tolerance, estimated=False)
+    assert truncation.certified_size([half, 1.0 - half], tolerance).tolist() == [1]
+    found = truncation.online_certified_size([half, 1.0 - half], 0, tolerance + 1, tolerance, estimated=False)
     assert (found.k.tolist(), kind_of(found.bound)) == ([1], ("numpy", "float32"))
 
 
@@ -86,7 +86,7 @@ def test_a_certified_size_is_certified_exactly(dtype):
         every = [2 * apart(exact, rebuilt(exact, k)) for k in range(8)]
         for share in (1 - 1e-9, 1 + 1e-9):
             for tolerance in (share * float(value) for value in every[:6]):
-                k = int(hlmtheory.certified_size(row, tolerance))
+                k = int(truncation.certified_size(row, tolerance))
                 assert every[k] <= tolerance * (1 + NEARLY)
                 assert k == 0 or every[k - 1] > tolerance * (1 - NEARLY)
 
@@ -96,7 +96,7 @@ def test_the_bound_of_a_certified_size_is_at_least_the_exact_one(library, dtype)
     rng = np.random.default_rng(2)
     for row in drawn(3, 200, 6, dtype):
         token, b, theta = int(rng.integers(6)), float(rng.uniform(0.05, 1.0)), float(rng.uniform(0.05, 0.99))
-        found = hlmtheory.online_certified_size(to(library, row, dtype), token, b, theta, estimated=False)
+        found = truncation.online_certified_size(to(library, row, dtype), token, b, theta, estimated=False)
         exact = fractions(row)
         bound = apart(exact, rebuilt(exact, int(found.k))) / (exact[token] * Fraction(b)) if exact[token] else 0
         shown = Fraction(float(found.bound))
@@ -109,42 +109,44 @@ def test_the_bound_of_a_certified_size_is_at_least_the_exact_one(library, dtype)
 def test_a_tolerance_just_below_1_is_not_1(library, dtype):
     """Δ_0 = ¼, q_d b = 0.75 b with b a little less than 1/3."""
     row = to(library, [0.75, 0.25], dtype)
-    found = hlmtheory.online_certified_size(row, 0, 1 / 3, 0.999999999999998, estimated=False)
+    found = truncation.online_certified_size(row, 0, 1 / 3, 0.999999999999998, estimated=False)
     assert (int(found.k), float(found.bound)) == (1, 0.0)
-    assert int(hlmtheory.online_certified_size(row, 0, 1 / 3, 1.0, estimated=False).k) == 0
+    assert int(truncation.online_certified_size(row, 0, 1 / 3, 1.0, estimated=False).k) == 0
 
 
 @pytest.mark.parametrize(("library", "dtype"), NARROW)
 def test_other_numbers_are_not_rounded_either(library, dtype):
     row = to(library, [0.5, 0.25, 0.25], dtype)
-    assert int(hlmtheory.size_from_top_p(row, 0.5)) == 1
-    assert int(hlmtheory.size_from_top_p(row, 0.5 + 1e-9)) == 2
-    assert int(hlmtheory.size_from_min_p(row, 0.5)) == 3
-    assert int(hlmtheory.size_from_min_p(row, 0.5 + 1e-9)) == 1
+    assert int(truncation.size_from_top_p(row, 0.5)) == 1
+    assert int(truncation.size_from_top_p(row, 0.5 + 1e-9)) == 2
+    assert int(truncation.size_from_min_p(row, 0.5)) == 3
+    assert int(truncation.size_from_min_p(row, 0.5 + 1e-9)) == 1
     logits = to(library, [1.0, -1.0], dtype)
-    assert int(hlmtheory.size_from_top_n_sigma(logits, 2.0)) == 2
-    assert int(hlmtheory.size_from_top_n_sigma(logits, 2.0 - 1e-9)) == 1
-    wide = hlmtheory.online_size([0.5, 0.25, 0.25], 0, 0.3, 0.1, sharpness=1e-6)
-    assert int(hlmtheory.online_size(row, 0, 0.3, 0.1, sharpness=1e-6)) == int(wide)
+    assert int(truncation.size_from_top_n_sigma(logits, 2.0)) == 2
+    assert int(truncation.size_from_top_n_sigma(logits, 2.0 - 1e-9)) == 1
+    wide = truncation.online_size([0.5, 0.25, 0.25], 0, 0.3, 0.1, sharpness=1e-6)
+    assert int(truncation.online_size(row, 0, 0.3, 0.1, sharpness=1e-6)) == int(wide)
     with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0\.5\]"):
-        hlmtheory.worst_case_target(row, 1, 0.5 + 1e-9)
+        truncation.worst_case_target(row, 1, 0.5 + 1e-9)
     with pytest.raises(ValueError, match=r"^rejection_lower_bound must be in \[0, 1\]"):
-        hlmtheory.online_certified_size(row, 0, 1 + 1e-9, 0.1, estimated=False)
+        truncation.online_certified_size(row, 0, 1 + 1e-9, 0.1, estimated=False)
 
 
 @pytest.mark.parametrize(("library", "dtype"), NARROW)
 def test_a_sharpness_is_not_rounded_below_the_least(library, dtype):
     """A number a little below 1e-6 is that in float32, and the answers stay in the type of the rows."""
     z, row = to(library, [0.5], dtype), to(library, [0.5, 0.25, 0.25], dtype)
-    assert kind_of(hlmtheory.softplus_gap(z, 1e-6)) == (library, "float32")
-    np.testing.assert_allclose(numbers(hlmtheory.softplus_gap(z, 1e-6)), hlmtheory.softplus_gap([0.5], 1e-6), rtol=1e-6)
-    assert kind_of(hlmtheory.softplus_distance(row, row, 1e-6)) == (library, "float32")
-    assert kind_of(hlmtheory.online_bound(row, 0, 0.5, 1, sharpness=1e-6)) == (library, "float32")
+    assert kind_of(truncation.softplus_gap(z, 1e-6)) == (library, "float32")
+    np.testing.assert_allclose(
+        numbers(truncation.softplus_gap(z, 1e-6)), truncation.softplus_gap([0.5], 1e-6), rtol=1e-6
+    )
+    assert kind_of(truncation.softplus_distance(row, row, 1e-6)) == (library, "float32")
+    assert kind_of(truncation.online_bound(row, 0, 0.5, 1, sharpness=1e-6)) == (library, "float32")
     for call in (
-        lambda eta: hlmtheory.softplus_gap(z, eta),
-        lambda eta: hlmtheory.softplus_distance(row, row, eta),
-        lambda eta: hlmtheory.online_bound(row, 0, 0.5, 1, sharpness=eta),
-        lambda eta: hlmtheory.online_size(row, 0, 0.5, 0.1, sharpness=eta),
+        lambda eta: truncation.softplus_gap(z, eta),
+        lambda eta: truncation.softplus_distance(row, row, eta),
+        lambda eta: truncation.online_bound(row, 0, 0.5, 1, sharpness=eta),
+        lambda eta: truncation.online_size(row, 0, 0.5, 0.1, sharpness=eta),
     ):
         with pytest.raises(ValueError, match=r"^sharpness must be finite and at least 1e-6"):
             call(1e-6 * (1 - 1e-9))
@@ -154,8 +156,8 @@ def test_a_sharpness_is_not_rounded_below_the_least(library, dtype):
 def test_the_safe_sharpness_is_safe_for_the_numbers_that_were_given(library, dtype):
     beta = np.linspace(0.125, 1.0, 8)
     for q in np.random.default_rng(4).uniform(0.05, 0.95, 50).tolist():
-        found = hlmtheory.safe_sharpness(q, to(library, beta, dtype))
-        wide = hlmtheory.safe_sharpness(q, beta)
+        found = truncation.safe_sharpness(q, to(library, beta, dtype))
+        wide = truncation.safe_sharpness(q, beta)
         assert kind_of(found) == (library, "float32")
         assert (numbers(found) >= wide).all()
         np.testing.assert_allclose(numbers(found), wide, rtol=2e-7)
@@ -175,8 +177,8 @@ def nearly_even(seed, count, size, unit=2.0**-52):
 def test_a_deviation_is_not_small_where_the_rows_are_as_near(tolerance):
     """p is even, so q̂_0 is p itself, and all of the distortion is due to sending nothing."""
     target, draft = [0.5, 0.5], [0.49999999999999734, 0.5000000000000027]
-    assert float(hlmtheory.resampling_distortion(target, draft, 0)) == 1.0
-    assert int(hlmtheory.exact_size(target, draft, tolerance)) == 1
+    assert float(truncation.resampling_distortion(target, draft, 0)) == 1.0
+    assert int(truncation.exact_size(target, draft, tolerance)) == 1
 
 
 @pytest.mark.parametrize("size", [2, 4, 8, 64])
@@ -184,7 +186,7 @@ def test_the_exact_size_of_rows_that_are_a_few_units_apart(size):
     """Entries of 1/V and steps of 2^-52: differences, and sums of few, have no rounding."""
     p, q = nearly_even(5, 12, size), nearly_even(6, 12, size)
     for tolerance in (0.1, 0.4, 0.8):
-        found = hlmtheory.exact_size(p, q, tolerance)
+        found = truncation.exact_size(p, q, tolerance)
         for target, draft, k in zip(p, q, found.tolist(), strict=True):
             exact = [Fraction(x) for x in target.tolist()], [Fraction(x) for x in draft.tolist()]
             assert sum(exact[0]) == sum(exact[1]) == 1
@@ -194,7 +196,7 @@ def test_the_exact_size_of_rows_that_are_a_few_units_apart(size):
 def test_a_deviation_is_not_small_beside_a_small_chance_to_lose():
     """q_d b ≈ 1e-14 and Δ_0 = 4e-15: a bound of 0.4 and what may be rounded of it, not of 0."""
     draft, theta = [0.5 + 4e-15, 0.5 - 4e-15], [0.1, 0.99, 1.0]
-    found = hlmtheory.online_certified_size(draft, 0, 2e-14, theta, estimated=False)
+    found = truncation.online_certified_size(draft, 0, 2e-14, theta, estimated=False)
     assert (found.certified, found.k.tolist(), found.bound.tolist()[0]) == (True, [1, 0, 0], 0.0)
     exact = fractions(draft)
     bound = float(apart(exact, rebuilt(exact, 0)) / (exact[0] * Fraction(2e-14)))
@@ -209,7 +211,7 @@ def test_what_is_certified_of_a_nearly_even_row_is_so(size, many, monkeypatch):
     rows = nearly_even(7, 2, size)
     for b in (1e-15, 1e-13, 1e-3):
         for theta in (0.0, 0.1, 0.9):
-            found = hlmtheory.online_certified_size(rows, 0, b, theta, estimated=False)
+            found = truncation.online_certified_size(rows, 0, b, theta, estimated=False)
             for row, k, shown in zip(rows, found.k.tolist(), found.bound.tolist(), strict=True):
                 exact = fractions(row)
                 bound = apart(exact, rebuilt(exact, k)) / (exact[0] * Fraction(b))
@@ -223,7 +225,7 @@ def test_a_tolerance_of_a_few_roundings_is_kept(many, monkeypatch):
         monkeypatch.setattr(tails, "SINGLE", 0)
     rows = nearly_even(8, 20, 16)
     for tolerance in (0.0, 1e-16, 1e-15, 1e-14, 1e-12):
-        for row, k in zip(rows, hlmtheory.certified_size(rows, tolerance).tolist(), strict=True):
+        for row, k in zip(rows, truncation.certified_size(rows, tolerance).tolist(), strict=True):
             exact = fractions(row)
             assert 2 * apart(exact, rebuilt(exact, k)) <= Fraction(tolerance)
 
@@ -232,7 +234,7 @@ def test_a_tolerance_of_a_few_roundings_is_kept(many, monkeypatch):
 def test_a_deviation_is_rounded_by_less_than_is_counted(size):
     """All sizes of a flat row, of a peaked one, and of one with entries that differ by units."""
     rng = np.random.default_rng(size)
-    peaked = hlmtheory.softmax(rng.normal(scale=3.0, size=size))
+    peaked = verification.softmax(rng.normal(scale=3.0, size=size))
     flat = rng.dirichlet(np.full(size, 50.0))
     sizes = np.unique(np.linspace(0, size, 7).astype(np.int64))[None]
     for row in (peaked, flat, 1.0 / size + 2.0**-60 * rng.integers(-9, 9, size)):

@@ -10,7 +10,7 @@ from array_api_compat import array_namespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-import hlmtheory
+from hlmtheory import truncation, verification
 from hlmtheory._array import NUMPY
 from hlmtheory.truncation import exact, lean, tails
 from hlmtheory.truncation.ranked import Ranked
@@ -27,7 +27,7 @@ def drawn(seed, *shape, scale=3.0):
     """Pairs of rows like a model's."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(scale=scale, size=shape)
-    return hlmtheory.softmax(logits + rng.normal(size=shape)), hlmtheory.softmax(logits)
+    return verification.softmax(logits + rng.normal(size=shape)), verification.softmax(logits)
 
 
 def is_least(bounds, k, limit, slack=1e-12):
@@ -43,15 +43,15 @@ def is_least(bounds, k, limit, slack=1e-12):
 def test_the_certified_size_is_the_least(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
     tolerance = data.draw(st.one_of(st.sampled_from((0.0, 1.0, 2.0)), st.floats(1e-9, 1.5)))
-    is_least(2 * hlmtheory.tail_deviation(draft), int(hlmtheory.certified_size(draft, tolerance)), tolerance)
+    is_least(2 * truncation.tail_deviation(draft), int(truncation.certified_size(draft, tolerance)), tolerance)
 
 
 @pytest.mark.parametrize("size", [63, 64, 65, 1000, 4096, 33_000])
 def test_a_wide_row_is_searched_in_few_rounds(size):
     _, draft = drawn(size, 3, size)
-    deviation = 2 * hlmtheory.tail_deviation(draft)
+    deviation = 2 * truncation.tail_deviation(draft)
     for tolerance in (1e-9, 0.01, 0.1, 0.5, 1.0):
-        for row, k in zip(deviation, hlmtheory.certified_size(draft, tolerance), strict=True):
+        for row, k in zip(deviation, truncation.certified_size(draft, tolerance), strict=True):
             is_least(row, int(k), tolerance)
 
 
@@ -62,10 +62,10 @@ def test_the_borders_of_the_blocks_tell_the_block(monkeypatch):
     monkeypatch.setattr(tails, "SINGLE", 0)
     _, draft = drawn(16, 1, 8192)
     for tolerance in (0.01, 0.1, 0.5):
-        hlmtheory.certified_size(draft, tolerance)
+        truncation.certified_size(draft, tolerance)
     assert looks == [(1, 65)] * 3
     rough = Tails.of(np, np.sort(draft)).rough()
-    every = hlmtheory.tail_deviation(draft)[:, ::-64]
+    every = truncation.tail_deviation(draft)[:, ::-64]
     assert (rough <= every + 1e-12).all()
     np.testing.assert_allclose(rough, every, atol=0.01)
 
@@ -74,14 +74,14 @@ def test_the_tails_agree_with_all_deviations():
     _, draft = drawn(4, 5, 777)
     sizes = np.broadcast_to(np.arange(778), (5, 778))
     np.testing.assert_allclose(
-        Tails.of(np, np.sort(draft)).deviation(sizes), hlmtheory.tail_deviation(draft), rtol=1e-12, atol=1e-16
+        Tails.of(np, np.sort(draft)).deviation(sizes), truncation.tail_deviation(draft), rtol=1e-12, atol=1e-16
     )
 
 
 def test_a_small_tail_keeps_its_digits_in_the_search():
     draft = np.array([0.5, 0.5, 3e-300, 1e-300, 0.0])
-    assert hlmtheory.certified_size(draft, [0.0, 1e-301, 1.1e-300, 4e-300]).tolist() == [4, 4, 3, 2]
-    assert hlmtheory.certified_size([1.0, 5e-324, 0.0, 0.0], [0.0, 1e-323]).tolist() == [2, 1]
+    assert truncation.certified_size(draft, [0.0, 1e-301, 1.1e-300, 4e-300]).tolist() == [4, 4, 3, 2]
+    assert truncation.certified_size([1.0, 5e-324, 0.0, 0.0], [0.0, 1e-323]).tolist() == [2, 1]
 
 
 SIZES = {
@@ -101,7 +101,7 @@ SIZES = {
 def test_sizes_at_the_edges(case, library):
     draft, expected = SIZES[case]
     tolerance = to(library, [0.0, 0.1, 1.0, 2.0, 5.0])
-    found = hlmtheory.certified_size(to(library, draft), tolerance)
+    found = truncation.certified_size(to(library, draft), tolerance)
     assert (kind_of(found), numbers(found).tolist()) == ((library, "int64"), expected)
 
 
@@ -110,12 +110,12 @@ def test_sizes_of_a_batch_are_those_of_its_rows(library):
     p, q = drawn(1, 2, 3, 40)
     token, beta, eta, theta = (np.full((2, 3), value) for value in (0, 0.3, 5.0, 0.2))
     calls = {
-        "certified": lambda p, q, *x: hlmtheory.certified_size(q, x[3]),
-        "bits": lambda p, q, *x: hlmtheory.certified_size(q, 4 * x[3], bits_per_probability=10),
-        "online": lambda p, q, *x: hlmtheory.online_size(q, x[0], x[1], x[3], sharpness=x[2]),
-        "sure": lambda p, q, *x: hlmtheory.online_certified_size(q, x[0], x[1], x[3], estimated=False).k,
-        "bias": lambda p, q, *x: hlmtheory.bias_size(q, total_variation_bound=x[1], bias_tolerance=x[3]),
-        "exact": lambda p, q, *x: hlmtheory.exact_size(p, q, x[3]),
+        "certified": lambda p, q, *x: truncation.certified_size(q, x[3]),
+        "bits": lambda p, q, *x: truncation.certified_size(q, 4 * x[3], bits_per_probability=10),
+        "online": lambda p, q, *x: truncation.online_size(q, x[0], x[1], x[3], sharpness=x[2]),
+        "sure": lambda p, q, *x: truncation.online_certified_size(q, x[0], x[1], x[3], estimated=False).k,
+        "bias": lambda p, q, *x: truncation.bias_size(q, total_variation_bound=x[1], bias_tolerance=x[3]),
+        "exact": lambda p, q, *x: truncation.exact_size(p, q, x[3]),
     }
     for name, call in calls.items():
         whole = numbers(call(*(to(library, value) for value in (p, q, token, beta, eta, theta))))
@@ -124,34 +124,34 @@ def test_sizes_of_a_batch_are_those_of_its_rows(library):
 
 
 def test_one_row_and_many_tolerances():
-    assert hlmtheory.certified_size(Q, [[0.0, 0.5], [0.1, 3.0]]).shape == (2, 2)
-    assert hlmtheory.exact_size(P, Q, [0.0, 0.5]).tolist() == [2, 1]
-    assert hlmtheory.certified_size(np.zeros((0, 4)), 0.1).shape == (0,)
-    assert hlmtheory.exact_size(np.zeros((0, 4)), np.zeros((0, 4)), 0.1).shape == (0,)
+    assert truncation.certified_size(Q, [[0.0, 0.5], [0.1, 3.0]]).shape == (2, 2)
+    assert truncation.exact_size(P, Q, [0.0, 0.5]).tolist() == [2, 1]
+    assert truncation.certified_size(np.zeros((0, 4)), 0.1).shape == (0,)
+    assert truncation.exact_size(np.zeros((0, 4)), np.zeros((0, 4)), 0.1).shape == (0,)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_rows_are_accepted(dtype):
     p, q = (to("torch", row, dtype) for row in drawn(3, 20, 50))
-    k = numbers(hlmtheory.certified_size(q, 0.1)).astype(int)
-    deviation = 2 * numbers(hlmtheory.tail_deviation(q))
+    k = numbers(truncation.certified_size(q, 0.1)).astype(int)
+    deviation = 2 * numbers(truncation.tail_deviation(q))
     for row, size in zip(deviation, k, strict=True):
         is_least(row, size, 0.1, slack=1e-6)
-    assert numbers(hlmtheory.exact_size(p, q, 0.1)).shape == (20,)
+    assert numbers(truncation.exact_size(p, q, 0.1)).shape == (20,)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("size", [40, 300, 32_000])
 def test_an_even_tail_deviates_by_nothing(size, library):
     draft = np.append(0.5, np.full(size - 1, 0.5 / (size - 1)))
-    assert int(hlmtheory.certified_size(to(library, draft), 0.0)) == 1
-    assert int(hlmtheory.online_certified_size(to(library, draft), 0, 0.0, 0.1, estimated=False).k) == 1
-    assert (numbers(hlmtheory.tail_deviation(to(library, draft)))[1:] == 0).all()
+    assert int(truncation.certified_size(to(library, draft), 0.0)) == 1
+    assert int(truncation.online_certified_size(to(library, draft), 0, 0.0, 0.1, estimated=False).k) == 1
+    assert (numbers(truncation.tail_deviation(to(library, draft)))[1:] == 0).all()
 
 
 def test_a_size_by_the_bias_follows_twice_the_rejection():
     draft = [0.5, 0.25, 0.125, 0.125]
-    assert hlmtheory.bias_size(draft, total_variation_bound=[0.07, 0.05, 0.04], bias_tolerance=0.1).tolist() == [
+    assert truncation.bias_size(draft, total_variation_bound=[0.07, 0.05, 0.04], bias_tolerance=0.1).tolist() == [
         2,
         0,
         0,
@@ -162,24 +162,24 @@ def test_a_rejection_probability_is_not_taken_for_a_bound_on_the_distance():
     """β_d = 0 of [.5, .5, 0] leaves a Bias of .5 possible at k = 0; as a bound on TV(q, p), 0 states that p = q."""
     draft = [0.5, 0.5, 0.0]
     target = [0.5, 0.0, 0.5]
-    assert float(hlmtheory.rejection_probability(target, draft)[0]) == 0.0
-    assert float(hlmtheory.resampling_bias(target, draft, 0)) == 0.5
+    assert float(verification.rejection_probability(target, draft)[0]) == 0.0
+    assert float(truncation.resampling_bias(target, draft, 0)) == 0.5
     with pytest.raises(TypeError, match="positional"):
-        hlmtheory.bias_size(draft, 0.0, 0.01)
-    apart = float(hlmtheory.total_variation(target, draft))
-    assert int(hlmtheory.bias_size(draft, total_variation_bound=apart, bias_tolerance=0.01)) == 2
+        truncation.bias_size(draft, 0.0, 0.01)
+    apart = float(verification.total_variation(target, draft))
+    assert int(truncation.bias_size(draft, total_variation_bound=apart, bias_tolerance=0.01)) == 2
 
 
 def test_a_bound_in_float32_is_no_smaller_than_itself():
     rows_ = np.float32(drawn(11, 200, 9)[1])
     for sizes in (0, 1, 3):
-        exact = hlmtheory.message_deviation(rows_.astype(float), bits_per_probability=8)
-        narrow = hlmtheory.message_deviation(rows_, bits_per_probability=8)
+        exact = truncation.message_deviation(rows_.astype(float), bits_per_probability=8)
+        narrow = truncation.message_deviation(rows_, bits_per_probability=8)
         assert narrow.dtype == np.float32
         assert (narrow.astype(float)[:, sizes] >= exact[:, sizes]).all()
     for draft in (rows_, to("torch", rows_, "float32")):
-        wide = hlmtheory.online_certified_size(rows_.astype(float), 0, 0.5, 0.3, estimated=False)
-        found = hlmtheory.online_certified_size(draft, 0, 0.5, 0.3, estimated=False)
+        wide = truncation.online_certified_size(rows_.astype(float), 0, 0.5, 0.3, estimated=False)
+        found = truncation.online_certified_size(draft, 0, 0.5, 0.3, estimated=False)
         assert kind_of(found.bound)[1] == "float32"
         assert (numbers(found.bound).astype(float) >= wide.bound).all()
         np.testing.assert_allclose(numbers(found.bound), wide.bound, rtol=2e-7)
@@ -192,9 +192,9 @@ def test_a_bound_in_float32_is_no_smaller_than_itself():
 def test_the_size_with_rounding_is_the_least_of_all(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
     bits = data.draw(st.integers(1, 12))
-    bias = 2 * hlmtheory.message_deviation(draft, bits_per_probability=bits)
+    bias = 2 * truncation.message_deviation(draft, bits_per_probability=bits)
     tolerance = float(data.draw(st.sampled_from(bias.tolist()))) * (1 + 1e-9) + 1e-12
-    k = int(hlmtheory.certified_size(draft, tolerance, bits_per_probability=bits))
+    k = int(truncation.certified_size(draft, tolerance, bits_per_probability=bits))
     assert bias[k] <= tolerance + 1e-12
     assert (bias[:k] > tolerance - 2e-12).all()
 
@@ -204,7 +204,7 @@ def test_the_size_with_rounding_is_the_least_of_all(data):
     [([0.5, 0.5, 0, 0, 0], 0.45, 5), ([1 / 3, 1 / 3, 1 / 3, 0, 0], 1e-12, 3), ([0.2] * 5, 1e-12, 0)],
 )
 def test_the_size_with_rounding_may_be_all_or_all_that_are_not_0(draft, bias, k):
-    assert int(hlmtheory.certified_size(draft, bias, bits_per_probability=2)) == k
+    assert int(truncation.certified_size(draft, bias, bits_per_probability=2)) == k
 
 
 def test_many_bits_of_a_wide_row_take_little_memory():
@@ -212,31 +212,31 @@ def test_many_bits_of_a_wide_row_take_little_memory():
     _, other = drawn(13, 2, 32_000)
     tracemalloc.start()
     try:
-        found = hlmtheory.certified_size(draft, 0.1, bits_per_probability=16)
+        found = truncation.certified_size(draft, 0.1, bits_per_probability=16)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 8e6
-    bias = 2 * hlmtheory.message_deviation(draft[0], bits_per_probability=16)
+    bias = 2 * truncation.message_deviation(draft[0], bits_per_probability=16)
     assert int(found[0]) == int(np.argmax(bias <= 0.1))
-    beside = hlmtheory.certified_size(np.concatenate([draft, other]), 0.1, bits_per_probability=16)
+    beside = truncation.certified_size(np.concatenate([draft, other]), 0.1, bits_per_probability=16)
     assert beside[0] == found[0]  # whatever the rows beside it
 
 
 def test_too_few_bits_are_refused_with_what_they_can_do():
     with pytest.raises(ValueError, match=r"^bias_tolerance must be at least 0\.\d+ at row 1 .*4 bits .*more bits"):
-        hlmtheory.certified_size([ONE_HOT, [0.3, 0.26, 0.24, 0.2]], 1e-3, bits_per_probability=4)
+        truncation.certified_size([ONE_HOT, [0.3, 0.26, 0.24, 0.2]], 1e-3, bits_per_probability=4)
 
 
 @pytest.mark.parametrize("bits", [0, 53, 2.5, True])
 def test_bits_are_a_whole_number(bits):
     with pytest.raises(ValueError, match=r"^bits_per_probability must be a whole number in 1\.\.52"):
-        hlmtheory.certified_size(Q, 0.1, bits_per_probability=bits)
+        truncation.certified_size(Q, 0.1, bits_per_probability=bits)
 
 
 def test_bits_are_one_number():
     with pytest.raises(ValueError, match=r"^bits_per_probability must be one number"):
-        hlmtheory.certified_size(Q, 0.1, bits_per_probability=[8, 8])
+        truncation.certified_size(Q, 0.1, bits_per_probability=[8, 8])
 
 
 # ----------------------------------------------------------------------------------------------------- exact_size
@@ -244,23 +244,23 @@ def test_bits_are_one_number():
 
 def scanned(p, q, tolerance):
     """The least k by resampling_distortion of every k."""
-    return int(np.argmax(hlmtheory.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
+    return int(np.argmax(truncation.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
 
 
 def test_the_exact_size_is_the_least():
     p, q = drawn(2, 12, 60)
     for tolerance in (0.01, 0.1, 0.4, 0.9):
         expected = [scanned(*row, tolerance) for row in zip(p, q, strict=True)]
-        assert hlmtheory.exact_size(p, q, tolerance).tolist() == expected
+        assert truncation.exact_size(p, q, tolerance).tolist() == expected
 
 
 @given(pairs(), st.floats(0.001, 0.9))
 def test_leaps_miss_no_size(pair, tolerance):
     target, draft = (pair[name].reshape(-1, pair[name].shape[-1])[0] for name in ("target", "draft"))
-    k = int(hlmtheory.exact_size(target, draft, tolerance))
-    every = hlmtheory.resampling_distortion(target, draft, np.arange(len(draft) + 1))
-    exists = hlmtheory.total_variation(target, hlmtheory.truncate(draft, np.arange(len(draft) + 1))) > 1e-12
-    slack = 1e-14 / max(float(hlmtheory.total_variation(target, draft)), 1e-300)
+    k = int(truncation.exact_size(target, draft, tolerance))
+    every = truncation.resampling_distortion(target, draft, np.arange(len(draft) + 1))
+    exists = verification.total_variation(target, truncation.truncate(draft, np.arange(len(draft) + 1))) > 1e-12
+    slack = 1e-14 / max(float(verification.total_variation(target, draft)), 1e-300)
     assert (every[:k][exists[:k]] > tolerance - slack).all()
     assert every[k] <= tolerance + slack or not exists[k]
 
@@ -269,7 +269,7 @@ def test_leaps_miss_no_size(pair, tolerance):
 def test_exact_sizes_of_many_tolerances_are_those_of_each(library):
     p, q = drawn(14, 3, 50)
     tolerances = np.array([0.02, 1.0, 0.3, 0.02, 0.7])
-    found = hlmtheory.exact_size(to(library, p[:, None]), to(library, q[:, None]), to(library, tolerances))
+    found = truncation.exact_size(to(library, p[:, None]), to(library, q[:, None]), to(library, tolerances))
     assert kind_of(found) == (library, "int64")
     expected = [[scanned(*row, theta) for theta in tolerances] for row in zip(p, q, strict=True)]
     assert numbers(found).tolist() == expected
@@ -277,14 +277,14 @@ def test_exact_sizes_of_many_tolerances_are_those_of_each(library):
 
 def test_equal_entries_are_sent_by_lowest_index():
     target, draft = np.array([6, 4, 2, 3, 3, 0]) / 18, np.array([0.4, 0.2, 0.2, 0.1, 0.1, 0.0])
-    assert int(hlmtheory.exact_size(target, draft, 0.201)) == 2
-    assert int(hlmtheory.exact_size(target[[0, 2, 1, 4, 3, 5]], draft, 0.201)) == 3
+    assert int(truncation.exact_size(target, draft, 0.201)) == 2
+    assert int(truncation.exact_size(target[[0, 2, 1, 4, 3, 5]], draft, 0.201)) == 3
 
 
 def test_an_even_tail_is_enough_for_no_distortion_at_all():
     draft = np.append(0.5, np.full(39, 0.5 / 39))
     target = np.random.default_rng(15).dirichlet(np.ones(40))
-    assert int(hlmtheory.exact_size(target, draft, 0.0)) == 1
+    assert int(truncation.exact_size(target, draft, 0.0)) == 1
 
 
 def test_an_even_tail_is_enough_whatever_rounding_makes_of_the_distortion():
@@ -293,34 +293,34 @@ def test_an_even_tail_is_enough_whatever_rounding_makes_of_the_distortion():
     draft = -np.sort(-draft)
     draft[:, 3:] = draft[:, 3:4]
     draft /= draft.sum(-1, keepdims=True)
-    assert int(hlmtheory.exact_size(target, draft, 0.0).max()) == 3
+    assert int(truncation.exact_size(target, draft, 0.0).max()) == 3
 
 
 def test_any_residual_is_near_enough_for_a_tolerance_of_1():
     """Disjoint residuals, whose computed distance is a rounding above 1."""
     target = [0.16648661030274356, 0.12839979271407118, 0.654696514824452, 0.05041708215873321]
     draft = [0.09466298102688141, 0.07402159006992894, 0.8281244946290148, 0.0031909342741749266]
-    assert hlmtheory.exact_size(target, draft, [1.0, 2.0]).tolist() == [0, 0]
+    assert truncation.exact_size(target, draft, [1.0, 2.0]).tolist() == [0, 0]
 
 
 def test_the_exact_size_where_the_distortion_rises():
     """0, then 0.8 at k = 1: a search by halves could miss that nothing need be sent."""
     draft, target = np.array([21, 13, 5]) / 39, np.array([22, 13, 4]) / 39
-    assert int(hlmtheory.exact_size(target, draft, 0.1)) == 0
+    assert int(truncation.exact_size(target, draft, 0.1)) == 0
 
 
 @given(pairs())
 def test_the_exact_size_never_exceeds_what_the_bound_allows(pair):
-    k = hlmtheory.exact_size(**pair, distortion_tolerance=0.2)
-    apart = hlmtheory.total_variation(**{"p": pair["target"], "q": pair["draft"]})
-    certain = np.count_nonzero(hlmtheory.tail_deviation(pair["draft"]) > 0.2 * apart[..., None], axis=-1)
+    k = truncation.exact_size(**pair, distortion_tolerance=0.2)
+    apart = verification.total_variation(**{"p": pair["target"], "q": pair["draft"]})
+    certain = np.count_nonzero(truncation.tail_deviation(pair["draft"]) > 0.2 * apart[..., None], axis=-1)
     # equal deviations may differ by a rounding, magnified where the rows nearly agree
     assert ((k <= certain) | (apart < 1e-9)).all()
 
 
 def test_equal_rows_need_nothing():
-    assert int(hlmtheory.exact_size(Q, Q, 0.0)) == 0
-    assert int(hlmtheory.exact_size([1.0], [1.0], 0.0)) == 0
+    assert int(truncation.exact_size(Q, Q, 0.0)) == 0
+    assert int(truncation.exact_size([1.0], [1.0], 0.0)) == 0
 
 
 # ---------------------------------------------------------------------------------------------------- offline_size
@@ -331,9 +331,9 @@ def test_equal_rows_need_nothing():
 def test_the_offline_size_against_every_size(library, sharp):
     target, draft = drawn(6, 3, 5, 70)
     sizes = np.arange(71)
-    bound = hlmtheory.tvd_bound(target[:, :, None], draft[:, :, None], sizes).mean(axis=1) / (2 if sharp else 1)
+    bound = truncation.tvd_bound(target[:, :, None], draft[:, :, None], sizes).mean(axis=1) / (2 if sharp else 1)
     for tolerance in (0.05, 0.3, 2.0):
-        found = hlmtheory.offline_size(to(library, target), to(library, draft), tolerance, sharp=sharp)
+        found = truncation.offline_size(to(library, target), to(library, draft), tolerance, sharp=sharp)
         assert numbers(found).tolist() == np.argmax(bound <= tolerance, axis=-1).tolist()
 
 
@@ -351,20 +351,20 @@ def test_of_two_rows_neither_decides_alone(first):
 
 def test_offline_tolerances_broadcast():
     target, draft = drawn(7, 5, 30)
-    found = hlmtheory.offline_size(target, draft, [0.1, 0.5])
-    assert found.tolist() == [int(hlmtheory.offline_size(target, draft, theta)) for theta in (0.1, 0.5)]
+    found = truncation.offline_size(target, draft, [0.1, 0.5])
+    assert found.tolist() == [int(truncation.offline_size(target, draft, theta)) for theta in (0.1, 0.5)]
 
 
 def test_equal_rows_leave_the_offline_bound_undefined():
     words = r"^draft must differ from target, or the bound is undefined; they agree at token 1 .*leave such tokens out"
     with pytest.raises(ValueError, match=words):
-        hlmtheory.offline_size([P, Q], [Q, Q], 0.1)
+        truncation.offline_size([P, Q], [Q, Q], 0.1)
 
 
 @pytest.mark.parametrize("shape", [(4,), (0, 4)])
 def test_the_offline_size_needs_tokens(shape):
     with pytest.raises(ValueError, match=r"^draft must have an axis of tokens"):
-        hlmtheory.offline_size(np.broadcast_to(P, shape), np.broadcast_to(Q, shape), 0.1)
+        truncation.offline_size(np.broadcast_to(P, shape), np.broadcast_to(Q, shape), 0.1)
 
 
 # ----------------------------------------------------------------------------------------------------- online sizes
@@ -374,54 +374,54 @@ def test_the_offline_size_needs_tokens(shape):
 def test_the_online_size_against_every_size(beta):
     _, draft = drawn(8, 50)
     for sharpness, tolerance in ((0.5, 0.1), (5.0, 0.3), (50.0, 0.9), (5.0, 0.0), (5.0, 5.0)):
-        bound = hlmtheory.online_bound(draft, 3, beta, np.arange(51), sharpness=sharpness)
-        is_least(bound, int(hlmtheory.online_size(draft, 3, beta, tolerance, sharpness=sharpness)), tolerance)
+        bound = truncation.online_bound(draft, 3, beta, np.arange(51), sharpness=sharpness)
+        is_least(bound, int(truncation.online_size(draft, 3, beta, tolerance, sharpness=sharpness)), tolerance)
 
 
 def test_the_published_size_rises_with_the_uncertainty_and_the_sound_ones_do_not():
     _, draft = drawn(9, 200)
     token, beta = int(np.argmax(draft)), np.linspace(0.05, 1.0, 20)
-    published = hlmtheory.online_size(draft, token, beta, 0.5, sharpness=5.0)
-    sound = hlmtheory.online_certified_size(draft, token, beta, 0.5, estimated=False).k
+    published = truncation.online_size(draft, token, beta, 0.5, sharpness=5.0)
+    sound = truncation.online_certified_size(draft, token, beta, 0.5, estimated=False).k
     assert (np.diff(published) >= 0).all()
     assert published[-1] > published[0]
     assert (np.diff(sound) <= 0).all()
     assert sound[-1] < sound[0]
-    assert np.unique(hlmtheory.bias_size(draft, total_variation_bound=beta, bias_tolerance=0.2)).size == 2
+    assert np.unique(truncation.bias_size(draft, total_variation_bound=beta, bias_tolerance=0.2)).size == 2
 
 
 def test_a_certified_size_says_what_it_is():
     for estimated in (True, False):
-        found = hlmtheory.online_certified_size(Q, 0, [0.2, 1.0], 0.6, estimated=estimated)
+        found = truncation.online_certified_size(Q, 0, [0.2, 1.0], 0.6, estimated=estimated)
         assert (found.certified, found.k.tolist()) == (not estimated, [2, 0])
         np.testing.assert_allclose(found.bound, [0.5, 0.6])
 
 
 def test_no_lower_bound_means_that_all_is_sent():
-    found = hlmtheory.online_certified_size(Q, [0, 3], [0.0, 0.5], 0.6, estimated=False)
+    found = truncation.online_certified_size(Q, [0, 3], [0.0, 0.5], 0.6, estimated=False)
     assert (found.k.tolist(), found.bound.tolist()) == ([3, 3], [0.0, 0.0])
-    assert hlmtheory.online_certified_size(Q, 0, 0.0, 1.0, estimated=False).bound.tolist() == 1.0
+    assert truncation.online_certified_size(Q, 0, 0.0, 1.0, estimated=False).bound.tolist() == 1.0
 
 
 @given(pairs(), st.data())
 def test_the_certified_bound_holds(pair, data):
     token = data.draw(st.integers(0, pair["draft"].shape[-1] - 1))
-    beta = hlmtheory.rejection_probability(**pair)[..., token]
-    found = hlmtheory.online_certified_size(pair["draft"], token, beta, 0.25, estimated=False)
+    beta = verification.rejection_probability(**pair)[..., token]
+    found = truncation.online_certified_size(pair["draft"], token, beta, 0.25, estimated=False)
     lost = pair["draft"][..., token] * beta
-    distortion = hlmtheory.resampling_distortion(**pair, k=found.k)
+    distortion = truncation.resampling_distortion(**pair, k=found.k)
     assert ((distortion <= found.bound + 1e-9) | (lost < 1e-4)).all()
 
 
 # --------------------------------------------------------------------------------------------------- bad arguments
 
 CALLS = {
-    "certified_size": lambda theta: hlmtheory.certified_size(Q, theta),
-    "exact_size": lambda theta: hlmtheory.exact_size(P, Q, theta),
-    "offline_size": lambda theta: hlmtheory.offline_size([P], [Q], theta),
-    "online_size": lambda theta: hlmtheory.online_size(Q, 0, 0.5, theta, sharpness=5.0),
-    "online_certified_size": lambda theta: hlmtheory.online_certified_size(Q, 0, 0.5, theta, estimated=True),
-    "bias_size": lambda theta: hlmtheory.bias_size(Q, total_variation_bound=0.5, bias_tolerance=theta),
+    "certified_size": lambda theta: truncation.certified_size(Q, theta),
+    "exact_size": lambda theta: truncation.exact_size(P, Q, theta),
+    "offline_size": lambda theta: truncation.offline_size([P], [Q], theta),
+    "online_size": lambda theta: truncation.online_size(Q, 0, 0.5, theta, sharpness=5.0),
+    "online_certified_size": lambda theta: truncation.online_certified_size(Q, 0, 0.5, theta, estimated=True),
+    "bias_size": lambda theta: truncation.bias_size(Q, total_variation_bound=0.5, bias_tolerance=theta),
 }
 
 
@@ -437,9 +437,9 @@ def test_a_tolerance_is_not_negative(name, tolerance):
 @pytest.mark.parametrize("beta", [-0.1, 1.5, float("nan")])
 def test_a_rejection_is_a_probability(beta):
     for call in (
-        lambda: hlmtheory.online_size(Q, 0, beta, 0.1, sharpness=5.0),
-        lambda: hlmtheory.online_certified_size(Q, 0, beta, 0.1, estimated=True),
-        lambda: hlmtheory.bias_size(Q, total_variation_bound=beta, bias_tolerance=0.1),
+        lambda: truncation.online_size(Q, 0, beta, 0.1, sharpness=5.0),
+        lambda: truncation.online_certified_size(Q, 0, beta, 0.1, estimated=True),
+        lambda: truncation.bias_size(Q, total_variation_bound=beta, bias_tolerance=0.1),
     ):
         with pytest.raises(
             ValueError,
@@ -451,7 +451,7 @@ def test_a_rejection_is_a_probability(beta):
 @pytest.mark.parametrize("token", [-1, 4, 0.5])
 def test_a_draft_token_is_a_token(token):
     with pytest.raises(ValueError, match=r"^draft_token must be a token in 0\.\.V-1"):
-        hlmtheory.online_size(Q, token, 0.1, 0.1, sharpness=5.0)
+        truncation.online_size(Q, token, 0.1, 0.1, sharpness=5.0)
 
 
 # ------------------------------------------------------------------------------------------- few passes, few calls
@@ -462,8 +462,8 @@ def test_one_row_and_many_are_searched_alike(data):
     """The search in one row by itself, the one in all rows at once, and looking at every k."""
     draft = data.draw(rows((1,), data.draw(st.sampled_from((1, 2, 3, 12, 200)))))
     tolerance = data.draw(st.one_of(st.sampled_from((0.0, 1.0, 2.0)), st.floats(1e-9, 1.5)))
-    deviation = 2 * hlmtheory.tail_deviation(draft[0])
-    alone, among = (int(hlmtheory.certified_size(draft.repeat(n, 0), tolerance)[0]) for n in (1, tails.SINGLE + 1))
+    deviation = 2 * truncation.tail_deviation(draft[0])
+    alone, among = (int(truncation.certified_size(draft.repeat(n, 0), tolerance)[0]) for n in (1, tails.SINGLE + 1))
     for k in (alone, among):
         is_least(deviation, k, tolerance)
 
@@ -477,12 +477,12 @@ def test_a_row_of_any_type_is_sorted_as_it_comes(kind, library):
     for theta in (0.0, 0.01, 0.1, 0.5):
         given_, exact = ((to(library, a), to(library, b)) for a, b in ((p, q), wide))
         for call in (
-            lambda p, q: hlmtheory.certified_size(q, theta),  # noqa: B023
-            lambda p, q: hlmtheory.certified_size(q, theta + 0.5, bits_per_probability=12),  # noqa: B023
-            lambda p, q: hlmtheory.offline_size(p, q, theta + 0.01),  # noqa: B023
-            lambda p, q: hlmtheory.exact_size(p, q, theta + 0.01),  # noqa: B023
-            lambda p, q: hlmtheory.online_size(q, 5, 0.3, theta, sharpness=5.0),  # noqa: B023
-            lambda p, q: hlmtheory.size_from_top_p(q, 1 - theta / 2),  # noqa: B023
+            lambda p, q: truncation.certified_size(q, theta),  # noqa: B023
+            lambda p, q: truncation.certified_size(q, theta + 0.5, bits_per_probability=12),  # noqa: B023
+            lambda p, q: truncation.offline_size(p, q, theta + 0.01),  # noqa: B023
+            lambda p, q: truncation.exact_size(p, q, theta + 0.01),  # noqa: B023
+            lambda p, q: truncation.online_size(q, 5, 0.3, theta, sharpness=5.0),  # noqa: B023
+            lambda p, q: truncation.size_from_top_p(q, 1 - theta / 2),  # noqa: B023
         ):
             assert numbers(call(*given_)).tolist() == numbers(call(*exact)).tolist()
 
@@ -491,8 +491,8 @@ def test_a_search_that_the_borders_lead_astray_is_made_again():
     """Half a block is far above the rest of it, so that its border tells little."""
     draft = np.array([[0.5 / 32] * 32 + [0.5 / 96] * 64 + [0.5 / 96] * 32])
     for tolerance in np.linspace(0.0, 0.99, 23):
-        expected = int(np.argmax(2 * hlmtheory.tail_deviation(draft[0]) <= tolerance))
-        assert int(hlmtheory.certified_size(draft, tolerance)[0]) == expected
+        expected = int(np.argmax(2 * truncation.tail_deviation(draft[0]) <= tolerance))
+        assert int(truncation.certified_size(draft, tolerance)[0]) == expected
 
 
 @pytest.mark.parametrize("size", [300, 512, 700])
@@ -500,10 +500,10 @@ def test_a_search_that_the_borders_lead_astray_is_made_again():
 def test_the_blocks_of_a_wide_message_rule_no_size_out(size, scale):
     _, draft = drawn(22, 9, size, scale=scale)
     for bits in (10, 12, 16):
-        bias = 2 * hlmtheory.message_deviation(draft, bits_per_probability=bits)
+        bias = 2 * truncation.message_deviation(draft, bits_per_probability=bits)
         for share in (1e-6, 0.01, 0.1, 0.5, 0.9):
             tolerance = bias.min(-1) + share * (bias.max(-1) - bias.min(-1))
-            found = hlmtheory.certified_size(draft, tolerance, bits_per_probability=bits)
+            found = truncation.certified_size(draft, tolerance, bits_per_probability=bits)
             assert found.tolist() == np.argmax(bias <= tolerance[:, None], axis=-1).tolist()
 
 
@@ -512,15 +512,15 @@ def test_leaps_by_the_set_miss_no_size_of_a_wide_row(scale):
     p, q = drawn(23, 3, 2500, scale=scale)
     for tolerance in (0.02, 0.1, 0.3):
         expected = [scanned(*row, tolerance) for row in zip(p, q, strict=True)]
-        assert hlmtheory.exact_size(p, q, tolerance).tolist() == expected
+        assert truncation.exact_size(p, q, tolerance).tolist() == expected
 
 
 def test_rows_that_need_no_division_are_not_divided():
     _, draft = drawn(24, 2, 90)
     draft /= draft.sum(-1, keepdims=True)
-    found = [hlmtheory.online_certified_size(row, 3, 0.5, 0.2, estimated=False) for row in (draft, np.float32(draft))]
+    found = [truncation.online_certified_size(row, 3, 0.5, 0.2, estimated=False) for row in (draft, np.float32(draft))]
     np.testing.assert_allclose(found[0].bound, found[1].bound, rtol=1e-4)
-    exact_ = hlmtheory.online_certified_size([0.5, 0.25, 0.25], 1, 0.5, 0.2, estimated=False)
+    exact_ = truncation.online_certified_size([0.5, 0.25, 0.25], 1, 0.5, 0.2, estimated=False)
     assert (int(exact_.k), float(exact_.bound)) == (1, 0.0)
 
 
@@ -533,21 +533,21 @@ def test_the_search_in_a_librarys_own_arrays(library):
     own = Tails.of(xp, to(library, ascending))
     limit = to(library, np.full((4, 1), 0.07))
     least = least_size(xp, lambda sizes: own.deviation(sizes) <= limit, own.near(own.rough() <= limit), 299)
-    assert numbers(least).tolist() == hlmtheory.certified_size(draft, 0.14).tolist()
-    bits = hlmtheory.certified_size(
+    assert numbers(least).tolist() == truncation.certified_size(draft, 0.14).tolist()
+    bits = truncation.certified_size(
         to(library, draft), 0.3, bits_per_probability=16
     )  # on the host, and answered in kind
     assert kind_of(bits) == (library, "int64")
-    assert numbers(bits).tolist() == hlmtheory.certified_size(draft, 0.3, bits_per_probability=16).tolist()
+    assert numbers(bits).tolist() == truncation.certified_size(draft, 0.3, bits_per_probability=16).tolist()
 
 
 def test_a_residual_that_cannot_be_normalised_is_left_to_the_bound():
     draft = np.array([1.0, 1e-102, 1e-137, 1e-155, 1e-310])
     target = np.array([1.0, 3e-103, 2e-138, 6e-156, 4e-310])
-    deviation = hlmtheory.tail_deviation(draft)
-    apart = float(hlmtheory.total_variation(target, draft))
-    assert int(hlmtheory.exact_size(target, draft, 0.3)) == int(np.argmax(deviation <= 0.3 * apart))
-    assert int(hlmtheory.exact_size([1.0, 0.0], [1.0, 5e-324], 0.5)) == 0
+    deviation = truncation.tail_deviation(draft)
+    apart = float(verification.total_variation(target, draft))
+    assert int(truncation.exact_size(target, draft, 0.3)) == int(np.argmax(deviation <= 0.3 * apart))
+    assert int(truncation.exact_size([1.0, 0.0], [1.0, 5e-324], 0.5)) == 0
 
 
 @pytest.mark.parametrize(
@@ -555,9 +555,9 @@ def test_a_residual_that_cannot_be_normalised_is_left_to_the_bound():
 )
 def test_what_is_no_row_of_probabilities_is_refused_at_the_sort(draft):
     with pytest.raises(ValueError, match=r"^draft must be rows of probabilities: finite, non-negative, summing to 1"):
-        hlmtheory.certified_size(draft, 0.1)
+        truncation.certified_size(draft, 0.1)
     with pytest.raises(ValueError, match=r"^target must be rows of probabilities: finite, non-negative, summing to 1"):
-        hlmtheory.exact_size(draft, [0.5, 0.5], 0.1)
+        truncation.exact_size(draft, [0.5, 0.5], 0.1)
 
 
 # ----------------------------------------------------------------------------- what the search for the exact size skips
@@ -578,10 +578,10 @@ def test_sizes_are_ruled_out_by_the_thousand_and_rightly(scale, noise, monkeypat
     monkeypatch.setattr(exact.Head, "behind", lambda *given: steps.append(given[-1]) or behind(*given))
     rng = np.random.default_rng(31)
     logits = rng.normal(scale=scale, size=6000)
-    q, p = hlmtheory.softmax(logits), hlmtheory.softmax(logits + noise * rng.normal(size=6000))
+    q, p = verification.softmax(logits), verification.softmax(logits + noise * rng.normal(size=6000))
     for tolerance in (0.1, 0.05):
         looks.clear()
-        k = int(hlmtheory.exact_size(p, q, tolerance))
+        k = int(truncation.exact_size(p, q, tolerance))
         assert len(looks) <= 10
         assert first_by_scan(p, q, tolerance, k + 1) == k
     assert exact.STEP in steps
@@ -594,7 +594,7 @@ def test_no_proof_rules_out_a_size_that_meets_the_tolerance(size, starved):
     rng = np.random.default_rng(size)
     for scale in (0.3, 1.0, 3.0):
         logits = rng.normal(scale=scale, size=size)
-        q, p = hlmtheory.softmax(logits), hlmtheory.softmax(logits + rng.normal(size=size))
+        q, p = verification.softmax(logits), verification.softmax(logits + rng.normal(size=size))
         if scale == 0.3:  # ties
             q = np.floor(q * size * 4) + 1.0
             q /= q.sum()
@@ -633,13 +633,13 @@ def test_the_sums_between_borders_are_those_of_the_entries():
 def test_a_size_beyond_what_was_prepared_is_found():
     """The worst target for one size attains the bound there: the least size is next to what the bound allows."""
     _, draft = drawn(32, 5000, scale=1.0)
-    target = hlmtheory.worst_case_target(draft, 4000, 0.2)
-    tolerance = float(hlmtheory.tail_deviation(draft)[4000]) / 0.2 * (1 - 1e-6)
-    found = int(hlmtheory.exact_size(target, draft, tolerance))
+    target = truncation.worst_case_target(draft, 4000, 0.2)
+    tolerance = float(truncation.tail_deviation(draft)[4000]) / 0.2 * (1 - 1e-6)
+    found = int(truncation.exact_size(target, draft, tolerance))
     assert found > 4000
     assert first_by_scan(target, draft, tolerance, found + 1) == found
-    assert hlmtheory.exact_size(target, draft, [1.5 * tolerance, tolerance, 0.2 * tolerance]).tolist() == [
-        int(hlmtheory.exact_size(target, draft, share * tolerance)) for share in (1.5, 1.0, 0.2)
+    assert truncation.exact_size(target, draft, [1.5 * tolerance, tolerance, 0.2 * tolerance]).tolist() == [
+        int(truncation.exact_size(target, draft, share * tolerance)) for share in (1.5, 1.0, 0.2)
     ]
 
 
@@ -653,9 +653,9 @@ def test_some_entries_that_are_unlike_the_others_mislead_no_search(share):
     q[1, np.arange(q.shape[-1]) % 3 > 0] = 0.0  # and here they are all there is
     q[1] /= q[1].sum()
     for row in zip(p, q, strict=True):
-        for tolerance, k in zip((0.3, 0.05), hlmtheory.exact_size(*row, [0.3, 0.05]).tolist(), strict=True):
+        for tolerance, k in zip((0.3, 0.05), truncation.exact_size(*row, [0.3, 0.05]).tolist(), strict=True):
             pair = Ranked.of(*row)
-            allowed = hlmtheory.tail_deviation(row[1]) <= tolerance * pair.apart * (1 + 1e-9)
+            allowed = truncation.tail_deviation(row[1]) <= tolerance * pair.apart * (1 + 1e-9)
             assert pair.distortion(k)[0] <= tolerance or allowed[k]
             assert k == 0 or not allowed[k - 1]
             for size in {*range(0, k, 1 + k // 40), *range(max(0, k - 20), k)}:
@@ -667,15 +667,15 @@ def test_a_size_that_the_bound_allows_is_found_without_a_look_at_each(monkeypatc
     looks, look = [], exact.Head._look
     monkeypatch.setattr(exact.Head, "_look", lambda self, k: looks.append(k) or look(self, k))
     target, draft = drawn(38, 3000, scale=1.0)
-    assert int(hlmtheory.exact_size(target, np.full(3000, 1 / 3000), 0.0)) == 0
+    assert int(truncation.exact_size(target, np.full(3000, 1 / 3000), 0.0)) == 0
     even = -np.sort(-draft)
     even[1000:] = even[1000:].mean()
-    assert int(hlmtheory.exact_size(target, even, 0.0)) == 1000
+    assert int(truncation.exact_size(target, even, 0.0)) == 1000
     near = draft * (1 + 2.0**-50 * np.random.default_rng(38).integers(-4, 5, 3000))
-    size = int(hlmtheory.exact_size(near, draft, 0.5))
+    size = int(truncation.exact_size(near, draft, 0.5))
     apart = 0.5 * float(np.abs(near - draft).sum())
     assert 0 < apart < exact.NOISE
-    assert size == int(np.argmax(hlmtheory.tail_deviation(draft) <= 0.5 * apart))
+    assert size == int(np.argmax(truncation.tail_deviation(draft) <= 0.5 * apart))
     assert len(looks) < 40
 
 
@@ -684,7 +684,7 @@ def test_the_entries_that_need_no_order_have_none(monkeypatch):
     sizes, order = [], exact.descending
     monkeypatch.setattr(exact, "descending", lambda q, places: sizes.append(places.size) or order(q, places))
     p, q = drawn(39, 32_000, scale=3.0)
-    assert 0 < int(hlmtheory.exact_size(p, q, 0.1)) < 4000
+    assert 0 < int(truncation.exact_size(p, q, 0.1)) < 4000
     assert len(sizes) == 1
     assert sizes[0] < 4000
 
@@ -692,11 +692,13 @@ def test_the_entries_that_need_no_order_have_none(monkeypatch):
 @pytest.mark.parametrize("window", [0, 1, 3])
 def test_many_tolerances_when_little_is_prepared(window, monkeypatch):
     p, q = drawn(36, 24, 60, scale=1.0)
-    p[6:] = [hlmtheory.worst_case_target(row, k, 0.05) for k, row in enumerate(q[6:], 3)]  # where the bound is attained
+    p[6:] = [
+        truncation.worst_case_target(row, k, 0.05) for k, row in enumerate(q[6:], 3)
+    ]  # where the bound is attained
     tolerances = np.linspace(0.0, 0.9, 91)
-    each = [[int(hlmtheory.exact_size(*row, theta)) for theta in tolerances] for row in zip(p, q, strict=True)]
+    each = [[int(truncation.exact_size(*row, theta)) for theta in tolerances] for row in zip(p, q, strict=True)]
     monkeypatch.setattr(exact, "WINDOW", window)
-    assert hlmtheory.exact_size(p[:, None], q[:, None], tolerances).tolist() == each
+    assert truncation.exact_size(p[:, None], q[:, None], tolerances).tolist() == each
 
 
 def test_the_order_of_entries_that_hardly_differ():
@@ -718,8 +720,8 @@ def test_a_batch_may_be_empty(library):
         draft = to(library, np.full(shape, 1 / shape[-1]))
         tolerance = to(library, np.asarray(tolerance, dtype=np.float64))
         empty = np.broadcast_shapes(shape[:-1], tuple(tolerance.shape))
-        sizes = [hlmtheory.certified_size(draft, tolerance, bits_per_probability=bits) for bits in (None, 8, 16)]
-        sizes += [hlmtheory.exact_size(draft, draft, tolerance), hlmtheory.size_from_top_p(draft, tolerance)]
+        sizes = [truncation.certified_size(draft, tolerance, bits_per_probability=bits) for bits in (None, 8, 16)]
+        sizes += [truncation.exact_size(draft, draft, tolerance), truncation.size_from_top_p(draft, tolerance)]
         assert [tuple(found.shape) for found in sizes] == [empty] * 5
 
 
@@ -728,15 +730,15 @@ def test_shapes_that_do_not_fit_are_refused_by_name(library):
     draft, two = to(library, np.full((3, 4), 0.25)), to(library, np.array([0.1, 0.2]))
     token = to(library, np.zeros(3, dtype=np.int64))
     with pytest.raises(ValueError, match=r"draft has \(3,\), bias_tolerance has \(2,\)"):
-        hlmtheory.certified_size(draft, two)
+        truncation.certified_size(draft, two)
     with pytest.raises(
         ValueError, match=r"draft has \(3,\), .*rejection_probability has \(\), distortion_tolerance has \(2,\)"
     ):
-        hlmtheory.online_size(draft, token, 0.5, two, sharpness=2.0)
+        truncation.online_size(draft, token, 0.5, two, sharpness=2.0)
     with pytest.raises(
         ValueError, match=r"draft has \(3,\), .*rejection_lower_bound has \(2,\), distortion_tolerance has \(\)"
     ):
-        hlmtheory.online_certified_size(draft, token, two, 0.1, estimated=False)
+        truncation.online_certified_size(draft, token, two, 0.1, estimated=False)
 
 
 @pytest.mark.parametrize("count", [1, 9])
@@ -745,9 +747,9 @@ def test_an_uneven_subnormal_tail_does_deviate(library, count):
     """Though its mean, and all that its entries exceed it by, may round to nothing."""
     least = 5e-324
     draft = to(library, np.array([[1.0, 2 * least, least]] * count))
-    assert numbers(hlmtheory.certified_size(draft, 0.0)).tolist() == [2] * count
+    assert numbers(truncation.certified_size(draft, 0.0)).tolist() == [2] * count
     token = to(library, np.zeros(count, dtype=np.int64))
-    found = hlmtheory.online_certified_size(draft, token, 0.0, 0.5, estimated=False)
+    found = truncation.online_certified_size(draft, token, 0.0, 0.5, estimated=False)
     assert numbers(found.k).tolist() == [2] * count
 
 
@@ -788,15 +790,15 @@ def test_a_size_does_not_depend_on_the_tolerances_beside_it():
         0.05006144922953128,
     ]
     for tolerance in (0.0, 1e-15, 1e-12, 1e-11, 1e-10):
-        assert hlmtheory.exact_size(p, q, tolerance) == 2
-        assert hlmtheory.exact_size(p, q, [tolerance, 2.19207677e-7]).tolist() == [2, 2]
+        assert truncation.exact_size(p, q, tolerance) == 2
+        assert truncation.exact_size(p, q, [tolerance, 2.19207677e-7]).tolist() == [2, 2]
 
 
 def test_a_target_and_drafts_broadcast():
     p, q = drawn(34, 3, 60)
     for given_, each in (((p[0], q), [(p[0], row) for row in q]), ((p[:, None], q), [(a, b) for a in p for b in q])):
-        found = hlmtheory.exact_size(*given_, 0.1)
-        assert found.reshape(-1).tolist() == [int(hlmtheory.exact_size(a, b, 0.1)) for a, b in each]
+        found = truncation.exact_size(*given_, 0.1)
+        assert found.reshape(-1).tolist() == [int(truncation.exact_size(a, b, 0.1)) for a, b in each]
 
 
 # -------------------------------------------------------------------------------------------- few rows and many, again
@@ -808,12 +810,12 @@ def test_few_rows_by_themselves_and_all_at_once(scale, monkeypatch):
     p, q = drawn(35, 4, 2000, scale=scale)
 
     def found():
-        online = [hlmtheory.online_certified_size(q, 3, 0.4, theta, estimated=True) for theta in (0.0, 0.2, 0.9)]
+        online = [truncation.online_certified_size(q, 3, 0.4, theta, estimated=True) for theta in (0.0, 0.2, 0.9)]
         return (
-            [hlmtheory.offline_size(p, q, theta, sharp=sharp) for theta in (0.05, 0.4) for sharp in (False, True)]
-            + [hlmtheory.offline_size(p[:, None], q[:, None], 0.3).tolist()]
+            [truncation.offline_size(p, q, theta, sharp=sharp) for theta in (0.05, 0.4) for sharp in (False, True)]
+            + [truncation.offline_size(p[:, None], q[:, None], 0.3).tolist()]
             + [one.k.tolist() for one in online]
-            + [hlmtheory.certified_size(q, bias, bits_per_probability=14).tolist() for bias in (0.4, 0.8, 1.2)]
+            + [truncation.certified_size(q, bias, bits_per_probability=14).tolist() for bias in (0.4, 0.8, 1.2)]
         ), [one.bound for one in online]
 
     few, few_bounds = found()
@@ -827,7 +829,7 @@ def test_a_row_of_which_the_borders_tell_little_is_searched_in_the_blocks_beside
     draft = np.sort([0.5 / 32] * 32 + [0.5 / 96] * 64 + [0.5 / 96] * 32)
     own = Tails.of(NUMPY, draft[None])
     for limit in np.linspace(0.01, 0.5, 23):
-        expected = int(np.argmax(hlmtheory.tail_deviation(draft) <= limit))
+        expected = int(np.argmax(truncation.tail_deviation(draft) <= limit))
         assert lean.least_in_row(own.ascending[0], own.before[0], float(limit), 0.0) == expected
 
 
@@ -836,7 +838,7 @@ def test_an_even_row_deviates_by_nothing_offline_either():
     for size in range(2, 300, 3):
         draft = np.full((1, size), 1.0 / size)
         target = np.append(draft[0, 0] + draft[0, -1], np.append(draft[0, 1:-1], 0.0))[None]
-        assert int(hlmtheory.offline_size(target, draft, 0.0)) == 0
+        assert int(truncation.offline_size(target, draft, 0.0)) == 0
 
 
 @pytest.mark.parametrize("size", [1, 2, 5, 64, 65, 300])
@@ -865,7 +867,7 @@ def test_a_tail_of_many_entries_is_summed_to_few_roundings(size: int, larger: in
     """The server's tail is p itself: r̂ is 0/0, and its distortion taken at its worst, not as rounding noise has it."""
     draft, target = np.ones(size), np.full(size, 1.0 / size)
     draft[:larger] = 1.001
-    assert hlmtheory.exact_size(target, draft / draft.sum(), 0.5) > 0
+    assert truncation.exact_size(target, draft / draft.sum(), 0.5) > 0
 
 
 @pytest.mark.parametrize(
@@ -876,12 +878,12 @@ def test_a_tail_of_many_entries_is_summed_to_few_roundings(size: int, larger: in
     ],
 )
 def test_deviations_below_the_normal_numbers(target: list[float], draft: list[float], tolerance: float, size: int):
-    assert hlmtheory.exact_size(target, draft, tolerance) == size
+    assert truncation.exact_size(target, draft, tolerance) == size
 
 
 def test_a_row_that_sums_to_one_is_not_divided_beside_one_that_does_not():
     same, even = np.array([0.7, 0.2, 0.1]), np.full(3, 1.0 / 3.0)  # .7 + .2 + .1 is 1 - 2⁻⁵³
     other = even + np.array([1e-9, 0.0, 0.0])
-    assert hlmtheory.exact_size(np.stack([same, other]), np.stack([same, even]), 0.1).tolist()[0] == 0
+    assert truncation.exact_size(np.stack([same, other]), np.stack([same, even]), 0.1).tolist()[0] == 0
     rows = np.random.default_rng(1).dirichlet(np.ones(300), 4)
-    assert hlmtheory.exact_size(np.asfortranarray(rows), rows, 0.1).tolist() == [0] * 4
+    assert truncation.exact_size(np.asfortranarray(rows), rows, 0.1).tolist() == [0] * 4

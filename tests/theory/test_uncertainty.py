@@ -14,8 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
 from scipy.stats import binom, t
 
-import hlmtheory
-from hlmtheory import uncertainty
+from hlmtheory import uncertainty, verification
 from hlmtheory.uncertainty import (
     decision_error,
     draws_needed,
@@ -230,7 +229,7 @@ def test_the_share_of_a_token_varies_by_what_is_left_at_the_largest_temperature(
     """Along all temperatures: what the quick rule's proven error rests on."""
     logits = np.clip(instance["logits"], -60.0, 60.0)
     fractions = np.concatenate([np.exp(np.linspace(-12.0, 0.0, 2000))])
-    rows = hlmtheory.softmax(logits[..., None, :] / (2.0 * fractions[:, None]))
+    rows = verification.softmax(logits[..., None, :] / (2.0 * fractions[:, None]))
     token = np.broadcast_to(instance["token"][..., None, None], (*rows.shape[:-1], 1))
     share = np.take_along_axis(rows, token, axis=-1)[..., 0]
     variation = np.sum(np.abs(np.diff(share, axis=-1)), axis=-1)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hlmtheory
-from hlmtheory import verification
+from hlmtheory import truncation, uncertainty, verification
 
 from . import oracles
 from .kinds import LIBRARIES, kind_of, numbers, to
@@ -37,7 +37,7 @@ pair_functions = pytest.mark.parametrize("name", PAIR_FUNCTIONS)
 
 def of_pair(name, target, draft):
     """Call the public function by name."""
-    return getattr(hlmtheory, name)(target, draft)
+    return getattr(verification, name)(target, draft)
 
 
 def argument_names(name):
@@ -84,29 +84,29 @@ def test_against_the_definition(name):
 
 @given(pairs())
 def test_the_output_law_is_the_target(pair):
-    law = hlmtheory.output_distribution(**pair)
+    law = verification.output_distribution(**pair)
     np.testing.assert_allclose(law, pair["target"], rtol=0, atol=1e-14)
 
 
 @given(pairs())
 def test_ranges(pair):
     target, draft = pair["target"], pair["draft"]
-    assert np.min(hlmtheory.rejection_probability(target, draft)) >= 0
-    assert np.max(hlmtheory.rejection_probability(target, draft)) <= 1
-    for measure in (hlmtheory.total_variation(target, draft), hlmtheory.acceptance_rate(target, draft)):
+    assert np.min(verification.rejection_probability(target, draft)) >= 0
+    assert np.max(verification.rejection_probability(target, draft)) <= 1
+    for measure in (verification.total_variation(target, draft), verification.acceptance_rate(target, draft)):
         assert (measure >= 0).all()
         assert (measure <= 1 + 1e-14).all()
-    residual = hlmtheory.residual_distribution(target, draft)
+    residual = verification.residual_distribution(target, draft)
     mass = residual.sum(-1)
     assert (residual >= 0).all()
     assert ((np.abs(mass - 1) < 1e-14) | (mass == 0)).all()
-    np.testing.assert_allclose(hlmtheory.greedy_output_distribution(target, draft).sum(-1), 1, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(verification.greedy_output_distribution(target, draft).sum(-1), 1, rtol=0, atol=1e-13)
 
 
 @given(pairs())
 def test_total_variation_is_symmetric(pair):
-    forth = hlmtheory.total_variation(pair["target"], pair["draft"])
-    back = hlmtheory.total_variation(pair["draft"], pair["target"])
+    forth = verification.total_variation(pair["target"], pair["draft"])
+    back = verification.total_variation(pair["draft"], pair["target"])
     np.testing.assert_array_equal(forth, back)
 
 
@@ -145,13 +145,13 @@ def test_one_token_vocabulary(name):
 
 
 def test_a_subnormal_draft_probability_does_not_overflow():
-    beta = hlmtheory.rejection_probability([1.0, 0.0, 5e-324], [1.0, 5e-324, 1e-323])
+    beta = verification.rejection_probability([1.0, 0.0, 5e-324], [1.0, 5e-324, 1e-323])
     assert beta.tolist() == [0.0, 1.0, 0.5]
 
 
 def test_rejection_keeps_its_digits_next_to_equality():
     q = 0.5 + 2.0**-50
-    beta = hlmtheory.rejection_probability([0.5, 0.5], [q, 1 - q])
+    beta = verification.rejection_probability([0.5, 0.5], [q, 1 - q])
     assert float(beta[0]) == pytest.approx(float((Fraction(q) - Fraction(1, 2)) / Fraction(q)), rel=1e-15)
 
 
@@ -179,7 +179,7 @@ def test_the_law_with_skips_and_another_residual(case):
             (pair["draft"], 1),
             (other, 1),
         )
-        law = hlmtheory.output_distribution(**pair, skip=s, residual=r)
+        law = verification.output_distribution(**pair, skip=s, residual=r)
         np.testing.assert_allclose(law, expected, rtol=0, atol=1e-14)
         np.testing.assert_allclose(law.sum(-1), 1, rtol=0, atol=1e-14)
 
@@ -187,18 +187,18 @@ def test_the_law_with_skips_and_another_residual(case):
 @given(pairs())
 def test_skipping_all_or_nothing(pair):
     target, draft = pair["target"], pair["draft"]
-    everything = hlmtheory.output_distribution(target, draft, skip=np.ones_like(draft))
+    everything = verification.output_distribution(target, draft, skip=np.ones_like(draft))
     np.testing.assert_allclose(everything, draft, rtol=0, atol=1e-15)
-    nothing = hlmtheory.output_distribution(target, draft, skip=np.zeros_like(draft))
-    np.testing.assert_array_equal(nothing, hlmtheory.output_distribution(target, draft))
+    nothing = verification.output_distribution(target, draft, skip=np.zeros_like(draft))
+    np.testing.assert_array_equal(nothing, verification.output_distribution(target, draft))
 
 
 @given(pairs())
 def test_the_true_residual_may_be_given(pair):
     """Whatever residual_distribution answers, zeros included, output_distribution takes."""
-    residual = hlmtheory.residual_distribution(**pair)
+    residual = verification.residual_distribution(**pair)
     np.testing.assert_allclose(
-        hlmtheory.output_distribution(**pair, residual=residual), pair["target"], rtol=0, atol=1e-14
+        verification.output_distribution(**pair, residual=residual), pair["target"], rtol=0, atol=1e-14
     )
 
 
@@ -208,19 +208,19 @@ def test_the_true_residual_may_be_given(pair):
     ids=["subnormal", "rounding"],
 )
 def test_a_residual_of_zeros_is_fine_where_only_rounding_is_rejected(target, draft):
-    residual = hlmtheory.residual_distribution(target, draft)
+    residual = verification.residual_distribution(target, draft)
     assert residual.tolist() == [0.0, 0.0]
-    law = hlmtheory.output_distribution(target, draft, residual=residual)
+    law = verification.output_distribution(target, draft, residual=residual)
     np.testing.assert_allclose(law, target, rtol=0, atol=1e-15)
 
 
 def test_a_residual_of_zeros_is_refused_where_something_is_rejected():
     with pytest.raises(ValueError, match=r"residual must be rows of probabilities.*sums to 0"):
-        hlmtheory.output_distribution(P, Q, residual=[0.0, 0.0, 0.0])
+        verification.output_distribution(P, Q, residual=[0.0, 0.0, 0.0])
 
 
 def test_skip_may_be_one_number_for_all():
-    assert hlmtheory.output_distribution(P, Q, skip=0.5).tolist() == [0.375, 0.375, 0.25]
+    assert verification.output_distribution(P, Q, skip=0.5).tolist() == [0.375, 0.375, 0.25]
 
 
 # --------------------------------------------------------------------------------------------------- input, dtype
@@ -248,7 +248,7 @@ def test_half_types_are_answered_in_float32(name, library, dtype):
 def test_rounded_half_rows_are_accepted(name, dtype):
     """A softmax stored in a half type sums to 1 only nearly; the answer is as near."""
     logits = np.random.default_rng(3).normal(size=(2, 20, 300)) * 3
-    target, draft = (numbers(hlmtheory.softmax(z)) for z in logits)
+    target, draft = (numbers(verification.softmax(z)) for z in logits)
     result = of_pair(name, to("torch", target, dtype), to("torch", draft, dtype))
     tolerance = {"float16": 2e-3, "bfloat16": 2e-2}[dtype]
     if name in {"rejection_probability", "residual_distribution"}:  # ratios of differences of rounded numbers
@@ -266,9 +266,9 @@ def test_numbers_and_lists_become_float64_of_numpy(name):
 def test_options_do_not_widen_the_answer():
     for library in ("numpy", "torch"):
         p, q = to(library, P, "float32"), to(library, Q, "float32")
-        assert kind_of(hlmtheory.output_distribution(p, q, skip=[0.5, 0.5, 0.5])) == (library, "float32")
-        assert kind_of(hlmtheory.output_distribution(p, q, skip=0.5)) == (library, "float32")
-        assert kind_of(hlmtheory.output_distribution(p, q, residual=P)) == (library, "float32")
+        assert kind_of(verification.output_distribution(p, q, skip=[0.5, 0.5, 0.5])) == (library, "float32")
+        assert kind_of(verification.output_distribution(p, q, skip=0.5)) == (library, "float32")
+        assert kind_of(verification.output_distribution(p, q, residual=P)) == (library, "float32")
 
 
 @pair_functions
@@ -344,39 +344,39 @@ def test_different_vocabularies_are_refused(name):
 def test_batches_that_do_not_fit_are_refused(library):
     """With the names of both and one type of error, not in each library's own words."""
     with pytest.raises(ValueError, match=r"target has \(2,\), draft has \(4,\)"):
-        hlmtheory.acceptance_rate(to(library, [P, P]), to(library, [Q, Q, Q, Q]))
+        verification.acceptance_rate(to(library, [P, P]), to(library, [Q, Q, Q, Q]))
 
 
 @pytest.mark.parametrize("value", [["a", "b", "c"], None, [[0.5, 0.5], [1.0]]], ids=["text", "None", "ragged"])
 def test_no_numbers_no_answer(value):
     with pytest.raises((TypeError, ValueError)):
-        hlmtheory.acceptance_rate(value, value)
+        verification.acceptance_rate(value, value)
 
 
 def test_complex_rows_are_refused_by_name():
     with pytest.raises((TypeError, ValueError), match=r"target.*complex"):
-        hlmtheory.acceptance_rate(np.array(P, dtype=complex), Q)
+        verification.acceptance_rate(np.array(P, dtype=complex), Q)
 
 
 @pytest.mark.parametrize(("skip", "words"), [(1.5, "got 1.5"), (-0.5, "got -0.5"), (float("nan"), "got nan")])
 def test_a_skip_probability_outside_0_1_is_refused(skip, words):
     with pytest.raises(ValueError, match=rf"^skip must be in \[0, 1\]; {words} at index \(1,\); give a probability"):
-        hlmtheory.output_distribution(P, Q, skip=[0.0, skip, 0.0])
+        verification.output_distribution(P, Q, skip=[0.0, skip, 0.0])
 
 
 def test_a_residual_over_another_vocabulary_is_refused_by_its_name():
     with pytest.raises(ValueError, match=r"residual.* 2 "):
-        hlmtheory.output_distribution(P, Q, residual=[0.5, 0.5])
+        verification.output_distribution(P, Q, residual=[0.5, 0.5])
 
 
 def test_a_skip_over_another_vocabulary_is_refused_by_its_name():
     with pytest.raises(ValueError, match=r"skip"):
-        hlmtheory.output_distribution(P, Q, skip=[0.5, 0.5])
+        verification.output_distribution(P, Q, skip=[0.5, 0.5])
 
 
 def test_a_residual_that_is_no_distribution_is_refused():
     with pytest.raises(ValueError, match=r"^residual must be rows of probabilities.*sums to 0\.97"):
-        hlmtheory.output_distribution(P, Q, residual=[0.5, 0.25, 0.22])
+        verification.output_distribution(P, Q, residual=[0.5, 0.25, 0.22])
 
 
 # -------------------------------------------------------------------------------------------------------- softmax
@@ -385,12 +385,12 @@ def test_a_residual_that_is_no_distribution_is_refused():
 @given(rows((3,), 5))
 def test_softmax_undoes_the_logarithm(row):
     logits = np.log(np.maximum(row, 1e-300))
-    np.testing.assert_allclose(hlmtheory.softmax(logits), row, rtol=1e-12, atol=1e-290)
+    np.testing.assert_allclose(verification.softmax(logits), row, rtol=1e-12, atol=1e-290)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_softmax_of_large_logits(library):
-    result = hlmtheory.softmax(to(library, [[1e4, 1e4, -1e4]], "float32"))
+    result = verification.softmax(to(library, [[1e4, 1e4, -1e4]], "float32"))
     assert kind_of(result) == (library, "float32")
     assert numbers(result).tolist() == [[0.5, 0.5, 0.0]]
 
@@ -398,7 +398,7 @@ def test_softmax_of_large_logits(library):
 @pytest.mark.parametrize("stray", [float("nan"), float("inf")])
 def test_softmax_refuses_what_overflowed(stray):
     with pytest.raises(ValueError, match=rf"^logits must be rows of logits, .*{stray} at entry 1.*overflow"):
-        hlmtheory.softmax([0.0, stray])
+        verification.softmax([0.0, stray])
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -407,18 +407,18 @@ def test_a_masked_logit_has_probability_0_everywhere(library, dtype):
     """One rule for every function that takes logits: -inf is as good as left out, and some entry has to be finite."""
     masked = to(library, [[2.0, -np.inf, 1.0, 0.0, -np.inf], [-np.inf, -np.inf, -np.inf, 3.0, -np.inf]], dtype)
     kept = to(library, [[2.0, 1.0, 0.0]], dtype)
-    left = numbers(hlmtheory.softmax(kept))[0]
-    np.testing.assert_allclose(numbers(hlmtheory.softmax(masked)), [[left[0], 0, *left[1:], 0], [0, 0, 0, 1, 0]])
+    left = numbers(verification.softmax(kept))[0]
+    np.testing.assert_allclose(numbers(verification.softmax(masked)), [[left[0], 0, *left[1:], 0], [0, 0, 0, 1, 0]])
     for n in (0.0, 0.5, 1.3, 9.0):
-        sizes = numbers(hlmtheory.size_from_top_n_sigma(masked, n)).tolist()
-        assert sizes == [float(numbers(hlmtheory.size_from_top_n_sigma(kept, n))[0]), 1.0]
+        sizes = numbers(truncation.size_from_top_n_sigma(masked, n)).tolist()
+        assert sizes == [float(numbers(truncation.size_from_top_n_sigma(kept, n))[0]), 1.0]
     for k in (1, 2, 3):
-        widths = numbers(hlmtheory.top_n_sigma_of_size(masked, k))
-        assert widths[0] == pytest.approx(float(numbers(hlmtheory.top_n_sigma_of_size(kept, k))[0]))
-    assert numbers(hlmtheory.top_n_sigma_of_size(masked, [4, 2])).tolist() == [np.inf, np.inf]
+        widths = numbers(truncation.top_n_sigma_of_size(masked, k))
+        assert widths[0] == pytest.approx(float(numbers(truncation.top_n_sigma_of_size(kept, k))[0]))
+    assert numbers(truncation.top_n_sigma_of_size(masked, [4, 2])).tolist() == [np.inf, np.inf]
     np.testing.assert_allclose(
-        numbers(hlmtheory.vocabulary_uncertainty(masked))[0, [0, 2, 3]],
-        numbers(hlmtheory.vocabulary_uncertainty(kept))[0],
+        numbers(uncertainty.vocabulary_uncertainty(masked))[0, [0, 2, 3]],
+        numbers(uncertainty.vocabulary_uncertainty(kept))[0],
         rtol=1e-6,
     )
 
@@ -426,11 +426,11 @@ def test_a_masked_logit_has_probability_0_everywhere(library, dtype):
 @pytest.mark.parametrize(
     "function",
     [
-        hlmtheory.softmax,
-        hlmtheory.vocabulary_uncertainty,
-        lambda logits: hlmtheory.expected_uncertainty(logits, 0),
-        lambda logits: hlmtheory.size_from_top_n_sigma(logits, 1.0),
-        lambda logits: hlmtheory.top_n_sigma_of_size(logits, 1),
+        verification.softmax,
+        uncertainty.vocabulary_uncertainty,
+        lambda logits: uncertainty.expected_uncertainty(logits, 0),
+        lambda logits: truncation.size_from_top_n_sigma(logits, 1.0),
+        lambda logits: truncation.top_n_sigma_of_size(logits, 1),
     ],
 )
 def test_a_row_that_is_masked_throughout_is_refused(function):
@@ -444,12 +444,12 @@ def test_a_row_that_is_masked_throughout_is_refused(function):
 def test_skipping_by_a_mask_is_skipping_with_probability_1(library):
     p, q = to(library, P), to(library, Q)
     for mask in ([True, False, True], to(library, [True, False, True])):
-        law = hlmtheory.output_distribution(p, q, skip=mask)
+        law = verification.output_distribution(p, q, skip=mask)
         np.testing.assert_array_equal(
-            numbers(law), numbers(hlmtheory.output_distribution(p, q, skip=to(library, [1.0, 0.0, 1.0])))
+            numbers(law), numbers(verification.output_distribution(p, q, skip=to(library, [1.0, 0.0, 1.0])))
         )
-        risk = float(numbers(hlmtheory.one_step_risk(p, q, mask)))
-        assert risk == pytest.approx(float(numbers(hlmtheory.total_variation(law, p))))
+        risk = float(numbers(hlmtheory.skipping.one_step_risk(p, q, mask)))
+        assert risk == pytest.approx(float(numbers(verification.total_variation(law, p))))
 
 
 # ------------------------------------------------------------------------------------------------ expected tokens
@@ -458,14 +458,14 @@ def test_skipping_by_a_mask_is_skipping_with_probability_1(library):
 @given(acceptances(), st.integers(0, 6))
 def test_tokens_against_all_outcomes(alpha, length):
     exactly = oracles.expected_tokens([Fraction(alpha)] * length)
-    assert float(hlmtheory.expected_tokens(alpha, length)) == pytest.approx(float(exactly), rel=1e-14)
+    assert float(verification.expected_tokens(alpha, length)) == pytest.approx(float(exactly), rel=1e-14)
 
 
 @given(acceptances().filter(lambda alpha: alpha < 1), st.sampled_from([0, 1, 7, 1000, 10**6, 2**53]))
 def test_tokens_against_the_printed_quotient(alpha, length):
     with mpmath.workdps(400):
         exactly = (1 - mpmath.mpf(alpha) ** (length + 1)) / (1 - mpmath.mpf(alpha))
-    assert float(hlmtheory.expected_tokens(alpha, length)) == pytest.approx(float(exactly), rel=1e-13)
+    assert float(verification.expected_tokens(alpha, length)) == pytest.approx(float(exactly), rel=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -484,13 +484,13 @@ def test_tokens_against_the_printed_quotient(alpha, length):
     ],
 )
 def test_tokens_at_the_edges(alpha, length, tokens):
-    assert float(hlmtheory.expected_tokens(alpha, length)) == pytest.approx(tokens, rel=1e-14)
+    assert float(verification.expected_tokens(alpha, length)) == pytest.approx(tokens, rel=1e-14)
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 100), st.integers(0, 100))
 def test_tokens_grow_with_both(alpha, other, length, more):
     low, high = sorted((alpha, other))
-    tokens = [hlmtheory.expected_tokens(a, n) for a, n in ((low, length), (high, length), (high, length + more))]
+    tokens = [verification.expected_tokens(a, n) for a, n in ((low, length), (high, length), (high, length + more))]
     assert tokens[0] >= 1
     assert all(less <= next_ * (1 + 1e-14) for less, next_ in pairwise(tokens))
     assert tokens[2] <= length + more + 1
@@ -500,13 +500,13 @@ def test_tokens_grow_with_both(alpha, other, length, more):
 def test_profile_against_all_outcomes(case):
     rates = case["acceptances"]
     expected = row_by_row(lambda row: oracles.expected_tokens(exact(row)), (rates, 1))
-    np.testing.assert_allclose(hlmtheory.expected_tokens_profile(rates), expected, rtol=1e-14)
+    np.testing.assert_allclose(verification.expected_tokens_profile(rates), expected, rtol=1e-14)
 
 
 @given(acceptances(), st.integers(0, 30))
 def test_a_flat_profile_is_the_iid_case(alpha, length):
-    flat = hlmtheory.expected_tokens_profile([alpha] * length)
-    assert float(flat) == pytest.approx(float(hlmtheory.expected_tokens(alpha, length)), rel=1e-13)
+    flat = verification.expected_tokens_profile([alpha] * length)
+    assert float(flat) == pytest.approx(float(verification.expected_tokens(alpha, length)), rel=1e-13)
 
 
 def test_marginal_rates_are_the_wrong_ones():
@@ -515,40 +515,43 @@ def test_marginal_rates_are_the_wrong_ones():
     truth = sum(oracles.expected_tokens(stream) for stream in streams) / 2
     given_the_first = [0.5, 1.0]
     marginal = [0.5, 0.5]
-    assert float(truth) == float(hlmtheory.expected_tokens_profile(given_the_first)) == 2.0
-    assert float(hlmtheory.expected_tokens_profile(marginal)) == 1.75
+    assert float(truth) == float(verification.expected_tokens_profile(given_the_first)) == 2.0
+    assert float(verification.expected_tokens_profile(marginal)) == 1.75
 
 
 def test_no_draft_gives_the_servers_own_token():
-    assert float(hlmtheory.expected_tokens_profile([])) == 1.0
-    assert float(hlmtheory.expected_tokens(0.7, 0)) == 1.0
+    assert float(verification.expected_tokens_profile([])) == 1.0
+    assert float(verification.expected_tokens(0.7, 0)) == 1.0
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_tokens_answer_in_kind(library, dtype):
     rates = to(library, [0.5, 1.0], dtype)
-    for result in (hlmtheory.expected_tokens(rates, 3), hlmtheory.expected_tokens(rates, to(library, [3, 3]))):
+    for result in (verification.expected_tokens(rates, 3), verification.expected_tokens(rates, to(library, [3, 3]))):
         assert kind_of(result) == (library, dtype)
         assert numbers(result).tolist() == [1.875, 4.0]
-    assert kind_of(hlmtheory.expected_tokens_profile(rates)) == (library, dtype)
+    assert kind_of(verification.expected_tokens_profile(rates)) == (library, dtype)
 
 
 def test_tokens_of_half_types_and_integers():
-    assert kind_of(hlmtheory.expected_tokens(to("torch", [0.5], "bfloat16"), 3)) == ("torch", "float32")
-    assert kind_of(hlmtheory.expected_tokens(1, 3)) == ("numpy", "float64")
-    assert kind_of(hlmtheory.expected_tokens_profile([1, 0])) == ("numpy", "float64")
+    assert kind_of(verification.expected_tokens(to("torch", [0.5], "bfloat16"), 3)) == ("torch", "float32")
+    assert kind_of(verification.expected_tokens(1, 3)) == ("numpy", "float64")
+    assert kind_of(verification.expected_tokens_profile([1, 0])) == ("numpy", "float64")
 
 
 def test_tokens_of_a_number_and_a_tensor_of_lengths():
     """A Python number has 53 bits, and keeps them beside an integer tensor."""
-    tokens = hlmtheory.expected_tokens(0.1, to("torch", [3]))
+    tokens = verification.expected_tokens(0.1, to("torch", [3]))
     np.testing.assert_allclose(numbers(tokens), [1.111], rtol=1e-15)
 
 
 def test_tokens_broadcast():
-    assert hlmtheory.expected_tokens(np.array([[0.0], [1.0]]), np.array([0, 1, 2])).tolist() == [[1, 1, 1], [1, 2, 3]]
-    assert hlmtheory.expected_tokens_profile(np.ones((2, 3, 4))).tolist() == [[5.0] * 3] * 2
+    assert verification.expected_tokens(np.array([[0.0], [1.0]]), np.array([0, 1, 2])).tolist() == [
+        [1, 1, 1],
+        [1, 2, 3],
+    ]
+    assert verification.expected_tokens_profile(np.ones((2, 3, 4))).tolist() == [[5.0] * 3] * 2
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -557,46 +560,49 @@ def test_the_acceptance_of_a_softmax_is_an_acceptance(library, dtype):
     """Rows that sum to 1 within rounding: the rate that comes out goes into expected_tokens."""
     weights = np.random.default_rng(0).gamma(0.3, size=(1000, 50))
     row = to(library, weights / weights.sum(-1, keepdims=True), dtype)
-    alpha = hlmtheory.acceptance_rate(row, row)
+    alpha = verification.acceptance_rate(row, row)
     assert numbers(alpha).max() <= 1.0
-    assert numbers(hlmtheory.expected_tokens(alpha, 3)).max() <= 4.0
+    assert numbers(verification.expected_tokens(alpha, 3)).max() <= 4.0
 
 
 def test_total_variation_does_not_exceed_1_by_rounding():
     weights = np.random.default_rng(0).gamma(0.3, size=(1000, 50))
     row = weights / weights.sum(-1, keepdims=True)
     nowhere = np.zeros_like(row)
-    assert hlmtheory.total_variation(np.hstack([row, nowhere]), np.hstack([nowhere, row])).max() <= 1.0
+    assert verification.total_variation(np.hstack([row, nowhere]), np.hstack([nowhere, row])).max() <= 1.0
 
 
 @pytest.mark.parametrize(("alpha", "words"), [(1.2, "got 1.2"), (-0.1, "got -0.1"), (float("nan"), "got nan")])
 def test_a_rate_outside_0_1_is_refused(alpha, words):
     with pytest.raises(ValueError, match=rf"^acceptance must be in \[0, 1\]; {words}; give a probability$"):
-        hlmtheory.expected_tokens(alpha, 3)
+        verification.expected_tokens(alpha, 3)
     with pytest.raises(ValueError, match=rf"^acceptances must be in \[0, 1\]; {words} at index \(1,\); give a"):
-        hlmtheory.expected_tokens_profile([0.5, alpha])
+        verification.expected_tokens_profile([0.5, alpha])
 
 
 @pytest.mark.parametrize(("length", "words"), [(-1, "got -1"), (2.5, "got 2.5"), ([3, -2], r"got -2 at index \(1,\)")])
 def test_a_draft_length_that_counts_nothing_is_refused(length, words):
     words = rf"^draft_length must be a whole number, 0 or more; {words}.*give a non-negative integer$"
     with pytest.raises(ValueError, match=words):
-        hlmtheory.expected_tokens(0.5, length)
+        verification.expected_tokens(0.5, length)
 
 
 def test_a_profile_needs_an_axis_of_drafts():
     with pytest.raises(ValueError, match=r"acceptances .*shape \(\)"):
-        hlmtheory.expected_tokens_profile(0.5)
+        verification.expected_tokens_profile(0.5)
 
 
 def test_tokens_that_do_not_fit_together_are_refused():
     with pytest.raises(ValueError, match=r"acceptance has \(2,\), draft_length has \(3,\)"):
-        hlmtheory.expected_tokens([0.5, 0.5], [1, 2, 3])
+        verification.expected_tokens([0.5, 0.5], [1, 2, 3])
 
 
-def test_the_room_has_its_public_names():
-    assert all(getattr(hlmtheory, name) is getattr(verification, name) for name in hlmtheory.MODULES["verification"])
-    assert set(hlmtheory.MODULES["verification"]) <= set(dir(hlmtheory))
+def test_the_package_has_its_modules_and_the_shortcuts():
+    assert set(hlmtheory.__all__) <= set(dir(hlmtheory))
+    for module in hlmtheory.MODULES:
+        assert getattr(hlmtheory, module).__name__ == f"hlmtheory.{module}"
+    for name, module in hlmtheory.SHORTCUTS.items():
+        assert getattr(hlmtheory, name) is getattr(getattr(hlmtheory, module), name)
 
 
 def test_an_unknown_name_of_the_package():

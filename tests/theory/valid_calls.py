@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 
-import hlmtheory as H
+from hlmtheory import channel, codec, conformal, draft_length, serving
 
-MODEL = H.ModelShape(1, 2, 3)
-DEVICE = H.Device(0.25, 1.0)
-SERVICE = H.Service(MODEL, MODEL, DEVICE, DEVICE, 0.5)
-TASKS = [H.Task(2, 3), H.Task(3, 2)]
-LINK = H.Rician(10.0, 2.0)
-CHAIN = H.GilbertElliott(8e6, 1e6, 0.0625, 0.25, 0.5)
-RECORDED = H.TraceLink([0.0, 1.0], [1e6, 3e6])
-TRACKER = H.AcceptanceTracker(0.1, "consistent", 0.75, 1.0)
-LATTICE = H.lattice_message([6, 0, 4, 0], support=[True, False, True, False], token=2)
-TRUNCATED = H.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
+MODEL = serving.ModelShape(1, 2, 3)
+DEVICE = serving.Device(0.25, 1.0)
+SERVICE = serving.Service(MODEL, MODEL, DEVICE, DEVICE, 0.5)
+TASKS = [serving.Task(2, 3), serving.Task(3, 2)]
+LINK = channel.Rician(10.0, 2.0)
+CHAIN = channel.GilbertElliott(8e6, 1e6, 0.0625, 0.25, 0.5)
+RECORDED = channel.TraceLink([0.0, 1.0], [1e6, 3e6])
+TRACKER = draft_length.AcceptanceTracker(0.1, "consistent", 0.75, 1.0)
+LATTICE = codec.lattice_message([6, 0, 4, 0], support=[True, False, True, False], token=2)
+TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
 
 
-def controller(steps: int = 0) -> H.ThresholdController:
+def controller(steps: int = 0) -> conformal.ThresholdController:
     """A fresh one, since it changes."""
-    made = H.ThresholdController(0.25, 0.5, 0.25)
+    made = conformal.ThresholdController(0.25, 0.5, 0.25)
     for _ in range(steps):
         made.step([0.5, 0.25, 0.125, 0.125])
     return made
@@ -158,7 +158,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "truncated_message": {"draft": R, "k": 2, "token": 2, "bits": 3},
     "decoded_rows": {"message": TRUNCATED},
     "encode": {"message": LATTICE, "coder": "enumerative"},
-    "decode": {"data": H.encode(LATTICE)},
+    "decode": {"data": codec.encode(LATTICE)},
     # conformal
     "threshold_support": {"draft": R, "threshold": 0.375},
     "ThresholdController": {"epsilon": 0.25, "learning_rate": 0.5, "threshold": 0.375, "clip": True},
@@ -348,6 +348,9 @@ RECEIVERS: dict[str, Any] = {
 
 RECORDS = {
     "LinearFit",
+    "Thresholds",
+    "BestBound",
+    "SurrogateGap",
     "Calibration",
     "CertifiedSize",
     "DeviationBounds",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-import hlmtheory
+from hlmtheory import verification
 from hlmtheory.channel import GilbertElliott, Rayleigh, TraceLink
 from tests.validation.tiny_texts import (
     CERTAIN,
@@ -164,7 +164,7 @@ def test_flexspec_as_printed_has_the_law_that_the_theory_says() -> None:
     draft, target = tables(7, 1)
     rows = all_texts(table_pair(draft, target), FlexSpec("linear", printed_acceptance=True), 1, SAMPLED)
     law = law_of(rows)
-    expected = hlmtheory.greedy_output_distribution(target[0], draft[0])
+    expected = verification.greedy_output_distribution(target[0], draft[0])
     assert [law.get((token,), 0.0) for token in range(3)] == pytest.approx(expected.tolist(), abs=1e-12)
     assert distance(law, exact_law(target, 1)) > 0.1
 
@@ -733,7 +733,7 @@ def test_a_token_of_probability_0_is_never_drawn() -> None:
 def test_the_quick_residual_is_the_theorys() -> None:
     p, q = (torch.from_numpy(np.random.default_rng(s).dirichlet(np.ones(9), 6)) for s in (1, 2))
     left = replacement(p, q)
-    torch.testing.assert_close(left / left.sum(-1, keepdim=True), hlmtheory.residual_distribution(p, q))
+    torch.testing.assert_close(left / left.sum(-1, keepdim=True), verification.residual_distribution(p, q))
     assert replacement(p, p).tolist() == p.tolist()
 
 

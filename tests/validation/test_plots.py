@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
+from hlmtheory import truncation, verification
 from validation import plots
 from validation.errors import UserError
 from validation.plots import EXHIBITS, FIGURES, Simulation, Table, cuhlm, draw, find_exhibits
@@ -81,7 +82,7 @@ def test_fig_5b_shows_the_residual_probability_and_the_deviation(trace: Trace, t
     sizes = np.array(remains["x"])
     kept = np.cumsum(-np.sort(-draft, axis=-1), axis=-1)[:, sizes - 1]
     np.testing.assert_allclose(remains["mean"], (1 - kept).mean(axis=0), atol=1e-9)
-    exact = [np.mean(hlmtheory.total_variation(draft, hlmtheory.truncate(draft, k))) for k in sizes]
+    exact = [np.mean(verification.total_variation(draft, truncation.truncate(draft, k))) for k in sizes]
     np.testing.assert_allclose(deviation["mean"], exact, atol=1e-9)
     assert deviation["x"] == remains["x"]
 
@@ -89,14 +90,14 @@ def test_fig_5b_shows_the_residual_probability_and_the_deviation(trace: Trace, t
 def test_fig_6_shows_bias_and_distortion(trace: Trace, tmp_path: Path):
     found = sidecar("6", trace, tmp_path)
     draft, target = rows(trace)
-    distance = hlmtheory.total_variation(target, draft)
+    distance = verification.total_variation(target, draft)
     np.testing.assert_allclose(found["tv_q_p"], distance, rtol=1e-5)
     for series in found["series"]:
         k = series["k"]
         np.testing.assert_allclose(
-            series["tv_r"], hlmtheory.resampling_distortion(target, draft, k), rtol=1e-5, atol=1e-12
+            series["tv_r"], truncation.resampling_distortion(target, draft, k), rtol=1e-5, atol=1e-12
         )
-        np.testing.assert_allclose(series["bias"], hlmtheory.resampling_bias(target, draft, k), rtol=1e-5, atol=1e-12)
+        np.testing.assert_allclose(series["bias"], truncation.resampling_bias(target, draft, k), rtol=1e-5, atol=1e-12)
         np.testing.assert_allclose(series["bias"], 2 * distance * series["tv_r"], rtol=1e-4, atol=1e-12)
     x, y = (np.ravel([series[key] for series in found["series"]]) for key in ("tv_r", "bias"))
     assert found["statistics"]["pearson_r"] == pytest.approx(np.corrcoef(x, y)[0, 1], rel=1e-4)

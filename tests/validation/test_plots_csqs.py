@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hlmtheory import payload_bits, regret_bound_sharp
+from hlmtheory.conformal import regret_bound_sharp
+from hlmtheory.lattice import payload_bits
 from validation.collection.prompts import Prompt
 from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE
 from validation.decoding.records import GenerationRecord, Round

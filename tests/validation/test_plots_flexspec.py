@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import hlmtheory
+from hlmtheory import channel, draft_length
 from validation.plots import EXHIBITS, Simulation, draw, find_exhibits, link
 from validation.plots.flexspec import fits, printed
 
@@ -95,7 +95,7 @@ def test_fig_2_marks_the_best_and_what_algorithm_2_picks(sidecars: dict[str, dic
     assert (weak["best"], strong["best"]) == (2, 6)
     for one in (weak, strong):
         ratio = one["fixed_over_marginal"]
-        rates = [float(hlmtheory.etgr(0.8, k, ratio, 1.0)) * ratio for k in one["x"]]
+        rates = [float(draft_length.etgr(0.8, k, ratio, 1.0)) * ratio for k in one["x"]]
         assert one["y"] == pytest.approx(rates, rel=1e-3)
         assert one["x"][int(np.argmax(one["y"]))] == one["best"]
         assert one["surrogate"] == 16
@@ -123,7 +123,7 @@ def test_fig_2_tables_by_hand(sidecars: dict[str, dict[str, Any]]):
 
 @pytest.mark.parametrize("gamma", [0.3, 0.8])
 def test_strides_of_a_known_round_are_fitted_back(gamma: float):
-    points = {k: float(hlmtheory.cost_per_token(gamma, k, 300.0, 40.0)) for k in (0, 1, 3, 5)}
+    points = {k: float(draft_length.cost_per_token(gamma, k, 300.0, 40.0)) for k in (0, 1, 3, 5)}
     fit = fits.stride_fit(points)
     assert (fit.gamma, fit.fixed, fit.marginal) == pytest.approx((gamma, 300.0, 40.0), rel=1e-4)
     assert fit.worst(points) < 1e-6
@@ -131,7 +131,7 @@ def test_strides_of_a_known_round_are_fitted_back(gamma: float):
     assert (float(fixed), float(marginal)) == pytest.approx((300.0, 40.0))
     gammas, fixed, marginal = fits.open_set({1: points[1], 5: points[5]})
     assert gammas.min() <= gamma <= gammas.max()
-    assert np.asarray(hlmtheory.cost_per_token(gammas, 5, fixed, marginal)) == pytest.approx(points[5])
+    assert np.asarray(draft_length.cost_per_token(gammas, 5, fixed, marginal)) == pytest.approx(points[5])
 
 
 def test_no_round_meets_the_printed_strides(sidecars: dict[str, dict[str, Any]]):
@@ -139,7 +139,7 @@ def test_no_round_meets_the_printed_strides(sidecars: dict[str, dict[str, Any]])
         points = printed.STRIDES[one["name"]]
         fixed, marginal = points[0], np.linspace(0.0, 2000.0, 4001)
         gammas = np.linspace(0.0, 1.0, 501)[:, None]
-        errors = [np.asarray(hlmtheory.cost_per_token(gammas, k, fixed, marginal)) / points[k] - 1 for k in (1, 5)]
+        errors = [np.asarray(draft_length.cost_per_token(gammas, k, fixed, marginal)) / points[k] - 1 for k in (1, 5)]
         assert np.abs(errors).max(axis=0).min() > 0.1  # with F as Cloud-Only, over the whole plane
         assert 0.15 < one["fit"]["largest_error"] < 0.35
 
@@ -182,7 +182,7 @@ def test_the_ratio_gives_the_speed_up(gain: float, gamma: float):
     found = fits.ratio_for(gain, gamma)
     assert found is not None
     ratio, length = found
-    rates = [1.0 / float(hlmtheory.cost_per_token(gamma, k, 1.0, ratio)) for k in range(1, 65)]
+    rates = [1.0 / float(draft_length.cost_per_token(gamma, k, 1.0, ratio)) for k in range(1, 65)]
     assert max(rates) == pytest.approx(gain)
     assert rates[length - 1] == pytest.approx(gain)
 
@@ -253,7 +253,7 @@ def test_the_running_mean_is_the_mean(tmp_path: Path):
     json_path, _ = draw(one, None, tmp_path, command="", seed=3, commit="c")
     found = json.loads(json_path.read_text(encoding="utf-8"))
     assert [series["name"] for series in found["series"]] == ["Rayleigh", "Rician, 3 dB", "Rician, 10 dB"]
-    law = hlmtheory.Rician(0.01, 10.0**0.3)
+    law = channel.Rician(0.01, 10.0**0.3)
     rng = np.random.default_rng([3, 1, 2])
     snr = np.concatenate([law.sample(rng, size) for size in (3000, 3000, 3000, 1000)])
     latency = 736_000 / (10e6 * np.log2(1 + snr))

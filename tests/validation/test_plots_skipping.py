@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
+from hlmtheory import verification
 from validation.models import pair as pair_module
 from validation.plots import draw
 from validation.plots.skipping import figures as skipping
@@ -79,7 +80,7 @@ def test_the_tokens_are_drafts_with_their_uncertainty_and_rejection(trace: Trace
     at = np.arange(60), tokens.token
     np.testing.assert_allclose(tokens.rejection, np.maximum(1 - p[at] / q[at], 0), atol=1e-12)
     np.testing.assert_allclose(tokens.uncertainty, tokens.point / 20, atol=1e-12)
-    expected = hlmtheory.expected_uncertainty(np.float64(trace.arrays["draft_logits"]), tokens.token)
+    expected = hlmtheory.uncertainty.expected_uncertainty(np.float64(trace.arrays["draft_logits"]), tokens.token)
     noise = np.sqrt(np.sum(expected * (1 - expected) / 20)) / 60
     assert abs(tokens.uncertainty.mean() - expected.mean()) < 4 * noise
     assert q[at].mean() > 1.5 * np.mean(q)  # drawn from q, not evenly
@@ -194,12 +195,14 @@ def test_the_line_and_its_thresholds(key: tuple[str, str], trace: Trace, tmp_pat
     found, tokens = sidecar(key, trace, tmp_path), tokens_of(trace, 1)
     delta = np.mean(tokens.rejection > 0)
     for which in ("tokens", "bins"):
-        fit = hlmtheory.fit_linear(tokens.uncertainty, tokens.rejection, groups=tokens.text, binned=which == "bins")
+        fit = hlmtheory.uncertainty.fit_linear(
+            tokens.uncertainty, tokens.rejection, groups=tokens.text, binned=which == "bins"
+        )
         about = found["statistics"][which]
         assert about["line"]["slope"] == pytest.approx(fit.slope)
         np.testing.assert_allclose(about["line"]["intercept_interval"], fit.intercept_interval, rtol=1e-6)
         np.testing.assert_allclose(
-            about["thresholds"], hlmtheory.skip_thresholds(fit.slope, fit.intercept, delta), rtol=1e-6
+            about["thresholds"], hlmtheory.skipping.skip_thresholds(fit.slope, fit.intercept, delta), rtol=1e-6
         )
         assert shown(fit.slope, ".3f") in found["caption"]
     assert found["statistics"]["non_acceptance"]["value"] == pytest.approx(delta)
@@ -252,19 +255,19 @@ def test_methods_at_their_thresholds(trace: Trace, tmp_path: Path):
 def test_the_table_states_the_risks(trace: Trace, tmp_path: Path):
     found, tokens = sidecar(TABLE, trace, tmp_path), tokens_of(trace, 1)
     cells = rows_of(found)
-    fit = hlmtheory.fit_linear(tokens.uncertainty, tokens.rejection, groups=tokens.text)
+    fit = hlmtheory.uncertainty.fit_linear(tokens.uncertainty, tokens.rejection, groups=tokens.text)
     line = (fit.slope, fit.intercept, np.mean(tokens.rejection > 0))
     mass = np.bincount(tokens.point, minlength=21) / 60
-    gap = hlmtheory.surrogate_gap(tokens.uncertainty, tokens.rejection, *line)
-    averse, prone = hlmtheory.skip_thresholds(*line)
+    gap = hlmtheory.skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, *line)
+    averse, prone = hlmtheory.skipping.skip_thresholds(*line)
     low, high = fit.slope_interval
     expected = {
         "a": f"{fit.slope:.4f} [{shown(low)}, {shown(high)}]",
         "R²": f"{fit.r_squared:.4f}",
         "risk-averse threshold −b/a": shown(averse),
         "risk-prone threshold (Δ − b)/a": shown(prone),
-        "R, summed over the 21 points": f"{hlmtheory.rejection_risk_discrete(mass, *line):.4f}",
-        "its Hölder bound, s = 2": f"{hlmtheory.holder_bound_discrete(mass, *line):.4f}",
+        "R, summed over the 21 points": f"{hlmtheory.skipping.rejection_risk_discrete(mass, *line):.4f}",
+        "its Hölder bound, s = 2": f"{hlmtheory.skipping.holder_bound_discrete(mass, *line):.4f}",
         "exact less R, over the 21 points": shown(gap.exact - gap.surrogate, "+.4f"),
         "of which below −b/a": shown(gap.below, "+.4f"),
         "of which off the line": shown(gap.misfit, "+.4f"),
@@ -282,10 +285,12 @@ def test_the_exact_risk_needs_no_drawing(trace: Trace):
     tokens = tokens_of(trace, 1)
     found, count = skipping_table.without_drawing(trace, tokens, {"one": 0.5, "all": 1.0})
     q, p = (probabilities(trace.arrays[name]) for name in ("draft_logits", "target_logits"))
-    skip = hlmtheory.skip_probability(hlmtheory.vocabulary_uncertainty(np.float64(trace.arrays["draft_logits"])), 0.5)
+    skip = hlmtheory.uncertainty.skip_probability(
+        hlmtheory.uncertainty.vocabulary_uncertainty(np.float64(trace.arrays["draft_logits"])), 0.5
+    )
     assert count == 60
     assert found["one"].value == pytest.approx(np.mean(np.sum(skip * np.maximum(q - p, 0), axis=-1)))
-    assert found["all"].value == pytest.approx(np.mean(hlmtheory.total_variation(p, q)))
+    assert found["all"].value == pytest.approx(np.mean(verification.total_variation(p, q)))
 
 
 def test_few_positions_of_a_large_vocabulary_are_computed_exactly(trace: Trace, monkeypatch: pytest.MonkeyPatch):
@@ -307,7 +312,7 @@ def test_calibration_is_that_of_the_library():
     assert [risk for risk, row in rows.items() if "threshold" in row] == [0.05, 0.1]  # n + 1 ≥ 1/ε with n = 40
     lost = np.stack([(tokens.rejection * (tokens.uncertainty <= x)).reshape(60, 4).sum(axis=1) / 5 for x in POINTS], 1)
     held_out = np.arange(60) % 3 == 2
-    found = hlmtheory.calibrate_threshold(lost[~held_out], POINTS, risk=0.1, bound=1.0)
+    found = hlmtheory.skipping.calibrate_threshold(lost[~held_out], POINTS, risk=0.1, bound=1.0)
     row = rows[0.1]
     assert row["threshold"] == found.threshold
     assert row["corrected_risk"] == pytest.approx(found.corrected_risk)
@@ -317,7 +322,7 @@ def test_calibration_is_that_of_the_library():
     assert row["held_out_sum"] == pytest.approx(5 * lost[held_out, column].mean())
     sent = (tokens.uncertainty > found.threshold).reshape(60, 4)[held_out].mean()
     assert row["held_out_transmission"]["value"] == pytest.approx(sent)
-    assert row["leave_one_out"] == pytest.approx(float(hlmtheory.held_out_risk(lost, 0.1, 1.0)))
+    assert row["leave_one_out"] == pytest.approx(float(hlmtheory.skipping.held_out_risk(lost, 0.1, 1.0)))
     cells = skipping_table._calibration_table(list(rows.values()), 5).rows
     assert cells[0][1] == "needs 101 prompts, there are 40"
     assert cells[3][1] == f"{found.threshold:g}"

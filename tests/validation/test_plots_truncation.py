@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import hlmtheory
+from hlmtheory import channel, uncertainty, verification
 from hlmtheory.truncation.ranked import Ranked
 from validation.plots import EXHIBITS, FIGURES, draw
 from validation.plots.common import record
@@ -126,17 +127,19 @@ def test_leaps_find_what_the_scan_finds(seed: int):
         p = 0.5 * q + 0.5 * rng.dirichlet(np.full(size, 0.3))
     tolerances = [1.0, 0.7123, 0.3457, 0.1011, 0.0321, 1e-3]
     pair = Ranked.of(p, q)
-    assert pair.least(tolerances) == [int(hlmtheory.exact_size(p, q, one)) for one in tolerances]
+    assert pair.least(tolerances) == [int(hlmtheory.truncation.exact_size(p, q, one)) for one in tolerances]
     for k in range(size + 1):
         gap, mass = pair.distortion(k)
-        assert gap == pytest.approx(float(hlmtheory.resampling_distortion(p, q, k)), abs=1e-9)
-        assert mass == pytest.approx(float(hlmtheory.total_variation(p, hlmtheory.truncate(q, k))), abs=1e-12)
+        assert gap == pytest.approx(float(hlmtheory.truncation.resampling_distortion(p, q, k)), abs=1e-9)
+        assert mass == pytest.approx(
+            float(verification.total_variation(p, hlmtheory.truncation.truncate(q, k))), abs=1e-12
+        )
 
 
 def test_a_flattened_tail_that_is_the_target_is_at_its_worst():
     pair = Ranked.of(np.full(4, 0.25), np.array([0.5, 0.25, 0.125, 0.125]))
     assert pair.distortion(0) == (1.0, 0.0)
-    assert pair.least([0.5, 0.0]) == [int(hlmtheory.exact_size(pair.p, pair.q, one)) for one in (0.5, 0.0)]
+    assert pair.least([0.5, 0.0]) == [int(hlmtheory.truncation.exact_size(pair.p, pair.q, one)) for one in (0.5, 0.0)]
 
 
 # ------------------------------------------------------------------------------------------------- the sample
@@ -144,12 +147,16 @@ def test_a_flattened_tail_that_is_the_target_is_at_its_worst():
 
 def test_the_grid_holds_the_theory(sample: Sample, rows: Rows):
     q, p = (one[:, None] for one in rows)
-    flat = hlmtheory.truncate(q, sample.grid)
-    np.testing.assert_allclose(sample.drafts.apart, hlmtheory.total_variation(*rows), rtol=1e-12)
-    np.testing.assert_allclose(sample.deviation, hlmtheory.total_variation(q, flat), atol=1e-14)
-    np.testing.assert_allclose(sample.rebuilt, hlmtheory.total_variation(p, flat), atol=1e-14)
-    np.testing.assert_allclose(sample.distortion, hlmtheory.resampling_distortion(p, q, sample.grid), atol=1e-12)
-    np.testing.assert_allclose(sample.bias(sample.distortion), hlmtheory.resampling_bias(p, q, sample.grid), atol=1e-12)
+    flat = hlmtheory.truncation.truncate(q, sample.grid)
+    np.testing.assert_allclose(sample.drafts.apart, verification.total_variation(*rows), rtol=1e-12)
+    np.testing.assert_allclose(sample.deviation, verification.total_variation(q, flat), atol=1e-14)
+    np.testing.assert_allclose(sample.rebuilt, verification.total_variation(p, flat), atol=1e-14)
+    np.testing.assert_allclose(
+        sample.distortion, hlmtheory.truncation.resampling_distortion(p, q, sample.grid), atol=1e-12
+    )
+    np.testing.assert_allclose(
+        sample.bias(sample.distortion), hlmtheory.truncation.resampling_bias(p, q, sample.grid), atol=1e-12
+    )
 
 
 def test_drafts_are_drawn_and_estimated_as_in_the_paper(sample: Sample, rows: Rows):
@@ -157,7 +164,7 @@ def test_drafts_are_drawn_and_estimated_as_in_the_paper(sample: Sample, rows: Ro
     one = np.arange(len(q)), drafts.token
     np.testing.assert_array_equal(drafts.drafted, q[one])
     np.testing.assert_allclose(drafts.rejection, np.maximum(1 - p[one] / q[one], 0), atol=1e-12)
-    fit = hlmtheory.fit_linear(drafts.uncertainty, drafts.rejection, binned=True)
+    fit = uncertainty.fit_linear(drafts.uncertainty, drafts.rejection, binned=True)
     assert drafts.line == (fit.slope, fit.intercept)
     np.testing.assert_allclose(drafts.estimate, np.clip(fit.slope * drafts.uncertainty + fit.intercept, 0, 1))
     assert set(np.round(20 * drafts.uncertainty)) <= set(range(21))
@@ -170,39 +177,41 @@ def test_every_rule_has_the_sizes_of_its_function(sample: Sample, rows: Rows, tr
     half = 0.5 / drafts.apart[:, None]
     eta = np.array(SHARPNESSES)
     expected = {
-        "exact": hlmtheory.exact_size(p[:, None], wide, half * tried["exact"]),
-        "certified": hlmtheory.certified_size(wide, tried["certified"]),
-        "online": hlmtheory.online_size(wide, token, estimate, THETA, sharpness=eta),
-        "online, true": hlmtheory.online_size(wide, token, beta, THETA, sharpness=eta),
-        "top-p": hlmtheory.size_from_top_p(wide, tried["top-p"]),
-        "min-p": hlmtheory.size_from_min_p(wide, tried["min-p"]),
-        "top-nσ": hlmtheory.size_from_top_n_sigma(
+        "exact": hlmtheory.truncation.exact_size(p[:, None], wide, half * tried["exact"]),
+        "certified": hlmtheory.truncation.certified_size(wide, tried["certified"]),
+        "online": hlmtheory.truncation.online_size(wide, token, estimate, THETA, sharpness=eta),
+        "online, true": hlmtheory.truncation.online_size(wide, token, beta, THETA, sharpness=eta),
+        "top-p": hlmtheory.truncation.size_from_top_p(wide, tried["top-p"]),
+        "min-p": hlmtheory.truncation.size_from_min_p(wide, tried["min-p"]),
+        "top-nσ": hlmtheory.truncation.size_from_top_n_sigma(
             trace.arrays["draft_logits"][:].astype(float)[:, None], tried["top-nσ"]
         ),
     }
     for one in SHOWN:
         name = f"online {one:g}"
-        expected[name] = hlmtheory.online_size(wide, token, estimate, tried[name], sharpness=one)
+        expected[name] = hlmtheory.truncation.online_size(wide, token, estimate, tried[name], sharpness=one)
     assert set(expected) == set(sample.top_k)
     for name, sizes in expected.items():
         np.testing.assert_array_equal(sample.top_k[name], sizes, err_msg=name)
-        found = hlmtheory.resampling_distortion(p[:, None], wide, sizes)
+        found = hlmtheory.truncation.resampling_distortion(p[:, None], wide, sizes)
         np.testing.assert_allclose(sample.met[name], found, atol=1e-10, err_msg=name)
-    np.testing.assert_array_equal(sample.least, hlmtheory.exact_size(p, q, THETA))
+    np.testing.assert_array_equal(sample.least, hlmtheory.truncation.exact_size(p, q, THETA))
     swept = np.array(SWEPT)
-    np.testing.assert_array_equal(sample.swept, hlmtheory.online_size(wide, token, swept, THETA, sharpness=SHOWN[1]))
-    certain = hlmtheory.online_certified_size(wide, token, swept, THETA, estimated=True).k
+    np.testing.assert_array_equal(
+        sample.swept, hlmtheory.truncation.online_size(wide, token, swept, THETA, sharpness=SHOWN[1])
+    )
+    certain = hlmtheory.truncation.online_certified_size(wide, token, swept, THETA, estimated=True).k
     np.testing.assert_array_equal(sample.safe, certain)
 
 
 @pytest.mark.parametrize("theta", [0.05, THETA, 0.5])
 def test_offline_sizes_are_those_of_the_theory(theta: float, sample: Sample, rows: Rows):
     q, p = rows
-    assert sample.offline(theta) == int(hlmtheory.offline_size(p, q, theta))
-    assert sample.offline(theta, sharp=True) == int(hlmtheory.offline_size(p, q, theta, sharp=True))
+    assert sample.offline(theta) == int(hlmtheory.truncation.offline_size(p, q, theta))
+    assert sample.offline(theta, sharp=True) == int(hlmtheory.truncation.offline_size(p, q, theta, sharp=True))
     sent = sample.drafts.uncertainty > SKIP_BELOW
     assert 0 < sent.sum() < len(q)
-    assert sample.offline(theta, sent=True) == int(hlmtheory.offline_size(p[sent], q[sent], theta))
+    assert sample.offline(theta, sent=True) == int(hlmtheory.truncation.offline_size(p[sent], q[sent], theta))
 
 
 # ------------------------------------------------------------------------------------------------ the figures
@@ -215,15 +224,15 @@ def test_fig_8_shows_the_bounds(rows: Rows, sample: Sample, sidecars: Sidecars):
     series = {(one["panel"], one["name"]): one["y"] for one in found["series"]}
     k = sample.grid
     expected = {
-        (0, "TV(r, r̂)"): hlmtheory.resampling_distortion(p, q, k),
-        (0, "sharp bound"): hlmtheory.tvd_bound_sharp(p, q, k),
-        (0, "published (20)"): hlmtheory.tvd_bound(p, q, k),
-        (1, "Bias"): hlmtheory.resampling_bias(p, q, k),
-        (1, "2Δ_k"): 2 * hlmtheory.total_variation(q, hlmtheory.truncate(q, k)),
+        (0, "TV(r, r̂)"): hlmtheory.truncation.resampling_distortion(p, q, k),
+        (0, "sharp bound"): hlmtheory.truncation.tvd_bound_sharp(p, q, k),
+        (0, "published (20)"): hlmtheory.truncation.tvd_bound(p, q, k),
+        (1, "Bias"): hlmtheory.truncation.resampling_bias(p, q, k),
+        (1, "2Δ_k"): 2 * verification.total_variation(q, hlmtheory.truncation.truncate(q, k)),
     }
     for eta in SHOWN:
         name = (0, f"online (23), η = {eta:g}")
-        expected[name] = hlmtheory.online_bound(q, token, estimate, k, sharpness=eta)
+        expected[name] = hlmtheory.truncation.online_bound(q, token, estimate, k, sharpness=eta)
     for name, values in expected.items():
         np.testing.assert_allclose(series[name], values.mean(axis=0), rtol=1e-4, atol=1e-9, err_msg=str(name))
     lost = (drafts.drafted * drafts.rejection)[:, None]
@@ -238,7 +247,7 @@ def test_fig_9b_shows_the_bits_of_4(sample: Sample, sidecars: Sidecars):
     found = sidecars["cu-hlm", "9b"]
     payload, distortion, bias = found["series"]
     assert payload["y"] == [k * (8 + 6) for k in payload["x"]]  # 2^5 < 50 ≤ 2^6
-    assert found["statistics"]["full_bits"] == 50 * 14 == int(hlmtheory.vocabulary_payload_bits(50, 8))
+    assert found["statistics"]["full_bits"] == 50 * 14 == int(channel.vocabulary_payload_bits(50, 8))
     np.testing.assert_allclose(distortion["y"], sample.distortion.mean(axis=0), rtol=1e-4)
     np.testing.assert_allclose(
         bias["y"], (2 * sample.drafts.apart[:, None] * sample.distortion).mean(axis=0), rtol=1e-4
@@ -252,13 +261,13 @@ def test_fig_3_compares_the_rules(sample: Sample, rows: Rows, sidecars: Sidecars
     found = sidecars["ours", "3"]
     q, p = rows
     promised = {one["name"]: one for one in found["promised"]}
-    certified = hlmtheory.certified_size(q, EPSILON)
-    bias = hlmtheory.resampling_bias(p, q, certified)
+    certified = hlmtheory.truncation.certified_size(q, EPSILON)
+    bias = hlmtheory.truncation.resampling_bias(p, q, certified)
     assert promised["certified"]["mean"] == pytest.approx(certified.mean(), rel=1e-4)
     assert promised["certified"]["bias"] == pytest.approx(bias.mean(), rel=1e-3)
     assert promised["certified"]["largest_bias"] <= EPSILON + 1e-9
-    known = hlmtheory.bias_size(
-        q, total_variation_bound=np.minimum(hlmtheory.total_variation(q, p), 1.0), bias_tolerance=EPSILON
+    known = hlmtheory.truncation.bias_size(
+        q, total_variation_bound=np.minimum(verification.total_variation(q, p), 1.0), bias_tolerance=EPSILON
     )
     assert promised["certified, T known"]["mean"] == pytest.approx(known.mean(), rel=1e-4)
     assert promised["exact"]["mean"] <= promised["certified"]["mean"]
@@ -275,17 +284,19 @@ def test_fig_4_counts_where_the_online_bound_fails(sample: Sample, rows: Rows, s
     true, estimated, sent = found["series"]
     token = drafts.token[:, None]
     for i, eta in enumerate(SHARPNESSES):
-        short = hlmtheory.online_shortfall(p[:, None], q[:, None], token, sample.grid, sharpness=eta)
+        short = hlmtheory.truncation.online_shortfall(p[:, None], q[:, None], token, sample.grid, sharpness=eta)
         assert true["share"][i] == pytest.approx((short > 1e-9).mean(), rel=1e-4)
-        bound = hlmtheory.online_bound(q[:, None], token, drafts.estimate[:, None], sample.grid, sharpness=eta)
+        bound = hlmtheory.truncation.online_bound(
+            q[:, None], token, drafts.estimate[:, None], sample.grid, sharpness=eta
+        )
         fails = sample.distortion > bound + 1e-9
         assert estimated["share"][i] == pytest.approx(fails.mean(), rel=1e-4)
         if fails.any():
             ratio = sample.distortion[fails] / bound[fails]
             assert estimated["worst"][i] == pytest.approx(ratio.max(), rel=1e-4)
             assert estimated["median"][i] == pytest.approx(np.median(ratio), rel=1e-4)
-        k = hlmtheory.online_size(q, drafts.token, drafts.rejection, THETA, sharpness=eta)
-        broken = hlmtheory.resampling_distortion(p, q, k) > THETA
+        k = hlmtheory.truncation.online_size(q, drafts.token, drafts.rejection, THETA, sharpness=eta)
+        broken = hlmtheory.truncation.resampling_distortion(p, q, k) > THETA
         assert true["chosen"][i] == pytest.approx(broken.mean(), rel=1e-4)
         part = drafts.uncertainty > SKIP_BELOW
         assert sent["share"][i] == pytest.approx(fails[part].mean(), rel=1e-4)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-import hlmtheory
+from hlmtheory import batching, ofdma, serving
 from hlmtheory.serving import Task
 from validation.benchmarks import __main__ as bench
 from validation.benchmarks import planning
@@ -32,7 +32,7 @@ def test_the_three_ways_to_the_table_agree(count: int, length: int, answer: int)
     ours = planning.program(costs)
     assert planning.program_by_levels(costs) == pytest.approx(ours, rel=1e-12)
     assert planning.program_over_steps(costs) == pytest.approx(ours, rel=1e-12)
-    found = hlmtheory.plan(tasks, planning.SERVICE, draft_lengths=[length])
+    found = batching.plan(tasks, planning.SERVICE, draft_lengths=[length])
     assert found.latency == pytest.approx(ours, rel=1e-12)
 
 
@@ -48,7 +48,7 @@ def test_the_linear_program_agrees_with_the_shares(users: int):
     pytest.importorskip("cvxpy")
     bits, efficiency = planning.cell(users, seed=users)
     np.testing.assert_allclose(
-        planning.shares_by_program(bits, efficiency), hlmtheory.minmax_shares(bits, efficiency), rtol=1e-5, atol=1e-9
+        planning.shares_by_program(bits, efficiency), ofdma.minmax_shares(bits, efficiency), rtol=1e-5, atol=1e-9
     )
 
 
@@ -60,8 +60,8 @@ def test_the_ways_to_the_sum_agree(count: int, departures: int):
     assert totals == pytest.approx([totals[0]] * 3, rel=1e-12)
     draft, verify, steps = given
     n = np.arange(1, steps.max() + 1)[:, None]
-    times = [np.where(n <= steps, hlmtheory.step_times(stage, n), 0.0) for stage in (draft, verify)]
-    assert float(hlmtheory.pipeline_latency(*times).sum()) == pytest.approx(totals[0], rel=1e-12)
+    times = [np.where(n <= steps, serving.step_times(stage, n), 0.0) for stage in (draft, verify)]
+    assert float(serving.pipeline_latency(*times).sum()) == pytest.approx(totals[0], rel=1e-12)
 
 
 # --------------------------------------------------------------------------------------------------------- rows

@@ -176,7 +176,7 @@ def by_hand(kind: str, threshold: float, draft: np.ndarray, target: np.ndarray) 
     def one(q: np.ndarray, p: np.ndarray) -> np.ndarray:
         law = np.zeros(V)
         for d in range(V):
-            u = float(hlmtheory.expected_uncertainty(np.log(q), d))
+            u = float(hlmtheory.uncertainty.expected_uncertainty(np.log(q), d))
             if u <= threshold:  # (10)
                 law[d] += q[d]
                 continue

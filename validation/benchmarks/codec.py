@@ -7,8 +7,7 @@ import time
 
 import numpy as np
 
-import hlmtheory
-from hlmtheory import codec
+from hlmtheory import codec, lattice, verification
 from validation.benchmarks.measurement import Measurement
 
 VOCABULARY, SIZE, RESOLUTION = 32_000, 512, 100
@@ -19,16 +18,16 @@ CODERS = {"entropy": "entropy-coded", "enumerative": "enumerated"}
 def drawn(scale: float = 3.0, seed: int = 0) -> codec.LatticeMessage:
     """One draft: the 512 largest of a softmax row on the lattice of 1/100."""
     rng = np.random.default_rng(seed)
-    row = hlmtheory.softmax(rng.normal(scale=scale, size=VOCABULARY))
-    support = hlmtheory.top_support(row, SIZE)
-    counts = hlmtheory.quantize(row, support=support, resolution=RESOLUTION)
+    row = verification.softmax(rng.normal(scale=scale, size=VOCABULARY))
+    support = lattice.top_support(row, SIZE)
+    counts = lattice.quantize(row, support=support, resolution=RESOLUTION)
     return codec.lattice_message(counts, support=support, token=int(np.argmax(counts)))
 
 
 def measure(repeats: int = 200) -> list[Measurement]:
     """Encoding and decoding a message, the best of many, beside the limit, and its bytes beside the formula's."""
     message = drawn()
-    bits = float(hlmtheory.payload_bits(VOCABULARY, SIZE, RESOLUTION, adaptive=True))
+    bits = float(lattice.payload_bits(VOCABULARY, SIZE, RESOLUTION, adaptive=True))
     found = []
     for coder, word in CODERS.items():
         coded = codec.encode(message, coder=coder)

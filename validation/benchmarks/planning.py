@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory import inference_latency, minmax_shares, plan
-from hlmtheory.batching import search
-from hlmtheory.serving import Device, ModelShape, Service, Task, decoding_steps, stage_times
+from hlmtheory.batching import plan, search
+from hlmtheory.ofdma import minmax_shares
+from hlmtheory.serving import Device, ModelShape, Service, Task, decoding_steps, inference_latency, stage_times
 from hlmtheory.serving.pipeline import by_breakpoints, by_steps
 from validation.benchmarks.measurement import Measurement
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-import hlmtheory
+from hlmtheory import truncation, verification
 from validation.benchmarks.measurement import Measurement
 
 VOCABULARY = 32_000
@@ -35,16 +35,16 @@ def rules(target: Any, draft: Any, logits: Any) -> dict[str, Call]:
     """The rules, each at a tolerance for which it sends some of the entries."""
     token = draft.argmax(-1)
     return {
-        "exact_size": lambda: hlmtheory.exact_size(target, draft, 0.1),
-        "offline_size": lambda: hlmtheory.offline_size(target, draft, 0.1),
-        "online_size": lambda: hlmtheory.online_size(draft, token, 0.3, 0.1, sharpness=5.0),
-        "online_certified_size": lambda: hlmtheory.online_certified_size(draft, token, 0.3, 0.1, estimated=True),
-        "certified_size": lambda: hlmtheory.certified_size(draft, 0.1),
-        "certified_size, 8 bits": lambda: hlmtheory.certified_size(draft, 1.3, bits_per_probability=8),
-        "certified_size, 16 bits": lambda: hlmtheory.certified_size(draft, 0.4, bits_per_probability=16),
-        "size_from_top_p": lambda: hlmtheory.size_from_top_p(draft, 0.9),
-        "size_from_min_p": lambda: hlmtheory.size_from_min_p(draft, 0.05),
-        "size_from_top_n_sigma": lambda: hlmtheory.size_from_top_n_sigma(logits, 1.0),
+        "exact_size": lambda: truncation.exact_size(target, draft, 0.1),
+        "offline_size": lambda: truncation.offline_size(target, draft, 0.1),
+        "online_size": lambda: truncation.online_size(draft, token, 0.3, 0.1, sharpness=5.0),
+        "online_certified_size": lambda: truncation.online_certified_size(draft, token, 0.3, 0.1, estimated=True),
+        "certified_size": lambda: truncation.certified_size(draft, 0.1),
+        "certified_size, 8 bits": lambda: truncation.certified_size(draft, 1.3, bits_per_probability=8),
+        "certified_size, 16 bits": lambda: truncation.certified_size(draft, 0.4, bits_per_probability=16),
+        "size_from_top_p": lambda: truncation.size_from_top_p(draft, 0.9),
+        "size_from_min_p": lambda: truncation.size_from_min_p(draft, 0.05),
+        "size_from_top_n_sigma": lambda: truncation.size_from_top_n_sigma(logits, 1.0),
     }
 
 
@@ -52,8 +52,8 @@ def drawn(rows: int, vocabulary: int, scale: float, kind: str, seed: int = 0) ->
     """Target, draft and the draft's logits; the target's differ from those by a standard gaussian."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(scale=scale, size=(rows, vocabulary))
-    target = hlmtheory.softmax(logits + rng.normal(size=logits.shape))
-    return target.astype(kind), hlmtheory.softmax(logits).astype(kind), logits.astype(kind)
+    target = verification.softmax(logits + rng.normal(size=logits.shape))
+    return target.astype(kind), verification.softmax(logits).astype(kind), logits.astype(kind)
 
 
 def measure(

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 import hlmtheory
+from hlmtheory import truncation
 from hlmtheory.claims import Claim, Instance, Verdict
 from validation.claims.instances import (
     MAX_DRAFT_LENGTH,
@@ -281,7 +282,7 @@ def _rows(chunk: TraceChunk, part: slice) -> TraceChunk:
 
 def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Fewest entries whose certificate 2 Δ_k is at most each of BIASES, shape (n, len(BIASES))."""
-    return np.stack([hlmtheory.certified_size(draft, bias) for bias in BIASES], axis=-1)
+    return np.stack([truncation.certified_size(draft, bias) for bias in BIASES], axis=-1)
 
 
 def _sums(acceptance: np.ndarray[Any, Any], top: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> dict[str, float]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import hlmtheory
+from hlmtheory import verification
 from hlmtheory.claims import Instance
 from validation.errors import UserError
 from validation.trace.reader import TraceChunk, probabilities
@@ -89,7 +89,7 @@ def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] =
     arrays = {
         "draft": draft,
         "target": target,
-        "acceptance": np.minimum(hlmtheory.acceptance_rate(target, draft), 1.0),
+        "acceptance": np.minimum(verification.acceptance_rate(target, draft), 1.0),
         "k": draws.k,
         "draft_length": draws.draft_length,
         "sharpness": draws.sharpness,

@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
-from hlmtheory import TraceLink
+from hlmtheory.channel import TraceLink
 from validation.errors import UserError
 
 COLUMNS = ("trace_id", "time_s", "throughput_mbps")
@@ -42,7 +42,8 @@ def load_links(folder: str | Path) -> dict[str, TraceLink]:
     ------
     UserError
         If there is no such folder or nothing in it, a file cannot be read, a column is missing, a value is no number,
-        or a trace is none that :class:`hlmtheory.TraceLink` takes; the message names the file and the line or trace.
+        or a trace is none that :class:`hlmtheory.channel.TraceLink` takes; the message names the file and the line or
+        trace.
     """
     place = Path(folder)
     if not place.is_dir():

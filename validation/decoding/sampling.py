@@ -111,8 +111,8 @@ def replacement(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
     """What a rejected draft is replaced from: (p - q̂)⁺ in float64, not normalised; p itself where that is all zeros.
 
     With q̂ = q it is never all zeros where something was rejected. With another q̂ any law would do there
-    (:mod:`hlmtheory.truncation`), and p is at hand. The same as :func:`hlmtheory.residual_distribution`, which looks
-    at its arguments first; this one is on the way of every token.
+    (:mod:`hlmtheory.truncation`), and p is at hand. The same as :func:`hlmtheory.verification.residual_distribution`,
+    which looks at its arguments first; this one is on the way of every token.
     """
     import torch
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-import hlmtheory
+from hlmtheory import verification
 from validation.decoding.random_streams import ACCEPT, REPLACE
 from validation.decoding.sampling import draw, levels, replacement, rows_of, without
 from validation.decoding.session import Draft, Session
@@ -143,14 +143,15 @@ def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tup
     """Σ TV(q, p) over drafts that were looked at, and what bounds the total variation that these steps add.
 
     That is Σ β_d TV(r, r̂) of truncated drafts, and Σ q_a (1 - p_a), a the argmax of p, of those accepted by the argmax
-    (:func:`hlmtheory.greedy_output_distribution`); 0 where the rule is lossless. ``target`` (len(drafts), V) are p.
+    (:func:`hlmtheory.verification.greedy_output_distribution`); 0 where the rule is lossless. ``target`` (len(drafts),
+    V) are p.
     """
     import torch
 
     if not drafts or drafts[0].own is None:
         return 0.0, 0.0
     own, target = torch.stack([draft.row for draft in drafts]).double(), target.double()
-    mismatch = float(hlmtheory.total_variation(target, own).sum())
+    mismatch = float(verification.total_variation(target, own).sum())
     if method.by_argmax:
         top = target.argmax(dim=-1, keepdim=True)
         return mismatch, float((own.gather(-1, top) * (1.0 - target.gather(-1, top))).sum())
@@ -158,7 +159,7 @@ def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tup
         return mismatch, 0.0
     known = torch.stack([draft.known for draft in drafts if draft.known is not None])
     tokens = torch.tensor([draft.token for draft in drafts], device=target.device)[:, None]
-    beta = hlmtheory.rejection_probability(target, own).gather(-1, tokens)[:, 0]
+    beta = verification.rejection_probability(target, own).gather(-1, tokens)[:, 0]
     true, distorted = (
         part / part.sum(-1, keepdim=True) for part in (replacement(target, own), replacement(target, known))
     )

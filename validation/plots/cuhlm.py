@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory import resampling_bias, resampling_distortion, tail_deviation, total_variation
+from hlmtheory.truncation import resampling_bias, resampling_distortion, tail_deviation
+from hlmtheory.verification import total_variation
 from validation.plots.common.record import Figure, Numbers, Printed, plain, sampled, spread
 from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 from validation.trace.reader import Trace, probabilities

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory import Rayleigh, Rician, db_to_linear, shannon_latency, vocabulary_payload_bits
+from hlmtheory.channel import Rayleigh, Rician, db_to_linear, shannon_latency, vocabulary_payload_bits
 from validation.plots.common.record import Numbers, Simulation, Table, plain
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 

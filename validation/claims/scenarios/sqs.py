@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory import payload_bits
+from hlmtheory.lattice import payload_bits
 
 VOCABULARY = 256
 SIZE = 8

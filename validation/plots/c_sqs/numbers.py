@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory import regret_bound, regret_bound_sharp
+from hlmtheory.conformal import regret_bound, regret_bound_sharp
 from validation.decoding.loop import PAPER_TIMES
 from validation.decoding.methods import AllocatedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE, RESOLUTION

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory import regret_bound, regret_bound_sharp
+from hlmtheory.conformal import regret_bound, regret_bound_sharp
 from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE
 from validation.plots.c_sqs.numbers import ADAPTIVE, BYTES, MAIN, PRINTED, Interval, basis, crossovers, interval
 from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD, Cell, CSqsStudy, study

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hlmtheory import cost_per_token, etgr, optimal_draft_length, surrogate_draft_length, synchronisation_time
+from hlmtheory.draft_length import (
+    cost_per_token,
+    etgr,
+    optimal_draft_length,
+    surrogate_draft_length,
+    synchronisation_time,
+)
 from validation.plots.common.record import Numbers, Printed, Simulation, Table, plain
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.flexspec import fits

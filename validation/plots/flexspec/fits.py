@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hlmtheory import cost_per_token, optimal_draft_length
+from hlmtheory.draft_length import cost_per_token, optimal_draft_length
 from validation.plots.flexspec.printed import Row
 
 MAX_DRAFT_LENGTH = 64

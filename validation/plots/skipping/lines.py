@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import hlmtheory
-from hlmtheory import LinearFit
+from hlmtheory import skipping
+from hlmtheory.uncertainty import LinearFit
 from validation.plots.skipping.tokens import DRAWS, POINTS, ClusteredEstimate, Index, Row, Tokens, mean, ratio
 
 CELLS = 400  # of the density by kernels on [0, 1]
@@ -40,7 +41,7 @@ def fit_of(uncertainty: Row, rejection: Row, groups: Index, *, binned: bool) -> 
     """
     for labels in (groups, None):
         try:
-            return hlmtheory.fit_linear(uncertainty, rejection, groups=labels, binned=binned)
+            return hlmtheory.uncertainty.fit_linear(uncertainty, rejection, groups=labels, binned=binned)
         except ValueError:  # one prompt, or no variation once one of them is left out; then: no variation at all
             continue
     return None
@@ -61,18 +62,18 @@ def risks_of(tokens: Tokens, fit: LinearFit | None) -> Risks | None:
     if fit is None or fit.slope <= 0:
         return None
     line = (fit.slope, fit.intercept, non_acceptance(tokens).value)
-    averse, prone = hlmtheory.skip_thresholds(*line)
-    gap = hlmtheory.surrogate_gap(tokens.uncertainty, tokens.rejection, *line)
+    averse, prone = skipping.skip_thresholds(*line)
+    gap = skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, *line)
     discrete = (
-        hlmtheory.rejection_risk_discrete(tokens.mass, *line),
-        hlmtheory.holder_bound_discrete(tokens.mass, *line),
-        *hlmtheory.best_holder_bound(tokens.mass, *line, discrete=True),
+        skipping.rejection_risk_discrete(tokens.mass, *line),
+        skipping.holder_bound_discrete(tokens.mass, *line),
+        *skipping.best_holder_bound(tokens.mass, *line, discrete=True),
     )
     cells = density_of(tokens)[0]
     density = (
-        hlmtheory.rejection_risk(cells, *line),
-        hlmtheory.holder_bound(cells, *line),
-        *hlmtheory.best_holder_bound(cells, *line),
+        skipping.rejection_risk(cells, *line),
+        skipping.holder_bound(cells, *line),
+        *skipping.best_holder_bound(cells, *line),
     )
     return Risks(float(averse), float(prone), _floats(discrete), _floats(density), *map(float, gap))
 

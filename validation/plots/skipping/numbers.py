@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory import LinearFit
+from hlmtheory.uncertainty import LinearFit
 from validation.plots.common.record import Numbers, plain
 from validation.plots.skipping.lines import (
     CELLS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hlmtheory import skip_thresholds
+from hlmtheory.skipping import skip_thresholds
 from validation.plots.common.record import Printed, Table
 from validation.plots.skipping.tokens import POINTS
 

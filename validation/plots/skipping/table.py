@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-import hlmtheory
-from hlmtheory import LinearFit
+from hlmtheory import skipping, uncertainty
+from hlmtheory.uncertainty import LinearFit
 from validation.plots.common.record import Numbers, Table, plain
 from validation.plots.skipping.lines import Risks, explained_at_most, largest_miss, line_of, non_acceptance, risks_of
 from validation.plots.skipping.numbers import interval, line_statistics, number
@@ -190,11 +190,11 @@ def without_drawing(
     for part in np.array_split(at, -(-count * trace.vocabulary // 2**18)):
         rows = tokens.rows[part]
         logits, target = (np.array(trace.arrays[name][rows]) for name in ("draft_logits", "target_logits"))
-        expected = hlmtheory.vocabulary_uncertainty(logits.astype(np.float64))
+        expected = uncertainty.vocabulary_uncertainty(logits.astype(np.float64))
         q, p = probabilities(logits), probabilities(target)
         for name, threshold in thresholds.items():
-            skip = hlmtheory.skip_probability(expected, threshold, DRAWS)
-            found[name].append(hlmtheory.one_step_risk(p, q, skip))
+            skip = uncertainty.skip_probability(expected, threshold, DRAWS)
+            found[name].append(skipping.one_step_risk(p, q, skip))
     return {name: mean(np.concatenate(risks), tokens.prompt[at]) for name, risks in found.items()}, count
 
 
@@ -208,7 +208,7 @@ def calibrated(tokens: Tokens) -> list[dict[str, Any]]:
     every third prompt is held out.
     """
     filled = tokens.along_texts(tokens.uncertainty, 1.0)
-    of_texts = hlmtheory.threshold_losses(filled, tokens.along_texts(tokens.rejection, 0.0), POINTS) / tokens.longest
+    of_texts = skipping.threshold_losses(filled, tokens.along_texts(tokens.rejection, 0.0), POINTS) / tokens.longest
     prompts = np.arange(tokens.prompt.max() + 1)
     losses = np.stack([of_texts[tokens.prompt_of_text == prompt].mean(axis=0) for prompt in prompts])
     held_out = prompts % 3 == 2
@@ -217,10 +217,10 @@ def calibrated(tokens: Tokens) -> list[dict[str, Any]]:
         count = int(np.count_nonzero(~held_out))
         row: dict[str, Any] = {"risk": risk, "prompts": count, "held_out_prompts": int(np.count_nonzero(held_out))}
         if count + 1 >= 1.0 / risk:
-            found = hlmtheory.calibrate_threshold(losses[~held_out], POINTS, risk=risk, bound=1.0)
+            found = skipping.calibrate_threshold(losses[~held_out], POINTS, risk=risk, bound=1.0)
             row |= _held_out(tokens, losses, held_out, found.threshold)
             row |= {"empirical_risk": plain(found.empirical_risk), "corrected_risk": plain(found.corrected_risk)}
-            row["leave_one_out"] = plain(hlmtheory.held_out_risk(losses, risk, 1.0))
+            row["leave_one_out"] = plain(skipping.held_out_risk(losses, risk, 1.0))
         rows.append(row)
     return rows
 
@@ -297,7 +297,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
     thresholds = calibrated(tokens)
     heads = ("", "cu-hlm prints", "u-hlm prints", "ours, tokens", "ours, 21 means")
     bounds = {
-        name: number(hlmtheory.sequence_risk(tokens.along_texts(tokens.rejection * tokens.skipped(at), 0.0)))
+        name: number(skipping.sequence_risk(tokens.along_texts(tokens.rejection * tokens.skipped(at), 0.0)))
         for name, at in prone.items()
     }
     return {

@@ -165,7 +165,7 @@ def uncertainty_at(trace: Trace, rows: Index, token: Index, rng: np.random.Gener
     for _, chunk in _chunks(trace, rows):
         logits = chunk.draft_logits.astype(np.float64)
         drafts = token[done : done + len(logits)]
-        parts.append(hlmtheory.sample_uncertainty(logits, drafts, draws=DRAWS, rng=rng))
+        parts.append(hlmtheory.uncertainty.sample_uncertainty(logits, drafts, draws=DRAWS, rng=rng))
         done += len(logits)
     return np.concatenate(parts)
 

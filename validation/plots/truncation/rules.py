@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory import safe_sharpness
+from hlmtheory.truncation import safe_sharpness
 from validation.plots.common.record import Figure, Numbers, plain
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
 from validation.plots.truncation.sample import (

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hlmtheory
+from hlmtheory import truncation, verification
 from hlmtheory.truncation.ranked import Ranked
 from validation.plots.common.record import sampled, spread
 from validation.trace.reader import Trace, probabilities
@@ -127,7 +128,7 @@ def sample_of(trace: Trace, seed: int) -> Sample:
 
 def denominator(drafted: Any, rejection: Any, sharpness: Any) -> Row:
     """D of (23); for z ≤ 0 the softplus is what it adds to the ReLU."""
-    own, other = (np.asarray(hlmtheory.softplus_gap(z, sharpness)) for z in (-np.asarray(rejection), -1.0))
+    own, other = (np.asarray(truncation.softplus_gap(z, sharpness)) for z in (-np.asarray(rejection), -1.0))
     return np.asarray((1.0 - drafted) * other + drafted * own)
 
 
@@ -144,7 +145,7 @@ def _sample(source: _Source, seed: int, values: int) -> Sample:
     subsets = (rejected, rejected & (drafts.uncertainty > SKIP_BELOW))
     totals = np.zeros((len(subsets), vocabulary + 1))
     for part, q, p in _pairs(draft, target):
-        deviation = np.minimum.accumulate(np.asarray(hlmtheory.tail_deviation(q)), axis=-1)  # rising only by rounding
+        deviation = np.minimum.accumulate(np.asarray(truncation.tail_deviation(q)), axis=-1)  # rising only by rounding
         for total, subset in zip(totals, subsets, strict=True):
             total += (deviation[subset[part]] / drafts.apart[part][subset[part], None]).sum(axis=0)
         limits = _limits(drafts, part)
@@ -186,14 +187,18 @@ def _drafts(draft: NDArray[Any], target: NDArray[Any], seed: int) -> Drafts:
         cumulative = np.cumsum(q, axis=-1)
         token = np.argmax(cumulative > (quantile[part] * cumulative[:, -1])[:, None], axis=-1)
         one = np.arange(len(q)), token
-        uncertainty = hlmtheory.sample_uncertainty(draft[part].astype(np.float64), token, draws=DRAWS, rng=rng)
-        rejection = np.asarray(hlmtheory.rejection_probability(p, q))[one]
+        uncertainty = hlmtheory.uncertainty.sample_uncertainty(
+            draft[part].astype(np.float64), token, draws=DRAWS, rng=rng
+        )
+        rejection = np.asarray(verification.rejection_probability(p, q))[one]
         apart = np.maximum(p - q, 0.0).sum(axis=-1)
         parts.append((token, q[one], rejection, uncertainty, apart))
     token, drafted, rejection, uncertainty, apart = (np.concatenate(one) for one in zip(*parts, strict=True))
     line, estimate = None, np.full(len(draft), rejection.mean())
     if len(np.unique(uncertainty)) >= 3:
-        fit = hlmtheory.fit_linear(uncertainty, rejection, binned=True)  # (7), on the means at 0, .05, ..., 1
+        fit = hlmtheory.uncertainty.fit_linear(
+            uncertainty, rejection, binned=True
+        )  # (7), on the means at 0, .05, ..., 1
         line = (fit.slope, fit.intercept)
         estimate = np.clip(fit.slope * uncertainty + fit.intercept, 0.0, 1.0)
     return Drafts(token, drafted, rejection, uncertainty, apart, estimate, line)
@@ -227,10 +232,10 @@ def _counted(q: Row, logits: NDArray[Any]) -> dict[str, Sizes]:
     """The samplers' rules."""
     wide = q[:, None]
     return {
-        "top-p": np.asarray(hlmtheory.size_from_top_p(wide, np.array(PARAMETERS["top-p"]))),
-        "min-p": np.asarray(hlmtheory.size_from_min_p(wide, np.array(PARAMETERS["min-p"]))),
+        "top-p": np.asarray(truncation.size_from_top_p(wide, np.array(PARAMETERS["top-p"]))),
+        "min-p": np.asarray(truncation.size_from_min_p(wide, np.array(PARAMETERS["min-p"]))),
         "top-nσ": np.asarray(
-            hlmtheory.size_from_top_n_sigma(logits[:, None].astype(np.float64), np.array(PARAMETERS["top-nσ"]))
+            truncation.size_from_top_n_sigma(logits[:, None].astype(np.float64), np.array(PARAMETERS["top-nσ"]))
         ),
     }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hlmtheory import vocabulary_payload_bits
+from hlmtheory.channel import vocabulary_payload_bits
 from validation.plots.common.record import Printed, plain
 from validation.plots.common.style import DARK, MIDDLE
 

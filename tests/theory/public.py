@@ -1,0 +1,16 @@
+"""Every public name of the theory, with its object."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import hlmtheory
+
+
+def public_names() -> dict[str, object]:
+    """What ``__all__`` of every module lists, the claims apart; no name is that of two things."""
+    found: dict[str, object] = {}
+    for module in (import_module(f"hlmtheory.{name}") for name in hlmtheory.MODULES):
+        for name in set(module.__all__) - {"CLAIMS"}:
+            assert found.setdefault(name, getattr(module, name)) is getattr(module, name), name
+    return found

@@ -217,11 +217,10 @@ def test_a_record_is_an_answer_alone():
 
 
 def test_no_public_object_can_be_changed_and_no_answer_takes_another_field():
-    public_types = [getattr(hlmtheory, name) for names in hlmtheory.MODULES.values() for name in names]
-    found = [kind for kind in public_types if inspect.isclass(kind) and dataclasses.is_dataclass(kind)]
+    found = [kind for kind in NAMES.values() if inspect.isclass(kind) and dataclasses.is_dataclass(kind)]
     assert len(found) > len(RECORDS)
     assert all(kind.__dataclass_params__.frozen for kind in found)
-    assert all("__slots__" in vars(getattr(hlmtheory, name)) for name in RECORDS)
+    assert all("__slots__" in vars(NAMES[name]) for name in RECORDS)
 
 
 # ------------------------------------------------------------------------------- found by hand, kept by name

@@ -342,11 +342,11 @@ def test_of_two_rows_neither_decides_alone(first):
     """One entry of the one-hot row loses nothing, one of the other 0.4 of its distance: 0.2 in the mean."""
     draft = np.array([[1.0, 0.0, 0.0, 0.0], [0.4, 0.3, 0.2, 0.1]])
     target = draft[::-1]
-    bounds = 2 * hlmtheory.tail_deviation(draft) / hlmtheory.total_variation(target, draft)[:, None]
+    bounds = 2 * truncation.tail_deviation(draft) / verification.total_variation(target, draft)[:, None]
     order = [first, 1 - first]
     for tolerance in np.linspace(0.02, 1.5, 38):
         least = int(np.argmax(bounds.mean(axis=0) <= tolerance))
-        assert int(hlmtheory.offline_size(target[order], draft[order], tolerance)) == least
+        assert int(truncation.offline_size(target[order], draft[order], tolerance)) == least
 
 
 def test_offline_tolerances_broadcast():

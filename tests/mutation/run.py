@@ -56,7 +56,12 @@ def own_tests(path: str) -> list[str]:
     module = module_of(path)
     stem = Path(path).stem.strip("_") if module == "_shared" else module
     found = sorted(str(test.relative_to(ROOT)) for test in (ROOT / "tests/theory").glob(f"test_{stem}*.py"))
-    return [*found, "tests/theory/test_claims.py", str(Path(*Path(path).parts[:2]))]
+    return [
+        *found,
+        "tests/theory/test_claims.py",
+        "tests/theory/test_claim_tables.py",
+        str(Path(*Path(path).parts[:2])),
+    ]
 
 
 def annotated(tree: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:

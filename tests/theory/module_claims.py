@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,53 @@ from .strategies import shapes
 
 Instance = dict[str, Any]
 Strategy = st.SearchStrategy[Any]
+
+
+@dataclass(frozen=True)
+class ClaimTable:
+    """What the claims of one module are tested on.
+
+    A test file of a module names its table ``CLAIM_TABLE``; ``test_claim_tables.py`` finds it and runs every claim.
+
+    Attributes
+    ----------
+    claims : sequence of Claim
+        The module's claims, or those of them that this table is for.
+    strategies : mapping
+        For each claim's id, what its instances are drawn from.
+    strays : mapping or function of the claim
+        For each argument a value outside its domain.
+    agrees : mapping
+        For each false claim's id, an instance on which it is right, or None.
+    outside : mapping or function of the claim and the assumption's statement
+        For each assumption an instance that breaks it; arguments that a claim does not take are dropped.
+    """
+
+    claims: Sequence[Claim]
+    strategies: Mapping[str, Strategy]
+    strays: Mapping[str, Any] | Callable[[Claim], Mapping[str, Any]]
+    agrees: Mapping[str, Instance | None] = field(default_factory=dict)
+    outside: Mapping[str, Instance] | Callable[[Claim, str], Instance] = field(default_factory=dict)
+
+    def strays_of(self, claim: Claim) -> Mapping[str, Any]:
+        """The values outside the domains of the claim's arguments."""
+        return self.strays(claim) if callable(self.strays) else self.strays
+
+    def outside_of(self, claim: Claim, statement: str) -> Instance:
+        """The instance on which the claim's assumption fails."""
+        found = self.outside(claim, statement) if callable(self.outside) else self.outside[statement]
+        return {name: value for name, value in found.items() if name in claim.takes}
+
+
+def claim_tables() -> dict[str, ClaimTable]:
+    """The tables of all test files of this folder, by the file's name."""
+    names = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py"))
+    modules = {name: importlib.import_module(f"{__package__}.{name}") for name in names if name not in READERS}
+    return {name: module.CLAIM_TABLE for name, module in modules.items() if hasattr(module, "CLAIM_TABLE")}
+
+
+READERS = ("test_claim_tables", "test_claims")
+"""The test files that read the tables, and have none."""
 
 
 def by_id(value):

@@ -19,7 +19,7 @@ from hlmtheory.batching.pareto import undominated
 from hlmtheory.claims import Status
 from hlmtheory.serving import Device, ModelShape, Service, Task, pipeline_latency
 
-from .module_claims import by_id, check_attained, check_holds, check_libraries, check_refuted, check_scope, check_strays
+from .module_claims import ClaimTable
 from .strategies import acceptances, shapes
 
 TRUE = [claim for claim in batching.CLAIMS if claim.refuted is None]
@@ -152,47 +152,7 @@ STRAYS = {
 """For each argument a value outside its domain."""
 
 
-def test_every_claim_has_a_strategy():
-    assert [claim.id for claim in batching.CLAIMS] == list(STRATEGIES)
-    assert {name for claim in batching.CLAIMS for name in claim.takes} == set(STRAYS)
-    assert set(AGREES) == {claim.id for claim in FALSE}
-
-
-@pytest.mark.parametrize("claim", TRUE, ids=by_id)
-def test_holds(claim):
-    check_holds(claim, STRATEGIES[claim.id])
-
-
-@pytest.mark.parametrize("claim", TRUE, ids=by_id)
-def test_attained_and_its_mutant(claim):
-    check_attained(claim)
-
-
-@pytest.mark.parametrize("claim", FALSE, ids=by_id)
-def test_refuted(claim):
-    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
-
-
-@pytest.mark.parametrize("claim", batching.CLAIMS, ids=by_id)
-def test_libraries(claim):
-    check_libraries(claim)
-
-
-@pytest.mark.parametrize("claim", batching.CLAIMS, ids=by_id)
-def test_bad_input_is_named(claim):
-    check_strays(claim, STRAYS)
-
-
-def test_every_assumption_has_an_instance_that_breaks_it():
-    assert {a.statement for claim in batching.CLAIMS for a in claim.assumptions} == set(OUTSIDE)
-
-
-@pytest.mark.parametrize(
-    ("claim", "statement"), [(claim, a.statement) for claim in batching.CLAIMS for a in claim.assumptions]
-)
-def test_out_of_scope(claim, statement):
-    outside = {name: value for name, value in OUTSIDE[statement].items() if name in claim.takes}
-    check_scope(claim, statement, outside)
+CLAIM_TABLE = ClaimTable(batching.CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # ---------------------------------------------------------------------------------------- all partitions and orders

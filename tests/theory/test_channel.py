@@ -23,14 +23,8 @@ from hlmtheory.channel.blocks import low_snr_transfer_time
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .module_claims import (
+    ClaimTable,
     batches,
-    by_id,
-    check_attained,
-    check_holds,
-    check_libraries,
-    check_refuted,
-    check_scope,
-    check_strays,
     quantity,
 )
 
@@ -135,40 +129,7 @@ STRAYS = {
 """For each argument a value outside its domain."""
 
 
-def test_every_claim_has_a_strategy():
-    assert [claim.id for claim in channel.CLAIMS] == list(STRATEGIES)
-
-
-@pytest.mark.parametrize("claim", TRUE, ids=by_id)
-def test_holds(claim):
-    check_holds(claim, STRATEGIES[claim.id])
-
-
-@pytest.mark.parametrize("claim", TRUE, ids=by_id)
-def test_attained_and_its_mutant(claim):
-    check_attained(claim)
-
-
-@pytest.mark.parametrize("claim", FALSE, ids=by_id)
-def test_refuted(claim):
-    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
-
-
-@pytest.mark.parametrize("claim", channel.CLAIMS, ids=by_id)
-def test_libraries(claim):
-    check_libraries(claim)
-
-
-@pytest.mark.parametrize("claim", channel.CLAIMS, ids=by_id)
-def test_bad_input_is_named(claim):
-    check_strays(claim, STRAYS)
-
-
-def test_every_assumption_has_an_instance_that_breaks_it():
-    found = {assumption.statement: claim for claim in channel.CLAIMS for assumption in claim.assumptions}
-    assert set(found) == set(OUTSIDE)
-    for statement, claim in found.items():
-        check_scope(claim, statement, OUTSIDE[statement])
+CLAIM_TABLE = ClaimTable(channel.CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # ---------------------------------------------------------------------------------------------------------- units

@@ -9,39 +9,13 @@ from hypothesis import given
 import hlmtheory
 from hlmtheory.claims import COARSE, UNIT, Assumption, Claim, Origin, Relation, Source, Status
 
-from . import (
-    test_batching,
-    test_channel,
-    test_codec,
-    test_conformal,
-    test_draft_length,
-    test_lattice,
-    test_ofdma,
-    test_serving,
-    test_skipping,
-    test_truncation_claims,
-    test_uncertainty,
-)
 from .kinds import to
-from .module_claims import by_id, mutants
+from .module_claims import by_id, claim_tables, mutants
 from .strategies import EXACT_INSTANCES, INSTANCES
 
-OWN_TABLES = (
-    test_batching,
-    test_channel,
-    test_codec,
-    test_conformal,
-    test_draft_length,
-    test_lattice,
-    test_ofdma,
-    test_serving,
-    test_skipping,
-    test_truncation_claims,
-    test_uncertainty,
-)
-"""Modules whose arguments are not rows of a vocabulary keep their strategies beside their tests."""
+ELSEWHERE = {name for table in claim_tables().values() for name in table.strategies}
+"""Claims of modules whose arguments are not distributions over a vocabulary: see ``test_claim_tables.py``."""
 
-ELSEWHERE = {name for module in OWN_TABLES for name in module.STRATEGIES}
 CLAIMS = {name: claim for name, claim in hlmtheory.all_claims().items() if name not in ELSEWHERE}
 TRUE = [claim for claim in CLAIMS.values() if claim.refuted is None]
 FALSE = [claim for claim in CLAIMS.values() if claim.refuted is not None]

@@ -20,13 +20,7 @@ from hlmtheory.verification import output_distribution, total_variation
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .module_claims import (
-    by_id,
-    check_attained,
-    check_holds,
-    check_libraries,
-    check_refuted,
-    check_scope,
-    check_strays,
+    ClaimTable,
     quantity,
 )
 from .strategies import pairs, rows, shapes, with_size
@@ -147,41 +141,12 @@ STRAYS = {
 """For each argument a value outside its domain."""
 
 
-def test_every_claim_has_a_strategy():
-    assert [claim.id for claim in lattice.CLAIMS] == list(STRATEGIES)
+REST = {"resolution": 1, "counts": [1, 1, 0], "budget_bits": 20.0, "draft_length": 1}
+"""What an instance that breaks an assumption takes besides."""
 
-
-@pytest.mark.parametrize("claim", TRUE, ids=by_id)
-def test_holds(claim):
-    check_holds(claim, STRATEGIES[claim.id])
-
-
-@pytest.mark.parametrize("claim", TRUE, ids=by_id)
-def test_attained_and_its_mutant(claim):
-    check_attained(claim)
-
-
-@pytest.mark.parametrize("claim", FALSE, ids=by_id)
-def test_refuted(claim):
-    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
-
-
-@pytest.mark.parametrize("claim", lattice.CLAIMS, ids=by_id)
-def test_libraries(claim):
-    check_libraries(claim)
-
-
-@pytest.mark.parametrize("claim", lattice.CLAIMS, ids=by_id)
-def test_bad_input_is_named(claim):
-    check_strays(claim, STRAYS)
-
-
-@pytest.mark.parametrize("claim", [claim for claim in lattice.CLAIMS if claim.assumptions], ids=by_id)
-def test_each_assumption_can_be_broken(claim):
-    rest = {"resolution": 1, "counts": [1, 1, 0], "budget_bits": 20.0, "draft_length": 1}
-    for assumption in claim.assumptions:
-        outside = rest | OUTSIDE[assumption.statement]
-        check_scope(claim, assumption.statement, {name: outside[name] for name in claim.takes})
+CLAIM_TABLE = ClaimTable(
+    lattice.CLAIMS, STRATEGIES, STRAYS, AGREES, {statement: REST | outside for statement, outside in OUTSIDE.items()}
+)
 
 
 # --------------------------------------------------------------------------------------------------------- counts

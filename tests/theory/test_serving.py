@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from hlmtheory import serving
 from hlmtheory.serving import Device, ModelShape, Service, Task
 
-from .module_claims import by_id, check_attained, check_holds, check_libraries, check_refuted, check_strays
+from .module_claims import ClaimTable
 from .strategies import acceptances, shapes
 
 SIZES = st.one_of(st.integers(1, 4), st.integers(1, 20_000))
@@ -108,12 +108,6 @@ STRAYS = {
 """For each argument a value outside its domain."""
 
 
-def test_every_claim_has_a_strategy():
-    assert [claim.id for claim in serving.CLAIMS] == list(STRATEGIES)
-    assert {name for claim in serving.CLAIMS for name in claim.takes} == set(STRAYS)
-
-
-TRUE = [claim for claim in serving.CLAIMS if claim.refuted is None]
 AGREES = {
     "serving.memory_peak_printed": {
         "model": [1, 1, 1],
@@ -127,29 +121,7 @@ AGREES = {
 """For each false one, where it is right: two drafts at most; every draft accepted."""
 
 
-@pytest.mark.parametrize("claim", [claim for claim in serving.CLAIMS if claim.refuted], ids=by_id)
-def test_refuted(claim):
-    check_refuted(claim, STRATEGIES[claim.id], AGREES[claim.id])
-
-
-@pytest.mark.parametrize("claim", TRUE, ids=by_id)
-def test_holds(claim):
-    check_holds(claim, STRATEGIES[claim.id])
-
-
-@pytest.mark.parametrize("claim", TRUE, ids=by_id)
-def test_attained_and_its_mutant(claim):
-    check_attained(claim)
-
-
-@pytest.mark.parametrize("claim", serving.CLAIMS, ids=by_id)
-def test_libraries(claim):
-    check_libraries(claim)
-
-
-@pytest.mark.parametrize("claim", serving.CLAIMS, ids=by_id)
-def test_bad_input_is_named(claim):
-    check_strays(claim, STRAYS)
+CLAIM_TABLE = ClaimTable(serving.CLAIMS, STRATEGIES, STRAYS, AGREES)
 
 
 # ------------------------------------------------------------------------------------------------ the paper's cases

@@ -12,13 +12,8 @@ from hlmtheory import truncation
 from hlmtheory.claims import Status
 
 from .module_claims import (
+    ClaimTable,
     by_id,
-    check_attained,
-    check_holds,
-    check_libraries,
-    check_refuted,
-    check_scope,
-    check_strays,
 )
 from .strategies import INSTANCES, pairs, rows, vocabularies, with_size, with_token
 
@@ -150,46 +145,10 @@ def test_budgets_in_a_batch_are_those_one_by_one(claim):
         assert (float(whole.lhs[i]), float(whole.rhs[i])) == (float(alone.lhs), float(alone.rhs))
 
 
-def test_every_claim_has_a_strategy():
-    assert {claim.id for claim in CLAIMS} == set(STRATEGIES)
+AGREES = {claim.id: {**claim.refuted, "target": claim.refuted["draft"]} for claim in FALSE}
+"""For each false claim, where it is right."""
 
-
-def test_every_assumption_has_an_instance_that_breaks_it():
-    assert {assumption.statement for claim in CLAIMS for assumption in claim.assumptions} == set(OUTSIDE)
-
-
-@pytest.mark.parametrize("claim", TRUE, ids=by_id)
-def test_holds(claim):
-    check_holds(claim, STRATEGIES[claim.id])
-
-
-@pytest.mark.parametrize("claim", TRUE, ids=by_id)
-def test_the_recorded_ratio_is_attained_and_a_mutant_is_caught(claim):
-    check_attained(claim)
-
-
-@pytest.mark.parametrize("claim", FALSE, ids=by_id)
-def test_the_counterexample_still_refutes(claim):
-    check_refuted(claim, STRATEGIES[claim.id], {**claim.refuted, "target": claim.refuted["draft"]})
-
-
-@pytest.mark.parametrize(
-    ("claim", "assumption"),
-    [(claim, one) for claim in CLAIMS for one in claim.assumptions],
-    ids=lambda v: by_id(v) or "",
-)
-def test_out_of_scope_names_the_assumption(claim, assumption):
-    check_scope(claim, assumption.statement, OUTSIDE[assumption.statement])
-
-
-@pytest.mark.parametrize("claim", CLAIMS, ids=by_id)
-def test_any_array_library_gives_the_verdict(claim):
-    check_libraries(claim)
-
-
-@pytest.mark.parametrize("claim", CLAIMS, ids=by_id)
-def test_a_stray_is_named(claim):
-    check_strays(claim, STRAYS)
+CLAIM_TABLE = ClaimTable(CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 @pytest.mark.parametrize("claim", [claim for claim in CLAIMS if "draft" in claim.takes], ids=by_id)

@@ -19,8 +19,9 @@ import hlmtheory
 from hlmtheory import truncation, verification
 from validation import plots
 from validation.errors import UserError
-from validation.plots import EXHIBITS, FIGURES, Simulation, Table, cuhlm, draw, find_exhibits
+from validation.plots import EXHIBITS, FIGURES, Simulation, Table, draw, find_exhibits
 from validation.plots.common import record
+from validation.plots.cu_hlm import concentration
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,8 +135,8 @@ def test_the_sidecar_says_what_was_drawn_and_how(number: str, trace: Trace, tmp_
 
 
 def test_a_long_trace_is_sampled_by_the_seed(trace: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cuhlm, "SCATTER_POSITIONS", 10)
-    monkeypatch.setattr(cuhlm, "RANKED_VALUES", 50 * 20)
+    monkeypatch.setattr(concentration, "SCATTER_POSITIONS", 10)
+    monkeypatch.setattr(concentration, "RANKED_VALUES", 50 * 20)
     assert sidecar("6", trace, tmp_path)["positions_drawn"] == 10
     assert sidecar("5a", trace, tmp_path)["positions_drawn"] == 20
     assert "20 of 60 positions" in sidecar("5b", trace, tmp_path)["caption"]
@@ -215,20 +216,20 @@ def test_without_a_number_every_figure_of_the_paper_is_found():
     assert find_exhibits("cu-hlm") == [one for (paper, _), one in EXHIBITS.items() if paper == "cu-hlm"]
 
 
-def test_every_room_of_the_figures_keeps_its_name():
+def test_every_folder_of_the_figures_keeps_its_name():
     """`import validation.plots.edge_sd.beside as b` looks the package up as an attribute."""
-    modules = [module.name for module in pkgutil.iter_modules(plots.__path__)]
-    assert {"csqs", "edgesd", "flexspec", "hlm", "skipping", "truncation"} <= set(modules)
-    for module in modules:
-        package = importlib.import_module(f"validation.plots.{module}")
-        assert getattr(plots, module) is package
+    folders = [folder.name for folder in pkgutil.iter_modules(plots.__path__)]
+    assert set(folders) == {"common", "cu_hlm", "u_hlm", "c_sqs", "flexspec", "edge_sd", "ours"}
+    for folder in folders:
+        package = importlib.import_module(f"validation.plots.{folder}")
+        assert getattr(plots, folder) is package
     import validation.plots.edge_sd.beside as beside
 
     assert beside.__name__ == "validation.plots.edge_sd.beside"
 
 
 def test_no_two_exhibits_have_one_number():
-    assert len(EXHIBITS) == sum(len(module.FIGURES) for module in plots._MODULES)
+    assert len(EXHIBITS) == sum(len(paper.FIGURES) for paper in plots._PAPERS)
 
 
 def test_a_figure_of_a_pair_needs_a_trace(tmp_path: Path):

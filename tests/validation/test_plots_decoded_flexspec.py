@@ -23,9 +23,9 @@ from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.plots import EXHIBITS, draw
 from validation.plots.common.record import Decoding
-from validation.plots.flexspec import texts as shown
 from validation.plots.flexspec import texts_captions as captions
 from validation.plots.flexspec import texts_energy as energy
+from validation.plots.flexspec import texts_latency as shown
 from validation.plots.flexspec import texts_lengths as lengths
 from validation.plots.flexspec import texts_lines as lines
 

@@ -25,9 +25,9 @@ from validation.decoding.studies import STUDIES, Decoded
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.plots import EXHIBITS, Decoding, draw
-from validation.plots.hlm import captions, numbers, printed, tables, times
-from validation.plots.hlm import figures as decoded_hlm
-from validation.plots.skipping.printed import CU, U, value
+from validation.plots.common.decoded import captions, numbers, printed, tables
+from validation.plots.common.decoded import timed_texts as times
+from validation.plots.common.skipping.printed import CU, U, value
 
 PROMPTS = [
     Prompt("b", "two and two", "Alpaca"),
@@ -39,7 +39,7 @@ FITTED = Fitted(0.5, 0.05, 0.4, 0.1, 0.95, 0.94, 20)
 KINDS = {"median": "tokens_per_s_text_median", "total": "tokens_per_s", "round_mean": "tokens_per_s_round_mean"}
 SETTINGS: dict[str, Any] = {"resamples": times.RESAMPLES, "seed": 1}
 LIMITS, SIZES = (0, 0.6, 0.8, 0.9, 1), (1, 30, 4096)
-EVERY = [(one.paper, one.number) for one in decoded_hlm.FIGURES]
+EVERY = [key for key, one in EXHIBITS.items() if isinstance(one, Decoding) and key[0] in (CU, U)]
 
 
 @pytest.fixture(scope="module")

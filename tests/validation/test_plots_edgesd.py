@@ -16,8 +16,6 @@ from hlmtheory.ofdma import kkt_residual, minmax_shares, uniform_gain
 from hlmtheory.serving import ModelShape, Task, forward_flops, run_time, upload_bits
 from validation.claims.scenarios import cell
 from validation.claims.scenarios.cell import Load, Radio, Reading, draw_users, serve, spectral_efficiency, uploads
-from validation.claims.scenarios.cellscan import Ladder, ScannedSetting
-from validation.claims.scenarios.cellsearch import BANDWIDTH_GOALS, BATCHING_GOALS, Goal, Setting
 from validation.models.forward_times import StageTimes, measure_stage_times, model_shape
 from validation.plots import EXHIBITS, draw
 from validation.plots.common.style import house_style
@@ -27,6 +25,7 @@ from validation.plots.edge_sd import numbers as edgesd_numbers
 from validation.plots.edge_sd.beside import interval
 from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth
 from validation.plots.edge_sd.numbers import simulate_sweep as sweep
+from validation.plots.edge_sd.printed import ALL_SAVINGS, GROUPS
 from validation.plots.edge_sd.stages import simulate_stages
 
 SMALL = Load(users=6, longest_input=64, longest_output=24)
@@ -34,36 +33,53 @@ FEW = {"runs": 3, "base": SMALL}
 NUMBERS = [number for paper, number in EXHIBITS if paper == "edge-sd"]
 
 
-WIDE, NARROW = Setting(), Setting(upload=16.0)
+def setting(words: str, printed: list[float]) -> dict[str, Any]:
+    """A stored setting that misses each printed saving by half a point, and 20.5% by five."""
+    percent = [value - (5.0 if value == 20.5 else 0.5) for value in printed]
+    low, high = ([value + side for value in percent] for side in (-0.44, 0.44))
+    return {
+        "setting": words,
+        "fields": {},
+        "first_draws": [],
+        "changes": int(words != "Table II"),
+        "printed": printed,
+        "percent": percent,
+        "low": low,
+        "high": high,
+        "largest_difference": 5.0 if 20.5 in printed else 0.5,
+        "inside": [False] * len(printed),
+        "of_single_runs": [[value - 2.0, value + 2.0] for value in percent],
+        "inside_single_runs": [value != 20.5 for value in printed],
+    }
 
 
-def ladder(goals: tuple[Goal, ...]) -> Ladder:
-    """A search that has found two settings: Table II's, far off, and one that misses each by half a point."""
-    near = ScannedSetting(NARROW, tuple(goal.printed - 0.5 for goal in goals))
-    rungs = (ScannedSetting(WIDE, tuple(goal.printed - 20.0 for goal in goals)), near)
-    return Ladder(goals, rungs)
-
-
-def measured(setting: Setting, goals: tuple[Goal, ...], seed: int, runs: int) -> tuple[np.ndarray, np.ndarray]:
-    """On other draws: around half a point less than is printed, and the first printed one well outside."""
-    off = np.asarray([[goal.printed - (5.0 if goal.printed == 20.5 else 0.5)] for goal in goals])
-    single = off + np.linspace(-2.0, 2.0, runs)
-    return single.mean(axis=1), single
+def found() -> dict[str, Any]:
+    """A search that has found two settings: Table II's, and one change."""
+    groups = {
+        name: {
+            "draws_searched": 4,
+            "settings_searched": 2,
+            "settings_within_a_point": 1,
+            "nearest_by_changes": [
+                setting(words, [saving.percent for saving in savings])
+                for words in ("Table II", "16 times the bits per Hz")
+            ],
+        }
+        for name, savings in GROUPS.items()
+    }
+    single = {
+        saving.figure: {"settings_searched": 2, "nearest": setting("16 times the bits per Hz", [saving.percent])}
+        for saving in ALL_SAVINGS
+    }
+    return {"draws_refined": 40, "draws_confirmed": 60, "groups": groups, "single_changes": single}
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches that have found two settings, and no models: what stands for their times needs none."""
+    """A stored search with two settings, and no models: the stub of their run times needs none."""
     monkeypatch.setattr("validation.models.pair.load_pair", lambda name, **options: SimpleNamespace(small=1, large=2))
     monkeypatch.setattr(edgesd_numbers, "LABELS", 4)
-    monkeypatch.setattr(edgesd_beside, "CONFIRMING_RUNS", 30)
-    monkeypatch.setattr(edgesd_beside, "of_batching", lambda seed, runs: ladder(BATCHING_GOALS))
-    monkeypatch.setattr(edgesd_beside, "of_bandwidth", lambda seed, runs: ladder(BANDWIDTH_GOALS))
-    monkeypatch.setattr(edgesd_beside, "of_all", lambda seed, runs: ladder(BANDWIDTH_GOALS + BATCHING_GOALS))
-    monkeypatch.setattr(edgesd_beside, "of_one", lambda goal, seed, runs: ladder((goal,)))
-    monkeypatch.setattr(edgesd_beside, "refined", lambda coarse, seed, runs: coarse)
-    monkeypatch.setattr(edgesd_beside, "percentages", measured)
-    edgesd_beside.on_other_draws.cache_clear()
+    monkeypatch.setattr(edgesd_beside, "stored", found)
 
 
 def stage_times(model: Any = None, *, c1: float = 2e-12, c2: float = 3e-3, **_: Any) -> StageTimes:
@@ -402,7 +418,7 @@ def test_fig_5_finds_the_line_that_passes_lie_on():
 def test_a_gpu_is_measured_too_and_waited_for(monkeypatch: pytest.MonkeyPatch):
     import torch
 
-    from validation.models.pair import forward_times
+    from validation.models import forward_times
 
     waited: list[Any] = []
     monkeypatch.setattr(torch.cuda, "synchronize", waited.append)

@@ -14,21 +14,22 @@ import pytest
 import hlmtheory
 from hlmtheory import verification
 from validation.models import pair as pair_module
+from validation.plots import FIGURES as EVERY
 from validation.plots import draw
-from validation.plots.skipping import figures as skipping
-from validation.plots.skipping import lines as skipping_lines
-from validation.plots.skipping import numbers as skipping_numbers
-from validation.plots.skipping import printed as skipping_printed
-from validation.plots.skipping import table as skipping_table
-from validation.plots.skipping import tokens as tokens_module
-from validation.plots.skipping.table import calibrated, shown
-from validation.plots.skipping.tokens import POINTS, Tokens, accepted_if_skipped, mean, ratio, tokens_of
+from validation.plots.common.skipping import line_fit as skipping_lines
+from validation.plots.common.skipping import numbers as skipping_numbers
+from validation.plots.common.skipping import printed as skipping_printed
+from validation.plots.common.skipping import sample as tokens_module
+from validation.plots.common.skipping.sample import POINTS, Tokens, accepted_if_skipped, mean, ratio, tokens_of
+from validation.plots.ours import skipping_table as skipping_table
+from validation.plots.ours.skipping_table import calibrated, shown
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 from validation.uncertainty import baselines
 
 ROOT = Path(__file__).resolve().parents[2]
-FIGURES = {(one.paper, one.number): one for one in skipping.FIGURES}
 TABLE = ("ours", "I")
+KEYS = [*(("cu-hlm", number) for number in ("2", "4a", "4b", "9a")), *(("u-hlm", number) for number in "3456"), TABLE]
+FIGURES = {key: EVERY[key] for key in KEYS}
 
 
 def make(
@@ -394,7 +395,7 @@ def edge_trace(name: str, folder: Path) -> Trace:
 @pytest.mark.parametrize("name", EDGES)
 def test_edges_have_numbers_and_captions(name: str, tmp_path: Path):
     trace = edge_trace(name, tmp_path)
-    for figure in skipping.FIGURES:
+    for figure in FIGURES.values():
         numbers = figure.measure(trace, 1)
         assert "NaN" not in json.dumps(numbers)
         assert not re.search(r"\bnan\b", figure.caption(numbers) + json.dumps(numbers))

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import hlmtheory
 from validation.errors import UserError, naming
-from validation.plots import cuhlm, link
-from validation.plots.c_sqs import figures as csqs_figures
+from validation.plots.c_sqs import figures as c_sqs_figures
 from validation.plots.common.record import Decoding, Exhibit, Figure, Printed, Simulation, Table
 from validation.plots.common.style import PICTURES, house_style, save
 from validation.plots.common.values import as_csv
-from validation.plots.edge_sd import figures as edgesd_figures
+from validation.plots.cu_hlm import figures as cu_hlm_figures
+from validation.plots.edge_sd import figures as edge_sd_figures
 from validation.plots.flexspec import figures as flexspec_figures
-from validation.plots.flexspec import texts as flexspec_texts
-from validation.plots.hlm import figures as hlm_figures
-from validation.plots.skipping import figures as skipping_figures
-from validation.plots.truncation import figures as truncation_figures
+from validation.plots.ours import figures as ours_figures
+from validation.plots.u_hlm import figures as u_hlm_figures
 from validation.trace.reader import Trace
 
 if TYPE_CHECKING:
@@ -41,31 +39,19 @@ __all__ = [
     "find_exhibits",
 ]
 
-PAPERS = ("cu-hlm", "u-hlm", "c-sqs", "flexspec", "edge-sd", "ours")
-"""In the order of the page; ``ours`` holds what no paper draws."""
+# imported by names other than their packages', so that `import validation.plots.c_sqs.numbers as numbers` works
+_PAPERS = (cu_hlm_figures, u_hlm_figures, c_sqs_figures, flexspec_figures, edge_sd_figures, ours_figures)
+"""A folder a paper, in the order of the page; ``ours`` holds what no paper draws."""
 
 
-def _order(one: Exhibit) -> tuple[int, bool, int, str]:
-    """Paper by paper, figures before tables, 4a before 10."""
+def _order(one: Exhibit) -> tuple[bool, int, str]:
+    """Figures before tables, 4a before 10."""
     digits = "".join(filter(str.isdigit, one.number))
-    return PAPERS.index(one.paper), not digits, int(digits or 0), one.number
+    return not digits, int(digits or 0), one.number
 
-
-# named other than their packages, so that `import validation.plots.c_sqs.numbers as numbers` finds the package
-_MODULES = (
-    cuhlm,
-    skipping_figures,
-    truncation_figures,
-    csqs_figures,
-    flexspec_figures,
-    edgesd_figures,
-    link,
-    hlm_figures,
-    flexspec_texts,
-)
 
 EXHIBITS: dict[tuple[str, str], Exhibit] = {
-    (one.paper, one.number): one for one in sorted((one for module in _MODULES for one in module.FIGURES), key=_order)
+    (one.paper, one.number): one for paper in _PAPERS for one in sorted(paper.FIGURES, key=_order)
 }
 """Every figure and table, by paper and number."""
 

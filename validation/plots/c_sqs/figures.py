@@ -1,206 +1,25 @@
-"""Figures of c-sqs (bhattacharjee2025csqs), Section 4 and Appendix A.4, decoded anew with the built-in pair."""
+"""The figures of c-sqs (bhattacharjee2025csqs), Section 4 and Appendix A.4, decoded anew with the built-in pair."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from validation.decoding.methods.quantized import BUDGET_BITS
 from validation.plots.c_sqs.numbers import (
     ADAPTIVE,
+    BUDGET_BITS,
     BY_SIZE,
     BYTES,
     DENSE,
     FIXED,
     MAIN,
     PRINTED,
-    RATE_BPS,
-    Interval,
     simulate_curves,
-    simulate_regret,
 )
-from validation.plots.c_sqs.runs import MIDDLE_SIZE, MIDDLE_THRESHOLD
-from validation.plots.c_sqs.tables import simulate_table
-from validation.plots.common.record import Numbers, Simulation
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure as Canvas
+from validation.plots.c_sqs.pictures import caption_adaptive, caption_both, caption_main, caption_sizes, paint
+from validation.plots.common.record import Simulation
 
 _PAPER: dict[str, Any] = {"paper": "c-sqs", "source": "bhattacharjee2025csqs"}
-_DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
-_MARKS = ("o", "s", "^")
-_BLUES, _REDS = ("#6f8fbf", DARK, "#0a1020"), ("#e39a63", MIDDLE, "#6b2a0b")
-
-
-def _look(name: str) -> dict[str, Any]:
-    """Colour by family, mark by its parameter, line by what counts the bits or moves the threshold."""
-    bare = name.replace(", bytes)", ")").replace(" (bytes)", "")
-    families = ([*BY_SIZE.values()], [*ADAPTIVE.values()], [*FIXED.values()])
-    for names, colors, line in zip(families, (_BLUES, _REDS, _REDS), ("-", "-", _DOTTED), strict=True):
-        if bare in names:
-            k = names.index(bare)
-            found = {"color": colors[k], "marker": _MARKS[k], "linestyle": line}
-            break
-    else:
-        color, mark = {DENSE: ("0.45", "v"), PRINTED: ("#2c7a4b", "x")}.get(bare, ("#2c7a4b", "D"))
-        found = {"color": color, "marker": mark, "linestyle": "-"}
-    return found | ({"linestyle": _DASHED, "markerfacecolor": "white"} if bare != name else {})
-
-
-def _paint(numbers: Numbers) -> Canvas:
-    """A panel for each pair of axes, curves with their intervals, one legend."""
-    figure, panels = canvas((PAGE[0], PAGE[1] + 0.7), panels=len(numbers["axes"]))
-    labels: dict[str, Any] = {}
-    for axes, names in zip(panels, numbers["axes"], strict=True):
-        name_axes(axes, names)
-    drawn_in = [0] * len(panels)
-    for one in numbers["series"]:
-        number = drawn_in[one["panel"]]
-        drawn_in[one["panel"]] += 1
-        look = _look(one["name"])
-        sides = [[m - low for m, low in zip(one["mean"], one["low"], strict=True)]]
-        sides.append([high - m for m, high in zip(one["mean"], one["high"], strict=True)])
-        shift = 0.008 * (number - 4)  # so that the intervals stand beside each other
-        axes = panels[one["panel"]]
-        drawn = axes.errorbar(
-            [x + shift for x in one["x"]], one["mean"], yerr=sides, markersize=3.5, elinewidth=0.6, **look
-        )
-        labels.setdefault(one["name"], drawn)
-    same = numbers["axes"][0]["y"] == numbers["axes"][-1]["y"]
-    highest = max(axes.get_ylim()[1] for axes in panels)
-    for axes in panels:
-        axes.set_ylim(0, highest if same else None)
-    columns = 4 if len(labels) % 3 else 3
-    figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=columns, fontsize=6)
-    return figure
-
-
-def _paint_regret(numbers: Numbers) -> Canvas:
-    figure, panels = canvas(PAGE, panels=2)
-    bounds = numbers["bounds"]
-    for axes, names, one in zip(panels, numbers["axes"], numbers["series"], strict=True):
-        for k, text in enumerate(one["texts"]):
-            axes.plot(text["x"], text["mean"], ".-", color=LIGHT, markeredgecolor=DARK, markersize=3, linewidth=0.8,
-                      label="" if k else "a text")  # fmt: skip
-        axes.plot(bounds["x"], bounds["sharp"], color=DARK, label="sharp bound")
-        axes.plot(bounds["x"], bounds["published"], color=MIDDLE, linestyle=_DASHED, label="published bound")
-        axes.axhline(1.0, color="0.45", linewidth=0.8, linestyle=_DOTTED, label="1: no bound at all")
-        name_axes(axes, names)
-        axes.set_title(f"line 12 {one['name']}")
-    panels[1].set_ylabel("")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4)
-    return figure
-
-
-# -------------------------------------------------------------------------------------------------------- captions
-
-
-def _at(numbers: Numbers, name: str, metric: str) -> str:
-    """A curve at both ends with its intervals."""
-    one = next(one for one in numbers["series"] if (one["name"], one["metric"]) == (name, metric))
-    ends = [Interval(one["mean"][k], one["low"][k], one["high"][k]).told(".3g") for k in (0, -1)]
-    return f"{ends[0]} at T = {one['x'][0]:g} and {ends[1]} at T = {one['x'][-1]:g}"
-
-
-def _gap(numbers: Numbers, metric: str, unit: str = "") -> str:
-    """C-SQS less K-SQS at every temperature."""
-    at = numbers["series"][0]["x"]
-    told = [Interval(*one).told("+.2f") for one in numbers["statistics"]["gap"][metric]]
-    return ", ".join(f"{one}{unit} at T = {t:g}" for one, t in zip(told, at, strict=True))
-
-
-def _crossing(numbers: Numbers, metric: str) -> str:
-    """Which pairs cross as the paper's do: over which links, with which times of the models."""
-    lines = [one for one in numbers["statistics"]["crossovers"] if one["metric"] == metric]
-    name = {"latency": "latency", "resampling": "resampling rate"}[metric]
-    if not any(one["crossing"] for one in lines):
-        return f"In {name} no pair of K and τ₁ crosses as in the paper, at any setting tried."
-    told = []
-    for times in dict.fromkeys(one["times"] for one in lines):
-        each = []
-        for one in (one for one in lines if one["times"] == times):
-            where = f" over {one['rate_bps'] / 1e6:g} Mbit/s" if one["rate_bps"] else ""
-            each.append(f"{one['crossing']} ({one['clear']}){where}")
-        told.append(", ".join(each) + (f" with passes {times}" if times else ""))
-    return (
-        f"Of the {len(BY_SIZE) * len(ADAPTIVE)} pairs of K and τ₁, so many cross in {name} as in the paper, K-SQS "
-        f"better at the lowest temperature and C-SQS at the highest (in brackets: both beyond the 95% interval): "
-        f"{'; '.join(told)}."
-    )
-
-
-def _ends(values: list[float], digits: int = 1) -> str:
-    return f"{values[0]:.{digits}f} and {values[-1]:.{digits}f}"
-
-
-def _caption_main(numbers: Numbers) -> str:
-    k, c = BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD]
-    lengths, rejected = (numbers["statistics"][key] for key in ("drafts_per_round", "rejected_per_draft"))
-    return (
-        f"Latency in ms of {k}: {_at(numbers, k, 'latency')}; of {c}: {_at(numbers, c, 'latency')}. Drafts a round at "
-        f"the lowest and the highest temperature: {_ends(lengths[k])} of {k}; {_ends(lengths[c])} of {c}, which pays "
-        f"few bits for a sure row and many for a flat one; a round ends with the text, too. Of the drafts looked at, "
-        f"{_ends(rejected[k], 2)} are rejected of the one and {_ends(rejected[c], 2)} of the other: the resampling "
-        "rate counts rounds, and a longer round is more likely to have a rejection. "
-        f"The second less the first, prompt by prompt, in latency: {_gap(numbers, 'latency', ' ms')}; in resampling "
-        f"rate: {_gap(numbers, 'resampling')}. "
-        f"{_crossing(numbers, 'latency')} {_crossing(numbers, 'resampling')}"
-    )
-
-
-def _caption_sizes(numbers: Numbers) -> str:
-    lengths = numbers["statistics"]["drafts_per_round"]
-    curves = [(one["name"], one["mean"]) for one in numbers["series"]]
-    told = "; ".join(f"{name} {_ends(lengths[name])}" for name, _ in curves)
-    best = [min(curves, key=lambda one: one[1][k])[0] for k in (0, -1)]
-    quickest = " and ".join(f"{name} ({lengths[name][k]:.1f})" for name, k in zip(best, (0, -1), strict=True))
-    return f"Drafts a round at the lowest and the highest temperature: {told}. The quickest there: {quickest}."
-
-
-def _caption_adaptive(numbers: Numbers) -> str:
-    told = [
-        f"{Interval(*one['latency']).told('+.2f')} ms and {Interval(*one['resampling']).told('+.2f')} "
-        f"from τ₁ = {one['threshold']:g}"
-        for one in numbers["statistics"]["adaptive_less_fixed"]
-    ]
-    top = numbers["series"][0]["x"][-1]
-    return f"Adaptive less fixed at T = {top:g}, prompt by prompt: {'; '.join(told)}."
-
-
-def _caption_both(numbers: Numbers) -> str:
-    lines = [one for one in numbers["statistics"]["crossovers"] if one["rate_bps"] in (None, RATE_BPS)]
-    told = []
-    for one in (one for one in lines if one["times"] in ("", "as measured")):
-        which = ", ".join(f"({size}, {threshold:g})" for size, threshold in one["which"]) or "none"
-        told.append(f"in {one['metric']}: {which}")
-    return f"Pairs (K, τ₁) that cross as in the paper, {'; '.join(told)}."
-
-
-def _caption_regret(numbers: Numbers) -> str:
-    about = numbers["statistics"]
-    mended, printed = about["above_sharp"]
-    means = " and ".join(f"{sum(last) / len(last):.4f}" for last in about["last"])
-    count = len(numbers["series"][0]["texts"])
-    return (
-        f"At T = {about['temperature']:g}, from τ₁ = {MIDDLE_THRESHOLD:g}, texts of {about['new_tokens']} tokens: "
-        f"{mended} of {count} are above the sharp bound with line 12 mended, where it is proven, and {printed} as "
-        f"printed; the mean dropped mass of a text ends at {means}. The published bound says something only from "
-        f"{about['published_below_1_from']:,} positions on."
-    )
-
-
-def _caption_table(numbers: Numbers) -> str:
-    lines = numbers["statistics"]["theorem"]
-    above = [one for one in lines if one["above"]]
-    vacuous = sum(one["mismatch"] + one["dropped"] + one["rounding"]["published"] >= one["positions"] for one in lines)
-    return (
-        f"The rejections exceed the sharp bound beyond its interval in {len(above)} of {len(lines)} rows; the "
-        f"published bound is no less than the number of drafts, and so says nothing, in {vacuous}."
-    )
-
-
 _BUDGET = f"As many drafts as fit {BUDGET_BITS:,.0f} bits a round"
 _UNPRINTED = "The paper's text prints neither its K and β nor its link."
 
@@ -211,8 +30,8 @@ FIGURES = (
         title="Latency and resampling rate over the temperature",
         shows=f"{_BUDGET}, by the formulas (solid, dotted) or by the encoded bytes (dashed). {_UNPRINTED}",
         simulate=partial(simulate_curves, panels=[("latency", (*MAIN, *BYTES)), ("resampling", (*MAIN, *BYTES))]),
-        paint=_paint,
-        caption=_caption_main,
+        paint=paint,
+        caption=caption_main,
     ),
     Simulation(
         **_PAPER,
@@ -222,8 +41,8 @@ FIGURES = (
         simulate=partial(
             simulate_curves, panels=[("latency", (DENSE, *BY_SIZE.values())), ("latency", tuple(ADAPTIVE.values()))]
         ),
-        paint=_paint,
-        caption=_caption_sizes,
+        paint=paint,
+        caption=caption_sizes,
     ),
     Simulation(
         **_PAPER,
@@ -234,8 +53,8 @@ FIGURES = (
             simulate_curves,
             panels=[(metric, (*ADAPTIVE.values(), *FIXED.values(), PRINTED)) for metric in ("latency", "resampling")],
         ),
-        paint=_paint,
-        caption=_caption_adaptive,
+        paint=paint,
+        caption=caption_adaptive,
     ),
     Simulation(
         **_PAPER,
@@ -246,27 +65,7 @@ FIGURES = (
             simulate_curves,
             panels=[(metric, (*BY_SIZE.values(), *ADAPTIVE.values())) for metric in ("latency", "resampling")],
         ),
-        paint=_paint,
-        caption=_caption_both,
-    ),
-    Simulation(
-        paper="ours",
-        number="2",
-        source="bhattacharjee2025csqs",
-        title="Regret of the conformal threshold",
-        shows="Mean dropped mass so far of each text beside Theorem 2 and the sharp bound, for both forms of line 12.",
-        simulate=simulate_regret,
-        paint=_paint_regret,
-        caption=_caption_regret,
-    ),
-    Simulation(
-        paper="ours",
-        number="III",
-        source="bhattacharjee2025csqs",
-        title="What c-sqs bounds, beside what happens",
-        shows="Means over the texts; 95% intervals by a bootstrap over the prompts.",
-        simulate=simulate_table,
-        paint=None,
-        caption=_caption_table,
+        paint=paint,
+        caption=caption_both,
     ),
 )

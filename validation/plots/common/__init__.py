@@ -1,1 +1,1 @@
-"""What all figures share: the record, the style, the values as CSV."""
+"""Parts that several papers share: the record, the style, CSV values, and samples of skipping, truncation, texts."""

@@ -1,59 +1,49 @@
-"""The percentages that edge-sd (zhu2025edgesd) prints in Section IV, beside ours and beside settings that give them."""
+"""The savings that edge-sd (zhu2025edgesd) prints in Section IV, beside ours and beside settings that give them.
+
+The settings are the stored result of an experiment, ``figures/experiments/edge_sd_settings``; nothing is searched here.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from validation.claims.scenarios.cellscan import (
-    Ladder,
-    ScannedSetting,
-    of_all,
-    of_bandwidth,
-    of_batching,
-    of_one,
-    refined,
-)
-from validation.claims.scenarios.cellsearch import BANDWIDTH_GOALS, BATCHING_GOALS, Goal, percentages
-from validation.plots.common.record import Printed, Table, plain
+from validation.plots.common.record import Table, plain
+from validation.plots.edge_sd.printed import ALL_SAVINGS, GROUPS, Saving
 
 Row = np.ndarray[Any, Any]
 
-BATCHING_RUNS, BANDWIDTH_RUNS, ALL_RUNS = 4, 8, 3
-"""Draws of the users on which settings are searched."""
+STORED = Path(__file__).with_name("settings.json")
+"""Written by ``figures/experiments/edge_sd_settings/search.py``."""
 
-REFINING_RUNS = 40
-"""Draws, those searched on among them, on which the nearest single changes are tuned."""
-
-CONFIRMING_RUNS = 60
-"""Other draws, on which what was found is measured; nothing is decided by them."""
-
-PAIR_NAMES = ("68M, 7B", "1.1B, 7B", "1.1B, 13B")
-FIGURES = ("9a", "9b", "9c", "7b", "7c", "8a", "8b", "8c")
+FIGURES = tuple(saving.figure for saving in ALL_SAVINGS)
 HEADS = ("saving of the total latency", "printed", "ours, Table II", "nearest with one change", "there", "note")
 
-BANDWIDTH_PRINTED = tuple(
-    Printed(
-        f"saving of the total latency against equal shares, {name}, K = 100, 25 MHz, in percent", goal.printed, place
-    )
-    for name, goal, place in zip(
-        PAIR_NAMES, BANDWIDTH_GOALS, ("Section IV-C, abstract", *["Section IV-C"] * 2), strict=True
-    )
+SHOWN = (
+    "setting",
+    "changes",
+    "printed",
+    "percent",
+    "low",
+    "high",
+    "largest_difference",
+    "inside",
+    "of_single_runs",
+    "inside_single_runs",
 )
-_BASELINES = (
-    ("SD without pipeline at I_max = 512", "Section IV-A, Fig. 7(b)"),
-    ("SD without pipeline at O_max = 1792", "Section IV-A, Fig. 7(c)"),
-    ("max batching at K = 90", "Section IV-B, Fig. 8(a)"),
-    ("heuristic batching at I_max = 1792", "Section IV-B, Fig. 8(b)"),
-    ("heuristic batching at O_max = 1024", "Section IV-B, Fig. 8(c)"),
-)
-BATCHING_PRINTED = tuple(
-    Printed(f"saving against {what}, in percent", goal.printed, place)
-    for goal, (what, place) in zip(BATCHING_GOALS, _BASELINES, strict=True)
-)
+"""Fields of a stored setting that a sidecar repeats."""
+
+
+@cache
+def stored() -> dict[str, Any]:
+    """The result of the search for settings."""
+    found: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
+    return found
 
 
 def interval(values: Row) -> tuple[float, float, float]:
@@ -100,76 +90,45 @@ def listed(values: Sequence[float]) -> str:
 # ------------------------------------------------------------------------------------------ numbers and tables
 
 
-@cache
-def on_other_draws(found: ScannedSetting, goals: tuple[Goal, ...], seed: int) -> dict[str, Any]:
-    """A setting on draws of the users that it was not found on."""
-    value, single = percentages(found.setting, goals, seed + 1, CONFIRMING_RUNS)
-    printed = [goal.printed for goal in goals]
-    single = single - single.mean(axis=1, keepdims=True) + value[:, None]  # of mean latencies it is not the same
-    there = [interval(row) for row in single]
-    mean, low, high = (list(column) for column in zip(*there, strict=True))
-    ends = np.quantile(single, [0.05, 0.95], axis=1).T  # the paper says neither how many runs, nor which
-    return {
-        "setting": found.words,
-        "changes": len(found.setting.changes),
-        "printed": printed,
-        "percent": mean,
-        "low": low,
-        "high": high,
-        "largest_difference": plain(max(abs(a - b) for a, b in zip(mean, printed, strict=True)), 3),
-        "inside": [bool(a <= b <= c) for a, b, c in zip(low, printed, high, strict=True)],
-        "of_single_runs": plain(ends, 4),
-        "inside_single_runs": [bool(a <= b <= c) for (a, c), b in zip(ends, printed, strict=True)],
-    }
-
-
-def search(kind: str, seed: int) -> Ladder:
-    """The search for what is printed of "batching", of "bandwidth", or of "all"."""
-    find, runs = {
-        "batching": (of_batching, BATCHING_RUNS),
-        "bandwidth": (of_bandwidth, BANDWIDTH_RUNS),
-        "all": (of_all, ALL_RUNS),
-    }[kind]
-    return find(seed, runs)
-
-
-def beside(kind: str, index: int, ours: Row, seed: int) -> dict[str, Any]:
-    """A printed percentage, ours, and the settings nearest to it, to all of its kind, and to all eight.
+def beside(group: str, saving: Saving, ours: Row) -> dict[str, Any]:
+    """A printed saving, ours, and the settings nearest to it, to all of its group, and to all eight.
 
     Parameters
     ----------
-    kind : str
+    group : str
         "batching" or "bandwidth".
-    index : int
-        Of the goal in its kind.
+    saving : Saving
+        One of that group.
     ours : array, shape (runs,)
         With Table II's constants, in percent.
-    seed : int
 
     Returns
     -------
     dict
+        Statistics of the figure, with keys as its sidecar holds them.
     """
-    ladder, all_eight = search(kind, seed), search("all", seed)
-    goal = ladder.goals[index]
-    alone = of_one(goal, seed, BATCHING_RUNS if kind == "batching" else BANDWIDTH_RUNS)
-    finely = refined(alone, seed, REFINING_RUNS)
-    near = min(finely.tried, key=lambda one: one.distance((goal.printed,)), default=alone.best)
+    found = stored()
+    together, all_eight = found["groups"][group], found["groups"]["all"]
+    single = found["single_changes"][saving.figure]
     return {
-        "printed_percent": goal.printed,
+        "printed_percent": saving.percent,
         "ours_percent": spread(ours),
-        "closest": on_other_draws(near, (goal,), seed),
-        "closest_together": on_other_draws(ladder.best, ladder.goals, seed),
-        "closest_to_all_eight": on_other_draws(all_eight.best, all_eight.goals, seed),
-        "rungs": [on_other_draws(rung, ladder.goals, seed) for rung in ladder.rungs],
-        "single_changes_searched": len({found.setting for one in (alone, finely) for found in one.tried}),
-        "settings_searched": len(ladder.tried),
-        "settings_within_a_point_of_all": ladder.within_a_point,
-        "settings_searched_for_all_eight": len(all_eight.tried),
-        "seeds_of_a_setting": BATCHING_RUNS if kind == "batching" else BANDWIDTH_RUNS,
-        "seeds_of_the_single_change": REFINING_RUNS,
-        "seeds_of_those_shown": CONFIRMING_RUNS,
+        "closest": _shown(single["nearest"]),
+        "closest_together": _shown(together["nearest_by_changes"][-1]),
+        "closest_to_all_eight": _shown(all_eight["nearest_by_changes"][-1]),
+        "rungs": [_shown(one) for one in together["nearest_by_changes"]],
+        "single_changes_searched": single["settings_searched"],
+        "settings_searched": together["settings_searched"],
+        "settings_within_a_point_of_all": together["settings_within_a_point"],
+        "settings_searched_for_all_eight": all_eight["settings_searched"],
+        "seeds_of_a_setting": together["draws_searched"],
+        "seeds_of_the_single_change": found["draws_refined"],
+        "seeds_of_those_shown": found["draws_confirmed"],
     }
+
+
+def _shown(setting: dict[str, Any]) -> dict[str, Any]:
+    return {name: setting[name] for name in SHOWN}
 
 
 def inside_words(found: dict[str, Any]) -> str:
@@ -197,14 +156,15 @@ def printed_table(statistics: dict[str, Any], what: str) -> dict[str, Any]:
     return Table(title, HEADS, (row,)).plain()
 
 
-def settings_table(statistics: dict[str, Any], kind: str) -> dict[str, Any]:
+def settings_table(statistics: dict[str, Any], group: str) -> dict[str, Any]:
     """The rungs of the search, and what is nearest to all eight."""
-    names = FIGURES[:3] if kind == "bandwidth" else FIGURES[3:]
-    blank = ("",) * (len(FIGURES) - len(names))
-    rows = [("printed", *(f"{goal.printed}" for goal in BANDWIDTH_GOALS + BATCHING_GOALS), "")]
+    blank = ("",) * (len(FIGURES) - len(GROUPS[group]))
+    rows = [("printed", *(f"{saving.percent}" for saving in ALL_SAVINGS), "")]
     for rung in statistics["rungs"]:
         values = tuple(percent(one)[:-1].replace("%", "") + "]" for one in _each(rung))
-        rows.append((rung["setting"], *(values + blank if kind == "bandwidth" else blank + values), inside_words(rung)))
+        rows.append(
+            (rung["setting"], *(values + blank if group == "bandwidth" else blank + values), inside_words(rung))
+        )
     both = statistics["closest_to_all_eight"]
     values = tuple(percent(one)[:-1].replace("%", "") + "]" for one in _each(both))
     rows.append((both["setting"], *values, inside_words(both)))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from validation.plots.common.record import Numbers, Simulation
 from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
-from validation.plots.edge_sd.beside import BANDWIDTH_PRINTED, BATCHING_PRINTED, PAIR_NAMES, beside_words, percent
+from validation.plots.edge_sd.beside import beside_words, percent
 from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth, simulate_sweep
+from validation.plots.edge_sd.printed import PAIR_NAMES, PRINTED
 from validation.plots.edge_sd.stages import caption_stages, paint_stages, simulate_stages
 
 if TYPE_CHECKING:
@@ -150,9 +151,6 @@ def _shares_caption(numbers: Numbers) -> str:
 # ---------------------------------------------------------------------------------------------------- records
 
 
-_OF_BATCHING = {"7b": BATCHING_PRINTED[0], "7c": BATCHING_PRINTED[1]} | dict(
-    zip(("8a", "8b", "8c"), BATCHING_PRINTED[2:], strict=True)
-)
 _SUBJECTS = {"a": "number of tasks", "b": "longest prompt", "c": "longest answer"}
 
 
@@ -179,7 +177,7 @@ def _sweep_figure(number: str) -> Simulation:
         simulate=partial(simulate_sweep, number[1], shown),
         paint=_paint_schemes,
         caption=_schemes_caption,
-        printed=(_OF_BATCHING[number],) if number in _OF_BATCHING else (),
+        printed=(PRINTED[number],) if number in PRINTED else (),
     )
 
 
@@ -220,7 +218,7 @@ FIGURES = (
             simulate=partial(simulate_bandwidth, pair),
             paint=_paint_shares,
             caption=_shares_caption,
-            printed=(BANDWIDTH_PRINTED[pair],),
+            printed=(PRINTED[f"9{part}"],),
         )
         for pair, (part, name) in enumerate(zip("abc", PAIR_NAMES, strict=True))
     ),

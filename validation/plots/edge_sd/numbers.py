@@ -11,9 +11,9 @@ import numpy as np
 from hlmtheory.batching import plan
 from hlmtheory.serving import Task
 from validation.claims.scenarios.cell import SCHEMES, Load, Radio, draw_users, serve, uploads
-from validation.claims.scenarios.cellsearch import BANDWIDTH_GOALS, BATCHING_GOALS
 from validation.plots.common.record import Numbers, Table, plain
-from validation.plots.edge_sd.beside import PAIR_NAMES, beside, interval, percent, printed_table, settings_table, spread
+from validation.plots.edge_sd.beside import beside, interval, percent, printed_table, settings_table, spread
+from validation.plots.edge_sd.printed import BANDWIDTH_SAVINGS, BATCHING_SAVINGS, PAIR_NAMES
 
 Row = np.ndarray[Any, Any]
 
@@ -162,14 +162,13 @@ def simulate_sweep(
         "memory_limit_gb": load.memory / 1e9,
     }
     marks: list[dict[str, Any]] = []
-    index = next((i for i, one in enumerate(BATCHING_GOALS) if one.changed[0] == field and one.baseline in shown), None)
-    if index is not None:
-        goal = BATCHING_GOALS[index]
+    goal = next((one for one in BATCHING_SAVINGS if one.changed[0] == field and one.baseline in shown), None)
+    if goal is not None:
         place = x.index(goal.changed[1]) if goal.changed[1] in x else len(x) - 1
         here = printed[place]
-        statistics |= _ranked(here, shown) | beside("batching", index, _saved(here, goal.baseline), seed)
-        name = f"printed: {goal.printed}% below {NAMES[goal.baseline]}, (24b)"
-        height = plain(here[goal.baseline].mean() * (1 - goal.printed / 100), 5)
+        statistics |= _ranked(here, shown) | beside("batching", goal, _saved(here, goal.baseline))
+        name = f"printed: {goal.percent}% below {NAMES[goal.baseline]}, (24b)"
+        height = plain(here[goal.baseline].mean() * (1 - goal.percent / 100), 5)
         marks = [{"name": name, "x": [x[place]], "mean": [height], "scheme": "printed", "panel": 0}]
         where = {"users": "K", "longest_input": "I_max", "longest_output": "O_max"}[field]
         title = f"Algorithm 1 against {NAMES[goal.baseline]}, {where} = {goal.changed[1]}, (24b)"
@@ -341,7 +340,7 @@ def simulate_bandwidth(
     marks = _printed_shares(pair, rows[-1])
     savings = [100.0 * (1.0 - best / equal) for best, equal in zip(rows[-1]["best"], rows[-1]["equal"], strict=True)]
     upload = np.asarray([uploads(seed, run, loads[-1], Radio(bandwidth_hz=25e6)) for run in range(runs)])
-    statistics = beside("bandwidth", pair, savings[BANDWIDTHS_MHZ.index(25)], seed) | {
+    statistics = beside("bandwidth", BANDWIDTH_SAVINGS[pair], savings[BANDWIDTHS_MHZ.index(25)]) | {
         "upload_alone_percent": spread(100.0 * (1.0 - upload[:, 0] / upload[:, 1])),
         "certified_gap_percent": interval(100.0 * _served(seed, runs, loads[-1], WITH_GAP, TOGETHER, "gap", "free"))[0],
     }
@@ -361,9 +360,9 @@ def simulate_bandwidth(
 
 def _printed_shares(pair: int, rows: dict[str, list[Row]]) -> list[dict[str, Any]]:
     """Where the paper's saving would put the best shares, at 25 MHz."""
-    goal = BANDWIDTH_GOALS[pair]
-    height = rows["equal"][BANDWIDTHS_MHZ.index(25)].mean() * (1 - goal.printed / 100)
-    name = f"printed: {goal.printed}% below equal shares"
+    goal = BANDWIDTH_SAVINGS[pair]
+    height = rows["equal"][BANDWIDTHS_MHZ.index(25)].mean() * (1 - goal.percent / 100)
+    name = f"printed: {goal.percent}% below equal shares"
     return [{"name": name, "x": [25], "mean": [plain(height, 5)], "scheme": "printed"}]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.plots.common.record import Numbers, Simulation, Table, plain
+from validation.plots.common.record import Numbers, Table, plain
 from validation.plots.flexspec import fits
 from validation.plots.flexspec.printed import (
     DATASETS,
@@ -20,8 +19,6 @@ from validation.plots.flexspec.printed import (
     misprints,
 )
 
-PAPER: dict[str, Any] = {"paper": "flexspec", "source": "li2025flexspec"}
-OURS = "Ours: the paper's printed numbers against each other and against its model (10)."
 MODEL = "F + K M a round, E(K) = (1 − γ^{K+1})/(1 − γ) tokens of it, F = Cloud-Only"
 GAMMA = 0.8
 """What Algorithm 2 begins with: the only acceptance rate that the paper gives for FlexSpec."""
@@ -115,7 +112,7 @@ def _remarks_table(table: str) -> dict[str, Any]:
     return Table("What does not follow from the printed latencies", ("printed", "follows"), tuple(rows)).plain()
 
 
-def _simulate_latencies(table: str, seed: int) -> Numbers:
+def simulate_latencies(table: str, seed: int) -> Numbers:
     """What the latency columns say; nothing is random."""
     latency, _ = LATENCIES[table]
     quotient = latency[..., 0] / latency[..., -1]
@@ -137,7 +134,8 @@ def _simulate_latencies(table: str, seed: int) -> Numbers:
     }
 
 
-def _caption_latencies(table: str, numbers: Numbers) -> str:
+def caption_latencies(table: str, numbers: Numbers) -> str:
+    """Misprints, and how well the model fits."""
     statistics = numbers["statistics"]
     text = (
         "Speed-up depends on γ and M/F alone, so latencies leave γ open: fits with γ held at "
@@ -159,7 +157,7 @@ def _caption_latencies(table: str, numbers: Numbers) -> str:
 # ------------------------------------------------------------------------------------------------------ Table V
 
 
-def _simulate_devices(seed: int) -> Numbers:
+def simulate_devices(seed: int) -> Numbers:
     """Speed-ups of devices that differ in the time of a draft; nothing is random."""
     draft = np.asarray([one[1] for one in DEVICES])
     cloud = dict(zip(DATASETS, LATENCIES["III"][0][:, 1, 0], strict=True))
@@ -194,7 +192,8 @@ def _simulate_devices(seed: int) -> Numbers:
     }
 
 
-def _caption_devices(numbers: Numbers) -> str:
+def caption_devices(numbers: Numbers) -> str:
+    """Which printed speed-ups contradict each other."""
     return (
         "At the best K latency is a least of functions linear in the time of a draft, so concave in it, whatever the "
         "acceptance. The Snapdragon's printed speed-ups are above what those of the Jetson and the iPhone allow, on "
@@ -207,7 +206,7 @@ def _caption_devices(numbers: Numbers) -> str:
 # ----------------------------------------------------------------------------------------------------- Table VI
 
 
-def _simulate_targets(seed: int) -> Numbers:
+def simulate_targets(seed: int) -> Numbers:
     """Other target models: implied latencies, and what they say of M/F."""
     rows = []
     for name, base, gain in TARGETS:
@@ -241,44 +240,11 @@ def _simulate_targets(seed: int) -> Numbers:
     }
 
 
-def _caption_targets(numbers: Numbers) -> str:
+def caption_targets(numbers: Numbers) -> str:
+    """What the implied latencies say of M."""
     return (
         "The implied latencies of Llama-2-70B are those of Table III. A token takes Cloud-Only 155 to 165 ms longer "
         "over 4G. Were that all in F, FlexSpec's difference would say how many tokens a round brings, and that is "
         "fewer than its own speed-up over 5G needs (E(K) ≥ speed-up): so M must grow too, by far more than b/R. K "
         "falls for the faster Mixtral, as the text says, if γ is the same."
     )
-
-
-TABLES = (
-    *(
-        Simulation(
-            **PAPER,
-            number=table,
-            title=title,
-            shows=OURS,
-            simulate=partial(_simulate_latencies, table),
-            paint=None,
-            caption=partial(_caption_latencies, table),
-        )
-        for table, title in (("III", "Latency with greedy decoding"), ("IV", "Latency with sampling"))
-    ),
-    Simulation(
-        **PAPER,
-        number="V",
-        title="Edge devices over 4G",
-        shows=OURS,
-        simulate=_simulate_devices,
-        paint=None,
-        caption=_caption_devices,
-    ),
-    Simulation(
-        **PAPER,
-        number="VI",
-        title="Other target models",
-        shows=OURS,
-        simulate=_simulate_targets,
-        paint=None,
-        caption=_caption_targets,
-    ),
-)

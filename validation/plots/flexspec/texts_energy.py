@@ -17,7 +17,7 @@ from validation.decoding.intervals import IntervalEstimate
 from validation.decoding.links import FadingLink
 from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.studies import CLOUD_S, Decoded, flexspec_links
-from validation.plots.common.record import Decoding, Numbers, Printed, Table, plain
+from validation.plots.common.record import Numbers, Printed, Table, plain
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, canvas, name_axes
 from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import DATASETS, DEVICE_DATASETS, DEVICES, LATENCIES, METHODS, NETWORKS
@@ -277,18 +277,3 @@ def caption(numbers: Numbers) -> str:
         f"{statistics['awake_all_the_time_j']:.2f} J, not {COMMUNICATION_J:g}. Fig. 6 names no network, and its device "
         "no closer than as mobile, which Section V-F calls the Snapdragon."
     )
-
-
-FIGURE = Decoding(
-    paper="flexspec",
-    source="li2025flexspec",
-    number="6",
-    title="Energy a token on the mobile device",
-    shows=f"Radio and drafting of Cloud-Only and FlexSpec on GSM8K over {SHOWN}, ours beside the printed; intervals of "
-    "95% of the total over prompts.",
-    study="greedy",
-    measure=measure,
-    paint=paint,
-    caption=caption,
-    printed=PRINTED,
-)

@@ -1,0 +1,298 @@
+"""What the captions of decoded texts say: our numbers beside the printed ones, and why they differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from validation.decoding.studies import CU_CHOSEN
+from validation.plots.common.decoded.numbers import ACCURACIES
+from validation.plots.common.decoded.printed import (
+    PRINTED,
+    TEXTS,
+    TOKENS,
+    U_ROW_BITS,
+    gain_by_rounds,
+    gain_by_totals,
+    printed_name,
+    remarks,
+    row_bits,
+    shares,
+    u_gain_by_rounds,
+    u_gain_by_totals,
+)
+from validation.plots.common.record import Numbers
+from validation.plots.common.skipping.printed import CU, U, value
+
+WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean": "mean over rounds of cu-hlm (6)"}
+PAPER_GAINS = {"CU-HLM (Offline)": "offline_gain", "CU-HLM (Online)": "online_gain"}
+
+
+def said(found: dict[str, float | None] | None, form: str = ".3f") -> str:
+    """A number and its interval."""
+    if found is None or found["value"] is None:
+        return "undefined"
+    text = format(found["value"], form)
+    if found["low"] is None or found["high"] is None:
+        return text
+    return f"{text} [{format(found['low'], form)}, {format(found['high'], form)}]"
+
+
+def _absent(numbers: Numbers) -> str:
+    """What could not be drawn."""
+    absent = numbers["statistics"]["absent"]
+    return f" Not drawn, as no text was scored so: {' and '.join(absent)}." if absent else ""
+
+
+def _at(series: dict[str, Any], place: int, form: str = ".3f") -> str:
+    """A point of a curve."""
+    return said({"value": series["mean"][place], "low": series["low"][place], "high": series["high"][place]}, form)
+
+
+def caption_both(numbers: Numbers) -> str:
+    """Every method's speed and accuracy."""
+    there = numbers["statistics"]["accuracies"]
+    parts = []
+    for one in numbers["series"]:
+        likeness = "".join(f", {said(one['accuracy'][name])}" for name in there)
+        parts.append(
+            f"{one['name']} {said(one['throughput']['median'], '.1f')} tokens/s{likeness}, perplexity "
+            f"{said(one['perplexity'], '.2f')}"
+        )
+    order = " and ".join(ACCURACIES[name] for name in there)
+    first = f"Throughput, {order}, and perplexity: " if there else "Throughput and perplexity: "
+    return f"{first}{'; '.join(parts)}. The paper prints no numbers beside this picture.{_absent(numbers)}"
+
+
+def caption_thresholds(numbers: Numbers, paper: str) -> str:
+    """The rates at the papers' thresholds and ours."""
+    series = {one["kind"]: one for one in numbers["series"]}
+    sent, true, unseen = (series[name] for name in ("transmission", "accepted_if_skipped", "skipped_if_accepted"))
+    wanted = value(paper, "chosen" if paper == CU else "experimental")
+    at = min(range(len(sent["x"])), key=lambda i: abs(sent["x"][i] - wanted)) if sent["x"] else None
+    if at is None:
+        return "The study has no thresholds."
+    least = min((one for one in true["mean"] if one is not None), default=None)
+    text = f"At the threshold {sent['x'][at]:g}: transmission rate {_at(sent, at)}, "
+    if paper == CU:
+        text += (
+            f"printed {1 - value(CU, 'skipped'):.3f}; P(accepted | skipped) {_at(true, at)}, printed "
+            f"{value(CU, 'true_skips')}; its least value over the thresholds is "
+            f"{'undefined' if least is None else format(least, '.3f')}, printed {value(CU, 'least_true_skips')}. "
+            "The texts are U-HLM's own, without truncation, so what follows a skipped token is the text so far with it."
+        )
+    else:
+        text += (
+            f"printed {1 - value(U, 'skipped'):.4f} at {value(U, 'prone')}; P(skipped | accepted) {_at(unseen, at)}. "
+            "The paper sees no loss of similarity up to 0.6."
+        )
+    return f"{text} {_accuracies(numbers, at)}{_own_thresholds(numbers, paper)}{_absent(numbers)}"
+
+
+def _accuracies(numbers: Numbers, at: int) -> str:
+    """Where nothing is skipped more than u = 0 asks for, at the threshold, and at the last."""
+    text = ""
+    for one in numbers["series"]:
+        if one["kind"] in ACCURACIES:
+            last = len(one["x"]) - 1
+            places = dict.fromkeys((0, at, last))
+            each = ", ".join(f"{_at(one, place)} at {one['x'][place]:g}" for place in places)
+            whole = said(numbers["statistics"]["large_only"].get(one["kind"]))
+            text += f"Mean {one['name']}: {each}; the large model alone has {whole}. "
+    return text
+
+
+def _own_thresholds(numbers: Numbers, paper: str) -> str:
+    """Fitted to this pair, beside the paper's."""
+    averse, prone = numbers["statistics"]["thresholds"]
+    return (
+        f"Risk-averse and risk-prone thresholds are {averse:.4f} and {prone:.4f} for this pair, "
+        f"{value(paper, 'averse'):g} and {value(paper, 'prone'):g} in the paper."
+    )
+
+
+def caption_sizes(numbers: Numbers) -> str:
+    """Payload and accuracy at the ends."""
+    statistics = numbers["statistics"]
+    series = {one["kind"]: one for one in numbers["series"]}
+    x = series["formula"]["x"]
+    if not x:
+        return "The study has no sizes."
+    near = min(range(len(x)), key=lambda i: abs(x[i] - PRINTED["offline_k"].value))
+    places = dict.fromkeys((0, near, len(x) - 1))
+    text = ""
+    for name, words in ACCURACIES.items():
+        if name in series:
+            each = ", ".join(f"{_at(series[name], place)} at k = {x[place]:g}" for place in places)
+            text += f"Mean cosine {words}: {each}. "
+    bits = ", ".join(
+        f"{_at(series['formula'], place, ',.0f')} by formula and {_at(series['encoded'], place, ',.0f')} as encoded "
+        f"at k = {x[place]:g}"
+        for place in places
+    )
+    own, taken = statistics["risk_prone"], statistics["threshold"]
+    threshold = (
+        f"this pair's risk-prone threshold {own:.3f}"
+        if taken == own
+        else f"the paper's threshold {taken:g}, since this pair's risk-prone one, {own:.3f}, asks for nothing"
+    )
+    return (
+        f"{text}Bits of a message: {bits}. The paper takes k* = {PRINTED['offline_k'].value:.0f} at V = 32,000, "
+        f"ours is {statistics['offline_k']} at V = {statistics['vocabulary']:,}. All at {threshold}, where "
+        f"{_at(series['transmission'], near)} of the rounds send anything, so k can matter to no more tokens than "
+        f"that.{_absent(numbers)}"
+    )
+
+
+def caption_speeds(numbers: Numbers, *, rician: bool) -> str:
+    """Gains over HLM at the lowest SNR, and what limits them."""
+    statistics = numbers["statistics"]
+    gains, formula, snr_db = (statistics[name] for name in ("gains", "gains_by_formula", "gains_at_snr_db"))
+    if not gains:
+        return "The study has no HLM to compare with."
+    parts = []
+    for name, found in gains.items():
+        if not name.startswith("CU-HLM"):
+            continue
+        words = ", ".join(f"{said(found[word], '.1f')}× ({label})" for word, label in WORDS.items())
+        printed = PAPER_GAINS.get(printed_name(name) or "")
+        beside = f"; the paper prints {PRINTED[printed].value:g}×" if printed and not rician else ""
+        parts.append(f"{name} {words}, by the formulas' bits {said(formula[name]['median'], '.1f')}× (median){beside}")
+    most = gains.get("small only", {}).get("median")
+    return f"Gains over HLM at {_decibels(snr_db)}: {'; '.join(parts)}. {_limits(numbers, most, rician=rician)}"
+
+
+def _decibels(value: float) -> str:
+    """With a true minus sign."""
+    return f"{value:g} dB".replace("-", "−")
+
+
+def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: bool) -> str:
+    """Why the printed gains are out of reach."""
+    statistics = numbers["statistics"]
+    own, theirs = row_bits(statistics["vocabulary"]), row_bits()
+    bits = statistics["message_bits"].get("HLM", {}).get("encoded")
+    sent = f" ({bits:,.0f} as encoded in float32)" if bits else ""
+    text = (
+        f"No method that drafts is faster than the small model alone, here {said(most, '.1f')}× HLM (median). A row of "
+        f"HLM takes {own:,.0f} bits by (4) at V = {statistics['vocabulary']:,}{sent} and {theirs:,.0f} at 32,000, "
+        f"which is {theirs / own:.1f} times as much to save."
+    )
+    if rician:
+        return text
+    parts = []
+    for name, size in (("offline_gain", "offline_k"), ("online_gain", "online_k")):
+        entries = PRINTED[size].value
+        steady, middle, low, high = gain_by_totals(entries)
+        parts.append(
+            f"{steady:.0f}× at a steady −20 dB and {middle:.0f}× [{low:.0f}, {high:.0f}] from sample to sample under "
+            f"Rayleigh fading with k = {entries:.0f}, where {PRINTED[name].value:g}× is printed"
+        )
+    return text + (
+        " HLM's mean time under Rayleigh fading is infinite, so its ratio of totals tends to 0 as texts are added, "
+        "though any one of them may raise it, and a gain over it is one sample's: the paper's own payloads, skipped "
+        f"share and times give, as ratios of totals over {TEXTS} texts of {TOKENS} tokens, {'; '.join(parts)}. As "
+        f"means over rounds of (6) they give {gain_by_rounds(PRINTED['offline_k'].value):.0f}× and "
+        f"{gain_by_rounds(PRINTED['online_k'].value):.0f}×, so {PRINTED['offline_gain'].value:g}× is no such mean."
+    )
+
+
+def caption_accuracy(numbers: Numbers, paper: str) -> str:
+    """What is kept of HLM's accuracy."""
+    statistics = numbers["statistics"]
+    parts = []
+    for name, methods in statistics["shares"].items():
+        each = []
+        for method, bases in methods.items():
+            if method.startswith("CU-HLM" if paper == CU else "U-HLM"):
+                each.append(f"{method} {_kept(bases)}")
+        parts.append(f"{ACCURACIES[name]}: {'; '.join(each)}")
+    common = statistics["sets_in_common"]
+    sets = f"Sets that the paper has, too: {', '.join(common)}." if common else "None of its sets is among ours."
+    kept = ". ".join(parts) if parts else "no likeness was computed"
+    return (
+        f"Share of the accuracy kept, {kept}. The paper prints {shares(paper)}. {sets} Its sentence model is another "
+        f"one ({'BERT' if paper == CU else 'Universal Sentence Encoder'}) and its pairs are larger, so compare methods "
+        f"and not values.{_absent(numbers)}"
+    )
+
+
+def _kept(bases: dict[str, dict[str, float | None]]) -> str:
+    """Of HLM's, and of the large model's."""
+    each = []
+    for base, found in bases.items():
+        share = {end: None if (known := found[end]) is None else 100.0 * known for end in ("value", "low", "high")}
+        mean = found["mean_over_sets"]
+        beside = "" if mean is None else f" (mean over sets {100.0 * mean:.1f}%)"
+        each.append(f"{said(share, '.1f')}% of {'HLM' if base == 'HLM' else 'the large model'}'s{beside}")
+    return ", ".join(each)
+
+
+def caption_breakdown(numbers: Numbers) -> str:
+    """Acceptance of the pairs, messages, and what the printed table implies."""
+    statistics = numbers["statistics"]
+    gains = statistics["acceptance_gains"]
+    each = [f"{pair} {said(gain)} times" for pair, gain in gains.items() if pair != statistics["pairs"][0]]
+    beside = (
+        f"Acceptance, of that of {statistics['pairs'][0]}: {', '.join(each)}"
+        if each
+        else "Only the run's own pair was decoded"
+    )
+    own, chosen = f"{statistics['threshold']:.3f}, this pair's risk-prone one", f"{value(CU, 'chosen')}, the paper's"
+    messages = "".join(
+        f" Of the drafts above the threshold {threshold}, CU-HLM (Online) sends {online['entries']:,.0f} of "
+        f"{statistics['vocabulary']:,} entries a message on average, {online['encoded']:,.0f} bits as encoded."
+        for name, threshold in (("CU-HLM online", own), (CU_CHOSEN, chosen))
+        if (online := statistics["sent"].get(name))
+    )
+    if statistics["threshold"] >= 1.0:
+        messages += f" Above {own}, there is no draft: its U-HLM and CU-HLM ask the large model nothing."
+    return (
+        f"{beside}; the paper prints + {PRINTED['kd_acceptance'].value:g}% by distillation and + "
+        f"{PRINTED['larger_acceptance'].value:g}% by the larger small model. {remarks()}{messages}"
+    )
+
+
+def caption_methods(numbers: Numbers) -> str:
+    """Every bar, and the gain over HLM on the paper's link."""
+    statistics = numbers["statistics"]
+    bars = [
+        f"{one['name']}: {', '.join(said(one[key]) for key in ('transmission', 'skipped_if_accepted'))}"
+        for one in numbers["bars"]
+    ]
+    snr_db = statistics["link_snr_db"]
+    return (
+        f"Transmission rate, P(skipped | accepted): {'; '.join(bars)}; the paper prints a transmission rate of "
+        f"{1.0 - value(U, 'skipped'):.4f}. Gain over HLM at the {_decibels(round(snr_db, 1))} of its link: "
+        f"{_own_gains(statistics)}. {_printed_gain(snr_db)} It sends {U_ROW_BITS / 1e3:.0f} kbit a row, ours "
+        f"{row_bits(statistics['vocabulary']) / 1e3:,.0f} kbit by (4) of cu-hlm."
+    )
+
+
+def _own_gains(statistics: dict[str, Any]) -> str:
+    """U-HLM's on our texts, means over rounds apart: they weigh no round by its time."""
+    found = {name: one for name, one in statistics["gains"].items() if name.startswith("U-HLM")}
+    if not found:
+        return f"none, as the study has no {'U-HLM' if statistics['gains'] else 'HLM'}"
+    parts = []
+    for name, one in found.items():
+        formula = said(statistics["gains_by_formula"][name]["median"], ".2f")
+        words = ", ".join(f"{said(one[word], '.2f')}× ({WORDS[word]})" for word in ("total", "median"))
+        parts.append(f"{name} {words}, by the formulas' bits {formula}× (median)")
+    rounds = ", ".join(f"{name} {said(one['round_mean'], '.2f')}×" for name, one in found.items())
+    return f"{'; '.join(parts)}; as means over rounds of its (4), which are another thing, {rounds}"
+
+
+def _printed_gain(snr_db: float) -> str:
+    """What may be had of the printed gain, by either definition."""
+    sent, gain = 1.0 - value(U, "skipped"), PRINTED["u_gain"].value
+    middle, low, high, reached = u_gain_by_totals(snr_db)
+    least = u_gain_by_rounds()
+    return (
+        f"The paper prints {gain:g}×, at an SNR it does not name. As a ratio of totals, its own definition of token "
+        f"throughput (Section IV), texts that send {sent:.4f} of HLM's rows, whatever the fading, take at least that "
+        "share of HLM's time on the same blocks of fading, averaged over which rows are sent: at most "
+        f"{1.0 / sent:.2f}×. Of one sample the slowest blocks may be among those skipped: its payload, share and times "
+        f"give {middle:.2f}× [{low:.2f}, {high:.2f}] from sample to sample of {TEXTS} texts of {TOKENS} tokens on this "
+        f"link, and {reached:.0%} of the samples reach {gain:g}×. A mean over rounds of (4) may exceed it: with the "
+        f"paper's times of a pass it is {least:.2f}× or more at every SNR, so {gain:g}× is no such mean."
+    )

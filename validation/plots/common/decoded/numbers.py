@@ -1,0 +1,263 @@
+"""What the figures of cu-hlm, V, and u-hlm, IV, are drawn from: texts timed over the papers' links, and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.decoding.methods import CuHlmOffline, UHlm
+from validation.decoding.metrics import Summary, summarize
+from validation.decoding.records import GenerationRecord
+from validation.decoding.scoring import score_key
+from validation.decoding.studies import Decoded
+from validation.plots.common.decoded.printed import SNR_DB, row_bits
+from validation.plots.common.decoded.timed_texts import RESAMPLES, draw_fading, read_study, read_texts, speeds
+from validation.plots.common.record import Numbers, plain
+
+ACCURACIES = {
+    "similarity_reference": "similarity to the reference answer",
+    "similarity_large": "similarity to another text of the large model",
+}
+"""The papers' inference accuracy, and what can be had where no answer is known."""
+RATES = ("transmission_rate", "true_skip_rate")
+LOGARITHMIC, LINEAR = "log", "linear"
+
+
+def axis(label: str, unit: str = "", scale: str = LINEAR) -> dict[str, str]:
+    """One side of a panel."""
+    return {"label": label, "unit": unit, "scale": scale}
+
+
+def kept(found: IntervalEstimate | None) -> dict[str, float | None]:
+    """An estimate as JSON holds it; without a value, three nulls."""
+    if found is None:
+        found = IntervalEstimate(None)
+    return {name: None if number is None else plain(number) for name, number in asdict(found).items()}
+
+
+def line(name: str, x: Sequence[float], found: Sequence[IntervalEstimate | None], **more: Any) -> dict[str, Any]:
+    """A curve with its interval."""
+    each = [kept(one) for one in found]
+    ends = {"mean": "value", "low": "low", "high": "high"}
+    return {"name": name, **more, "x": plain(list(x)), **{key: [one[end] for one in each] for key, end in ends.items()}}
+
+
+# ------------------------------------------------------------------------------------------------------ scores
+
+
+def _pick(decoded: Decoded, rows: Sequence[GenerationRecord], name: str) -> dict[str, float]:
+    """A score by prompt, of the rows that have it."""
+    found = {row.prompt: decoded.scores.get(score_key(row), {}).get(name) for row in rows}
+    return {prompt: value for prompt, value in sorted(found.items()) if value is not None}
+
+
+def mean_score(decoded: Decoded, rows: Sequence[GenerationRecord], name: str, seed: int) -> IntervalEstimate | None:
+    """Mean over the texts that have it; None if none has."""
+    values = np.array(list(_pick(decoded, rows, name).values()))
+    return ratio(values, np.ones(len(values)), resamples=RESAMPLES, seed=seed) if len(values) else None
+
+
+def share_of(
+    decoded: Decoded, rows: Sequence[GenerationRecord], others: Sequence[GenerationRecord], name: str, seed: int
+) -> IntervalEstimate | None:
+    """How many times a mean score is that of another method, over the texts where both have it."""
+    one, other = (_pick(decoded, each, name) for each in (rows, others))
+    both = sorted(one.keys() & other.keys())
+    if not both:
+        return None
+    above, below = (np.array([each[prompt] for prompt in both]) for each in (one, other))
+    return ratio(above, below, resamples=RESAMPLES, seed=seed)
+
+
+def perplexity(decoded: Decoded, rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate | None:
+    """Under the large model: exp of nats over tokens, both over all texts that were scored."""
+    nats = _pick(decoded, rows, "nats_total")
+    if not nats:
+        return None
+    tokens = {row.prompt: float(len(row.tokens)) for row in rows}
+    below = np.array([tokens[prompt] for prompt in nats])
+    rate = ratio(np.array(list(nats.values())), below, resamples=RESAMPLES, seed=seed)
+    return IntervalEstimate(*(None if end is None else float(np.exp(end)) for end in (rate.value, rate.low, rate.high)))
+
+
+def scored(decoded: Decoded) -> list[str]:
+    """The names of ``ACCURACIES`` that some text has."""
+    there = {name for row in decoded.records for name in decoded.scores.get(score_key(row), {})}
+    return [name for name in ACCURACIES if name in there]
+
+
+def _absent(decoded: Decoded) -> list[str]:
+    """Those that none has, in words."""
+    found = scored(decoded)
+    return [words for name, words in ACCURACIES.items() if name not in found]
+
+
+def _rows(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
+    """By method, of those whose texts do not follow a link's rate."""
+    return {method: rows for (method, link), rows in decoded.by_method.items() if link == "none"}
+
+
+def in_order(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
+    """In the order of the study."""
+    rows = _rows(decoded)
+    return {name: rows[name] for name in decoded.about["methods"] if name in rows}
+
+
+def metrics_of(rows: Sequence[GenerationRecord], seed: int) -> Summary:
+    """Every word of the metrics, with intervals."""
+    return summarize(rows, resamples=RESAMPLES, seed=seed)
+
+
+# ------------------------------------------------------------------------------------------------- cu-hlm Fig. 1
+
+
+def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
+    """Accuracy and throughput of each method under Rayleigh fading at 10 dB."""
+    decoded, *_ = studies
+    texts = read_study(decoded)
+    fading = draw_fading(texts, int(decoded.about["seed"]))
+    there = scored(decoded)
+    series = []
+    for name, rows in in_order(decoded).items():
+        words = {
+            word: kept(draws.estimates()[0]) for word, draws in speeds(texts[name], fading, [SNR_DB], seed=seed).items()
+        }
+        accuracy = {key: kept(mean_score(decoded, rows, key, seed)) for key in there}
+        series.append(
+            {
+                "name": name,
+                "throughput": words,
+                "accuracy": accuracy,
+                "perplexity": kept(perplexity(decoded, rows, seed)),
+            }
+        )
+    speed = axis("token throughput, median over texts", "tokens/s")
+    return {
+        "axes": [{"x": speed, "y": axis("mean cosine similarity")} for _ in there]
+        or [{"x": speed, "y": axis("perplexity under the large model")}],
+        "series": series,
+        "statistics": {"absent": _absent(decoded), "accuracies": there, "average_snr_db": SNR_DB},
+    }
+
+
+# ------------------------------------------------------------------------------------------ cu-hlm Fig. 9, u-hlm 4
+
+
+def _thresholds(decoded: Decoded) -> dict[float, list[GenerationRecord]]:
+    """The texts of U-HLM at each threshold."""
+    rows = _rows(decoded)
+    made = [one for one in decoded.methods if isinstance(one, UHlm) and not isinstance(one, CuHlmOffline)]
+    return {one.threshold: rows[one.name] for one in made if one.name in rows}
+
+
+def _sizes(decoded: Decoded) -> dict[int, list[GenerationRecord]]:
+    """Those of CU-HLM at each k."""
+    rows = _rows(decoded)
+    return {one.k: rows[one.name] for one in decoded.methods if isinstance(one, CuHlmOffline) and one.name in rows}
+
+
+def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], seed: int) -> list[dict[str, Any]]:
+    """One for each likeness that was computed."""
+    x = list(by_x)
+    return [
+        line(
+            f"cosine {ACCURACIES[name]}",
+            x,
+            [mean_score(decoded, rows, name, seed) for rows in by_x.values()],
+            kind=name,
+        )
+        for name in scored(decoded)
+    ]
+
+
+def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate:
+    """u-hlm's true skip rate: of the drafts that the server would accept, how many it is not asked about.
+
+    Which of the skipped ones it would accept is known of judged texts alone: without a value unless all of them are.
+    """
+    if not all(row.risk_computed for row in rows):
+        return IntervalEstimate(None)
+    rows = sorted(rows, key=lambda row: row.prompt)
+    unseen = np.array([row.total("skipped") - row.total("skip_risk") for row in rows])
+    accepted = np.array([row.total("accepted") for row in rows])
+    return ratio(unseen, unseen + accepted, resamples=RESAMPLES, seed=seed)
+
+
+def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
+    """Accuracy, transmission rate and both true skip rates over the threshold."""
+    decoded, *_ = studies
+    by_threshold = _thresholds(decoded)
+    x = list(by_threshold)
+    words = {threshold: metrics_of(rows, seed) for threshold, rows in by_threshold.items()}
+    sent, true = ([found[name] for found in words.values()] for name in RATES)
+    fitted = decoded.about["fitted"]
+    large = _rows(decoded).get("large only", [])
+    return {
+        "axes": [
+            {"x": axis("threshold of the uncertainty"), "y": axis("share")},
+            {"x": axis("threshold of the uncertainty"), "y": axis("mean cosine similarity")},
+        ],
+        "series": [
+            line("transmission rate", x, sent, kind="transmission"),
+            line("true skip rate of cu-hlm, P(accepted | skipped)", x, true, kind="accepted_if_skipped"),
+            line(
+                "true skip rate of u-hlm, P(skipped | accepted)",
+                x,
+                [skipped_of_accepted(rows, seed) for rows in by_threshold.values()],
+                kind="skipped_if_accepted",
+            ),
+            *_accuracy_lines(decoded, by_threshold, seed),
+        ],
+        "statistics": {
+            "absent": _absent(decoded),
+            "thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]]),
+            "calibrated": plain(fitted["calibrated"]) if np.isfinite(fitted["calibrated"]) else None,
+            "large_only": {name: kept(mean_score(decoded, large, name, seed)) for name in scored(decoded)},
+        },
+    }
+
+
+def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
+    """Accuracy and payload over k, at one threshold."""
+    decoded, *_ = studies
+    by_size = _sizes(decoded)
+    texts = {k: read_texts(rows) for k, rows in by_size.items()}
+    x = list(by_size)
+
+    def of_message(name: str) -> list[IntervalEstimate]:
+        found = []
+        for one in texts.values():
+            values = getattr(one, name)
+            above, below = (np.bincount(one.text, w, len(one.tokens)) for w in (values, (values > 0).astype(float)))
+            found.append(ratio(above, below, resamples=RESAMPLES, seed=seed))
+        return found
+
+    sent = [metrics_of(rows, seed)["transmission_rate"] for rows in by_size.values()]
+    formula, encoded = (of_message(name) for name in ("formula", "encoded"))
+    scale = LOGARITHMIC if any(one.value for one in (*formula, *encoded)) else LINEAR
+    thresholds = [one.threshold for one in decoded.methods if isinstance(one, CuHlmOffline)]
+    vocabulary = int(decoded.about["pair"]["vocabulary"])
+    return {
+        "axes": [
+            {"x": axis("k", scale=LOGARITHMIC), "y": axis("mean cosine similarity")},
+            {"x": axis("k", scale=LOGARITHMIC), "y": axis("uplink payload of a message", "bit", scale)},
+        ],
+        "series": [
+            *_accuracy_lines(decoded, by_size, seed),
+            line("by the formula, k(8 + ⌈log₂ V⌉)", x, formula, kind="formula"),
+            line("as encoded", x, encoded, kind="encoded"),
+            line("transmission rate", x, sent, kind="transmission"),
+        ],
+        "statistics": {
+            "absent": _absent(decoded),
+            "threshold": plain(thresholds[0]) if thresholds else None,
+            "risk_prone": plain(decoded.about["fitted"]["risk_prone"]),
+            "offline_k": decoded.about["fitted"]["offline_k"],
+            "vocabulary": vocabulary,
+            "row_bits": row_bits(vocabulary),
+        },
+    }

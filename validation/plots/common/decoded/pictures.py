@@ -1,0 +1,187 @@
+"""Pictures from decoded texts: cu-hlm (oh2025cuhlm) V and u-hlm (oh2024uhlm) IV."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from validation.decoding.studies import CU_CHOSEN, U_CHOSEN
+from validation.plots.common.decoded.numbers import ACCURACIES
+from validation.plots.common.record import Numbers
+from validation.plots.common.skipping.printed import CU, U, value
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+_GREY, _BLUE = "0.45", "#6d8bb5"
+_LOOKS: dict[str, dict[str, Any]] = {
+    "small only": {"color": _GREY, "linestyle": (0, (1, 1.5)), "marker": "v"},
+    "large only": {"color": _GREY, "linestyle": (0, (4, 2)), "marker": "^"},
+    "HLM": {"color": "black", "marker": "s"},
+    "Rand-HLM": {"color": "black", "linestyle": (0, (1, 1.5)), "marker": "x"},
+    "U-HLM risk-averse": {"color": _BLUE, "linestyle": (0, (4, 2)), "marker": "<"},
+    "U-HLM risk-prone": {"color": _BLUE, "marker": ">"},
+    "CU-HLM offline": {"color": DARK, "marker": "o"},
+    "CU-HLM online": {"color": DARK, "linestyle": (0, (4, 2)), "marker": "D"},
+    U_CHOSEN: {"color": _BLUE, "linestyle": (0, (1, 1.5)), "marker": "P"},
+    CU_CHOSEN: {"color": DARK, "linestyle": (0, (1, 1.5)), "marker": "X"},
+    "CU-HLM certified": {"color": MIDDLE, "marker": "*", "linewidth": 2.0, "zorder": 4},
+}
+"""By the methods' names without what stands in brackets; ours stands out."""
+_WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean": "mean over rounds, cu-hlm (6)"}
+
+
+def _look(method: str) -> dict[str, Any]:
+    return _LOOKS[method.split(" (")[0]]
+
+
+def _values(row: list[float | None]) -> Any:
+    """Numbers to draw; null is a gap."""
+    return np.array(row, dtype=np.float64)
+
+
+def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
+    """A curve with its 95% interval."""
+    low, high = _values(series["low"]), _values(series["high"])
+    axes.fill_between(series["x"], low, high, color=look["color"], alpha=0.18, linewidth=0)
+    axes.plot(series["x"], _values(series["mean"]), label=series["name"], **({"markersize": 3} | look))
+
+
+def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any], name: str) -> None:
+    """A point with intervals both ways."""
+    at = [_values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
+    errors = [[[one[0] - one[1]], [one[2] - one[0]]] for one in at]
+    size = 9 if look["marker"] == "*" else 5
+    axes.errorbar(
+        [at[0][0]],
+        [at[1][0]],
+        xerr=errors[0],
+        yerr=errors[1],
+        color=look["color"],
+        marker=look["marker"],
+        markersize=size,
+        elinewidth=0.8,
+        linestyle="none",
+        label=name,
+    )
+
+
+def paint_both(numbers: Numbers) -> Canvas:
+    """Accuracy against throughput, a panel for each accuracy."""
+    names = numbers["statistics"]["accuracies"]
+    figure, panels = canvas((PAGE[0], 3.3), panels=max(1, len(names)))
+    for axes, name, both in zip(panels, names or [None], numbers["axes"], strict=True):
+        for one in numbers["series"]:
+            y = one["perplexity"] if name is None else one["accuracy"][name]
+            _cross(axes, one["throughput"]["median"], y, _look(one["name"]), one["name"])
+        name_axes(axes, both)
+        if name is not None:
+            axes.set_title(ACCURACIES[name], fontsize=7)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=6)
+    return figure
+
+
+_ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "fontsize": 5.5}
+"""A legend that covers no curve."""
+_RATES: dict[str, dict[str, Any]] = {
+    "transmission": {"color": DARK},
+    "accepted_if_skipped": {"color": MIDDLE, "linestyle": (0, (4, 2))},
+    "skipped_if_accepted": {"color": _GREY, "linestyle": (0, (1, 1.5))},
+    "similarity_reference": {"color": DARK},
+    "similarity_large": {"color": MIDDLE, "linestyle": (0, (4, 2))},
+    "formula": {"color": DARK},
+    "encoded": {"color": MIDDLE, "linestyle": (0, (4, 2))},
+}
+
+
+def _mark(axes: Axes, numbers: Numbers, paper: str) -> None:
+    """The two thresholds, ours and the paper's."""
+    theirs = [value(paper, name) for name in ("averse", "prone")]
+    for name, places, color, form in (
+        ("thresholds, ours", numbers["statistics"]["thresholds"], DARK, (0, (4, 2))),
+        (f"thresholds, {paper}", theirs, MIDDLE, (0, (1, 1.5))),
+    ):
+        inside = [place for place in places if 0 <= place <= 1]
+        for number, place in enumerate(inside):
+            axes.axvline(place, color=color, linestyle=form, linewidth=0.9, label=None if number else name)
+
+
+def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[Canvas, list[Axes]]:
+    """Some of the series in two panels."""
+    figure, panels = canvas((PAGE[0], 3.2), panels=2)
+    for axes, kinds, both in zip(panels, (left, right), numbers["axes"], strict=True):
+        there = [one for one in numbers["series"] if one["kind"] in kinds]
+        for one in there:
+            _draw(axes, one, marker=".", **_RATES[one["kind"]])
+        if not there:
+            axes.text(0.5, 0.5, "no text was scored", ha="center", transform=axes.transAxes)
+        name_axes(axes, both)
+    return figure, panels
+
+
+def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
+    """Left, rates over the threshold; right, accuracy."""
+    rate = "accepted_if_skipped" if paper == CU else "skipped_if_accepted"
+    figure, (left, right) = _panels(numbers, ("transmission", rate), tuple(ACCURACIES))
+    for axes in (left, right):
+        _mark(axes, numbers, paper)
+        axes.set_xlim(-0.02, 1.02)
+    left.set_ylim(-0.02, 1.02)
+    for axes in (left, right):
+        axes.legend(**_ABOVE)
+    return figure
+
+
+def paint_sizes(numbers: Numbers) -> Canvas:
+    """Left, accuracy over k; right, bits by the formula and as encoded."""
+    figure, (left, right) = _panels(numbers, tuple(ACCURACIES), ("formula", "encoded"))
+    for axes in (left, right):
+        axes.axvline(numbers["statistics"]["offline_k"], color=_GREY, linewidth=0.9, label="k* of this pair")
+        axes.legend(**_ABOVE)
+    return figure
+
+
+def _curves(axes: Axes, numbers: Numbers, word: str) -> None:
+    for one in numbers["series"]:
+        if one["word"] == word:
+            _draw(axes, one, **_look(one["name"]))
+
+
+def paint_speeds(numbers: Numbers) -> Canvas:
+    """Throughput over the SNR, a panel for each way to average."""
+    figure, panels = canvas((PAGE[0], 3.4), panels=3)
+    for axes, (word, title), both in zip(panels, _WORDS.items(), numbers["axes"], strict=True):
+        _curves(axes, numbers, word)
+        name_axes(axes, both)
+        axes.set_title(title, fontsize=7)
+    for axes in panels[1:]:
+        axes.set_ylabel("")
+        axes.sharey(panels[0])
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize=6)
+    return figure
+
+
+def paint_methods(numbers: Numbers) -> Canvas:
+    """Left, rates of each method; right, throughput over the SNR."""
+    figure, (left, right) = canvas((PAGE[0], 3.6), panels=2)
+    names = {"transmission": "TR", "skipped_if_accepted": "TSR, P(skipped | accepted)"}
+    names["accepted_if_skipped"] = "cu-hlm's, P(accepted | skipped)"
+    bars = numbers["bars"]
+    for number, ((key, name), color) in enumerate(zip(names.items(), (DARK, MIDDLE, LIGHT), strict=True)):
+        places = np.arange(len(bars)) + 0.26 * (number - 1)
+        middle, low, high = (_values([one[key][end] for one in bars]) for end in ("value", "low", "high"))
+        left.barh(places, middle, height=0.24, color=color, label=name)
+        left.errorbar(middle, places, xerr=(middle - low, high - middle), fmt="none", ecolor="black", elinewidth=0.7)
+    left.axvline(1 - value(U, "skipped"), color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label="TR, u-hlm prints")
+    left.set_yticks(range(len(bars)), [one["name"].replace(" (", "\n(") for one in bars], fontsize=6)
+    left.invert_yaxis()
+    left.set(xlim=(0, 1.02), xlabel=numbers["axes"][0]["x"]["label"])
+    left.legend(**_ABOVE)
+    _curves(right, numbers, "median")
+    right.axvline(numbers["statistics"]["link_snr_db"], color=_GREY, linewidth=0.9)
+    name_axes(right, numbers["axes"][1])
+    right.legend(**(_ABOVE | {"ncols": 3}))
+    return figure

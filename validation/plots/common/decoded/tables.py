@@ -1,0 +1,310 @@
+"""Tables of cu-hlm, V, and u-hlm, IV: accuracy of each method on each prompt set, and where the time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
+from validation.decoding.loop import PAPER_TIMES
+from validation.decoding.metrics import Summary, compare, summarize
+from validation.decoding.records import GenerationRecord
+from validation.decoding.studies import CHOSEN, CU_CHOSEN, U_CHOSEN, Decoded
+from validation.plots.common.decoded.numbers import ACCURACIES, kept, mean_score, perplexity, scored, share_of
+from validation.plots.common.decoded.printed import (
+    ACCURACY,
+    LARGER_SMALL_S,
+    LATENCIES,
+    LIKENESS,
+    SETS,
+    SNR_DB,
+    implied,
+    printed_name,
+)
+from validation.plots.common.decoded.timed_texts import (
+    RESAMPLES,
+    Fading,
+    Texts,
+    draw_fading,
+    link_seconds,
+    read_study,
+    speeds,
+    still,
+    sum_by,
+)
+from validation.plots.common.record import Numbers, Table, plain
+from validation.plots.common.skipping.printed import CU
+
+NONE = "–"
+
+
+def cell(found: IntervalEstimate | None, form: str = ".3f") -> str:
+    """A number and its interval."""
+    if found is None or found.value is None:
+        return NONE
+    text = format(found.value, form)
+    if found.low is None or found.high is None:
+        return text
+    return f"{text} [{format(found.low, form)}, {format(found.high, form)}]"
+
+
+# ------------------------------------------------------------------------------------ cu-hlm Table I, u-hlm Table I
+
+
+def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Numbers:
+    """Accuracy of each method on each prompt set, beside the printed one where the set is one of the paper's."""
+    decoded = studies[0] if paper == CU else _without_compression(studies[0])
+    printed = ACCURACY if paper == CU else LIKENESS
+    parts = {source: decoded.of_source(source) for source in decoded.sources}
+    there = scored(decoded)
+    tables = [_likeness_table(parts, decoded, name, printed, seed) for name in there]
+    return {
+        "axes": [],
+        "series": [],
+        "statistics": {
+            "absent": [words for name, words in ACCURACIES.items() if name not in there],
+            "shares": {name: _shares(decoded, parts, name, seed) for name in there},
+            "sets_in_common": [source for source in parts if source in SETS],
+        },
+        "tables": [
+            table.plain()
+            for table in [*tables, _perplexity_table(parts, decoded, seed), _printed_table(paper, printed)]
+        ],
+    }
+
+
+def _without_compression(decoded: Decoded) -> Decoded:
+    """The methods that u-hlm has."""
+    rows = [row for row in decoded.records if not row.method.startswith("CU-HLM")]
+    return Decoded(decoded.name, decoded.about, rows, decoded.scores)
+
+
+def _methods(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
+    """In the order of the study, of those whose texts do not follow a link's rate."""
+    return {name: rows for name in decoded.about["methods"] if (rows := decoded.by_method.get((name, "none")))}
+
+
+def _likeness_table(
+    parts: dict[str, Decoded], decoded: Decoded, name: str, printed: dict[str, Any], seed: int
+) -> Table:
+    """One likeness, on the sets that have it; what is printed beside it is of the reference answer."""
+    own = {source: part for source, part in parts.items() if name in scored(part)}
+    beside = [source for source in own if source in SETS and name == "similarity_reference"]
+    heads = ["method"]
+    for source in own:
+        heads += [source, f"{source}, printed"] if source in beside else [source]
+    columns = {**own, **({"all sets": decoded} if len(own) > 1 else {})}
+    rows = []
+    for method in _methods(decoded):
+        cells = [method]
+        for source, part in columns.items():
+            cells.append(cell(mean_score(part, _methods(part).get(method, []), name, seed)))
+            if source in beside:
+                cells.append(_printed_cell(printed, method, source))
+        rows.append(tuple(cells))
+    return Table(f"Mean cosine {ACCURACIES[name]}", (*heads, *(["all sets"] if len(own) > 1 else [])), tuple(rows))
+
+
+def _perplexity_table(parts: dict[str, Decoded], decoded: Decoded, seed: int) -> Table:
+    """Of each set, and of all."""
+    columns = {**parts, **({"all sets": decoded} if len(parts) > 1 else {})}
+    rows = [
+        (method, *(cell(perplexity(part, _methods(part).get(method, []), seed), ".2f") for part in columns.values()))
+        for method in _methods(decoded)
+    ]
+    return Table("Perplexity under the large model", ("method", *columns), tuple(rows))
+
+
+def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
+    """Of each pair that the paper has."""
+    name, place = printed_name(method), SETS.index(source)
+    return " / ".join(f"{values[name][place]:.4f}" for values in printed.values() if name in values) or NONE
+
+
+def _printed_table(paper: str, printed: dict[str, Any]) -> Table:
+    """All that the paper prints."""
+    rows = [
+        (f"{name}, {pair}", *(f"{value:.4f}" for value in values))
+        for pair, methods in printed.items()
+        for name, values in methods.items()
+    ]
+    return Table(f"Table I of {paper}, as printed", ("method, pair", *SETS), tuple(rows))
+
+
+def _shares(decoded: Decoded, parts: dict[str, Decoded], name: str, seed: int) -> dict[str, Any]:
+    """What each method keeps of the accuracy of HLM and of the large model, over all sets, and the mean over sets."""
+    everything = _methods(decoded)
+    found: dict[str, Any] = {}
+    for method, rows in everything.items():
+        found[method] = {}
+        for base in ("HLM", "large only"):
+            if base not in everything:
+                continue
+            each = []
+            for part in parts.values():
+                own = _methods(part)
+                if method in own and base in own and (one := share_of(part, own[method], own[base], name, seed)):
+                    each.append(one.value)
+            known = [value for value in each if value is not None]
+            whole = kept(share_of(decoded, rows, everything[base], name, seed))
+            found[method][base] = whole | {"mean_over_sets": plain(np.mean(known)) if len(known) > 1 else None}
+    return found
+
+
+# -------------------------------------------------------------------------------------------------- cu-hlm Table II
+
+
+TIMED = {
+    "U-HLM risk-prone": "U-HLM",
+    U_CHOSEN: f"U-HLM, threshold {CHOSEN:g}",
+    "CU-HLM online": "CU-HLM (Online)",
+    CU_CHOSEN: f"CU-HLM (Online), threshold {CHOSEN:g}",
+}
+"""The methods whose time is broken down: at the pair's own risk-prone threshold, and at the one that cu-hlm chose."""
+
+
+def role(pair: str, first: bool) -> str | None:
+    """Which of Table II's configurations a pair stands for.
+
+    >>> role("distilled", False), role("builtin", True)
+    ('KD', 'No KD')
+    """
+    if "distilled" in pair:
+        return "KD"
+    if "larger" in pair:
+        return "7B–13B"
+    return "No KD" if first else None
+
+
+def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
+    """Where the time of a token goes under Rayleigh fading at 10 dB, for the run's pair and those beside it."""
+    lines, statistics, bases = [], [], {}
+    for place, decoded in enumerate(studies):
+        pair = str(decoded.about["pair"]["name"])
+        which = role(pair, place == 0)
+        small_s = LARGER_SMALL_S if which == "7B–13B" else PAPER_TIMES[0]
+        texts = read_study(decoded)
+        fadings = (draw_fading(texts, int(decoded.about["seed"])), still(texts))
+        for method, label in TIMED.items():
+            if method not in texts:
+                continue
+            found = _breakdown(texts[method], fadings, small_s, seed)
+            lines.append(_breakdown_row(label, pair, which, found))
+            statistics.append(
+                {"method": label, "pair": pair, "role": which} | {name: kept(one) for name, one in found.items()}
+            )
+        bases[pair] = {
+            name: summarize(rows, resamples=RESAMPLES, seed=seed)
+            for name in ("HLM", *TIMED)
+            if (rows := _methods(decoded).get(name))
+        }
+    heads = (
+        "method, pair",
+        "communication, ms",
+        "median over texts",
+        "without fading",
+        "large model, ms",
+        "small model, ms",
+        "tokens/s",
+        "median over texts",
+        "printed: link, large model, tokens/s",
+    )
+    titled = "Time of a token under Rayleigh fading, average SNR 10 dB"
+    acceptance, gains = _acceptance(bases)
+    return {
+        "axes": [],
+        "series": [],
+        "statistics": {
+            "rows": statistics,
+            "acceptance_gains": gains,
+            "pairs": list(bases),
+            "sent": _messages(studies[0]),
+            "vocabulary": int(studies[0].about["pair"]["vocabulary"]),
+            "threshold": plain(studies[0].about["fitted"]["risk_prone"]),
+        },
+        "tables": [Table(titled, heads, tuple(lines)).plain(), acceptance.plain(), implied().plain()],
+    }
+
+
+def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], small_s: float, seed: int) -> dict[str, IntervalEstimate]:
+    """Seconds a token of link and models, and tokens a second."""
+    link, still_link = (sum_by(texts, link_seconds(texts, one, SNR_DB)) for one in fadings)
+    settings: dict[str, Any] = {"resamples": RESAMPLES, "seed": seed}
+    tokens = texts.tokens
+    speed = speeds(texts, fadings[0], [SNR_DB], seed=seed, times=(small_s, PAPER_TIMES[1]))
+    return {
+        "link_s": ratio(link, tokens, **settings),
+        "link_s_median": _median(link / tokens, seed),
+        "link_s_without_fading": ratio(still_link, tokens, **settings),
+        "large_s": ratio(texts.large_passes * PAPER_TIMES[1], tokens, **settings),
+        "small_s": ratio(texts.small_passes * small_s, tokens, **settings),
+        "tokens_per_s": speed["total"].estimates()[0],
+        "tokens_per_s_median": speed["median"].estimates()[0],
+    }
+
+
+def _median(values: Any, seed: int) -> IntervalEstimate:
+    """Over texts."""
+    drawn = np.median(values[draw_texts(len(values), RESAMPLES, seed)], axis=-1)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return IntervalEstimate(float(np.median(values)), float(low), float(high))
+
+
+def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, IntervalEstimate]) -> tuple[str, ...]:
+    def ms(name: str, form: str = ".2f") -> str:
+        one = found[name]
+        scaled = (None if end is None else 1e3 * end for end in (one.value, one.low, one.high))
+        return cell(IntervalEstimate(*scaled), form)
+
+    printed = NONE
+    if which is not None:
+        link, large, speed = LATENCIES[label.split(", ")[0]][which]
+        printed = f"{f'{link:g} ms' if link >= 1 else f'{1e3 * link:g} μs'}, {large:g} ms, {speed:g} ({which})"
+    times = [ms("link_s", ".3f"), ms("link_s_median", ".3f"), ms("link_s_without_fading", ".3f")]
+    models = [ms("large_s", ".1f"), ms("small_s", ".1f")]
+    speeds_ = [cell(found["tokens_per_s"], ".1f"), cell(found["tokens_per_s_median"], ".1f")]
+    return (f"{label}, {pair}", *times, *models, *speeds_, printed)
+
+
+def _acceptance(bases: dict[str, dict[str, Summary]]) -> tuple[Table, dict[str, Any]]:
+    """Of all drafts (HLM), and of those sent; and how many times the first pair's it is."""
+    rows, gains = [], {}
+    first = next(iter(bases.values()), {}).get("HLM")
+    for pair, found in bases.items():
+        whole = found.get("HLM")
+        gain = compare(whole, first, "acceptance") if whole and first and whole.prompts == first.prompts else None
+        gains[pair] = kept(gain)
+        cells = [
+            cell(one["acceptance"]) + ", sent " + cell(one["transmission_rate"]) if (one := found.get(name)) else NONE
+            for name in TIMED
+        ]
+        rows.append((pair, cell(whole["acceptance"] if whole else None), cell(gain), *cells))
+    heads = (
+        "pair",
+        "drafts accepted (HLM)",
+        "times the first pair's",
+        *(f"sent by {label}" for label in TIMED.values()),
+    )
+    return Table("Acceptance", heads, tuple(rows)), gains
+
+
+def _messages(decoded: Decoded) -> dict[str, Any]:
+    """Mean bits of a message by formula and as encoded, for the caption."""
+    found = {}
+    for name in ("HLM", "CU-HLM online", CU_CHOSEN):
+        texts = read_study(decoded).get(name)
+        if texts is not None and (texts.formula > 0).any():
+            sent = texts.formula > 0
+            found[name] = {
+                "formula": plain(texts.formula[sent].mean()),
+                "encoded": plain(texts.encoded[sent].mean()),
+                "entries": plain(texts.formula[sent].mean() / _entry_bits(int(decoded.about["pair"]["vocabulary"]))),
+            }
+    return found
+
+
+def _entry_bits(vocabulary: int) -> int:
+    """b_prob + ⌈log₂ V⌉."""
+    return 8 + (vocabulary - 1).bit_length()

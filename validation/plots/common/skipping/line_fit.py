@@ -1,0 +1,132 @@
+"""The papers' line β = a u + b on our tokens, what they derive from it, and how far the tokens are from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import hlmtheory
+from hlmtheory import skipping
+from hlmtheory.uncertainty import LinearFit
+from validation.plots.common.skipping.sample import DRAWS, POINTS, ClusteredEstimate, Index, Row, Tokens, mean, ratio
+
+CELLS = 400  # of the density by kernels on [0, 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Risks:
+    """What follows from a line that rises: the papers' surrogate R, the bounds on it, and the exact risk.
+
+    ``discrete``: R and bounds as sums over the 21 points; ``density``: as integrals of the density by kernels; each
+    (R, bound at s = 2, best bound, its exponent). ``surrogate``, ``below``, ``misfit``: parts of the exact risk.
+    """
+
+    averse: float
+    prone: float
+    discrete: tuple[float, float, float, float]
+    density: tuple[float, float, float, float]
+    exact: float
+    surrogate: float
+    below: float
+    misfit: float
+
+
+def fit_of(uncertainty: Row, rejection: Row, groups: Index, *, binned: bool) -> LinearFit | None:
+    """The fit, clustered by prompt where there are enough; None where u is constant.
+
+    ``clusters`` is None where one prompt's tokens decide whether there is a slope at all: the intervals then say
+    nothing.
+    """
+    for labels in (groups, None):
+        try:
+            return hlmtheory.uncertainty.fit_linear(uncertainty, rejection, groups=labels, binned=binned)
+        except ValueError:  # one prompt, or no variation once one of them is left out; then: no variation at all
+            continue
+    return None
+
+
+def line_of(tokens: Tokens, *, binned: bool) -> LinearFit | None:
+    """The papers' fit on our tokens."""
+    return fit_of(tokens.uncertainty, tokens.rejection, tokens.prompt, binned=binned)
+
+
+def non_acceptance(tokens: Tokens) -> ClusteredEstimate:
+    """Δ = P(p_d < q_d)."""
+    return mean(tokens.rejection > 0, tokens.prompt)
+
+
+def risks_of(tokens: Tokens, fit: LinearFit | None) -> Risks | None:
+    """What follows from the line; None where it does not rise, as u then says nothing of the risk."""
+    if fit is None or fit.slope <= 0:
+        return None
+    line = (fit.slope, fit.intercept, non_acceptance(tokens).value)
+    averse, prone = skipping.skip_thresholds(*line)
+    gap = skipping.surrogate_gap(tokens.uncertainty, tokens.rejection, *line)
+    discrete = (
+        skipping.rejection_risk_discrete(tokens.mass, *line),
+        skipping.holder_bound_discrete(tokens.mass, *line),
+        *skipping.best_holder_bound(tokens.mass, *line, discrete=True),
+    )
+    cells = density_of(tokens)[0]
+    density = (
+        skipping.rejection_risk(cells, *line),
+        skipping.holder_bound(cells, *line),
+        *skipping.best_holder_bound(cells, *line),
+    )
+    return Risks(float(averse), float(prone), _floats(discrete), _floats(density), *map(float, gap))
+
+
+def _floats(values: Any) -> Any:
+    return tuple(map(float, values))
+
+
+def density_of(tokens: Tokens) -> tuple[Row, float]:
+    """Gaussian kernel density of u in equal cells of [0, 1], and the mass that the kernels put outside.
+
+    The bandwidth is Scott's, the standard deviation times n^{-1/5}. u lives on 21 points and gathers at the ends, so
+    the kernels put mass where no u can be; what is left inside is normalised.
+    """
+    from scipy.special import ndtr
+
+    width = float(tokens.uncertainty.std()) * len(tokens.uncertainty) ** -0.2
+    edges = np.linspace(0.0, 1.0, CELLS + 1)
+    if not width:
+        return np.histogram(tokens.uncertainty, edges)[0] / len(tokens.uncertainty), 0.0
+    cells = np.diff(tokens.mass @ ndtr((edges - POINTS[:, None]) / width))
+    inside = float(cells.sum())
+    return cells / inside, 1.0 - inside
+
+
+def bin_means(uncertainty: Row, rejection: Row, groups: Index) -> list[ClusteredEstimate]:
+    """Mean β at each of the 21 points; NaN where no token is."""
+    point = np.rint(uncertainty * DRAWS).astype(np.int64)
+    return [ratio(rejection * (point == index), point == index, groups) for index in range(DRAWS + 1)]
+
+
+def points_off(tokens: Tokens, fit: LinearFit) -> tuple[int, int]:
+    """At how many points the 95% interval of the mean β leaves the line out, and how many points have an interval."""
+    means = bin_means(tokens.uncertainty, tokens.rejection, tokens.prompt)
+    sure = [(one, u) for one, u in zip(means, POINTS, strict=True) if not np.isnan(one.low)]
+    off = [not one.low <= fit.slope * u + fit.intercept <= one.high for one, u in sure]
+    return sum(off), len(off)
+
+
+def explained_at_most(tokens: Tokens) -> float:
+    """Share of the variance of β that any function of u explains, Var(E[β | u]) / Var(β); NaN for a constant β."""
+    count = np.bincount(tokens.point, minlength=DRAWS + 1)
+    total = np.bincount(tokens.point, tokens.rejection, minlength=DRAWS + 1)
+    center = tokens.rejection.mean()
+    between = count @ (total / np.maximum(count, 1) - center) ** 2
+    spread = float(np.sum((tokens.rejection - center) ** 2))
+    return float(between) / spread if spread else np.nan
+
+
+def largest_miss(tokens: Tokens, fit: LinearFit) -> tuple[float, float]:
+    """Where the mean β is farthest from the line, and by how much (mean less line)."""
+    held = np.flatnonzero(tokens.mass)
+    total = np.bincount(tokens.point, tokens.rejection, minlength=DRAWS + 1)[held]
+    miss = total / (tokens.mass[held] * len(tokens.point)) - fit.slope * POINTS[held] - fit.intercept
+    worst = int(np.argmax(np.abs(miss)))
+    return float(POINTS[held][worst]), float(miss[worst])

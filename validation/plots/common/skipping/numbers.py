@@ -1,0 +1,309 @@
+"""What each figure of uncertainty and skipping draws, as plain values."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from hlmtheory.uncertainty import LinearFit
+from validation.plots.common.record import Numbers, plain
+from validation.plots.common.skipping.line_fit import (
+    CELLS,
+    bin_means,
+    density_of,
+    explained_at_most,
+    fit_of,
+    largest_miss,
+    line_of,
+    non_acceptance,
+    points_off,
+    risks_of,
+)
+from validation.plots.common.skipping.sample import (
+    CONFIDENCE,
+    POINTS,
+    ClusteredEstimate,
+    Index,
+    Row,
+    Tokens,
+    TraceKey,
+    accepted_if_skipped,
+    mean,
+    one_step,
+    prompt_of,
+    ratio,
+    rejection_at,
+    skipped_if_accepted,
+    thresholds_over,
+    tokens_of,
+    trace_key,
+    transmission_rate,
+    uncertainty_at,
+)
+from validation.trace.reader import Trace
+
+TEMPERATURE = "temperature perturbation"
+BASELINE_POSITIONS = 1_500
+BUILT_IN = "builtin"
+BOTH_BASELINES = "MC dropout and prompt perturbation"
+
+
+def number(value: float | None) -> float | None:
+    """As JSON holds it: what is undefined, None or NaN, becomes null."""
+    return None if value is None or np.isnan(value) else plain(value)
+
+
+def axis(name: str, scale: str = "linear") -> dict[str, str]:
+    """An axis without a unit."""
+    return {"label": name, "unit": "", "scale": scale}
+
+
+def interval(estimate: ClusteredEstimate) -> dict[str, float | None]:
+    """An estimate as plain values."""
+    return {"value": number(estimate.value), "low": number(estimate.low), "high": number(estimate.high)}
+
+
+def curve(name: str, x: Any, estimates: list[ClusteredEstimate]) -> dict[str, Any]:
+    """Estimates along an axis."""
+    ends = {key: [number(getattr(one, key)) for one in estimates] for key in ("low", "high")}
+    return {"name": name, "x": plain(x), "mean": [number(one.value) for one in estimates], **ends}
+
+
+# ------------------------------------------------------------------------------------------- the baseline measures
+
+
+def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
+    """By measure (u, β, prompt) at the same positions and drafts, temperature perturbation too; and what is left out.
+
+    The baselines read the texts with the model, so they are there only for the built-in pair's trace.
+    """
+    if trace.manifest.get("pair", {}).get("name") != BUILT_IN:
+        why = "they need the models, and only the built-in pair is loaded for a figure"
+        return {}, {BOTH_BASELINES: f"{BOTH_BASELINES} are left out: {why}."}
+    return _measured_baselines(trace_key(trace), seed)
+
+
+@lru_cache(maxsize=2)
+def _measured_baselines(source: TraceKey, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
+    from validation.models.pair import load_pair
+    from validation.uncertainty.baselines import baseline_measures
+
+    pair, about = load_pair(BUILT_IN), source.trace.manifest["pair"]
+    if (pair.vocabulary, pair.small_parameters) != (source.trace.vocabulary, about.get("small_parameters")):
+        return {}, {
+            BOTH_BASELINES: f"{BOTH_BASELINES} are left out: the trace is of another pair that was called built-in."
+        }
+    found = baseline_measures(source.trace, pair, positions=BASELINE_POSITIONS, seed=seed)
+    order = np.argsort(found.rows)
+    rows, drafts = found.rows[order], found.drafts[order]
+    rejection = rejection_at(source.trace, rows, drafts)
+    prompt = prompt_of(source.trace, rows)
+    own = uncertainty_at(source.trace, rows, drafts, np.random.default_rng([seed, 2]))
+    measures = {TEMPERATURE: own, **{name: values[order] for name, values in found.uncertainty.items()}}
+    return {name: (u, rejection, prompt) for name, u in measures.items()}, {
+        name: f"{name.capitalize()} is left out: it needs nltk and a WordNet dictionary." for name in found.left_out
+    }
+
+
+def correlation(uncertainty: Row, rejection: Row) -> float:
+    """Pearson's r; NaN where one side does not vary."""
+    if len(uncertainty) < 2 or not np.ptp(uncertainty) or not np.ptp(rejection):
+        return np.nan
+    return float(np.corrcoef(uncertainty, rejection)[0, 1])
+
+
+def measure_baselines(trace: Trace, seed: int) -> Numbers:
+    """Mean rejection probability over the uncertainty, for each measure."""
+    tokens = tokens_of(trace, seed)
+    baselines, left_out = baselines_of(trace, seed)
+    measures = {TEMPERATURE: (tokens.uncertainty, tokens.rejection, tokens.prompt)}
+    measures |= {name: values for name, values in baselines.items() if name != TEMPERATURE}
+    series = []
+    for name, (u, beta, prompt) in measures.items():
+        share = np.bincount(np.rint(u * (len(POINTS) - 1)).astype(int), minlength=len(POINTS)) / len(u)
+        series.append(
+            curve(name, POINTS, bin_means(u, beta, prompt))
+            | {"tokens": len(u), "share": plain(share), "pearson_r": number(correlation(u, beta))}
+        )
+    return {
+        "axes": [{"x": axis("uncertainty u"), "y": axis("rejection probability β")}],
+        "series": series,
+        "statistics": {
+            "pearson_r": {one["name"]: one["pearson_r"] for one in series},
+            "pearson_r_at_the_positions_of_the_rivals": {
+                name: number(correlation(u, beta)) for name, (u, beta, _) in baselines.items()
+            },
+            "pearson_r_of_one_less_draft_probability": number(correlation(1.0 - tokens.likelihood, tokens.rejection)),
+            "positions_of_the_rivals": len(next(iter(baselines.values()))[0]) if baselines else 0,
+            "confidence": CONFIDENCE,
+            "left_out": left_out,
+        },
+        "positions_drawn": len(tokens.rows),
+    }
+
+
+# ------------------------------------------------------------------------------------------- line and density
+
+
+def _line(fit: LinearFit | None) -> dict[str, Any] | None:
+    """A fit as plain values; no intervals where they were not clustered."""
+    if fit is None:
+        return None
+    fields = ("slope", "intercept", "r_squared", "mse", "correlation")
+    found: dict[str, Any] = {name: number(getattr(fit, name)) for name in fields} | {"points": fit.points}
+    for name in ("slope_interval", "intercept_interval"):
+        found[name] = plain(getattr(fit, name)) if fit.clusters else None
+    return found
+
+
+def line_statistics(tokens: Tokens) -> dict[str, Any]:
+    """Both fits, Δ, and the thresholds of each."""
+    found: dict[str, Any] = {
+        "non_acceptance": interval(non_acceptance(tokens)),
+        "explained_at_most": number(explained_at_most(tokens)),
+    }
+    for name, binned in (("tokens", False), ("bins", True)):
+        fit = line_of(tokens, binned=binned)
+        risks = risks_of(tokens, fit)
+        found[name] = {
+            "line": _line(fit),
+            "largest_miss": None if fit is None else plain(largest_miss(tokens, fit)),
+            "points_off": None if fit is None else points_off(tokens, fit),
+            "thresholds": plain([risks.averse, risks.prone]) if risks else None,
+        }
+    return found
+
+
+def _relation(tokens: Tokens) -> list[dict[str, Any]]:
+    """Mean β at each u, and both lines at the ends."""
+    found = [curve("mean at each u", POINTS, bin_means(tokens.uncertainty, tokens.rejection, tokens.prompt))]
+    for name, binned in (("fit to the tokens", False), ("fit to the 21 means", True)):
+        fit = line_of(tokens, binned=binned)
+        if fit is not None:
+            found.append({"name": name, "x": [0.0, 1.0], "mean": plain([fit.intercept, fit.intercept + fit.slope])})
+    return found
+
+
+def _density(tokens: Tokens) -> list[dict[str, Any]]:
+    """Share of the tokens at each u, and the density by kernels, per step of 0.05."""
+    cells, outside = density_of(tokens)
+    centers = (np.arange(CELLS) + 0.5) / CELLS
+    return [
+        {"name": "share of the drafts at each u", "x": plain(POINTS), "mean": plain(tokens.mass)},
+        {
+            "name": "density by Gaussian kernels",
+            "x": plain(centers, 4),
+            "mean": plain(cells * CELLS, 5),
+            "outside": plain(outside),
+        },
+    ]
+
+
+RELATION = {"x": axis("uncertainty u"), "y": axis("rejection probability β")}
+SHARE = {"x": axis("uncertainty u"), "y": axis("share of the drafts")}
+DENSITY = {"x": axis("uncertainty u"), "y": axis("probability density")}
+
+
+def measure_line(trace: Trace, seed: int) -> Numbers:
+    """The relation of β and u, with the two thresholds."""
+    tokens = tokens_of(trace, seed)
+    return {
+        "axes": [RELATION],
+        "series": _relation(tokens),
+        "statistics": line_statistics(tokens),
+        "positions_drawn": len(tokens.rows),
+    }
+
+
+def measure_density(trace: Trace, seed: int) -> Numbers:
+    """The law of u."""
+    tokens = tokens_of(trace, seed)
+    ends = {"share_at_0": plain(tokens.mass[0]), "share_at_1": plain(tokens.mass[-1])}
+    return {
+        "axes": [DENSITY, SHARE],
+        "series": _density(tokens),
+        "statistics": {**line_statistics(tokens), **ends},
+        "positions_drawn": len(tokens.rows),
+    }
+
+
+def measure_both(trace: Trace, seed: int) -> Numbers:
+    """Law of u, and the relation of β and u."""
+    law, relation = measure_density(trace, seed), measure_line(trace, seed)
+    return law | {"axes": [SHARE, RELATION], "series": [law["series"][0], *relation["series"]]}
+
+
+# ------------------------------------------------------------------------------------------- rates
+
+
+def measure_rates(trace: Trace, seed: int) -> Numbers:
+    """Transmission rate and both true skip rates over the threshold."""
+    tokens = tokens_of(trace, seed)
+    thresholds, sent, accepted, skipped = zip(*thresholds_over(tokens), strict=True)
+    wrong = {f"{threshold:g}": interval(one_step(tokens, threshold)) for threshold in thresholds}
+    return {
+        "axes": [{"x": axis("uncertainty threshold"), "y": axis("rate")}],
+        "series": [
+            curve("transmission rate", thresholds, list(sent)),
+            curve("P(accepted | skipped)", thresholds, list(accepted)),
+            curve("P(skipped | accepted)", thresholds, list(skipped)),
+        ],
+        "statistics": line_statistics(tokens) | {"skipped_and_rejected": wrong},
+        "positions_drawn": len(tokens.rows),
+    }
+
+
+def measure_transmission(trace: Trace, seed: int) -> Numbers:
+    """The transmission rate alone."""
+    numbers = measure_rates(trace, seed)
+    return numbers | {"series": numbers["series"][:1]}
+
+
+def measure_methods(trace: Trace, seed: int) -> Numbers:
+    """Transmission rate and true skip rates of U-HLM by each measure, and of skipping at random."""
+    tokens = tokens_of(trace, seed)
+    baselines, left_out = baselines_of(trace, seed)
+    fit = line_of(tokens, binned=True)
+    methods = {}
+    if risks := risks_of(tokens, fit):
+        methods["U-HLM, risk-prone"] = _rates(tokens, risks.prone)
+        methods["U-HLM, risk-averse"] = _rates(tokens, risks.averse)
+        methods["random, as many sent"] = _random(tokens, methods["U-HLM, risk-prone"]["transmission"].value)
+    for name, (u, beta, prompt) in baselines.items():
+        none = np.zeros(len(u), np.int64)  # neither tokens nor texts are looked at
+        own = Tokens(none, none, u, beta, np.full(len(u), np.nan), none, prompt, tokens.longest)
+        line = fit_of(u, beta, prompt, binned=True)
+        if name != TEMPERATURE and (found := risks_of(own, line)):
+            methods[f"U-HLM, {name}"] = _rates(own, found.prone)
+    return {
+        "axes": [{"x": axis("method"), "y": axis("rate")}],
+        "series": [
+            {"name": name, "threshold": number(rates["threshold"])}
+            | {key: interval(one) for key, one in rates.items() if key != "threshold"}
+            for name, rates in methods.items()
+        ],
+        "statistics": line_statistics(tokens) | {"left_out": left_out},
+        "positions_drawn": len(tokens.rows),
+    }
+
+
+def _rates(tokens: Tokens, threshold: float) -> dict[str, Any]:
+    return {
+        "threshold": threshold,
+        "transmission": transmission_rate(tokens, threshold),
+        "accepted_if_skipped": accepted_if_skipped(tokens, threshold),
+        "skipped_if_accepted": skipped_if_accepted(tokens, threshold),
+    }
+
+
+def _random(tokens: Tokens, sent: float) -> dict[str, Any]:
+    """Skipping that knows nothing of the draft: exact, without drawing."""
+    share = ClusteredEstimate(sent, np.nan, np.nan)
+    return {
+        "threshold": np.nan,
+        "transmission": share,
+        "accepted_if_skipped": mean(1.0 - tokens.rejection, tokens.prompt) if sent < 1 else ratio(0, 0, tokens.prompt),
+        "skipped_if_accepted": ClusteredEstimate(1.0 - sent, np.nan, np.nan),
+    }

@@ -1,0 +1,174 @@
+"""Pictures of uncertainty and skipping: cu-hlm (oh2025cuhlm) III and V-B, u-hlm (oh2024uhlm)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from validation.plots.common.record import Numbers
+from validation.plots.common.skipping.captions import (
+    RATES,
+)
+from validation.plots.common.skipping.printed import CU, U, value
+from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+_GREY = "0.45"
+_LOOKS: tuple[dict[str, Any], ...] = (
+    {"color": DARK},
+    {"color": MIDDLE, "linestyle": (0, (4, 2))},
+    {"color": _GREY, "linestyle": (0, (1, 1.5))},
+)
+
+
+# -------------------------------------------------------------------------------------------------- pictures
+
+
+def _values(row: list[float | None]) -> Any:
+    """Numbers to draw; null is a gap."""
+    return np.array(row, dtype=np.float64)
+
+
+def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
+    """A curve, and its 95% interval if it has one."""
+    if "low" in series:
+        low, high = _values(series["low"]), _values(series["high"])
+        axes.fill_between(series["x"], low, high, color=look["color"], alpha=0.18, linewidth=0)
+    axes.plot(series["x"], _values(series["mean"]), label=series["name"], **look)
+
+
+def _mark_thresholds(axes: Axes, numbers: Numbers, paper: str) -> None:
+    """Ours of the 21 means, and the paper's; those beyond [0, 1] are not in the picture."""
+    ours = numbers["statistics"]["bins"]["thresholds"] or []
+    theirs = [value(paper, name) for name in ("averse", "prone")]
+    for name, places, color, line in (("ours", ours, DARK, (0, (4, 2))), (paper, theirs, MIDDLE, (0, (1, 1.5)))):
+        inside = [place for place in places if 0 <= place <= 1]
+        for number, place in enumerate(inside):
+            label = None if number else f"thresholds, {name}"
+            axes.axvline(place, color=color, linestyle=line, linewidth=0.9, label=label)
+
+
+def paint_baselines(numbers: Numbers) -> Canvas:
+    """Mean rejection probability over u, a curve for each measure of uncertainty."""
+    figure, (axes,) = canvas(COLUMN)
+    for series, look in zip(numbers["series"], _LOOKS, strict=False):
+        _draw(axes, series, marker=".", markersize=3, **look)
+    name_axes(axes, numbers["axes"][0])
+    axes.set(xlim=(-0.02, 1.02), ylim=(0, 1))
+    axes.legend(loc="upper left")
+    return figure
+
+
+def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper: str) -> None:
+    """Means, our lines, the paper's, and the thresholds."""
+    means, *lines = series
+    _draw(axes, means, color=DARK, linestyle="none", marker=".", markersize=4)
+    looks: tuple[dict[str, Any], ...] = (
+        {"color": "0.7", "linestyle": (0, (2, 2)), "zorder": 3},
+        {"color": DARK},
+    )
+    for line, look in zip(lines, looks, strict=False):
+        _draw(axes, line, **look)
+    slope, intercept = value(paper, "slope"), value(paper, "intercept")
+    axes.plot([0, 1], [intercept, slope + intercept], color=MIDDLE, label=f"line that {paper} prints")
+    _mark_thresholds(axes, numbers, paper)
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.08, 1))
+    axes.legend(loc="upper left", fontsize=6)
+
+
+def paint_line(numbers: Numbers) -> Canvas:
+    """Mean rejection probability over u with the fitted and the printed lines."""
+    figure, (axes,) = canvas((COLUMN[0], 3.0))
+    name_axes(axes, numbers["axes"][0])
+    _relation(axes, numbers, numbers["series"], CU)
+    return figure
+
+
+def _bars(axes: Axes, series: dict[str, Any]) -> None:
+    axes.bar(series["x"], series["mean"], width=0.035, color=LIGHT, edgecolor=DARK, label=series["name"])
+
+
+def paint_density(numbers: Numbers) -> Canvas:
+    """Histogram and kernel density of u."""
+    figure, (axes,) = canvas(COLUMN)
+    share, density = numbers["series"]
+    name_axes(axes, numbers["axes"][0])
+    bars = share | {"mean": [20 * one for one in share["mean"]], "name": "share at each u, by the step 0.05"}
+    _bars(axes, bars)
+    _draw(axes, density, color=DARK)
+    _mark_thresholds(axes, numbers, CU)
+    axes.set(xlim=(-0.04, 1.04), ylim=(0, None))
+    axes.legend(loc="upper center", fontsize=6)
+    return figure
+
+
+def paint_both(numbers: Numbers) -> Canvas:
+    """Left, shares of u; right, mean rejection probability and the lines."""
+    figure, (left, right) = canvas(PAGE, panels=2)
+    share, *relation = numbers["series"]
+    for axes, names in zip((left, right), numbers["axes"], strict=True):
+        name_axes(axes, names)
+    _bars(left, share)
+    _mark_thresholds(left, numbers, U)
+    left.legend(loc="upper center", fontsize=6)
+    _relation(right, numbers, relation, U)
+    return figure
+
+
+def paint_rates(numbers: Numbers) -> Canvas:
+    """Transmission rate and both true skip rates over the threshold."""
+    figure, (axes,) = canvas((COLUMN[0], 3.0))
+    for series, look in zip(numbers["series"], _LOOKS, strict=True):
+        _draw(axes, series, **look)
+    marks = (1 - value(CU, "skipped"), "s", DARK, "sent"), (value(CU, "true_skips"), "D", MIDDLE, "accepted | skipped")
+    for place, marker, color, name in marks:
+        axes.plot(
+            [value(CU, "chosen")], [place], marker, color="white", markeredgecolor=color, label=f"{CU} prints: {name}"
+        )
+    name_axes(axes, numbers["axes"][0])
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    figure.legend(loc="outside upper center", ncols=2, fontsize=6)
+    return figure
+
+
+def paint_transmission(numbers: Numbers) -> Canvas:
+    """Transmission rate over the threshold, with the printed point."""
+    figure, (axes,) = canvas(COLUMN)
+    (series,) = numbers["series"]
+    _draw(axes, series, color=DARK)
+    axes.plot(
+        [value(U, "prone")],
+        [1 - value(U, "skipped")],
+        "s",
+        color="white",
+        markeredgecolor=MIDDLE,
+        label=f"{U} prints",
+    )
+    name_axes(axes, numbers["axes"][0])
+    axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    axes.legend(loc="lower left")
+    return figure
+
+
+def paint_methods(numbers: Numbers) -> Canvas:
+    """Bars of the three rates, a group for each method."""
+    figure, (axes,) = canvas(PAGE)
+    series = numbers["series"]
+    for number, ((key, name), color) in enumerate(zip(RATES.items(), (DARK, MIDDLE, LIGHT), strict=True)):
+        places = np.arange(len(series)) + 0.26 * (number - 1)
+        values, low, high = (_values([one[key][end] for one in series]) for end in ("value", "low", "high"))
+        axes.bar(places, values, width=0.24, color=color, label=name)
+        axes.errorbar(places, values, yerr=(values - low, high - values), fmt="none", ecolor="black", elinewidth=0.7)
+    sent = 1 - value(U, "skipped")
+    axes.axhline(sent, color=DARK, linestyle=(0, (1, 1.5)), linewidth=0.9, label=f"transmission rate, {U} prints")
+    if not series:
+        axes.text(0.5, 0.5, "no line rises: no threshold", ha="center", transform=axes.transAxes)
+    name_axes(axes, numbers["axes"][0])
+    axes.set_xticks(range(len(series)), [one["name"].replace(", ", ",\n") for one in series])
+    axes.set_ylim(0, 1.02)
+    figure.legend(loc="outside upper center", ncols=4)
+    return figure

@@ -1,0 +1,1 @@
+"""A sample of drafts and the k that each rule chooses, for figures of cu-hlm and ours."""

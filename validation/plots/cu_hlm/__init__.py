@@ -1,0 +1,1 @@
+"""cu-hlm: its figures and tables."""

@@ -1,0 +1,233 @@
+"""The figures and tables of cu-hlm (oh2025cuhlm): what it draws of uncertainty, truncation and decoded texts.
+
+Figures of one trace lie beside those that take texts decoded by the hybrid system, whose numbers end in ``-texts``.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from validation.plots.common.decoded.captions import (
+    caption_accuracy,
+    caption_both,
+    caption_breakdown,
+    caption_sizes,
+    caption_speeds,
+    caption_thresholds,
+)
+from validation.plots.common.decoded.numbers import measure_both, measure_sizes, measure_thresholds
+from validation.plots.common.decoded.pictures import paint_both, paint_sizes, paint_speeds, paint_thresholds
+from validation.plots.common.decoded.printed import PRINTED
+from validation.plots.common.decoded.speeds import measure_speeds
+from validation.plots.common.decoded.tables import measure_accuracy, measure_breakdown
+from validation.plots.common.record import Decoding, Figure
+from validation.plots.common.skipping.captions import caption_baselines, caption_density, caption_line, caption_rates
+from validation.plots.common.skipping.numbers import measure_baselines, measure_density, measure_line, measure_rates
+from validation.plots.common.skipping.pictures import paint_baselines, paint_density, paint_line, paint_rates
+from validation.plots.common.skipping.printed import CU, printed
+from validation.plots.common.truncation.values import OFFLINE
+from validation.plots.cu_hlm.concentration import (
+    PRINTED_R,
+    caption_bias,
+    caption_tails,
+    measure_bias,
+    measure_ranks,
+    measure_tails,
+    paint_bias,
+    paint_ranks,
+    paint_tails,
+)
+from validation.plots.cu_hlm.truncation import (
+    SHARE,
+    caption_bounds,
+    caption_payload,
+    measure_bounds,
+    measure_payload,
+    paint_bounds,
+    paint_payload,
+)
+
+_CU: dict[str, Any] = {"paper": CU, "source": "oh2025cuhlm"}
+_SPEEDS = (
+    "All methods at 10 MHz, 25.6 and 104.6 ms a pass, with the bits as encoded; bands are 95% intervals over texts."
+)
+
+FIGURES = (
+    Figure(
+        **_CU,
+        number="5a",
+        title="The small model's probabilities by descending rank",
+        shows="Each row q is sorted in descending order; mean, median and the middle 80% over positions.",
+        measure=measure_ranks,
+        paint=paint_ranks,
+        caption=lambda numbers: "The paper prints no number for this figure, so no mark of it is drawn.",
+    ),
+    Figure(
+        **_CU,
+        number="5b",
+        title="What remains beyond the k most probable tokens",
+        shows=(
+            "Solid: the residual probability, which the server spreads evenly over the rest; the band is its middle "
+            "80% over positions. Dashed: Δ_k = TV(q, q̂), what that spreading gets wrong; the certificate Bias ≤ 2 Δ_k "
+            "uses it."
+        ),
+        measure=measure_tails,
+        paint=paint_tails,
+        caption=caption_tails,
+    ),
+    Figure(
+        **_CU,
+        number="6",
+        title="Bias against the distortion of the resampling distribution",
+        shows="A point is one position and one k. Left: points of one TV(q, p) lie on a line through the origin.",
+        measure=measure_bias,
+        paint=paint_bias,
+        caption=caption_bias,
+        printed=(PRINTED_R,),
+    ),
+    Figure(
+        **_CU,
+        measure=measure_baselines,
+        paint=paint_baselines,
+        number="2",
+        title="Uncertainty and rejection probability",
+        shows=(
+            "Mean rejection probability of the drafts at each u, with a 95% interval clustered by prompt, for each "
+            "measure of uncertainty."
+        ),
+        caption=lambda numbers: caption_baselines(numbers, CU),
+        printed=printed(CU, "correlation", "dropout", "paraphrases"),
+    ),
+    Figure(
+        **_CU,
+        number="4a",
+        title="The line and its thresholds",
+        shows=(
+            "Points: mean rejection probability at each u with its 95% interval; lines: fitted to tokens, to the "
+            "means, and as printed; dashed: risk-averse and risk-prone thresholds."
+        ),
+        measure=measure_line,
+        paint=paint_line,
+        caption=lambda numbers: caption_line(numbers, CU),
+        printed=printed(CU, "slope", "intercept", "r_squared", "mse", "non_acceptance", "averse", "prone"),
+    ),
+    Figure(
+        **_CU,
+        number="4b",
+        title="Density of the uncertainty",
+        shows=(
+            "Line: density by Gaussian kernels of Scott's width, as in the paper, normalised on [0, 1]; bars: the 21 "
+            "values that u can take."
+        ),
+        measure=measure_density,
+        paint=paint_density,
+        caption=caption_density,
+    ),
+    Figure(
+        **_CU,
+        number="9a",
+        title="Transmission rate and true skip rates over the threshold",
+        shows=(
+            "The papers call two quantities true skip rate: P(accepted | skipped) here, P(skipped | accepted) in "
+            "u-hlm. Prefixes are the large model's; bands are 95% intervals clustered by prompt."
+        ),
+        measure=measure_rates,
+        paint=paint_rates,
+        caption=caption_rates,
+        printed=printed(CU, "chosen", "skipped", "true_skips", "least_true_skips"),
+    ),
+    Figure(
+        **_CU,
+        number="8",
+        title="The distortion, the Bias and what bounds them, over k",
+        shows="Means over positions of a fixed k. Left: TV(r, r̂) and its bounds. Right: the Bias and its certificate.",
+        measure=measure_bounds,
+        paint=paint_bounds,
+        caption=caption_bounds,
+    ),
+    Figure(
+        **_CU,
+        number="9b",
+        title="Payload of the compressed vocabulary, and what it costs",
+        shows="Left: bits of k entries; marks at the mean k of each rule. Right: what the payload of a fixed k leaves.",
+        measure=measure_payload,
+        paint=paint_payload,
+        caption=caption_payload,
+        printed=(OFFLINE, SHARE),
+    ),
+    Decoding(
+        **_CU,
+        number="1",
+        study="hlm",
+        title="Accuracy and token throughput",
+        shows=(
+            "Rayleigh fading, average SNR 10 dB, 10 MHz, 25.6 and 104.6 ms a pass; bars are 95% intervals over texts. "
+            "The star is ours, whose bias is bounded and whose threshold is calibrated."
+        ),
+        measure=measure_both,
+        paint=paint_both,
+        caption=caption_both,
+    ),
+    Decoding(
+        **_CU,
+        number="9a-texts",
+        study="design",
+        title="Accuracy, transmission rate and true skip rate over the threshold, of decoded texts",
+        shows="Left: rates; right: accuracy; bands are 95% intervals over texts.",
+        measure=measure_thresholds,
+        paint=partial(paint_thresholds, paper=CU),
+        caption=partial(caption_thresholds, paper=CU),
+        printed=printed(CU, "chosen", "skipped", "true_skips", "least_true_skips"),
+    ),
+    Decoding(
+        **_CU,
+        number="9b-texts",
+        study="design",
+        title="Accuracy and payload over the size of the compressed vocabulary, of decoded texts",
+        shows="CU-HLM with one k for all tokens, at one threshold; bands are 95% intervals over texts.",
+        measure=measure_sizes,
+        paint=paint_sizes,
+        caption=caption_sizes,
+        printed=(PRINTED["offline_k"],),
+    ),
+    *(
+        Decoding(
+            **_CU,
+            number=number,
+            study="hlm",
+            title=f"Token throughput over the average SNR, {kind}",
+            shows=_SPEEDS,
+            measure=partial(measure_speeds, rician=number == "10b"),
+            paint=paint_speeds,
+            caption=partial(caption_speeds, rician=number == "10b"),
+            printed=(PRINTED["offline_gain"], PRINTED["online_gain"]) if number == "10a" else (),
+        )
+        for number, kind in (("10a", "Rayleigh fading"), ("10b", "Rician fading (K = 10 dB)"))
+    ),
+    Decoding(
+        **_CU,
+        number="I",
+        study="hlm",
+        title="Inference accuracy of each method on each prompt set",
+        shows="Cosine similarity of sentence embeddings, with 95% intervals over texts, and perplexity.",
+        measure=partial(measure_accuracy, paper=CU),
+        paint=None,
+        caption=partial(caption_accuracy, paper=CU),
+        printed=(PRINTED["offline_kept"], PRINTED["online_kept"]),
+    ),
+    Decoding(
+        **_CU,
+        number="II",
+        study="hlm",
+        title="Where the time of a token goes",
+        shows=(
+            "U-HLM and CU-HLM (Online) over 10 MHz: ratios of totals with 95% intervals over texts, which under "
+            "Rayleigh fading have no limit, medians, and the link without fading."
+        ),
+        measure=measure_breakdown,
+        paint=None,
+        caption=caption_breakdown,
+        printed=tuple(PRINTED[name] for name in ("kd_acceptance", "larger_acceptance", "online_k")),
+    ),
+)

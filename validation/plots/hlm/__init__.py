@@ -1,1 +1,0 @@
-"""cu-hlm and u-hlm from decoded texts."""

@@ -1,0 +1,108 @@
+"""The figures and tables that no paper draws: what is new, and what does not hold as printed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from validation.plots.c_sqs.numbers import simulate_regret
+from validation.plots.c_sqs.pictures import caption_regret, paint_regret
+from validation.plots.c_sqs.pictures import caption_table as caption_c_sqs_table
+from validation.plots.c_sqs.tables import simulate_table
+from validation.plots.common.record import Figure, Simulation
+from validation.plots.common.skipping.captions import caption_table as caption_skipping_table
+from validation.plots.common.skipping.printed import CU, PRINTED, U
+from validation.plots.common.truncation.sample import EPSILON, THETA
+from validation.plots.common.truncation.values import OFFLINE, ONLINE
+from validation.plots.ours import fading_mean, skipping_table, truncation_table
+from validation.plots.ours.truncation_rules import (
+    caption_direction,
+    caption_failures,
+    caption_sizes,
+    measure_direction,
+    measure_failures,
+    measure_sizes,
+    paint_direction,
+    paint_failures,
+    paint_sizes,
+)
+
+_OURS: dict[str, Any] = {"paper": "ours", "source": "oh2025cuhlm"}
+_OF_C_SQS: dict[str, Any] = {"paper": "ours", "source": "bhattacharjee2025csqs"}
+
+FIGURES = (
+    Figure(
+        **_OURS,
+        number="I",
+        title="Linear fit, thresholds and rejection risk",
+        shows="What both papers print beside ours, the guarantees, and what does not follow from their own numbers.",
+        measure=skipping_table.measure_table,
+        paint=None,
+        caption=caption_skipping_table,
+        printed=(*PRINTED[CU].values(), *PRINTED[U].values()),
+    ),
+    Figure(
+        **_OURS,
+        number="3",
+        title="Tokens that each rule sends for the same Bias",
+        shows="Left: mean tokens against the true mean Bias, each rule over its parameter.",
+        measure=measure_sizes,
+        paint=paint_sizes,
+        caption=caption_sizes,
+        printed=(OFFLINE, *ONLINE),
+    ),
+    Figure(
+        **_OURS,
+        number="4",
+        title="Where the published online bound (23) is below the distortion",
+        shows="Left: how often, over all k and at the k of (24). Right: by how much, at worst and in the median.",
+        measure=measure_failures,
+        paint=paint_failures,
+        caption=caption_failures,
+    ),
+    Figure(
+        **_OURS,
+        number="5",
+        title="k against the rejection probability of the draft",
+        shows=f"Mean tokens sent at θ = {THETA:g} and ε = {EPSILON:g}.",
+        measure=measure_direction,
+        paint=paint_direction,
+        caption=caption_direction,
+    ),
+    Figure(
+        **_OURS,
+        number="II",
+        title="Compressed vocabulary sizes beside the paper's",
+        shows=f"At the paper's θ = {THETA:g}.",
+        measure=truncation_table.measure_table,
+        paint=None,
+        caption=truncation_table.caption_table,
+        printed=(OFFLINE, *ONLINE),
+    ),
+    Simulation(
+        **_OURS,
+        number="1",
+        title="The mean latency under fading does not exist",
+        shows=fading_mean.SHOWS,
+        simulate=fading_mean.simulate,
+        paint=fading_mean.paint,
+        caption=fading_mean.caption,
+    ),
+    Simulation(
+        **_OF_C_SQS,
+        number="2",
+        title="Regret of the conformal threshold",
+        shows="Mean dropped mass so far of each text beside Theorem 2 and the sharp bound, for both forms of line 12.",
+        simulate=simulate_regret,
+        paint=paint_regret,
+        caption=caption_regret,
+    ),
+    Simulation(
+        **_OF_C_SQS,
+        number="III",
+        title="What c-sqs bounds, beside what happens",
+        shows="Means over the texts; 95% intervals by a bootstrap over the prompts.",
+        simulate=simulate_table,
+        paint=None,
+        caption=caption_c_sqs_table,
+    ),
+)

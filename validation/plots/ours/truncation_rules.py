@@ -1,0 +1,361 @@
+"""Figures of ours on the rules that choose k: how many tokens each sends, where the published one fails, and why."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.truncation import safe_sharpness
+from validation.plots.common.record import Numbers, plain
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.truncation.sample import (
+    EPSILON,
+    PARAMETERS,
+    SHARPNESSES,
+    SHOWN,
+    SKIP_BELOW,
+    SWEPT,
+    THETA,
+    Row,
+    Sample,
+    Sizes,
+    denominator,
+    sample_of,
+)
+from validation.plots.common.truncation.values import (
+    LOOKS,
+    OFFLINE,
+    ONLINE,
+    average,
+    axis,
+    curve,
+    decades,
+    defined,
+    line_said,
+    say,
+    three,
+)
+from validation.trace.reader import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+MARGIN = 1e-9  # a bound fails where it is exceeded by more
+BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+FIXED = 12  # the point of the grid at which the distortion of one k is shown
+SPREAD = (0.1, 0.5, 0.9)
+
+
+# ------------------------------------------------------------------------------------------------- how many
+
+
+def _at_epsilon(sample: Sample, rule: str) -> Sizes:
+    return np.asarray(sample.top_k[rule][:, PARAMETERS[rule].index(EPSILON)])
+
+
+def _same_promise(sample: Sample) -> list[tuple[str, NDArray[Any] | None, Row | None]]:
+    """Each rule's k, and the Bias there, where it promises Bias ≤ ε."""
+    exact, certified = (_at_epsilon(sample, rule) for rule in ("exact", "certified"))
+    bias = {rule: sample.bias(sample.met[rule][:, PARAMETERS[rule].index(EPSILON)]) for rule in ("exact", "certified")}
+    apart = sample.drafts.apart
+    skip = 2.0 * apart <= EPSILON
+    rows: list[tuple[str, NDArray[Any] | None, Row | None]] = [
+        ("exact", exact, bias["exact"]),
+        ("certified, T known", np.where(skip, 0, certified), np.where(skip, 2.0 * apart, bias["certified"])),
+        ("certified", certified, bias["certified"]),
+    ]
+    offline = sample.offline(THETA)
+    rows.append(("offline", None if offline is None else np.full(len(apart), offline), None))
+    for eta in SHOWN:
+        met = sample.met["online"][:, SHARPNESSES.index(eta)]
+        rows.append((f"online {eta:g}", sample.online(eta), sample.bias(met)))
+    return rows
+
+
+def measure_sizes(trace: Trace, seed: int) -> Numbers:
+    """Fig. 3: tokens and Bias of each rule over its parameter."""
+    sample = sample_of(trace, seed)
+    series: list[dict[str, Any]] = []
+    for rule in PARAMETERS:
+        bias = sample.bias(sample.met[rule]).mean(axis=0)
+        sizes = sample.top_k[rule].mean(axis=0)
+        series.append({"name": rule, "x": plain(bias, 5), "y": plain(sizes, 5), "parameters": plain(PARAMETERS[rule])})
+    fixed = sample.bias(sample.distortion).mean(axis=0)
+    series.append({"name": "offline", "x": plain(fixed, 5), "y": sample.grid.tolist()})
+    promised = [
+        {
+            "name": name,
+            "mean": None if k is None else plain(k.mean(), 5),
+            "spread": None if k is None else plain(np.quantile(k, SPREAD), 5),
+            "range": None if k is None else [int(k.min()), int(k.max())],
+            "bias": None if bias is None else plain(bias.mean(), 4),
+            "largest_bias": None if bias is None else plain(bias.max(), 4),
+            "exceeded": None if bias is None else plain((bias > EPSILON + MARGIN).mean(), 4),
+        }
+        for name, k, bias in _same_promise(sample)
+    ]
+    line = sample.drafts.line
+    return {
+        "axes": [
+            {"x": axis("true Bias, mean"), "y": axis("tokens sent, mean")},
+            {"x": axis("tokens sent k", scale="symlog"), "y": axis("rule", scale="linear")},
+        ],
+        "series": series,
+        "promised": promised,
+        "statistics": {
+            "epsilon": EPSILON,
+            "bias_unsent": plain(sample.bias(np.ones_like(sample.drafts.apart)).mean(), 4),
+            "line": None if line is None else plain(line, 5),
+        },
+        "positions_drawn": len(sample.drafts.apart),
+    }
+
+
+def _named(rule: str) -> str:
+    return rule.replace("online ", "online, η = ")
+
+
+def paint_sizes(numbers: Numbers) -> Canvas:
+    """Left, tokens against the Bias; right, the promised against the true."""
+    figure, panels = canvas((PAGE[0], 3.6), panels=2)
+    left, right = panels
+    for axes, names in zip(panels, numbers["axes"], strict=True):
+        name_axes(axes, names)
+    for one in numbers["series"]:
+        curve(left, one["x"], one["y"], marker=".", markersize=3, label=_named(one["name"]), **LOOKS[one["name"]])
+    left.set_xlim(decades([one["x"] for one in numbers["series"] if one["name"] != "online 20"], 1e-4)[::-1])
+    left.set_ylim(decades([one["y"] for one in numbers["series"]], 0.5))
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    drawn = [one for one in numbers["promised"] if one["mean"] is not None]
+    for place, one in enumerate(drawn):
+        low, middle, high = one["spread"]
+        color = MIDDLE if one["name"].startswith("online") else DARK
+        right.plot([low, high], [place, place], color=LIGHT, linewidth=5, solid_capstyle="butt")
+        right.plot([middle], [place], "|", color=color, markersize=9, markeredgewidth=1.5)
+        right.plot([one["mean"]], [place], "D", color=color, markersize=4)
+    right.set_yticks(range(len(drawn)), [_named(one["name"]) for one in drawn])
+    right.set(ylim=(len(drawn) - 0.5, -0.5), xlim=(0, None), title=f"promise: Bias ≤ {EPSILON:g}")
+    return figure
+
+
+def caption_sizes(numbers: Numbers) -> str:
+    """Tokens of each rule at the same Bias."""
+    words = []
+    for one in numbers["promised"]:
+        if one["mean"] is None:
+            words.append(f"{_named(one['name'])}: undefined, as q = p everywhere")
+            continue
+        low, high = one["range"]
+        true = "" if one["bias"] is None else f", mean Bias {three(one['bias'])}"
+        broken = f", exceeded at {one['exceeded']:.1%} of the positions" if one["exceeded"] else ""
+        words.append(f"{_named(one['name'])} {one['mean']:,.0f} ({low:,} to {high:,}{true}{broken})")
+    statistics = numbers["statistics"]
+    return (
+        f"Right: tokens sent where Bias ≤ ε = {EPSILON:g} is promised, bars 10–90% of positions, line the median, "
+        f"diamond the mean. Means and ranges: {'; '.join(words)}. For the published rules θ = ε/2, since "
+        "TV(r, r̂) ≤ θ means Bias ≤ 2 θ T; offline keeps it on average only, and what online promises is not true for "
+        "every η. Exact needs p, offline its statistics, T known the mean rejection probability; certified is the "
+        "least k with 2Δ_k ≤ ε, from q alone. Sending nothing has a mean Bias of "
+        f"{three(statistics['bias_unsent'])} at worst. Online takes for β_d {line_said(statistics['line'])}. Left: "
+        "each rule keeps all positions to one parameter; for the mean Bias that is not the least, so a fixed k, "
+        f"offline, can be below exact. The paper's sizes: {OFFLINE.value:.0f} offline, {ONLINE[0].value:.0f} online, "
+        "η not printed."
+    )
+
+
+# ------------------------------------------------------------------------------------------------- failures
+
+
+def _failures(sample: Sample, rejection: Row, met: Row, kept: NDArray[np.bool_]) -> dict[str, list[float | None]]:
+    """For each η: how often Ū < TV(r, r̂) over those positions and all k, by how much, and at the k of (24)."""
+    true, apart = (
+        sample.distortion[kept],
+        np.broadcast_to(sample.drafts.apart[kept, None], sample.distortion[kept].shape),
+    )
+    found: dict[str, list[float | None]] = {key: [] for key in ("share", "worst", "median", "apart", "chosen")}
+    for i, eta in enumerate(SHARPNESSES):
+        bound = 2.0 * sample.deviation[kept] / denominator(sample.drafts.drafted, rejection, eta)[kept, None]
+        fails = true > bound + MARGIN
+        ratio = true[fails] / bound[fails]
+        found["share"].append(defined(average(fails.ravel())))
+        found["worst"].append(defined(ratio.max(initial=-np.inf)))
+        found["median"].append(defined(np.median(ratio)) if ratio.size else None)
+        found["apart"].append(defined(np.median(apart[fails])) if ratio.size else None)
+        found["chosen"].append(defined(average(met[kept, i] > THETA + MARGIN)))
+    return found
+
+
+def measure_failures(trace: Trace, seed: int) -> Numbers:
+    """Fig. 4: how often and by how much (23) is below the distortion."""
+    sample = sample_of(trace, seed)
+    drafts, kept = sample.drafts, sample.rejected
+    sent = sample.sent
+    met = sample.met["online"]
+    series = [
+        {"name": "β_d itself", **_failures(sample, drafts.rejection, sample.met["online, true"], kept)},
+        {"name": "a u + b", **_failures(sample, drafts.estimate, met, kept)},
+        {"name": f"a u + b, u > {SKIP_BELOW:g}", **_failures(sample, drafts.estimate, met, sent)},
+    ]
+    safe = np.asarray(safe_sharpness(drafts.drafted, drafts.rejection))
+    eta = axis("sharpness η of the softplus")
+    return {
+        "axes": [
+            {"x": eta, "y": axis("share where it fails", scale="linear")},
+            {"x": eta, "y": axis("TV(r, r̂) over the bound, where it fails")},
+        ],
+        "series": [{"x": list(SHARPNESSES)} | one for one in series],
+        "statistics": {
+            "sizes": sample.grid.tolist(),
+            "sent": int(sent.sum()),
+            "safe_share": [plain((safe <= one).mean(), 4) for one in SHARPNESSES],
+            "never_safe": plain(np.isinf(safe).mean(), 4),
+            "median_safe": defined(np.median(safe[np.isfinite(safe)]) if np.isfinite(safe).any() else np.nan, 4),
+            "line": None if drafts.line is None else plain(drafts.line, 5),
+        },
+        "positions_drawn": len(drafts.apart),
+    }
+
+
+def paint_failures(numbers: Numbers) -> Canvas:
+    """Left, shares of failures; right, their sizes."""
+    figure, panels = canvas((PAGE[0], 3.6), panels=2)
+    left, right = panels
+    for axes, names in zip(panels, numbers["axes"], strict=True):
+        name_axes(axes, names)
+    lines = ((left, "share", "chosen"), (right, "worst", "median"))
+    for one, color in zip(numbers["series"], (DARK, MIDDLE, "0.5"), strict=True):
+        name = one["name"].replace("β_d", r"$\beta_d$")
+        look = {"color": color, "marker": "o", "markersize": 3}
+        for axes, solid, dashed in lines:
+            curve(axes, one["x"], one[solid], label=f"all k; worst: {name}", **look)
+            dashes = {"linestyle": (0, (4, 2)), "markerfacecolor": "white"}
+            curve(axes, one["x"], one[dashed], label=f"k of (24); median: {name}", **look, **dashes)
+    left.set_ylim(0, None)
+    right.set_ylim(1, max(2.0, decades([one["worst"] for one in numbers["series"]], 1.0)[1]))
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def caption_failures(numbers: Numbers) -> str:
+    """How often (23) fails."""
+    true, estimated, sent = numbers["series"]
+    statistics = numbers["statistics"]
+    words = []
+    for eta in (*SHOWN, SHARPNESSES[-1]):
+        i = SHARPNESSES.index(eta)
+        shares = [say(one["share"][i], ".1%") for one in (true, estimated, sent)]
+        chosen = [say(one["chosen"][i], ".1%") for one in (true, estimated, sent)]
+        words.append(
+            f"η = {eta:g}: {shares[0]}, {shares[1]} and {shares[2]} (with β_d itself: ratio at worst "
+            f"{three(true['worst'][i])}, in the median {three(true['median'][i])}, the median TV(q, p) there "
+            f"{three(true['apart'][i])}), and TV(r, r̂) > {THETA:g} at the k of (24) at {chosen[0]}, {chosen[1]} and "
+            f"{chosen[2]}"
+        )
+    sizes = statistics["sizes"]
+    return (
+        f"Of positions with q ≠ p and {len(sizes)} sizes k from {sizes[0]} to {sizes[-1]:,}, evenly on a logarithmic "
+        "axis, Ū < TV(r, r̂), with β_d itself, with its estimate, and with that where "
+        f"u > {SKIP_BELOW:g}, which is what Algorithm 1 sends ({statistics['sent']:,} positions): {'; '.join(words)}. "
+        f"The estimate is {line_said(statistics['line'])}. Safe for every p and k is η ≥ η*(q_d, β_d): the median of "
+        f"η* is {three(statistics['median_safe'])} where there is one, and at {statistics['never_safe']:.1%} of the "
+        "positions none is, since β_d = 0. With a larger η it fails less often, since Ū is then mostly far above 1. "
+        "It can fail only where TV(q, p) < D/2, so near q = p, where a distortion costs little Bias; the paper leaves "
+        "such tokens to skipping, but the proposition does not except them. The paper prints no η."
+    )
+
+
+# ------------------------------------------------------------------------------------------------- direction
+
+
+def _binned(sample: Sample) -> tuple[Row, list[NDArray[np.bool_]]]:
+    """Positions by β_d: those where it is 0, and five bins above; the mean β_d of each."""
+    beta = sample.drafts.rejection
+    bins = [beta == 0.0] + [(beta > low) & (beta <= high) for low, high in pairwise(BINS)]
+    return np.array([average(beta[one]) for one in bins]), bins
+
+
+def measure_direction(trace: Trace, seed: int) -> Numbers:
+    """Fig. 5: tokens over the rejection probability."""
+    sample = sample_of(trace, seed)
+    x, bins = _binned(sample)
+    at = min(FIXED, len(sample.grid) - 1)
+    certified, exact = (_at_epsilon(sample, rule) for rule in ("certified", "exact"))
+    chosen = {
+        f"online, η = {SHOWN[0]:g}": sample.online(SHOWN[0], true=True),
+        f"online, η = {SHOWN[1]:g}": sample.online(SHOWN[1], true=True),
+        "exact, TV(r, r̂) ≤ θ": sample.least,
+        "exact, Bias ≤ ε": exact,
+        "certified, 2Δ_k ≤ ε": certified,
+    }
+    measured = [
+        {"name": name, "x": defined(x), "y": defined([average(k[one]) for one in bins])} for name, k in chosen.items()
+    ]
+    swept = {f"online, η = {SHOWN[1]:g}": sample.swept, "Δ_k ≤ θ q_d β": sample.safe}
+    beta = list(SWEPT)
+    swung = [{"name": name, "x": beta, "y": plain(k.mean(axis=0), 5)} for name, k in swept.items()]
+    swung.append({"name": "certified, 2Δ_k ≤ ε", "x": beta, "y": [plain(certified.mean(), 5)] * len(beta)})
+    tokens = axis("tokens sent, mean")
+    return {
+        "axes": [
+            {"x": axis("rejection probability of the draft", scale="linear"), "y": tokens},
+            {"x": axis("β put in its place", scale="linear"), "y": tokens},
+        ],
+        "series": measured,
+        "swept": swung,
+        "statistics": {
+            "positions": [int(one.sum()) for one in bins],
+            "k": int(sample.grid[at]),
+            "distortion_at_k": defined([average(sample.distortion[one & sample.rejected, at]) for one in bins]),
+            "bias_at_k": defined([average(sample.bias(sample.distortion)[one, at]) for one in bins]),
+        },
+        "positions_drawn": len(certified),
+    }
+
+
+def paint_direction(numbers: Numbers) -> Canvas:
+    """Left, observed positions; right, the same positions with β alone changed."""
+    figure, panels = canvas((PAGE[0], 3.4), panels=2)
+    looks = {
+        f"online, η = {SHOWN[0]:g}": LOOKS["online 1"],
+        f"online, η = {SHOWN[1]:g}": LOOKS["online 5"],
+        "exact, TV(r, r̂) ≤ θ": {"color": "0.6"},
+        "exact, Bias ≤ ε": LOOKS["exact"],
+        "certified, 2Δ_k ≤ ε": LOOKS["certified"],
+        "Δ_k ≤ θ q_d β": {"color": "0.6"},
+    }
+    for axes, names, lines in zip(panels, numbers["axes"], (numbers["series"], numbers["swept"]), strict=True):
+        name_axes(axes, names)
+        for one in lines:
+            name = one["name"].replace("r̂", r"$\hat{r}$").replace("Δ_k", r"$\Delta_k$").replace("q_d", "$q_d$")
+            mark = {"marker": "o", "markersize": 3} if lines is numbers["series"] else {}
+            curve(axes, one["x"], one["y"], label=name, **mark, **looks[one["name"]])
+        low, high = decades([one["y"] for one in lines], 0.1)
+        axes.set(xlim=(-0.03, 1.03), ylim=(low, 12 * high))  # room for the legend
+        axes.legend(loc="upper center", fontsize=6, ncols=2)
+    panels[0].set_title("measured, by the true $\\beta_d$")
+    panels[1].set_title("the same rows, another $\\beta$")
+    return figure
+
+
+def caption_direction(numbers: Numbers) -> str:
+    """How k depends on the rejection probability, by rule."""
+    online, least, exact, flat = (one["y"] for one in numbers["series"][1:])
+    statistics = numbers["statistics"]
+    published, safe, certified = (one["y"] for one in numbers["swept"])
+    distortion, bias = statistics["distortion_at_k"], statistics["bias_at_k"]
+    return (
+        f"Left: from β_d = 0 to β_d > {BINS[-2]:g} the k of (24) with η = {SHOWN[1]:g} and the true β_d goes from "
+        f"{three(online[0])} to {three(online[-1])}, the least with TV(r, r̂) ≤ {THETA:g} from {three(least[0])} to "
+        f"{three(least[-1])}, the least with Bias ≤ {EPSILON:g} from {three(exact[0])} to {three(exact[-1])}, the "
+        f"certified from {three(flat[0])} to {three(flat[-1])}; at the fixed k = {statistics['k']} the mean TV(r, r̂) "
+        f"goes from {three(distortion[0])} to {three(distortion[-1])} and the mean Bias from {three(bias[0])} to "
+        f"{three(bias[-1])}. Rows differ between the bins; right, on the same rows, β alone is moved from 0 to 1: (24) "
+        f"goes from {three(published[0])} to {three(published[-1])} tokens while what TV(r, r̂) ≤ θ asks for at worst, "
+        f"Δ_k ≤ θ q_d β, falls from {three(safe[0])} to {three(safe[-1])}, and the certified k stays at "
+        f"{three(certified[0])}. So the bins on the left differ by their rows as well, which the certified k follows; "
+        "what (24) adds for β itself is an artefact of its D. "
+        "Positions by bin: " + ", ".join(f"{count:,}" for count in statistics["positions"]) + "."
+    )

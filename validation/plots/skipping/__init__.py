@@ -1,1 +1,0 @@
-"""cu-hlm and u-hlm on uncertainty and skipping, from a trace."""

@@ -1,1 +1,0 @@
-"""cu-hlm on truncation, from a trace."""

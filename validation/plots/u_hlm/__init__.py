@@ -1,0 +1,1 @@
+"""u-hlm: its figures and tables."""

@@ -1,0 +1,107 @@
+"""The figures and tables of u-hlm (oh2024uhlm): what it draws of uncertainty, skipping and decoded texts."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from validation.plots.common.decoded import captions as decoded_captions
+from validation.plots.common.decoded import pictures as decoded_pictures
+from validation.plots.common.decoded import speeds as decoded_speeds
+from validation.plots.common.decoded.numbers import measure_thresholds
+from validation.plots.common.decoded.printed import PRINTED
+from validation.plots.common.decoded.tables import measure_accuracy
+from validation.plots.common.record import Decoding, Figure
+from validation.plots.common.skipping.captions import (
+    caption_baselines,
+    caption_line,
+    caption_methods,
+    caption_transmission,
+)
+from validation.plots.common.skipping.numbers import (
+    measure_baselines,
+    measure_both,
+    measure_methods,
+    measure_transmission,
+)
+from validation.plots.common.skipping.pictures import paint_baselines, paint_both, paint_methods, paint_transmission
+from validation.plots.common.skipping.printed import U, printed
+
+_U: dict[str, Any] = {"paper": U, "source": "oh2024uhlm"}
+
+FIGURES = (
+    Figure(
+        **_U,
+        measure=measure_baselines,
+        paint=paint_baselines,
+        number="3",
+        title="Three measures of uncertainty",
+        shows="Mean rejection probability at each u, its 95% interval clustered by prompt; the paper has 5,134 tokens.",
+        caption=lambda numbers: caption_baselines(numbers, U),
+    ),
+    Figure(
+        **_U,
+        number="4",
+        title="Transmission rate over the threshold",
+        shows="The share of the drafts with u above the threshold; prefixes are the large model's.",
+        measure=measure_transmission,
+        paint=paint_transmission,
+        caption=caption_transmission,
+        printed=printed(U, "skipped", "prone", "experimental"),
+    ),
+    Figure(
+        **_U,
+        number="5",
+        title="Empirical law of the uncertainty, and the line",
+        shows="Left: share of the drafts at each u. Right: mean rejection probability there, and the fitted lines.",
+        measure=measure_both,
+        paint=paint_both,
+        caption=lambda numbers: caption_line(numbers, U),
+        printed=printed(U, "slope", "intercept", "non_acceptance", "averse", "prone", "risk", "bound"),
+    ),
+    Figure(
+        **_U,
+        number="6",
+        title="True skip rate and transmission rate by method",
+        shows="The left half; the right one is of a simulated link. Each measure has the threshold of its own fit.",
+        measure=measure_methods,
+        paint=paint_methods,
+        caption=caption_methods,
+        printed=printed(U, "skipped"),
+    ),
+    Decoding(
+        **_U,
+        number="4-texts",
+        study="design",
+        title="Similarity and transmission rate over the threshold, of decoded texts",
+        shows="Left: rates; right: cosine similarity; bands are 95% intervals over texts.",
+        measure=measure_thresholds,
+        paint=partial(decoded_pictures.paint_thresholds, paper=U),
+        caption=partial(decoded_captions.caption_thresholds, paper=U),
+        printed=printed(U, "skipped", "averse", "prone", "experimental"),
+    ),
+    Decoding(
+        **_U,
+        number="6-texts",
+        study="hlm",
+        title="Skip rates by method, and throughput over the average SNR, of decoded texts",
+        shows=(
+            "Right: Rayleigh fading at 1 MHz, 24.6 and 104.6 ms a pass, median over texts; the upright is u-hlm's link."
+        ),
+        measure=decoded_speeds.measure_methods,
+        paint=decoded_pictures.paint_methods,
+        caption=decoded_captions.caption_methods,
+        printed=(*printed(U, "skipped"), PRINTED["u_gain"]),
+    ),
+    Decoding(
+        **_U,
+        number="I",
+        study="hlm",
+        title="Cosine similarity of each method on each prompt set",
+        shows="Cosine similarity of sentence embeddings, with 95% intervals over texts, and perplexity.",
+        measure=partial(measure_accuracy, paper=U),
+        paint=None,
+        caption=partial(decoded_captions.caption_accuracy, paper=U),
+        printed=(PRINTED["of_llm"], PRINTED["of_hlm"]),
+    ),
+)

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from hlmtheory import channel, draft_length
-from validation.plots import EXHIBITS, Simulation, draw, find_exhibits, link
+from validation.plots import EXHIBITS, Simulation, draw, find_exhibits
 from validation.plots.flexspec import fits, printed
+from validation.plots.ours import fading_mean as link
 
 ROOT = Path(__file__).resolve().parents[2]
 NUMBERS = ("2", "5", "I", "III", "IV", "V", "VI")

@@ -200,7 +200,7 @@ def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):
 
 
 def test_the_template_for_a_claim_works():
-    """Its function, its docstring's example, its record: in the module it is written for."""
+    """Its function and its record, in the module that they are written for."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     block = next(block for block in python_blocks(text) if "Claim(" in block)
     module = dict(vars(import_module("hlmtheory.truncation.claims")))
@@ -208,8 +208,6 @@ def test_the_template_for_a_claim_works():
     exec(compile(ast.Module(definitions, []), "CONTRIBUTING.md", "exec"), module)
     claim = eval(compile(ast.Expression(record.value), "CONTRIBUTING.md", "eval"), module)
 
-    found = doctest.DocTestFinder().find(module["tail_bound"], globs=module)
-    assert [doctest.DocTestRunner().run(example) for example in found] == [(0, 1)]
     verdict = claim.check(claim.attained.instance)
     assert verdict.holds
     assert verdict.lhs == pytest.approx(claim.attained.ratio * verdict.rhs)
@@ -219,7 +217,7 @@ def test_the_template_for_a_claim_works():
     assert verdict.in_scope == 5000
     assert verdict.broken == {"k < V": 1000}
     narrow = drafts.astype(np.float32)
-    assert (module["tail_bound"](narrow, 2) >= module["tail_bound"](narrow.astype(np.float64), 2)).all()
+    assert (module["_tail_bound"](narrow, 2) >= module["_tail_bound"](narrow.astype(np.float64), 2)).all()
 
 
 def test_the_other_examples_of_contributing_run():

@@ -37,13 +37,16 @@ def distributions(**rows: Any) -> tuple[Any, ...]:
 
 
 def _whole(xp: Any, name: str, rows: Array) -> Array:
-    """The rows over their sum; those that come so, as between modules, are passed on after one look."""
-    if rows.dtype == xp.float64 and rows.ndim and rows.shape[-1]:
-        defect = xp.abs(xp.sum(rows, axis=-1) - 1.0)
-        if bool(xp.all(defect <= EXACT)) and bool(xp.all(xp.min(rows, axis=-1) >= 0)):
+    """The rows over their sum; those that another module has divided, each as it is."""
+    exact = rows.dtype == xp.float64 and rows.ndim > 0 and rows.shape[-1] > 0
+    if exact:
+        total = xp.sum(rows, axis=-1, keepdims=True)
+        whole = xp.abs(total - 1.0) <= EXACT
+        if every(xp, whole) and every(xp, xp.min(rows, axis=-1) >= 0):
             return rows
     wide = in_kind(xp, SIMPLEX.check(xp, name, rows), xp.float64)
-    return wide / xp.sum(wide, axis=-1, keepdims=True)
+    total = xp.where(whole, 1.0, total) if exact else xp.sum(wide, axis=-1, keepdims=True)
+    return wide / total
 
 
 def skip_probabilities(xp: Any, skip: Any, draft: Array, name: str = "skip") -> Array:

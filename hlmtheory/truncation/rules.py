@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, back, floating, in_kind, on_host, sort_descending, spread, tail_sums
+from hlmtheory._array import Array, arrays, floating, in_kind, sort_descending, spread, tail_sums
 from hlmtheory._domains import UNIT_INTERVAL, check_logits, leading_dimensions, size_up_to
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import distance, distributions
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.truncation.door import Sorted
+from hlmtheory.truncation._search.tails import Tails
 from hlmtheory.truncation.reconstruction import at_size, draft_and_size, truncated
 
 WIDTH = not_negative("give the number of standard deviations below the largest logit, such as 1")
@@ -46,12 +46,11 @@ def size_from_top_p(draft: Array, p: Array) -> Array:
     [0, 1, 2, 3]
     """
     xp, draft, p = arrays("draft", "p", draft=draft, p=p)
-    rows = Sorted.of(xp, draft)
+    q = distributions(draft=draft)[2]
     p = in_kind(xp, UNIT_INTERVAL.check(xp, "p", p), xp.float64)
-    batch = leading_dimensions(draft=rows.batch, p=tuple(p.shape))
+    batch = leading_dimensions(draft=tuple(q.shape[:-1]), p=tuple(p.shape))
     p = spread(xp, p, batch)
-    left = on_host(xp, xp.reshape(1.0 - p, (-1, 1)))[1]
-    size = xp.reshape(back(xp, rows.spread(batch).leaving(left)), batch)
+    size = Tails.of(xp, q).spread(batch).leaving(1.0 - p)
     at_least_one = xp.where(size > 0, size, 1)  # at k = 0 what is left, 1, may be a rounding above or below it
     return xp.where(p > 0, at_least_one, 0)
 

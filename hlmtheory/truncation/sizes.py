@@ -14,23 +14,20 @@ criterion, TV(r, r̂) ≤ θ, has its worst case at min(1, Δ_k / (q_d β_d)), s
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from array_api_compat import device
 
-from hlmtheory._array import NUMPY, Array, arrays, back, in_kind, on_host, spread, to_numpy, upward, widest
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, flag, leading_dimensions, same_vocabulary
+from hlmtheory._array import Array, arrays, in_kind, spread, to_numpy, upward, widest
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, flag, leading_dimensions
 from hlmtheory._quantities import not_negative
-from hlmtheory._simplex import quotient
-from hlmtheory.truncation.door import Host, Sorted, apart, sums_of
-from hlmtheory.truncation.exact import least_exact
-from hlmtheory.truncation.lean import least_mean
+from hlmtheory._simplex import distance, distributions, quotient
+from hlmtheory.truncation._search.pairs import SortedPair
+from hlmtheory.truncation._search.tails import Tails
 from hlmtheory.truncation.message import least_message_size
-from hlmtheory.truncation.softplus import denominator_at
-from hlmtheory.truncation.tails import least_size
+from hlmtheory.truncation.softplus import denominator_at, draft_probability
 
 UP = 1.0 + 2.0**-50
 """More than the rounding of a few products and quotients."""
@@ -95,22 +92,22 @@ def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Arra
         "target", "draft", "distortion_tolerance", target=target, draft=draft, distortion_tolerance=distortion_tolerance
     )
     theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
-    small, large = Host.of(xp, draft, sums_of(xp, "draft", draft)), Host.of(xp, target, sums_of(xp, "target", target))
-    same_vocabulary(target=target, draft=draft)
-    of_each = tuple(target.shape[:-1]), tuple(draft.shape[:-1])
-    pairs = leading_dimensions(target=of_each[0], draft=of_each[1])
-    batch = leading_dimensions(target=pairs, distortion_tolerance=tuple(theta.shape))
-    of_p, of_q = (spread(NUMPY, np.arange(math.prod(own)).reshape(own), batch).reshape(-1) for own in of_each)
-    limit = spread(NUMPY, to_numpy(theta), batch).reshape(-1)
-    alike: dict[tuple[int, int], list[int]] = {}  # each pair is looked at once; its sizes rise as θ falls
+    _, _, p, q = distributions(target=target, draft=draft)
+    own = {"target": tuple(p.shape[:-1]), "draft": tuple(q.shape[:-1])}
+    batch = leading_dimensions(**own, distortion_tolerance=tuple(theta.shape))
+    # Step 1: which distributions, and which tolerance, belong to each place of the batch
+    p, q = (np.reshape(to_numpy(rows), (-1, rows.shape[-1])) for rows in (p, q))
+    of_p, of_q = (_places(shape, batch) for shape in own.values())
+    limit = np.broadcast_to(to_numpy(theta), batch).reshape(-1)
+    # Step 2: the places of each pair, by falling tolerance, so that a pair is sorted once
+    places: dict[tuple[int, int], list[int]] = {}
     for place in (-limit).argsort().tolist():
-        alike.setdefault((int(of_p[place]), int(of_q[place])), []).append(place)
-    sizes, work = np.zeros(limit.size, dtype=np.int64), np.empty((7, target.shape[-1]))
-    for (i, j), places in alike.items():
-        p, q = large.row(i, work[5]), small.row(j, work[6])
-        sizes[places] = least_exact(p, q, limit[places].tolist(), work[:5])
-    sizes = sizes.reshape(batch)
-    return sizes if xp is NUMPY else xp.asarray(sizes, device=device(target))
+        places.setdefault((int(of_p[place]), int(of_q[place])), []).append(place)
+    # Step 3: the smallest k of each
+    sizes = np.zeros(limit.size, dtype=np.int64)
+    for (i, j), own_places in places.items():
+        sizes[own_places] = SortedPair.of(p[i], q[j]).least(limit[own_places].tolist())
+    return xp.asarray(sizes.reshape(batch), device=device(target))
 
 
 def offline_size(target: Array, draft: Array, distortion_tolerance: Array, *, sharp: bool = False) -> Array:
@@ -144,43 +141,21 @@ def offline_size(target: Array, draft: Array, distortion_tolerance: Array, *, sh
     xp, target, draft, theta = arrays(
         "target", "draft", "distortion_tolerance", target=target, draft=draft, distortion_tolerance=distortion_tolerance
     )
-    rows = Sorted.of(xp, draft)
-    gap = apart(xp, target, rows)
+    _, _, p, q = distributions(target=target, draft=draft)
+    gap = distance(xp, p, q)
     if gap.ndim == 0 or gap.shape[-1] == 0:
-        shape = tuple(rows.rows.shape)
+        shape = tuple(q.shape)
         raise DomainError(f"draft must have an axis of tokens; got shape {shape}; give rows of T ≥ 1 tokens")
     theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
-    batch = leading_dimensions(draft=tuple(gap.shape[:-1]), distortion_tolerance=tuple(theta.shape))
-    gap = spread(xp, gap, (*batch, gap.shape[-1]))
     _refuse_equal(xp, gap)
-    return least_offline(rows, gap, theta, flag("sharp", sharp))
+    return least_offline(xp, q, gap, theta, sharp=flag("sharp", sharp))
 
 
-def least_offline(rows: Sorted, gap: Array, theta: Array, sharp: bool) -> Array:
-    """The least k with mean_t U(k, t) ≤ θ, TV(q, p) being ``gap`` (..., T)."""
-    batch, tokens = tuple(gap.shape[:-1]), gap.shape[-1]
-    tails, caller = rows.spread((*batch, tokens)), rows.xp
-    theta = caller.reshape(spread(caller, theta, batch), (-1, 1))
-    xp, gap, theta = on_host(caller, caller.reshape(gap, (-1, tokens, 1)), theta)
-    factor = 1.0 if sharp else 2.0
-
-    def meets(sizes: Array) -> Array:
-        shape = (*gap.shape[:2], sizes.shape[-1])
-        each = xp.reshape(xp.broadcast_to(sizes[:, None, :], shape), (shape[0] * shape[1], shape[2]))
-        deviation = xp.reshape(tails.deviation(each), shape)
-        return xp.mean(factor * deviation / gap, axis=1) <= theta  # (21)
-
-    if tails.lean:
-        found = [
-            least_mean(tails.rows()[i * tokens : (i + 1) * tokens], gap[i, :, 0], float(theta[i, 0]), factor)
-            for i in range(gap.shape[0])
-        ]
-        if None not in found:
-            return caller.reshape(back(caller, np.asarray(found, dtype=np.int64)), batch)
-    rough = tails.rough()
-    rough = xp.reshape(rough, (*gap.shape[:2], rough.shape[-1]))
-    near = tails.near(xp.mean(factor * rough / gap, axis=1) <= theta)
-    return caller.reshape(back(caller, least_size(xp, meets, near, tails.size - 1)), batch)
+def least_offline(xp: Any, q: Array, gap: Array, theta: Array, *, sharp: bool) -> Array:
+    """The smallest k with mean_t U(k, t) ≤ θ, TV(q, p) being ``gap`` (..., T)."""
+    batch = leading_dimensions(draft=tuple(gap.shape[:-1]), distortion_tolerance=tuple(theta.shape))
+    weight = (1.0 if sharp else 2.0) / spread(xp, gap, (*batch, gap.shape[-1]))  # (21)
+    return Tails.of(xp, q).least_mean(weight, theta)
 
 
 def online_size(
@@ -225,10 +200,10 @@ def online_size(
         sharpness=sharpness,
     )
     theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
-    rows = Sorted.of(xp, draft)
-    _refuse_shapes(rows, draft_token=token, rejection_probability=beta, distortion_tolerance=theta, sharpness=eta)
-    denominator = denominator_at(xp, rows.probability(token), beta, eta)
-    return rows.least(0.5 * theta * denominator, "distortion_tolerance")
+    q = distributions(draft=draft)[2]
+    _refuse_shapes(q, draft_token=token, rejection_probability=beta, distortion_tolerance=theta, sharpness=eta)
+    denominator = denominator_at(xp, draft_probability(xp, q, token), beta, eta)
+    return Tails.of(xp, q).least(0.5 * theta * denominator, "distortion_tolerance")  # (24)
 
 
 def certified_size(draft: Array, bias_tolerance: Array, *, bits_per_probability: int | None = None) -> Array:
@@ -266,7 +241,8 @@ def certified_size(draft: Array, bias_tolerance: Array, *, bits_per_probability:
     if bits_per_probability is not None:
         sizes = least_message_size(draft, to_numpy(epsilon), bits_per_probability)
         return xp.asarray(sizes, device=device(draft))
-    return Sorted.of(xp, draft).least(0.5 * epsilon, "bias_tolerance", sure=True)
+    q = distributions(draft=draft)[2]
+    return Tails.of(xp, q).least(0.5 * epsilon, "bias_tolerance", sure=True)
 
 
 def bias_size(draft: Array, *, total_variation_bound: Array, bias_tolerance: Array) -> Array:
@@ -358,17 +334,22 @@ def online_certified_size(
     xp, draft, token, b, theta = arrays("draft", "rejection_lower_bound", "distortion_tolerance", **given)
     theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
     b = in_kind(xp, UNIT_INTERVAL.check(xp, "rejection_lower_bound", b), xp.float64)
-    rows = Sorted.of(xp, draft)
-    _refuse_shapes(rows, draft_token=token, rejection_lower_bound=b, distortion_tolerance=theta)
-    lost = rows.probability(token) * b
-    k = xp.where(theta >= 1, 0, rows.least(theta * lost, "distortion_tolerance", sure=True))
-    bound = xp.clip(UP * quotient(xp, rows.most_deviation(k), lost), max=1.0)  # no distance exceeds 1
+    q = distributions(draft=draft)[2]
+    _refuse_shapes(q, draft_token=token, rejection_lower_bound=b, distortion_tolerance=theta)
+    lost, tails = draft_probability(xp, q, token) * b, Tails.of(xp, q)
+    k = xp.where(theta >= 1, 0, tails.least(theta * lost, "distortion_tolerance", sure=True))
+    bound = xp.clip(UP * quotient(xp, tails.certain_deviation(k), lost), max=1.0)  # no distance exceeds 1
     return CertifiedSize(k, upward(xp, bound, kind), not flag("estimated", estimated))
 
 
-def _refuse_shapes(rows: Sorted, **others: Array) -> None:
-    """One batch must hold them all."""
-    leading_dimensions(draft=rows.batch, **{name: tuple(value.shape) for name, value in others.items()})
+def _places(own: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Which of an argument's distributions stands at each place of the batch."""
+    return np.broadcast_to(np.arange(np.prod(own, dtype=np.int64)).reshape(own), batch).reshape(-1)
+
+
+def _refuse_shapes(q: Array, **others: Array) -> None:
+    """Refuse arguments that do not broadcast, by all their names."""
+    leading_dimensions(draft=tuple(q.shape[:-1]), **{name: tuple(value.shape) for name, value in others.items()})
 
 
 def _refuse_equal(xp: Any, gap: Array) -> None:

@@ -8,7 +8,6 @@ from hlmtheory._array import Array, arrays
 from hlmtheory._domains import token_of
 from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.truncation.door import Sorted
 from hlmtheory.truncation.reconstruction import NOISE, resampling_bias, resampling_distortion, truncate, tvd_bound
 from hlmtheory.truncation.sizes import TOLERANCE, certified_size, exact_size, least_offline, online_size
 from hlmtheory.truncation.softplus import rejection_at
@@ -58,7 +57,7 @@ def _offline_k(targets: Array, drafts: Array, distortion_tolerance: Array) -> Ar
     """The k of (21); where target = draft, which is out of scope, as if they were 1 apart."""
     xp, p, q = _many(targets, drafts)
     apart = distance(xp, p, q)
-    return least_offline(Sorted.of(xp, q), xp.where(apart > 0, apart, 1.0), _theta(distortion_tolerance), sharp=False)
+    return least_offline(xp, q, xp.where(apart > 0, apart, 1.0), _theta(distortion_tolerance), sharp=False)
 
 
 def _all_differ(targets: Array, drafts: Array) -> Array:

@@ -6,15 +6,15 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from array_api_compat import array_namespace
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hlmtheory import truncation, verification
 from hlmtheory._array import NUMPY
-from hlmtheory.truncation import exact, lean, tails
-from hlmtheory.truncation.ranked import Ranked
-from hlmtheory.truncation.tails import Tails, least_size
+from hlmtheory.truncation._search import tails
+from hlmtheory.truncation._search.pairs import SortedPair
+from hlmtheory.truncation._search.tails import Tails
+from hlmtheory.truncation.reconstruction import NOISE
 
 from .kinds import LIBRARIES, kind_of, numbers, to
 from .strategies import pairs, rows, vocabularies
@@ -55,26 +55,11 @@ def test_a_wide_row_is_searched_in_few_rounds(size):
             is_least(row, int(k), tolerance)
 
 
-def test_the_borders_of_the_blocks_tell_the_block(monkeypatch):
-    """One look at a block of sizes is enough for a model's rows: not correctness, but what a search costs."""
-    looks, deviation = [], Tails.deviation
-    monkeypatch.setattr(Tails, "deviation", lambda self, k: looks.append(k.shape) or deviation(self, k))
-    monkeypatch.setattr(tails, "SINGLE", 0)
-    _, draft = drawn(16, 1, 8192)
-    for tolerance in (0.01, 0.1, 0.5):
-        truncation.certified_size(draft, tolerance)
-    assert looks == [(1, 65)] * 3
-    rough = Tails.of(np, np.sort(draft)).rough()
-    every = truncation.tail_deviation(draft)[:, ::-64]
-    assert (rough <= every + 1e-12).all()
-    np.testing.assert_allclose(rough, every, atol=0.01)
-
-
 def test_the_tails_agree_with_all_deviations():
     _, draft = drawn(4, 5, 777)
     sizes = np.broadcast_to(np.arange(778), (5, 778))
     np.testing.assert_allclose(
-        Tails.of(np, np.sort(draft)).deviation(sizes), truncation.tail_deviation(draft), rtol=1e-12, atol=1e-16
+        Tails.of(NUMPY, draft).deviation(sizes)[0], truncation.tail_deviation(draft), rtol=1e-12, atol=1e-16
     )
 
 
@@ -459,13 +444,12 @@ def test_a_draft_token_is_a_token(token):
 
 @given(st.data())
 def test_one_row_and_many_are_searched_alike(data):
-    """The search in one row by itself, the one in all rows at once, and looking at every k."""
     draft = data.draw(rows((1,), data.draw(st.sampled_from((1, 2, 3, 12, 200)))))
     tolerance = data.draw(st.one_of(st.sampled_from((0.0, 1.0, 2.0)), st.floats(1e-9, 1.5)))
     deviation = 2 * truncation.tail_deviation(draft[0])
-    alone, among = (int(truncation.certified_size(draft.repeat(n, 0), tolerance)[0]) for n in (1, tails.SINGLE + 1))
-    for k in (alone, among):
-        is_least(deviation, k, tolerance)
+    alone, among = (int(truncation.certified_size(draft.repeat(n, 0), tolerance)[0]) for n in (1, 9))
+    assert alone == among
+    is_least(deviation, alone, tolerance)
 
 
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
@@ -525,18 +509,29 @@ def test_rows_that_need_no_division_are_not_divided():
 
 
 @pytest.mark.parametrize("library", ["numpy", "torch", "strict"])
-def test_the_search_in_a_librarys_own_arrays(library):
+def test_the_search_in_a_librarys_own_arrays(library, monkeypatch):
     """What a GPU does, whose rows stay where they are."""
+    monkeypatch.setattr(tails, "on_host", lambda xp, *values: (xp, *values))
+    p, q = drawn(25, 2, 4, 300)
+    token = np.array([[0, 3, 5, 299]] * 2)
+    calls = {
+        "certified": lambda p, q, token: truncation.certified_size(q, 0.14),
+        "offline": lambda p, q, token: truncation.offline_size(p, q, 0.3),
+        "online": lambda p, q, token: truncation.online_certified_size(q, token, 0.4, 0.2, estimated=True).k,
+        "top-p": lambda p, q, token: truncation.size_from_top_p(q, 0.9),
+    }
+    own = [to(library, value) for value in (p, q, token)]
+    found = {name: call(*own) for name, call in calls.items()}
+    monkeypatch.undo()
+    for name, call in calls.items():
+        assert kind_of(found[name]) == (library, "int64"), name
+        assert numbers(found[name]).tolist() == call(p, q, token).tolist(), name
+
+
+@pytest.mark.parametrize("library", ["torch", "strict"])
+def test_a_message_is_searched_on_the_host_and_answered_in_kind(library):
     _, draft = drawn(25, 4, 300)
-    ascending = np.sort(draft)
-    xp = array_namespace(to(library, ascending))
-    own = Tails.of(xp, to(library, ascending))
-    limit = to(library, np.full((4, 1), 0.07))
-    least = least_size(xp, lambda sizes: own.deviation(sizes) <= limit, own.near(own.rough() <= limit), 299)
-    assert numbers(least).tolist() == truncation.certified_size(draft, 0.14).tolist()
-    bits = truncation.certified_size(
-        to(library, draft), 0.3, bits_per_probability=16
-    )  # on the host, and answered in kind
+    bits = truncation.certified_size(to(library, draft), 0.3, bits_per_probability=16)
     assert kind_of(bits) == (library, "int64")
     assert numbers(bits).tolist() == truncation.certified_size(draft, 0.3, bits_per_probability=16).tolist()
 
@@ -565,32 +560,30 @@ def test_what_is_no_row_of_probabilities_is_refused_at_the_sort(draft):
 
 def first_by_scan(p, q, tolerance, stop):
     """The first size before ``stop`` that meets a tolerance, by every one of them on its own."""
-    pair = Ranked.of(p, q)
+    pair = SortedPair.of(p, q)
     return next((k for k in range(stop) if pair.distortion(k)[0] <= tolerance), stop)
 
 
 @pytest.mark.parametrize(("scale", "noise"), [(1.0, 1.0), (0.5, 0.3), (1.5, 2.0)])
 def test_sizes_are_ruled_out_by_the_thousand_and_rightly(scale, noise, monkeypatch):
-    """A flat wide row, whose sizes before a look are ruled out many at a time; and by few looks."""
-    looks, look = [], exact.Head._look
-    monkeypatch.setattr(exact.Head, "_look", lambda self, k: looks.append(k) or look(self, k))
-    steps, behind = [], exact.Head.behind
-    monkeypatch.setattr(exact.Head, "behind", lambda *given: steps.append(given[-1]) or behind(*given))
+    """A flat wide row: the distortion is computed at few of its sizes."""
+    looked, distortion = [], SortedPair.distortion
     rng = np.random.default_rng(31)
     logits = rng.normal(scale=scale, size=6000)
     q, p = verification.softmax(logits), verification.softmax(logits + noise * rng.normal(size=6000))
     for tolerance in (0.1, 0.05):
-        looks.clear()
-        k = int(truncation.exact_size(p, q, tolerance))
-        assert len(looks) <= 10
+        looked.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(SortedPair, "distortion", lambda self, k: looked.append(k) or distortion(self, k))
+            k = int(truncation.exact_size(p, q, tolerance))
+        assert len(looked) <= 80
         assert first_by_scan(p, q, tolerance, k + 1) == k
-    assert exact.STEP in steps
 
 
 @pytest.mark.parametrize("starved", [False, True])
 @pytest.mark.parametrize("size", [3, 40, 200])
-def test_no_proof_rules_out_a_size_that_meets_the_tolerance(size, starved):
-    """Every look, backward in steps and one by one, and forward, against all distortions."""
+def test_no_size_that_meets_the_tolerance_is_ruled_out(size, starved):
+    """From every size, at every tolerance that it misses, against all distortions."""
     rng = np.random.default_rng(size)
     for scale in (0.3, 1.0, 3.0):
         logits = rng.normal(scale=scale, size=size)
@@ -601,36 +594,40 @@ def test_no_proof_rules_out_a_size_that_meets_the_tolerance(size, starved):
         if starved:  # what is sent first is of no use to the target
             p[np.argsort(-q)[: size // 2]] = 0.0
             p /= p.sum()
-        every = np.array([Ranked.of(p, q).distortion(k)[0] for k in range(size)])
-        own = Tails.of(NUMPY, np.sort(q)[None])
-        head = exact.Head.of(p, q, np.maximum(p - q, 0.0), own, size - 1, 0)
-        for k in range(0, size, max(1, size // 25)):
-            look = head._look(k)
-            assert look.gap == pytest.approx(every[k], abs=1e-13)
-            for step in {step for step in (1, 2, 8, 16) if k and k % step == 0}:
-                for theta in np.unique(every[:k])[:: max(1, k // 25)]:
-                    assert (every[:k][head.behind(theta, 0, look, step)] > theta).all()
-            if k < size - 1:
-                for theta in every[k + 1 :: max(1, size // 8)]:
-                    assert (every[k + 1 :][head.ahead(theta, look, size - 1 - k)] > theta).all()
+        pair, ruled_out = SortedPair.of(p, q), 0
+        every, masses = np.array([pair.distortion(k) for k in range(size)]).T
+        for k in range(size):
+            for theta in np.unique(np.append(0.0, every[every < every[k]])):
+                count = pair._ruled_out(theta, k, size, every[k], masses[k])
+                assert (every[k + 1 : k + 1 + count] > theta).all()
+                ruled_out += count
+        assert ruled_out > 0 or size < 9
 
 
-def test_the_sums_between_borders_are_those_of_the_entries():
-    p, q = drawn(41, 100, scale=1.0)
-    head = exact.Head.of(p, q, np.maximum(p - q, 0.0), Tails.of(NUMPY, np.sort(q)[None]), 80, 0)
-    order = np.argsort(-q)
-    sent = np.append(0.0, np.maximum(p - q, 0.0)[order].cumsum())
-    means = np.array([q[order[k:]].mean() for k in range(head.reach + 1)])
-    for step in (1, 4, exact.STEP):
-        for low, high in ((0, 64), (16, 32), (32, 32), (48, 80)):
-            np.testing.assert_allclose(head._sent(low, high, step), sent[low : high + 1 : step], rtol=1e-13)
-            np.testing.assert_allclose(head._means(low, high, step), means[low : high + 1 : step], rtol=1e-13)
-    for low, high in ((3, 5), (17, 80), (79, 80)):
-        np.testing.assert_allclose(head._sent(low, high), sent[low : high + 1], rtol=1e-13)
-        np.testing.assert_allclose(head._means(low, high), means[low : high + 1], rtol=1e-13)
+def test_a_size_that_the_bound_allows_is_found():
+    """A tolerance of 0 and an even tail, and rows that are apart by roundings."""
+    target, draft = drawn(38, 3000, scale=1.0)
+    assert int(truncation.exact_size(target, np.full(3000, 1 / 3000), 0.0)) == 0
+    even = -np.sort(-draft)
+    even[1000:] = even[1000:].mean()
+    assert int(truncation.exact_size(target, even, 0.0)) == 1000
+    near = draft * (1 + 2.0**-50 * np.random.default_rng(38).integers(-4, 5, 3000))
+    size = int(truncation.exact_size(near, draft, 0.5))
+    apart = 0.5 * float(np.abs(near - draft).sum())
+    assert 0 < apart < NOISE
+    assert size == int(np.argmax(truncation.tail_deviation(draft) <= 0.5 * apart))
 
 
-def test_a_size_beyond_what_was_prepared_is_found():
+def test_many_tolerances_of_a_pair_are_answered_as_each():
+    p, q = drawn(36, 24, 60, scale=1.0)
+    worst = [truncation.worst_case_target(row, k, 0.05) for k, row in enumerate(q[6:], 3)]
+    p[6:] = worst  # where the bound is attained
+    tolerances = np.linspace(0.0, 0.9, 91)
+    each = [[int(truncation.exact_size(*row, theta)) for theta in tolerances] for row in zip(p, q, strict=True)]
+    assert truncation.exact_size(p[:, None], q[:, None], tolerances).tolist() == each
+
+
+def test_a_size_next_to_what_the_bound_allows_is_found():
     """The worst target for one size attains the bound there: the least size is next to what the bound allows."""
     _, draft = drawn(32, 5000, scale=1.0)
     target = truncation.worst_case_target(draft, 4000, 0.2)
@@ -646,7 +643,7 @@ def test_a_size_beyond_what_was_prepared_is_found():
 @pytest.mark.parametrize("share", [1e-9, 1e-3, 1e3, 1e9])
 def test_some_entries_that_are_unlike_the_others_mislead_no_search(share):
     """What is prepared is told by every so many an entry: here those are far smaller or larger than the rest."""
-    p, q = drawn(37, 2, 3 * exact.SAMPLE, scale=1.0)
+    p, q = drawn(37, 2, 6000, scale=1.0)
     for rows_ in (p, q):
         rows_[:, ::3] *= share
         rows_ /= rows_.sum(-1, keepdims=True)
@@ -654,64 +651,12 @@ def test_some_entries_that_are_unlike_the_others_mislead_no_search(share):
     q[1] /= q[1].sum()
     for row in zip(p, q, strict=True):
         for tolerance, k in zip((0.3, 0.05), truncation.exact_size(*row, [0.3, 0.05]).tolist(), strict=True):
-            pair = Ranked.of(*row)
+            pair = SortedPair.of(*row)
             allowed = truncation.tail_deviation(row[1]) <= tolerance * pair.apart * (1 + 1e-9)
             assert pair.distortion(k)[0] <= tolerance or allowed[k]
             assert k == 0 or not allowed[k - 1]
             for size in {*range(0, k, 1 + k // 40), *range(max(0, k - 20), k)}:
                 assert pair.distortion(size)[0] > tolerance
-
-
-def test_a_size_that_the_bound_allows_is_found_without_a_look_at_each(monkeypatch):
-    """Where no proof rules sizes out: a tolerance of 0 and an even tail, and rows that are apart by roundings."""
-    looks, look = [], exact.Head._look
-    monkeypatch.setattr(exact.Head, "_look", lambda self, k: looks.append(k) or look(self, k))
-    target, draft = drawn(38, 3000, scale=1.0)
-    assert int(truncation.exact_size(target, np.full(3000, 1 / 3000), 0.0)) == 0
-    even = -np.sort(-draft)
-    even[1000:] = even[1000:].mean()
-    assert int(truncation.exact_size(target, even, 0.0)) == 1000
-    near = draft * (1 + 2.0**-50 * np.random.default_rng(38).integers(-4, 5, 3000))
-    size = int(truncation.exact_size(near, draft, 0.5))
-    apart = 0.5 * float(np.abs(near - draft).sum())
-    assert 0 < apart < exact.NOISE
-    assert size == int(np.argmax(truncation.tail_deviation(draft) <= 0.5 * apart))
-    assert len(looks) < 40
-
-
-def test_the_entries_that_need_no_order_have_none(monkeypatch):
-    """Only those above the first sizes that may be looked at are sorted."""
-    sizes, order = [], exact.descending
-    monkeypatch.setattr(exact, "descending", lambda q, places: sizes.append(places.size) or order(q, places))
-    p, q = drawn(39, 32_000, scale=3.0)
-    assert 0 < int(truncation.exact_size(p, q, 0.1)) < 4000
-    assert len(sizes) == 1
-    assert sizes[0] < 4000
-
-
-@pytest.mark.parametrize("window", [0, 1, 3])
-def test_many_tolerances_when_little_is_prepared(window, monkeypatch):
-    p, q = drawn(36, 24, 60, scale=1.0)
-    p[6:] = [
-        truncation.worst_case_target(row, k, 0.05) for k, row in enumerate(q[6:], 3)
-    ]  # where the bound is attained
-    tolerances = np.linspace(0.0, 0.9, 91)
-    each = [[int(truncation.exact_size(*row, theta)) for theta in tolerances] for row in zip(p, q, strict=True)]
-    monkeypatch.setattr(exact, "WINDOW", window)
-    assert truncation.exact_size(p[:, None], q[:, None], tolerances).tolist() == each
-
-
-def test_the_order_of_entries_that_hardly_differ():
-    """The sort is by all but the last bits: entries apart by those, equal ones, zeros of either sign, subnormals."""
-    rng = np.random.default_rng(33)
-    steps = 0.25 + 2.0**-54 * rng.integers(0, 9, 300)
-    ties = rng.integers(0, 5, 300) / 5
-    tiny = 5e-324 * rng.integers(0, 40, 300)
-    signs = np.where(rng.integers(0, 2, 300) > 0, 0.0, -0.0)
-    for values in (steps, ties, tiny, signs, np.concatenate((steps, ties, tiny, signs)), rng.random(300), np.ones(1)):
-        places = np.flatnonzero(np.arange(values.size) % 7 != 3)
-        expected = places[np.argsort(-values[places], kind="stable")]
-        assert exact.descending(values, places).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -805,32 +750,17 @@ def test_a_target_and_drafts_broadcast():
 
 
 @pytest.mark.parametrize("scale", [0.5, 3.0])
-def test_few_rows_by_themselves_and_all_at_once(scale, monkeypatch):
-    """Offline and online rules and messages: row by row as in the arrays of all rows."""
+def test_few_rows_by_themselves_and_all_at_once(scale):
+    """Offline and online rules and messages: one row at a time as in a batch."""
     p, q = drawn(35, 4, 2000, scale=scale)
-
-    def found():
-        online = [truncation.online_certified_size(q, 3, 0.4, theta, estimated=True) for theta in (0.0, 0.2, 0.9)]
-        return (
-            [truncation.offline_size(p, q, theta, sharp=sharp) for theta in (0.05, 0.4) for sharp in (False, True)]
-            + [truncation.offline_size(p[:, None], q[:, None], 0.3).tolist()]
-            + [one.k.tolist() for one in online]
-            + [truncation.certified_size(q, bias, bits_per_probability=14).tolist() for bias in (0.4, 0.8, 1.2)]
-        ), [one.bound for one in online]
-
-    few, few_bounds = found()
-    monkeypatch.setattr(tails, "SINGLE", 0)
-    many, many_bounds = found()
-    assert few == many
-    np.testing.assert_allclose(few_bounds, many_bounds, rtol=1e-9, atol=1e-11)
-
-
-def test_a_row_of_which_the_borders_tell_little_is_searched_in_the_blocks_beside():
-    draft = np.sort([0.5 / 32] * 32 + [0.5 / 96] * 64 + [0.5 / 96] * 32)
-    own = Tails.of(NUMPY, draft[None])
-    for limit in np.linspace(0.01, 0.5, 23):
-        expected = int(np.argmax(truncation.tail_deviation(draft) <= limit))
-        assert lean.least_in_row(own.ascending[0], own.before[0], float(limit), 0.0) == expected
+    calls = [
+        *(lambda p, q, x=x, s=s: truncation.offline_size(p[:, None], q[:, None], x, sharp=s)
+          for x in (0.05, 0.3) for s in (False, True)),
+        *(lambda p, q, x=x: truncation.online_certified_size(q, 3, 0.4, x, estimated=True).k for x in (0.0, 0.2, 0.9)),
+        *(lambda p, q, x=x: truncation.certified_size(q, x, bits_per_probability=14) for x in (0.4, 0.8, 1.2)),
+    ]  # fmt: skip
+    for call in calls:
+        assert call(p, q).tolist() == [int(call(p[i : i + 1], q[i : i + 1])[0]) for i in range(len(p))]
 
 
 def test_an_even_row_deviates_by_nothing_offline_either():
@@ -841,23 +771,11 @@ def test_an_even_row_deviates_by_nothing_offline_either():
         assert int(truncation.offline_size(target, draft, 0.0)) == 0
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 64, 65, 300])
-def test_the_deviation_of_one_size_of_a_row(size):
-    rng = np.random.default_rng(size)
-    for row in (rng.dirichlet(np.ones(size)), np.full(size, 1.0 / size), np.floor(4 * rng.random(size)) + 1.0):
-        own = Tails.of(NUMPY, np.sort(row / row.sum())[None])
-        sizes = np.arange(size + 1)[None]
-        alone = [lean.deviation_in_row(own.ascending[0], own.before[0], k) for k in range(size + 1)]
-        deviation, slack = own.measured(sizes)
-        np.testing.assert_allclose([one for one, _ in alone], deviation[0], rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose([more for _, more in alone], slack[0], rtol=1e-12)
-
-
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
 def test_a_ranked_pair_of_any_type_finds_its_least_size(kind):
     rng = np.random.default_rng(5)
     p, q = (np.sort(rng.dirichlet(np.ones(7)))[::-1].astype(kind) for _ in range(2))
-    pair = Ranked.of(p, q)
+    pair = SortedPair.of(p, q)
     assert pair.least([0.3]) == [first_by_scan(p, q, 0.3, 7)]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import hlmtheory
 from hlmtheory import channel, uncertainty, verification
-from hlmtheory.truncation.ranked import Ranked
+from hlmtheory.truncation._search.pairs import SortedPair
 from validation.plots import EXHIBITS, FIGURES, draw
 from validation.plots.common import record
 from validation.plots.common.style import house_style
@@ -124,7 +124,7 @@ def test_leaps_find_what_the_scan_finds(seed: int):
         q = rng.dirichlet(np.full(size, 0.3))
         p = 0.5 * q + 0.5 * rng.dirichlet(np.full(size, 0.3))
     tolerances = [1.0, 0.7123, 0.3457, 0.1011, 0.0321, 1e-3]
-    pair = Ranked.of(p, q)
+    pair = SortedPair.of(p, q)
     assert pair.least(tolerances) == [int(hlmtheory.truncation.exact_size(p, q, one)) for one in tolerances]
     for k in range(size + 1):
         gap, mass = pair.distortion(k)
@@ -135,7 +135,7 @@ def test_leaps_find_what_the_scan_finds(seed: int):
 
 
 def test_a_flattened_tail_that_is_the_target_is_at_its_worst():
-    pair = Ranked.of(np.full(4, 0.25), np.array([0.5, 0.25, 0.125, 0.125]))
+    pair = SortedPair.of(np.full(4, 0.25), np.array([0.5, 0.25, 0.125, 0.125]))
     assert pair.distortion(0) == (1.0, 0.0)
     assert pair.least([0.5, 0.0]) == [int(hlmtheory.truncation.exact_size(pair.p, pair.q, one)) for one in (0.5, 0.0)]
 

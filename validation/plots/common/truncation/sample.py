@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import hlmtheory
 from hlmtheory import truncation, verification
-from hlmtheory.truncation.ranked import Ranked
+from hlmtheory.truncation._search.pairs import SortedPair
 from validation.plots.common.record import sampled, spread
 from validation.trace.reader import Trace, probabilities
 
@@ -244,7 +244,7 @@ def _distortions(p: Row, q: Row, sizes: dict[str, Sizes], grid: Sizes) -> dict[s
     """The exact sizes, and what every size costs."""
     rows: dict[str, list[Any]] = {}
     for i in range(len(q)):
-        pair = Ranked.of(p[i], q[i])
+        pair = SortedPair.of(p[i], q[i])
         own = {name: value[i] for name, value in sizes.items()}
         (least,) = pair.least([THETA])
         half = 0.5 / pair.apart if pair.apart > 0 else np.inf

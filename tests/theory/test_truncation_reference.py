@@ -1,0 +1,92 @@
+"""The search for k against the plain rules in fractions, on distributions with ties, zeros and tiny entries."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import truncation
+
+from . import reference_sizes as reference
+from .kinds import LIBRARIES, numbers, to
+from .strategies import grid_pairs
+
+NEARLY = Fraction(1, 2**40)
+"""A tolerance this near a bound, and the number that may be missing from a row's sum, decide nothing."""
+TOLERANCES = st.sampled_from((0.0, 1e-3, 0.05, 0.2, 0.5, 0.9, 1.1))
+
+
+def is_smallest(k, bounds, limit):
+    """Whether k is the smallest whose bound is within the limit; either of two k where the bound is the limit."""
+    limit = Fraction(limit)
+    slack = NEARLY * (1 + limit)
+    assert bounds[k] <= limit + slack
+    assert all(bound > limit - slack for bound in bounds[:k])
+
+
+def first_pair(case):
+    """One pair of a batch, as it came and in fractions."""
+    p, q = (case[name].reshape(-1, case[name].shape[-1])[0] for name in ("target", "draft"))
+    return p, q, reference.over_its_sum(p), reference.over_its_sum(q)
+
+
+@given(grid_pairs(), TOLERANCES)
+def test_the_certified_size_is_that_of_the_plain_rule(case, tolerance):
+    _, draft, _, q = first_pair(case)
+    k = int(truncation.certified_size(draft, tolerance))
+    is_smallest(k, reference.certified(q), tolerance)
+
+
+@given(grid_pairs(), TOLERANCES)
+def test_the_exact_size_is_that_of_the_plain_rule(case, tolerance):
+    target, draft, p, q = first_pair(case)
+    bounds = [Fraction(0)] * (len(q) + 1) if p == q or tolerance >= 1 else reference.exact(p, q)
+    is_smallest(int(truncation.exact_size(target, draft, tolerance)), bounds, tolerance)
+
+
+@given(grid_pairs(), TOLERANCES)
+def test_the_offline_size_is_that_of_the_plain_rule(case, tolerance):
+    target, draft, p, q = first_pair(case)
+    if p != q:
+        other = draft[::-1].copy()
+        bounds = reference.offline([(p, q), (p, q[::-1])] if p != q[::-1] else [(p, q)])
+        targets, drafts = ([target, target], [draft, other]) if p != q[::-1] else ([target], [draft])
+        is_smallest(int(truncation.offline_size(targets, drafts, tolerance)), bounds, tolerance)
+
+
+@given(grid_pairs(), TOLERANCES, st.data())
+def test_the_online_sizes_are_those_of_the_plain_rules(case, tolerance, data):
+    _, draft, _, q = first_pair(case)
+    token = data.draw(st.integers(0, len(q) - 1))
+    beta, eta = data.draw(st.sampled_from((0.0, 0.25, 1.0))), data.draw(st.sampled_from((0.5, 5.0)))
+    k = int(truncation.online_size(draft, token, beta, tolerance, sharpness=eta))
+    is_smallest(k, reference.online(q, token, beta, eta), tolerance)
+    found = truncation.online_certified_size(draft, token, beta, tolerance, estimated=False)
+    bounds = reference.online_certified(q, token, beta) if tolerance < 1 else [Fraction(0)] * (len(q) + 1)
+    is_smallest(int(found.k), bounds, tolerance)
+    shown = reference.online_certified(q, token, beta)[int(found.k)]
+    assert min(shown, 1) <= float(found.bound)
+
+
+@given(grid_pairs(), st.sampled_from((0.0, 0.1, 0.5, 0.75, 1.0)))
+def test_the_size_of_top_p_is_that_of_the_plain_rule(case, p):
+    _, draft, _, q = first_pair(case)
+    k = int(truncation.size_from_top_p(draft, p))
+    is_smallest(k, reference.top_p(q), 1 - Fraction(p))
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_batch_in_any_library_is_that_of_the_plain_rule(library, dtype):
+    rng = np.random.default_rng(9)
+    p, q = (rng.dirichlet(np.full(9, 0.5), 6).astype(dtype) for _ in range(2))
+    exact = [(reference.over_its_sum(a), reference.over_its_sum(b)) for a, b in zip(p, q, strict=True)]
+    certified = numbers(truncation.certified_size(to(library, q, dtype), 0.2))
+    sizes = numbers(truncation.exact_size(to(library, p, dtype), to(library, q, dtype), 0.2))
+    for (a, b), k, size in zip(exact, map(int, certified), map(int, sizes), strict=True):
+        is_smallest(k, reference.certified(b), 0.2)
+        is_smallest(size, reference.exact(a, b), 0.2)

@@ -27,7 +27,7 @@ from validation.decoding.accuracy import (
 )
 from validation.decoding.intervals import ratio
 from validation.decoding.loop import decode
-from validation.decoding.methods import Hlm, LargeOnly, SmallOnly
+from validation.decoding.methods.single_draft import Hlm, LargeOnly, SmallOnly
 from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair

@@ -34,25 +34,10 @@ from validation.collection.prompts import Prompt
 from validation.decoding.kv_cache import CachedModel, wait_for
 from validation.decoding.links import FadingLink, TracedLink, Way
 from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
-from validation.decoding.methods import (
-    AllocatedSqs,
-    CloudOnly,
-    CSqs,
-    CuHlmOffline,
-    DenseQs,
-    Dssd,
-    FixedLength,
-    FlexSpec,
-    Hlm,
-    KSqs,
-    LargeOnly,
-    Lookahead,
-    Method,
-    PromptLookup,
-    RandHlm,
-    SmallOnly,
-    UHlm,
-)
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
+from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, Hlm, LargeOnly, RandHlm, SmallOnly, UHlm
 from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import GenerationRecord, energy

@@ -12,7 +12,9 @@ from validation.benchmarks.__main__ import ROWS
 from validation.benchmarks.decoding import measure_equal_texts, measure_loop, measure_verification
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods import FixedLength, Hlm, Method
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.records import GenerationRecord
 from validation.models.pair import Pair
 

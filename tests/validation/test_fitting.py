@@ -9,8 +9,9 @@ import pytest
 
 from hlmtheory.skipping import skip_thresholds
 from validation.collection.prompts import Prompt
-from validation.decoding.fitting import all_methods, fit
+from validation.decoding.fitting import fit
 from validation.decoding.loop import decode
+from validation.decoding.methods import default_methods
 from validation.errors import UserError
 from validation.models.pair import Pair
 from validation.trace.reader import Trace, TraceWriter, open_trace
@@ -55,7 +56,7 @@ def test_too_few_texts_and_a_line_that_falls_are_refused(tmp_path: Path) -> None
 
 
 def test_every_method_can_be_made_and_run(pair: Pair, tmp_path: Path) -> None:
-    methods = all_methods(fit(stored(tmp_path / "trace")), max_draft_length=3)
+    methods = default_methods(fit(stored(tmp_path / "trace")), max_draft_length=3)
     names = [method.name for method in methods]
     assert len(set(names)) == len(names) >= 24
     for method in methods:

@@ -22,22 +22,10 @@ from tests.validation.tiny_texts import (
     quarters,
     table_pair,
 )
-from validation.decoding.methods import (
-    AllocatedSqs,
-    CloudOnly,
-    CSqs,
-    DenseQs,
-    Dssd,
-    FixedLength,
-    FlexSpec,
-    Hlm,
-    KSqs,
-    LargeOnly,
-    Lookahead,
-    Method,
-    PromptLookup,
-    RandHlm,
-)
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
+from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.single_draft import CloudOnly, Hlm, LargeOnly, RandHlm
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP
 
 Make = Callable[[], Method]

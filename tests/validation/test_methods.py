@@ -23,23 +23,16 @@ from tests.validation.watching import watched
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import DecodingError, decode
-from validation.decoding.methods import (
-    AllocatedSqs,
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
+from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.single_draft import (
     CloudOnly,
-    CSqs,
     CuHlmCertified,
     CuHlmOffline,
     CuHlmOnline,
-    DenseQs,
-    Dssd,
-    FixedLength,
-    FlexSpec,
     Hlm,
-    KSqs,
     LargeOnly,
-    Lookahead,
-    Method,
-    PromptLookup,
     RandHlm,
     SmallOnly,
     UHlm,

@@ -15,18 +15,9 @@ from validation.decoding.columns import Powers
 from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, decode
-from validation.decoding.methods import (
-    CloudOnly,
-    CuHlmOffline,
-    FixedLength,
-    Hlm,
-    KSqs,
-    LargeOnly,
-    PromptLookup,
-    RandHlm,
-    SmallOnly,
-    UHlm,
-)
+from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
+from validation.decoding.methods.quantized import KSqs
+from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, Hlm, LargeOnly, RandHlm, SmallOnly, UHlm
 from validation.decoding.metrics import MEDIANS, METRICS, compare, summaries, summarize, summary
 from validation.decoding.records import GenerationRecord, Round, energy
 from validation.errors import UserError

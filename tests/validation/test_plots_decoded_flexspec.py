@@ -13,10 +13,11 @@ import pytest
 
 from tests.validation.tiny_texts import nodes, table_pair
 from validation.collection.prompts import Prompt
-from validation.decoding.fitting import Fitted
 from validation.decoding.intervals import IntervalEstimate
 from validation.decoding.loop import decode
-from validation.decoding.methods import FixedLength, FlexSpec, Hlm
+from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
+from validation.decoding.methods.registry import Fitted
+from validation.decoding.methods.single_draft import Hlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.studies import STUDIES, Decoded, flexspec_links
 from validation.errors import UserError

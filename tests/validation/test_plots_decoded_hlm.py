@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from validation.collection.prompts import Prompt
-from validation.decoding.fitting import Fitted
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, decode
-from validation.decoding.methods import CuHlmOffline
+from validation.decoding.methods.registry import Fitted
+from validation.decoding.methods.single_draft import CuHlmOffline
 from validation.decoding.metrics import compare, summarize
 from validation.decoding.records import GenerationRecord
 from validation.decoding.retiming import fading_links, retime, uhlm_link
@@ -378,7 +378,7 @@ def test_table_ii_says_where_the_time_goes(studies: dict[str, Decoded]) -> None:
     rows = found["statistics"]["rows"]
     assert [one["role"] for one in rows[::4]] == ["No KD", "KD", "7B–13B", None]
     assert [one["method"] for one in rows[:4]] == list(tables.TIMED.values())
-    assert value(CU, "chosen") == tables.CHOSEN
+    assert value(CU, "chosen") == tables.CHOSEN_THRESHOLD
     (link,) = fading_links([10.0])
     rows_there = retime(rows_of(decoded, "U-HLM risk-prone"), link, decoded.methods, times=PAPER_TIMES)
     timed = summarize(rows_there, **SETTINGS)

@@ -11,17 +11,10 @@ from hlmtheory.channel import GilbertElliott, Rayleigh, Rician
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink, Link, TracedLink, Way
 from validation.decoding.loop import PAPER_TIMES, decode
-from validation.decoding.methods import (
-    CloudOnly,
-    CuHlmOffline,
-    FixedLength,
-    FlexSpec,
-    Hlm,
-    KSqs,
-    Method,
-    SmallOnly,
-    UHlm,
-)
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
+from validation.decoding.methods.quantized import KSqs
+from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, Hlm, SmallOnly, UHlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.retiming import AVERAGE_SNR_DB, fading_links, retime, uhlm_link
 from validation.errors import UserError

@@ -15,7 +15,7 @@ from hlmtheory.lattice import payload_bits
 from tests.validation.watching import FOUR, watched
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods import AllocatedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.session import Draft, Outcome
 from validation.errors import UserError
 from validation.models.pair import Pair

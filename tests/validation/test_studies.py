@@ -14,12 +14,12 @@ from click.testing import CliRunner, Result
 from tests.validation.test_fitting import stored
 from validation.__main__ import main
 from validation.collection.prompts import Prompt, read_prompts
+from validation.decoding.methods.single_draft import LargeOnly
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import remembering, score
 from validation.decoding.studies import (
     CLOUD_ONLY_S,
     CLOUD_S,
-    LARGE,
     STUDIES,
     decode_study,
     fitted_to,
@@ -33,6 +33,7 @@ from validation.trace.sealed import write_sealed
 
 PROMPTS = [Prompt("a", "two and two", "sums", "make four"), Prompt("b", "it was the best", "novels")]
 TOKENS = 4
+LARGE = LargeOnly.name
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,8 @@ import pytest
 from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import DecodingError
-from validation.decoding.methods import FixedLength, Hlm, SmallOnly, UHlm
+from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.methods.single_draft import Hlm, SmallOnly, UHlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError

@@ -17,7 +17,7 @@ import torch
 
 from validation.collection.prompts import Prompt, read_prompts
 from validation.decoding.loop import decode
-from validation.decoding.methods import Hlm
+from validation.decoding.methods.single_draft import Hlm
 from validation.errors import UserError
 from validation.models.pair import load_pair
 from validation.models.sources import PAIRS_FOLDER

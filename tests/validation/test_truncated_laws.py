@@ -20,7 +20,7 @@ from hlmtheory.truncation import certified_size, decoded_draft
 from tests.validation.tiny_texts import Grid, distance, exact_law, nodes, table_pair
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods import CuHlm, CuHlmCertified, CuHlmOffline, CuHlmOnline
+from validation.decoding.methods.single_draft import CuHlm, CuHlmCertified, CuHlmOffline, CuHlmOnline
 from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
 from validation.decoding.session import Session, Step
 

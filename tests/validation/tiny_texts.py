@@ -17,7 +17,7 @@ import torch
 
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods import Method
+from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import ACCEPT, DRAFT, PURPOSES, REPLACE, Noise
 from validation.decoding.records import GenerationRecord
 from validation.models.pair import Pair

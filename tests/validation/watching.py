@@ -8,7 +8,7 @@ from typing import Any
 from tests.validation.tiny_texts import PROMPTS
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods import Method
+from validation.decoding.methods.base import Method
 from validation.decoding.records import GenerationRecord
 from validation.decoding.session import Draft, Message, Outcome
 from validation.models.pair import Pair

@@ -18,7 +18,10 @@ import numpy as np
 from validation.benchmarks.measurement import Measurement
 from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.loop import decode
-from validation.decoding.methods import FixedLength, Hlm, KSqs, LargeOnly, Method, PromptLookup, SmallOnly, UHlm
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
+from validation.decoding.methods.quantized import KSqs
+from validation.decoding.methods.single_draft import Hlm, LargeOnly, SmallOnly, UHlm
 from validation.decoding.random_streams import Noise
 from validation.decoding.sampling import draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Session

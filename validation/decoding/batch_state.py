@@ -18,7 +18,7 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     import torch
 
-    from validation.decoding.methods import Method
+    from validation.decoding.methods.base import Method
 
 Array = NDArray[Any]
 SMALL, LARGE = range(2)  # the models, where there is a number of each

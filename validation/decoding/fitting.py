@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,49 +10,13 @@ from numpy.typing import NDArray
 from hlmtheory.skipping import calibrate_threshold, skip_thresholds, threshold_losses
 from hlmtheory.truncation import offline_size
 from hlmtheory.uncertainty import expected_uncertainty, fit_linear
-from validation.decoding.methods import (
-    AllocatedSqs,
-    CloudOnly,
-    CSqs,
-    CuHlmCertified,
-    CuHlmOffline,
-    CuHlmOnline,
-    DenseQs,
-    Dssd,
-    FixedLength,
-    FlexSpec,
-    Hlm,
-    KSqs,
-    LargeOnly,
-    Lookahead,
-    Method,
-    PromptLookup,
-    RandHlm,
-    SmallOnly,
-    UHlm,
-)
+from validation.decoding.methods.registry import Fitted
 from validation.errors import UserError
 from validation.trace.reader import Trace, probabilities
 
 Array = NDArray[Any]
 OFFLINE_TOKENS = 200
 """Tokens that k* is fitted to: it takes a sort of each row."""
-
-FLEXSPEC_DRAFT_S = 0.0085
-"""Seconds of a draft on a Jetson AGX Orin: flexspec Table V."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fitted:
-    """What was found on a trace of the large model's texts."""
-
-    slope: float
-    intercept: float
-    non_acceptance: float  # Δ = P(p_d < q_d)
-    risk_averse: float  # thresholds of the uncertainty
-    risk_prone: float
-    calibrated: float  # -inf if nothing may be skipped
-    offline_k: int
 
 
 def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, seed: int = 1) -> Fitted:
@@ -123,48 +86,3 @@ def _calibrated(uncertainty: Array, rejection: Array, text: Array, risk: float) 
     grid = np.linspace(0.0, 1.0, 101)
     losses = np.asarray(threshold_losses(table[0], table[1], grid)) / length
     return float(calibrate_threshold(losses, grid, risk=risk, bound=1.0).threshold)
-
-
-def all_methods(fitted: Fitted, *, max_draft_length: int = 4, delay_s: float = 0.0) -> list[Method]:
-    """Every method with its parameters from a fit, where it has any.
-
-    Parameters
-    ----------
-    fitted : Fitted
-    max_draft_length : int
-        Drafts of a round, of the methods that have a fixed number.
-    delay_s : float
-        What a round waits for the link beside its bits, both ways: flexspec's choice of a draft length counts it.
-
-    Returns
-    -------
-    list of Method
-        Of different names.
-    """
-    costs = {"propagation_s": delay_s, "edge_slope_s": FLEXSPEC_DRAFT_S}
-    return [
-        SmallOnly(),
-        LargeOnly(),
-        CloudOnly(),
-        Hlm(),
-        RandHlm(0.5),
-        UHlm(fitted.risk_averse, "U-HLM risk-averse"),
-        UHlm(fitted.risk_prone, "U-HLM risk-prone"),
-        CuHlmOffline(fitted.risk_prone, fitted.offline_k),
-        CuHlmOnline(fitted.risk_prone, slope=fitted.slope, intercept=fitted.intercept),
-        CuHlmCertified(fitted.calibrated),
-        DenseQs(),
-        KSqs(),
-        CSqs(),
-        CSqs(printed=True),
-        CSqs(0.001, learning_rate=0.0),
-        AllocatedSqs(),
-        FixedLength(max_draft_length),
-        Dssd(max_draft_length),
-        FlexSpec("linear", printed_acceptance=True, costs=costs),
-        FlexSpec("linear", costs=costs),
-        FlexSpec("exact", printed_acceptance=True, costs=costs),
-        FlexSpec("exact", costs=costs),
-        PromptLookup(max_draft_length),
-        Lookahead(max_draft_length),
-    ]

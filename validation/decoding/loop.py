@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from validation.collection.prompts import Prompt
     from validation.decoding.links import Link
-    from validation.decoding.methods import Method
+    from validation.decoding.methods.base import Method
     from validation.models.pair import Pair
 
 Array = NDArray[Any]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from hlmtheory.channel import Rayleigh, Rician, db_to_linear, dbm_to_watts, log_distance_gain
 from validation.decoding.links import Channel, FadingLink, Link, Way
-from validation.decoding.methods import Method
+from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
 from validation.errors import UserError

@@ -19,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from validation.collection.prompts import Prompt
-from validation.decoding.fitting import Fitted, all_methods, fit
+from validation.decoding.fitting import fit
 from validation.decoding.links import FadingLink, Way
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_SEED
-from validation.decoding.methods import CuHlmOffline, CuHlmOnline, LargeOnly, Method, UHlm
+from validation.decoding.methods import default_methods
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.registry import Family, Fitted
+from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CuHlmOffline, LargeOnly, UHlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import Scores, score, score_key
 from validation.decoding.sweep import read_records, sweep
@@ -65,7 +68,7 @@ class Study:
     name, about : str
         What it is called, and what it is for.
     methods : callable
-        From what was fitted to a trace to the methods, as :func:`validation.decoding.fitting.all_methods`.
+        From what was fitted to a trace to the methods, as :func:`validation.decoding.methods.default_methods`.
     temperature, top_p : float
     """
 
@@ -76,30 +79,20 @@ class Study:
     top_p: float = 1.0
 
 
-LARGE = "large only"
-"""The name of the method that the others are measured against."""
-
 THRESHOLDS = tuple(i / 10 for i in range(11))
 SIZES = (1, 3, 10, 30, 100, 300, 1000, 4096)
-CHOSEN = 0.8
-"""The threshold that cu-hlm chooses (Section V-B), whatever the pair."""
-U_CHOSEN, CU_CHOSEN = f"U-HLM at {CHOSEN:g}", f"CU-HLM online at {CHOSEN:g}"
+HLM_FAMILIES = (Family.ONE_MODEL, Family.HLM, Family.RAND_HLM, Family.U_HLM, Family.CU_HLM)
 
 
 def _hlm(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
-    wanted = (LARGE, "small only", "HLM", "Rand-HLM", "U-HLM", "CU-HLM")
-    line = {"slope": fitted.slope, "intercept": fitted.intercept}
-    chosen = [
-        UHlm(CHOSEN, U_CHOSEN),
-        CuHlmOnline(CHOSEN, name=CU_CHOSEN, **line),
-    ]
-    return [*(method for method in all_methods(fitted) if method.name.startswith(wanted)), *chosen]
+    """Return the methods of cu-hlm and u-hlm."""
+    return default_methods(fitted, families=HLM_FAMILIES, study="hlm", delay_s=delay_s)
 
 
 def _design(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
     thresholds = [UHlm(limit, f"U-HLM, u_th = {limit:g}") for limit in THRESHOLDS]
     asks = fitted.risk_prone < 1.0  # else no uncertainty is above it, and k would not matter
-    limit, suffix = (fitted.risk_prone, "") if asks else (CHOSEN, f" at {CHOSEN:g}")
+    limit, suffix = (fitted.risk_prone, "") if asks else (CHOSEN_THRESHOLD, f" at {CHOSEN_THRESHOLD:g}")
     sizes = [CuHlmOffline(limit, k, name=f"CU-HLM offline (k = {k}){suffix}") for k in SIZES]
     return [LargeOnly(), *thresholds, *sizes]
 
@@ -109,8 +102,8 @@ STUDIES = {
     for study in (
         Study("hlm", "cu-hlm Figs. 1 and 10, Tables I and II; u-hlm Fig. 6, Table I", _hlm),
         Study("design", "cu-hlm Fig. 9, u-hlm Fig. 4: thresholds and sizes", _design),
-        Study("greedy", "flexspec Fig. 4 and 6, Table III: all methods at temperature 0", all_methods, 0.0),
-        Study("nucleus", "flexspec Table IV: all methods at temperature 1, top-p 0.9", all_methods, 1.0, 0.9),
+        Study("greedy", "flexspec Fig. 4 and 6, Table III: all methods at temperature 0", default_methods, 0.0),
+        Study("nucleus", "flexspec Table IV: all methods at temperature 1, top-p 0.9", default_methods, 1.0, 0.9),
     )
 }
 

@@ -18,7 +18,7 @@ from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt
 from validation.decoding.links import Link
 from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_NEW_TOKENS, DEFAULT_SEED, decode
-from validation.decoding.methods import Method
+from validation.decoding.methods.base import Method
 from validation.decoding.random_streams import label
 from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
@@ -89,7 +89,9 @@ def sweep(
     found = encode_prompts(pair, prompts, new_tokens)
     encoded = {prompt.id: label(ids) for prompt, ids in zip(prompts, found, strict=True)}
     jobs = [(method, link) for method in methods for link in (links or (None,))]
-    marks = {(m.name, _link_name(k)): label(type(m).__name__, sorted(_plain(m).items()), repr(k)) for m, k in jobs}
+    marks = {
+        (m.name, _link_name(k)): label(type(m).__name__, sorted(parameters_of(m).items()), repr(k)) for m, k in jobs
+    }
     folder.mkdir(parents=True, exist_ok=True)
     with Lock(folder):
         book, journal = _open(folder, settings)
@@ -145,8 +147,13 @@ def _link_name(link: Link | None) -> str:
     return "none" if link is None else link.name
 
 
-def _plain(method: Method) -> dict[str, Any]:
-    """The parameters of a method, by name."""
+def _mark(method: Method, link: Link | None) -> str:
+    """A short name for all parameters of a method and a link."""
+    return label(type(method).__name__, sorted(parameters_of(method).items()), repr(link))
+
+
+def parameters_of(method: Method) -> dict[str, Any]:
+    """Return the parameters of a method, by the names that journals store."""
     found = {name: value for name, value in vars(method).items() if isinstance(value, (*_PLAIN, tuple))}
     flat = {STORED_NAMES.get(name, name): value for name, value in found.items()}
     return flat | {"costs": sorted(getattr(method, "costs", {}).items())}

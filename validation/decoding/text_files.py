@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from validation.collection.prompts import Prompt
+from validation.decoding.methods.registry import info_of
 from validation.decoding.records import GenerationRecord
-from validation.decoding.studies import LARGE, Decoded
+from validation.decoding.studies import Decoded
 from validation.trace.journal import write_atomically
 
 FILE = "texts.jsonl"
@@ -48,7 +49,12 @@ def sample_of(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any) -> tu
     groups = [records for records in decoded.by_method.values() if records]
     if not groups:
         return None
-    both = [records for records in groups if records[0].method != LARGE and records[0].total("target_passes")]
+    both = [records for records in groups if _runs_both_models(records[0].method)]
     record = (both or groups)[0][0]
     prompt = next(prompt.text for prompt in prompts if prompt.id == record.prompt)
     return record.method, prompt, text_of(record, tokenizer)
+
+
+def _runs_both_models(name: str) -> bool:
+    method = info_of(name).method
+    return method is not None and method.small and method.large

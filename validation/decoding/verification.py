@@ -16,7 +16,7 @@ from validation.decoding.session import Draft, Session
 if TYPE_CHECKING:
     import torch
 
-    from validation.decoding.methods import Method
+    from validation.decoding.methods.base import Method
 
 Array = NDArray[Any]
 

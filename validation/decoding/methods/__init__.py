@@ -1,43 +1,56 @@
-"""Every decoding method, as a small object that makes the decisions with functions of :mod:`hlmtheory`."""
+"""Decoding methods: classes that make the decisions of the generation loop, and the registry that lists them.
+
+A method is a class in a module of this folder, with its entry above it. ``MODULES`` lists the modules in the order of
+the tables. :mod:`validation.decoding.methods.registry` says how entries are read.
+"""
 
 from __future__ import annotations
 
-from validation.decoding.methods.base import Method
-from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
-from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs, Sqs
-from validation.decoding.methods.single_draft import (
-    CloudOnly,
-    CuHlm,
-    CuHlmCertified,
-    CuHlmOffline,
-    CuHlmOnline,
-    Hlm,
-    LargeOnly,
-    RandHlm,
-    SmallOnly,
-    UHlm,
-)
+from collections.abc import Collection
 
-__all__ = [
-    "AllocatedSqs",
-    "CSqs",
-    "CloudOnly",
-    "CuHlm",
-    "CuHlmCertified",
-    "CuHlmOffline",
-    "CuHlmOnline",
-    "DenseQs",
-    "Dssd",
-    "FixedLength",
-    "FlexSpec",
-    "Hlm",
-    "KSqs",
-    "LargeOnly",
-    "Lookahead",
-    "Method",
-    "PromptLookup",
-    "RandHlm",
-    "SmallOnly",
-    "Sqs",
-    "UHlm",
-]
+from validation.decoding.methods import multi_draft, quantized, single_draft
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.registry import REGISTERED, Family, Fitted, MethodInfo, Setup
+
+MODULES = (single_draft, quantized, multi_draft)
+METHODS: dict[str, MethodInfo] = {
+    info.name: info
+    for module in MODULES
+    for info in REGISTERED.values()
+    if info.method is not None and info.method.__module__ == module.__name__
+}
+"""Every method by name."""
+
+
+def default_methods(
+    fitted: Fitted,
+    *,
+    families: Collection[Family] = tuple(Family),
+    study: str | None = None,
+    max_draft_length: int = 4,
+    delay_s: float = 0.0,
+) -> list[Method]:
+    """Return every method of some families with its default parameters.
+
+    Parameters
+    ----------
+    fitted : Fitted
+        From :func:`validation.decoding.fitting.fit`.
+    families : collection of Family
+    study : str, optional
+        The study they are for: entries that are limited to it come last; entries of other studies are left out.
+    max_draft_length : int
+        Drafts of a round, for methods with a fixed number.
+    delay_s : float
+        Seconds that a round waits for the link beside its bits, both ways. flexspec counts it to choose a draft length.
+
+    Returns
+    -------
+    list of Method
+        With distinct names, in the order of ``METHODS``.
+    """
+    setup = Setup(fitted, max_draft_length, delay_s)
+    chosen = [info for info in METHODS.values() if info.family in families]
+    common = [info for info in chosen if info.studies is None]
+    own = [info for info in chosen if info.studies is not None and study in info.studies]
+    return [info.default(setup) for info in (*common, *own) if info.default is not None]

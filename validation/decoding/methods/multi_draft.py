@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,15 +10,38 @@ from numpy.typing import NDArray
 
 from hlmtheory.draft_length import AcceptanceTracker, optimal_draft_length, round_costs, surrogate_draft_length
 from validation.decoding.methods.base import Method, tokens_message
+from validation.decoding.methods.registry import (
+    BLACK,
+    BLUE,
+    GREY,
+    LIGHT_BLUE,
+    ORANGE,
+    Family,
+    MethodInfo,
+    PlotStyle,
+    Setup,
+    register,
+)
 from validation.decoding.methods.single_draft import CloudOnly
 from validation.decoding.session import Draft, Message, Outcome, Session
 from validation.decoding.wire import float_bits, index_bits, pack
 
 Array = NDArray[Any]
+FLEXSPEC_DRAFT_S = 0.0085
+"""Seconds of a draft on a Jetson AGX Orin: flexspec Table V."""
 SLOWEST_BPS = 1.0
 """What a link that stands still is taken for when a draft length is chosen."""
 
 
+@register(
+    MethodInfo(
+        "fixed K",
+        Family.SPECULATIVE,
+        PlotStyle(BLACK, "o"),
+        default=lambda setup: FixedLength(setup.max_draft_length),
+        published="Std. SD",
+    )
+)
 class FixedLength(Method):
     """Standard speculative decoding: K drafts a round, each with its row, and a bonus token (leviathan2023fast)."""
 
@@ -26,6 +49,15 @@ class FixedLength(Method):
         self.max_draft_length, self.name = max_draft_length, f"fixed K = {max_draft_length}"
 
 
+@register(
+    MethodInfo(
+        "DSSD",
+        Family.SPECULATIVE,
+        PlotStyle(LIGHT_BLUE, "o"),
+        default=lambda setup: Dssd(setup.max_draft_length),
+        published="DSSD",
+    )
+)
 class Dssd(FixedLength):
     """Distributed split speculative decoding (ning2025dssd), the baseline of flexspec.
 
@@ -58,6 +90,33 @@ class Dssd(FixedLength):
         return 2 + 4 * self.session.vocabulary if row else super().reply(drafts, accepted)
 
 
+def _flexspec(policy: str, *, printed_acceptance: bool = False) -> Callable[[Setup], FlexSpec]:
+    """How a variant of flexspec is made for a link's delay, with the paper's time of a draft."""
+
+    def make(setup: Setup) -> FlexSpec:
+        costs = {"propagation_s": setup.delay_s, "edge_slope_s": FLEXSPEC_DRAFT_S}
+        return FlexSpec(policy, printed_acceptance=printed_acceptance, costs=costs)
+
+    return make
+
+
+@register(
+    MethodInfo(
+        "flexspec linear, printed acceptance",
+        Family.SPECULATIVE,
+        PlotStyle(BLUE, "x", "dotted"),
+        default=_flexspec("linear", printed_acceptance=True),
+        published="FlexSpec",
+    ),
+    MethodInfo("flexspec linear", Family.SPECULATIVE, PlotStyle(BLUE, "x", "dashed"), default=_flexspec("linear")),
+    MethodInfo(
+        "flexspec exact, printed acceptance",
+        Family.SPECULATIVE,
+        PlotStyle(BLUE, "D", "dotted"),
+        default=_flexspec("exact", printed_acceptance=True),
+    ),
+    MethodInfo("flexspec exact", Family.SPECULATIVE, PlotStyle(ORANGE, "D"), default=_flexspec("exact")),
+)
 class FlexSpec(Dssd):
     """flexspec: the draft length that maximises tokens a second on the link of the moment (Algorithm 2).
 
@@ -126,6 +185,14 @@ class FlexSpec(Dssd):
             self.trackers[outcome.row] = tracker.update(outcome.accepted, len(outcome.drafts))
 
 
+@register(
+    MethodInfo(
+        "prompt lookup",
+        Family.SPECULATIVE,
+        PlotStyle(GREY, "+"),
+        default=lambda setup: PromptLookup(setup.max_draft_length),
+    )
+)
 class PromptLookup(Method):
     """Prompt lookup: what followed the last n tokens when they last occurred in the text; else fewer of them, or none.
 
@@ -158,6 +225,15 @@ class PromptLookup(Method):
         return tokens_message(drafts, self.session.vocabulary)
 
 
+@register(
+    MethodInfo(
+        "Lookahead",
+        Family.SPECULATIVE,
+        PlotStyle(GREY, "x"),
+        default=lambda setup: Lookahead(setup.max_draft_length),
+        published="Lookahead",
+    )
+)
 class Lookahead(CloudOnly):
     """Jacobi iteration on the server: the large model's likeliest tokens of the last pass are the drafts of this one.
 

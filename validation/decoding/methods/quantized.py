@@ -13,6 +13,16 @@ from hlmtheory.codec import LatticeDraft, LatticeMessage, encode
 from hlmtheory.conformal import ThresholdController, threshold_support
 from hlmtheory.lattice import allocate, distortion_bound_sharp, payload_bits, quantize, top_support
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.registry import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    Family,
+    MethodInfo,
+    PlotStyle,
+    register,
+)
 from validation.decoding.session import Draft, Message, Outcome, Proposal, Session, Step
 from validation.errors import UserError
 
@@ -156,6 +166,7 @@ class Sqs(Method):
         return sum(draft.note.dropped for draft in drafts), sum(draft.note.rounding for draft in drafts)
 
 
+@register(MethodInfo("QS dense", Family.SQS, PlotStyle(GREY, "v"), default=lambda setup: DenseQs()))
 class DenseQs(Sqs):
     """QS: the whole row on the lattice."""
 
@@ -167,6 +178,7 @@ class DenseQs(Sqs):
         return np.full_like(kept, self.session.vocabulary)
 
 
+@register(MethodInfo("K-SQS", Family.SQS, PlotStyle(BLUE, "s"), default=lambda setup: KSqs()))
 class KSqs(Sqs):
     """K-SQS: the K largest probabilities."""
 
@@ -190,6 +202,18 @@ class KSqs(Sqs):
         return np.full_like(kept, self.k)
 
 
+@register(
+    MethodInfo("C-SQS", Family.SQS, PlotStyle(ORANGE, "s"), default=lambda setup: CSqs()),
+    MethodInfo(
+        "C-SQS (τ₁ = 0, as printed)", Family.SQS, PlotStyle(GREEN, "x"), default=lambda setup: CSqs(printed=True)
+    ),
+    MethodInfo(
+        "C-SQS (τ = 0.001, fixed)",
+        Family.SQS,
+        PlotStyle(ORANGE, "s", "dotted"),
+        default=lambda setup: CSqs(0.001, learning_rate=0.0),
+    ),
+)
 class CSqs(Sqs):
     """C-SQS: the tokens of at least a threshold that is steered online (c-sqs Algorithm 1).
 
@@ -253,6 +277,7 @@ class CSqs(Sqs):
         return float(controller.threshold)
 
 
+@register(MethodInfo("SQS allocated", Family.SQS, PlotStyle(GREEN, "D"), default=lambda setup: AllocatedSqs()))
 class AllocatedSqs(Sqs):
     """The support size and resolution of least distortion within so many bits a draft."""
 

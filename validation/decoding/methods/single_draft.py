@@ -14,6 +14,18 @@ from hlmtheory.codec import encode, truncated_message
 from hlmtheory.truncation import certified_size, decoded_draft, online_size
 from hlmtheory.uncertainty import DRAWS, MAX_TEMPERATURE, expected_uncertainty, sample_uncertainty
 from validation.decoding.methods.base import Method
+from validation.decoding.methods.registry import (
+    BLACK,
+    BLUE,
+    GREY,
+    LIGHT_BLUE,
+    ORANGE,
+    Family,
+    MethodInfo,
+    PlotStyle,
+    Setup,
+    register,
+)
 from validation.decoding.random_streams import SKIP, Columns
 from validation.decoding.session import Draft, Message, Step
 from validation.decoding.wire import index_bits
@@ -28,6 +40,15 @@ CERTIFIED_BITS = (16, 24)
 """What a probability of :class:`CuHlmCertified` has, or where that is too coarse."""
 
 
+@register(
+    MethodInfo(
+        "small only",
+        Family.ONE_MODEL,
+        PlotStyle(GREY, "v", "dotted"),
+        default=lambda setup: SmallOnly(),
+        published="SLM",
+    )
+)
 class SmallOnly(Method):
     """The small model alone."""
 
@@ -38,6 +59,15 @@ class SmallOnly(Method):
         return np.ones(len(tokens), dtype=bool)
 
 
+@register(
+    MethodInfo(
+        "large only",
+        Family.ONE_MODEL,
+        PlotStyle(GREY, "^", "dashed"),
+        default=lambda setup: LargeOnly(),
+        published="LLM",
+    )
+)
 class LargeOnly(Method):
     """The large model alone, where the user is."""
 
@@ -56,6 +86,15 @@ class LargeOnly(Method):
         return 0
 
 
+@register(
+    MethodInfo(
+        "cloud only",
+        Family.CLOUD,
+        PlotStyle(GREY, "P", "dashed"),
+        default=lambda setup: CloudOnly(),
+        published="Cloud-Only",
+    )
+)
 class CloudOnly(LargeOnly):
     """The large model alone across the link: "every token generation incurs a full network round-trip" (flexspec V)."""
 
@@ -70,6 +109,7 @@ class CloudOnly(LargeOnly):
         return -(-index_bits(self.session.vocabulary) // 8)
 
 
+@register(MethodInfo("HLM", Family.HLM, PlotStyle(BLACK, "s"), default=lambda setup: Hlm(), published="HLM"))
 class Hlm(Method):
     """HLM: every draft is sent with its whole row; a draft that is accepted ends its round (cu-hlm Section II).
 
@@ -85,6 +125,15 @@ class Hlm(Method):
         return Message(len(drafts) * bits, super().message(drafts).payload)
 
 
+@register(
+    MethodInfo(
+        "Rand-HLM",
+        Family.RAND_HLM,
+        PlotStyle(BLACK, "x", "dotted"),
+        default=lambda setup: RandHlm(0.5),
+        published="Rand-HLM",
+    )
+)
 class RandHlm(Hlm):
     """HLM that keeps each draft unseen with a fixed probability, whatever it is (cu-hlm Section V-A).
 
@@ -102,6 +151,34 @@ class RandHlm(Hlm):
         return np.asarray(self.session.noise.uniform(SKIP, step.rows, step.positions) < self.share)
 
 
+CHOSEN_THRESHOLD = 0.8
+"""The threshold that cu-hlm chooses (Section V-B), whatever the pair."""
+U_CHOSEN, CU_CHOSEN = f"U-HLM at {CHOSEN_THRESHOLD:g}", f"CU-HLM online at {CHOSEN_THRESHOLD:g}"
+
+
+@register(
+    MethodInfo("U-HLM", Family.U_HLM, PlotStyle(LIGHT_BLUE, ".")),
+    MethodInfo(
+        "U-HLM risk-averse",
+        Family.U_HLM,
+        PlotStyle(LIGHT_BLUE, "<", "dashed"),
+        default=lambda setup: UHlm(setup.fitted.risk_averse, "U-HLM risk-averse"),
+    ),
+    MethodInfo(
+        "U-HLM risk-prone",
+        Family.U_HLM,
+        PlotStyle(LIGHT_BLUE, ">"),
+        default=lambda setup: UHlm(setup.fitted.risk_prone, "U-HLM risk-prone"),
+        published="U-HLM",
+    ),
+    MethodInfo(
+        U_CHOSEN,
+        Family.U_HLM,
+        PlotStyle(LIGHT_BLUE, "P", "dotted"),
+        default=lambda setup: UHlm(CHOSEN_THRESHOLD, U_CHOSEN),
+        studies=("hlm",),
+    ),
+)
 class UHlm(Hlm):
     """U-HLM: a draft whose uncertainty is at most the threshold is kept unseen (cu-hlm (10), u-hlm (8)).
 
@@ -193,6 +270,15 @@ class CuHlm(UHlm, ABC):
         return Message(float(cut.k * (cut.bits + index_bits(self.session.vocabulary))), coded)
 
 
+@register(
+    MethodInfo(
+        "CU-HLM offline",
+        Family.CU_HLM,
+        PlotStyle(BLUE, "o"),
+        default=lambda setup: CuHlmOffline(setup.fitted.risk_prone, setup.fitted.offline_k),
+        published="CU-HLM (Offline)",
+    )
+)
 class CuHlmOffline(CuHlm):
     """One k for all tokens, from :func:`hlmtheory.truncation.offline_size` (cu-hlm (21); 30 in the paper)."""
 
@@ -205,6 +291,27 @@ class CuHlmOffline(CuHlm):
         return min(self.k, self.session.vocabulary), self.bits
 
 
+def _online(threshold: float, setup: Setup, name: str) -> CuHlmOnline:
+    """CU-HLM online with the fitted line."""
+    return CuHlmOnline(threshold, slope=setup.fitted.slope, intercept=setup.fitted.intercept, name=name)
+
+
+@register(
+    MethodInfo(
+        "CU-HLM online",
+        Family.CU_HLM,
+        PlotStyle(BLUE, "D", "dashed"),
+        default=lambda setup: _online(setup.fitted.risk_prone, setup, "CU-HLM online"),
+        published="CU-HLM (Online)",
+    ),
+    MethodInfo(
+        CU_CHOSEN,
+        Family.CU_HLM,
+        PlotStyle(BLUE, "X", "dotted"),
+        default=lambda setup: _online(CHOSEN_THRESHOLD, setup, CU_CHOSEN),
+        studies=("hlm",),
+    ),
+)
 class CuHlmOnline(CuHlm):
     """k by the draft's uncertainty: least k with Ū(a u + b) ≤ θ (cu-hlm (24)).
 
@@ -239,6 +346,14 @@ class CuHlmOnline(CuHlm):
         return online_size(draft, tokens, found, self.distortion_tolerance, sharpness=self.sharpness), self.bits
 
 
+@register(
+    MethodInfo(
+        "CU-HLM certified",
+        Family.CU_HLM,
+        PlotStyle(ORANGE, "*", width=2.0, order=4),
+        default=lambda setup: CuHlmCertified(setup.fitted.calibrated),
+    )
+)
 class CuHlmCertified(CuHlm):
     """The least k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε, and a threshold that was calibrated.
 

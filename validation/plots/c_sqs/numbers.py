@@ -17,8 +17,16 @@ from numpy.typing import NDArray
 
 from hlmtheory.conformal import regret_bound, regret_bound_sharp
 from validation.decoding.loop import PAPER_TIMES
-from validation.decoding.methods import AllocatedSqs, CSqs, DenseQs, KSqs
-from validation.decoding.methods.quantized import BUDGET_BITS, EPSILON, LEARNING_RATE, RESOLUTION
+from validation.decoding.methods.quantized import (
+    BUDGET_BITS,
+    EPSILON,
+    LEARNING_RATE,
+    RESOLUTION,
+    AllocatedSqs,
+    CSqs,
+    DenseQs,
+    KSqs,
+)
 from validation.plots.c_sqs.runs import (
     DRAFT_BITS,
     METHODS,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.kv_cache import CachedModel
 from validation.decoding.loop import decode
-from validation.decoding.methods import AllocatedSqs, CSqs, DenseQs, KSqs, Sqs
+from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs, Sqs
 from validation.decoding.records import GenerationRecord
 from validation.decoding.session import Outcome, Session, Step
 from validation.models.pair import Pair, load_pair

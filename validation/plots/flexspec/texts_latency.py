@@ -13,7 +13,7 @@ import numpy as np
 
 from validation.decoding.intervals import IntervalEstimate
 from validation.decoding.links import FadingLink
-from validation.decoding.methods import FlexSpec
+from validation.decoding.methods.multi_draft import FlexSpec
 from validation.decoding.metrics import Summary, compare
 from validation.decoding.records import GenerationRecord
 from validation.decoding.studies import CLOUD_ONLY_S, RATES_BPS, Decoded, flexspec_links

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.intervals import IntervalEstimate
-from validation.decoding.methods import FlexSpec
+from validation.decoding.methods.multi_draft import FlexSpec
 from validation.decoding.studies import Decoded, flexspec_links
 from validation.plots.common.record import Table, plain
 from validation.plots.flexspec import texts_lines as lines

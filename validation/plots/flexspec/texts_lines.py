@@ -12,10 +12,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.decoding.fitting import FLEXSPEC_DRAFT_S
 from validation.decoding.intervals import DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, IntervalEstimate, draw_texts, estimate
 from validation.decoding.links import FadingLink
-from validation.decoding.methods import CloudOnly, Dssd, FixedLength, FlexSpec, Hlm, Lookahead, Method, PromptLookup
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import (
+    FLEXSPEC_DRAFT_S,
+    Dssd,
+    FixedLength,
+    FlexSpec,
+    Lookahead,
+    PromptLookup,
+)
+from validation.decoding.methods.single_draft import CloudOnly, Hlm
 from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.retiming import retime

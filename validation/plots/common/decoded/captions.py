@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from validation.decoding.studies import CU_CHOSEN
+from validation.decoding.methods.single_draft import CU_CHOSEN
 from validation.plots.common.decoded.numbers import ACCURACIES
 from validation.plots.common.decoded.printed import (
     PRINTED,

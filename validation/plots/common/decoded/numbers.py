@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from validation.decoding.intervals import IntervalEstimate, ratio
-from validation.decoding.methods import CuHlmOffline, UHlm
+from validation.decoding.methods.single_draft import CuHlmOffline, UHlm
 from validation.decoding.metrics import Summary, summarize
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import score_key

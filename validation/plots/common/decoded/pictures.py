@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from validation.decoding.studies import CU_CHOSEN, U_CHOSEN
+from validation.decoding.methods.single_draft import CU_CHOSEN, U_CHOSEN
 from validation.plots.common.decoded.numbers import ACCURACIES
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.printed import CU, U, value

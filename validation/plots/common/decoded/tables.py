@@ -9,9 +9,10 @@ import numpy as np
 
 from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
 from validation.decoding.loop import PAPER_TIMES
+from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CU_CHOSEN, U_CHOSEN
 from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.records import GenerationRecord
-from validation.decoding.studies import CHOSEN, CU_CHOSEN, U_CHOSEN, Decoded
+from validation.decoding.studies import Decoded
 from validation.plots.common.decoded.numbers import ACCURACIES, kept, mean_score, perplexity, scored, share_of
 from validation.plots.common.decoded.printed import (
     ACCURACY,
@@ -158,9 +159,9 @@ def _shares(decoded: Decoded, parts: dict[str, Decoded], name: str, seed: int) -
 
 TIMED = {
     "U-HLM risk-prone": "U-HLM",
-    U_CHOSEN: f"U-HLM, threshold {CHOSEN:g}",
+    U_CHOSEN: f"U-HLM, threshold {CHOSEN_THRESHOLD:g}",
     "CU-HLM online": "CU-HLM (Online)",
-    CU_CHOSEN: f"CU-HLM (Online), threshold {CHOSEN:g}",
+    CU_CHOSEN: f"CU-HLM (Online), threshold {CHOSEN_THRESHOLD:g}",
 }
 """The methods whose time is broken down: at the pair's own risk-prone threshold, and at the one that cu-hlm chose."""
 

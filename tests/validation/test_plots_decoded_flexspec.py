@@ -359,7 +359,7 @@ def test_a_study_without_flexspec_is_drawn_all_the_same(studies: dict[str, Decod
         study = studies[name]
         names = ["cloud only", "HLM"]
         own = replace(
-            study, about=study.about | {"methods": names}, rows=[r for r in study.records if r.method in names]
+            study, about=study.about | {"methods": names}, records=[r for r in study.records if r.method in names]
         )
         path, *_ = draw(
             EXHIBITS["flexspec", number], None, tmp_path, command="x", seed=1, commit="c0ffee", decoded=[own]

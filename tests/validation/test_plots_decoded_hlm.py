@@ -94,7 +94,7 @@ def scored(decoded: Decoded) -> Decoded:
 def only(decoded: Decoded, *kept: str) -> Decoded:
     """Some of the methods."""
     rows = [row for row in decoded.records if row.method in kept]
-    return replace(decoded, rows=rows, about={**decoded.about, "methods": list(kept)})
+    return replace(decoded, records=rows, about={**decoded.about, "methods": list(kept)})
 
 
 def named(decoded: Decoded, pair: str) -> Decoded:

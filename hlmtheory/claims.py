@@ -7,10 +7,12 @@ One record serves four readers: the property tests, the check on real traces, th
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,6 +92,15 @@ class Attained:
 
     instance: Instance
     ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """The comment that proves a claim or says why it is false, with its file in the repository and its line."""
+
+    file: str
+    line: int
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +214,21 @@ class Claim:
         return FALSE[self.origin]
 
     @property
+    def proof(self) -> Proof:
+        """Where the claim is proved or said to be false: the comment that begins with the last part of its id.
+
+        Raises
+        ------
+        ValueError
+            If no file of the claim's module has such a comment.
+        """
+        module, _, name = self.id.partition(".")
+        found = _proofs(module).get(name)
+        if found is None:
+            raise ValueError(f"id must have a proof in hlmtheory/{module}; got {self.id!r}; add # {name}. ...")
+        return found
+
+    @property
     def takes(self) -> tuple[str, ...]:
         """Names of the arrays that an instance must hold."""
         functions = [self.lhs, self.rhs, self.condition, self.error, *(a.holds for a in self.assumptions)]
@@ -275,6 +301,27 @@ class Claim:
             if not met.all():
                 broken[assumption.statement] = int(np.count_nonzero(~met))
         return inside, broken
+
+
+_NOTE = re.compile(r"^# ([a-z]\w*(?:, [a-z]\w*)*)\. (.*(?:\n#   .*)*)", re.MULTILINE)
+
+
+@cache
+def _proofs(module: str) -> dict[str, Proof]:
+    """The proofs in the files of a module, by the last part of the claims' ids.
+
+    A proof is a comment ``# name. Text`` or ``# name, other. Text``; its further lines are indented.
+    """
+    package = Path(__file__).parent
+    found = {}
+    for file in sorted((package / module).rglob("*.py")):
+        source = file.read_text(encoding="utf-8")
+        for note in _NOTE.finditer(source):
+            text = re.sub(r"\n#   ", " ", note[2])
+            line = source.count("\n", 0, note.start()) + 1
+            proof = Proof(file.relative_to(package.parent).as_posix(), line, text)
+            found.update(dict.fromkeys(note[1].split(", "), proof))
+    return found
 
 
 @cache

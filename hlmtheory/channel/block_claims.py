@@ -1,22 +1,4 @@
-"""The claims on transfers that outlast a coherence block.
-
-With N the block in which the transfer ends, R its rate, o the time of it that is not used and C = W E[log₂(1 + S)]:
-T = N T_c - o, and B = (bits of N whole blocks) - R o. N is a stopping time, so by Wald the N blocks carry E[N] C T_c
-bits in the mean, and E[T] = B/C + E[o (R/C - 1)].
-
-transfer_floor. Given the b bits that block n still has to carry, o = (T_c - b/R)⁺ never falls as R rises, so that by
-  Chebyshev's inequality E[o (R/C - 1)] is at least the product of the means, where E[R/C - 1] = 0. Nearly equal where
-  T_c is small beside B/C, or the rate hardly varies.
-transfer_ceiling. E[T] - B/C ≤ E[R o]/C. R o is what a block carries beyond b, given that it carries more than b. The
-  law of y = (1 + κ)S/m has the density e^{-κ-y} I₀(2√(κy)), and I₀(2√z) = Π_j (1 + 4z/j²) over the zeros j of the
-  Bessel function J₀: the density is log-concave, so its hazard rate rises, and so does that of the convex scale
-  log₂(1 + S). A law of rising hazard rate has at most its mean left at any age, so E[R o] ≤ C T_c. The largest
-  excess known is T_c/2, at low SNR over many blocks (transfer_low_snr).
-transfer_low_snr. log₂(1 + S) ≤ S/ln 2, so on every path the transfer ends no earlier than with the rate W S/ln 2, for
-  which E[T] is in closed form (low_snr_transfer_time). Sharp as m → 0.
-transfer_one_block. min(T_c, B/R) of the first block is spent whatever comes after. As T_c → ∞ it is unbounded by
-  rayleigh_mean, and it is the whole of the transfer.
-"""
+"""The claims on transfers that outlast a coherence block: each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -27,6 +9,25 @@ from hlmtheory._quantities import checked
 from hlmtheory.channel.blocks import low_snr_transfer_time, mean_transfer_time
 from hlmtheory.channel.fading import LAW, QuadratureEstimate, Rayleigh, Rician
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+
+# Let N be the block in which the transfer ends, R its rate, o the unused time of that block, and
+# C = W E[log₂(1 + S)]. Then T = N T_c - o, and B = (bits of N whole blocks) - R o. N is a stopping time, so by Wald the
+# N blocks carry E[N] C T_c bits in the mean, and E[T] = B/C + E[o (R/C - 1)].
+#
+# Proofs, by the last part of the id.
+#
+# transfer_floor. Given the b bits that block n still has to carry, o = (T_c - b/R)⁺ never falls as R rises. So by
+#   Chebyshev's inequality E[o (R/C - 1)] is at least the product of the means, where E[R/C - 1] = 0. Nearly equal where
+#   T_c is small beside B/C, or where the rate hardly varies.
+# transfer_ceiling. E[T] - B/C ≤ E[R o]/C. R o is what a block carries beyond b, given that it carries more than b. The
+#   law of y = (1 + κ)S/m has the density e^{-κ-y} I₀(2√(κy)), and I₀(2√z) = Π_j (1 + 4z/j²) over the zeros j of the
+#   Bessel function J₀. So the density is log-concave, its hazard rate rises, and so does that of the convex scale
+#   log₂(1 + S). A law of rising hazard rate has at most its mean left at any age, so E[R o] ≤ C T_c. The largest excess
+#   known is T_c/2, at low SNR over many blocks (transfer_low_snr).
+# transfer_low_snr. log₂(1 + S) ≤ S/ln 2, so on every path the transfer ends no earlier than with the rate W S/ln 2. For
+#   that rate E[T] has a closed form (low_snr_transfer_time). Sharp as m → 0.
+# transfer_one_block. min(T_c, B/R) of the first block is spent whatever comes after. As T_c → ∞ its mean has no bound,
+#   by rayleigh_mean, and it is the whole of the transfer.
 
 
 def _time(mean_snr: Array, k_factor: Array, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> QuadratureEstimate:

@@ -37,6 +37,7 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 #   error of estimating the input, 1/(1 + s) (I-MMSE). Its integral by quadrature knows no logarithm.
 # latency_floor. ln(1 + S) ≤ S, so log₂(1 + S) ≤ S/ln 2; equality as S → 0, where only power helps.
 # throughput. The harmonic mean of the rounds' rates is at most their arithmetic mean, equal if all rounds are.
+# throughput_means. False: by ``throughput`` the two means differ unless all rounds take the same time.
 # throughput_by_share. A share ρ of the rounds takes τ + τ_LLM longer; the mean round τ_SLM + ρ(τ + τ_LLM).
 # rayleigh_mean, rician_mean. Of an S that is constant however long the transfer lasts.
 #   f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0) e^{-(1+κ)s/m}, as I₀ ≥ 1, and with the floor
@@ -46,11 +47,14 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 #   of samples and of the seed. What is finite: every quantile, the mean beyond an outage, the rate, and the mean of a
 #   transfer whose S is drawn anew after a coherence time (block_claims).
 # finite_mean. So for every number there is a cut from which on the mean exceeds it.
-# capacity. E[log(1 + S)] = ∫ P(S > s)/(1 + s) ds = e^{1/m} E₁(1/m) for an exponential S. For a Gamma(j + 1) S, by
-#   parts, e^z Σ_{k≤j+1} E_k(z); the Poisson mixture over j, summed in the other order, gives the closed form.
+# capacity, rician_capacity. E[log(1 + S)] = ∫ P(S > s)/(1 + s) ds = e^{1/m} E₁(1/m) for an exponential S. For a Gamma(j
+#   + 1) S, by parts, e^z Σ_{k≤j+1} E_k(z); the Poisson mixture over j, summed in the other order, gives the closed
+#   form.
 # capacity_jensen. log is concave.
-# outage. F(F⁻¹(p)) = p. rician_outage. The mixture of Gamma laws has the Bessel density.
-# markov. πP = π. trace. The transfer time inverts the integral of the throughput.
+# outage. F(F⁻¹(p)) = p.
+# rician_outage. The mixture of Gamma laws has the Bessel density.
+# markov. πP = π.
+# trace. The transfer time inverts the integral of the throughput.
 
 
 def _index_bits(vocabulary: Array, bits_per_probability: Array) -> Array:

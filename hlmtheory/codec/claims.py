@@ -23,8 +23,10 @@ from hlmtheory.truncation.message import BITS, message_deviation
 from hlmtheory.truncation.reconstruction import at_size, draft_and_size
 
 #
-# Proofs. enumerative. The number of the batch is below N = Π C(V, K) C(ℓ + K - 1, K - 1) · |tokens with a count|, and
-#   the length of N - 1 in bits is ⌈log₂ N⌉ < log₂ N + 1.
+# Proofs, by the last part of the id.
+#
+# enumerative. The number of the batch is below N = Π C(V, K) C(ℓ + K - 1, K - 1) · |tokens with a count|, and the
+#   length of N - 1 in bits is ⌈log₂ N⌉ < log₂ N + 1.
 # certificate. truncation.message, whose q̂^(d) is here the row of the server's float64 numbers: the levels that the size
 #   counts on are the levels that are written (one function of the canonical row), the values that the size takes them
 #   for are those that the server divides out (one function of the level), and all other rounding is less than the slack

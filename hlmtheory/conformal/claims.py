@@ -9,9 +9,11 @@ from hlmtheory.conformal import batched, runs
 # Proofs. Let d_n be the dropped mass of position n and τ_{n+1} = τ_n - η(d_n - ε).
 #
 # telescope. Sum the updates: Σ (d_n - ε) = (τ_1 - τ_{T+1})/η.
+# telescope_printed. False: the left side is negative where the threshold rises; the absolute value is a misprint.
 # iterates. If τ_n ≥ 0, then τ_{n+1} ≥ -η(1 - ε), as d_n ≤ 1. If τ_n < 0, every token is kept, d_n = 0 and τ rises.
-#   So τ_n ≥ -η(1 - ε) for all n if it is for the first. Nothing holds τ from above: once only the top token is left,
-#   d_n = 1 - max q_n, and where that is below ε the threshold goes on rising.
+#   So τ_n ≥ -η(1 - ε) for all n if it is for the first.
+# iterates_upper. False: nothing holds τ from above. Once only the top token is left, d_n = 1 - max q_n, and where that
+#   is below ε the threshold goes on rising.
 # regret_sharp. Put the lower half into the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η. None for all V is less.
 # regret_vocabulary. The top token, of 1/V or more, stays: d_n ≤ 1 - 1/V. Each of the others that goes is below τ_n:
 #   d_n ≤ (V - 1) τ_n where τ_n ≥ 0. So for τ_n > 1/V: τ_{n+1} ≥ 1/V - η(1 - 1/V - ε). For 0 ≤ τ_n ≤ 1/V:
@@ -20,8 +22,8 @@ from hlmtheory.conformal import batched, runs
 #   τ_n < 0. By induction τ_{T+1} ≥ min(τ_1 + ηε, -L), and the telescope gives Σ d_n ≤ εT + max(τ_1 + L, -ηε)/η. A row
 #   of V equal entries at a threshold just above 1/V takes it to -L: the bound is reached in the limit at every T at
 #   which the threshold may stand there, T = 1 with τ_1 just above 1/V for one. As V → ∞ L tends to η(1 - ε).
-# regret. (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥ 1 - η(1 - 2ε), which is 0 or more for η(1 - 2ε) ≤ 1: the published
-#   bound follows there. For larger η one step overshoots by more than the 1 it counts with.
+# regret, regret_small_step. (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥ 1 - η(1 - 2ε), which is 0 or more for η(1 - 2ε) ≤ 1:
+#   the published bound follows there. For larger η one step overshoots by more than the 1 it counts with.
 # regret_proof. (|τ_1| + 1 + η) - (τ_1 + η(1 - ε)) ≥ 1 + ηε: it needs the lower half of Lemma 4 alone.
 # rate. regret_sharp with ε = d/√T and η = c/√T, times T.
 # update, kept. Rolled back to the state after the accepted drafts and the rejected one's own update, the controller is
@@ -35,9 +37,11 @@ from hlmtheory.conformal import batched, runs
 #   regret_sharp holds for their mean: over the tokens that the proof of Theorem 2 counts. The rejected position's d
 #   enters the sum of Theorem 1 and nothing learns of it. (Were d_T subtracted a second time, from τ_{T+1}, the mean
 #   over accepted positions would fail as well: easy ones before a rejection would count twice. The tests show both.)
-# clipped. With the clip, τ_{n+1} = τ_n - c_n - η(d_n - ε): the telescope gains -Σ c_n/η, and the lower half stands, as
-#   a clipped τ is negative only if it was and so was rising.
+# clipped, clipped_regret. With the clip, τ_{n+1} = τ_n - c_n - η(d_n - ε): the telescope gains -Σ c_n/η, and the lower
+#   half stands, as a clipped τ is negative only if it was and so was rising.
 # window. Begin the telescope at the window's first position s with the clipped τ_s ≤ max q_s.
+# window_unclipped. False: without a clip the threshold at the window's first position can be above max q_s, by
+#   iterates_upper without a limit.
 # clipped_update, clipped_kept. A clip is taken when a threshold is used and needs nothing but the row, so what update
 #   says holds with it: rolled back, the controller is where it would be had it seen the accepted and the rejected
 #   positions only, the clips at the others undone with their updates. So clipped_regret holds for these positions.

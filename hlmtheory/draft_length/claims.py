@@ -37,9 +37,12 @@ from hlmtheory.draft_length.tracking import accepted_moments
 # stationary. At the zero a e^{-au}/(1 - e^{-au}) = 1/(u + d): the relative gain of a draft equals its relative cost.
 # ratio. K* depends on γ and F/M alone. T'(K)/T(K) with a larger F/M falls in K, so a shorter draft than K* that
 #   was no better before is no better after.
-# slower_shortens. F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it *rises* as the
-#   link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20.
-# linear. K/(F + KM) rises with K when F > 0. (1 + γK)/(F + KM) has a derivative of the sign of γF - M for every K.
+# slower_shortens, slower_shortens_if. F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it
+#   *rises* as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20.
+# linear. K/(F + KM) rises with K when F > 0.
+# linear_bonus. (1 + γK)/(F + KM) has a derivative of the sign of γF - M for every K.
+# linear_optimal. False: by linear_bonus Algorithm 2 drafts 1 or K_max, while the best length can lie between
+#   (``optimal``).
 # linear_adapts. The surrogate's choice without the bonus does not depend on the link at all.
 # regret. Between the F/M at which K* or K̂ rises by one both lengths stay, and the ratio of the two rates is a quotient
 #   of affine functions of F/M, so monotone: its infimum is at one of those ends (worst_draft_length_regret).

@@ -188,6 +188,7 @@ def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
 #
 # update_storm. 8 · 3.5625e9/10e6 s = 47.5 min and 8 · 3.58125e9/50e6 s = 9.55 min are the ends of what rounds to
 #   48 and to 9.5; the third row is wider. 3.2 GB at a goodput of 3.2/3.5625 to 3.2/3.58125 of the rate take as long.
+# update_storm_printed. False: at the full 10 Mbit/s 3.2 GB take 8 · 3.2e9/10e6 s = 42.7 minutes, not 48.
 
 _TABLE_I = ((10e6, 48.0, 1.0), (50e6, 9.5, 0.1), (300e6, 1.6, 0.1))
 """flexspec Table I: rate in bit/s, printed minutes, unit of the last digit."""

@@ -195,8 +195,9 @@ def accepted_moments(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# tracker. E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths. tracker_in_use: at the K
-#   in use E[τ] = K E[τ/K] by definition. Mean and variance after n rounds: unroll the line.
+# tracker. E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
+# tracker_in_use. At the K in use E[τ] = K E[τ/K] by definition.
+# tracker_mean, tracker_variance. Unroll the last line of Algorithm 2 over n rounds.
 # tracker_consistent. Draft i is looked at if the i - 1 before were accepted, min(τ + 1, K) drafts in all, and each of
 #   those is accepted with probability γ given the past: Wald. So τ - γ min(τ + 1, K) are martingale differences.
 

@@ -1,12 +1,4 @@
-"""The claims where a user spreads its power over its share, SNR_k = s_k/w_k.
-
-spread_minmax. w log(1 + s/w) rises with w, so t_k falls with w_k. Other shares that sum to 1 give some user no more
-  than the best do, and that user finishes no earlier than t*. spread_kkt. At the best all finish at t*, and Σw = 1.
-spread_sooner. log(1 + s/w) ≥ log(1 + s) for w ≤ 1.
-spread_loss. By spread_sooner the shares (27) end by Σc/B, c_k = λI_k/log₂(1 + s_k). No shares end before
-  max c/B, as no user does with the whole band. Approached where one user's SNR is so high that halving its share
-  hardly raises its SNR in dB, and another's so low that its rate hardly depends on its share.
-"""
+"""The claims where a user spreads its power over its share, SNR_k = s_k/w_k: each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -17,6 +9,16 @@ from hlmtheory._array import Array, arrays
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.ofdma.shares import checked_users, minmax_latency, minmax_shares
 from hlmtheory.ofdma.spread import spread_finish_times, spread_minmax_shares
+
+# Proofs, by the last part of the id.
+#
+# spread_minmax. w log(1 + s/w) rises with w, so t_k falls with w_k. Other shares that sum to 1 give some user no more
+#   than the best shares do, and that user finishes no earlier than t*.
+# spread_kkt. With the best shares all users finish at t*, and Σw = 1.
+# spread_sooner. log(1 + s/w) ≥ log(1 + s) for w ≤ 1.
+# spread_loss. By spread_sooner the shares (27) end by Σc/B, c_k = λI_k/log₂(1 + s_k). No shares end before max c/B, as
+#   no user does with the whole band. The loss comes near K where one user's SNR is so high that halving its share
+#   hardly raises its SNR in dB, and another's so low that its rate hardly depends on its share.
 
 
 def _spread_last(bits: Array, full_band_snr: Array, shares: Array, bandwidth_hz: Array) -> Array:

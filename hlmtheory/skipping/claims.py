@@ -36,21 +36,32 @@ from hlmtheory.verification import (
 
 # Proofs, by the last part of the id.
 #
-# threshold: solve a u + b = Δ. averse_threshold: solve a u + b = 0.
-# mean_rejection: q_v β_v = (q_v - p_v)⁺ ≤ q_v 1{p_v < q_v}; sum over v.
-# holder, holder_exponent: Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}.
-# holder_discrete: Hölder for sums. best_holder: see best_holder_bound.
-# risk_is_tv: see one_step_risk.
-# step: put r for r̂ in the law: by risk_is_tv that one is Σ q s β from p, and the two laws are a mixture of the same
+# threshold. Solve a u + b = Δ.
+# averse_threshold. Solve a u + b = 0.
+# rejection_by_draft. False: only the mean over drafts is bounded (mean_rejection). A draft with p_v = 0 is always
+#   rejected, so its β is 1.
+# mean_rejection. q_v β_v = (q_v - p_v)⁺ ≤ q_v 1{p_v < q_v}; sum over v.
+# holder, holder_exponent. Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}.
+# holder_discrete. Hölder for sums.
+# holder_unsaid. False: the integral of the line is not an upper bound of its sum over the points of I. With all mass on
+#   one point the sum is the whole line there, and the integral is less.
+# best_holder. See the docstring of ``best_holder_bound``.
+# risk_is_tv. See the docstring of ``one_step_risk``.
+# step. Put r for r̂ in the law: by risk_is_tv that one is Σ q s β from p, and the two laws are a mixture of the same
 #   parts except that with weight q_v (1 - s_v) β_v the one has r and the other r̂_{k(v)}. The triangle inequality,
 #   for any r̂, so also for the worst where r̂ is 0/0.
-# sequence: let law j emit its first j tokens by the large model and the rest by the hybrid system, a kernel of the
-#   prefix alone. Laws j - 1 and j share the first j - 1 tokens, by the large model, and all that follows token j; they
-#   differ in the law of token j given the prefix, by TV_j(prefix). So they are E[TV_j] apart, prefix from the large
-#   model; sum over j. sequence_system: emit the first j tokens by the hybrid system and the rest by the large model
-#   instead; then it is the large model that has to be a kernel of the prefix, and the policy may carry a state.
-# surrogate_gap: split u ≤ u_th at -b/a, and β there into a u + b and the rest.
-# calibrated: let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule asks
+# sequence. Let law j emit its first j tokens by the target model and the rest by the hybrid system, a kernel of the
+#   prefix alone. Laws j - 1 and j share the first j - 1 tokens, by the target model, and all that follows token j; they
+#   differ in the law of token j given the prefix, by TV_j(prefix). So they are E[TV_j] apart, prefix from the target
+#   model; sum over j.
+# sequence_system. As ``sequence``, but emit the first j tokens by the hybrid system and the rest by the target model
+#   instead; then it is the target model that has to be a kernel of the prefix, and the policy may carry a state.
+# sequence_draft. False: the counterexample. A prefix that the draft model never reaches adds nothing to the sum, but
+#   verification can lead the hybrid system there, and from there on it drifts.
+# surrogate. False: by surrogate_gap the two differ by the tokens below -b/a and by the line's residuals, which may be
+#   positive.
+# surrogate_gap. Split u ≤ u_th at -b/a, and β there into a u + b and the rest.
+# calibrated. Let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule asks
 #   Σ_{j≠i} L_j(λ) + B ≤ (n + 1) ε, which is more, as L_i ≤ B; so λ̂_i ≤ λ*, L_i(λ̂_i) ≤ L_i(λ*), and the mean over i
 #   is at most ε. Exchangeable prompts: which of the n + 1 comes last is even chance, whatever the n + 1 curves are.
 

@@ -36,12 +36,12 @@ from hlmtheory.verification import rejection_probability, total_variation
 # monotone. Let μ be the mean of the tail t_1 ≥ t_2 ≥ ... left at k, so Δ_k = Σ (μ - t_i)⁺. At k + 1 the
 #   entry t_1 ≥ μ has left, so the new mean μ' ≤ μ and Δ_{k+1} = Σ_{i>1} (μ' - t_i)⁺ ≤ Σ_{i>1} (μ - t_i)⁺
 #   = Δ_k, as t_1 adds nothing. The ratio comes near 1 for a tail of m ones and m zeros, m large.
-# monotone_distortion is false: with a heavy middle token that q̂ flattens, the residual moves to it. q = (21,
+# monotone_distortion. False: with a heavy middle token that q̂ flattens, the residual moves to it. q = (21,
 #   13, 5)/39 and p = (22, 13, 4)/39 give 0, .8 for k = 0, 1; with 1/39 replaced by δ → 0 the rise tends to 1.
-# sharp. T = 0: nothing is distorted. T̂ = 0 < T: q̂ = p, so Δ_k = T and the bound is 1. Else, if T ≥ T̂, then
+# tvd_sharp. T = 0: nothing is distorted. T̂ = 0 < T: q̂ = p, so Δ_k = T and the bound is 1. Else, if T ≥ T̂, then
 #   ω/T̂ ≥ ω/T, so TV(r, r̂) = Σ (γ/T - ω/T̂)⁺ ≤ Σ (γ - ω)⁺ / T. Since x ↦ x⁺ never decreases and is
 #   1-Lipschitz, (γ - ω)⁺ ≤ (q̂ - q)⁺, whose sum is Δ_k. If T < T̂ exchange the roles.
-# published. T ≤ max(T, T̂), so 2 Δ_k / T is at least twice the sharp bound: the ratio never exceeds 1/2.
+# tvd_bound. T ≤ max(T, T̂), so 2 Δ_k / T is at least twice the sharp bound: the ratio never exceeds 1/2.
 # bias_identity. min(p, q) + T r = p and law = min(p, q) + T r̂, so law - p = T (r̂ - r).
 # certificate. Bias = 2 T TV(r, r̂) ≤ 2 T Δ_k / max(T, T̂) ≤ 2 Δ_k; where r̂ is 0/0, Bias ≤ 2 T = 2 Δ_k.
 # deviation. The tail's mean is what q̂ holds there, so TV(q, q̂) = Σ_{i>k} (q_i - μ)⁺: the entries above μ lead

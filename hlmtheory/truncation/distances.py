@@ -103,9 +103,10 @@ _TERMS = 18
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# pinsker and bretagnolle_huber are the two inequalities for P = q, Q = q̂; KL is finite, since q̂_i = 0 only where
-#   the tail is all zeros. Pinsker is tight as q → q̂ evenly. Bretagnolle-Huber needs all of q apart from q̂.
-# wasserstein. A coupling of q and q̂ that attains TV moves at least that mass, by at least one rank.
+# distance_pinsker, distance_bretagnolle_huber. They are the two inequalities for P = q, Q = q̂; KL is finite, since
+#   q̂_i = 0 only where the tail is all zeros. Pinsker is tight as q → q̂ evenly. Bretagnolle-Huber needs all of q apart
+#   from q̂.
+# distance_wasserstein. A coupling of q and q̂ that attains TV moves at least that mass, by at least one rank.
 
 
 def _deviation(draft: Array, k: Array) -> Array:

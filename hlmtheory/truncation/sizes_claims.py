@@ -17,8 +17,7 @@ from hlmtheory.verification import total_variation
 #   That no k which it leaps over meets (19) is proven in exact.py.
 # offline. TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean is at most half of mean U ≤ θ.
 # offline_least, size_least. Both bounds fall with k (truncation.monotone), so a search by halves finds the least.
-# size_certified is truncation.certificate at the size chosen by it.
-# online is false: Ū need not bound the distortion (truncation.online_gap), so the k of (24) need not keep it below θ.
+# size_certified. It is truncation.certificate at the size chosen by it.
 
 TARGETED = 0.1
 """θ of cu-hlm V-B, and the bias aimed at."""

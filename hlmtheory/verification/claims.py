@@ -1,14 +1,4 @@
-"""The module's claims.
-
-Proofs. acceptance: q_v (1 - β_v) = min(p_v, q_v), also where q_v = 0.
-overlap: min(p, q) = q - (q - p)⁺, and Σ (q - p)⁺ = TV, since Σ (q - p)⁺ and Σ (p - q)⁺ have difference 0
-and sum 2 TV.
-unbiased: TV r_v = (p_v - q_v)⁺, and min(p_v, q_v) + (p_v - q_v)⁺ = p_v.
-tokens_iid: P(at least j drafts accepted) = α^j; sum over j = 0..K.
-tokens: N - 1 = Σ_j 1{drafts 1..j accepted}; by the chain rule each indicator has mean Π_{i≤j} α_i, where
-α_i is the rate of draft i given that 1..i-1 were accepted.
-greedy: law_v - p_v = q_a (1{v = a} - p_v), whose positive part is q_a (1 - p_a).
-"""
+"""The module's claims: each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -24,6 +14,20 @@ from hlmtheory.verification.rule import (
     total_variation,
 )
 from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profile, rate_and_length
+
+# Proofs, by the last part of the id.
+#
+# acceptance. q_v (1 - β_v) = min(p_v, q_v), also where q_v = 0.
+# overlap. min(p, q) = q - (q - p)⁺. Σ (q - p)⁺ = TV, since Σ (q - p)⁺ and Σ (p - q)⁺ have difference 0 and sum 2 TV.
+# unbiased. TV r_v = (p_v - q_v)⁺, and min(p_v, q_v) + (p_v - q_v)⁺ = p_v.
+# unbiased_one_beta, unbiased_one_resampling, unbiased_printed. No proof: the counterexamples. (9) prints the drawn
+#   token's β where the law needs β_v of every token v and the mean rejection Σ q β. Mending one of the two factors is
+#   not enough.
+# rejection_ratio. β_v = (1 - p_v/q_v)⁺ by definition.
+# tokens_iid. P(at least j drafts accepted) = α^j; sum over j = 0..K.
+# tokens. N - 1 = Σ_j 1{drafts 1..j accepted}. By the chain rule each indicator has mean Π_{i≤j} α_i, where α_i is the
+#   rate of draft i given that drafts 1..i-1 were accepted.
+# greedy. law_v - p_v = q_a (1{v = a} - p_v), whose positive part is q_a (1 - p_a).
 
 
 def _overlap(law: Array, target: Array) -> Array:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -432,3 +436,32 @@ def test_sides_broadcast_to_the_batch():
     verdict = toy().check({"left": [[0.5], [2.0]], "right": [1.0, 3.0, 0.0]})
     assert verdict.status.shape == verdict.lhs.shape == verdict.rhs.shape == verdict.slack.shape == (2, 3)
     assert (verdict.count(Status.HOLDS), verdict.count(Status.VIOLATED)) == (3, 3)
+
+
+# ----------------------------------------------------------------------------------------------------------- proofs
+
+
+@pytest.mark.parametrize("claim", hlmtheory.all_claims().values(), ids=by_id)
+def test_every_claim_says_where_its_proof_stands(claim):
+    module, name = claim.id.split(".")
+    proof = claim.proof
+    lines = (Path(hlmtheory.__file__).parents[1] / proof.file).read_text(encoding="utf-8").splitlines()
+    assert proof.file.startswith(f"hlmtheory/{module}/")
+    assert re.search(rf"\b{name}\b", lines[proof.line - 1].split(". ")[0])
+    assert proof.text
+
+
+def test_every_proof_is_of_a_claim_and_no_claim_has_two():
+    written = [
+        f"{module}.{name}"
+        for module in hlmtheory.MODULES
+        for file in (Path(hlmtheory.__file__).parent / module).rglob("*.py")
+        for names in re.findall(r"^# ([a-z]\w*(?:, [a-z]\w*)*)\. ", file.read_text(encoding="utf-8"), re.MULTILINE)
+        for name in names.split(", ")
+    ]
+    assert sorted(written) == sorted(hlmtheory.all_claims())
+
+
+def test_a_claim_without_a_proof_says_how_to_write_one():
+    with pytest.raises(ValueError, match=r"^id must have a proof in hlmtheory/toy; got 'toy.claim'; add # claim"):
+        _ = replace(toy(), id="toy.claim").proof

@@ -180,12 +180,12 @@ def test_no_counterexample_fills_a_page():
     assert max(map(len, shown.values())) < 300
 
 
-def test_a_claims_proof_is_looked_for_where_its_record_is(capsys: pytest.CaptureFixture[str]):
+def test_a_claim_is_shown_with_its_proof(capsys: pytest.CaptureFixture[str]):
     for name in ("truncation.worst_case", "truncation.tvd_sharp", "truncation.size_certified"):
-        show_claim(Console(width=200), CLAIMS[name])
-        said = re.search(r"proof: comments and docstrings of (\S+)", capsys.readouterr().out)
+        show_claim(Console(width=200, soft_wrap=True), CLAIMS[name])
+        said = re.search(r"proof: (\S+), line (\d+): ", capsys.readouterr().out)
         assert said
-        assert f'"{name}"' in (ROOT / said[1]).read_text(encoding="utf-8")
+        assert name.split(".")[1] in (ROOT / said[1]).read_text(encoding="utf-8").splitlines()[int(said[2]) - 1]
 
 
 def test_a_report_without_figures_and_prompts(results: Results, tmp_path: Path):

@@ -65,21 +65,13 @@ def show_claim(console: Console, claim: Claim) -> None:
         "largest lhs/rhs known": claim.attained and f"{claim.attained.ratio:.6g} at {dict(claim.attained.instance)}",
         "counterexample": claim.refuted and dict(claim.refuted),
         "symbols": f"draft is q, target is p; the table at the head of hlmtheory/{head} has the others",
-        "proof": f"comments and docstrings of {_written_in(claim)}",
+        "proof": f"{claim.proof.file}, line {claim.proof.line}: {claim.proof.text}",
         "tests": f"tests/theory/test_claims.py and test_{module}.py",
     }
     console.print(claim.id, style="bold")
     for label, value in rows.items():
         if value is not None:
             console.print(f"  {label}: {shortened(value)}", highlight=False)
-
-
-def _written_in(claim: Claim) -> str:
-    """The file that holds the claim's record, and its proof or the function that has it."""
-    module = ROOT / "hlmtheory" / claim.id.split(".")[0]
-    files = sorted(module.glob("*.py")) if module.is_dir() else [module.with_suffix(".py")]
-    holders = [file for file in files if f'"{claim.id}"' in file.read_text(encoding="utf-8")]
-    return str((holders or [module])[0].relative_to(ROOT))
 
 
 def plain_claim(claim: Claim) -> dict[str, Any]:

@@ -6,19 +6,18 @@ from hlmtheory._array import BLOCK, Array, arrays, in_kind, take
 from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distance, excess, normalised, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation._claim_sides import inverse_distance, rebuilt_deviation, sorted_deviation
 from hlmtheory.truncation.budget import CLAIMS as _BUDGET_CLAIMS
 from hlmtheory.truncation.distances import CLAIMS as _DISTANCE_CLAIMS
 from hlmtheory.truncation.message import CLAIMS as _MESSAGE_CLAIMS
 from hlmtheory.truncation.reconstruction import (
     NOISE,
-    at_size,
     draft_and_size,
     most_distortion,
     pair_and_size,
     resampling_bias,
     resampling_distortion,
     tail_deviation,
-    truncate,
     truncated,
     tvd_bound,
     tvd_bound_sharp,
@@ -27,7 +26,7 @@ from hlmtheory.truncation.rules import CLAIMS as _RULE_CLAIMS
 from hlmtheory.truncation.sizes_claims import CLAIMS as _SIZE_CLAIMS
 from hlmtheory.truncation.softplus_claims import CLAIMS as _SOFTPLUS_CLAIMS
 from hlmtheory.truncation.worst_case import CLAIMS as _WORST_CLAIMS
-from hlmtheory.verification import rejection_probability, total_variation
+from hlmtheory.verification import rejection_probability
 
 # Proofs, by the last part of the id.
 #
@@ -50,12 +49,6 @@ from hlmtheory.verification import rejection_probability, total_variation
 #   Bias ≤ Σ_v q_v β_v 2 TV(r, r̂_{k(v)}) ≤ 2 Σ_v (q_v β_v / T) Δ_{k(v)} ≤ 2 max_v Δ_{k(v)}. The inner mean
 #   needs p; the maximum does not. Where r̂_{k(v)} is 0/0, TV(r, r̂) is taken as the most it can be,
 #   Δ_{k(v)} / max(T, T̂) ≤ Δ_{k(v)}/T; with q̂ = p, T = Δ_{k(v)} and it is 1: a tight case.
-
-
-def _inverse_distance(target: Array, draft: Array) -> Array:
-    """1/TV(q, p): what the normalisation of r multiplies a rounding error by."""
-    xp, apart = arrays(distance=total_variation(target, draft))
-    return quotient(xp, xp.ones_like(apart), apart)
 
 
 def _rebuilt_share(target: Array, draft: Array, k: Array) -> Array:
@@ -111,19 +104,8 @@ def _certificate_by_draft(draft: Array, top_k: Array) -> Array:
     return 2.0 * xp.max(take(xp, tail_deviation(q), top_k), axis=-1)
 
 
-def _deviation(draft: Array, k: Array) -> Array:
-    """Δ_k as the distance it is."""
-    return total_variation(draft, truncate(draft, k))
-
-
-def _fast_deviation(draft: Array, k: Array) -> Array:
-    """Δ_k out of all of them."""
-    xp, _, q, k = draft_and_size(draft, k)
-    return at_size(xp, tail_deviation(q), k)
-
-
 def _certificate(draft: Array, k: Array) -> Array:
-    return 2.0 * _deviation(draft, k)
+    return 2.0 * rebuilt_deviation(draft, k)
 
 
 def _blocks(draft: Array) -> float:
@@ -138,7 +120,7 @@ def _after(draft: Array, k: Array) -> Array:
 
 
 def _next_deviation(draft: Array, k: Array) -> Array:
-    return _deviation(draft, _after(draft, k))
+    return rebuilt_deviation(draft, _after(draft, k))
 
 
 def _next_distortion(target: Array, draft: Array, k: Array) -> Array:
@@ -170,8 +152,8 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="TV(q, q̂) = Δ_k = Σ_{k<i≤j} q_i − (j − k) μ, μ the mean of the tail, j = #{i: q_i > μ}",
         relation=Relation.EQ,
-        lhs=_fast_deviation,
-        rhs=_deviation,
+        lhs=sorted_deviation,
+        rhs=rebuilt_deviation,
         attained=Attained({"draft": [0.5, 0.5, 0.0, 0.0], "k": 1}),
         condition=_blocks,
     ),
@@ -182,7 +164,7 @@ CLAIMS = (
         statement="Δ_{k+1} ≤ Δ_k: a binary search finds the least k for a rule in Δ_k",
         relation=Relation.LE,
         lhs=_next_deviation,
-        rhs=_deviation,
+        rhs=rebuilt_deviation,
         assumptions=(_NEXT,),
         attained=Attained(_LONG_TAIL, ratio=499 * 1000 / (500 * 999)),
     ),
@@ -200,7 +182,7 @@ CLAIMS = (
             "draft": [21 / 39, 13 / 39, 5 / 39],
             "k": 0,
         },
-        condition=_inverse_distance,
+        condition=inverse_distance,
     ),
     Claim(
         id="truncation.tvd_bound",
@@ -212,7 +194,7 @@ CLAIMS = (
         rhs=tvd_bound,
         attained=Attained(_TIGHT, ratio=0.5),
         ceiling=1.0,
-        condition=_inverse_distance,
+        condition=inverse_distance,
     ),
     Claim(
         id="truncation.tvd_sharp",
@@ -224,7 +206,7 @@ CLAIMS = (
         rhs=tvd_bound_sharp,
         attained=Attained(_TIGHT),
         ceiling=1.0,
-        condition=_inverse_distance,
+        condition=inverse_distance,
     ),
     Claim(
         id="truncation.bias_identity",

@@ -13,7 +13,8 @@ from typing import Any
 from hlmtheory._array import Array, sort_descending, upward
 from hlmtheory._simplex import distance
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.truncation.reconstruction import at_size, draft_and_size, tail_deviation, truncated
+from hlmtheory.truncation._claim_sides import sorted_deviation
+from hlmtheory.truncation.reconstruction import draft_and_size, truncated
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +110,6 @@ _TERMS = 18
 # distance_wasserstein. A coupling of q and q̂ that attains TV moves at least that mass, by at least one rank.
 
 
-def _deviation(draft: Array, k: Array) -> Array:
-    """Δ_k from the sorted tail, not from the rows that the other side compares."""
-    xp, _, q, k = draft_and_size(draft, k)
-    return at_size(xp, tail_deviation(q), k)
-
-
 _ASKED = "after (21)"
 _EVEN = {"draft": [0.5625, 0.4375], "k": 0}
 _KL_EVEN = 0.5625 * math.log(1.125) + 0.4375 * math.log(0.875)
@@ -127,7 +122,7 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="Δ_k ≤ √(KL(q ‖ q̂)/2): a bound by divergence is never tighter than Δ_k itself",
         relation=Relation.LE,
-        lhs=_deviation,
+        lhs=sorted_deviation,
         rhs=lambda draft, k: deviation_bounds(draft, k).pinsker,
         attained=Attained(_EVEN, ratio=0.0625 / math.sqrt(_KL_EVEN / 2)),
     ),
@@ -137,7 +132,7 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="Δ_k ≤ √(1 − e^{−KL(q ‖ q̂)})",
         relation=Relation.LE,
-        lhs=_deviation,
+        lhs=sorted_deviation,
         rhs=lambda draft, k: deviation_bounds(draft, k).bretagnolle_huber,
         attained=Attained(_ONE_HOT, ratio=0.999 / math.sqrt(0.999)),
         ceiling=1.0,
@@ -148,7 +143,7 @@ CLAIMS = (
         origin=Origin.NEW,
         statement="Δ_k ≤ W₁(q, q̂) on the ranks of the tokens",
         relation=Relation.LE,
-        lhs=_deviation,
+        lhs=sorted_deviation,
         rhs=lambda draft, k: deviation_bounds(draft, k).wasserstein,
         attained=Attained({"draft": [0.75, 0.25], "k": 0}),
     ),

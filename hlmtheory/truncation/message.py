@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 
 from hlmtheory._array import NUMPY, Array, arrays, in_kind, to_numpy, upward, widest
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, size_up_to, token_of
-from hlmtheory._simplex import canonical, distance, distributions, excess, normalised, rejection_by_token
+from hlmtheory._simplex import canonical, distributions, excess, normalised, rejection_by_token
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation.levels import completed, levels_of, message_deviations, values_of
 from hlmtheory.truncation.reconstruction import (
     at_size,
@@ -238,11 +239,6 @@ def _decoded_bias(target: Array, draft: Array, k: Array) -> Array:
     return xp.sum(xp.abs(_decoded_law(xp, p, q, truncated(xp, q, k)) - p), axis=-1)
 
 
-def _certificate(draft: Array, k: Array) -> Array:
-    xp, _, q, k = draft_and_size(draft, k)
-    return 2.0 * distance(xp, q, truncated(xp, q, k))
-
-
 CLAIMS = (
     Claim(
         id="truncation.message",
@@ -263,7 +259,7 @@ CLAIMS = (
         statement="Bias ≤ 2 Δ_k also when acceptance uses the decoded q̂_d: q_d need not be sent",
         relation=Relation.LE,
         lhs=_decoded_bias,
-        rhs=_certificate,
+        rhs=lambda draft, k: 2.0 * rebuilt_deviation(draft, k),
         attained=Attained({"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "k": 1}),
         ceiling=2.0,
     ),

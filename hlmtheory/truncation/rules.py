@@ -11,10 +11,11 @@ from typing import Any
 from hlmtheory._array import Array, arrays, floating, in_kind, sort_descending, spread, tail_sums
 from hlmtheory._domains import UNIT_INTERVAL, check_logits, leading_dimensions, size_up_to
 from hlmtheory._quantities import not_negative
-from hlmtheory._simplex import distance, distributions
+from hlmtheory._simplex import distributions
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation._claim_sides import rebuilt_deviation
 from hlmtheory.truncation._search.tails import Tails
-from hlmtheory.truncation.reconstruction import at_size, draft_and_size, truncated
+from hlmtheory.truncation.reconstruction import at_size, draft_and_size
 
 WIDTH = not_negative("give the number of standard deviations below the largest logit, such as 1")
 
@@ -244,11 +245,6 @@ def _with_squares(xp: Any, z: Array) -> Array:
 # rules_top_n_sigma is rules_min_p: q_i/q_max = e^{-(z_max - z_i)}, and what is left has z_max - z_i > n σ.
 
 
-def _deviation(draft: Array, k: Array) -> Array:
-    xp, _, q, k = draft_and_size(draft, k)
-    return distance(xp, q, truncated(xp, q, k))
-
-
 def _inner_p(draft: Array, k: Array) -> Array:
     """A p a little below the mass of k entries: at the mass itself a rounding decides between two sizes."""
     return top_p_of_size(draft, k) * (1.0 - 2.0**-30)
@@ -256,7 +252,7 @@ def _inner_p(draft: Array, k: Array) -> Array:
 
 def _top_p_deviation(draft: Array, k: Array) -> Array:
     """Δ at the size of that p."""
-    return _deviation(draft, size_from_top_p(draft, _inner_p(draft, k)))
+    return rebuilt_deviation(draft, size_from_top_p(draft, _inner_p(draft, k)))
 
 
 def _left(xp: Any, draft: Array, size: Array) -> Array:
@@ -272,7 +268,7 @@ def _top_p_bound(draft: Array, k: Array) -> Array:
 
 
 def _min_p_deviation(draft: Array, k: Array) -> Array:
-    return _deviation(draft, size_from_min_p(draft, min_p_of_size(draft, k)))
+    return rebuilt_deviation(draft, size_from_min_p(draft, min_p_of_size(draft, k)))
 
 
 def _min_p_bound(draft: Array, k: Array) -> Array:

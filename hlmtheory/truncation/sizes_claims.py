@@ -8,13 +8,14 @@ from hlmtheory._array import Array, arrays
 from hlmtheory._domains import token_of
 from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation._claim_sides import inverse_distance
 from hlmtheory.truncation.reconstruction import NOISE, resampling_bias, resampling_distortion, truncate, tvd_bound
 from hlmtheory.truncation.sizes import TOLERANCE, certified_size, exact_size, least_offline, online_size
 from hlmtheory.truncation.softplus import rejection_at
 from hlmtheory.verification import total_variation
 
 # exact, exact_least. The search stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp.
-#   That no k which it leaps over meets (19) is proven in exact.py.
+#   That no k which it leaps over meets (19) is proven in ``_search/pairs.py``.
 # offline. TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean is at most half of mean U ≤ θ.
 # offline_least, size_least. Both bounds fall with k (truncation.monotone), so a search by halves finds the least.
 # size_certified. It is truncation.certificate at the size chosen by it.
@@ -118,11 +119,6 @@ def _aimed(draft: Array) -> Array:
     return xp.zeros_like(q[..., 0]) + TARGETED
 
 
-def _inverse_distance(target: Array, draft: Array) -> Array:
-    xp, apart = arrays(distance=total_variation(target, draft))
-    return quotient(xp, xp.ones_like(apart), apart)
-
-
 _TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125]}
 _FLAT = {
     "target": [0.5, 0.20875, 0.10375, 0.09375, 0.09375],
@@ -144,7 +140,7 @@ CLAIMS = (
         lhs=_exact_distortion,
         rhs=_theta,
         attained=Attained({**_TIGHT, "distortion_tolerance": 0.5}),
-        condition=_inverse_distance,
+        condition=inverse_distance,
     ),
     Claim(
         id="truncation.exact_least",
@@ -156,7 +152,7 @@ CLAIMS = (
         rhs=_least_below,
         assumptions=(Assumption("k* of (19) > 0", _sends_something),),
         attained=Attained({**_TIGHT, "distortion_tolerance": 0.4999}, ratio=0.9998),
-        condition=_inverse_distance,
+        condition=inverse_distance,
     ),
     Claim(
         id="truncation.offline",
@@ -198,7 +194,7 @@ CLAIMS = (
         lhs=_online_distortion,
         rhs=_aimed,
         refuted=_FLAT,
-        condition=_inverse_distance,
+        condition=inverse_distance,
     ),
     Claim(
         id="truncation.size_certified",

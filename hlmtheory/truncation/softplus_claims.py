@@ -9,11 +9,11 @@ from hlmtheory._domains import token_of
 from hlmtheory._quantities import checked
 from hlmtheory._simplex import distance, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation._claim_sides import inverse_distance, loss_at_draft
 from hlmtheory.truncation.reconstruction import draft_and_size, pair_and_size, resampling_distortion, truncated
 from hlmtheory.truncation.softplus import (
     LN2,
     SHARPNESS,
-    draft_probability,
     online_bound,
     online_denominator,
     rejection_at,
@@ -83,14 +83,8 @@ def _true_online(target: Array, draft: Array, token: Array, k: Array, sharpness:
     return _online(target, draft, token, k, sharpness)
 
 
-def _loss(target: Array, draft: Array, token: Array) -> tuple[Array, Array]:
-    """q_d β_d."""
-    xp, q, token = arrays(draft=draft, token=_token(draft, token))
-    return xp, draft_probability(xp, q, token) * rejection_at(target, q, token)
-
-
 def _safe(target: Array, draft: Array, token: Array, k: Array, sharpness: Array) -> Array:
-    xp, lost = _loss(target, draft, token)
+    lost = loss_at_draft(target, draft, token)
     beta = rejection_at(target, draft, token)
     q, denominator = online_denominator(draft, token, beta, sharpness)
     xp, _, q, k = draft_and_size(q, k)
@@ -99,18 +93,13 @@ def _safe(target: Array, draft: Array, token: Array, k: Array, sharpness: Array)
 
 def _certified(target: Array, draft: Array, token: Array, k: Array) -> Array:
     """Δ_k / (q_d β_d)."""
-    _, lost = _loss(target, draft, token)
+    lost = loss_at_draft(target, draft, token)
     xp, _, _, q, k = pair_and_size(target, draft, k)
     return quotient(xp, distance(xp, q, truncated(xp, q, k)), lost)
 
 
 def _is_rejected(target: Array, draft: Array, token: Array) -> Array:
-    return _loss(target, draft, token)[1] > 0
-
-
-def _inverse_distance(target: Array, draft: Array) -> Array:
-    xp, apart = arrays(distance=total_variation(target, draft))
-    return quotient(xp, xp.ones_like(apart), apart)
+    return loss_at_draft(target, draft, token) > 0
 
 
 def _ln2_over(sharpness: Array) -> Array:
@@ -207,7 +196,7 @@ CLAIMS = (
         rhs=_true_online,
         refuted=_NEAR,
         ceiling=1.0,
-        condition=_inverse_distance,
+        condition=inverse_distance,
     ),
     Claim(
         id="truncation.online_safe",
@@ -220,7 +209,7 @@ CLAIMS = (
         assumptions=(_SAFE,),
         attained=Attained({**_TIGHT, "sharpness": _LEAST}),
         ceiling=1.0,
-        condition=_inverse_distance,
+        condition=inverse_distance,
     ),
     Claim(
         id="truncation.online_certified",
@@ -233,7 +222,7 @@ CLAIMS = (
         assumptions=(_REJECTED,),
         attained=Attained(_TIGHT),
         ceiling=1.0,
-        condition=_inverse_distance,
+        condition=inverse_distance,
     ),
     Claim(
         id="truncation.online_direction",

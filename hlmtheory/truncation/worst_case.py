@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, token_of
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
 from hlmtheory._simplex import distance as apart
 from hlmtheory._simplex import excess, normalised, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation._claim_sides import inverse_distance, loss_at_draft
 from hlmtheory.truncation.reconstruction import (
     draft_and_size,
     kept,
@@ -158,21 +159,17 @@ def _sent_mass_suffices(target: Array, draft: Array, k: Array) -> Array:
 
 def _lost_at_draft(target: Array, draft: Array, token: Array, k: Array) -> Array:
     """TV(r, r̂) of the worst target with the given one's rejection probability at d."""
-    xp, p, q, token, k = arrays(target=target, draft=draft, token=token, k=k)
-    token = token_of(q.shape[-1]).check(xp, "token", token)
-    xp, _, p, q, k = pair_and_size(p, q, k)
+    delta = loss_at_draft(target, draft, token)
+    xp, _, _, q, k = pair_and_size(target, draft, k)
     sent, _ = kept(xp, q, k)
-    giver = xp.arange(q.shape[-1], device=q.device) == token[..., None]
-    delta = draft_probability(xp, q, token) * rejection_at(p, q, token)
+    giver = xp.arange(q.shape[-1], device=q.device) == arrays(draft=q, token=token)[2][..., None]
     return resampling_distortion(_worst(xp, q, sent | giver, giver, delta[..., None]), q, k)
 
 
 def _largest_at_draft(target: Array, draft: Array, token: Array, k: Array) -> Array:
     """min(1, Δ_k / (q_d β_d))."""
-    xp, p, q, token, k = arrays(target=target, draft=draft, token=token, k=k)
-    token = token_of(q.shape[-1]).check(xp, "token", token)
-    xp, _, p, q, k = pair_and_size(p, q, k)
-    lost = draft_probability(xp, q, token) * rejection_at(p, q, token)
+    lost = loss_at_draft(target, draft, token)
+    xp, _, _, q, k = pair_and_size(target, draft, k)
     return xp.clip(quotient(xp, _deviation(xp, q, k), lost), max=1.0)
 
 
@@ -190,16 +187,9 @@ def _twice_smaller(target: Array, draft: Array, k: Array) -> Array:
 
 
 def _inverse_loss(target: Array, draft: Array, token: Array) -> Array:
-    """1/(q_d β_d), by which the residual's normalisation multiplies a rounding error."""
-    xp, p, q, token = arrays(target=target, draft=draft, token=token)
-    lost = draft_probability(xp, q, token) * rejection_at(p, q, token)
+    """1/(q_d β_d): the factor by which the residual's normalisation magnifies a rounding error."""
+    xp, lost = arrays(lost=loss_at_draft(target, draft, token))
     return quotient(xp, xp.ones_like(lost), lost)
-
-
-def _inverse_distance(target: Array, draft: Array) -> Array:
-    xp, p, q = arrays(target=target, draft=draft)
-    gap = apart(xp, p, q)
-    return quotient(xp, xp.ones_like(gap), gap)
 
 
 _NEAR = {"target": [0.4375, 0.3125, 0.125, 0.125], "draft": [0.5, 0.25, 0.125, 0.125], "k": 1}
@@ -217,7 +207,7 @@ CLAIMS = (
         rhs=_largest,
         assumptions=(Assumption("0 < TV(q, p) ≤ the mass that is sent", _sent_mass_suffices),),
         attained=Attained(_NEAR),
-        condition=_inverse_distance,
+        condition=inverse_distance,
     ),
     Claim(
         id="truncation.bias_worst",

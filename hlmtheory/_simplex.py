@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory._array import Array, arrays, every, in_kind, is_kind, to_numpy, widest
+from hlmtheory._array import Array, arrays, every, in_kind, is_kind, sort_descending, take, to_numpy, widest
 from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, leading_dimensions, same_vocabulary
 
 EXACT = 2.0**-50
@@ -100,6 +100,23 @@ def normalised(xp: Any, rows: Array) -> tuple[Array, Array]:
     """Rows over their sum, and that sum (...); a row of zeros stays one."""
     mass = xp.sum(rows, axis=-1)
     return rows / xp.where(mass > 0, mass, 1.0)[..., None], mass
+
+
+def largest(xp: Any, values: Array, count: Array) -> Array:
+    """Mask of the ``count`` (..., 1) largest entries of each row (..., V), equal ones by lowest index.
+
+    The entry of rank ``count`` is the threshold: one sort, and no entry changes its place.
+    """
+    ordered = xp.broadcast_to(sort_descending(xp, values), (*count.shape[:-1], values.shape[-1]))
+    threshold = take(xp, ordered, xp.where(count > 0, count - 1, count))
+    chosen = (values >= threshold) & (count > 0)
+    # Entries equal to the threshold may be too many: keep the first of them.
+    spare = xp.count_nonzero(chosen, axis=-1, keepdims=True) - count
+    if bool(xp.any(spare > 0)):
+        tied = chosen & (values == threshold)
+        rank = xp.cumulative_sum(xp.astype(tied, xp.int64), axis=-1)
+        chosen = chosen & (~tied | (rank <= xp.count_nonzero(tied, axis=-1, keepdims=True) - spare))
+    return chosen
 
 
 def rejection_by_token(xp: Any, p: Array, q: Array) -> Array:

@@ -19,8 +19,7 @@ from hlmtheory.codec.enumerative import encode_lattice, index_of
 from hlmtheory.codec.frame import varint
 from hlmtheory.codec.messages import LatticeMessage, TruncatedMessage, lattice_message, truncated_message
 from hlmtheory.codec.truncated import decoded_rows
-from hlmtheory.truncation.message import BITS, message_deviation
-from hlmtheory.truncation.reconstruction import at_size, draft_and_size
+from hlmtheory.truncation.message import BITS, message_certificate
 
 #
 # Proofs, by the last part of the id.
@@ -105,12 +104,6 @@ def _received(row: NDArray[np.float64], token: int, k: int) -> NDArray[np.float6
     return received
 
 
-def _message_certificate(draft: Array, k: Array) -> Array:
-    """2 Δ_k."""
-    xp, _, q, k = draft_and_size(draft, k)
-    return 2.0 * at_size(xp, message_deviation(q), k)
-
-
 _EDGE = {"counts": [1] + [0] * 256, "support": [True] + [False] * 256, "token": 0}
 
 CLAIMS = (
@@ -142,7 +135,7 @@ CLAIMS = (
         "largest Bias over all p if each rejected draft is replaced from it",
         relation=Relation.LE,
         lhs=_decoded_distance,
-        rhs=_message_certificate,
+        rhs=message_certificate,
         attained=Attained({"draft": [0.6, 0.24, 0.16], "token": 0, "k": 1}),
         ceiling=2.0,
     ),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hlmtheory._array import NUMPY, Array, arrays, sort_descending, tail_sums, take, to_numpy
 from hlmtheory._combinatorics import ceil_log2, log2_binomial
 from hlmtheory._domains import Domain, DomainError, leading_dimensions
-from hlmtheory._simplex import distributions
+from hlmtheory._simplex import distributions, largest
 
 LARGEST_RESOLUTION = 2**24
 """The one limit on ℓ: what :mod:`hlmtheory.codec` sends. ℓ·V roundings are far below 1, so that counts sum to ℓ."""
@@ -70,18 +70,6 @@ def size_within(vocabulary: int) -> Domain:
         "K counts the tokens of a row that are kept",
         kind="integer",
     )
-
-
-def largest(xp: Any, values: Array, count: Array) -> Array:
-    """Mask of the ``count`` (..., 1) largest entries of each row, among equals the first; one sort, no permutation."""
-    border = take(xp, sort_descending(xp, values), xp.where(count > 0, count - 1, count))
-    kept = (values >= border) & (count > 0)
-    spare = xp.count_nonzero(kept, axis=-1, keepdims=True) - count
-    if bool(xp.any(spare > 0)):
-        tied = kept & (values == border)
-        rank = xp.cumulative_sum(xp.astype(tied, xp.int64), axis=-1)
-        kept = kept & (~tied | (rank <= xp.count_nonzero(tied, axis=-1, keepdims=True) - spare))
-    return kept
 
 
 def row_and_size(draft: Array, k: Array) -> tuple[Any, Array, Array]:

@@ -6,11 +6,10 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, in_kind, upward
 from hlmtheory._domains import DomainError, flag, leading_dimensions, same_vocabulary
-from hlmtheory._simplex import distance, distributions
+from hlmtheory._simplex import distance, distributions, largest
 from hlmtheory.lattice.arithmetic import (
     RESOLUTION,
     kept_part,
-    largest,
     refuse_more_than_positive,
     rounded,
     row_and_size,

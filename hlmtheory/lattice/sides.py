@@ -13,8 +13,8 @@ from array_api_compat import device
 
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import COUNT, Domain, leading_dimensions, same_vocabulary, size_up_to
-from hlmtheory._simplex import distance, distributions, excess, normalised, quotient
-from hlmtheory.lattice.arithmetic import RESOLUTION, SLACK_BITS, kept_part, largest, sharp_distortion
+from hlmtheory._simplex import distance, distributions, excess, largest, normalised, quotient
+from hlmtheory.lattice.arithmetic import RESOLUTION, SLACK_BITS, kept_part, sharp_distortion
 from hlmtheory.lattice.payload import allocate, exact_payload_bits, payload_bits
 from hlmtheory.lattice.prefixes import expected_rejections, levels, prefix_mass
 from hlmtheory.lattice.quantization import quantize

@@ -229,7 +229,8 @@ def _message_bias(target: Array, draft: Array, token: Array, k: Array) -> Array:
     return bias_of(xp, p, q, decoded_draft(q, k, draft_token=token))
 
 
-def _message_certificate(draft: Array, k: Array) -> Array:
+def message_certificate(draft: Array, k: Array) -> Array:
+    """2 Δ_k of the message."""
     xp, _, q, k = draft_and_size(draft, k)
     return 2.0 * at_size(xp, message_deviation(q), k)
 
@@ -248,7 +249,7 @@ CLAIMS = (
         "so their mean over the rejected drafts, which bounds the Bias, is at most 2 Δ_k, with the rounding in Δ_k",
         relation=Relation.LE,
         lhs=_message_bias,
-        rhs=_message_certificate,
+        rhs=message_certificate,
         attained=Attained({"target": [0.56, 0.24, 0.2], "draft": [0.6, 0.24, 0.16], "token": 0, "k": 1}),
         ceiling=2.0,
     ),

@@ -9,7 +9,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays, count_above, in_kind, sort_descending, tail_sums, take, upward
 from hlmtheory._domains import leading_dimensions, size_up_to
-from hlmtheory._simplex import distance, distributions, excess, normalised, quotient, rejection_by_token
+from hlmtheory._simplex import distance, distributions, excess, largest, normalised, quotient, rejection_by_token
 
 NOISE = 2.0**-44
 """A TV(q̂, p) up to this is rounding, and r̂ = 0/0: the one rule of the library.
@@ -229,22 +229,9 @@ def pair_and_size(target: Array, draft: Array, k: Array) -> tuple[Array, Array, 
 
 
 def kept(xp: Array, q: Array, k: Array) -> tuple[Array, Array]:
-    """Which entries are sent, and k (..., 1), both of the broadcast shape.
-
-    By the k-th largest entry as a threshold: one fast sort, and no entry changes its place.
-    """
-    size = q.shape[-1]
+    """Which entries are sent, and k (..., 1), both of the broadcast shape."""
     k = xp.broadcast_to(k, leading_dimensions(draft=tuple(q.shape[:-1]), k=tuple(k.shape)))[..., None]
-    ordered = xp.broadcast_to(sort_descending(xp, q), (*k.shape[:-1], size))
-    border = take(xp, ordered, xp.where(k > 0, k - 1, k))
-    sent = (q >= border) & (k > 0)
-    spare = xp.count_nonzero(sent, axis=-1, keepdims=True) - k  # ties at the border beyond the k-th
-    if bool(xp.any(spare > 0)):
-        tied = sent & (q == border)
-        rank = xp.cumulative_sum(xp.astype(tied, xp.int64), axis=-1)
-        allowed = xp.count_nonzero(tied, axis=-1, keepdims=True) - spare
-        sent = sent & (~tied | (rank <= allowed))
-    return sent, k
+    return largest(xp, q, k), k
 
 
 def truncated(xp: Array, q: Array, k: Array) -> Array:

@@ -8,7 +8,6 @@ import os
 import shlex
 import shutil
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import click
 
 import hlmtheory
 from validation.cli.display import decoded_lines, decoded_screen, last_screen, open_console, progress_bar, waiting
+from validation.cli.options import Renamed
 from validation.cli.refusals import refusals
 from validation.cli.start import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED, start
 from validation.errors import UserError, naming
@@ -56,15 +56,21 @@ class Commands(click.Group):
 def main() -> None:
     """Check the published theory of hybrid language models on real model pairs.
 
-    A small model on a device drafts tokens, a large model on a server verifies them. `hlm validate` collects the
+    A draft model on a device drafts tokens, a target model on a server verifies them. `hlm validate` collects the
     logits of both, checks every claim on them, draws the figures, and writes a report.
     """
 
 
 @main.command()
 @click.option("--pair", "name", help="A named pair; `builtin` needs no network.  [default: builtin]")
-@click.option("--small", help="The small model: a folder, or a hub name such as owner/model or owner/model@revision.")
-@click.option("--large", help="The large model, likewise.")
+@click.option(
+    "--draft",
+    "--small",
+    "draft",
+    cls=Renamed,
+    help="The draft model: a folder, or a hub name such as owner/model or owner/model@revision.",
+)
+@click.option("--target", "--large", "target", cls=Renamed, help="The target model, likewise.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts: .txt (one a line) or .jsonl.")
 @click.option(
     "--positions",
@@ -84,8 +90,8 @@ def main() -> None:
 @json_option
 def validate(
     name: str | None,
-    small: str | None,
-    large: str | None,
+    draft: str | None,
+    target: str | None,
     prompts: Path | None,
     positions: int,
     new_tokens: int,
@@ -107,16 +113,18 @@ def validate(
 
     console = open_console(quiet=quiet, stderr=as_json)
     if stored is not None:
-        if any((name, small, large, prompts, fresh)):
-            raise UserError("--trace checks what is stored; leave out --pair, --small, --large, --prompts and --fresh.")
+        if any((name, draft, target, prompts, fresh)):
+            raise UserError(
+                "--trace checks what is stored; leave out --pair, --draft, --target, --prompts and --fresh."
+            )
         _finish_run(console, _open_stored(console, stored), out or _run_folder(stored), seed, device, as_json)
         return
     chosen = builtin_prompts() if prompts is None else read_prompts(prompts)
     with waiting(console, "loading the two models") as say:
         pair = load_pair(
             name,
-            small=small,
-            large=large,
+            draft=draft,
+            target=target,
             device=device,
             dtype=dtype,
             report=lambda text: say(f"loading the two models: {text}"),
@@ -131,8 +139,8 @@ def validate(
 
 
 @main.command("import")
-@click.option("--draft", required=True, help="Logits of the small model: FILE or FILE:KEY, an array (N, V).")
-@click.option("--target", required=True, help="Logits of the large model, the same.")
+@click.option("--draft", required=True, help="Logits of the draft model: FILE or FILE:KEY, an array (N, V).")
+@click.option("--target", required=True, help="Logits of the target model, the same.")
 @click.option("--tokens", help="The tokens that were emitted, (N,) integers.")
 @click.option("--texts", help="Which text each row belongs to, (N,) integers; one text if left out.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the trace to make.")
@@ -242,8 +250,14 @@ def figure(
 @main.command()
 @click.argument("name")
 @click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
-@click.option("--small", help="The small model, as in `hlm validate`; the built-in pair if left out.")
-@click.option("--large", help="The large model, likewise.")
+@click.option(
+    "--draft",
+    "--small",
+    "draft",
+    cls=Renamed,
+    help="The draft model, as in `hlm validate`; the built-in pair if left out.",
+)
+@click.option("--target", "--large", "target", cls=Renamed, help="The target model, likewise.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts, perhaps each with a `reference`.")
 @click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="Most tokens a text.")
 @click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts at once.")
@@ -256,8 +270,8 @@ def figure(
 def decode(
     name: str,
     run: Path,
-    small: str | None,
-    large: str | None,
+    draft: str | None,
+    target: str | None,
     prompts: Path | None,
     new_tokens: int,
     batch: int,
@@ -294,7 +308,7 @@ def decode(
         fitted = fitted_to(trace, folder.parent / "fitted.json")
     refuse_unknown(study, only, [method.name for method in study.methods(fitted)])
     with waiting(console, "loading the two models"):
-        pair = load_pair(None if small else "builtin", small=small, large=large, device=device, dtype=dtype)
+        pair = load_pair(None if draft else "builtin", draft=draft, target=target, device=device, dtype=dtype)
     settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
     with waiting(console, "timing a pass of each model"), naming(folder):
         passes = passes_of(pair, folder.parent)
@@ -313,7 +327,7 @@ def decode(
         texts = write_texts(decoded, chosen, pair.tokenizer, folder)
     decoded_screen(console, decoded, passes, folder.parent / FILE, texts, sample_of(decoded, chosen, pair.tokenizer))
     if as_json:
-        about = {"study": name, "run": str(run), "texts": str(texts), "passes": asdict(passes)}
+        about = {"study": name, "run": str(run), "texts": str(texts), "passes": passes.plain()}
         _print_json(about | {"methods": decoded_lines(decoded, passes)})
 
 
@@ -402,7 +416,7 @@ def _run_name(pair: Pair) -> str:
 
     if pair.name in PAIRS:
         return pair.name
-    places = [str(Path(n).resolve()) if Path(n).exists() else n for n in (pair.small_name, pair.large_name)]
+    places = [str(Path(n).resolve()) if Path(n).exists() else n for n in (pair.draft_name, pair.target_name)]
     return _marked([Path(place).name for place in places], places)
 
 

@@ -5,7 +5,7 @@ Paper: c-sqs (bhattacharjee2025csqs) (6)-(9), Algorithm 1, Theorem 2, Appendix A
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
-q_n        rows of ``drafts``, small model's next token    1         (..., T, V)
+q_n        rows of ``drafts``, draft model's next token    1         (..., T, V)
 τ_n        ``threshold``, smallest probability kept        1         (...)
 ε          ``epsilon``, dropped mass that is aimed at      1         (...)
 η          ``learning_rate``                               1         (...)

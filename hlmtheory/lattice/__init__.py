@@ -17,7 +17,7 @@ D          bound i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋)          1         (..
 B          ``budget_bits``, payload                        bit       (...)
 ========== =============================================== ========= ===========
 
-The device draws its draft from q̂ and the server verifies with q̂, so that the emitted token has the large model's law
+The device draws its draft from q̂ and the server verifies with q̂, so that the emitted token has the target model's law
 whatever q̂ is; rounding costs acceptance, at most TV(q, q̂) of it. Ties are kept, and rounded up, by lowest index.
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """

@@ -185,7 +185,7 @@ def rejection_bound(target: Array, draft: Array, *, support: Array, resolution: 
     -------
     array, shape (...)
         c-sqs Theorem 1 (3), one summand given the prefix. Sum it over the positions of a text whose prefixes are the
-        large model's; vacuous from 1 on.
+        target model's; vacuous from 1 on.
 
     Raises
     ------

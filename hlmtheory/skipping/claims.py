@@ -192,14 +192,14 @@ _BRANCH = {
     "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
     "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
 }
-"""After token 2 the small model is wrong and trusted; it never comes there by itself, verification leads there."""
+"""After token 2 the draft model is wrong and trusted; it never comes there by itself, verification leads there."""
 _STAYING = {
     **_BRANCH,
     "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
     "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
     "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
 }
-"""Now the large model leaves token 2 at once, and the system stays there."""
+"""Now the target model leaves token 2 at once, and the system stays there."""
 _FIVE_TOKENS = {"uncertainty": [0.0, 0.25, 0.5, 0.75, 1.0], "rejection_by_token": [0.0, 0.0, 0.25, 1.0, 0.0]}
 _EVEN_LOSSES = {"losses": [[0.5]] * 64, "risk": 32.5 / 64, "bound": 1.0}
 

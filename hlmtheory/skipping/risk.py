@@ -28,7 +28,7 @@ class SurrogateGap(NamedTuple):
 
 
 def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
-    """Total variation between the emitted token and the large model's: Σ_v q_v s_v β_v, exactly.
+    """Total variation between the emitted token and the target model's: Σ_v q_v s_v β_v, exactly.
 
     Every draft that is verified comes out of p (cu-hlm (3)), so law_v - p_v = q_v s_v β_v - r_v Σ_i q_i s_i β_i. Where
     β_v > 0, p_v < q_v and r_v = 0: the two terms never meet in one v, each sums to Σ q s β, and half the sum of
@@ -102,7 +102,7 @@ def truncated_step_risk(target: Array, draft: Array, skip: Array, top_k: Array) 
 def replacements(xp: Any, p: Array, q: Array, sent: Array, top_k: Array) -> Iterator[tuple[Array, Array]]:
     """For each size: the mass (...) that is sent with it and rejected, and r̂ (..., V).
 
-    Where r̂ is 0/0 a distribution that is as far from r as can be: all of it on a token that the large model gives less
+    Where r̂ is 0/0 a distribution that is as far from r as can be: all of it on a token that the target model gives less
     than the small one does, and r nothing.
     """
     top_k = _entries_sent(xp, top_k, sent)
@@ -123,7 +123,7 @@ def sequence_risk(step_risks: Array) -> Array:
     ----------
     step_risks : array, shape (..., N, T)
         One-step total variations along N texts, each at least 0; 0 beyond the end of a shorter text. The texts are
-        the large model's, or the hybrid system's, never the small model's, which may not visit the prefixes that go
+        the target model's, or the hybrid system's, never the draft model's, which may not visit the prefixes that go
         wrong. If the policy carries a state from token to token (a running average, a budget), system texts only.
 
     Returns

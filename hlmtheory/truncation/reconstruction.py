@@ -132,7 +132,7 @@ def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        In [0, 2]: twice the total variation between the emitted and the large model's law. Where r̂ is 0/0,
+        In [0, 2]: twice the total variation between the emitted and the target model's law. Where r̂ is 0/0,
         TV(q̂, p) ≤ 2^-44, the worst over all r̂: 2 TV(q, p) but for rounding.
 
     Raises

@@ -207,7 +207,7 @@ def online_size(
 
 
 def certified_size(draft: Array, bias_tolerance: Array, *, bits_per_probability: int | None = None) -> Array:
-    """Least k with 2 Δ_k ≤ ε: the emitted token's Bias is at most ε, whatever the large model says.
+    """Least k with 2 Δ_k ≤ ε: the emitted token's Bias is at most ε, whatever the target model says.
 
     Parameters
     ----------

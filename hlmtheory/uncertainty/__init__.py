@@ -5,7 +5,7 @@ Papers: cu-hlm (oh2025cuhlm) (7)-(9), u-hlm (oh2024uhlm) (5)-(7); the measure is
 ========== ==================================================== ========= ===========
 symbol     name                                                 unit      shape
 ========== ==================================================== ========= ===========
-z          ``logits`` of the small model                        1         (..., V)
+z          ``logits`` of the draft model                        1         (..., V)
 d          ``draft_token``                                      1         (...)
 θ, θmax    temperature, ``max_temperature``                     1         (), number
 M          ``draws``, perturbed samples                         tokens    (...)

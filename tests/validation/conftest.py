@@ -95,14 +95,14 @@ def save_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def folders(save_model: Callable[..., Path]) -> tuple[Path, Path]:
-    """The folders of a small and a large Llama."""
+    """The folders of a small and a larger Llama."""
     return save_model(seed=1, hidden=8), save_model(seed=2, hidden=16)
 
 
 @pytest.fixture(scope="session")
 def pair(folders: tuple[Path, Path]) -> Pair:
     """The two Llamas, loaded; read only."""
-    return load_pair(small=folders[0], large=folders[1])
+    return load_pair(draft=folders[0], target=folders[1])
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from validation.decoding.accuracy import (
 )
 from validation.decoding.intervals import ratio
 from validation.decoding.loop import decode
-from validation.decoding.methods.single_draft import Hlm, LargeOnly, SmallOnly
+from validation.decoding.methods.single_draft import DraftOnly, Hlm, TargetOnly
 from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
@@ -51,7 +51,7 @@ def letters(texts: Sequence[str]) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def rows(pair: Pair) -> list[GenerationRecord]:
-    return decode(pair, PROMPTS, LargeOnly(), **SETTINGS)
+    return decode(pair, PROMPTS, TargetOnly(), **SETTINGS)
 
 
 # ------------------------------------------------------------------------------------------------- similarity
@@ -171,13 +171,13 @@ def direct(pair: Pair, prompt: Prompt, tokens: list[int]) -> float:
     found = 0.0
     for number, token in enumerate(tokens):
         with torch.inference_mode():
-            logits = pair.large(torch.tensor([[*ids, *tokens[:number]]])).logits[0, -1, : pair.vocabulary]
+            logits = pair.target(torch.tensor([[*ids, *tokens[:number]]])).logits[0, -1, : pair.vocabulary]
         found -= float(logits.double().log_softmax(dim=-1)[token])
     return found
 
 
 def test_perplexity_is_that_of_a_direct_computation(pair: Pair) -> None:
-    rows = decode(pair, PROMPTS, SmallOnly(), **SETTINGS)
+    rows = decode(pair, PROMPTS, DraftOnly(), **SETTINGS)
     by_id = {prompt.id: prompt for prompt in PROMPTS}
     for batch in (1, 2, 8):
         found = perplexity(pair, PROMPTS, rows, batch=batch)
@@ -190,14 +190,14 @@ def test_perplexity_is_that_of_a_direct_computation(pair: Pair) -> None:
         assert found.perplexity.low <= found.perplexity.value <= found.perplexity.high
 
 
-def test_the_large_models_own_texts_surprise_it_least(pair: Pair) -> None:
+def test_the_target_models_own_texts_surprise_it_least(pair: Pair) -> None:
     prompts = [Prompt(str(i), PROMPTS[i % 3].text, "test") for i in range(30)]
-    own, other = (perplexity(pair, prompts, decode(pair, prompts, m, **SETTINGS)) for m in (LargeOnly(), SmallOnly()))
+    own, other = (perplexity(pair, prompts, decode(pair, prompts, m, **SETTINGS)) for m in (TargetOnly(), DraftOnly()))
     assert own.perplexity.high < other.perplexity.low
 
 
 def test_texts_without_tokens_have_no_perplexity(pair: Pair) -> None:
-    found = perplexity(pair, PROMPTS, decode(pair, PROMPTS, LargeOnly(), new_tokens=0))
+    found = perplexity(pair, PROMPTS, decode(pair, PROMPTS, TargetOnly(), new_tokens=0))
     assert found.nats.tolist() == [0.0, 0.0, 0.0]
     assert found.perplexity.value is None
 
@@ -209,8 +209,8 @@ def test_bad_input_to_perplexity(pair: Pair, rows: list[GenerationRecord], folde
         perplexity(pair, PROMPTS[1:], rows)
     with pytest.raises(UserError, match="of one method; got none"):
         perplexity(pair, PROMPTS, [])
-    broken = load_pair(small=folders[0], large=folders[1])
+    broken = load_pair(draft=folders[0], target=folders[1])
     with torch.no_grad():
-        broken.large.get_output_embeddings().weight.fill_(float("nan"))
+        broken.target.get_output_embeddings().weight.fill_(float("nan"))
     with pytest.raises(UserError, match="gives the text after prompt 'a' no finite probability"):
         perplexity(broken, PROMPTS, rows)

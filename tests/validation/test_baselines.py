@@ -73,7 +73,7 @@ def wordnet(folder: Path) -> WordNet:
 def sharp(save_model: Callable[..., Path]) -> Pair:
     """Wider models than those of ``pair``, whose likeliest token has a large share."""
     place = save_model(hidden=64)
-    return load_pair(small=place, large=place)
+    return load_pair(draft=place, target=place)
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,7 @@ def test_dropout_leaves_the_model_as_it_was(family: str, save_model: Callable[..
     import torch
 
     place = save_model(family)
-    model = load_pair(small=place, large=place).small
+    model = load_pair(draft=place, target=place).draft
     ids = [5, 9, 17, 33, 12, 7, 80, 41]
     before = logits(model, ids)
     flags = [(module.training, getattr(module, "p", None)) for module in model.modules()]
@@ -222,7 +222,7 @@ def test_dropout_changes_the_passes(family: str, save_model: Callable[..., Path]
     from validation.uncertainty import baselines
 
     place = save_model(family)
-    model = load_pair(small=place, large=place).small
+    model = load_pair(draft=place, target=place).draft
     ids, seen = [5, 9, 17, 33, 12, 7, 80, 41], []
     plain = probability(model, ids, 5, 7)
     real = baselines._draft_probabilities
@@ -240,7 +240,7 @@ def test_fused_attention_of_gpt2_drops_too(save_model: Callable[..., Path]) -> N
     from validation.uncertainty.baselines import _dropping
 
     place = save_model("gpt2")
-    model = load_pair(small=place, large=place).small
+    model = load_pair(draft=place, target=place).draft
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.forward = lambda values: values  # only the functional dropout is left
@@ -253,11 +253,11 @@ def test_u_is_the_chance_of_another_token(sharp: Pair) -> None:
     """At rate 0 every pass samples from q, so u is binomial with 1 - q_d; texts of different lengths share a pass."""
     ids, repeats = [[5, 9, 17, 33, 12, 7, 80, 41], [5, 9, 60, 2, 11], [3] * 12], 2000
     at = [7, 4, 6]
-    likely = [int(logits(sharp.small, text[:index])[0, -1].argmax()) for text, index in zip(ids, at, strict=True)]
+    likely = [int(logits(sharp.draft, text[:index])[0, -1].argmax()) for text, index in zip(ids, at, strict=True)]
     positions, drafts = ([[value] * repeats for value in values] for values in (at, likely))
-    found = dropout_uncertainty(sharp.small, ids, positions, drafts, rates=[0.0, 0.0], rng=rng())
+    found = dropout_uncertainty(sharp.draft, ids, positions, drafts, rates=[0.0, 0.0], rng=rng())
     assert set(found) == {0.0, 0.5, 1.0}
-    expected = [1 - probability(sharp.small, *place) for place in zip(ids, at, likely, strict=True)]
+    expected = [1 - probability(sharp.draft, *place) for place in zip(ids, at, likely, strict=True)]
     assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(found.reshape(3, -1).mean(axis=1), expected, atol=5 * np.sqrt(0.25 / (2 * repeats)))
 
@@ -267,7 +267,7 @@ def test_rates_are_twenty_from_zero_to_a_tenth(pair: Pair, monkeypatch: pytest.M
 
     seen, real = [], baselines._dropping
     monkeypatch.setattr(baselines, "_dropping", lambda model, rate: seen.append(rate) or real(model, rate))
-    found = dropout_uncertainty(pair.small, [[5, 9, 17]], [[2]], [[17]], rng=rng())
+    found = dropout_uncertainty(pair.draft, [[5, 9, 17]], [[2]], [[17]], rng=rng())
     assert len(set(seen)) == 20
     assert 0 <= min(seen) < 0.02 < 0.08 < max(seen) <= 0.1
     assert found * 20 == pytest.approx(np.rint(found * 20))
@@ -275,8 +275,8 @@ def test_rates_are_twenty_from_zero_to_a_tenth(pair: Pair, monkeypatch: pytest.M
 
 def test_the_seed_decides(pair: Pair) -> None:
     ids = [5, 9, 17, 3, 8, 20]
-    likely = [int(row.argmax()) for row in logits(pair.small, ids)[0, :5]]
-    arguments = (pair.small, [ids], [range(1, 6)], [likely])
+    likely = [int(row.argmax()) for row in logits(pair.draft, ids)[0, :5]]
+    arguments = (pair.draft, [ids], [range(1, 6)], [likely])
     first, again, other = (dropout_uncertainty(*arguments, rng=rng(seed)) for seed in (1, 1, 2))
     assert first.tolist() == again.tolist() != other.tolist()
 
@@ -287,26 +287,26 @@ def test_long_texts_are_read_in_smaller_groups(pair: Pair, monkeypatch: pytest.M
     monkeypatch.setattr(baselines, "SCORED_VALUES", 1)  # not even one text: each is then read alone
     seen, real = [], baselines._count
     monkeypatch.setattr(baselines, "_count", lambda *a: seen.append(len(a[2])) or real(*a))
-    dropout_uncertainty(pair.small, [[5, 9]] * 3, [[1]] * 3, [[9]] * 3, rates=[0.1], rng=rng())
+    dropout_uncertainty(pair.draft, [[5, 9]] * 3, [[1]] * 3, [[9]] * 3, rates=[0.1], rng=rng())
     assert seen == [1, 1, 1]
 
 
 @pytest.mark.parametrize("rates", [[], [1.0], [-0.1], [float("nan")]])
 def test_rates_outside_are_refused(pair: Pair, rates: list[float]) -> None:
-    refused("dropout rates", dropout_uncertainty, pair.small, [[5, 9]], [[1]], [[9]], rates=rates, rng=rng())
+    refused("dropout rates", dropout_uncertainty, pair.draft, [[5, 9]], [[1]], [[9]], rates=rates, rng=rng())
 
 
 @pytest.mark.parametrize(("at", "drafts"), [([0], [9]), ([2], [9]), ([], []), ([1, 1], [9])])
 def test_positions_outside_are_refused(pair: Pair, at: list[int], drafts: list[int]) -> None:
-    refused("one draft for each position", dropout_uncertainty, pair.small, [[5, 9]], [at], [drafts], rng=rng())
+    refused("one draft for each position", dropout_uncertainty, pair.draft, [[5, 9]], [at], [drafts], rng=rng())
 
 
 def test_lists_of_different_lengths_are_refused(pair: Pair) -> None:
-    refused("1 texts, 2 lists of positions", dropout_uncertainty, pair.small, [[5, 9]], [[1]] * 2, [[9]], rng=rng())
+    refused("1 texts, 2 lists of positions", dropout_uncertainty, pair.draft, [[5, 9]], [[1]] * 2, [[9]], rng=rng())
 
 
 def test_a_text_beyond_the_context_is_refused(pair: Pair) -> None:
-    refused("the context holds 64", dropout_uncertainty, pair.small, [[5] * 66], [[1]], [[5]], rng=rng())
+    refused("the context holds 64", dropout_uncertainty, pair.draft, [[5] * 66], [[1]], [[5]], rng=rng())
 
 
 def test_a_model_without_known_blocks_is_refused() -> None:
@@ -332,7 +332,7 @@ def test_the_continuation_is_read_after_each_paraphrase(
     real = baselines._count
     monkeypatch.setattr(baselines, "_count", lambda *a: seen.extend(r.tokens for r in a[2]) or real(*a))
     found = paraphrase_uncertainty(
-        pair.small, pair.tokenizer, texts, rests, [[0, 2], [1]], [[40, 42], [51]], wordnet=wordnet, count=5, rng=rng()
+        pair.draft, pair.tokenizer, texts, rests, [[0, 2], [1]], [[40, 42], [51]], wordnet=wordnet, count=5, rng=rng()
     )
     assert found.shape == (3,)
     first = [ids for ids in seen if ids[-3:] == rests[0]]
@@ -348,15 +348,15 @@ def test_u_after_one_paraphrase_is_the_chance_there(sharp: Pair, wordnet: WordNe
     """A prompt of one word with one synonym, so every paraphrase is the same prompt."""
     rest, repeats = [40, 41, 42], 2000
     head = [0, *sharp.tokenizer("create").input_ids]
-    draft = int(logits(sharp.small, [*head, 40])[0, -1].argmax())
+    draft = int(logits(sharp.draft, [*head, 40])[0, -1].argmax())
     positions, drafts = [[1] * repeats], [[draft] * repeats]
     found = paraphrase_uncertainty(
-        sharp.small, sharp.tokenizer, ["make"], [rest], positions, drafts, wordnet=wordnet, count=2, rng=rng()
+        sharp.draft, sharp.tokenizer, ["make"], [rest], positions, drafts, wordnet=wordnet, count=2, rng=rng()
     )
-    expected = 1 - probability(sharp.small, [*head, *rest], len(head) + 1, draft)
+    expected = 1 - probability(sharp.draft, [*head, *rest], len(head) + 1, draft)
     plain = [0, *sharp.tokenizer("make").input_ids]
     error = 5 * np.sqrt(0.25 / (2 * repeats))
-    assert abs(1 - probability(sharp.small, [*plain, *rest], len(plain) + 1, draft) - expected) > 2 * error
+    assert abs(1 - probability(sharp.draft, [*plain, *rest], len(plain) + 1, draft) - expected) > 2 * error
     np.testing.assert_allclose(found.mean(), expected, atol=error)
 
 
@@ -396,7 +396,7 @@ def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, folder: Path
     monkeypatch.setattr(baselines, "dropout_uncertainty", lambda *a, rng: seen.update(a=a) or np.zeros(1))
     found = baseline_measures(trace, pair, positions=40, wordnet=folder)
     readings = baselines._readings(*seen["a"][1:])
-    likely = np.concatenate([baselines._draft_probabilities(pair.small, [reading])[0] for reading in readings])
+    likely = np.concatenate([baselines._draft_probabilities(pair.draft, [reading])[0] for reading in readings])
     stored = probabilities(trace.arrays["draft_logits"][found.rows])[np.arange(len(found.rows)), found.drafts]
     np.testing.assert_allclose(likely, stored, rtol=0.02)  # float16
 
@@ -416,5 +416,5 @@ def test_a_trace_and_its_pair_are_checked(
     refused("positions is 0", baseline_measures, trace, pair, positions=0)
     refused("no WordNet dictionary", baseline_measures, trace, pair, wordnet=tmp_path)
     place = save_model(vocabulary=301, tokenizer=extended_tokenizer(extra=("<added>",)))
-    other = load_pair(small=place, large=place)
+    other = load_pair(draft=place, target=place)
     refused("has 300 entries and the pair .* has 301", baseline_measures, open_trace(trace.path), other)

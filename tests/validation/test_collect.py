@@ -62,7 +62,7 @@ def trace(ending: Pair, tmp_path_factory: pytest.TempPathFactory) -> Trace:
 def test_logits_are_those_of_single_steps(trace: Trace, ending: Pair) -> None:
     used = trace.manifest["prompts"]
     for index, rows in texts_of(trace):
-        for which, name in (("small", "draft_logits"), ("large", "target_logits")):
+        for which, name in (("draft", "draft_logits"), ("target", "target_logits")):
             expected = step_by_step(ending, which, used[index]["text"], trace.arrays["tokens"][rows])
             np.testing.assert_allclose(trace.arrays[name][rows], expected, **HALF)
 
@@ -105,7 +105,7 @@ def surprise(logits: np.ndarray, tokens: np.ndarray) -> float:
     return float((found - mean).sum() / np.sqrt(variance.sum()))
 
 
-def test_tokens_are_samples_of_the_large_model(pair: Pair, tmp_path: Path) -> None:
+def test_tokens_are_samples_of_the_target_model(pair: Pair, tmp_path: Path) -> None:
     free = dataclasses.replace(pair, end_tokens=())
     trace = collect(free, PROMPTS, tmp_path / "t", positions=1500, new_tokens=30, batch=25)
     tokens, target = trace.arrays["tokens"][:], trace.arrays["target_logits"][:]
@@ -120,26 +120,26 @@ def test_padding_changes_nothing(pair: Pair) -> None:
         Text(0, f"p{i}", [0, *rng.integers(1, 300, n).tolist()], start)
         for i, (n, start) in enumerate([(5, 2), (40, 30), (17, 17), (40, 1)])
     ]
-    together = teacher_forced_logits(pair, "large", texts)
+    together = teacher_forced_logits(pair, "target", texts)
     for text, logits in zip(texts, together, strict=True):
-        (alone,) = teacher_forced_logits(pair, "large", [text])
+        (alone,) = teacher_forced_logits(pair, "target", [text])
         assert logits.shape == (len(text.tokens) - text.start, 300)
         np.testing.assert_allclose(logits, alone, **HALF)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
 def test_other_families(family: str, save_model: Callable[..., Path], tmp_path: Path) -> None:
-    pair = load_pair(small=save_model(family, seed=3), large=save_model(family, seed=4))
+    pair = load_pair(draft=save_model(family, seed=3), target=save_model(family, seed=4))
     trace = collect(pair, PROMPTS[:3], tmp_path / "t", positions=None, new_tokens=6)
     assert trace.manifest["texts"] == 3
     for index, rows in texts_of(trace):
         text = trace.manifest["prompts"][index]["text"]
-        expected = step_by_step(pair, "small", text, trace.arrays["tokens"][rows])
+        expected = step_by_step(pair, "draft", text, trace.arrays["tokens"][rows])
         np.testing.assert_allclose(trace.arrays["draft_logits"][rows], expected, **HALF)
 
 
 def test_padded_head_is_cut(folders: tuple[Path, Path], save_model: Callable[..., Path], tmp_path: Path) -> None:
-    pair = load_pair(small=folders[0], large=save_model(vocabulary=600))
+    pair = load_pair(draft=folders[0], target=save_model(vocabulary=600))
     trace = collect(pair, PROMPTS, tmp_path / "t", positions=60, new_tokens=20)
     assert trace.vocabulary == 300
     assert trace.arrays["tokens"][:].max() < 300
@@ -170,7 +170,7 @@ def test_progress(ending: Pair, tmp_path: Path) -> None:
     calls: list[tuple[int, int, str]] = []
     settings: dict[str, Any] = {"new_tokens": 8, "batch": 2, "progress": lambda *call: calls.append(call)}
     trace = collect(ending, PROMPTS, tmp_path / "a", positions=30, **settings)
-    assert calls[0] == (0, 30, "large model writes token 1 of 8")
+    assert calls[0] == (0, 30, "target model writes token 1 of 8")
     assert calls[-1] == (trace.positions, trace.positions, "done")
     assert [call[0] for call in calls] == sorted(call[0] for call in calls)
     calls.clear()
@@ -253,7 +253,7 @@ def test_other_settings_models_or_prompts_are_refused(
         (r"end_tokens: .* there, \[0\] now", dataclasses.replace(ending, end_tokens=(0,)), PROMPTS, {}),
         (
             r"\(large_weights: \w{16} there, \w{16} now\)",
-            dataclasses.replace(with_last_norm(ending, "large", folders, 0.9), end_tokens=ending.end_tokens),
+            dataclasses.replace(with_last_norm(ending, "target", folders, 0.9), end_tokens=ending.end_tokens),
             PROMPTS,
             {},
         ),
@@ -311,7 +311,7 @@ def with_last_norm(pair: Pair, which: str, folders: tuple[Path, Path], value: fl
     """A freshly loaded pair with the last scale of one model set to ``value``."""
     import torch
 
-    damaged = load_pair(small=folders[0], large=folders[1])
+    damaged = load_pair(draft=folders[0], target=folders[1])
     with torch.no_grad():
         getattr(damaged, which).model.norm.weight.fill_(value)
     return damaged
@@ -320,11 +320,11 @@ def with_last_norm(pair: Pair, which: str, folders: tuple[Path, Path], value: fl
 @pytest.mark.parametrize(
     ("which", "value", "message"),
     [
-        ("large", float("nan"), r"gives a logit that is nan, at prompt 'p\d', position 0; check its weights"),
-        ("small", float("nan"), r"gives a logit that is nan, at prompt 'p\d', position 0; check its weights"),
-        ("small", float("inf"), r"gives a logit that is (nan|inf), at prompt 'p\d', position 0"),
-        ("small", 1e6, r"gives a logit of magnitude .*, more than float16 holds \(65504\), at prompt 'p\d'"),
-        ("large", 1e6, r"gives a logit of magnitude .*, more than float16 holds \(65504\), at prompt 'p\d'"),
+        ("target", float("nan"), r"gives a logit that is nan, at prompt 'p\d', position 0; check its weights"),
+        ("draft", float("nan"), r"gives a logit that is nan, at prompt 'p\d', position 0; check its weights"),
+        ("draft", float("inf"), r"gives a logit that is (nan|inf), at prompt 'p\d', position 0"),
+        ("draft", 1e6, r"gives a logit of magnitude .*, more than float16 holds \(65504\), at prompt 'p\d'"),
+        ("target", 1e6, r"gives a logit of magnitude .*, more than float16 holds \(65504\), at prompt 'p\d'"),
     ],
 )
 def test_bad_logits(

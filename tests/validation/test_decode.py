@@ -37,7 +37,7 @@ from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
 from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs
-from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, Hlm, LargeOnly, RandHlm, SmallOnly, UHlm
+from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, DraftOnly, Hlm, RandHlm, TargetOnly, UHlm
 from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import GenerationRecord, energy
@@ -70,7 +70,7 @@ LOSSLESS: list[tuple[Callable[[], Method], int, dict[int, int], str]] = [
     (lambda: FlexSpec("exact", max_draft_length=2), 2, SAMPLED, "0"),
     (lambda: FlexSpec("linear", max_draft_length=2), 2, SAMPLED, "0"),
     (lambda: RandHlm(0.0), 2, SAMPLED, "0"),
-    (LargeOnly, 2, CERTAIN, "0"),
+    (TargetOnly, 2, CERTAIN, "0"),
     (CloudOnly, 2, CERTAIN, "0"),
     (lambda: PromptLookup(2, 2), 2, CERTAIN, "0 1 2 0 1"),
     (lambda: Lookahead(2), 2, CERTAIN, "0 1"),
@@ -88,7 +88,7 @@ QUANTISED: list[Callable[[], Method]] = [
 
 @pytest.mark.parametrize("ends", [(), (2,)])
 @pytest.mark.parametrize(("make", "positions", "cells", "prompt"), LOSSLESS)
-def test_every_text_has_the_large_models_probability(
+def test_every_text_has_the_target_models_probability(
     make: Callable[[], Method], positions: int, cells: dict[int, int], prompt: str, ends: tuple[int, ...]
 ) -> None:
     draft, target = tables(3 + len(ends), positions)
@@ -163,7 +163,7 @@ class OneBit(CuHlmOffline):
 @pytest.mark.parametrize(
     ("method", "cells"),
     [
-        (SmallOnly(), {DRAFT: 2}),
+        (DraftOnly(), {DRAFT: 2}),
         (RandHlm(0.5), SAMPLED | {SKIP: 2}),
         (UHlm(0.55, draws=None), SAMPLED),
         (FlexSpec("linear", printed_acceptance=True, max_draft_length=2), SAMPLED),
@@ -199,8 +199,8 @@ def test_what_was_thrown_away_does_not_reach_the_text_through_the_length_it_teac
     assert abs(law[0, 1, 0, 1, 0, 0, 0] - 0.5) < 0.06  # 3.8 standard deviations; .75 with the number met again
 
 
-@pytest.mark.parametrize("method", [RandHlm(0.5), UHlm(0.55, draws=None), SmallOnly()], ids=lambda m: m.name)
-def test_the_true_skip_rate_is_what_the_large_model_would_have_accepted(method: Method) -> None:
+@pytest.mark.parametrize("method", [RandHlm(0.5), UHlm(0.55, draws=None), DraftOnly()], ids=lambda m: m.name)
+def test_the_true_skip_rate_is_what_the_target_model_would_have_accepted(method: Method) -> None:
     draft, target = tables(9, 2)
     cells = SAMPLED | {SKIP: 2} if isinstance(method, RandHlm) else SAMPLED
     rows = all_texts(table_pair(draft, target), method, 2, cells, risk=True)
@@ -229,7 +229,7 @@ def test_the_risk_of_truncated_drafts_is_no_skip_risk() -> None:
     assert sum(row.total("risk") for row in rows) > 0
     assert {row.total("skip_risk") for row in rows} == {0.0}
     assert {summarize([row], resamples=1)["true_skip_rate"].value for row in rows} == {None}
-    unjudged = all_texts(table_pair(draft, target), SmallOnly(), 2, {DRAFT: 2})
+    unjudged = all_texts(table_pair(draft, target), DraftOnly(), 2, {DRAFT: 2})
     found = {(row.risk_computed, summarize([row], resamples=1)["true_skip_rate"].value) for row in unjudged}
     assert found == {(False, None)}
 
@@ -365,13 +365,13 @@ def test_rows_come_back_in_the_order_of_the_prompts_though_batches_are_made_by_l
 @pytest.mark.parametrize(
     "method", [Hlm(), FixedLength(3), KSqs(8), CSqs(0.01), PromptLookup(), Lookahead(), Dssd(2), CloudOnly()]
 )
-def test_at_temperature_0_it_is_the_large_models_greedy_text(pair: Pair, method: Method) -> None:
+def test_at_temperature_0_it_is_the_target_models_greedy_text(pair: Pair, method: Method) -> None:
     rows = decode(pair, PROMPTS, method, temperature=0.0, new_tokens=10, batch=3)
     for prompt, row in zip(PROMPTS, rows, strict=True):
         ids = torch.tensor([[pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids]])
         for token in row.tokens:
             with torch.inference_mode():
-                assert token == int(pair.large(ids).logits[0, -1].argmax())
+                assert token == int(pair.target(ids).logits[0, -1].argmax())
             ids = torch.cat([ids, torch.tensor([[token]])], dim=1)
 
 
@@ -381,7 +381,7 @@ def test_a_top_p_text_keeps_to_the_likeliest_tokens(pair: Pair) -> None:
         ids = [pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids]
         for token in row.tokens:
             with torch.inference_mode():
-                law = rows_of(pair.large(torch.tensor([ids])).logits[0, -1], 0.7, 0.3)
+                law = rows_of(pair.target(torch.tensor([ids])).logits[0, -1], 0.7, 0.3)
             assert law[token] > 0
             ids.append(token)
 
@@ -389,11 +389,11 @@ def test_a_top_p_text_keeps_to_the_likeliest_tokens(pair: Pair) -> None:
 def test_where_the_time_goes_is_told(pair: Pair) -> None:
     clock, seen = Clock(), []
     rows = decode(pair, PROMPTS, FixedLength(3), new_tokens=8, clock=clock, finished=seen.append)
-    parts = (clock.small, clock.large, clock.prefill, clock.sampling, clock.method, clock.loop)
+    parts = (clock.draft, clock.target, clock.prefill, clock.sampling, clock.method, clock.loop)
     assert min(parts) > 0
     assert sum(parts) == pytest.approx(clock.total)
-    assert sum(row.total("draft_s") for row in rows) == pytest.approx(clock.small)
-    assert sum(row.total("target_s") for row in rows) == pytest.approx(clock.large)
+    assert sum(row.total("draft_s") for row in rows) == pytest.approx(clock.draft)
+    assert sum(row.total("target_s") for row in rows) == pytest.approx(clock.target)
     assert sorted(row.prompt for row in seen) == sorted(prompt.id for prompt in PROMPTS)
 
 
@@ -413,13 +413,13 @@ def test_hlm_accepts_as_often_as_the_theory_says(pair: Pair) -> None:
 
 
 def fit(pair: Pair, method: Method, count: int, prompt: str) -> float:
-    """χ² per cell of two-token texts against the large model, cells by log(q/p): what a wrong law shifts."""
+    """χ² per cell of two-token texts against the target model, cells by log(q/p): what a wrong law shifts."""
     prompts = [Prompt(str(i), prompt, "test") for i in range(count)]
     rows = decode(pair, prompts, method, new_tokens=2, batch=500, seed=8)
     ids = [pair.tokenizer.bos_token_id, *pair.tokenizer(prompt).input_ids]
     texts = torch.tensor([[*ids, row.tokens[0]] for row in rows])
     with torch.inference_mode():
-        q, p = (m(texts).logits[:, -2:].double().softmax(-1).numpy() for m in (pair.small, pair.large))
+        q, p = (m(texts).logits[:, -2:].double().softmax(-1).numpy() for m in (pair.draft, pair.target))
     edges = np.array([-2.0, -1.0, -0.5, 0.0, 0.5, 1.0, 2.0])
     cell = np.digitize(np.log(q) - np.log(p), edges)
     total = 0.0
@@ -433,7 +433,7 @@ def fit(pair: Pair, method: Method, count: int, prompt: str) -> float:
     return total / 14.0
 
 
-def test_texts_of_the_builtin_pair_have_the_large_models_law() -> None:
+def test_texts_of_the_builtin_pair_have_the_target_models_law() -> None:
     pair = load_pair()
     assert fit(pair, FixedLength(2), 500, "The") < 2.2  # χ² of 14 degrees at 5e-3 is 31, 2.2 a degree
     assert fit(pair, KSqs(64), 250, "The") < 2.2
@@ -461,11 +461,11 @@ def test_a_trace_is_followed_and_a_markov_link_is_drawn_for_each_text(pair: Pair
     for link in (trace, markov):
         rows = decode(pair, PROMPTS, FlexSpec(max_draft_length=4), new_tokens=8, link=link, times=(0.01, 0.02))
         assert all(row.link == link.name and row.total("link_s") > 0 for row in rows)
-    silent = decode(pair, PROMPTS, SmallOnly(), new_tokens=8, link=trace)
+    silent = decode(pair, PROMPTS, DraftOnly(), new_tokens=8, link=trace)
     assert sum(row.total("link_s") for row in silent) == 0.0
 
 
-@pytest.mark.parametrize("method", [FixedLength(3), UHlm(0.5), SmallOnly(), CloudOnly(), Lookahead(3), KSqs(8)])
+@pytest.mark.parametrize("method", [FixedLength(3), UHlm(0.5), DraftOnly(), CloudOnly(), Lookahead(3), KSqs(8)])
 def test_other_models_times_can_be_put_on_later(pair: Pair, method: Method) -> None:
     given = decode(pair, PROMPTS, method, new_tokens=9, times=PAPER_TIMES, batch=3)
     for row in given:
@@ -473,7 +473,7 @@ def test_other_models_times_can_be_put_on_later(pair: Pair, method: Method) -> N
             assert one.draft_s == pytest.approx(PAPER_TIMES[0] * one.draft_passes)
             assert one.target_s == pytest.approx(PAPER_TIMES[1] * one.target_passes)
         assert row.total("target_passes") == len(row.rounds)
-        assert method.small == (row.total("draft_passes") >= row.total("drafted") > 0 or row.total("skipped") > 0)
+        assert method.runs_draft == (row.total("draft_passes") >= row.total("drafted") > 0 or row.total("skipped") > 0)
 
 
 def test_only_a_method_that_follows_the_rate_writes_other_texts_over_another_link(pair: Pair) -> None:
@@ -494,7 +494,9 @@ def test_no_new_tokens_give_empty_texts(pair: Pair) -> None:
     assert [(row.tokens, row.ended, len(row.rounds)) for row in rows] == [([], False, 0)] * 5
 
 
-@pytest.mark.parametrize("method", [FixedLength(2), SmallOnly(), LargeOnly(), PromptLookup(2, 2), KSqs(2, **ONE_SMALL)])
+@pytest.mark.parametrize(
+    "method", [FixedLength(2), DraftOnly(), TargetOnly(), PromptLookup(2, 2), KSqs(2, **ONE_SMALL)]
+)
 def test_a_text_may_end_at_once(method: Method) -> None:
     always = np.tile([0.0, 0.0, 1.0], (nodes(3, 4), 1))
     pair = table_pair(always, always, end_tokens=(2,), prompt="1 2 1")
@@ -505,7 +507,7 @@ def test_a_text_may_end_at_once(method: Method) -> None:
 
 
 def test_ids_beyond_the_vocabulary_are_never_written(save_model: Callable[..., Path]) -> None:
-    wide = load_pair(small=save_model(seed=1, vocabulary=900), large=save_model(seed=2, vocabulary=900))
+    wide = load_pair(draft=save_model(seed=1, vocabulary=900), target=save_model(seed=2, vocabulary=900))
     assert wide.vocabulary == 300
     for method in (FixedLength(3), KSqs(8), UHlm(0.5), Lookahead(3)):
         for row in decode(wide, PROMPTS[:2], method, new_tokens=20):
@@ -517,7 +519,7 @@ def test_ids_beyond_the_vocabulary_are_never_written(save_model: Callable[..., P
 def test_masked_logits_are_tokens_that_are_never_written(method: Method, top_p: float) -> None:
     draft, target = tables(11, 3, any_rows, any_rows)
     pair = table_pair(draft, target)
-    for model in (pair.small, pair.large):
+    for model in (pair.draft, pair.target):
         model.table[:, 1] = -torch.inf
     prompts = [Prompt(str(i), "0", "test") for i in range(40)]
     rows = decode(pair, prompts, method, new_tokens=3, top_p=top_p, risk=True)
@@ -527,7 +529,7 @@ def test_masked_logits_are_tokens_that_are_never_written(method: Method, top_p: 
     assert all(np.isfinite(row.total("risk")) for row in rows)
 
 
-@pytest.mark.parametrize(("broken", "first"), [("small", 3), ("large", 1), ("small", 5), ("large", 2)])
+@pytest.mark.parametrize(("broken", "first"), [("draft", 3), ("target", 1), ("draft", 5), ("target", 2)])
 @pytest.mark.parametrize(("method", "temperature"), [(FixedLength(2), 0.0), (FixedLength(2), 1.0), (KSqs(2), 1.0)])
 def test_a_model_that_gives_nan_is_named_and_finished_rows_are_kept(
     broken: str, first: int, method: Method, temperature: float
@@ -557,30 +559,30 @@ def test_the_end_of_a_text_is_judged_without_reading_the_others(pair: Pair, monk
     prompts = [Prompt(f"p{i}", "Why? " * (i + 1), "test") for i in range(6)]
     pair = replace(pair, end_tokens=tuple(range(30)))
     lanes: list[int] = []
-    forward = pair.large.forward
+    forward = pair.target.forward
 
     def counted(ids: torch.Tensor, *args: Any, **options: Any) -> Any:
         lanes.append(len(ids))
         return forward(ids, *args, **options)
 
     counted.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
-    monkeypatch.setattr(pair.large, "forward", counted)
-    rows = decode(pair, prompts, SmallOnly(), new_tokens=24, batch=6, risk=True)
+    monkeypatch.setattr(pair.target, "forward", counted)
+    rows = decode(pair, prompts, DraftOnly(), new_tokens=24, batch=6, risk=True)
     ended = [sum(len(row.tokens) == count for row in rows) for count in sorted({len(row.tokens) for row in rows})]
     assert len(ended) > 1
     assert lanes == [6, *ended]  # the prompts, then only those that end
-    alone = [decode(pair, [prompt], SmallOnly(), new_tokens=24, risk=True)[0] for prompt in prompts]
+    alone = [decode(pair, [prompt], DraftOnly(), new_tokens=24, risk=True)[0] for prompt in prompts]
     for row, one in zip(rows, alone, strict=True):
         assert row.tokens == one.tokens
         assert row.total("skip_risk") == pytest.approx(one.total("skip_risk"), rel=1e-4)
 
 
-@pytest.mark.parametrize("method", [SmallOnly(), UHlm(0.9), RandHlm(0.5)], ids=lambda m: m.name)
+@pytest.mark.parametrize("method", [DraftOnly(), UHlm(0.9), RandHlm(0.5)], ids=lambda m: m.name)
 def test_a_nan_does_not_hide_in_the_risk_of_skipped_drafts(method: Method) -> None:
     rows = np.full((nodes(3, 4), 3), 1 / 3)
     pair = table_pair(rows, rows)
-    pair.large.table[:] = torch.nan  # type: ignore[operator, index]
-    with pytest.raises(DecodingError, match=r"The large model .tables/large. gives logits that are not finite"):
+    pair.target.table[:] = torch.nan  # type: ignore[operator, index]
+    with pytest.raises(DecodingError, match=r"The target model .tables.target. gives logits that are not finite"):
         decode(pair, [Prompt("a", "0", "test")], method, new_tokens=3, risk=True)
 
 
@@ -607,7 +609,7 @@ def test_no_prompt_and_an_empty_one_are_refused(pair: Pair) -> None:
         decode(pair, [], FixedLength(2))
     flat = np.full((4, 3), 1 / 3)
     with pytest.raises(UserError, match="'b' has no tokens"):
-        decode(table_pair(flat, flat), [Prompt("a", "1", "t"), Prompt("b", "", "t")], LargeOnly(), new_tokens=2)
+        decode(table_pair(flat, flat), [Prompt("a", "1", "t"), Prompt("b", "", "t")], TargetOnly(), new_tokens=2)
 
 
 def test_an_empty_prompt_is_continued_from_the_begin_token_where_there_is_one(pair: Pair) -> None:

@@ -54,7 +54,7 @@ def test_names_of_devices(gpus: Callable[..., None], monkeypatch: pytest.MonkeyP
 def sharded(
     folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch, places: dict[str, Any]
 ) -> tuple[Any, list[dict[str, Any]], list[str]]:
-    """Load a pair as if over two GPUs; the pair, what the large model was loaded with, where the small one went."""
+    """Load a pair as if over two GPUs; the pair, what the target model was loaded with, where the draft model went."""
     import torch
 
     gpus(8e9, 8e9)
@@ -70,7 +70,7 @@ def sharded(
         return model
 
     monkeypatch.setattr(ModelSource, "load_model", load_model)
-    pair = load_pair(small=folders[0], large=folders[1], device="sharded")
+    pair = load_pair(draft=folders[0], target=folders[1], device="sharded")
     assert isinstance(pair.device, torch.device)
     return pair, calls, moves
 
@@ -81,10 +81,10 @@ def test_a_sharded_pair(folders: tuple[Path, Path], gpus: Callable[..., None], m
     assert [call["device_map"] for call in calls] == ["auto"]
     room = calls[0]["max_memory"]
     assert room[1] == int(0.9 * 8e9)
-    assert 0 < room[1] - room[0] == 2 * pair.small_parameters  # bfloat16, as stored: room for the small model
+    assert 0 < room[1] - room[0] == 2 * pair.draft_parameters  # bfloat16, as stored: room for the draft model
     assert room["cpu"] > 0
     assert moves == ["cuda:0"]
-    assert pair.notes == ("The large model is spread over 3 devices.",)
+    assert pair.notes == ("The target model is spread over 3 devices.",)
     assert pair.dtype == "bfloat16"
 
 
@@ -122,7 +122,7 @@ def test_what_cannot_be_estimated_refuses_nothing() -> None:
 def test_too_little_memory(
     folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given: dict[str, Any] = {"small": folders[0], "large": folders[1]}
+    given: dict[str, Any] = {"draft": folders[0], "target": folders[1]}
     monkeypatch.setattr(ModelSource, "load_model", lambda *_, **__: pytest.fail("weights were read"))
     monkeypatch.setattr(devices, "_free_host_memory", lambda: 400 * 10**6)
     message = (
@@ -164,7 +164,7 @@ def test_running_out_while_loading(folders: tuple[Path, Path], monkeypatch: pyte
 
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", full)
     message = r"The GPU ran out of memory \(CUDA out of memory\. Tried to allocate 2 GiB\); choose a smaller pair"
-    refused(message, small=folders[0], large=folders[1])
+    refused(message, draft=folders[0], target=folders[1])
 
 
 def test_running_out_of_memory_is_told_from_other_errors() -> None:

@@ -25,7 +25,7 @@ from tests.validation.tiny_texts import (
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
 from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs
-from validation.decoding.methods.single_draft import CloudOnly, Hlm, LargeOnly, RandHlm
+from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP
 
 Make = Callable[[], Method]
@@ -41,7 +41,7 @@ FROM_ROWS: list[Make] = [
     lambda: FlexSpec("linear", max_draft_length=2),
 ]
 CERTAIN: list[tuple[Make, str]] = [
-    (LargeOnly, "0"),
+    (TargetOnly, "0"),
     (CloudOnly, "0"),
     (lambda: PromptLookup(2, 2), "0 1 2 0 1"),
     (lambda: Lookahead(2), "0 1"),

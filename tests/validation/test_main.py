@@ -24,7 +24,7 @@ def finished(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactor
     """The folder of a finished run, and the command."""
     base = tmp_path_factory.mktemp("run")
     (base / "prompts.txt").write_text("two and two\nwhat is <b>bold</b>\nthe best of times\n")
-    words = ("validate", "--small", str(folders[0]), "--large", str(folders[1]), "--positions", "150")
+    words = ("validate", "--draft", str(folders[0]), "--target", str(folders[1]), "--positions", "150")
     words += ("--new-tokens", "24", "--prompts", str(base / "prompts.txt"), "--out", str(base / "out"))
     result = run(*words)
     assert result.exit_code == 0, result.output
@@ -191,7 +191,7 @@ def test_a_figure_of_a_trace(finished: tuple[Path, tuple[str, ...]], tmp_path: P
         (("figure", "cu-hlm", "77"), "5a"),
         (("figure", "cu-hlm", "5a", "--trace", "nowhere"), "There is no trace at nowhere"),
         (("claims", "truncation.none"), "There is no claim 'truncation.none'"),
-        (("validate", "--small", "only-one"), "name the large one too"),
+        (("validate", "--draft", "only-one"), "name the target one too"),
         (("validate", "--pair", "nobody"), "Unknown pair 'nobody'"),
         (("validate", "--prompts", "missing.txt"), "missing.txt"),
     ],

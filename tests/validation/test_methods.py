@@ -31,10 +31,10 @@ from validation.decoding.methods.single_draft import (
     CuHlmCertified,
     CuHlmOffline,
     CuHlmOnline,
+    DraftOnly,
     Hlm,
-    LargeOnly,
     RandHlm,
-    SmallOnly,
+    TargetOnly,
     UHlm,
 )
 from validation.decoding.random_streams import Noise
@@ -44,8 +44,8 @@ from validation.errors import UserError
 from validation.models.pair import Pair
 
 ALL: list[Method] = [
-    SmallOnly(),
-    LargeOnly(),
+    DraftOnly(),
+    TargetOnly(),
     CloudOnly(),
     Hlm(),
     RandHlm(0.5),
@@ -292,7 +292,7 @@ def test_prompt_lookup_copies_what_followed(pair: Pair) -> None:
     assert all(draft.known is None and draft.chance == 1.0 for drafts, _ in watch.rounds for draft in drafts)
 
 
-def test_lookahead_guesses_what_the_large_model_would_write() -> None:
+def test_lookahead_guesses_what_the_target_model_would_write() -> None:
     rng = np.random.default_rng(2)
     after = rng.integers(0, 3, 3)  # the next token depends on the last alone
     table = np.full((nodes(3, 6), 3), 0.02)
@@ -307,7 +307,7 @@ def test_lookahead_guesses_what_the_large_model_would_write() -> None:
 
 
 def test_a_draft_without_a_row_says_so() -> None:
-    with pytest.raises(ValueError, match="token 3 was not drafted by the small model"):
+    with pytest.raises(ValueError, match="token 3 was not drafted by the draft model"):
         _ = Draft(3).row
 
 
@@ -357,7 +357,7 @@ def test_every_method_may_fill_the_context(method: Method) -> None:
 @pytest.mark.parametrize("method", TINY, ids=lambda m: m.name)
 def test_no_method_writes_an_id_that_no_token_has(method: Method) -> None:
     pair = replace(any_pair(5), vocabulary=3)
-    for model in (pair.small, pair.large):
+    for model in (pair.draft, pair.target):
         model.table[:, 3:] += 5.0  # type: ignore[index, operator]
     rows = decode(pair, [Prompt(str(i), "0", "test") for i in range(20)], method, new_tokens=4)
     assert {token for row in rows for token in row.tokens} == {0, 1, 2}
@@ -365,7 +365,7 @@ def test_no_method_writes_an_id_that_no_token_has(method: Method) -> None:
 
 @pytest.mark.parametrize(
     ("method", "broken"),
-    [(method, name) for method in TINY for name in ("small", "large") if getattr(method, name)],
+    [(method, name) for method in TINY for name in ("draft", "target") if getattr(method, f"runs_{name}")],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_every_method_stops_at_a_nan_and_keeps_what_is_finished(method: Method, broken: str) -> None:

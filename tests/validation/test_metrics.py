@@ -17,7 +17,7 @@ from validation.decoding.links import FadingLink
 from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
 from validation.decoding.methods.quantized import KSqs
-from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, Hlm, LargeOnly, RandHlm, SmallOnly, UHlm
+from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, DraftOnly, Hlm, RandHlm, TargetOnly, UHlm
 from validation.decoding.metrics import MEDIANS, METRICS, compare, summaries, summarize, summary
 from validation.decoding.records import GenerationRecord, Round, energy
 from validation.errors import UserError
@@ -37,8 +37,8 @@ METHODS = [
     FixedLength(3),
     KSqs(8, budget_bits=300.0),
     PromptLookup(2, 2),
-    SmallOnly(),
-    LargeOnly(),
+    DraftOnly(),
+    TargetOnly(),
     CloudOnly(),
 ]
 LINK = FadingLink("near", 1e6, 1.0)
@@ -208,14 +208,14 @@ def test_the_true_skip_rate_is_the_large_models_acceptance_of_what_is_skipped(pa
     """A method that skips everything, judged beside one that sends everything: drafts of one law, one acceptance."""
     prompts = [replace(PROMPTS[i % 4], id=str(i)) for i in range(200)]
     settings: dict[str, Any] = {"new_tokens": 1, "times": PAPER_TIMES, "batch": 100}
-    skipping = summarize(decode(pair, prompts, SmallOnly(), risk=True, **settings))["true_skip_rate"]
+    skipping = summarize(decode(pair, prompts, DraftOnly(), risk=True, **settings))["true_skip_rate"]
     sent = summarize(decode(pair, prompts, Hlm(), **settings))["acceptance"]
     assert sent.low < skipping.value < sent.high
     assert skipping.high - skipping.low < sent.high - sent.low  # an expectation varies less than what is drawn
 
 
 def test_without_risk_there_is_no_true_skip_rate(pair: Pair) -> None:
-    found = summarize(decode(pair, PROMPTS, SmallOnly(), **(SETTINGS | {"risk": False})))
+    found = summarize(decode(pair, PROMPTS, DraftOnly(), **(SETTINGS | {"risk": False})))
     assert found["true_skip_rate"] == IntervalEstimate(None)
     assert found["risk"] == IntervalEstimate(None)
     assert found["acceptance"].value is None

@@ -28,7 +28,7 @@ def refused(message: str, **arguments: Any) -> None:
 
 @pytest.fixture
 def copied(folders: tuple[Path, Path], tmp_path: Path) -> Path:
-    """A copy of the small model that a test may damage."""
+    """A copy of the draft model that a test may damage."""
     return Path(shutil.copytree(folders[0], tmp_path / "copied"))
 
 
@@ -36,56 +36,56 @@ def test_two_folders(pair: Any, folders: tuple[Path, Path]) -> None:
     import torch
 
     assert (pair.vocabulary, pair.context, pair.end_tokens, pair.notes) == (300, 64, (0,), ())
-    assert not pair.small.training
-    assert not pair.large.training
+    assert not pair.draft.training
+    assert not pair.target.training
     assert pair.dtype == "float32"  # the stored weights are bfloat16
-    assert all(parameter.dtype == torch.float32 for parameter in pair.small.parameters())
-    assert (pair.small_name, pair.large_name) == (str(folders[0]), str(folders[1]))
-    assert pair.small_parameters == sum(parameter.numel() for parameter in pair.small.parameters())
+    assert all(parameter.dtype == torch.float32 for parameter in pair.draft.parameters())
+    assert (pair.draft_name, pair.target_name) == (str(folders[0]), str(folders[1]))
+    assert pair.draft_parameters == sum(parameter.numel() for parameter in pair.draft.parameters())
     json.dumps(pair.describe())
 
 
 def test_dtype_on_request(folders: tuple[Path, Path]) -> None:
-    assert load_pair(small=folders[0], large=folders[1], dtype="bfloat16").dtype == "bfloat16"
+    assert load_pair(draft=folders[0], target=folders[1], dtype="bfloat16").dtype == "bfloat16"
 
 
 @pytest.mark.parametrize("family", ["gpt2", "gpt_neo"])
 def test_other_families(family: str, save_model: Callable[..., Path]) -> None:
-    pair = load_pair(small=save_model(family), large=save_model(family, context=48))
+    pair = load_pair(draft=save_model(family), target=save_model(family, context=48))
     assert (pair.vocabulary, pair.context) == (300, 48)
 
 
 def test_named_pair(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(pair_module.PAIRS, "tiny", PairSource(str(folders[0]), str(folders[1]), "for a test"))
     pair = load_pair("tiny")
-    assert (pair.name, pair.small_name, pair.large_name) == ("tiny", "tiny/small", "tiny/large")
+    assert (pair.name, pair.draft_name, pair.target_name) == ("tiny", "tiny/small", "tiny/large")
 
 
 def test_sampling_settings_of_the_folder_are_dropped(copied: Path) -> None:
     settings = {"do_sample": True, "temperature": 0.5, "top_p": 0.9, "repetition_penalty": 1.3, "eos_token_id": [0, 7]}
     (copied / "generation_config.json").write_text(json.dumps(settings))
-    pair = load_pair(small=copied, large=copied)
+    pair = load_pair(draft=copied, target=copied)
     assert pair.end_tokens == (0, 7)
-    assert pair.large.generation_config.repetition_penalty is None
-    assert pair.large.generation_config.top_p is None
+    assert pair.target.generation_config.repetition_penalty is None
+    assert pair.target.generation_config.top_p is None
 
 
 def test_padded_head_is_cut_and_said(folders: tuple[Path, Path], save_model: Callable[..., Path]) -> None:
-    pair = load_pair(small=folders[0], large=save_model(vocabulary=320))
+    pair = load_pair(draft=folders[0], target=save_model(vocabulary=320))
     assert pair.vocabulary == 300
-    assert pair.notes == ("The large model gives 320 logits; the 20 beyond the vocabulary are cut.",)
+    assert pair.notes == ("The target model gives 320 logits; the 20 beyond the vocabulary are cut.",)
 
 
 def test_head_too_narrow(save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]) -> None:
     folder = save_model(tokenizer=extended_tokenizer(extra=("<added>",)))
-    refused("The small model gives 300 logits, but the tokenizer has 301 entries", small=folder, large=folder)
+    refused("The draft model gives 300 logits, but the tokenizer has 301 entries", draft=folder, target=folder)
 
 
 def test_vocabularies_differ(
     folders: tuple[Path, Path], save_model: Callable[..., Path], extended_tokenizer: Callable[..., Any]
 ) -> None:
     longer = save_model(vocabulary=310, tokenizer=extended_tokenizer(extra=("<more>", "<most>")))
-    refused(r"first at id 300: missing in .*, '<more>' in .* \(300 and 302 entries\)", small=folders[0], large=longer)
+    refused(r"first at id 300: missing in .*, '<more>' in .* \(300 and 302 entries\)", draft=folders[0], target=longer)
 
 
 def test_first_differing_entry(copied: Path, folders: tuple[Path, Path]) -> None:
@@ -96,16 +96,16 @@ def test_first_differing_entry(copied: Path, folders: tuple[Path, Path]) -> None
     vocabulary[by_id[5]], vocabulary[by_id[9]] = 9, 5
     file.write_text(json.dumps(content))
     message = f"first at id 5: {re.escape(repr(by_id[9]))} in .*copied', {re.escape(repr(by_id[5]))} in "
-    refused(message, small=copied, large=folders[1])
+    refused(message, draft=copied, target=folders[1])
 
 
 def test_one_model_only() -> None:
-    refused(r"Only the small model was given \(x\); name the large one too", small="x")
-    refused(r"Only the large model was given \(y\); name the small one too", large="y")
+    refused(r"Only the draft model was given \(x\); name the target one too", draft="x")
+    refused(r"Only the target model was given \(y\); name the draft one too", target="y")
 
 
 def test_pair_and_models() -> None:
-    refused("Both the pair 'builtin' and two models were given", name="builtin", small="x", large="y")
+    refused("Both the pair 'builtin' and two models were given", name="builtin", draft="x", target="y")
 
 
 def test_unknown_pair() -> None:
@@ -120,18 +120,18 @@ def test_unknown_dtype_and_device() -> None:
 
 def test_missing_folder(tmp_path: Path) -> None:
     gone = str(tmp_path / "gone")
-    refused(f"There is no model folder '{gone}'; check the path", small=gone, large=gone)
+    refused(f"There is no model folder '{gone}'; check the path", draft=gone, target=gone)
 
 
 def test_not_a_model_folder(tmp_path: Path) -> None:
-    refused("is not a model folder: config.json is missing", small=tmp_path, large=tmp_path)
+    refused("is not a model folder: config.json is missing", draft=tmp_path, target=tmp_path)
     (tmp_path / "file").write_text("")
-    refused("is a file, not a model folder", small=tmp_path / "file", large=tmp_path)
+    refused("is a file, not a model folder", draft=tmp_path / "file", target=tmp_path)
 
 
 def test_other_weight_formats(copied: Path) -> None:
     (copied / "model.safetensors").rename(copied / "pytorch_model.bin")
-    refused(r"No \*\.safetensors weights lie in .*copied", small=copied, large=copied)
+    refused(r"No \*\.safetensors weights lie in .*copied", draft=copied, target=copied)
 
 
 class _Marks:
@@ -177,14 +177,14 @@ def test_an_index_that_names_other_files_is_refused(
     in_parts(copied, name, content)
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("loaded"))
     message = f"index.json of '.*copied' names the weights '{re.escape(name)}', but weights are read only from"
-    refused(message, small=copied, large=folders[1])
-    refused(message, small=folders[1], large=copied)
+    refused(message, draft=copied, target=folders[1])
+    refused(message, draft=folders[1], target=copied)
     assert not (copied.parent / "ran").exists()
 
 
 def test_weights_in_several_files(copied: Path, folders: tuple[Path, Path]) -> None:
     in_parts(copied, "model-2.safetensors")
-    assert load_pair(small=copied, large=folders[1]).small_parameters
+    assert load_pair(draft=copied, target=folders[1]).draft_parameters
 
 
 def test_a_link_out_of_the_folder_is_refused_but_for_the_hubs_cache(copied: Path, folders: tuple[Path, Path]) -> None:
@@ -193,11 +193,11 @@ def test_a_link_out_of_the_folder_is_refused_but_for_the_hubs_cache(copied: Path
     blobs.mkdir()
     (copied / "model-2.safetensors").rename(blobs / "abc")
     (copied / "model-2.safetensors").symlink_to(blobs / "abc")
-    refused("names the weights 'model-2.safetensors'", small=copied, large=folders[1])
+    refused("names the weights 'model-2.safetensors'", draft=copied, target=folders[1])
     snapshots = copied.parent / "snapshots"
     snapshots.mkdir()
     copied.rename(snapshots / "v1")
-    assert load_pair(small=snapshots / "v1", large=folders[1]).small_parameters
+    assert load_pair(draft=snapshots / "v1", target=folders[1]).draft_parameters
 
 
 @pytest.mark.parametrize("name", ["adapter_model.bin", "other.safetensors.index.json", "../model.safetensors", 7])
@@ -208,13 +208,13 @@ def test_weights_that_the_configuration_names_are_checked(
     (copied / sources.INDEX).rename(copied / "other.safetensors.index.json")
     file = copied / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"transformers_weights": name}))
-    refused(r"names the weights ('weights\.bin'|'adapter_model\.bin'|'\.\./model|7)", small=copied, large=folders[1])
+    refused(r"names the weights ('weights\.bin'|'adapter_model\.bin'|'\.\./model|7)", draft=copied, target=folders[1])
 
 
 @pytest.mark.parametrize("text", ["", "[", "[]", '{"weight_map": []}', "[" * 10_000, '{"weight_map": {"a": 7}}'])
 def test_an_index_that_cannot_be_read_is_refused(text: str, copied: Path, folders: tuple[Path, Path]) -> None:
     (copied / sources.INDEX).write_text(text)
-    refused(r"index.json of '.*copied' (is not|has no|names the weights 7)", small=copied, large=folders[1])
+    refused(r"index.json of '.*copied' (is not|has no|names the weights 7)", draft=copied, target=folders[1])
 
 
 def test_an_index_on_the_hub_is_checked_before_the_model_is_loaded(
@@ -234,15 +234,15 @@ def test_an_adapter_is_refused_where_it_would_be_loaded(
     copied: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (copied / "adapter_config.json").write_text("{}")
-    load_pair(small=copied, large=folders[1])
+    load_pair(draft=copied, target=folders[1])
     monkeypatch.setattr(sources, "find_spec", lambda name: name)
-    refused("has an adapter, which is never loaded", small=copied, large=folders[1])
+    refused("has an adapter, which is never loaded", draft=copied, target=folders[1])
 
 
 def test_damaged_weights(copied: Path, folders: tuple[Path, Path]) -> None:
     weights = copied / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    refused("The model '.*copied' cannot be loaded", small=copied, large=folders[1])
+    refused("The model '.*copied' cannot be loaded", draft=copied, target=folders[1])
 
 
 def test_incomplete_weights(copied: Path, folders: tuple[Path, Path]) -> None:
@@ -252,7 +252,7 @@ def test_incomplete_weights(copied: Path, folders: tuple[Path, Path]) -> None:
     del tensors["model.layers.1.mlp.up_proj.weight"]
     save_file(tensors, copied / "model.safetensors", metadata={"format": "pt"})
     message = r"weights of '.*copied' are incomplete: model\.layers\.1\.mlp\.up_proj\.weight is missing, 1 in all"
-    refused(message, small=copied, large=folders[1])
+    refused(message, draft=copied, target=folders[1])
 
 
 def test_code_of_its_own_is_never_run(copied: Path, folders: tuple[Path, Path]) -> None:
@@ -261,14 +261,14 @@ def test_code_of_its_own_is_never_run(copied: Path, folders: tuple[Path, Path]) 
     file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "evil", "auto_map": own}))
     trace = copied.parent / "ran"
     (copied / "evil.py").write_text(f"open({str(trace)!r}, 'w')")
-    refused("needs code of its own, which is never run", small=copied, large=folders[1])
+    refused("needs code of its own, which is never run", draft=copied, target=folders[1])
     assert not trace.exists()
 
 
 def test_not_a_language_model(copied: Path, folders: tuple[Path, Path]) -> None:
     file = copied / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "clip"}))
-    refused("The model '.*copied' cannot be loaded", small=copied, large=folders[1])
+    refused("The model '.*copied' cannot be loaded", draft=copied, target=folders[1])
 
 
 # ------------------------------------------------------------------------------------------------------ the hub
@@ -315,7 +315,7 @@ def test_hub_failures(kind: str, message: str, hub: Callable[[str], None], monke
             raise OSError("several lines\nof advice") from error
 
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", fail)
-    refused(message, small="owner/model@v9", large="owner/model")
+    refused(message, draft="owner/model@v9", target="owner/model")
 
 
 def test_an_unreachable_hub_is_asked_once(hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,7 +325,7 @@ def test_an_unreachable_hub_is_asked_once(hub: Callable[[str], None], monkeypatc
     monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("asked again"))
     told: list[str] = []
     message = "'owner/model' is not a folder here, and the hub cannot be reached; check the path or the network"
-    refused(message, small="owner/model", large="owner/model", report=told.append)
+    refused(message, draft="owner/model", target="owner/model", report=told.append)
     assert told == ["looking for owner/model"]
 
 
@@ -351,7 +351,7 @@ def test_a_revision_stands_behind_an_at(tmp_path: Path) -> None:
     assert ModelSource.parse("owner/model@v1.0") == ModelSource("owner/model", "v1.0")
     (tmp_path / "kept@home").mkdir()
     assert ModelSource.parse(str(tmp_path / "kept@home")).name == str(tmp_path / "kept@home")
-    refused("'owner/model@' names no revision after the @", small="owner/model@", large="owner/model")
+    refused("'owner/model@' names no revision after the @", draft="owner/model@", target="owner/model")
 
 
 def test_a_revision_reaches_every_part(pair: Any, hub: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,13 +367,13 @@ def test_a_revision_reaches_every_part(pair: Any, hub: Callable[[str], None], mo
 
         return from_pretrained
 
-    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", answers(pair.large.config))
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", answers(pair.target.config))
     monkeypatch.setattr(transformers.AutoTokenizer, "from_pretrained", answers(pair.tokenizer))
-    found = (pair.large, {"missing_keys": []})
+    found = (pair.target, {"missing_keys": []})
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", answers(found))
-    monkeypatch.setattr(pair.large.config, "_commit_hash", "abc", raising=False)
+    monkeypatch.setattr(pair.target.config, "_commit_hash", "abc", raising=False)
     monkeypatch.setattr(ModelSource, "_part", lambda source, name: asked.append(f"{source.name}@{source.revision}"))
-    loaded = load_pair(small="owner/one@v1", large="owner/two")
+    loaded = load_pair(draft="owner/one@v1", target="owner/two")
     assert set(asked) == {"owner/one@v1", "owner/two@main"}
     assert len(asked) == 10  # configuration, tokenizer, weights, and the two files that name the weights
     assert loaded.describe()["small_name"] == "owner/one@v1"
@@ -390,5 +390,5 @@ def test_the_papers_pairs_are_named() -> None:
     }.items():
         assert papers in PAIRS[name].description
         assert all(
-            sources.HUB_NAME.fullmatch(ModelSource.parse(m).name) for m in (PAIRS[name].small, PAIRS[name].large)
+            sources.HUB_NAME.fullmatch(ModelSource.parse(m).name) for m in (PAIRS[name].draft, PAIRS[name].target)
         )

@@ -26,8 +26,8 @@ TIMES = Passes(Pass(1, 0.01, 0.009, 0.012), Pass(5, 0.1, 0.09, 0.2), 64, 21, {},
 def rows(load: float = 1.0) -> list[GenerationRecord]:
     """Two texts, of a machine that took ``load`` times as long over them."""
 
-    def row(prompt: str, tokens: int, small: int, large: int, risk: float) -> GenerationRecord:
-        one = Round(draft_passes=small, target_passes=large, draft_s=small * load, target_s=large * load, risk=risk)
+    def row(prompt: str, tokens: int, draft: int, target: int, risk: float) -> GenerationRecord:
+        one = Round(draft_passes=draft, target_passes=target, draft_s=draft * load, target_s=target * load, risk=risk)
         return GenerationRecord(
             "HLM", prompt, "none", 1, 1.0, 1.0, tokens=[0] * tokens, risk_computed=True, rounds=[one]
         )
@@ -56,7 +56,7 @@ def test_a_pass_is_timed_over_what_it_says(pair: Pair, monkeypatch: pytest.Monke
     real = pass_times.CachedModel.read
 
     def watched(self: pass_times.CachedModel, text: np.ndarray, until: np.ndarray, **more: int) -> object:
-        which = "small" if self.model is pair.small else "large"
+        which = "draft" if self.model is pair.draft else "target"
         read.append((which, int(self.cached[0]), int(until[0])))
         found = real(self, text, until, **more)
         self.seconds = float(len(read))
@@ -65,17 +65,17 @@ def test_a_pass_is_timed_over_what_it_says(pair: Pair, monkeypatch: pytest.Monke
     monkeypatch.setattr(pass_times.CachedModel, "read", watched)
     monkeypatch.setattr(pass_times, "WARM_UP", 1)
     found = measure_passes(pair, drafts=3, before=8, repeats=3)
-    assert read == [("small", 0, 8), *[("small", 8, 9)] * 4, ("large", 0, 8), *[("large", 8, 12)] * 4]
-    assert found.small == Pass(1, 4.0, 3.5, 4.5)
-    assert found.large == Pass(4, 9.0, 8.5, 9.5)
+    assert read == [("draft", 0, 8), *[("draft", 8, 9)] * 4, ("target", 0, 8), *[("target", 8, 12)] * 4]
+    assert found.draft == Pass(1, 4.0, 3.5, 4.5)
+    assert found.target == Pass(4, 9.0, 8.5, 9.5)
 
 
 def test_the_times_are_measured_once_a_run(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = passes_of(pair, tmp_path)
-    assert 0 < first.small.low_s <= first.small.median_s <= first.small.high_s
+    assert 0 < first.draft.low_s <= first.draft.median_s <= first.draft.high_s
     monkeypatch.setattr(pass_times, "measure_passes", lambda pair: replace(first, date="later"))
     assert passes_of(pair, tmp_path) == first
-    other = replace(pair, small_name="another")
+    other = replace(pair, draft_name="another")
     assert passes_of(other, tmp_path).date == "later"
     (tmp_path / "passes.json").write_text("{")
     assert passes_of(pair, tmp_path).date == "later"
@@ -88,7 +88,7 @@ def decoding(tmp_path: Path, folders: tuple[Path, Path]) -> Callable[..., Result
     (tmp_path / "prompts.txt").write_text("two and two\nit was the best\n")
 
     def decode(*more: str) -> Result:
-        words = ["--run", str(tmp_path / "run"), "--small", str(folders[0]), "--large", str(folders[1])]
+        words = ["--run", str(tmp_path / "run"), "--draft", str(folders[0]), "--target", str(folders[1])]
         words += ["--prompts", str(tmp_path / "prompts.txt"), "--new-tokens", "4", *more]
         return CliRunner().invoke(main, ["decode", *words])
 
@@ -102,9 +102,9 @@ def test_the_screen_says_the_same_twice_and_what_it_means(decoding: Callable[...
     assert first.stdout == second.stdout
     plain = json.loads(first.stdout)
     times = plain["passes"]
-    (large,) = (line for line in plain["methods"] if line["method"] == "large only")
-    assert large["tokens_per_s"]["value"] == pytest.approx(1 / times["large"]["median_s"])
-    assert large["risk_per_token"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    (target,) = (line for line in plain["methods"] if line["method"] == "large only")
+    assert target["tokens_per_s"]["value"] == pytest.approx(1 / times["large"]["median_s"])
+    assert target["risk_per_token"] == {"value": 0.0, "low": 0.0, "high": 0.0}
     lines = [json.loads(line) for line in Path(plain["texts"]).read_text(encoding="utf-8").splitlines()]
     assert [(line["method"], line["id"]) for line in lines] == [
         (method, f"line-{number}") for method in ("large only", "HLM") for number in (1, 2)

@@ -154,8 +154,8 @@ def test_passes_are_timed(pair: Pair, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(csqs_runs, "PREFIX", 8)
     monkeypatch.setattr(csqs_runs, "WIDTHS", (1, 4))
     times = pass_times(pair)
-    assert times.small_s > 0
-    assert times.large_s + times.token_s > 0
+    assert times.draft_s > 0
+    assert times.target_s + times.token_s > 0
 
 
 # ------------------------------------------------------------------------------------------------------- the numbers

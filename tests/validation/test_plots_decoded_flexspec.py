@@ -37,7 +37,7 @@ USED = ("cloud only", "HLM", "fixed", "DSSD", "flexspec", "prompt lookup", "Look
 
 
 def tables(seed: int, *, end_tokens: tuple[int, ...] = ()) -> Pair:
-    """A small model that agrees with the large one at most prefixes."""
+    """A draft model that agrees with the large one at most prefixes."""
     rng = np.random.default_rng(seed)
     target = rng.dirichlet(np.full(3, 0.6), nodes(3, DEPTH))
     if end_tokens:

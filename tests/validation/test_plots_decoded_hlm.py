@@ -401,7 +401,7 @@ def test_table_ii_says_where_the_time_goes(studies: dict[str, Decoded]) -> None:
     assert "of 300 entries a message on average" in caption
     assert "nothing" not in caption
     found["statistics"]["threshold"] = 1.2
-    assert "ask the large model nothing" in EXHIBITS[CU, "II"].caption(found)
+    assert "ask the target model nothing" in EXHIBITS[CU, "II"].caption(found)
 
 
 def test_table_ii_of_what_there_is(studies: dict[str, Decoded]) -> None:

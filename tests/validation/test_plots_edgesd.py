@@ -77,7 +77,7 @@ def found() -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stored search with two settings, and no models: the stub of their run times needs none."""
-    monkeypatch.setattr("validation.models.pair.load_pair", lambda name, **options: SimpleNamespace(small=1, large=2))
+    monkeypatch.setattr("validation.models.pair.load_pair", lambda name, **options: SimpleNamespace(draft=1, target=2))
     monkeypatch.setattr(edgesd_numbers, "LABELS", 4)
     monkeypatch.setattr(edgesd_beside, "stored", found)
 
@@ -387,15 +387,15 @@ def test_an_interval_of_one_run_has_no_width():
 
 
 def test_passes_are_timed_and_fitted(pair: Any):
-    large = pair.large
-    times = measure_stage_times(large, (1, 2), (8, 16), repeats=5)
+    target = pair.target
+    times = measure_stage_times(target, (1, 2), (8, 16), repeats=5)
     assert times.rounds == 5
-    assert measure_stage_times(large, (1, 2), (8, 16), repeats=5, patience_s=0.0).rounds == 3
+    assert measure_stage_times(target, (1, 2), (8, 16), repeats=5, patience_s=0.0).rounds == 3
     assert times.batch_size.tolist() == [1, 2, 1, 2]
     assert times.input_tokens.tolist() == [8, 8, 16, 16]
     assert np.all(times.least > 0)
     assert np.all(times.median >= times.least)
-    assert times.model == model_shape(large)
+    assert times.model == model_shape(target)
     np.testing.assert_allclose(times.flops, forward_flops(times.model, times.input_tokens))
     assert np.isfinite([times.fit.c1, times.fit.c2]).all()
 

@@ -443,7 +443,7 @@ def test_a_line_that_falls_gives_no_threshold(tmp_path: Path):
 class FakePair:
     """As far as a pair is looked at."""
 
-    vocabulary, small_parameters = 50, 7
+    vocabulary, draft_parameters = 50, 7
 
 
 def fake_measures(left_out: dict[str, str]) -> Callable[..., baselines.Baselines]:
@@ -488,7 +488,7 @@ def test_the_baselines_stand_beside_at_the_same_positions(builtin: Trace, tmp_pa
 def test_the_baselines_are_left_out_for_another_pair_of_that_name(
     builtin: Trace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(FakePair, "small_parameters", 8)
+    monkeypatch.setattr(FakePair, "draft_parameters", 8)
     found = sidecar(("u-hlm", "3"), builtin, tmp_path)
     assert len(found["series"]) == 1
     assert "the trace is of another pair" in found["caption"]

@@ -65,7 +65,7 @@ COMMANDS = {
     "trace of validate": ("validate", "--trace", "{}"),
     "trace of figure": ("figure", "cu-hlm", "6", "--trace", "{}"),
     "prompts": ("validate", "--prompts", "{}"),
-    "small": ("validate", "--small", "{}", "--large", "{}"),
+    "small": ("validate", "--draft", "{}", "--target", "{}"),
     "draft": ("import", "--draft", "{}", "--target", "logits.npz:target", "--out", "new"),
     "run": ("decode", "hlm", "--run", "{}"),
     "beside": ("figure", "cu-hlm", "10a", "--trace", "trace", "--beside", "{}"),

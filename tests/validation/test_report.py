@@ -151,7 +151,7 @@ def test_the_figures_are_inlined_with_their_captions(page: str):
     assert [attributes["aria-label"] for attributes in drawn] == [
         f"{f.paper} Figure {f.number}: {f.title}" for f in FIGURES.values() if f.paint is not None
     ]
-    assert "cu-hlm Figure 5a: The small model's probabilities by descending rank. Each" in elements.text
+    assert "cu-hlm Figure 5a: The draft model's probabilities by descending rank. Each" in elements.text
     assert "the paper prints 0.9763" in elements.text
 
 

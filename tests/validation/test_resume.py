@@ -16,7 +16,7 @@ from validation.models.pair import Pair
 @pytest.fixture
 def model(pair: Pair) -> Any:
     """A model that a test may change."""
-    return copy.deepcopy(pair.large)
+    return copy.deepcopy(pair.target)
 
 
 @pytest.mark.parametrize("where", ["columns that an even sample misses", "one value"])
@@ -30,7 +30,7 @@ def test_noise_in_the_embedding_is_another_model(pair: Pair, model: Any, where: 
             embedding[17, 3] += 0.5
         else:
             embedding[:, 1:4] += 0.5 * torch.randn(embedding[:, 1:4].shape, generator=torch.Generator().manual_seed(1))
-    other = dataclasses.replace(pair, large=model)
+    other = dataclasses.replace(pair, target=model)
     assert fingerprints(pair, [], [])["large_weights"] != fingerprints(other, [], [])["large_weights"]
     assert fingerprints(pair, [], [])["small_weights"] == fingerprints(other, [], [])["small_weights"]
 

@@ -14,7 +14,7 @@ from validation.decoding.loop import PAPER_TIMES, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, FlexSpec
 from validation.decoding.methods.quantized import KSqs
-from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, Hlm, SmallOnly, UHlm
+from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, DraftOnly, Hlm, UHlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.retiming import AVERAGE_SNR_DB, fading_links, retime, uhlm_link
 from validation.errors import UserError
@@ -36,7 +36,7 @@ MAKERS: list[Callable[[], Method]] = [
     lambda: CuHlmOffline(0.6, 5),
     lambda: FixedLength(3),
     CloudOnly,
-    SmallOnly,
+    DraftOnly,
 ]
 
 

@@ -138,11 +138,11 @@ def test_two_pairs_in_folders_of_one_name_have_runs_of_their_own(
         folders = [tmp_path / place / "models" / which for which in ("small", "large")]
         for folder in folders:
             folder.mkdir(parents=True)
-        pair = SimpleNamespace(name="models", small_name=str(folders[0]), large_name=str(folders[1]))
+        pair = SimpleNamespace(name="models", draft_name=str(folders[0]), target_name=str(folders[1]))
         names.append(_run_name(pair))  # type: ignore[arg-type]
     assert len(set(names)) == 2
     assert all(name.startswith("small-large-") for name in names)
-    assert _run_name(SimpleNamespace(name="builtin", small_name="x", large_name="y")) == "builtin"  # type: ignore[arg-type]
+    assert _run_name(SimpleNamespace(name="builtin", draft_name="x", target_name="y")) == "builtin"  # type: ignore[arg-type]
     assert len(_marked(["n" * 255, "m" * 255], ["x"])) < 100
 
 

@@ -11,7 +11,7 @@ from validation.collection.prompts import Prompt
 from validation.decoding.links import FadingLink
 from validation.decoding.loop import DecodingError
 from validation.decoding.methods.multi_draft import FixedLength
-from validation.decoding.methods.single_draft import Hlm, SmallOnly, UHlm
+from validation.decoding.methods.single_draft import DraftOnly, Hlm, UHlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.sweep import read_records, sweep
 from validation.errors import UserError
@@ -29,7 +29,7 @@ def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
 
 def test_every_row_is_there_once_and_a_second_run_decodes_nothing(pair: Pair, tmp_path: Path) -> None:
     said: list[tuple[int, int, str]] = []
-    methods = [FixedLength(2), Hlm(), SmallOnly()]
+    methods = [FixedLength(2), Hlm(), DraftOnly()]
     rows = sweep(pair, PROMPTS, methods, tmp_path, progress=lambda *told: said.append(told), **SETTINGS)
     keys = [(row.method, row.link, row.prompt) for row in rows]
     assert keys == [(m.name, k.name, p.id) for m in methods for k in LINKS for p in PROMPTS]
@@ -63,7 +63,7 @@ def test_rows_before_a_failure_are_kept(pair: Pair, tmp_path: Path, monkeypatch:
     def fail(*args: Any, **options: Any) -> list[GenerationRecord]:
         calls.append(1)
         if len(calls) == 2:
-            raise DecodingError("The large model gives NaN.")
+            raise DecodingError("The target model gives NaN.")
         return real(*args, **options)
 
     monkeypatch.setattr(module, "decode", fail)

@@ -37,10 +37,10 @@ LARGE = replace(SMALL, hidden=16, epochs=0.05)
 DISTILLED = Distillation(matrix_rate=0.02, other_rate=0.02, epochs=0.02)
 CONTINUED = Continuation(matrix_rate=0.02, other_rate=0.02, epochs=0.02)
 TOYS = {
-    "builtin": PairRecipe(vocabulary=VOCABULARY, small=SMALL, large=LARGE),
-    "distilled": PairRecipe(vocabulary=VOCABULARY, small=DISTILLED, large=None),
-    "larger": PairRecipe(vocabulary=VOCABULARY, small=replace(SMALL, hidden=12), large=None),
-    "instructed": PairRecipe(vocabulary=VOCABULARY, small=CONTINUED, large=CONTINUED, texts="answers"),
+    "builtin": PairRecipe(vocabulary=VOCABULARY, draft=SMALL, target=LARGE),
+    "distilled": PairRecipe(vocabulary=VOCABULARY, draft=DISTILLED, target=None),
+    "larger": PairRecipe(vocabulary=VOCABULARY, draft=replace(SMALL, hidden=12), target=None),
+    "instructed": PairRecipe(vocabulary=VOCABULARY, draft=CONTINUED, target=CONTINUED, texts="answers"),
 }
 
 
@@ -179,22 +179,22 @@ def test_the_speed_is_told(documents, tmp_path, capsys):
 
 
 def test_held_out_measures_are_means_over_tokens(documents):
-    small, large = fresh(SMALL, 1, 4.0), fresh(LARGE, 2, 4.0)
-    loss, count = held_out_loss(small, documents, 5)
+    draft, target = fresh(SMALL, 1, 4.0), fresh(LARGE, 2, 4.0)
+    loss, count = held_out_loss(draft, documents, 5)
     assert count == sum(min(len(d), CONTEXT) - 1 for d in documents[:5])
-    assert small.training
-    small.eval(), large.eval()
+    assert draft.training
+    draft.eval(), target.eval()
     shares, total = [], 0.0
     for document in documents[:5]:
         ids = torch.from_numpy(document[:CONTEXT])[None]
         with torch.no_grad():
-            q, p = (m(ids).logits.softmax(-1)[0] for m in (small, large))
+            q, p = (m(ids).logits.softmax(-1)[0] for m in (draft, target))
         total -= q[:-1].log().gather(1, ids[0, 1:, None]).sum().item()
         shares.append(1.0 - 0.5 * (p - q).abs().sum(-1))
     assert loss == pytest.approx(total / count, rel=5e-3)  # that one is computed in bf16
-    assert held_out_acceptance(small, large, documents, 5) == pytest.approx(torch.cat(shares).mean().item(), rel=1e-5)
-    assert held_out_acceptance(small, small, documents, 5) == pytest.approx(1.0, rel=1e-6)
-    assert not small.training
+    assert held_out_acceptance(draft, target, documents, 5) == pytest.approx(torch.cat(shares).mean().item(), rel=1e-5)
+    assert held_out_acceptance(draft, draft, documents, 5) == pytest.approx(1.0, rel=1e-6)
+    assert not draft.training
 
 
 # ---------------------------------------------------------------------------------------------- the command
@@ -282,14 +282,14 @@ def record(folder: Path) -> dict[str, Any]:
 
 
 def test_a_pair_is_made_from_texts(parent, data):
-    pair = load_pair(small=parent / "small", large=parent / "large")
+    pair = load_pair(draft=parent / "small", target=parent / "large")
     assert (pair.vocabulary, pair.context) == (VOCABULARY, CONTEXT)
-    assert pair.small_parameters < pair.large_parameters
-    large = record(parent / "large")
-    assert large["held_out_nats_per_token"].keys() == {"gsm8k", "peps", "novels"}
-    assert large["held_out_tokens"]["gsm8k"] == 200 * (CONTEXT - 1)
-    assert large["tokens"] == large["steps"] * LARGE.batch * CONTEXT
-    assert "held_out_acceptance" not in large
+    assert pair.draft_parameters < pair.target_parameters
+    target = record(parent / "large")
+    assert target["held_out_nats_per_token"].keys() == {"gsm8k", "peps", "novels"}
+    assert target["held_out_tokens"]["gsm8k"] == 200 * (CONTEXT - 1)
+    assert target["tokens"] == target["steps"] * LARGE.batch * CONTEXT
+    assert "held_out_acceptance" not in target
     card = (parent / "README.md").read_text()
     assert card.startswith("# The built-in pair\n")
     held = texts.plain(data)[1]
@@ -309,16 +309,16 @@ def test_a_distilled_pair_is_made_from_its_parent(run, parent):
     for name, rate in made["held_out_acceptance_before"].items():
         assert rate != made["held_out_acceptance"][name]
     assert (made["temperature"], made["mixing"]) == (1.0, 1.0)
-    pair = load_pair(small=folder / "small", large=folder / "large")
+    pair = load_pair(draft=folder / "small", target=folder / "large")
     rows = decode(pair, [Prompt("a", "Tom has", "toy")], Hlm(), new_tokens=4)
     assert 1 <= len(rows[0].tokens) <= 4
     card = (folder / "README.md").read_text()
-    assert "**Distillation.** The small model is the parent's" in card
+    assert "**Distillation.** The draft model is the parent's" in card
     assert "| the same in the parent, gsm8k | " in card
     assert "prompts.jsonl" not in card
 
 
-def test_a_pair_with_a_larger_small_model_is_made_beside_the_parents_large_one(run, parent):
+def test_a_pair_with_a_larger_draft_model_is_made_beside_the_parents_target_model(run, parent):
     folder = run("larger", "parent", "small", "card")
     made = record(folder / "small")
     assert record(parent / "small")["parameters"] < made["parameters"] < record(parent / "large")["parameters"]

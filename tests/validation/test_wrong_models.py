@@ -23,10 +23,10 @@ def changed(folder: Path, to: Path, file: str, **values: Any) -> Path:
     return to
 
 
-def loaded(small: Path, large: Path) -> tuple[tuple[int, ...] | None, str]:
+def loaded(draft: Path, target: Path) -> tuple[tuple[int, ...] | None, str]:
     """The tokens that end a text, or what was said instead."""
     try:
-        return load_pair(small=small, large=large).end_tokens, ""
+        return load_pair(draft=draft, target=target).end_tokens, ""
     except UserError as error:
         return None, str(error)
 
@@ -53,7 +53,7 @@ def test_a_device_that_computes_nothing_is_refused(device: str) -> None:
 )
 def test_a_configuration_that_makes_no_model(folders: tuple[Path, Path], tmp_path: Path, values: Any) -> None:
     wrong = changed(folders[1], tmp_path / "wrong", "config.json", **values)
-    one_sentence(run("validate", "--small", folders[0], "--large", wrong), "wrong")
+    one_sentence(run("validate", "--draft", folders[0], "--target", wrong), "wrong")
 
 
 @pytest.mark.parametrize("value", ["end", -1, 300, 10**9, 10**30, [0, "x"], [[1]], True, 1.5, {}], ids=str)
@@ -71,7 +71,7 @@ def test_an_end_that_is_no_token(folders: tuple[Path, Path], tmp_path: Path, fil
 
 def test_several_ends_are_kept(folders: tuple[Path, Path], tmp_path: Path) -> None:
     several = changed(folders[1], tmp_path / "several", "generation_config.json", eos_token_id=[0, 5])
-    assert load_pair(small=folders[0], large=several).end_tokens == (0, 5)
+    assert load_pair(draft=folders[0], target=several).end_tokens == (0, 5)
 
 
 @pytest.mark.parametrize("content", ["[" * 100_000, '{"a": ' + "9" * 5000 + "}", "3", "", "\x00"], ids=range(5))

@@ -84,18 +84,18 @@ def table_pair(
     length = len(prompt.split())
     return Pair(
         name="tables",
-        small=TableModel(draft, length),  # type: ignore[arg-type]
-        large=TableModel(target, length),  # type: ignore[arg-type]
+        draft=TableModel(draft, length),  # type: ignore[arg-type]
+        target=TableModel(target, length),  # type: ignore[arg-type]
         tokenizer=_Words(),  # type: ignore[arg-type]
         vocabulary=draft.shape[1],
         context=context,
         end_tokens=end_tokens,
         device=torch.device("cpu"),
         dtype="float64",
-        small_name="tables/small",
-        large_name="tables/large",
-        small_parameters=0,
-        large_parameters=0,
+        draft_name="tables/draft",
+        target_name="tables/target",
+        draft_parameters=0,
+        target_parameters=0,
     )
 
 
@@ -170,7 +170,7 @@ def law_of(rows: Sequence[GenerationRecord]) -> dict[tuple[int, ...], float]:
 
 
 def exact_law(target: np.ndarray, positions: int, end_tokens: tuple[int, ...] = ()) -> dict[tuple[int, ...], float]:
-    """The large model's own law of texts."""
+    """The target model's own law of texts."""
     size = target.shape[1]
 
     def go_on(text: tuple[int, ...], node: int, mass: float) -> dict[tuple[int, ...], float]:

@@ -96,7 +96,7 @@ def _recorded(pair: Pair, calls: list[Call]) -> Iterator[None]:
         calls.append((model, args, options | {"past_key_values": mark}))
 
     with ExitStack() as hooks:
-        for model in (pair.small, pair.large):
+        for model in (pair.draft, pair.target):
             hooks.callback(model.register_forward_pre_hook(record, with_kwargs=True).remove)
         yield
 

@@ -46,7 +46,7 @@ def random_pair(folder: Path) -> Pair:
         shape = Recipe(hidden=hidden, feed_forward=16, layers=1, heads=2, matrix_rate=0.0, other_rate=0.0)
         build_model(shape, len(tokenizer)).save_pretrained(folder / name)
         tokenizer.save_pretrained(folder / name)
-    return load_pair(small=folder / "small", large=folder / "large")
+    return load_pair(draft=folder / "small", target=folder / "large")
 
 
 def run(pair: Pair, path: Path, kill_at_sync: float | None = None) -> None:

@@ -21,7 +21,7 @@ from validation.decoding.loop import decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
 from validation.decoding.methods.quantized import KSqs
-from validation.decoding.methods.single_draft import Hlm, LargeOnly, SmallOnly, UHlm
+from validation.decoding.methods.single_draft import DraftOnly, Hlm, TargetOnly, UHlm
 from validation.decoding.random_streams import Noise
 from validation.decoding.sampling import draw, levels, rows_of
 from validation.decoding.session import Clock, Draft, Session
@@ -54,12 +54,12 @@ def measure_decoding(
     """
     prompts, pair = builtin_prompts(), load_pair(device="auto")
     settings = {"batch": BATCH, "new_tokens": new_tokens, "repeats": repeats}
-    methods = [FixedLength(4), Hlm(), UHlm(0.5), KSqs(64), LargeOnly(), SmallOnly(), PromptLookup()]
+    methods = [FixedLength(4), Hlm(), UHlm(0.5), KSqs(64), TargetOnly(), DraftOnly(), PromptLookup()]
     found = measure_loop(pair, prompts[:BATCH], methods, **settings)
-    large = measure_loop(simulated_pair(vocabulary, BILLION_S), prompts[:BATCH], methods, **settings)
+    billion = measure_loop(simulated_pair(vocabulary, BILLION_S), prompts[:BATCH], methods, **settings)
     spread = prompts[:: max(1, len(prompts) // texts)][:texts]
     equal = measure_equal_texts(pair, spread, methods[:5], new_tokens=min(new_tokens, EQUAL_TOKENS))
-    return [*_within("built-in pair", found, LOOP_LIMIT), *_within("1.1 B, simulated", large, BILLION_LIMIT), *equal]
+    return [*_within("built-in pair", found, LOOP_LIMIT), *_within("1.1 B, simulated", billion, BILLION_LIMIT), *equal]
 
 
 def measure_equal_texts(
@@ -103,7 +103,7 @@ def measure_loop(
         for clock in clocks:
             decode(pair, prompts, method, clock=clock, **settings)
         clock = min(clocks, key=lambda one: one.loop)
-        passes = clock.small + clock.large
+        passes = clock.draft + clock.target
         parts = {"loop": clock.loop, "sampling": clock.sampling, "decisions and messages": clock.method}
         found += [
             Measurement(f"{method.name}: {what}", seconds, "s", "forward passes", seconds / passes)
@@ -158,9 +158,9 @@ def simulated_pair(vocabulary: int, seconds: float) -> Pair:
     import torch
 
     rng = np.random.default_rng(1)
-    large = rng.normal(scale=4.0, size=(64, vocabulary)).astype(np.float32)
-    small = large + rng.normal(size=large.shape).astype(np.float32)
-    one, other = (cast("Any", SimulatedModel(torch.from_numpy(table), seconds)) for table in (small, large))
+    target = rng.normal(scale=4.0, size=(64, vocabulary)).astype(np.float32)
+    draft = target + rng.normal(size=target.shape).astype(np.float32)
+    one, other = (cast("Any", SimulatedModel(torch.from_numpy(table), seconds)) for table in (draft, target))
 
     def tokens(texts: Sequence[str], verbose: bool = True) -> SimpleNamespace:
         return SimpleNamespace(input_ids=[[len(word) % vocabulary for word in text.split()] for text in texts])
@@ -175,8 +175,8 @@ def simulated_pair(vocabulary: int, seconds: float) -> Pair:
 def measure_verification(vocabulary: int = 32_000, drafts: int = 4, repeats: int = 30) -> list[Measurement]:
     """Accepting, rejecting and replacing in a round, beside transformers' ``_speculative_sampling`` on the same drafts.
 
-    Both get the large model's logits. transformers takes the small one's logits, too, and makes its rows; here the rows
-    are those that the drafts were drawn from, and making them is measured both ways: left out, and counted in.
+    Both get the target model's logits. transformers also takes the draft model's logits and makes its distributions.
+    Here they are those that the drafts were drawn from, and making them is measured both ways: left out, and counted.
     """
     import torch
     from transformers.generation import utils

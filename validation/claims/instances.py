@@ -115,7 +115,7 @@ def _drawn(rows: Array, quantile: Array) -> Array:
 def windows(acceptance: Array, chunk: TraceChunk) -> Array:
     """Rates at MAX_DRAFT_LENGTH consecutive positions of one text, shape (m, MAX_DRAFT_LENGTH).
 
-    The texts are the large model's, so these are real numbers to try the algebra on, not the conditional rates along
+    The texts are the target model's, so these are real numbers to try the algebra on, not the conditional rates along
     a run of accepted drafts. Runs that reach into the next block are left out.
     """
     if len(acceptance) < MAX_DRAFT_LENGTH:

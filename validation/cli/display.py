@@ -191,19 +191,19 @@ def decoded_screen(
         ratios = ("·" if line[word] is None else f"{line[word]:,.3g}" for word in RATIOS.values())
         table.add_row(name, _interval(line["tokens_per_s"]), *ratios, _interval(line["risk_per_token"]))
     console.print(table)
-    small, large = (
-        f"{1e3 * p.median_s:.3g} ms ({1e3 * p.low_s:.3g}–{1e3 * p.high_s:.3g})" for p in (passes.small, passes.large)
+    draft, target = (
+        f"{1e3 * p.median_s:.3g} ms ({1e3 * p.low_s:.3g}–{1e3 * p.high_s:.3g})" for p in (passes.draft, passes.target)
     )
     console.print(
-        f"A pass of the small model over 1 token takes {small}, of the large one over {passes.large.tokens} tokens "
-        f"{large}: the median and the middle half of {passes.repeats}, one text behind {passes.before} tokens, "
+        f"A pass of the draft model over 1 token takes {draft}, of the target model over {passes.target.tokens} tokens "
+        f"{target}: the median and the middle half of {passes.repeats}, one text behind {passes.before} tokens, "
         f"{passes.date}. Each pass counts so, however many tokens it verifies. Remove {kept} to measure anew.",
         soft_wrap=True,
     )
     console.print(
         "B/token: uplink as encoded. risk/token: the mean over tokens of a bound on the total variation, 0 to 1, "
-        "between the distribution that a token is drawn from and the large model's; 0 is lossless. Times the length of "
-        "a text, it bounds the expected drift of the text.",
+        "between the distribution that a token is drawn from and the target model's; 0 is lossless. Times the length "
+        "of a text, it bounds the expected drift of the text.",
         soft_wrap=True,
     )
     if sample is not None:

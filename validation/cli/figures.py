@@ -88,6 +88,6 @@ def _decode(study: str, run: Path) -> str:
         from validation.models.pair import PAIRS
 
         named = PAIRS.get(pair["name"])
-        for which in ("small", "large"):
-            words += [f"--{which}", getattr(named, which) if named else str(pair.get(f"{which}_name", "MODEL"))]
+        for role, stored in (("draft", "small_name"), ("target", "large_name")):
+            words += [f"--{role}", getattr(named, role) if named else str(pair.get(stored, "MODEL"))]
     return shlex.join(words)

@@ -1,6 +1,6 @@
-"""Collect a trace: the logits of both models over texts that the large model wrote.
+"""Collect a trace: the logits of both models over texts that the target model wrote.
 
-Each batch of prompts is continued by the large model (temperature 1, the whole vocabulary), then both models read
+Each batch of prompts is continued by the target model (temperature 1, the whole vocabulary), then both models read
 the finished texts once, which gives the logits at every generated position. They are appended to the store at once,
 so memory does not grow with the length of the trace, and committed batch by batch. The samples of a batch depend on
 its own seed alone, so a collection that was stopped goes on with the next batch and ends with the same bits.
@@ -42,7 +42,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One finished text: the tokens of the prompt and those the large model added."""
+    """One finished text: the tokens of the prompt and those the target model added."""
 
     prompt_index: int
     prompt_id: str
@@ -63,7 +63,7 @@ def collect(
     command: str | None = None,
     fresh: bool = False,
 ) -> Trace:
-    """Continue prompts with the large model and store the logits of both models at every generated position.
+    """Continue prompts with the target model and store the logits of both models at every generated position.
 
     A collection that was killed goes on from its last batch, and one that is finished is not done again.
 
@@ -204,9 +204,9 @@ class _Watch:
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self.step % 8 == 0:
-            self.report(f"large model writes token {self.step + 1} of {self.new_tokens}")
+            self.report(f"target model writes token {self.step + 1} of {self.new_tokens}")
         known = scores[:, : self.pair.vocabulary]
-        _check_finite(known[:, None], "large", self.pair, self.texts, [self.step] * len(self.texts))
+        _check_finite(known[:, None], "target", self.pair, self.texts, [self.step] * len(self.texts))
         self.step += 1
         if known.shape == scores.shape:
             return scores
@@ -216,7 +216,7 @@ class _Watch:
 
 
 def _continue(pair: Pair, texts: list[Text], new_tokens: int, seed: int, report: Callable[[str], None]) -> list[Text]:
-    """The texts with the large model's own samples at temperature 1; ``torch``'s global state stays as it was."""
+    """The texts with the target model's own samples at temperature 1; ``torch``'s global state stays as it was."""
     import torch
     from transformers import GenerationConfig
 
@@ -237,7 +237,7 @@ def _continue(pair: Pair, texts: list[Text], new_tokens: int, seed: int, report:
     with torch.random.fork_rng(devices=gpus), torch.inference_mode():
         torch.manual_seed(seed)
         watch = [_Watch(pair, texts, new_tokens, report)]
-        written = pair.large.generate(ids, attention_mask=mask, generation_config=plain, logits_processor=watch)
+        written = pair.target.generate(ids, attention_mask=mask, generation_config=plain, logits_processor=watch)
     return [
         Text(text.prompt_index, text.prompt_id, text.tokens + _until_end(row, pair.end_tokens), text.start)
         for text, row in zip(texts, written[:, width:].tolist(), strict=True)
@@ -263,7 +263,7 @@ def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report:
                 break
             group.append(text)
         done += len(group)
-        draft, target = (teacher_forced_logits(pair, which, group) for which in ("small", "large"))
+        draft, target = (teacher_forced_logits(pair, which, group) for which in ("draft", "target"))
         for text, draft_logits, target_logits in zip(group, draft, target, strict=True):
             generated = np.array(text.tokens[text.start :], dtype=np.int32)
             index = np.full(len(generated), text.prompt_index, dtype=np.int32)
@@ -278,7 +278,7 @@ def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDA
     ----------
     pair : Pair
     which : str
-        ``"small"`` or ``"large"``.
+        ``"draft"`` or ``"target"``.
     texts : list of Text
         At least one; padded on the right, which attention to earlier tokens alone makes harmless.
 
@@ -319,7 +319,7 @@ def _check_finite(logits: torch.Tensor, which: str, pair: Pair, texts: list[Text
     row, column = (~fits).nonzero()[0].tolist()
     value = float(largest[row, column])
     what = f"of magnitude {value:.6g}, more than float16 holds (65504)" if np.isfinite(value) else f"that is {value}"
-    name = pair.small_name if which == "small" else pair.large_name
+    name = pair.draft_name if which == "draft" else pair.target_name
     raise UserError(
         f"The {which} model ({name}) gives a logit {what}, at prompt {texts[row].prompt_id!r}, "
         f"position {first[row] + column}; check its weights, or run it with dtype float32."

@@ -55,8 +55,8 @@ def fingerprints(pair: Pair, prompts: Sequence[Prompt], encoded: list[list[int]]
         "model_dtype": pair.dtype,
         "vocabulary": pair.vocabulary,
         "end_tokens": list(pair.end_tokens),
-        "small_weights": _weights_mark(pair.small),
-        "large_weights": _weights_mark(pair.large),
+        "small_weights": _weights_mark(pair.draft),
+        "large_weights": _weights_mark(pair.target),
         "prompts": hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16],
     }
 

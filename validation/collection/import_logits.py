@@ -45,7 +45,7 @@ def import_logits(
     Parameters
     ----------
     draft, target : str or Path
-        ``FILE`` or ``FILE:KEY``: arrays (N, V) of the small and the large model's logits, row for row.
+        ``FILE`` or ``FILE:KEY``: arrays (N, V) of the draft and the target model's logits, row for row.
     store_path : str or Path
         The folder to make.
     tokens : str or Path, optional

@@ -1,12 +1,12 @@
-"""How good the texts are: likeness to a reference by sentence embeddings, and perplexity under the large model.
+"""How good the texts are: likeness to a reference by sentence embeddings, and perplexity under the target model.
 
 The papers' inference accuracy is the cosine similarity of the embeddings of a response and of the ground truth (cu-hlm
 Section V-A with BERT, u-hlm Section IV with the Universal Sentence Encoder). The model here is another one, so compare
 methods with each other, not with the papers' values. What the reference is must be said beside every number:
 
 - the answers of a labelled set, in the field ``reference`` of its prompts (:func:`answers`): the papers' ground truth;
-- the large model's own texts with another seed (:func:`own_references`), where a set has no answers, as the built-in
-  prompts have none. Then the large model alone, with the first seed, is the ceiling, and the small model alone the
+- the target model's own texts with another seed (:func:`own_references`), where a set has no answers, as the built-in
+  prompts have none. Then the target model alone, with the first seed, is the ceiling, and the draft model alone the
   floor.
 
 Perplexity needs no reference and no embedding.
@@ -65,7 +65,7 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Perplexity:
-    """How surprising the texts of one method are to the large model, at temperature 1 with its whole vocabulary.
+    """How surprising the texts of one method are to the target model, at temperature 1 with its whole vocabulary.
 
     Attributes
     ----------
@@ -193,7 +193,7 @@ def accuracy(
     references : mapping
         From a prompt's id to its reference: of :func:`answers` or :func:`own_references`.
     reference : str
-        What they are, in words for the tables: "ground truth", "the large model's own text".
+        What they are, in words for the tables: "ground truth", "the target model's own text".
     model
         As of :func:`similarity`.
     **settings
@@ -220,7 +220,7 @@ def accuracy(
 def perplexity(
     pair: Pair, prompts: Sequence[Prompt], records: Sequence[GenerationRecord], *, batch: int = 8, **settings: Any
 ) -> Perplexity:
-    """Perplexity of the texts of one method under the large model: one pass over each, every token given those before.
+    """Perplexity of the texts of one method under the target model: one pass over each, every token given those before.
 
     Parameters
     ----------
@@ -262,8 +262,8 @@ def perplexity(
         nats[chosen] = _nats(pair, [encoded[i] for i in chosen], [records[i].tokens for i in chosen])
     if bad := [record.prompt for record, value in zip(records, nats, strict=True) if not np.isfinite(value)]:
         raise UserError(
-            f"The large model ({pair.large_name}) gives the text after prompt {bad[0]!r} no finite probability; check "
-            "its weights, or run it with dtype float32."
+            f"The target model ({pair.target_name}) gives the text after prompt {bad[0]!r} no finite probability; "
+            "check its weights, or run it with dtype float32."
         )
     rate = ratio(nats, tokens.astype(np.float64), **settings)
     power = IntervalEstimate(
@@ -278,7 +278,7 @@ def texts_of(pair: Pair, records: Sequence[GenerationRecord]) -> list[str]:
 
 
 def own_references(pair: Pair, records: Sequence[GenerationRecord]) -> dict[str, str]:
-    """The texts of records by prompt, as references for others: of the large model alone, with another seed."""
+    """The texts of records by prompt, as references for others: of the target model alone, with another seed."""
     return dict(zip((record.prompt for record in records), texts_of(pair, records), strict=True))
 
 
@@ -301,7 +301,7 @@ def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array
     for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
         ids[i, : len(prompt) + len(text)] = torch.tensor([*prompt, *text])
     with torch.inference_mode():
-        logits = pair.large(ids.to(pair.device)).logits[..., : pair.vocabulary]
+        logits = pair.target(ids.to(pair.device)).logits[..., : pair.vocabulary]
         found = np.zeros(len(texts))
         for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
             first = len(prompt) - 1  # the row of a prompt's last token is the law of the first new one

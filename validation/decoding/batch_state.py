@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from validation.decoding.methods.base import Method
 
 Array = NDArray[Any]
-SMALL, LARGE = range(2)  # the models, where there is a number of each
+DRAFT, TARGET = range(2)  # the models, where there is a number of each
 
 
 class DecodingError(UserError):
@@ -66,8 +66,8 @@ class BatchState:
         self.flight: list[list[Draft]] = [[] for _ in range(count)]
         self.unseen: list[list[tuple[int, Draft]]] = [[] for _ in range(count)]  # skipped, not yet judged
         shape = (session.vocabulary, pair.device, count, capacity, pair.context)
-        self.small = CachedModel(pair.small, *shape) if method.small else None
-        self.large = CachedModel(pair.large, *shape) if method.large or risk else None
+        self.draft = CachedModel(pair.draft, *shape) if method.runs_draft else None
+        self.target = CachedModel(pair.target, *shape) if method.runs_target or risk else None
         method.begin(session)
 
     def add(self, lanes: Array, tokens: Array, drafts: list[Draft]) -> None:
@@ -106,8 +106,8 @@ class BatchState:
         for lane, row, one in zip(lanes.tolist(), self.rows[lanes].tolist(), rounds, strict=True):
             self.written[row].rounds.append(one)
             self.flight[lane] = []
-            self.seconds[SMALL][lane] = self.seconds[LARGE][lane] = 0.0
-            self.passes[SMALL][lane] = self.passes[LARGE][lane] = 0
+            self.seconds[DRAFT][lane] = self.seconds[TARGET][lane] = 0.0
+            self.passes[DRAFT][lane] = self.passes[TARGET][lane] = 0
         self.spent[lanes] += [one.draft_s + one.target_s + one.link_s for one in rounds]
         self.skipped[lanes], self.waiting[lanes], self.wanted[lanes] = 0, False, -1
 
@@ -120,7 +120,7 @@ class BatchState:
             setattr(self, name, getattr(self, name)[lanes])
         for kept in (self.rate, self.flight, self.unseen, *self.seconds, *self.passes):
             kept[:] = [kept[lane] for lane in lanes]
-        for models in (self.small, self.large):
+        for models in (self.draft, self.target):
             if models:
                 models.keep(lanes)
 
@@ -143,7 +143,7 @@ class BatchState:
         until[lanes] = self.ends[lanes]
         logits = model.read(self.text, until, rows=rows, only=None if len(lanes) == len(self.rows) else lanes)
         setattr(self.clock, which, getattr(self.clock, which) + model.seconds)
-        one = LARGE if which == "large" else SMALL
+        one = TARGET if which == "target" else DRAFT
         seconds, passes = self.seconds[one], self.passes[one]
         share = model.seconds / len(lanes) if self.times is None else self.times[one]
         for lane in lanes.tolist():
@@ -158,7 +158,7 @@ class BatchState:
             return
         lane = lanes[stray]
         pair = self.session.pair
-        name = pair.small_name if which == "small" else pair.large_name
+        name = pair.draft_name if which == "draft" else pair.target_name
         prompt = self.written[self.rows[lane]].prompt
         raise DecodingError(
             f"The {which} model ({name}) gives logits that are not finite, at prompt {prompt!r}, new token "

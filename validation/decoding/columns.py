@@ -39,7 +39,7 @@ _PLACE = {name: column for column, name in enumerate(SUMMED)}
 
 @dataclass(frozen=True, slots=True)
 class Powers:
-    """Watts while the small model runs, while the link is busy, and while the large model runs."""
+    """Watts while the draft model runs, while the link is busy, and while the target model runs."""
 
     device_w: float = 0.0
     transmit_w: float = 0.0
@@ -84,8 +84,8 @@ def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> tuple[dic
 
 def _turns(table: Array) -> tuple[float, float]:
     """Σ of tokens a second over the turns of a text that take time, and how many do."""
-    small, passes, skipped = (table[:, _PLACE[name]] for name in ("draft_s", "draft_passes", "skipped"))
-    each = small / np.maximum(passes, 1.0)  # a skipped token takes one pass
+    draft, passes, skipped = (table[:, _PLACE[name]] for name in ("draft_s", "draft_passes", "skipped"))
+    each = draft / np.maximum(passes, 1.0)  # a skipped token takes one pass
     rest = np.maximum(passes - skipped, 0.0) * each + table[:, _PLACE["target_s"]] + table[:, _PLACE["link_s"]]
     new = table[:, _PLACE["accepted"]] + table[:, _PLACE["resampled"]] + table[:, _PLACE["bonus"]]
     asked = np.arange(len(table)) < len(table) - 1  # the last entry is no exchange

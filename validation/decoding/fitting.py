@@ -22,7 +22,7 @@ OFFLINE_TOKENS = 200
 def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, seed: int = 1) -> Fitted:
     """Fit the papers' line and thresholds, k*, and a threshold by conformal risk control.
 
-    At each position a draft is drawn from the small model's row at temperature 1; its uncertainty is the expected one.
+    At each position a draft is drawn from the draft model's row at temperature 1; its uncertainty is the expected one.
 
     Parameters
     ----------

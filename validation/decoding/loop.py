@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.collection.collect import encode_prompts
-from validation.decoding.batch_state import SMALL, BatchState, DecodingError
+from validation.decoding.batch_state import DRAFT, BatchState, DecodingError
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import at, draw, levels, rows_of
@@ -78,7 +78,7 @@ def decode(
     seed : int
         With a prompt's id it decides the text, whatever else is in the batch.
     times : (float, float), optional
-        Seconds of a forward pass of the small and of the large model, for ``PAPER_TIMES`` and the like; measured
+        Seconds of a forward pass of the draft and of the target model, for ``PAPER_TIMES`` and the like; measured
         otherwise.
     risk : bool
         Also compute ``mismatch``, ``risk`` and ``skip_risk``, which no method needs: it takes time that is not counted.
@@ -154,7 +154,7 @@ class _Loop(BatchState):
 
         with torch.inference_mode():
             self._retire(self.base - self.start >= self.session.new_tokens)
-            for which in ("small", "large"):
+            for which in ("draft", "target"):
                 self.read_prompt(which)
             while len(self.rows):
                 self._begin_rounds()
@@ -165,14 +165,14 @@ class _Loop(BatchState):
                 self._retire(self.over)
 
     def _begin_rounds(self) -> None:
-        """How many drafts each text that begins a round is to have; without a small model, which."""
+        """How many drafts each text that begins a round is to have; without a draft model, which."""
         (fresh,) = (self.wanted < 0).nonzero()  # none of them waits
         if not len(fresh):
             return
         if self.session.channel:
             for lane in fresh.tolist():
                 self.rate[lane] = self.session.channel.rate(
-                    int(self.rows[lane]), float(self.spent[lane] + self.seconds[SMALL][lane])
+                    int(self.rows[lane]), float(self.spent[lane] + self.seconds[DRAFT][lane])
                 )
         rates = [self.rate[lane] for lane in fresh]
         left = self.session.new_tokens - (self.base - self.start)[fresh]
@@ -180,14 +180,14 @@ class _Loop(BatchState):
         lengths = self.method.lengths(self.rows[fresh], rates)
         self.clock.method += time.perf_counter() - began
         self.wanted[fresh] = np.minimum(lengths, left)
-        if self.method.small:
+        if self.method.runs_draft:
             self.waiting[fresh] |= self.wanted[fresh] == 0
             return
         self.waiting[fresh] = True
         self._guess(fresh[self.wanted[fresh] > 0])
 
     def _guess(self, lanes: Array) -> None:
-        """Drafts without a small model, up to an end of text."""
+        """Drafts without a draft model, up to an end of text."""
         ends, over = self.base[lanes].tolist(), self.session.pair.end_tokens
         known = [self.text[lane, :end] for lane, end in zip(lanes.tolist(), ends, strict=True)]
         texts = zip(self.rows[lanes].tolist(), known, self.wanted[lanes].tolist(), strict=True)
@@ -204,14 +204,14 @@ class _Loop(BatchState):
             self.ends[lane] = end + last
 
     def _draft(self) -> None:
-        """One token from the small model for each text that is not waiting."""
+        """One token from the draft model for each text that is not waiting."""
         (go,) = (~self.waiting).nonzero()
-        logits = self.forward("small", go, 1)
+        logits = self.forward("draft", go, 1)
         positions, ahead = self.ends[go] - self.start[go], self.ends[go] - self.base[go]
         fresh = ahead == 0
         began = time.perf_counter()
         rows = rows_of(logits, self.session.temperature, self.session.top_p)
-        self.refuse("small", go, rows.sum(dim=-1).cpu().numpy())
+        self.refuse("draft", go, rows.sum(dim=-1).cpu().numpy())
         step = Step(self.rows[go], positions, logits, rows, fresh)
         middle = time.perf_counter()
         made = self.method.propose(step)
@@ -249,13 +249,13 @@ class _Loop(BatchState):
         sizes = self.ends[sent] - self.base[sent] + 1
         for i, lane in enumerate(sent.tolist() if self.risk else ()):
             sizes[i] = max([int(sizes[i]), *(int(self.ends[lane]) + 1 - place for place, _ in self.unseen[lane])])
-        logits = self.forward("large", sent, sizes)
+        logits = self.forward("target", sent, sizes)
         position = self.base[sent] - self.start[sent]
         left = self.session.new_tokens - position
         began = time.perf_counter()
         verdict = verify(self.method, self.session, self.rows[sent], flights, logits, sizes, position, left)
         self.clock.sampling += time.perf_counter() - began
-        self.refuse("large", sent, verdict.mass)
+        self.refuse("target", sent, verdict.mass)
         ends = self.ends[sent]
         rounds = self._settle(sent, flights, messages, verdict)
         self._time_messages(sent, rounds)
@@ -281,7 +281,7 @@ class _Loop(BatchState):
         place = self.base[sent] + verdict.accepted
         self.text[sent[own], place[own]] = verdict.token[own]
         self.base[sent] = self.ends[sent] = place + own
-        for lanes in (self.small, self.large):
+        for lanes in (self.draft, self.target):
             if lanes:  # roll back; the last token is read again, as its row may be wanted
                 lanes.cached[sent] = np.minimum(lanes.cached[sent], self.base[sent] - 1)
         self.end(sent)
@@ -310,7 +310,7 @@ class _Loop(BatchState):
             one.link_s = value
 
     def _judge_risk(self, lane: int, now: Round, flight: list[Draft], rows: torch.Tensor, end: int) -> None:
-        """What bounds the distance from the large model's law: its rows, the last of which follows token ``end``."""
+        """What bounds the distance from the target model's law: its rows, the last of which follows token ``end``."""
         self._judge_skipped(lane, now, rows, end)
         looked_at = flight[: now.accepted + now.resampled]
         first = len(rows) - 1 - len(flight)
@@ -318,11 +318,11 @@ class _Loop(BatchState):
         now.risk = now.skip_risk + cut
 
     def _judge_skipped(self, lane: int, now: Round, rows: torch.Tensor, end: int) -> None:
-        """β_d of what was kept since the large model last looked; its rows are as of :meth:`_judge_risk`."""
+        """β_d of what was kept since the target model last looked; its rows are as of :meth:`_judge_risk`."""
         for place, draft in self.unseen[lane]:
             now.skip_risk += skip_risk(draft, rows[len(rows) - 1 - (end - place)])
         self.unseen[lane].clear()
-        self.refuse("large", np.array([lane]), np.array([1.0 + now.skip_risk]))
+        self.refuse("target", np.array([lane]), np.array([1.0 + now.skip_risk]))
 
     def _retire(self, over: Array) -> None:
         """Take out the texts that are over."""
@@ -345,10 +345,10 @@ class _Loop(BatchState):
     def _flush(self, lanes: Array) -> None:
         """Judge what was skipped after the last exchange."""
         left = np.array([lane for lane in lanes if self.unseen[lane]], dtype=np.int64)
-        if not len(left) or self.large is None:
+        if not len(left) or self.target is None:
             return
         sizes = np.array([max(int(self.base[lane]) - place for place, _ in self.unseen[lane]) for lane in left]) + 1
-        logits = self.large.part(left).read(self.text[left], self.base[left], rows=sizes)
+        logits = self.target.part(left).read(self.text[left], self.base[left], rows=sizes)
         target = rows_of(logits, self.session.temperature, self.session.top_p).split(sizes.tolist())
         for rows, lane in zip(target, left.tolist(), strict=True):
             last = self.written[self.rows[lane]].last

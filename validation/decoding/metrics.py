@@ -66,9 +66,9 @@ METRICS = (
         "timed_turns",
     ),
     Metric("seconds_per_text", "s", "latency: time of a text, prompt apart (c-sqs 4)", "seconds", "texts"),
-    Metric("device_s_per_token", "s", "small model's time (cu-hlm Table II)", "draft_s", "tokens"),
+    Metric("device_s_per_token", "s", "draft model's time (cu-hlm Table II)", "draft_s", "tokens"),
     Metric("link_s_per_token", "s", "communication (cu-hlm Table II)", "link_s", "tokens"),
-    Metric("server_s_per_token", "s", "large model's time (cu-hlm Table II)", "target_s", "tokens"),
+    Metric("server_s_per_token", "s", "target model's time (cu-hlm Table II)", "target_s", "tokens"),
     Metric("transmission_rate", "", "TR: rounds with an uplink transmission (cu-hlm V-B)", "sent", "turns"),
     Metric("share_skipped", "", "tokens kept unseen by the server", "skipped", "tokens"),
     Metric(
@@ -91,7 +91,7 @@ METRICS = (
     Metric("bytes_per_token", "byte", "uplink, as encoded", "bytes", "tokens"),
     Metric("down_bytes_per_token", "byte", "downlink, as encoded", "down_bytes", "tokens"),
     Metric("joules_per_token", "J", "energy at the powers given", "joules", "tokens"),
-    Metric("risk", "", "bounds the total variation of texts from the large model's", "risk", "texts", needs_risk=True),
+    Metric("risk", "", "bounds the total variation of texts from the target model's", "risk", "texts", needs_risk=True),
 )
 """The words that are ratios of totals, in the order of the tables."""
 

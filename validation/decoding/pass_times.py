@@ -2,7 +2,7 @@
 
 The seconds in a text's rounds are those of the batch it was decoded in, on a machine that may have had other work: two
 runs of one command may differ by a factor of ten. How many passes a method makes does not change. So a speed is
-tokens / (small passes · t_small + large passes · t_large), with both times measured alone, one text at a time.
+tokens / (draft passes · t_draft + target passes · t_target), with both times measured alone, one text at a time.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from validation.trace.sealed import read_sealed, write_sealed
 
 DRAFTS, TOKENS_BEFORE, REPEATS, WARM_UP = 4, 64, 21, 3
 FILE = "passes.json"
+STORED = {"draft": "small", "target": "large"}  # names in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,11 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """One draft token of the small model, and a verification of K + 1 tokens by the large one.
+    """One draft token of the draft model, and a verification of K + 1 tokens by the target model.
 
     Attributes
     ----------
-    small, large : Pass
+    draft, target : Pass
     before : int
         Tokens in the cache.
     repeats : int
@@ -52,12 +53,22 @@ class Passes:
     date : str
     """
 
-    small: Pass
-    large: Pass
+    draft: Pass
+    target: Pass
     before: int
     repeats: int
     models: dict[str, str]
     date: str
+
+    def plain(self) -> dict[str, Any]:
+        """The passes as plain values, under the stored keys."""
+        return {STORED.get(name, name): value for name, value in asdict(self).items()}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Passes:
+        """The passes that :meth:`plain` gave."""
+        models = {name: Pass(**plain[stored]) for name, stored in STORED.items()}
+        return cls(**models, **{name: value for name, value in plain.items() if name not in STORED.values()})
 
 
 def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEFORE, repeats: int = REPEATS) -> Passes:
@@ -78,9 +89,9 @@ def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEF
     Passes
     """
     before = max(1, min(before, pair.context - drafts - 2))
-    small = _time(pair, pair.small, before, 1, repeats)
-    large = _time(pair, pair.large, before, drafts + 1, repeats)
-    return Passes(small, large, before, repeats, _models(pair), datetime.now(UTC).isoformat(timespec="seconds"))
+    draft = _time(pair, pair.draft, before, 1, repeats)
+    target = _time(pair, pair.target, before, drafts + 1, repeats)
+    return Passes(draft, target, before, repeats, _models(pair), datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def passes_of(pair: Pair, folder: Path) -> Passes:
@@ -88,14 +99,14 @@ def passes_of(pair: Pair, folder: Path) -> Passes:
     file = folder / FILE
     try:
         plain = read_sealed(file)
-        there = Passes(**{**plain, **{name: Pass(**plain[name]) for name in ("small", "large")}})
+        there = Passes.of(plain)
     except (OSError, UserError, TypeError, KeyError):
         there = None
     if there is not None and there.models == _models(pair):
         return there
     found = measure_passes(pair)
     folder.mkdir(parents=True, exist_ok=True)
-    write_sealed(file, asdict(found))
+    write_sealed(file, found.plain())
     return found
 
 
@@ -114,13 +125,13 @@ def speed(records: Sequence[GenerationRecord], passes: Passes) -> IntervalEstima
         In tokens/s. Its interval is over the prompts alone: that of the pass times is in ``passes``.
     """
     records = sorted(records, key=lambda record: record.prompt)
-    times = {"draft_passes": passes.small.median_s, "target_passes": passes.large.median_s}
+    times = {"draft_passes": passes.draft.median_s, "target_passes": passes.target.median_s}
     seconds = [sum(record.total(name) * time for name, time in times.items()) for record in records]
     return ratio(np.array([float(len(record.tokens)) for record in records]), np.array(seconds))
 
 
 def risk_per_token(records: Sequence[GenerationRecord]) -> IntervalEstimate:
-    """Σ risk / Σ tokens, which bounds the mean total variation of a token's law from the large model's; 0 is lossless.
+    """Σ risk / Σ tokens, which bounds the mean total variation of a token's law from the target model's; 0 is lossless.
 
     No value where a record was not judged.
     """

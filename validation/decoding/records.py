@@ -10,17 +10,17 @@ bonus      tokens that the server added after a round whose drafts were all kept
 skipped    tokens kept on the device unseen by the server
 bits       payload of the uplink by the papers' formulas
 bytes      payload of the uplink as it was encoded; ``down_bytes`` is the downlink's
-draft_s    seconds of the small model's forward passes, ``target_s`` of the large one's: measured (a pass of a batch
+draft_s    seconds of the draft model's forward passes, ``target_s`` of the large one's: measured (a pass of a batch
            is shared evenly by the texts that took part) or as given; reading the prompt apart, in ``prefill_s``
            ``draft_passes`` and ``target_passes`` count the passes that the text took part in, the prompt's apart
 link_s     seconds of the uplink and downlink
 mismatch   Σ TV(q, p) over the drafts looked at: the first sum of c-sqs Theorem 1
 dropped    Σ of q's mass outside the support over the drafts looked at, ``rounding`` Σ i(K - i)/(Kℓ): the second
-risk       Σ over the text of what bounds its distance from the large model's law: β_d of each skipped draft,
+risk       Σ over the text of what bounds its distance from the target model's law: β_d of each skipped draft,
            β_d TV(r, r̂) of each truncated one, q_a (1 - p_a) of each judged by the argmax a of p. Its mean over texts
            estimates the bound of ``skipping.sequence``
 skip_risk  the part of ``risk`` that is β_d of skipped drafts: Σ of 1 - β_d over what is skipped is how many of them
-           the large model would have accepted, so the true skip rate is 1 - Σ skip_risk / Σ skipped
+           the target model would have accepted, so the true skip rate is 1 - Σ skip_risk / Σ skipped
 threshold  of C-SQS, after the round
 ========== ==================================================================================================
 
@@ -126,7 +126,7 @@ def _rename(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 
 
 def energy(record: GenerationRecord, *, device_w: float, transmit_w: float, server_w: float = 0.0) -> float:
-    """Joules of a text: the small model's seconds, the link's and the large model's, each at its power in watts."""
+    """Joules of a text: the draft model's seconds, the link's and the target model's, each at its power in watts."""
     return (
         device_w * record.total("draft_s") + transmit_w * record.total("link_s") + server_w * record.total("target_s")
     )

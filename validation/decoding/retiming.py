@@ -47,7 +47,7 @@ def retime(
     methods : iterable of Method
         Those that the records are of, found by name: they say what goes over the link.
     times : (float, float), optional
-        Seconds of a forward pass of the small and of the large model; those of the records otherwise.
+        Seconds of a forward pass of the draft and of the target model; those of the records otherwise.
     seed : int, optional
         Of the fading; that of the records otherwise, so that it is the one which they would have been decoded with.
 
@@ -139,17 +139,17 @@ def _retime(
     records: list[GenerationRecord], link: Link | None, method: Method, times: tuple[float, float] | None, seed: int
 ) -> list[GenerationRecord]:
     """Records of one method, round by round for all texts."""
-    small, large = (
+    draft, target = (
         _passes(records, which, time) for which, time in zip(("draft", "target"), times or (None, None), strict=True)
     )
     rounds = [
-        [replace(one, draft_s=small(one), target_s=large(one), link_s=0.0) for one in record.rounds]
+        [replace(one, draft_s=draft(one), target_s=target(one), link_s=0.0) for one in record.rounds]
         for record in records
     ]
     if link is not None and records:
         _put(rounds, link.open(Noise(seed, [record.prompt for record in records], 0)), method.real_bytes)
     name = "none" if link is None else link.name
-    lasts = [replace(record.last, draft_s=small(record.last), target_s=large(record.last)) for record in records]
+    lasts = [replace(record.last, draft_s=draft(record.last), target_s=target(record.last)) for record in records]
     return [
         replace(record, link=name, rounds=own, last=last, tokens=list(record.tokens))
         for record, own, last in zip(records, rounds, lasts, strict=True)
@@ -165,13 +165,13 @@ def _put(rounds: list[list[Round]], channel: Channel, real_bytes: bool) -> None:
         for text, one in zip(texts.tolist(), now, strict=True):
             for _ in range(one.skipped + 1):  # a block of fading for each token that is kept unseen, too
                 channel.rate(text, float(spent[text]))
-        small, large = (np.array([getattr(one, name) for one in now]) for name in ("draft_s", "target_s"))
+        draft, target = (np.array([getattr(one, name) for one in now]) for name in ("draft_s", "target_s"))
         up = np.array([8.0 * one.bytes if real_bytes else one.bits for one in now])
         down = np.array([8.0 * one.down_bytes for one in now])
-        seconds = channel.seconds(texts, up, down, spent[texts] + small + large)
+        seconds = channel.seconds(texts, up, down, spent[texts] + draft + target)
         for one, value in zip(now, seconds.tolist(), strict=True):
             one.link_s = value
-        spent[texts] += small + large + seconds
+        spent[texts] += draft + target + seconds
 
 
 def _passes(records: list[GenerationRecord], which: str, time: float | None) -> Callable[[Round], float]:

@@ -3,11 +3,11 @@
 ====================== ======================================================================================
 score                  meaning, of one text
 ====================== ======================================================================================
-nats                   -log of its probability under the large model at temperature 1, a token
+nats                   -log of its probability under the target model at temperature 1, a token
 nats_total             the same of the whole text
 similarity_reference   cosine similarity of sentence embeddings with the prompt's answer, where it has one
-similarity_large       with what the large model writes by itself, given another seed
-of                     which text, answer and text of the large model it is of
+similarity_large       with what the target model writes by itself, given another seed
+of                     which text, answer and text of the target model it is of
 ====================== ======================================================================================
 
 The similarities take the extra ``accuracy``; without it they are left out.
@@ -67,7 +67,7 @@ def score(
     records : sequence of GenerationRecord
         Of any methods and links.
     own : sequence of GenerationRecord
-        Of the large model alone, with another seed, one a prompt.
+        Of the target model alone, with another seed, one a prompt.
     known : mapping, optional
         Scores that are there already: kept, but for those of other texts.
     embed : callable, optional

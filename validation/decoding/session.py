@@ -25,15 +25,15 @@ class Draft:
 
     token: int
     chance: float = 1.0  # q̂_d, the probability that acceptance is judged by
-    own: torch.Tensor | None = None  # q, the small model's row
+    own: torch.Tensor | None = None  # q, the draft model's row
     known: torch.Tensor | None = None  # q̂, the server's row; None for a draft that was certain
     note: Any = None  # whatever the method's message needs
 
     @property
     def row(self) -> torch.Tensor:
-        """q, of a draft of the small model's."""
+        """q, of a draft of the draft model's."""
         if self.own is None:
-            raise ValueError(f"token {self.token} was not drafted by the small model, so it has no row")
+            raise ValueError(f"token {self.token} was not drafted by the draft model, so it has no row")
         return self.own
 
 
@@ -44,12 +44,12 @@ class Step:
     rows: Array  # which texts, as indices into the batch
     positions: Array  # of the token to come, 0 for the first new one
     parts: torch.Tensor | list[torch.Tensor]  # (n, V), the logits, or one after another
-    draft: torch.Tensor  # (n, V), q: the small model's rows at the temperature and top-p of the run
+    draft: torch.Tensor  # (n, V), q: the draft model's rows at the temperature and top-p of the run
     fresh: Array  # (n,) bool, whether the round has no draft yet
 
     @property
     def logits(self) -> torch.Tensor:
-        """The small model's logits, (n, V): put together when asked for."""
+        """The draft model's logits, (n, V): put together when asked for."""
         import torch
 
         parts = self.parts
@@ -85,15 +85,15 @@ class Outcome:
     accepted: int
     rejected: bool
     rate_bps: float | None  # of the link in this round
-    likeliest: Array | None = None  # the large model's likeliest token at each draft and after the last
+    likeliest: Array | None = None  # the target model's likeliest token at each draft and after the last
 
 
 @dataclass(slots=True)
 class Clock:
     """Where the time went, in seconds: the forward passes, the arithmetic of sampling, the method's own, all."""
 
-    small: float = 0.0
-    large: float = 0.0
+    draft: float = 0.0
+    target: float = 0.0
     prefill: float = 0.0
     sampling: float = 0.0
     method: float = 0.0
@@ -102,7 +102,7 @@ class Clock:
     @property
     def loop(self) -> float:
         """What is left for the loop itself."""
-        return self.total - self.small - self.large - self.prefill - self.sampling - self.method
+        return self.total - self.draft - self.target - self.prefill - self.sampling - self.method
 
 
 @dataclass(slots=True)

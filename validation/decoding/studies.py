@@ -1,7 +1,7 @@
 """What is decoded for the papers' figures: named sweeps, and what one leaves in its folder.
 
 A study is some methods at one temperature and top-p. It lies in ``RUN/decoded/NAME``: the journal of its records
-(:mod:`validation.decoding.sweep`) and, in ``own``, of the large model alone with another seed; and, when all texts are
+(:mod:`validation.decoding.sweep`) and, in ``own``, of the target model alone with another seed; and, when all texts are
 there, ``study.json`` with what was asked for and fitted and how many texts there are, and ``scores.json``
 (:mod:`validation.decoding.scoring`), each with a checksum (:mod:`validation.trace.sealed`). A study that was killed
 goes on, and what is damaged or missing is made again.
@@ -25,7 +25,7 @@ from validation.decoding.loop import DEFAULT_BATCH, DEFAULT_SEED
 from validation.decoding.methods import default_methods
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import Family, Fitted
-from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CuHlmOffline, LargeOnly, UHlm
+from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CuHlmOffline, TargetOnly, UHlm
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import Scores, score, score_key
 from validation.decoding.sweep import read_records, sweep
@@ -39,7 +39,7 @@ ANSWER_TOKENS = 512
 """r_max of cu-hlm Section V-A."""
 
 CLOUD_S = 0.1046
-"""A pass of the large model, where flexspec prints none: cu-hlm's."""
+"""A pass of the target model, where flexspec prints none: cu-hlm's."""
 
 CLOUD_ONLY_S = {"5G": 0.432, "4G": 0.595, "WiFi": 1.220}
 """Seconds of a token by Cloud-Only on GSM8K: flexspec Table III."""
@@ -94,7 +94,7 @@ def _design(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
     asks = fitted.risk_prone < 1.0  # else no uncertainty is above it, and k would not matter
     limit, suffix = (fitted.risk_prone, "") if asks else (CHOSEN_THRESHOLD, f" at {CHOSEN_THRESHOLD:g}")
     sizes = [CuHlmOffline(limit, k, name=f"CU-HLM offline (k = {k}){suffix}") for k in SIZES]
-    return [LargeOnly(), *thresholds, *sizes]
+    return [TargetOnly(), *thresholds, *sizes]
 
 
 STUDIES = {
@@ -222,7 +222,7 @@ def decode_study(
     complete = [method for method in methods if _is_complete(method, there, len(prompts))]
     records = [record for record in there if record.method in {method.name for method in complete}]
     settings["seed"] = seed + 1
-    own = sweep(pair, prompts, [LargeOnly()], folder / "own", progress=progress, **settings)
+    own = sweep(pair, prompts, [TargetOnly()], folder / "own", progress=progress, **settings)
     file = folder / "scores.json"
     scores = score(pair, prompts, records, own, known=_known_scores(file), progress=progress)
     settings["seed"] = seed

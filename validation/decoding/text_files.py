@@ -57,4 +57,4 @@ def sample_of(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any) -> tu
 
 def _runs_both_models(name: str) -> bool:
     method = info_of(name).method
-    return method is not None and method.small and method.large
+    return method is not None and method.runs_draft and method.runs_target

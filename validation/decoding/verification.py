@@ -29,7 +29,7 @@ class VerifiedDrafts:
     rejected: Array  # (n,) bool, whether one was replaced
     token: Array  # (n,), the server's own, -1 if there is none
     mass: Array  # (n,), sum of the row it was drawn from: not finite or 0 if that is none
-    target: torch.Tensor  # (rows of all texts, V), the large model's
+    target: torch.Tensor  # (rows of all texts, V), the target model's
     last: Array  # (n,), each text's last row in them; it follows the last draft
     counts: Array  # (n,), drafts sent
 
@@ -57,7 +57,7 @@ def verify(
         The texts.
     flights : list of n lists of Draft
     logits : tensor, shape (sum of sizes, V), or list of its parts
-        Of the large model, text after text: the last row of each is the law of the token after its last draft.
+        Of the target model, text after text: the last row of each is the law of the token after its last draft.
     sizes : int array, shape (n,)
         Rows of each text; at least one more than its drafts.
     position, left : int array, shape (n,)
@@ -167,6 +167,6 @@ def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tup
 
 
 def skip_risk(draft: Draft, target: torch.Tensor) -> float:
-    """β_d of a draft that was kept unseen, from the large model's row (V,)."""
+    """β_d of a draft that was kept unseen, from the target model's row (V,)."""
     risk = 1.0 - float(target[draft.token]) / draft.chance
     return 0.0 if risk < 0 else risk  # a NaN stays one, so that it shows

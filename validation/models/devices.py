@@ -26,7 +26,7 @@ def choose_device(name: str) -> torch.device:
     Parameters
     ----------
     name : str
-        ``"auto"`` (the GPU with the most free memory, else the CPU), ``"sharded"`` (the first GPU; the large model is
+        ``"auto"`` (the GPU with the most free memory, else the CPU), ``"sharded"`` (the first GPU; the target model is
         spread from there), or what torch calls it: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
 
     Returns
@@ -109,16 +109,16 @@ def weight_bytes(config: Any, dtype: str) -> int | None:
     return int(width * sum(parameter.numel() for parameter in model.parameters()))
 
 
-def require_memory(small: int | None, large: int | None, where: torch.device, *, sharded: bool = False) -> None:
+def require_memory(draft: int | None, target: int | None, where: torch.device, *, sharded: bool = False) -> None:
     """Refuse a pair that the device cannot hold, before anything is loaded.
 
     Parameters
     ----------
-    small, large : int or None
+    draft, target : int or None
         Bytes of the weights; None refuses nothing.
     where : torch.device
     sharded : bool
-        Whether the large model is spread over all GPUs and the host.
+        Whether the target model is spread over all GPUs and the host.
 
     Raises
     ------
@@ -127,9 +127,9 @@ def require_memory(small: int | None, large: int | None, where: torch.device, *,
     """
     import torch
 
-    if small is None or large is None:
+    if draft is None or target is None:
         return
-    weights = small + large
+    weights = draft + target
     needed = weights + max(int(WORKING_SHARE * weights), WORKING_LEAST)
     free, place = free_memory(where), f"on {where}"
     if sharded:
@@ -137,7 +137,7 @@ def require_memory(small: int | None, large: int | None, where: torch.device, *,
         free, place = sum(filter(None, [*spread, _free_host_memory()])), "on all GPUs and the host together"
     _compare("The two models with working space need", needed, free, place)
     if where.type != "cpu" and not sharded:
-        _compare("Loading passes the larger model through the host and needs", max(small, large), _free_host_memory())
+        _compare("Loading passes the larger model through the host and needs", max(draft, target), _free_host_memory())
 
 
 def _compare(what: str, needed: int, free: int | None, place: str = "there") -> None:
@@ -147,13 +147,13 @@ def _compare(what: str, needed: int, free: int | None, place: str = "there") -> 
         )
 
 
-def shards(small: int | None) -> dict[int | str, int]:
-    """How much of each GPU and of the host the large model may take: a tenth stays free, and room for the small one."""
+def shards(draft: int | None) -> dict[int | str, int]:
+    """Bytes of each GPU and of the host for the target model; a tenth stays free, and what the draft model needs."""
     import torch
 
     room: dict[int | str, int] = {}
     for gpu in range(torch.cuda.device_count()):
-        taken = (small or 0) if gpu == 0 else 0
+        taken = (draft or 0) if gpu == 0 else 0
         room[gpu] = max(int(0.9 * torch.cuda.mem_get_info(gpu)[0]) - taken, 0)
     room["cpu"] = int(0.9 * (_free_host_memory() or 0))
     return room

@@ -25,37 +25,37 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 class PairSource:
     """Where the two models of a named pair are found: folders or hub names, ``@revision`` included."""
 
-    small: str
-    large: str
+    draft: str
+    target: str
     description: str
 
 
 TINY_LLAMA = "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T"  # the base model; no paper names a chat version
 PAIRS = {
     "builtin": PairSource(
-        small=str(PAIRS_FOLDER / "builtin" / "small"),
-        large=str(PAIRS_FOLDER / "builtin" / "large"),
+        draft=str(PAIRS_FOLDER / "builtin" / "small"),
+        target=str(PAIRS_FOLDER / "builtin" / "large"),
         description="1.6 M and 10 M parameters, Llama-style, trained on GSM8K, PEPs and English novels; ships with hlm",
     ),
     "tinyllama-llama2-7b": PairSource(
-        small=TINY_LLAMA,
-        large="meta-llama/Llama-2-7b-hf",
+        draft=TINY_LLAMA,
+        target="meta-llama/Llama-2-7b-hf",
         description="TinyLlama-1.1B and Llama-2-7B: u-hlm Section IV, cu-hlm Table I; Llama 2 is gated on the hub",
     ),
     "tinyllama-llama2-13b": PairSource(
-        small=TINY_LLAMA,
-        large="meta-llama/Llama-2-13b-hf",
+        draft=TINY_LLAMA,
+        target="meta-llama/Llama-2-13b-hf",
         description="TinyLlama-1.1B and Llama-2-13B: cu-hlm's main pair; Llama 2 is gated on the hub",
     ),
     "gpt-neo-125m-1.3b": PairSource(
-        small="EleutherAI/gpt-neo-125m",
-        large="EleutherAI/gpt-neo-1.3B",
+        draft="EleutherAI/gpt-neo-125m",
+        target="EleutherAI/gpt-neo-1.3B",
         description="GPT-Neo 125M and 1.3B: c-sqs, on the One Billion Word benchmark",
     ),
     "llama-68m-7b": PairSource(
         # the commit that holds its safetensors
-        small="JackFram/llama-68m@0359bbda21c69b1426e785b7f64ba782c3296f31",
-        large="huggyllama/llama-7b",
+        draft="JackFram/llama-68m@0359bbda21c69b1426e785b7f64ba782c3296f31",
+        target="huggyllama/llama-7b",
         description="LLaMA-68M and LLaMA-7B: edge-sd Section IV, the smallest of its three pairs",
     ),
 }
@@ -65,29 +65,36 @@ PAIRS = {
 class Pair:
     """Two causal language models over one vocabulary, ready to run.
 
-    ``small`` and ``large`` are in eval mode and take their input on ``device``. The tokenizer is the large model's.
+    ``draft`` and ``target`` are in eval mode and take their input on ``device``. The tokenizer is the target model's.
     """
 
     name: str
-    small: PreTrainedModel
-    large: PreTrainedModel
+    draft: PreTrainedModel
+    target: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     vocabulary: int  # entries that both models and the tokenizer know
     context: int  # tokens, the shorter of the two contexts
     end_tokens: tuple[int, ...]  # any of them ends a text
     device: torch.device
     dtype: str
-    small_name: str
-    large_name: str
-    small_parameters: int
-    large_parameters: int
+    draft_name: str
+    target_name: str
+    draft_parameters: int
+    target_parameters: int
     notes: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, Any]:
-        """Name, sizes and dtype as plain values, for manifests and reports."""
-        fields = ("name", "small_name", "large_name", "small_parameters", "large_parameters", "vocabulary", "context")
-        described = {field: getattr(self, field) for field in fields}
-        commits = {f"{which}_commit": _commit(getattr(self, which)) for which in ("small", "large")}
+        """Name, sizes and dtype as plain values, for manifests and reports: the stored keys say small and large."""
+        described = {
+            "name": self.name,
+            "small_name": self.draft_name,
+            "large_name": self.target_name,
+            "small_parameters": self.draft_parameters,
+            "large_parameters": self.target_parameters,
+            "vocabulary": self.vocabulary,
+            "context": self.context,
+        }
+        commits = {"small_commit": _commit(self.draft), "large_commit": _commit(self.target)}
         known = {name: commit for name, commit in commits.items() if commit}
         return described | known | {"device": str(self.device), "dtype": self.dtype, "notes": list(self.notes)}
 
@@ -95,8 +102,8 @@ class Pair:
 def load_pair(
     name: str | None = None,
     *,
-    small: str | Path | None = None,
-    large: str | Path | None = None,
+    draft: str | Path | None = None,
+    target: str | Path | None = None,
     device: str = "cpu",
     dtype: str | None = None,
     report: Callable[[str], None] | None = None,
@@ -107,11 +114,11 @@ def load_pair(
     ----------
     name : str, optional
         A key of ``PAIRS``; ``"builtin"`` when neither a name nor models are given.
-    small, large : str or Path, optional
+    draft, target : str or Path, optional
         A transformers folder or a hub name each, the latter with ``@revision`` if need be; both or neither.
     device : str
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"sharded"`` puts the small model on the first GPU
-        and spreads the large one over all of them and, where they do not suffice, the host.
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"sharded"`` puts the draft model on the first GPU
+        and spreads the target model over all of them and, where they do not suffice, the host.
     dtype : str, optional
         What the weights are cast to, one of ``DTYPES``; by default float32 on the CPU, elsewhere as stored.
     report : callable, optional
@@ -130,58 +137,58 @@ def load_pair(
     """
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
-    name, small, large = _resolve(name, small, large)
-    sources = (ModelSource.parse(small), ModelSource.parse(large))
+    name, draft, target = _resolve(name, draft, target)
+    sources = (ModelSource.parse(draft), ModelSource.parse(target))
     where = choose_device(device)
     chosen = dtype or ("float32" if where.type == "cpu" else "auto")
     with quiet(), memory_errors():
         tell = report or (lambda text: None)
         tokenizers, sizes = _inspect(sources, chosen, tell)
         require_memory(*sizes, where, sharded=device == SHARDED)
-        tell(f"loading {large}")
+        tell(f"loading {target}")
         if device == SHARDED:
             big, where = _load_shards(sources[1], chosen, where, shards(sizes[0]))
         else:
             big = sources[1].load_model(chosen).to(where)
-        tell(f"loading {small}")
+        tell(f"loading {draft}")
         models = [sources[0].load_model(chosen).to(where).eval(), big.eval()]
     vocabulary = max(tokenizers[1].get_vocab().values()) + 1
-    notes = [_head_note(label, model, vocabulary) for label, model in zip(("small", "large"), models, strict=True)]
-    labels = (f"{name}/small", f"{name}/large") if name in PAIRS else (small, large)
+    notes = [_head_note(label, model, vocabulary) for label, model in zip(("draft", "target"), models, strict=True)]
+    labels = (f"{name}/small", f"{name}/large") if name in PAIRS else (draft, target)
     return Pair(
         name=name,
-        small=models[0],
-        large=models[1],
+        draft=models[0],
+        target=models[1],
         tokenizer=tokenizers[1],
         vocabulary=vocabulary,
         context=min(_context(model) for model in models),
         end_tokens=_end_tokens(models[1], tokenizers[1], vocabulary),
         device=where,
         dtype=str(models[1].dtype).removeprefix("torch."),
-        small_name=labels[0],
-        large_name=labels[1],
-        small_parameters=models[0].num_parameters(),
-        large_parameters=models[1].num_parameters(),
+        draft_name=labels[0],
+        target_name=labels[1],
+        draft_parameters=models[0].num_parameters(),
+        target_parameters=models[1].num_parameters(),
         notes=tuple(note for note in (*notes, _shard_note(models[1])) if note),
     )
 
 
-def _resolve(name: str | None, small: str | Path | None, large: str | Path | None) -> tuple[str, str, str]:
+def _resolve(name: str | None, draft: str | Path | None, target: str | Path | None) -> tuple[str, str, str]:
     """Pair name and the two places to load from."""
-    if (small is None) != (large is None):
-        given, missing = ("small", "large") if large is None else ("large", "small")
-        raise UserError(f"Only the {given} model was given ({small or large}); name the {missing} one too.")
-    if small is not None and large is not None:
+    if (draft is None) != (target is None):
+        given, missing = ("draft", "target") if target is None else ("target", "draft")
+        raise UserError(f"Only the {given} model was given ({draft or target}); name the {missing} one too.")
+    if draft is not None and target is not None:
         if name is not None:
             raise UserError(f"Both the pair {name!r} and two models were given; give one or the other.")
-        return _joint_name(Path(small), Path(large)), str(small), str(large)
+        return _joint_name(Path(draft), Path(target)), str(draft), str(target)
     name = name or "builtin"
     if name not in PAIRS:
-        raise UserError(f"Unknown pair {name!r}; choose one of {', '.join(PAIRS)}, or give a small and a large model.")
-    return name, PAIRS[name].small, PAIRS[name].large
+        raise UserError(f"Unknown pair {name!r}; choose one of {', '.join(PAIRS)}, or give a draft and a target model.")
+    return name, PAIRS[name].draft, PAIRS[name].target
 
 
-def _joint_name(small: Path, large: Path) -> str:
+def _joint_name(draft: Path, target: Path) -> str:
     """What a pair of two places is called; ``OUT/small`` and ``OUT/large``, as training leaves them, are ``OUT``.
 
     >>> _joint_name(Path("pairs/larger/small"), Path("pairs/larger/large"))
@@ -189,10 +196,10 @@ def _joint_name(small: Path, large: Path) -> str:
     >>> _joint_name(Path("owner/tiny"), Path("owner/huge"))
     'tiny + huge'
     """
-    folder = small.parent
-    if folder == large.parent and folder.name not in ("", *PAIRS) and (small.name, large.name) == ("small", "large"):
+    folder = draft.parent
+    if folder == target.parent and folder.name not in ("", *PAIRS) and (draft.name, target.name) == ("small", "large"):
         return folder.name
-    return f"{small.name} + {large.name}"
+    return f"{draft.name} + {target.name}"
 
 
 def _inspect(
@@ -220,9 +227,9 @@ def _load_shards(
     return model, torch.device("cuda", only) if isinstance(only, int) else where
 
 
-def _same_vocabulary(small: Any, large: Any, *, names: tuple[str, str]) -> None:
+def _same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
     """Compare the tokenizers entry by entry; the first (lowest) id that differs is named."""
-    entries = [{index: token for token, index in tokenizer.get_vocab().items()} for tokenizer in (small, large)]
+    entries = [{index: token for token, index in tokenizer.get_vocab().items()} for tokenizer in (draft, target)]
     if entries[0] == entries[1]:
         return
     first = min(i for i in entries[0].keys() | entries[1].keys() if entries[0].get(i) != entries[1].get(i))
@@ -264,7 +271,7 @@ def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
     for token in ends:
         if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < vocabulary:
             raise UserError(
-                f"The eos_token_id of the large model is {found!r}, but the vocabulary has the tokens 0 to "
+                f"The eos_token_id of the target model is {found!r}, but the vocabulary has the tokens 0 to "
                 f"{vocabulary - 1}; mend it in generation_config.json or config.json."
             )
     return ends
@@ -273,7 +280,7 @@ def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
 def _shard_note(model: Any) -> str:
     """What is said about a model that lies on several devices."""
     places = {str(place) for place in getattr(model, "hf_device_map", {}).values()}
-    return f"The large model is spread over {len(places)} devices." if len(places) > 1 else ""
+    return f"The target model is spread over {len(places)} devices." if len(places) > 1 else ""
 
 
 def _commit(model: Any) -> str:

@@ -12,9 +12,9 @@ tail-<n>.npz, lock   only while it is written: the rows after the last whole chu
 ==============  ==========  ====================  ==============================================
 array           shape       dtype                 content
 ==============  ==========  ====================  ==============================================
-draft_logits    (N, V)      float16 or float32    the small model's logits
-target_logits   (N, V)      the same              the large model's logits
-tokens          (N,)        int32                 the token that the large model emitted there
+draft_logits    (N, V)      float16 or float32    the draft model's logits
+target_logits   (N, V)      the same              the target model's logits
+tokens          (N,)        int32                 the token that the target model emitted there
 prompt_index    (N,)        int32                 row of the manifest's ``prompts``
 position        (N,)        int32                 0 for the first token after the prompt, and so on
 ==============  ==========  ====================  ==============================================

@@ -10,9 +10,9 @@ the few hundred held-out prompts that ``prompts`` writes.
     python -m validation.training --data DATA --out validation/pairs/builtin prompts
     python -m validation.training --out validation/pairs/builtin card
 
-Two pairs take tokenizer and large model from another, ``--parent``, which is the built-in one unless you
-say otherwise. ``larger`` has a larger small model. ``distilled`` goes on from the parent's small model, and
-fits its rows to those of the large one:
+Two pairs take tokenizer and target model from another, ``--parent``, which is the built-in one unless you
+say otherwise. ``larger`` has a larger draft model. ``distilled`` goes on from the parent's draft model, and
+fits its rows to those of the target model:
 
     python -m validation.training --pair distilled --out OUT parent
     python -m validation.training --pair distilled --data DATA --out OUT small
@@ -22,7 +22,7 @@ fits its rows to those of the large one:
 ``parent``, ``large``, ``small``, ``prompts``, ``card``, and ``tasks`` for prompts of flexspec's six sets); one of its
 texts, Alpaca, is not for commercial use, so it is for measuring and does not ship. ``--texts answers`` lets the other
 pairs read these texts too. The pairs of cu-hlm's Table II that stand beside it are made so, the one with the larger
-small model from that of ``larger``:
+draft model from that of ``larger``:
 
     python -m validation.training --pair distilled --texts answers --parent INSTRUCTED --out OUT ...
     python -m validation.training --pair instructed --parent INSTRUCTED --out OUT parent
@@ -52,14 +52,24 @@ from validation.training.loop import (
     step_count,
     text_loss,
 )
-from validation.training.recipes import PAIRS, SEED, Continuation, Course, Distillation, PairRecipe, Recipe, build_model
+from validation.training.recipes import (
+    PAIRS,
+    ROLES,
+    SEED,
+    Continuation,
+    Course,
+    Distillation,
+    PairRecipe,
+    Recipe,
+    build_model,
+)
 from validation.training.texts import LIBRARIES, Library, task_prompts, tokens, train_tokenizer, write_prompts
 
 __all__ = ["PAIRS", "Continuation", "Distillation", "PairRecipe", "Recipe", "adopt", "build_model", "main", "train"]
 
 
 def adopt(parent: Path, out: Path) -> None:
-    """Take tokenizer and large model from another pair."""
+    """Take tokenizer and target model from another pair."""
     from transformers import AutoTokenizer
 
     shutil.copytree(parent / "large", out / "large", dirs_exist_ok=True)
@@ -162,7 +172,7 @@ def _record(model: Any, course: Course, taught: Documents, seconds: float) -> di
 
 
 def _measures(model: Any, verifier: Any, tested: dict[str, Documents]) -> dict[str, dict[str, float]]:
-    """Held-out loss, and acceptance by the large model where there is one, by source."""
+    """Held-out loss, and acceptance by the target model where there is one, by source."""
     losses = {name: held_out_loss(model, texts) for name, texts in tested.items()}
     found: dict[str, dict[str, float]] = {
         "held_out_nats_per_token": {name: round(loss, 4) for name, (loss, _) in losses.items()},
@@ -211,7 +221,7 @@ def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:
         write_card(options.pair, options.out)
     else:
         checkpoint = options.work / f"{options.pair}-{what}.pt"
-        train(what, getattr(recipe, what), library, options.data, options.out, checkpoint, parent=options.parent)
+        train(what, getattr(recipe, ROLES[what]), library, options.data, options.out, checkpoint, parent=options.parent)
 
 
 if __name__ == "__main__":

@@ -32,14 +32,14 @@ context of {context:,} tokens, and are stored as bf16 safetensors.
 
 
 BORROWED = """\
-- **Parent.** Tokenizer and large model are those of another pair, the built-in one unless `--parent` named another.
+- **Parent.** Tokenizer and target model are those of another pair, the built-in one unless `--parent` named another.
 """
 CONTINUED = """\
 - **Parent.** Tokenizer and both models are those of another pair, the built-in one unless `--parent` named another,
   trained on. Steps, tokens and epochs in the table are those since then.
 """
 DISTILLED = """\
-- **Distillation.** The small model is the parent's, trained on at lower rates: {mixing:g} KL(p ‖ q) of the two models'
+- **Distillation.** The draft model is the parent's, trained on at lower rates: {mixing:g} KL(p ‖ q) of the two models'
   rows at temperature {temperature:g}, {rest:g} the loss of the text, on the same texts in the same order. Steps,
   tokens and epochs in the table are those of the distillation alone.
 """
@@ -65,7 +65,7 @@ def _table(cards: list[dict[str, Any]]) -> str:
     ]
     rows += _measured("held-out loss, nats per token", LOSS, cards)
     rows += _measured("the same in the parent", f"{LOSS}_before", cards)
-    rows += _measured("held-out 1 − TV to the large model", RATE, cards)
+    rows += _measured("held-out 1 − TV to the target model", RATE, cards)
     rows += _measured("the same in the parent", f"{RATE}_before", cards)
     return "\n".join(f"| {name} | {' | '.join(cells)} |" for name, cells in rows if set(cells) != {"–"})
 
@@ -105,15 +105,15 @@ def write_card(pair: str, out: Path) -> None:
     recipe = PAIRS[pair]
     cards = [json.loads((out / size / "training.json").read_text()) for size in SIZES]
     library = max((LIBRARIES[card.get("texts", "plain")] for card in cards), key=list(LIBRARIES.values()).index)
-    notes = (BORROWED if recipe.large is None else CONTINUED) if recipe.has_parent else ""
-    small = cards[0]
-    if "mixing" in small:
-        mixing = small["mixing"]
-        notes += DISTILLED.format(mixing=mixing, temperature=small["temperature"], rest=1.0 - mixing)
+    notes = (BORROWED if recipe.target is None else CONTINUED) if recipe.has_parent else ""
+    draft = cards[0]
+    if "mixing" in draft:
+        mixing = draft["mixing"]
+        notes += DISTILLED.format(mixing=mixing, temperature=draft["temperature"], rest=1.0 - mixing)
     if (out / "prompts.jsonl").exists():
         notes += PROMPTS.format(count=len((out / "prompts.jsonl").read_text(encoding="utf-8").splitlines()))
     name, purpose = ("built-in", ", so that everything here runs offline") if pair == "builtin" else (pair, "")
-    fixed = {"context": CONTEXT, "seed": SEED, "warm_up": recipe.small.warm_up, "steps": _steps(pair), "notes": notes}
+    fixed = {"context": CONTEXT, "seed": SEED, "warm_up": recipe.draft.warm_up, "steps": _steps(pair), "notes": notes}
     told = {"texts": library.told, "licence": library.licence, "limits": library.limits}
     text = CARD.format(pair=name, purpose=purpose, rows=_table(cards), **fixed, **told)
     (out / "README.md").write_text(text, encoding="utf-8")

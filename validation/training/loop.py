@@ -207,18 +207,18 @@ def held_out_loss(model: Any, documents: Documents, limit: int = 200) -> tuple[f
     return total / count, count
 
 
-def held_out_acceptance(small: Any, large: Any, documents: Documents, limit: int = 40) -> float:
+def held_out_acceptance(draft_model: Any, target_model: Any, documents: Documents, limit: int = 40) -> float:
     """Mean of 1 - TV(q, p) over the positions of held-out texts: the share of drafts that would be accepted there."""
     import torch
 
     total, count = 0.0, 0
-    modes = small.training, large.training
-    small.eval(), large.eval()
+    modes = draft_model.training, target_model.training
+    draft_model.eval(), target_model.eval()
     for document in documents[:limit]:
-        ids = torch.from_numpy(document[: small.config.max_position_embeddings])[None]
+        ids = torch.from_numpy(document[: draft_model.config.max_position_embeddings])[None]
         with torch.no_grad():
-            draft, target = (model(ids).logits.float().softmax(dim=-1) for model in (small, large))
+            draft, target = (model(ids).logits.float().softmax(dim=-1) for model in (draft_model, target_model))
         total += torch.minimum(draft, target).sum().item()
         count += ids.shape[1]
-    small.train(modes[0]), large.train(modes[1])
+    draft_model.train(modes[0]), target_model.train(modes[1])
     return total / count

@@ -8,7 +8,8 @@ from typing import Any
 END_OF_TEXT = "<|endoftext|>"
 CONTEXT = 1024
 SEED = 20261120
-SIZES = ("small", "large")
+ROLES = {"small": "draft", "large": "target"}  # by folder, which is also the name of the step that trains it
+SIZES = tuple(ROLES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Continuation(Course):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distillation(Course):
-    """How the parent's small model is fitted to the rows of the large one."""
+    """How the parent's draft model is fitted to the rows of the target model."""
 
     temperature: float = 1.0  # of both models' rows
     mixing: float = 1.0  # the divergence's share of the loss; the rest is the loss of the text
@@ -48,24 +49,24 @@ class Distillation(Course):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRecipe:
-    """A vocabulary and the two models over it; without a ``large`` one, tokenizer and large model are the parent's."""
+    """A vocabulary and the two models over it; without a ``target``, tokenizer and target model are the parent's."""
 
     vocabulary: int
-    small: Recipe | Continuation | Distillation
-    large: Recipe | Continuation | None
+    draft: Recipe | Continuation | Distillation
+    target: Recipe | Continuation | None
     texts: str = "plain"  # a key of LIBRARIES in validation/training/texts.py
 
     @property
     def has_parent(self) -> bool:
         """Whether the pair starts from another one, and so has its tokenizer."""
-        return not isinstance(self.large, Recipe)
+        return not isinstance(self.target, Recipe)
 
     @property
     def steps(self) -> tuple[str, ...]:
         """The steps that make the pair, in their order."""
         if not self.has_parent:
             return "tokenizer", "small", "large", "prompts", "card"
-        if self.large is None:
+        if self.target is None:
             return "parent", "small", "card"
         return "parent", "large", "small", "prompts", "tasks", "card"
 
@@ -74,32 +75,32 @@ PAIRS = {
     # ships with this repository
     "builtin": PairRecipe(
         vocabulary=4096,
-        small=Recipe(hidden=128, feed_forward=384, layers=5, heads=4, matrix_rate=0.02, other_rate=4e-3, epochs=1.0),
-        large=Recipe(hidden=320, feed_forward=864, layers=7, heads=5, matrix_rate=0.02, other_rate=2e-3),
+        draft=Recipe(hidden=128, feed_forward=384, layers=5, heads=4, matrix_rate=0.02, other_rate=4e-3, epochs=1.0),
+        target=Recipe(hidden=320, feed_forward=864, layers=7, heads=5, matrix_rate=0.02, other_rate=2e-3),
     ),
     # the papers' vocabulary size, for measuring only
     "wide": PairRecipe(
         vocabulary=32_000,
-        small=Recipe(hidden=64, feed_forward=192, layers=6, heads=4, matrix_rate=0.02, other_rate=6e-3, epochs=0.5),
-        large=Recipe(hidden=192, feed_forward=512, layers=4, heads=6, matrix_rate=0.02, other_rate=3e-3, epochs=0.5),
+        draft=Recipe(hidden=64, feed_forward=192, layers=6, heads=4, matrix_rate=0.02, other_rate=6e-3, epochs=0.5),
+        target=Recipe(hidden=192, feed_forward=512, layers=4, heads=6, matrix_rate=0.02, other_rate=3e-3, epochs=0.5),
     ),
     # the built-in pair, trained on to answer in the manner of the papers' prompt sets; for measuring only
     "instructed": PairRecipe(
         vocabulary=4096,
-        small=Continuation(matrix_rate=0.01, other_rate=2e-3, epochs=0.4),
-        large=Continuation(matrix_rate=0.01, other_rate=1e-3, epochs=0.4),
+        draft=Continuation(matrix_rate=0.01, other_rate=2e-3, epochs=0.4),
+        target=Continuation(matrix_rate=0.01, other_rate=1e-3, epochs=0.4),
         texts="answers",
     ),
-    # the two ways in which cu-hlm's Table II improves the small model
+    # the two ways in which cu-hlm's Table II improves the draft model
     "distilled": PairRecipe(
         vocabulary=4096,
-        small=Distillation(matrix_rate=0.01, other_rate=2e-3, epochs=0.285, warm_up=0.03),
-        large=None,
+        draft=Distillation(matrix_rate=0.01, other_rate=2e-3, epochs=0.285, warm_up=0.03),
+        target=None,
     ),
     "larger": PairRecipe(
         vocabulary=4096,
-        small=Recipe(hidden=256, feed_forward=704, layers=4, heads=4, matrix_rate=0.02, other_rate=3e-3, epochs=1.0),
-        large=None,
+        draft=Recipe(hidden=256, feed_forward=704, layers=4, heads=4, matrix_rate=0.02, other_rate=3e-3, epochs=1.0),
+        target=None,
     ),
 }
 

@@ -1,6 +1,6 @@
 """The uncertainty measures that temperature perturbation is compared with: MC dropout and prompt perturbation.
 
-u-hlm, Section III-A and Fig. 3; cu-hlm, Section IV-A and Fig. 2. Both run the small model 20 times, on dropout rates in
+u-hlm, Section III-A and Fig. 3; cu-hlm, Section IV-A and Fig. 2. Both run the draft model 20 times, on dropout rates in
 [0, 0.1] or on paraphrases of the prompt, take one token of each run at temperature 1, and count how many differ from
 the draft token d: u = (1/M) Σ_m 1(d_m ≠ d), u-hlm (7), cu-hlm (9).
 
@@ -69,7 +69,7 @@ class Baselines:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A text to be read by the small model, and where a draft was made."""
+    """A text to be read by the draft model, and where a draft was made."""
 
     tokens: list[int]
     at: Array  # indices into tokens, from 1: which are predicted
@@ -95,7 +95,7 @@ def dropout_uncertainty(
     Parameters
     ----------
     model : PreTrainedModel
-        The small one, in eval mode.
+        The draft model, in eval mode.
     ids : sequence of token sequences
         Whole texts.
     positions : sequence of int sequences
@@ -190,7 +190,7 @@ def paraphrase_uncertainty(
     Parameters
     ----------
     model : PreTrainedModel
-        The small one, in eval mode.
+        The draft model, in eval mode.
     tokenizer : PreTrainedTokenizerBase
     prompts : sequence of str
     continuations : sequence of token sequences
@@ -241,7 +241,7 @@ def baseline_measures(
     trace : Trace
         Collected with ``pair``.
     pair : Pair
-        Its small model is run 40 times over the chosen texts.
+        Its draft model is run 40 times over the chosen texts.
     positions : int
         Whole texts are taken, in an order drawn from ``seed``, until they have so many positions.
     seed : int
@@ -275,11 +275,11 @@ def baseline_measures(
     encoded = [_prompt_ids(pair.tokenizer, head) for head in heads]
     ids = [[*head, *rest] for head, rest in zip(encoded, rests, strict=True)]
     at = [np.arange(len(head), len(text)) for head, text in zip(encoded, ids, strict=True)]
-    measures = {DROPOUT: dropout_uncertainty(pair.small, ids, at, drafts, rng=dropout)}
+    measures = {DROPOUT: dropout_uncertainty(pair.draft, ids, at, drafts, rng=dropout)}
     if found is not None:
         inside = [range(len(rest)) for rest in rests]
         measures[PARAPHRASES] = paraphrase_uncertainty(
-            pair.small, pair.tokenizer, heads, rests, inside, drafts, wordnet=found, rng=prompts
+            pair.draft, pair.tokenizer, heads, rests, inside, drafts, wordnet=found, rng=prompts
         )
     return Baselines(np.concatenate(texts), np.concatenate(drafts), measures, left_out)
 

@@ -1,7 +1,7 @@
 """Uncertainties, lines, texts and prompts as they may occur: random instances for the claims of uncertainty, skipping.
 
-All simulated, where a trace offers no such arrays. Logits as a small model's, a few entries ahead of a broad crowd; a
-large model that differs from it by noise; lines and Δ about the printed ones of cu-hlm Section III and u-hlm
+All simulated, where a trace offers no such arrays. Logits as a draft model's, a few entries ahead of a broad crowd; a
+target model that differs from it by noise; lines and Δ about the printed ones of cu-hlm Section III and u-hlm
 Section IV.
 """
 

@@ -1,6 +1,6 @@
 """Simulated instances for the claims of truncation that look at many tokens at once, or at every k.
 
-Rows as peaked as a small model's: a softmax of normal logits, the target's moved a little from the draft's.
+Rows as peaked as a draft model's: a softmax of normal logits, the target's moved a little from the draft's.
 """
 
 from __future__ import annotations

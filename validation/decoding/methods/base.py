@@ -22,24 +22,24 @@ Array = NDArray[Any]
 
 
 class Method:
-    """Speculative decoding with drafts from the small model's rows: what all methods share.
+    """Speculative decoding with drafts from the draft model's rows: what all methods share.
 
     Attributes
     ----------
     name : str
         What the results call it.
-    small, large : bool
+    runs_draft, runs_target : bool
         Which models it runs.
     bonus : bool
         Whether the server adds a token to drafts that were all kept.
     by_argmax : bool
-        Whether a draft is accepted when it is the large model's likeliest token, as flexspec prints it.
+        Whether a draft is accepted when it is the target model's likeliest token, as flexspec prints it.
     samples_target : bool
         Whether a rejected draft is replaced from p, as flexspec prints it, and not from the residual.
     truncates : bool
         Whether q̂ differs from what drafts are drawn from, so that the residual is distorted.
     wants_likeliest : bool
-        Whether it is told the large model's likeliest tokens of a round.
+        Whether it is told the target model's likeliest tokens of a round.
     real_bytes : bool
         Whether the link carries the bytes as encoded, or the formula's bits.
     follows_rate : bool
@@ -48,7 +48,7 @@ class Method:
     """
 
     name = "method"
-    small = large = bonus = real_bytes = True
+    runs_draft = runs_target = bonus = real_bytes = True
     by_argmax = samples_target = truncates = wants_likeliest = follows_rate = False
     max_draft_length = 1
 
@@ -61,7 +61,7 @@ class Method:
         return np.full(len(rows), self.max_draft_length)
 
     def guess(self, row: int, text: Array) -> Sequence[int]:
-        """Drafts of a method without a small model, given a text so far: none."""
+        """Drafts of a method without a draft model, given a text so far: none."""
         return ()
 
     def propose(self, step: Step) -> Proposal:

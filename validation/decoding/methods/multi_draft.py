@@ -1,4 +1,4 @@
-"""Methods with several drafts a round: from the small model, from the text itself, or from the large model's past."""
+"""Methods with several drafts a round: from the draft model, from the text itself, or from the target model's past."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class Dssd(FixedLength):
 
     Its abstract: verification is split, and "replaces the uplink transmission of multiple vocabulary distributions
     with a single downlink transmission". As public code after its Algorithm 2 has it: up go the tokens and their
-    probabilities q_d, by which the server accepts. Down comes which draft was the first rejected, and the large model's
-    row p there; the device, which has q, draws from (p - q)⁺. Where none was rejected, one token more comes down. The
-    law is that of speculative decoding. That code takes 32 bits for a probability, both ways, and for a token, which
-    has ⌈log₂ V⌉ here. At temperature 0, which it leaves open, a row is its token: q_d = 1 goes unsaid, and for p's row
-    a token comes down. flexspec says of the draft length only that it is fixed or heuristic.
+    probabilities q_d, by which the server accepts. Down comes which draft was the first rejected, and the target
+    model's row p there; the device, which has q, draws from (p - q)⁺. Where none was rejected, one token more
+    comes down. The law is that of speculative decoding. That code takes 32 bits for a probability, both ways, and for
+    a token, which has ⌈log₂ V⌉ here. At temperature 0, which it leaves open, a row is its token: q_d = 1 goes unsaid,
+    and for p's row a token comes down. flexspec says of the draft length only that it is fixed or heuristic.
     """
 
     def __init__(self, max_draft_length: int = 4) -> None:
@@ -120,7 +120,7 @@ def _flexspec(policy: str, *, printed_acceptance: bool = False) -> Callable[[Set
 class FlexSpec(Dssd):
     """flexspec: the draft length that maximises tokens a second on the link of the moment (Algorithm 2).
 
-    A draft is a sample of the small model's row, at temperature 0 its argmax. Drafting stops at an end of text, and the
+    A draft is a sample of the draft model's row, at temperature 0 its argmax. Drafting stops at an end of text, and the
     K of τ/K is then how many were drafted. The paper prints no K_max, no μ and no O_header; those here are ours.
 
     Parameters
@@ -129,7 +129,7 @@ class FlexSpec(Dssd):
         The argmax of (1 + γ̂K)/T(K), as printed, which is 1 or K_max; or of the geometric E(K)/T(K).
     printed_acceptance : bool
         A draft is accepted where it is the argmax of p, and what follows is drawn from p, as printed: at temperature 1
-        that is not the large model's law. Tokens alone go up. Else by min(1, p_d/q_d) with the messages of DSSD.
+        that is not the target model's law. Tokens alone go up. Else by min(1, p_d/q_d) with the messages of DSSD.
     max_draft_length : int
         K_max.
     step : float
@@ -196,12 +196,12 @@ class FlexSpec(Dssd):
 class PromptLookup(Method):
     """Prompt lookup: what followed the last n tokens when they last occurred in the text; else fewer of them, or none.
 
-    A draft is certain, q̂ = 1, so it is accepted with probability p_d and replaced from p without it: the large model's
+    A draft is certain, q̂ = 1, so it is accepted with probability p_d and replaced from p without it: the target model's
     law at any temperature. The device has the text, so the drafts go up as tokens. Of several earlier occurrences the
     newest counts; flexspec does not say which, and some implementations take the first.
     """
 
-    small = False
+    runs_draft = False
 
     def __init__(self, max_draft_length: int = 4, ngram: int = 3) -> None:
         self.max_draft_length, self.ngram, self.name = (
@@ -235,7 +235,7 @@ class PromptLookup(Method):
     )
 )
 class Lookahead(CloudOnly):
-    """Jacobi iteration on the server: the large model's likeliest tokens of the last pass are the drafts of this one.
+    """Jacobi iteration on the server: the target model's likeliest tokens of the last pass are the drafts of this one.
 
     flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model"; its
     reference [40] is another method, which looks drafts up in a trie. The first drafts repeat the last token of the
@@ -266,6 +266,6 @@ class Lookahead(CloudOnly):
         return -(-(accepted + 1) * index_bits(self.session.vocabulary) // 8)
 
     def learn(self, outcome: Outcome) -> None:
-        """What the large model would write after the token that it has just added."""
+        """What the target model would write after the token that it has just added."""
         if outcome.likeliest is not None:
             self.guesses[outcome.row] = outcome.likeliest[outcome.accepted + 1 :].tolist()

@@ -67,7 +67,7 @@ class Lattice:
 
 
 class Sqs(Method):
-    """Quantise and sample: the draft is drawn from q̂ = b/ℓ and verified with q̂, which leaves the large model's law.
+    """Quantise and sample: the draft is drawn from q̂ = b/ℓ and verified with q̂, which leaves the target model's law.
 
     Parameters
     ----------

@@ -45,14 +45,14 @@ CERTIFIED_BITS = (16, 24)
         "small only",
         Family.ONE_MODEL,
         PlotStyle(GREY, "v", "dotted"),
-        default=lambda setup: SmallOnly(),
+        default=lambda setup: DraftOnly(),
         published="SLM",
     )
 )
-class SmallOnly(Method):
-    """The small model alone."""
+class DraftOnly(Method):
+    """The draft model alone."""
 
-    name, large = "small only", False
+    name, runs_target = "small only", False
 
     def skip(self, step: Step, tokens: Array) -> Array:
         """All."""
@@ -64,14 +64,14 @@ class SmallOnly(Method):
         "large only",
         Family.ONE_MODEL,
         PlotStyle(GREY, "^", "dashed"),
-        default=lambda setup: LargeOnly(),
+        default=lambda setup: TargetOnly(),
         published="LLM",
     )
 )
-class LargeOnly(Method):
-    """The large model alone, where the user is."""
+class TargetOnly(Method):
+    """The target model alone, where the user is."""
 
-    name, small = "large only", False
+    name, runs_draft = "large only", False
 
     def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
         """No drafts."""
@@ -95,8 +95,8 @@ class LargeOnly(Method):
         published="Cloud-Only",
     )
 )
-class CloudOnly(LargeOnly):
-    """The large model alone across the link: "every token generation incurs a full network round-trip" (flexspec V)."""
+class CloudOnly(TargetOnly):
+    """The target model alone over the link: "every token generation incurs a full network round-trip" (flexspec V)."""
 
     name = "cloud only"
 
@@ -114,7 +114,7 @@ class Hlm(Method):
     """HLM: every draft is sent with its whole row; a draft that is accepted ends its round (cu-hlm Section II).
 
     The formula counts cu-hlm's 8 bits and index for each probability (4); the bytes are the row in float32, which the
-    server needs if the text is to have the large model's law.
+    server needs if the text is to have the target model's law.
     """
 
     name, bonus = "HLM", False
@@ -182,7 +182,7 @@ U_CHOSEN, CU_CHOSEN = f"U-HLM at {CHOSEN_THRESHOLD:g}", f"CU-HLM online at {CHOS
 class UHlm(Hlm):
     """U-HLM: a draft whose uncertainty is at most the threshold is kept unseen (cu-hlm (10), u-hlm (8)).
 
-    What is perturbed are the small model's own logits, whatever the run's temperature and top-p; a masked one, -inf, is
+    What is perturbed are the draft model's own logits, whatever the run's temperature and top-p; a masked one, -inf, is
     a token of probability 0. A draft that is sent goes with its whole row, as by HLM: the formula is cu-hlm's (4), the
     bytes are u-hlm's full precision, 32 bits a probability and no index. The server needs the skipped tokens as well;
     both papers neglect them, and no message counts them.

@@ -148,8 +148,8 @@ def basis(found: CSqsStudy) -> dict[str, Any]:
         "basis": (
             f"on the pair {found.pair}, V = {found.vocabulary:,}, {scale.prompts} prompts of {scale.new_tokens} new "
             f"tokens at each temperature and method, B = {BUDGET_BITS:,.0f} bits, ℓ = {RESOLUTION}, "
-            f"η = {LEARNING_RATE:g}, ε = {EPSILON:g}; a pass takes {1e3 * times.small_s:.2f} ms of the small model and "
-            f"{1e3 * times.large_s:.2f} + {1e3 * times.token_s:.2f} n ms of the large one over n tokens, the "
+            f"η = {LEARNING_RATE:g}, ε = {EPSILON:g}; a pass takes {1e3 * times.draft_s:.2f} ms of the draft model and "
+            f"{1e3 * times.target_s:.2f} + {1e3 * times.token_s:.2f} n ms of the target model over n tokens, the "
             f"quickest of several here; the link has {RATE_BPS / 1e6:g} Mbit/s; intervals: 95%, bootstrap over prompts"
         ),
     }

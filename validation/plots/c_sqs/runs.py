@@ -50,10 +50,10 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of a pass of the small model over one token, and of the large one over n: ``large_s`` + n ``token_s``."""
+    """Seconds of a pass: the draft model's over one token, the target model's over n, ``target_s`` + n ``token_s``."""
 
-    small_s: float
-    large_s: float
+    draft_s: float
+    target_s: float
     token_s: float
 
 
@@ -92,7 +92,7 @@ class Cell:
     def seconds(self, times: Times, rate_bps: float) -> Values:
         """Latency of each text, the prompt's reading apart."""
         rounds, read = self.rounds, self.totals("drafted") + self.rounds
-        models = times.small_s * self.totals("draft_s") + times.large_s * rounds + times.token_s * read
+        models = times.draft_s * self.totals("draft_s") + times.target_s * rounds + times.token_s * read
         return np.asarray(models + self.bits / rate_bps)
 
 
@@ -182,11 +182,11 @@ def some_prompts(count: int) -> list[Prompt]:
 
 
 def pass_times(pair: Pair) -> Times:
-    """The quickest of some passes behind a prefix; a line through the large model's, over its new tokens."""
-    small = _quickest(pair, pair.small, 1)
-    large = [_quickest(pair, pair.large, width) for width in WIDTHS]
-    slope, intercept = np.polyfit(WIDTHS, large, 1)
-    return Times(small, float(intercept), float(slope))
+    """The quickest of some passes behind a prefix; a line through the target model's, over its new tokens."""
+    draft = _quickest(pair, pair.draft, 1)
+    target = [_quickest(pair, pair.target, width) for width in WIDTHS]
+    slope, intercept = np.polyfit(WIDTHS, target, 1)
+    return Times(draft, float(intercept), float(slope))
 
 
 def _quickest(pair: Pair, model: Any, width: int) -> float:
@@ -242,7 +242,7 @@ def _cell(
         new_tokens=new_tokens,
         batch=len(prompts),
         seed=seed,
-        times=(1.0, 0.0),  # passes of the small model are counted, not timed
+        times=(1.0, 0.0),  # passes of the draft model are counted, not timed
         risk=True,
     )
     return method.name, Cell(rows, method.rounding, method.real_bytes)

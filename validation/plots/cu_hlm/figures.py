@@ -57,7 +57,7 @@ FIGURES = (
     Figure(
         **_CU,
         number="5a",
-        title="The small model's probabilities by descending rank",
+        title="The draft model's probabilities by descending rank",
         shows="Each row q is sorted in descending order; mean, median and the middle 80% over positions.",
         measure=measure_ranks,
         paint=paint_ranks,
@@ -130,7 +130,7 @@ FIGURES = (
         title="Transmission rate and true skip rates over the threshold",
         shows=(
             "The papers call two quantities true skip rate: P(accepted | skipped) here, P(skipped | accepted) in "
-            "u-hlm. Prefixes are the large model's; bands are 95% intervals clustered by prompt."
+            "u-hlm. Prefixes are the target model's; bands are 95% intervals clustered by prompt."
         ),
         measure=measure_rates,
         paint=paint_rates,

@@ -36,7 +36,7 @@ def simulate_stages(seed: int, *, measure: Callable[..., StageTimes] = measure_s
     series, fits = [], []
     for place in places:
         pair = load_pair("builtin", device=place, dtype="float32")
-        for name, model in (("small", pair.small), ("large", pair.large)):
+        for name, model in (("small", pair.draft), ("large", pair.target)):
             times = measure(model, seed=seed, repeats=REPEATS, patience_s=PATIENCE_S)
             series.append(_passes(f"{name} model, {place}", place, times))
             fits.append(_fit_row(series[-1]))
@@ -102,7 +102,7 @@ def _fit_row(series: dict[str, Any]) -> tuple[str, ...]:
 
 
 def paint_stages(numbers: Numbers) -> Canvas:
-    """Left, the large model at each length of the prompt; right, all models on both logarithmic axes."""
+    """Left, the target model at each length of the prompt; right, all models on both logarithmic axes."""
     figure, (left, right) = canvas(PAGE, panels=2)
     last = [one for one in numbers["series"] if one["name"].startswith("large")][-1]
     shades = ("0.65", "0.45", MIDDLE, DARK)

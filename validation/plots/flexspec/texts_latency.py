@@ -142,7 +142,7 @@ def _equal_texts(found: Networks) -> dict[str, float]:
 
 
 def _risks(found: Networks) -> dict[str, dict[str, float]]:
-    """What bounds the distance from the large model's law, of a text and of a token of it: the most of the networks."""
+    """What bounds the distance from the target model's law, of a text and of its tokens: the most of the networks."""
     risks: dict[str, dict[str, float]] = {}
     for by_line in found.values():
         for name, one in by_line.items():
@@ -154,14 +154,14 @@ def _risks(found: Networks) -> dict[str, dict[str, float]]:
 
 
 def _law_table(by_line: Mapping[str, Timed], risks: dict[str, Any], temperature: float) -> dict[str, Any]:
-    """Whether the texts have the large model's law, and what has to be sent for it."""
+    """Whether the texts have the target model's law, and what has to be sent for it."""
     rows = []
     for name, one in by_line.items():
         lossless = "yes" if temperature == 0 or not one.method.by_argmax else "no"
         bounds = (f"{risks[name][key]:.3g}" if name in risks else "–" for key in ("token", "text"))
         sent = (f"{one.summary[key].value or 0.0:.1f}" for key in ("bytes_per_token", "down_bytes_per_token"))
         rows.append((name, lossless, *bounds, *sent))
-    heads = ("method", "large model's law", "bound, a token", "bound, a text", "bytes up a token", "bytes down")
+    heads = ("method", "target model's law", "bound, a token", "bound, a text", "bytes up a token", "bytes down")
     title = (
         f"Law of the texts, and what it takes over {NETWORKS[0]}. The bound is of the total variation from the large "
         "model's law, the most of the networks; of a text, 1 or more says nothing"
@@ -171,7 +171,7 @@ def _law_table(by_line: Mapping[str, Timed], risks: dict[str, Any], temperature:
 
 def _taken_table(links: Sequence[FadingLink]) -> dict[str, Any]:
     """What is taken for granted, and where it is from."""
-    small, large = (f"{1e3 * value:g} ms" for value in lines.TIMES)
+    draft, target = (f"{1e3 * value:g} ms" for value in lines.TIMES)
     delays = ", ".join(f"{2e3 * link.way.propagation_s:.0f}" for link in links)
     rates = ", ".join(f"{RATES_BPS[network] / 1e6:g}" for network in NETWORKS)
     pi, *_ = (rate for name, _, rate, _ in DEVICES if name.startswith("Raspberry"))
@@ -183,8 +183,8 @@ def _taken_table(links: Sequence[FadingLink]) -> dict[str, Any]:
             "Cloud-Only is “a full network round-trip time and cloud computation cost” a token (Section V-A); but then "
             f"{pi:g} drafts a second are not “slower than” the cloud's {cloud:.1f} tokens over 4G (Section V-D)",
         ),
-        ("a draft", small, "Jetson AGX Orin, Table V; Tables III and IV name no device"),
-        ("a pass of the cloud", large, "cu-hlm's; flexspec prints none. The same for any number of drafts"),
+        ("a draft", draft, "Jetson AGX Orin, Table V; Tables III and IV name no device"),
+        ("a pass of the cloud", target, "cu-hlm's; flexspec prints none. The same for any number of drafts"),
         (f"rates over {', '.join(NETWORKS)}", f"{rates} Mbit/s", "Table I; they do not vary"),
         ("delay there and back", f"{delays} ms", "what Cloud-Only's time in Table III leaves"),
         ("downlink", "free", "no rate is printed"),

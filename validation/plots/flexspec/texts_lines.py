@@ -141,7 +141,7 @@ def time_all(study: Decoded, link: FadingLink, seed: int) -> dict[str, Timed]:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What the large model says of a text, position by position.
+    """What the target model says of a text, position by position.
 
     Attributes
     ----------

@@ -43,7 +43,7 @@ FIGURES = (
         **_U,
         number="4",
         title="Transmission rate over the threshold",
-        shows="The share of the drafts with u above the threshold; prefixes are the large model's.",
+        shows="The share of the drafts with u above the threshold; prefixes are the target model's.",
         measure=measure_transmission,
         paint=paint_transmission,
         caption=caption_transmission,

@@ -97,7 +97,7 @@ def _accuracies(numbers: Numbers, at: int) -> str:
             places = dict.fromkeys((0, at, last))
             each = ", ".join(f"{_at(one, place)} at {one['x'][place]:g}" for place in places)
             whole = said(numbers["statistics"]["large_only"].get(one["kind"]))
-            text += f"Mean {one['name']}: {each}; the large model alone has {whole}. "
+            text += f"Mean {one['name']}: {each}; the target model alone has {whole}. "
     return text
 
 
@@ -173,7 +173,7 @@ def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: b
     bits = statistics["message_bits"].get("HLM", {}).get("encoded")
     sent = f" ({bits:,.0f} as encoded in float32)" if bits else ""
     text = (
-        f"No method that drafts is faster than the small model alone, here {said(most, '.1f')}× HLM (median). A row of "
+        f"No method that drafts is faster than the draft model alone, here {said(most, '.1f')}× HLM (median). A row of "
         f"HLM takes {own:,.0f} bits by (4) at V = {statistics['vocabulary']:,}{sent} and {theirs:,.0f} at 32,000, "
         f"which is {theirs / own:.1f} times as much to save."
     )
@@ -217,13 +217,13 @@ def caption_accuracy(numbers: Numbers, paper: str) -> str:
 
 
 def _kept(bases: dict[str, dict[str, float | None]]) -> str:
-    """Of HLM's, and of the large model's."""
+    """Of HLM's, and of the target model's."""
     each = []
     for base, found in bases.items():
         share = {end: None if (known := found[end]) is None else 100.0 * known for end in ("value", "low", "high")}
         mean = found["mean_over_sets"]
         beside = "" if mean is None else f" (mean over sets {100.0 * mean:.1f}%)"
-        each.append(f"{said(share, '.1f')}% of {'HLM' if base == 'HLM' else 'the large model'}'s{beside}")
+        each.append(f"{said(share, '.1f')}% of {'HLM' if base == 'HLM' else 'the target model'}'s{beside}")
     return ", ".join(each)
 
 
@@ -245,10 +245,10 @@ def caption_breakdown(numbers: Numbers) -> str:
         if (online := statistics["sent"].get(name))
     )
     if statistics["threshold"] >= 1.0:
-        messages += f" Above {own}, there is no draft: its U-HLM and CU-HLM ask the large model nothing."
+        messages += f" Above {own}, there is no draft: its U-HLM and CU-HLM ask the target model nothing."
     return (
         f"{beside}; the paper prints + {PRINTED['kd_acceptance'].value:g}% by distillation and + "
-        f"{PRINTED['larger_acceptance'].value:g}% by the larger small model. {remarks()}{messages}"
+        f"{PRINTED['larger_acceptance'].value:g}% by the larger draft model. {remarks()}{messages}"
     )
 
 

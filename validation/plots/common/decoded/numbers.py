@@ -20,7 +20,7 @@ from validation.plots.common.record import Numbers, plain
 
 ACCURACIES = {
     "similarity_reference": "similarity to the reference answer",
-    "similarity_large": "similarity to another text of the large model",
+    "similarity_large": "similarity to another text of the target model",
 }
 """The papers' inference accuracy, and what can be had where no answer is known."""
 RATES = ("transmission_rate", "true_skip_rate")
@@ -74,7 +74,7 @@ def share_of(
 
 
 def perplexity(decoded: Decoded, rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate | None:
-    """Under the large model: exp of nats over tokens, both over all texts that were scored."""
+    """Under the target model: exp of nats over tokens, both over all texts that were scored."""
     nats = _pick(decoded, rows, "nats_total")
     if not nats:
         return None
@@ -138,7 +138,7 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
     speed = axis("token throughput, median over texts", "tokens/s")
     return {
         "axes": [{"x": speed, "y": axis("mean cosine similarity")} for _ in there]
-        or [{"x": speed, "y": axis("perplexity under the large model")}],
+        or [{"x": speed, "y": axis("perplexity under the target model")}],
         "series": series,
         "statistics": {"absent": _absent(decoded), "accuracies": there, "average_snr_db": SNR_DB},
     }
@@ -195,7 +195,7 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
     words = {threshold: metrics_of(rows, seed) for threshold, rows in by_threshold.items()}
     sent, true = ([found[name] for found in words.values()] for name in RATES)
     fitted = decoded.about["fitted"]
-    large = _rows(decoded).get("large only", [])
+    target = _rows(decoded).get("large only", [])
     return {
         "axes": [
             {"x": axis("threshold of the uncertainty"), "y": axis("share")},
@@ -216,7 +216,7 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
             "absent": _absent(decoded),
             "thresholds": plain([fitted["risk_averse"], fitted["risk_prone"]]),
             "calibrated": plain(fitted["calibrated"]) if np.isfinite(fitted["calibrated"]) else None,
-            "large_only": {name: kept(mean_score(decoded, large, name, seed)) for name in scored(decoded)},
+            "large_only": {name: kept(mean_score(decoded, target, name, seed)) for name in scored(decoded)},
         },
     }
 

@@ -63,13 +63,13 @@ LATENCIES = {
         "7B–13B": (0.0162, 12.8, 13.0),
     },
 }
-"""cu-hlm Table II: ms of communication and of the large model a token, tokens a second."""
-LARGER_SMALL_S = 0.064
-"""A pass of the 7B small model, cu-hlm Table II."""
+"""cu-hlm Table II: ms of communication and of the target model a token, tokens a second."""
+LARGER_DRAFT_S = 0.064
+"""A pass of the 7B draft model, cu-hlm Table II."""
 VOCABULARY, BITS = 32_000, 8
 SNR_DB = 10.0
 U_TIMES = (0.0246, 0.1046)
-"""Seconds of a pass of both models, u-hlm Section I; cu-hlm has 25.6 ms for the small one."""
+"""Seconds of a pass of both models, u-hlm Section I; cu-hlm has 25.6 ms for the draft model."""
 U_ROW_BITS, U_BANDWIDTH_HZ = 500e3, 1e6
 """Of a whole row, u-hlm Section I, and of its link, Section IV."""
 TEXTS, TOKENS = 100, 512
@@ -83,7 +83,7 @@ PRINTED = {
     "online_k": Printed("mean k of CU-HLM (Online)", 832.0, "Section V-C"),
     "offline_k": Printed("k* of CU-HLM (Offline)", 30.0, "Section V-B"),
     "kd_acceptance": Printed("acceptance by distillation, + %", 2.0, "Section V-D"),
-    "larger_acceptance": Printed("acceptance by the larger small model, + %", 16.5, "Section V-D"),
+    "larger_acceptance": Printed("acceptance by the larger draft model, + %", 16.5, "Section V-D"),
     "u_gain": Printed("throughput of U-HLM over HLM", 2.54, "Section IV-B"),
     "of_llm": Printed("U-HLM, % of LLM's similarity, mean over sets", 97.54, "Section IV-B"),
     "of_hlm": Printed("U-HLM, % of HLM's similarity, mean over sets", 100.05, "Section IV-B"),
@@ -126,7 +126,7 @@ def gain_by_totals(entries: float, samples: int = 200, seed: int = 1) -> tuple[f
         At a steady SNR; then the median and the 2.5% and 97.5% points over samples of the ratio of totals.
     """
     rng = np.random.default_rng(seed)
-    small_s, large_s = PAPER_TIMES
+    draft_s, target_s = PAPER_TIMES
     sent = 1.0 - value(CU, "skipped")
     bits = np.array([row_bits(), entries * row_bits() / VOCABULARY])
     still = at_mean_snr(1.0, -20.0)
@@ -134,8 +134,8 @@ def gain_by_totals(entries: float, samples: int = 200, seed: int = 1) -> tuple[f
     for number in range(samples + 1):
         one = np.full(1, still) if not number else _seconds_a_bit(rng)
         others = one[rng.random(len(one)) < sent] if number else one
-        whole = small_s + large_s + bits[0] * one.mean()
-        found.append(whole / (small_s + sent * (large_s + bits[1] * others.mean())))
+        whole = draft_s + target_s + bits[0] * one.mean()
+        found.append(whole / (draft_s + sent * (target_s + bits[1] * others.mean())))
     low, middle, high = np.quantile(found[1:], [0.025, 0.5, 0.975])
     return float(found[0]), float(middle), float(low), float(high)
 
@@ -144,11 +144,11 @@ def gain_by_totals(entries: float, samples: int = 200, seed: int = 1) -> tuple[f
 def gain_by_rounds(entries: float, seed: int = 1) -> float:
     """The same as a ratio of means over rounds of tokens/seconds, cu-hlm (6), whose mean is finite; of one sample."""
     one = _seconds_a_bit(np.random.default_rng(seed))
-    small_s, large_s = PAPER_TIMES
+    draft_s, target_s = PAPER_TIMES
     sent = 1.0 - value(CU, "skipped")
     sizes = row_bits(), entries * row_bits() / VOCABULARY
-    whole, own = (np.mean(1.0 / (small_s + large_s + bits * one)) for bits in sizes)
-    return float(((1.0 - sent) / small_s + sent * own) / whole)
+    whole, own = (np.mean(1.0 / (draft_s + target_s + bits * one)) for bits in sizes)
+    return float(((1.0 - sent) / draft_s + sent * own) / whole)
 
 
 @lru_cache(maxsize=4)
@@ -172,13 +172,13 @@ def u_gain_by_totals(snr_db: float, samples: int = 200, seed: int = 1) -> tuple[
         The median and the 2.5% and 97.5% points over samples, and the share of samples that reach the printed gain.
     """
     rng = np.random.default_rng(seed)
-    small_s, large_s = U_TIMES
+    draft_s, target_s = U_TIMES
     found = []
     for _ in range(samples):
         link = U_ROW_BITS * _seconds_a_bit(rng, 10.0 ** (snr_db / 10.0), U_BANDWIDTH_HZ)
         sent = rng.random(len(link)) < 1.0 - value(U, "skipped")
-        asked = large_s + link
-        found.append((small_s + asked.mean()) / (small_s + (sent * asked).mean()))
+        asked = target_s + link
+        found.append((draft_s + asked.mean()) / (draft_s + (sent * asked).mean()))
     low, middle, high = np.quantile(found, [0.025, 0.5, 0.975])
     return float(middle), float(low), float(high), float(np.mean(np.array(found) >= PRINTED["u_gain"].value))
 
@@ -188,8 +188,8 @@ def u_gain_by_rounds() -> float:
 
     With m HLM's mean, at most 1/(τ_SLM + τ_LLM), and a share s sent whatever the fading, it is s + (1 - s)/(τ_SLM m).
     """
-    small_s, large_s = U_TIMES
-    return 1.0 + value(U, "skipped") * large_s / small_s
+    draft_s, target_s = U_TIMES
+    return 1.0 + value(U, "skipped") * target_s / draft_s
 
 
 def _seconds_a_bit(
@@ -201,14 +201,14 @@ def _seconds_a_bit(
 
 
 def implied() -> Table:
-    """What Table II implies: rates by the large model's time, and messages by the time on the link."""
-    large_ms = 1e3 * PAPER_TIMES[1]
+    """What Table II implies: rates by the target model's time, and messages by the time on the link."""
+    target_ms = 1e3 * PAPER_TIMES[1]
     whole = at_mean_snr(row_bits(), SNR_DB)
     rate = float(BANDWIDTH_HZ * np.log2(1.0 + 10.0 ** (SNR_DB / 10.0)))
     rows = []
     for method, cells in LATENCIES.items():
-        for name, (link, large, _) in cells.items():
-            sent = large / large_ms
+        for name, (link, target, _) in cells.items():
+            sent = target / target_ms
             bits = link / sent * 1e-3 * rate
             entries = bits / (row_bits() / VOCABULARY)
             rows.append(
@@ -229,7 +229,7 @@ def remarks() -> str:
     sent = LATENCIES["U-HLM"]["No KD"][1] / (1e3 * PAPER_TIMES[1])
     return (
         "The three communication times that the paper prints for U-HLM are those of whole rows at an SNR of exactly "
-        "10 dB, without fading, at the transmission rates that its times of the large model imply; under Rayleigh "
+        "10 dB, without fading, at the transmission rates that its times of the target model imply; under Rayleigh "
         f"fading the mean time is infinite. These imply a rate of {sent:.3f}, where V-B skips "
         f"{100 * value(CU, 'skipped'):.1f}%. For CU-HLM (Online) they imply 200 entries a message for all three "
         f"pairs, where V-C prints {PRINTED['online_k'].value:.0f} on average."

@@ -16,7 +16,7 @@ from validation.decoding.studies import Decoded
 from validation.plots.common.decoded.numbers import ACCURACIES, kept, mean_score, perplexity, scored, share_of
 from validation.plots.common.decoded.printed import (
     ACCURACY,
-    LARGER_SMALL_S,
+    LARGER_DRAFT_S,
     LATENCIES,
     LIKENESS,
     SETS,
@@ -115,7 +115,7 @@ def _perplexity_table(parts: dict[str, Decoded], decoded: Decoded, seed: int) ->
         (method, *(cell(perplexity(part, _methods(part).get(method, []), seed), ".2f") for part in columns.values()))
         for method in _methods(decoded)
     ]
-    return Table("Perplexity under the large model", ("method", *columns), tuple(rows))
+    return Table("Perplexity under the target model", ("method", *columns), tuple(rows))
 
 
 def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
@@ -135,7 +135,7 @@ def _printed_table(paper: str, printed: dict[str, Any]) -> Table:
 
 
 def _shares(decoded: Decoded, parts: dict[str, Decoded], name: str, seed: int) -> dict[str, Any]:
-    """What each method keeps of the accuracy of HLM and of the large model, over all sets, and the mean over sets."""
+    """What each method keeps of the accuracy of HLM and of the target model, over all sets, and the mean over sets."""
     everything = _methods(decoded)
     found: dict[str, Any] = {}
     for method, rows in everything.items():
@@ -185,13 +185,13 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
     for place, decoded in enumerate(studies):
         pair = str(decoded.about["pair"]["name"])
         which = role(pair, place == 0)
-        small_s = LARGER_SMALL_S if which == "7B–13B" else PAPER_TIMES[0]
+        draft_s = LARGER_DRAFT_S if which == "7B–13B" else PAPER_TIMES[0]
         texts = read_study(decoded)
         fadings = (draw_fading(texts, int(decoded.about["seed"])), still(texts))
         for method, label in TIMED.items():
             if method not in texts:
                 continue
-            found = _breakdown(texts[method], fadings, small_s, seed)
+            found = _breakdown(texts[method], fadings, draft_s, seed)
             lines.append(_breakdown_row(label, pair, which, found))
             statistics.append(
                 {"method": label, "pair": pair, "role": which} | {name: kept(one) for name, one in found.items()}
@@ -206,11 +206,11 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
         "communication, ms",
         "median over texts",
         "without fading",
-        "large model, ms",
-        "small model, ms",
+        "target model, ms",
+        "draft model, ms",
         "tokens/s",
         "median over texts",
-        "printed: link, large model, tokens/s",
+        "printed: link, target model, tokens/s",
     )
     titled = "Time of a token under Rayleigh fading, average SNR 10 dB"
     acceptance, gains = _acceptance(bases)
@@ -229,18 +229,18 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
     }
 
 
-def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], small_s: float, seed: int) -> dict[str, IntervalEstimate]:
+def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, seed: int) -> dict[str, IntervalEstimate]:
     """Seconds a token of link and models, and tokens a second."""
     link, still_link = (sum_by(texts, link_seconds(texts, one, SNR_DB)) for one in fadings)
     settings: dict[str, Any] = {"resamples": RESAMPLES, "seed": seed}
     tokens = texts.tokens
-    speed = speeds(texts, fadings[0], [SNR_DB], seed=seed, times=(small_s, PAPER_TIMES[1]))
+    speed = speeds(texts, fadings[0], [SNR_DB], seed=seed, times=(draft_s, PAPER_TIMES[1]))
     return {
         "link_s": ratio(link, tokens, **settings),
         "link_s_median": _median(link / tokens, seed),
         "link_s_without_fading": ratio(still_link, tokens, **settings),
-        "large_s": ratio(texts.large_passes * PAPER_TIMES[1], tokens, **settings),
-        "small_s": ratio(texts.small_passes * small_s, tokens, **settings),
+        "large_s": ratio(texts.target_passes * PAPER_TIMES[1], tokens, **settings),
+        "small_s": ratio(texts.draft_passes * draft_s, tokens, **settings),
         "tokens_per_s": speed["total"].estimates()[0],
         "tokens_per_s_median": speed["median"].estimates()[0],
     }
@@ -261,8 +261,8 @@ def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, In
 
     printed = NONE
     if which is not None:
-        link, large, speed = LATENCIES[label.split(", ")[0]][which]
-        printed = f"{f'{link:g} ms' if link >= 1 else f'{1e3 * link:g} μs'}, {large:g} ms, {speed:g} ({which})"
+        link, target, speed = LATENCIES[label.split(", ")[0]][which]
+        printed = f"{f'{link:g} ms' if link >= 1 else f'{1e3 * link:g} μs'}, {target:g} ms, {speed:g} ({which})"
     times = [ms("link_s", ".3f"), ms("link_s_median", ".3f"), ms("link_s_without_fading", ".3f")]
     models = [ms("large_s", ".1f"), ms("small_s", ".1f")]
     speeds_ = [cell(found["tokens_per_s"], ".1f"), cell(found["tokens_per_s_median"], ".1f")]

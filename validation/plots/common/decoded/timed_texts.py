@@ -39,12 +39,12 @@ class Texts:
     ----------
     method : str
     prompts : tuple of str
-    tokens, small_passes, large_passes, skipped : array, shape (n,)
+    tokens, draft_passes, target_passes, skipped : array, shape (n,)
         Sums over each text.
     text, block : int array, shape (R,)
         Which text an exchange is of, and which block of that text's fading it meets.
-    new, alone, large : array, shape (R,)
-        Tokens that it ended with, passes of the small model beside those of skipped tokens, and of the large one.
+    new, alone, target : array, shape (R,)
+        Tokens that it ended with, passes of the draft model beside those of skipped tokens, and of the target model.
     encoded, formula : array, shape (R,)
         Bits of the uplink: as encoded, and by the papers' formulas.
     """
@@ -52,14 +52,14 @@ class Texts:
     method: str
     prompts: tuple[str, ...]
     tokens: Array
-    small_passes: Array
-    large_passes: Array
+    draft_passes: Array
+    target_passes: Array
     skipped: Array
     text: Array
     block: Array
     new: Array
     alone: Array
-    large: Array
+    target: Array
     encoded: Array
     formula: Array
 
@@ -175,11 +175,11 @@ def speeds(
     formula: bool = False,
 ) -> dict[str, BootstrapDraws]:
     """Tokens a second over each link, by ``WORDS``."""
-    small_s, large_s = times
+    draft_s, target_s = times
     chosen = draw_texts(len(texts.tokens), RESAMPLES, seed)
     counts = times_drawn(chosen)
-    models = texts.small_passes * small_s + texts.large_passes * large_s
-    alone = texts.alone * small_s + texts.large * large_s
+    models = texts.draft_passes * draft_s + texts.target_passes * target_s
+    alone = texts.alone * draft_s + texts.target * target_s
     found: dict[str, list[tuple[Any, Array]]] = {word: [] for word in WORDS}
     for snr_db in average_snr_db:
         link = link_seconds(texts, fading, snr_db, bandwidth_hz=bandwidth_hz, formula=formula)
@@ -187,7 +187,7 @@ def speeds(
         each = _divide(texts.tokens, seconds)
         found["median"].append((np.median(each), np.median(each[chosen], axis=-1)))
         found["total"].append((texts.tokens.sum() / seconds.sum(), (counts @ texts.tokens) / (counts @ seconds)))
-        speed = sum_by(texts, _divide(texts.new, alone + link)) + texts.skipped / small_s  # cu-hlm (6), summed
+        speed = sum_by(texts, _divide(texts.new, alone + link)) + texts.skipped / draft_s  # cu-hlm (6), summed
         turns = sum_by(texts, np.ones(len(link))) + texts.skipped
         found["round_mean"].append((speed.sum() / turns.sum(), (counts @ speed) / (counts @ turns)))
     return {

@@ -165,7 +165,7 @@ def caption_table(numbers: Numbers) -> str:
     vacuous = ", so it says nothing" if bound is not None and bound >= 1 else ""
     return (
         f"At the risk-prone threshold {bins['thresholds'][1]:.4f} the emitted token's law is {_estimate(exact, '.4f')} "
-        f"from the large model's in total variation; R gives {statistics['surrogate']['bins']:.4f}. The bound on whole "
-        f"texts is min(1, the mean sum) = {_number(bound)}{vacuous}; calibrated thresholds keep the mean per token. "
-        "Intervals are 95%, clustered by prompt."
+        f"from the target model's in total variation; R gives {statistics['surrogate']['bins']:.4f}. The bound on "
+        f"whole texts is min(1, the mean sum) = {_number(bound)}{vacuous}; calibrated thresholds keep the mean per "
+        "token. Intervals are 95%, clustered by prompt."
     )

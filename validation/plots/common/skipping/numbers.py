@@ -91,7 +91,7 @@ def _measured_baselines(source: TraceKey, seed: int) -> tuple[dict[str, tuple[Ro
     from validation.uncertainty.baselines import baseline_measures
 
     pair, about = load_pair(BUILT_IN), source.trace.manifest["pair"]
-    if (pair.vocabulary, pair.small_parameters) != (source.trace.vocabulary, about.get("small_parameters")):
+    if (pair.vocabulary, pair.draft_parameters) != (source.trace.vocabulary, about.get("small_parameters")):
         return {}, {
             BOTH_BASELINES: f"{BOTH_BASELINES} are left out: the trace is of another pair that was called built-in."
         }

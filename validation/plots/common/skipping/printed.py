@@ -138,7 +138,7 @@ def findings() -> Table:
             "(verification.unbiased_printed); y/x stands for 1 − y/x in (10) (verification.rejection_ratio)",
         ),
         (
-            "u-hlm, IV-B: 5.08% over the small model is a 244% greater gain than 2.08%",
+            "u-hlm, IV-B: 5.08% over the draft model is a 244% greater gain than 2.08%",
             f"{5.08 / 2.08:.2f} times it, so {100 * (5.08 / 2.08 - 1):.0f}% greater",
         ),
     )

@@ -1,6 +1,6 @@
 """What the figures of uncertainty and skipping are drawn from: one draft at each position of some texts of a trace.
 
-The texts are the large model's, so the sums along them are those of claim ``skipping.sequence``. Every estimate over
+The texts are the target model's, so the sums along them are those of claim ``skipping.sequence``. Every estimate over
 tokens has an interval that is clustered by prompt.
 """
 

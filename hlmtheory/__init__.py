@@ -35,6 +35,7 @@ MODULES = (
     "draft_length",
     "serving",
     "batching",
+    "traces",
 )
 """The public modules; ``__all__`` of each lists its public names."""
 
@@ -49,6 +50,7 @@ SHORTCUTS = {
     "decode": "codec",
     "optimal_draft_length": "draft_length",
     "plan": "batching",
+    "open_trace": "traces",
 }
 """The names that this package repeats, and the module of each."""
 
@@ -57,7 +59,7 @@ __all__ = ["MODULES", "SHORTCUTS", "__version__", "all_claims", *MODULES, *SHORT
 
 def all_claims() -> dict[str, Claim]:
     """Every claim of every module, by id, in the order of :data:`MODULES`."""
-    claims = [claim for module in MODULES for claim in import_module(f"hlmtheory.{module}").CLAIMS]
+    claims = [claim for module in MODULES for claim in getattr(import_module(f"hlmtheory.{module}"), "CLAIMS", ())]
     return {claim.id: claim for claim in claims}
 
 

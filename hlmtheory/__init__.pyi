@@ -8,6 +8,7 @@ from hlmtheory import lattice as lattice
 from hlmtheory import ofdma as ofdma
 from hlmtheory import serving as serving
 from hlmtheory import skipping as skipping
+from hlmtheory import traces as traces
 from hlmtheory import truncation as truncation
 from hlmtheory import uncertainty as uncertainty
 from hlmtheory import verification as verification
@@ -15,6 +16,7 @@ from hlmtheory.batching import plan as plan
 from hlmtheory.codec import decode as decode
 from hlmtheory.codec import encode as encode
 from hlmtheory.draft_length import optimal_draft_length as optimal_draft_length
+from hlmtheory.traces import open_trace as open_trace
 from hlmtheory.truncation import certified_size as certified_size
 from hlmtheory.truncation import resampling_bias as resampling_bias
 from hlmtheory.truncation import resampling_distortion as resampling_distortion

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
+import json
+import shutil
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +31,21 @@ def controller(steps: int = 0) -> conformal.ThresholdController:
     for _ in range(steps):
         made.step([0.5, 0.25, 0.125, 0.125])
     return made
+
+
+_FOLDER = Path(tempfile.mkdtemp())
+atexit.register(shutil.rmtree, _FOLDER)
+
+
+def stored_trace() -> str:
+    """The folder of a trace of one position, in format 1."""
+    for name in ("draft_logits", "target_logits"):
+        np.save(_FOLDER / f"{name}.npy", np.zeros((1, 2), np.float16))
+    for name in ("tokens", "prompt_index", "position"):
+        np.save(_FOLDER / f"{name}.npy", np.zeros(1, np.int32))
+    about = {"format": "hlm-trace", "version": 1, "vocabulary": 2, "positions": 1, "prompts": []}
+    (_FOLDER / "manifest.json").write_text(json.dumps(about), encoding="utf-8")
+    return str(_FOLDER)
 
 
 P, Q, R = [0.25, 0.5, 0.25], [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
@@ -334,6 +354,8 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "memory_rule": "each",
     },
     "johnson_order": {"draft_times": [2.5, 3.5], "verify_times": [4.5, 1.5]},
+    # traces
+    "open_trace": {"path": stored_trace()},
 }
 
 RECEIVERS: dict[str, Any] = {
@@ -359,6 +381,7 @@ RECORDS = {
     "QuadratureEstimate",
     "DeviceFit",
     "Plan",
+    "StoredTrace",
 }
 """Answers: made by the library alone, and no function takes one."""
 

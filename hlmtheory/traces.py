@@ -1,0 +1,145 @@
+"""Reading stored logits of a draft and a target model.
+
+A trace is a folder that ``hlm validate``, ``hlm collect`` or ``hlm import`` wrote. It holds one position for each
+generated token, N in all, over V entries:
+
+================= ============================================================== ============= =================
+name              content                                                        shape         type
+================= ============================================================== ============= =================
+``draft_logits``  the draft model's logits                                       (N, V)        float16, float32
+``target_logits`` the target model's logits                                      (N, V)        float16, float32
+``tokens``        the token that the target model emitted there                  (N,)          int32
+``prompt_index``  which entry of ``prompts`` the text continues                  (N,)          int32
+``position``      0 for the first token after the prompt, and so on              (N,)          int32
+================= ============================================================== ============= =================
+
+In format 2 the arrays are a zarr group in ``arrays/``, whose chunks carry checksums. In format 1 they are ``.npy``
+files. The file ``manifest.json`` says which, and is written when the trace is finished.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._array import brief
+from hlmtheory._domains import DomainError
+
+__all__ = ["StoredTrace", "open_trace"]
+
+_INDEX = ("tokens", "prompt_index", "position")
+_LOGITS = ("draft_logits", "target_logits")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrace:
+    """A trace on disk; rows of one text lie together, in order.
+
+    Attributes
+    ----------
+    draft_logits, target_logits : array, shape (N, V)
+        Read from disk when they are indexed: ``trace.draft_logits[:1000]`` is a numpy array.
+    tokens, prompt_index, position : int32 array, shape (N,)
+    prompts : tuple of dict
+        ``text`` is the prompt. Other keys depend on where it came from, such as ``id``, ``source`` and ``reference``.
+    """
+
+    draft_logits: Any
+    target_logits: Any
+    tokens: NDArray[np.int32]
+    prompt_index: NDArray[np.int32]
+    position: NDArray[np.int32]
+    prompts: tuple[dict[str, Any], ...]
+
+
+def open_trace(path: str | PathLike[str]) -> StoredTrace:
+    """Open a finished trace for reading.
+
+    Parameters
+    ----------
+    path : str or Path
+        The folder.
+
+    Returns
+    -------
+    StoredTrace
+
+    Raises
+    ------
+    TypeError
+        If the path is no str or Path.
+    ValueError
+        If no finished trace of a known format lies there, or a part of it is missing.
+    ImportError
+        If the trace has format 2 and zarr is not installed.
+
+    Examples
+    --------
+    >>> open_trace("traces/none")
+    Traceback (most recent call last):
+    hlmtheory._domains.DomainError: path must be the folder of a finished trace; got 'traces/none', which has no \
+manifest.json; collect one with `hlm validate`
+    """
+    if not isinstance(path, (str, PathLike)):
+        raise TypeError(f"path must be a str or a Path; got {brief(path)}; give the folder of a trace")
+    folder = Path(path)
+    manifest = _manifest(folder)
+    read = _zarr_array if manifest["version"] == 2 else _npy_array
+    arrays = {name: read(folder, name) for name in (*_LOGITS, *_INDEX)}
+    lengths = {name: array.shape[0] for name, array in arrays.items()}
+    if set(lengths.values()) != {manifest.get("positions")}:
+        what = f"whose arrays have lengths {lengths}, not {manifest.get('positions')}"
+        raise _refusal(folder, what, "restore it from a copy")
+    index = {name: np.asarray(arrays[name][:]) for name in _INDEX}
+    logits = {name: arrays[name] for name in _LOGITS}
+    return StoredTrace(**logits, **index, prompts=tuple(manifest.get("prompts", ())))
+
+
+def _manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a trace of a known format."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        missing = "no manifest.json" if not isinstance(error, ValueError) else "no readable manifest.json"
+        raise _refusal(folder, f"which has {missing}", "collect one with `hlm validate`") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != "hlm-trace":
+        raise _refusal(folder, "whose manifest is of something else", "collect one with `hlm validate`")
+    if manifest.get("version") not in (1, 2):
+        remedy = "read it with the version that wrote it"
+        raise _refusal(folder, f"whose format version is {manifest.get('version')!r}", remedy)
+    return manifest
+
+
+def _zarr_array(folder: Path, name: str) -> Any:
+    """An array of format 2. zarr fills a missing chunk with its fill value, so missing chunks are refused here."""
+    try:
+        import zarr
+    except ImportError as error:
+        raise ImportError("A trace of format 2 is read with zarr; install it: pip install zarr") from error
+    try:
+        array = zarr.open_array(str(folder / "arrays" / name), mode="r", zarr_format=3)
+    except (OSError, KeyError, ValueError) as error:
+        raise _refusal(folder, f"where {name} cannot be read ({error})", "restore it from a copy") from error
+    if array.nchunks_initialized != array.nchunks:
+        found = f"{array.nchunks_initialized} of {array.nchunks} chunks of {name}"
+        raise _refusal(folder, f"which has {found}", "restore it from a copy")
+    return array
+
+
+def _npy_array(folder: Path, name: str) -> NDArray[Any]:
+    """An array of format 1, mapped into memory."""
+    try:
+        array: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise _refusal(folder, f"where {name} cannot be read ({error})", "restore it from a copy") from error
+    return array
+
+
+def _refusal(folder: Path, what: str, remedy: str) -> DomainError:
+    return DomainError(f"path must be the folder of a finished trace; got {str(folder)!r}, {what}; {remedy}")

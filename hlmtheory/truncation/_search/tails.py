@@ -1,7 +1,7 @@
 """Distributions in ascending order with running sums: Δ_k at any k, and the smallest k with Δ_k below a limit.
 
-The plain way is Δ_k for every k = 0..V, :func:`hlmtheory.tail_deviation`: V binary searches for each distribution. Here
-one sort is followed by log₂ V binary searches. Symbols are those of :mod:`hlmtheory.truncation`.
+The plain way is Δ_k for every k = 0..V, :func:`hlmtheory.truncation.tail_deviation`: V binary searches for each
+distribution. Here one sort is followed by log₂ V binary searches. Symbols are those of :mod:`hlmtheory.truncation`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from hlmtheory.truncation._claim_sides import inverse_distance, rebuilt_deviatio
 from hlmtheory.truncation.budget import CLAIMS as _BUDGET_CLAIMS
 from hlmtheory.truncation.distances import CLAIMS as _DISTANCE_CLAIMS
 from hlmtheory.truncation.message import CLAIMS as _MESSAGE_CLAIMS
+from hlmtheory.truncation.misdeclared_claims import CLAIMS as _MISDECLARED_CLAIMS
 from hlmtheory.truncation.reconstruction import (
     NOISE,
     draft_and_size,
@@ -249,4 +250,5 @@ CLAIMS = (
     *_DISTANCE_CLAIMS,
     *_RULE_CLAIMS,
     *_BUDGET_CLAIMS,
+    *_MISDECLARED_CLAIMS,
 )

@@ -27,6 +27,7 @@ argument did, else in float32. Beside arrays, plain numbers and lists take their
 from __future__ import annotations
 
 from hlmtheory.verification.claims import CLAIMS
+from hlmtheory.verification.misdeclared import misdeclared_distribution
 from hlmtheory.verification.rule import (
     acceptance_rate,
     greedy_output_distribution,
@@ -44,6 +45,7 @@ __all__ = [
     "expected_tokens",
     "expected_tokens_profile",
     "greedy_output_distribution",
+    "misdeclared_distribution",
     "output_distribution",
     "rejection_probability",
     "residual_distribution",

@@ -15,7 +15,7 @@ from .module_claims import (
     ClaimTable,
     by_id,
 )
-from .strategies import INSTANCES, pairs, rows, vocabularies, with_size, with_token
+from .strategies import INSTANCES, TARGETS, pairs, rows, vocabularies, with_size, with_token
 
 CLAIMS = [claim for claim in truncation.CLAIMS if claim.id not in INSTANCES]
 TRUE = [claim for claim in CLAIMS if claim.refuted is None]
@@ -32,6 +32,13 @@ def beside(draw, source, **values):
     shape = instance["draft"].shape[:-1]
     more = {name: draw(hnp.arrays(np.float64, shape, elements=element)) for name, element in values.items()}
     return {**instance, **more}
+
+
+@st.composite
+def sampled_elsewhere(draw):
+    """A pair, how many entries are sent, and what the drafts are really drawn from."""
+    instance = draw(SIZED)
+    return {**instance, "actual_draft": draw(st.sampled_from(TARGETS))(draw, instance["draft"])}
 
 
 @st.composite
@@ -89,6 +96,7 @@ STRATEGIES = {
     "truncation.dual": drafts_of_many(),
     "truncation.dual_bound": drafts_of_many(),
     "truncation.dual_gap": drafts_of_many(),
+    "truncation.misdeclared": sampled_elsewhere(),
 }
 
 TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125]}
@@ -105,10 +113,17 @@ OUTSIDE = {
     "the certified size is not 0": {"draft": [0.25] * 4},
     "0 < TV(q, p) ≤ the mass that is sent": {**TIGHT, "k": 0},
     "d is among the k sent, and β_d > 0": {**TIGHT, "token": 0, "k": 0},
+    "r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected": {
+        "target": [0.5, 0.25, 0.25],
+        "draft": [0.5, 0.375, 0.125],
+        "actual_draft": [0.5, 0.25, 0.25],
+        "k": 1,
+    },
 }
 STRAYS = {
     "draft": [0.5, 0.25, 0.22],
     "target": [0.5, float("nan"), 0.5],
+    "actual_draft": [0.5, 0.25, 0.22],
     "token": 9,
     "k": 9999,
     "sharpness": 0.0,

@@ -64,6 +64,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "residual_distribution": {"target": P, "draft": Q},
     "output_distribution": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "residual": R},
     "greedy_output_distribution": {"target": P, "draft": Q},
+    "misdeclared_distribution": {"target": P, "draft": Q, "actual_draft": R},
     "expected_tokens": {"acceptance": 0.75, "draft_length": 3},
     "expected_tokens_profile": {"acceptances": [0.5, 0.75]},
     # uncertainty

@@ -24,7 +24,11 @@ from validation.trace.reader import TraceChunk, probabilities
 
 MAX_DRAFT_LENGTH = 8
 SIZES_BY_DRAFT = (8, 64, 512)  # entries sent for likely, middling and unlikely drafts
-ROW_ARRAYS = ("draft", "target", "token", "k", "top_k", "acceptance", "draft_length", "sharpness", "skip", "logits")
+ACTUAL_TEMPERATURE = 0.7  # of a sampler that is declared as one of temperature 1
+ROW_ARRAYS = (
+    *("draft", "target", "actual_draft", "token", "k", "top_k", "acceptance", "draft_length", "sharpness", "skip"),
+    "logits",
+)
 WINDOW_ARRAYS = ("acceptances",)
 
 Array = NDArray[Any]
@@ -76,8 +80,9 @@ def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Ar
         ``draft``, ``target`` (n, V): softmax of the stored logits; ``token`` (n,): drawn from the draft row; ``k``
         (n,): log-uniform on 0..V; ``top_k`` (n, V): fewer entries for likelier drafts; ``acceptance`` (n,),
         ``draft_length`` (n,), ``sharpness`` (n,): log-uniform on 1..100; ``skip`` (n, V): 0, or from a drawn
-        draft probability on a drawn probability; ``logits`` (n, V): the draft's, in float64; ``acceptances`` (m, 8):
-        the rates of 8 consecutive positions of one text.
+        draft probability on a drawn probability; ``logits`` (n, V): the draft's, in float64;
+        ``actual_draft`` (n, V): the draft's distribution at temperature .7; ``acceptances`` (m, 8): the rates of 8
+        consecutive positions of one text.
     """
     arrays = row_arrays(chunk, InstanceDraws.of(rng, *chunk.draft_logits.shape))
     return arrays | {"acceptances": windows(arrays["acceptance"], chunk)}
@@ -96,6 +101,8 @@ def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] =
     }
     if "skip" in names:
         arrays["skip"] = np.where(draft >= draws.skip_from[:, None], draws.skip_level[:, None], 0.0)
+    if "actual_draft" in names:
+        arrays["actual_draft"] = probabilities(chunk.draft_logits.astype(np.float64) / ACTUAL_TEMPERATURE)
     if "logits" in names:
         arrays["logits"] = chunk.draft_logits.astype(np.float64)
     if "token" in names:

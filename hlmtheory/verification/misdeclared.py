@@ -1,0 +1,146 @@
+"""A misdeclared sampler: drafts come from q′, the server is told q.
+
+Examples are a sampler of another temperature or top-p, or a draft model that was updated on one side only.
+"""
+
+from __future__ import annotations
+
+from hlmtheory._array import Array, in_kind
+from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.verification.rule import rejection_probability
+
+# Proofs, by the last part of the id.
+#
+# The server maps a draft v to an output by a fixed kernel K: it keeps v with probability 1 - β_v, else it draws from r.
+# For q′ = q the output has the law p, so law - p = (q′ - q) K.
+#
+# misdeclared. A kernel never increases the total variation (data processing).
+# misdeclared_found. Let a = min_v (1 - β_v). For every g with values in [0, 1] there is an f with K f = g whose values
+#   differ by at most 1/a: with m = E_r g, f = g where β_v = 0 (r lives there, so E_r f = m), and elsewhere
+#   f = m + (g - m)/(1 - β_v). So TV(q′, q) = max_g (q′ - q) g = max_g (law - p) f ≤ TV(law, p)/a.
+# misdeclared_acceptance. The two rates are the means of 1 - β_v, which lies in [0, 1], under q and q′.
+# misdeclared_converse. No proof: the counterexample. For a one-hot p every draft but one is rejected and replaced by
+#   that one, so the law is p whatever q′ is.
+
+
+def misdeclared_distribution(target: Array, draft: Array, actual_draft: Array) -> Array:
+    """Law of the emitted token if drafts are drawn from q′ while the server verifies them as drawn from q.
+
+    law_v = q′_v (1 - β_v) + r_v Σ_i q′_i β_i, with β and r of the declared q.
+
+    Parameters
+    ----------
+    target : array, shape (..., V)
+        Distribution p of the target model.
+    draft : array, shape (..., V)
+        Declared distribution q: the server accepts and resamples by it.
+    actual_draft : array, shape (..., V)
+        Distribution q′ that drafts are drawn from. A draft with q_v = 0 is accepted.
+
+    Returns
+    -------
+    array, shape (..., V)
+        Sums to 1. Equals ``target`` if ``actual_draft`` equals ``draft``. Its total variation from ``target`` is at
+        most that of ``actual_draft`` from ``draft``.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution or the vocabularies differ.
+
+    Examples
+    --------
+    >>> misdeclared_distribution([0.5, 0.5], [1.0, 0.0], [0.5, 0.5]).tolist()
+    [0.25, 0.75]
+    """
+    xp, kind, p, q, drawn = distributions(target=target, draft=draft, actual_draft=actual_draft)
+    beta = rejection_by_token(xp, p, q)
+    residual, _ = normalised(xp, excess(xp, p, q))
+    rejected = xp.sum(drawn * beta, axis=-1, keepdims=True)
+    return in_kind(xp, drawn * (1.0 - beta) + rejected * residual, kind)
+
+
+def _bias(target: Array, draft: Array, actual_draft: Array) -> Array:
+    """TV(law, p), by half the sum of absolute differences."""
+    law = misdeclared_distribution(target, draft, actual_draft)
+    xp, _, p, _ = distributions(target=target, draft=draft)
+    return 0.5 * xp.sum(xp.abs(law - p), axis=-1)
+
+
+def _misdeclared_by(target: Array, draft: Array, actual_draft: Array) -> Array:
+    """TV(q′, q)."""
+    xp, _, q, drawn = distributions(draft=draft, actual_draft=actual_draft)
+    return distance(xp, q, drawn)
+
+
+def _found(target: Array, draft: Array, actual_draft: Array) -> Array:
+    """The smallest acceptance probability times TV(q′, q)."""
+    xp, _, _, _ = distributions(target=target, draft=draft)
+    least = xp.min(1.0 - rejection_probability(target, draft), axis=-1)
+    return least * _misdeclared_by(target, draft, actual_draft)
+
+
+def _rate_difference(target: Array, draft: Array, actual_draft: Array) -> Array:
+    """|claimed - true acceptance rate|."""
+    xp, _, p, q, drawn = distributions(target=target, draft=draft, actual_draft=actual_draft)
+    return xp.abs(xp.sum((drawn - q) * (1.0 - rejection_by_token(xp, p, q)), axis=-1))
+
+
+def _is_hidden(target: Array, draft: Array, actual_draft: Array) -> Array:
+    return _bias(target, draft, actual_draft) == 0.0
+
+
+def _zero(target: Array, draft: Array, actual_draft: Array) -> Array:
+    return 0.0 * _misdeclared_by(target, draft, actual_draft)
+
+
+_HALF = {"target": [0.5, 0.5], "draft": [1.0, 0.0], "actual_draft": [0.5, 0.5]}
+
+CLAIMS = (
+    Claim(
+        id="verification.misdeclared",
+        source=Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
+        origin=Origin.NEW,
+        statement="TV(law, p) ≤ TV(q′, q) if drafts come from q′ and the server is told q",
+        relation=Relation.LE,
+        lhs=_bias,
+        rhs=_misdeclared_by,
+        attained=Attained({"target": [0.5, 0.5], "draft": [0.5, 0.5], "actual_draft": [1.0, 0.0]}, ratio=1.0),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.misdeclared_found",
+        source=Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
+        origin=Origin.NEW,
+        statement="min_v min(1, p_v/q_v) · TV(q′, q) ≤ TV(law, p): where p > 0, no other sampler has the law p",
+        relation=Relation.LE,
+        lhs=_found,
+        rhs=_bias,
+        attained=Attained(_HALF, ratio=1.0),
+        ceiling=1.0,
+        condition=lambda target, draft, actual_draft: 4.0,
+    ),
+    Claim(
+        id="verification.misdeclared_acceptance",
+        source=Source("leviathan2023fast", "Theorem 3.5, with drafts from another distribution"),
+        origin=Origin.NEW,
+        statement="|Σ_v q′_v (1 − β_v) − Σ_v q_v (1 − β_v)| ≤ TV(q′, q): true and claimed acceptance rate",
+        relation=Relation.LE,
+        lhs=_rate_difference,
+        rhs=_misdeclared_by,
+        attained=Attained({"target": [0.0, 1.0], "draft": [1.0, 0.0], "actual_draft": [0.0, 1.0]}, ratio=1.0),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.misdeclared_converse",
+        source=Source("leviathan2023fast", "Algorithm 1, with drafts from another distribution"),
+        origin=Origin.IMPLIED,
+        statement="TV(q′, q) = 0 wherever the law is p: a test of the law finds every misdeclared sampler",
+        relation=Relation.EQ,
+        lhs=_misdeclared_by,
+        rhs=_zero,
+        assumptions=(Assumption("the law is p", _is_hidden),),
+        refuted={"target": [1.0, 0.0], "draft": [0.5, 0.5], "actual_draft": [0.25, 0.75]},
+    ),
+)

@@ -1,0 +1,92 @@
+"""Drafts from another distribution than the server is told: the law, its distance from the target, what is hidden."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hlmtheory
+from hlmtheory.claims import Status
+from hlmtheory.verification import misdeclared_distribution, total_variation
+
+from .module_claims import ClaimTable
+from .strategies import TARGETS, grid_rows, pairs
+
+IDS = ("misdeclared", "misdeclared_found", "misdeclared_acceptance", "misdeclared_converse")
+KNOWN = hlmtheory.all_claims()
+CLAIMS = tuple(KNOWN[f"verification.{name}"] for name in IDS)
+
+
+@st.composite
+def triples(draw, source):
+    """A pair and what drafts are really drawn from: often near the declared distribution, or equal to it."""
+    instance = draw(source)
+    return {**instance, "actual_draft": draw(st.sampled_from(TARGETS))(draw, instance["draft"])}
+
+
+@st.composite
+def one_hot_targets(draw):
+    """Targets on a coarse grid, often one-hot, so that the law is often p."""
+    shape, size = draw(st.sampled_from(((), (3,)))), draw(st.integers(1, 5))
+    draft, actual = (draw(grid_rows(shape, size)) for _ in range(2))
+    hot = np.eye(size)[draw(st.integers(0, size - 1))]
+    target = np.broadcast_to(hot, (*shape, size)) if draw(st.booleans()) else draft
+    return {"target": target, "draft": draft, "actual_draft": actual}
+
+
+STRATEGIES = {claim.id: triples(pairs()) for claim in CLAIMS} | {"verification.misdeclared_converse": one_hot_targets()}
+CLAIM_TABLE = ClaimTable(
+    CLAIMS,
+    STRATEGIES,
+    strays={"target": [0.5, float("nan")], "draft": [0.5, 0.47], "actual_draft": [0.5, 0.47]},
+    agrees={
+        "verification.misdeclared_converse": {"target": [0.5, 0.5], "draft": [1.0, 0.0], "actual_draft": [1.0, 0.0]}
+    },
+    outside={
+        "the law is p": {"target": [0.5, 0.5], "draft": [1.0, 0.0], "actual_draft": [0.5, 0.5]},
+    },
+)
+
+
+def law_by_cases(p, q, drawn):
+    """The law by enumeration in fractions: each draft, accepted or replaced by each token."""
+    excess = [max(a - b, Fraction(0)) for a, b in zip(p, q, strict=True)]
+    law = [Fraction(0)] * len(p)
+    for v, chance in enumerate(drawn):
+        accepted = min(Fraction(1), p[v] / q[v]) if q[v] else Fraction(1)
+        law[v] += chance * accepted
+        for w, more in enumerate(excess):
+            if accepted < 1:
+                law[w] += chance * (1 - accepted) * more / sum(excess)
+    return law
+
+
+@given(st.integers(1, 5).flatmap(lambda size: st.tuples(*(grid_rows((), size) for _ in range(3)))))
+def test_the_law_is_that_of_all_cases(rows):
+    exact = law_by_cases(*([Fraction(float(x)) for x in row] for row in rows))
+    np.testing.assert_allclose(misdeclared_distribution(*rows), [float(x) for x in exact], atol=1e-15)
+
+
+@given(pairs())
+def test_a_declared_sampler_gives_the_target(pair):
+    law = misdeclared_distribution(pair["target"], pair["draft"], pair["draft"])
+    np.testing.assert_allclose(law, pair["target"], atol=1e-12)
+
+
+def test_greedy_drafts_that_are_declared_as_samples():
+    """An engine's greedy drafts verified by p/q: the law is off by all that the draft was unsure of."""
+    p, q = np.array([0.6, 0.4]), np.array([0.6, 0.4])
+    assert misdeclared_distribution(p, q, [1.0, 0.0]).tolist() == [1.0, 0.0]
+    assert float(total_variation(misdeclared_distribution(p, q, [1.0, 0.0]), p)) == pytest.approx(0.4)
+
+
+def test_where_the_target_is_positive_nothing_is_hidden():
+    p, q = [0.25, 0.25, 0.5], [0.5, 0.25, 0.25]
+    verdict = KNOWN["verification.misdeclared_converse"].check(
+        {"target": p, "draft": q, "actual_draft": [0.5, 0.5, 0.0]}
+    )
+    assert verdict.status.item() is Status.OUT_OF_SCOPE

@@ -292,6 +292,16 @@ def test_a_free_schedule_keeps_its_machines_and_batches_apart(policy, instance):
     assert serving.free_bound(draft, verify, steps) <= latency * (1 + 1e-12) + slack
 
 
+@pytest.mark.parametrize(("policy", "starts"), [("in turn", [0.0, 1.0]), ("longest", [3.0, 0.0])])
+def test_a_policy_chooses_which_batch_drafts_first(policy, starts):
+    """The second batch has more work left."""
+    times = [[1.0, 3.0]], [[1.0, 1.0]], [1, 1]
+    drafts, verifications = serving.free_schedule(*times, policy)
+    assert drafts.tolist() == [starts]
+    assert verifications.max() == 4.0
+    assert serving.free_latency(*times, policy) == 5.0
+
+
 def test_a_schedule_without_a_barrier_overlaps_two_batches_all_the_time():
     """Two batches, ten steps of 1 + 1 s each: 30 s with the barrier, 21 s without."""
     times, steps = np.ones((10, 2)), [10, 10]
@@ -411,6 +421,26 @@ def test_times_that_do_not_vary_have_no_share_explained():
         (lambda: serving.free_schedule([1.0], [1.0], [1]), r"steps must hold a count for each batch"),
         (lambda: serving.free_schedule([[1.0]], [[1.0]], [1], "best"), r"policy must be one of in turn, longest; got"),
         (lambda: serving.fit_device([1.0, 2.0], 1, [1.0, 2.0]), r"flops must be a row of at least 3 passes"),
+        (
+            lambda: serving.fit_device([[1.0, 2.0]] * 2, 1, [[1.0, 2.0]] * 2),
+            r"flops must be a row of at least 3 passes",
+        ),
+        (
+            lambda: serving.inference_latency([1.0] * 3, [1.0] * 3, 1),
+            r"draft_stages must have shape \(\.\.\., M, 3\); got",
+        ),
+        (
+            lambda: serving.inference_latency([[1.0] * 2], [[1.0] * 2], [1]),
+            r"draft_stages must have shape .*; got \(1, 2\)",
+        ),
+        (
+            lambda: serving.pipeline_latency([1e308] * 2, [1e308] * 2),
+            r"the answer must be one that float64 holds; got draft_times",
+        ),
+        (
+            lambda: serving.inference_latency([[1e308] * 3] * 2, [[1e308] * 3] * 2, [1, 1]),
+            r"the answer must be one that float64 holds; got draft_stages",
+        ),
         (lambda: serving.fit_device([2.0] * 3, 1, [1.0, 2.0, 3.0]), r"flops must vary; got F b = 2"),
         (lambda: serving.fit_device([1.0, 2.0, 3.0], 0, 1.0), r"batch_size must be a whole number, 1 or more"),
         (lambda: serving.fit_device([1.0, 2.0, 3.0], 1, [1.0, math.nan, 1.0]), r"seconds must be finite"),

@@ -79,6 +79,14 @@ def test_a_masked_array_is_refused_by_name(call, name):
         call()
 
 
+@pytest.mark.parametrize("value", [np.array(["x"]), ["x"], np.array(["x"], dtype=object)])
+def test_what_holds_no_numbers_is_shown(value):
+    with pytest.raises(TypeError, match=r"^one must be real numbers of at most 64 bits; got .*'x'.* of dtype"):
+        arrays(one=value)
+    with pytest.raises(TypeError, match=r"^one must be real numbers of at most 64 bits; got .*'x'.* of dtype"):
+        arrays(one=value, two=0.5)
+
+
 def test_functions_work_where_the_array_is():
     """No intermediate result is made on the default device."""
     device = array_api_strict.Device("device1")

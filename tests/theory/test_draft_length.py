@@ -341,6 +341,10 @@ def test_the_printed_table_fits_3_2_gb_at_nine_tenths_of_the_bandwidth():
     claim = next(claim for claim in module.CLAIMS if claim.id == "draft_length.update_storm_printed")
     inside = claim.check({"size_bytes": np.linspace(3.15e9, 3.25e9, 101)})
     assert inside.count(Status.VIOLATED) == inside.in_scope > 90
+    storm = next(claim for claim in module.CLAIMS if claim.id == "draft_length.update_storm")
+    ends = storm.check({"size_bytes": np.array([3.5625e9, 3.58125e9])})  # at the upper end the quotient is rounded up
+    assert ends.lhs[1] > 1.0
+    assert ends.count(Status.HOLDS) == 2
 
 
 def test_costs_are_the_sum_of_their_parts():

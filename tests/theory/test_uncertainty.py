@@ -252,6 +252,14 @@ def test_a_rule_is_a_mean(rule):
     assert math.isclose(weights.sum(), 1.0, rel_tol=1e-14)
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [(quadrature.quick_rule, ()), (quadrature.panel_rule, (18,)), (quadrature.panel_error, (50, 18))],
+)
+def test_a_rule_and_its_error_are_computed_once(function, arguments):
+    assert function(*arguments) is function(*arguments)
+
+
 @pytest.mark.parametrize("nodes", [4, 18])
 def test_what_the_panels_leave_near_0_counts_as_the_lowest_node_does(nodes):
     lowest, weight = min(quadrature.panel_rule(nodes))

@@ -32,7 +32,7 @@ from validation.plots.ours import truncation_table as truncation_tables
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 
 KEYS = [("cu-hlm", "8"), ("cu-hlm", "9b"), *(("ours", number) for number in ("3", "4", "5", "II"))]
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 Rows = tuple[np.ndarray, np.ndarray]
 Files = dict[tuple[str, str], list[Path]]

@@ -16,7 +16,7 @@ from validation.claims.results import Results
 from validation.errors import UserError
 from validation.report.publish import publish, regenerate, stale_tables, tables
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from validation.plots.common import record
 from validation.plots.cu_hlm import concentration
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NUMBERS = [number for paper, number in FIGURES if paper == "cu-hlm"]
 
 

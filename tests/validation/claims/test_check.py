@@ -376,7 +376,7 @@ class _Chunk:
 
 def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
     """With the packages of every other extra out of reach, all claims are checked all the same."""
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[3]
     extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     names = {
         extra: {re.split(r"[<>=]", need)[0].replace("-", "_") for need in needs} for extra, needs in extras.items()

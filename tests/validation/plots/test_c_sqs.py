@@ -26,7 +26,7 @@ from validation.plots.c_sqs.numbers import ADAPTIVE, BY_SIZE, FIXED, MAIN, PRINT
 from validation.plots.c_sqs.runs import METHODS, Cell, CSqsStudy, Scale, Times, pass_times, some_prompts
 from validation.plots.common.record import plain
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 KEYS = [*(("c-sqs", number) for number in "2456"), ("ours", "2"), ("ours", "III")]
 SCALE = Scale(prompts=3, new_tokens=5, long_tokens=9, temperatures=(0.0, 1.0))
 TIMES = Times(0.001, 0.004, 0.0005)

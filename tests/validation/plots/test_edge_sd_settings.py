@@ -20,7 +20,7 @@ from validation.claims.scenarios.cell import Load, Radio, Reading, serve, upload
 from validation.plots.edge_sd.beside import SHOWN, STORED, stored
 from validation.plots.edge_sd.printed import ALL_SAVINGS, BANDWIDTH_SAVINGS, BATCHING_SAVINGS, GROUPS, PRINTED, Saving
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 EXPERIMENT = ROOT / "figures" / "experiments" / "edge_sd_settings"
 
 sys.path.insert(0, str(EXPERIMENT))  # a script finds its neighbours so

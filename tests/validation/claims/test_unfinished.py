@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.validation.test_fitting import stored
+from tests.validation.stored_traces import stored
 from validation.claims import check, progress
 from validation.claims.check import Results, check_trace
 from validation.trace.reader import Trace
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CLAIMS = ("verification.tokens", "truncation.softplus", "codec.round_trip", "draft_length.regret", "skipping.sequence")
 
 

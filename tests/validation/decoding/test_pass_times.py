@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.validation.test_fitting import stored
+from tests.validation.stored_traces import stored
 from validation.__main__ import main
 from validation.decoding import pass_times
 from validation.decoding.pass_times import Pass, Passes, measure_passes, passes_of, risk_per_token, speed

@@ -12,12 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 import hlmtheory
-from tests.validation.test_fitting import stored
-from tests.validation.test_refusals import trace  # noqa: F401  (a fixture)
+from tests.validation.stored_traces import stored
 from validation.__main__ import _marked, _run_folder, main
 from validation.cli.start import EXIT_CODES, missing_extra
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 WITHOUT = """
 import importlib.abc, sys
 
@@ -104,7 +103,7 @@ def test_the_version_and_the_exit_codes_are_told() -> None:
 
 
 def test_a_quiet_run_prints_nothing_and_a_violated_claim_is_code_1(
-    trace: Path,  # noqa: F811
+    trace: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--quiet"])
@@ -115,7 +114,7 @@ def test_a_quiet_run_prints_nothing_and_a_violated_claim_is_code_1(
     assert done.stderr == "Violated: verification.tokens, truncation.softplus\n"
 
 
-def test_verdicts_as_json(trace: Path) -> None:  # noqa: F811
+def test_verdicts_as_json(trace: Path) -> None:
     done = CliRunner().invoke(main, ["validate", "--trace", "trace", "--out", "run", "--json"])
     assert done.exit_code == 0, done.output
     plain = json.loads(done.stdout)

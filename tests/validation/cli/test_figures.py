@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.validation.test_fitting import stored
+from tests.validation.stored_traces import stored
 from validation import plots
 from validation.__main__ import main
 from validation.cli.figures import _decode

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.validation.test_fitting import stored
+from tests.validation.stored_traces import stored
 from validation.__main__ import main
 from validation.collection.prompts import Prompt, read_prompts
 from validation.decoding.methods.single_draft import TargetOnly
@@ -21,7 +21,6 @@ from validation.decoding.studies import (
     CLOUD_ONLY_S,
     CLOUD_S,
     STUDIES,
-    TARGET_ONLY,
     decode_study,
     fitted_to,
     flexspec_links,
@@ -73,10 +72,10 @@ def test_a_study_is_decoded_once_and_read_again(run_folder: Callable[..., Result
     assert study.sources == ["sums", "novels"]
     assert len(study.records) == 2 * len(study.about["methods"])
     assert [method.name for method in study.methods] == study.about["methods"]
-    assert [row.prompt for row in study.by_method[TARGET_ONLY, "none"]] == ["a", "b"]
+    assert [row.prompt for row in study.by_method[TargetOnly.name, "none"]] == ["a", "b"]
     assert {row.prompt for row in study.of_source("novels").records} == {"b"}
     assert set(study.scores) == {f"{row.method} | {row.prompt} | none" for row in study.records}
-    first, second = (study.scores[f"{TARGET_ONLY} | {prompt} | none"] for prompt in "ab")
+    first, second = (study.scores[f"{TargetOnly.name} | {prompt} | none"] for prompt in "ab")
     assert set(second) == {"of", "nats", "nats_total", "similarity_large"}
     assert set(first) - set(second) == {"similarity_reference"}
     assert first["nats_total"] == pytest.approx(TOKENS * first["nats"])
@@ -116,7 +115,7 @@ def test_what_cannot_be_is_refused(run_folder: Callable[..., Result], tmp_path: 
 
 def test_a_decoded_table_says_what_it_was_measured_on(tmp_path: Path, pair: Pair) -> None:
     trace = stored(tmp_path / "trace")
-    study = decode_study(STUDIES["hlm"], pair, PROMPTS, trace, tmp_path / "hlm", new_tokens=2, only=[TARGET_ONLY])
+    study = decode_study(STUDIES["hlm"], pair, PROMPTS, trace, tmp_path / "hlm", new_tokens=2, only=[TargetOnly.name])
     exhibit = Decoding(
         number="I", paper="cu-hlm", source="oh2025cuhlm", title="t", shows="s", paint=None, study="hlm",
         caption=lambda n: "",
@@ -140,7 +139,7 @@ def test_the_fit_is_taken_again_for_the_same_trace_only(
     traces[1].manifest["created"] = "later"
     for chosen, wanted in ((0, 1), (0, 1), (1, 2), (0, 3)):
         folder = tmp_path / "decoded" / f"hlm{chosen}"
-        decode_study(STUDIES["hlm"], pair, PROMPTS, traces[chosen], folder, new_tokens=1, only=[TARGET_ONLY])
+        decode_study(STUDIES["hlm"], pair, PROMPTS, traces[chosen], folder, new_tokens=1, only=[TargetOnly.name])
         assert len(calls) == wanted
 
 
@@ -153,12 +152,12 @@ def test_without_the_extra_there_is_no_accuracy_and_the_screen_says_so(
         raise UserError("not installed")
 
     monkeypatch.setattr(scoring, "load_embedding", missing)
-    said = run_folder("hlm", "--method", TARGET_ONLY).output
+    said = run_folder("hlm", "--method", TargetOnly.name).output
     assert "No inference accuracy: it takes `python3 hlm setup validation accuracy`" in said
     scores = open_study(tmp_path / "run" / "decoded" / "hlm").scores
     assert [set(values) for values in scores.values()] == [{"of", "nats", "nats_total"}] * 2
     monkeypatch.setattr(scoring, "load_embedding", lambda: embedded)
-    assert "No inference accuracy" not in run_folder("hlm", "--method", TARGET_ONLY).output
+    assert "No inference accuracy" not in run_folder("hlm", "--method", TargetOnly.name).output
     scores = open_study(tmp_path / "run" / "decoded" / "hlm").scores
     assert all("similarity_large" in values for values in scores.values())
 
@@ -176,9 +175,9 @@ def test_scores_are_of_the_texts_that_are_there(pair: Pair) -> None:
 
 def test_what_is_there_of_other_methods_is_kept(run_folder: Callable[..., Result], tmp_path: Path) -> None:
     run_folder("hlm", "--method", "HLM")
-    run_folder("hlm", "--method", TARGET_ONLY)
+    run_folder("hlm", "--method", TargetOnly.name)
     study = open_study(tmp_path / "run" / "decoded" / "hlm")
-    assert study.about["methods"] == [TARGET_ONLY, "HLM"]
+    assert study.about["methods"] == [TargetOnly.name, "HLM"]
     assert len(study.records) == len(study.scores) == 4
 
 
@@ -188,7 +187,7 @@ def test_what_is_there_of_other_methods_is_kept(run_folder: Callable[..., Result
 @pytest.fixture
 def decoded(run_folder: Callable[..., Result], tmp_path: Path) -> Path:
     """The folder of a study of two methods."""
-    done = run_folder("hlm", "--method", TARGET_ONLY, "--method", "HLM")
+    done = run_folder("hlm", "--method", TargetOnly.name, "--method", "HLM")
     assert done.exit_code == 0, done.output
     return tmp_path / "run" / "decoded" / "hlm"
 
@@ -220,7 +219,7 @@ def test_a_damaged_file_of_a_study_is_noticed_and_made_anew(
         with pytest.raises(UserError, match=rf"{name} is damaged: .* `python3 hlm decode hlm`") as caught:
             open_study(decoded)
         assert "\n" not in str(caught.value)
-    again = run_folder("hlm", "--method", TARGET_ONLY, "--method", "HLM")
+    again = run_folder("hlm", "--method", TargetOnly.name, "--method", "HLM")
     assert again.exit_code == 0, again.output
     assert open_study(decoded).scores == before.scores
     assert open_study(decoded).records == before.records
@@ -241,14 +240,14 @@ def test_a_journal_that_is_cut_is_noticed_and_the_missing_texts_are_decoded(
     with pytest.raises(UserError, match=r"journal\.jsonl is cut: 1 of 4 texts"):
         open_study(decoded)
     journal.write_bytes(b"".join(whole[:-lines]))
-    again = run_folder("hlm", "--method", TARGET_ONLY, "--method", "HLM")
+    again = run_folder("hlm", "--method", TargetOnly.name, "--method", "HLM")
     assert again.exit_code == 0, again.output
     assert [row.tokens for row in open_study(decoded).records] == [row.tokens for row in before.records]
 
 
 def test_scores_of_fewer_texts_are_noticed(decoded: Path) -> None:
     scores = open_study(decoded).scores
-    del scores[f"{TARGET_ONLY} | a | none"]
+    del scores[f"{TargetOnly.name} | a | none"]
     write_sealed(decoded / "scores.json", scores)
     with pytest.raises(
         UserError, match=r"scores\.json has no scores of 1 texts; add them with `python3 hlm decode hlm`"

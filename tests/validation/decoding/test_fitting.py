@@ -4,35 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from hlmtheory.skipping import skip_thresholds
+from tests.validation.stored_traces import VOCABULARY, stored
 from validation.collection.prompts import Prompt
 from validation.decoding.fitting import fit
 from validation.decoding.loop import decode
 from validation.decoding.methods import default_methods
 from validation.errors import UserError
 from validation.models.pair import Pair
-from validation.trace.reader import Trace, TraceWriter, open_trace
-
-TEXTS, LENGTH, VOCABULARY = 40, 8, 20
-
-
-def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False) -> Trace:
-    """A trace of random rows, of which the flat ones are the less alike; with ``flip`` the peaked ones."""
-    rng = np.random.default_rng(seed)
-    with TraceWriter(path, VOCABULARY) as writer:
-        for text in range(TEXTS):
-            scale = rng.uniform(0.3, 6.0, (LENGTH, 1))
-            draft = scale * rng.normal(size=(LENGTH, VOCABULARY))
-            shift = noise * (scale if flip else 1.0) * rng.normal(size=draft.shape)
-            target = np.where(flip & (scale < 3), draft, draft + shift)
-            index = np.full(LENGTH, text, dtype=np.int32)
-            tokens = np.zeros(LENGTH, dtype=np.int32)
-            rows = (draft.astype(np.float16), target.astype(np.float16))
-            writer.append(*rows, tokens, index, np.arange(LENGTH, dtype=np.int32))
-    return open_trace(path)
 
 
 def test_the_line_gives_the_thresholds_and_the_risk_moves_the_calibrated_one(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.validation.test_refusals import one_sentence, run
+from tests.validation.command_line import one_sentence, run
 from validation.errors import UserError
 from validation.models.devices import choose_device
 from validation.models.pair import load_pair

@@ -26,7 +26,7 @@ from validation.plots.ours.skipping_table import calibrated, shown
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 from validation.uncertainty import baselines
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TABLE = ("ours", "I")
 KEYS = [*(("cu-hlm", number) for number in ("2", "4a", "4b", "9a")), *(("u-hlm", number) for number in "3456"), TABLE]
 FIGURES = {key: EVERY[key] for key in KEYS}

@@ -14,7 +14,7 @@ from validation.plots import EXHIBITS, Simulation, draw, find_exhibits
 from validation.plots.flexspec import fits, printed
 from validation.plots.ours import fading_mean as link
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 NUMBERS = ("2", "5", "I", "III", "IV", "V", "VI")
 
 

@@ -27,7 +27,7 @@ from validation.training import texts
 from validation.training.card import write_card
 from validation.training.distil import distillation_loss, divergence
 from validation.training.loop import _schedule, fit, held_out_acceptance, held_out_loss, step_count, text_loss
-from validation.training.recipes import PAIRS, Continuation, Distillation, PairRecipe, Recipe, build_model
+from validation.training.recipes import PAIRS, ROLES, Continuation, Distillation, PairRecipe, Recipe, build_model
 
 VOCABULARY, CONTEXT = 260, 24
 SMALL = Recipe(
@@ -414,6 +414,6 @@ def test_the_shipped_card_is_the_one_of_the_shipped_records(tmp_path):
 
 @pytest.mark.parametrize("size", ["small", "large"])
 def test_the_shipped_models_have_the_recipes_shapes(size):
-    recipe: Any = getattr(PAIRS["builtin"], size)
+    recipe: Any = getattr(PAIRS["builtin"], ROLES[size])
     model = build_model(recipe, PAIRS["builtin"].vocabulary)
     assert model.num_parameters() == record(PAIRS_FOLDER / "builtin" / size)["parameters"]

@@ -8,53 +8,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from tests.validation.test_fitting import stored
+from tests.validation.command_line import one_sentence, run
+from tests.validation.stored_traces import stored
 from validation import plots
-from validation.__main__ import main
-from validation.claims import check
 from validation.cli.refusals import REMEDIES, os_sentence
 from validation.errors import naming
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FULL = Path("/dev/full")
 LONG = "n" * 300
 PLACES = {"long": LONG, "long/": f"{LONG}/x", "file/": "file/x", "loop": "loop", "loop/": "loop/x"}
 needs_full = pytest.mark.skipif(not FULL.exists(), reason="the system has no /dev/full")
-
-
-def run(*words: str | Path) -> Result:
-    """One command line."""
-    return CliRunner().invoke(main, [str(word) for word in words])
-
-
-def one_sentence(result: Result, *said: str) -> None:
-    """Refused with code 2, in words; an exception that reached the top would be code 1."""
-    assert result.exit_code == 2, (result.output, result.exception)
-    assert result.output.count("Error: ") == 1
-    assert "Traceback" not in result.output
-    for words in said:
-        assert words in result.output
-
-
-@pytest.fixture
-def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small trace in the current folder, beside what is in the way; a check of two claims and two figures."""
-    monkeypatch.chdir(tmp_path)
-    stored(tmp_path / "trace")
-    rng = np.random.default_rng(0)
-    np.savez("logits.npz", draft=rng.normal(size=(40, 20)), target=rng.normal(size=(40, 20)))
-    Path("file").write_text("mine")
-    Path("loop").symlink_to("loop")
-    known = check.hlmtheory.all_claims()
-    few = {name: known[name] for name in ("verification.tokens", "truncation.softplus")}
-    real = check.check_trace
-    monkeypatch.setattr(check, "check_trace", lambda trace, **more: real(trace, **{"claims": few, **more}))
-    monkeypatch.setattr(plots, "FIGURES", dict(list(plots.FIGURES.items())[:2]))
-    return tmp_path / "trace"
 
 
 COMMANDS = {

@@ -1,0 +1,23 @@
+"""One command line, run in this process, and what a refusal looks like."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from click.testing import CliRunner, Result
+
+from validation.__main__ import main
+
+
+def run(*words: str | Path) -> Result:
+    """One command line."""
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def one_sentence(result: Result, *said: str) -> None:
+    """Refused with code 2, in words; an exception that reached the top would be code 1."""
+    assert result.exit_code == 2, (result.output, result.exception)
+    assert result.output.count("Error: ") == 1
+    assert "Traceback" not in result.output
+    for words in said:
+        assert words in result.output

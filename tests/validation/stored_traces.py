@@ -1,0 +1,27 @@
+"""Traces of random logits, written and opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from validation.trace.reader import Trace, TraceWriter, open_trace
+
+TEXTS, LENGTH, VOCABULARY = 40, 8, 20
+
+
+def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False) -> Trace:
+    """A trace of random rows, of which the flat ones are the less alike; with ``flip`` the peaked ones."""
+    rng = np.random.default_rng(seed)
+    with TraceWriter(path, VOCABULARY) as writer:
+        for text in range(TEXTS):
+            scale = rng.uniform(0.3, 6.0, (LENGTH, 1))
+            draft = scale * rng.normal(size=(LENGTH, VOCABULARY))
+            shift = noise * (scale if flip else 1.0) * rng.normal(size=draft.shape)
+            target = np.where(flip & (scale < 3), draft, draft + shift)
+            index = np.full(LENGTH, text, dtype=np.int32)
+            tokens = np.zeros(LENGTH, dtype=np.int32)
+            rows = (draft.astype(np.float16), target.astype(np.float16))
+            writer.append(*rows, tokens, index, np.arange(LENGTH, dtype=np.int32))
+    return open_trace(path)

@@ -157,12 +157,9 @@ def draw(
 
 def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str, Any]:
     """What it shows and what the paper prints."""
-    name = f"{exhibit.paper} {exhibit.place.replace('Fig.', 'Figure')}: {exhibit.title}."
     return {
         "figure": f"{exhibit.paper} {exhibit.number}",
-        "title": exhibit.title,
-        "caption": " ".join([name, exhibit.shows, exhibit.caption(numbers), basis]),
-        "findings": exhibit.caption(numbers),
+        **exhibit.describe(dict(numbers), basis),
         "basis": basis,
         "source": {"key": exhibit.source, "place": exhibit.place},
         "printed": [asdict(printed) for printed in exhibit.printed],

@@ -145,9 +145,10 @@ def _version(name: str) -> str:
 
 
 def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
-    """What the template needs of one figure or table; its caption opens with its name and title."""
+    """What the template needs of one figure or table: the name and title apart from the caption."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
-    title, _, rest = about["caption"].partition(". ")
+    name, _, rest = about["caption"].partition(": ")
+    title = f"{name}: {about['title']}"
     picture = sidecar.with_suffix(".svg")
     svg = _inline(picture, prefix, title) if picture.exists() else ""
     return {"svg": svg, "title": title, "caption": rest, "tables": about.get("tables", [])}

@@ -97,6 +97,39 @@ def _unstamped(value: Any) -> Any:
     return {key: _unstamped(part) for key, part in value.items() if key not in STAMPS}
 
 
+def refresh_captions(figures: Path) -> list[Path]:
+    """Write the captions of all sidecars anew from their stored numbers; draws nothing and changes no number.
+
+    Returns
+    -------
+    list of Path
+        The sidecars whose caption, findings or title changed.
+    """
+    found = _with_new_captions(figures)
+    for sidecar, text in found.items():
+        sidecar.write_text(text, encoding="utf-8")
+    return list(found)
+
+
+def stale_captions(figures: Path) -> list[str]:
+    """Names of the sidecars whose caption is not the one that the code writes from their numbers."""
+    return [str(sidecar.relative_to(figures)) for sidecar in _with_new_captions(figures)]
+
+
+def _with_new_captions(figures: Path) -> dict[Path, str]:
+    """Sidecars with another caption today, and their new text."""
+    found = {}
+    for one in EXHIBITS.values():
+        for sidecar in (figures / f"{one.stem}.json", *sorted(figures.glob(f"*/{one.stem}.json"))):
+            if sidecar.exists():
+                before = sidecar.read_text(encoding="utf-8")
+                about = json.loads(before)
+                after = json.dumps(about | one.describe(about, about["basis"]), ensure_ascii=False) + "\n"
+                if after != before:
+                    found[sidecar] = after
+    return found
+
+
 def regenerate(root: Path) -> Path:
     """Write every generated table of ``paper_repro.md`` anew from ``figures/`` and the claims as they are now.
 

@@ -18,7 +18,14 @@ from validation.plots import Decoding, Figure, Simulation
 from validation.plots.common.style import COLUMN, canvas
 from validation.plots.common.values import as_csv
 
-ABOUT = {"paper": "cu-hlm", "source": "oh2025cuhlm", "title": "t", "shows": "s", "caption": lambda numbers: ""}
+ABOUT = {
+    "paper": "cu-hlm",
+    "source": "oh2025cuhlm",
+    "title": "t",
+    "message": "m",
+    "shows": "s",
+    "caption": lambda numbers: "",
+}
 NUMBERS = {"axes": [], "series": [{"name": "a", "x": [1, 2], "band": {"low": [0.5, 1.0]}}], "basis": "made up"}
 
 

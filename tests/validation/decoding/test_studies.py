@@ -106,7 +106,8 @@ def test_what_cannot_be_is_refused(run_folder: Callable[..., Result], tmp_path: 
     with pytest.raises(UserError, match=r"no finished study .* `python3 hlm decode hlm`"):
         open_study(tmp_path / "decoded" / "hlm")
     exhibit = Decoding(
-        number="1", paper="cu-hlm", source="oh2025cuhlm", title="t", shows="s", paint=None, caption=str, study="hlm",
+        number="1", paper="cu-hlm", source="oh2025cuhlm", title="t", message="m", shows="s", paint=None, caption=str,
+        study="hlm",
         measure=lambda studies, seed: {},
     )  # fmt: skip
     with pytest.raises(UserError, match="drawn from texts; decode them with `python3 hlm decode hlm`"):
@@ -117,7 +118,7 @@ def test_a_decoded_table_says_what_it_was_measured_on(tmp_path: Path, pair: Pair
     trace = stored(tmp_path / "trace")
     study = decode_study(STUDIES["hlm"], pair, PROMPTS, trace, tmp_path / "hlm", new_tokens=2, only=[TargetOnly.name])
     exhibit = Decoding(
-        number="I", paper="cu-hlm", source="oh2025cuhlm", title="t", shows="s", paint=None, study="hlm",
+        number="I", paper="cu-hlm", source="oh2025cuhlm", title="t", message="m", shows="s", paint=None, study="hlm",
         caption=lambda n: "",
         measure=lambda studies, seed: {"statistics": {"tokens": len(studies[0].records[0].tokens)}},
     )  # fmt: skip

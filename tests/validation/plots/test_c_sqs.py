@@ -202,7 +202,7 @@ def test_one_text_has_no_interval(found: CSqsStudy, monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(module, "study", lambda seed: shrunk(found, 1))
     for key in KEYS:
         numbers = EXHIBITS[key].simulate(1)  # type: ignore[attr-defined]
-        assert "nan" not in EXHIBITS[key].caption(numbers)
+        assert "nan" not in EXHIBITS[key].describe(numbers, "")["findings"]
         json.dumps(numbers, allow_nan=False)
 
 

@@ -92,7 +92,7 @@ def test_a_few_stored_settings_give_all_their_stored_draws() -> None:
 def test_what_is_stored_is_complete() -> None:
     found = stored()
     assert STORED.parent.name == "edge_sd"  # inside the package, so that an installed wheel has it
-    assert {"command", "commit", "seed", "seconds"} <= set(found)
+    assert {"command", "commit", "seed"} <= set(found)
     assert (EXPERIMENT / "search.py").exists()
     assert f"python3 {EXPERIMENT.relative_to(ROOT).as_posix()}/search.py --seed {found['seed']}" == found["command"]
     assert set(found["groups"]) == set(GROUPS)

@@ -246,11 +246,12 @@ def test_a_simulated_table_needs_none(tmp_path: Path):
         title="Numbers",
         shows="Ours.",
         paint=None,
+        message="Two rows.",
         caption=lambda numbers: "That is all.",
         simulate=lambda seed: {**numbers, "statistics": {"seed": seed}},
     )
     (path,) = draw(table, None, tmp_path, command="hlm figure a-paper II", seed=3)
     found = json.loads(path.read_text(encoding="utf-8"))
     assert path.name == "a-paper-tableII.json"
-    assert found["caption"] == "a-paper Table II: Numbers. Ours. That is all. Simulated: two runs."
+    assert found["caption"] == "a-paper Table II: Two rows. Ours. That is all. Simulated: two runs."
     assert (found["kind"], found["statistics"]) == ("simulated", {"seed": 3})

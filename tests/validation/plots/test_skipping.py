@@ -398,7 +398,7 @@ def test_edges_have_numbers_and_captions(name: str, tmp_path: Path):
     for figure in FIGURES.values():
         numbers = figure.measure(trace, 1)
         assert "NaN" not in json.dumps(numbers)
-        assert not re.search(r"\bnan\b", figure.caption(numbers) + json.dumps(numbers))
+        assert not re.search(r"\bnan\b", figure.describe(numbers, "")["findings"] + json.dumps(numbers))
         for table in numbers.get("tables", []):
             assert all(len(row) == len(table["heads"]) for row in table["rows"])
 

@@ -101,7 +101,7 @@ def measured(key: tuple[str, str], trace: Trace, seed: int = 1) -> tuple[dict[st
     if one.paint is not None:
         with house_style():
             one.paint(numbers).draw_without_rendering()
-    return numbers, one.caption(numbers)
+    return numbers, one.describe(numbers, "")["findings"]
 
 
 # ---------------------------------------------------------------------------------------------------- one row

@@ -14,7 +14,8 @@ import hlmtheory
 from hlmtheory.claims import Claim
 from validation.claims.results import Results
 from validation.errors import UserError
-from validation.report.publish import publish, regenerate, stale_tables, tables
+from validation.plots import EXHIBITS
+from validation.report.publish import publish, refresh_captions, regenerate, stale_captions, stale_tables, tables
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -29,6 +30,32 @@ def copy(tmp_path: Path) -> Path:
 
 def test_the_page_is_not_stale() -> None:
     assert stale_tables(ROOT) == []
+
+
+def test_no_caption_is_stale() -> None:
+    assert stale_captions(ROOT / "figures") == []
+
+
+def test_every_sidecar_belongs_to_an_exhibit_and_opens_with_its_message() -> None:
+    for sidecar in [*ROOT.glob("figures/*.json"), *ROOT.glob("figures/*/*.json")]:
+        if sidecar.name == "claims.json":
+            continue
+        about = json.loads(sidecar.read_text(encoding="utf-8"))
+        one = EXHIBITS[tuple(about["figure"].split(" "))]
+        name, _, rest = about["caption"].partition(": ")
+        message = about["caption"][len(name) + 2 : rest.index(one.shows) + len(name) + 1]
+        assert message.endswith("."), sidecar.name
+        assert about["findings"].startswith(message), sidecar.name
+
+
+def test_stale_captions_are_found_and_refreshed_without_a_change_of_numbers(copy: Path) -> None:
+    sidecar = copy / "figures" / "cu-hlm-fig6.json"
+    before = sidecar.read_text(encoding="utf-8")
+    sidecar.write_text(before.replace("The Bias is exactly", "The Bias is nearly"), encoding="utf-8")
+    assert stale_captions(copy / "figures") == ["cu-hlm-fig6.json"]
+    assert refresh_captions(copy / "figures") == [sidecar]
+    assert sidecar.read_text(encoding="utf-8") == before
+    assert stale_captions(copy / "figures") == []
 
 
 def recorded() -> Results:
@@ -85,7 +112,9 @@ def test_a_verdict_on_another_statement_does_not_count(copy: Path) -> None:
 def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run that finds what is published, on another day: with other stamps."""
     run = tmp_path / "run"
-    shutil.copytree(copy / "figures", run / "figures", ignore=shutil.ignore_patterns("claims.json", "wide", "instr*"))
+    shutil.copytree(
+        copy / "figures", run / "figures", ignore=shutil.ignore_patterns("claims.json", "wide", "instr*", "experiments")
+    )
     record = json.loads((copy / "figures" / "claims.json").read_text(encoding="utf-8"))
     record["statements"] = {n: hlmtheory.all_claims()[n].statement for n in record["results"]["tallies"]}
     (copy / "figures" / "claims.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -30,7 +30,8 @@ from validation.trace.reader import Trace, TraceWriter, open_trace
 EVIL = "<script>alert(1)</script>"
 CLAIMS = hlmtheory.all_claims()
 TABLE = {
-    "caption": "a-paper Table I: numbers. Theirs and ours.",
+    "title": "numbers",
+    "caption": "a-paper Table I: They agree. Theirs and ours.",
     "tables": [Table("What is printed", ("what", "value"), (("gain", "44.9%"),)).plain()],
 }
 
@@ -151,13 +152,13 @@ def test_the_figures_are_inlined_with_their_captions(page: str):
     assert [attributes["aria-label"] for attributes in drawn] == [
         f"{f.paper} Figure {f.number}: {f.title}" for f in FIGURES.values() if f.paint is not None
     ]
-    assert "cu-hlm Figure 5a: The draft model's probabilities by descending rank. Each" in elements.text
+    assert "cu-hlm Figure 5a: The draft model's probabilities by descending rank. The most" in elements.text
     assert "the paper prints 0.9763" in elements.text
 
 
 def test_the_table_of_an_exhibit_is_shown_without_a_picture(page: str):
     text = Elements(page).text
-    assert "a-paper Table I: numbers. Theirs and ours." in text
+    assert "a-paper Table I: numbers. They agree. Theirs and ours." in text
     assert "What is printed" in text
     assert "44.9%" in text
 

@@ -16,7 +16,16 @@ from validation.plots.c_sqs.numbers import (
     PRINTED,
     simulate_curves,
 )
-from validation.plots.c_sqs.pictures import caption_adaptive, caption_both, caption_main, caption_sizes, paint
+from validation.plots.c_sqs.pictures import (
+    caption_adaptive,
+    caption_both,
+    caption_main,
+    caption_sizes,
+    message_adaptive,
+    message_crossings,
+    message_sizes,
+    paint,
+)
 from validation.plots.common.record import Simulation
 
 _PAPER: dict[str, Any] = {"paper": "c-sqs", "source": "bhattacharjee2025csqs"}
@@ -28,6 +37,7 @@ FIGURES = (
         **_PAPER,
         number="2",
         title="Latency and resampling rate over the temperature",
+        message=message_crossings,
         shows=f"{_BUDGET}, by the formulas (solid, dotted) or by the encoded bytes (dashed). {_UNPRINTED}",
         simulate=partial(simulate_curves, panels=[("latency", (*MAIN, *BYTES)), ("resampling", (*MAIN, *BYTES))]),
         paint=paint,
@@ -37,6 +47,7 @@ FIGURES = (
         **_PAPER,
         number="4",
         title="Latency by support size and by threshold",
+        message=message_sizes,
         shows=f"Left: K-SQS and dense QS; right: C-SQS. {_BUDGET}. {_UNPRINTED}",
         simulate=partial(
             simulate_curves, panels=[("latency", (DENSE, *BY_SIZE.values())), ("latency", tuple(ADAPTIVE.values()))]
@@ -48,6 +59,7 @@ FIGURES = (
         **_PAPER,
         number="5",
         title="C-SQS with and without adaptation",
+        message=message_adaptive,
         shows=f"Solid: the threshold moves; dotted: it stays; x: line 12 of Algorithm 1 as printed. {_UNPRINTED}",
         simulate=partial(
             simulate_curves,
@@ -60,6 +72,7 @@ FIGURES = (
         **_PAPER,
         number="6",
         title="K-SQS beside C-SQS",
+        message=message_crossings,
         shows=f"{_BUDGET}. {_UNPRINTED}",
         simulate=partial(
             simulate_curves,

@@ -198,3 +198,50 @@ def caption_table(numbers: Numbers) -> str:
         f"The rejections exceed the sharp bound beyond its interval in {len(above)} of {len(lines)} rows; the "
         f"published bound is no less than the number of drafts, and so says nothing, in {vacuous}."
     )
+
+
+# ------------------------------------------------------------------------------------------- messages, in one sentence
+
+
+def message_crossings(numbers: Numbers) -> str:
+    """How many pairs cross as the paper's do, over the link that is drawn."""
+    lines = numbers["statistics"]["crossovers"]
+    here = [one for one in lines if one["rate_bps"] in (None, RATE_BPS) and one["times"] in ("", "as measured")]
+    told = " and ".join(f"{one['crossing']} in {_METRICS[one['metric']]}" for one in here)
+    return f"Of {len(BY_SIZE) * len(ADAPTIVE)} pairs of K and τ₁, {told} cross over the temperature as in the paper."
+
+
+_METRICS = {"latency": "latency", "resampling": "resampling rate"}
+
+
+def message_sizes(numbers: Numbers) -> str:
+    """The fastest setting at both ends."""
+    low, high = (min(numbers["series"], key=lambda one, k=k: one["mean"][k])["name"] for k in (0, -1))
+    if low == high:
+        return f"{low} is the fastest at the lowest and at the highest temperature."
+    return f"{low} is the fastest at the lowest temperature, {high} at the highest."
+
+
+def message_adaptive(numbers: Numbers) -> str:
+    """The range of what the adaptation changes."""
+    found = [one["latency"][0] for one in numbers["statistics"]["adaptive_less_fixed"]]
+    low, high = (f"{value:+.2f}".replace("-", "−") for value in (min(found), max(found)))
+    top = numbers["series"][0]["x"][-1]
+    return f"Adapting the threshold changes the latency at T = {top:g} by {low} to {high} ms, depending on τ₁."
+
+
+def message_regret(numbers: Numbers) -> str:
+    """Texts above the sharp bound, by the form of line 12."""
+    corrected, printed = numbers["statistics"]["above_sharp"]
+    count = len(numbers["series"][0]["texts"])
+    return (
+        f"With line 12 corrected, {corrected} of {count} texts exceed the sharp bound; with line 12 as printed, "
+        f"{printed} do."
+    )
+
+
+def message_table(numbers: Numbers) -> str:
+    """Rows whose rejections exceed the sharp bound."""
+    lines = numbers["statistics"]["theorem"]
+    above = sum(bool(one["above"]) for one in lines)
+    return f"The rejections exceed the sharp bound beyond its interval in {above} of {len(lines)} rows."

@@ -45,24 +45,54 @@ class Exhibit:
         As they are asked for, e.g. ``"cu-hlm"`` and ``"5a"``, or ``"II"`` for a table.
     source : str
         Key of ``references.bib``.
-    title, shows : str
-        One line, and what a reader sees.
+    title : str
+        One line.
+    message : str or callable
+        First sentence of the caption: what the figure says. A callable takes the numbers. A text stands under the
+        figure of every pair, so it must hold whatever the numbers are.
+    shows : str
+        Second sentence: what is drawn.
     paint : callable or None
-        The numbers to a matplotlib figure; it looks at nothing else. None for a table, which has no picture.
+        From the numbers to a matplotlib figure; it uses nothing else. None for a table, which has no picture.
     caption : callable
-        Those numbers to the end of the caption, after ``shows``.
+        From the numbers to the rest of the caption.
     printed : tuple of Printed
-        What the paper prints in its text; nothing is read off its curves.
+        Numbers that the paper prints in its text; nothing is read off its curves.
     """
 
     paper: str
     number: str
     source: str
     title: str
+    message: str | Callable[[Numbers], str]
     shows: str
     paint: Callable[[Numbers], Canvas] | None
     caption: Callable[[Numbers], str]
     printed: tuple[Printed, ...] = ()
+
+    def describe(self, numbers: Numbers, basis: str) -> dict[str, Any]:
+        """Title, caption and findings, as a sidecar stores them.
+
+        Parameters
+        ----------
+        numbers : dict
+            The numbers drawn, or a whole sidecar.
+        basis : str
+            What was measured or simulated.
+
+        Returns
+        -------
+        dict
+            ``title``; ``caption``, the whole; ``findings``, the part that depends on the numbers.
+        """
+        message = self.message if isinstance(self.message, str) else self.message(numbers)
+        details = self.caption(numbers)
+        name = f"{self.paper} {self.place.replace('Fig.', 'Figure')}"
+        return {
+            "title": self.title,
+            "caption": " ".join(part for part in (f"{name}: {message}", self.shows, details, basis) if part),
+            "findings": " ".join(part for part in (message, details) if part),
+        }
 
     @property
     def place(self) -> str:

@@ -215,3 +215,23 @@ def caption_bias(numbers: Numbers) -> str:
 
 
 PRINTED_R = Printed("correlation coefficient of TVD and bias", 0.9763, "Section IV-B, below (18)")
+
+
+def message_ranks(numbers: Numbers) -> str:
+    """The mean probability of the most probable token."""
+    return f"The most probable token has a mean probability of {numbers['statistics']['mean_of_largest']:.3f}."
+
+
+def message_tails(numbers: Numbers) -> str:
+    """From which k on each mean is small."""
+    remains, deviation = (_first_below(one, 0.05) for one in numbers["series"])
+    return (
+        f"The mean of Δ_k is at most 0.05 from k = {deviation:,} on, the mean residual probability from {remains:,} on."
+    )
+
+
+def _first_below(series: dict[str, Any], level: float) -> int:
+    return next(int(k) for k, mean in zip(series["x"], series["mean"], strict=True) if mean <= level)
+
+
+MESSAGE_BIAS = "The Bias is exactly 2 TV(q, p) TV(r, r̂)."

@@ -9,12 +9,18 @@ from functools import partial
 from typing import Any
 
 from validation.plots.common.decoded.captions import (
+    MESSAGE_BREAKDOWN,
     caption_accuracy,
     caption_both,
     caption_breakdown,
     caption_sizes,
     caption_speeds,
     caption_thresholds,
+    message_accuracy,
+    message_both,
+    message_sizes,
+    message_speeds,
+    message_thresholds,
 )
 from validation.plots.common.decoded.numbers import measure_both, measure_sizes, measure_thresholds
 from validation.plots.common.decoded.pictures import paint_both, paint_sizes, paint_speeds, paint_thresholds
@@ -22,28 +28,42 @@ from validation.plots.common.decoded.printed import PRINTED
 from validation.plots.common.decoded.speeds import measure_speeds
 from validation.plots.common.decoded.tables import measure_accuracy, measure_breakdown
 from validation.plots.common.record import Decoding, Figure
-from validation.plots.common.skipping.captions import caption_baselines, caption_density, caption_line, caption_rates
+from validation.plots.common.skipping.captions import (
+    caption_baselines,
+    caption_density,
+    caption_line,
+    caption_rates,
+    message_baselines,
+    message_density,
+    message_line,
+    message_rates,
+)
 from validation.plots.common.skipping.numbers import measure_baselines, measure_density, measure_line, measure_rates
 from validation.plots.common.skipping.pictures import paint_baselines, paint_density, paint_line, paint_rates
 from validation.plots.common.skipping.printed import CU, printed
 from validation.plots.common.truncation.values import OFFLINE
 from validation.plots.cu_hlm.concentration import (
+    MESSAGE_BIAS,
     PRINTED_R,
     caption_bias,
     caption_tails,
     measure_bias,
     measure_ranks,
     measure_tails,
+    message_ranks,
+    message_tails,
     paint_bias,
     paint_ranks,
     paint_tails,
 )
 from validation.plots.cu_hlm.truncation import (
+    MESSAGE_BOUNDS,
     SHARE,
     caption_bounds,
     caption_payload,
     measure_bounds,
     measure_payload,
+    message_payload,
     paint_bounds,
     paint_payload,
 )
@@ -58,6 +78,7 @@ FIGURES = (
         **_CU,
         number="5a",
         title="The draft model's probabilities by descending rank",
+        message=message_ranks,
         shows="Each row q is sorted in descending order; mean, median and the middle 80% over positions.",
         measure=measure_ranks,
         paint=paint_ranks,
@@ -67,6 +88,7 @@ FIGURES = (
         **_CU,
         number="5b",
         title="What remains beyond the k most probable tokens",
+        message=message_tails,
         shows=(
             "Solid: the residual probability, which the server spreads evenly over the rest; the band is its middle "
             "80% over positions. Dashed: Δ_k = TV(q, q̂), what that spreading gets wrong; the certificate Bias ≤ 2 Δ_k "
@@ -80,6 +102,7 @@ FIGURES = (
         **_CU,
         number="6",
         title="Bias against the distortion of the resampling distribution",
+        message=MESSAGE_BIAS,
         shows="A point is one position and one k. Left: points of one TV(q, p) lie on a line through the origin.",
         measure=measure_bias,
         paint=paint_bias,
@@ -92,6 +115,7 @@ FIGURES = (
         paint=paint_baselines,
         number="2",
         title="Uncertainty and rejection probability",
+        message=message_baselines,
         shows=(
             "Mean rejection probability of the drafts at each u, with a 95% interval clustered by prompt, for each "
             "measure of uncertainty."
@@ -103,6 +127,7 @@ FIGURES = (
         **_CU,
         number="4a",
         title="The line and its thresholds",
+        message=message_line,
         shows=(
             "Points: mean rejection probability at each u with its 95% interval; lines: fitted to tokens, to the "
             "means, and as printed; dashed: risk-averse and risk-prone thresholds."
@@ -116,6 +141,7 @@ FIGURES = (
         **_CU,
         number="4b",
         title="Density of the uncertainty",
+        message=message_density,
         shows=(
             "Line: density by Gaussian kernels of Scott's width, as in the paper, normalised on [0, 1]; bars: the 21 "
             "values that u can take."
@@ -128,6 +154,7 @@ FIGURES = (
         **_CU,
         number="9a",
         title="Transmission rate and true skip rates over the threshold",
+        message=message_rates,
         shows=(
             "The papers call two quantities true skip rate: P(accepted | skipped) here, P(skipped | accepted) in "
             "u-hlm. Prefixes are the target model's; bands are 95% intervals clustered by prompt."
@@ -141,6 +168,7 @@ FIGURES = (
         **_CU,
         number="8",
         title="The distortion, the Bias and what bounds them, over k",
+        message=MESSAGE_BOUNDS,
         shows="Means over positions of a fixed k. Left: TV(r, r̂) and its bounds. Right: the Bias and its certificate.",
         measure=measure_bounds,
         paint=paint_bounds,
@@ -150,6 +178,7 @@ FIGURES = (
         **_CU,
         number="9b",
         title="Payload of the compressed vocabulary, and what it costs",
+        message=message_payload,
         shows="Left: bits of k entries; marks at the mean k of each rule. Right: what the payload of a fixed k leaves.",
         measure=measure_payload,
         paint=paint_payload,
@@ -161,6 +190,7 @@ FIGURES = (
         number="1",
         study="hlm",
         title="Accuracy and token throughput",
+        message=message_both,
         shows=(
             "Rayleigh fading, average SNR 10 dB, 10 MHz, 25.6 and 104.6 ms a pass; bars are 95% intervals over texts. "
             "The star is ours, whose bias is bounded and whose threshold is calibrated."
@@ -174,6 +204,7 @@ FIGURES = (
         number="9a-texts",
         study="design",
         title="Accuracy, transmission rate and true skip rate over the threshold, of decoded texts",
+        message=partial(message_thresholds, paper=CU),
         shows="Left: rates; right: accuracy; bands are 95% intervals over texts.",
         measure=measure_thresholds,
         paint=partial(paint_thresholds, paper=CU),
@@ -185,6 +216,7 @@ FIGURES = (
         number="9b-texts",
         study="design",
         title="Accuracy and payload over the size of the compressed vocabulary, of decoded texts",
+        message=message_sizes,
         shows="CU-HLM with one k for all tokens, at one threshold; bands are 95% intervals over texts.",
         measure=measure_sizes,
         paint=paint_sizes,
@@ -197,6 +229,7 @@ FIGURES = (
             number=number,
             study="hlm",
             title=f"Token throughput over the average SNR, {kind}",
+            message=message_speeds,
             shows=_SPEEDS,
             measure=partial(measure_speeds, rician=number == "10b"),
             paint=paint_speeds,
@@ -210,6 +243,7 @@ FIGURES = (
         number="I",
         study="hlm",
         title="Inference accuracy of each method on each prompt set",
+        message=partial(message_accuracy, paper=CU),
         shows="Cosine similarity of sentence embeddings, with 95% intervals over texts, and perplexity.",
         measure=partial(measure_accuracy, paper=CU),
         paint=None,
@@ -221,6 +255,7 @@ FIGURES = (
         number="II",
         study="hlm",
         title="Where the time of a token goes",
+        message=MESSAGE_BREAKDOWN,
         shows=(
             "U-HLM and CU-HLM (Online) over 10 MHz: ratios of totals with 95% intervals over texts, which under "
             "Rayleigh fading have no limit, medians, and the link without fading."

@@ -239,3 +239,17 @@ def caption_payload(numbers: Numbers) -> str:
         "decoded texts (Figure 9b-texts): in its place stand the mean TV(r, r̂), over the positions with q ≠ p, and the "
         "mean Bias."
     )
+
+
+MESSAGE_BOUNDS = "The published bound (20) is always at least twice the distortion; the sharp bound can be reached."
+
+
+def message_payload(numbers: Numbers) -> str:
+    """The payload of the offline rule."""
+    statistics = numbers["statistics"]
+    offline = statistics["mean_k"]["offline (21)"]
+    if offline is None:
+        return "The offline k* is undefined here."
+    return (
+        f"The offline rule sends {offline:,.0f} entries, {offline / statistics['vocabulary']:.2%} of the full payload."
+    )

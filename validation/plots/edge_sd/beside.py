@@ -180,6 +180,12 @@ def _each(found: dict[str, Any]) -> list[dict[str, float]]:
 # ---------------------------------------------------------------------------------------------------- the words
 
 
+def saving_message(statistics: dict[str, Any]) -> str:
+    """The printed saving, and ours with Table II's constants."""
+    ours = statistics["ours_percent"]
+    return f"The paper prints a saving of {statistics['printed_percent']}%; Table II's constants give {percent(ours)}."
+
+
 def beside_words(statistics: dict[str, Any]) -> str:
     """Our percentage beside the printed one, and the settings that come nearest."""
     ours, near = statistics["ours_percent"], statistics["closest"]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from validation.plots.common.record import Numbers, Simulation
 from validation.plots.common.style import DARK, MIDDLE, PAGE, canvas, name_axes
-from validation.plots.edge_sd.beside import beside_words, percent
+from validation.plots.edge_sd.beside import beside_words, percent, saving_message
 from validation.plots.edge_sd.numbers import IN_FIG_7, IN_FIG_8, simulate_acceptance, simulate_bandwidth, simulate_sweep
 from validation.plots.edge_sd.printed import PAIR_NAMES, PRINTED
-from validation.plots.edge_sd.stages import caption_stages, paint_stages, simulate_stages
+from validation.plots.edge_sd.stages import caption_stages, message_stages, paint_stages, simulate_stages
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
@@ -148,6 +148,31 @@ def _shares_caption(numbers: Numbers) -> str:
     )
 
 
+# ------------------------------------------------------------------------------------------- messages, in one sentence
+
+
+def _schemes_message(numbers: Numbers) -> str:
+    statistics = numbers["statistics"]
+    if "printed_percent" in statistics:
+        return saving_message(statistics)
+    return (
+        f"Without the barrier our plan saves {percent(statistics['ours_saves_percent'])} of the latency of Algorithm 1 "
+        "in waves, at the right end."
+    )
+
+
+def _acceptance_message(numbers: Numbers) -> str:
+    statistics = numbers["statistics"]
+    return (
+        f"Drafting is faster than no drafts in {statistics['settings_with_drafts_faster']} of {statistics['settings']} "
+        "settings."
+    )
+
+
+def _shares_message(numbers: Numbers) -> str:
+    return saving_message(numbers["statistics"])
+
+
 # ---------------------------------------------------------------------------------------------------- records
 
 
@@ -173,6 +198,7 @@ def _sweep_figure(number: str) -> Simulation:
         **_PAPER,
         number=number,
         title=f"Latency of {baselines} over the {_SUBJECTS[number[1]]}",
+        message=_schemes_message,
         shows=_SHOWS + (_RIGHT_7 if number[0] == "7" else _RIGHT_8),
         simulate=partial(simulate_sweep, number[1], shown),
         paint=_paint_schemes,
@@ -186,6 +212,7 @@ FIGURES = (
         **_PAPER,
         number="5",
         title="Run time of a forward pass over batch size and operations",
+        message=message_stages,
         shows="Points: the least of several rounds. Lines: c₁ F b + c₂ by least squares, (17).",
         simulate=simulate_stages,
         paint=paint_stages,
@@ -195,6 +222,7 @@ FIGURES = (
         **_PAPER,
         number="6",
         title="Latency with and without drafts over the acceptance rate",
+        message=_acceptance_message,
         shows=(
             "Lines: mean total latency, (23), of three pairs of draft and verify model. Algorithm 1 has the paper's "
             "barrier at each step, (22), and its memory limit for each batch, (24b); ours has no barrier, counts all "
@@ -210,6 +238,7 @@ FIGURES = (
             **_PAPER,
             number=f"9{part}",
             title=f"Latency over the bandwidth, models of {name.replace(', ', ' and ')}",
+            message=_shares_message,
             shows=(
                 "Lines: mean total latency, (23). (24b): Algorithm 1 with the paper's barrier and its memory limit for "
                 "each batch. Waves: the same with the caches of all batches counted. Free: ours, without the barrier, "

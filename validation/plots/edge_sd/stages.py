@@ -138,3 +138,9 @@ def caption_stages(numbers: Numbers) -> str:
         "the least. The paper measures "
         "LLaMA-7B on an RTX 4500 and prints no number for this figure."
     )
+
+
+def message_stages(numbers: Numbers) -> str:
+    """How much the line explains."""
+    least = numbers["statistics"]["smallest_r_squared"]
+    return f"The line c₁ F b + c₂ explains at least {100 * least:.1f}% of the variance of the run times."

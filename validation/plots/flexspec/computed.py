@@ -338,3 +338,8 @@ def caption_storm(numbers: Numbers) -> str:
         f"The stated {DRAFT_BYTES / 1e9:g} GB give none of the printed times; all three follow from {low:.4f} to "
         f"{high:.5f} GB, so not from 3.6 GB either, which would print 9.6 min over 4G."
     )
+
+
+MESSAGE_LENGTHS = "Algorithm 2 always picks a draft length of 1 or K_max, because its objective is monotone in K."
+MESSAGE_STRIDES = "No model of the form (10) meets the three printed latencies of either network."
+MESSAGE_STORM = f"The stated {DRAFT_BYTES / 1e9:g} GB give none of the printed synchronisation times."

@@ -8,6 +8,9 @@ from typing import Any
 from validation.plots.common.record import Decoding, Printed, Simulation
 from validation.plots.flexspec import texts_energy, texts_latency
 from validation.plots.flexspec.computed import (
+    MESSAGE_LENGTHS,
+    MESSAGE_STORM,
+    MESSAGE_STRIDES,
     PRINTED_LENGTHS,
     caption_lengths,
     caption_storm,
@@ -21,6 +24,9 @@ from validation.plots.flexspec.computed import (
 from validation.plots.flexspec.printed import STRIDES, SYNCHRONISATION
 from validation.plots.flexspec.tables import (
     GAMMA,
+    MESSAGE_DEVICES,
+    MESSAGE_LATENCIES,
+    MESSAGE_TARGETS,
     caption_devices,
     caption_latencies,
     caption_targets,
@@ -29,6 +35,7 @@ from validation.plots.flexspec.tables import (
     simulate_targets,
 )
 from validation.plots.flexspec.texts_captions import caption as caption_latency_of_texts
+from validation.plots.flexspec.texts_captions import message as message_of_texts
 
 _PAPER: dict[str, Any] = {"paper": "flexspec", "source": "li2025flexspec"}
 _OURS = "Ours: the paper's printed numbers against each other and against its model (10)."
@@ -38,6 +45,7 @@ FIGURES = (
         **_PAPER,
         number="2",
         title="Draft lengths over a weak and a strong link",
+        message=MESSAGE_LENGTHS,
         shows=(
             f"Left: throughput over K at γ = {GAMMA} with the F/M at which K* is what Fig. 2 prints, 2 and 6; circles "
             "are K*, squares the pick of Algorithm 2. Right: both over F/M."
@@ -51,6 +59,7 @@ FIGURES = (
         **_PAPER,
         number="5",
         title="Latency over the draft length",
+        message=MESSAGE_STRIDES,
         shows=(
             "Diamonds: what the text to Fig. 5 and Table III print for GSM8K; K = 0 is Cloud-Only, and K = 1 over WiFi "
             "is FlexSpec, which is said to behave like it."
@@ -71,6 +80,7 @@ FIGURES = (
         **_PAPER,
         number="I",
         title="Synchronisation times",
+        message=MESSAGE_STORM,
         shows=_OURS,
         simulate=simulate_storm,
         paint=None,
@@ -82,6 +92,7 @@ FIGURES = (
             **_PAPER,
             number=table,
             title=title,
+            message=MESSAGE_LATENCIES,
             shows=_OURS,
             simulate=partial(simulate_latencies, table),
             paint=None,
@@ -93,6 +104,7 @@ FIGURES = (
         **_PAPER,
         number="V",
         title="Edge devices over 4G",
+        message=MESSAGE_DEVICES,
         shows=_OURS,
         simulate=simulate_devices,
         paint=None,
@@ -102,6 +114,7 @@ FIGURES = (
         **_PAPER,
         number="VI",
         title="Other target models",
+        message=MESSAGE_TARGETS,
         shows=_OURS,
         simulate=simulate_targets,
         paint=None,
@@ -111,6 +124,7 @@ FIGURES = (
         **_PAPER,
         number="4",
         title="Latency on GSM8K by method and network",
+        message=partial(message_of_texts, "4"),
         shows="Bars: ms a token, measured on our texts, with intervals of 95% over prompts; diamonds: Table III.",
         study="greedy",
         measure=partial(texts_latency.measure, "III"),
@@ -122,6 +136,7 @@ FIGURES = (
             **_PAPER,
             number=f"{table}-texts",
             title=title,
+            message=partial(message_of_texts, table),
             shows="Ours, measured on our texts with intervals of 95% over prompts, beside the printed.",
             study=study,
             measure=partial(texts_latency.measure, table),
@@ -137,6 +152,7 @@ FIGURES = (
         **_PAPER,
         number="6",
         title="Energy a token on the mobile device",
+        message=texts_energy.message,
         shows=(
             f"Radio and drafting of Cloud-Only and FlexSpec on GSM8K over {texts_energy.SHOWN}, ours beside the "
             "printed; intervals of 95% of the total over prompts."

@@ -248,3 +248,8 @@ def caption_targets(numbers: Numbers) -> str:
         "fewer than its own speed-up over 5G needs (E(K) ≥ speed-up): so M must grow too, by far more than b/R. K "
         "falls for the faster Mixtral, as the text says, if γ is the same."
     )
+
+
+MESSAGE_LATENCIES = "The printed latencies do not identify the acceptance γ."
+MESSAGE_DEVICES = "The Snapdragon's printed speed-ups contradict those of the Jetson and the iPhone."
+MESSAGE_TARGETS = "The printed speed-ups need a cost M per draft that grows over 4G by far more than b/R."

@@ -215,3 +215,20 @@ def _several(found: Mapping[str, Ends]) -> str:
         f"{value:.2f}" + ("" if low is None or high is None else f" [{low:.2f}, {high:.2f}]")
         for value, low, high in found.values()
     )
+
+
+def message(number: str, numbers: Numbers) -> str:
+    """One sentence, for Fig. 4 and the tables by their numbers."""
+    if number == "4":
+        gains = {network: _line(numbers, network, lines.PRINTED) for network in NETWORKS}
+        each = ", ".join(f"{one['speed_up'][0]:.2f} over {network}" for network, one in gains.items() if one)
+        if not each:
+            return "FlexSpec was not run."
+        return f"FlexSpec as printed is faster than Cloud-Only by a factor of {each}."
+    lengths = numbers["statistics"]["lengths"]
+    name = ALONE if ALONE in lengths else ROWS
+    against = lengths.get(name, {}).get("flexspec_over_best", {})
+    line = lines.PRINTED if name == ALONE else lines.LINEAR
+    if line not in against:
+        return "FlexSpec was not compared with fixed draft lengths."
+    return f"Against standard SD at the best fixed draft length, “{line}” is {verdict(against[line])}."

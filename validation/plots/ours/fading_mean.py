@@ -159,3 +159,6 @@ def caption(numbers: Numbers) -> str:
         f"cu-hlm Fig. 10b, it grows by {1e3 * strong['growth_per_factor_e'] * math.log(10):.0f} ms with each factor "
         "of 10, which no simulation shows: there a mean of a stated sample size does little harm."
     )
+
+
+MESSAGE = "The mean latency under Rayleigh fading is infinite; the median is finite."

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from validation.plots.c_sqs.numbers import simulate_regret
-from validation.plots.c_sqs.pictures import caption_regret, paint_regret
+from validation.plots.c_sqs.pictures import caption_regret, message_regret, paint_regret
 from validation.plots.c_sqs.pictures import caption_table as caption_c_sqs_table
+from validation.plots.c_sqs.pictures import message_table as message_c_sqs_table
 from validation.plots.c_sqs.tables import simulate_table
 from validation.plots.common.record import Figure, Simulation
 from validation.plots.common.skipping.captions import caption_table as caption_skipping_table
+from validation.plots.common.skipping.captions import message_table as message_skipping_table
 from validation.plots.common.skipping.printed import CU, PRINTED, U
 from validation.plots.common.truncation.sample import EPSILON, THETA
 from validation.plots.common.truncation.values import OFFLINE, ONLINE
@@ -21,6 +23,9 @@ from validation.plots.ours.truncation_rules import (
     measure_direction,
     measure_failures,
     measure_sizes,
+    message_direction,
+    message_failures,
+    message_sizes,
     paint_direction,
     paint_failures,
     paint_sizes,
@@ -34,6 +39,7 @@ FIGURES = (
         **_OURS,
         number="I",
         title="Linear fit, thresholds and rejection risk",
+        message=message_skipping_table,
         shows="What both papers print beside ours, the guarantees, and what does not follow from their own numbers.",
         measure=skipping_table.measure_table,
         paint=None,
@@ -44,6 +50,7 @@ FIGURES = (
         **_OURS,
         number="3",
         title="Tokens that each rule sends for the same Bias",
+        message=message_sizes,
         shows="Left: mean tokens against the true mean Bias, each rule over its parameter.",
         measure=measure_sizes,
         paint=paint_sizes,
@@ -54,6 +61,7 @@ FIGURES = (
         **_OURS,
         number="4",
         title="Where the published online bound (23) is below the distortion",
+        message=message_failures,
         shows="Left: how often, over all k and at the k of (24). Right: by how much, at worst and in the median.",
         measure=measure_failures,
         paint=paint_failures,
@@ -63,6 +71,7 @@ FIGURES = (
         **_OURS,
         number="5",
         title="k against the rejection probability of the draft",
+        message=message_direction,
         shows=f"Mean tokens sent at θ = {THETA:g} and ε = {EPSILON:g}.",
         measure=measure_direction,
         paint=paint_direction,
@@ -72,6 +81,7 @@ FIGURES = (
         **_OURS,
         number="II",
         title="Compressed vocabulary sizes beside the paper's",
+        message=truncation_table.message_table,
         shows=f"At the paper's θ = {THETA:g}.",
         measure=truncation_table.measure_table,
         paint=None,
@@ -82,6 +92,7 @@ FIGURES = (
         **_OURS,
         number="1",
         title="The mean latency under fading does not exist",
+        message=fading_mean.MESSAGE,
         shows=fading_mean.SHOWS,
         simulate=fading_mean.simulate,
         paint=fading_mean.paint,
@@ -91,6 +102,7 @@ FIGURES = (
         **_OF_C_SQS,
         number="2",
         title="Regret of the conformal threshold",
+        message=message_regret,
         shows="Mean dropped mass so far of each text beside Theorem 2 and the sharp bound, for both forms of line 12.",
         simulate=simulate_regret,
         paint=paint_regret,
@@ -100,6 +112,7 @@ FIGURES = (
         **_OF_C_SQS,
         number="III",
         title="What c-sqs bounds, beside what happens",
+        message=message_c_sqs_table,
         shows="Means over the texts; 95% intervals by a bootstrap over the prompts.",
         simulate=simulate_table,
         paint=None,

@@ -359,3 +359,40 @@ def caption_direction(numbers: Numbers) -> str:
         "what (24) adds for β itself is an artefact of its D. "
         "Positions by bin: " + ", ".join(f"{count:,}" for count in statistics["positions"]) + "."
     )
+
+
+# ------------------------------------------------------------------------------------------- messages, in one sentence
+
+
+def message_sizes(numbers: Numbers) -> str:
+    """Tokens of the certified rule against the offline one."""
+    sent = {one["name"]: one["mean"] for one in numbers["promised"]}
+    certified, offline = sent.get("certified"), sent.get("offline")
+    if certified is None or offline is None:
+        return "The rules cannot be compared here, as q = p everywhere."
+    return (
+        f"For a Bias of at most {EPSILON:g} the certified rule sends {certified:,.0f} tokens on average, the published "
+        f"offline rule {offline:,.0f}."
+    )
+
+
+def message_failures(numbers: Numbers) -> str:
+    """The largest share of failures over η."""
+    shares = [share for share in numbers["series"][0]["share"] if share is not None]
+    if not shares:
+        return "The published bound (23) cannot be checked here, as q = p everywhere."
+    return (
+        f"The published online bound (23) lies below the distortion at up to {max(shares):.1%} of the positions and k, "
+        "depending on η."
+    )
+
+
+def message_direction(numbers: Numbers) -> str:
+    """How (24) and the required k move with β."""
+    published, safe = ([value for value in one["y"] if value is not None] for one in numbers["swept"][:2])
+    if not published or not safe:
+        return "The rules cannot be compared here, as q = p everywhere."
+    return (
+        f"As β goes from 0 to 1, the k of (24) goes from {three(published[0])} to {three(published[-1])}, while the k "
+        f"that TV(r, r̂) ≤ θ needs at worst goes from {three(safe[0])} to {three(safe[-1])}."
+    )

@@ -166,3 +166,8 @@ def caption_table(numbers: Numbers) -> str:
         "mean and range are over those or over all, it does not say. In the second table each rule keeps all positions "
         "to one parameter; for a mean Bias that is not the least, so a fixed k, offline, can be below exact."
     )
+
+
+def message_table(numbers: Numbers) -> str:
+    """k* offline, ours and the paper's."""
+    return f"k* offline is {say(numbers['statistics']['k_offline'])} here and {OFFLINE.value:.0f} in the paper."

@@ -169,3 +169,74 @@ def caption_table(numbers: Numbers) -> str:
         f"whole texts is min(1, the mean sum) = {_number(bound)}{vacuous}; calibrated thresholds keep the mean per "
         "token. Intervals are 95%, clustered by prompt."
     )
+
+
+# ------------------------------------------------------------------------------------------- messages, in one sentence
+
+
+def message_baselines(numbers: Numbers) -> str:
+    """How far uncertainty and rejection go together."""
+    found = [r for r in numbers["statistics"]["pearson_r"].values() if r is not None]
+    if not found:
+        return "The correlation of uncertainty and rejection is undefined here."
+    least, most = min(found), max(found)
+    span = _number(most) if len(found) == 1 else f"{_number(least)} to {_number(most)}, depending on the measure"
+    return f"The correlation of uncertainty and rejection over tokens is {span}."
+
+
+def message_line(numbers: Numbers) -> str:
+    """How much the line explains of the means, and of single tokens."""
+    statistics = numbers["statistics"]
+    means, tokens = (statistics[which]["line"] for which in ("bins", "tokens"))
+    if means is None or tokens is None:
+        return "No line can be fitted here, since the uncertainty does not vary."
+    return (
+        f"A line explains {_percent(means['r_squared'])} of the variance of the mean rejection probability at each u, "
+        f"but {_percent(tokens['r_squared'])} of that of single tokens."
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "an undefined share" if share is None else f"{100 * share:.1f}%"
+
+
+def message_density(numbers: Numbers) -> str:
+    """The share of drafts at both ends."""
+    ends = numbers["statistics"]["share_at_0"] + numbers["statistics"]["share_at_1"]
+    return f"The uncertainty of {100 * ends:.1f}% of the drafts is exactly 0 or 1."
+
+
+def message_rates(numbers: Numbers) -> str:
+    """What would be accepted of the skipped drafts at the paper's threshold."""
+    sent, accepted, _ = numbers["series"]
+    chosen = value(CU, "chosen")
+    return (
+        f"At the paper's threshold {chosen} the transmission rate is {_at(sent, chosen)}, and "
+        f"{_at(accepted, chosen)} of the skipped drafts would be accepted."
+    )
+
+
+def message_transmission(numbers: Numbers) -> str:
+    """The rate at the paper's experimental threshold."""
+    (sent,) = numbers["series"]
+    at = value(U, "experimental")
+    return f"The transmission rate falls as the threshold rises; at {at:g} it is {_at(sent, at)}."
+
+
+def message_methods(numbers: Numbers) -> str:
+    """The range of the transmission rates."""
+    rates = [one["transmission"]["value"] for one in numbers["series"] if one["transmission"]["value"] is not None]
+    if not rates:
+        return "No method has a threshold here."
+    return f"The transmission rate is {_number(min(rates))} to {_number(max(rates))}, depending on the method."
+
+
+def message_table(numbers: Numbers) -> str:
+    """The true risk of skipping at the risk-prone threshold."""
+    exact = numbers["statistics"]["exact"].get("bins")
+    if exact is None:
+        return "The fitted line does not rise, so there is no threshold."
+    return (
+        "At the risk-prone threshold the emitted token's distribution differs from the target model's by "
+        f"{_estimate(exact, '.4f')} in total variation."
+    )

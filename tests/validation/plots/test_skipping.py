@@ -21,8 +21,9 @@ from validation.plots.common.skipping import numbers as skipping_numbers
 from validation.plots.common.skipping import printed as skipping_printed
 from validation.plots.common.skipping import sample as tokens_module
 from validation.plots.common.skipping.sample import POINTS, Tokens, accepted_if_skipped, mean, ratio, tokens_of
+from validation.plots.common.skipping.words import shown
 from validation.plots.ours import skipping_table as skipping_table
-from validation.plots.ours.skipping_table import calibrated, shown
+from validation.plots.ours.skipping_table import calibrated
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 from validation.uncertainty import baselines
 

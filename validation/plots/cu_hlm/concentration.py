@@ -112,16 +112,6 @@ def paint_tails(numbers: Numbers) -> Canvas:
     return figure
 
 
-def caption_tails(numbers: Numbers) -> str:
-    """How many tokens must be kept until each mean is small."""
-    remains, deviation = numbers["series"]
-    found = [next(k for k, mean in zip(s["x"], s["mean"], strict=True) if mean <= 0.05) for s in (remains, deviation)]
-    return (
-        f"Of the points drawn, the mean residual is at most 0.05 from k = {found[0]:,} on, the mean of Δ_k from "
-        f"k = {found[1]:,} on. The paper prints no number for this figure, so no mark of it is drawn."
-    )
-
-
 # ------------------------------------------------------------------------------------------------- Fig. 6
 
 
@@ -209,8 +199,7 @@ def caption_bias(numbers: Numbers) -> str:
         f"Pearson's r is {_four(statistics['pearson_r'])} over all points and "
         f"{_four(statistics['pearson_r_of_means_per_k'])} over the means at each k = "
         f"{', '.join(str(one['k']) for one in numbers['series'])}; the paper prints {PRINTED_R.value} "
-        f"({PRINTED_R.place}). Right: the bias is not merely correlated, it is exactly 2 TV(q, p) TV(r, r̂); the "
-        f"largest deviation is {deviation}, which is rounding."
+        f"({PRINTED_R.place}). Right: the largest deviation from the identity is {deviation}, which is rounding."
     )
 
 

@@ -46,7 +46,6 @@ from validation.plots.cu_hlm.concentration import (
     MESSAGE_BIAS,
     PRINTED_R,
     caption_bias,
-    caption_tails,
     measure_bias,
     measure_ranks,
     measure_tails,
@@ -82,7 +81,7 @@ FIGURES = (
         shows="Each row q is sorted in descending order; mean, median and the middle 80% over positions.",
         measure=measure_ranks,
         paint=paint_ranks,
-        caption=lambda numbers: "The paper prints no number for this figure, so no mark of it is drawn.",
+        caption=lambda numbers: "The paper prints no number for this figure.",
     ),
     Figure(
         **_CU,
@@ -96,7 +95,7 @@ FIGURES = (
         ),
         measure=measure_tails,
         paint=paint_tails,
-        caption=caption_tails,
+        caption=lambda numbers: "The paper prints no number for this figure.",
     ),
     Figure(
         **_CU,

@@ -143,15 +143,15 @@ def caption_bounds(numbers: Numbers) -> str:
     online = ", ".join(f"{three(means[f'online (23), η = {eta:g}'])} for η = {eta:g}" for eta in SHOWN)
     left_out = statistics["positions_without_rejection"]
     return (
-        f"Left, over the positions with q ≠ p ({left_out:,} left out): at k = {statistics['k']} the mean TV(r, r̂) is "
-        f"{three(means['TV(r, r̂)'])}, the published bound {three(means['published (20)'])}, the sharp one "
-        f"{three(means['sharp bound'])}, the online one {online}, and Δ_k/(q_d β_d), cut at 1, "
-        f"{three(means['Δ_k/(q_d β_d)'])}. TV(r, r̂) comes to {sharp} of the sharp bound at most, and to {published} "
-        "of the published one, which is loose by a factor of 2 always. A bound above 1, the line, says nothing. The "
-        f"online bound takes for β_d {line_said(statistics['line'])}, and leaves the picture where it is above "
-        f"{HIGHEST:g}; Δ_k/(q_d β_d) takes the true β_d. Right: the certificate of the Bias asks nothing of the "
-        f"server; at that k it is {three(statistics['certificate_over_bias_at_k'])} times the mean Bias. The paper "
-        "calls (20) tight; it prints no number for this figure."
+        f"Left: means over the positions with q ≠ p ({left_out:,} are left out). At k = {statistics['k']} they are "
+        f"{three(means['TV(r, r̂)'])} for TV(r, r̂), {three(means['published (20)'])} for the published bound, "
+        f"{three(means['sharp bound'])} for the sharp bound, {online} for the online bound, and "
+        f"{three(means['Δ_k/(q_d β_d)'])} for Δ_k/(q_d β_d), clipped at 1. TV(r, r̂) reaches at most {sharp} of the "
+        f"sharp bound and {published} of the published one. A bound above 1, the horizontal line, is vacuous. The "
+        f"online bound uses the estimate {line_said(statistics['line'])} for β_d and is cut off above {HIGHEST:g}; "
+        "Δ_k/(q_d β_d) uses the true β_d. Right: the certificate of the Bias needs nothing from the server; at this k "
+        f"it is {three(statistics['certificate_over_bias_at_k'])} times the mean Bias. The paper calls (20) tight and "
+        "prints no number for this figure."
     )
 
 
@@ -233,11 +233,11 @@ def caption_payload(numbers: Numbers) -> str:
     share = "undefined" if offline is None else f"{offline / size:.2%}"
     marks = "; ".join(f"{name} {'undefined' if k is None else f'{k:,.0f}'}" for name, k in sent.items())
     return (
-        f"An entry takes {BITS} + {width - BITS} bits, all {size:,} of them {full:,} bits. Mean k at θ = {THETA:g}, "
-        f"ε = {EPSILON:g}: {marks}. The payload of k* offline is {share} of the full one; the paper prints less than "
-        f"{SHARE.value:.1%}, for its k* = {OFFLINE.value:.0f} of {FULL:,}. Accuracy, the paper's other axis, takes "
-        "decoded texts (Figure 9b-texts): in its place stand the mean TV(r, r̂), over the positions with q ≠ p, and the "
-        "mean Bias."
+        f"An entry takes {BITS} + {width - BITS} bits, all {size:,} entries {full:,} bits. Mean k at θ = {THETA:g} "
+        f"and ε = {EPSILON:g}: {marks}. The payload of the offline k* is {share} of the full one; the paper prints "
+        f"less than {SHARE.value:.1%}, for k* = {OFFLINE.value:.0f} of {FULL:,}. The paper also draws the accuracy, "
+        "which needs decoded texts (Figure 9b-texts). Its place is taken by the mean TV(r, r̂) over the positions "
+        "with q ≠ p, and by the mean Bias."
     )
 
 

@@ -138,18 +138,18 @@ def caption_latencies(table: str, numbers: Numbers) -> str:
     """Misprints, and how well the model fits."""
     statistics = numbers["statistics"]
     text = (
-        "Speed-up depends on γ and M/F alone, so latencies leave γ open: fits with γ held at "
-        f"{GAMMAS[0]} to {GAMMAS[-1]} miss by {span(statistics['rms_ms'], '.1f')} ms, and only a "
-        "curve of pairs (γ, M) is identified, with γ ≥ 1 − 1/speed-up. Nor is K printed; the fitted one is the best. "
+        f"The speed-up depends on γ and M/F only. Fits with γ fixed at {GAMMAS[0]} to {GAMMAS[-1]} have errors of "
+        f"{span(statistics['rms_ms'], '.1f')} ms, so only a curve of pairs (γ, M) is identified, with "
+        "γ ≥ 1 − 1/speed-up. The paper prints no K; the fits use the best one. "
     )
     if table == "III":
         return text + (
-            "Whatever γ, as much is gained over WiFi as over 5G, so the best draft is as long there, against Fig. 2; "
-            f"and the fitted M grows from 5G to WiFi by {span(statistics['growth_ms'], '.0f')} ms a draft, "
-            "where (10) has only b/R in it: 0.0015 ms at 10 Mbit/s."
+            "For every γ the speed-up over WiFi equals that over 5G, so the best draft length is the same; Fig. 2 says "
+            f"otherwise. The fitted M grows from 5G to WiFi by {span(statistics['growth_ms'], '.0f')} ms per draft; in "
+            "(10) only b/R can grow, by 0.0015 ms at 10 Mbit/s."
         )
     return text + (
-        "Temperature should change γ and not M: with the M of Table III the misfit is "
+        "The temperature should change γ and not M, but with the M of Table III the error of the fit is "
         f"{statistics['rms_with_other_marginals_ms']:.1f} ms."
     )
 
@@ -195,11 +195,12 @@ def simulate_devices(seed: int) -> Numbers:
 def caption_devices(numbers: Numbers) -> str:
     """Which printed speed-ups contradict each other."""
     return (
-        "At the best K latency is a least of functions linear in the time of a draft, so concave in it, whatever the "
-        "acceptance. The Snapdragon's printed speed-ups are above what those of the Jetson and the iPhone allow, on "
-        "all three datasets, if the devices differ in the time of a draft alone. With F as Cloud-Only's latency the "
-        "best fit has even the Raspberry Pi faster than the cloud; its printed slowdown asks for an F of a fifth to a "
-        "quarter of that, where (10) adds to F. Draft rates are the inverses of draft latencies, as they should be."
+        "At the best K the latency is a minimum of linear functions of the time of a draft, so it is concave in this "
+        "time, for every acceptance. On all three datasets the Snapdragon's printed speed-ups exceed what those of "
+        "the Jetson and the iPhone allow, if the devices differ only in the time of a draft. If F is Cloud-Only's "
+        "latency, the best fit makes even the Raspberry Pi faster than the cloud. Its printed slowdown needs an F of "
+        "a fifth to a quarter of this latency, but (10) adds time to F. Draft rates are the inverses of draft "
+        "latencies, as they should be."
     )
 
 
@@ -243,10 +244,10 @@ def simulate_targets(seed: int) -> Numbers:
 def caption_targets(numbers: Numbers) -> str:
     """What the implied latencies say of M."""
     return (
-        "The implied latencies of Llama-2-70B are those of Table III. A token takes Cloud-Only 155 to 165 ms longer "
-        "over 4G. Were that all in F, FlexSpec's difference would say how many tokens a round brings, and that is "
-        "fewer than its own speed-up over 5G needs (E(K) ≥ speed-up): so M must grow too, by far more than b/R. K "
-        "falls for the faster Mixtral, as the text says, if γ is the same."
+        "The implied latencies of Llama-2-70B are those of Table III. With Cloud-Only a token takes 155 to 165 ms "
+        "longer over 4G. If all of this were in F, FlexSpec's difference would give the tokens per round; this number "
+        "is smaller than FlexSpec's own speed-up over 5G needs (E(K) ≥ speed-up). So M must grow, too. K falls for "
+        "the faster Mixtral, as the text says, if γ is the same."
     )
 
 

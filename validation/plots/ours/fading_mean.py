@@ -152,12 +152,12 @@ def caption(numbers: Numbers) -> str:
     rayleigh, _, strong = numbers["series"]
     low, high = (numbers["statistics"]["Rayleigh"][key] for key in ("smallest_mean", "largest_mean"))
     return (
-        f"Under Rayleigh fading the mean of {SAMPLES:,} blocks is {low:.1f} to {high:.1f} s by the seed, and its "
-        f"typical value grows by {rayleigh['growth_per_factor_e'] * math.log(10):.1f} s with each factor of 10 in the "
-        f"sample: E[1/log₂(1 + S)] is infinite, as the density of S at 0 is positive. The median, "
-        f"{rayleigh['median']:.2f} s, stays. With a line of sight the mean is infinite, too, but at 10 dB, as in "
-        f"cu-hlm Fig. 10b, it grows by {1e3 * strong['growth_per_factor_e'] * math.log(10):.0f} ms with each factor "
-        "of 10, which no simulation shows: there a mean of a stated sample size does little harm."
+        f"Under Rayleigh fading the mean of {SAMPLES:,} blocks is {low:.1f} to {high:.1f} s, depending on the seed. "
+        f"Its typical value grows by {rayleigh['growth_per_factor_e'] * math.log(10):.1f} s with each factor of 10 in "
+        "the sample, because E[1/log₂(1 + S)] is infinite: the density of S at 0 is positive. The median stays at "
+        f"{rayleigh['median']:.2f} s. With a line of sight the mean is infinite, too. At a Rician factor of 10 dB, as "
+        f"in cu-hlm Fig. 10b, it grows by only {1e3 * strong['growth_per_factor_e'] * math.log(10):.0f} ms with each "
+        "factor of 10, which no simulation shows; there, a mean over a stated sample size is harmless."
     )
 
 

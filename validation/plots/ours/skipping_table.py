@@ -32,33 +32,14 @@ from validation.plots.common.skipping.sample import (
     tokens_of,
     transmission_rate,
 )
+from validation.plots.common.skipping.words import UNDEFINED, shown, with_interval
 from validation.trace.reader import Trace, probabilities
 
 EXACT_VALUES = 2_000_000  # probabilities of which E[u] is computed: 488 positions at V = 4,096
 WANTED_RISKS = (value(CU, "bound"), 0.02, 0.05, 0.1)
 """Of the mean one-step total variation that calibration is asked for; the first is cu-hlm's bound on R."""
-NONE, UNDEFINED = "–", "undefined"
+NONE = "–"
 LINES = ("tokens", "bins")
-
-
-def shown(number: float | None, form: str = ".4f") -> str:
-    """As text, with a true minus sign.
-
-    >>> shown(-0.0661), shown(float("nan"))
-    ('−0.0661', 'undefined')
-    """
-    return UNDEFINED if number is None or np.isnan(number) else format(number, form).replace("-", "−")
-
-
-def with_interval(number: float | None, ends: tuple[float, float] | None, form: str = ".4f") -> str:
-    """A number and its interval where there is one.
-
-    >>> with_interval(0.5, (0.25, 0.75), ".2f"), with_interval(0.5, None, ".2f")
-    ('0.50 [0.25, 0.75]', '0.50')
-    """
-    if ends is None or np.isnan(ends).any():
-        return shown(number, form)
-    return f"{shown(number, form)} [{shown(ends[0], form)}, {shown(ends[1], form)}]"
 
 
 def _shown(estimate: ClusteredEstimate, form: str = ".4f") -> str:

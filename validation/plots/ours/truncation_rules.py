@@ -154,15 +154,15 @@ def caption_sizes(numbers: Numbers) -> str:
         words.append(f"{_named(one['name'])} {one['mean']:,.0f} ({low:,} to {high:,}{true}{broken})")
     statistics = numbers["statistics"]
     return (
-        f"Right: tokens sent where Bias ≤ ε = {EPSILON:g} is promised, bars 10–90% of positions, line the median, "
-        f"diamond the mean. Means and ranges: {'; '.join(words)}. For the published rules θ = ε/2, since "
-        "TV(r, r̂) ≤ θ means Bias ≤ 2 θ T; offline keeps it on average only, and what online promises is not true for "
-        "every η. Exact needs p, offline its statistics, T known the mean rejection probability; certified is the "
-        "least k with 2Δ_k ≤ ε, from q alone. Sending nothing has a mean Bias of "
-        f"{three(statistics['bias_unsent'])} at worst. Online takes for β_d {line_said(statistics['line'])}. Left: "
-        "each rule keeps all positions to one parameter; for the mean Bias that is not the least, so a fixed k, "
-        f"offline, can be below exact. The paper's sizes: {OFFLINE.value:.0f} offline, {ONLINE[0].value:.0f} online, "
-        "η not printed."
+        f"Right: tokens sent if Bias ≤ ε = {EPSILON:g} is promised; bars 10–90% of positions, line the median, "
+        f"diamond the mean. Means and ranges: {'; '.join(words)}. The published rules use θ = ε/2, because TV(r, r̂) "
+        "≤ θ implies Bias ≤ 2 θ T. The offline rule keeps its promise on average only; the promise of the online rule "
+        "is false for some η. The exact rule needs p, the offline rule needs its statistics, and “T known” needs the "
+        "mean rejection probability. The certified rule takes the smallest k with 2Δ_k ≤ ε, from q alone. Sending "
+        f"nothing has a mean Bias of at most {three(statistics['bias_unsent'])}. The online rule estimates β_d by "
+        f"{line_said(statistics['line'])}. Left: each rule uses one parameter at all positions. This does not "
+        "minimise the tokens at a given mean Bias, so a fixed k can lie below the exact rule. The paper prints "
+        f"{OFFLINE.value:.0f} tokens offline, {ONLINE[0].value:.0f} online, and no η."
     )
 
 
@@ -347,16 +347,16 @@ def caption_direction(numbers: Numbers) -> str:
     published, safe, certified = (one["y"] for one in numbers["swept"])
     distortion, bias = statistics["distortion_at_k"], statistics["bias_at_k"]
     return (
-        f"Left: from β_d = 0 to β_d > {BINS[-2]:g} the k of (24) with η = {SHOWN[1]:g} and the true β_d goes from "
-        f"{three(online[0])} to {three(online[-1])}, the least with TV(r, r̂) ≤ {THETA:g} from {three(least[0])} to "
-        f"{three(least[-1])}, the least with Bias ≤ {EPSILON:g} from {three(exact[0])} to {three(exact[-1])}, the "
-        f"certified from {three(flat[0])} to {three(flat[-1])}; at the fixed k = {statistics['k']} the mean TV(r, r̂) "
-        f"goes from {three(distortion[0])} to {three(distortion[-1])} and the mean Bias from {three(bias[0])} to "
-        f"{three(bias[-1])}. Rows differ between the bins; right, on the same rows, β alone is moved from 0 to 1: (24) "
-        f"goes from {three(published[0])} to {three(published[-1])} tokens while what TV(r, r̂) ≤ θ asks for at worst, "
-        f"Δ_k ≤ θ q_d β, falls from {three(safe[0])} to {three(safe[-1])}, and the certified k stays at "
-        f"{three(certified[0])}. So the bins on the left differ by their rows as well, which the certified k follows; "
-        "what (24) adds for β itself is an artefact of its D. "
+        f"Left: from β_d = 0 to β_d > {BINS[-2]:g}, the k of (24) with η = {SHOWN[1]:g} and the true β_d goes from "
+        f"{three(online[0])} to {three(online[-1])}, the smallest k with TV(r, r̂) ≤ {THETA:g} from {three(least[0])} "
+        f"to {three(least[-1])}, the smallest k with Bias ≤ {EPSILON:g} from {three(exact[0])} to {three(exact[-1])}, "
+        f"and the certified k from {three(flat[0])} to {three(flat[-1])}. At the fixed k = {statistics['k']} the mean "
+        f"TV(r, r̂) goes from {three(distortion[0])} to {three(distortion[-1])} and the mean Bias from "
+        f"{three(bias[0])} to {three(bias[-1])}. The distributions differ between the bins. Right: the distributions "
+        f"are fixed and only β goes from 0 to 1. There (24) goes from {three(published[0])} to {three(published[-1])} "
+        f"tokens. The k that TV(r, r̂) ≤ θ needs in the worst case, Δ_k ≤ θ q_d β, falls from {three(safe[0])} to "
+        f"{three(safe[-1])}, and the certified k stays at {three(certified[0])}. So the increase of (24) with β comes "
+        "from its denominator D. "
         "Positions by bin: " + ", ".join(f"{count:,}" for count in statistics["positions"]) + "."
     )
 

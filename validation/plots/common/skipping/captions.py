@@ -1,4 +1,4 @@
-"""What the captions of uncertainty and skipping say: our numbers beside the printed ones."""
+"""Captions of uncertainty and skipping: our numbers beside the printed ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.printed import CU, U, false_positives, value
-from validation.plots.ours.skipping_table import shown, with_interval
+from validation.plots.common.skipping.words import shown, with_interval
 
 RATES = {
     "transmission": "transmission rate",
@@ -30,18 +30,21 @@ def _estimate(found: dict[str, float | None], form: str = ".3f") -> str:
 
 
 def caption_baselines(numbers: Numbers, paper: str) -> str:
-    """The correlations."""
+    """The correlation of each measure."""
     statistics = numbers["statistics"]
     ours = ", ".join(f"{name} {_number(r)}" for name, r in statistics["pearson_r"].items())
-    text = f"Pearson's r over tokens: {ours}"
+    sentences = [f"Pearson's r over tokens: {ours}."]
     if paper == CU:
-        text += "; the paper prints 0.71 for temperature perturbation, 0.65 for MC dropout and 0.20 for paraphrases"
+        sentences.append(
+            "The paper prints 0.71 for temperature perturbation, 0.65 for MC dropout and 0.20 for paraphrases."
+        )
     if at := statistics["pearson_r_at_the_positions_of_the_rivals"]:
         like = ", ".join(f"{name} {_number(r)}" for name, r in at.items())
-        text += f". At the {statistics['positions_of_the_rivals']:,} positions where all were taken: {like}"
+        count = statistics["positions_of_the_rivals"]
+        sentences.append(f"At the {count:,} positions where all three were measured: {like}.")
     without = _number(statistics["pearson_r_of_one_less_draft_probability"])
-    text += f". For 1 − q_d, which the device knows without a draw, r is {without} over all tokens"
-    return " ".join([f"{text}.", *statistics["left_out"].values()])
+    sentences.append(f"For 1 − q_d, which the device knows without sampling, r is {without} over all tokens.")
+    return " ".join([*sentences, *statistics["left_out"].values()])
 
 
 def _fit(numbers: Numbers, which: str) -> str:
@@ -60,10 +63,11 @@ def _thresholds(numbers: Numbers, paper: str) -> str:
     found = statistics["bins"]["thresholds"]
     ours = "undefined, as no line rises" if found is None else " and ".join(_number(one, ".4f") for one in found)
     theirs = f"{value(paper, 'averse'):g} and {value(paper, 'prone'):g}"
-    beyond = " A threshold beyond [0, 1] skips no draft or every one." if found and not _inside(found) else ""
+    beyond = " A threshold outside [0, 1] skips no draft or every draft." if found and not _inside(found) else ""
     return (
-        f"Δ = {_estimate(statistics['non_acceptance'])}, the paper has {value(paper, 'non_acceptance'):g}; risk-averse "
-        f"and risk-prone thresholds by the fit to the means {ours}, the paper has {theirs}.{beyond}"
+        f"The probability Δ that a draft can be rejected is {_estimate(statistics['non_acceptance'])} here and "
+        f"{value(paper, 'non_acceptance'):g} in the paper. The risk-averse and risk-prone thresholds, by the fit to "
+        f"the means, are {ours} here and {theirs} in the paper.{beyond}"
     )
 
 
@@ -76,31 +80,31 @@ def caption_line(numbers: Numbers, paper: str) -> str:
     theirs = f"a = {value(paper, 'slope'):g}, b = {shown(value(paper, 'intercept'), 'g')}"
     if paper == CU:
         theirs += f", R² = {value(paper, 'r_squared'):g}"
-    fits = f"{_fit(numbers, 'tokens')}; {_fit(numbers, 'bins')}; the paper prints {theirs}."
+    fits = f"Fitted lines: {_fit(numbers, 'tokens')}; {_fit(numbers, 'bins')}. The paper prints {theirs}."
     return f"{fits} {_how_linear(numbers)}{_thresholds(numbers, paper)}"
 
 
 def _how_linear(numbers: Numbers) -> str:
-    """How far off a line the means are, and the tokens from any function of u."""
+    """The largest distance of a mean from the line, and the share of variance that u can explain."""
     statistics = numbers["statistics"]
     miss, most = statistics["bins"]["largest_miss"], statistics["explained_at_most"]
     if miss is None or most is None:
         return ""
     off, of_points = statistics["bins"]["points_off"]
-    beside = f"; at {off} of {of_points} points the line is outside the 95% interval" if of_points else ""
+    beside = f" At {off} of {of_points} points the line lies outside the 95% interval of the mean." if of_points else ""
     return (
-        f"The mean farthest from its line is {_number(abs(miss[1]))} off, at u = {miss[0]:g}{beside}. Of the variance "
-        f"of β over tokens any function of u explains at most {_number(most)}. "
+        f"The largest distance of a mean from the line is {_number(abs(miss[1]))}, at u = {miss[0]:g}.{beside} No "
+        f"function of u explains more than {_number(most)} of the variance of β over tokens. "
     )
 
 
 def caption_density(numbers: Numbers) -> str:
-    """How much of u lies at its ends."""
+    """The shares of u = 0 and u = 1, and the mass of the kernels outside [0, 1]."""
     statistics, (_, density) = numbers["statistics"], numbers["series"]
     return (
         f"{100 * statistics['share_at_0']:.1f}% of the drafts have u = 0 and {100 * statistics['share_at_1']:.1f}% "
-        f"u = 1; the paper says that u gathers at both, without a number. The kernels put "
-        f"{100 * density['outside']:.1f}% of their mass outside [0, 1], where no u can be."
+        "have u = 1. The paper says that u concentrates at both ends, but prints no number. The kernels put "
+        f"{100 * density['outside']:.1f}% of their mass outside [0, 1], where u cannot lie."
     )
 
 
@@ -112,17 +116,17 @@ def _at(series: dict[str, Any], threshold: float) -> str:
 
 def caption_rates(numbers: Numbers) -> str:
     """The rates at the paper's threshold."""
-    sent, accepted, skipped = numbers["series"]
+    _, accepted, skipped = numbers["series"]
     chosen = value(CU, "chosen")
     wrong = numbers["statistics"]["skipped_and_rejected"][f"{chosen:g}"]
     least = min((one for one in accepted["mean"] if one is not None), default=None)
     return (
-        f"At the paper's threshold {chosen}: transmission rate {_at(sent, chosen)}, the paper prints "
-        f"{1 - value(CU, 'skipped'):.3f}; P(accepted | skipped), its true skip rate, {_at(accepted, chosen)}, the "
-        f"paper prints {value(CU, 'true_skips')}; P(skipped | accepted), u-hlm's, {_at(skipped, chosen)}. "
-        f"P(skipped and rejected) is {_estimate(wrong)}, by the paper's rates {false_positives():.3f}. The least "
-        f"P(accepted | skipped) is {_number(least)}, the paper's {value(CU, 'least_true_skips')}. The accuracy that "
-        "the paper draws too takes texts by the hybrid system: Figure 9a-texts."
+        f"At this threshold the paper prints a transmission rate of {1 - value(CU, 'skipped'):.3f} and "
+        f"P(accepted | skipped) = {value(CU, 'true_skips')}. P(skipped | accepted), the true skip rate of u-hlm, is "
+        f"{_at(skipped, chosen)} here. P(skipped and rejected) is {_estimate(wrong)} here and {false_positives():.3f} "
+        f"by the paper's rates. The smallest P(accepted | skipped) is {_number(least)} here and "
+        f"{value(CU, 'least_true_skips')} in the paper. Figure 9a-texts shows the accuracy, which needs texts decoded "
+        "by the hybrid system."
     )
 
 
@@ -132,14 +136,14 @@ def caption_transmission(numbers: Numbers) -> str:
     near = [0.4, 0.6]
     ours = ", ".join(f"{_at(sent, one)} at {one}" for one in near)
     return (
-        f"Transmission rate {ours}; the paper prints {1 - value(U, 'skipped'):.4f} at {value(U, 'prone')}, which with "
-        "20 draws is 0.4. The cosine similarity that the paper draws too takes texts by the hybrid system: Figure "
-        "4-texts."
+        f"The transmission rate is {ours}. The paper prints {1 - value(U, 'skipped'):.4f} at {value(U, 'prone')}; "
+        "with 20 draws of u this threshold equals 0.4. Figure 4-texts shows the cosine similarity, which needs texts "
+        "decoded by the hybrid system."
     )
 
 
 def caption_methods(numbers: Numbers) -> str:
-    """Every bar."""
+    """The three rates of each method."""
     parts = []
     for one in numbers["series"]:
         at = "" if one["threshold"] is None else f" (threshold {_number(one['threshold'])})"
@@ -148,26 +152,26 @@ def caption_methods(numbers: Numbers) -> str:
     left_out = list(numbers["statistics"]["left_out"].values())
     return " ".join(
         [
-            f"Transmission rate, P(skipped | accepted), P(accepted | skipped): {text}. The paper prints a transmission "
-            f"rate of {1 - value(U, 'skipped'):.4f} and no true skip rate.",
+            f"Transmission rate, P(skipped | accepted) and P(accepted | skipped): {text}. The paper prints a "
+            f"transmission rate of {1 - value(U, 'skipped'):.4f} and no true skip rate.",
             *left_out,
         ]
     )
 
 
 def caption_table(numbers: Numbers) -> str:
-    """What skipping costs, beside R."""
+    """The true risk of skipping beside the papers' surrogate R."""
     statistics = numbers["statistics"]
     bins, exact = statistics["bins"], statistics["exact"].get("bins")
     if exact is None:
         return "The fitted line does not rise, so there is no threshold and no risk by it."
     bound = statistics["sequence_bound"]["bins"]
-    vacuous = ", so it says nothing" if bound is not None and bound >= 1 else ""
+    vacuous = ", so it is vacuous" if bound is not None and bound >= 1 else ""
     return (
-        f"At the risk-prone threshold {bins['thresholds'][1]:.4f} the emitted token's law is {_estimate(exact, '.4f')} "
-        f"from the target model's in total variation; R gives {statistics['surrogate']['bins']:.4f}. The bound on "
-        f"whole texts is min(1, the mean sum) = {_number(bound)}{vacuous}; calibrated thresholds keep the mean per "
-        "token. Intervals are 95%, clustered by prompt."
+        f"This threshold is {bins['thresholds'][1]:.4f}; the papers' surrogate R gives "
+        f"{statistics['surrogate']['bins']:.4f} for the distance of {_estimate(exact, '.4f')}. The bound for whole "
+        f"texts, min(1, mean sum), is {_number(bound)}{vacuous}. Calibrated thresholds bound the mean per token. "
+        "Intervals are 95%, clustered by prompt."
     )
 
 

@@ -273,7 +273,7 @@ def test_fig_3_compares_the_rules(sample: Sample, rows: Rows, sidecars: Sidecars
     assert all(promised[name]["exceeded"] == 0 for name in ("exact", "certified", "certified, T known"))
     for one in found["series"][:-1]:
         np.testing.assert_allclose(one["y"], sample.top_k[one["name"]].mean(axis=0), rtol=1e-4)
-    assert "30 offline, 832 online" in found["caption"]
+    assert "30 tokens offline, 832 online" in found["caption"]
 
 
 def test_fig_4_counts_where_the_online_bound_fails(sample: Sample, rows: Rows, sidecars: Sidecars):

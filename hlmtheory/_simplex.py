@@ -26,7 +26,7 @@ def distributions(**rows: Any) -> tuple[Any, ...]:
     Raises
     ------
     ValueError
-        If a row is no distribution, the vocabularies differ, or leading dimensions do not broadcast.
+        If a row is not a distribution, the vocabularies differ, or leading dimensions do not broadcast.
     """
     xp, *values = arrays(**rows)
     named = dict(zip(rows, values, strict=True))
@@ -69,7 +69,7 @@ def canonical(name: str, rows: Any) -> NDArray[np.float64]:
     Raises
     ------
     ValueError
-        If a row is no distribution.
+        If a row is not a distribution.
     """
     xp, given = arrays(**{name: rows})
     wide = in_kind(xp, SIMPLEX.check(xp, name, given), xp.float64)

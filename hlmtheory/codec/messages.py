@@ -240,7 +240,7 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
     Parameters
     ----------
     draft : array, shape (L, V) or (V,)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (L,) or ()
         How many are sent, 0..V; ties by lowest index.
     token : integer array, shape (L,) or ()
@@ -255,7 +255,7 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
     Raises
     ------
     ValueError
-        If a row is no distribution, or k, a token or b is out of range.
+        If a row is not a distribution, or k, a token or b is out of range.
 
     Examples
     --------

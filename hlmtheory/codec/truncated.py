@@ -78,7 +78,7 @@ def decoded_rows(message: TruncatedMessage) -> NDArray[np.float64]:
     Returns
     -------
     float64 array, shape (L, V)
-        Probability rows.
+        Distributions over the vocabulary.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Sparse quantize-and-sample: a few tokens of the draft's row on a lattice, what that costs in bits and in distance.
+"""Sparse quantize-and-sample: a few tokens of the draft distribution on a lattice, its cost in bits and in distance.
 
 Paper: c-sqs (bhattacharjee2025csqs) (1)-(5), Theorem 1, Algorithm 2, Appendix A; the lattice is in reznik2011.
 
@@ -17,8 +17,9 @@ D          bound i(K - i)/(Kℓ), i = min(ℓ, ⌊K/2⌋)          1         (..
 B          ``budget_bits``, payload                        bit       (...)
 ========== =============================================== ========= ===========
 
-The device draws its draft from q̂ and the server verifies with q̂, so that the emitted token has the target model's law
-whatever q̂ is; rounding costs acceptance, at most TV(q, q̂) of it. Ties are kept, and rounded up, by lowest index.
+The device draws its draft from q̂ and the server verifies with q̂, so the emitted token has the target model's
+distribution whatever q̂ is. Rounding costs acceptance rate, at most TV(q, q̂). Of equal entries, those with the lowest
+index are kept, and rounded up.
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 

@@ -45,7 +45,7 @@ def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bo
     Raises
     ------
     ValueError
-        If V, K or ℓ is below 1 or no integer, or K > V.
+        If V, K or ℓ is below 1 or not an integer, or K > V.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def exact_payload_bits(vocabulary: int, k: int, resolution: int, *, adaptive: bo
     Raises
     ------
     ValueError
-        If V, K or ℓ is below 1 or no integer, K > V, or the payload is longer than 2^18 bits.
+        If V, K or ℓ is below 1 or not an integer, K > V, or the payload is longer than 2^18 bits.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allo
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     budget_bits : array, shape (...) or broadcastable to it
         B for one row, in bit.
     adaptive : bool
@@ -156,7 +156,7 @@ def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allo
     Raises
     ------
     ValueError
-        If a row is no distribution, or the budget does not fit a draft of one token.
+        If a row is not a distribution, or the budget does not fit a draft of one token.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Supports, counts and what rounding costs: the functions of :mod:`hlmtheory.lattice` about distance."""
+"""Supports, counts and the cost of rounding: the functions of :mod:`hlmtheory.lattice` about distance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def top_support(draft: Array, k: Array) -> Array:
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
         K in 1..V, at most the number of positive entries.
 
@@ -36,7 +36,7 @@ def top_support(draft: Array, k: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution, K is no integer in 1..V, or exceeds the number of non-zero probabilities.
+        If a row is not a distribution, K is not an integer in 1..V, or exceeds the number of non-zero probabilities.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def dropped_mass(draft: Array, *, support: Array) -> Array:
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     support : bool array, shape (..., V)
         Which tokens are kept.
 
@@ -66,7 +66,7 @@ def dropped_mass(draft: Array, *, support: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution, or a support is empty or holds a token of probability 0.
+        If a row is not a distribution, or a support is empty or holds a token of probability 0.
 
     Examples
     --------
@@ -83,11 +83,11 @@ def quantize(draft: Array, *, support: Array, resolution: Array) -> Array:
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     support : bool array, shape (..., V)
         Which tokens are kept, at least one; their part of the row is renormalised first.
     resolution : integer array, shape (...) or broadcastable to it
-        ℓ in 1..2²⁴, as far as :mod:`hlmtheory.codec` sends it.
+        ℓ in 1..2²⁴, the largest that :mod:`hlmtheory.codec` sends.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def quantize(draft: Array, *, support: Array, resolution: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution, a support is empty or holds a token of probability 0, or ℓ is out of range.
+        If a row is not a distribution, a support is empty or holds a token of probability 0, or ℓ is out of range.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def quantize(draft: Array, *, support: Array, resolution: Array) -> Array:
 
 
 def distortion_bound(k: Array, resolution: Array) -> Array:
-    """Published bound K/(4ℓ) on TV(q̄, q̂); it says nothing from K = 4ℓ on.
+    """Published bound K/(4ℓ) on TV(q̄, q̂); vacuous from K = 4ℓ on.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def distortion_bound(k: Array, resolution: Array) -> Array:
     Raises
     ------
     ValueError
-        If K or ℓ is below 1 or no integer.
+        If K or ℓ is below 1 or not an integer.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def distortion_bound_sharp(k: Array, resolution: Array) -> Array:
     Raises
     ------
     ValueError
-        If K or ℓ is below 1 or no integer.
+        If K or ℓ is below 1 or not an integer.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def rejection_bound(target: Array, draft: Array, *, support: Array, resolution: 
     Parameters
     ----------
     target, draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     support : bool array, shape (..., V)
         Which tokens of the draft's row are kept.
     resolution : integer array, shape (...)
@@ -190,8 +190,8 @@ def rejection_bound(target: Array, draft: Array, *, support: Array, resolution: 
     Raises
     ------
     ValueError
-        If a row is no distribution, the vocabularies differ, a support is empty or holds a token of probability 0, or
-        ℓ is out of range.
+        If a row is not a distribution, the vocabularies differ, a support is empty or holds a token of probability 0,
+        or ℓ is out of range.
 
     Examples
     --------

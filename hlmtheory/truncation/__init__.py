@@ -1,24 +1,24 @@
-"""Sending k of V probabilities: what the server reconstructs, and what it costs in distribution.
+"""Sending k of V probabilities: what the server reconstructs, and how far the emitted distribution is off.
 
-Paper: cu-hlm (oh2025cuhlm) Section IV, (15)-(24), Propositions 1 and 2. This file has the claims on one given k; the
-choice of k, the message, the online bound and the budget have their own, each with its claims at the foot or beside it.
+Paper: cu-hlm (oh2025cuhlm) Section IV, (15)-(24), Propositions 1 and 2. ``reconstruction`` and ``claims`` are about one
+given k. The choice of k, the message, the online bound and the budget have their own files, each with its claims.
 
 ========== =============================================== ========= ===========
 symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
 q          ``draft``, draft model's distribution           1         (..., V)
 p          ``target``, target model's distribution         1         (..., V)
-q̂          truncated row: k largest of q, rest even        1         (..., V)
-k          ``k``, entries of q that are sent               tokens    (...)
+q̂          truncated q: k largest entries, rest even       1         (..., V)
+k          ``k``, top-k: entries of q that are sent        tokens    (...)
 Δ_k        tail deviation TV(q, q̂)                         1         (..., V + 1)
 r          residual (p - q)⁺ normalised                    1         (..., V)
 r̂          distorted residual (p - q̂)⁺ normalised          1         (..., V)
 ========== =============================================== ========= ===========
 
-The draft token's own probability is always sent (cu-hlm IV-B), so acceptance is undistorted and only the
-residual suffers. Ties in q are kept by lowest index. Where TV(q, p) = 0 nothing is rejected, so nothing is
-distorted. Where TV(q̂, p) = 0, to 2^-44, but something is rejected, r̂ is 0/0, any distribution, and its distortion is
-taken at its worst, 1 but for rounding. Types and normalisation are those of :mod:`hlmtheory.verification`.
+The draft token's own probability is always sent (cu-hlm IV-B), so acceptance is exact and only the residual is
+distorted. Of equal entries of q, those with the lowest index are sent. If TV(q, p) = 0, nothing is rejected, so nothing
+is distorted. If TV(q̂, p) ≤ 2^-44 but something is rejected, r̂ is 0/0: it may be any distribution, and the distortion
+is taken at its worst, 1 but for rounding. Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 
 from __future__ import annotations

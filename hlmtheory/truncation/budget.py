@@ -1,8 +1,8 @@
-"""The dual problem: the least total deviation of many tokens for a budget of bits.
+"""The dual problem: the smallest total deviation of many tokens for a budget of bits.
 
 cu-hlm (oh2025cuhlm) leaves it for future work at the end of Section IV. By ``truncation.certificate`` the total of
-2 Δ_k bounds the summed Bias. Δ_k is not convex in k: (½, ½, 0, 0) has ½, ⅓, 0. So spending entry by entry where it
-helps most at once goes astray; along the lower convex hull of each token's Δ it is right up to one token's last step.
+2 Δ_k bounds the summed Bias. Δ_k is not convex in k: (½, ½, 0, 0) has ½, ⅓, 0. A greedy choice, entry by entry, is
+therefore not optimal. Greedy steps along the lower convex hull of each token's Δ are, up to one token's last step.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class SizeAllocation:
     total : float
         Σ_t Δ_{k(t)}.
     lower_bound : float
-        What no allocation within the budget can be below; equals ``total`` for the exact method.
+        A lower bound on the total of every allocation within the budget; equals ``total`` for the exact method.
     bits : int
-        Spent, at most the budget.
+        The bits spent, at most the budget.
     """
 
     k: Array
@@ -51,28 +51,28 @@ class SizeAllocation:
 
     @property
     def gap(self) -> float:
-        """How far ``total`` can be from the least."""
+        """How far ``total`` can be from the optimum."""
         return self.total - self.lower_bound
 
 
 def optimal_sizes(
     draft_rows: Array, budget_bits: int, *, bits_per_probability: int = BITS, exact: bool = False
 ) -> SizeAllocation:
-    """Sizes of T tokens with the least total Δ within a budget of bits.
+    """The k of each of T tokens with the smallest total Δ within a budget of bits.
 
-    An entry costs b_prob + ⌈log₂ V⌉ bits. The drafts' own entries, which always go, are not counted.
+    An entry costs b_prob + ⌈log₂ V⌉ bits. The drafts' own entries, which are always sent, are not counted.
 
     Parameters
     ----------
     draft_rows : array, shape (T, V)
-        Probability rows.
+        Distributions over the vocabulary.
     budget_bits : int
         0 or more, for all tokens together.
     bits_per_probability : int
-        b_prob, 1 or more; for the price only: Δ is that of unrounded values.
+        b_prob, 1 or more. It sets the price only: Δ is that of unrounded values.
     exact : bool
         By dynamic programming over tokens and entries, O(T N min(N, V)) for a budget of N entries. Otherwise by the
-        lower hulls, O(T V log V), at most one token's last hull step from the least.
+        lower hulls, O(T V log V), at most one token's last hull step from the optimum.
 
     Returns
     -------
@@ -81,7 +81,7 @@ def optimal_sizes(
     Raises
     ------
     ValueError
-        If a row is no distribution, the shape is not (T, V), or the budget or b_prob is no such whole number.
+        If a row is not a distribution, the shape is not (T, V), or the budget or b_prob is out of range.
 
     Examples
     --------
@@ -108,20 +108,23 @@ def _total(deviation: Numbers, sizes: Sizes) -> float:
 
 
 def solve_by_hull(deviation: Numbers, entries: int) -> tuple[Sizes, float]:
-    """Sizes, and the bound, from deviations (T, V + 1): hull steps by falling gain an entry, while they fit."""
+    """The k of each token and the lower bound, from deviations (T, V + 1)."""
+    # Step 1: the hull steps of all tokens, by falling gain per entry
     steps = [(*step, token) for token, row in enumerate(deviation) for step in _hull_steps(row)]
     steps.sort(key=lambda step: -step[1] / step[0])  # stable, so that each token's own steps stay in order
+    # Step 2: take steps while they fit; the relaxation takes a part of the first that does not
     sizes = np.zeros(len(deviation), dtype=np.int64)
     left, saved = entries, 0.0
     for length, gain, token in steps:
         if length > left:
-            saved += gain * left / length  # the relaxation takes a part of this step
+            saved += gain * left / length
             break
         sizes[token] += length
         left -= length
         saved += gain
     bound = max(float(np.sum(deviation[:, 0])) - saved, 0.0)  # a total is not negative, whatever the rounding
-    if left and len(sizes):  # what no hull step fits into still helps one token
+    # Step 3: spend the remaining entries on the token that they help most
+    if left and len(sizes):
         now = np.take_along_axis(deviation, sizes[:, None], axis=1)[:, 0]
         more = np.minimum(sizes + left, deviation.shape[1] - 1)
         helped = now - np.take_along_axis(deviation, more[:, None], axis=1)[:, 0]
@@ -131,9 +134,10 @@ def solve_by_hull(deviation: Numbers, entries: int) -> tuple[Sizes, float]:
 
 
 def solve_exactly(deviation: Numbers, entries: int) -> tuple[Sizes, float]:
-    """Sizes of the least total, and that: a knapsack from which each token takes one of its sizes."""
-    useful = [int(np.argmin(row > 0)) for row in deviation]  # up to its first zero; Δ_V is one
+    """The k of each token of the smallest total, and that total: a knapsack with one choice of k for each token."""
+    useful = [int(np.argmin(row > 0)) for row in deviation]  # no token needs more than its first k with Δ_k = 0
     entries = min(entries, sum(useful))
+    # Step 1: forward over the tokens, the smallest total for every number of entries
     best, choices = np.zeros(entries + 1), []
     for row, last in zip(deviation, useful, strict=True):
         totals = np.full(entries + 1, np.inf)
@@ -144,6 +148,7 @@ def solve_exactly(deviation: Numbers, entries: int) -> tuple[Sizes, float]:
             chosen[k:] = np.where(better, k, chosen[k:])
         best = totals
         choices.append(chosen)
+    # Step 2: back over the tokens, the choices that lead there
     sizes = np.zeros(len(deviation), dtype=np.int64)
     left = entries
     for token in range(len(deviation) - 1, -1, -1):
@@ -177,18 +182,18 @@ def _whole(name: str, value: int, least: int) -> int:
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# dual. The recursion over tokens tries every split of the entries between one token and those before it.
-# dual_bound. Replacing each Δ by its lower hull and whole entries by fractions can only lower the least total; the
-#   relaxed problem, a sum of convex functions under one sum constraint, is solved by taking steps of falling slope.
-# dual_gap. The sizes taken differ from the relaxed solution in the one step that did not fit, so by less than its gain;
-#   what is left over can only lower the total. Never as much as that gain, but the ratio comes as near to 1 as one
-#   likes: m entries of 1/m and one of 0, of which m - s are sent. Δ falls from 1/(m + 1) at k = 0 to (s/(s + 1))/m at
-#   k = m - s, and only there to 0: the hull is one step, the bound (s/m)/(m + 1), and the ratio
+# dual. The recursion over tokens tries every split of the entries between one token and the tokens before it.
+# dual_bound. Replacing each Δ by its lower hull, and whole entries by fractions, can only lower the smallest total. The
+#   relaxed problem is a sum of convex functions under one sum constraint: taking steps of falling slope solves it.
+# dual_gap. The chosen k differ from the relaxed solution in the one step that did not fit, so the totals differ by less
+#   than its gain; the entries left over can only lower the total. The ratio stays below 1 but comes arbitrarily near:
+#   take m entries of 1/m and one of 0, and send m - s. Δ falls from 1/(m + 1) at k = 0 to (s/(s + 1))/m at k = m - s,
+#   and reaches 0 only at k = m: the hull is one step, the bound (s/m)/(m + 1), and the ratio
 #   (s/(s + 1)) (m + 1)/(m + s), which tends to 1 for s = √m → ∞.
 
 
 def _totals(of: Callable[[Numbers, Sizes], float], drafts: Array, top_k: Array) -> Array:
-    """One number an instance: ``of`` its rows (T, V) and its competitor's top-k (T,), on the host."""
+    """One number for each instance, computed on the host from its rows (T, V) and its competitor's top-k (T,)."""
     xp, rows, top_k = arrays(drafts=drafts, top_k=top_k)
     q = distributions(drafts=rows)[2]
     top_k = size_up_to(q.shape[-1]).check(xp, "top_k", top_k)
@@ -204,13 +209,13 @@ def _total_of(rows: Numbers, sizes: Sizes) -> float:
 
 
 def _found(rows: Numbers, competitor: Sizes, *, exact: bool) -> SizeAllocation:
-    """The public answer for a budget of as many entries as the competitor sends."""
+    """The public answer for a budget of the competitor's number of entries."""
     price = BITS + (rows.shape[-1] - 1).bit_length()
     return optimal_sizes(rows, int(competitor.sum()) * price, exact=exact)
 
 
 def _spent(rows: Numbers, competitor: Sizes, *, exact: bool) -> float:
-    """Total of the sizes that are answered, rebuilt; infinite if they are more entries than the competitor's."""
+    """The rebuilt total of the public answer; infinite if it sends more entries than the competitor."""
     sizes = _found(rows, competitor, exact=exact).k
     return _total_of(rows, sizes) if sizes.sum() <= competitor.sum() else math.inf
 

@@ -33,8 +33,8 @@ from hlmtheory.verification import rejection_probability
 #
 # Notation: γ = (p - q)⁺, ω = (p - q̂)⁺, T = Σ γ = TV(q, p), T̂ = Σ ω = TV(q̂, p); r = γ/T, r̂ = ω/T̂.
 #
-# monotone. Let μ be the mean of the tail t_1 ≥ t_2 ≥ ... left at k, so Δ_k = Σ (μ - t_i)⁺. At k + 1 the
-#   entry t_1 ≥ μ has left, so the new mean μ' ≤ μ and Δ_{k+1} = Σ_{i>1} (μ' - t_i)⁺ ≤ Σ_{i>1} (μ - t_i)⁺
+# monotone. Let μ be the mean of the tail t_1 ≥ t_2 ≥ ... that remains at k, so Δ_k = Σ (μ - t_i)⁺. At k + 1 the
+#   entry t_1 ≥ μ is gone, so the new mean μ' ≤ μ and Δ_{k+1} = Σ_{i>1} (μ' - t_i)⁺ ≤ Σ_{i>1} (μ - t_i)⁺
 #   = Δ_k, as t_1 adds nothing. The ratio comes near 1 for a tail of m ones and m zeros, m large.
 # monotone_distortion. False: with a heavy middle token that q̂ flattens, the residual moves to it. q = (21,
 #   13, 5)/39 and p = (22, 13, 4)/39 give 0, .8 for k = 0, 1; with 1/39 replaced by δ → 0 the rise tends to 1.
@@ -48,18 +48,18 @@ from hlmtheory.verification import rejection_probability
 #   the tail, up to j = #{i: q_i > μ}, so the sum is (mass of k+1..j) - (j - k) μ.
 # certificate_by_draft. Draft v is rejected with probability q_v β_v, Σ q β = T, and replaced from r̂_{k(v)}:
 #   Bias ≤ Σ_v q_v β_v 2 TV(r, r̂_{k(v)}) ≤ 2 Σ_v (q_v β_v / T) Δ_{k(v)} ≤ 2 max_v Δ_{k(v)}. The inner mean
-#   needs p; the maximum does not. Where r̂_{k(v)} is 0/0, TV(r, r̂) is taken as the most it can be,
-#   Δ_{k(v)} / max(T, T̂) ≤ Δ_{k(v)}/T; with q̂ = p, T = Δ_{k(v)} and it is 1: a tight case.
+#   needs p; the maximum does not. Where r̂_{k(v)} is 0/0, TV(r, r̂) is taken at its largest possible value,
+#   Δ_{k(v)} / max(T, T̂) ≤ Δ_{k(v)}/T. With q̂ = p, T = Δ_{k(v)} and the value is 1: a tight case.
 
 
 def _rebuilt_share(target: Array, draft: Array, k: Array) -> Array:
-    """1 + TV(q, p)/TV(q̂, p): what two q̂ that are a rounding apart become in the mass that r̂ stands for."""
+    """1 + TV(q, p)/TV(q̂, p): the factor by which a rounding of q̂ grows in the mass that r̂ replaces."""
     xp, _, p, q, k = pair_and_size(target, draft, k)
     return 1.0 + quotient(xp, distance(xp, p, q), distance(xp, p, truncated(xp, q, k)))
 
 
 def _identity(target: Array, draft: Array, k: Array) -> Array:
-    """2 TV(q, p) TV(r, r̂), with its own q̂: by ranks of a stable sort, not by a threshold as in the Bias."""
+    """2 TV(q, p) TV(r, r̂), with q̂ from the ranks of a stable sort, not from a threshold as in the Bias."""
     xp, kind, p, q, k = pair_and_size(target, draft, k)
     p, q = xp.broadcast_arrays(p, q)
     order = xp.argsort(q, axis=-1, descending=True, stable=True)  # ties by lowest index
@@ -80,8 +80,8 @@ def _draft_and_top_k(draft: Array, top_k: Array) -> tuple[Array, Array, Array]:
 def _bias_by_draft(target: Array, draft: Array, top_k: Array) -> Array:
     """(17) with r̂ of the size that goes with the rejected draft: Σ_v |q_v (1 - β_v) + Σ_i q_i β_i r̂_{k(i),v} - p_v|.
 
-    Where r̂ is 0/0, TV(q̂, p) ≤ 2^-44, the worst that may be drawn from: as far from r as r̂ can be, towards a token that
-    the target gives less than the draft does.
+    Where r̂ is 0/0, TV(q̂, p) ≤ 2^-44, the worst r̂ is taken: as far from r as possible, towards a token to which the
+    target gives less than the draft.
     """
     xp, q, top_k = _draft_and_top_k(draft, top_k)
     beta = rejection_probability(target, q)
@@ -110,12 +110,12 @@ def _certificate(draft: Array, k: Array) -> Array:
 
 
 def _blocks(draft: Array) -> float:
-    """How many roundings a tail sum has behind it, in units of those a short one has."""
+    """The number of roundings in a tail sum, relative to that of a short one."""
     return 1.0 + float(draft.shape[-1]) / BLOCK
 
 
 def _after(draft: Array, k: Array) -> Array:
-    """One more than k; V stands in where there is no next, and the assumption leaves it out of scope."""
+    """K + 1, or V where k = V, which the assumption leaves out of scope."""
     xp, _, q, k = draft_and_size(draft, k)
     return xp.where(k < q.shape[-1], k + 1, k)
 
@@ -143,7 +143,7 @@ _EXISTS = Assumption("r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", _
 _NEXT = Assumption("k < V", _has_next)
 _TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "k": 1}
 _REBUILT_TARGET = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "top_k": [2, 1, 2]}
-"""q̂ of the only draft that is rejected is p: r̂ is 0/0."""
+"""For the only draft that is rejected q̂ = p, so r̂ is 0/0."""
 _LONG_TAIL = {"draft": [0.002] * 500 + [0.0] * 500, "k": 0}
 
 CLAIMS = (

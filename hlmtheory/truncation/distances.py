@@ -1,7 +1,7 @@
-"""Other distances in place of Δ_k, since cu-hlm IV-C asks for tighter bounds by them: none is tighter.
+"""Upper bounds on Δ_k by other distances: cu-hlm IV-C asks whether they give tighter bounds, and they do not.
 
-TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p)) is attained, and the device knows Δ_k = TV(q, q̂) itself. Whatever bounds a
-total variation from above by another distance of q and q̂ can only be larger. Paper: cu-hlm (oh2025cuhlm) after (21).
+TV(r, r̂) ≤ Δ_k / max(TV(q, p), TV(q̂, p)) is attained, and the device knows Δ_k = TV(q, q̂) itself. A bound that
+replaces this total variation by another distance of q and q̂ can only be larger. Paper: cu-hlm (oh2025cuhlm) after (21).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hlmtheory.truncation.reconstruction import draft_and_size, truncated
 
 @dataclass(frozen=True, slots=True)
 class DeviationBounds:
-    """Δ_k beside what bounds it; every array has the shape (...).
+    """Δ_k and upper bounds on it; every array has the shape (...).
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class DeviationBounds:
     pinsker : array
         √(KL/2).
     bretagnolle_huber : array
-        √(1 - e^{-KL}), below 1 always; the smaller of the two from KL ≈ 1.59 on.
+        √(1 - e^{-KL}), always below 1; smaller than Pinsker's bound from KL ≈ 1.59 on.
     wasserstein : array
-        Of the ranks of the tokens in q, each 1 from the next: how many ranks the mass has to move, on average.
+        Wasserstein distance over the ranks of the tokens in q: how many ranks the mass moves on average.
     """
 
     total_variation: Array
@@ -50,7 +50,7 @@ def deviation_bounds(draft: Array, k: Array) -> DeviationBounds:
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
         How many entries are sent, 0..V.
 
@@ -61,7 +61,7 @@ def deviation_bounds(draft: Array, k: Array) -> DeviationBounds:
     Raises
     ------
     ValueError
-        If a row is no distribution, or k is no integer in 0..V.
+        If a row is not a distribution, or k is not an integer in 0..V.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def deviation_bounds(draft: Array, k: Array) -> DeviationBounds:
 
 
 def _convex(xp: Any, y: Array) -> Array:
-    """(1 + y) ln(1 + y) - y for y ≥ -1: near 0, where the two terms cancel, by Σ_{n≥2} (-y)ⁿ/(n(n - 1))."""
+    """(1 + y) ln(1 + y) - y for y ≥ -1; near 0, where the terms cancel, by the series Σ_{n≥2} (-y)ⁿ/(n(n - 1))."""
     near = xp.abs(y) < 0.125
     inner, small = xp.where(y > -1, y, 0.0), xp.where(near, y, 0.0)
     series = xp.zeros_like(y)
@@ -99,7 +99,7 @@ def _convex(xp: Any, y: Array) -> Array:
 
 
 _TERMS = 18
-"""Of the series: the next is below 2^-53 of the first for |y| < 1/8."""
+"""Terms of the series: the next one is below 2^-53 of the first for |y| < 1/8."""
 
 
 # --------------------------------------------------------------------------------------------- claims

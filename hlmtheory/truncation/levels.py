@@ -1,7 +1,7 @@
-"""The levels that are sent and what they cost: one arithmetic for the size, the message and the server.
+"""The levels that are sent and their cost: one arithmetic for the choice of k, the message and the server.
 
 Symbols are those of :mod:`hlmtheory.truncation.message`. Rows are on the host, float64, and canonical
-(:func:`hlmtheory._simplex.canonical`). E_k is what the rounding of the k largest entries loses.
+(:func:`hlmtheory._simplex.canonical`). E_k is the mass that the rounding of the k largest entries loses.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ Sizes = NDArray[np.int64]
 
 
 def levels_of(rows: Rows, bits: int) -> Rows:
-    """The largest level of each entry whose value, as the server has it, is not more: ⌊q (2^b - 1)⌋ but for rounding.
+    """The largest level of each entry whose value at the server does not exceed it: ⌊q (2^b - 1)⌋ but for rounding.
 
-    The rounded product may be one off. Which level it is, is told by the values themselves, so nothing is rounded up.
+    The rounded product may be off by one. Comparing the values themselves corrects it, so no entry is rounded up.
     """
     near = np.floor(rows * _largest(bits))
     low: Rows = near - (values_of(near, bits) > rows)
@@ -31,7 +31,7 @@ def levels_of(rows: Rows, bits: int) -> Rows:
 
 
 def values_of(levels: NDArray[np.float64] | NDArray[np.int64], bits: int) -> Rows:
-    """The probabilities that levels stand for: level/(2^b - 1), rounded."""
+    """The probabilities of levels: level/(2^b - 1), rounded."""
     values: Rows = levels / _largest(bits)
     return values
 
@@ -42,7 +42,7 @@ def _largest(bits: int) -> float:
 
 
 def completed(value: Rows, sent: Mask, others: Mask) -> Rows:
-    """The values (..., V) and, over the entries not sent, what they lack of 1; over ``others`` if all were sent."""
+    """The values (..., V), with the mass missing to 1 spread over the entries not sent; over ``others`` if all were."""
     home = np.where(np.all(sent, axis=-1, keepdims=True), others, ~sent)
     rest = np.asarray([1.0 - math.fsum(row.tolist()) for row in value.reshape(-1, value.shape[-1])])
     rest = np.maximum(rest, 0.0).reshape(*value.shape[:-1], 1)  # the values exceed 1 by 2^-50 at most
@@ -53,11 +53,10 @@ def completed(value: Rows, sent: Mask, others: Mask) -> Rows:
 def message_deviations(rows: Rows, bits: int) -> Rows:
     """At least TV(q, q̂) for each k = 0..V, shape (..., V + 1), for the bytes that are sent.
 
-    The sums below are of at most V terms and at most 1, so that, with u = 2^-53, E_k and the tails are within 2 V u,
-    the mean times its entries within (4 V + 2) u, and all of Δ_k within (10 V + 10) u. What q itself, q_d and the
-    row that the server completes are off from real numbers, each at most a few 2^-50 of all the mass, is less than the
-    rest of :func:`slack`. A row of a single 1 has none: its draft goes
-    with q_d = 1, and the server has it exact.
+    The sums below have at most V terms and are at most 1. With u = 2^-53, E_k and the tails are within 2 V u of their
+    exact values, the mean times its entries within (4 V + 2) u, and Δ_k within (10 V + 10) u. The rounding of q, of q_d
+    and of the row that the server completes is a few 2^-50 of the mass each, less than the rest of :func:`slack`. A row
+    with a single entry of 1 needs no slack: its draft is sent with q_d = 1, and the server has the row exactly.
     """
     size = rows.shape[-1]
     flat = rows.reshape(-1, size)
@@ -69,7 +68,7 @@ def message_deviations(rows: Rows, bits: int) -> Rows:
 
 
 def slack(size: int) -> float:
-    """What is added to each Δ_k of V = ``size`` entries, so that no rounding makes it too small."""
+    """The slack added to each Δ_k of V = ``size`` entries, so that rounding never makes it too small."""
     return (8 * size + 64) * 2.0**-52
 
 

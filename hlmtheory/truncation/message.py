@@ -1,11 +1,11 @@
-"""The message as it is sent: k values rounded to b_prob bits, and what the server makes of them.
+"""The message: k values rounded to b_prob bits, and the distribution that the server decodes from them.
 
-Paper: cu-hlm (oh2025cuhlm) Section IV-B; b_prob = 8 is in V-A. The draft's index and q_d, unrounded, go with every
-message (:func:`hlmtheory.codec.truncated_message` makes such ones): acceptance is by q_d itself, which rounding would
-distort without bound. A value is rounded *down* to a multiple of 1/(2^b - 1), so that what was decoded never exceeds
-1 in sum; what that loses joins the rest, which is spread over the entries that were not sent (if all were, over those
-that were rounded). Symbols are those of :mod:`hlmtheory.truncation`; q̂ is here what was decoded, rounding included,
-and Δ_k its distance from q; q̂^(d) has q_d in its place.
+Paper: cu-hlm (oh2025cuhlm) Section IV-B; b_prob = 8 is in V-A. Every message holds the draft's index and its
+probability q_d, unrounded (:func:`hlmtheory.codec.truncated_message`): the server accepts by q_d, and rounding it
+would distort acceptance without bound. A value is rounded *down* to a multiple of 1/(2^b - 1), so the decoded values
+never sum to more than 1. The mass that rounding loses joins the rest, which is spread over the entries that were not
+sent; if all were sent, over those that were rounded. Symbols are those of :mod:`hlmtheory.truncation`. Here q̂ is the
+decoded distribution, rounding included, and Δ_k its distance from q; q̂^(d) is q̂ with the exact q_d.
 """
 
 from __future__ import annotations
@@ -44,29 +44,28 @@ BITS = 8
 def decoded_draft(
     draft: Array, k: Array, *, bits_per_probability: int = BITS, draft_token: Array | None = None
 ) -> Array:
-    """The row q̂ that the server decodes from k rounded values.
+    """The distribution q̂ that the server decodes from k rounded values.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
         How many entries are sent, 0..V; equal ones by lowest index.
     bits_per_probability : int
         b_prob, 1 to 52.
     draft_token : integer array, shape (...), optional
-        d, whose q_d the server has unrounded and puts in its place. It then knows no less:
-        Δ_k is at most that of :func:`message_deviation`.
+        d, whose exact q_d the server has and uses. Δ_k is then at most that of :func:`message_deviation`.
 
     Returns
     -------
     array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, k no integer in 0..V, b_prob none in 1..52, or d no token.
+        If a row is not a distribution, k no integer in 0..V, b_prob is not in 1..52, or d is not a token.
 
     Examples
     --------
@@ -93,14 +92,15 @@ def decoded_draft(
 
 
 def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Array:
-    """Δ_k = TV(q, q̂) of what the server decodes, for every k = 0..V at once.
+    """Δ_k = TV(q, q̂) of the decoded distribution, for every k = 0..V.
 
-    Beyond the entries of at least 1/(2^b - 1), whose value does not round to 0, it never falls with k, k = V apart.
+    Once the entries of at least 1/(2^b - 1) are sent, further values round to 0, and Δ_k never falls with k; k = V is
+    an exception.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     bits_per_probability : int
         b_prob, 1 to 52.
 
@@ -115,7 +115,7 @@ def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Arra
     Raises
     ------
     ValueError
-        If a row is no distribution, or b_prob no integer in 1..52.
+        If a row is not a distribution, or b_prob is not an integer in 1..52.
 
     Examples
     --------
@@ -129,15 +129,15 @@ def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Arra
 
 
 def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> Array:
-    """Law of the emitted token when the server accepts by q̂_d too: mechanism (i) of cu-hlm IV-B, which it sets aside.
+    """Distribution of the emitted token if the server also accepts by q̂_d: mechanism (i) of cu-hlm IV-B.
 
-    law_v = q_v min(1, p_v/q̂_v) + r̂_v Σ_i q_i (1 - p_i/q̂_i)⁺. With drafts from q̂ that would be p, so by the
-    data-processing inequality TV(law, p) ≤ TV(q, q̂): the same guarantee, and q_d need not be sent.
+    The paper does not use it. law_v = q_v min(1, p_v/q̂_v) + r̂_v Σ_i q_i (1 - p_i/q̂_i)⁺. With drafts from q̂ the law
+    would be p, so TV(law, p) ≤ TV(q, q̂) by the data-processing inequality: the same guarantee without sending q_d.
 
     Parameters
     ----------
     target, draft, decoded : array, shape (..., V)
-        Probability rows p, q and q̂, as from :func:`truncate` or :func:`decoded_draft`. A draft with q̂_d = 0 is
+        Distributions p, q and q̂, as from :func:`truncate` or :func:`decoded_draft`. A draft with q̂_d = 0 is
         accepted.
 
     Returns
@@ -148,7 +148,7 @@ def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> 
     Raises
     ------
     ValueError
-        If a row is no distribution or the vocabularies differ.
+        If a row is not a distribution or the vocabularies differ.
 
     Examples
     --------
@@ -160,7 +160,7 @@ def decoded_output_distribution(target: Array, draft: Array, decoded: Array) -> 
 
 
 def least_message_size(draft: Array, bias: NDArray[np.float64], bits: Any) -> NDArray[np.int64]:
-    """The least k with 2 Δ_k ≤ bias (...), on the host, for rows that are not checked yet; Δ_k is had once a row."""
+    """The smallest k with 2 Δ_k ≤ bias (...), on the host, for unchecked rows; Δ is computed once for each row."""
     bits = _width(bits)
     rows = canonical("draft", draft)
     batch = leading_dimensions(draft=rows.shape[:-1], bias_tolerance=bias.shape)
@@ -194,7 +194,7 @@ def _width(bits: Any) -> int:
 
 
 def _refuse_unattainable(index: int, least: float, bits: int) -> NoReturn:
-    """Say what the row can do at best, of all its sizes, rounded up."""
+    """Refuse with the smallest bound that any k of the row reaches, rounded up."""
     raise DomainError(
         f"bias_tolerance must be at least {least * 1.0005:.4g} at row {index} of the batch, "
         f"since {bits} bits can do no better there; give more bits_per_probability"
@@ -203,22 +203,23 @@ def _refuse_unattainable(index: int, least: float, bits: int) -> NoReturn:
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# message. The proof of truncation.tvd_sharp uses of q̂ only that it is a distribution, so it holds for the decoded row,
-#   and with it 2 T TV(r, r̂) ≤ 2 TV(q, q̂), where r̂ is 0/0 too, then at most 2 T = 2 TV(q, q̂). Draft d is rejected with
-#   probability q_d β_d, as it should be, since the server has q_d itself, and replaced from the r̂ of q̂^(d), so that
-#   Bias ≤ Σ_d q_d β_d 2 TV(r, r̂^(d)): a mean, with weights q_d β_d/T, of what is bounded for each d, so at most 2 Δ_k.
-#   TV(q, q̂) is a sum over the entries that lose: the values sent are rounded down, so all of them lose, together E_k,
-#   and of the others those above their share μ = (tail + E_k)/(V - k).
-#   Where all are sent, E_V goes to all, and TV is the sum of what exceeds its mean.
-#   With q_d unrounded Δ_k does not rise, so TV(q, q̂^(d)) ≤ Δ_k for each d. If d was sent, E_k falls, and μ with it. If
-#   not, and q_d ≥ μ, the share of the others falls, and so does their gain Σ (μ - q_i)⁺; if q_d < μ it rises, and their
-#   loss E_k + Σ (q_i - μ)⁺ falls. Where all are sent the same goes for the roundings q_i - f_i, of which d's leaves the
-#   mean and the sum.
-# beyond the last value that is not 0, at K: the rest R to be spread stays, and one entry t, the largest left, goes from
-#   the n that share it, so μ rises from R/n to R/(n - 1), E by t. If t < μ nothing is above μ, and the loss rises by t.
-#   Else it rises by t - (t - μ), less at most (n - 1) (R/(n - 1) - R/n) = μ. So Δ never falls from K on, k = V apart.
-# decoded_acceptance. What the server does with a draft is a Markov kernel M that depends on p and q̂ alone. Drafts from
-#   q̂ would make it emit p, that is M q̂ = p; drafts from q make it emit M q. TV(M q, M q̂) ≤ TV(q, q̂).
+# message. The proof of truncation.tvd_sharp only uses that q̂ is a distribution, so it holds for the decoded row:
+#   2 T TV(r, r̂) ≤ 2 TV(q, q̂); where r̂ is 0/0, the left side is at most 2 T = 2 TV(q, q̂). The server has q_d itself, so
+#   draft d is rejected with the right probability q_d β_d, and replaced from the r̂ of q̂^(d). Hence
+#   Bias ≤ Σ_d q_d β_d 2 TV(r, r̂^(d)): a mean, with weights q_d β_d/T, of terms that are each at most 2 Δ_k.
+#   TV(q, q̂) is a sum over the entries that lose mass. The sent values are rounded down, so all of them lose, together
+#   E_k. Of the others, those above their share μ = (tail + E_k)/(V - k) lose.
+#   If all are sent, E_V is spread over all, and TV is the sum of the losses above their mean.
+#   With q_d unrounded Δ_k does not rise, so TV(q, q̂^(d)) ≤ Δ_k for each d. If d was sent, E_k and μ fall. If d was not
+#   sent and q_d ≥ μ, the share of the others falls, and so does their gain Σ (μ - q_i)⁺. If q_d < μ, the share rises,
+#   and their loss E_k + Σ (q_i - μ)⁺ falls. If all are sent, the same holds for the roundings q_i - f_i, where the
+#   rounding of d leaves the mean and the sum.
+# Δ_k beyond the last value that is not 0, at K: the rest R stays the same. The largest entry t that is left leaves the
+#   n entries that share R, so μ rises from R/n to R/(n - 1), and E rises by t. If t < μ no entry is above μ, and the
+#   loss rises by t. Otherwise it rises by t - (t - μ), less at most (n - 1) (R/(n - 1) - R/n) = μ. So Δ never falls
+#   from K on, except at k = V.
+# decoded_acceptance. The server's treatment of a draft is a Markov kernel M that depends on p and q̂ alone. With drafts
+#   from q̂ it emits p, that is M q̂ = p; with drafts from q it emits M q. TV(M q, M q̂) ≤ TV(q, q̂).
 
 
 def _message_bias(target: Array, draft: Array, token: Array, k: Array) -> Array:

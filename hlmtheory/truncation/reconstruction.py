@@ -1,4 +1,4 @@
-"""What the server reconstructs from k of V probabilities, and what its residual then lacks.
+"""The distribution that the server reconstructs from k of V probabilities, and the distortion of its residual.
 
 The functions of :mod:`hlmtheory.truncation` for one given k, with that module's notation.
 """
@@ -12,32 +12,32 @@ from hlmtheory._domains import leading_dimensions, size_up_to
 from hlmtheory._simplex import distance, distributions, excess, largest, normalised, quotient, rejection_by_token
 
 NOISE = 2.0**-44
-"""A TV(q̂, p) up to this is rounding, and r̂ = 0/0: the one rule of the library.
+"""A TV(q̂, p) up to this counts as rounding, so r̂ is 0/0; the whole library uses this rule.
 
-What is then known is taken: TV(r, r̂) is min(1, Δ_k / max(TV(q, p), TV(q̂, p))), which no r̂ exceeds
-(``truncation.tvd_sharp``), and 1 where TV(q̂, p) is 0 itself.
+TV(r, r̂) is then taken as min(1, Δ_k / max(TV(q, p), TV(q̂, p))), which no r̂ exceeds (``truncation.tvd_sharp``), and as
+1 where TV(q̂, p) = 0.
 """
 
 
 def truncate(draft: Array, k: Array) -> Array:
-    """The row q̂ the server reconstructs: the k largest of q, the rest of the mass spread evenly.
+    """The distribution q̂ that the server reconstructs: the k largest of q, the rest of the mass spread evenly.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
         How many entries are sent, 0..V.
 
     Returns
     -------
     array, shape (..., V)
-        cu-hlm (15). Equal entries at the border are kept by lowest index.
+        cu-hlm (15). Of equal entries, those with the lowest index are kept.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, or k is no integer in 0..V.
+        If a row is not a distribution, or k is not an integer in 0..V.
 
     Examples
     --------
@@ -49,27 +49,27 @@ def truncate(draft: Array, k: Array) -> Array:
 
 
 def tail_deviation(draft: Array) -> Array:
-    """Δ_k = TV(q, q̂) for every k = 0..V at once.
+    """Δ_k = TV(q, q̂) for every k = 0..V.
 
-    Beyond k the reconstruction is the mean μ of the tail, so Δ_k = Σ_{i>k} (q_i - μ)⁺: the entries
-    above μ are the first few of the tail, found by one binary search per k.
+    Beyond k the reconstruction is the mean μ of the tail, so Δ_k = Σ_{i>k} (q_i - μ)⁺. The entries above μ lead the
+    tail; one binary search for each k counts them.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
 
     Returns
     -------
     array, shape (..., V + 1)
-        Never increasing in k, up to rounding of about V/64 units in float64, and rounded up to a narrower type; 0
-        where the entries of the tail are equal, so Δ_{V-1} = Δ_V = 0. For the fewest entries that keep the Bias
-        within ε take :func:`certified_size`, which counts the float64 rounding too.
+        Never increasing in k, up to rounding of about V/64 units in float64; rounded up to a narrower type. 0 where
+        the entries of the tail are equal, so Δ_{V-1} = Δ_V = 0. For the fewest entries that keep the Bias within ε
+        take :func:`certified_size`, which includes the rounding of float64.
 
     Raises
     ------
     ValueError
-        If a row is no distribution.
+        If a row is not a distribution.
 
     Examples
     --------
@@ -85,25 +85,25 @@ def tail_deviation(draft: Array) -> Array:
 
 
 def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
-    """True distortion TV(r, r̂) of the residual when k entries of the draft row are sent.
+    """True distortion TV(r, r̂) of the residual when k entries of the draft distribution are sent.
 
     Parameters
     ----------
     target, draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
         How many entries are sent, 0..V.
 
     Returns
     -------
     array, shape (...)
-        In [0, 1]; cu-hlm (18). 0 where nothing is rejected; where r̂ is 0/0, TV(q̂, p) ≤ 2^-44, the most that it can
-        be, Δ_k / max(TV(q, p), TV(q̂, p)): 1 but for rounding.
+        In [0, 1]; cu-hlm (18). 0 where nothing is rejected. Where r̂ is 0/0, TV(q̂, p) ≤ 2^-44, its largest possible
+        value Δ_k / max(TV(q, p), TV(q̂, p)): 1 but for rounding.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+        If a row is not a distribution, k is not an integer in 0..V, or the vocabularies differ.
 
     Examples
     --------
@@ -125,20 +125,20 @@ def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
     Parameters
     ----------
     target, draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
         How many entries are sent, 0..V.
 
     Returns
     -------
     array, shape (...)
-        In [0, 2]: twice the total variation between the emitted and the target model's law. Where r̂ is 0/0,
-        TV(q̂, p) ≤ 2^-44, the worst over all r̂: 2 TV(q, p) but for rounding.
+        In [0, 2]: twice the total variation between the emitted token's distribution and p. Where r̂ is 0/0,
+        TV(q̂, p) ≤ 2^-44, the largest Bias over all r̂: 2 TV(q, p) but for rounding.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+        If a row is not a distribution, k is not an integer in 0..V, or the vocabularies differ.
 
     Examples
     --------
@@ -155,7 +155,7 @@ def tvd_bound(target: Array, draft: Array, k: Array) -> Array:
     Parameters
     ----------
     target, draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
         How many entries are sent, 0..V.
 
@@ -167,7 +167,7 @@ def tvd_bound(target: Array, draft: Array, k: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+        If a row is not a distribution, k is not an integer in 0..V, or the vocabularies differ.
 
     Examples
     --------
@@ -185,7 +185,7 @@ def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
     Parameters
     ----------
     target, draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
         How many entries are sent, 0..V.
 
@@ -197,7 +197,7 @@ def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution, k is no integer in 0..V, or the vocabularies differ.
+        If a row is not a distribution, k is not an integer in 0..V, or the vocabularies differ.
 
     Examples
     --------
@@ -211,7 +211,7 @@ def tvd_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
 
 
 def draft_and_size(draft: Array, k: Array) -> tuple[Array, Array, Array, Array]:
-    """The namespace, the kind to answer in, q in float64, and k in 0..V."""
+    """The namespace, the type of the answer, q in float64, and k in 0..V."""
     xp, draft, k = arrays(draft=draft, k=k)
     _, kind, q = distributions(draft=draft)
     k = size_up_to(q.shape[-1]).check(xp, "k", k)
@@ -220,7 +220,7 @@ def draft_and_size(draft: Array, k: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def pair_and_size(target: Array, draft: Array, k: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """The same with p before q."""
+    """As :func:`draft_and_size`, with p before q."""
     xp, target, draft, k = arrays(target=target, draft=draft, k=k)
     _, kind, p, q = distributions(target=target, draft=draft)
     k = size_up_to(q.shape[-1]).check(xp, "k", k)
@@ -243,7 +243,7 @@ def truncated(xp: Array, q: Array, k: Array) -> Array:
 
 
 def bias_of(xp: Array, p: Array, q: Array, reconstructed: Array) -> Array:
-    """Bias (17) when rejected drafts are replaced from (p - q̂)⁺; the worst there is, about 2 TV(q, p), for 0/0."""
+    """Bias (17) if rejected drafts are replaced from (p - q̂)⁺; the largest possible, about 2 TV(q, p), for 0/0."""
     distorted, distorted_mass = normalised(xp, excess(xp, p, reconstructed))
     beta = rejection_by_token(xp, p, q)
     law = q * (1.0 - beta) + xp.sum(q * beta, axis=-1, keepdims=True) * distorted  # (17)
@@ -252,17 +252,17 @@ def bias_of(xp: Array, p: Array, q: Array, reconstructed: Array) -> Array:
 
 
 def most_distortion(xp: Array, p: Array, q: Array, rebuilt: Array) -> Array:
-    """What TV(r, r̂) can be at most, whatever r̂ where that is 0/0."""
+    """The largest possible TV(r, r̂), for any r̂ where that is 0/0."""
     beyond = distance(xp, p, rebuilt)
     most = quotient(xp, distance(xp, q, rebuilt), xp.maximum(distance(xp, p, q), beyond))
     return xp.where(beyond > 0, xp.clip(most, max=1.0), 1.0)
 
 
 def tail_excess(xp: Array, ordered: Array, tails: Array, rest: Array) -> Array:
-    """Σ_{i>k} (q_i - μ)⁺ for k = 0..V, with μ = rest/(V - k); rows in descending order, sums of their tails.
+    """Σ_{i>k} (q_i - μ)⁺ for k = 0..V, with μ = rest/(V - k), from rows in descending order and their tail sums.
 
-    The entries above μ lead the tail and are counted by one binary search per k. Where all are equal, tails less rest
-    has no rounding.
+    The entries above μ lead the tail; one binary search for each k counts them. If all entries are equal, the
+    difference of tails and rest is taken instead, which has no rounding error.
     """
     size = ordered.shape[-1]
     k = xp.arange(size + 1, device=ordered.device)

@@ -1,7 +1,7 @@
-"""The number of entries that the samplers' rules keep, and back: top-p, min-p and top-nσ.
+"""The k of the sampling rules top-p, min-p and top-nσ, and the parameter that gives a k.
 
-Paper: cu-hlm (oh2025cuhlm) at the end of Section IV, which names the first two and refers to the third; symbols are
-those of :mod:`hlmtheory.truncation`. None of the three looks at Δ_k, but each bounds it, so that each certifies a Bias.
+Paper: cu-hlm (oh2025cuhlm), end of Section IV, names the first two and refers to the third. Symbols are those of
+:mod:`hlmtheory.truncation`. The rules do not compute Δ_k, but each bounds it and so certifies a Bias.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ WIDTH = not_negative("give the number of standard deviations below the largest l
 
 
 def size_from_top_p(draft: Array, p: Array) -> Array:
-    """Least k whose k largest entries hold at least p: nucleus sampling's.
+    """The k of nucleus sampling: the smallest whose k largest entries have a mass of at least p.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     p : array, shape (...) or broadcastable to it
         In [0, 1].
 
     Returns
     -------
     int64 array, shape (...)
-        In 0..V: 0 for p = 0, and for p = 1 the number of entries that are not 0. What is left is compared with 1 - p,
-        in float64: a p within (V + 4) 2^-52 of the mass of some k may give this k or the next.
+        In 0..V: 0 for p = 0, and for p = 1 the number of entries that are not 0. The remaining mass is compared with
+        1 - p in float64: a p within (V + 4) 2^-52 of the mass of some k may give this k or the next.
 
     Raises
     ------
     ValueError
-        If a row is no distribution or p is outside [0, 1].
+        If a row is not a distribution or p is outside [0, 1].
 
     Examples
     --------
@@ -62,20 +62,20 @@ def top_p_of_size(draft: Array, k: Array) -> Array:
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
         0..V.
 
     Returns
     -------
     array, shape (...)
-        In [0, 1]. :func:`size_from_top_p` gives k again, or less where the last entries are 0, but for the rounding
-        that is named there, by which it is often k + 1.
+        In [0, 1]. :func:`size_from_top_p` gives k again, or less where the last entries are 0; by the rounding
+        described there it is often k + 1.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, or k is no integer in 0..V.
+        If a row is not a distribution, or k is not an integer in 0..V.
 
     Examples
     --------
@@ -88,12 +88,12 @@ def top_p_of_size(draft: Array, k: Array) -> Array:
 
 
 def size_from_min_p(draft: Array, p: Array) -> Array:
-    """How many entries are at least p times the largest: min-p sampling's k.
+    """The k of min-p sampling: the number of entries of at least p times the largest.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     p : array, shape (...) or broadcastable to it
         In [0, 1].
 
@@ -105,7 +105,7 @@ def size_from_min_p(draft: Array, p: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution or p is outside [0, 1].
+        If a row is not a distribution or p is outside [0, 1].
 
     Examples
     --------
@@ -125,9 +125,9 @@ def min_p_of_size(draft: Array, k: Array) -> Array:
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
-        0..V; for 0, which min-p never gives, the answer is that for 1.
+        0..V; min-p never gives 0, and the answer for 0 is that for 1.
 
     Returns
     -------
@@ -137,7 +137,7 @@ def min_p_of_size(draft: Array, k: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution, or k is no integer in 0..V.
+        If a row is not a distribution, or k is not an integer in 0..V.
 
     Examples
     --------
@@ -150,9 +150,9 @@ def min_p_of_size(draft: Array, k: Array) -> Array:
 
 
 def size_from_top_n_sigma(logits: Array, n: Array) -> Array:
-    """How many logits are at most n of their standard deviations below the largest: top-nσ sampling's k.
+    """The k of top-nσ sampling: the number of logits at most n standard deviations below the largest.
 
-    It is min-p with p = e^{-nσ}, σ over the whole vocabulary but masked entries.
+    It is min-p with p = e^{-nσ}, σ taken over all entries that are not masked.
 
     Parameters
     ----------
@@ -192,19 +192,18 @@ def top_n_sigma_of_size(logits: Array, k: Array) -> Array:
     logits : array, shape (..., V)
         Finite, or -inf for a masked entry.
     k : integer array, shape (...) or broadcastable to it
-        0..V; for 0, which top-nσ never gives, the answer is that for 1.
+        0..V; top-nσ never gives 0, and the answer for 0 is that for 1.
 
     Returns
     -------
     array, shape (...)
-        (z_max - z_k)/σ; 0 where all logits are equal, which any n keeps; infinite where k entries are more than are
-        not masked. Up to its rounding, :func:`size_from_top_n_sigma` gives k again, or more where logits are equal to
-        the k-th.
+        (z_max - z_k)/σ; 0 where all logits are equal, since any n keeps them; infinite where fewer than k entries are
+        not masked. Up to rounding, :func:`size_from_top_n_sigma` gives k again, or more where logits equal the k-th.
 
     Raises
     ------
     ValueError
-        If a logit is NaN or +inf, a row is all -inf, or k is no integer in 0..V.
+        If a logit is NaN or +inf, a row is all -inf, or k is not an integer in 0..V.
 
     Examples
     --------
@@ -231,22 +230,22 @@ def _deviation_of_logits(xp: Any, logits: Array) -> Array:
 
 
 def _with_squares(xp: Any, z: Array) -> Array:
-    """The rows, those whose squares would overflow at a scale at which they do not: n and k depend on no scale."""
+    """The rows, scaled down where their squares would overflow: n and k do not depend on the scale."""
     large = xp.max(xp.where(xp.isfinite(z), xp.abs(z), 0.0), axis=-1, keepdims=True) > 1e150
     return xp.where(large, z * 2.0**-600, z)
 
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# rules_top_p. Of a tail with n entries and mass m at most m - m/n lies above the mean: Δ_k = Σ (t_i - m/n)⁺ is convex
-#   in the tail, so largest at a corner, one entry with all of m. The nucleus of p leaves m ≤ 1 - p.
-# rules_min_p. Entries in [0, a] with mean μ have Σ (t_i - μ)⁺ ≤ n (μ/a)(a - μ) ≤ n a/4, the first by convexity, at
-#   entries 0 and a only. What min-p leaves is below a = p q_max.
-# rules_top_n_sigma is rules_min_p: q_i/q_max = e^{-(z_max - z_i)}, and what is left has z_max - z_i > n σ.
+# rules_top_p. For a tail with n entries and mass m, Δ_k = Σ (t_i - m/n)⁺ is convex in the tail, so it is largest at a
+#   corner: one entry with all of m, which gives m - m/n. The nucleus of p leaves m ≤ 1 - p.
+# rules_min_p. Entries in [0, a] with mean μ have Σ (t_i - μ)⁺ ≤ n (μ/a)(a - μ) ≤ n a/4. The first inequality follows
+#   from convexity, with equality if all entries are 0 or a. Min-p leaves entries below a = p q_max.
+# rules_top_n_sigma is rules_min_p: q_i/q_max = e^{-(z_max - z_i)}, and the entries left have z_max - z_i > n σ.
 
 
 def _inner_p(draft: Array, k: Array) -> Array:
-    """A p a little below the mass of k entries: at the mass itself a rounding decides between two sizes."""
+    """A p a little below the mass of k entries: at the mass itself rounding decides between two k."""
     return top_p_of_size(draft, k) * (1.0 - 2.0**-30)
 
 

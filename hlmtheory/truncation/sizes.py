@@ -1,15 +1,14 @@
-"""How many of V probabilities to send: the published rules, exact ones, and those that come with a guarantee.
+"""How many of V probabilities to send: the published rules, the exact one, and rules with a guarantee.
 
 Paper: cu-hlm (oh2025cuhlm) Sections IV-B to IV-D, (19), (21), (24). Symbols are those of
 :mod:`hlmtheory.truncation`; θ is ``distortion_tolerance``, on TV(r, r̂); ε is ``bias_tolerance``, on Σ_v |law_v - p_v|,
 twice a total variation; b is ``rejection_lower_bound``, on β_d.
 
-What k would follow the uncertainty rightly. Nothing but q and an upper bound τ on the mean rejection probability
-T = TV(q, p) = Σ q_v β_v being known, the largest Bias is 2 min(τ, Δ_k), for every k, 0 too (``truncation.bias_worst``).
-So no entry need be sent while τ ≤ ε/2, and beyond that the least k with 2 Δ_k ≤ ε, which τ does not move: a step,
-:func:`bias_size`. The paper's own
-criterion, TV(r, r̂) ≤ θ, has its worst case at min(1, Δ_k / (q_d β_d)), so its k *falls* as β_d rises:
-:func:`online_certified_size`.
+How k should depend on the uncertainty: suppose that only q is known, and an upper bound τ on the mean rejection
+probability T = TV(q, p) = Σ q_v β_v. Then the largest Bias is 2 min(τ, Δ_k) for every k (``truncation.bias_worst``). So
+k = 0 is enough while τ ≤ ε/2; beyond that k is the smallest with 2 Δ_k ≤ ε, whatever τ is. This step is
+:func:`bias_size`. The paper's own criterion, TV(r, r̂) ≤ θ, has its worst case at min(1, Δ_k / (q_d β_d)), so its k
+*falls* as β_d rises: :func:`online_certified_size`.
 """
 
 from __future__ import annotations
@@ -30,21 +29,21 @@ from hlmtheory.truncation.message import least_message_size
 from hlmtheory.truncation.softplus import denominator_at, draft_probability
 
 UP = 1.0 + 2.0**-50
-"""More than the rounding of a few products and quotients."""
+"""Covers the rounding of a few products and quotients."""
 TOLERANCE = not_negative("give the largest distortion or bias that is allowed, such as 0.1")
 
 
 @dataclass(frozen=True, slots=True)
 class CertifiedSize:
-    """A size with what is known of it.
+    """A choice of k with its bound on the distortion.
 
     Attributes
     ----------
     k : int64 array, shape (...)
     bound : array, shape (...)
-        min(1, Δ_k / (q_d b)), rounded up: at most the tolerance, or 1, but for that. The rounding of Δ_k, at most
-        (V + 4) 2^-52 of the mass that is not sent, is counted; a tail of equal entries, which has
-        Δ_k = 0, has none. 0 where Δ_k = 0 was needed because q_d b = 0.
+        min(1, Δ_k / (q_d b)), rounded up: at most the tolerance, or 1, but for rounding. It includes the rounding of
+        Δ_k, at most (V + 4) 2^-52 of the mass that is not sent. A tail of equal entries has Δ_k = 0 without rounding.
+        0 where q_d b = 0, since k is then such that Δ_k = 0.
     certified : bool
         Whether TV(r, r̂) ≤ ``bound`` is guaranteed; False if ``rejection_lower_bound`` was an estimate such as a·u + b.
     """
@@ -55,33 +54,32 @@ class CertifiedSize:
 
 
 def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Array:
-    """Least k with TV(r, r̂_k) ≤ θ: what only the server, knowing p, could choose.
+    """The smallest k with TV(r, r̂_k) ≤ θ: an oracle, since only the server knows p.
 
-    TV(r, r̂_k) can rise with k (``truncation.monotone_distortion``), so no search by halves finds it. Each k that is
-    looked at, O(V), proves of most others before and after it that they fail: some ten looks are enough
-    for a row of gaussian logits, fewer where it is peaked.
+    TV(r, r̂_k) can rise with k (``truncation.monotone_distortion``), so bisection does not find it. The scan starts at
+    k = 0; a k that fails rules out those after it whose q̂ is too near to its own. Some tens of k are computed for
+    gaussian logits, O(V) each.
 
     Parameters
     ----------
     target, draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     distortion_tolerance : array, shape (...) or broadcastable to it
         θ, 0 or more.
 
     Returns
     -------
     int64 array, shape (...)
-        k* of cu-hlm (19), in 0..V-1. 0 where target = draft: nothing is rejected, so nothing is distorted; and for
-        θ ≥ 1. A Δ_k ≤ θ TV(q, p), which bounds the distortion, is enough: rounding then costs no entry, unless
-        TV(q, p) is so small that the rounding of Δ_k, at most (V + 4) 2^-52 of the mass that is not sent, is more than
-        a millionth of θ TV(q, p): then it is added to Δ_k, and k may be larger than need be. TV(r, r̂) itself is known
-        to a few 2^-53/TV(q̂, p) of its own q̂, and k is that of a θ so near. A TV(q̂, p) up to 2^-44 counts as 0,
-        where the distortion is taken at its worst.
+        k* of cu-hlm (19), in 0..V-1. 0 where target = draft, since nothing is rejected, and for θ ≥ 1. A k with
+        Δ_k ≤ θ TV(q, p) is accepted, since that bounds the distortion. If the rounding of Δ_k, at most (V + 4) 2^-52
+        of the mass that is not sent, is more than a millionth of θ TV(q, p), it is added to Δ_k first, and k may be
+        larger than necessary. TV(r, r̂) itself is known to a few 2^-53/TV(q̂, p), so k may be that of a θ as near. A
+        TV(q̂, p) up to 2^-44 counts as 0, and the distortion is then taken at its worst.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, θ is negative or not finite, or the vocabularies differ.
+        If a row is not a distribution, θ is negative or not finite, or the vocabularies differ.
 
     Examples
     --------
@@ -111,16 +109,16 @@ def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Arra
 
 
 def offline_size(target: Array, draft: Array, distortion_tolerance: Array, *, sharp: bool = False) -> Array:
-    """One k for many tokens: the least with mean_t U(k, t) ≤ θ.
+    """One k for many tokens: the smallest with mean_t U(k, t) ≤ θ.
 
     Parameters
     ----------
     target, draft : array, shape (..., T, V)
-        Probability rows of T tokens. U is undefined where target = draft: such a token is refused.
+        Distributions of T tokens. U is undefined where target = draft: such a token is refused.
     distortion_tolerance : array, shape (...) or broadcastable to it
         θ, 0 or more.
     sharp : bool
-        Whether U is the published 2 Δ_k / TV(q, p) or half of that, which is a bound as well.
+        False: U is the published 2 Δ_k / TV(q, p). True: half of it, which bounds the distortion as well.
 
     Returns
     -------
@@ -130,7 +128,7 @@ def offline_size(target: Array, draft: Array, distortion_tolerance: Array, *, sh
     Raises
     ------
     ValueError
-        If a row is no distribution, there is no token, target = draft for one, or θ is negative or not finite.
+        If a row is not a distribution, T = 0, target = draft for a token, or θ is negative or not finite.
 
     Examples
     --------
@@ -161,12 +159,12 @@ def least_offline(xp: Any, q: Array, gap: Array, theta: Array, *, sharp: bool) -
 def online_size(
     draft: Array, draft_token: Array, rejection_probability: Array, distortion_tolerance: Array, *, sharpness: Array
 ) -> Array:
-    """Least k with Ū(k) ≤ θ, on the device: no bound on the distortion (``truncation.online_gap``).
+    """The smallest k with Ū(k) ≤ θ, on the device; the distortion may exceed θ (``truncation.online_gap``).
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     draft_token : integer array, shape (...)
         d, the token drawn from the row.
     rejection_probability : array, shape (...)
@@ -179,12 +177,12 @@ def online_size(
     Returns
     -------
     int64 array, shape (...)
-        k(t)* of cu-hlm (24), in 0..V-1. Rises with β_d, though the distortion falls.
+        k(t)* of cu-hlm (24), in 0..V-1. It rises with β_d, although the distortion falls.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, d no token of it, β_d outside [0, 1], θ negative or η below 1e-6.
+        If a row is not a distribution, d is not a token of it, β_d outside [0, 1], θ negative or η below 1e-6.
 
     Examples
     --------
@@ -207,29 +205,29 @@ def online_size(
 
 
 def certified_size(draft: Array, bias_tolerance: Array, *, bits_per_probability: int | None = None) -> Array:
-    """Least k with 2 Δ_k ≤ ε: the emitted token's Bias is at most ε, whatever the target model says.
+    """The smallest k with 2 Δ_k ≤ ε: the emitted token's Bias is at most ε, whatever the target is.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     bias_tolerance : array, shape (...) or broadcastable to it
         ε, 0 or more: the largest Σ_v |law_v - p_v|, twice a total variation.
     bits_per_probability : int, optional
-        b_prob: Δ_k is then :func:`message_deviation`, of the bytes that :func:`hlmtheory.codec.truncated_message` sends
-        and the server decodes, all rounding included; it can rise with k. The levels depend on the values of the row
-        alone, not on its library, type, order in memory or batch. Unrounded if None.
+        b_prob: Δ_k is then :func:`message_deviation`, which includes all rounding of the bytes that
+        :func:`hlmtheory.codec.truncated_message` sends and the server decodes; it can rise with k. The levels depend
+        only on the values of the row, not on its library, type, order in memory or batch. None: values unrounded.
 
     Returns
     -------
     int64 array, shape (...)
-        In 0..V-1, or 0..V with rounding. Without it, what float64 may round Δ_k by, (V + 4) 2^-52 of the mass that
-        is not sent, is added where that is more than a millionth of ε/2: for ε = 0 the tail must be even.
+        In 0..V-1, or 0..V with ``bits_per_probability``. Without it, the rounding of Δ_k in float64, (V + 4) 2^-52 of
+        the mass that is not sent, is added where it is more than a millionth of ε/2; for ε = 0 the tail must be even.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, ε is negative or not finite, or with so few bits no k meets it.
+        If a row is not a distribution, ε is negative or not finite, or no k meets it with so few bits.
 
     Examples
     --------
@@ -246,29 +244,29 @@ def certified_size(draft: Array, bias_tolerance: Array, *, bits_per_probability:
 
 
 def bias_size(draft: Array, *, total_variation_bound: Array, bias_tolerance: Array) -> Array:
-    """Least k with 2 min(T, Δ_k) ≤ ε: how the size rightly follows the uncertainty.
+    """The smallest k with 2 min(T, Δ_k) ≤ ε: the best use of an upper bound on T.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     total_variation_bound : array, shape (...)
-        An upper bound τ on T = TV(q, p) = Σ_v q_v β_v, the chance that a draft from this distribution is rejected.
-        It is neither β_d, the rejection probability of one draft, nor a lower bound on that: β_d = 0 leaves T open,
-        while τ = 0 states that target = draft. Hence it is given by name.
+        An upper bound τ on T = TV(q, p) = Σ_v q_v β_v, the probability that a draft from this distribution is
+        rejected. It is not β_d, the rejection probability of one draft, nor a lower bound on it: β_d = 0 says nothing
+        about T, while τ = 0 states that target = draft. It is therefore a keyword argument.
     bias_tolerance : array, shape (...)
         ε, 0 or more, on the Bias of the emitted token.
 
     Returns
     -------
     int64 array, shape (...)
-        0 where 2 T ≤ ε, else :func:`certified_size`: no rule that knows only q and an upper bound on T can send
-        fewer, since for each k some target within it has a Bias of 2 min(T, Δ_k).
+        0 where 2 τ ≤ ε, else :func:`certified_size`. No rule that knows only q and τ can send fewer, since for each k
+        some target with T ≤ τ has a Bias of 2 min(τ, Δ_k).
 
     Raises
     ------
     ValueError
-        If a row is no distribution, T is outside [0, 1], or ε is negative or not finite.
+        If a row is not a distribution, τ is outside [0, 1], or ε is negative or not finite.
 
     Examples
     --------
@@ -293,30 +291,30 @@ def bias_size(draft: Array, *, total_variation_bound: Array, bias_tolerance: Arr
 def online_certified_size(
     draft: Array, draft_token: Array, rejection_lower_bound: Array, distortion_tolerance: Array, *, estimated: bool
 ) -> CertifiedSize:
-    """Least k with Δ_k / (q_d b) ≤ θ: guarantees TV(r, r̂) ≤ θ if b is a lower bound on β_d.
+    """The smallest k with Δ_k / (q_d b) ≤ θ: guarantees TV(r, r̂) ≤ θ if b is a lower bound on β_d.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     draft_token : integer array, shape (...)
         d, the token drawn from the row.
     rejection_lower_bound : array, shape (...)
         b in [0, 1].
     distortion_tolerance : array, shape (...)
-        θ, 0 or more. From 1 on nothing need be sent.
+        θ, 0 or more. From 1 on k is 0.
     estimated : bool
         True if b is an estimate, as a·u + b of a regression is; False if b ≤ β_d is known.
 
     Returns
     -------
     CertifiedSize
-        Falls with b. Where q_d b = 0 nothing is known of TV(q, p), and k is such that Δ_k = 0.
+        Its k falls as b rises. Where q_d b = 0 nothing is known of TV(q, p), and k is such that Δ_k = 0.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, d no token of it, b outside [0, 1], or θ negative or not finite.
+        If a row is not a distribution, d is not a token of it, b outside [0, 1], or θ negative or not finite.
 
     Examples
     --------
@@ -353,7 +351,7 @@ def _refuse_shapes(q: Array, **others: Array) -> None:
 
 
 def _refuse_equal(xp: Any, gap: Array) -> None:
-    """U(k) is 2 Δ_k / 0 where the rows agree."""
+    """Refuse tokens where the rows agree: U(k) = 2 Δ_k / 0."""
     if not bool(xp.all(gap > 0)):
         index = int(xp.argmin(xp.reshape(gap, (-1,))))
         raise DomainError(

@@ -14,14 +14,14 @@ from hlmtheory.truncation.sizes import TOLERANCE, certified_size, exact_size, le
 from hlmtheory.truncation.softplus import rejection_at
 from hlmtheory.verification import total_variation
 
-# exact, exact_least. The search stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp.
-#   That no k which it leaps over meets (19) is proven in ``_search/pairs.py``.
-# offline. TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean is at most half of mean U ≤ θ.
-# offline_least, size_least. Both bounds fall with k (truncation.monotone), so a search by halves finds the least.
-# size_certified. It is truncation.certificate at the size chosen by it.
+# exact, exact_least. The scan stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp. That
+#   no k that it skips meets (19) is proven in ``_search/pairs.py``.
+# offline. TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean distortion is at most half of mean U ≤ θ.
+# offline_least, size_least. Both bounds fall with k (truncation.monotone), so bisection finds the smallest k.
+# size_certified. It is truncation.certificate at the chosen k.
 
 TARGETED = 0.1
-"""θ of cu-hlm V-B, and the bias aimed at."""
+"""θ of cu-hlm V-B, and the ε that the claims check."""
 
 
 def _exact_distortion(target: Array, draft: Array, distortion_tolerance: Array) -> Array:
@@ -54,7 +54,7 @@ def _many(targets: Array, drafts: Array) -> tuple[Any, Array, Array]:
 
 
 def _offline_k(targets: Array, drafts: Array, distortion_tolerance: Array) -> Array:
-    """The k of (21); where target = draft, which is out of scope, as if they were 1 apart."""
+    """The k of (21); where target = draft, which is out of scope, TV(q, p) is replaced by 1."""
     xp, p, q = _many(targets, drafts)
     apart = distance(xp, p, q)
     return least_offline(xp, q, xp.where(apart > 0, apart, 1.0), _theta(distortion_tolerance), sharp=False)
@@ -66,7 +66,7 @@ def _all_differ(targets: Array, drafts: Array) -> Array:
 
 
 def _largest_inverse(targets: Array, drafts: Array) -> Array:
-    """max_t 1/TV(q, p): the mean has the least certain of its terms."""
+    """max_t 1/TV(q, p): the mean is as uncertain as its least certain term."""
     xp, p, q = _many(targets, drafts)
     apart = distance(xp, p, q)
     return xp.max(quotient(xp, xp.ones_like(apart), apart), axis=-1)
@@ -80,7 +80,7 @@ def _offline_distortion(targets: Array, drafts: Array, distortion_tolerance: Arr
 
 
 def _offline_before(targets: Array, drafts: Array, distortion_tolerance: Array) -> Array:
-    """mean_t U(k* - 1, t); at k* = 0 that of 0, out of scope."""
+    """mean_t U(k* - 1, t); k* = 0 is out of scope."""
     xp, p, q = _many(targets, drafts)
     k = _offline_k(p, q, distortion_tolerance)
     return xp.mean(tvd_bound(p, q, xp.where(k > 0, k - 1, 0)[..., None]), axis=-1)
@@ -103,7 +103,7 @@ def _certified_bias(target: Array, draft: Array) -> Array:
 
 
 def _certificate_before(draft: Array) -> Array:
-    """2 Δ at one less than the certified size, as the distance it is."""
+    """2 Δ at one less than the certified size, from the rebuilt distribution."""
     xp, q = arrays(draft=draft)
     k = certified_size(q, TARGETED)
     return 2.0 * total_variation(q, truncate(q, xp.where(k > 0, k - 1, 0)))

@@ -1,4 +1,4 @@
-"""The published online bound: the softplus in place of the ReLU, what it claims, and for which sharpness it is true.
+"""The published online bound with the softplus in place of the ReLU, and the sharpness from which it is true.
 
 Paper: cu-hlm (oh2025cuhlm) Section IV-D, (22)-(24) and Proposition 2. Symbols are those of
 :mod:`hlmtheory.truncation`, and
@@ -39,7 +39,7 @@ SHARPNESS = Domain(
 FINITE = Domain("finite", lambda xp, value: xp.isfinite(value), "give a ratio of probabilities, less 1")
 LN2 = math.log(2.0)
 HALVINGS = 64
-"""Of the logarithm of a bracket that is at most 1e310 wide: 64 leave less than a rounding."""
+"""Bisection steps on ln η: the bracket is at most a factor of 1e310 wide, and 64 steps leave less than a rounding."""
 
 
 def softplus_gap(z: Array, sharpness: Array) -> Array:
@@ -48,7 +48,7 @@ def softplus_gap(z: Array, sharpness: Array) -> Array:
     Parameters
     ----------
     z : array, shape (...)
-        Any finite number.
+        Finite numbers.
     sharpness : array, shape (...)
         η, at least 1e-6.
 
@@ -72,14 +72,14 @@ def softplus_gap(z: Array, sharpness: Array) -> Array:
 
 
 def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
-    """Σ_i q_i ℓ(p_i/q_i - 1), which the paper puts in place of TV(q, p).
+    """The distance Σ_i q_i ℓ(p_i/q_i - 1), which replaces TV(q, p) in the paper.
 
-    An entry with q_i = 0 < p_i, which a softmax does not have, counts p_i, its limit.
+    An entry with q_i = 0 < p_i, which no softmax has, adds p_i, its limit.
 
     Parameters
     ----------
     target, draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     sharpness : array, shape (...)
         η, at least 1e-6.
 
@@ -91,7 +91,7 @@ def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution, the vocabularies differ, or η is below 1e-6.
+        If a row is not a distribution, the vocabularies differ, or η is below 1e-6.
 
     Examples
     --------
@@ -112,12 +112,12 @@ def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
 def online_bound(
     draft: Array, draft_token: Array, rejection_probability: Array, k: Array, *, sharpness: Array
 ) -> Array:
-    """Published online bound Ū(k) = 2 Δ_k / D; it need not bound the distortion: see :func:`safe_sharpness`.
+    """Published online bound Ū(k) = 2 Δ_k / D. It need not bound the distortion: see :func:`safe_sharpness`.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     draft_token : integer array, shape (...)
         d, the token drawn from the row.
     rejection_probability : array, shape (...)
@@ -130,12 +130,13 @@ def online_bound(
     Returns
     -------
     array, shape (...)
-        cu-hlm (23); vacuous from 1 on. 0 where Δ_k = 0, infinite where D is too small a number for Δ_k (η > 700).
+        cu-hlm (23); vacuous from 1 on. 0 where Δ_k = 0, infinite where Δ_k / D overflows (η > 700).
 
     Raises
     ------
     ValueError
-        If a row is no distribution, d no token of it, β_d outside [0, 1], k no integer in 0..V or η below 1e-6.
+        If a row is not a distribution, d is not a token of it, β_d is outside [0, 1], k is not an integer in 0..V, or η
+        is below 1e-6.
 
     Examples
     --------
@@ -159,14 +160,14 @@ def online_bound(
 
 
 def online_shortfall(target: Array, draft: Array, draft_token: Array, k: Array, *, sharpness: Array) -> Array:
-    """By how much the distortion exceeds the online bound with the true β_d: (TV(r, r̂_k) - Ū(k))⁺.
+    """The excess of the distortion over the online bound with the true β_d: (TV(r, r̂_k) - Ū(k))⁺.
 
-    The share of positions where it is positive is how often the published bound fails.
+    The published bound fails where it is positive.
 
     Parameters
     ----------
     target, draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     draft_token : integer array, shape (...)
         d, the token drawn from the draft row.
     k : integer array, shape (...)
@@ -182,7 +183,8 @@ def online_shortfall(target: Array, draft: Array, draft_token: Array, k: Array, 
     Raises
     ------
     ValueError
-        If a row is no distribution, the vocabularies differ, d is no token, k no integer in 0..V or η below 1e-6.
+        If a row is not a distribution, the vocabularies differ, d is not a token, k is not an integer in 0..V, or η is
+        below 1e-6.
 
     Examples
     --------
@@ -197,12 +199,12 @@ def online_shortfall(target: Array, draft: Array, draft_token: Array, k: Array, 
 
 
 def safe_sharpness(draft_probability: Array, rejection_probability: Array) -> Array:
-    """η*: the online bound holds for every p and k if η ≥ η*, and is tightest at η*; below it fails, if q_d < 1.
+    """The smallest sharpness η* for which the online bound holds for every p and k.
 
-    D falls as η grows, from infinity to 0, so D ≤ 2 q_d β_d exactly from one η* on. There Ū(k) ≥ Δ_k / (q_d β_d)
-    ≥ Δ_k / TV(q, p), with equality on the left at η*. Below it, :func:`worst_case_target` with the loss q_d β_d taken
-    from d alone has TV(r, r̂) = Δ_k / (q_d β_d) > Ū(k) wherever 0 < Δ_k < q_d β_d and d is sent. With q_d = 1 that is
-    nowhere: there is no tail to be distorted.
+    D falls from infinity to 0 as η grows, so D ≤ 2 q_d β_d holds exactly from one η* on. There Ū(k) ≥ Δ_k / (q_d β_d)
+    ≥ Δ_k / TV(q, p), with equality on the left at η*, where the bound is tightest. Below η* the bound fails if q_d < 1:
+    :func:`worst_case_target` with the loss q_d β_d taken from d alone has TV(r, r̂) = Δ_k / (q_d β_d) > Ū(k) wherever
+    0 < Δ_k < q_d β_d and d is sent. If q_d = 1 there is no tail, hence no distortion.
 
     Parameters
     ----------
@@ -214,7 +216,7 @@ def safe_sharpness(draft_probability: Array, rejection_probability: Array) -> Ar
     Returns
     -------
     array, shape (...)
-        η* > 0, rounded up. Infinite where q_d β_d = 0: there no sharpness is safe, nothing being known of TV(q, p).
+        η* > 0, rounded up. Infinite where q_d β_d = 0: nothing is known of TV(q, p), so no sharpness is safe.
 
     Raises
     ------
@@ -234,9 +236,11 @@ def safe_sharpness(draft_probability: Array, rejection_probability: Array) -> Ar
     floor = q * beta
     some = floor > 2.0**-1000
     floor = xp.where(some, floor, 0.5)
-    # (ln 2)/η - ½ (1 - q_d + q_d β_d) ≤ D ≤ (ln 2)/η, the first because ℓ lies above its tangent at 0
+    # Step 1: a bracket of ln η*. (ln 2)/η - ½ (1 - q_d + q_d β_d) ≤ D ≤ (ln 2)/η, the first inequality because ℓ lies
+    # above its tangent at 0
     low = xp.log(LN2 / (2.0 * floor + 0.5 * (1.0 - q + q * beta)))
     high = xp.log(LN2 / (2.0 * floor))
+    # Step 2: halve it; the upper end stays safe
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         safe = _denominator(xp, q, beta, xp.exp(middle)) <= 2.0 * floor

@@ -23,17 +23,17 @@ from hlmtheory.truncation.softplus import (
 from hlmtheory.verification import total_variation
 
 # softplus. ℓ(z) - z⁺ = ln(1 + e^{-η|z|})/η, largest at z = 0; the q_i that weight it sum to at most 1 where q_i > 0.
-# softplus_above. The same is never negative, so Û = 2 Δ_k/Σ q ℓ ≤ 2 Δ_k/TV(q, p) = U: a bound on Û is none on U.
+# softplus_above. ℓ(z) - z⁺ is never negative, so Û = 2 Δ_k/Σ q ℓ ≤ 2 Δ_k/TV(q, p) = U: a bound on Û does not bound U.
 # softplus_value, softplus_gap. (22) term by term: ℓ(z) = ln(e⁰ + e^{ηz})/η for z = p_i/q_i - 1, and p_i where q_i = 0.
-#   The functions split ℓ into its ReLU and the rest; this side does not, and shares no line with them.
+#   The public functions split ℓ into its ReLU and the rest. This side does not, and shares no code with them.
 # online_bound. ℓ rises, so ℓ(p_i/q_i - 1) ≥ ℓ(-1), and ℓ(p_d/q_d - 1) ≥ ℓ(-β_d), as p_d/q_d - 1 ≥ -β_d. Hence
 #   Σ q ℓ ≥ D. The ratio tends to 1 with p = q as η → 0 or q_d → 1.
 # online_gap. False: D is below Σ q ℓ but can be above 2 TV(q, p), for a small η by any factor.
 # online_safe. If D ≤ 2 Δ_k, then Ū ≥ 1. If D ≤ 2 q_d β_d: q_d β_d = (q_d - p_d)⁺ ≤ TV(q, p), so by tvd_sharp
-#   TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ Δ_k/(q_d β_d) ≤ Ū. In q_d and β_d alone no more can be had: see safe_sharpness.
+#   TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ Δ_k/(q_d β_d) ≤ Ū. From q_d and β_d alone nothing sharper follows: see safe_sharpness.
 # online_certified. TV(q, p) ≥ q_d β_d ≥ q_d b for every b ≤ β_d; the bound is smallest, and checked, at b = β_d.
-# online_direction. ℓ rises, so ℓ(-β_d), and D with it, fall as β_d rises; Ū rises. What it stands for
-#   falls: the largest distortion that goes with β_d is min(1, Δ_k/(q_d β_d)), claim truncation.online_direction_worst.
+# online_direction. ℓ rises, so ℓ(-β_d) and D fall as β_d rises, and Ū rises. The distortion that it should bound
+#   falls: the largest distortion for a given β_d is min(1, Δ_k/(q_d β_d)), claim truncation.online_direction_worst.
 # online. False: Ū need not bound the distortion (online_gap), so the k of (24) need not keep it below θ, neither with
 #   the true β_d nor with a·u + b.
 

@@ -1,4 +1,4 @@
-"""The target that suffers most from k of V probabilities, constructed.
+"""The target with the largest distortion for k of V probabilities.
 
 Symbols are those of :mod:`hlmtheory.truncation`; δ is ``distance``, TV(q, p).
 """
@@ -23,38 +23,38 @@ from hlmtheory.truncation.reconstruction import (
 from hlmtheory.truncation.softplus import draft_probability, rejection_at
 
 NEAREST = 2.0**-44
-"""Rows that are less than this apart differ by little more than their rounding."""
+"""Rows nearer than this differ by little more than rounding."""
 
 
 def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: Array | None = None) -> Array:
-    """A target p with TV(q, p) = δ and the largest distortion there is: TV(r, r̂_k) = min(1, Δ_k/δ).
+    """A target p with TV(q, p) = δ and the largest possible distortion, TV(r, r̂_k) = min(1, Δ_k/δ).
 
-    The mass δ is taken from entries that are sent. It fills those entries of the tail up that q̂ overrates, in
-    proportion, at most to their value in q̂; what is left goes to the largest of the tail.
+    The mass δ is taken from entries that are sent. It is added to the tail entries below their value in q̂, in
+    proportion to what they lack and at most up to that value. The remainder goes to the largest tail entry.
 
     Parameters
     ----------
     draft : array, shape (..., V)
-        Probability rows.
+        Distributions over the vocabulary.
     k : integer array, shape (...)
         How many entries are sent, 0..V.
     distance : array, shape (...)
-        δ, from 2^-44 to the mass that is sent: for a larger one, min(1, Δ_k/δ) is a bound that need not be attained,
-        and rows that are nearer agree but for rounding. With k = V the least entry takes what the others give, so δ is
-        at most the mass of those.
+        δ, from 2^-44 to the mass that is sent. For a larger δ, min(1, Δ_k/δ) is a bound that need not be attained; rows
+        nearer than 2^-44 are equal but for rounding. With k = V the smallest entry receives the mass of the others, so
+        δ is at most their mass.
     draft_token : integer array, shape (...), optional
-        Take all of δ from this entry, which must be sent and have it: then β_d = δ/q_d. From all in proportion if
-        None.
+        Take all of δ from this entry, which must be sent and have that mass: then β_d = δ/q_d. None: from all sent
+        entries in proportion.
 
     Returns
     -------
     array, shape (..., V)
-        Probability rows, δ away from ``draft``. Where Δ_k = 0 there is no distortion, and any such target would do.
+        Distributions at distance δ from ``draft``. Where Δ_k = 0 no target has a distortion.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, k no integer in 0..V, or δ is not in that range.
+        If a row is not a distribution, k is not an integer in 0..V, or δ is out of range.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: A
     giver = sent
     if draft_token is not None:
         _, q, token = arrays(draft=q, draft_token=draft_token)
-        draft_probability(xp, q, token)  # refuses what is no token
+        draft_probability(xp, q, token)  # refuses numbers that are not tokens
         giver = sent & (xp.arange(q.shape[-1], device=q.device) == token[..., None])
     giver = giver & ~_receiver(xp, q, sent, giver)
     mass = xp.sum(xp.where(giver, q, 0.0), axis=-1)
@@ -91,9 +91,9 @@ def _worst(xp: Any, q: Array, sent: Array, giver: Array, delta: Array) -> Array:
 
 
 def _receiver(xp: Any, q: Array, sent: Array, giver: Array) -> Array:
-    """The entry that takes what q̂ has no use for: the largest of the tail; if all are sent, the least that gives not.
+    """The entry that receives the remainder: the largest of the tail; if all are sent, the smallest that gives nothing.
 
-    Where all are sent and all give, the least of all, which then must not give.
+    If all are sent and all give, the smallest of all; the caller then excludes it from the givers.
     """
     others = xp.where(xp.all(giver, axis=-1, keepdims=True), sent, ~giver)
     least = xp.where(others, -q, -2.0)
@@ -114,23 +114,23 @@ def _refuse_distance(xp: Any, delta: Array, mass: Array) -> None:
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# worst_case. Let L be the tail's entries below μ, H those above it, so that Σ_L (μ - q_i) = Σ_H (q_i - μ) = Δ_k.
-#   The target raises L by f = min(δ, Δ_k), none beyond μ, and one entry h of H by δ - f; only sent entries lose.
-#   (p - q)⁺ is then f on L and δ - f at h, of sum δ = TV(q, p). (p - q̂)⁺ is 0 on L, q_i - μ on H, and δ - f more at h:
-#   of sum Δ_k + δ - f. If δ ≤ Δ_k: f = δ, the two have disjoint supports, and TV(r, r̂) = 1. If δ > Δ_k: f = Δ_k, both
-#   sums are δ, and TV(r, r̂) = Σ_L f/δ = Δ_k/δ. More than min(1, Δ_k/δ) there cannot be, by truncation.tvd_sharp.
-# bias_worst. Bias = 2 T TV(r, r̂) ≤ 2 T min(1, Δ_k/T), or 2 T ≤ 2 Δ_k where r̂ is 0/0.
-#   No bound in q and an upper bound τ on T is less, for any k, 0 too: with s ≤ 1 such that T = s Δ_k ≤ τ, take
-#   p = q + s (q̂ - q). Then (p - q)⁺ = s (q̂ - q)⁺ lies where q < q̂, (p - q̂)⁺ = (1 - s) (q - q̂)⁺ where q > q̂ (or is
-#   0/0 for s = 1), so TV(r, r̂) = 1 and Bias = 2 T. That T itself is known is more: q = (.7, .3) and T = .25 leave two
-#   targets, and for both q̂_0 = (.5, .5) gives the right residual.
-# online_direction_worst. By worst_case with all of δ = q_d β_d lost at d, which is sent: the other entries do not lose,
-#   so β_d is the given one, and W(β_d) = min(1, Δ_k/(q_d β_d)) is the largest distortion that goes with it, since
-#   TV(q, p) ≥ q_d β_d. It falls as β_d rises.
+# worst_case. Let L be the tail's entries below μ and H those above it, so that Σ_L (μ - q_i) = Σ_H (q_i - μ) = Δ_k.
+#   The target raises L by f = min(δ, Δ_k) in all, none beyond μ, and one entry h of H by δ - f. Only sent entries lose.
+#   So (p - q)⁺ is f on L and δ - f at h, with sum δ = TV(q, p). (p - q̂)⁺ is 0 on L, q_i - μ on H, and δ - f more at h,
+#   with sum Δ_k + δ - f. If δ ≤ Δ_k, then f = δ, the two have disjoint supports, and TV(r, r̂) = 1. If δ > Δ_k, then
+#   f = Δ_k, both sums are δ, and TV(r, r̂) = Σ_L f/δ = Δ_k/δ. By truncation.tvd_sharp no target has more.
+# bias_worst. Bias = 2 T TV(r, r̂) ≤ 2 T min(1, Δ_k/T); where r̂ is 0/0, Bias ≤ 2 T ≤ 2 Δ_k.
+#   For every k, no smaller bound follows from q and an upper bound τ on T. Take s ≤ 1 such that T = s Δ_k ≤ τ, and
+#   p = q + s (q̂ - q). Then (p - q)⁺ = s (q̂ - q)⁺ lies where q < q̂, and (p - q̂)⁺ = (1 - s) (q - q̂)⁺ where q > q̂ (or
+#   it is 0/0, for s = 1), so TV(r, r̂) = 1 and Bias = 2 T. Knowing T itself would be more: q = (.7, .3) and T = .25
+#   leave two targets, and for both q̂_0 = (.5, .5) gives the right residual.
+# online_direction_worst. Apply worst_case with all of δ = q_d β_d lost at d, which is sent. The other entries do not
+#   lose, so the rejection probability is the given β_d. Since TV(q, p) ≥ q_d β_d, the largest distortion with that β_d
+#   is W(β_d) = min(1, Δ_k/(q_d β_d)), which falls as β_d rises.
 
 
 def _attacked(target: Array, draft: Array, k: Array) -> Array:
-    """TV(r, r̂) of the constructed target that is as far from q as the given one; NaN where it has no construction."""
+    """TV(r, r̂) of the constructed target at the given target's distance from q; NaN where there is none."""
     xp, _, p, q, k = pair_and_size(target, draft, k)
     sent, _ = kept(xp, xp.broadcast_to(q, xp.broadcast_arrays(p, q)[0].shape), k)
     delta = apart(xp, p, q)

@@ -303,6 +303,13 @@ def same_vocabulary(**rows: Array) -> None:
         )
 
 
+def entry_for_each(unit: str, **shapes: tuple[int, ...]) -> None:
+    """Refuse an array whose last axis is missing or empty; ``unit`` is what one entry of it stands for."""
+    for name, shape in shapes.items():
+        if not shape or shape[-1] == 0:
+            raise DomainError(f"{name} must have an entry for each {unit}; got shape {shape}; give one or more")
+
+
 def leading_dimensions(**shapes: tuple[int, ...]) -> tuple[int, ...]:
     """The common batch shape, or a refusal that names every argument."""
     return broadcast("leading dimensions", **shapes)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import DomainError, broadcast, finite_answer, flag, mask
+from hlmtheory._domains import DomainError, broadcast, entry_for_each, finite_answer, flag, mask
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import COUNT, DOMAINS
 
@@ -189,6 +189,5 @@ def efficiency(xp: Any, snr: Array) -> Array:
 
 def _rounds(times_s: Array) -> tuple[Any, Array]:
     xp, times = checked(DOMAINS, times_s=times_s)
-    if not times.ndim or times.shape[-1] == 0:
-        raise DomainError(f"times_s must have an entry for each round; got shape {tuple(times.shape)}; give n ≥ 1")
+    entry_for_each("round", times_s=tuple(times.shape))
     return xp, times

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, broadcast, finite_answer
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, broadcast, entry_for_each, finite_answer
 from hlmtheory._quantities import at_least_one, not_negative, whole_from_one
 from hlmtheory.verification import expected_tokens
 
@@ -115,8 +115,7 @@ def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     """
     xp, alpha, cost, slope = arrays(acceptances=acceptances, fixed=fixed, marginal=marginal)
     UNIT_INTERVAL.check(xp, "acceptances", alpha)
-    if alpha.ndim == 0 or alpha.shape[-1] == 0:
-        raise DomainError(f"acceptances must have an entry for each draft; got shape {tuple(alpha.shape)}; give K ≥ 1")
+    entry_for_each("draft", acceptances=tuple(alpha.shape))
     broadcast(acceptances=alpha.shape[:-1], fixed=cost.shape, marginal=slope.shape)
     alpha, cost, slope = floating(xp, alpha, COST.check(xp, "fixed", cost), COST.check(xp, "marginal", slope))
     lengths = xp.arange(1, alpha.shape[-1] + 1, dtype=alpha.dtype, device=alpha.device)

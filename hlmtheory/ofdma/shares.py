@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import Array, arrays, floating
-from hlmtheory._domains import DomainError, broadcast
+from hlmtheory._domains import broadcast, entry_for_each, option
 from hlmtheory._quantities import at_least_one, positive
 
 _SIZES = {
@@ -228,8 +228,7 @@ def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, obje
     >>> float(kkt_residual([100.0, 100.0], [1.0, 4.0], [0.5, 0.5]))
     0.75
     """
-    if objective not in _OBJECTIVES:
-        raise DomainError(f"objective must be one of {', '.join(_OBJECTIVES)}; got {objective!r}; choose one")
+    option("objective", objective, _OBJECTIVES)
     xp, sent, rate, w = checked_users(bits=bits, spectral_efficiency=spectral_efficiency, shares=shares)
     with np.errstate(all="ignore"):
         level = sent / rate / w if objective == "minmax" else sent / rate / w / w
@@ -274,9 +273,7 @@ def checked_users(**values: Any) -> tuple[Any, ...]:
     """The namespace and the values, each in its domain, in their common floating type."""
     xp, *given = arrays(**values)
     shapes = {name: tuple(value.shape) for name, value in zip(values, given, strict=True)}
-    for name, shape in shapes.items():
-        if name in _PER_USER and (not shape or shape[-1] == 0):
-            raise DomainError(f"{name} must have an entry for each user; got shape {shape}; give K ≥ 1")
+    entry_for_each("user", **{name: shape for name, shape in shapes.items() if name in _PER_USER})
     broadcast(**{name: shape if name in _PER_USER else (*shape, 1) for name, shape in shapes.items()})
     for name, value in zip(values, given, strict=True):
         _SIZES[name].check(xp, name, value)

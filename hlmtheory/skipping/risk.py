@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from hlmtheory._array import Array, arrays, in_kind, upward, widest
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions, size_up_to
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions, size_up_to
 from hlmtheory._simplex import distributions, excess, normalised, skip_probabilities
 from hlmtheory.skipping.holder import edge, line
 from hlmtheory.truncation import truncate
@@ -221,9 +221,9 @@ def tokens_and_line(
     xp, u, beta, a, b, delta = arrays(*values, uncertainty=uncertainty, rejection_by_token=rejection_by_token, **values)
     for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
         UNIT_INTERVAL.check(xp, name, value)
-        if not value.ndim or not value.shape[-1]:
-            raise DomainError(f"{name} must be a row of tokens; got shape {tuple(value.shape)}; give one or more")
-    leading_dimensions(uncertainty=tuple(u.shape), rejection_by_token=tuple(beta.shape))
+    shapes = {"uncertainty": tuple(u.shape), "rejection_by_token": tuple(beta.shape)}
+    entry_for_each("token", **shapes)
+    leading_dimensions(**shapes)
     _, *coefficients = line(a, b, delta)
     return (
         xp,

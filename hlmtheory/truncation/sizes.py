@@ -20,7 +20,7 @@ import numpy as np
 from array_api_compat import device
 
 from hlmtheory._array import Array, arrays, in_kind, spread, to_numpy, upward, widest
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, flag, leading_dimensions
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, flag, leading_dimensions
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.truncation._search.pairs import SortedPair
@@ -141,9 +141,7 @@ def offline_size(target: Array, draft: Array, distortion_tolerance: Array, *, sh
     )
     _, _, p, q = distributions(target=target, draft=draft)
     gap = distance(xp, p, q)
-    if gap.ndim == 0 or gap.shape[-1] == 0:
-        shape = tuple(q.shape)
-        raise DomainError(f"draft must have an axis of tokens; got shape {shape}; give rows of T ≥ 1 tokens")
+    entry_for_each("token", draft=tuple(gap.shape))
     theta = in_kind(xp, TOLERANCE.check(xp, "distortion_tolerance", theta), xp.float64)
     _refuse_equal(xp, gap)
     return least_offline(xp, q, gap, theta, sharp=flag("sharp", sharp))

@@ -732,8 +732,18 @@ def test_losses_of_texts():
         (sequence_risk, ([0.5, 0.5],), {}, r"step_risks must have axes of texts and tokens; got shape \(2,\)"),
         (sequence_risk, (np.zeros((0, 3)),), {}, "step_risks must have axes of texts and tokens"),
         (sequence_risk, ([[0.5, 1.5]],), {}, r"step_risks must be in \[0, 1\]; got 1.5"),
-        (surrogate_gap, ([], [], 1.0, 0.0, 0.5), {}, r"uncertainty must be a row of tokens; got shape \(0,\)"),
-        (surrogate_gap, (0.5, 0.5, 1.0, 0.0, 0.5), {}, r"uncertainty must be a row of tokens; got shape \(\)"),
+        (
+            surrogate_gap,
+            ([], [], 1.0, 0.0, 0.5),
+            {},
+            r"uncertainty must have an entry for each token; got shape \(0,\)",
+        ),
+        (
+            surrogate_gap,
+            (0.5, 0.5, 1.0, 0.0, 0.5),
+            {},
+            r"uncertainty must have an entry for each token; got shape \(\)",
+        ),
         (
             threshold_losses,
             ([0.5], [0.5], [0.5]),

@@ -348,7 +348,7 @@ def test_equal_rows_leave_the_offline_bound_undefined():
 
 @pytest.mark.parametrize("shape", [(4,), (0, 4)])
 def test_the_offline_size_needs_tokens(shape):
-    with pytest.raises(ValueError, match=r"^draft must have an axis of tokens"):
+    with pytest.raises(ValueError, match=r"^draft must have an entry for each token"):
         truncation.offline_size(np.broadcast_to(P, shape), np.broadcast_to(Q, shape), 0.1)
 
 

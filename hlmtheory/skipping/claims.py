@@ -7,7 +7,7 @@ from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.skipping.calibration import held_out_risk
-from hlmtheory.skipping.chains import from_large, from_small, from_system, text_distance
+from hlmtheory.skipping.chains import from_draft, from_system, from_target, text_distance
 from hlmtheory.skipping.holder import (
     best_holder_bound,
     edge,
@@ -360,10 +360,10 @@ CLAIMS = (
         id="skipping.sequence",
         source=Source("oh2025cuhlm", "(10)"),
         origin=Origin.NEW,
-        statement="TV(law of the text, large model's) ≤ Σ_t E[one-step TV], prefixes from the large model",
+        statement="TV(law of the text, target model's) ≤ Σ_t E[one-step TV], prefixes from the target model",
         relation=Relation.LE,
         lhs=text_distance,
-        rhs=from_large,
+        rhs=from_target,
         attained=Attained(_STAYING),
         ceiling=1.0,
     ),
@@ -371,7 +371,7 @@ CLAIMS = (
         id="skipping.sequence_system",
         source=Source("oh2025cuhlm", "(10)"),
         origin=Origin.NEW,
-        statement="TV(law of the text, large model's) ≤ Σ_t E[one-step TV], prefixes from the hybrid system",
+        statement="TV(law of the text, target model's) ≤ Σ_t E[one-step TV], prefixes from the hybrid system",
         relation=Relation.LE,
         lhs=text_distance,
         rhs=from_system,
@@ -382,10 +382,10 @@ CLAIMS = (
         id="skipping.sequence_draft",
         source=Source("oh2025cuhlm", "(10)"),
         origin=Origin.IMPLIED,
-        statement="TV(law of the text, large model's) ≤ Σ_t E[one-step TV], prefixes from the small model",
+        statement="TV(law of the text, target model's) ≤ Σ_t E[one-step TV], prefixes from the draft model",
         relation=Relation.LE,
         lhs=text_distance,
-        rhs=from_small,
+        rhs=from_draft,
         refuted=_BRANCH,
         ceiling=1.0,
     ),

@@ -103,7 +103,7 @@ def replacements(xp: Any, p: Array, q: Array, sent: Array, top_k: Array) -> Iter
     """For each size: the mass (...) that is sent with it and rejected, and r̂ (..., V).
 
     Where r̂ is 0/0 a distribution that is as far from r as can be: all of it on a token that the target model gives less
-    than the small one does, and r nothing.
+    than the draft model does, and r nothing.
     """
     top_k = _entries_sent(xp, top_k, sent)
     tokens = xp.arange(q.shape[-1], device=q.device)

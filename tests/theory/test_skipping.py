@@ -465,16 +465,16 @@ def test_whole_texts_by_enumeration(seed):
     """V = 4, T = 6: all 4,096 texts, each prefix with its own rows."""
     rng = np.random.default_rng(seed)
     by_p = by_h = np.ones(1)
-    from_large = from_system = 0.0
+    from_target = from_system = 0.0
     for p, q, skip in tree(rng, 4, 6):
         risk = one_step_risk(p, q, skip[0])
-        from_large += by_p @ risk
+        from_target += by_p @ risk
         from_system += by_h @ risk
         law = verification.output_distribution(p, q, skip=skip[0])
         by_p, by_h = grown(by_p, p), grown(by_h, law)
     distance = 0.5 * np.abs(by_p - by_h).sum()
     assert by_h.sum() == pytest.approx(1.0)
-    assert 0.1 < distance <= min(from_large, from_system)
+    assert 0.1 < distance <= min(from_target, from_system)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -498,7 +498,7 @@ def test_a_policy_with_a_state_is_bounded_along_its_own_texts(seed):
 def test_a_policy_with_a_state_may_leave_the_large_models_texts_bound_behind():
     """The state: whether the first draft was skipped, which the text does not tell. Skipped once, it skips the second.
 
-    First token: p = (1/2, 1/2), q = (1, 0); draft 0 is skipped with probability 1/2. Along the large model's text the
+    First token: p = (1/2, 1/2), q = (1, 0); draft 0 is skipped with probability 1/2. Along the target model's text the
     state would have to be guessed from the token: a state of "not skipped" gives the second step no risk at all.
     """
     p, q = np.array([0.5, 0.5]), np.array([1.0, 0.0])
@@ -507,7 +507,7 @@ def test_a_policy_with_a_state_may_leave_the_large_models_texts_bound_behind():
     skipped_first = 0.5
     law_first = verification.output_distribution(p, q, skip=0.5)
     texts = np.zeros((2, 2))
-    texts[0, 1] = skipped_first  # skipped, then skipped again: token 1 for the large model's 0
+    texts[0, 1] = skipped_first  # skipped, then skipped again: token 1 for the target model's 0
     texts[:, 0] = law_first - [skipped_first, 0.0]
     distance = 0.5 * np.abs(texts - np.outer(p, [1.0, 0.0])).sum()
     assert distance <= first + skipped_first * second[True]
@@ -530,7 +530,7 @@ def test_the_texts_of_the_chains_have_all_their_tokens():
     }
     assert chains_.HORIZON == 4
     assert float(chains_.text_distance(**instance)) == 1 - 0.5**4
-    assert float(chains_.from_large(**instance)) == 4 * 0.5
+    assert float(chains_.from_target(**instance)) == 4 * 0.5
 
 
 def test_the_sum_is_clipped_after_the_mean():

@@ -110,7 +110,7 @@ def test_the_risk_is_the_distance(rejected):
 
 
 def test_two_steps_telescope():
-    """Law of two tokens: P₁P₂ - H₁H₂ = (P₁ - H₁)H₂ + P₁(P₂ - H₂): the second term weighs prefixes by the large model.
+    """Law of two tokens: P₁P₂ - H₁H₂ = (P₁ - H₁)H₂ + P₁(P₂ - H₂): the second term weighs prefixes by the target model.
 
     And by the system, the other way round: H₁(P₂ - H₂) + (P₁ - H₁)P₂.
     """

@@ -19,7 +19,7 @@ Q = [0.4, 0.25, 0.2, 0.1, 0.05]
 
 
 def drawn(seed, *shape):
-    """Rows like a small model's."""
+    """Rows like a draft model's."""
     return verification.softmax(np.random.default_rng(seed).normal(scale=2.0, size=shape))
 
 

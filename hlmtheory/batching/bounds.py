@@ -87,7 +87,7 @@ def _weights(steps: int) -> Array:
 def free_bound(costs: Costs) -> float:
     """No partition and no schedule take less, with or without a barrier; tasks sorted by input.
 
-    With D_m, V_m the total times of batch m and s_m its cache as a share of the room, kept from its first draft to
+    With D_m, V_m the total times of batch m and s_m its cache as a share of the memory, kept from its first draft to
     its last verification, T is at least Σ D_m + min v, min d + Σ V_m, and Σ s_m (D_m + V_m): the shares in use never
     exceed 1, and a batch holds its own for D_m + V_m at least. So T is at least any mean of the three, whose least
     over the partitions into M runs is a shortest path, and at least the longest chain D_m + V_m.
@@ -99,7 +99,7 @@ def free_bound(costs: Costs) -> float:
 
 def _least_loads(costs: Costs) -> Array:
     """For M = 1, 2, ... batches the best mean of the three, shape (M,); the last stands for more batches, too."""
-    weight = _mixtures(costs.cache.shared and np.isfinite(costs.cache.room))
+    weight = _mixtures(costs.cache.shared and np.isfinite(costs.cache.capacity))
     last = np.asarray([unit[np.arange(len(costs.steps)), costs.steps - 1].min() for unit in costs.unit])
     ends = weight[:, 0] * (last[1] + costs.fixed[1])
     ends += weight[:, 1] * (costs.unit[0][:, 0].min() + costs.fixed[0])
@@ -128,7 +128,7 @@ def _piece_loads(costs: Costs, weight: Array, tasks: Array, piece: tuple[int, in
             continue
         sizes = i + 1.0 - starts
         draft, verify = (sizes * slope[i] + base for slope, base in zip(per_task, fixed, strict=True))
-        share = costs.cache.bytes(prompts[i], answers[i], sizes) / costs.cache.room
+        share = costs.cache.bytes(prompts[i], answers[i], sizes) / costs.cache.capacity
         cost = weight @ np.stack([draft, verify, share * (draft + verify)])
         reached = path[:, :, starts] + cost[:, None, :]
         path[:, 1:, i + 1] = reached[:, :-1].min(axis=2)

@@ -45,7 +45,7 @@ class Blocks:
         low = np.argmax(inside, axis=1)
         longest = np.where(inside, costs.outputs, 0).max(axis=1)
         need = costs.cache.bytes(costs.inputs[top], longest, size)
-        fits = need <= costs.cache.room
+        fits = need <= costs.cache.capacity
         if runs_only:
             fits &= size == top - low + 1
         self.mask, self.size, self.top, self.low = masks[fits], size[fits], top[fits], low[fits]
@@ -104,7 +104,7 @@ class Blocks:
                 total = spent[:, state] + self.pieces[:, block]
                 bound = (total + remaining[:, after] + self.least[::-1, None]).max(axis=0).sum(axis=-1)
                 need = used[state] + self.need[block]
-                good = (bound < incumbent * (1.0 - ROUNDING)) & (need <= self.costs.cache.room)
+                good = (bound < incumbent * (1.0 - ROUNDING)) & (need <= self.costs.cache.capacity)
                 route = path[state[good]]
                 route[:, level] = block[good]
                 grown.append((after[good], total[:, good], route, bound[good], need[good]))

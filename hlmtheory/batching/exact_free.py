@@ -1,4 +1,4 @@
-"""The best of all partitions and all schedules of very few tasks, and the best of all divisions into waves."""
+"""For very few tasks: the best of all partitions and schedules, and the best of all divisions into waves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hlmtheory.batching.search import ROUNDING, Costs
 from hlmtheory.serving.free import finish_time, in_turn, longest_first, partition_bound
 
 OneWave: TypeAlias = Callable[[Costs], tuple[Batches | None, float]]
-"""The best batches of one wave and what they take; None and infinity if no partition fits."""
+"""The best batches of one wave and their latency; None and infinity if no partition fits the memory."""
 
 Label: TypeAlias = tuple[float, ...]
 """When the two machines and each batch are free."""
@@ -22,6 +22,7 @@ Label: TypeAlias = tuple[float, ...]
 
 def best_waves(costs: Costs, one_wave: OneWave) -> tuple[list[Batches], float]:
     """The best division of the tasks into waves, one after another, by the best of every subset: waves and latency."""
+    # Plan every subset of the tasks as one wave; a bit mask stands for a subset
     count = len(costs.inputs)
     everything = (1 << count) - 1
     found: dict[int, tuple[Batches | None, float]] = {}
@@ -29,6 +30,7 @@ def best_waves(costs: Costs, one_wave: OneWave) -> tuple[list[Batches], float]:
         members = [task for task in range(count) if mask >> task & 1]
         batches, latency = one_wave(replace(costs, inputs=costs.inputs[members], outputs=costs.outputs[members]))
         found[mask] = (batches and [[members[task] for task in batch] for batch in batches], latency)
+    # Best division of each subset: one wave with its lowest task, then the best division of the rest
     best: dict[int, tuple[list[Batches], float]] = {0: ([], 0.0)}
     for mask in range(1, everything + 1):
         options = []
@@ -42,7 +44,7 @@ def best_waves(costs: Costs, one_wave: OneWave) -> tuple[list[Batches], float]:
 
 
 def _with_lowest(mask: int) -> Iterator[int]:
-    """The subsets of a set that hold its lowest member."""
+    """The subsets of a set that contain its lowest member."""
     low = mask & -mask
     rest = part = mask ^ low
     while True:
@@ -58,11 +60,13 @@ def exact_free(costs: Costs) -> tuple[Batches | None, float]:
     partitions, _ = blocks.partitions(np.inf)
     best: Batches | None = None
     latency = np.inf
+    # Lower bound of each partition
     cases = []
     for partition in partitions:
         batches = blocks.members(partition)
         times = batch_times(costs, batches)
         cases.append((partition_bound(*times), batches, times))
+    # Best schedule of each partition, until the bounds exceed the best latency
     for bound, batches, times in sorted(cases, key=lambda case: case[0]):
         if bound >= latency * (1.0 - ROUNDING):
             break
@@ -85,16 +89,17 @@ def batch_times(costs: Costs, batches: Batches) -> tuple[Array, Array, Array]:
 
 
 def best_schedule(draft: Array, verify: Array, steps: Array, *, incumbent: float = np.inf) -> float:
-    """The least latency of all schedules of these batches, or the incumbent if none is below.
+    """The smallest latency of all schedules of these batches, or the incumbent if none is below it.
 
-    A state says how many operations of each batch are done; its labels, when the two machines and the batches are
-    free. Each schedule without needless waiting appends its operations one by one, each as early as it can, so all
-    are reached. A label goes if another of its state is nowhere above it, or if the work left cannot be done below
-    the incumbent.
+    A state is the number of finished operations of each batch. A label of a state holds the times at which the two
+    machines and the batches are free. A schedule without needless waiting appends its operations one by one, each as
+    early as possible, so the search reaches all of these schedules. A label is removed if another label of its state
+    is nowhere above it, or if the remaining work cannot end before the incumbent.
     """
     times = draft, verify, steps
     best = min(incumbent, *(finish_time(rule(*times), verify) for rule in (in_turn, longest_first)))
     work = _WorkLeft(*times)
+    # Layer n holds the states with n finished operations
     layer: dict[tuple[int, ...], list[Label]] = {(0,) * len(steps): [(0.0,) * (2 + len(steps))]}
     for _ in range(2 * int(steps.sum())):
         following: dict[tuple[int, ...], list[Label]] = {}
@@ -107,14 +112,14 @@ def best_schedule(draft: Array, verify: Array, steps: Array, *, incumbent: float
 
 
 def _keep(labels: list[Label], label: Label) -> None:
-    """Add a label unless one is nowhere above it; remove those that it is nowhere above."""
+    """Add a label unless another one dominates it, and remove the labels that it dominates."""
     if any(all(a <= b for a, b in zip(other, label, strict=True)) for other in labels):
         return
     labels[:] = [other for other in labels if not all(a <= b for a, b in zip(label, other, strict=True))] + [label]
 
 
 class _WorkLeft:
-    """Operations of each batch and what is left after each."""
+    """The operations of each batch, and the work that is left after each of them."""
 
     def __init__(self, draft: Array, verify: Array, steps: Array) -> None:
         self.chains = [
@@ -134,12 +139,12 @@ class _WorkLeft:
                     yield after, tuple(changed)
 
     def bound(self, state: tuple[int, ...], label: Label) -> float:
-        """What no completion of the label falls below."""
+        """Lower bound on the latency of every completion of the label."""
         left = [self.left[m][done] for m, done in enumerate(state)]
         chains = max(ready + sum(work) for ready, work in zip(label[2:], left, strict=True))
         return max(label[0] + sum(work[0] for work in left), label[1] + sum(work[1] for work in left), chains)
 
 
 def _by_machine(chain: list[float], done: int) -> tuple[float, float]:
-    """Work left on each machine after so many operations of a chain."""
+    """Work left on each machine after the first ``done`` operations of a chain."""
     return sum(chain[done + done % 2 :: 2]), sum(chain[done + 1 - done % 2 :: 2])

@@ -40,7 +40,7 @@ def columns(tasks: Sequence[Task]) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What :func:`hlmtheory.batching.plan` was asked besides the method."""
+    """The arguments of :func:`hlmtheory.batching.plan` besides the method."""
 
     schedule: str = "barrier"
     rule: str = "together"
@@ -80,7 +80,7 @@ class Problem(ABC):
 
     @abstractmethod
     def measure(self, batches: Batches, waves: tuple[int, ...], length: int, order: str, schedule: str) -> float:
-        """Latency of batches: the one evaluator, given by the room."""
+        """Latency of batches, by the evaluator of :mod:`hlmtheory.batching`."""
 
     def plan(
         self,
@@ -93,7 +93,7 @@ class Problem(ABC):
     ) -> Candidate:
         """The candidate, measured; without waves given, batches join a wave in order for as long as they fit.
 
-        A free schedule is also tried with the longest batch first. The schedule is the one asked for if none is given.
+        A free schedule is also tried with the longest batch first. If ``schedule`` is None, it is that of the problem.
         """
         schedule = schedule or self.options.schedule
         fixed = tuple(tuple(int(task) for task in batch) for batch in batches)
@@ -212,7 +212,7 @@ def _in_sizes(problem: Problem, size: int, length: int) -> list[Array]:
     batches, begin, count, cache = [], 0, len(problem.tasks), problem.cache(length)
     while begin < count:
         end = min(begin + size, count)
-        while cache.of_batch(problem.inputs[begin:end], problem.outputs[begin:end]) > cache.room:
+        while cache.of_batch(problem.inputs[begin:end], problem.outputs[begin:end]) > cache.capacity:
             end -= 1
         batches.append(np.arange(begin, end))
         begin = end
@@ -233,7 +233,7 @@ def _max(problem: Problem, lengths: list[int]) -> Candidate:
 
     def for_length(length: int) -> Candidate:
         cache = problem.cache(length)
-        fits = max(1, int(np.count_nonzero(cache.bytes(*longest, sizes) <= cache.room)))
+        fits = max(1, int(np.count_nonzero(cache.bytes(*longest, sizes) <= cache.capacity)))
         return problem.plan(_in_sizes(problem, fits, length), length)
 
     return _over_lengths(problem, lengths, for_length)
@@ -284,7 +284,7 @@ def _even_runs(costs: search.Costs, wave: Array) -> tuple[float, list[Array]]:
     for count in range(1, min(len(wave), bounds.MOST_BATCHES) + 1):
         split = np.array_split(wave, count)
         needs = [costs.cache.of_batch(costs.inputs[run], costs.outputs[run]) for run in split]
-        if (sum(needs) if costs.cache.shared else max(needs)) <= costs.cache.room:
+        if (sum(needs) if costs.cache.shared else max(needs)) <= costs.cache.capacity:
             value = partition_bound(*batch_times(costs, [run.tolist() for run in split]))
             if value >= best:
                 break  # more batches only add what each costs whatever its size

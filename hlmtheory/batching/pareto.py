@@ -1,4 +1,4 @@
-"""The best of all partitions into runs, by all undominated states of each prefix."""
+"""The best of all partitions into runs, from all undominated states of each prefix of the tasks."""
 
 from __future__ import annotations
 
@@ -9,29 +9,33 @@ from hlmtheory.batching.search import ROUNDING, Costs, Runs
 
 
 def pareto(costs: Costs, *, incumbent: float = np.inf, max_labels: int = 100) -> tuple[Runs | None, float, bool]:
-    """The best of all partitions into runs, in order: runs, latency, and whether nothing was cut by the cap.
+    """The best of all partitions into runs, in order: runs, latency, and whether the search was complete.
 
-    A label is a partition of the first i tasks with its vectors (F, C) over all steps, what earlier waves took, and
-    its wave's caches. Whatever follows, the latency never falls when one of them rises, so a label that another one
-    is not above anywhere can go. So can one whose bound reaches ``incumbent``; runs are None if all went. Above
-    ``max_labels`` for one i the best bounds stay. Where waves are needed, one more label a prefix begins a wave after
-    the fastest plan of that prefix.
+    A label is a partition of the first i tasks. It holds the vectors (F, C) over all steps, the time of the earlier
+    waves, and the caches of its own wave. Whatever tasks follow, the latency never falls when one of these rises. So a
+    label is removed if another one is nowhere above it, or if its lower bound reaches ``incumbent``. Runs are None if
+    no label is left. If one prefix has more than ``max_labels`` labels, those with the smallest bounds stay, and the
+    search is not complete. Where waves are needed, each prefix has one more label, which begins a wave after the
+    fastest plan of that prefix.
     """
     count = len(costs.inputs)
     pieces = np.array_split(np.arange(costs.horizon), min(8, costs.horizon))
     rest = _rest_bounds(costs, pieces)
-    room = costs.cache.room if costs.in_waves else np.inf
+    room = costs.cache.capacity if costs.in_waves else np.inf
     labels, whole = Labels(costs.horizon), True
     for i in range(count):
+        # Extend every label whose last batch can end at task i
         old = np.flatnonzero(labels.prefix >= costs.first[i])
         draft, verify = costs.times(i, labels.prefix[old])
         caches = costs.caches(i, labels.prefix[old]) if costs.in_waves else np.zeros(len(old))
         used, past = labels.used[old] + caches, labels.past[old]
         reached = labels.arrival[old] + draft
         done = np.maximum(reached, labels.finish[old]) + verify
+        # Keep what fits the memory and can still beat the incumbent, smallest bound first
         bound = past + _completed(reached, done, rest[i + 1], pieces)
         good = np.flatnonzero((bound < incumbent * (1.0 - ROUNDING)) & (used <= room))
         good = good[np.argsort(bound[good], kind="stable")]
+        # Remove dominated labels
         vectors = np.concatenate([np.stack([past, used], axis=1)[good], reached[good], done[good]], axis=1)
         good = good[undominated(vectors, max_labels)]
         whole &= len(good) < max_labels
@@ -42,7 +46,7 @@ def pareto(costs: Costs, *, incumbent: float = np.inf, max_labels: int = 100) ->
 
 
 class Labels:
-    """Partitions of prefixes of the tasks; the first is that of no tasks."""
+    """Partitions of prefixes of the tasks; the first label stands for no tasks."""
 
     def __init__(self, steps: int) -> None:
         self.arrival, self.finish = np.zeros((1, steps)), np.zeros((1, steps))
@@ -50,18 +54,18 @@ class Labels:
         self.parent, self.prefix = np.asarray([-1]), np.asarray([0])
 
     def add(self, arrival: Array, finish: Array, past: Array, used: Array, parent: Array, prefix: int) -> None:
-        """Put labels of one prefix behind the others."""
+        """Append labels of one prefix."""
         self.arrival, self.finish = np.concatenate([self.arrival, arrival]), np.concatenate([self.finish, finish])
         self.past, self.used = np.concatenate([self.past, past]), np.concatenate([self.used, used])
         self.parent = np.concatenate([self.parent, parent])
         self.prefix = np.append(self.prefix, np.full(len(parent), prefix))
 
     def totals(self, which: Array) -> Array:
-        """Latency of labels if nothing followed."""
+        """Latency of labels if no task follows."""
         return self.past[which] + self.finish[which].sum(axis=1)
 
     def open_wave(self, prefix: int) -> None:
-        """A wave begins after the fastest plan of the prefix."""
+        """Add a label that begins a wave after the fastest plan of the prefix."""
         here = np.flatnonzero(self.prefix == prefix)
         if len(here):
             totals, empty = self.totals(here), np.zeros((1, self.arrival.shape[1]))
@@ -74,6 +78,7 @@ class Labels:
         if not len(last):
             return None, np.inf, whole
         totals = self.totals(last)
+        # Follow the parents back to the label of no tasks
         label, starts, opens = int(last[np.argmin(totals)]), [], []
         while self.parent[label] >= 0:
             before = int(self.parent[label])
@@ -86,9 +91,10 @@ class Labels:
 
 
 def undominated(vectors: Array, limit: int) -> Array:
-    """Rows, taken in order, that no row kept before is nowhere above; at most ``limit``.
+    """Indices of the rows that no earlier kept row dominates, at most ``limit``; a row dominates if nowhere above.
 
-    A row kept early may be dominated by one kept later: harmless, since it only costs time.
+    A row that is kept early may be dominated by a later one. This only costs time. A sample of the entries is
+    compared first, since that excludes most rows.
     """
     width = vectors.shape[1]
     probe = np.unique(np.linspace(0, width - 1, 12).astype(np.int64))
@@ -105,9 +111,9 @@ def undominated(vectors: Array, limit: int) -> Array:
 
 
 def _rest_bounds(costs: Costs, pieces: list[Array]) -> list[tuple[Array, Array, Array]]:
-    """For tasks i.. and each piece of the steps: least Σ d, least Σ v, and least v of the last batch (0 for none).
+    """For tasks i.. and each piece of the steps: smallest Σ d, Σ v, and v of the last batch (0 if no tasks are left).
 
-    Each least is over all partitions into runs, piece by piece: no partition has less of any.
+    Each minimum is over all partitions into runs, for each piece alone, so no partition is below any of them.
     """
     count, parts = len(costs.inputs), len(pieces)
     edges = [int(piece[0]) for piece in pieces]
@@ -125,7 +131,7 @@ def _rest_bounds(costs: Costs, pieces: list[Array]) -> list[tuple[Array, Array, 
 
 
 def _completed(arrival: Array, finish: Array, rest: tuple[Array, Array, Array], pieces: list[Array]) -> Array:
-    """Lower bound on what each label can end at: per piece, the drafts are late or the verifications are."""
+    """Lower bound on the latency of every completion of each label: in each piece one of the two stages is the last."""
     drafts, verifications, last = rest
     edges = [int(piece[0]) for piece in pieces]
     late = np.add.reduceat(arrival, edges, axis=1) + drafts + last

@@ -47,7 +47,7 @@ def fitting_lengths(tasks: Sequence[Task], service: Service, lengths: Sequence[i
     refuse_tasks(tasks, service, [min(lengths)], rule)
     inputs, outputs = columns(tasks)
     caches = [(length, Cache(service, length, rule)) for length in lengths]
-    return [length for length, cache in caches if (cache.bytes(inputs, outputs, 1) <= cache.room).all()]
+    return [length for length, cache in caches if (cache.bytes(inputs, outputs, 1) <= cache.capacity).all()]
 
 
 def refuse_tasks(tasks: Sequence[Task], service: Service, lengths: Sequence[int], rule: str) -> None:
@@ -60,8 +60,8 @@ def refuse_tasks(tasks: Sequence[Task], service: Service, lengths: Sequence[int]
     for length in lengths:
         cache = Cache(service, length, rule)
         needs = cache.bytes(inputs, outputs, 1)
-        if (needs > cache.room).any():
-            index = int(np.argmax(needs > cache.room))
+        if (needs > cache.capacity).any():
+            index = int(np.argmax(needs > cache.capacity))
             total = needs[index] + float(peak_memory(service.draft, 0, 0, 0))
             raise DomainError(
                 f"tasks must fit the memory one by one; task {index} with {inputs[index]} + {outputs[index]} tokens "
@@ -126,9 +126,9 @@ def refuse_batches(
         needs = [cache.of_batch(inputs[batch], outputs[batch]) for batch in indices[begin : begin + count]]
         begin += count
         need = sum(needs) if cache.shared else max(needs)
-        if need > cache.room:
+        if need > cache.capacity:
             raise DomainError(
                 f"batches must fit the memory; wave {wave} needs {need:.4g} bytes beside the weights of "
-                f"{max(cache.room, 0.0):.4g}; give more waves or smaller batches, or memory_rule='ignored'"
+                f"{max(cache.capacity, 0.0):.4g}; give more waves or smaller batches, or memory_rule='ignored'"
             )
     return counts

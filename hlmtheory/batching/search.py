@@ -1,9 +1,9 @@
 """The searches behind :mod:`hlmtheory.batching`, for one draft length and tasks in one order.
 
-A run of tasks j..i (from 0, both included) is one batch: its size is i - j + 1, its prompt that of its longest task,
-which is task i if tasks are sorted by prompt. Times are arrays over the N decoding steps; a batch that has all its
-tokens has times 0, so that one recurrence serves every step: with F the drafts' finish and C the pipeline's,
-F' = F + d and C' = max(F', C) + v.
+A run of tasks j..i (counted from 0, both included) is one batch of i - j + 1 tasks. It is padded to its longest
+prompt, which is that of task i if tasks are sorted by prompt. Times are arrays over the N decoding steps. A batch that
+has all its tokens has times 0, so one recurrence serves every step. Let F be the time at which the draft stage
+finishes, and C the time at which the verify stage does: F' = F + d and C' = max(F', C) + v.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from hlmtheory.batching.memory import Cache
 from hlmtheory.serving import Service, decoding_steps, stage_times
 
 ROUNDING = 1e-12
-"""A plan must be better by this share to replace another: both are sums of some thousand terms."""
+"""A plan replaces another only if it is better by this share, since both are sums of thousands of rounded terms."""
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Everything the searches ask about K sorted tasks at one draft length.
+    """Times and memory of every run of K sorted tasks, at one draft length.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Costs:
 
     @cached_property
     def cache(self) -> Cache:
-        """What the caches take."""
+        """The size of the caches."""
         return Cache(self.service, self.draft_length, self.rule)
 
     @cached_property
@@ -64,22 +64,22 @@ class Costs:
 
     @cached_property
     def equal_steps(self) -> bool:
-        """Whether no batch leaves before another."""
+        """Whether all batches need the same number of steps."""
         return bool((self.steps == self.horizon).all())
 
     @cached_property
     def ascending(self) -> bool:
-        """Whether the last task of a run is its longest."""
+        """Whether the last task of a run has its longest prompt."""
         return bool((np.diff(self.inputs) >= 0).all())
 
     @cached_property
     def fixed(self) -> tuple[float, float]:
-        """What a batch costs at each step whatever its size: l c₂ and c₂ (s)."""
+        """The part of a batch's stage times that does not depend on its size: l c₂ and c₂, in seconds."""
         return self.draft_length * self.service.draft_device.c2, self.service.verify_device.c2
 
     @cached_property
     def unit(self) -> tuple[Array, Array]:
-        """What each task of a batch adds to that if task i is its longest, shapes (K, N), in seconds."""
+        """What each task of a batch adds to that part if task i has the longest prompt, shapes (K, N), in seconds."""
         growth = np.arange(self.horizon)
         stages = stage_times(self.service, self.draft_length, self.inputs, 1)
         table = []
@@ -91,7 +91,7 @@ class Costs:
 
     @cached_property
     def first(self) -> Array:
-        """The least j with j..i within the memory, shape (K,); more than i if task i alone is not."""
+        """The smallest j with j..i within the memory, shape (K,); i + 1 if task i alone does not fit."""
         return self.cache.earliest(self.inputs, self.outputs)
 
     def caches(self, i: int, starts: Array) -> Array:
@@ -137,7 +137,7 @@ class Costs:
 
 
 def _running_argmax(values: Array, i: int) -> Array:
-    """For each j ≤ i where the largest of values j..i stands."""
+    """For each j ≤ i the index of the largest of the values j..i."""
     top = np.empty(i + 1, dtype=np.int64)
     best = i
     for j in range(i, -1, -1):
@@ -180,9 +180,10 @@ class Runs:
 def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[Runs, float]:
     """Algorithm 1, repaired: the runs, and the table's value for all tasks.
 
-    For each i all j are tried at once: Σ_n max(F + d, C) + v = Σ_n F + max(d, C - F) + v. With
-    ``printed_objective`` (29) is taken as printed, Σ_n max(F, C + d) + v, and everything else repaired. Where the
-    memory is shared, a batch j..i joins the wave of the state of j if it fits beside its batches, or opens a wave.
+    The table holds one state for each prefix of the tasks. For each i all starts j of the last batch are tried at
+    once: Σ_n max(F + d, C) + v = Σ_n F + max(d, C - F) + v. With ``printed_objective`` (29) is taken as printed,
+    Σ_n max(F, C + d) + v, and everything else is repaired. Where batches share the memory, a batch j..i either joins
+    the current wave of the state of j, if it fits beside the batches of that wave, or opens a new wave.
     """
     count, steps = len(costs.inputs), costs.horizon
     arrival, lead = np.zeros((count + 1, steps)), np.zeros((count + 1, steps))  # F and C - F of the wave after i tasks
@@ -190,6 +191,7 @@ def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[R
     past, used = np.zeros(count + 1), np.zeros(count + 1)  # earlier waves (s), and the wave's caches (bytes)
     choice, opened, value = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool), np.zeros(count)
     for i in range(count):
+        # Value of each last batch j..i that joins the wave of the state of j
         starts = np.arange(costs.first[i], i + 1)
         late, verifications = costs.drafts(i, starts), costs.verifications(i, starts)
         alone = late.sum(axis=1) + verifications
@@ -198,13 +200,15 @@ def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[R
         else:
             overlap = np.maximum(late, lead[costs.first[i] : i + 1], out=late).sum(axis=1)
             total = past[starts] + before[starts] + overlap + verifications
+        # The same for a batch that opens a wave, where not all batches fit the memory together
         opens = np.zeros(len(starts), dtype=bool)
         if costs.in_waves:
             caches = costs.caches(i, starts)
-            total = np.where(used[starts] + caches <= costs.cache.room, total, np.inf)
+            total = np.where(used[starts] + caches <= costs.cache.capacity, total, np.inf)
             fresh = past[starts] + after[starts] + alone
             opens = fresh < total
             total = np.where(opens, fresh, total)
+        # The best start, and its state
         best = len(total) - 1 - int(np.argmin(total[::-1]))  # the last of equals, as in line 20
         j, opened[i] = starts[best], opens[best]
         choice[i], value[i] = j, total[best]
@@ -215,6 +219,7 @@ def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[R
         lead[i + 1] = np.maximum(draft, kept * lead[j]) + verify - draft  # (32)
         before[i + 1], after[i + 1] = arrival[i + 1].sum(), (arrival[i + 1] + lead[i + 1]).sum()
         used[i + 1] = kept * used[j] + (caches[best] if costs.in_waves else 0.0)
+    # Backtrack
     found = runs(choice)
     ends = [*found[1:], count]
     return Runs(found, [start for start, end in zip(found, ends, strict=True) if not start or opened[end - 1]]), float(
@@ -224,7 +229,7 @@ def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[R
 
 @dataclass(frozen=True, slots=True)
 class PrintedProgram:
-    """What Algorithm 1 as printed leaves behind.
+    """The result of Algorithm 1 as printed.
 
     Attributes
     ----------
@@ -242,11 +247,15 @@ class PrintedProgram:
 
 
 def printed_program(costs: Costs) -> PrintedProgram:
-    """Algorithm 1 word for word, line by line, with its faults.
+    """Algorithm 1 exactly as printed, with its faults.
 
-    Line 15 adds T^d to the second stage's finish; line 18 leaves S at 0; where j = 1 is skipped for its memory
-    Υ[i, 0, 0] keeps its 0, no later j is below it, and line 23 uses the j* of the task before; lines 24-26 pack
-    from S[i] to i for *every* i. A start of 0 is read as the first task.
+    - Line 15 adds T^d to the finish time of the second stage.
+    - Line 18 leaves S at 0.
+    - Where j = 1 is skipped for its memory, Υ[i, 0, 0] keeps its 0. No later j is below it, and line 23 uses the j*
+      of the task before.
+    - Lines 24-26 pack from S[i] to i for *every* i.
+
+    A start of 0 is read as the first task.
     """
     count = len(costs.inputs)
     table = np.zeros((count + 1, costs.horizon, 2))
@@ -269,14 +278,14 @@ def printed_program(costs: Costs) -> PrintedProgram:
 
 
 def johnson_order(draft: Array, verify: Array) -> Array:
-    """Johnson's rule on the last axis: first d < v by rising d, then the rest by falling v."""
+    """Order by Johnson's rule on the last axis: first batches with d < v by rising d, then the rest by falling v."""
     with np.errstate(divide="ignore", over="ignore"):
         key = np.where(draft < verify, -1.0 / draft, 1.0 / verify)  # below 0 and rising in d; above 0, falling in v
     return np.argsort(key, axis=-1, kind="stable")
 
 
 def johnson_latency(draft: Array, verify: Array) -> Array:
-    """Least makespan over all orders, batches on the last axis."""
+    """Smallest makespan over all orders, batches on the last axis."""
     order = johnson_order(draft, verify)
     arrival = np.cumsum(np.take_along_axis(draft, order, axis=-1), axis=-1)
     left = np.cumsum(np.take_along_axis(verify, order, axis=-1)[..., ::-1], axis=-1)[..., ::-1]

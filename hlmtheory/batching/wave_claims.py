@@ -77,7 +77,7 @@ def _fit_alone(tasks: list[Task], service: Service, length: int, batches: Sequen
     """Each batch's cache, drafts included, fits the memory by itself."""
     inputs, outputs = methods.columns(tasks)
     cache = Cache(service, length, "together")
-    return all(cache.of_batch(inputs[batch], outputs[batch]) <= cache.room for batch in batches)
+    return all(cache.of_batch(inputs[batch], outputs[batch]) <= cache.capacity for batch in batches)
 
 
 def _fit_together(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:

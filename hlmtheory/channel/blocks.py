@@ -1,13 +1,15 @@
-"""Transfers that outlast a coherence block: the SNR is drawn anew every T_c seconds, independently.
+"""Transfers that last longer than a coherence block: the SNR is drawn independently every T_c seconds.
 
-A block carries X = W T_c log₂(1 + S) bits. A transfer of B bits begins with a block and ends at the T at which the bits
-of the blocks so far, the last one in part, are B. So with R the rate of a block
+A block carries X = W T_c log₂(1 + S) bits. A transfer of B bits begins with a block. It ends at the time T at which all
+blocks so far, the last one in part, have carried B bits. With R the rate of the first block,
 
-  E[T] = g(B) + ∫₀^B E[T for B - x bits] f_X(x) dx,  g(b) = E[min(T_c, b/R)]:
+  E[T] = g(B) + ∫₀^B E[T for B - x bits] f_X(x) dx,  g(b) = E[min(T_c, b/R)].
 
-the first block is used until its end or until the last bit, and a transfer not done then begins anew. This renewal
-equation is solved on a grid, as a power series. Its two limits: for T_c → ∞ the first block alone decides and the mean
-grows like ln T_c without bound; for T_c → 0 it is B/(W E[log₂(1 + S)]).
+The first term is the time in the first block: it is used to its end, or until the last bit. The second is the rest: a
+transfer that is not done then begins anew. This renewal equation is solved on a grid, as a power series.
+
+There are two limits. For T_c → ∞ only the first block matters, and the mean grows like ln T_c without bound. For
+T_c → 0 the mean is B/(W E[log₂(1 + S)]).
 """
 
 from __future__ import annotations
@@ -27,17 +29,17 @@ from hlmtheory.channel.quantities import DRAWS
 _LN2 = math.log(2)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)  # in each cell of the grid
 _PER_DEVIATION = 32  # cells in a standard deviation of X
-_LEAST, _MOST = 512, 2**13  # cells of the coarser grid
-_END = 1020.0  # bit/s/Hz: the SNR of more is no number of float64
-_MOST_BLOCKS = 100_000  # on the average, in a simulated transfer
+_LEAST, _MOST = 512, 2**13  # smallest and largest number of cells of the coarser grid
+_END = 1020.0  # bit/s/Hz; float64 cannot hold the SNR of a higher spectral efficiency
+_MOST_BLOCKS = 100_000  # mean number of blocks in a simulated transfer, at most
 
 
 @finite_answer
 def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> QuadratureEstimate:
-    """Mean time to send a payload over blocks of fading, each with a SNR of its own: E[T].
+    """Mean time E[T] to send a payload over fading blocks, each with an independent SNR.
 
-    Between B/(W E[log₂(1 + S)]) and that plus T_c (claims ``transfer_floor`` and ``transfer_ceiling``). Unlike the mean
-    of :func:`shannon_latency` over S, which takes S as constant however long the transfer lasts, it is finite.
+    It lies between B/(W E[log₂(1 + S)]) and that plus T_c (claims ``transfer_floor`` and ``transfer_ceiling``). It is
+    finite, unlike the mean of :func:`shannon_latency` over S, which keeps S constant for the whole transfer.
 
     Parameters
     ----------
@@ -51,9 +53,10 @@ def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence
     Returns
     -------
     QuadratureEstimate
-        In seconds, float64, shape (...), from the renewal equation on two grids; the error is the distance of their
-        extrapolation from the finer one. For a payload of many more blocks than a grid holds it is B/(W capacity)
-        plus the mean excess over the grid's last block, and the error how far the excess there is from its mean.
+        In seconds, float64, shape (...). The value is extrapolated from the renewal equation on two grids; the error
+        is its distance from the finer grid. A payload of more blocks than a grid holds takes B/(W capacity) plus the
+        mean excess over the grid's last block. The error then includes the largest distance of the excess from its
+        mean.
 
     Raises
     ------
@@ -80,7 +83,7 @@ def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence
 def sample_transfer_times(
     link: Rician, rng: np.random.Generator, size: int, bits: Array, bandwidth_hz: Array, coherence_s: Array
 ) -> np.ndarray[Any, Any]:
-    """Independent times to send a payload over blocks of fading, as numpy; for a quantile take ``numpy.quantile``.
+    """Independent times to send a payload over fading blocks, as numpy; for a quantile use ``numpy.quantile``.
 
     Parameters
     ----------
@@ -100,8 +103,8 @@ def sample_transfer_times(
     Raises
     ------
     ValueError
-        If a value is out of its range, the size is no count, or a transfer takes more than 100,000 blocks on the
-        average: then it takes B/(W capacity), by the law of large numbers.
+        If a value is out of its range, the size is not a count, or a transfer takes more than 100,000 blocks on
+        average. By the law of large numbers such a transfer takes B/(W capacity).
 
     Examples
     --------
@@ -132,10 +135,11 @@ def sample_transfer_times(
 
 
 def low_snr_transfer_time(blocks: Any) -> Any:
-    """E[T]/T_c where the rate is proportional to an exponential S and a payload takes so many mean blocks, a.
+    """E[T]/T_c where the rate is proportional to an exponential S, and a = ``blocks`` mean blocks carry the payload.
 
-    The ends of the blocks' bits are then a Poisson process. The last block has b + o bits, b ~ Exp(1) cut at a of them
-    needed and o ~ Exp(1) not, so that E[T]/T_c = a + 1 - E[o/(b + o)], with E[o/(b + o) | b] = 1 - b e^b E₁(b):
+    In units of the mean bits of a block, the bits at which blocks end are then a Poisson process. The last block
+    carries b + o: b is needed and follows Exp(1) cut at a; o is not needed and follows Exp(1). So
+    E[T]/T_c = a + 1 - E[o/(b + o)] with E[o/(b + o) | b] = 1 - b e^b E₁(b), which gives
     a + a(1 + a/2) E₁(a) + (1 - (1 + a)e^{-a})/2.
     """
     from scipy import special
@@ -145,7 +149,7 @@ def low_snr_transfer_time(blocks: Any) -> Any:
 
 
 def _means(m: Any, k: Any, bits: Any, band: Any, coherence: Any) -> Any:
-    """E[T] and its error, (2, ...); below, bits are counted per Hz and block."""
+    """E[T] and its error, shape (2, ...). The functions it calls count bits per hertz and per block length."""
     mean = laws.capacity(m, k)
     square = laws.mean_of(lambda s: (np.log1p(s) / _LN2) ** 2, m, k, m * 1e-20)[0]
     deviation = np.maximum(np.sqrt(np.maximum(square - mean**2, 0.0)), 1e-4 * mean)
@@ -156,16 +160,19 @@ def _means(m: Any, k: Any, bits: Any, band: Any, coherence: Any) -> Any:
     return coherence * found
 
 
-@lru_cache(maxsize=1024)  # a claim asks for the value and for its error
+@lru_cache(maxsize=1024)  # a claim needs the value and the error, one after the other
 def _blocks(m: float, k: float, need: float, mean: float, deviation: float) -> tuple[float, float]:
-    """E[T]/T_c for so many bits, and its error, of a block with this mean and standard deviation."""
+    """E[T]/T_c for ``need`` bits, and its error; ``mean`` and ``deviation`` are those of a block's bits."""
+    # Grid: up to the payload, or as far as the largest grid reaches
     reach = min(need, max(_MOST / _PER_DEVIATION * deviation, 4.0 * mean))
     cells = int(min(max(_LEAST, math.ceil(_PER_DEVIATION * reach / deviation)), _MOST))
+    # Two grids and their extrapolation
     coarse, fine = (_grid(np.asarray(m), np.asarray(k), reach, n)[:: n // cells] for n in (cells, 2 * cells))
     blocks = (4.0 * fine - coarse) / 3.0  # the error of a grid falls by 4
     error = np.abs(blocks - fine)
     if reach == need:
         return float(blocks[-1]), float(error[-1])
+    # Beyond the grid: the mean excess over bits / mean in its last block
     bits = np.linspace(0.0, reach, cells + 1)
     last = bits >= reach - mean
     excess = (blocks - bits / mean)[last]
@@ -174,17 +181,20 @@ def _blocks(m: float, k: float, need: float, mean: float, deviation: float) -> t
 
 
 def _grid(m: Any, k: Any, reach: float, cells: int) -> Any:
-    """E[T]/T_c for 0, .., reach bits, taken as linear in each cell: a series u with u = g + u f, so u = g/(1 - f)."""
+    """E[T]/T_c for 0, .., reach bits, linear in each cell: the power series u with u = g + u f, so u = g/(1 - f)."""
+    # Probability of each cell, at the nodes of a quadrature rule in it
     step = reach / cells
     edges, right = np.arange(cells + 1) * step, (1.0 + _NODES) / 2.0
     inside = edges[:-1, None] + step * right
     mass = step / 2.0 * _WEIGHTS * _density(m, k, inside)
     below = np.concatenate([[0.0], np.cumsum(mass.sum(axis=-1))])
+    # g: a block that carries less than b is used to its end, one that carries x > b for b/x of its length
     beyond = float(laws.mean_of(laws.inverse_efficiency, m, k, np.expm1(np.asarray(min(reach, _END) * _LN2)))[0])
     slower = np.concatenate([np.cumsum((mass / inside).sum(axis=-1)[::-1])[::-1], [0.0]])
-    one_block = below + edges * (beyond + slower)  # g: the whole of a block below b, b/x of one above
+    one_block = below + edges * (beyond + slower)
     one_block[0] = 0.0
-    kernel = np.zeros(cells + 1)  # 1 - f, with the mass of a cell and its mean kept: no error grows with the blocks
+    # 1 - f: each cell keeps its mass and its mean, so that the error does not grow with the number of blocks
+    kernel = np.zeros(cells + 1)
     kernel[:-1] -= (mass * (1.0 - right)).sum(axis=-1)
     kernel[1:] -= (mass * right).sum(axis=-1)
     kernel[0] += 1.0
@@ -192,13 +202,13 @@ def _grid(m: Any, k: Any, reach: float, cells: int) -> Any:
 
 
 def _density(m: Any, k: Any, efficiency: Any) -> Any:
-    """Of log₂(1 + S); 0 beyond the SNR of the largest exponent."""
+    """Density of log₂(1 + S); 0 where float64 cannot hold the SNR."""
     snr = np.expm1(np.minimum(efficiency, _END) * _LN2)
     return np.where(efficiency < _END, laws.density(m, k, snr) * (1.0 + snr) * _LN2, 0.0)
 
 
 def _reciprocal(series: Any) -> Any:
-    """The power series 1/series, by Newton's method: each step y(2 - series y) doubles the terms that are right."""
+    """The power series 1/series, by Newton's method: each step y(2 - series y) doubles the number of correct terms."""
     found, count = np.array([1.0 / series[0]]), 1
     while count < len(series):
         count = min(2 * count, len(series))
@@ -209,6 +219,6 @@ def _reciprocal(series: Any) -> Any:
 
 
 def _product(one: Any, other: Any) -> Any:
-    """The first terms of a product of two power series, as many as the first has."""
+    """The product of two power series, cut to the length of the first."""
     size = 1 << (2 * len(one) - 1).bit_length()
     return np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)[: len(one)]

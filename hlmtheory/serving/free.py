@@ -1,4 +1,4 @@
-"""How long two stages take when a batch's next draft waits only for its own verification."""
+"""Schedules of two stages without a barrier: a batch drafts again as soon as its own verification is done."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hlmtheory.serving.pipeline import stage_pair
 from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
 
 POLICIES = ("in turn", "longest")
-"""How a machine picks its next batch in :func:`free_schedule`."""
+"""How a machine chooses its next batch in :func:`free_schedule`."""
 
 
 def free_schedule(
@@ -31,8 +31,8 @@ def free_schedule(
     steps : integer array, shape (M,)
         n_m, 1..N; later times of a batch are not used.
     policy : str, default "in turn"
-        "in turn": both machines take the batches in the order given, step after step. "longest": a machine that is
-        free takes, of the batches that wait for it, the one with the most work left; it never idles while one waits.
+        "in turn": both machines take the batches in the order given, step after step. "longest": a free machine
+        takes, of the batches that wait for it, the one with the most work left. It never idles while one waits.
 
     Returns
     -------
@@ -88,11 +88,11 @@ def free_latency(draft_times: Array, verify_times: Array, steps: Array, policy: 
 
 
 def free_bound(draft_times: Array, verify_times: Array, steps: Array) -> float:
-    """A latency that no schedule of these batches falls below, with or without a barrier at each step.
+    """Lower bound on the latency of every schedule of these batches, with or without a barrier at each step.
 
-    With D_m and V_m the total draft and verify time of batch m: the draft stage works Σ D_m and then one last
-    verification is still to be done; before the verify stage begins its Σ V_m one first draft is needed; and a batch
-    alternates between the two, so it takes D_m + V_m by itself.
+    Let D_m and V_m be the total draft and verify time of batch m. The draft stage works for Σ D_m, and one last
+    verification follows. The verify stage works for Σ V_m, and one first draft precedes it. A batch alternates between
+    the two stages, so it takes at least D_m + V_m by itself.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def free_bound(draft_times: Array, verify_times: Array, steps: Array) -> float:
 
 
 def step_pair(draft_times: Array, verify_times: Array, steps: Array) -> tuple[Array, Array, Array]:
-    """Times (N, M) of the two stages and the steps (M,), checked."""
+    """Check the times (N, M) of the two stages and the steps (M,), and return them."""
     draft, verify = stage_pair("draft_times", draft_times, "verify_times", verify_times)
     last = numbers(POSITIVE_COUNT, "steps", steps)
     if draft.ndim != 2 or last.shape != draft.shape[1:]:
@@ -137,7 +137,7 @@ def finish_time(starts: tuple[Array, Array], verify: Array) -> float:
 
 
 def in_turn(draft: Array, verify: Array, steps: Array, sequence: Array | None = None) -> tuple[Array, Array]:
-    """Starts (N, M) if both machines take the batches step by step; ``sequence`` (N, M) is an order for each step."""
+    """Starts (N, M) if both machines take the batches step by step; ``sequence`` (N, M) orders each step."""
     drafts, verifications = np.full(draft.shape, np.nan), np.full(draft.shape, np.nan)
     last, ready = steps.tolist(), [0.0] * draft.shape[1]
     first = second = 0.0  # when the machines are free
@@ -154,17 +154,23 @@ def in_turn(draft: Array, verify: Array, steps: Array, sequence: Array | None = 
 
 
 def longest_first(draft: Array, verify: Array, steps: Array) -> tuple[Array, Array]:
-    """Starts (N, M) if a free machine takes, of the batches that wait for it, the one with the most work left."""
+    """Starts (N, M) if a free machine takes, of the batches that wait for it, the one with the most work left.
+
+    Operation 2n of a batch is its draft at step n, operation 2n + 1 its verification; machine 0 drafts, 1 verifies.
+    """
     starts = (np.full(draft.shape, np.nan), np.full(draft.shape, np.nan))
     chains = [_chain(draft[:last, m], verify[:last, m]) for m, last in enumerate(steps.tolist())]
     done, ready, free = [0] * len(chains), [0.0] * len(chains), [0.0, 0.0]
     left = [sum(chain) for chain in chains]
     waiting = set(range(len(chains)))
     while waiting:
+        # The machine that can begin first, and when
         begins = [min((ready[m] for m in waiting if done[m] % 2 == k), default=math.inf) for k in (0, 1)]
         k = int(max(begins[1], free[1]) < max(begins[0], free[0]))
         now = max(begins[k], free[k])
+        # Of the batches that wait for it, the one with the most work left; of equals the first
         m = max((m for m in waiting if done[m] % 2 == k and ready[m] <= now), key=lambda m: (left[m], -m))
+        # Do its next operation
         time = chains[m][done[m]]
         starts[k][done[m] // 2, m] = now
         free[k] = ready[m] = now + time
@@ -186,7 +192,7 @@ def partition_bound(draft: Array, verify: Array, steps: Array) -> float:
 
 
 def _chain(draft: Sequence[float], verify: Sequence[float]) -> list[float]:
-    """Draft, verification, draft, ... of one batch."""
+    """Times of one batch's operations in order: draft, verification, draft, ..."""
 
     def each() -> Iterator[float]:
         for pair in zip(draft, verify, strict=True):

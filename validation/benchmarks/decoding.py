@@ -23,7 +23,7 @@ from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
 from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.single_draft import DraftOnly, Hlm, TargetOnly, UHlm
 from validation.decoding.random_streams import Noise
-from validation.decoding.sampling import draw, levels, rows_of
+from validation.decoding.sampling import draw, levels, distributions_of
 from validation.decoding.session import Clock, Draft, Session
 from validation.decoding.verification import verify
 from validation.models.pair import Pair, load_pair
@@ -192,7 +192,7 @@ def measure_verification(vocabulary: int = 32_000, drafts: int = 4, repeats: int
             logits = target[:, :drafts] + apart * torch.from_numpy(
                 rng.normal(size=(1, drafts, vocabulary)).astype(np.float32)
             )
-            rows = rows_of(logits[0], 1.0, 1.0)
+            rows = distributions_of(logits[0], 1.0, 1.0)
             tokens, _ = draw(rows, rng.random((drafts, levels(vocabulary))))
             flight = [Draft(int(t), float(rows[i, t]), rows[i], rows[i]) for i, t in enumerate(tokens)]
             session = Session(pair, 1, Noise(turn, ["a"], drafts + 1), None, 1.0, 1.0, drafts + 1)
@@ -201,7 +201,7 @@ def measure_verification(vocabulary: int = 32_000, drafts: int = 4, repeats: int
                 began = time.perf_counter()
                 verify(method, session, zero, [flight], target[0], zero + drafts + 1, zero, zero + drafts + 1)
                 middle = time.perf_counter()
-                rows_of(logits[0], 1.0, 1.0)
+                distributions_of(logits[0], 1.0, 1.0)
                 after = time.perf_counter()
                 theirs(ids, logits, drafts, target, None)
                 end = time.perf_counter()

@@ -1,4 +1,12 @@
-"""The texts of a batch: what of each is kept, what is in flight, and how far each model has read it."""
+"""The state of a batch of sequences: kept tokens, drafts in flight, and how far each model has read.
+
+Each sequence lies in a batch slot. All arrays have one entry for each slot::
+
+    tokens[slot]   prompt ... kept tokens ... drafts in flight ... filler
+                   0     prompt_end      kept_end         draft_end
+
+When a sequence is finished its slot is closed, and the last slots move into the gaps.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +29,14 @@ if TYPE_CHECKING:
     from validation.decoding.methods.base import Method
 
 Array = NDArray[Any]
-DRAFT, TARGET = range(2)  # the models, where there is a number of each
+DRAFT, TARGET = "draft", "target"
+"""The two models."""
+NOT_BEGUN = -1
+"""The draft length of a round that has not begun."""
 
 
 class DecodingError(UserError):
-    """A run that could not go on; ``records`` are those of the sequences that were finished."""
+    """A run that could not continue; ``records`` are those of the sequences that were finished."""
 
     def __init__(self, message: str, records: Sequence[GenerationRecord] = ()) -> None:
         super().__init__(message)
@@ -33,134 +44,167 @@ class DecodingError(UserError):
 
 
 class BatchState:
-    """The texts of one batch. Arrays have one entry a lane; ``rows`` says which text of the batch a lane holds."""
+    """The sequences of one batch.
+
+    Parameters
+    ----------
+    session : Session
+    method : Method
+    prompts : list of token lists
+    records : list of GenerationRecord
+        Written to: one for each prompt.
+    times : (float, float), optional
+        Seconds of a forward pass of the draft and of the target model; measured if None.
+    risk : bool
+        Whether skipped drafts are kept until the target model has read them.
+    on_finished : callable, optional
+        Called with each record when its sequence is finished.
+    """
 
     def __init__(
         self,
         session: Session,
         method: Method,
         prompts: list[list[int]],
-        written: list[GenerationRecord],
+        records: list[GenerationRecord],
         times: tuple[float, float] | None,
         risk: bool,
-        finished: Callable[[GenerationRecord], None] | None,
+        on_finished: Callable[[GenerationRecord], None] | None,
     ) -> None:
-        self.session, self.method, self.written, self.times, self.risk = session, method, written, times, risk
-        self.clock, self.noise, self.finished = session.clock, session.noise, finished or (lambda row: None)
+        self.session, self.method, self.records, self.risk = session, method, records, risk
+        self.times = None if times is None else dict(zip((DRAFT, TARGET), times, strict=True))
+        self.clock, self.noise, self.on_finished = session.clock, session.noise, on_finished or (lambda record: None)
         self.done: list[GenerationRecord] = []
         pair, count = session.pair, len(prompts)
-        self.start = np.array([len(ids) for ids in prompts], dtype=np.int64)
-        capacity = int(self.start.max()) + session.new_tokens + 2  # the last slot is for filler
-        self.text = np.zeros((count, capacity), dtype=np.int64)
-        for lane, ids in enumerate(prompts):
-            self.text[lane, : len(ids)] = ids
-        self.rows = np.arange(count)
-        self.base, self.ends = self.start.copy(), self.start.copy()  # kept tokens, and drafts behind them
-        self.wanted = np.full(count, -1, dtype=np.int64)  # drafts of this round at most; -1 before it begins
-        self.waiting, self.over = np.zeros(count, dtype=bool), np.zeros(count, dtype=bool)
-        self.skipped = np.zeros(count, dtype=np.int64)  # in this round
-        self.seconds = [[0.0] * count for _ in range(2)]  # of each model in it
-        self.passes = [[0] * count for _ in range(2)]
-        self.spent = np.zeros(count)  # seconds of the rounds before
-        self.rate: list[float | None] = [None] * count
-        self.flight: list[list[Draft]] = [[] for _ in range(count)]
-        self.unseen: list[list[tuple[int, Draft]]] = [[] for _ in range(count)]  # skipped, not yet judged
+        # tokens
+        self.prompt_end = np.array([len(ids) for ids in prompts], dtype=np.int64)
+        capacity = int(self.prompt_end.max()) + session.new_tokens + 2  # the last position is for filler
+        self.tokens = np.zeros((count, capacity), dtype=np.int64)
+        for slot, ids in enumerate(prompts):
+            self.tokens[slot, : len(ids)] = ids
+        self.sequences = np.arange(count)  # which sequence of the batch lies in a slot
+        self.kept_end, self.draft_end = self.prompt_end.copy(), self.prompt_end.copy()
+        # the current round
+        self.draft_length = np.full(count, NOT_BEGUN, dtype=np.int64)  # drafts of this round at most
+        self.waiting = np.zeros(count, dtype=bool)  # whether its drafts are complete
+        self.finished = np.zeros(count, dtype=bool)
+        self.skipped = np.zeros(count, dtype=np.int64)  # tokens kept without verification
+        self.in_flight: list[list[Draft]] = [[] for _ in range(count)]
+        self.seconds = {DRAFT: [0.0] * count, TARGET: [0.0] * count}
+        self.passes = {DRAFT: [0] * count, TARGET: [0] * count}
+        self.rate: list[float | None] = [None] * count  # of the uplink
+        # earlier rounds
+        self.elapsed = np.zeros(count)  # seconds
+        self.unverified: list[list[tuple[int, Draft]]] = [[] for _ in range(count)]  # skipped: position, draft
+        # the models and their caches
         shape = (session.vocabulary, pair.device, count, capacity, pair.context)
-        self.draft = CachedModel(pair.draft, *shape) if method.runs_draft else None
-        self.target = CachedModel(pair.target, *shape) if method.runs_target or risk else None
+        draft = CachedModel(pair.draft, *shape) if method.runs_draft else None
+        target = CachedModel(pair.target, *shape) if method.runs_target or risk else None
+        self.models: dict[str, CachedModel | None] = {DRAFT: draft, TARGET: target}
         method.begin(session)
 
-    def add(self, lanes: Array, tokens: Array, drafts: list[Draft]) -> None:
-        """Put a draft behind each of these texts."""
-        self.text[lanes, self.ends[lanes]] = tokens
-        self.ends[lanes] += 1
-        for lane, draft in zip(lanes.tolist(), drafts, strict=True):
-            self.flight[lane].append(draft)
+    # ----------------------------------------------------------------------------------------------- the tokens
 
-    def keep(self, lanes: Array, tokens: Array, drafts: list[Draft]) -> None:
-        """Keep a draft of each of these texts that the server will not see; their rounds begin anew behind it."""
-        ends = self.ends[lanes]
-        self.text[lanes, ends] = tokens
-        self.base[lanes] = self.ends[lanes] = ends + 1
-        self.wanted[lanes] = -1
-        self.skipped[lanes] += 1
+    def add_drafts(self, slots: Array, tokens: Array, drafts: list[Draft]) -> None:
+        """Put one draft in flight behind each of these sequences."""
+        self.tokens[slots, self.draft_end[slots]] = tokens
+        self.draft_end[slots] += 1
+        for slot, draft in zip(slots.tolist(), drafts, strict=True):
+            self.in_flight[slot].append(draft)
+
+    def keep_skipped(self, slots: Array, tokens: Array, drafts: list[Draft]) -> None:
+        """Keep one draft of each of these sequences without verification; a new round begins behind it."""
+        ends = self.draft_end[slots]
+        self.tokens[slots, ends] = tokens
+        self.kept_end[slots] = self.draft_end[slots] = ends + 1
+        self.draft_length[slots] = NOT_BEGUN
+        self.skipped[slots] += 1
         if self.risk:
-            for lane, end, draft in zip(lanes.tolist(), ends.tolist(), drafts, strict=True):
-                self.unseen[lane].append((end, draft))
-        self.end(lanes)
+            for slot, end, draft in zip(slots.tolist(), ends.tolist(), drafts, strict=True):
+                self.unverified[slot].append((end, draft))
+        self.mark_finished(slots)
 
-    def end(self, lanes: Array) -> None:
-        """Whether these texts are over with their newest tokens."""
-        ended = self.is_end(self.text[lanes, self.base[lanes] - 1])
-        for row in self.rows[lanes[ended]].tolist():
-            self.written[row].ended = True
-        self.over[lanes] = ended | (self.base[lanes] - self.start[lanes] >= self.session.new_tokens)
+    def mark_finished(self, slots: Array) -> None:
+        """Mark the sequences that their newest kept token ends, or that are long enough."""
+        ended = self.is_end(self.tokens[slots, self.kept_end[slots] - 1])
+        for sequence in self.sequences[slots[ended]].tolist():
+            self.records[sequence].ended = True
+        self.finished[slots] = ended | (self.kept_end[slots] - self.prompt_end[slots] >= self.session.new_tokens)
 
     def is_end(self, tokens: Array) -> Array:
-        """Which of these tokens (n,) end a text."""
+        """Return which of these tokens (n,) are end-of-text tokens."""
         ends = self.session.pair.end_tokens
         return np.array([token in ends for token in tokens.tolist()], dtype=bool)
 
-    def close_rounds(self, lanes: Array, rounds: list[Round]) -> None:
-        """Put the rounds of these texts away and make ready for the next."""
-        for lane, row, one in zip(lanes.tolist(), self.rows[lanes].tolist(), rounds, strict=True):
-            self.written[row].rounds.append(one)
-            self.flight[lane] = []
-            self.seconds[DRAFT][lane] = self.seconds[TARGET][lane] = 0.0
-            self.passes[DRAFT][lane] = self.passes[TARGET][lane] = 0
-        self.spent[lanes] += [one.draft_s + one.target_s + one.link_s for one in rounds]
-        self.skipped[lanes], self.waiting[lanes], self.wanted[lanes] = 0, False, -1
+    # ----------------------------------------------------------------------------------------------- the rounds
 
-    def close_lanes(self, stay: Array) -> None:
-        """Keep these lanes alone; the last ones move into the gaps, so that few are copied."""
+    def close_rounds(self, slots: Array, rounds: list[Round]) -> None:
+        """Write the rounds of these sequences into their records, and clear the slots for the next round."""
+        for slot, sequence, one in zip(slots.tolist(), self.sequences[slots].tolist(), rounds, strict=True):
+            self.records[sequence].rounds.append(one)
+            self.in_flight[slot] = []
+            for model in (DRAFT, TARGET):
+                self.seconds[model][slot], self.passes[model][slot] = 0.0, 0
+        self.elapsed[slots] += [one.draft_s + one.target_s + one.link_s for one in rounds]
+        self.skipped[slots], self.waiting[slots], self.draft_length[slots] = 0, False, NOT_BEGUN
+
+    def close_slots(self, stay: Array) -> None:
+        """Keep only the slots in ``stay`` (n,) bool; the last ones move into the gaps, so that few are copied."""
         count = int(np.count_nonzero(stay))
-        lanes = np.arange(count)
-        lanes[~stay[:count]] = count + np.flatnonzero(stay[count:])
-        for name in ("start", "text", "rows", "base", "ends", "wanted", "waiting", "over", "skipped", "spent"):
-            setattr(self, name, getattr(self, name)[lanes])
-        for kept in (self.rate, self.flight, self.unseen, *self.seconds, *self.passes):
-            kept[:] = [kept[lane] for lane in lanes]
-        for models in (self.draft, self.target):
-            if models:
-                models.keep(lanes)
+        slots = np.arange(count)
+        slots[~stay[:count]] = count + np.flatnonzero(stay[count:])
+        for name in (
+            *("tokens", "sequences", "prompt_end", "kept_end", "draft_end"),
+            *("draft_length", "waiting", "finished", "skipped", "elapsed"),
+        ):
+            setattr(self, name, getattr(self, name)[slots])
+        columns: list[list[Any]] = [self.rate, self.in_flight, self.unverified]
+        for column in (*columns, *self.seconds.values(), *self.passes.values()):
+            column[:] = [column[slot] for slot in slots]
+        for model in self.models.values():
+            if model:
+                model.keep(slots)
 
-    def read_prompt(self, which: str) -> None:
-        """All of the prompts but the last token."""
-        lanes: CachedModel | None = getattr(self, which)
-        if lanes is None or not len(self.rows) or self.start.max() < 2:
+    # ----------------------------------------------------------------------------------------------- the models
+
+    def read_prompts(self, which: str) -> None:
+        """Let a model read all of the prompts but their last token."""
+        model = self.models[which]
+        if model is None or not len(self.sequences) or self.prompt_end.max() < 2:
             return
         began = time.perf_counter()
-        lanes.read(self.text, self.start - 1, rows=0)
+        model.read(self.tokens, self.prompt_end - 1, rows=0)
         spent = time.perf_counter() - began
         self.clock.prefill += spent
-        for row in self.rows:
-            self.written[row].prefill_s += spent / len(self.rows)
+        for sequence in self.sequences:
+            self.records[sequence].prefill_s += spent / len(self.sequences)
 
-    def forward(self, which: str, lanes: Array, rows: int | Array) -> list[torch.Tensor]:
-        """A pass of a model over what these lanes have not read, shared out among them, and its rows in parts."""
-        model: CachedModel = getattr(self, which)
+    def forward(self, which: str, slots: Array, rows: int | Array) -> list[torch.Tensor]:
+        """Let a model read what is new in these slots, and return its last rows of logits, in parts.
+
+        The time of the pass is shared evenly by the sequences that took part.
+        """
+        model = self.models[which]
+        assert model is not None
         until = model.cached.copy()
-        until[lanes] = self.ends[lanes]
-        logits = model.read(self.text, until, rows=rows, only=None if len(lanes) == len(self.rows) else lanes)
+        until[slots] = self.draft_end[slots]
+        logits = model.read(self.tokens, until, rows=rows, only=None if len(slots) == len(self.sequences) else slots)
         setattr(self.clock, which, getattr(self.clock, which) + model.seconds)
-        one = TARGET if which == "target" else DRAFT
-        seconds, passes = self.seconds[one], self.passes[one]
-        share = model.seconds / len(lanes) if self.times is None else self.times[one]
-        for lane in lanes.tolist():
-            seconds[lane] += share
-            passes[lane] += 1
+        share = model.seconds / len(slots) if self.times is None else self.times[which]
+        for slot in slots.tolist():
+            self.seconds[which][slot] += share
+            self.passes[which][slot] += 1
         return logits
 
-    def refuse(self, which: str, lanes: Array, mass: Array) -> None:
-        """Stop where a model's row is none."""
-        stray = next((i for i, one in enumerate(mass.tolist()) if not 0 < one < math.inf), None)
-        if stray is None:
+    def require_finite(self, which: str, slots: Array, mass: Array) -> None:
+        """Raise if a distribution has non-finite or zero mass: ``mass`` (n,) are the sums for these slots."""
+        bad = next((i for i, one in enumerate(mass.tolist()) if not 0 < one < math.inf), None)
+        if bad is None:
             return
-        lane = lanes[stray]
-        pair = self.session.pair
-        name = pair.draft_name if which == "draft" else pair.target_name
-        prompt = self.written[self.rows[lane]].prompt
+        slot, pair = slots[bad], self.session.pair
+        name = pair.draft_name if which == DRAFT else pair.target_name
         raise DecodingError(
-            f"The {which} model ({name}) gives logits that are not finite, at prompt {prompt!r}, new token "
-            f"{int(self.ends[lane] - self.start[lane])}; check its weights, or run it with dtype float32."
+            f"The {which} model ({name}) gives logits that are not finite, at prompt "
+            f"{self.records[self.sequences[slot]].prompt!r}, new token "
+            f"{int(self.draft_end[slot] - self.prompt_end[slot])}; check its weights, or run it with dtype float32."
         )

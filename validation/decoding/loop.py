@@ -1,13 +1,11 @@
-"""One generation loop for every decoding method: draft, keep or send, encode, verify, replace, roll back, go on.
+"""The generation loop, one for all decoding methods: draft, send, verify, replace, roll back.
 
-A method (:mod:`.methods`) makes the decisions; the loop runs the models, keeps the texts and their caches,
-draws by the numbers of :mod:`.random_streams`, asks the link how long a message takes, and writes down what
-happened (:mod:`validation.decoding.records`). Texts of a batch are independent: each has its own drafts in flight,
-its own rounds and its own numbers, and comes out as it would alone, but for the rounding of the models' matrix
-products.
+A method (:mod:`validation.decoding.methods`) makes the decisions. The loop runs the models, keeps the sequences and their
+caches (:mod:`validation.decoding.batch_state`), draws with the numbers of :mod:`validation.decoding.random_streams`, asks
+the link how long a message takes, and writes a record (:mod:`validation.decoding.records`).
 
-All texts that draft take one step together; those whose drafts are complete wait, and are verified together as soon as
-they are half of the texts. What a text becomes does not depend on when.
+The sequences of a batch are independent. Each has its own drafts in flight, rounds and random numbers, and becomes what it
+would become alone, up to the rounding of the models' matrix products.
 """
 
 from __future__ import annotations
@@ -20,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.collection.collect import encode_prompts
-from validation.decoding.batch_state import DRAFT, BatchState, DecodingError
+from validation.decoding.batch_state import DRAFT, NOT_BEGUN, TARGET, BatchState, DecodingError
 from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
-from validation.decoding.sampling import at, draw, levels, rows_of
+from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
 from validation.decoding.verification import VerifiedDrafts, skip_risk, step_risks, verify
 from validation.errors import UserError
@@ -56,10 +54,10 @@ def decode(
     times: tuple[float, float] | None = None,
     risk: bool = False,
     noise: Callable[[int, Sequence[str], int], Noise] = Noise,
-    finished: Callable[[GenerationRecord], None] | None = None,
+    on_finished: Callable[[GenerationRecord], None] | None = None,
     clock: Clock | None = None,
 ) -> list[GenerationRecord]:
-    """Continue prompts by a decoding method.
+    """Continue prompts by a decoding method, and return one record for each.
 
     Parameters
     ----------
@@ -68,26 +66,25 @@ def decode(
     prompts : sequence of Prompt
     method : Method
     link : Link, optional
-        Times the messages; None takes no time.
+        Gives the time of each message; without it messages take no time.
     temperature, top_p : float
-        Of both models' rows. 0 is greedy.
+        Of both models' distributions. Temperature 0 is greedy.
     new_tokens : int
-        r_max: a text ends there, or with an end-of-text token, which is its last. 0 gives empty texts.
+        r_max, the most new tokens. A sequence also ends with an end-of-text token, which is kept. 0 gives none.
     batch : int
-        Texts at once.
+        Sequences at once.
     seed : int
-        With a prompt's id it decides the text, whatever else is in the batch.
+        The seed and a prompt's id decide the sequence, whatever else is in the batch.
     times : (float, float), optional
-        Seconds of a forward pass of the draft and of the target model, for ``PAPER_TIMES`` and the like; measured
-        otherwise.
+        Seconds of a forward pass of the draft and of the target model, such as ``PAPER_TIMES``; measured otherwise.
     risk : bool
-        Also compute ``mismatch``, ``risk`` and ``skip_risk``, which no method needs: it takes time that is not counted.
+        Also compute ``mismatch``, ``risk`` and ``skip_risk``. No method needs them, and their time is not counted.
     noise : callable
-        What makes the numbers of a batch from seed, prompts' ids and ``new_tokens``.
-    finished : callable, optional
-        Told each row as soon as its text is finished.
+        Makes the random numbers of a batch from seed, prompts' ids and ``new_tokens``.
+    on_finished : callable, optional
+        Called with each record as soon as its sequence is finished.
     clock : Clock, optional
-        Added to: where the time went.
+        The times of this run are added to it.
 
     Returns
     -------
@@ -97,17 +94,18 @@ def decode(
     Raises
     ------
     UserError
-        A setting out of range, no prompts, an empty prompt, one that does not fit the context.
+        A setting out of range, no prompts, an empty prompt, or one that does not fit the context.
     DecodingError
-        A model gave a row that is none (NaN): model, prompt and step are named, finished rows are kept.
+        A model gave logits that are not finite. The message names model, prompt and position; the error holds the
+        records that were finished.
     """
     _check_settings(temperature, top_p, new_tokens, batch, times)
     encoded = encode_prompts(pair, prompts, new_tokens)
     if empty := [prompt.id for prompt, ids in zip(prompts, encoded, strict=True) if not ids]:
         raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
-    rows: list[GenerationRecord] = []
+    records: list[GenerationRecord] = []
     clock = clock or Clock()
-    order = sorted(range(len(prompts)), key=lambda i: len(encoded[i]))  # like lengths together: less filler to read
+    order = sorted(range(len(prompts)), key=lambda i: len(encoded[i]))  # similar lengths together: less filler to read
     for start in range(0, len(prompts), batch):
         members = order[start : start + batch]
         names = [prompts[i].id for i in members]
@@ -115,19 +113,17 @@ def decode(
         channel = link.open(numbers) if link else None
         session = Session(pair, len(names), numbers, channel, temperature, top_p, new_tokens, clock)
         label = link.name if link else "none"
-        written = [
-            GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names
-        ]
-        texts = _Loop(session, method, [encoded[i] for i in members], written, times, risk, finished)
+        own = [GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names]
+        loop = _Loop(session, method, [encoded[i] for i in members], own, times, risk, on_finished)
         try:
             began = time.perf_counter()
-            texts.run()
+            loop.run()
             clock.total += time.perf_counter() - began
         except DecodingError as error:
-            error.records = rows + texts.done
+            error.records = records + loop.done
             raise
-        rows += written
-    return [row for _, row in sorted(zip(order, rows, strict=True), key=lambda pair: pair[0])]
+        records += own
+    return [record for _, record in sorted(zip(order, records, strict=True), key=lambda pair: pair[0])]
 
 
 def _check_settings(
@@ -146,211 +142,250 @@ def _check_settings(
 
 
 class _Loop(BatchState):
-    """Rounds, until every text of the batch is over."""
+    """Rounds of draft, send, verify, replace and roll back, until every sequence is finished."""
 
     def run(self) -> None:
-        """Until every text is over."""
+        """Generate until every sequence is finished.
+
+        All sequences that draft take one step together. Those whose drafts are complete wait, and are verified together
+        as soon as they are half of the sequences. When that is does not change what is generated.
+        """
         import torch
 
         with torch.inference_mode():
-            self._retire(self.base - self.start >= self.session.new_tokens)
-            for which in ("draft", "target"):
-                self.read_prompt(which)
-            while len(self.rows):
+            self._retire(self.kept_end - self.prompt_end >= self.session.new_tokens)
+            for which in (DRAFT, TARGET):
+                self.read_prompts(which)
+            while len(self.sequences):
                 self._begin_rounds()
-                if np.count_nonzero(self.waiting) < len(self.rows):
+                if np.count_nonzero(self.waiting) < len(self.sequences):
                     self._draft()
-                if 2 * np.count_nonzero(self.waiting) >= len(self.rows):
+                if 2 * np.count_nonzero(self.waiting) >= len(self.sequences):
                     self._verify()
-                self._retire(self.over)
+                self._retire(self.finished)
+
+    # ---------------------------------------------------------------------------------------------------- draft
 
     def _begin_rounds(self) -> None:
-        """How many drafts each text that begins a round is to have; without a draft model, which."""
-        (fresh,) = (self.wanted < 0).nonzero()  # none of them waits
-        if not len(fresh):
+        """Choose a draft length for each sequence that begins a round; without a draft model, also its drafts."""
+        (slots,) = (self.draft_length == NOT_BEGUN).nonzero()  # none of them is waiting
+        if not len(slots):
             return
         if self.session.channel:
-            for lane in fresh.tolist():
-                self.rate[lane] = self.session.channel.rate(
-                    int(self.rows[lane]), float(self.spent[lane] + self.seconds[DRAFT][lane])
-                )
-        rates = [self.rate[lane] for lane in fresh]
-        left = self.session.new_tokens - (self.base - self.start)[fresh]
+            for slot in slots.tolist():
+                elapsed = float(self.elapsed[slot] + self.seconds[DRAFT][slot])
+                self.rate[slot] = self.session.channel.rate(int(self.sequences[slot]), elapsed)
+        rates = [self.rate[slot] for slot in slots]
+        left = self.session.new_tokens - (self.kept_end - self.prompt_end)[slots]
         began = time.perf_counter()
-        lengths = self.method.lengths(self.rows[fresh], rates)
+        lengths = self.method.lengths(self.sequences[slots], rates)
         self.clock.method += time.perf_counter() - began
-        self.wanted[fresh] = np.minimum(lengths, left)
+        self.draft_length[slots] = np.minimum(lengths, left)
         if self.method.runs_draft:
-            self.waiting[fresh] |= self.wanted[fresh] == 0
+            self.waiting[slots] |= self.draft_length[slots] == 0
             return
-        self.waiting[fresh] = True
-        self._guess(fresh[self.wanted[fresh] > 0])
+        self.waiting[slots] = True
+        self._guess(slots[self.draft_length[slots] > 0])
 
-    def _guess(self, lanes: Array) -> None:
-        """Drafts without a draft model, up to an end of text."""
-        ends, over = self.base[lanes].tolist(), self.session.pair.end_tokens
-        known = [self.text[lane, :end] for lane, end in zip(lanes.tolist(), ends, strict=True)]
-        texts = zip(self.rows[lanes].tolist(), known, self.wanted[lanes].tolist(), strict=True)
+    def _guess(self, slots: Array) -> None:
+        """Put guesses of the method in flight, up to an end-of-text token: drafts without a draft model."""
+        ends, end_tokens = self.kept_end[slots].tolist(), self.session.pair.end_tokens
+        known = [self.tokens[slot, :end] for slot, end in zip(slots.tolist(), ends, strict=True)]
+        asked = zip(self.sequences[slots].tolist(), known, self.draft_length[slots].tolist(), strict=True)
         began = time.perf_counter()
-        found = [self.method.guess(row, text)[:most] for row, text, most in texts]
+        found = [self.method.guess(sequence, tokens)[:most] for sequence, tokens, most in asked]
         self.clock.method += time.perf_counter() - began
-        for lane, end, guesses in zip(lanes.tolist(), ends, found, strict=True):
+        for slot, end, guesses in zip(slots.tolist(), ends, found, strict=True):
             if not len(guesses):
                 continue
             tokens = [int(token) for token in guesses]
-            last = next((i for i, token in enumerate(tokens, 1) if token in over), len(tokens))
-            self.flight[lane] = [Draft(token) for token in tokens[:last]]
-            self.text[lane, end : end + last] = tokens[:last]
-            self.ends[lane] = end + last
+            count = next((i for i, token in enumerate(tokens, 1) if token in end_tokens), len(tokens))
+            self.in_flight[slot] = [Draft(token) for token in tokens[:count]]
+            self.tokens[slot, end : end + count] = tokens[:count]
+            self.draft_end[slot] = end + count
 
     def _draft(self) -> None:
-        """One token from the draft model for each text that is not waiting."""
-        (go,) = (~self.waiting).nonzero()
-        logits = self.forward("draft", go, 1)
-        positions, ahead = self.ends[go] - self.start[go], self.ends[go] - self.base[go]
-        fresh = ahead == 0
+        """Draw one token from the draft model for each sequence that is not waiting."""
+        # 1. forward pass of the draft model
+        (slots,) = (~self.waiting).nonzero()
+        logits = self.forward(DRAFT, slots, 1)
+        positions = self.draft_end[slots] - self.prompt_end[slots]
+        ahead = self.draft_end[slots] - self.kept_end[slots]  # drafts in flight
         began = time.perf_counter()
-        rows = rows_of(logits, self.session.temperature, self.session.top_p)
-        self.refuse("draft", go, rows.sum(dim=-1).cpu().numpy())
-        step = Step(self.rows[go], positions, logits, rows, fresh)
+        q = distributions_of(logits, self.session.temperature, self.session.top_p)
+        self.require_finite(DRAFT, slots, q.sum(dim=-1).cpu().numpy())
+        step = Step(self.sequences[slots], positions, logits, q, ahead == 0)
+
+        # 2. the method says what to draw from; draw
         middle = time.perf_counter()
         made = self.method.propose(step)
         after = time.perf_counter()
-        tokens, _ = draw(made.rows, self.noise.drafts(step.rows, positions, ahead, levels(rows.shape[-1])))
-        known = made.rows if made.known is None else made.known
-        chance = at(known, tokens)
+        numbers = self.noise.drafts(step.sequences, positions, ahead, levels(q.shape[-1]))
+        tokens, _ = draw(made.distributions, numbers)
+        known = made.distributions if made.server_distributions is None else made.server_distributions
+        probabilities = probabilities_at(known, tokens)
+
+        # 3. the method says which drafts skip verification, and what the server will know of the others
         drawn = time.perf_counter()
-        skip = fresh & self.method.skip(step, tokens)
-        settled = self.method.settle(step, tokens, skip)
-        self.clock.method += after - middle + time.perf_counter() - drawn
+        skip = step.first_of_round & self.method.skip(step, tokens)
+        own = self.method.server_distributions(step, tokens, skip)
         self.clock.sampling += middle - began + drawn - after
-        own = rows.unbind()
-        held, notes = settled or (own if known is rows else known, made.notes)
-        whole = zip(tokens.tolist(), chance.tolist(), own, held, notes or [None] * len(go), strict=True)
-        drafts = [Draft(*parts) for parts in whole]
-        full = np.False_ if made.full is None else np.asarray(made.full)
+        self.clock.method += after - middle + time.perf_counter() - drawn
+        each_q = q.unbind()
+        held, notes = own or (each_q if known is q else known, made.notes)
+        columns = (tokens.tolist(), probabilities.tolist(), each_q, held, notes or [None] * len(slots))
+        drafts = [Draft(*parts) for parts in zip(*columns, strict=True)]
+
+        # 4. keep what skips verification, put the others in flight; a full round waits to be verified
+        full = np.False_ if made.ends_round is None else np.asarray(made.ends_round)
         (kept,), (sent,) = (skip & ~full).nonzero(), (~(skip | full)).nonzero()
         if len(kept):
-            self.keep(go[kept], tokens[kept], [drafts[i] for i in kept.tolist()])
+            self.keep_skipped(slots[kept], tokens[kept], [drafts[i] for i in kept.tolist()])
         if len(sent):
-            self.add(go[sent], tokens[sent], [drafts[i] for i in sent.tolist()])
-        complete = self.is_end(tokens) | (ahead + 1 >= self.wanted[go])
-        self.waiting[go] = full | (~skip & complete)
+            self.add_drafts(slots[sent], tokens[sent], [drafts[i] for i in sent.tolist()])
+        complete = self.is_end(tokens) | (ahead + 1 >= self.draft_length[slots])
+        self.waiting[slots] = full | (~skip & complete)
 
-    # ------------------------------------------------------------------------------------------- asking the server
+    # ----------------------------------------------------------------------- send, verify, replace, roll back
 
     def _verify(self) -> None:
-        """Send what waits, judge it, roll both caches back."""
-        (sent,) = (self.waiting & ~self.over).nonzero()
-        flights = [self.flight[lane] for lane in sent.tolist()]
+        """Exchange with the server for every sequence that waits."""
+        # 1. send
+        (slots,) = (self.waiting & ~self.finished).nonzero()
+        in_flight = [self.in_flight[slot] for slot in slots.tolist()]
         began = time.perf_counter()
-        messages = [self.method.message(flight) for flight in flights]
+        messages = [self.method.message(drafts) for drafts in in_flight]
         self.clock.method += time.perf_counter() - began
-        sizes = self.ends[sent] - self.base[sent] + 1
-        for i, lane in enumerate(sent.tolist() if self.risk else ()):
-            sizes[i] = max([int(sizes[i]), *(int(self.ends[lane]) + 1 - place for place, _ in self.unseen[lane])])
-        logits = self.forward("target", sent, sizes)
-        position = self.base[sent] - self.start[sent]
+
+        # 2. verify: one pass of the target model over the drafts (and over skipped tokens, if risks are wanted)
+        sizes = self.draft_end[slots] - self.kept_end[slots] + 1
+        for i, slot in enumerate(slots.tolist() if self.risk else ()):
+            sizes[i] = max(
+                [int(sizes[i]), *(int(self.draft_end[slot]) + 1 - place for place, _ in self.unverified[slot])]
+            )
+        logits = self.forward(TARGET, slots, sizes)
+        position = self.kept_end[slots] - self.prompt_end[slots]
         left = self.session.new_tokens - position
         began = time.perf_counter()
-        verdict = verify(self.method, self.session, self.rows[sent], flights, logits, sizes, position, left)
+        found = verify(self.method, self.session, self.sequences[slots], in_flight, logits, sizes, position, left)
         self.clock.sampling += time.perf_counter() - began
-        self.refuse("target", sent, verdict.mass)
-        ends = self.ends[sent]
-        rounds = self._settle(sent, flights, messages, verdict)
-        self._time_messages(sent, rounds)
-        known = (self.rows[sent].tolist(), flights, verdict.accepted.tolist(), verdict.rejected.tolist())
+        self.require_finite(TARGET, slots, found.mass)
+
+        # 3. replace and roll back
+        ends = self.draft_end[slots]
+        rounds = self._write_round(slots, in_flight, messages, found)
+        self._time_messages(slots, rounds)
+
+        # 4. tell the method what happened
+        accepted, rejected = found.accepted.tolist(), found.rejected.tolist()
         began = time.perf_counter()
-        for i, (lane, now, *told) in enumerate(zip(sent.tolist(), rounds, *known, strict=True)):
-            learnt = Outcome(*told, self.rate[lane])
+        for i, (slot, now) in enumerate(zip(slots.tolist(), rounds, strict=True)):
+            sequence = int(self.sequences[slot])
+            outcome = Outcome(sequence, in_flight[i], accepted[i], rejected[i], self.rate[slot])
             if self.method.wants_likeliest:
-                learnt.likeliest = verdict.rows(i)[-len(flights[i]) - 1 :].argmax(dim=-1).cpu().numpy()
-            now.threshold = self.method.learn(learnt)
+                outcome.likeliest = found.rows(i)[-len(in_flight[i]) - 1 :].argmax(dim=-1).cpu().numpy()
+            now.threshold = self.method.learn(outcome)
         self.clock.method += time.perf_counter() - began
         if self.risk:
-            for i, lane in enumerate(sent.tolist()):
-                self._judge_risk(lane, rounds[i], flights[i], verdict.rows(i), int(ends[i]))
-        self.close_rounds(sent, rounds)
+            for i, slot in enumerate(slots.tolist()):
+                self._add_risks(slot, rounds[i], in_flight[i], found.rows(i), int(ends[i]))
+        self.close_rounds(slots, rounds)
 
-    def _settle(
-        self, sent: Array, flights: list[list[Draft]], messages: list[Message], verdict: VerifiedDrafts
+    def _write_round(
+        self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
     ) -> list[Round]:
-        """Write verdicts into the texts and the caches, and what became of each round."""
-        position = (self.base - self.start)[sent] - self.skipped[sent]
-        own = verdict.token >= 0
-        place = self.base[sent] + verdict.accepted
-        self.text[sent[own], place[own]] = verdict.token[own]
-        self.base[sent] = self.ends[sent] = place + own
-        for lanes in (self.draft, self.target):
-            if lanes:  # roll back; the last token is read again, as its row may be wanted
-                lanes.cached[sent] = np.minimum(lanes.cached[sent], self.base[sent] - 1)
-        self.end(sent)
-        accepted, resampled = verdict.accepted.tolist(), verdict.rejected.astype(int).tolist()
+        """Write accepted and new tokens into the sequences, roll both caches back, and return the rounds."""
+        position = (self.kept_end - self.prompt_end)[slots] - self.skipped[slots]
+
+        # replace: the server's token stands behind the accepted drafts; what is behind it is dropped
+        has_token = found.token >= 0
+        place = self.kept_end[slots] + found.accepted
+        self.tokens[slots[has_token], place[has_token]] = found.token[has_token]
+        self.kept_end[slots] = self.draft_end[slots] = place + has_token
+
+        # roll back: a cache forgets the dropped drafts, and the last token, since its logits may be wanted again
+        for model in self.models.values():
+            if model:
+                model.cached[slots] = np.minimum(model.cached[slots], self.kept_end[slots] - 1)
+        self.mark_finished(slots)
+
+        # describe the round
+        accepted, resampled = found.accepted.tolist(), found.rejected.astype(int).tolist()
         began = time.perf_counter()
-        replies = [self.method.reply(*told) for told in zip(flights, accepted, strict=True)]
-        seen = (flight[: n + more] for flight, n, more in zip(flights, accepted, resampled, strict=True))
-        lost = [self.method.distortion(some) for some in seen]
+        replies = [self.method.reply(*told) for told in zip(in_flight, accepted, strict=True)]
+        verified = (drafts[: n + more] for drafts, n, more in zip(in_flight, accepted, resampled, strict=True))
+        lost = [self.method.distortion(some) for some in verified]
         self.clock.method += time.perf_counter() - began
         sizes = ([message.bits for message in messages], [len(message.payload) for message in messages], replies)
-        bonus, drafted = (own & ~verdict.rejected).astype(int).tolist(), [len(flight) for flight in flights]
-        counts = (drafted, accepted, resampled, bonus, self.skipped[sent].tolist())
-        spent = ([column[lane] for lane in sent.tolist()] for column in (*self.seconds, *self.passes))
+        bonus, drafted = (has_token & ~found.rejected).astype(int).tolist(), [len(drafts) for drafts in in_flight]
+        counts = (drafted, accepted, resampled, bonus, self.skipped[slots].tolist())
+        columns = (self.seconds[DRAFT], self.seconds[TARGET], self.passes[DRAFT], self.passes[TARGET])
+        spent = ([column[slot] for slot in slots.tolist()] for column in columns)
         return list(map(Round, position.tolist(), *counts, *sizes, *zip(*lost, strict=True), *spent))
 
-    def _time_messages(self, sent: Array, rounds: list[Round]) -> None:
-        """Seconds on the link for the rounds of these lanes."""
+    def _time_messages(self, slots: Array, rounds: list[Round]) -> None:
+        """Write the seconds on the link into the rounds of these slots."""
         channel = self.session.channel
         if channel is None:
             return
         up = np.array([8.0 * one.bytes if self.method.real_bytes else one.bits for one in rounds])
         down = np.array([8.0 * one.down_bytes for one in rounds])
-        elapsed = self.spent[sent] + np.array([one.draft_s for one in rounds]) + [one.target_s for one in rounds]
-        seconds = channel.seconds(self.rows[sent], up, down, elapsed)
+        elapsed = self.elapsed[slots] + np.array([one.draft_s for one in rounds]) + [one.target_s for one in rounds]
+        seconds = channel.seconds(self.sequences[slots], up, down, elapsed)
         for one, value in zip(rounds, seconds.tolist(), strict=True):
             one.link_s = value
 
-    def _judge_risk(self, lane: int, now: Round, flight: list[Draft], rows: torch.Tensor, end: int) -> None:
-        """What bounds the distance from the target model's law: its rows, the last of which follows token ``end``."""
-        self._judge_skipped(lane, now, rows, end)
-        looked_at = flight[: now.accepted + now.resampled]
-        first = len(rows) - 1 - len(flight)
-        now.mismatch, cut = step_risks(self.method, looked_at, rows[first : first + len(looked_at)])
+    # --------------------------------------------------------------------------------------------------- risks
+
+    def _add_risks(self, slot: int, now: Round, drafts: list[Draft], target: torch.Tensor, end: int) -> None:
+        """Add to a round what bounds the distance from the target model's law.
+
+        ``target`` (k, V) holds p at the last k positions; its last row follows the token at position ``end`` - 1.
+        """
+        self._add_skip_risks(slot, now, target, end)
+        verified = drafts[: now.accepted + now.resampled]
+        first = len(target) - 1 - len(drafts)
+        now.mismatch, cut = step_risks(self.method, verified, target[first : first + len(verified)])
         now.risk = now.skip_risk + cut
 
-    def _judge_skipped(self, lane: int, now: Round, rows: torch.Tensor, end: int) -> None:
-        """β_d of what was kept since the target model last looked; its rows are as of :meth:`_judge_risk`."""
-        for place, draft in self.unseen[lane]:
-            now.skip_risk += skip_risk(draft, rows[len(rows) - 1 - (end - place)])
-        self.unseen[lane].clear()
-        self.refuse("target", np.array([lane]), np.array([1.0 + now.skip_risk]))
+    def _add_skip_risks(self, slot: int, now: Round, target: torch.Tensor, end: int) -> None:
+        """Add β_d of each token that skipped verification since the last exchange; ``target`` as in `_add_risks`."""
+        for place, draft in self.unverified[slot]:
+            now.skip_risk += skip_risk(draft, target[len(target) - 1 - (end - place)])
+        self.unverified[slot].clear()
+        self.require_finite(TARGET, np.array([slot]), np.array([1.0 + now.skip_risk]))
 
-    def _retire(self, over: Array) -> None:
-        """Take out the texts that are over."""
-        (lanes,) = over.nonzero()
-        if not len(lanes):
+    # -------------------------------------------------------------------------------------------------- finish
+
+    def _retire(self, finished: Array) -> None:
+        """Complete the records of finished sequences and close their slots."""
+        (slots,) = finished.nonzero()
+        if not len(slots):
             return
-        for lane, count in zip(lanes.tolist(), self.skipped[lanes].tolist(), strict=True):
-            row = self.written[self.rows[lane]]
-            row.tokens = self.text[lane, self.start[lane] : self.base[lane]].tolist()
-            row.last = Round(len(row.tokens) - count, skipped=count)
-            row.last.draft_s, row.last.target_s = (column[lane] for column in self.seconds)
-            row.last.draft_passes, row.last.target_passes = (column[lane] for column in self.passes)
+        for slot, count in zip(slots.tolist(), self.skipped[slots].tolist(), strict=True):
+            record = self.records[self.sequences[slot]]
+            record.tokens = self.tokens[slot, self.prompt_end[slot] : self.kept_end[slot]].tolist()
+            record.last = Round(len(record.tokens) - count, skipped=count)
+            record.last.draft_s, record.last.target_s = self.seconds[DRAFT][slot], self.seconds[TARGET][slot]
+            record.last.draft_passes, record.last.target_passes = self.passes[DRAFT][slot], self.passes[TARGET][slot]
         if self.risk:
-            self._flush(lanes)
-        for row in self.rows[lanes].tolist():
-            self.done.append(self.written[row])
-            self.finished(self.written[row])
-        self.close_lanes(~over)
+            self._add_last_risks(slots)
+        for sequence in self.sequences[slots].tolist():
+            self.done.append(self.records[sequence])
+            self.on_finished(self.records[sequence])
+        self.close_slots(~finished)
 
-    def _flush(self, lanes: Array) -> None:
-        """Judge what was skipped after the last exchange."""
-        left = np.array([lane for lane in lanes if self.unseen[lane]], dtype=np.int64)
-        if not len(left) or self.target is None:
+    def _add_last_risks(self, slots: Array) -> None:
+        """Add the risks of tokens that were skipped after the last exchange: one more pass of the target model."""
+        left = np.array([slot for slot in slots if self.unverified[slot]], dtype=np.int64)
+        model = self.models[TARGET]
+        if not len(left) or model is None:
             return
-        sizes = np.array([max(int(self.base[lane]) - place for place, _ in self.unseen[lane]) for lane in left]) + 1
-        logits = self.target.part(left).read(self.text[left], self.base[left], rows=sizes)
-        target = rows_of(logits, self.session.temperature, self.session.top_p).split(sizes.tolist())
-        for rows, lane in zip(target, left.tolist(), strict=True):
-            last = self.written[self.rows[lane]].last
-            self._judge_skipped(lane, last, rows, int(self.base[lane]))
+        first = [min(place for place, _ in self.unverified[slot]) for slot in left]
+        sizes = self.kept_end[left] - np.array(first) + 1
+        logits = model.part(left).read(self.tokens[left], self.kept_end[left], rows=sizes)
+        target = distributions_of(logits, self.session.temperature, self.session.top_p).split(sizes.tolist())
+        for rows, slot in zip(target, left.tolist(), strict=True):
+            last = self.records[self.sequences[slot]].last
+            self._add_skip_risks(slot, last, rows, int(self.kept_end[slot]))
             last.risk = last.skip_risk

@@ -15,7 +15,7 @@ BRANCHES = 64
 """Parts that a number chooses from in :func:`draw`."""
 
 
-def rows_of(logits: torch.Tensor | list[torch.Tensor], temperature: float, top_p: float) -> torch.Tensor:
+def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: float, top_p: float) -> torch.Tensor:
     """Probability rows (..., V) at a temperature, cut to the likeliest tokens of mass ``top_p``.
 
     Logits (k, V) in parts give the rows of all of them, one after another.
@@ -98,16 +98,16 @@ def draw(rows: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
     return both[:, 0].astype(np.int64), both[:, 1]
 
 
-def at(rows: torch.Tensor, tokens: Array) -> Array:
-    """The entries (...) of rows (..., V) at tokens (...), as float64."""
+def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:
+    """Return the probabilities of tokens (...) in their distributions (..., V), float64."""
     import torch
 
-    index = torch.from_numpy(tokens).to(rows.device)
-    found: Array = rows.gather(-1, index[..., None])[..., 0].double().cpu().numpy()
+    index = torch.from_numpy(tokens).to(distributions.device)
+    found: Array = distributions.gather(-1, index[..., None])[..., 0].double().cpu().numpy()
     return found
 
 
-def replacement(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
+def residual(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
     """What a rejected draft is replaced from: (p - q̂)⁺ in float64, not normalised; p itself where that is all zeros.
 
     With q̂ = q it is never all zeros where something was rejected. With another q̂ any law would do there
@@ -122,7 +122,7 @@ def replacement(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
     return torch.where(none, p, left) if bool(none.any()) else left
 
 
-def without(target: torch.Tensor, tokens: Array) -> torch.Tensor:
+def without_token(target: torch.Tensor, tokens: Array) -> torch.Tensor:
     """The residual of a draft that was certain: p without it, in float64, not normalised."""
     import torch
 

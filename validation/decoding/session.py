@@ -1,4 +1,4 @@
-"""What the generation loop and a method say to each other."""
+"""What the generation loop and a decoding method exchange."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ class Draft:
     """A drafted token on its way to the server."""
 
     token: int
-    chance: float = 1.0  # q̂_d, the probability that acceptance is judged by
-    own: torch.Tensor | None = None  # q, the draft model's row
-    known: torch.Tensor | None = None  # q̂, the server's row; None for a draft that was certain
+    probability: float = 1.0  # q̂_d, with which the server decides on acceptance
+    draft_distribution: torch.Tensor | None = None  # q, the draft model's
+    server_distribution: torch.Tensor | None = None  # q̂, what the server knows of q; None for a certain draft
     note: Any = None  # whatever the method's message needs
 
     @property
-    def row(self) -> torch.Tensor:
-        """q, of a draft of the draft model's."""
-        if self.own is None:
-            raise ValueError(f"token {self.token} was not drafted by the draft model, so it has no row")
-        return self.own
+    def distribution(self) -> torch.Tensor:
+        """q, of a token that the draft model drafted."""
+        if self.draft_distribution is None:
+            raise ValueError(f"token {self.token} was not drafted by the draft model, so it has no distribution")
+        return self.draft_distribution
 
 
 @dataclass(slots=True)
 class Step:
-    """One drafting step, of n texts."""
+    """One drafting step of n sequences."""
 
-    rows: Array  # which texts, as indices into the batch
-    positions: Array  # of the token to come, 0 for the first new one
-    parts: torch.Tensor | list[torch.Tensor]  # (n, V), the logits, or one after another
-    draft: torch.Tensor  # (n, V), q: the draft model's rows at the temperature and top-p of the run
-    fresh: Array  # (n,) bool, whether the round has no draft yet
+    sequences: Array  # (n,), their indices in the batch
+    positions: Array  # (n,), of the token to draw; 0 for the first new one
+    parts: torch.Tensor | list[torch.Tensor]  # the draft model's logits (n, V), whole or in consecutive parts
+    distributions: torch.Tensor  # (n, V), q at the temperature and top-p of the run
+    first_of_round: Array  # (n,) bool, whether the round has no draft yet
 
     @property
     def logits(self) -> torch.Tensor:
-        """The draft model's logits, (n, V): put together when asked for."""
+        """The draft model's logits (n, V), joined when they are asked for."""
         import torch
 
         parts = self.parts
@@ -62,9 +62,9 @@ class Step:
 class Proposal:
     """What a method makes of a step."""
 
-    rows: torch.Tensor  # (n, V), what the drafts are drawn from
-    known: torch.Tensor | None = None  # (n, V), what the server will hold; ``rows`` if None
-    full: Array | None = None  # (n,) bool, whether the round ends before this draft
+    distributions: torch.Tensor  # (n, V), what the drafts are drawn from
+    server_distributions: torch.Tensor | None = None  # (n, V), what the server will know; ``distributions`` if None
+    ends_round: Array | None = None  # (n,) bool, whether the round ends before this draft
     notes: Sequence[Any] | None = None
 
 
@@ -78,9 +78,9 @@ class Message:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of one text's round."""
+    """The result of one sequence's round."""
 
-    row: int
+    sequence: int
     drafts: list[Draft]
     accepted: int
     rejected: bool
@@ -90,7 +90,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Clock:
-    """Where the time went, in seconds: the forward passes, the arithmetic of sampling, the method's own, all."""
+    """Where the time went, in seconds: forward passes, the arithmetic of sampling, the method's own work, and all."""
 
     draft: float = 0.0
     target: float = 0.0
@@ -101,7 +101,7 @@ class Clock:
 
     @property
     def loop(self) -> float:
-        """What is left for the loop itself."""
+        """What remains for the loop itself."""
         return self.total - self.draft - self.target - self.prefill - self.sampling - self.method
 
 
@@ -110,7 +110,7 @@ class Session:
     """What a method may know of the run."""
 
     pair: Pair
-    texts: int
+    sequences: int  # in the batch
     noise: Noise
     channel: Channel | None
     temperature: float

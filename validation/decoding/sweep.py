@@ -123,7 +123,7 @@ def sweep(
                 seed=seed,
                 times=times,
                 risk=risk,
-                finished=put,
+                on_finished=put,
             )
         tell(total, total, "done")
     return [book[method.name, p.id, _link_name(link)][0] for method, link in jobs for p in prompts]

@@ -41,7 +41,7 @@ from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, Dr
 from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import GenerationRecord, energy
-from validation.decoding.sampling import BRANCHES, _border, draw, levels, replacement, rows_of
+from validation.decoding.sampling import BRANCHES, _border, draw, levels, residual, distributions_of
 from validation.decoding.session import Clock, Draft, Message, Proposal, Step
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
@@ -116,7 +116,7 @@ class Declared(FixedLength):
     """The negative control: drafts from q, declared as another row."""
 
     def propose(self, step: Step) -> Proposal:
-        return Proposal(step.draft, known=0.5 * step.draft + 0.5 * step.draft.roll(1, dims=-1))
+        return Proposal(step.distributions, server_distributions=0.5 * step.distributions + 0.5 * step.distributions.roll(1, dims=-1))
 
 
 def test_drafts_from_another_row_than_declared_are_found_out() -> None:
@@ -130,7 +130,7 @@ class Undeclared(KSqs):
 
     def propose(self, step: Step) -> Proposal:
         made = super().propose(step)
-        return Proposal(step.draft, known=made.rows, full=made.full, notes=made.notes)
+        return Proposal(step.distributions, server_distributions=made.distributions, ends_round=made.ends_round, notes=made.notes)
 
     def message(self, drafts: list[Draft]) -> Message:
         return Message(0.0, b"")
@@ -381,14 +381,14 @@ def test_a_top_p_text_keeps_to_the_likeliest_tokens(pair: Pair) -> None:
         ids = [pair.tokenizer.bos_token_id, *pair.tokenizer(prompt.text).input_ids]
         for token in row.tokens:
             with torch.inference_mode():
-                law = rows_of(pair.target(torch.tensor([ids])).logits[0, -1], 0.7, 0.3)
+                law = distributions_of(pair.target(torch.tensor([ids])).logits[0, -1], 0.7, 0.3)
             assert law[token] > 0
             ids.append(token)
 
 
 def test_where_the_time_goes_is_told(pair: Pair) -> None:
     clock, seen = Clock(), []
-    rows = decode(pair, PROMPTS, FixedLength(3), new_tokens=8, clock=clock, finished=seen.append)
+    rows = decode(pair, PROMPTS, FixedLength(3), new_tokens=8, clock=clock, on_finished=seen.append)
     parts = (clock.draft, clock.target, clock.prefill, clock.sampling, clock.method, clock.loop)
     assert min(parts) > 0
     assert sum(parts) == pytest.approx(clock.total)
@@ -642,15 +642,15 @@ def test_a_prompt_may_fill_the_context_but_for_the_new_tokens(pair: Pair) -> Non
 
 def test_rows_are_cut_to_the_likeliest_and_equals_stay_together() -> None:
     logits = torch.tensor([[0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25]]).log()
-    assert rows_of(logits, 1.0, 0.6)[0].tolist() == pytest.approx([4 / 7, 3 / 7, 0, 0])
-    assert rows_of(logits, 1.0, 0.3)[1].tolist() == pytest.approx([0.25] * 4)
+    assert distributions_of(logits, 1.0, 0.6)[0].tolist() == pytest.approx([4 / 7, 3 / 7, 0, 0])
+    assert distributions_of(logits, 1.0, 0.3)[1].tolist() == pytest.approx([0.25] * 4)
     wide = torch.zeros(2, 1000)
     wide[0, :200] = 3.0
-    cut = rows_of(wide, 1.0, 0.5)
+    cut = distributions_of(wide, 1.0, 0.5)
     assert (cut > 0).sum(dim=-1).tolist() == [200, 1000]
     assert _border(torch.empty(2, 5, device="meta"), 0.5).shape == (2, 1)  # as on a GPU
-    assert rows_of(logits.bfloat16(), 1.0, 1.0).dtype == torch.float32
-    assert rows_of(logits, 0.0, 1.0).tolist() == [[1, 0, 0, 0], [1, 0, 0, 0]]
+    assert distributions_of(logits.bfloat16(), 1.0, 1.0).dtype == torch.float32
+    assert distributions_of(logits, 0.0, 1.0).tolist() == [[1, 0, 0, 0], [1, 0, 0, 0]]
 
 
 def test_rows_of_logits_in_parts_are_those_of_the_whole() -> None:
@@ -658,9 +658,9 @@ def test_rows_of_logits_in_parts_are_those_of_the_whole() -> None:
     for temperature, top_p in itertools.product((1.0, 0.7, 0.0), (1.0, 0.6)):
         for one in (logits, logits.bfloat16(), logits.double()):
             parts = [one[:1], one[1:4], one[4:]]
-            assert torch.equal(rows_of(parts, temperature, top_p), rows_of(one, temperature, top_p))
+            assert torch.equal(distributions_of(parts, temperature, top_p), distributions_of(one, temperature, top_p))
         broken = [logits[:1], logits[1:].where(logits[1:] != logits[3, 7], torch.nan)]
-        assert not rows_of(broken, temperature, top_p)[3].sum() > 0
+        assert not distributions_of(broken, temperature, top_p)[3].sum() > 0
 
 
 def test_a_draw_by_blocks_has_the_law_of_the_row() -> None:
@@ -719,9 +719,9 @@ def test_a_token_of_probability_0_is_never_drawn() -> None:
 
 def test_the_quick_residual_is_the_theorys() -> None:
     p, q = (torch.from_numpy(np.random.default_rng(s).dirichlet(np.ones(9), 6)) for s in (1, 2))
-    left = replacement(p, q)
+    left = residual(p, q)
     torch.testing.assert_close(left / left.sum(-1, keepdim=True), verification.residual_distribution(p, q))
-    assert replacement(p, p).tolist() == p.tolist()
+    assert residual(p, p).tolist() == p.tolist()
 
 
 def test_numbers_depend_on_seed_prompt_position_and_purpose_alone() -> None:

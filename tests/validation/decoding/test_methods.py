@@ -103,7 +103,7 @@ def test_hlm_sends_whole_rows(pair: Pair) -> None:
         bits = Unpacker(message.payload)
         assert (bits.take(16), bits.take(width)) == (1, draft.token)
         row = np.frombuffer(message.payload[-4 * pair.vocabulary :], dtype=np.float32)
-        assert np.array_equal(row, draft.row.numpy())
+        assert np.array_equal(row, draft.distribution.numpy())
     assert all(r.bonus == 0 and r.drafted == 1 for row in rows for r in row.rounds)
 
 
@@ -162,9 +162,9 @@ def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair: Pair,
         (sent,) = decoded.drafts
         assert (sent.token, len(sent.indices), decoded.bits) == (draft.token, *draft.note)
         assert draft.note.bits == method.bits
-        assert sent.probability == pytest.approx(draft.chance)
-        assert draft.known is not None
-        np.testing.assert_allclose(codec.decoded_rows(decoded)[0], draft.known.numpy(), atol=1e-9)
+        assert sent.probability == pytest.approx(draft.probability)
+        assert draft.server_distribution is not None
+        np.testing.assert_allclose(codec.decoded_rows(decoded)[0], draft.server_distribution.numpy(), atol=1e-9)
         assert message.bits == draft.note.k * (index_bits(pair.vocabulary) + method.bits)
         beyond += draft.token not in sent.indices
     assert beyond > 0 or not isinstance(method, CuHlmOffline)  # q_d goes along though it is none of the k
@@ -176,10 +176,10 @@ def test_sizes_are_the_theorys(pair: Pair) -> None:
         CuHlmOnline(-1.0, slope=0.8, intercept=0.1, draws=None),
     )
     for (draft,), _ in watched(pair, certified)[0].rounds:
-        q = draft.row.double()
+        q = draft.distribution.double()
         assert draft.note == (int(certified_size(q, 0.05, bits_per_probability=16)), 16)
-        assert draft.known is not None
-        assert 2 * float(0.5 * (q / q.sum() - draft.known).abs().sum()) <= 0.05
+        assert draft.server_distribution is not None
+        assert 2 * float(0.5 * (q / q.sum() - draft.server_distribution).abs().sum()) <= 0.05
     watch = watched(pair, online)[0]
     sizes = {draft.note.k for (draft,), _ in watch.rounds}
     assert len(sizes) > 1
@@ -215,7 +215,7 @@ def test_a_row_too_flat_for_16_bits_is_certified_with_more() -> None:
     method.begin(Session(pair, 3, Noise(1, ["a", "b", "c"], 1), None, 1.0, 1.0, 1))
     method.u = np.ones(4)
     step = Step(np.arange(4), np.zeros(4, dtype=np.int64), rows, rows[[0, 0, 1, 2]], np.ones(4, dtype=bool))
-    known, cuts = method.settle(step, np.array([0, 5, 7, 9]), np.array([True, False, False, False]))
+    known, cuts = method.server_distributions(step, np.array([0, 5, 7, 9]), np.array([True, False, False, False]))
     assert known[0] is cuts[0] is None
     assert [cut.bits for cut in cuts[1:]] == [16, 24, 16]
     for row, decoded, cut, token in zip(rows, known[1:], cuts[1:], (5, 7, 9), strict=True):
@@ -234,7 +234,7 @@ def test_split_verification_sends_probabilities_up_and_a_row_down(pair: Pair) ->
         bits = Unpacker(message.payload)
         assert bits.take(16) == len(drafts)
         for draft in drafts:
-            assert (bits.take(width), float_of(bits.take(32))) == (draft.token, pytest.approx(draft.chance))
+            assert (bits.take(width), float_of(bits.take(32))) == (draft.token, pytest.approx(draft.probability))
     for row in rows:
         for one in row.rounds:
             assert one.down_bytes == (2 + 4 * pair.vocabulary if one.resampled else -(-(2 + width) // 8))
@@ -269,7 +269,7 @@ def test_flexspec_drafts_as_many_as_link_and_acceptance_ask_for(pair: Pair, poli
         means.append(np.mean(lengths))
         tracker = AcceptanceTracker(step=0.1, method="ema_printed" if policy == "linear" else "consistent")
         for outcome in watch.outcomes:
-            if outcome.row == 0 and outcome.drafts:
+            if outcome.sequence == 0 and outcome.drafts:
                 tracker = tracker.update(outcome.accepted, len(outcome.drafts))
         assert method.trackers[0].estimate == pytest.approx(tracker.estimate)
     assert means[0] == 1.0 < means[1]
@@ -289,7 +289,7 @@ def test_prompt_lookup_copies_what_followed(pair: Pair) -> None:
     assert list(method.guess(0, np.array([1, 2, 3]))) == []
     assert list(method.guess(0, np.array([1]))) == []
     watch, _ = watched(pair, method)
-    assert all(draft.known is None and draft.chance == 1.0 for drafts, _ in watch.rounds for draft in drafts)
+    assert all(draft.server_distribution is None and draft.probability == 1.0 for drafts, _ in watch.rounds for draft in drafts)
 
 
 def test_lookahead_guesses_what_the_target_model_would_write() -> None:
@@ -308,7 +308,7 @@ def test_lookahead_guesses_what_the_target_model_would_write() -> None:
 
 def test_a_draft_without_a_row_says_so() -> None:
     with pytest.raises(ValueError, match="token 3 was not drafted by the draft model"):
-        _ = Draft(3).row
+        _ = Draft(3).distribution
 
 
 def test_a_round_without_drafts_teaches_nothing(pair: Pair) -> None:
@@ -384,7 +384,7 @@ def test_every_method_stops_at_a_nan_and_keeps_what_is_finished(method: Method, 
     model.__class__ = type("Broken", (type(model),), {"__call__": call})
     words = rf"The {broken} model \(tables/{broken}\) gives logits that are not finite, at prompt '[e-l]', new token \d"
     with pytest.raises(DecodingError, match=words) as caught:
-        decode(pair, prompts, method, finished=finished.append, **settings)
+        decode(pair, prompts, method, on_finished=finished.append, **settings)
     kept = caught.value.records
     assert len(kept) >= 5
     assert [row.tokens for row in kept] == [whole["abcdefghijkl".index(row.prompt)].tokens for row in kept]

@@ -126,10 +126,10 @@ def test_a_lattice_message_holds_the_rows_and_the_budget_holds(pair: Pair, metho
         for sent, draft in zip(decoded.drafts, drafts, strict=True):
             row = np.zeros(pair.vocabulary)
             row[sent.support] = sent.counts / sent.resolution
-            assert draft.known is not None
-            np.testing.assert_allclose(row, draft.known.numpy(), atol=1e-12)
+            assert draft.server_distribution is not None
+            np.testing.assert_allclose(row, draft.server_distribution.numpy(), atol=1e-12)
             assert sent.token == draft.token
-            assert draft.chance == pytest.approx(row[draft.token])
+            assert draft.probability == pytest.approx(row[draft.token])
         assert (8 * len(message.payload) if method.real_bytes else message.bits) <= method.budget
     assert sum(r.total("rounding") for r in rows) > 0
 
@@ -157,8 +157,8 @@ def test_the_threshold_follows_algorithm_1(pair: Pair, printed: bool) -> None:
         kept = outcome.accepted + (0 if printed else outcome.rejected)
         for draft in outcome.drafts[:kept]:
             controller = ThresholdController(0.1, 0.05, tau)
-            support = controller.step(draft.row.double().numpy())
-            assert draft.note.dropped == pytest.approx(1.0 - draft.row.double().numpy()[support].sum(), abs=1e-6)
+            support = controller.step(draft.distribution.double().numpy())
+            assert draft.note.dropped == pytest.approx(1.0 - draft.distribution.double().numpy()[support].sum(), abs=1e-6)
             tau = float(controller.threshold)
         assert one.threshold == pytest.approx(tau)
         examined = outcome.drafts[: outcome.accepted + outcome.rejected]

@@ -62,7 +62,7 @@ def asked(method: CuHlm, q: np.ndarray) -> tuple[np.ndarray, list[Any]]:
     step = Step(none, none, rows.log(), rows, np.ones(V, dtype=bool))
     tokens = np.arange(V)
     skip = method.skip(step, tokens)
-    known, _ = method.settle(step, tokens, skip)
+    known, _ = method.server_distributions(step, tokens, skip)
     return skip, [None if row is None else row.numpy() for row in known]
 
 
@@ -248,11 +248,11 @@ class Settled(CuHlm, ABC):
     def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
         """The row that it decodes."""
 
-    def settle(self, step: Step, tokens: np.ndarray, skip: np.ndarray) -> Any:
-        known, cuts = super().settle(step, tokens, skip)
+    def server_distributions(self, step: Step, tokens: np.ndarray, skip: np.ndarray) -> Any:
+        known, cuts = super().server_distributions(step, tokens, skip)
         rows = [
             None if row is None else torch.from_numpy(self.decoded(q.numpy(), cut.k, int(token)))
-            for row, q, cut, token in zip(known, step.draft, cuts, tokens, strict=True)
+            for row, q, cut, token in zip(known, step.distributions, cuts, tokens, strict=True)
         ]
         return rows, cuts
 

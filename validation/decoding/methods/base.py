@@ -2,7 +2,7 @@
 
 The loop (``decoding/loop.py``) asks a method, in this order and for all texts at once: how many drafts a round has
 (:meth:`Method.lengths`); what a draft is drawn from (:meth:`Method.propose`); whether it is kept unseen
-(:meth:`Method.skip`); what the server will know of its row (:meth:`Method.settle`); how it is written
+(:meth:`Method.skip`); what the server will know of its row (:meth:`Method.server_distributions`); how it is written
 (:meth:`Method.message`); and tells it what came of it (:meth:`Method.learn`). A new method overrides what it does
 differently. Nothing here draws a token or runs a model.
 """
@@ -56,23 +56,23 @@ class Method:
         """Make ready for a batch of texts."""
         self.session = session
 
-    def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
+    def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
         """Drafts of each text's next round at most; ``rates`` are the uplink's, where there is one."""
-        return np.full(len(rows), self.max_draft_length)
+        return np.full(len(sequences), self.max_draft_length)
 
-    def guess(self, row: int, text: Array) -> Sequence[int]:
+    def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
         """Drafts of a method without a draft model, given a text so far: none."""
         return ()
 
     def propose(self, step: Step) -> Proposal:
         """What the drafts are drawn from."""
-        return Proposal(step.draft)
+        return Proposal(step.distributions)
 
     def skip(self, step: Step, tokens: Array) -> Array:
         """Which drafts are kept unseen, (n,) bool: none. Only the first draft of a round is asked about."""
         return np.zeros(len(tokens), dtype=bool)
 
-    def settle(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any] | None] | None:
+    def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any] | None] | None:
         """The n rows that the server will know and n notes for the messages, where they depend on the tokens."""
         return None
 
@@ -82,7 +82,7 @@ class Method:
         head = tokens_message(drafts, vocabulary)
         if self.session.temperature == 0:
             return head
-        rows = [draft.known.float().cpu().numpy().tobytes() for draft in drafts if draft.known is not None]
+        rows = [draft.server_distribution.float().cpu().numpy().tobytes() for draft in drafts if draft.server_distribution is not None]
         return Message(head.bits + 32.0 * vocabulary * len(rows), b"".join([head.payload, *rows]))
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:

@@ -81,7 +81,7 @@ class Dssd(FixedLength):
         width = index_bits(self.session.vocabulary)
         fields: list[tuple[int | Array, int]] = [(len(drafts), 16)]
         for draft in drafts:
-            fields += [(draft.token, width), (float_bits(draft.chance), 32)]
+            fields += [(draft.token, width), (float_bits(draft.probability), 32)]
         return Message(float(len(drafts) * (width + 32)), pack(fields))
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
@@ -159,11 +159,11 @@ class FlexSpec(Dssd):
         """γ̂ = 0.8 for every text."""
         super().begin(session)
         kind = "ema_printed" if self.policy == "linear" else "consistent"
-        self.trackers = [AcceptanceTracker(step=self.step, method=kind) for _ in range(session.texts)]
+        self.trackers = [AcceptanceTracker(step=self.step, method=kind) for _ in range(session.sequences)]
 
-    def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
+    def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
         """K* of each text; without a link only the models' times count."""
-        gamma = np.array([self.trackers[row].estimate for row in rows])
+        gamma = np.array([self.trackers[sequence].estimate for sequence in sequences])
         speed = np.array([1e12 if rate is None else max(rate, SLOWEST_BPS) for rate in rates])
         bits = index_bits(self.session.vocabulary) + (0 if self.by_argmax or self.session.temperature == 0 else 32)
         fixed, marginal = round_costs(speed, bits_per_token=float(bits), **self.costs)
@@ -181,8 +181,8 @@ class FlexSpec(Dssd):
     def learn(self, outcome: Outcome) -> None:
         """γ̂."""
         if outcome.drafts:
-            tracker = self.trackers[outcome.row]
-            self.trackers[outcome.row] = tracker.update(outcome.accepted, len(outcome.drafts))
+            tracker = self.trackers[outcome.sequence]
+            self.trackers[outcome.sequence] = tracker.update(outcome.accepted, len(outcome.drafts))
 
 
 @register(
@@ -210,14 +210,14 @@ class PromptLookup(Method):
             f"prompt lookup (n = {ngram}, K = {max_draft_length})",
         )
 
-    def guess(self, row: int, text: Array) -> Sequence[int]:
+    def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
         """After the newest earlier occurrence."""
-        for size in range(min(self.ngram, len(text) - 1), 0, -1):
-            windows = np.lib.stride_tricks.sliding_window_view(text[:-1], size)
-            found = np.flatnonzero((windows == text[-size:]).all(axis=1))
+        for size in range(min(self.ngram, len(tokens) - 1), 0, -1):
+            windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], size)
+            found = np.flatnonzero((windows == tokens[-size:]).all(axis=1))
             if len(found):
                 after = int(found[-1]) + size
-                return [int(token) for token in text[after : after + self.max_draft_length]]
+                return [int(token) for token in tokens[after : after + self.max_draft_length]]
         return ()
 
     def message(self, drafts: list[Draft]) -> Message:
@@ -251,15 +251,15 @@ class Lookahead(CloudOnly):
     def begin(self, session: Session) -> None:
         """No guesses yet."""
         super().begin(session)
-        self.guesses: list[list[int]] = [[] for _ in range(session.texts)]
+        self.guesses: list[list[int]] = [[] for _ in range(session.sequences)]
 
-    def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
+    def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
         """Always the same."""
-        return np.full(len(rows), self.max_draft_length)
+        return np.full(len(sequences), self.max_draft_length)
 
-    def guess(self, row: int, text: Array) -> Sequence[int]:
+    def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
         """The last pass's, filled up with the last token."""
-        return [*self.guesses[row], *[int(text[-1])] * self.max_draft_length][: self.max_draft_length]
+        return [*self.guesses[sequence], *[int(tokens[-1])] * self.max_draft_length][: self.max_draft_length]
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
         """The new tokens."""
@@ -268,4 +268,4 @@ class Lookahead(CloudOnly):
     def learn(self, outcome: Outcome) -> None:
         """What the target model would write after the token that it has just added."""
         if outcome.likeliest is not None:
-            self.guesses[outcome.row] = outcome.likeliest[outcome.accepted + 1 :].tolist()
+            self.guesses[outcome.sequence] = outcome.likeliest[outcome.accepted + 1 :].tolist()

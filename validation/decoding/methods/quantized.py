@@ -102,16 +102,16 @@ class Sqs(Method):
     def begin(self, session: Session) -> None:
         """Nothing is spent."""
         super().begin(session)
-        self.spent = np.zeros(session.texts)
-        self.batches: list[list[LatticeDraft]] = [[] for _ in range(session.texts)]
+        self.spent = np.zeros(session.sequences)
+        self.batches: list[list[LatticeDraft]] = [[] for _ in range(session.sequences)]
 
-    def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
+    def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
         """As many as fit."""
-        return np.full(len(rows), self.session.new_tokens)
+        return np.full(len(sequences), self.session.new_tokens)
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
         """Which tokens are kept, (n, V) bool, and ℓ, a number or (n,): here all that are possible."""
-        return step.draft > 0, self.resolution
+        return step.distributions > 0, self.resolution
 
     def support_sizes(self, kept: Array) -> Array:
         """K as the formula counts it."""
@@ -122,21 +122,21 @@ class Sqs(Method):
         import torch
 
         support, resolution = self.supports(step)
-        support = support & (step.draft > 0)  # a threshold of 0 or less keeps impossible tokens, too
-        counts = quantize(step.draft, support=support, resolution=resolution)
-        units = np.broadcast_to(np.asarray(torch.as_tensor(resolution).cpu()), len(step.rows))
+        support = support & (step.distributions > 0)  # a threshold of 0 or less keeps impossible tokens, too
+        counts = quantize(step.distributions, support=support, resolution=resolution)
+        units = np.broadcast_to(np.asarray(torch.as_tensor(resolution).cpu()), len(step.sequences))
         kept = support.sum(dim=-1).cpu().numpy()
         bits = payload_bits(self.session.vocabulary, self.support_sizes(kept), units, adaptive=self.adaptive)
-        dropped = torch.where(support, 0.0, step.draft.double()).sum(dim=-1).cpu().numpy()
+        dropped = torch.where(support, 0.0, step.distributions.double()).sum(dim=-1).cpu().numpy()
         rounding = distortion_bound_sharp(kept, units)
         notes = []
-        for i in range(len(step.rows)):
+        for i in range(len(step.sequences)):
             chosen = counts[i].nonzero()[:, 0]
             values = (chosen.cpu().numpy(), counts[i, chosen].cpu().numpy())
             notes.append(Lattice(*values, float(bits[i]), float(dropped[i]), float(rounding[i])))
-        full = np.array([self._spend(*one) for one in zip(step.rows.tolist(), step.fresh, notes, strict=True)])
+        full = np.array([self._spend(*one) for one in zip(step.sequences.tolist(), step.first_of_round, notes, strict=True)])
         self.taken(step, full)
-        return Proposal(counts / counts.sum(dim=-1, keepdim=True), full=full, notes=notes)
+        return Proposal(counts / counts.sum(dim=-1, keepdim=True), ends_round=full, notes=notes)
 
     def _spend(self, row: int, fresh: bool, draft: Lattice) -> bool:
         """Whether a draft no longer fits the round."""
@@ -194,8 +194,8 @@ class KSqs(Sqs):
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
         """Fewer where a row has fewer that are positive."""
-        size = (step.draft > 0).sum(dim=-1).clamp_max(self.k)
-        return top_support(step.draft, size), self.resolution
+        size = (step.distributions > 0).sum(dim=-1).clamp_max(self.k)
+        return top_support(step.distributions, size), self.resolution
 
     def support_sizes(self, kept: Array) -> Array:
         """K, also where a row has zeros: the server expects that many."""
@@ -252,26 +252,26 @@ class CSqs(Sqs):
         """A controller for each text; a fixed threshold leaves them as they are."""
         super().begin(session)
         settings = (self.epsilon, self.rate or 1.0, self.first)
-        self.controllers = [ThresholdController(*settings) for _ in range(session.texts)]
+        self.controllers = [ThresholdController(*settings) for _ in range(session.sequences)]
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
         """{q ≥ τ} and the likeliest."""
         import torch
 
-        now = [float(self.controllers[row].threshold) for row in step.rows]
+        now = [float(self.controllers[row].threshold) for row in step.sequences]
         return threshold_support(
-            step.draft, torch.tensor(now, dtype=torch.float64, device=step.draft.device)
+            step.distributions, torch.tensor(now, dtype=torch.float64, device=step.distributions.device)
         ), self.resolution
 
     def taken(self, step: Step, full: Array) -> None:
         """Update (8) for each draft that is sent."""
         if self.rate:
             for i in np.flatnonzero(~full):
-                self.controllers[step.rows[i]].step(step.draft[i].double().cpu().numpy())
+                self.controllers[step.sequences[i]].step(step.distributions[i].double().cpu().numpy())
 
     def learn(self, outcome: Outcome) -> float:
         """Back to the last position that is kept."""
-        controller = self.controllers[outcome.row]
+        controller = self.controllers[outcome.sequence]
         if self.rate and outcome.drafts:
             controller.roll_back(outcome.accepted, printed=self.printed)
         return float(controller.threshold)
@@ -289,5 +289,5 @@ class AllocatedSqs(Sqs):
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
         """By :func:`hlmtheory.lattice.allocate`."""
-        found = allocate(step.draft, self.draft_bits)
-        return top_support(step.draft, found.k), found.resolution.clamp_max(FINEST)
+        found = allocate(step.distributions, self.draft_bits)
+        return top_support(step.distributions, found.k), found.resolution.clamp_max(FINEST)

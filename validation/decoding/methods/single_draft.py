@@ -73,9 +73,9 @@ class TargetOnly(Method):
 
     name, runs_draft = "large only", False
 
-    def lengths(self, rows: Array, rates: Sequence[float | None]) -> Array:
+    def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
         """No drafts."""
-        return np.zeros(len(rows), dtype=np.int64)
+        return np.zeros(len(sequences), dtype=np.int64)
 
     def message(self, drafts: list[Draft]) -> Message:
         """Nothing is sent."""
@@ -148,7 +148,7 @@ class RandHlm(Hlm):
 
     def skip(self, step: Step, tokens: Array) -> Array:
         """By a number of its own for each position."""
-        return np.asarray(self.session.noise.uniform(SKIP, step.rows, step.positions) < self.share)
+        return np.asarray(self.session.noise.uniform(SKIP, step.sequences, step.positions) < self.share)
 
 
 CHOSEN_THRESHOLD = 0.8
@@ -209,7 +209,7 @@ class UHlm(Hlm):
         if self.draws is None:
             found = expected_uncertainty(logits, index)
         else:
-            numbers = Columns(self.session.noise.several(step.rows, step.positions, 2 * self.draws))
+            numbers = Columns(self.session.noise.several(step.sequences, step.positions, 2 * self.draws))
             rng = cast("np.random.Generator", numbers)  # random(shape) is all that is asked of it
             found = sample_uncertainty(logits, index, draws=self.draws, max_temperature=MAX_TEMPERATURE, rng=rng)
         return np.asarray(found.double().cpu())
@@ -243,7 +243,7 @@ class CuHlm(UHlm, ABC):
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
         """K and b_prob of each draft that is sent, from their rows (m, V); one number if all have the same."""
 
-    def settle(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
+    def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
         """The rows as decoded, and what of them is sent, as a :class:`Cut`."""
         import torch
 
@@ -251,7 +251,7 @@ class CuHlm(UHlm, ABC):
         cuts: list[Any] = [None] * len(tokens)
         sent = np.flatnonzero(~skip)
         if len(sent):
-            rows = step.draft[torch.from_numpy(sent).to(step.draft.device)].double()
+            rows = step.distributions[torch.from_numpy(sent).to(step.distributions.device)].double()
             index = torch.from_numpy(tokens[sent]).to(rows.device)
             found, bits = self.choose_top_k(rows, index, self.u[sent])
             k, widths = torch.as_tensor(found).to(rows.device).expand(len(sent)), np.broadcast_to(bits, len(sent))
@@ -265,7 +265,7 @@ class CuHlm(UHlm, ABC):
     def message(self, drafts: list[Draft]) -> Message:
         """Token, q_d, the k tokens and their probabilities rounded down, in the bytes of :mod:`hlmtheory.codec`."""
         (draft,) = drafts
-        row, cut = draft.row.double().cpu().numpy(), draft.note
+        row, cut = draft.distribution.double().cpu().numpy(), draft.note
         coded = encode(truncated_message(row, k=cut.k, token=draft.token, bits=cut.bits))
         return Message(float(cut.k * (cut.bits + index_bits(self.session.vocabulary))), coded)
 

@@ -116,8 +116,8 @@ class _Bounded(Sqs):
 
     def begin(self, session: Session) -> None:
         super().begin(session)
-        self.rounding = np.zeros(session.texts)
-        self._drafted: list[list[float]] = [[] for _ in range(session.texts)]
+        self.rounding = np.zeros(session.sequences)
+        self._drafted: list[list[float]] = [[] for _ in range(session.sequences)]
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
         support, resolution = super().supports(step)
@@ -128,12 +128,12 @@ class _Bounded(Sqs):
     def taken(self, step: Step, full: NDArray[Any]) -> None:
         super().taken(step, full)
         for i in np.flatnonzero(~full):
-            self._drafted[step.rows[i]].append(float(self._latest[i]))
+            self._drafted[step.sequences[i]].append(float(self._latest[i]))
 
     def learn(self, outcome: Outcome) -> Any:
         looked_at = outcome.accepted + outcome.rejected
-        self.rounding[outcome.row] += sum(self._drafted[outcome.row][:looked_at])
-        self._drafted[outcome.row] = []
+        self.rounding[outcome.sequence] += sum(self._drafted[outcome.sequence][:looked_at])
+        self._drafted[outcome.sequence] = []
         return super().learn(outcome)
 
 

@@ -23,7 +23,7 @@ from validation.decoding.methods.multi_draft import FixedLength, PromptLookup
 from validation.decoding.methods.quantized import KSqs
 from validation.decoding.methods.single_draft import DraftOnly, Hlm, TargetOnly, UHlm
 from validation.decoding.random_streams import Noise
-from validation.decoding.sampling import draw, levels, distributions_of
+from validation.decoding.sampling import distributions_of, draw, levels
 from validation.decoding.session import Clock, Draft, Session
 from validation.decoding.verification import verify
 from validation.models.pair import Pair, load_pair

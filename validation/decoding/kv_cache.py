@@ -1,6 +1,6 @@
 """A causal model that reads several sequences of different lengths at once, and takes tokens back.
 
-Each sequence has a batch slot. The key and the value of its i-th token lie at position i of that slot. Three rules follow:
+Each sequence has a batch slot. The key and the value of its i-th token lie at position i of that slot. Three rules:
 
 - *Filler.* A slot with fewer new tokens than the widest one reads filler behind them. The filler's keys lie at later
   positions. A query sees the positions up to its own, so no token of the sequence sees filler, and the sequence's next
@@ -69,9 +69,7 @@ class KeyValueCache:
         for stored, new in zip(self._stored[layer], (keys, values), strict=True):
             stored[slots, :, positions] = new.transpose(1, 2)
             whole = shifted is None
-            found.append(
-                stored[: len(slots), :, : self._seen] if whole else stored[slots, :, shifted].transpose(1, 2)
-            )
+            found.append(stored[: len(slots), :, : self._seen] if whole else stored[slots, :, shifted].transpose(1, 2))
         return found[0], found[1]
 
     def keep(self, slots: Array, used: Array) -> None:
@@ -194,8 +192,8 @@ class CachedModel:
     def _require_context(self, seen: int) -> None:
         if seen > self.context:
             raise UserError(
-                f"This model's local attention needs {seen} positions for the sequences of a batch and the drafts behind "
-                f"them, but knows {self.context}; ask for fewer new tokens."
+                f"This model's local attention needs {seen} positions for the sequences of a batch and the drafts "
+                f"behind them, but knows {self.context}; ask for fewer new tokens."
             )
 
     def _forward(self, tokens: Array, positions: Array, seen: int, offset: Array | None, keep: int) -> torch.Tensor:
@@ -231,7 +229,7 @@ class CachedModel:
     def _masks(self, positions: Array, seen: int, offset: Array | None) -> Any:
         """Return which positions each new token sees, as what is added to the attention; by kind of layer if needed.
 
-        ``positions`` (slots, m) are those of the new tokens; each slot's stand ``offset`` (slots, 1) places further back.
+        ``positions`` (slots, m) are those of the new tokens; each slot is shifted by ``offset`` (slots, 1) places.
         """
         own = positions if offset is None else positions + offset
 
@@ -244,7 +242,7 @@ class CachedModel:
     def _band(self, first: int, last: int, seen: int, own: Array) -> torch.Tensor:
         """Return masks (slots, 1, m, seen): a token sees the places from ``first`` to before ``last``, counted from it.
 
-        Each mask is a piece of one long row. On the CPU numpy cuts it, whose small calls are faster, if it has the type.
+        Each mask is a piece of one long row. On the CPU numpy cuts it, if it has the type: its small calls are faster.
         """
         import torch
 

@@ -1,11 +1,12 @@
 """The generation loop, one for all decoding methods: draft, send, verify, replace, roll back.
 
-A method (:mod:`validation.decoding.methods`) makes the decisions. The loop runs the models, keeps the sequences and their
-caches (:mod:`validation.decoding.batch_state`), draws with the numbers of :mod:`validation.decoding.random_streams`, asks
-the link how long a message takes, and writes a record (:mod:`validation.decoding.records`).
+A method (:mod:`validation.decoding.methods`) makes the decisions. The loop runs the models, keeps the sequences and
+their caches (:mod:`validation.decoding.batch_state`), draws with the numbers of
+:mod:`validation.decoding.random_streams`, asks the link how long a message takes, and writes a record
+(:mod:`validation.decoding.records`).
 
-The sequences of a batch are independent. Each has its own drafts in flight, rounds and random numbers, and becomes what it
-would become alone, up to the rounding of the models' matrix products.
+The sequences of a batch are independent. Each has its own drafts in flight, rounds and random numbers, and becomes what
+it would become alone, up to the rounding of the models' matrix products.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ def decode(
         channel = link.open(numbers) if link else None
         session = Session(pair, len(names), numbers, channel, temperature, top_p, new_tokens, clock)
         label = link.name if link else "none"
-        own = [GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names]
+        own = [
+            GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names
+        ]
         loop = _Loop(session, method, [encoded[i] for i in members], own, times, risk, on_finished)
         try:
             began = time.perf_counter()

@@ -41,7 +41,7 @@ from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, Dr
 from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
 from validation.decoding.records import GenerationRecord, energy
-from validation.decoding.sampling import BRANCHES, _border, draw, levels, residual, distributions_of
+from validation.decoding.sampling import BRANCHES, _border, distributions_of, draw, levels, residual
 from validation.decoding.session import Clock, Draft, Message, Proposal, Step
 from validation.errors import UserError
 from validation.models.pair import Pair, load_pair
@@ -116,7 +116,10 @@ class Declared(FixedLength):
     """The negative control: drafts from q, declared as another row."""
 
     def propose(self, step: Step) -> Proposal:
-        return Proposal(step.distributions, server_distributions=0.5 * step.distributions + 0.5 * step.distributions.roll(1, dims=-1))
+        return Proposal(
+            step.distributions,
+            server_distributions=0.5 * step.distributions + 0.5 * step.distributions.roll(1, dims=-1),
+        )
 
 
 def test_drafts_from_another_row_than_declared_are_found_out() -> None:
@@ -130,7 +133,9 @@ class Undeclared(KSqs):
 
     def propose(self, step: Step) -> Proposal:
         made = super().propose(step)
-        return Proposal(step.distributions, server_distributions=made.distributions, ends_round=made.ends_round, notes=made.notes)
+        return Proposal(
+            step.distributions, server_distributions=made.distributions, ends_round=made.ends_round, notes=made.notes
+        )
 
     def message(self, drafts: list[Draft]) -> Message:
         return Message(0.0, b"")

@@ -289,7 +289,9 @@ def test_prompt_lookup_copies_what_followed(pair: Pair) -> None:
     assert list(method.guess(0, np.array([1, 2, 3]))) == []
     assert list(method.guess(0, np.array([1]))) == []
     watch, _ = watched(pair, method)
-    assert all(draft.server_distribution is None and draft.probability == 1.0 for drafts, _ in watch.rounds for draft in drafts)
+    assert all(
+        draft.server_distribution is None and draft.probability == 1.0 for drafts, _ in watch.rounds for draft in drafts
+    )
 
 
 def test_lookahead_guesses_what_the_target_model_would_write() -> None:

@@ -158,7 +158,9 @@ def test_the_threshold_follows_algorithm_1(pair: Pair, printed: bool) -> None:
         for draft in outcome.drafts[:kept]:
             controller = ThresholdController(0.1, 0.05, tau)
             support = controller.step(draft.distribution.double().numpy())
-            assert draft.note.dropped == pytest.approx(1.0 - draft.distribution.double().numpy()[support].sum(), abs=1e-6)
+            assert draft.note.dropped == pytest.approx(
+                1.0 - draft.distribution.double().numpy()[support].sum(), abs=1e-6
+            )
             tau = float(controller.threshold)
         assert one.threshold == pytest.approx(tau)
         examined = outcome.drafts[: outcome.accepted + outcome.rejected]

@@ -72,7 +72,9 @@ class Method:
         """Which drafts are kept unseen, (n,) bool: none. Only the first draft of a round is asked about."""
         return np.zeros(len(tokens), dtype=bool)
 
-    def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any] | None] | None:
+    def server_distributions(
+        self, step: Step, tokens: Array, skip: Array
+    ) -> tuple[Sequence[Any], Sequence[Any] | None] | None:
         """The n rows that the server will know and n notes for the messages, where they depend on the tokens."""
         return None
 
@@ -82,7 +84,11 @@ class Method:
         head = tokens_message(drafts, vocabulary)
         if self.session.temperature == 0:
             return head
-        rows = [draft.server_distribution.float().cpu().numpy().tobytes() for draft in drafts if draft.server_distribution is not None]
+        rows = [
+            draft.server_distribution.float().cpu().numpy().tobytes()
+            for draft in drafts
+            if draft.server_distribution is not None
+        ]
         return Message(head.bits + 32.0 * vocabulary * len(rows), b"".join([head.payload, *rows]))
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:

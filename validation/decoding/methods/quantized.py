@@ -134,7 +134,9 @@ class Sqs(Method):
             chosen = counts[i].nonzero()[:, 0]
             values = (chosen.cpu().numpy(), counts[i, chosen].cpu().numpy())
             notes.append(Lattice(*values, float(bits[i]), float(dropped[i]), float(rounding[i])))
-        full = np.array([self._spend(*one) for one in zip(step.sequences.tolist(), step.first_of_round, notes, strict=True)])
+        full = np.array(
+            [self._spend(*one) for one in zip(step.sequences.tolist(), step.first_of_round, notes, strict=True)]
+        )
         self.taken(step, full)
         return Proposal(counts / counts.sum(dim=-1, keepdim=True), ends_round=full, notes=notes)
 

@@ -29,6 +29,8 @@ Progress = Callable[[int, int, str], None]
 Key = tuple[str, str, str]
 STORED_NAMES = {"max_draft_length": "longest", "distortion_tolerance": "tolerance", "bias_tolerance": "bias"}
 """The name in a journal's marks of each parameter of a method that was renamed since."""
+STORED_CLASSES = {"DraftOnly": "SmallOnly", "TargetOnly": "LargeOnly"}
+"""The same of each class."""
 _PLAIN = (int, float, str, bool, type(None))
 
 
@@ -89,9 +91,7 @@ def sweep(
     found = encode_prompts(pair, prompts, new_tokens)
     encoded = {prompt.id: label(ids) for prompt, ids in zip(prompts, found, strict=True)}
     jobs = [(method, link) for method in methods for link in (links or (None,))]
-    marks = {
-        (m.name, _link_name(k)): label(type(m).__name__, sorted(parameters_of(m).items()), repr(k)) for m, k in jobs
-    }
+    marks = {(method.name, _link_name(link)): mark_of(method, link) for method, link in jobs}
     folder.mkdir(parents=True, exist_ok=True)
     with Lock(folder):
         book, journal = _open(folder, settings)
@@ -147,12 +147,13 @@ def _link_name(link: Link | None) -> str:
     return "none" if link is None else link.name
 
 
-def _mark(method: Method, link: Link | None) -> str:
-    """A short name for all parameters of a method and a link."""
-    return label(type(method).__name__, sorted(parameters_of(method).items()), repr(link))
+def mark_of(method: Method, link: Link | None) -> str:
+    """Return a short hash of all parameters of a method and a link, by the names that journals store."""
+    name = type(method).__name__
+    return label(STORED_CLASSES.get(name, name), sorted(_parameters(method).items()), repr(link))
 
 
-def parameters_of(method: Method) -> dict[str, Any]:
+def _parameters(method: Method) -> dict[str, Any]:
     """Return the parameters of a method, by the names that journals store."""
     found = {name: value for name, value in vars(method).items() if isinstance(value, (*_PLAIN, tuple))}
     flat = {STORED_NAMES.get(name, name): value for name, value in found.items()}

@@ -327,7 +327,7 @@ def test_of_a_prompt_one_row_of_logits_is_kept(monkeypatch: pytest.MonkeyPatch) 
 def test_a_window_that_counts_slots_says_when_the_context_is_full() -> None:
     lanes = CachedModel(tiny("gpt_neo").eval(), 50, torch.device("cpu"), 2, 80, 64)
     lanes.cached = np.array([60, 0])
-    with pytest.raises(UserError, match="knows 64 positions; ask for fewer"):
+    with pytest.raises(UserError, match="but knows 64; ask for fewer"):
         lanes.read(np.ones((2, 80), dtype=np.int64), np.array([61, 10]), rows=1)
 
 

@@ -183,7 +183,7 @@ def test_sizes_are_the_theorys(pair: Pair) -> None:
     watch = watched(pair, online)[0]
     sizes = {draft.note.k for (draft,), _ in watch.rounds}
     assert len(sizes) > 1
-    q, token = watch.rounds[-1][0][0].row.double(), watch.rounds[-1][0][0].token
+    q, token = watch.rounds[-1][0][0].distribution.double(), watch.rounds[-1][0][0].token
     grid = [int(online_size(q, token, b, 0.1, sharpness=5.0)) for b in np.linspace(0.0, 1.0, 200)]
     assert min(grid) <= watch.rounds[-1][0][0].note.k <= max(grid)
     assert float(tail_deviation(q)[0]) > 0

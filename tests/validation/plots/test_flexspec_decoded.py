@@ -110,7 +110,10 @@ def line(sidecar: dict[str, Any], network: str, name: str) -> dict[str, Any]:
 def test_the_sidecar_is_whole(number: str, sidecars: dict[str, dict[str, Any]]) -> None:
     found = sidecars[number]
     assert found["source"]["key"] == "li2025flexspec"
-    assert found["findings"] in found["caption"]
+    one = EXHIBITS["flexspec", number]
+    message = one.message(found)
+    assert found["caption"].startswith(f"flexspec {one.place.replace('Fig.', 'Figure')}: {message} {one.shows} ")
+    assert found["findings"] == f"{message} {one.caption(found)}"
     for table in found["tables"]:
         assert {len(row) for row in table["rows"]} == {len(table["heads"])}
         assert all(isinstance(cell, str) and "nan" not in cell for row in table["rows"] for cell in row)
@@ -230,8 +233,8 @@ def test_the_printed_acceptance_is_lossless_at_temperature_0_alone(sidecars: dic
     assert all(risk["text"] == 0.0 for risk in greedy["risk"].values())
     lossy = {name for name, risk in sampled["risk"].items() if risk["token"] > 0}
     assert lossy == {lines.PRINTED, lines.EXACT_PRINTED}
-    assert "does not keep p's law" in sidecars["IV-texts"]["findings"]
-    assert "does not keep p's law" not in sidecars["III-texts"]["findings"]
+    assert "does not preserve p" in sidecars["IV-texts"]["findings"]
+    assert "does not preserve p" not in sidecars["III-texts"]["findings"]
 
 
 def test_texts_that_were_not_judged_have_no_bound(studies: dict[str, Decoded]) -> None:
@@ -370,15 +373,15 @@ def test_a_study_without_flexspec_is_drawn_all_the_same(studies: dict[str, Decod
 def test_the_words_on_draft_lengths_follow_the_numbers() -> None:
     always = {"longest": 1.0, "one": 0.0, "rounds": 50}
     same = captions._rule({"5G": always, "4G": always, "WiFi": always}, 16)
-    assert "K_max = 16, ours as none is printed" in same
+    assert "K_max = 16 (ours; none is printed)" in same
     assert same.endswith("in 100% of the rounds over 5G, 4G and WiFi alike")
     mixed = {"longest": 0.9, "one": 0.1, "rounds": 50}
     assert captions._rule({"5G": always, "WiFi": mixed}, 16).endswith("in 100% (5G), 90% (WiFi) of the rounds")
     between = captions._rule({"5G": always, "WiFi": mixed | {"one": 0.0}}, 16)
     assert between.endswith(
-        "90% (WiFi) of the rounds, and cut short by a drafted end of text in 0% (5G), 10% (WiFi) of the rounds"
+        "90% (WiFi) of the rounds, and fewer, because of a drafted end of text, in 0% (5G), 10% (WiFi) of the rounds"
     )
-    assert "cut short by" not in same
+    assert "drafted end of text" not in same
     nothing = {"longest": 0.0, "one": 0.0, "rounds": 0}
     assert "in none of the rounds" in captions._rule({"5G": nothing}, 16)
     assert captions._rule({"5G": nothing, "WiFi": always}, 16).endswith("in 100% of the rounds over WiFi")
@@ -390,7 +393,7 @@ def test_the_words_on_greedy_texts_follow_the_numbers() -> None:
     assert "rounds" not in same
     other = captions._greedy({"equal_texts": {lines.CLOUD: 1.0, lines.PRINTED: 0.996, "DSSD": 0.5}})
     assert "not all texts are Cloud-Only's: FlexSpec, as printed 99.6%, DSSD 50%; all others are" in other
-    assert "rounds its products otherwise" in other
+    assert "differently from a pass over a single token" in other
     assert captions.percent(1 - 1e-16) == "99.99999999999999%"
 
 
@@ -464,13 +467,17 @@ def test_the_mobile_device_has_its_own_latency_where_one_is_printed(sidecars: di
         "WiFi": ["III"],
     }
     assert statistics["awake_all_the_time_j"] == pytest.approx(4.5 / 1.93, rel=1e-3)
-    for words in ("308 ms by the 1.93× of Table V", "561 ms for drafts, 53 of them", "III has 325 ms of a device"):
+    for words in (
+        "308 ms by the 1.93× of Table V",
+        "561 ms for drafts, which is 53 drafts",
+        "III has 325 ms for an unnamed device",
+    ):
         assert words in found["findings"]
 
 
 def test_the_table_of_energies_ends_with_the_printed_ones(sidecars: dict[str, dict[str, Any]]) -> None:
     assert sidecars["6"]["tables"][0]["rows"][-1][2:6] == ["1.2", "0.91", "2.11", "53%"]
-    assert "No power is printed" in sidecars["6"]["findings"]
+    assert "The paper prints no power" in sidecars["6"]["findings"]
 
 
 def test_every_line_that_is_run_is_a_method_of_the_study(studies: dict[str, Decoded]) -> None:

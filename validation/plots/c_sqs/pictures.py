@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from validation.decoding.methods.registry import info_of
 from validation.plots.c_sqs.numbers import (
     ADAPTIVE,
     BY_SIZE,
-    DENSE,
     FIXED,
     PRINTED,
     RATE_BPS,
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _DASHED, _DOTTED = (0, (4, 2)), (0, (1, 1.5))
 _MARKS = ("o", "s", "^")
+_AS_PRINTED = "C-SQS (τ₁ = 0, as printed)"  # as registered, with the default threshold
 _BLUES, _REDS = ("#6f8fbf", DARK, "#0a1020"), ("#e39a63", MIDDLE, "#6b2a0b")
 
 
@@ -35,8 +36,7 @@ def _look(name: str) -> dict[str, Any]:
             found = {"color": colors[k], "marker": _MARKS[k], "linestyle": line}
             break
     else:
-        color, mark = {DENSE: ("0.45", "v"), PRINTED: ("#2c7a4b", "x")}.get(bare, ("#2c7a4b", "D"))
-        found = {"color": color, "marker": mark, "linestyle": "-"}
+        found = {"linestyle": "-"} | info_of(_AS_PRINTED if bare == PRINTED else bare).style.options()
     return found | ({"linestyle": _DASHED, "markerfacecolor": "white"} if bare != name else {})
 
 

@@ -77,6 +77,11 @@ def label(text: str) -> str:
     return text
 
 
+def axis(label: str, unit: str = "", scale: str = "linear") -> dict[str, str]:
+    """One axis of a panel, as the numbers of a figure hold it."""
+    return {"label": label, "unit": unit, "scale": scale}
+
+
 def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
     """Label and scale both axes as the numbers say."""
     for side in ("x", "y"):

@@ -158,6 +158,9 @@ def caption_bounds(numbers: Numbers) -> str:
 # ------------------------------------------------------------------------------------------------- Fig. 9b
 
 
+ONLINE_RULES = [f"online η = {eta:g}" for eta in SHOWN]
+
+
 def _sent(sample: Sample) -> dict[str, float | None]:
     """Mean k of some rules."""
     certified = sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)]
@@ -166,8 +169,8 @@ def _sent(sample: Sample) -> dict[str, float | None]:
         "offline, sharp": sample.offline(THETA, sharp=True),
         "certified": float(certified.mean()),
     }
-    for eta in SHOWN:
-        found[f"online η = {eta:g}"] = float(sample.online(eta).mean())
+    for eta, name in zip(SHOWN, ONLINE_RULES, strict=True):
+        found[name] = float(sample.online(eta).mean())
     return found
 
 
@@ -212,7 +215,7 @@ def paint_payload(numbers: Numbers) -> Canvas:
     marks = ("D", "d", "o", "v", "s", "^")
     for (name, k), mark in zip(statistics["mean_k"].items(), marks, strict=True):
         if k:
-            color = MIDDLE if name.startswith("online") else DARK
+            color = MIDDLE if name in ONLINE_RULES else DARK
             left.plot(
                 [k], [k * width], mark, color=color, markersize=4.5, label=name, markerfacecolor="white", clip_on=False
             )

@@ -195,13 +195,13 @@ def beside_words(statistics: dict[str, Any]) -> str:
     there = _each(near)[0]
     gives = "that gives it" if near["inside"][0] else "that comes nearest, but does not give it"
     count = statistics["settings_within_a_point_of_all"]
-    others = f"on {statistics['seeds_of_those_shown']} others"
+    others = f"on {statistics['seeds_of_those_shown']} other draws"
     return (
-        f"The paper prints a saving of {printed}%, {verdict} the interval of ours with Table II's constants: "
-        f"{percent(ours)}. Of {statistics['single_changes_searched']} single changes, the one {gives}: "
-        f"{near['setting']}, {percent(there)}. All of {listed(joint['printed'])}% come out within a point in "
-        f"{count or 'none'} of {statistics['settings_searched']} settings, on the seeds searched; the nearest, "
-        f"{joint['setting']}, gives {listed(joint['percent'])}% {others} ({inside_words(joint)}). The "
-        f"nearest to all eight misses one by {both['largest_difference']:.1f} points ({both['setting']}). These are "
-        "fits to what is printed; our curves stay with Table II."
+        f"The printed saving lies {verdict} the interval of ours. Of {statistics['single_changes_searched']} single "
+        f"changes of Table II, the one {gives} is {near['setting']}: {percent(there)}. All of "
+        f"{listed(joint['printed'])}% come within a point in {count or 'none'} of {statistics['settings_searched']} "
+        f"settings, on the searched draws. The nearest one, {joint['setting']}, gives {listed(joint['percent'])}% "
+        f"{others} ({inside_words(joint)}). The setting nearest to all eight printed savings, {both['setting']}, "
+        f"misses one by {both['largest_difference']:.1f} points. These settings are fits to the printed numbers; our "
+        "curves use Table II."
     )

@@ -118,13 +118,14 @@ def _schemes_caption(numbers: Numbers) -> str:
     )
     if "best_rival" in statistics:
         side = "slower" if statistics["best_rival_is_slower"] else "no slower"
-        words.append(f"The best baseline there is {statistics['best_rival']}, {side} than Algorithm 1.")
+        words.append(f"At this point the best baseline is {statistics['best_rival']}; it is {side} than Algorithm 1.")
     memory, limit = statistics["memory_gb"]["paper"], statistics["memory_limit_gb"]
     words += [
-        f"Without the barrier ours saves {percent(ours)} of Algorithm 1 in waves at the right end.",
-        f"The certified gap is on average {min(gaps):.1f} to {max(gaps):.1f}% for Algorithm 1 in waves, against all",
-        f"plans with the barrier, and {min(better):.1f} to {max(better):.1f}% for ours, against any schedule.",
-        f"Under (24b) all caches together need up to {max(memory):.1f} GB of {limit:.0f}.",
+        f"Without the barrier our plan saves {percent(ours)} of the latency of Algorithm 1 in waves, at the right end.",
+        f"The mean certified gap is {min(gaps):.1f} to {max(gaps):.1f}% for Algorithm 1 in waves, relative to all "
+        "plans",
+        f"with the barrier, and {min(better):.1f} to {max(better):.1f}% for ours, relative to any schedule.",
+        f"Under (24b) all caches together need up to {max(memory):.1f} GB, but there are {limit:.0f} GB.",
         f"Draft lengths of Algorithm 1 under (24b): {', '.join(map(str, statistics['draft_lengths']))}.",
     ]
     return " ".join(words)
@@ -133,9 +134,8 @@ def _schemes_caption(numbers: Numbers) -> str:
 def _acceptance_caption(numbers: Numbers) -> str:
     statistics = numbers["statistics"]
     return (
-        f"Drafting is faster than no drafts in {statistics['settings_with_drafts_faster']} of {statistics['settings']} "
-        f"settings, by the mean, under (24b) and with the barrier; the paper says in all, and prints no number. The "
-        f"certified gap of ours, which counts all caches and has no barrier, is on average at most "
+        "This compares means under (24b) with the barrier. The paper says that drafting is faster in all settings and "
+        "prints no number. The mean certified gap of our plan, which counts all caches and has no barrier, is at most "
         f"{statistics['largest_certified_gap_percent']:.1f}%."
     )
 
@@ -143,8 +143,9 @@ def _acceptance_caption(numbers: Numbers) -> str:
 def _shares_caption(numbers: Numbers) -> str:
     alone = numbers["statistics"]["upload_alone_percent"]
     return (
-        f"{beside_words(numbers['statistics'])} Of the upload alone the best shares save {percent(alone)}; decoding "
-        "is the rest of the total. The best shares are optimal (claim ofdma.minmax), so no other shares save more."
+        f"{beside_words(numbers['statistics'])} The best shares save {percent(alone)} of the upload time alone; the "
+        "rest of the latency is decoding. The best shares are optimal (claim ofdma.minmax), so no other shares save "
+        "more."
     )
 
 
@@ -180,16 +181,16 @@ _SUBJECTS = {"a": "number of tasks", "b": "longest prompt", "c": "longest answer
 
 
 _SHOWS = (
-    "Left: mean total latency, (23), with the best bandwidth shares. Dashed, hollow marks: Algorithm 1 as the paper "
-    "has it, with a barrier at each step, (22), and its memory limit for each batch, (24b). All other lines count the "
-    "caches of all batches that run at once, and run in waves what does not fit; all but ours keep the barrier. "
-    "Star: where the printed saving would be. "
+    "Left: mean total latency, (23), with the best bandwidth shares. Dashed, hollow marks: Algorithm 1 as published, "
+    "with a barrier at each step, (22), and a memory limit for each batch, (24b). All other lines count the caches of "
+    "all batches that run at once and serve the rest in later waves; all but ours keep the barrier. Star: the printed "
+    "saving. "
 )
 _RIGHT_7 = (
-    "Right: by how much T_inf of a plan for answers of O_max tokens can at most exceed the best plan's, certified by a "
-    "lower bound: on all plans with the barrier for Algorithm 1, on any schedule for ours."
+    "Right: certified gap, the largest possible excess of a plan's T_inf over the best plan's for answers of O_max "
+    "tokens, by a lower bound: over all plans with the barrier for Algorithm 1, over any schedule for ours."
 )
-_RIGHT_8 = "Right: the memory that the weights and all caches at once need, for answers of O_max tokens; line: Γ_s."
+_RIGHT_8 = "Right: memory of the weights and all simultaneous caches, for answers of O_max tokens; line: Γ_s."
 
 
 def _sweep_figure(number: str) -> Simulation:
@@ -213,7 +214,7 @@ FIGURES = (
         number="5",
         title="Run time of a forward pass over batch size and operations",
         message=message_stages,
-        shows="Points: the least of several rounds. Lines: c₁ F b + c₂ by least squares, (17).",
+        shows="Points: minimum of several rounds. Lines: c₁ F b + c₂ by least squares, (17).",
         simulate=simulate_stages,
         paint=paint_stages,
         caption=caption_stages,
@@ -224,9 +225,9 @@ FIGURES = (
         title="Latency with and without drafts over the acceptance rate",
         message=_acceptance_message,
         shows=(
-            "Lines: mean total latency, (23), of three pairs of draft and verify model. Algorithm 1 has the paper's "
-            "barrier at each step, (22), and its memory limit for each batch, (24b); ours has no barrier, counts all "
-            "caches, and runs in waves what does not fit."
+            "Lines: mean total latency, (23), of three pairs of draft and target model. Algorithm 1 has the paper's "
+            "barrier at each step, (22), and its memory limit for each batch, (24b). Ours has no barrier, counts all "
+            "caches, and serves in later waves what does not fit."
         ),
         simulate=simulate_acceptance,
         paint=_paint_pairs,
@@ -242,7 +243,7 @@ FIGURES = (
             shows=(
                 "Lines: mean total latency, (23). (24b): Algorithm 1 with the paper's barrier and its memory limit for "
                 "each batch. Waves: the same with the caches of all batches counted. Free: ours, without the barrier, "
-                "in waves. Star: where the printed saving would be."
+                "in waves. Star: the printed saving."
             ),
             simulate=partial(simulate_bandwidth, pair),
             paint=_paint_shares,

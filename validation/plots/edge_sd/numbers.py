@@ -12,6 +12,7 @@ from hlmtheory.batching import plan
 from hlmtheory.serving import Task
 from validation.claims.scenarios.cell import SCHEMES, Load, Radio, draw_users, serve, uploads
 from validation.plots.common.record import Numbers, Table, plain
+from validation.plots.common.style import axis
 from validation.plots.edge_sd.beside import beside, interval, percent, printed_table, settings_table, spread
 from validation.plots.edge_sd.printed import BANDWIDTH_SAVINGS, BATCHING_SAVINGS, PAIR_NAMES
 
@@ -44,11 +45,6 @@ NAMES = {
     "heuristic": "heuristic batching",
 }
 _LATENCY = {"label": "total latency T", "unit": "s", "scale": "linear"}
-
-
-def axis(label: str, unit: str = "", scale: str = "linear") -> dict[str, str]:
-    """One axis of a panel."""
-    return {"label": label, "unit": unit, "scale": scale}
 
 
 def _series(name: str, x: Sequence[float], rows: Sequence[Row], **more: Any) -> dict[str, Any]:

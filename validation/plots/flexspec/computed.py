@@ -18,7 +18,7 @@ from hlmtheory.draft_length import (
     synchronisation_time,
 )
 from validation.plots.common.record import Numbers, Printed, Table, plain
-from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, name_axes
 from validation.plots.flexspec import fits
 from validation.plots.flexspec.printed import DRAFT_BYTES, LATENCIES, NETWORKS, STRIDES, SYNCHRONISATION, WEAK_UPLINK
 from validation.plots.flexspec.tables import GAMMA, MODEL, listed, span
@@ -30,10 +30,6 @@ INDEX_BITS = 15  # ⌈log₂ 32,000⌉, the vocabulary of Llama-2
 MAX_DRAWN_LENGTH = 16
 RATIOS = np.geomspace(0.7, 100.0, 400)  # F/M
 PRINTED_LENGTHS = (Printed("K* over a weak link", 2, "Fig. 2"), Printed("K* over a strong link", 6, "Fig. 2"))
-
-
-def _axis(name: str, unit: str = "", scale: str = "linear") -> dict[str, str]:
-    return {"label": name, "unit": unit, "scale": scale}
 
 
 # ------------------------------------------------------------------------------------------------------- Fig. 2
@@ -121,8 +117,8 @@ def simulate_lengths(seed: int) -> Numbers:
     lost = 1.0 - np.asarray(etgr(GAMMA, picks, RATIOS, 1.0)) / np.asarray(etgr(GAMMA, exact, RATIOS, 1.0))
     return {
         "axes": [
-            {"x": _axis("draft length K"), "y": _axis("throughput over Cloud-Only")},
-            {"x": _axis("F/M", scale="log"), "y": _axis("draft length chosen")},
+            {"x": axis("draft length K"), "y": axis("throughput over Cloud-Only")},
+            {"x": axis("F/M", scale="log"), "y": axis("draft length chosen")},
         ],
         "series": series,
         "statistics": {"largest_regret": plain(lost.max(), 4), "switch": plain(1.0 / GAMMA)},
@@ -266,7 +262,7 @@ def _arguments_table() -> dict[str, Any]:
 def simulate_strides(seed: int) -> Numbers:
     """Fits to the strides that Section V-C prints; nothing is random."""
     series = [_strides_of(network) for network in STRIDES]
-    axes = {"x": _axis("draft length K"), "y": _axis("latency", "ms")}
+    axes = {"x": axis("draft length K"), "y": axis("latency", "ms")}
     return {
         "axes": [axes] * len(series),
         "series": series,

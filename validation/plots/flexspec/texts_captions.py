@@ -1,4 +1,4 @@
-"""What is said under flexspec's latencies as measured on decoded texts."""
+"""Captions of flexspec's latencies, measured on decoded texts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import DATASETS, LATENCIES, METHODS, NETWORKS
 from validation.plots.flexspec.texts_lengths import ALONE, LLAMA_VOCABULARY, ROWS
 
-UNIT = "Latency is ms a token, prompt apart; Cloud-Only's agrees by construction (see the table of what is taken)."
+UNIT = (
+    "Latency is in ms per token without the prompt; Cloud-Only's agrees by construction (see the table of assumptions)."
+)
 Ends = Sequence[float | None]
 """Value, low and high."""
 
 
 def caption(number: str, numbers: Numbers) -> str:
-    """What follows, for Fig. 4 and the tables by their numbers; the rest is in the tables beside."""
+    """Details for Fig. 4 and for the tables, by their numbers; the tables beside hold the rest."""
     statistics = numbers["statistics"]
     if number == "4":
         return " ".join([UNIT, _printed("III", numbers), _fixed(statistics)])
@@ -69,9 +71,9 @@ def _others(table: str, numbers: Numbers) -> str:
     said = ""
     if parts:
         said = (
-            f"All else is of {lines.SET}. On {', '.join(found)}, over all networks: {'; '.join(parts)}; there "
-            f"{percent(statistics['other_unended'])} of Cloud-Only's tokens are of texts that had not ended at r_max. "
-            "The models are not the paper's. "
+            f"All other numbers are of {lines.SET}. On {', '.join(found)}, over all networks: {'; '.join(parts)}; "
+            f"there {percent(statistics['other_unended'])} of Cloud-Only's tokens belong to texts that had not ended "
+            "at r_max. The models are not the paper's. "
         )
     missing = [line.name for line in lines.LINES if line.name not in run]
     if sets := [name for name in DATASETS[1:] if name not in found]:
@@ -80,14 +82,14 @@ def _others(table: str, numbers: Numbers) -> str:
 
 
 def _lengths(statistics: Mapping[str, Any]) -> str:
-    """Bang-bang against K*."""
+    """The printed rule against K*."""
     chosen = statistics["choices"]
     over = statistics["exact_over_linear"]
     if not {lines.PRINTED, lines.EXACT_PRINTED} <= set(chosen) or "printed" not in over:
         return ""
     exact = {network: one["longest"] for network, one in chosen[lines.EXACT_PRINTED].items() if one["rounds"]}
     return (
-        f"{_rule(chosen[lines.PRINTED], statistics['longest'])}; K* is that long in {_shares(exact)}. With K* a token "
+        f"{_rule(chosen[lines.PRINTED], statistics['longest'])}; K* equals K_max in {_shares(exact)}. With K* a token "
         f"takes {_several(over['printed'])} times as long"
         + (
             f", {_several(over['lossless'])} where both are lossless."
@@ -105,9 +107,9 @@ def _rule(chosen: Mapping[str, Mapping[str, float]], longest: int) -> str:
     counted = {network: one for network, one in chosen.items() if one["rounds"]}
     ends = {network: round((one["longest"] + one["one"]) * one["rounds"]) for network, one in counted.items()}
     between = {network: 1.0 - ends[network] / one["rounds"] for network, one in counted.items()}
-    cut = f", and cut short by a drafted end of text in {_shares(between)}" if any(between.values()) else ""
+    cut = f", and fewer, because of a drafted end of text, in {_shares(between)}" if any(between.values()) else ""
     most = _shares({network: one["longest"] for network, one in counted.items()})
-    return f"The printed rule is bang-bang, 1 or K_max: K_max = {longest}, ours as none is printed, in {most}{cut}"
+    return f"The printed rule drafts 1 or K_max tokens: K_max = {longest} (ours; none is printed) in {most}{cut}"
 
 
 def _shares(found: Mapping[str, float]) -> str:
@@ -149,7 +151,7 @@ def _fixed(statistics: Mapping[str, Any]) -> str:
     if not said:
         return ""
     best = ", ".join(str(lengths[name]["best"][network][0]) for network in NETWORKS)
-    return f"Beside standard SD at the fixed K that is best in hindsight ({best}; {name} sent), {'; '.join(said)}."
+    return f"Compared with standard SD at the best fixed K in hindsight ({best}; {name} sent), {'; '.join(said)}."
 
 
 def verdict(found: Mapping[str, Ends]) -> str:
@@ -178,8 +180,8 @@ def _greedy(statistics: Mapping[str, Any]) -> str:
     said = ", ".join(f"{name} {percent(share)}" for name, share in differing.items())
     return (
         f"{law}, yet here not all texts are Cloud-Only's: {said}; all others are. A pass over several drafts rounds "
-        "its products otherwise than one over a single token, which turns the argmax where two logits all but tie; "
-        "whether that is all of it was not checked."
+        "differently from a pass over a single token, which changes the argmax if two logits nearly tie. Whether this "
+        "explains all differences was not checked."
     )
 
 
@@ -188,23 +190,24 @@ def _law(statistics: Mapping[str, Any]) -> str:
     risk, parts = statistics["risk"].get(lines.PRINTED), []
     if risk is not None:
         parts.append(
-            "The printed acceptance, by the argmax of p, does not keep p's law: the bound of the total variation is "
-            f"{risk['token']:.3f} a token, {risk['text']:.3g} a text{', which says nothing' * (risk['text'] >= 1)}."
+            "The printed acceptance, by the argmax of p, does not preserve p: the bound of the total variation is "
+            f"{risk['token']:.3f} per token and {risk['text']:.3g} per "
+            f"text{', which is vacuous' * (risk['text'] >= 1)}."
         )
     down = statistics["bytes_down"].get(lines.LINEAR)
     if down is not None:
         parts.append(
-            "Lossless acceptance needs more than token indices: q_d up with every draft, p's row down where one is "
-            f"rejected ({down:,.0f} bytes a token; the downlink is free here)."
+            "Lossless acceptance needs more than token indices: q_d with every draft on the uplink, and p after a "
+            f"rejection on the downlink ({down:,.0f} bytes per token; the downlink is free here)."
         )
     rows = statistics["lengths"].get(f"{ROWS} of {LLAMA_VOCABULARY:,}")
     if rows is not None:
         ours, theirs = (32e3 * size / RATES_BPS["WiFi"] for size in (statistics["vocabulary"], LLAMA_VOCABULARY))
         length, milliseconds = rows["best"]["WiFi"]
         parts.append(
-            f"A row of q takes {ours:.0f} ms over WiFi at our V = {statistics['vocabulary']:,}; at Llama-2's "
-            f"{LLAMA_VOCABULARY:,} it takes {theirs:.0f} ms, and standard SD at best K = {length} and "
-            f"{milliseconds:.0f} ms a token."
+            f"A distribution q takes {ours:.0f} ms over WiFi at our V = {statistics['vocabulary']:,}, and "
+            f"{theirs:.0f} ms at Llama-2's {LLAMA_VOCABULARY:,}; standard SD then needs at best {milliseconds:.0f} ms "
+            f"per token, with K = {length}."
         )
     return " ".join(parts)
 

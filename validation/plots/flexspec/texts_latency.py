@@ -174,7 +174,7 @@ def _taken_table(links: Sequence[FadingLink]) -> dict[str, Any]:
     draft, target = (f"{1e3 * value:g} ms" for value in lines.TIMES)
     delays = ", ".join(f"{2e3 * link.way.propagation_s:.0f}" for link in links)
     rates = ", ".join(f"{RATES_BPS[network] / 1e6:g}" for network in NETWORKS)
-    pi, *_ = (rate for name, _, rate, _ in DEVICES if name.startswith("Raspberry"))
+    pi = next(rate for name, _, rate, _ in DEVICES if name == "Raspberry Pi 5")
     cloud = 1.0 / CLOUD_ONLY_S["4G"]
     rows = (
         (

@@ -114,6 +114,9 @@ def measure_sizes(trace: Trace, seed: int) -> Numbers:
     }
 
 
+ONLINE_RULES = [f"online {eta:g}" for eta in SHOWN]
+
+
 def _named(rule: str) -> str:
     return rule.replace("online ", "online, η = ")
 
@@ -132,7 +135,7 @@ def paint_sizes(numbers: Numbers) -> Canvas:
     drawn = [one for one in numbers["promised"] if one["mean"] is not None]
     for place, one in enumerate(drawn):
         low, middle, high = one["spread"]
-        color = MIDDLE if one["name"].startswith("online") else DARK
+        color = MIDDLE if one["name"] in ONLINE_RULES else DARK
         right.plot([low, high], [place, place], color=LIGHT, linewidth=5, solid_capstyle="butt")
         right.plot([middle], [place], "|", color=color, markersize=9, markeredgewidth=1.5)
         right.plot([one["mean"]], [place], "D", color=color, markersize=4)

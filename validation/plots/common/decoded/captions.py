@@ -1,10 +1,11 @@
-"""What the captions of decoded texts say: our numbers beside the printed ones, and why they differ."""
+"""Captions of decoded texts: our numbers beside the printed ones, and why they differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CU_CHOSEN
 from validation.plots.common.decoded.numbers import ACCURACIES
 from validation.plots.common.decoded.printed import (
@@ -39,9 +40,9 @@ def said(found: dict[str, float | None] | None, form: str = ".3f") -> str:
 
 
 def _absent(numbers: Numbers) -> str:
-    """What could not be drawn."""
+    """The accuracies that could not be drawn."""
     absent = numbers["statistics"]["absent"]
-    return f" Not drawn, as no text was scored so: {' and '.join(absent)}." if absent else ""
+    return f" Not drawn, because no text was scored so: {' and '.join(absent)}." if absent else ""
 
 
 def _at(series: dict[str, Any], place: int, form: str = ".3f") -> str:
@@ -61,7 +62,7 @@ def caption_both(numbers: Numbers) -> str:
         )
     order = " and ".join(ACCURACIES[name] for name in there)
     first = f"Throughput, {order}, and perplexity: " if there else "Throughput and perplexity: "
-    return f"{first}{'; '.join(parts)}. The paper prints no numbers beside this picture.{_absent(numbers)}"
+    return f"{first}{'; '.join(parts)}. The paper prints no numbers for this figure.{_absent(numbers)}"
 
 
 def caption_thresholds(numbers: Numbers, paper: str) -> str:
@@ -78,19 +79,19 @@ def caption_thresholds(numbers: Numbers, paper: str) -> str:
         text += (
             f"printed {1 - value(CU, 'skipped'):.3f}; P(accepted | skipped) {_at(true, at)}, printed "
             f"{value(CU, 'true_skips')}; its least value over the thresholds is "
-            f"{'undefined' if least is None else format(least, '.3f')}, printed {value(CU, 'least_true_skips')}. "
-            "The texts are U-HLM's own, without truncation, so what follows a skipped token is the text so far with it."
+            f"{'undefined' if least is None else format(least, '.3f')}, printed {value(CU, 'least_true_skips')}. The "
+            "texts are decoded by U-HLM without truncation, so a skipped token is part of the prefix of the next ones."
         )
     else:
         text += (
             f"printed {1 - value(U, 'skipped'):.4f} at {value(U, 'prone')}; P(skipped | accepted) {_at(unseen, at)}. "
-            "The paper sees no loss of similarity up to 0.6."
+            "The paper reports no loss of similarity up to 0.6."
         )
     return f"{text} {_accuracies(numbers, at)}{_own_thresholds(numbers, paper)}{_absent(numbers)}"
 
 
 def _accuracies(numbers: Numbers, at: int) -> str:
-    """Where nothing is skipped more than u = 0 asks for, at the threshold, and at the last."""
+    """Accuracy at the first threshold, at the chosen one, and at the last."""
     text = ""
     for one in numbers["series"]:
         if one["kind"] in ACCURACIES:
@@ -103,7 +104,7 @@ def _accuracies(numbers: Numbers, at: int) -> str:
 
 
 def _own_thresholds(numbers: Numbers, paper: str) -> str:
-    """Fitted to this pair, beside the paper's."""
+    """The thresholds fitted to this pair, beside the paper's."""
     averse, prone = numbers["statistics"]["thresholds"]
     return (
         f"Risk-averse and risk-prone thresholds are {averse:.4f} and {prone:.4f} for this pair, "
@@ -134,13 +135,13 @@ def caption_sizes(numbers: Numbers) -> str:
     threshold = (
         f"this pair's risk-prone threshold {own:.3f}"
         if taken == own
-        else f"the paper's threshold {taken:g}, since this pair's risk-prone one, {own:.3f}, asks for nothing"
+        else f"the paper's threshold {taken:g}, since this pair's risk-prone one, {own:.3f}, skips everything"
     )
     return (
         f"{text}Bits of a message: {bits}. The paper takes k* = {PRINTED['offline_k'].value:.0f} at V = 32,000, "
         f"ours is {statistics['offline_k']} at V = {statistics['vocabulary']:,}. All at {threshold}, where "
-        f"{_at(series['transmission'], near)} of the rounds send anything, so k can matter to no more tokens than "
-        f"that.{_absent(numbers)}"
+        f"{_at(series['transmission'], near)} of the rounds send anything; k cannot affect other "
+        f"rounds.{_absent(numbers)}"
     )
 
 
@@ -152,7 +153,7 @@ def caption_speeds(numbers: Numbers, *, rician: bool) -> str:
         return "The study has no HLM to compare with."
     parts = []
     for name, found in gains.items():
-        if not name.startswith("CU-HLM"):
+        if info_of(name).family is not Family.CU_HLM:
             continue
         words = ", ".join(f"{said(found[word], '.1f')}× ({label})" for word, label in WORDS.items())
         printed = PAPER_GAINS.get(printed_name(name) or "")
@@ -168,7 +169,7 @@ def _decibels(value: float) -> str:
 
 
 def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: bool) -> str:
-    """Why the printed gains are out of reach."""
+    """Why the printed gains cannot be reached."""
     statistics = numbers["statistics"]
     own, theirs = row_bits(statistics["vocabulary"]), row_bits()
     bits = statistics["message_bits"].get("HLM", {}).get("encoded")
@@ -176,7 +177,7 @@ def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: b
     text = (
         f"No method that drafts is faster than the draft model alone, here {said(most, '.1f')}× HLM (median). A row of "
         f"HLM takes {own:,.0f} bits by (4) at V = {statistics['vocabulary']:,}{sent} and {theirs:,.0f} at 32,000, "
-        f"which is {theirs / own:.1f} times as much to save."
+        f"so {theirs / own:.1f} times as many bits can be saved there."
     )
     if rician:
         return text
@@ -185,40 +186,40 @@ def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: b
         entries = PRINTED[size].value
         steady, middle, low, high = gain_by_totals(entries)
         parts.append(
-            f"{steady:.0f}× at a steady −20 dB and {middle:.0f}× [{low:.0f}, {high:.0f}] from sample to sample under "
-            f"Rayleigh fading with k = {entries:.0f}, where {PRINTED[name].value:g}× is printed"
+            f"{steady:.0f}× at a constant −20 dB and {middle:.0f}× [{low:.0f}, {high:.0f}] over samples of Rayleigh "
+            f"fading for k = {entries:.0f}, with {PRINTED[name].value:g}× printed"
         )
     return text + (
-        " HLM's mean time under Rayleigh fading is infinite, so its ratio of totals tends to 0 as texts are added, "
-        "though any one of them may raise it, and a gain over it is one sample's: the paper's own payloads, skipped "
-        f"share and times give, as ratios of totals over {TEXTS} texts of {TOKENS} tokens, {'; '.join(parts)}. As "
-        f"means over rounds of (6) they give {gain_by_rounds(PRINTED['offline_k'].value):.0f}× and "
-        f"{gain_by_rounds(PRINTED['online_k'].value):.0f}×, so {PRINTED['offline_gain'].value:g}× is no such mean."
+        " HLM's mean time under Rayleigh fading is infinite. So its ratio of totals tends to 0 as texts are added, "
+        "though any one of them may raise it, and a gain over HLM depends on the sample. The paper's own payloads, "
+        f"skipped share and times give, as ratios of totals over {TEXTS} texts of {TOKENS} tokens, "
+        f"{'; '.join(parts)}. As means over rounds of (6) they give "
+        f"{gain_by_rounds(PRINTED['offline_k'].value):.0f}× and {gain_by_rounds(PRINTED['online_k'].value):.0f}×, so "
+        f"{PRINTED['offline_gain'].value:g}× is no such mean."
     )
 
 
 def caption_accuracy(numbers: Numbers, paper: str) -> str:
-    """What is kept of HLM's accuracy."""
+    """The share of HLM's accuracy that each method keeps."""
     statistics = numbers["statistics"]
     parts = []
     for name, methods in statistics["shares"].items():
         each = []
-        for method, bases in methods.items():
-            if method.startswith("CU-HLM" if paper == CU else "U-HLM"):
-                each.append(f"{method} {_kept(bases)}")
+        for method in _of_paper(methods, paper):
+            each.append(f"{method} {_kept(methods[method])}")
         parts.append(f"{ACCURACIES[name]}: {'; '.join(each)}")
     common = statistics["sets_in_common"]
-    sets = f"Sets that the paper has, too: {', '.join(common)}." if common else "None of its sets is among ours."
+    sets = f"Sets in common with the paper: {', '.join(common)}." if common else "None of its sets is among ours."
     kept = ". ".join(parts) if parts else "no likeness was computed"
     return (
-        f"Share of the accuracy kept, {kept}. The paper prints {shares(paper)}. {sets} Its sentence model is another "
-        f"one ({'BERT' if paper == CU else 'Universal Sentence Encoder'}) and its pairs are larger, so compare methods "
-        f"and not values.{_absent(numbers)}"
+        f"Share of the accuracy kept, {kept}. The paper prints {shares(paper)}. {sets} Its sentence model differs "
+        f"({'BERT' if paper == CU else 'Universal Sentence Encoder'}) and its pairs are larger, so compare methods, "
+        f"not values.{_absent(numbers)}"
     )
 
 
 def _kept(bases: dict[str, dict[str, float | None]]) -> str:
-    """Of HLM's, and of the target model's."""
+    """Shares of the accuracy of HLM and of the target model."""
     each = []
     for base, found in bases.items():
         share = {end: None if (known := found[end]) is None else 100.0 * known for end in ("value", "low", "high")}
@@ -270,8 +271,8 @@ def caption_methods(numbers: Numbers) -> str:
 
 
 def _own_gains(statistics: dict[str, Any]) -> str:
-    """U-HLM's on our texts, means over rounds apart: they weigh no round by its time."""
-    found = {name: one for name, one in statistics["gains"].items() if name.startswith("U-HLM")}
+    """Gains of U-HLM on our texts; means over rounds stand apart, because they do not weigh a round by its time."""
+    found = {name: statistics["gains"][name] for name in _of_paper(statistics["gains"], U)}
     if not found:
         return f"none, as the study has no {'U-HLM' if statistics['gains'] else 'HLM'}"
     parts = []
@@ -280,20 +281,20 @@ def _own_gains(statistics: dict[str, Any]) -> str:
         words = ", ".join(f"{said(one[word], '.2f')}× ({WORDS[word]})" for word in ("total", "median"))
         parts.append(f"{name} {words}, by the formulas' bits {formula}× (median)")
     rounds = ", ".join(f"{name} {said(one['round_mean'], '.2f')}×" for name, one in found.items())
-    return f"{'; '.join(parts)}; as means over rounds of its (4), which are another thing, {rounds}"
+    return f"{'; '.join(parts)}; as means over rounds of (4), another definition, {rounds}"
 
 
 def _printed_gain(snr_db: float) -> str:
-    """What may be had of the printed gain, by either definition."""
+    """The largest possible gain with the printed numbers, by either definition."""
     sent, gain = 1.0 - value(U, "skipped"), PRINTED["u_gain"].value
     middle, low, high, reached = u_gain_by_totals(snr_db)
     least = u_gain_by_rounds()
     return (
-        f"The paper prints {gain:g}×, at an SNR it does not name. As a ratio of totals, its own definition of token "
-        f"throughput (Section IV), texts that send {sent:.4f} of HLM's rows, whatever the fading, take at least that "
-        "share of HLM's time on the same blocks of fading, averaged over which rows are sent: at most "
-        f"{1.0 / sent:.2f}×. Of one sample the slowest blocks may be among those skipped: its payload, share and times "
-        f"give {middle:.2f}× [{low:.2f}, {high:.2f}] from sample to sample of {TEXTS} texts of {TOKENS} tokens on this "
+        f"The paper prints {gain:g}× and does not name the SNR. As a ratio of totals, its own definition of token "
+        f"throughput (Section IV), the gain is at most {1.0 / sent:.2f}×: texts that send {sent:.4f} of HLM's "
+        "distributions take at least this share of HLM's time on the same fading blocks, averaged over the choice of "
+        "the sent ones. In one sample the slowest blocks may be among the skipped ones: the paper's payload, share and "
+        f"times give {middle:.2f}× [{low:.2f}, {high:.2f}] over samples of {TEXTS} texts of {TOKENS} tokens on this "
         f"link, and {reached:.0%} of the samples reach {gain:g}×. A mean over rounds of (4) may exceed it: with the "
         f"paper's times of a pass it is {least:.2f}× or more at every SNR, so {gain:g}× is no such mean."
     )
@@ -307,7 +308,7 @@ def message_both(numbers: Numbers) -> str:
     speeds = {one["name"]: one["throughput"]["median"]["value"] for one in numbers["series"]}
     base, own = (
         speeds.get("HLM"),
-        {name: speed for name, speed in speeds.items() if speed and name in _truncated(speeds)},
+        {name: speed for name, speed in speeds.items() if speed and name in _of_paper(speeds, CU)},
     )
     if not base or not own:
         return "The study has no HLM and no CU-HLM to compare."
@@ -345,7 +346,9 @@ def message_sizes(numbers: Numbers) -> str:
 def message_speeds(numbers: Numbers) -> str:
     """The largest gain over HLM."""
     gains = numbers["statistics"]["gains"]
-    own = {name: one["median"] for name, one in gains.items() if name in _truncated(gains) and one["median"]["value"]}
+    own = {
+        name: one["median"] for name, one in gains.items() if name in _of_paper(gains, CU) and one["median"]["value"]
+    }
     if not own:
         return "The study has no HLM and no CU-HLM to compare."
     best = max(own, key=lambda name: own[name]["value"] or 0.0)
@@ -386,11 +389,7 @@ MESSAGE_BREAKDOWN = (
 )
 
 
-def _truncated(names: Iterable[str]) -> list[str]:
-    """Methods that send truncated distributions."""
-    return [name for name in names if name.startswith("CU-HLM")]
-
-
 def _of_paper(names: Iterable[str], paper: str) -> list[str]:
-    """Methods that a paper proposes."""
-    return _truncated(names) if paper == CU else [name for name in names if name.startswith("U-HLM")]
+    """The methods of the family that a paper proposes."""
+    family = Family.CU_HLM if paper == CU else Family.U_HLM
+    return [name for name in names if info_of(name).family is family]

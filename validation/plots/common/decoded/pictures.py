@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from validation.decoding.methods.single_draft import CU_CHOSEN, U_CHOSEN
+from validation.decoding.methods.registry import info_of
 from validation.plots.common.decoded.numbers import ACCURACIES
 from validation.plots.common.record import Numbers
 from validation.plots.common.skipping.printed import CU, U, value
@@ -16,26 +16,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-_GREY, _BLUE = "0.45", "#6d8bb5"
-_LOOKS: dict[str, dict[str, Any]] = {
-    "small only": {"color": _GREY, "linestyle": (0, (1, 1.5)), "marker": "v"},
-    "large only": {"color": _GREY, "linestyle": (0, (4, 2)), "marker": "^"},
-    "HLM": {"color": "black", "marker": "s"},
-    "Rand-HLM": {"color": "black", "linestyle": (0, (1, 1.5)), "marker": "x"},
-    "U-HLM risk-averse": {"color": _BLUE, "linestyle": (0, (4, 2)), "marker": "<"},
-    "U-HLM risk-prone": {"color": _BLUE, "marker": ">"},
-    "CU-HLM offline": {"color": DARK, "marker": "o"},
-    "CU-HLM online": {"color": DARK, "linestyle": (0, (4, 2)), "marker": "D"},
-    U_CHOSEN: {"color": _BLUE, "linestyle": (0, (1, 1.5)), "marker": "P"},
-    CU_CHOSEN: {"color": DARK, "linestyle": (0, (1, 1.5)), "marker": "X"},
-    "CU-HLM certified": {"color": MIDDLE, "marker": "*", "linewidth": 2.0, "zorder": 4},
-}
-"""By the methods' names without what stands in brackets; ours stands out."""
+_GREY = "0.45"
 _WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean": "mean over rounds, cu-hlm (6)"}
 
 
 def _look(method: str) -> dict[str, Any]:
-    return _LOOKS[method.split(" (")[0]]
+    """The style that the method's registration declares."""
+    return info_of(method).style.options()
 
 
 def _values(row: list[float | None]) -> Any:

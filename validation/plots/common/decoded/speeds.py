@@ -9,6 +9,7 @@ import numpy as np
 
 from hlmtheory.channel import Rician
 from validation.decoding.links import FadingLink
+from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.retiming import AVERAGE_SNR_DB, K_FACTOR_DB, uhlm_link
 from validation.decoding.studies import Decoded
 from validation.plots.common.decoded.numbers import (
@@ -99,7 +100,7 @@ def measure_methods(studies: Sequence[Decoded], seed: int) -> Numbers:
     )
     bars = []
     for name, rows in in_order(decoded).items():
-        if not name.startswith(("Rand-HLM", "U-HLM", "CU-HLM")):
+        if info_of(name).family not in (Family.RAND_HLM, Family.U_HLM, Family.CU_HLM):
             continue
         words = metrics_of(rows, seed)
         bars.append(

@@ -9,6 +9,7 @@ import numpy as np
 
 from validation.decoding.intervals import IntervalEstimate, draw_texts, ratio
 from validation.decoding.loop import PAPER_TIMES
+from validation.decoding.methods.registry import Family, info_of
 from validation.decoding.methods.single_draft import CHOSEN_THRESHOLD, CU_CHOSEN, U_CHOSEN
 from validation.decoding.metrics import Summary, compare, summarize
 from validation.decoding.records import GenerationRecord
@@ -78,7 +79,7 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
 
 def _without_compression(decoded: Decoded) -> Decoded:
     """The methods that u-hlm has."""
-    rows = [row for row in decoded.records if not row.method.startswith("CU-HLM")]
+    rows = [row for row in decoded.records if info_of(row.method).family is not Family.CU_HLM]
     return Decoded(decoded.name, decoded.about, rows, decoded.scores)
 
 

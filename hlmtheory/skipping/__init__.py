@@ -23,8 +23,9 @@ What skipping costs in distribution has an exact form. A skipped draft is emitte
     TV(what is emitted, p) = Σ_v q_v s_v β_v = E[s_d β_d]                        (one_step_risk)
 
 the expected rejection probability of the skipped drafts *is* the one-step total variation; summed along a response it
-bounds that of the whole text (sequence_risk), and conformal risk control keeps it below ε (calibrate_threshold). The
-papers' R is a surrogate for it: it puts the line a u + b for β and leaves out u < -b/a (surrogate_gap).
+bounds that of the whole text (sequence_risk). A tighter bound for texts has a loss in [0, 1] (overlap_risk). Conformal
+risk control keeps either below ε (calibrate_threshold). The papers' R is a surrogate for the sum: it puts the line
+a u + b for β and leaves out u < -b/a (surrogate_gap).
 
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
@@ -43,6 +44,7 @@ from hlmtheory.skipping.holder import (
     rejection_risk_discrete,
     skip_thresholds,
 )
+from hlmtheory.skipping.overlap import overlap_losses, overlap_risk
 from hlmtheory.skipping.risk import SurrogateGap, one_step_risk, sequence_risk, surrogate_gap, truncated_step_risk
 
 __all__ = [
@@ -57,6 +59,8 @@ __all__ = [
     "holder_bound",
     "holder_bound_discrete",
     "one_step_risk",
+    "overlap_losses",
+    "overlap_risk",
     "rejection_risk",
     "rejection_risk_discrete",
     "sequence_risk",

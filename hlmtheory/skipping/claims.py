@@ -18,6 +18,7 @@ from hlmtheory.skipping.holder import (
     rejection_risk_discrete,
     skip_thresholds,
 )
+from hlmtheory.skipping.overlap import CLAIMS as _OVERLAP_CLAIMS
 from hlmtheory.skipping.risk import (
     SurrogateGap,
     one_step_risk,
@@ -400,4 +401,5 @@ CLAIMS = (
         assumptions=(Assumption("n + 1 ≥ B/ε", _enough),),
         attained=Attained(_EVEN_LOSSES, ratio=64 / 65),
     ),
+    *_OVERLAP_CLAIMS,
 )

@@ -44,6 +44,7 @@ from .strategies import grid_pairs, pairs, rows, shapes, vocabularies
 
 TRUE = [claim for claim in skipping.CLAIMS if claim.refuted is None]
 FALSE = [claim for claim in skipping.CLAIMS if claim.refuted is not None]
+KNOWN = {claim.id: claim for claim in skipping.CLAIMS}
 
 UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 LINE = {"slope": quantity(1e-3, 1e3), "intercept": st.one_of(UNIT, UNIT.map(lambda b: -b)), "non_acceptance": UNIT}
@@ -66,6 +67,14 @@ def with_law(draw, name, least, exponent=False):
     instance = draw(batches(**LINE, **({"exponent": EXPONENT} if exponent else {})))
     shape = instance["slope"].shape
     return {**instance, name: draw(rows(shape, draw(vocabularies(least))))}
+
+
+@st.composite
+def with_skip_and_token(draw):
+    """A pair with skip probabilities, and a token of the text."""
+    instance = draw(with_skip(pairs()))
+    shape, size = instance["draft"].shape[:-1], instance["draft"].shape[-1]
+    return {**instance, "token": draw(hnp.arrays(np.int64, shape, elements=st.integers(0, size - 1)))}
 
 
 @st.composite
@@ -124,6 +133,10 @@ STRATEGIES = {
     "skipping.sequence": chains(),
     "skipping.sequence_system": chains(),
     "skipping.sequence_draft": chains(),
+    "skipping.overlap": chains(),
+    "skipping.overlap_sum": chains(),
+    "skipping.overlap_mean": chains(),
+    "skipping.overlap_loss": with_skip_and_token(),
     "skipping.calibrated": loss_tables(),
 }
 """For each claim of the module, what its instances are drawn from."""
@@ -133,8 +146,8 @@ AGREES = {
     "skipping.holder_unsaid": {"slope": 1.0, "intercept": 0.0, "non_acceptance": 1.0, "mass": [0.25, 0.25, 0.25, 0.25]},
     "skipping.surrogate": {"uncertainty": [0.0, 0.5, 1.0], "rejection_by_token": [0.0, 0.5, 1.0]},
     "skipping.sequence_draft": {
-        **skipping.CLAIMS[-2].refuted,
-        "draft_chain": skipping.CLAIMS[-2].refuted["target_chain"],
+        **KNOWN["skipping.sequence_draft"].refuted,
+        "draft_chain": KNOWN["skipping.sequence_draft"].refuted["target_chain"],
     },
 }
 """For each false one, where it is right."""
@@ -161,6 +174,7 @@ STRAYS = {
     "target_chain": [[0.5, 0.47], [0.5, 0.5]],
     "draft_chain": [[0.5, math.nan], [0.5, 0.5]],
     "skip_chain": 1.5,
+    "token": 9,
     "losses": [[0.0, 2.0]],
     "risk": 0.0,
     "bound": math.inf,

@@ -98,6 +98,14 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "surrogate_gap": {"uncertainty": [0.0, 0.5, 0.75], "rejection_by_token": [0.25, 0.5, 0.75], **LINE},
     "one_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75]},
     "truncated_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "top_k": [1, 2, 1]},
+    "overlap_risk": {"target": [P, Q], "draft": [Q, R], "skip": [[0.25, 0.5, 0.75], [0.5, 0.5, 0.5]], "token": [1, 0]},
+    "overlap_losses": {
+        "target": [P, Q],
+        "draft": [Q, R],
+        "uncertainty": [[0.25, 0.5, 0.75], [0.5, 0.5, 0.5]],
+        "token": [1, 0],
+        "thresholds": [0.25, 0.5],
+    },
     "sequence_risk": {"step_risks": [[0.25, 0.0], [0.25, 0.5]]},
     "threshold_losses": {
         "uncertainty": [[0.125, 0.375]],
@@ -409,6 +417,7 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
         for name, argument in (
             ("output_distribution", "skip"),
             ("one_step_risk", "skip"),
+            ("overlap_risk", "skip"),
             ("truncated_step_risk", "skip"),
         )
     },

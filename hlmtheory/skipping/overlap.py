@@ -1,0 +1,240 @@
+"""The risk of a whole text by the overlap of two laws: a loss in [0, 1], however long the text.
+
+At a position with the prefix known, S is the law of the system's token and p the target's. The share of the rejection
+that skipping leaves out is σ = Σ_v q_v s_v β_v / TV(q, p). For every token x,
+min(1, S_x/p_x) = 1 - σ (1 - q_x/p_x)⁺.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind, take
+from hlmtheory._domains import Domain, DomainError, leading_dimensions, token_of
+from hlmtheory._simplex import distance, distributions, rejection_by_token, skip_probabilities
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.skipping.chains import HORIZON, _chains, from_large, text_distance
+from hlmtheory.verification import output_distribution
+
+# Proofs, by the last part of the id.
+#
+# overlap. Two laws have 1 - TV = Σ_x min(Π_t p_t, Π_t S_t) ≥ Σ_x Π_t min(p_t, S_t) = E_{x~p} Π_t min(1, S_t/p_t).
+# overlap_sum. Every factor is in [0, 1], so 1 - Π f_t ≤ Σ_t (1 - f_t) on every text. Given the prefix, 1 - f_t has the
+#   mean Σ_x (p - S)⁺ = TV_t under p.
+# overlap_loss. Where q_x ≥ p_x: S_x = q_x s_x + p_x (1 - s_x) ≥ p_x, so the factor is 1. Where q_x < p_x:
+#   S_x = q_x + r_x Σ_i q_i (1 - s_i) β_i, with r_x = (p_x - q_x)/TV and Σ q_i (1 - s_i) β_i = (1 - σ) TV.
+#   So S_x = p_x - σ (p_x - q_x).
+# overlap_mean. The mean over all texts, each weighted by the target model's law, is the sum of overlap's proof.
+
+_SCORE = Domain("finite", lambda xp, value: xp.isfinite(value), "give the score by which verification is skipped")
+
+
+def overlap_risk(target: Array, draft: Array, skip: Array, token: Array) -> Array:
+    """Loss 1 - Π_t min(1, S_t(x_t)/p_t(x_t)) of a text x that the target model wrote.
+
+    Its mean over the target model's texts is an upper bound on the total variation between the system's law of the
+    whole text and the target model's. It lies in [0, 1] and never falls as skipping grows, so that
+    :func:`calibrate_threshold` takes it with ``bound=1``.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., T, V)
+        Distributions p and q at each position of the text.
+    skip : array, shape (..., T, V) or broadcastable
+        Probability s_v in [0, 1] of skipping verification when the draft is v, or true and false.
+    token : integer array, shape (..., T)
+        The tokens of the text, which the target model wrote.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1]; 0 where nothing is skipped.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, a skip probability is outside [0, 1], a token is not in the vocabulary, or the
+        shapes do not match.
+
+    Examples
+    --------
+    >>> rows = [[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]
+    >>> float(overlap_risk(*rows, skip=[[True, True], [False, False]], token=[1, 1]))
+    0.5
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    factors = _factors(xp, p, q, skip_probabilities(xp, skip, q), token)
+    return in_kind(xp, 1.0 - xp.prod(factors, axis=-1), kind)
+
+
+def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array, thresholds: Array) -> Array:
+    """Loss of a text, :func:`overlap_risk`, if verification is skipped up to each threshold of the uncertainty.
+
+    Parameters
+    ----------
+    target, draft : array, shape (..., T, V)
+        Distributions p and q at each position of the text.
+    uncertainty : array, shape (..., T, V) or (..., T, 1)
+        u of each draft token, or one u for the position.
+    token : integer array, shape (..., T)
+        The tokens of the text, which the target model wrote.
+    thresholds : array, shape (L,)
+        Verification is skipped where u ≤ threshold.
+
+    Returns
+    -------
+    array, shape (..., L)
+        In [0, 1]. It never falls along rising thresholds; a row of :func:`calibrate_threshold`, with ``bound=1``.
+
+    Raises
+    ------
+    ValueError
+        If a row is no distribution, an uncertainty or threshold is not finite, a token is not in the vocabulary, or
+        the shapes do not match.
+
+    Examples
+    --------
+    >>> rows = [[0.5, 0.5], [0.5, 0.5]], [[0.75, 0.25], [0.75, 0.25]]
+    >>> overlap_losses(*rows, uncertainty=[[0.1], [0.3]], token=[1, 1], thresholds=[0.0, 0.2, 0.4]).tolist()
+    [0.0, 0.5, 0.75]
+    """
+    xp, kind, p, q = distributions(target=target, draft=draft)
+    _, u, grid = arrays(uncertainty=uncertainty, thresholds=thresholds)
+    _SCORE.check(xp, "uncertainty", u)
+    _SCORE.check(xp, "thresholds", grid)
+    if grid.ndim != 1:
+        raise DomainError(f"thresholds must have one dimension; got shape {tuple(grid.shape)}; flatten them")
+    leading_dimensions(draft=tuple(q.shape), uncertainty=tuple(u.shape))
+    losses = []
+    for i in range(grid.shape[0]):
+        skipped = skip_probabilities(xp, u <= grid[i], q, "uncertainty")
+        losses.append(1.0 - xp.prod(_factors(xp, p, q, skipped, token), axis=-1))
+    empty = xp.zeros((*p.shape[:-2], 0), dtype=p.dtype, device=p.device)
+    return in_kind(xp, xp.stack(losses, axis=-1) if losses else empty, kind)
+
+
+def _factors(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Array:
+    """min(1, S_x/p_x) at each position, shape (..., T)."""
+    if p.ndim < 2:
+        raise DomainError(f"target must have a row for each position, shape (..., T, V); got shape {tuple(p.shape)}")
+    _, x = arrays(token=token)
+    x = token_of(p.shape[-1]).check(xp, "token", x)
+    common = leading_dimensions(target=tuple(p.shape[:-1]), draft=tuple(q.shape[:-1]), token=tuple(x.shape))
+    x = xp.broadcast_to(x, common)[..., None]
+    tv = distance(xp, p, q)
+    lost = xp.sum(q * skip * rejection_by_token(xp, p, q), axis=-1)
+    share = xp.minimum(lost / xp.where(tv > 0, tv, 1.0), xp.asarray(1.0, dtype=p.dtype, device=p.device))
+    p_x, q_x = (take(xp, xp.broadcast_to(rows, (*common, rows.shape[-1])), x)[..., 0] for rows in (p, q))
+    fell = xp.where(p_x > q_x, (p_x - q_x) / xp.where(p_x > 0, p_x, 1.0), 0.0)
+    return 1.0 - share * fell
+
+
+def _overlap_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
+    """1 - Σ_x Π_t min(p_t, S_t) over all texts of a chain, token by token."""
+    xp, p, _, _, law = _chains(target_chain, draft_chain, skip_chain)
+    rows = xp.minimum(p, law)
+    mass = rows[..., 0, :]
+    for _ in range(HORIZON - 1):
+        mass = xp.sum(mass[..., None] * rows, axis=-2)
+    return 1.0 - xp.sum(mass, axis=-1)
+
+
+def _sum_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
+    xp, total = arrays(total=from_large(target_chain, draft_chain, skip_chain))
+    return xp.minimum(total, xp.ones_like(total))
+
+
+def _first_overlap(target: Array, draft: Array, skip: Array, token: Array) -> Array:
+    """min(1, S_x/p_x) by the law itself; 1 where p_x = 0, which the target model never writes."""
+    xp, p, law = arrays(target=target, law=output_distribution(target, draft, skip=skip))
+    _, x = arrays(token=token)
+    p_x, s_x = (take(xp, rows, xp.broadcast_to(x, rows.shape[:-1])[..., None])[..., 0] for rows in (p, law))
+    return xp.where(p_x > s_x, s_x / xp.where(p_x > 0, p_x, 1.0), 1.0)
+
+
+def _first_factor(target: Array, draft: Array, skip: Array, token: Array) -> Array:
+    """1 - the loss of a text of one token."""
+    _, p, q = arrays(target=target, draft=draft)
+    _, s, x = arrays(skip=skip, token=token)
+    wide = s[..., None, :] if s.ndim else s
+    return 1.0 - overlap_risk(p[..., None, :], q[..., None, :], wide, x[..., None])
+
+
+def _mean_loss(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
+    """Mean of :func:`overlap_risk` over all texts of a chain, each with its probability under the target model."""
+    xp, p, q, s, _ = _chains(target_chain, draft_chain, skip_chain)
+    size = p.shape[-1]
+    number = xp.arange(size**HORIZON, device=p.device)
+    texts = xp.stack([number // size**place % size for place in range(HORIZON)], axis=-1)
+    before = xp.concat([xp.zeros_like(texts[:, :1]), texts[:, :-1]], axis=-1)  # every text begins after token 0
+    state = xp.reshape(before, (-1,))
+    rows, drafts, skips = (
+        xp.reshape(xp.take(chain, state, axis=-2), (*chain.shape[:-2], *texts.shape, size))
+        for chain in (p, q, xp.broadcast_to(s, q.shape))
+    )
+    wide = xp.broadcast_to(texts, rows.shape[:-1])
+    weight = xp.prod(take(xp, rows, wide[..., None])[..., 0], axis=-1)
+    return xp.sum(weight * overlap_risk(rows, drafts, skips, wide), axis=-1)
+
+
+_PAPER = Source("oh2025cuhlm", "(10)")
+_BRANCH = {
+    "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
+    "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
+}
+"""Every text of token 2 is lost at its second token: TV 1/2, where the sum over tokens is 1."""
+_FIRST_TOKEN = {
+    "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "draft_chain": [[0.0, 0.75, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "skip_chain": [[1.0, 1.0, 1.0], [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]],
+}
+"""Only the first token differs."""
+
+CLAIMS = (
+    Claim(
+        id="skipping.overlap",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="TV(law of the text, target model's) ≤ 1 − E_x Π_t min(1, S_t(x_t)/p_t(x_t)), x ~ the target model",
+        relation=Relation.LE,
+        lhs=text_distance,
+        rhs=_overlap_bound,
+        attained=Attained(_BRANCH),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.overlap_sum",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="1 − E Π_t min(1, S_t/p_t) ≤ min(1, Σ_t E[one-step TV]), prefixes from the target model",
+        relation=Relation.LE,
+        lhs=_overlap_bound,
+        rhs=_sum_bound,
+        attained=Attained(_FIRST_TOKEN),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.overlap_mean",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="E_x[loss of the text x] = 1 − Σ_x Π_t min(p_t, S_t), x from the target model",
+        relation=Relation.EQ,
+        lhs=_mean_loss,
+        rhs=_overlap_bound,
+        attained=Attained(_BRANCH),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.overlap_loss",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="min(1, S_x/p_x) = 1 − σ (1 − q_x/p_x)⁺, with σ = Σ_v q_v s_v β_v / TV(q, p), wherever p_x > 0",
+        relation=Relation.EQ,
+        lhs=_first_factor,
+        rhs=_first_overlap,
+        attained=Attained({"target": [0.5, 0.5], "draft": [0.75, 0.25], "skip": [1.0, 0.0], "token": 1}),
+        condition=lambda target, draft, skip, token: 1.0 + float(draft.shape[-1]),  # roundings of the law's sums
+        ceiling=1.0,
+    ),
+)

@@ -1,8 +1,8 @@
-"""Logarithms of binomial coefficients: in arrays by Stirling's series, and of Python integers, exact.
+"""Logarithms of binomial coefficients for arrays, by Stirling's series, and counts of lattice points.
 
-log₂ C(n, k) as a difference of three log-gammas loses the digits that these have in common: at n = 152,000 each is
-near 1.7 million and the difference may be 10. Stirling's leading terms are therefore subtracted on paper, and what is
-left over, the small term μ(n) = ln n! - (n + ½) ln n + n - ½ ln 2π, is summed.
+As a difference of three log-gammas, log₂ C(n, k) loses the digits that they share: at n = 152,000 each is near 1.7
+million and the difference may be 10. So Stirling's leading terms are combined on paper, and only the small remainders
+μ(n) = ln n! - (n + ½) ln n + n - ½ ln 2π are summed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def log2_binomial(xp: Any, n: Array, k: Array) -> Array:
 
 
 def about_log2(n: int, k: int) -> float:
-    """log₂ C(n, k) in float64, before a number of that length is made."""
+    """log₂ C(n, k) in float64, without making the number itself."""
     fewer = min(k, n - k)  # as whole numbers: n and k may be too large for float64 to tell apart
     return float(log2_binomial(np, np.asarray(float(n)), np.asarray(float(fewer))))
 
@@ -57,7 +57,7 @@ def _remainder(xp: Any, n: Array) -> Array:
 
 
 def ceil_log2(xp: Any, value: Array) -> Array:
-    """⌈log₂ v⌉ of whole numbers from 1 on: how many powers of 2 are below v, so that nothing is rounded."""
+    """⌈log₂ v⌉ of whole numbers v ≥ 1, without rounding: the number of powers of 2 below v."""
     places = xp.zeros_like(value)
     for n in range(62):
         places = places + xp.astype(value > 2**n, value.dtype)
@@ -65,5 +65,5 @@ def ceil_log2(xp: Any, value: Array) -> Array:
 
 
 def lattice_points(size: int, resolution: int) -> int:
-    """How many rows of ``size`` counts sum to the resolution: C(ℓ + K - 1, K - 1)."""
+    """The number of rows of ``size`` counts that sum to the resolution: C(ℓ + K - 1, K - 1)."""
     return math.comb(resolution + size - 1, size - 1)

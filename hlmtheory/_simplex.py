@@ -1,8 +1,8 @@
 """What every module does with probability rows: take them in, compare them, answer in kind.
 
-Rows come in any floating type and are divided by their sum in float64 at the door; all arithmetic is done there, and
-the answer goes back to the caller's type. In float32 the defect of a row (1e-6 at V = 32,000) would otherwise be
-magnified by 1/TV(q, p) in every residual, and a guarantee would not be one.
+Rows come in any floating type. They are divided by their sum in float64 on entry, all arithmetic is in float64, and the
+answer goes back to the caller's type. In float32, the sum of a row misses 1 by 1e-6 at V = 32,000; every residual would
+magnify that by 1/TV(q, p), and a guarantee would not hold.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from hlmtheory._array import Array, arrays, every, in_kind, is_kind, sort_descen
 from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, leading_dimensions, same_vocabulary
 
 EXACT = 2.0**-50
-"""Rows that miss 1 by no more than this have been divided before, and are not divided again."""
+"""Rows whose sum misses 1 by no more than this were divided before, and are not divided again."""
 
 
 def distributions(**rows: Any) -> tuple[Any, ...]:
-    """The namespace, the type to answer in, and the validated rows in float64, each summing to 1.
+    """The namespace, the type of the answer, and the validated rows in float64, each summing to 1.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def distributions(**rows: Any) -> tuple[Any, ...]:
 
 
 def _whole(xp: Any, name: str, rows: Array) -> Array:
-    """The rows over their sum; those that another module has divided, each as it is."""
+    """The rows over their sum; rows that were divided before are returned as they are."""
     exact = rows.dtype == xp.float64 and rows.ndim > 0 and rows.shape[-1] > 0
     if exact:
         total = xp.sum(rows, axis=-1, keepdims=True)
@@ -50,7 +50,7 @@ def _whole(xp: Any, name: str, rows: Array) -> Array:
 
 
 def skip_probabilities(xp: Any, skip: Any, draft: Array, name: str = "skip") -> Array:
-    """s_v in float64, one per draft or one for all; true and false are 1 and 0."""
+    """s_v in float64, one for each draft or one for all; booleans become 1 and 0."""
     _, _, s = arrays(draft=draft, **{name: skip})
     s = in_kind(xp, s, xp.float64) if is_kind(xp, s.dtype, "bool") else s
     UNIT_INTERVAL.check(xp, name, s)
@@ -59,12 +59,11 @@ def skip_probabilities(xp: Any, skip: Any, draft: Array, name: str = "skip") -> 
 
 
 def canonical(name: str, rows: Any) -> NDArray[np.float64]:
-    """Distributions on the host, each over its sum: what is rounded to the levels that are sent.
+    """Distributions on the host, each over its sum, as they are rounded to the levels that are sent.
 
-    The sum is the exact one, rounded once, so that the numbers, and with them the levels, depend on the values alone:
-    not on the library, the floating type that holds them, the order in memory, or the rest of the batch. An entry is
-    off by at most a share 2^-50 from its quotient in real numbers, no entry exceeds 1, and doing it twice changes
-    nothing.
+    The sum is exact and rounded once. So the numbers, and the levels, depend only on the values: not on the library,
+    the floating type, the order in memory, or the rest of the batch. The relative error of an entry is at most 2^-50,
+    no entry exceeds 1, and a second call changes nothing.
 
     Raises
     ------
@@ -77,7 +76,7 @@ def canonical(name: str, rows: Any) -> NDArray[np.float64]:
 
 
 def over_exact_sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows (..., V) of non-negative numbers over their exact sums; those that sum to 1 as nearly as may be, as is."""
+    """Rows (..., V) of non-negative numbers over their exact sums; unchanged if they sum to 1 up to rounding."""
     sums = [math.fsum(row.tolist()) for row in rows.reshape(-1, rows.shape[-1])]
     total = np.asarray(sums, dtype=np.float64).reshape(*rows.shape[:-1], 1)
     whole = (np.abs(total - 1.0) <= EXACT) & (rows.max(axis=-1, keepdims=True) <= 1.0)
@@ -86,7 +85,7 @@ def over_exact_sums(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def distance(xp: Any, p: Array, q: Array) -> Array:
-    """TV of two rows, at most 1 whatever the rounding."""
+    """Total variation of two rows, clipped to 1."""
     half = 0.5 * xp.sum(xp.abs(p - q), axis=-1)
     return xp.clip(half, max=1.0)
 
@@ -97,7 +96,7 @@ def excess(xp: Any, p: Array, q: Array) -> Array:
 
 
 def normalised(xp: Any, rows: Array) -> tuple[Array, Array]:
-    """Rows over their sum, and that sum (...); a row of zeros stays one."""
+    """Rows over their sum, and that sum (...); a row of zeros stays as it is."""
     mass = xp.sum(rows, axis=-1)
     return rows / xp.where(mass > 0, mass, 1.0)[..., None], mass
 
@@ -129,7 +128,7 @@ def rejection_by_token(xp: Any, p: Array, q: Array) -> Array:
 
 
 def quotient(xp: Any, numerator: Array, denominator: Array) -> Array:
-    """Numerator over denominator; 0/0 is 0, and what would overflow is infinite."""
+    """Numerator over denominator; 0/0 is 0, and an overflow is infinite."""
     inside = denominator > numerator * 2.0**-1000  # this way round nothing overflows
     if every(xp, inside):
         return numerator / denominator

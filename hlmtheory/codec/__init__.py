@@ -1,6 +1,6 @@
-"""Drafts as real bytes: quantised rows enumerated or entropy-coded, truncated rows in fields, in a frame with a check.
+"""Drafts as bytes: quantised rows, enumerated or entropy-coded, and truncated rows in fields, in a checked frame.
 
-Papers: c-sqs (bhattacharjee2025csqs) (1)-(5), whose bits are counted there and sent here; cu-hlm (oh2025cuhlm) (4) and
+Papers: c-sqs (bhattacharjee2025csqs) (1)-(5), which counts the bits that are sent here; cu-hlm (oh2025cuhlm) (4) and
 Section IV-B for truncated rows.
 
 ========== =============================================== ========= ===========
@@ -8,14 +8,14 @@ symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
 b          ``counts``, units of a quantised row            1         (..., V)
 X          ``support``, which tokens are kept              bool      (..., V)
-d          ``token``, the drawn one                        index     (...)
+d          ``token``, the drawn token                      index     (...)
 ========== =============================================== ========= ===========
 
-Two sides that share this format need nothing else: a message says its vocabulary, sizes and resolutions. What is
-damaged is refused by a class of its own, all of them :class:`CodecError`. A message has one form in bytes: any other is
-refused. Decoding takes at most about 1 KiB of memory for each byte, and about a second for an enumerated batch: one
-that would take longer is refused by both sides. The rows of a truncated message take 8 bytes for each draft and token:
-more than half a gigabyte at once is refused.
+The two sides share only this format: a message holds its vocabulary, sizes and resolutions. Each kind of damage raises
+its own subclass of :class:`CodecError`. A message has one form in bytes, and any other form is refused. Decoding takes
+at most about 1 KiB of memory for each byte, and about a second for an enumerated batch; both sides refuse a batch that
+would take longer. The rows of a truncated message take 8 bytes for each draft and token; more than half a gigabyte at
+once is refused.
 """
 
 from __future__ import annotations

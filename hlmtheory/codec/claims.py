@@ -26,15 +26,15 @@ from hlmtheory.truncation.message import BITS, message_certificate
 #
 # enumerative. The number of the batch is below N = Π C(V, K) C(ℓ + K - 1, K - 1) · |tokens with a count|, and the
 #   length of N - 1 in bits is ⌈log₂ N⌉ < log₂ N + 1.
-# certificate. truncation.message, whose q̂^(d) is here the row of the server's float64 numbers: the levels that the size
-#   counts on are the levels that are written (one function of the canonical row), the values that the size takes them
-#   for are those that the server divides out (one function of the level), and all other rounding is less than the slack
-#   of message_deviation, whose docstring sums it up.
+# certificate. This is truncation.message with q̂^(d) in the server's float64 numbers. The choice of k and the encoder
+#   compute the levels by one function of the canonical row, and the choice of k and the server compute the values by
+#   one function of the level. All other rounding is less than the slack in message_deviations, whose docstring adds
+#   it up.
 # round_trip. Each step has an inverse: mixed radix, colexicographic places, units and bars, the frame.
 
 
 def _each(counts: Array, support: Array, token: Array, measure: Callable[[LatticeMessage], float]) -> NDArray[Any]:
-    """A number of each instance, a batch of one draft, on the host."""
+    """One number for each instance, a batch of one draft, on the host."""
     rows, kept, drawn = (to_numpy(value) for value in arrays(counts=counts, support=support, token=token)[1:])
     size = rows.shape[-1:]
     batch = np.broadcast_shapes(rows.shape[:-1], kept.shape[:-1], drawn.shape)
@@ -48,7 +48,7 @@ def _each(counts: Array, support: Array, token: Array, measure: Callable[[Lattic
 
 
 def _length(message: LatticeMessage) -> float:
-    """Bits that the number takes: by the coder's own count of the batches, and at least by the bytes it has written."""
+    """The bits of the number: from the coder's count of the batches, and at least from the bytes that it wrote."""
     (draft,) = message.drafts
     head = varint(message.vocabulary) + varint(1) + b"." + varint(draft.size) + varint(draft.resolution)
     written = len(encode_lattice(message)) - len(head)
@@ -56,7 +56,7 @@ def _length(message: LatticeMessage) -> float:
 
 
 def _formula(message: LatticeMessage) -> float:
-    """One bit and log₂ of the number of drafts, counted by additions alone: by none of the coder's binomials."""
+    """One bit plus log₂ of the number of drafts, counted by additions, without the coder's binomials."""
     (draft,) = message.drafts
     supports, rows = _supports(message.vocabulary, draft.size), _rows_of_counts(draft.size, draft.resolution)
     return 1.0 + math.log2(supports) + math.log2(rows) + math.log2(np.count_nonzero(draft.counts))
@@ -64,7 +64,7 @@ def _formula(message: LatticeMessage) -> float:
 
 @cache
 def _supports(vocabulary: int, size: int) -> int:
-    """Sets of ``size`` tokens: a token is in or is not, by Pascal's triangle."""
+    """The number of sets of ``size`` tokens, by Pascal's triangle."""
     sets = [1] + [0] * size
     for _ in range(vocabulary):
         sets = [1, *(more + same for more, same in pairwise(sets))]
@@ -73,8 +73,8 @@ def _supports(vocabulary: int, size: int) -> int:
 
 @cache
 def _rows_of_counts(size: int, resolution: int) -> int:
-    """Rows of ``size`` counts that sum to the resolution, one entry added after the other."""
-    rows = [1] + [0] * resolution  # by their sum
+    """The number of rows of ``size`` counts that sum to the resolution, adding one entry at a time."""
+    rows = [1] + [0] * resolution  # entry s: the number of rows with sum s
     for _ in range(size):
         rows = list(accumulate(rows))
     return rows[resolution]
@@ -85,7 +85,7 @@ def _comes_back(message: LatticeMessage) -> float:
 
 
 def _decoded_distance(draft: Array, token: Array, k: Array) -> Array:
-    """Σ |q - q̂^(d)| of the row that the server makes of the bytes."""
+    """Σ |q - q̂^(d)| of the row that the server decodes from the bytes."""
     xp, draft, token, k = arrays(draft=draft, token=token, k=k)
     batch = np.broadcast_shapes(tuple(draft.shape[:-1]), tuple(token.shape), tuple(k.shape))
     q = np.broadcast_to(to_numpy(draft), (*batch, draft.shape[-1])).reshape(-1, draft.shape[-1])
@@ -95,7 +95,7 @@ def _decoded_distance(draft: Array, token: Array, k: Array) -> Array:
 
 
 def _received(row: NDArray[np.float64], token: int, k: int) -> NDArray[np.float64]:
-    """What the server makes of the bytes of one draft."""
+    """The row that the server decodes from the bytes of one draft."""
     message = decode(encode(truncated_message(row, k=k, token=token, bits=BITS)))
     if not isinstance(message, TruncatedMessage):
         raise AssertionError(f"a truncated message came back as {type(message).__name__}")

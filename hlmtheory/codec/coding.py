@@ -1,4 +1,4 @@
-"""Messages to bytes and back: the frame, and the coder of its kind."""
+"""Messages to bytes and back: the frame, and the coder of each kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def encode(message: Message, *, coder: str = "enumerative") -> bytes:
     message : LatticeMessage or TruncatedMessage
     coder : str
         Of a lattice message: ``"enumerative"``, within one bit of c-sqs (1) and the tokens, or ``"entropy"``, which is
-        faster and often shorter for wide supports, and needs the extra ``codec``. A truncated message has one form.
+        faster and often shorter for wide supports, and needs the extra ``codec``. A truncated message has one form and
+        ignores it.
 
     Returns
     -------
@@ -62,9 +63,9 @@ def encode(message: Message, *, coder: str = "enumerative") -> bytes:
 
 
 def decode(data: bytes) -> Message:
-    """The message of these bytes, or a refusal that says what is wrong with them.
+    """The message in these bytes, or an error that says what is wrong with them.
 
-    A message has one form in bytes: what is decoded gives the same bytes when it is encoded by the same coder.
+    A message has one form in bytes: encoding the answer with the same coder gives the same bytes.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ def decode(data: bytes) -> Message:
     Raises
     ------
     TruncatedError, ExtendedError, VersionError, ChecksumError, MalformedError
-        If the bytes were cut, extended, are of another version, damaged, or not what an encoder writes.
+        If the bytes were cut, extended or damaged, have another version, or are not the output of an encoder.
     MissingCoderError
         If they are entropy-coded and the library is not installed.
 
@@ -98,7 +99,7 @@ def decode(data: bytes) -> Message:
     try:
         message = _DECODERS[kind](body)
         again = encode(message, coder=_NAMES[kind])
-    except (DomainError, MessageError, TruncatedError) as error:  # whole by its check, and yet no message
+    except (DomainError, MessageError, TruncatedError) as error:  # the check is right, but the body is not a message
         raise MalformedError(f"{error}; no encoder writes that") from error
     if again != data:
         raise MalformedError("the message has other bytes when it is encoded again; no encoder writes that")

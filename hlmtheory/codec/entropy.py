@@ -1,9 +1,10 @@
-"""The entropy coder: gaps of the supports and counts by a parametric model each, tokens by the quantised row itself.
+"""The entropy coder: a parametric model each for the gaps of the supports and the counts, the quantised row for tokens.
 
-A whole number v is sent as a class (v itself below 16, then four classes an octave) and the bits left over. The class
-is coded with the weights (v + a)^(-e), summed over it; (a, e) of 256 pairs is chosen by the encoder and sent in a byte.
-From a power law to nearly a geometric law, this fits counts, most of them 0 and a few large, and gaps. The weights are
-whole numbers, so that the two sides have the same model on any machine. The library is constriction (an ANS coder).
+A whole number v is sent as a class (v itself below 16, then four classes for each octave) and the remaining bits. The
+weight of a class is the sum of (v + a)^(-e) over it. The encoder chooses (a, e) out of 256 pairs and sends the choice
+in a byte. These models range from a power law to nearly a geometric one. They fit gaps, and counts, which are mostly 0
+with a few large ones. The weights are whole numbers, so both sides have the same model on any machine. The library is
+constriction (an ANS coder).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from hlmtheory.codec.messages import (
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
 DIRECT, CLASSES = 16, 100
-"""Values that are a class of their own, and the number of classes: enough for 2²⁵."""
+"""Values below the first have a class each; the second is the number of classes, enough for values up to 2²⁵."""
 
 EXPONENTS = (1, 2, 3, 4, 6, 8, 16, 32)
 OFFSETS = tuple(math.isqrt(2**n) for n in range(32))
@@ -46,18 +47,20 @@ def library() -> Any:
 
 
 def encode_entropy(message: LatticeMessage) -> bytes:
-    """Header, two model bytes, then the words of the coder."""
+    """The body of an entropy-coded message: header, two model bytes, then the words of the coder."""
     stream = library().stream
     drafts = message.drafts
     sizes = [draft.size for draft in drafts]
     gaps = np.concatenate([np.diff(draft.support, prepend=-1) for draft in drafts]) - 1
     counts = np.concatenate([draft.counts for draft in drafts])
     coder, uniform = stream.stack.AnsCoder(), stream.model.Uniform()
-    for draft in reversed(drafts):  # a stack: what is decoded first goes in last
+    # Step 1: the tokens. The coder is a stack: symbols that are decoded first are encoded last
+    for draft in reversed(drafts):
         drawn = draft.counts > 0
         place = np.searchsorted(draft.support[drawn], draft.token)
         if (model := _token_model(stream, draft.counts[drawn])) is not None:
             coder.encode_reverse(np.asarray([place], dtype=np.int32), model)
+    # Step 2: counts, then gaps, each with the model that costs least
     chosen = []
     for values in (counts, gaps):
         classes, widths, extra = _split(values)
@@ -66,6 +69,7 @@ def encode_entropy(message: LatticeMessage) -> bytes:
         if wide.any():
             coder.encode_reverse(extra[wide].astype(np.int32), uniform, (1 << widths[wide]).astype(np.int32))
         coder.encode_reverse(classes.astype(np.int32), _model(chosen[-1]))
+    # Step 3: the header
     one_size = len(set(sizes)) == 1
     head = varint(message.vocabulary) + varint(len(drafts)) + bytes((one_size,))
     head += b"".join(map(varint, sizes[:1] if one_size else sizes)) + bytes(reversed(chosen))
@@ -102,7 +106,7 @@ def decode_entropy(body: bytes) -> LatticeMessage:
 def _drafts(
     stream: Any, coder: Any, vocabulary: int, sizes: list[int], gaps: Integers, counts: Integers
 ) -> tuple[LatticeDraft, ...]:
-    """Supports and counts cut into drafts, and the token of each from the words that are left."""
+    """Drafts from the decoded gaps and counts; the token of each is decoded from the remaining words."""
     drafts, start = [], 0
     for size in sizes:
         part = slice(start, start + size)
@@ -118,7 +122,7 @@ def _drafts(
 
 
 def _split(values: Integers) -> tuple[Integers, Integers, Integers]:
-    """Class, number of bits left over, and those bits."""
+    """The class, the number of remaining bits, and those bits."""
     octave = np.frexp(values.astype(np.float64))[1].astype(np.int64) - 1  # ⌊log₂ v⌋, exact below 2⁵³
     far = values >= DIRECT
     widths = np.where(far, octave - 2, 0)
@@ -127,7 +131,7 @@ def _split(values: Integers) -> tuple[Integers, Integers, Integers]:
 
 
 def _join(coder: Any, uniform: Any, classes: NDArray[np.int32]) -> Integers:
-    """The values of decoded classes, with the bits left over from the coder."""
+    """The values of decoded classes, with the remaining bits from the coder."""
     values = classes.astype(np.int64)
     far = np.flatnonzero(values >= DIRECT)
     if far.size:
@@ -140,7 +144,7 @@ def _join(coder: Any, uniform: Any, classes: NDArray[np.int32]) -> Integers:
 
 @lru_cache(maxsize=256)
 def _weights(chosen: int) -> tuple[float, ...]:
-    """Probability of each class under the pair of this number; whole-number arithmetic up to one division."""
+    """Probability of each class under the pair with this number; exact in whole numbers up to one division."""
     exponent, offset = EXPONENTS[chosen // len(OFFSETS)], OFFSETS[chosen % len(OFFSETS)]
     weights = []
     for index in range(CLASSES):
@@ -158,8 +162,8 @@ def _weights(chosen: int) -> tuple[float, ...]:
 def _costs() -> NDArray[np.int64]:
     """Information of each class under each pair, in 10^-9 nat.
 
-    Decimal logarithms are rounded correctly on any machine, and sums of whole numbers are exact: the two sides choose
-    the same pair.
+    Decimal logarithms are correctly rounded on any machine, and sums of whole numbers are exact, so every machine
+    chooses the same pair.
     """
     context = Context(prec=20)
     rows = [[-context.ln(Decimal(weight)) for weight in _weights(n)] for n in range(len(EXPONENTS) * len(OFFSETS))]
@@ -172,5 +176,5 @@ def _model(chosen: int) -> Any:
 
 
 def _token_model(stream: Any, units: Integers) -> Any:
-    """The quantised row over the tokens that have a count; none is needed for one."""
+    """The quantised row over the tokens that have a count; None for a single token, which needs no code."""
     return stream.model.Categorical(units / float(units.sum()), perfect=False) if units.size > 1 else None

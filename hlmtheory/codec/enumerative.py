@@ -1,8 +1,8 @@
-"""The enumerative coder: a batch of quantised drafts as one whole number, the place of it among all such batches.
+"""The enumerative coder: a batch of quantised drafts as one whole number, its place among all such batches.
 
-The number is written in mixed radix, first draft first: its size (only where sizes differ; V values), its support
-(C(V, K)), its counts (C(ℓ + K - 1, K - 1)), its token (as many as have a count). So it takes less than one bit more
-than c-sqs (1) and the token's log₂, for the whole batch, and the padding of the last byte.
+The number is written in mixed radix, first draft first: its size (only if sizes differ; V values), its support
+(C(V, K) values), its counts (C(ℓ + K - 1, K - 1) values), and its token (one value for each token with a count). So the
+whole batch takes less than one bit more than c-sqs (1) and the log₂ of the tokens, plus the padding of the last byte.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from hlmtheory.codec.ranks import NEAR, rank, unrank
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
 LONGEST_INDEX = 2**12
-"""Bytes of the number: below it, arithmetic on it is quick; what takes long is bounded by MOST_STEPS."""
+"""The largest number in bytes, so that arithmetic on it is quick; MOST_STEPS bounds the time of the rest."""
 
 MOST_STEPS = 2**32
-"""Bits that are multiplied to find the place of all sets of a batch, by :func:`steps`; about half a second."""
+"""The most bits that may be multiplied to rank all sets of a batch, by :func:`steps`; about half a second."""
 
 ENTRIES_PER_BYTE, FREE_ENTRIES = 64, 2**12
-"""A message may not decode to more support entries than this many for each of its bytes, and these."""
+"""A message may decode to at most this many support entries for each of its bytes, plus the second number."""
 
 
 def refuse_too_many(entries: int, length: int, kind: type[Exception]) -> None:
-    """Refuse more entries than bytes of this number warrant, so that a short message cannot fill the memory."""
+    """Refuse too many entries for a message of this length, so that a short message cannot fill the memory."""
     if entries > ENTRIES_PER_BYTE * length + FREE_ENTRIES:
         raise kind(
             f"{entries} support entries in {length} bytes; leave tokens without a count out of the supports, "
@@ -43,10 +43,10 @@ def refuse_too_many(entries: int, length: int, kind: type[Exception]) -> None:
 
 
 def steps(size: int, k: int) -> int:
-    """About how many bits are multiplied to rank a set of k of ``size``: in whole numbers, alike on any machine.
+    """About how many bits are multiplied to rank a set of k out of ``size``; a whole number, the same on any machine.
 
-    The numbers are below (e·size/j)^j, j the fewer of those in the set and those not. From one member to the next a
-    binomial is either walked to, size/k steps on average, or computed anew in k steps.
+    The numbers are below (e·size/j)^j, j = min(k, size - k). From one member to the next a binomial is either updated,
+    in size/k steps on average, or computed anew in k steps.
     """
     fewer = min(k, size - k)
     bits = fewer * ((size // max(fewer, 1)).bit_length() + 2)
@@ -54,12 +54,12 @@ def steps(size: int, k: int) -> int:
 
 
 def steps_of(vocabulary: int, k: int, resolution: int) -> int:
-    """The same for a draft: its support, and its counts as the fewer of units and bars."""
+    """:func:`steps` for a draft: its support, and its counts as units or bars, whichever are fewer."""
     return steps(vocabulary, k) + steps(resolution + k - 1, min(resolution, k - 1))
 
 
 def encode_lattice(message: LatticeMessage) -> bytes:
-    """Header, then the number."""
+    """The body of an enumerated message: header, then the number."""
     drafts = message.drafts
     index, states = index_of(message)
     sizes, units = ([getattr(d, name) for d in drafts] for name in ("size", "resolution"))
@@ -84,7 +84,7 @@ def encode_lattice(message: LatticeMessage) -> bytes:
 
 
 def index_of(message: LatticeMessage) -> tuple[int, int]:
-    """The batch's number, and how many there are."""
+    """The number of the batch, and how many batches there are."""
     vary = len({draft.size for draft in message.drafts}) > 1
     digits = []
     for draft in message.drafts:
@@ -125,7 +125,7 @@ def decode_lattice(body: bytes) -> LatticeMessage:
             k, states = digit + 1, states * vocabulary
         entries += k
         refuse_too_many(entries, len(body), MalformedError)
-        # a number longer than the bytes is not made at all
+        # refuse before making a number longer than the bytes
         needed = about_log2(vocabulary, k) + about_log2(resolution + k - 1, k - 1) + math.log2(states)
         if needed > 8 * len(data) + 1:
             raise MalformedError("the drafts take more bits than there are; no encoder writes that")
@@ -140,7 +140,7 @@ def decode_lattice(body: bytes) -> LatticeMessage:
 
 
 def _peel(index: int, states: int, vocabulary: int, k: int, resolution: int) -> tuple[int, int, LatticeDraft]:
-    """One draft off the number's low end."""
+    """Take one draft off the low end of the number."""
     supports, points = math.comb(vocabulary, k), lattice_points(k, resolution)
     index, place = divmod(index, supports)
     support = unrank(place, k, vocabulary)
@@ -152,7 +152,7 @@ def _peel(index: int, states: int, vocabulary: int, k: int, resolution: int) -> 
 
 
 def _rank_counts(counts: Integers, resolution: int) -> int:
-    """Units and bars in a row: the places of the fewer of them."""
+    """The place of counts as a row of units and bars: the rank of the fewer of the two."""
     k = counts.size
     if resolution < k - 1:
         return rank(np.repeat(np.arange(k), counts) + np.arange(resolution))

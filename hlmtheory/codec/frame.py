@@ -10,8 +10,8 @@ n         body    by kind
 4         check   CRC-32 of everything before, big-endian
 ========= ======= ======================================================================
 
-The length makes the refusal of a cut or extended message certain rather than likely; the checksum finds every single
-flipped bit, and every burst of up to 32.
+The length makes sure that a cut or extended message is refused. The checksum finds every single flipped bit, and every
+burst of up to 32.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import zlib
 
 VERSION = 1
 LONGEST_MESSAGE = 2**24
-"""Bytes; a batch of drafts takes some hundreds."""
+"""In bytes; a batch of drafts takes some hundreds."""
 
 _CHECK = 4
 
 
 class CodecError(ValueError):
-    """Bytes that are no message, or a message that cannot be encoded; the subclass says why."""
+    """Bytes that are not a message, or a message that cannot be encoded; the subclass says why."""
 
 
 class TruncatedError(CodecError):
@@ -34,19 +34,19 @@ class TruncatedError(CodecError):
 
 
 class ExtendedError(CodecError):
-    """There are bytes after the message's end."""
+    """There are bytes after the end of the message."""
 
 
 class VersionError(CodecError):
-    """The version byte is another one."""
+    """The version byte is not that of this decoder."""
 
 
 class ChecksumError(CodecError):
-    """The checksum does not fit: a bit was flipped on the way."""
+    """The checksum is wrong: a bit was flipped in transmission."""
 
 
 class MalformedError(CodecError):
-    """The frame is whole, but no encoder writes such a body."""
+    """The frame is intact, but no encoder writes such a body."""
 
 
 class MessageError(CodecError):
@@ -58,7 +58,7 @@ class MissingCoderError(ImportError):
 
 
 def varint(value: int) -> bytes:
-    """A whole number in groups of 7 bits, least first (LEB128)."""
+    """A whole number in groups of 7 bits, the lowest first (LEB128)."""
     groups = bytearray()
     while value > 0x7F:
         groups.append(value & 0x7F | 0x80)
@@ -68,13 +68,13 @@ def varint(value: int) -> bytes:
 
 
 class Reader:
-    """Bytes read from the front; every reading past the end, or in more bytes than needed, is refused."""
+    """Reads bytes from the front; refuses to read past the end, and numbers in more bytes than needed."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._place = data, 0
 
     def varint(self, name: str, least: int, most: int) -> int:
-        """A whole number in least..most, in as few bytes as it takes."""
+        """A whole number in least..most, written in as few bytes as possible."""
         value = shift = 0
         while True:
             if self._place == len(self._data):
@@ -92,7 +92,7 @@ class Reader:
         return value
 
     def rest(self) -> bytes:
-        """All that is left."""
+        """The remaining bytes."""
         found = self._data[self._place :]
         self._place = len(self._data)
         return found

@@ -1,4 +1,4 @@
-"""What the codec carries: batches of quantised or truncated drafts, validated where they are made."""
+"""Messages of the codec: batches of quantised or truncated drafts, validated when they are made."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MOST_BITS = 24
 """Limits of the format: today's vocabularies have up to 262,144 tokens."""
 
 MOST_DECODED = 2**26
-"""Probabilities that are decoded at once, drafts times V: half a gigabyte, from a message of a few kilobytes."""
+"""The most probabilities decoded at once, drafts times V: half a gigabyte, from a message of a few kilobytes."""
 
 ROUNDING = 2.0**-30
-"""By so much the rounding of a sum of 2^18 probabilities may exceed 1."""
+"""The most by which rounding may lift a sum of 2^18 probabilities above 1."""
 
 WHOLE = Domain("whole numbers", lambda xp, value: value == value, "convert it", kind="integer")
 
@@ -118,13 +118,13 @@ class TruncatedDraft:
     Parameters
     ----------
     indices : int64 array, shape (k,)
-        The tokens sent, ascending; none at all for k = 0.
+        The tokens sent, ascending; empty for k = 0.
     levels : int64 array, shape (k,)
         Their probabilities times 2^b - 1, rounded down.
     token : int
         The drawn token d.
     probability : float
-        q_d, unrounded: sent whether d is among the k or not (cu-hlm IV-B), since acceptance must not be distorted.
+        q_d, unrounded. It is always sent (cu-hlm IV-B), also if d is among the k, since acceptance must be exact.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
     Raises
     ------
     MessageError
-        If the shapes do not fit or a draft is no quantised row.
+        If the shapes do not fit or a draft is not a quantised row.
 
     Examples
     --------
@@ -233,16 +233,16 @@ def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
 def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> TruncatedMessage:
     """The k largest probabilities of each row, rounded down to b bits, and the drawn token's own, unrounded.
 
-    The levels are those that :func:`hlmtheory.truncation.certified_size` with ``bits_per_probability`` counts on,
-    whatever the library, type, order in memory or batch: the Bias of what the server emits from :func:`decoded_rows` is
-    at most its tolerance (claim ``codec.certificate``).
+    The levels are those of :func:`hlmtheory.truncation.certified_size` with ``bits_per_probability``, whatever the
+    library, type, order in memory or batch. So the Bias of a server that uses :func:`decoded_rows` is at most the
+    tolerance of that function (claim ``codec.certificate``).
 
     Parameters
     ----------
     draft : array, shape (L, V) or (V,)
         Distributions over the vocabulary.
     k : integer array, shape (L,) or ()
-        How many are sent, 0..V; ties by lowest index.
+        How many are sent, 0..V; of equal entries, those with the lowest index.
     token : integer array, shape (L,) or ()
         The drawn tokens.
     bits : int
@@ -289,7 +289,7 @@ def _host(name: str, value: Any) -> NDArray[Any]:
 
 def _refuse(wrong: bool, sentence: str) -> None:
     if wrong:
-        raise MessageError(f"{sentence}; make the message anew from counts, support and token")
+        raise MessageError(f"{sentence}; make a new message from counts, support and token")
 
 
 def _integers(name: str, value: Any) -> Integers:
@@ -302,7 +302,7 @@ def _integers(name: str, value: Any) -> Integers:
 
 
 def _keep_batch(message: Any, kind: type[Any]) -> None:
-    """Keep the vocabulary and the drafts of a message as what they are said to be."""
+    """Validate the vocabulary and the drafts of a message, and store them in their declared types."""
     object.__setattr__(message, "vocabulary", number(WHOLE, "vocabulary", message.vocabulary))
     object.__setattr__(message, "drafts", instances("drafts", message.drafts, kind))
     _refuse(not 2 <= message.vocabulary <= LARGEST_VOCABULARY, f"vocabulary must be in 2..{LARGEST_VOCABULARY}")

@@ -1,4 +1,4 @@
-"""Combinations as whole numbers: the place of a set of c_1 < … < c_k in colexicographic order is Σ C(c_i, i)."""
+"""Sets as whole numbers: the place of a set c_1 < … < c_k in colexicographic order is Σ C(c_i, i)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 NEAR = 32
-"""So many neighbouring binomials, or k if that is more, are walked before one is computed anew, which takes k steps."""
+"""A gap of up to this many, or k if that is more, is crossed by updating the binomial; beyond it is computed anew."""
 
 Integers = NDArray[np.int64]
 
 
 def rank(members: Integers) -> int:
-    """The place of ascending members among all sets of as many."""
+    """The place of a set, its members ascending, among all sets of the same size."""
     total, value, before, size = 0, 1, -1, 0  # value = C(before + 1, size)
     for member in members.tolist():
         top = before + 1
@@ -38,7 +38,7 @@ def unrank(place: int, size: int, vocabulary: int) -> Integers:
                 break
             value, top = value * (top - k) // top, top - 1  # C(top - 1, k)
         else:
-            top = _largest(place, k, top + 1)  # top itself is not looked at yet
+            top = _largest(place, k, top + 1)  # top itself was not tried yet
             value = math.comb(top, k)
         place -= value
         members[k - 1] = top
@@ -48,9 +48,10 @@ def unrank(place: int, size: int, vocabulary: int) -> Integers:
 
 
 def _largest(place: int, k: int, below: int) -> int:
-    """The largest c < below with C(c, k) ≤ place: by logarithms, rounded up, then checked.
+    """The largest c < below with C(c, k) ≤ place.
 
-    A step of c changes log₂ C(c, k) by k/c or more, so that at most one step back is needed.
+    Bisection on logarithms, rounded up, gives a first guess. A step of c changes log₂ C(c, k) by k/c or more, so at
+    most one step back is needed.
     """
     if place == 0:
         return k - 1

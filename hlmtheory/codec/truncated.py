@@ -1,6 +1,6 @@
-"""The truncated message of cu-hlm: k(b + ⌈log₂V⌉) bits a row, and ⌈log₂V⌉ + 64 for the token and its probability.
+"""The truncated message of cu-hlm: k(b + ⌈log₂V⌉) bits for a row, and ⌈log₂V⌉ + 64 for the token and its probability.
 
-The k values are rounded down and the token's own is not, as the certificate of :mod:`hlmtheory.truncation` (claim
+The k values are rounded down and the token's own is not, as the certificate in :mod:`hlmtheory.truncation` (claim
 ``truncation.message``) assumes.
 """
 
@@ -26,7 +26,7 @@ _WHOLE = np.dtype(">f8")
 
 
 def encode_truncated(message: TruncatedMessage) -> bytes:
-    """Header, sizes, then all tokens and all levels, and the probabilities of the drawn tokens."""
+    """The body of a truncated message: header, sizes, tokens, levels, and the probabilities of the drawn tokens."""
     drafts = message.drafts
     tokens = np.concatenate([np.append(draft.indices, draft.token) for draft in drafts])
     levels = np.concatenate([draft.levels for draft in drafts])
@@ -57,18 +57,17 @@ def decode_truncated(body: bytes) -> TruncatedMessage:
     own = np.frombuffer(data[packed:], dtype=_WHOLE).tolist()
     drafts, start = [], 0
     for place, (size, probability) in enumerate(zip(sizes, own, strict=True)):
-        kept = tokens[start + place :][: size + 1]  # the drawn one after each row's
+        kept = tokens[start + place :][: size + 1]  # the drawn token follows each row's
         drafts.append(TruncatedDraft(kept[:-1], levels[start : start + size], int(kept[-1]), probability))
         start += size
     return TruncatedMessage(vocabulary, bits, tuple(drafts))
 
 
 def decoded_rows(message: TruncatedMessage) -> NDArray[np.float64]:
-    """The rows q̂ that the server makes of a message.
+    """The distributions q̂ that the server decodes from a message.
 
-    They are those of :func:`hlmtheory.truncation.decoded_draft` with q_d, from what was sent.
-
-    The mass that is left is spread evenly over the tokens that were not sent; if all were, over those but d.
+    They equal :func:`hlmtheory.truncation.decoded_draft` with the draft token. The remaining mass is spread evenly over
+    the tokens that were not sent; if all were sent, over all but d.
 
     Parameters
     ----------

@@ -15,13 +15,13 @@ from hlmtheory._domains import Domain, DomainError, leading_dimensions
 from hlmtheory._simplex import distributions, largest
 
 LARGEST_RESOLUTION = 2**24
-"""The one limit on ℓ: what :mod:`hlmtheory.codec` sends. ℓ·V roundings are far below 1, so that counts sum to ℓ."""
+"""The largest ℓ, which :mod:`hlmtheory.codec` can send. Its ℓ·V roundings are far below 1, so counts sum to ℓ."""
 
 SLACK_BITS = 1e-9
-"""What a number of bits computed in float64 may be off by; a budget that is met to this is met."""
+"""The largest error of a number of bits computed in float64; a budget may be exceeded by this much."""
 
 REMEMBERED_BUDGETS = 4
-"""Calls with more budgets than this remember nothing, so that what is kept is 32 rows of V whole numbers at most."""
+"""Calls with more budgets than this are not cached, so the cache holds at most 32 rows of V whole numbers."""
 
 RESOLUTION = Domain(
     f"a whole number in 1..{LARGEST_RESOLUTION:,}",
@@ -44,7 +44,7 @@ BUDGET = Domain(
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A support size and resolution for each row, and what they cost.
+    """A support size and resolution for each row, with payload and distortion.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ def size_within(vocabulary: int) -> Domain:
 
 
 def row_and_size(draft: Array, k: Array) -> tuple[Any, Array, Array]:
-    """The namespace, q in float64 and K (..., 1), both with the common leading dimensions."""
+    """The namespace, q in float64 and K (..., 1), both broadcast to one batch."""
     xp, draft, k = arrays(draft=draft, k=k)
     _, _, q = distributions(draft=draft)
     k = size_within(q.shape[-1]).check(xp, "k", k)
@@ -90,7 +90,7 @@ def sizes(k: Array, resolution: Array) -> tuple[Any, Array, Array]:
 
 
 def refuse_more_than_positive(xp: Any, q: Array, k: Array) -> None:
-    """A support that would have to hold tokens of probability 0."""
+    """Refuse a K for which the support would hold tokens of probability 0."""
     positive = xp.count_nonzero(q > 0, axis=-1, keepdims=True)
     if bool(xp.any(k > positive)):
         stray = int(xp.argmax(xp.reshape(k - positive, (-1,))))
@@ -102,20 +102,22 @@ def refuse_more_than_positive(xp: Any, q: Array, k: Array) -> None:
 
 
 def kept_part(xp: Any, q: Array, support: Array) -> tuple[Array, Array]:
-    """q̄, the kept part of q over its mass, and the mass that is dropped; a row of zeros where nothing is kept."""
+    """q̄, the kept part of q over its mass, and the dropped mass; q̄ is zero where nothing is kept."""
     kept = xp.where(support, q, 0.0)
     mass = xp.sum(kept, axis=-1, keepdims=True)
     return kept / xp.where(mass > 0, mass, 1.0), xp.sum(xp.where(support, 0.0, q), axis=-1)
 
 
 def rounded(xp: Any, row: Array, support: Array, resolution: Array) -> Array:
-    """Counts of the lattice point nearest to the row: ℓ·row rounded down, the missing units to the largest remainders.
+    """Counts of the lattice point nearest to the row.
 
     Alg. 2 of c-sqs rounds to the nearest integer and then takes units back where the most was added, or adds them
-    where the most was lost. Either way the ℓ - Σ⌊ℓ q̄⌋ largest remainders end up rounded up and the others down.
+    where the most was lost. Either way the ℓ - Σ⌊ℓ q̄⌋ largest remainders are rounded up and the others down.
     """
+    # Step 1: round ℓ·row down
     scaled = row * xp.astype(resolution, xp.float64)
     floor = xp.floor(scaled)
+    # Step 2: give the missing units to the largest remainders
     whole = xp.any(row > 0, axis=-1, keepdims=True)
     missing = xp.where(whole, resolution - xp.astype(xp.sum(floor, axis=-1, keepdims=True), xp.int64), 0)
     up = largest(xp, xp.where(support, scaled - floor, -1.0), missing)
@@ -123,7 +125,7 @@ def rounded(xp: Any, row: Array, support: Array, resolution: Array) -> Array:
 
 
 def log2_payload(xp: Any, vocabulary: Array, k: Array, resolution: Array, *, adaptive: bool) -> Array:
-    """(1): bits of the support, the counts and, where it varies, the support's size."""
+    """Bits of the support, of the counts and, if it varies, of the support's size: c-sqs (1)."""
     v, size, units = (xp.astype(value, xp.float64) for value in (vocabulary, k, resolution))
     bits = log2_binomial(xp, v, size) + log2_binomial(xp, units + size - 1.0, size - 1.0)  # (5) + (2)
     return bits + xp.astype(ceil_log2(xp, vocabulary), xp.float64) if adaptive else bits
@@ -137,19 +139,19 @@ def sharp_distortion(xp: Any, k: Array, resolution: Array) -> Array:
 
 
 def finest_resolutions(xp: Any, vocabulary: int, budget: Array, *, adaptive: bool) -> Array:
-    """For each K = 1..V the largest ℓ whose payload is within the budget (...), 0 if there is none; shape (..., V).
+    """For each K = 1..V the largest ℓ whose payload is within the budget (...), or 0; shape (..., V).
 
-    It takes longer than all the rest of an allocation and does not depend on the rows, so that the tables of the last
-    few budgets are remembered: of a run over a text there is one.
+    This takes longer than the rest of an allocation and does not depend on the rows, so the tables of the last few
+    budgets are cached. A run over one sequence has one budget.
     """
     budgets, place = np.unique(to_numpy(budget), return_inverse=True)
     find = _remembered if budgets.size <= REMEMBERED_BUDGETS else _finest
     table = find(vocabulary, tuple(budgets.tolist()), adaptive)
-    return xp.asarray(table[place.reshape(budget.shape)], device=budget.device)  # a copy of what is remembered
+    return xp.asarray(table[place.reshape(budget.shape)], device=budget.device)  # a copy of the cached table
 
 
 def _finest(vocabulary: int, budgets: tuple[float, ...], adaptive: bool) -> NDArray[np.int64]:
-    """A read-only row (V,) of resolutions for each budget."""
+    """A read-only row (V,) of resolutions for each budget, by bisection on ℓ: the payload rises with ℓ."""
     k = np.arange(1, vocabulary + 1)
     allowed = np.asarray(budgets)[:, None] + SLACK_BITS
     low = np.zeros((len(budgets), vocabulary), dtype=np.int64)
@@ -166,15 +168,18 @@ _remembered = lru_cache(maxsize=8)(_finest)
 
 
 def best_allocation(xp: Any, q: Array, budget: Array, *, adaptive: bool) -> Allocation:
-    """The K, with its finest ℓ, of the least dropped mass plus sharp distortion; among equals the smallest K."""
+    """The K, with its finest ℓ, of the smallest dropped mass plus sharp distortion; of equal ones the smallest K."""
+    # Step 1: the finest ℓ of each K
     vocabulary = q.shape[-1]
     finest = finest_resolutions(xp, vocabulary, budget, adaptive=adaptive)
     k = xp.arange(1, vocabulary + 1, dtype=xp.int64, device=q.device)
     fits = finest >= 1
-    finest = xp.where(fits & (k > 1), finest, 1)  # one token: any ℓ gives it the count ℓ
+    finest = xp.where(fits & (k > 1), finest, 1)  # one token has all ℓ units, whatever ℓ is
+    # Step 2: dropped mass and distortion of each K
     dropped = tail_sums(xp, sort_descending(xp, q))[..., 1:]
     positive = xp.count_nonzero(q > 0, axis=-1, keepdims=True)
     total = xp.where(fits & (k <= positive), dropped + sharp_distortion(xp, k, finest), xp.inf)
+    # Step 3: the smallest, with its bits
     best = xp.argmin(total, axis=-1, keepdims=True)
     chosen = take(xp, xp.broadcast_to(finest, total.shape), best)[..., 0]
     size = best[..., 0] + 1

@@ -12,30 +12,30 @@ from hlmtheory.lattice.arithmetic import SLACK_BITS
 #
 # Notation: x = ℓ q̄, f = x - ⌊x⌋ its remainders, r = ℓ - Σ⌊x⌋ = Σ f the missing units; r < K, and r ≤ ℓ.
 #
-# quantize. Each of the K roundings to the nearest integer is off by at most ½, so their sum, which would be ℓ without
-#   rounding, is off by at most K/2, and by a whole number.
+# quantize. Each of the K roundings to the nearest integer is off by at most ½. Their sum, which would be ℓ without
+#   rounding, is off by a whole number of at most K/2.
 # quantize_printed. False: without the renormalisation the sum is ℓ(1 - dropped) up to K/2. As printed, one correction
-#   per entry does not reach ℓ once ℓ·dropped > 3K/2.
-# nearest. Σ |c - x| over integer c with Σ c = ℓ: c_i may be taken in {⌊x_i⌋, ⌊x_i⌋ + 1}, since otherwise moving a unit
-#   from an entry that is too high to one that is too low does not raise the sum. Then r entries are up, and the sum is
-#   Σ_up (1 - f) + Σ_down f = r + Σ f - 2 Σ_up f: least for the r largest remainders.
-# distortion_sharp. With those up, ℓ·TV = Σ_up (1 - f) = r - Σ_up f ≤ r - r·(r/K), as the r largest of K numbers with
-#   sum r sum to r²/K at least. r(K - r) grows up to r = ⌊K/2⌋, and r ≤ ℓ: TV ≤ i(K - i)/(Kℓ). Attained for all
-#   remainders i/K, as x = (ℓ - i + i/K, i/K, …, i/K). As i ≤ ℓ it is at most (K - i)/K < 1.
+#   for each entry does not reach ℓ once ℓ·dropped > 3K/2.
+# nearest. Minimise Σ |c - x| over integer c with Σ c = ℓ. c_i may be taken in {⌊x_i⌋, ⌊x_i⌋ + 1}: otherwise, moving a
+#   unit from an entry that is too high to one that is too low does not raise the sum. Then r entries are up, and the
+#   sum is Σ_up (1 - f) + Σ_down f = r + Σ f - 2 Σ_up f, smallest for the r largest remainders.
+# distortion_sharp. With those up, ℓ·TV = Σ_up (1 - f) = r - Σ_up f ≤ r - r·(r/K), since the r largest of K numbers with
+#   sum r have a sum of at least r²/K. r(K - r) grows up to r = ⌊K/2⌋, and r ≤ ℓ, so TV ≤ i(K - i)/(Kℓ). It is attained
+#   if all remainders are i/K, as for x = (ℓ - i + i/K, i/K, …, i/K). Since i ≤ ℓ it is at most (K - i)/K < 1.
 # distortion. i(K - i) ≤ K²/4.
 # dropped_mass. With S the kept mass, q̄ = q/S ≥ q on the support, so TV(q, q̄) = Σ (q - q̄)⁺ = the mass outside.
 # bits. Supports: K of V. Counts: ℓ units and K - 1 bars in a row.
 # rejection_rate, rejection_rate_sharp. A draft from q̂ is rejected with probability TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) +
 #   TV(q̄, q̂).
 # informative. False: from K = 4ℓ on the last term alone is 1.
-# rejections, rejections_sharp. Every emitted token has law p given its prefix (lossless), so a position that holds a
-#   draft adds E_{prefix ~ p}[TV(q̂, p)] at most, and one that holds a bonus token adds 0. Attained where no token is a
-#   bonus one.
-# lossless. verification.unbiased for q̂ in the place of q; nothing in it asks what q̂ is.
+# rejections, rejections_sharp. Every emitted token has law p given its prefix (lossless). So a position with a draft
+#   adds at most E_{prefix ~ p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained without bonus tokens.
+# lossless. This is verification.unbiased with q̂ in the place of q; its proof holds for any q̂.
 # misdeclared. False: drafts from q, tested and resampled with q̂, come out as q_v min(1, p_v/q̂_v) + (1 - Σ …) r_v.
 #   With p = q̂ nothing is rejected and the law is q.
-# allocate, allocate_fits. D never rises with ℓ (i/ℓ·(K - i)/K with i = ℓ falls as ℓ does rise; with i = ⌊K/2⌋ it is ~
-#   1/ℓ), the bits rise with it: for each K the finest ℓ within the budget is best, and the least over K is taken.
+# allocate, allocate_fits. D never rises with ℓ: (i/ℓ)(K - i)/K falls with ℓ if i = ℓ, and is proportional to 1/ℓ if
+#   i = ⌊K/2⌋. The bits rise with ℓ. So for each K the finest ℓ within the budget is best, and the smallest over K is
+#   taken.
 
 
 _CSQS = "bhattacharjee2025csqs"

@@ -1,4 +1,4 @@
-"""Bits of quantised rows, and how to spend them: the functions of :mod:`hlmtheory.lattice` about payload."""
+"""Bits of quantised rows, and the best use of a budget: the functions of :mod:`hlmtheory.lattice` about payload."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from hlmtheory.lattice.arithmetic import (
 )
 
 LONGEST_EXACT = 2**18
-"""Bits up to which the binomials are made as whole numbers: a longer one takes seconds."""
+"""The longest payload, in bit, computed from binomials as whole numbers: a longer one takes seconds."""
 
 _PAYLOAD = not_negative("give payloads in bit")
 
 
 def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bool = False) -> Array:
-    """Bits of a quantised row: log₂C(V, K) + log₂C(ℓ + K - 1, K - 1), and ⌈log₂V⌉ where K varies.
+    """Bits of a quantised row: log₂C(V, K) + log₂C(ℓ + K - 1, K - 1), plus ⌈log₂V⌉ if K varies.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bo
     Returns
     -------
     float64 array, shape (...)
-        c-sqs (1), (2), (5), in bit, to 1e-9; the drawn token is not in it.
+        c-sqs (1), (2), (5), in bit, to 1e-9; without the drawn token.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def payload_bits(vocabulary: Array, k: Array, resolution: Array, *, adaptive: bo
 
 
 def exact_payload_bits(vocabulary: int, k: int, resolution: int, *, adaptive: bool = False) -> float:
-    """The same as :func:`payload_bits` for one row, by Python integers of any size: only the logarithm is rounded.
+    """Bits of one quantised row by Python integers: :func:`payload_bits` with only the logarithm rounded.
 
     Parameters
     ----------
@@ -96,7 +96,9 @@ def exact_payload_bits(vocabulary: int, k: int, resolution: int, *, adaptive: bo
 
 
 def batch_length(bits: Array, budget_bits: Array) -> Array:
-    """How many drafts fit the budget, L = max{L : Σ_{n≤L} bits_n ≤ B}: drafting stops when the budget is spent.
+    """The number of drafts that fit the budget, L = max{L : Σ_{n≤L} bits_n ≤ B}.
+
+    Drafting stops when the budget is spent.
 
     Parameters
     ----------
@@ -134,10 +136,10 @@ def batch_length(bits: Array, budget_bits: Array) -> Array:
 
 
 def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allocation:
-    """The support size K and resolution ℓ of least dropped mass plus sharp distortion within the budget.
+    """The support size K and resolution ℓ of the smallest dropped mass plus sharp distortion within the budget.
 
-    For each K the finest ℓ ≤ 2²⁴ that fits is best, since the distortion never rises with ℓ. That ℓ depends on V, K
-    and B alone, so that the server knows it from K.
+    For each K the finest ℓ ≤ 2²⁴ that fits is best, since the distortion never rises with ℓ. That ℓ depends only on V,
+    K and B, so the server knows it from K.
 
     Parameters
     ----------
@@ -146,12 +148,12 @@ def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allo
     budget_bits : array, shape (...) or broadcastable to it
         B for one row, in bit.
     adaptive : bool
-        Whether K is sent too; it varies from row to row here.
+        Whether K is sent too; here it varies from row to row.
 
     Returns
     -------
     Allocation
-        Among equals the smallest K.
+        Of equal ones, the smallest K.
 
     Raises
     ------
@@ -179,7 +181,7 @@ def _refuse_more_than_vocabulary(xp: Any, vocabulary: Array, k: Array) -> None:
 
 
 def _refuse_too_long(vocabulary: int, k: int, resolution: int) -> None:
-    """A payload whose binomials would take seconds to compute."""
+    """Refuse a payload whose binomials would take seconds to compute."""
     about = about_log2(vocabulary, k) + about_log2(resolution + k - 1, k - 1)
     if about > LONGEST_EXACT:
         raise DomainError(
@@ -189,7 +191,7 @@ def _refuse_too_long(vocabulary: int, k: int, resolution: int) -> None:
 
 
 def _refuse_small_budget(xp: Any, budget: Array, one_draft: Array) -> None:
-    """A budget that the least payload of some row exceeds."""
+    """Refuse a budget that the smallest payload of some row exceeds."""
     short = one_draft - budget
     if not every(xp, short <= SLACK_BITS):
         raise DomainError(

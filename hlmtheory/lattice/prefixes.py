@@ -1,7 +1,7 @@
-"""All texts of a few tokens as a tree, and what speculative decoding does on it, without sampling.
+"""All sequences of a few tokens as a tree, and the exact result of speculative decoding on it.
 
-The rows of a tree are listed level by level: the row after the text of node n followed by token v is at n·V + v + 1,
-so that a tree over T positions has N = (V^T - 1)/(V - 1) rows.
+The rows of a tree are listed level by level: the row after the sequence of node n and token v is at n·V + v + 1. So a
+tree over T positions has N = (V^T - 1)/(V - 1) rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from hlmtheory._domains import DomainError
 
 
 def levels(name: str, rows: Array) -> list[slice]:
-    """Where the rows of each position stand in a tree (..., N, V)."""
+    """The slice of the rows of each position in a tree (..., N, V)."""
     vocabulary, count = rows.shape[-1], rows.shape[-2] if rows.ndim > 1 else 0
     found, start, size = [], 0, 1
     while start + size <= count:
@@ -37,10 +37,10 @@ def prefix_mass(xp: Any, p: Array, places: list[slice]) -> Array:
 
 
 def expected_rejections(xp: Any, p: Array, q_hat: Array, length: Array, places: list[slice]) -> Array:
-    """E[rejected and resampled drafts] over a text of T tokens, drafts from q̂ in batches of L, shape (...).
+    """E[rejected and resampled drafts] over a sequence of T tokens, drafts from q̂ in batches of L, shape (...).
 
-    Followed state by state: the prefix, and how many drafts of the running batch were accepted. After L of them the
-    server adds a token of its own, which cannot be rejected.
+    The state is the prefix and the number of accepted drafts of the current batch. After L of them the server adds a
+    token of its own, which cannot be rejected.
     """
     states = xp.arange(len(places) + 1, device=p.device)
     drafted = (states < length[..., None])[..., None, :]  # (..., 1, I)
@@ -52,6 +52,7 @@ def expected_rejections(xp: Any, p: Array, q_hat: Array, length: Array, places: 
         trying = xp.where(drafted, mass, 0.0)
         tried = xp.sum(trying, axis=-1)
         rejected = rejected + xp.sum(tried * xp.sum(lost, axis=-1), axis=-1)
+        # after a rejection or a bonus token a new batch starts; after an acceptance the batch goes on
         bonus = xp.sum(mass, axis=-1) - tried
         restart = tried[..., None] * lost + bonus[..., None] * rows
         going_on = accepted[..., None] * trying[..., None, :-1]

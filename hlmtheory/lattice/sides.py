@@ -1,7 +1,7 @@
 """The sides and assumptions of the claims of :mod:`hlmtheory.lattice`, with its notation.
 
-Sizes outside 1..V leave an empty support and rows of zeros here, and are out of the claims' scope; the public functions
-refuse them.
+A K outside 1..V gives an empty support and rows of zeros here and is out of the claims' scope; the public functions
+refuse it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hlmtheory.lattice.prefixes import expected_rejections, levels, prefix_mass
 from hlmtheory.lattice.quantization import quantize
 
 PAPER_RESOLUTION = 100
-"""ℓ of the paper's experiments; claims about measured rows are checked at it."""
+"""ℓ of the paper's experiments; claims about measured distributions are checked at it."""
 
 _LENGTH = Domain("a whole number, 1 or more", lambda xp, value: value >= 1, "L counts drafts", kind="integer")
 
 
 def top(draft: Array, k: Array) -> tuple[Any, Array, Array]:
-    """Draft row and the K largest of it; an empty support is left to the assumption."""
+    """The draft distribution and the mask of its K largest entries; the assumption excludes an empty support."""
     xp, draft, k = arrays(draft=draft, k=k)
     _, _, q = distributions(draft=draft)
     k = size_up_to(q.shape[-1]).check(xp, "k", k)
@@ -36,14 +36,14 @@ def top(draft: Array, k: Array) -> tuple[Any, Array, Array]:
 
 
 def units_of(xp: Any, q: Array, resolution: Array) -> Array:
-    """ℓ (..., 1) beside the rows."""
+    """ℓ (..., 1), broadcast to the rows."""
     resolution = RESOLUTION.check(xp, "resolution", arrays(q=q, resolution=resolution)[2])
     leading_dimensions(draft=tuple(q.shape[:-1]), resolution=tuple(resolution.shape))
     return xp.broadcast_to(resolution, q.shape[:-1])[..., None]
 
 
 def all_positive(draft: Array, k: Array) -> Array:
-    """The K largest entries are positive just if so many are."""
+    """Whether at least K ≥ 1 entries are positive, so that the K largest are."""
     xp, draft, k = arrays(draft=draft, k=k)
     positive = xp.count_nonzero(distributions(draft=draft)[2] > 0, axis=-1)
     return (k >= 1) & (k <= positive)
@@ -86,7 +86,7 @@ def bound_sharp(k: Array, resolution: Array) -> Array:
 
 
 def _corrections(draft: Array, k: Array, resolution: Array, *, renormalised: bool) -> Array:
-    """|Σ⌊ℓ q + ½⌋ - ℓ|: the units that Alg. 2 still has to add or take."""
+    """|Σ⌊ℓ q + ½⌋ - ℓ|: the units that Alg. 2 still has to add or take back."""
     xp, q, kept = top(draft, k)
     units = xp.astype(units_of(xp, q, resolution), xp.float64)
     row = kept_part(xp, q, kept)[0] if renormalised else xp.where(kept, q, 0.0)
@@ -95,7 +95,7 @@ def _corrections(draft: Array, k: Array, resolution: Array, *, renormalised: boo
 
 
 def competitor(draft: Array, k: Array, counts: Array) -> tuple[Any, Array, Array, Array]:
-    """q, the support, and other counts."""
+    """q, the support, and the counts of a competitor."""
     xp, q, kept = top(draft, k)
     counts = COUNT.check(xp, "counts", arrays(q=q, counts=counts)[2])
     same_vocabulary(draft=q, counts=counts)
@@ -118,7 +118,7 @@ def farther(draft: Array, k: Array, counts: Array) -> Array:
 
 
 def on_support(draft: Array, k: Array, counts: Array) -> Array:
-    """Whether the competitor has counts, and on the support alone."""
+    """Whether the competitor has counts, all of them on the support."""
     xp, _, kept, counts = competitor(draft, k, counts)
     return xp.any(counts > 0, axis=-1) & ~xp.any((counts > 0) & ~kept, axis=-1)
 
@@ -136,7 +136,7 @@ def dropped(draft: Array, k: Array) -> Array:
 
 
 def exact_bits(vocabulary: Array, k: Array, resolution: Array) -> Array:
-    """By Python integers, row by row on the host."""
+    """Payload by Python integers, row by row on the host."""
     given = arrays(vocabulary=vocabulary, k=k, resolution=resolution)[1:]
     host = np.broadcast_arrays(*(to_numpy(value) for value in given))
     return np.vectorize(lambda v, size, units: exact_payload_bits(int(v), int(size), int(units)), otypes=[float])(*host)
@@ -161,7 +161,7 @@ def position_bound_sharp(target: Array, draft: Array, k: Array) -> Array:
 
 
 def law(target: Array, draft: Array, k: Array, *, drawn_from_draft: bool) -> Array:
-    """Overlap with p of what comes out when q̂ is declared, and drawn from or not: 1 - ½ Σ |law - p|."""
+    """1 - ½ Σ |law - p| of the emitted token if q̂ is declared and drafts are drawn from q̂ or from q."""
     xp, _, q_hat, _ = quantised(draft, k, PAPER_RESOLUTION)
     _, _, p, q = distributions(target=target, draft=draft)
     drawn = q if drawn_from_draft else q_hat
@@ -172,12 +172,12 @@ def law(target: Array, draft: Array, k: Array, *, drawn_from_draft: bool) -> Arr
 
 
 def lossless(target: Array, draft: Array, k: Array) -> Array:
-    """Of drafts that are drawn from q̂."""
+    """Overlap with p if drafts are drawn from q̂."""
     return law(target, draft, k, drawn_from_draft=False)
 
 
 def misdeclared(target: Array, draft: Array, k: Array) -> Array:
-    """Of drafts that are drawn from q."""
+    """Overlap with p if drafts are drawn from q."""
     return law(target, draft, k, drawn_from_draft=True)
 
 
@@ -211,12 +211,12 @@ def tree_bound(targets: Array, drafts: Array, k: Array, resolution: Array, *, sh
 
 
 def tree_bound_published(targets: Array, drafts: Array, k: Array, resolution: Array) -> Array:
-    """With K/(4ℓ)."""
+    """:func:`tree_bound` with K/(4ℓ)."""
     return tree_bound(targets, drafts, k, resolution, sharp=False)
 
 
 def tree_bound_sharp(targets: Array, drafts: Array, k: Array, resolution: Array) -> Array:
-    """With D."""
+    """:func:`tree_bound` with D."""
     return tree_bound(targets, drafts, k, resolution, sharp=True)
 
 
@@ -227,7 +227,7 @@ def positive_on_tree(drafts: Array, k: Array) -> Array:
 
 
 def allocated(draft: Array, budget_bits: Array) -> Array:
-    """Dropped mass and D of the K and ℓ that are allocated; infinite where their bits exceed the budget."""
+    """Dropped mass and D of the allocated K and ℓ; infinite where their bits exceed the budget."""
     found = allocate(draft, budget_bits)
     xp, wrong = arrays(wrong=dropped(draft, found.k) + _worst_rounding(found.k, found.resolution))
     fits = allocated_bits(draft, budget_bits) <= arrays(wrong=wrong, budget=budget_bits)[2] + SLACK_BITS
@@ -235,7 +235,7 @@ def allocated(draft: Array, budget_bits: Array) -> Array:
 
 
 def allocated_bits(draft: Array, budget_bits: Array) -> Array:
-    """Bits of the K and ℓ that are allocated, by whole numbers: not those that the allocation says itself."""
+    """Bits of the allocated K and ℓ by whole numbers, not as the allocation reports them."""
     found = allocate(draft, budget_bits)
     xp, _ = arrays(k=found.k)
     vocabulary = draft.shape[-1]
@@ -249,7 +249,7 @@ def other_distortion(draft: Array, k: Array, resolution: Array) -> Array:
 
 
 def _worst_rounding(k: Array, resolution: Array) -> Array:
-    """D without the allocation's own formula: max over j units of j(K - j)/(Kℓ), j ≤ ℓ, with ℓ or K/2 as the best j."""
+    """D without the formula of the allocation: the maximum of j(K - j)/(Kℓ) over j ≤ ℓ, at j = ℓ or near K/2."""
     xp, size, units = arrays(k=k, resolution=resolution)
     size, units = (xp.astype(value, xp.float64) for value in (COUNT.check(xp, "k", size), units))
     RESOLUTION.check(xp, "resolution", arrays(k=k, resolution=resolution)[2])
@@ -266,15 +266,15 @@ def affordable(draft: Array, k: Array, resolution: Array, budget_bits: Array) ->
 
 
 def corrections_renormalised(draft: Array, k: Array, resolution: Array) -> Array:
-    """Of q̄."""
+    """Corrections of q̄."""
     return _corrections(draft, k, resolution, renormalised=True)
 
 
 def corrections_printed(draft: Array, k: Array, resolution: Array) -> Array:
-    """Of the kept part of q as it is."""
+    """Corrections of the kept part of q, not renormalised."""
     return _corrections(draft, k, resolution, renormalised=False)
 
 
 def stirling_bits(vocabulary: Array, k: Array, resolution: Array) -> Array:
-    """By Stirling's series."""
+    """Payload by Stirling's series."""
     return payload_bits(vocabulary, k, resolution)

@@ -13,7 +13,7 @@ from hlmtheory._array import Array, arrays, in_kind, take
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, token_of
 from hlmtheory._simplex import distance, distributions, rejection_by_token, skip_probabilities
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
-from hlmtheory.skipping.chains import HORIZON, _chains, from_large, text_distance
+from hlmtheory.skipping.chains import HORIZON, _chains, from_target, text_distance
 from hlmtheory.verification import output_distribution
 
 # Proofs, by the last part of the id.
@@ -140,7 +140,7 @@ def _overlap_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -
 
 
 def _sum_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
-    xp, total = arrays(total=from_large(target_chain, draft_chain, skip_chain))
+    xp, total = arrays(total=from_target(target_chain, draft_chain, skip_chain))
     return xp.minimum(total, xp.ones_like(total))
 
 

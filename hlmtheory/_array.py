@@ -1,6 +1,6 @@
-"""One code for numpy and torch: whichever came in goes out (array API).
+"""One implementation for numpy and torch, by the array API: the answer is in the library of the arguments.
 
-Everything here is private; the modules use it so that no function of theirs names a library.
+Everything here is private. The modules use it, so that none of their functions names a library.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj, is_torch_namespace
 
 NUMPY = array_namespace(np.empty(0))
-BLOCK = 64  # entries summed one after the other
+BLOCK = 64  # entries that are summed one after the other
 
 Array: TypeAlias = Any
 """An array of any array-API library: numpy, torch (CPU or CUDA), array-api-strict."""
@@ -21,17 +21,18 @@ Array: TypeAlias = Any
 def arrays(*exact: str, **values: Any) -> tuple[Any, ...]:
     """The namespace and the values as arrays of it, on one device.
 
-    Python numbers and sequences become arrays of the library the others belong to (numpy if none
-    does), fractions in the floating type of the others; two libraries in one call are refused, since a
-    silent copy would hide where the work runs.
+    Python numbers and sequences become arrays of the library of the others (numpy if there is none), fractions in the
+    floating type of the others. Two libraries in one call are refused, since a silent copy would hide where the work
+    runs.
 
-    Refused by name: what does not hold real numbers (None, strings, complex, integers beyond 64 bits, ragged lists),
-    and a numpy masked array, since no function here reads the mask and hidden entries would be counted as values.
+    Also refused, by name: values that are not real numbers (None, strings, complex numbers, integers of more than 64
+    bits, ragged lists), and numpy masked arrays, since no function here reads the mask.
 
-    The ``exact`` ones, by name, become float64 whatever the others' type: a tolerance of 0.1 that is compared with
-    float32 rows must not become the 0.10000000149 of float32, by which a guarantee would be for another number.
+    The values named in ``exact`` become float64, whatever the type of the others. A tolerance of 0.1 that is compared
+    with float32 rows must not become the 0.10000000149 of float32: otherwise the guarantee would hold for a different
+    tolerance.
     """
-    if all(type(value) is np.ndarray for value in values.values()):  # the usual case, and the quickest to tell
+    if all(type(value) is np.ndarray for value in values.values()):  # the usual case, and the fastest to recognise
         return (NUMPY, *(_real(name, value) for name, value in values.items()))
     if all(type(value) in _PLAIN for value in values.values()):
         rows = [_real(name, value) for name, value in values.items() if type(value) is np.ndarray]
@@ -68,12 +69,12 @@ _NUMBERS = "fiub"  # numpy's letters for real numbers and booleans
 
 
 def _number_beside(name: str, value: float, wide: Any) -> Array:
-    """The same for one number beside numpy's arrays."""
+    """One number as a numpy array, in the floating type of the arrays beside it."""
     return _real(name, np.asarray(value, dtype=wide if type(value) is float else None))
 
 
 def plain(name: str, value: Any, kinds: str = _NUMBERS) -> np.ndarray[Any, Any]:
-    """What numpy makes of a number, a sequence or one of its arrays; refused by name if that is not numbers."""
+    """A number, a sequence or a numpy array as a numpy array; raise, with the name, if it does not hold numbers."""
     for part in value if isinstance(value, (list, tuple)) else (value,):
         if isinstance(part, np.ma.MaskedArray):
             raise TypeError(
@@ -102,19 +103,19 @@ def _real(name: str, array: np.ndarray[Any, Any], value: Any = None, kinds: str 
 
 
 def _real_kind(name: str, value: Array) -> None:
-    """The same for an array of another library."""
+    """Raise if an array of another library does not hold real numbers or booleans."""
     if not is_kind(array_namespace(value), value.dtype, ("real floating", "integral", "bool")):
         raise TypeError(f"{name} must be real numbers; got dtype {value.dtype}; convert it to numbers")
 
 
 def brief(value: Any) -> str:
-    """The value as a message shows it: one short line."""
+    """The value on one short line, for a message."""
     shown = " ".join(repr(value).split())
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def is_array(value: Any) -> bool:
-    """Arrays proper; a numpy scalar is as good as a Python number."""
+    """Whether the value is an array; a numpy scalar counts as a Python number."""
     return is_array_api_obj(value) and not isinstance(value, np.generic)
 
 
@@ -125,7 +126,7 @@ def _beside(xp: Any, value: np.ndarray[Any, Any], wide: Any, where: Any) -> Arra
 
 @cache
 def is_kind(xp: Any, dtype: Any, kind: str | tuple[str, ...]) -> bool:
-    """Whether a type is of a kind of the standard; asked once, since asking takes longer than a small computation."""
+    """Whether a type is of a kind of the array API; cached, since the call takes longer than a small computation."""
     return bool(xp.isdtype(dtype, kind))
 
 
@@ -135,7 +136,7 @@ def _bits(xp: Any, dtype: Any) -> int:
 
 
 def widest(xp: Any, *values: Array) -> Any:
-    """The type to answer in: float32 if every floating type among the values has at most 32 bits, else float64."""
+    """The type of the answer: float32 if every floating type among the values has at most 32 bits, else float64."""
     bits = [_bits(xp, value.dtype) for value in values if is_kind(xp, value.dtype, "real floating")]
     return xp.float32 if bits and max(bits) <= 32 else xp.float64
 
@@ -152,7 +153,7 @@ def in_kind(xp: Any, value: Array, kind: Any) -> Array:
 
 
 def upward(xp: Any, bound: Array, kind: Any) -> Array:
-    """A bound in another type, never below itself: to nearest it would be, half the time."""
+    """A bound in another type, rounded up; rounding to nearest would lower it half of the time."""
     if bound.dtype == kind:
         return bound
     near = in_kind(xp, bound, kind)
@@ -165,7 +166,7 @@ def epsilon(xp: Any, dtype: Any) -> float:
 
 
 def softmax(xp: Any, logits: Array) -> Array:
-    """Softmax over the last axis, by the library's fused routine where it has one."""
+    """Softmax over the last axis, by the library's fused routine if there is one."""
     if is_torch_namespace(xp):
         return logits.softmax(dim=-1)
     e = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
@@ -173,19 +174,19 @@ def softmax(xp: Any, logits: Array) -> Array:
 
 
 def sort_descending(xp: Any, values: Array) -> Array:
-    """The values in descending order along the last axis; not stable, which is 3 times faster and as good."""
+    """The values in descending order along the last axis. The sort is not stable, which is 3 times faster."""
     return xp.sort(values, axis=-1, descending=True, stable=False)
 
 
 def spread(xp: Any, value: Array, shape: tuple[int, ...]) -> Array:
-    """``broadcast_to`` where there is something to spread, since it takes as long as a small computation."""
+    """``broadcast_to``, called only if the shape differs, since it takes as long as a small computation."""
     if tuple(value.shape) == shape:
         return value
     return np.full(shape, value) if xp is NUMPY and not value.ndim else xp.broadcast_to(value, shape)
 
 
 def row_sums(xp: Any, values: Array) -> Array:
-    """Sums over the last axis, which stays, (..., 1)."""
+    """Sums over the last axis, shape (..., 1)."""
     return np.add.reduce(values, axis=-1, keepdims=True) if xp is NUMPY else xp.sum(values, axis=-1, keepdims=True)
 
 
@@ -195,7 +196,7 @@ def running(xp: Any, values: Array) -> Array:
 
 
 def every(xp: Any, good: Array) -> bool:
-    """Whether all are true; numpy's own method takes a third of the time for a few."""
+    """Whether all entries are true; numpy's own method takes a third of the time for a few entries."""
     return bool(good.all() if xp is NUMPY else xp.all(good))
 
 
@@ -210,9 +211,9 @@ def take(xp: Any, values: Array, indices: Array) -> Array:
 
 
 def on_host(xp: Any, *values: Array) -> tuple[Any, ...]:
-    """The namespace and the values, torch's on the CPU as numpy's of the same memory: numpy sorts them 30 times faster.
+    """The namespace and the values; torch tensors on the CPU become numpy arrays of the same memory.
 
-    Floating types that numpy lacks are no business of this function: what comes is float32, float64 or int64.
+    numpy sorts 30 times faster. The values are float32, float64 or int64, which numpy has.
     """
     if is_torch_namespace(xp) and all(value.device.type == "cpu" for value in values):
         return (NUMPY, *(value.detach().numpy() for value in values))
@@ -220,15 +221,15 @@ def on_host(xp: Any, *values: Array) -> tuple[Any, ...]:
 
 
 def back(xp: Any, value: Array) -> Array:
-    """What :func:`on_host` led to, in the caller's library."""
+    """A result after :func:`on_host`, in the caller's library."""
     return xp.asarray(value) if is_torch_namespace(xp) else value
 
 
 def tail_sums(xp: Any, values: Array) -> Array:
     """Sums of the entries from index k on, k = 0..V, shape (..., V + 1).
 
-    Summed from the far end, so that the small tails of a descending row keep their relative accuracy, and
-    in two levels: a sum has at most BLOCK + V / BLOCK roundings behind it instead of V.
+    The sums begin at the far end, so that the small tails of a descending row keep their relative accuracy. They are
+    made in two levels, so that a sum has at most BLOCK + V / BLOCK roundings instead of V.
     """
     size = values.shape[-1]
     blocks = -(-size // BLOCK)
@@ -243,7 +244,7 @@ def tail_sums(xp: Any, values: Array) -> Array:
 
 
 def count_above(xp: Any, descending: Array, thresholds: Array) -> Array:
-    """For rows (R, V) in descending order: how many entries exceed each threshold of (R, T)."""
+    """Number of entries of each descending row (R, V) that exceed each of its thresholds (R, T)."""
     if is_torch_namespace(xp):
         import torch
 
@@ -254,7 +255,7 @@ def count_above(xp: Any, descending: Array, thresholds: Array) -> Array:
 
 
 def to_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """A copy for the verdict: on the host, as numpy."""
+    """The value as a numpy array on the host."""
     if isinstance(value, np.ma.MaskedArray):
         plain("the array", value)
     if hasattr(value, "detach"):

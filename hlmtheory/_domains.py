@@ -1,8 +1,9 @@
-"""What an argument may be: one object that validates, describes and names the value it refuses.
+"""Checks of arguments: a domain validates a value, describes what is allowed, and names the value it refuses.
 
-The doors of every module: :func:`checked` for arrays in the caller's library, :func:`numbers` for arrays of numpy,
-:func:`number` for one number, :func:`flag`, :func:`option` and :func:`instance` for what is no number. A bool is no
-number and a number no bool: True where a count is due is a slip of the caller, and so is 1 where a switch is due.
+Every public function checks its arguments with these: :func:`checked` for arrays in the caller's library,
+:func:`numbers` for numpy arrays, :func:`number` for one number, and :func:`flag`, :func:`option` and :func:`instance`
+for other values. A bool is not accepted as a number, nor a number as a bool: True in place of a count, or 1 in place
+of a switch, is a mistake of the caller.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ Test = Callable[[Any, Array], Array]
 
 
 class DomainError(ValueError):
-    """A value outside the domain of its argument: says which, where, what, and the remedy."""
+    """A value outside the domain of its argument; the message names the argument, the place, the value and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A set of admissible values, with the sentence that describes it and the remedy for a stray.
+    """A set of allowed values, with its description and a remedy for a value outside.
 
     Parameters
     ----------
     description : str
         Completes "must be ...".
     contains : callable
-        ``contains(xp, value) -> bool array``, True where admissible. NaN must give False.
+        ``contains(xp, value) -> bool array``, True where the value is allowed. NaN must give False.
     remedy : str
         What the caller can do.
     kind : str
-        "real" or "integer": fractions are refused where whole numbers are meant, rather than rounded.
+        "real" or "integer". A fraction where a whole number is needed is refused, not rounded.
     rows : bool
         Whether one value is a row (the last axis) rather than a number.
     """
@@ -54,20 +55,20 @@ class Domain:
     rows: bool = False
 
     def check(self, xp: Any, name: str, value: Array) -> Array:
-        """Return the value, whole numbers as int64, or raise :class:`DomainError` that names the first stray."""
+        """Return the value, whole numbers as int64; raise :class:`DomainError` that names the first value outside."""
         if not is_kind(xp, value.dtype, "integral" if self.kind == "integer" else ("real floating", "integral")):
             raise DomainError(f"{name} must be {self.description}; got {_first_fraction(xp, value)}; {self.remedy}")
         if self.rows and (value.ndim == 0 or value.shape[-1] == 0):
             raise DomainError(f"{name} must be {self.description}; got shape {tuple(value.shape)}; {self.remedy}")
         if self.kind == "integer":
-            value = in_kind(xp, value, xp.int64)  # the type of an index; a narrow one wraps
+            value = in_kind(xp, value, xp.int64)  # the type of an index; a narrower type would overflow
         good = self.contains(xp, value)
         if not every(xp, good):
             raise DomainError(f"{name} must be {self.description}; {self._first(xp, value, good)}; {self.remedy}")
         return value
 
     def _first(self, xp: Any, value: Array, good: Array) -> str:
-        """Where the first stray stands and what it is."""
+        """The index of the first value outside, and the value."""
         flat = xp.reshape(good, (-1,))
         index = int(xp.argmin(xp.astype(flat, xp.int8)))
         place = tuple(int(i) for i in np.unravel_index(index, tuple(good.shape)))
@@ -83,7 +84,7 @@ def _number(xp: Any, value: Array) -> float | int:
 
 
 def _first_fraction(xp: Any, value: Array) -> str:
-    """The first entry that is no whole number, and the type, for the message."""
+    """The first entry that is not a whole number, and its type, for the message."""
     if not is_kind(xp, value.dtype, "real floating") or 0 in value.shape:
         return f"dtype {value.dtype}"
     flat = xp.reshape(value, (-1,))
@@ -92,7 +93,7 @@ def _first_fraction(xp: Any, value: Array) -> str:
 
 
 def _fault(xp: Any, row: Array) -> str:
-    """Why a row is no distribution, with the offending number."""
+    """Why a row is not a distribution, with the offending number."""
     finite = xp.isfinite(row)
     if not bool(xp.all(finite)):
         stray = int(xp.argmin(xp.astype(finite, xp.int8)))
@@ -104,10 +105,10 @@ def _fault(xp: Any, row: Array) -> str:
 
 
 def _on_simplex(xp: Any, value: Array) -> Array:
-    """Finite, non-negative, and summing to 1 as nearly as a softmax of that type may.
+    """Whether each row is finite, non-negative, and sums to 1 up to the rounding of a softmax of its type.
 
-    The slack is 1e-4 for float32 and wider. An entry of a half type carries half a unit in the last
-    place, or half the spacing of its subnormal numbers, and a row may carry V of those.
+    The tolerance is 1e-4 for float32 and wider types. An entry of a half type is off by up to half a unit in the last
+    place, or half the spacing of its subnormal numbers, and a row has V such entries.
     """
     unit, slack = epsilon(xp, value.dtype), 1e-4
     if unit > 1e-4:
@@ -150,14 +151,14 @@ COUNT = Domain(
 
 
 def mask(xp: Any, name: str, value: Array) -> Array:
-    """An array of booleans: a switch for each entry."""
+    """Return an array of booleans; raise if it holds anything else."""
     if is_kind(xp, value.dtype, "bool"):
         return value
     raise DomainError(f"{name} must be a mask of booleans; got dtype {value.dtype}; compare, as in values > 0")
 
 
 def size_up_to(vocabulary: int) -> Domain:
-    """How many of the vocabulary's entries are kept: a whole number in 0..V."""
+    """The domain of k, the number of entries kept: a whole number in 0..V."""
     return Domain(
         f"a whole number in 0..V with V = {vocabulary}",
         lambda xp, value: (value >= 0) & (value <= vocabulary),
@@ -167,7 +168,7 @@ def size_up_to(vocabulary: int) -> Domain:
 
 
 def token_of(vocabulary: int) -> Domain:
-    """A token of the vocabulary: an index in 0..V-1."""
+    """The domain of a token: an index in 0..V-1."""
     return Domain(
         f"a token in 0..V-1 with V = {vocabulary}",
         lambda xp, value: (value >= 0) & (value < vocabulary),
@@ -177,9 +178,9 @@ def token_of(vocabulary: int) -> Domain:
 
 
 def checked(domains: Mapping[str, Domain], *exact: str, **values: Any) -> tuple[Any, ...]:
-    """The namespace and the values as arrays of it, each in the domain of its name; shapes broadcast.
+    """The namespace and the values as its arrays, each checked by the domain of its name; their shapes broadcast.
 
-    The ``exact`` ones stay float64 beside narrow arrays: see :func:`hlmtheory._array.arrays`.
+    The values named in ``exact`` stay float64 beside narrower arrays: see :func:`hlmtheory._array.arrays`.
     """
     xp, *given = arrays(*exact, **values)
     named = {name: domains[name].check(xp, name, value) for name, value in zip(values, given, strict=True)}
@@ -188,14 +189,14 @@ def checked(domains: Mapping[str, Domain], *exact: str, **values: Any) -> tuple[
 
 
 def numbers(domain: Domain, name: str, value: Any) -> np.ndarray[Any, Any]:
-    """The value as an array of numpy, in its domain: int64 where that asks for whole numbers, else float64."""
+    """The checked value as a numpy array: int64 if the domain is of whole numbers, else float64."""
     xp, array = arrays(**{name: value})
     array = domain.check(xp, name, array)
     return to_numpy(array if domain.kind == "integer" else in_kind(xp, array, xp.float64))
 
 
 def number(domain: Domain, name: str, value: Any) -> Any:
-    """One number of the domain, as an int of Python where it asks for whole numbers, else a float."""
+    """One checked number: a Python int if the domain is of whole numbers, else a float."""
     array = numbers(domain, name, value)
     if array.ndim:
         raise DomainError(f"{name} must be one number; got shape {array.shape}; call once for each")
@@ -203,28 +204,28 @@ def number(domain: Domain, name: str, value: Any) -> Any:
 
 
 def flag(name: str, value: Any) -> bool:
-    """A switch: True or False and nothing that is merely true."""
+    """Return True or False; raise for every other value, also one that is merely true."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise TypeError(f"{name} must be True or False; got {brief(value)}; give a bool")
 
 
 def option(name: str, value: Any, choices: Collection[str]) -> str:
-    """One of the words that an argument can be."""
+    """Return the value if it is one of the choices; raise otherwise."""
     if isinstance(value, str) and value in choices:
         return value
     raise DomainError(f"{name} must be one of {', '.join(choices)}; got {brief(value)}; choose one of them")
 
 
 def instance(name: str, value: Any, kind: type[Item]) -> Item:
-    """An object of a class."""
+    """Return an object of a class; raise if it is not one."""
     if isinstance(value, kind):
         return value
     raise TypeError(f"{name} must be a {kind.__name__}; got {brief(value)}; make one with {kind.__name__}(...)")
 
 
 def instances(name: str, value: Any, kind: type[Item]) -> tuple[Item, ...]:
-    """A sequence of objects of a class."""
+    """Return a sequence of objects of a class as a tuple; raise if it is not one."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         raise TypeError(f"{name} must be a sequence of {kind.__name__}; got {brief(value)}; put them in a list")
     found = tuple(value)
@@ -238,7 +239,7 @@ def instances(name: str, value: Any, kind: type[Item]) -> tuple[Item, ...]:
 
 
 def generator(name: str, value: Any) -> np.random.Generator:
-    """A source of randomness."""
+    """Return a numpy generator; raise for anything else, also its class."""
     if isinstance(value, np.random.Generator):
         return value
     raise TypeError(
@@ -247,10 +248,10 @@ def generator(name: str, value: Any) -> np.random.Generator:
 
 
 def check_logits(xp: Any, logits: Array) -> Array:
-    """Return the logits, or raise on NaN, +inf, and rows that are masked throughout.
+    """Return the logits; raise on NaN, +inf, and rows with masked entries only.
 
-    Everywhere in the project -inf is a masked entry: a token of probability 0, as engines mask unused ids and what a
-    grammar forbids. The row is then that of the other entries.
+    Everywhere in the project -inf is a masked entry: a token of probability 0. Engines mask unused ids and tokens that
+    a grammar forbids.
     """
     masked = logits == -np.inf
     LOGITS.check(xp, "logits", xp.where(masked, xp.zeros_like(logits), logits) if logits.ndim else logits)
@@ -258,10 +259,10 @@ def check_logits(xp: Any, logits: Array) -> Array:
 
 
 def finite_answer(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
-    """The function, with a refusal in place of an answer that float64 cannot hold.
+    """Decorate a function so that it raises where float64 cannot hold its answer.
 
-    Where an intermediate number overflows a finite answer may be wrong: numpy's overflows, divisions by 0 and invalid
-    operations are refused too, and not only what comes out infinite or NaN.
+    If an intermediate number overflows, even a finite answer may be wrong. So numpy's overflows, divisions by 0 and
+    invalid operations raise too, besides answers that are infinite or NaN.
     """
 
     @wraps(function)
@@ -293,7 +294,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def same_vocabulary(**rows: Array) -> None:
-    """Refuse rows over vocabularies of different size."""
+    """Raise if rows have different vocabulary sizes."""
     sizes = {name: value.shape[-1] for name, value in rows.items()}
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} rows have {size} entries" for name, size in sizes.items())
@@ -304,19 +305,19 @@ def same_vocabulary(**rows: Array) -> None:
 
 
 def entry_for_each(unit: str, **shapes: tuple[int, ...]) -> None:
-    """Refuse an array whose last axis is missing or empty; ``unit`` is what one entry of it stands for."""
+    """Raise if an array has no last axis or an empty one; ``unit`` says what one entry stands for."""
     for name, shape in shapes.items():
         if not shape or shape[-1] == 0:
             raise DomainError(f"{name} must have an entry for each {unit}; got shape {shape}; give one or more")
 
 
 def leading_dimensions(**shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common batch shape, or a refusal that names every argument."""
+    """The common batch shape; raise, with every argument's shape, if there is none."""
     return broadcast("leading dimensions", **shapes)
 
 
 def broadcast(what: str = "shapes", /, **shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape, or a refusal that names every argument."""
+    """The common shape; raise, with every argument's shape, if there is none."""
     different = {shape for shape in shapes.values() if shape}
     if len(different) <= 1:
         return next(iter(different), ())

@@ -1,4 +1,4 @@
-"""Domains of physical quantities: the same few sets, each with the remedy that its argument needs."""
+"""Domains of physical quantities, each with the remedy that fits its argument."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def positive(remedy: str) -> Domain:
 
 
 def not_negative(remedy: str) -> Domain:
-    """Finite numbers from 0 on."""
+    """Finite numbers, 0 or more."""
     return Domain("0 or more and finite", lambda xp, value: (value >= 0) & xp.isfinite(value), remedy)
 
 
 def at_least_one(remedy: str) -> Domain:
-    """Finite numbers from 1 on."""
+    """Finite numbers, 1 or more."""
     return Domain("at least 1 and finite", lambda xp, value: (value >= 1) & xp.isfinite(value), remedy)
 
 
@@ -31,11 +31,11 @@ def open_unit(remedy: str) -> Domain:
 
 
 def whole_from_one(remedy: str) -> Domain:
-    """Whole numbers from 1 on."""
+    """Whole numbers, 1 or more."""
     return Domain("a whole number, 1 or more", lambda xp, value: value >= 1, remedy, kind="integer")
 
 
 def checked(domains: Mapping[str, Domain], **values: Any) -> tuple[Any, ...]:
-    """The namespace and the values, each in the domain of its name, in their common floating type."""
+    """The namespace and the values, each checked by the domain of its name, in their common floating type."""
     xp, *given = _domains.checked(domains, **values)
     return (xp, *floating(xp, *given))

@@ -1,7 +1,7 @@
 """A published result as a record: what it says, where, under which assumptions, and how it is checked.
 
-One record serves four readers: the property tests, the check on real traces, the report, and
-``hlm claims``. A claim stands at the foot of the module whose functions it speaks of.
+One record serves four readers: the property tests, the check on real traces, the report, and ``hlm claims``. A claim
+is written in the module whose functions it is about.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ PROBABILITY_ROWS = frozenset({"draft", "target"})
 """Arguments of these names are probability rows everywhere in the project."""
 
 UNIT = 64 * float(np.finfo(np.float64).eps)
-"""Rounding that a sum of products of probabilities may carry, per unit of its condition number."""
+"""Rounding error allowed in a sum of products of probabilities, per unit of its condition number."""
 
 COARSE = 1e-6
-"""A tolerance above this decides nothing: the instance is too ill-conditioned for float64."""
+"""Largest rounding tolerance that decides; above it the instance is too ill-conditioned for float64."""
 
 
 class Relation(Enum):
-    """How the left side stands to the right side."""
+    """The relation between the left and the right side."""
 
     LE = "≤"
     EQ = "="
@@ -44,8 +44,8 @@ class Origin(Enum):
     """Where a statement comes from.
 
     PUBLISHED : a result as a paper prints it. If it is false, it is refuted.
-    MISPRINT : printed and false, but an evident repair exists, so nothing that the paper concludes falls with it.
-    IMPLIED : no paper prints it, but it suggests itself, so a reader or an implementer may rely on it.
+    MISPRINT : printed and false, but with an evident repair, so that the paper's conclusions stand.
+    IMPLIED : no paper prints it, but readers or implementers may rely on it, since it suggests itself.
     CORRECTED : what holds instead of a printed statement that is false or incomplete.
     NEW : printed in no source that we know.
     """
@@ -58,7 +58,7 @@ class Origin(Enum):
 
 
 FALSE = {Origin.PUBLISHED: "refuted", Origin.MISPRINT: "misprint", Origin.IMPLIED: "false reading"}
-"""By origin, what a false statement is called; no other origin has false statements."""
+"""The name of a false statement, by its origin. No other origin has false statements."""
 
 
 class Status(Enum):
@@ -80,7 +80,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A condition under which a claim is made; ``holds`` takes arguments of the instance by name."""
+    """A condition of a claim; ``holds`` takes arrays of the instance by name."""
 
     statement: str
     holds: Callable[..., Array]
@@ -88,7 +88,7 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class Attained:
-    """The instance with the largest lhs/rhs known, and that ratio (1 for a sharp bound)."""
+    """The instance with the largest known lhs/rhs, and that ratio (1 for a sharp bound)."""
 
     instance: Instance
     ratio: float = 1.0
@@ -105,7 +105,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found on a batch of instances; every array has the batch's shape.
+    """The result of a check on a batch of instances; every array has the batch's shape.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ class Verdict:
     slack : numpy array of float64
         How far the claim is from failing: rhs - lhs for ≤, -|lhs - rhs| for =, NaN out of scope.
     vacuous : numpy array of bool
-        In scope, and the right side is at or above the ceiling that the left side cannot exceed.
+        In scope, and the right side is at least the ceiling, which the left side cannot exceed.
     broken : dict
         For each assumption that failed somewhere: its statement and the number of instances.
     """
@@ -146,7 +146,7 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether some instance is in scope and none of them fails or is undecided."""
+        """Whether some instance is in scope, and every one of those holds."""
         return self.in_scope > 0 and self.count(Status.HOLDS) == self.in_scope
 
 
@@ -159,7 +159,7 @@ class Claim:
     id : str
         A stable slug, ``module.name``; never a theorem number.
     source : Source
-        Where it is printed, or for a new result what it improves on.
+        Where it is printed; for a new result, what it improves on.
     origin : Origin
     statement : str
         The mathematics, readable by a person.
@@ -168,17 +168,15 @@ class Claim:
         Functions of the instance's arrays, by name, that return arrays of the batch's shape.
     assumptions : tuple of Assumption
     attained : Attained or None
-        The tightest instance known; None only for a refuted claim. Its ratio makes the claim
-        falsifiable: the test-suite shrinks the right side just below it and demands that the mutant is
-        caught.
+        The tightest instance known; None only for a refuted claim. The tests multiply the right side by slightly less
+        than its ratio, and require that the claim then fails.
     ceiling : float or None
-        What the left side cannot exceed whatever the instance; rhs ≥ ceiling is a vacuous pass.
+        Upper bound of the left side on every instance; the claim is vacuous where rhs ≥ ceiling.
     condition : callable or None
-        By how much a rounding error of one unit in a probability is magnified in the sides
-        (1 if None); e.g. 1/TV(q, p) where a residual is normalised.
+        Factor by which the sides magnify a rounding error in a probability (1 if None); for example 1/TV(q, p) where a
+        residual is normalised.
     error : callable or None
-        Half-width of the interval of an estimated side; an instance whose sides are nearer than this
-        on the failing side is INCONCLUSIVE.
+        Half-width of the interval of an estimated side. An instance that fails by less than this is INCONCLUSIVE.
     refuted : Instance or None
         For a statement that is false: an instance on which it fails. Its origin is PUBLISHED, MISPRINT or IMPLIED.
     """
@@ -238,10 +236,10 @@ class Claim:
     def check(self, instance: Instance) -> Verdict:
         """Check the claim on every instance of a batch.
 
-        Arrays are taken to float64 first, and probability rows divided by their sum there: what is
-        checked is the statement, not the caller's arithmetic. The rounding tolerance is decided here and
-        nowhere else: ``UNIT`` times the larger side, plus ``UNIT`` times the condition number. Where it
-        is coarser than ``COARSE`` an instance that needs it is INCONCLUSIVE.
+        Arrays are converted to float64, and probability rows are divided by their sum, so that the check is of the
+        statement and not of the caller's arithmetic. The rounding tolerance is set here and nowhere else: ``UNIT``
+        times the larger side, plus ``UNIT`` times the condition number. Where it exceeds ``COARSE``, an instance that
+        needs it is INCONCLUSIVE.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """Which tasks to batch for the two-stage pipeline, in which order, and how many tokens to draft.
 
-Paper: edge-sd (zhu2025edgesd) Section III-B, (28)-(33) and Algorithm 1; its rivals of Section IV; Johnson's rule for
+Paper: edge-sd (zhu2025edgesd) Section III-B, (28)-(33) and Algorithm 1; the baselines of Section IV; Johnson's rule for
 two machines (johnson1954).
 
 ========== =============================================== ========= ===========
@@ -16,15 +16,15 @@ F, C       finish of the first and the second stage        s         (N,)
 ============================ =====================================================================
 method                       what it does
 ============================ =====================================================================
-``dp``                       Algorithm 1, its faults repaired: one state (F, C) per prefix of the tasks
+``dp``                       Algorithm 1 with its faults repaired: one state (F, C) per prefix of the tasks
 ``dp-printed-objective``     the same with (29) as printed: it minimises a latency without overlap
-``dp-printed``               Algorithm 1 word for word: its batches overlap, see :class:`Plan`
+``dp-printed``               Algorithm 1 exactly as printed: its batches overlap, see :class:`Plan`
 ``pareto``                   all undominated states per prefix: exact among runs of the sorted tasks, in order
 ``pareto+johnson``           the batches of ``pareto``, ordered by Johnson's rule anew at every step
 ``exact``                    all partitions and all orders, at most 12 tasks; where waves are needed, all divisions
                              into waves, at most 8 tasks; free, all schedules too, of at most 20,000 states
-``balanced``                 waves of equal size, each in batches of equal size, runs of the sorted tasks; their numbers
-                             by the bound on their free schedules
+``balanced``                 waves of equal size, each in batches of equal size, which are runs of the sorted tasks;
+                             their numbers are chosen by the bound on their free schedules
 ``none``                     one task at a time
 ``static``                   a fixed number of tasks in a batch, in order of arrival
 ``max``                      as many as the memory holds of the longest task, in order of arrival
@@ -39,13 +39,13 @@ drafts again as soon as its own drafts are verified and the draft stage, which h
 method but ``balanced`` and ``exact`` chooses its batches for the barrier, whatever the schedule. A bound for
 "barrier" holds for plans with the barrier, one for "free" for any schedule.
 
-And it has a *memory rule*. "together": the caches of all batches that run at once must fit, Γ_p + Σ_m Γ_kv,m ≤ Γ_s,
-each at its fullest; what does not fit runs in waves, one wave after another. Swapping caches out is the alternative; it
-is not modelled. "each": the paper's (24b) with (10) as printed, a limit for each batch alone.
+A plan also has a *memory rule*. "together": the largest caches of all batches that run at the same time must fit,
+Γ_p + Σ_m Γ_kv,m ≤ Γ_s. Batches that do not fit run in waves, one wave after another. Swapping caches out is not
+modelled. "each": the paper's (24b) with (10) as printed, a limit for each batch alone.
 
-Tasks carry their output lengths. The paper plans with O_max for all of them: give those tasks to :func:`plan`, and the
-real ones with the plan to :func:`plan_latency`. Latencies are the inference's, (22); uploading the prompts, (15), adds
-the same to every plan.
+Tasks hold their output lengths. The paper plans with O_max for all tasks: give such tasks to :func:`plan`, and the real
+tasks with the plan to :func:`plan_latency`. Latencies are of the inference, (22). Uploading the prompts, (15), adds the
+same time to every plan.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ from hlmtheory._array import Array
 from hlmtheory.batching.search import Costs
 
 MOST_BATCHES = 16
-"""Numbers of batches that :func:`free_bound` tells apart; the last stands for itself and all above."""
+"""Largest number of batches that :func:`free_bound` treats separately; it also stands for all larger numbers."""
 
 
 def lower_bound(costs: Costs, schedule: str) -> float:
-    """The better of the bounds that hold for the schedule."""
+    """The larger of the bounds that hold for the schedule."""
     free = free_bound(costs)
     return max(barrier_bound(costs), free) if schedule == "barrier" else free
 
@@ -25,10 +25,11 @@ def lower_bound(costs: Costs, schedule: str) -> float:
 
 
 def barrier_bound(costs: Costs) -> float:
-    """No partition, waves and order, even anew at each step, take less with a barrier; tasks sorted by input.
+    """Lower bound on the latency of every plan with a barrier, whatever its order; tasks sorted by input.
 
-    Steps are cut where tasks leave. On each piece only the tasks active to its end are counted, with the least of
-    their output lengths in the memory, so that runs lose nothing (claim ``batching.contiguous``).
+    The steps are cut into pieces where tasks leave. On each piece only the tasks that are active to its end count, with
+    the smallest of their output lengths in the memory. Then no partition is better than the best runs (claim
+    ``batching.contiguous``).
     """
     total, begin = 0.0, 0
     for end in _levels(costs):
@@ -47,10 +48,11 @@ def _levels(costs: Costs) -> Array:
 def _piece_bound(costs: Costs, tasks: Array, begin: int, end: int) -> float:
     """The bound on steps begin + 1..end with these tasks only.
 
-    A wave's step takes at least Σ d + min v and at least min d + Σ v, hence any mean of the two with weights λ and
-    1 - λ. For weights fixed per step the least over partitions into runs is a shortest path; the best of several
-    weights is kept. One batch for all takes Σ d + Σ v, and is set apart.
+    A wave's step takes at least Σ d + min v and at least min d + Σ v, so also at least any mean of the two, with
+    weights λ and 1 - λ. For fixed weights per step the minimum over partitions into runs is a shortest path. The best
+    of several weights is returned. One batch of all tasks takes Σ d + Σ v, and is treated separately.
     """
+    # Cost of each task and of each batch, for every choice of weights
     draft, verify = (unit[tasks, begin:end] for unit in costs.unit)
     fixed_draft, fixed_verify = costs.fixed
     count = len(tasks)
@@ -61,6 +63,7 @@ def _piece_bound(costs: Costs, tasks: Array, begin: int, end: int) -> float:
     answers = np.full(count, costs.outputs[tasks].min())
     first = costs.cache.earliest(costs.inputs[tasks], answers)
     waves = costs.cache.fewest_waves(costs.inputs[tasks], answers)
+    # Shortest path over the starts of the last batch
     path = np.full((len(weight), count + 1), np.inf)
     path[:, 0] = weight @ (verify[0] + fixed_verify) + other @ (draft[0] + fixed_draft)  # no batch is shorter
     path[:, 0] *= waves
@@ -75,7 +78,7 @@ def _piece_bound(costs: Costs, tasks: Array, begin: int, end: int) -> float:
 
 
 def _weights(steps: int) -> Array:
-    """Weights λ per step, shape (23, steps): the same at all, or switching from one side to the other."""
+    """Weights λ per step, shape (23, steps): constant, or 0 before a step and 1 from it on, or the reverse."""
     even = np.repeat(np.linspace(0.0, 1.0, 9)[:, None], steps, axis=1)
     switch = np.arange(steps) >= np.linspace(0, steps, 9)[1:-1, None]
     return np.concatenate([even, switch, ~switch]).astype(np.float64)
@@ -85,12 +88,13 @@ def _weights(steps: int) -> Array:
 
 
 def free_bound(costs: Costs) -> float:
-    """No partition and no schedule take less, with or without a barrier; tasks sorted by input.
+    """Lower bound on the latency of every partition and schedule, with or without a barrier; tasks sorted by input.
 
-    With D_m, V_m the total times of batch m and s_m its cache as a share of the memory, kept from its first draft to
-    its last verification, T is at least Σ D_m + min v, min d + Σ V_m, and Σ s_m (D_m + V_m): the shares in use never
-    exceed 1, and a batch holds its own for D_m + V_m at least. So T is at least any mean of the three, whose least
-    over the partitions into M runs is a shortest path, and at least the longest chain D_m + V_m.
+    Let D_m, V_m be the total times of batch m, and s_m its cache as a share of the memory, which it holds from its
+    first draft to its last verification. T is at least Σ D_m + min v and min d + Σ V_m. It is also at least
+    Σ s_m (D_m + V_m), since the shares in use never exceed 1 and a batch holds its own for at least D_m + V_m. So T is
+    at least any mean of the three. The minimum of such a mean over the partitions into M runs is a shortest path. T is
+    also at least the longest chain D_m + V_m.
     """
     loads = _least_loads(costs)
     chains = np.asarray([_longest_chain(costs, batches) for batches in range(1, len(loads) + 1)])
@@ -98,7 +102,7 @@ def free_bound(costs: Costs) -> float:
 
 
 def _least_loads(costs: Costs) -> Array:
-    """For M = 1, 2, ... batches the best mean of the three, shape (M,); the last stands for more batches, too."""
+    """For M = 1, 2, ... batches the largest mean of the three bounds, shape (M,); the last covers more batches."""
     weight = _mixtures(costs.cache.shared and np.isfinite(costs.cache.capacity))
     last = np.asarray([unit[np.arange(len(costs.steps)), costs.steps - 1].min() for unit in costs.unit])
     ends = weight[:, 0] * (last[1] + costs.fixed[1])
@@ -114,7 +118,7 @@ def _least_loads(costs: Costs) -> Array:
 
 
 def _piece_loads(costs: Costs, weight: Array, tasks: Array, piece: tuple[int, int], most: int) -> Array:
-    """Least means on steps begin + 1..end with these tasks only, for 1..``most`` batches; shape (weights, most)."""
+    """Smallest means on steps begin + 1..end with these tasks only, for 1..``most`` batches; shape (weights, most)."""
     steps, count = piece[1] - piece[0], len(tasks)
     per_task = [unit[tasks, piece[0] : piece[1]].sum(axis=1) for unit in costs.unit]
     fixed = [steps * value for value in costs.fixed]
@@ -137,17 +141,17 @@ def _piece_loads(costs: Costs, weight: Array, tasks: Array, piece: tuple[int, in
 
 
 def _mixtures(with_memory: bool) -> Array:
-    """Weights of the three sides, shape (n, 3), each row summing to 1."""
+    """Weights of the three bounds, shape (n, 3); each row sums to 1."""
     grid = np.linspace(0.0, 1.0, 9)
     rows = [(a, b, 1.0 - a - b) for a in grid for b in grid if a + b <= 1.0 and (with_memory or a + b == 1.0)]
     return np.asarray(rows)
 
 
 def _longest_chain(costs: Costs, batches: int) -> float:
-    """The least that the longest chain of M batches of equal steps can be: one holds ⌈K/M⌉ tasks or more.
+    """Lower bound on the longest chain of M batches of equal steps.
 
-    Those are no shorter than the ⌈K/M⌉ shortest. Some batch holds the task whose own chain is the longest. The last
-    M stands for more batches, too, so that only single tasks count there.
+    One batch holds ⌈K/M⌉ tasks or more, and these are no shorter than the ⌈K/M⌉ shortest tasks. Some batch holds the
+    task whose own chain is the longest. The last M also stands for more batches, so only single tasks count there.
     """
     count, steps = len(costs.inputs), np.arange(costs.horizon)
     active = steps < costs.steps[:, None]

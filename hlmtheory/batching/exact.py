@@ -13,12 +13,13 @@ Batches: TypeAlias = list[list[int]]
 
 
 def exact(costs: Costs, *, incumbent: float = np.inf, runs_only: bool = False) -> tuple[Batches | None, float]:
-    """The best of all partitions of one wave, Johnson's order at each step: batches, latency; None if none is below.
+    """The best of all partitions of one wave, in Johnson's order at each step: batches and latency.
 
-    Partitions grow by the batch of the first task that has none. With equal output lengths only runs are tried (claim
-    ``batching.contiguous``), else every subset. A partial partition goes when, piece by piece of the steps, its
-    drafts or its verifications and the least that the rest can add reach the incumbent. What is left is tried in the
-    order of its bound. Where the memory is shared, all batches must fit together.
+    The batches are None if no partition is below the incumbent. Partitions grow by the batch of the first task that
+    has none. With equal output lengths only runs are tried (claim ``batching.contiguous``), else every subset. A
+    partial partition is removed if its lower bound reaches the incumbent. The bound is taken for each piece of the
+    steps: the drafts or the verifications so far, and the least that the rest can add. Complete partitions are tried in
+    the order of their bounds. Where the memory is shared, all batches must fit together.
     """
     blocks = Blocks(costs, runs_only or bool((costs.outputs == costs.outputs[0]).all()))
     partitions, bounds = blocks.partitions(incumbent)
@@ -35,7 +36,7 @@ def exact(costs: Costs, *, incumbent: float = np.inf, runs_only: bool = False) -
 
 
 class Blocks:
-    """All admissible batches of few tasks as bit masks, with their times summed over pieces of the steps."""
+    """All batches of few tasks that fit the memory, as bit masks, with their times summed over pieces of the steps."""
 
     def __init__(self, costs: Costs, runs_only: bool) -> None:
         self.costs, self.count = costs, len(costs.inputs)
@@ -73,7 +74,7 @@ class Blocks:
         return table
 
     def _remaining(self) -> Array:
-        """Least sum of each stage over the partitions of every set without task 0, shape (2, 2^K, pieces)."""
+        """Smallest sum of each stage over the partitions of every set without task 0, shape (2, 2^K, pieces)."""
         rest = np.full((2, 1 << self.count, self.pieces.shape[-1]), np.inf)
         rest[:, 0] = 0.0
         by_low = [np.flatnonzero(self.low == task) for task in range(self.count)]
@@ -85,7 +86,7 @@ class Blocks:
         return rest
 
     def partitions(self, incumbent: float) -> tuple[Array, Array]:
-        """All partitions whose bound is below the incumbent: block numbers (P, K), -1 for none, and the bounds."""
+        """All partitions whose bound is below the incumbent: block numbers (P, K), -1 for no block, and the bounds."""
         remaining = self._remaining()
         left = np.asarray([(1 << self.count) - 1])
         spent, path = np.zeros((2, 1, self.pieces.shape[-1])), np.full((1, self.count), -1)
@@ -94,12 +95,14 @@ class Blocks:
         for level in range(self.count):
             grown = []
             for low in np.unique(left & -left):
+                # Partial partitions whose first free task is this one, and the batches that begin with it
                 which, options = (
                     np.flatnonzero(left & -left == low),
                     np.flatnonzero(self.low == int(low).bit_length() - 1),
                 )
                 state, block = np.nonzero(self.mask[options] & ~left[which, None] == 0)
                 state, block = which[state], options[block]
+                # Add each batch that has no task twice; keep what fits and can beat the incumbent
                 after = left[state] ^ self.mask[block]
                 total = spent[:, state] + self.pieces[:, block]
                 bound = (total + remaining[:, after] + self.least[::-1, None]).max(axis=0).sum(axis=-1)
@@ -108,6 +111,7 @@ class Blocks:
                 route = path[state[good]]
                 route[:, level] = block[good]
                 grown.append((after[good], total[:, good], route, bound[good], need[good]))
+            # Complete partitions are done; the others grow on
             after, route, bound, need = (np.concatenate([part[k] for part in grown]) for k in (0, 2, 3, 4))
             total = np.concatenate([part[1] for part in grown], axis=1)
             complete.append(route[after == 0])

@@ -228,7 +228,7 @@ def _of_size(size: int | None) -> Callable[[Problem, list[int]], Candidate]:
 
 
 def _max(problem: Problem, lengths: list[int]) -> Candidate:
-    """The most tasks that fit if each were the longest in both lengths."""
+    """Batches of the largest size that fits if every task had the longest prompt and answer."""
     longest, sizes = (problem.inputs.max(), problem.outputs.max()), np.arange(1, len(problem.tasks) + 1)
 
     def for_length(length: int) -> Candidate:
@@ -240,7 +240,7 @@ def _max(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _heuristic(problem: Problem, lengths: list[int]) -> Candidate:
-    """Edge-sd Section IV-A: from batches of two on, larger ones until the latency rises."""
+    """Edge-sd Section IV-A: batches of two, then larger ones until the latency rises."""
 
     def for_length(length: int) -> Candidate:
         best = problem.plan(_in_sizes(problem, min(2, len(problem.tasks)), length), length, schedule="barrier")
@@ -255,10 +255,10 @@ def _heuristic(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _balanced(problem: Problem, lengths: list[int]) -> Candidate:
-    """Waves of about equal size, each in runs of about equal size: how many, by the bound on their free schedules.
+    """Waves of about equal size, each in runs of about equal size, chosen by the bound on their free schedules.
 
-    Up to two waves more than the fewest are tried, at the four draft lengths with the least bounds; the most promising
-    three are measured.
+    Up to two waves more than the minimum are tried, at the four draft lengths with the smallest bounds. The latency is
+    computed for the three with the smallest bounds.
     """
     found = []
     for length in sorted(lengths, key=problem.bound)[:4]:
@@ -279,7 +279,7 @@ def _balanced(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _even_runs(costs: search.Costs, wave: Array) -> tuple[float, list[Array]]:
-    """Runs of about equal size of one wave with the least bound; infinite if none fits."""
+    """Smallest bound and the runs of about equal size of one wave that have it; infinite if none fits."""
     best, runs = np.inf, [wave]
     for count in range(1, min(len(wave), bounds.MOST_BATCHES) + 1):
         split = np.array_split(wave, count)
@@ -287,7 +287,7 @@ def _even_runs(costs: search.Costs, wave: Array) -> tuple[float, list[Array]]:
         if (sum(needs) if costs.cache.shared else max(needs)) <= costs.cache.capacity:
             value = partition_bound(*batch_times(costs, [run.tolist() for run in split]))
             if value >= best:
-                break  # more batches only add what each costs whatever its size
+                break  # more batches only add their fixed costs
             best, runs = value, split
     return best, runs
 
@@ -313,4 +313,4 @@ METHODS: dict[str, Callable[[Problem, list[int]], Candidate]] = {
     "fixed-length": _dp,
     "autoregressive": _heuristic,
 }
-"""How each method of :func:`hlmtheory.batching.plan` finds its candidate."""
+"""The function of each method of :func:`hlmtheory.batching.plan`."""

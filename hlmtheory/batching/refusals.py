@@ -1,4 +1,4 @@
-"""What no method of :mod:`hlmtheory.batching` can plan, refused by name."""
+"""Checks of what the methods of :mod:`hlmtheory.batching` cannot plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hlmtheory.serving import Service, Task, peak_memory
 from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 EXACT_TASKS, EXACT_WAVE_TASKS, EXACT_STATES = 12, 8, 20_000
-"""How many tasks ``exact`` takes; how many where the memory may need waves; and how many states of a free schedule."""
+"""Limits of ``exact``: tasks, tasks where waves may be needed, and states of a free schedule."""
 
 
 LENGTH = Domain("1 or more", lambda xp, value: value >= 1, "'autoregressive' decodes without drafts", kind="integer")
@@ -36,14 +36,14 @@ def checked_lengths(draft_lengths: Iterable[int]) -> list[int]:
 
 
 def _rows(name: str, value: Any, of: str) -> list[Any]:
-    """What an iterable holds."""
+    """The items of an iterable as a list; raise, with the name, if it is none."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         raise TypeError(f"{name} must be a sequence of {of}; got {brief(value)}; put them in a list")
     return list(plain(name, value) if isinstance(value, np.ndarray) else value)
 
 
 def fitting_lengths(tasks: Sequence[Task], service: Service, lengths: Sequence[int], rule: str) -> list[int]:
-    """Draft lengths at which every task fits the memory alone: longer drafts fill the cache further."""
+    """Draft lengths at which every task fits the memory alone; longer drafts need more cache."""
     refuse_tasks(tasks, service, [min(lengths)], rule)
     inputs, outputs = columns(tasks)
     caches = [(length, Cache(service, length, rule)) for length in lengths]
@@ -51,7 +51,7 @@ def fitting_lengths(tasks: Sequence[Task], service: Service, lengths: Sequence[i
 
 
 def refuse_tasks(tasks: Sequence[Task], service: Service, lengths: Sequence[int], rule: str) -> None:
-    """Tasks that are none, or one that no batch can hold."""
+    """Raise if there is no task, or one that does not fit the memory alone."""
     instance("service", service, Service)
     if not instances("tasks", tasks, Task):
         raise DomainError("tasks must hold at least one task; got none; wait for a request")
@@ -70,7 +70,7 @@ def refuse_tasks(tasks: Sequence[Task], service: Service, lengths: Sequence[int]
 
 
 def refuse_method(problem: Problem, method: str, lengths: Sequence[int]) -> None:
-    """What a method cannot plan."""
+    """Raise if the method cannot plan this problem."""
     options, count = problem.options, len(problem.tasks)
     if method == "dp-printed" and (options.rule == "together" or options.schedule == "free"):
         raise DomainError(
@@ -105,7 +105,7 @@ def refuse_batches(
     rule: str,
     waves: Sequence[int] | None,
 ) -> tuple[int, ...]:
-    """What is no partition, or too large; else how many batches each wave holds."""
+    """Number of batches of each wave; raise if the batches are not a partition or do not fit the memory."""
     rows = [_rows("batches", batch, "indices of tasks") for batch in _rows("batches", batches, "lists of tasks")]
     if not all(rows) or not rows:
         raise DomainError(f"batches must hold at least one task each; got {rows}; leave out empty ones")

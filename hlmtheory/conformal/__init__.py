@@ -1,4 +1,4 @@
-"""Adaptive support: a threshold steered online, so that the dropped mass averages a target, and what it guarantees.
+"""Adaptive support: a threshold that is controlled online so that the mean dropped mass meets a target.
 
 Paper: c-sqs (bhattacharjee2025csqs) (6)-(9), Algorithm 1, Theorem 2, Appendix A.3.
 
@@ -7,7 +7,7 @@ symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
 q_n        rows of ``drafts``, draft model's next token    1         (..., T, V)
 τ_n        ``threshold``, smallest probability kept        1         (...)
-ε          ``epsilon``, dropped mass that is aimed at      1         (...)
+ε          ``epsilon``, target of the mean dropped mass     1         (...)
 η          ``learning_rate``                               1         (...)
 d_n        dropped mass, q_n outside {q_n ≥ τ_n}           1         (...)
 T          ``steps``, positions                            1         (...)
@@ -15,13 +15,13 @@ V          ``vocabulary``, tokens of a row                 1         (...)
 c_n        (τ_n - max q_n)⁺, what a clip takes off         1         (...)
 ========== =============================================== ========= ===========
 
-The update (8) is τ_{n+1} = τ_n - η(d_n - ε). The top token is always kept: with an empty support there is nothing to
-draw from. The paper writes β for τ and α for ε, which are rejection probability and acceptance rate here.
+The update (8) is τ_{n+1} = τ_n - η(d_n - ε). The top token is always kept, since no draft can be drawn from an empty
+support. The paper writes β for τ and α for ε; here those letters are the rejection probability and the acceptance rate.
 
-Without a clip τ winds up: while the rows are peaked, d_n stays below ε and τ rises without limit, and it takes as long
-to come down when they flatten. A clip of τ at the row's largest probability keeps the support as it is, but for ties of
-the top, and keeps the guarantee: with it the sharp bound holds in every window of time, with the window's first largest
-probability in the place of τ_1. What it gives up is the other side: the mean may stay below ε, at the price of bits.
+Without a clip τ winds up: while the rows are peaked, d_n stays below ε and τ rises without limit. When the rows
+flatten, τ needs as long to come down. A clip of τ at the row's largest probability leaves the support as it is, except
+for ties of the top token. It also keeps the guarantee: the sharp bound then holds in every window of time, with the
+largest probability of the window's first row in place of τ_1. In return the mean may stay below ε, which costs bits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sides of the claims of :mod:`hlmtheory.conformal` about drafting ahead in batches and rolling back."""
+"""Sides of the claims of :mod:`hlmtheory.conformal` about drafting in batches and rolling back."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import COUNT, DomainError
 from hlmtheory._simplex import distributions
-from hlmtheory.conformal.controller import ThresholdController, setting, sharp_bound
-from hlmtheory.conformal.runs import admissible, excess_over_top, outside, with_positions
+from hlmtheory.conformal.controller import ThresholdController, dropped, setting, sharp_bound
+from hlmtheory.conformal.runs import admissible, excess_over_top, with_positions
 
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """What a controller that drafts ahead and rolls back came to, each of shape (...)."""
+    """Sums over a run in which a controller drafts batches and rolls back, each of shape (...)."""
 
-    accepted: Array  # Σ d of the accepted positions
-    kept: Array  # and of the rejected ones
-    clipped: Array  # Σ c of both
-    count: Array  # of both
+    accepted: Array  # Σ d over the accepted positions
+    kept: Array  # Σ d over the accepted and the rejected positions
+    clipped: Array  # Σ c over the accepted and the rejected positions
+    count: Array  # number of accepted and rejected positions
     threshold: Array  # at the end
 
 
 def batches(drafts: Array, accepted: Array) -> tuple[Any, Array, Array]:
-    """Rows (..., B, L, V) of B batches of L drafts, and how many of each are accepted."""
+    """Check rows (..., B, L, V) of B batches of L drafts, and the number accepted of each, and return them."""
     xp, drafts, accepted = arrays(drafts=drafts, accepted=accepted)
     _, _, rows = distributions(drafts=with_positions(drafts, 2))
     accepted = COUNT.check(xp, "accepted", accepted)
@@ -46,7 +46,7 @@ def drafted_ahead(
     clip: bool = False,
     printed: bool = False,
 ) -> Drafted:
-    """A controller drafts all positions of a batch, then rolls back; from its supports and thresholds."""
+    """Run a controller that drafts all positions of a batch and then rolls back; sums from its supports."""
     xp, rows, accepted = batches(drafts, accepted)
     _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
     controller = ThresholdController(target, rate, admissible(xp, target, rate, tau), clip=clip)
@@ -57,7 +57,7 @@ def drafted_ahead(
         for n in range(rows.shape[-2]):
             q = rows[..., batch, n, :]
             over = excess_over_top(xp, q, controller.threshold, clip=clip)
-            mass = outside(xp, q, controller.step(q))
+            mass = dropped(xp, q, controller.step(q))
             parts = ((done > n, mass), (done >= n, mass), (done >= n, over), (done >= n, 1.0))
             sums = [xp.where(where, value + more, value) for value, (where, more) in zip(sums, parts, strict=True)]
         controller.roll_back(done, printed=printed)
@@ -66,7 +66,7 @@ def drafted_ahead(
 
 
 def rolled_back(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The last threshold of a controller that drafts all, and rolls back."""
+    """The last threshold of a controller that drafts whole batches and rolls back."""
     return drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold).threshold
 
 
@@ -80,9 +80,9 @@ def clipped_rolled_back(
 def _alone(
     drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool
 ) -> Array:
-    """The last threshold of (6) and (8) over the accepted and rejected positions alone, as if there were no others.
+    """The last threshold of (6) and (8) over the accepted and rejected positions alone.
 
-    Written out here, without the controller and its support, which it is held against.
+    It is written out here without the controller, whose result the claims compare with it.
     """
     xp, rows, accepted = batches(drafts, accepted)
     _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
@@ -125,7 +125,7 @@ def clipped_kept_mean(drafts: Array, accepted: Array, epsilon: Array, learning_r
 
 
 def clipped_kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound at the number of positions kept, less what was clipped there over ηT."""
+    """The sharp bound at the number of positions kept, minus Σ c_n/(ηT) over them."""
     _, rate = arrays(learning_rate=learning_rate)
     found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, clip=True)
     bound = kept_bound(drafts, accepted, epsilon, learning_rate, threshold)
@@ -133,7 +133,7 @@ def clipped_kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_
 
 
 def kept_roundings(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """A rounding error of a threshold is divided by η, and there is one a position."""
+    """Condition number: each position adds a rounding error of the threshold, divided by η."""
     xp, rows, rate, tau = arrays(drafts=drafts, learning_rate=learning_rate, threshold=threshold)
     largest = xp.maximum(xp.abs(tau), xp.maximum(xp.ones_like(rate), rate) + 0.0 * tau)
     return float(rows.shape[-2] * rows.shape[-3]) * (1.0 + largest / rate)
@@ -160,7 +160,7 @@ def accepted_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate
 
 
 def accepted_count(drafts: Array, accepted: Array) -> Array:
-    """How many positions are accepted, 1 where none is."""
+    """Number of accepted positions, 1 if there are none."""
     xp, _, done = batches(drafts, accepted)
     count = xp.sum(done, axis=-1)
     return xp.where(count > 0, count, 1)

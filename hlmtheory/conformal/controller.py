@@ -1,4 +1,4 @@
-"""The controller of :mod:`hlmtheory.conformal` and its guarantees, with that module's notation."""
+"""The threshold controller and its guarantees, in the notation of :mod:`hlmtheory.conformal`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hlmtheory._quantities import open_unit, positive, whole_from_one
 from hlmtheory._simplex import distributions
 
 DOMAINS = {
-    "epsilon": open_unit("ε is the dropped mass that is aimed at, such as 0.0005"),
+    "epsilon": open_unit("ε is the target of the mean dropped mass, such as 0.0005"),
     "learning_rate": positive("η is how far a dropped mass of 1 lowers the threshold, such as 0.001"),
     "threshold": Domain("finite", lambda xp, value: xp.isfinite(value), "give a probability; 0 keeps every token"),
     "learning_scale": positive("give c of η = c/√T"),
@@ -22,7 +22,7 @@ _STEPS = whole_from_one("T counts positions")
 
 
 def setting(epsilon: Array, learning_rate: Array, threshold: Array, **more: Array) -> tuple[Any, ...]:
-    """The namespace and ε, η, τ_1 and more in float64, each in its domain; τ_1 too low is left to the caller."""
+    """The namespace and ε, η, τ_1 and more in float64, each checked; the caller checks that τ_1 is not too low."""
     xp, *values = arrays(
         "epsilon",
         "learning_rate",
@@ -40,7 +40,7 @@ def setting(epsilon: Array, learning_rate: Array, threshold: Array, **more: Arra
 
 
 def threshold_support(draft: Array, threshold: Array) -> Array:
-    """Tokens of at least the threshold, and always the likeliest.
+    """The tokens whose probability is at least the threshold, and always the most probable one.
 
     Parameters
     ----------
@@ -73,18 +73,18 @@ def threshold_support(draft: Array, threshold: Array) -> Array:
 
 
 class ThresholdController:
-    """The threshold of C-SQS, one step a drafted token, with checkpoints to roll back to.
+    """The threshold of C-SQS: one step per drafted token, and a roll-back once the server has verified a batch.
 
     Parameters
     ----------
     epsilon : array, shape (...)
-        ε in (0, 1), the dropped mass that is aimed at.
+        ε in (0, 1), the target of the mean dropped mass.
     learning_rate : array, shape (...)
         η > 0.
     threshold : array, shape (...)
-        τ_1 ≥ -η(1 - ε). Plain numbers join the library and the device of the first row.
+        τ_1 ≥ -η(1 - ε). Plain numbers are taken to the library and the device of the first row.
     clip : bool
-        Whether τ is taken down to the row's largest probability before it is used (anti-windup).
+        Whether τ is lowered to the row's largest probability before it is used (anti-windup).
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class ThresholdController:
         return self._history[-1]
 
     def step(self, draft: Array) -> Array:
-        """Take a drafted token's row: its support, and the update of the threshold.
+        """Return the support of a drafted token's row, and update the threshold.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ class ThresholdController:
         return support
 
     def _join(self, draft: Array) -> None:
-        """Take the settings, given as plain numbers, to the library and the device of a row."""
+        """Convert settings that were given as plain numbers to the library and the device of a row."""
         xp, _ = arrays(draft=draft)
         plain = (self._epsilon, self._rate, *self._history)
         joined = [xp.asarray(value.tolist(), dtype=xp.float64, device=draft.device) for value in plain]
@@ -156,19 +156,20 @@ class ThresholdController:
         self._plain = False
 
     def roll_back(self, accepted: Array, *, printed: bool = False) -> Array:
-        """End a batch of drafts: keep the updates of the accepted ones and of the one that was rejected.
+        """End a batch of drafts: keep the updates of the accepted drafts and of the rejected one, undo the others.
 
-        The rejected position's token is resampled and stays in the text, so its own dropped mass counts. Algorithm 1
-        prints the last accepted position's in line 12, which is the update that line 8 has already made there: the
-        rejected one's is lost, and the sum that Theorem 1 needs is not controlled (claim ``conformal.resampled``).
+        The token at the rejected position is resampled and stays in the text, so the dropped mass of that position
+        counts. Line 12 of Algorithm 1 prints the dropped mass of the last accepted position instead. That update was
+        already made by line 8; the update of the rejected position is lost, and the sum in Theorem 1 is not controlled
+        (claim ``conformal.resampled``).
 
         Parameters
         ----------
         accepted : integer array, shape (...)
             How many drafts of the batch were accepted, 0..L, with L the number of steps since the last roll-back.
         printed : bool
-            Whether to follow line 12 as printed, τ_{T+1} = τ_T - η(d_T - ε) after T accepted drafts. After none it
-            names a position that there is not, and the batch leaves the threshold as it was.
+            Whether to follow line 12 as printed, τ_{T+1} = τ_T - η(d_T - ε) after T accepted drafts. For T = 0 that
+            position does not exist, and the threshold stays as it was before the batch.
 
         Returns
         -------
@@ -178,7 +179,7 @@ class ThresholdController:
         Raises
         ------
         ValueError
-            If more drafts are said to be accepted than were made.
+            If ``accepted`` exceeds the number of drafts of the batch.
         """
         made = len(self._history) - 1
         xp, _, count = arrays(threshold=self.threshold, accepted=accepted)
@@ -190,10 +191,10 @@ class ThresholdController:
 
 
 def resumed(xp: Any, thresholds: Sequence[Array], accepted: Array, *, printed: bool) -> Array:
-    """The threshold after a batch, of those before its first step and after each: Algorithm 1, line 12.
+    """The threshold after a batch, Algorithm 1, line 12; ``thresholds`` are those before its first step and after each.
 
-    As printed it is the one after the accepted drafts, τ_{T+1}; mended, the one after the rejected draft, τ_{T+2}.
-    Where all L drafts are accepted both are τ_{L+1}.
+    As printed it is the threshold after the accepted drafts, τ_{T+1}. Repaired, it is the one after the rejected draft,
+    τ_{T+2}. If all L drafts are accepted, both are τ_{L+1}.
     """
     kept = accepted if printed else accepted + 1
     tau = thresholds[0]
@@ -203,7 +204,7 @@ def resumed(xp: Any, thresholds: Sequence[Array], accepted: Array, *, printed: b
 
 
 def _refuse_low(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) -> None:
-    """A first threshold that no run from 0 or above comes down to."""
+    """Raise if the first threshold is lower than any that a run from 0 or above reaches."""
     if not bool(xp.all(threshold >= -learning_rate * (1.0 - epsilon))):
         raise DomainError(
             f"threshold must be at least -η(1 - ε); got {threshold} with η = {learning_rate}, ε = {epsilon}; "
@@ -212,7 +213,7 @@ def _refuse_low(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array)
 
 
 def dropped(xp: Any, q: Array, support: Array) -> Array:
-    """d, the mass outside the support."""
+    """The dropped mass d, outside the support."""
     return xp.sum(xp.where(support, 0.0, q), axis=-1)
 
 
@@ -252,9 +253,9 @@ def regret_bound_sharp(
 ) -> Array:
     """Sharp bound on the mean dropped mass, for every η: ε + (τ_1 + L)/(ηT).
 
-    Over all vocabularies L = η(1 - ε), the limit of V → ∞. With V tokens no step drops more than 1 - 1/V, and none of
-    it at a threshold below 1/V but what is below V - 1 thresholds: L = max(-ηε, η(1 - 1/V - ε) - 1/V). The proofs are
-    in :mod:`hlmtheory.conformal.claims`.
+    For all vocabularies L = η(1 - ε), the limit for V → ∞. With V tokens a step drops at most 1 - 1/V, and at a
+    threshold τ below 1/V at most (V - 1) τ, so L = max(-ηε, η(1 - 1/V - ε) - 1/V). The proofs are in
+    :mod:`hlmtheory.conformal.claims`.
 
     Parameters
     ----------
@@ -268,9 +269,8 @@ def regret_bound_sharp(
     Returns
     -------
     array, shape (...)
-        For every V, at τ_1 = 0: ε + (1 - ε)/T, whatever η is. For one V less, and attained in the limit wherever the
-        threshold may stand just above 1/V at the last step; where τ_1 < 0, max(τ_1 + L, -ηε) takes the place of
-        τ_1 + L.
+        For every V and τ_1 = 0 it is ε + (1 - ε)/T, for every η. For one V it is less. It is attained in the limit
+        where the threshold can be just above 1/V at the last step. Where τ_1 < 0, max(τ_1 + L, -ηε) replaces τ_1 + L.
 
     Raises
     ------
@@ -292,7 +292,7 @@ def regret_bound_sharp(
 
 
 def sharp_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
-    """The same from any τ_1, where it may be false: a claim says so itself."""
+    """The sharp bound for any τ_1, without a check; where τ_1 is too low, the claims are out of scope."""
     _, target, rate, tau, count = setting(epsilon, learning_rate, threshold, steps=steps)
     return target + (tau + rate * (1.0 - target)) / (rate * count)
 
@@ -319,7 +319,7 @@ def regret_bound_rate(target_scale: Array, learning_scale: Array, threshold: Arr
     Returns
     -------
     array, shape (...)
-        The summed dropped mass is at most this: O(√T), c-sqs (30).
+        Upper bound of the summed dropped mass, O(√T), c-sqs (30).
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Runs of a threshold over rows, and the sides of the claims of :mod:`hlmtheory.conformal`, with its notation."""
+"""Runs of the controller over rows, and the sides of the claims, in the notation of :mod:`hlmtheory.conformal`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hlmtheory._simplex import distributions
 from hlmtheory.conformal.controller import (
     DOMAINS,
     ThresholdController,
+    dropped,
     regret_bound,
     regret_bound_sharp,
     setting,
@@ -20,7 +21,7 @@ from hlmtheory.conformal.controller import (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a threshold did on rows (..., T, V)."""
+    """Dropped mass, thresholds and clips of a run over rows (..., T, V)."""
 
     dropped: Array  # (..., T)
     thresholds: Array  # (..., T + 1)
@@ -28,12 +29,12 @@ class Run:
 
 
 def admissible(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """τ_1, or the least first threshold that a controller takes: below it an instance is out of scope."""
+    """τ_1, raised to the lowest that a controller accepts; an instance with a lower one is out of scope."""
     return xp.maximum(threshold, -learning_rate * (1.0 - epsilon))
 
 
 def run(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool = False) -> Run:
-    """What a :class:`ThresholdController` did, from the supports it answered and the thresholds it showed."""
+    """Run a :class:`ThresholdController`, and record what its supports and thresholds say."""
     xp, drafts, *given = arrays(drafts=drafts, epsilon=epsilon, learning_rate=learning_rate, threshold=threshold)
     _, target, rate, tau = setting(*given)
     _, _, rows = distributions(drafts=with_positions(drafts, 1))
@@ -42,15 +43,10 @@ def run(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *
     taus, masses, clips = [xp.broadcast_to(controller.threshold, batch)], [], []
     for n in range(rows.shape[-2]):
         q = rows[..., n, :]
-        masses.append(xp.broadcast_to(outside(xp, q, controller.step(q)), batch))
+        masses.append(xp.broadcast_to(dropped(xp, q, controller.step(q)), batch))
         clips.append(xp.broadcast_to(excess_over_top(xp, q, taus[-1], clip=clip), batch))
         taus.append(xp.broadcast_to(controller.threshold, batch))
     return Run(*(xp.stack(values, axis=-1) for values in (masses, taus, clips)))
-
-
-def outside(xp: Any, q: Array, support: Array) -> Array:
-    """Mass of a row that a support leaves out."""
-    return xp.sum(xp.where(support, 0.0, q), axis=-1)
 
 
 def excess_over_top(xp: Any, q: Array, threshold: Array, *, clip: bool) -> Array:
@@ -60,7 +56,7 @@ def excess_over_top(xp: Any, q: Array, threshold: Array, *, clip: bool) -> Array
 
 
 def with_positions(drafts: Array, axes: int) -> Array:
-    """Rows with at least so many axes of positions before the vocabulary, each with an entry."""
+    """Return rows with at least ``axes`` axes of positions before the vocabulary; raise if one is missing or empty."""
     if drafts.ndim <= axes or 0 in drafts.shape[-axes - 1 :]:
         raise DomainError(
             f"drafts must have {axes + 1} axes, positions and vocabulary; got shape {tuple(drafts.shape)}; "
@@ -87,7 +83,7 @@ def positions(drafts: Array) -> int:
 
 
 def published(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The published bound at this T."""
+    """The published bound at the T of the rows."""
     return regret_bound(epsilon, learning_rate, threshold, positions(drafts))
 
 
@@ -98,12 +94,12 @@ def published_in_proof(drafts: Array, epsilon: Array, learning_rate: Array, thre
 
 
 def sharp(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound at this T."""
+    """The sharp bound at the T of the rows."""
     return sharp_bound(epsilon, learning_rate, threshold, positions(drafts))
 
 
 def sharp_at_vocabulary(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound at this T and V."""
+    """The sharp bound at the T and V of the rows."""
     xp, target, rate, tau = setting(epsilon, learning_rate, threshold)
     size = with_positions(drafts, 1).shape[-1]
     return regret_bound_sharp(target, rate, admissible(xp, target, rate, tau), positions(drafts), vocabulary=size)
@@ -117,7 +113,7 @@ def _excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Arra
 
 
 def _movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool) -> Array:
-    """Way of the threshold, less what was clipped, over η."""
+    """(τ_1 - τ_{T+1} - Σ c_n)/η."""
     xp, rate = arrays(learning_rate=learning_rate)
     found = run(drafts, epsilon, learning_rate, threshold, clip=clip)
     taus = found.thresholds
@@ -125,14 +121,14 @@ def _movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Ar
 
 
 def roundings(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """A rounding error of a threshold is divided by η, and there is one a position."""
+    """Condition number: each position adds a rounding error of the threshold, divided by η."""
     xp, rate = arrays(learning_rate=learning_rate)
     largest = xp.max(xp.abs(run(drafts, epsilon, learning_rate, threshold).thresholds), axis=-1)
     return float(drafts.shape[-2]) * (1.0 + largest / rate)
 
 
 def lowest(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Minus the least threshold."""
+    """Minus the lowest threshold."""
     xp, _ = arrays(drafts=drafts)
     return -xp.min(run(drafts, epsilon, learning_rate, threshold).thresholds, axis=-1)
 
@@ -174,7 +170,7 @@ def small_step(epsilon: Array, learning_rate: Array) -> Array:
 
 
 def clipped_bound(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound, less what was clipped over ηT."""
+    """The sharp bound minus Σ c_n/(ηT)."""
     xp, rate = arrays(learning_rate=learning_rate)
     clipped = run(drafts, epsilon, learning_rate, threshold, clip=True).clipped
     return sharp(drafts, epsilon, learning_rate, threshold) - xp.mean(clipped, axis=-1) / rate
@@ -192,7 +188,7 @@ def _window_mean(
 
 
 def window_bound(drafts: Array, epsilon: Array, learning_rate: Array, steps: Array) -> Array:
-    """The sharp bound with the largest probability of the window's first row for τ_1."""
+    """The sharp bound, with the largest probability of the window's first row in place of τ_1."""
     xp, drafts, steps = arrays(drafts=drafts, steps=steps)
     _, _, rows = distributions(drafts=with_positions(drafts, 1))
     count = window(drafts, steps)
@@ -233,12 +229,12 @@ def clipped_excess(drafts: Array, epsilon: Array, learning_rate: Array, threshol
 
 
 def movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Way of the threshold over η."""
+    """(τ_1 - τ_{T+1})/η."""
     return _movement(drafts, epsilon, learning_rate, threshold, clip=False)
 
 
 def clipped_movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The same with the clip, less what that took off."""
+    """(τ_1 - τ_{T+1} - Σ c_n)/η with the clip."""
     return _movement(drafts, epsilon, learning_rate, threshold, clip=True)
 
 

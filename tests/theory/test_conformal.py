@@ -459,11 +459,11 @@ def test_the_sharp_bound_is_below_the_published_one_where_that_is_true(epsilon, 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ThresholdController(1.0, 0.1), r"epsilon must be in \(0, 1\); got 1.0; ε is the dropped mass"),
-        (lambda: ThresholdController(0.0, 0.1), r"epsilon must be in \(0, 1\); got 0.0; ε is the dropped mass"),
-        (lambda: ThresholdController(-0.1, 0.1), r"epsilon must be in \(0, 1\); got -0.1; ε is the dropped mass"),
+        (lambda: ThresholdController(1.0, 0.1), r"epsilon must be in \(0, 1\); got 1.0; ε is the target"),
+        (lambda: ThresholdController(0.0, 0.1), r"epsilon must be in \(0, 1\); got 0.0; ε is the target"),
+        (lambda: ThresholdController(-0.1, 0.1), r"epsilon must be in \(0, 1\); got -0.1; ε is the target"),
         (lambda: ThresholdController(0.1, -1.0), r"learning_rate must be positive and finite; got -1.0; η is how"),
-        (lambda: conformal.regret_bound(1.5, 0.1, 0.0, 9), r"epsilon must be in \(0, 1\); got 1.5; ε is the dropped"),
+        (lambda: conformal.regret_bound(1.5, 0.1, 0.0, 9), r"epsilon must be in \(0, 1\); got 1.5; ε is the target"),
         (
             lambda: conformal.regret_bound_sharp(0.5, 1.0, 0.0, 9, vocabulary=0),
             r"vocabulary must be a whole number, 1 or more; got 0; V counts",

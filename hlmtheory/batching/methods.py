@@ -23,7 +23,10 @@ Batches: TypeAlias = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Batches of task indices, how many each wave holds, how they are run, what that takes, whether it was whole."""
+    """A plan that a method found: batches of task indices, batches per wave, order, draft length, latency (s).
+
+    ``complete`` says whether the search was complete.
+    """
 
     batches: Batches
     waves: tuple[int, ...]
@@ -69,13 +72,13 @@ class Problem(ABC):
         return search.Costs(self.service, length, self.inputs[order], self.outputs[order], self.options.rule)
 
     def bound(self, length: int) -> float:
-        """What no plan with this draft length falls below."""
+        """Lower bound on the latency of every plan with this draft length."""
         if length not in self._bounds:
             self._bounds[length] = bounds.lower_bound(self.costs(length), self.options.schedule)
         return self._bounds[length]
 
     def cache(self, length: int) -> Cache:
-        """What the caches take."""
+        """The size of the caches."""
         return Cache(self.service, length, self.options.rule)
 
     @abstractmethod
@@ -91,7 +94,7 @@ class Problem(ABC):
         waves: tuple[int, ...] | None = None,
         schedule: str | None = None,
     ) -> Candidate:
-        """The candidate, measured; without waves given, batches join a wave in order for as long as they fit.
+        """The candidate with its latency; if no waves are given, batches join a wave in order until one does not fit.
 
         A free schedule is also tried with the longest batch first. If ``schedule`` is None, it is that of the problem.
         """
@@ -113,7 +116,10 @@ class Problem(ABC):
 
 
 def _over_lengths(problem: Problem, lengths: list[int], plan: Callable[[int], Candidate]) -> Candidate:
-    """(33): the best draft length, the first of equals; one whose bound is above the best plan so far is left out."""
+    """The plan with the best draft length, (33), the first of equals.
+
+    Lengths are tried by rising bound; one whose bound exceeds the best latency so far is left out.
+    """
     found: dict[int, Candidate] = {}
     for length in sorted(lengths, key=problem.bound):
         if not found or problem.bound(length) <= min(one.latency for one in found.values()):
@@ -122,7 +128,7 @@ def _over_lengths(problem: Problem, lengths: list[int], plan: Callable[[int], Ca
 
 
 def _best(plans: Iterable[Candidate]) -> Candidate:
-    """The least latency, the first of equals."""
+    """The plan with the smallest latency, the first of equals."""
     return min(plans, key=lambda plan: plan.latency)
 
 
@@ -141,17 +147,19 @@ def _dp_printed(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _by_output(problem: Problem, lengths: list[int], order: str) -> Candidate:
-    """Algorithm 1 on the tasks sorted by answer, for answers that differ."""
+    """Algorithm 1 on the tasks sorted by output length, for tasks whose output lengths differ."""
     by = np.lexsort((problem.inputs, problem.outputs))
     found = [(search.dynamic_program(problem.in_order(by, length))[0], length) for length in lengths]
     return _best(problem.of_runs(runs, length, order, by=by) for runs, length in found)
 
 
 def _pareto(problem: Problem, lengths: list[int], *, order: str = "given") -> Candidate:
-    """From the length with the least bound on, each search cut by the best so far."""
+    """``pareto`` at each draft length, by rising bound; the best latency so far cuts each search."""
+    # Start from the plan of Algorithm 1
     runs, latency, shortest = min(
         ((*search.dynamic_program(problem.costs(length)), length) for length in lengths), key=lambda item: item[1]
     )
+    # Search the draft lengths whose bound is below it
     found, whole = (runs, shortest), True
     floor = {length: bounds.barrier_bound(problem.costs(length)) for length in lengths}
     for length in sorted(lengths, key=lambda length: floor[length]):
@@ -166,7 +174,7 @@ def _pareto(problem: Problem, lengths: list[int], *, order: str = "given") -> Ca
 
 
 def _pareto_johnson(problem: Problem, lengths: list[int]) -> Candidate:
-    """Where answers differ, runs of the tasks sorted by answer are tried too."""
+    """``pareto`` in Johnson's order; where output lengths differ, also runs of the tasks sorted by output length."""
     best = _pareto(problem, lengths, order="johnson")
     if np.ptp(problem.outputs) > 0:
         other = _by_output(problem, lengths, "johnson")
@@ -175,7 +183,7 @@ def _pareto_johnson(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _exact(problem: Problem, lengths: list[int]) -> Candidate:
-    """All partitions and orders; from the length with the least bound on, each search cut by the best so far."""
+    """All partitions and orders at each draft length, by rising bound; the best latency so far cuts each search."""
     if problem.options.schedule == "free" or any(problem.costs(length).in_waves for length in lengths):
         return _exact_waves(problem, lengths)
     best = _pareto_johnson(problem, lengths)
@@ -189,9 +197,9 @@ def _exact(problem: Problem, lengths: list[int]) -> Candidate:
 
 
 def _exact_waves(problem: Problem, lengths: list[int]) -> Candidate:
-    """All divisions into waves, all partitions of each and, for a free schedule, all schedules.
+    """All divisions into waves, all partitions of each wave and, for a free schedule, all schedules.
 
-    The latency of a free schedule is that of the best one, which may follow neither of the two policies.
+    The latency of a free schedule is that of the best schedule, which may follow neither of the two policies.
     """
     free = problem.options.schedule == "free"
     found = [(*best_waves(problem.costs(length), exact_free if free else exact), length) for length in lengths]
@@ -208,7 +216,7 @@ def _latency(candidate: Candidate) -> float:
 
 
 def _in_sizes(problem: Problem, size: int, length: int) -> list[Array]:
-    """Batches of this size in order of arrival; smaller ones where the memory needs it."""
+    """Batches of this size in order of arrival; smaller where the memory does not hold that many tasks."""
     batches, begin, count, cache = [], 0, len(problem.tasks), problem.cache(length)
     while begin < count:
         end = min(begin + size, count)

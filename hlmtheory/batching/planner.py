@@ -41,15 +41,15 @@ FIXED_LENGTH = 7
 """The draft length of ``fixed-length``: edge-sd Section IV-A."""
 
 OWN_LENGTH = {"fixed-length": FIXED_LENGTH, "autoregressive": 0}
-"""Methods that try one draft length alone."""
+"""The draft length of the methods that try only one."""
 
 ORDERS = ("given", "johnson", "sequential", "longest")
-"""How a plan's batches pass the two stages."""
+"""Orders in which a plan's batches pass the two stages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Batches, how they are run, and what that takes.
+    """Batches of tasks, how they run, and their latency.
 
     Attributes
     ----------
@@ -65,18 +65,18 @@ class Plan:
     latency : float
         T_inf in seconds, by :func:`plan_latency`.
     lower_bound : float
-        Seconds. With ``schedule="free"`` no plan takes less, whatever its schedule, with or without a barrier; with
-        ``"barrier"`` no plan that waits at every step, (22), takes less. Every draft length that was allowed, all
-        partitions, orders and waves within the memory rule are meant. It is the latency itself for ``exact``, among
-        plans whose waves run one after another.
+        Lower bound on the latency, in seconds, over every allowed draft length, and all partitions, orders and waves
+        within the memory rule. With ``schedule="barrier"`` it is for plans that wait at every step, (22); with
+        ``"free"`` for every schedule, with or without a barrier. For ``exact`` it is the latency itself, the smallest
+        among plans whose waves run one after another.
     complete : bool
-        Whether the method searched all of what it promises: False where ``pareto`` reached its cap on labels.
+        Whether the search was complete: False where ``pareto`` reached its limit on labels.
     schedule : str
         One of :data:`SCHEDULES`.
     memory_rule : str
         One of :data:`RULES`.
     waves : tuple of int
-        How many batches each wave holds. The batches of a wave interleave; the next wave begins when all are done.
+        Batches of each wave. The batches of a wave interleave; the next wave begins when all of them are done.
     """
 
     method: str
@@ -92,12 +92,12 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """By how much, relative to the bound, the latency can at most be improved."""
+        """Largest possible improvement of the latency, relative to the bound."""
         return max(self.latency / self.lower_bound - 1.0, 0.0) if self.lower_bound > 0 else 0.0
 
     @property
     def is_partition(self) -> bool:
-        """Whether every task is in exactly one batch, (24c): not so for ``dp-printed``."""
+        """Whether every task is in exactly one batch, (24c); False for ``dp-printed``."""
         tasks = sorted(task for batch in self.batches for task in batch)
         return tasks == list(range(len(tasks)))
 
@@ -126,22 +126,22 @@ def plan(
         "barrier": each decoding step begins when all batches have ended the one before, edge-sd (22). "free": a
         batch drafts as soon as its own last drafts are verified and the draft stage is free.
     memory_rule : str, default "together"
-        "together": the caches of all batches that are run at once must fit, Γ_p + Σ_m Γ_kv,m ≤ Γ_s; what does not fit
-        is run in waves, one after another. (Moving caches out of the memory is the alternative; it is not modelled.)
-        "each": edge-sd (24b) with (10) as printed, which limits each batch alone (claim ``batching.memory_each``
-        shows caches beyond the memory). "ignored": no limit.
+        "together": the caches of all batches that run at the same time must fit, Γ_p + Σ_m Γ_kv,m ≤ Γ_s. Batches that
+        do not fit run in waves, one after another. (Moving caches out of the memory is not modelled.) "each": edge-sd
+        (24b) with (10) as printed, which limits each batch alone (claim ``batching.memory_each`` shows caches that
+        exceed the memory). "ignored": no limit.
     draft_lengths : iterable of int, default 1..10
-        The lengths tried, each 1 or more; those whose drafts some task has no memory for are left out.
+        The lengths to try, each 1 or more. Those at which some task does not fit the memory are left out.
         ``fixed-length`` and ``autoregressive`` have their own.
     static_size : int, default 4
-        Tasks per batch of ``static``; the paper names none.
+        Tasks per batch of ``static``; the paper prints no number.
     max_labels : int, default 100
-        How many states ``pareto`` keeps per prefix before it cuts.
+        Largest number of states that ``pareto`` keeps per prefix.
 
     Returns
     -------
     Plan
-        With the least latency over the draft lengths, the shortest of equals.
+        The plan with the smallest latency over the draft lengths; of equals the shortest length.
 
     Raises
     ------
@@ -152,9 +152,9 @@ def plan(
     Examples
     --------
     >>> from hlmtheory.serving import Device, ModelShape
-    >>> small, large = ModelShape(2, 768, 3072), ModelShape(32, 4096, 11008)
+    >>> draft, verify = ModelShape(2, 768, 3072), ModelShape(32, 4096, 11008)
     >>> edge, cloud = Device(4.11e-13, 5.6e-4), Device(2.08e-14, 1.28e-2)
-    >>> service = Service(small, large, edge, cloud, acceptance=0.8, memory=16e9)
+    >>> service = Service(draft, verify, edge, cloud, acceptance=0.8, memory=16e9)
     >>> best = plan([Task(100, 256), Task(400, 256), Task(120, 256)], service, "exact")
     >>> best.batches, best.waves, best.draft_length, round(best.latency, 2), best.gap
     (((0, 2, 1),), (1,), 6, 1.63, 0.0)

@@ -1,4 +1,4 @@
-"""Rayleigh and Rician block fading: the law of the SNR, and what follows for rate and latency.
+"""Rayleigh and Rician block fading: the distribution of the SNR, of the rate and of the latency.
 
 The latencies here take S as constant however long a transfer lasts, so that they are those of a block of fading that
 never ends. For a transfer over several blocks see :func:`hlmtheory.channel.mean_transfer_time`.
@@ -47,7 +47,7 @@ LAW = {
 
 
 class QuadratureEstimate(NamedTuple):
-    """A number by quadrature, and by how much it may be off."""
+    """A number by quadrature, and a bound on its error."""
 
     value: Array
     error: Array
@@ -55,7 +55,7 @@ class QuadratureEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Rician:
-    """SNR of a block with a line of sight.
+    """Distribution of a block's SNR with a line of sight.
 
     Parameters
     ----------
@@ -80,11 +80,11 @@ class Rician:
     k_factor: Array
 
     def __post_init__(self) -> None:
-        """Refuse what is no SNR."""
+        """Check the parameters."""
         checked(LAW, mean_snr=self.mean_snr, k_factor=self.k_factor)
 
     def sample(self, rng: np.random.Generator, size: int) -> np.ndarray[Any, Any]:
-        """Independent blocks, as numpy.
+        """The SNR of independent blocks, as numpy.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class Rician:
         return np.asarray((m / (1.0 + k))[..., None] * power)
 
     def density(self, snr: Array) -> Array:
-        """Density f of S, also at 0, where it is (1 + κ)e^{-κ}/m > 0.
+        """The density f of S; at 0 it is (1 + κ)e^{-κ}/m > 0.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class Rician:
 
     @finite_answer
     def latency_quantile(self, probability: Array, bits: Array, bandwidth_hz: Array) -> Array:
-        """The time that a share p of the blocks does not exceed, S being constant throughout a transfer.
+        """The latency that a share p of the blocks does not exceed, with S constant in a transfer.
 
         It is finite, where the mean over S is not.
 
@@ -228,7 +228,7 @@ class Rician:
 
     @finite_answer
     def mean_latency(self, bits: Array, bandwidth_hz: Array, *, outage: Array) -> QuadratureEstimate:
-        """Mean time over the blocks that are sent, the worst share of them being given up, S constant in a transfer.
+        """Mean latency over the blocks that are sent, with S constant in a transfer; the worst blocks are given up.
 
         Parameters
         ----------
@@ -269,7 +269,7 @@ class Rician:
         return QuadratureEstimate(both[0, ...], both[1, ...])
 
     def latency_growth(self) -> Array:
-        """By how much E[1/log₂(1 + S); S ≥ cut] grows when the cut falls by a factor e: ln 2 f(0).
+        """The growth of E[1/log₂(1 + S); S ≥ cut] when the cut falls by a factor e: ln 2 f(0).
 
         Returns
         -------
@@ -280,19 +280,19 @@ class Rician:
         return self._through(lambda m, k: math.log(2) * (1.0 + k) * np.exp(-k) / m)
 
     def _numpy(self, **values: Array) -> tuple[Any, ...]:
-        """The namespace, and m, κ and the values in their domains as float64 of numpy."""
+        """The namespace, and m, κ and the values, checked, as float64 numpy arrays."""
         xp, *given = checked(LAW, mean_snr=self.mean_snr, k_factor=self.k_factor, **values)
         return (xp, *(np.asarray(to_numpy(value), dtype=np.float64) for value in given))
 
     def _through(self, function: Callable[..., Any], **values: Array) -> Array:
-        """The function by numpy and scipy, answered in the library of the input."""
+        """Call the function with numpy arrays, and answer in the library of the input."""
         xp, *plain = self._numpy(**values)
         given = arrays(mean_snr=self.mean_snr, k_factor=self.k_factor, **values)[1]
         return xp.asarray(np.asarray(function(*np.broadcast_arrays(*plain))), device=given.device)
 
 
 class Rayleigh(Rician):
-    """SNR of a block without a line of sight: exponential.
+    """Distribution of a block's SNR without a line of sight: exponential.
 
     Parameters
     ----------
@@ -319,10 +319,10 @@ class Rayleigh(Rician):
 
 
 def capacity_by_quadrature(link: Rician) -> Array:
-    """E[log₂(1 + S)] by integrating the density: what the closed form is checked against."""
+    """E[log₂(1 + S)] by integrating the density; the closed form is checked against it."""
     return link._through(lambda m, k: laws.mean_of(lambda s: np.log1p(s) / math.log(2), m, k, m * 1e-20)[0])
 
 
 def distribution_by_quadrature(link: Rician, snr: Array) -> Array:
-    """P(S ≤ s) by integrating the density: what the mixture is checked against."""
+    """P(S ≤ s) by integrating the density; the mixture is checked against it."""
     return link._through(lambda m, k, s: laws.mean_of(np.ones_like, m, k, np.minimum(s, m) * 1e-20, s)[0], snr=snr)

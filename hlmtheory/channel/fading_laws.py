@@ -1,4 +1,4 @@
-"""Density, distribution, quantiles and means of a faded SNR, as functions of its mean m and of κ, on numpy."""
+"""Density, distribution, quantiles and means of the SNR under fading, by its mean m and κ, for numpy arrays."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 
 from hlmtheory._domains import DomainError
 
-_NODES = (24, 16)  # of a Gauss-Legendre panel: for the value, and for its error
-_REACH = 6.5  # in √y beyond √κ; the mass further out is below e^{-42}
-_LEVELS = 100  # of the continued fraction of e^z E_n(z): below one rounding from z = 1 on
-_CLOSE = 1e-9  # relative, of the probability at a quantile, before the last of the Newton steps
+_NODES = (24, 16)  # of a Gauss-Legendre panel: for the value, and for the estimate of its error
+_REACH = 6.5  # in √y beyond √κ; the mass beyond is below e^{-42}
+_LEVELS = 100  # of the continued fraction of e^z E_n(z); for z ≥ 1 the rest is below one rounding
+_CLOSE = 1e-9  # relative error of the probability at a quantile before the last Newton step
 _leggauss = cache(np.polynomial.legendre.leggauss)
-_STEPS = 60  # of Newton's method; from its start a dozen do
+_STEPS = 60  # of Newton's method at most; about a dozen are needed
 
 
 def scaled_expn(order: int, z: Any) -> Any:
-    """e^z E_n(z) for z > 0, without underflow: by its continued fraction from z = 1 on."""
+    """e^z E_n(z) for z > 0, without underflow; for z ≥ 1 by its continued fraction."""
     from scipy import special
 
     large = z >= 1.0
@@ -33,13 +33,13 @@ def scaled_expn(order: int, z: Any) -> Any:
 
 
 def _terms(k: Any) -> int:
-    """Beyond how many terms the Poisson weights are below one rounding."""
+    """The number of terms after which the Poisson weights are below one rounding."""
     largest = float(np.max(k, initial=0.0))
     return int(largest + 12.0 * math.sqrt(largest) + 40.0)
 
 
 def density(m: Any, k: Any, s: Any) -> Any:
-    """Of the SNR, at s."""
+    """Density of the SNR at s."""
     from scipy import special
 
     y = (1.0 + k) * s / m
@@ -52,7 +52,7 @@ def distribution(m: Any, k: Any, s: Any) -> Any:
 
 
 def _tail(k: Any, y: Any, upper: Any) -> Any:
-    """P(Y ≤ y), or P(Y > y) where ``upper``, of Y = (1 + κ)S/m: all terms of the mixture are positive."""
+    """P(Y ≤ y), or P(Y > y) if ``upper``, for Y = (1 + κ)S/m; all terms of the mixture are positive."""
     from scipy import special
 
     total = np.zeros(y.shape)
@@ -68,7 +68,7 @@ def quantile(m: Any, k: Any, p: Any) -> Any:
 
 
 def upper_quantile(m: Any, k: Any, p: Any) -> Any:
-    """The s with P(S > s) = p, which 1 - p cannot tell for a small p."""
+    """The s with P(S > s) = p, also for a p so small that 1 - p loses it."""
     return _invert(m, k, 1.0 - p, p)
 
 
@@ -97,10 +97,10 @@ def _newton(k: Any, p: Any, upper: Any) -> Any:
     for _ in range(_STEPS):
         reached, slope = _tail(k, r**2, upper), 2.0 * r * density(1.0 + k, k, r**2)
         if not ((reached > 0) & (slope > 0)).all():
-            break  # out of the numbers that a double can hold
+            break  # outside the range of float64
         gap = np.log(p) - np.log(reached)
         r = r + np.where(upper, -gap, gap) * reached / slope
-        if (np.abs(gap) < _CLOSE).all():  # and one step beyond
+        if (np.abs(gap) < _CLOSE).all():  # one more step is still taken
             return r
     raise DomainError(
         "probability, or outage, must be further from 0 and 1 under this k_factor, where float64 holds its tail; got a "

@@ -100,7 +100,7 @@ def round_throughput(draft_s: Array, uplink_s: Array, verify_s: Array, *, sent: 
     draft_s, uplink_s, verify_s : array, shape (...)
         τ_SLM, τ(t) and τ_LLM, in seconds.
     sent : bool array, shape (...)
-        Whether the server is asked.
+        Whether the draft is sent to the server for verification.
 
     Returns
     -------
@@ -117,12 +117,12 @@ def round_throughput(draft_s: Array, uplink_s: Array, verify_s: Array, *, sent: 
     >>> round_throughput(0.025, 0.075, 0.1, sent=[True, False]).tolist()
     [5.0, 40.0]
     """
-    xp, draft, uplink, verify, asked = arrays(draft_s=draft_s, uplink_s=uplink_s, verify_s=verify_s, sent=sent)
+    xp, draft, uplink, verify, verified = arrays(draft_s=draft_s, uplink_s=uplink_s, verify_s=verify_s, sent=sent)
     for name, value in (("draft_s", draft), ("uplink_s", uplink), ("verify_s", verify)):
         DOMAINS[name].check(xp, name, value)
-    broadcast(draft_s=draft.shape, uplink_s=uplink.shape, verify_s=verify.shape, sent=asked.shape)
+    broadcast(draft_s=draft.shape, uplink_s=uplink.shape, verify_s=verify.shape, sent=verified.shape)
     draft, uplink, verify = floating(xp, draft, uplink, verify)
-    total = draft + xp.where(mask(xp, "sent", asked), uplink + verify, xp.zeros_like(uplink + verify))
+    total = draft + xp.where(mask(xp, "sent", verified), uplink + verify, xp.zeros_like(uplink + verify))
     return 1.0 / DOMAINS["times_s"].check(xp, "draft_s + uplink_s + verify_s", total)  # (6)
 
 

@@ -1,4 +1,4 @@
-"""Links whose rate moves in time: a two-state Markov link, and a link that follows a measured trace."""
+"""Links whose rate changes with time: a two-state Markov link, and a link that follows a measured trace."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class GilbertElliott:
     slot_s: Array
 
     def __post_init__(self) -> None:
-        """Refuse what is no Markov link."""
+        """Check the parameters."""
         self._values()
 
     def share_of_bad(self) -> Array:
@@ -78,7 +78,7 @@ class GilbertElliott:
         return slot / back
 
     def correlation(self, slots: Array) -> Array:
-        """Correlation of the rates of two slots so many apart: (1 - leave_good - leave_bad)^slots.
+        """Correlation of the rates of two slots at a distance of ``slots``: (1 - leave_good - leave_bad)^slots.
 
         Parameters
         ----------
@@ -94,7 +94,7 @@ class GilbertElliott:
         return (1.0 - out - back) ** xp.astype(COUNT.check(xp, "slots", count), out.dtype)
 
     def sample(self, rng: np.random.Generator, slots: int) -> np.ndarray[Any, Any]:
-        """The rate in consecutive slots, from the long-run law on; of one link, as numpy.
+        """The rate in consecutive slots of one link, as numpy; the first state follows the long-run distribution.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class GilbertElliott:
         rates = np.array([bad, good]) if begins_bad else np.array([good, bad])
         chunks: list[np.ndarray[Any, Any]] = [np.empty(0)]
         have = 0
-        while have < slots:  # stays are geometric, so no slot is drawn by itself
+        while have < slots:  # the lengths of stays are geometric, so whole stays are drawn
             pairs = 16 + math.ceil((slots - have) / (1.0 / out + 1.0 / back))
             stays = rng.geometric(np.tile(leave, pairs))
             chunks.append(np.repeat(np.tile(rates, pairs), stays))
@@ -144,7 +144,7 @@ class GilbertElliott:
 
 @dataclass(frozen=True, eq=False)
 class TraceLink:
-    """A link with the throughput of a measured trace, repeated for ever.
+    """A link with the throughput of a measured trace, repeated forever.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class TraceLink:
     throughput_bps: Array
 
     def __post_init__(self) -> None:
-        """Refuse what is no trace."""
+        """Check the samples."""
         xp, times, rates = arrays(time_s=self.time_s, throughput_bps=self.throughput_bps)
         if times.ndim != 1 or times.shape != rates.shape or times.shape[0] < 2:
             shapes = f"{tuple(times.shape)} and {tuple(rates.shape)}"
@@ -183,16 +183,16 @@ class TraceLink:
             raise DomainError("throughput_bps must be positive somewhere; over a dead link nothing arrives")
 
     def period_s(self) -> float:
-        """After how many seconds the trace repeats."""
+        """The length of the trace in seconds, after which it repeats."""
         return float(self._edges()[0][-1])
 
     def mean_rate(self) -> float:
-        """Bits of a period over its length, in bit/s."""
+        """Mean throughput over a period, in bit/s."""
         edges, total = self._edges()
         return float(total[-1] / edges[-1])
 
     def delivered_bits(self, until_s: Array) -> Array:
-        """Bits that the link carries from time 0 until then.
+        """Bits that the link carries from time 0 to a given time.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class TraceLink:
         return self._through(self._delivered, until_s=until_s)
 
     def transfer_time(self, bits: Array, start_s: Array) -> Array:
-        """How long a payload takes that starts then: the least T with ∫ throughput over [start, start + T] = B.
+        """Transfer time of a payload from a given start: the smallest T with ∫ throughput over [start, start + T] = B.
 
         Parameters
         ----------
@@ -223,7 +223,7 @@ class TraceLink:
         return self._through(self._transfer, bits=bits, start_s=start_s)
 
     def _edges(self) -> tuple[Any, Any]:
-        """Where the samples begin and the last ends, and the bits carried until there."""
+        """The times at which samples begin and the last one ends, and the bits carried until each."""
         times = np.asarray(to_numpy(self.time_s), dtype=np.float64)
         spans = np.diff(times, append=2.0 * times[-1] - times[-2])
         rates = np.asarray(to_numpy(self.throughput_bps), dtype=np.float64)
@@ -237,7 +237,7 @@ class TraceLink:
     def _transfer(self, bits: Any, start: Any) -> Any:
         edges, total = self._edges()
         begin = np.mod(start, edges[-1])
-        goal = np.interp(begin, edges, total) + bits  # counted from this cycle's beginning, to keep digits
+        goal = np.interp(begin, edges, total) + bits  # counted from the beginning of the cycle, which keeps precision
         cycles = np.maximum(np.ceil(goal / total[-1]) - 1.0, 0.0)
         rest = np.clip(goal - cycles * total[-1], 0.0, total[-1])
         after = np.clip(np.searchsorted(total, rest, side="left"), 1, len(edges) - 1)  # the first time it is reached
@@ -246,7 +246,7 @@ class TraceLink:
         return cycles * edges[-1] + edges[after - 1] + share * (edges[after] - edges[after - 1]) - begin
 
     def _through(self, function: Callable[..., Any], **values: Array) -> Array:
-        """The function by numpy, answered in the library of the input."""
+        """Call the function with numpy arrays, and answer in the library of the input."""
         xp, *given = checked(_DOMAINS, **values)
         plain = np.broadcast_arrays(*(np.asarray(to_numpy(value), dtype=np.float64) for value in given))
         return xp.asarray(np.asarray(function(*plain)), device=given[0].device)

@@ -1,4 +1,4 @@
-"""Estimating the acceptance rate from the rounds seen: flexspec's moving average, and a consistent estimate.
+"""Estimates of the acceptance rate from past rounds: flexspec's moving average, and a consistent estimate.
 
 Paper: flexspec (li2025flexspec) Algorithm 2, last line. Part of the module ``draft_length``; τ of K drafts are
 accepted, each with probability γ given those before it.
@@ -22,24 +22,26 @@ _SUMMED = Domain(
     "no round drafts as many; take 65,536",
     kind="integer",
 )
-_WEIGHT = not_negative("give how many drafts the beginning weighs")
+_WEIGHT = not_negative("give the weight of the first estimate, in drafts")
 _TRACKER = {
     "step": UNIT_INTERVAL,
     "accepted": not_negative("give how many drafts were accepted"),
-    "examined": positive("give how many drafts the beginning weighs"),
+    "examined": positive("give the weight of the first estimate, in drafts"),
 }
 _METHODS = ("ema_printed", "consistent")
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceTracker:
-    """A running estimate of γ from the rounds seen: flexspec's as printed, or a consistent one.
+    """A running estimate of γ from past rounds: flexspec's as printed, or a consistent one.
 
-    "ema_printed", Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K. It follows E[τ/K] = γ(1 - γ^K)/(K(1 - γ)), the share of drafts
-    accepted at this K, so 1 + γ̂K is right at the K in use; it is below γ for K > 1, and moves with K, so it is wrong
-    at other lengths. "consistent": accepted drafts over drafts that were looked at,
-    min(τ + 1, K) a round, both forgotten at the rate μ. E[τ] = γ E[min(τ + 1, K)] whatever K, even if K was
-    chosen from the past, and with μ = 0 this is the maximum-likelihood estimate.
+    "ema_printed" is Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K. It follows E[τ/K] = γ(1 - γ^K)/(K(1 - γ)), the share of drafts
+    accepted at this K. So 1 + γ̂K is right at the K in use. For K > 1 the estimate is below γ and depends on K, so it is
+    wrong at other lengths.
+
+    "consistent" is the number of accepted drafts over the number of examined drafts, min(τ + 1, K) per round, both
+    with forgetting rate μ. E[τ] = γ E[min(τ + 1, K)] for every K, even a K that was chosen from the past. With μ = 0
+    this is the maximum-likelihood estimate.
 
     Parameters
     ----------
@@ -47,8 +49,8 @@ class AcceptanceTracker:
         μ in [0, 1].
     method : {"ema_printed", "consistent"}
     accepted, examined : float
-        What the estimate is a quotient of. To begin with a belief in γ = 0.8 that weighs as much as 10 drafts:
-        8 and 10. For "ema_printed" only the quotient counts.
+        Numerator and denominator of the estimate. To begin with γ̂ = 0.8 and the weight of 10 drafts, give 8 and 10.
+        For "ema_printed" only the quotient matters.
 
     Raises
     ------
@@ -68,7 +70,7 @@ class AcceptanceTracker:
     examined: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no tracker."""
+        """Check the parameters."""
         option("method", self.method, _METHODS)
         step, accepted, examined = (number(_TRACKER[name], name, getattr(self, name)) for name in _TRACKER)
         number(UNIT_INTERVAL, "accepted / examined", accepted / examined)
@@ -81,7 +83,7 @@ class AcceptanceTracker:
         return self.accepted / self.examined
 
     def update(self, accepted: int, draft_length: int) -> AcceptanceTracker:
-        """The tracker after one more round: τ of K drafts accepted.
+        """The tracker after one more round, in which τ of K drafts were accepted.
 
         Raises
         ------
@@ -93,8 +95,8 @@ class AcceptanceTracker:
         keep = 1.0 - self.step
         if self.method == "ema_printed":  # Algorithm 2, last line
             return replace(self, accepted=keep * self.estimate + self.step * accepted / draft_length, examined=1.0)
-        looked_at = min(accepted + 1, draft_length)
-        return replace(self, accepted=keep * self.accepted + accepted, examined=keep * self.examined + looked_at)
+        examined = min(accepted + 1, draft_length)
+        return replace(self, accepted=keep * self.accepted + accepted, examined=keep * self.examined + examined)
 
 
 @finite_answer
@@ -121,7 +123,7 @@ def tracker_moments(
     method : {"ema_printed", "consistent"}
         Exact for the first; for the second the leading order in 1/n (delta method).
     start, weight : array, shape (...)
-        The estimate at the beginning, in [0, 1], and how many drafts it weighs (of no effect on "ema_printed").
+        The first estimate, in [0, 1], and its weight in drafts (no effect on "ema_printed").
 
     Returns
     -------
@@ -160,14 +162,17 @@ def tracker_moments(
     k, n = (xp.astype(COUNT.check(xp, name, count), gamma.dtype) for name, count in (("K", length), ("rounds", n)))
     left = (1.0 - mu) ** n
     if method == "ema_printed":
+        # The moving average is linear in τ/K, so both moments are exact
         mean, variance = accepted_moments(xp, gamma, length)
         forgets = mu / (2.0 - mu) * (1.0 - left * left)
         return left * first + (1.0 - left) * mean / k - gamma, forgets * variance / (k * k)
+    # Sums of the weights of the rounds, and of their squares
     ones = xp.ones_like(left)
-    total = xp.where(mu > 0, (1.0 - left) / xp.where(mu > 0, mu, ones), n)  # Σ weights, and below Σ weights²
+    total = xp.where(mu > 0, (1.0 - left) / xp.where(mu > 0, mu, ones), n)
     squares = xp.where(mu > 0, (1.0 - left * left) / xp.where(mu > 0, mu * (2.0 - mu), ones), n)
     if bool(xp.any((n == 0) & (prior == 0))):
         raise DomainError("weight must be positive where rounds is 0, as nothing was seen; got 0; give a prior")
+    # Delta method for the quotient of accepted and examined drafts
     seen = left * prior + total * examined
     skew = examined - 1.0 - (k - 1.0) * gamma**k  # E[(τ - γX)X], X = min(τ + 1, K)
     bias = left * prior * (first - gamma) / seen - squares * skew / (seen * seen)

@@ -18,14 +18,15 @@ k(v), r̂    ``top_k``, entries sent for draft v; the residual    tokens    (...
 ε, B       ``risk`` wanted on average; largest loss ``bound``   1         (...)
 ========== ==================================================== ========= ===========
 
-What skipping costs in distribution has an exact form. A skipped draft is emitted as it is, so
+The change that skipping makes to the distribution has an exact form. A skipped draft is emitted without verification,
+so
 
     TV(what is emitted, p) = Σ_v q_v s_v β_v = E[s_d β_d]                        (one_step_risk)
 
-the expected rejection probability of the skipped drafts *is* the one-step total variation; summed along a response it
-bounds that of the whole text (sequence_risk). A tighter bound for texts has a loss in [0, 1] (overlap_risk). Conformal
-risk control keeps either below ε (calibrate_threshold). The papers' R is a surrogate for the sum: it puts the line
-a u + b for β and leaves out u < -b/a (surrogate_gap).
+The expected rejection probability of the skipped drafts *is* the one-step total variation. Its sum along a response
+bounds the total variation of the whole text (sequence_risk). A tighter bound for texts has a loss in [0, 1]
+(overlap_risk). Conformal risk control keeps either below ε (calibrate_threshold). The papers' R is a surrogate for the
+sum: it replaces β by the line a u + b and omits u < -b/a (surrogate_gap).
 
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """

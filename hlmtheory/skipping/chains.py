@@ -1,4 +1,4 @@
-"""Whole texts of a small chain, every one of them counted: what skipping does to their law."""
+"""The effect of skipping on the distribution of whole texts, for short Markov chains whose texts are enumerated."""
 
 from __future__ import annotations
 

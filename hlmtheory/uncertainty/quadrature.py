@@ -1,20 +1,20 @@
-"""Means of softmax(z/θ) over θ ~ U[0, θmax]: a quick rule of 40 softmax passes, and one with a proven error.
+"""Means of softmax(z/θ) over θ ~ U[0, θmax]: a quick rule of 40 softmax passes, and a rule with a proven error.
 
-With h_v = (max z - z_v)/θmax and φ = θ/θmax the integrand is f(φ) = e^{-h_d/φ} / Σ_v e^{-h_v/φ}: flat as φ → 0,
-where it counts the ties at the top, and with one turn for every scale of the gaps. The quick rule puts Gauss's nodes
-on x with φ = x³, so that turns at small φ, which weigh little, get few of them.
+Let h_v = (max z - z_v)/θmax and φ = θ/θmax. The integrand is f(φ) = e^{-h_d/φ} / Σ_v e^{-h_v/φ}. It is flat as φ → 0,
+where it counts the ties at the top, and it turns once for every scale of the gaps. The quick rule puts Gauss nodes on
+x with φ = x³, so that turns at small φ, which have little weight, get few nodes.
 
-The proven rule takes φ = e^{-t} and n Gauss nodes on each of PANELS panels of width ln 2. At t + is the exponent is
-β e^{is} with β = 1/φ, and
+The proven rule puts n Gauss nodes on each of PANELS panels of width ln 2 in t, where φ = e^{-t}. At the complex point
+t + is the exponent is β e^{is} with β = 1/φ, and
 
     |Σ_v e^{-h_v β e^{is}}| = Z(β cos s) |E[e^{-i h β sin s}]| ≥ Z(β cos s) (1 - ½ tan² s · C),
 
-E over the softmax row at β cos s, C = Var(β h cos s) = Var(-ln p), the row's varentropy. No row of V entries has
-more than ln²(V - 1)/4 + 1 (reeb2015tight). So f is analytic for tan s < √(2/C) and at most 1/(1 - ½ tan² s · C)
-there, whatever the logits; f(e^{-t}) e^{-t} on an ellipse around each panel then gives the error of Gauss's rule
-(trefethen2013approximation, Theorem 19.3). The rest [0, 2^{-PANELS}] is at most its length.
+where E is over the softmax at β cos s, and C = Var(β h cos s) = Var(-ln p) is its varentropy. The varentropy of V
+entries is at most ln²(V - 1)/4 + 1 (reeb2015tight). So for all logits f is analytic for tan s < √(2/C), and at most
+1/(1 - ½ tan² s · C) there. The bound on f(e^{-t}) e^{-t} on an ellipse around each panel gives the error of Gauss's
+rule (trefethen2013approximation, Theorem 19.3). The rest, over [0, 2^{-PANELS}], is at most its length.
 
-A masked entry, h_v = ∞, adds nothing to any of the sums. It leaves the row of the V' < V others, and what bounds the
+A masked entry, h_v = ∞, adds nothing to any sum. The row is then that of the V' < V other entries, and the bound of the
 varentropy rises with V.
 """
 
@@ -31,11 +31,11 @@ from hlmtheory._array import Array, sort_descending, take
 
 NODES = 40
 PANELS = 24
-SAFE_NODES = 18  # a panel: an error below 5e-7 for up to 2^20 tokens
+SAFE_NODES = 18  # in a panel; the error is below 5e-7 for up to 2^20 tokens
 _WIDTH = math.log(2.0)
-_BEYOND = 400.0  # gaps of 800 θmax and more: e^{-800} is 0 in float64 at every θ
-_NEGLIGIBLE = 50.0  # e^{-50} of 2^20 entries is below the rounding of a sum of 1 and more
-_BLOCK = 2**17  # entries that are worked on at a time
+_BEYOND = 400.0  # gaps of 800 θmax and more are cut: e^{-800} is 0 in float64 at every θ
+_NEGLIGIBLE = 50.0  # 2^20 times e^{-50} is below the rounding of a sum of at least 1
+_BLOCK = 2**17  # entries in a block of work
 
 Rule = tuple[tuple[float, float], ...]
 """Pairs of φ and its weight."""
@@ -50,7 +50,7 @@ def quick_rule() -> Rule:
 
 @cache
 def panel_rule(nodes: int) -> Rule:
-    """``nodes`` Gauss nodes on every panel of t; what is left near 0 counts as the lowest node does."""
+    """``nodes`` Gauss nodes on every panel of t; the weight of the rest near 0 goes to the lowest node."""
     x, weight = _gauss(nodes)
     fractions = [np.exp(-_WIDTH * (panel + x)) for panel in range(PANELS)]
     weights = [_WIDTH * weight * fraction for fraction in fractions]
@@ -60,13 +60,13 @@ def panel_rule(nodes: int) -> Rule:
 
 @cache
 def panel_error(vocabulary: int, nodes: int) -> float:
-    """By how much the panel rule can be off for any row of V logits; see the head of this module."""
+    """Bound on the error of the panel rule for every row of V logits; see the head of this module."""
     half = _WIDTH / 2.0
     varentropy = math.log(max(vocabulary - 1, 1)) ** 2 / 4.0 + 1.0
     widest = math.atan(math.sqrt(2.0 / varentropy))
 
     def of_panels(angle: float) -> float:
-        """Theorem 19.3 on the ellipse of that half-height, for all panels: their weights sum to 2 at most."""
+        """Theorem 19.3 on the ellipse of this half-height, for all panels, whose weights sum to at most 2."""
         rho = angle / half + math.sqrt(1.0 + (angle / half) ** 2)
         largest = 1.0 / (1.0 - math.tan(angle) ** 2 * varentropy / 2.0)
         weight = math.exp(half * ((rho + 1.0 / rho) / 2.0 - 1.0))
@@ -78,7 +78,7 @@ def panel_error(vocabulary: int, nodes: int) -> float:
 
 
 def scaled_gaps(xp: Any, logits: Array, max_temperature: float) -> Array:
-    """(max z - z)/θmax in float64, cut where it makes no difference, masked ones too; nothing overflows."""
+    """(max z - z)/θmax in float64, cut where it no longer matters, also for masked entries; nothing overflows."""
     halves = 0.5 * xp.astype(logits, xp.float64)
     halves = xp.max(halves, axis=-1, keepdims=True) - halves
     return 2.0 * (xp.clip(halves, max=_BEYOND * max_temperature) / max_temperature)
@@ -87,8 +87,8 @@ def scaled_gaps(xp: Any, logits: Array, max_temperature: float) -> Array:
 def mean_at(xp: Any, gaps: Array, chosen: Array, rule: Rule) -> Array:
     """Mean over the rule of softmax(z/θ) at one entry of each row, whose gap is ``chosen`` (...).
 
-    The mass is summed over the entries whose gap is below ``_NEGLIGIBLE`` φ, which are the first of the sorted row: the
-    top adds 1 to it, and 2²⁰ of the others less than 10⁻¹⁵.
+    The mass is summed over the entries whose gap is below ``_NEGLIGIBLE`` φ, which come first in the sorted row. The
+    top entry adds 1, and 2²⁰ of the omitted entries add less than 10⁻¹⁵.
     """
     parts = []
     hottest_first = sorted(rule, reverse=True)

@@ -11,7 +11,7 @@ q          ``draft``, draft model's distribution           1         (..., V)
 p          ``target``, target model's distribution         1         (..., V)
 r          ``residual``, (p - q)⁺ normalised               1         (..., V)
 β_v        rejection probability of draft v                1         (..., V)
-s_v        ``skip``, probability of not asking the server  1         (..., V)
+s_v        ``skip``, probability of no verification        1         (..., V)
 α          acceptance rate Σ min(p, q)                     1         (...)
 K          ``draft_length``                                tokens    (...)
 ========== =============================================== ========= ===========

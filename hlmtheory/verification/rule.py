@@ -155,7 +155,7 @@ def output_distribution(
 ) -> Array:
     """Exact law of the emitted token.
 
-    With probability s_v the draft v is kept unseen; otherwise it is verified, and if rejected replaced
+    With probability s_v the draft v skips verification; otherwise it is verified, and if rejected replaced
     by a token from the residual: law_v = q_v s_v + q_v (1 - s_v)(1 - β_v) + r_v Σ_i q_i (1 - s_i) β_i.
 
     Parameters

@@ -1,10 +1,23 @@
-"""What a decoding method is to the loop: the decisions, and speculative decoding as the answer to leave or change.
+"""What the generation loop asks a decoding method; the base class answers as speculative decoding does.
 
-The loop (``decoding/loop.py``) asks a method, in this order and for all texts at once: how many drafts a round has
-(:meth:`Method.lengths`); what a draft is drawn from (:meth:`Method.propose`); whether it is kept unseen
-(:meth:`Method.skip`); what the server will know of its row (:meth:`Method.server_distributions`); how it is written
-(:meth:`Method.message`); and tells it what came of it (:meth:`Method.learn`). A new method overrides what it does
-differently. Nothing here draws a token or runs a model.
+The loop (:mod:`validation.decoding.loop`) asks for all sequences at once, in this order. A new method overrides the
+answers that differ. Nothing here draws a token or runs a model.
+
+==================================== =====================================================================
+question                             answer
+==================================== =====================================================================
+:meth:`Method.begin`                 the batch begins: set up what the method keeps for each sequence
+:meth:`Method.lengths`               how many drafts the next round has at most
+:meth:`Method.propose`               which distribution the next draft is drawn from
+:meth:`Method.skip`                  which drafts are kept without verification
+:meth:`Method.server_distributions`  what the server will know of each draft's distribution
+:meth:`Method.message`               how the drafts are sent: bits by the paper's formula, and bytes
+:meth:`Method.reply`                 how many bytes come back
+:meth:`Method.learn`                 the round is over: update what the method keeps
+==================================== =====================================================================
+
+A method without a draft model answers :meth:`Method.guess` in place of ``propose``, ``skip`` and
+``server_distributions``.
 """
 
 from __future__ import annotations
@@ -22,29 +35,31 @@ Array = NDArray[Any]
 
 
 class Method:
-    """Speculative decoding with drafts from the draft model's rows: what all methods share.
+    """Speculative decoding with drafts from the draft model: the base of all methods.
 
     Attributes
     ----------
     name : str
-        What the results call it.
+        The stored name: a registered name, and the parameters behind it.
     runs_draft, runs_target : bool
         Which models it runs.
     bonus : bool
-        Whether the server adds a token to drafts that were all kept.
+        Whether the server adds a token when it accepts all drafts.
     by_argmax : bool
-        Whether a draft is accepted when it is the target model's likeliest token, as flexspec prints it.
+        Whether a draft is accepted if it is the target model's likeliest token, as flexspec prints it.
     samples_target : bool
         Whether a rejected draft is replaced from p, as flexspec prints it, and not from the residual.
     truncates : bool
-        Whether q̂ differs from what drafts are drawn from, so that the residual is distorted.
+        Whether q̂ differs from the distribution that drafts are drawn from, so that the residual is distorted.
     wants_likeliest : bool
-        Whether it is told the target model's likeliest tokens of a round.
+        Whether ``learn`` is given the target model's likeliest tokens.
     real_bytes : bool
-        Whether the link carries the bytes as encoded, or the formula's bits.
+        Whether the link carries the encoded bytes, and not the formula's bits.
     follows_rate : bool
-        Whether its decisions depend on the link's rate. If not, its texts are the same over every link, and a link's
-        seconds can be put on later.
+        Whether its decisions depend on the link's rate. If not, its sequences are the same over every link, and the
+        time of each message is added in post-processing.
+    max_draft_length : int
+        Most drafts of a round.
     """
 
     name = "method"
@@ -53,59 +68,59 @@ class Method:
     max_draft_length = 1
 
     def begin(self, session: Session) -> None:
-        """Make ready for a batch of texts."""
+        """Prepare for a batch of sequences."""
         self.session = session
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """Drafts of each text's next round at most; ``rates`` are the uplink's, where there is one."""
+        """Return the most drafts of each sequence's next round, given the uplink's rate in bit/s (None: no link)."""
         return np.full(len(sequences), self.max_draft_length)
 
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
-        """Drafts of a method without a draft model, given a text so far: none."""
+        """Return the drafts that follow these tokens of a sequence, for a method without a draft model."""
         return ()
 
     def propose(self, step: Step) -> Proposal:
-        """What the drafts are drawn from."""
+        """Return the distributions that the drafts are drawn from."""
         return Proposal(step.distributions)
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Which drafts are kept unseen, (n,) bool: none. Only the first draft of a round is asked about."""
+        """Return which drafts skip verification, (n,) bool; it counts only for the first draft of a round."""
         return np.zeros(len(tokens), dtype=bool)
 
     def server_distributions(
         self, step: Step, tokens: Array, skip: Array
     ) -> tuple[Sequence[Any], Sequence[Any] | None] | None:
-        """The n rows that the server will know and n notes for the messages, where they depend on the tokens."""
+        """Return n distributions that the server will know and n notes for the messages; None: those proposed.
+
+        For methods whose message depends on the drafted tokens.
+        """
         return None
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Drafts as they are sent: each token, and its row in float32; at temperature 0 the token is the row."""
+        """Return each token with its distribution in float32; at temperature 0 the token is enough."""
         vocabulary = self.session.vocabulary
         head = tokens_message(drafts, vocabulary)
         if self.session.temperature == 0:
             return head
-        rows = [
-            draft.server_distribution.float().cpu().numpy().tobytes()
-            for draft in drafts
-            if draft.server_distribution is not None
-        ]
+        known = [draft.server_distribution for draft in drafts if draft.server_distribution is not None]
+        rows = [distribution.float().cpu().numpy().tobytes() for distribution in known]
         return Message(head.bits + 32.0 * vocabulary * len(rows), b"".join([head.payload, *rows]))
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Bytes of the answer: how many drafts were kept, and the server's token."""
+        """Return the bytes of the answer: how many drafts were accepted, and the server's token."""
         return -(-(len(drafts).bit_length() + index_bits(self.session.vocabulary)) // 8)
 
     def distortion(self, drafts: list[Draft]) -> tuple[float, float]:
-        """Σ dropped mass and Σ i(K - i)/(Kℓ) of drafts that were looked at."""
+        """Return Σ dropped mass and Σ i(K - i)/(Kℓ) of verified drafts, for quantised distributions."""
         return 0.0, 0.0
 
     def learn(self, outcome: Outcome) -> float | None:
-        """Take note of a round; the threshold, of a method that has one."""
+        """Update what the method keeps for a sequence; return its threshold, if it has one."""
         return None
 
 
 def tokens_message(drafts: list[Draft], vocabulary: int) -> Message:
-    """The tokens alone, after their number."""
+    """Return a message of the tokens alone, after their number in 16 bits."""
     width = index_bits(vocabulary)
     tokens = np.array([draft.token for draft in drafts], dtype=np.int64)
     return Message(float(width * len(drafts)), pack([(len(drafts), 16), (tokens, width)]))

@@ -1,4 +1,4 @@
-"""What is certified against exact rationals: numbers beside narrow rows, and deviations as small as roundings."""
+"""Certificates against exact rationals: tolerances beside narrow types, and deviations as small as roundings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fractions(row):
 
 
 def rebuilt(row, k):
-    """The row of fractions that the server has."""
+    """The distribution at the server, in fractions."""
     sent = set(sorted(range(len(row)), key=lambda i: (-row[i], i))[:k])
     rest = 1 - sum(row[i] for i in sent)
     return [row[i] if i in sent else rest / (len(row) - k) for i in range(len(row))]
@@ -175,7 +175,7 @@ def nearly_even(seed, count, size, unit=2.0**-52):
 
 @pytest.mark.parametrize("tolerance", [0.3, 0.9])
 def test_a_deviation_is_not_small_where_the_rows_are_as_near(tolerance):
-    """p is even, so q̂_0 is p itself, and all of the distortion is due to sending nothing."""
+    """p is even, so q̂_0 is p itself, and the distortion is that of sending nothing."""
     target, draft = [0.5, 0.5], [0.49999999999999734, 0.5000000000000027]
     assert float(truncation.resampling_distortion(target, draft, 0)) == 1.0
     assert int(truncation.exact_size(target, draft, tolerance)) == 1

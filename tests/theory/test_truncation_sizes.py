@@ -1,4 +1,4 @@
-"""How many entries to send: against looking at every k, and at the edges of every argument."""
+"""The rules for k: against every k on its own, and at the edges of every argument."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drawn(seed, *shape, scale=3.0):
 
 
 def is_least(bounds, k, limit, slack=1e-12):
-    """Whether k is the first that meets the limit, up to rounding."""
+    """Assert that k is the first that meets the limit, up to rounding."""
     assert bounds[k] <= limit + slack
     assert k == 0 or bounds[k - 1] > limit - slack
 
@@ -228,7 +228,7 @@ def test_bits_are_one_number():
 
 
 def scanned(p, q, tolerance):
-    """The least k by resampling_distortion of every k."""
+    """The smallest k by resampling_distortion of every k."""
     return int(np.argmax(truncation.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
 
 
@@ -273,7 +273,7 @@ def test_an_even_tail_is_enough_for_no_distortion_at_all():
 
 
 def test_an_even_tail_is_enough_whatever_rounding_makes_of_the_distortion():
-    """0 in exact numbers from that size on; computed, it is 0 at some of them and 1e-17 at others."""
+    """The exact distortion is 0 from that k on; the computed one is 0 at some k and 1e-17 at others."""
     target, draft = drawn(40, 300, 12)
     draft = -np.sort(-draft)
     draft[:, 3:] = draft[:, 3:4]
@@ -282,14 +282,14 @@ def test_an_even_tail_is_enough_whatever_rounding_makes_of_the_distortion():
 
 
 def test_any_residual_is_near_enough_for_a_tolerance_of_1():
-    """Disjoint residuals, whose computed distance is a rounding above 1."""
+    """The residuals are disjoint, and rounding lifts their computed distance above 1."""
     target = [0.16648661030274356, 0.12839979271407118, 0.654696514824452, 0.05041708215873321]
     draft = [0.09466298102688141, 0.07402159006992894, 0.8281244946290148, 0.0031909342741749266]
     assert truncation.exact_size(target, draft, [1.0, 2.0]).tolist() == [0, 0]
 
 
 def test_the_exact_size_where_the_distortion_rises():
-    """0, then 0.8 at k = 1: a search by halves could miss that nothing need be sent."""
+    """The distortion is 0 at k = 0 and 0.8 at k = 1: bisection could miss k = 0."""
     draft, target = np.array([21, 13, 5]) / 39, np.array([22, 13, 4]) / 39
     assert int(truncation.exact_size(target, draft, 0.1)) == 0
 
@@ -455,7 +455,7 @@ def test_one_row_and_many_are_searched_alike(data):
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_row_of_any_type_is_sorted_as_it_comes(kind, library):
-    """The sizes are those of the row in float64: what is sorted first is divided to the same numbers."""
+    """The sizes are those of the same values in float64."""
     p, q = (row.astype(kind) for row in drawn(21, 3, 700))
     wide = [row.astype(float) / row.astype(float).sum(-1, keepdims=True) for row in (p, q)]
     for theta in (0.0, 0.01, 0.1, 0.5):
@@ -472,7 +472,7 @@ def test_a_row_of_any_type_is_sorted_as_it_comes(kind, library):
 
 
 def test_a_search_that_the_borders_lead_astray_is_made_again():
-    """Half a block is far above the rest of it, so that its border tells little."""
+    """Blocks of equal entries: the search meets many ties."""
     draft = np.array([[0.5 / 32] * 32 + [0.5 / 96] * 64 + [0.5 / 96] * 32])
     for tolerance in np.linspace(0.0, 0.99, 23):
         expected = int(np.argmax(2 * truncation.tail_deviation(draft[0]) <= tolerance))
@@ -510,7 +510,7 @@ def test_rows_that_need_no_division_are_not_divided():
 
 @pytest.mark.parametrize("library", ["numpy", "torch", "strict"])
 def test_the_search_in_a_librarys_own_arrays(library, monkeypatch):
-    """What a GPU does, whose rows stay where they are."""
+    """The search in torch itself, as on a GPU, and in a strict array library."""
     monkeypatch.setattr(tails, "on_host", lambda xp, *values: (xp, *values))
     p, q = drawn(25, 2, 4, 300)
     token = np.array([[0, 3, 5, 299]] * 2)
@@ -555,18 +555,18 @@ def test_what_is_no_row_of_probabilities_is_refused_at_the_sort(draft):
         truncation.exact_size(draft, [0.5, 0.5], 0.1)
 
 
-# ----------------------------------------------------------------------------- what the search for the exact size skips
+# --------------------------------------------------------------------------------- what the scan for the exact k skips
 
 
 def first_by_scan(p, q, tolerance, stop):
-    """The first size before ``stop`` that meets a tolerance, by every one of them on its own."""
+    """The first k before ``stop`` that meets a tolerance, by computing every k."""
     pair = SortedPair.of(p, q)
     return next((k for k in range(stop) if pair.distortion(k)[0] <= tolerance), stop)
 
 
 @pytest.mark.parametrize(("scale", "noise"), [(1.0, 1.0), (0.5, 0.3), (1.5, 2.0)])
 def test_sizes_are_ruled_out_by_the_thousand_and_rightly(scale, noise, monkeypatch):
-    """A flat wide row: the distortion is computed at few of its sizes."""
+    """A flat wide row: the distortion is computed at few k."""
     looked, distortion = [], SortedPair.distortion
     rng = np.random.default_rng(31)
     logits = rng.normal(scale=scale, size=6000)
@@ -583,7 +583,7 @@ def test_sizes_are_ruled_out_by_the_thousand_and_rightly(scale, noise, monkeypat
 @pytest.mark.parametrize("starved", [False, True])
 @pytest.mark.parametrize("size", [3, 40, 200])
 def test_no_size_that_meets_the_tolerance_is_ruled_out(size, starved):
-    """From every size, at every tolerance that it misses, against all distortions."""
+    """From every k, at every tolerance that it misses, against all distortions."""
     rng = np.random.default_rng(size)
     for scale in (0.3, 1.0, 3.0):
         logits = rng.normal(scale=scale, size=size)
@@ -605,7 +605,7 @@ def test_no_size_that_meets_the_tolerance_is_ruled_out(size, starved):
 
 
 def test_a_size_that_the_bound_allows_is_found():
-    """A tolerance of 0 and an even tail, and rows that are apart by roundings."""
+    """A tolerance of 0 with an even tail, and distributions that differ by roundings."""
     target, draft = drawn(38, 3000, scale=1.0)
     assert int(truncation.exact_size(target, np.full(3000, 1 / 3000), 0.0)) == 0
     even = -np.sort(-draft)
@@ -628,7 +628,7 @@ def test_many_tolerances_of_a_pair_are_answered_as_each():
 
 
 def test_a_size_next_to_what_the_bound_allows_is_found():
-    """The worst target for one size attains the bound there: the least size is next to what the bound allows."""
+    """The worst target for one k attains the bound there, so the smallest k is next to the one that the bound gives."""
     _, draft = drawn(32, 5000, scale=1.0)
     target = truncation.worst_case_target(draft, 4000, 0.2)
     tolerance = float(truncation.tail_deviation(draft)[4000]) / 0.2 * (1 - 1e-6)
@@ -642,7 +642,7 @@ def test_a_size_next_to_what_the_bound_allows_is_found():
 
 @pytest.mark.parametrize("share", [1e-9, 1e-3, 1e3, 1e9])
 def test_some_entries_that_are_unlike_the_others_mislead_no_search(share):
-    """What is prepared is told by every so many an entry: here those are far smaller or larger than the rest."""
+    """Every third entry is far smaller or larger than the rest."""
     p, q = drawn(37, 2, 6000, scale=1.0)
     for rows_ in (p, q):
         rows_[:, ::3] *= share
@@ -689,7 +689,7 @@ def test_shapes_that_do_not_fit_are_refused_by_name(library):
 @pytest.mark.parametrize("count", [1, 9])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_an_uneven_subnormal_tail_does_deviate(library, count):
-    """Though its mean, and all that its entries exceed it by, may round to nothing."""
+    """Although its mean, and the excess of its entries over it, may round to 0."""
     least = 5e-324
     draft = to(library, np.array([[1.0, 2 * least, least]] * count))
     assert numbers(truncation.certified_size(draft, 0.0)).tolist() == [2] * count
@@ -699,7 +699,7 @@ def test_an_uneven_subnormal_tail_does_deviate(library, count):
 
 
 def test_a_size_does_not_depend_on_the_tolerances_beside_it():
-    """Rows so near that TV(q̂, p) falls fast with the size: what one distortion may be rounded by is not the next's."""
+    """TV(q̂, p) falls fast with k here, so the rounding error of one distortion is not that of the next."""
     p = [
         0.05006120897980664,
         0.050061232607186035,
@@ -746,7 +746,7 @@ def test_a_target_and_drafts_broadcast():
         assert found.reshape(-1).tolist() == [int(truncation.exact_size(a, b, 0.1)) for a, b in each]
 
 
-# -------------------------------------------------------------------------------------------- few rows and many, again
+# ------------------------------------------------------------------------------------------------- few rows and many
 
 
 @pytest.mark.parametrize("scale", [0.5, 3.0])
@@ -764,7 +764,7 @@ def test_few_rows_by_themselves_and_all_at_once(scale):
 
 
 def test_an_even_row_deviates_by_nothing_offline_either():
-    """Though its mean, a quotient of sums, is often a rounding below its entries."""
+    """Although its mean, a quotient of sums, is often a rounding below its entries."""
     for size in range(2, 300, 3):
         draft = np.full((1, size), 1.0 / size)
         target = np.append(draft[0, 0] + draft[0, -1], np.append(draft[0, 1:-1], 0.0))[None]
@@ -782,7 +782,7 @@ def test_a_ranked_pair_of_any_type_finds_its_least_size(kind):
 @pytest.mark.parametrize("size", [6000, 32_000])
 @pytest.mark.parametrize("larger", [1, 2000])
 def test_a_tail_of_many_entries_is_summed_to_few_roundings(size: int, larger: int):
-    """The server's tail is p itself: r̂ is 0/0, and its distortion taken at its worst, not as rounding noise has it."""
+    """The tail at the server is p itself: r̂ is 0/0, and the distortion is 1, not the result of rounding noise."""
     draft, target = np.ones(size), np.full(size, 1.0 / size)
     draft[:larger] = 1.001
     assert truncation.exact_size(target, draft / draft.sum(), 0.5) > 0

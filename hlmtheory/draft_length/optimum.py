@@ -1,4 +1,4 @@
-"""The draft length that gives the most tokens per second, and its rivals."""
+"""The draft length with the highest throughput, and the baselines."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _check_least(min_draft_length: int) -> None:
 def surrogate_draft_length(
     acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array, *, bonus: bool = True
 ) -> Array:
-    """The draft length that flexspec's linear surrogate picks: 1 or K_max, never anything between.
+    """The draft length that flexspec's linear surrogate chooses: always 1 or K_max.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def surrogate_draft_length(
 
 
 def _solve(xp: Any, a: Array, cost: Array, slope: Array) -> Array:
-    """The v > 0 with e^v - 1 - v = c, c = a (F - M)/M, F > M > 0; to a few units in the last place.
+    """The v > 0 with e^v - 1 - v = c, c = a (F - M)/M, F > M > 0, exact to a few units in the last place.
 
     Newton from above: v²/2 ≤ c gives v ≤ √(2c), and then v = ln(1 + c + v) ≤ ln(1 + c + √(2c)).
     """
@@ -212,7 +212,7 @@ def _solve(xp: Any, a: Array, cost: Array, slope: Array) -> Array:
 
 
 def _remainder(xp: Any, v: Array, rise: Array) -> Array:
-    """e^v - 1 - v, by its series below 1, where the difference would cancel."""
+    """e^v - 1 - v; below 1 by its series, where the difference loses digits."""
     small = v < 1.0
     x = xp.where(small, v, xp.zeros_like(v))
     series = xp.ones_like(x)

@@ -55,7 +55,7 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
 
 @finite_answer
 def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
-    """What a token costs in the long run, T(K)/E(K): in seconds, joules or bytes, as ``fixed`` and ``marginal`` are.
+    """Long-run cost of a token, T(K)/E(K), in the unit of ``fixed`` and ``marginal``: seconds, joules or bytes.
 
     Rounds are independent, so by the law of large numbers cost over tokens tends to the ratio of the means.
 
@@ -124,7 +124,7 @@ def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
 
 
 def round_time(xp: Any, length: Array, cost: Array, slope: Array) -> Array:
-    """T(K), refused where it is 0."""
+    """T(K); raise where it is 0."""
     total = cost + length * slope
     if not bool(xp.all(total > 0)):
         raise DomainError("fixed + draft_length * marginal must be positive; got 0; a round takes some time")

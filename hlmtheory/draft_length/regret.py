@@ -1,4 +1,4 @@
-"""What a wrong belief about the acceptance rate costs: over a given link, and at worst over all links."""
+"""The cost of a wrong belief about the acceptance rate: over a given link, and the worst over all links."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LENGTHS = Domain(
 def draft_length_regret(
     acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_draft_length: Array
 ) -> Array:
-    """Share of the throughput lost when the draft length is chosen for a γ that is not the true one.
+    """Share of the throughput that is lost if the draft length is chosen for a wrong γ.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def least_kept(acceptance: Array, believed: Array, max_draft_length: Array) -> A
 
 
 def _ties(xp: Any, rate: Array, j: Array, k_max: Array) -> Array:
-    """c_j for j = 1..K_max - 1, shape (..., J); infinite where float64 ends, NaN from K_max on."""
+    """c_j for j = 1..K_max - 1, shape (..., J); infinite where float64 overflows, NaN from K_max on."""
     power = rate[..., None] ** xp.astype(j + 1, xp.float64)
     with np.errstate(over="ignore"):
         ties = _tokens(xp, rate, j + xp.zeros_like(power, dtype=xp.int64)) / xp.where(power > 0, power, 5e-324)
@@ -130,7 +130,7 @@ def _ties(xp: Any, rate: Array, j: Array, k_max: Array) -> Array:
 
 
 def _length_at(xp: Any, ties: Array, at: Array) -> Array:
-    """The best length where F/M = at: one more than the ties below it."""
+    """The best length at F/M = ``at``: one more than the number of ties below it."""
     return 1.0 + xp.sum(xp.astype(ties[..., None, :] < at[..., None], xp.float64), axis=-1)
 
 

@@ -1,4 +1,4 @@
-"""What a round of drafting costs: seconds, joules, and the download of a new draft model.
+"""Costs of a round in seconds and joules, and the download time of a new draft model.
 
 Paper: flexspec (li2025flexspec) (7)-(10), Table I and Fig. 6. Part of the module ``draft_length``.
 """
@@ -38,7 +38,7 @@ def round_costs(
     edge_slope_s: Array = 0.0,
     downlink_s: Array = 0.0,
 ) -> tuple[Array, Array]:
-    """(T_fixed, T_marginal) of a round over a link of this rate.
+    """Fixed and marginal time (T_fixed, T_marginal) of a round over a link.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def round_energy(
     edge_slope_j: Array = 0.0,
     tail_j: Array = 0.0,
 ) -> tuple[Array, Array]:
-    """(fixed, marginal) energy that a round costs the device.
+    """Fixed and marginal energy of a round for the device.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def round_energy(
 
 @finite_answer
 def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
-    """How long the download of a new draft model takes: the update storm.
+    """Download time of a new draft model: the update storm.
 
     Parameters
     ----------

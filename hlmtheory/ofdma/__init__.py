@@ -1,4 +1,4 @@
-"""Sharing one uplink band among users: bandwidth shares, their optimality, and what they gain.
+"""Shares of one uplink band among users: the best shares, their optimality conditions, and their gain.
 
 Paper: edge-sd (zhu2025edgesd) (15), (26), (27) and Fig. 9.
 

@@ -87,7 +87,7 @@ def _one(bits: Array, spectral_efficiency: Array) -> Array:
 
 
 def _first_share(bits: Array, snr: Array, boost: Array) -> Array:
-    """The first user's share after its SNR was raised by the factor ``boost``."""
+    """The first user's share after its SNR is raised by the factor ``boost``."""
     xp, sent, ratio, factor = checked_users(bits=bits, snr=snr, boost=boost)
     first = xp.concat([ratio[..., :1] * factor[..., None], ratio[..., 1:]], axis=-1)
     return minmax_shares(sent, xp.log1p(first))[..., 0]

@@ -1,4 +1,4 @@
-"""Shares of the band, when users finish, and how far shares are from the best."""
+"""Bandwidth shares, the finish times of users, and the distance of shares from the optimum."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OBJECTIVES = ("minmax", "sum")
 
 
 def finish_times(bits: Array, spectral_efficiency: Array, shares: Array, bandwidth_hz: Array) -> Array:
-    """When each user has uploaded its bits: t_k = λI_k/(w_k B η_k).
+    """Finish time of each user's upload: t_k = λI_k/(w_k B η_k).
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def minmax_shares(bits: Array, spectral_efficiency: Array) -> Array:
 
 
 def minmax_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
-    """The least time in which all users can have finished: t* = Σ_k λI_k/(B η_k).
+    """The smallest time by which all users can finish: t* = Σ_k λI_k/(B η_k).
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def minmax_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array)
 
 
 def sum_shares(bits: Array, spectral_efficiency: Array) -> Array:
-    """Shares that make the summed (so the mean) finish time least: w_k ∝ √(λI_k/η_k).
+    """Shares that minimise the sum (and so the mean) of the finish times: w_k ∝ √(λI_k/η_k).
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def sum_shares(bits: Array, spectral_efficiency: Array) -> Array:
 
 
 def sum_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
-    """The least sum of finish times: (Σ_k √(λI_k/η_k))²/B.
+    """The smallest sum of finish times: (Σ_k √(λI_k/η_k))²/B.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def sum_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) ->
 
 
 def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, objective: str = "minmax") -> Array:
-    """By how much shares miss the conditions of optimality: 0 exactly at the optimum, of both problems unique.
+    """Violation of the optimality conditions by given shares: 0 exactly at the optimum, which is unique.
 
     "minmax": t_k ≤ t and Σw = 1 with multipliers μ_k ≥ 0, Σμ = 1. Stationarity in w_k, ν = μ_k c_k/w_k²,
     makes every μ_k positive, so complementary slackness asks for equal finish times.
@@ -238,7 +238,7 @@ def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, obje
 
 
 def uniform_gain(bits: Array, spectral_efficiency: Array) -> Array:
-    """What the best shares gain over equal ones in the last finish time: max_k c_k / mean_k c_k.
+    """Gain of the best shares over equal shares in the last finish time: max_k c_k / mean_k c_k.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ def uniform_gain(bits: Array, spectral_efficiency: Array) -> Array:
 
 
 def checked_users(**values: Any) -> tuple[Any, ...]:
-    """The namespace and the values, each in its domain, in their common floating type."""
+    """The namespace and the values, each checked, in their common floating type."""
     xp, *given = arrays(**values)
     shapes = {name: tuple(value.shape) for name, value in zip(values, given, strict=True)}
     entry_for_each("user", **{name: shape for name, shape in shapes.items() if name in _PER_USER})
@@ -289,11 +289,11 @@ def band_seconds(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
 
 
 def relative_need(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
-    """c_k over the largest, so that no sum of them overflows."""
+    """c_k divided by the largest, so that no sum of them overflows."""
     xp, need = band_seconds(bits, spectral_efficiency)
     return xp, need / xp.max(need, axis=-1, keepdims=True)
 
 
 def in_range(xp: Any, name: str, value: Array) -> Array:
-    """The value, or a refusal where it left the range of its type: no 0, no infinity and no NaN is returned."""
+    """The value; raise where it leaves the range of its type, as 0, infinity or NaN."""
     return _RANGE.check(xp, name, value)

@@ -1,4 +1,4 @@
-"""Shares of the band where a user spreads its power over its own share: SNR_k = s_k/w_k, s_k over the whole band."""
+"""Bandwidth shares where each user spreads its power over its share: SNR_k = s_k/w_k, s_k over the whole band."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SMALL, _TERMS = 0.0625, 14  # where ln(1 + x) is taken by its series, and how f
 
 
 def spread_finish_times(bits: Array, full_band_snr: Array, shares: Array, bandwidth_hz: Array) -> Array:
-    """When each user has uploaded its bits with its power spread over its share: λI_k/(w_k B log₂(1 + s_k/w_k)).
+    """Finish time of each user's upload with its power spread over its share: λI_k/(w_k B log₂(1 + s_k/w_k)).
 
     Parameters
     ----------
@@ -123,12 +123,12 @@ def _shares_at(xp: Any, need: Array, snr: Array, late: Array) -> Array:
 
 
 def _delay(xp: Any, x: Array) -> Array:
-    """The excess x/ln(1 + x) - 1: how much longer than with an endless share."""
+    """The excess x/ln(1 + x) - 1: relative delay against an unlimited share."""
     return _lag(xp, x) / xp.log1p(x)
 
 
 def _lag(xp: Any, x: Array) -> Array:
-    """The gap x - ln(1 + x), by its series where the difference would cancel."""
+    """The gap x - ln(1 + x), by its series where the difference loses digits."""
     small = x < _SMALL
     z = xp.where(small, x, xp.zeros_like(x))
     series = xp.zeros_like(z)

@@ -36,7 +36,7 @@ def _spread_best(bits: Array, full_band_snr: Array, bandwidth_hz: Array) -> Arra
 
 
 def _fixed(bits: Array, full_band_snr: Array) -> tuple[Any, Array, Array]:
-    """What the paper's rule makes of them: bits and spectral efficiencies at the SNR over the whole band."""
+    """The arguments of the paper's rule: bits, and spectral efficiencies at the SNR over the whole band."""
     xp, sent, snr = checked_users(bits=bits, full_band_snr=full_band_snr)
     return xp, sent, xp.log1p(snr) / math.log(2)
 

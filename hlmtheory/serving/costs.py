@@ -1,4 +1,4 @@
-"""Operations, memory and the times of the two stages."""
+"""Operations, memory, and the times of the two stages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def forward_flops(model: ModelShape, new_tokens: Array, cached_tokens: Array = 0
 def peak_memory(
     model: ModelShape, input_tokens: Array, output_tokens: Array, batch_size: Array, draft_length: Array = 1
 ) -> Array:
-    """Bytes that a draft model and the cache of one batch occupy at their fullest, whatever is accepted.
+    """Peak memory of a draft model and the cache of one batch, in bytes, whatever is accepted.
 
     Before the pass that makes draft i of a step, all tokens of the sequence but the last, and i - 1 drafts, are
     cached; the pass adds one. So after the l passes of a step before which g tokens of the answer were made, the
@@ -124,7 +124,7 @@ def run_time(device: Device, flops: Array, batch_size: Array) -> Array:
 
 
 def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """Decoding steps n_m = ⌈O_m / L⌉ until a batch has its tokens.
+    """Decoding steps n_m = ⌈O_m / L⌉ until a batch has all its tokens.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array)
 
 @finite_answer
 def stage_times(service: Service, draft_length: Array, input_tokens: Array, batch_size: Array) -> tuple[Array, Array]:
-    """How long drafting and verifying take a batch, at every decoding step.
+    """Draft and verify times of a batch, for every decoding step.
 
     Parameters
     ----------
@@ -236,17 +236,17 @@ def tokens_per_step(acceptance: Array, draft_length: Array) -> Array:
 
 
 def operations(layers: Array, hidden: Array, feed_forward: Array, new: Array, cached: Array) -> Array:
-    """(11)-(14) in one: projections 8 t h₁², attention 4 t (c + t) h₁, feed-forward 4 t h₁ h₂, in each block."""
+    """Operations by (11)-(14): projections 8 t h₁², attention 4 t (c + t) h₁, feed-forward 4 t h₁ h₂, in each block."""
     return 4.0 * layers * hidden * new * (2.0 * hidden + feed_forward + cached + new)
 
 
 def cached_tokens(prompt: Array, answer: Array, length: Array) -> Array:
-    """The most tokens of one task that the draft model's cache holds: see :func:`peak_memory`."""
+    """Largest number of tokens of one task in the draft model's cache: see :func:`peak_memory`."""
     return np.where(answer > 0, prompt + answer + np.maximum(length, 1) - 2.0, prompt)
 
 
 def memory_bytes(layers: Array, hidden: Array, feed_forward: Array, cached: Array, size: Array) -> Array:
-    """(9) and (10): the weights, and the cache of one batch."""
+    """Weights and the cache of one batch, (9) and (10)."""
     weights = layers * (8.0 * hidden**2 + 4.0 * hidden * feed_forward)  # (9)
     return weights + 4.0 * layers * hidden * cached * size  # (10)
 

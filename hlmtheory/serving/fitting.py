@@ -1,4 +1,4 @@
-"""The coefficients of a device, from measured times."""
+"""Coefficients of a device, fitted to measured times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONFIDENCE = open_unit("say how often the intervals are to hold, such as 0.95")
 
 @dataclass(frozen=True, slots=True)
 class DeviceFit:
-    """What :func:`fit_device` found.
+    """The result of :func:`fit_device`.
 
     Attributes
     ----------

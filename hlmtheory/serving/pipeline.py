@@ -1,4 +1,4 @@
-"""How long two stages take when one batch drafts while another is verified."""
+"""Latency of two stages where one batch drafts while another is verified."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def step_times(stage: Array, step: Array) -> Array:
 
 @finite_answer
 def pipeline_latency(draft_times: Array, verify_times: Array) -> Array:
-    """Time until the last of M batches has passed both stages, at one decoding step.
+    """Time until the last of M batches has passed both stages, in one decoding step.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def pipeline_latency(draft_times: Array, verify_times: Array) -> Array:
 
 @finite_answer
 def inference_latency(draft_stages: Array, verify_stages: Array, steps: Array) -> Array:
-    """Time of all decoding steps together, with batches leaving as soon as they have their tokens.
+    """Total time of all decoding steps; batches leave as soon as they have all their tokens.
 
     Between the prefill, and from one departure to the next, every step's latency is the largest of M lines in n, so
     its sum needs the breakpoints of their envelope and not every step. Where departures are so many that this
@@ -114,7 +114,7 @@ def inference_latency(draft_stages: Array, verify_stages: Array, steps: Array) -
 
 
 def stage_pair(name: str, draft: Array, other: str, verify: Array) -> tuple[Array, Array]:
-    """Times of the two stages, of one shape."""
+    """Check the times of the two stages, which must have one shape, and return them."""
     d, v = numbers(SECONDS, name, draft), numbers(SECONDS, other, verify)
     if d.ndim == 0 or d.shape != v.shape:
         raise DomainError(f"{name} must have the shape of {other}, batches on one axis; got {d.shape} and {v.shape}")
@@ -131,7 +131,7 @@ def recurrence(draft: Array, verify: Array) -> Array:
 
 
 def _few_breakpoints(steps: Array) -> bool:
-    """Whether an envelope of M lines for each departure costs less than the steps: a fit to measured times."""
+    """Whether one envelope of M lines for each departure is faster than step by step; fitted to measured times."""
     batches, longest = steps.size, steps.max(initial=1)
     return bool(len(np.unique(steps)) * (50 + batches**2 / 25) <= 10 + batches * (5 + longest / 60))
 

@@ -1,4 +1,4 @@
-"""How many decoding steps a sequence, and the slowest of a batch, take when acceptance is random.
+"""Decoding steps of a sequence, and of the slowest of a batch, when acceptance is random.
 
 edge-sd (8) counts ⌈O_m/L⌉ steps, L the mean tokens of a step. The steps of one sequence are random, and a batch runs
 until its slowest sequence is done, so (8) is neither their mean nor their maximum's.
@@ -20,7 +20,7 @@ _OUTPUT = Domain(
 
 
 def steps_distribution(output_tokens: int, acceptance: float, draft_length: int) -> Array:
-    """Probability that a sequence has its tokens after n decoding steps.
+    """Probability that a sequence has all its tokens after n decoding steps.
 
     A step makes 1 + min(G, l) tokens, P(G ≥ i) = α^i, independently of the other steps: drafts are accepted with
     probability α each, as edge-sd (7) assumes. The distribution after n steps is a convolution, computed to the end.
@@ -63,7 +63,7 @@ def steps_distribution(output_tokens: int, acceptance: float, draft_length: int)
 
 
 def expected_steps(output_tokens: Array, acceptance: float, draft_length: int) -> float:
-    """Expected decoding steps of a batch, which runs until its slowest sequence is done.
+    """Expected number of decoding steps of a batch, which runs until its slowest sequence is done.
 
     E[max_k N_k] = Σ_{n ≥ 0} (1 - Π_k P(N_k ≤ n)), the sequences being independent.
 

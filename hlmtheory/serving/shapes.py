@@ -1,4 +1,4 @@
-"""Models, devices, tasks and the service they make up."""
+"""Models, devices and tasks, and the service that they form."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One request: how long its prompt is, and its answer.
+    """One request: the lengths of its prompt and of its answer.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """The two models, the machines they run on, how well they agree, and the draft machine's memory.
+    """The two models, their machines, the acceptance rate, and the draft machine's memory.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""A threshold by conformal risk control: E[risk of the next prompt] ≤ ε from held-out prompts alone.
+"""A threshold by conformal risk control: held-out prompts guarantee E[risk of the next prompt] ≤ ε.
 
 The rule of angelopoulos2022crc: with losses L_i(λ) that never fall as the threshold λ rises and are at most B, take the
 largest λ of the grid with (Σ_i L_i(λ) + B)/(n + 1) ≤ ε. The prompts have to be exchangeable with the next one; tokens
@@ -156,7 +156,7 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
 
 
 def held_out_risk(losses: Array, risk: Array, bound: Array) -> Array:
-    """Mean loss of a prompt at the threshold that the other n calibrate: what exchangeability is about.
+    """Mean loss of a prompt at the threshold that the other n prompts calibrate.
 
     Parameters
     ----------
@@ -198,7 +198,7 @@ def held_out_risk(losses: Array, risk: Array, bound: Array) -> Array:
 
 
 def admissible(xp: Any, corrected: Array, risk: Array) -> Array:
-    """How many thresholds from the lowest on keep the corrected risk (..., L) within ε."""
+    """Number of thresholds, from the lowest on, that keep the corrected risk (..., L) within ε."""
     within = xp.astype(corrected <= risk[..., None], xp.int64)
     return xp.sum(xp.cumulative_prod(within, axis=-1), axis=-1)
 
@@ -216,7 +216,7 @@ def checked_losses(xp: Any, losses: Array, bound: Array) -> Array:
 
 
 def _sums(xp: Any, u: Array, beta: Array, grid: Array) -> Array:
-    """Σ_t β_t 1{u_t ≤ λ}, so many thresholds at a time that memory stays bounded.
+    """Σ_t β_t 1{u_t ≤ λ}, in blocks of thresholds so that memory stays bounded.
 
     Every block has one shape, the last one repeats the highest threshold: sums over the same tree cannot fall by
     rounding as λ rises, which the calibration takes for granted.
@@ -233,7 +233,7 @@ def _sums(xp: Any, u: Array, beta: Array, grid: Array) -> Array:
 
 
 def _fewest(bound: float, risk: float) -> int:
-    """Least n with B/(n + 1) ≤ ε, the quotient rounded as in the rule."""
+    """Smallest n with B/(n + 1) ≤ ε, with the quotient rounded as in the rule."""
     most = Fraction(float(bound))
     exact = math.ceil(most / Fraction(float(risk))) - 1
     return exact - 1 if float(most / exact) <= risk else exact

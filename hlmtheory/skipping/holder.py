@@ -28,14 +28,14 @@ class Thresholds(NamedTuple):
 
 
 class BestBound(NamedTuple):
-    """The least of Hölder's bounds, and the exponent s that gives it."""
+    """The smallest of Hölder's bounds, and its exponent s."""
 
     bound: Array
     exponent: Array
 
 
 def skip_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Thresholds:
-    """Thresholds where the line β = a u + b reaches 0 and Δ.
+    """The thresholds at which the line β = a u + b reaches 0 and Δ.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def rejection_risk(density: Array, slope: Array, intercept: Array, non_acceptanc
 
 
 def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    """The same with sums, for the u that is measured: one of 0, 1/M, …, 1.
+    """The papers' R with sums, for a measured u, which is one of 0, 1/M, …, 1.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def holder_bound_discrete(
 def best_holder_bound(
     density: Array, slope: Array, intercept: Array, non_acceptance: Array, *, discrete: bool = False
 ) -> BestBound:
-    """The least of Hölder's bounds over all exponents.
+    """The smallest of Hölder's bounds over all exponents.
 
     The logarithm of a norm ‖·‖_s is convex in 1/s (Lyapunov), so the logarithm of the product is, and a search by
     thirds finds its least value.
@@ -281,7 +281,7 @@ def line(slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, Ar
 
 
 def edge(xp: Any, *values: Array) -> float:
-    """How far from the ends of I, in β, still counts as on them: more where a value was rounded to float32."""
+    """Distance in β from the ends of I that still counts as on them; larger if a value was rounded to float32."""
     return max(_EDGES[xp.finfo(widest(xp, value)).bits] for value in values)
 
 
@@ -341,7 +341,7 @@ def _norm(xp: Any, values: Array, weight: Array, inverse: Array) -> Array:
 
 
 def _ratio(xp: Any, numerator: Array, denominator: Array) -> Array:
-    """A quotient of either sign; what would overflow is infinite."""
+    """A quotient of either sign; infinite where it overflows."""
     return xp.sign(numerator) * quotient(xp, xp.abs(numerator), denominator)
 
 

@@ -1,4 +1,4 @@
-"""What skipping a draft costs: exactly for one token, a bound for whole texts, and what the papers' R misses."""
+"""The cost of skipping a draft: exact for one token, a bound for whole texts, and the gap to the papers' R."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hlmtheory.truncation.reconstruction import NOISE
 
 
 class SurrogateGap(NamedTuple):
-    """The exact rejection risk of a threshold beside the papers' R, from the same tokens.
+    """The exact rejection risk of a threshold and the papers' R, from the same tokens.
 
     ``exact`` = ``surrogate`` + ``below`` + ``misfit``: mean β of what is skipped; mean a u + b over I; mean β of what
     is skipped below -b/a and left out of R; mean β - (a u + b) over I. A u at an end of I is inside, whatever the
@@ -62,7 +62,7 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
 
 
 def truncated_step_risk(target: Array, draft: Array, skip: Array, top_k: Array) -> Array:
-    """Bound on the same if the drafts that are sent are sent with k(v) probabilities.
+    """Bound on the one-step total variation if verified drafts are sent with k(v) probabilities.
 
     Σ_v q_v s_v β_v + Σ_v q_v (1 - s_v) β_v TV(r, r̂_{k(v)}): a verified draft is accepted by its exact q_v, and only
     the replacement of a rejected one is drawn from r̂ instead of r.
@@ -154,7 +154,7 @@ def sequence_risk(step_risks: Array) -> Array:
 def surrogate_gap(
     uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
 ) -> SurrogateGap:
-    """What the papers' R misses, token by token, at the risk-prone threshold.
+    """The gap between the papers' R and the exact risk, token by token, at the risk-prone threshold.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def pair_and_skip(target: Array, draft: Array, skip: Array) -> tuple[Any, Any, A
 
 
 def _entries_sent(xp: Any, top_k: Array, like: Array) -> Array:
-    """k(v), one per draft or one for all."""
+    """Check k(v), one per draft or one for all, and return it."""
     _, _, k = arrays(like=like, top_k=top_k)
     k = size_up_to(like.shape[-1]).check(xp, "top_k", k)
     leading_dimensions(draft=tuple(like.shape), top_k=tuple(k.shape))

@@ -59,7 +59,7 @@ def skip_probability(expected: Array, threshold: Array, draws: Array = DRAWS) ->
 
 
 def decision_error(expected: Array, threshold: Array, draws: Array = DRAWS) -> Array:
-    """Probability that M samples decide otherwise than E[u] would: skip where E[u] > u_th, or not where E[u] ≤ u_th.
+    """Probability that M samples decide differently from E[u]: skip although E[u] > u_th, or the reverse.
 
     A sawtooth in M, as M u_th passes whole numbers; near ½ where E[u] is close to u_th.
 
@@ -90,7 +90,7 @@ def decision_error(expected: Array, threshold: Array, draws: Array = DRAWS) -> A
 
 
 def draws_needed(expected: Array, threshold: Array, error: Array) -> Array:
-    """Draws M from which on the decision is wrong with at most a given probability.
+    """Number of draws M from which on the decision is wrong with at most a given probability.
 
     ln(1/error) / KL(u_th ‖ E[u]) by Chernoff's bound, so it is safe at every M from there on, across the sawtooth; the
     least M that happens to do is smaller.
@@ -135,7 +135,7 @@ def draws_needed(expected: Array, threshold: Array, error: Array) -> Array:
 
 
 def checked_together(**values: Any) -> tuple[Array, list[Array]]:
-    """The namespace and the values, each in the domain of its name, their shapes compatible; numbers in float64."""
+    """The namespace and the values, each checked, of compatible shapes; numbers in float64."""
     xp, *near = arrays(**values)
     given = [unnarrowed(xp, value, array) for value, array in zip(values.values(), near, strict=True)]
     for name, value in zip(values, given, strict=True):

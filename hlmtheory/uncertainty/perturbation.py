@@ -163,7 +163,7 @@ def quadrature_error(logits: Array, draft_token: Array, *, max_temperature: floa
 
 
 def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:
-    """Expected uncertainty of every token of the vocabulary, were it the draft, in 40 softmax passes.
+    """Expected uncertainty of every token of the vocabulary as the draft, in 40 softmax passes.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ Row = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class LinearFit:
-    """The line β = a u + b, and how well it fits.
+    """The line β = a u + b, and its goodness of fit.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ def fit_linear(
 
 
 def _tokens(uncertainty: Array, rejection_by_token: Array) -> tuple[Row, Row]:
-    """Both on the host, of one length."""
+    """Check both arrays, which must have one length, and return them on the host."""
     xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
     for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
         UNIT_INTERVAL.check(xp, name, value)
@@ -147,7 +147,7 @@ def _tokens(uncertainty: Array, rejection_by_token: Array) -> tuple[Row, Row]:
 
 
 def _clusters(groups: Any, count: int) -> NDArray[np.int64]:
-    """Labels as whole numbers from 0 on."""
+    """Labels as whole numbers that begin at 0."""
     labels = plain("groups", groups.detach().cpu() if hasattr(groups, "detach") else groups, kinds="fiubUS")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise DomainError("groups must be labels; got one that is NaN or infinite; number the prompts")
@@ -169,7 +169,7 @@ def _binned(u: Row, beta: Row) -> tuple[Row, Row]:
 
 
 def _unit_of(beta: Row) -> float:
-    """A power of 2 that β is measured in, 1 unless all of it is so small that its squares would underflow."""
+    """A power of 2 by which β is scaled: 1, unless all β are so small that their squares underflow."""
     largest = float(beta.max(initial=0.0))
     return 1.0 if largest == 0.0 or largest > 2.0**-400 else 2.0 ** (math.frexp(largest)[1] - 1)
 

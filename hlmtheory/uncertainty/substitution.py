@@ -1,4 +1,4 @@
-"""E[u] by a rule that shares nothing with those of the functions: what the claims hold these against."""
+"""E[u] by an independent rule, with which the claims compare the functions."""
 
 from __future__ import annotations
 

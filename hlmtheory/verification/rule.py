@@ -1,4 +1,4 @@
-"""Accept, reject, resample: probabilities of a draft, and the law of what is emitted."""
+"""Accept, reject, resample: probabilities of a draft, and the distribution of the emitted token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hlmtheory._simplex import distance, distributions, excess, normalised, reje
 
 
 def softmax(logits: Array) -> Array:
-    """Probability rows from logits: every other function takes those.
+    """Probability rows from logits; the other functions take such rows.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def greedy_output_distribution(target: Array, draft: Array) -> Array:
 
 
 def _replacement(xp: Array, residual: Array, p: Array, q: Array) -> Array:
-    """The given residual; its row may be zeros where p exceeds q nowhere, as there is none."""
+    """Check a given residual and return it; a row may be all zeros where p exceeds q nowhere."""
     _, _, r = arrays(draft=q, residual=residual)
     first = xp.astype(xp.arange(q.shape[-1], device=q.device) == 0, r.dtype)  # passes for a distribution
     none = ~xp.any(p > q, axis=-1, keepdims=True)

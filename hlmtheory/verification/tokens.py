@@ -1,4 +1,4 @@
-"""How many tokens a round emits on average."""
+"""The expected number of tokens of a round."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def expected_tokens_profile(acceptances: Array) -> Array:
 
 
 def rate_and_length(acceptance: Array, draft_length: Array) -> tuple[Array, Array, Array]:
-    """Library, rates and lengths, checked."""
+    """The namespace, and the checked rates and lengths."""
     xp, alpha, length = arrays(acceptance=acceptance, draft_length=draft_length)
     (alpha,) = floating(xp, UNIT_INTERVAL.check(xp, "acceptance", alpha))
     length = COUNT.check(xp, "draft_length", length)

@@ -1,4 +1,4 @@
-"""The figures and tables of the papers, made anew, each with a sidecar of the numbers in it."""
+"""Reproduced figures and tables of the papers, each with a sidecar file of its numbers."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ EXHIBITS: dict[tuple[str, str], Exhibit] = {
 """Every figure and table, by paper and number."""
 
 FORMATS = (*PICTURES, "csv")
-"""What a figure may be written as."""
+"""Formats of a figure's files."""
 
 FIGURES: dict[tuple[str, str], Figure] = {key: one for key, one in EXHIBITS.items() if isinstance(one, Figure)}
-"""Those that are drawn from a trace."""
+"""The figures that are drawn from a trace."""
 
 SOURCE = Path(__file__).resolve().parents[2]
 
@@ -70,7 +70,7 @@ def find_exhibits(paper: str, number: str | None = None) -> list[Exhibit]:
     Raises
     ------
     UserError
-        There is none; the message names those there are.
+        There is no such figure; the message names the existing ones.
     """
     found = [one for one in EXHIBITS.values() if one.paper == paper and number in (None, one.number)]
     if not found:
@@ -97,25 +97,24 @@ def draw(
     exhibit : Exhibit
         A value of :data:`EXHIBITS`.
     trace : Trace or None
-        What a :class:`Figure` is drawn from; a :class:`Simulation` needs none.
+        Needed by a :class:`Figure`; a :class:`Simulation` needs none.
     folder : str or Path
         Where the files go; made if need be.
     command : str
-        What a person types to get this figure again; recorded.
+        The command that draws this figure; recorded in the sidecar.
     seed : int
         Picks the positions where not all are drawn, and drives a simulation.
     commit : str, optional
-        Of the code that draws; asked of git if None.
+        Commit of the drawing code; git is asked if None.
     decoded : sequence of Decoded
-        What a :class:`Decoding` is drawn from: its study of this run, then of those it is compared with.
+        Needed by a :class:`Decoding`: its study of this run, then those of the runs it is compared with.
     formats : sequence of str
-        Of :data:`FORMATS`: pictures, and the numbers as ``"csv"``. The SVG is made in any case.
+        Some of :data:`FORMATS`: pictures, and the numbers as ``"csv"``. The SVG is always written.
 
     Returns
     -------
     list of Path
-        The sidecar of numbers ``<paper>-fig<number>.json``, unless it is a table the picture ``.svg``, and what else is
-        asked for.
+        The sidecar ``<paper>-fig<number>.json``, the picture ``.svg`` unless it is a table, and the other formats.
     """
     if isinstance(exhibit, Figure) and trace is not None:
         numbers = exhibit.measure(trace, seed)
@@ -156,7 +155,7 @@ def draw(
 
 
 def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str, Any]:
-    """What it shows and what the paper prints."""
+    """The fields of a sidecar that name the exhibit and its source."""
     return {
         "figure": f"{exhibit.paper} {exhibit.number}",
         **exhibit.describe(dict(numbers), basis),
@@ -167,7 +166,7 @@ def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str
 
 
 def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Of which models and positions."""
+    """The models and positions of a figure."""
     pair = trace.manifest.get("pair", {}).get("name")
     drawn, all_of_them = numbers["positions_drawn"], trace.positions
     where = f"{drawn:,} of {all_of_them:,}" if drawn < all_of_them else f"{drawn:,}"
@@ -181,7 +180,7 @@ def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) ->
 
 
 def _decoded_basis(study: Decoded) -> dict[str, Any]:
-    """Of which models and prompts."""
+    """The models and prompts of a figure of decoded texts."""
     pair, about = study.about["pair"]["name"], study.about
     sets = ", ".join(f"{sum(p['source'] == name for p in about['prompts'])} of {name}" for name in study.sources)
     return {

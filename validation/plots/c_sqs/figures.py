@@ -29,8 +29,8 @@ from validation.plots.c_sqs.pictures import (
 from validation.plots.common.record import Simulation
 
 _PAPER: dict[str, Any] = {"paper": "c-sqs", "source": "bhattacharjee2025csqs"}
-_BUDGET = f"As many drafts as fit {BUDGET_BITS:,.0f} bits a round"
-_UNPRINTED = "The paper's text prints neither its K and β nor its link."
+_BUDGET = f"A round sends as many drafts as fit into {BUDGET_BITS:,.0f} bits"
+_UNPRINTED = "The paper prints neither its K and β nor its link."
 
 FIGURES = (
     Simulation(
@@ -38,7 +38,10 @@ FIGURES = (
         number="2",
         title="Latency and resampling rate over the temperature",
         message=message_crossings,
-        shows=f"{_BUDGET}, by the formulas (solid, dotted) or by the encoded bytes (dashed). {_UNPRINTED}",
+        shows=(
+            f"Left: latency; right: resampling rate. {_BUDGET}, counted by the formulas (solid, dotted) or by the "
+            f"encoded bytes (dashed). {_UNPRINTED}"
+        ),
         simulate=partial(simulate_curves, panels=[("latency", (*MAIN, *BYTES)), ("resampling", (*MAIN, *BYTES))]),
         paint=paint,
         caption=caption_main,
@@ -48,7 +51,7 @@ FIGURES = (
         number="4",
         title="Latency by support size and by threshold",
         message=message_sizes,
-        shows=f"Left: K-SQS and dense QS; right: C-SQS. {_BUDGET}. {_UNPRINTED}",
+        shows=f"Left: latency of K-SQS and dense QS; right: latency of C-SQS. {_BUDGET}. {_UNPRINTED}",
         simulate=partial(
             simulate_curves, panels=[("latency", (DENSE, *BY_SIZE.values())), ("latency", tuple(ADAPTIVE.values()))]
         ),
@@ -60,7 +63,7 @@ FIGURES = (
         number="5",
         title="C-SQS with and without adaptation",
         message=message_adaptive,
-        shows=f"Solid: the threshold moves; dotted: it stays; x: line 12 of Algorithm 1 as printed. {_UNPRINTED}",
+        shows=f"Solid: adaptive threshold; dotted: fixed threshold; x: line 12 of Algorithm 1 as printed. {_UNPRINTED}",
         simulate=partial(
             simulate_curves,
             panels=[(metric, (*ADAPTIVE.values(), *FIXED.values(), PRINTED)) for metric in ("latency", "resampling")],
@@ -73,7 +76,7 @@ FIGURES = (
         number="6",
         title="K-SQS beside C-SQS",
         message=message_crossings,
-        shows=f"{_BUDGET}. {_UNPRINTED}",
+        shows=f"Left: latency; right: resampling rate. {_BUDGET}. {_UNPRINTED}",
         simulate=partial(
             simulate_curves,
             panels=[(metric, (*BY_SIZE.values(), *ADAPTIVE.values())) for metric in ("latency", "resampling")],

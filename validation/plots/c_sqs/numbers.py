@@ -43,7 +43,7 @@ from validation.plots.common.record import Numbers, plain
 
 Values = NDArray[np.float64]
 Ratio = tuple[Values, Values]
-"""What stands above and below, a number for each text."""
+"""Numerator and denominator, a number for each text."""
 
 RATE_BPS = 1e6  # of the link in the figures; c-sqs does not print its own
 RATES_BPS = (1e4, 1e5, 1e6, 1e7, 1e8)
@@ -75,12 +75,12 @@ class Interval:
 
     @property
     def sign(self) -> int:
-        """Of the whole interval; 0 where it holds 0, or there is none."""
+        """Sign of the whole interval; 0 if it contains 0 or does not exist."""
         return 0 if self.low is None or self.high is None else int(self.low > 0.0) - int(self.high < 0.0)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """As they are drawn: the number itself where there is no interval."""
+        """Ends for drawing; the value itself if there is no interval."""
         return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
 
     def told(self, spec: str) -> str:
@@ -88,7 +88,7 @@ class Interval:
         return f"{self.value:{spec}}" + ("" if self.low is None else f" ({self.low:{spec}} to {self.high:{spec}})")
 
     def plain(self) -> list[float | None]:
-        """As JSON holds it."""
+        """The interval as plain values for JSON."""
         return [None if value is None else plain(value, 4) for value in (self.value, self.low, self.high)]
 
 
@@ -141,7 +141,7 @@ def _metric(found: CSqsStudy, cell: Cell, metric: str) -> Ratio:
 
 
 def basis(found: CSqsStudy) -> dict[str, Any]:
-    """Of what it was measured."""
+    """The basis of the numbers, as text."""
     scale, times = found.scale, found.times
     return {
         "kind": "measured",
@@ -195,7 +195,7 @@ def _gaps(found: CSqsStudy) -> dict[str, list[list[float | None]]]:
 
 
 def _adaptation(found: CSqsStudy) -> list[dict[str, Any]]:
-    """What adaptation changes at the highest temperature, for each τ_1, with the interval's ends."""
+    """Effect of the adaptation at the highest temperature for each τ_1, with the ends of the interval."""
     top, lines = found.scale.temperatures[-1], []
     for threshold in THRESHOLDS:
         line: dict[str, Any] = {"threshold": threshold}

@@ -27,7 +27,7 @@ _BLUES, _REDS = ("#6f8fbf", DARK, "#0a1020"), ("#e39a63", MIDDLE, "#6b2a0b")
 
 
 def _look(name: str) -> dict[str, Any]:
-    """Colour by family, mark by its parameter, line by what counts the bits or moves the threshold."""
+    """Style of a curve: colour by method, marker by parameter, line by how bits are counted or thresholds move."""
     bare = name.replace(", bytes)", ")").replace(" (bytes)", "")
     families = ([*BY_SIZE.values()], [*ADAPTIVE.values()], [*FIXED.values()])
     for names, colors, line in zip(families, (_BLUES, _REDS, _REDS), ("-", "-", _DOTTED), strict=True):
@@ -98,14 +98,14 @@ def _at(numbers: Numbers, name: str, metric: str) -> str:
 
 
 def _gap(numbers: Numbers, metric: str, unit: str = "") -> str:
-    """C-SQS less K-SQS at every temperature."""
+    """C-SQS minus K-SQS at every temperature."""
     at = numbers["series"][0]["x"]
     told = [Interval(*one).told("+.2f") for one in numbers["statistics"]["gap"][metric]]
     return ", ".join(f"{one}{unit} at T = {t:g}" for one, t in zip(told, at, strict=True))
 
 
 def _crossing(numbers: Numbers, metric: str) -> str:
-    """Which pairs cross as the paper's do: over which links, with which times of the models."""
+    """Number of pairs that cross as in the paper, by link and by times of the models."""
     lines = [one for one in numbers["statistics"]["crossovers"] if one["metric"] == metric]
     name = {"latency": "latency", "resampling": "resampling rate"}[metric]
     if not any(one["crossing"] for one in lines):
@@ -158,7 +158,7 @@ def caption_sizes(numbers: Numbers) -> str:
 
 
 def caption_adaptive(numbers: Numbers) -> str:
-    """What the adaptation of the threshold changes."""
+    """The effect of adapting the threshold."""
     told = [
         f"{Interval(*one['latency']).told('+.2f')} ms and {Interval(*one['resampling']).told('+.2f')} "
         f"from τ₁ = {one['threshold']:g}"
@@ -169,7 +169,7 @@ def caption_adaptive(numbers: Numbers) -> str:
 
 
 def caption_both(numbers: Numbers) -> str:
-    """Where K-SQS and C-SQS cross."""
+    """Pairs of K and τ₁ whose curves cross."""
     lines = [one for one in numbers["statistics"]["crossovers"] if one["rate_bps"] in (None, RATE_BPS)]
     told = []
     for one in (one for one in lines if one["times"] in ("", "as measured")):

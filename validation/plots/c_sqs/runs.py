@@ -1,4 +1,4 @@
-"""What the figures of c-sqs are drawn from: prompts decoded by each method and temperature, and times of the models.
+"""The runs behind the figures of c-sqs: prompts decoded by each method and temperature, and times of the models.
 
 Every text is decoded with counted passes instead of seconds, so that it is the same on every machine and its latency
 can be told for any models' times and any link. What the device drafts depends on neither.
@@ -86,7 +86,7 @@ class Cell:
 
     @property
     def bits(self) -> Values:
-        """What the link carried for each text: the formulas' bits, or the bytes."""
+        """Bits on the link for each text: by the formulas, or by the bytes."""
         return 8.0 * self.totals("bytes") if self.by_bytes else self.totals("bits")
 
     def seconds(self, times: Times, rate_bps: float) -> Values:
@@ -167,9 +167,9 @@ _MAKERS: tuple[Callable[[], _Bounded], ...] = (
     partial(_Allocated, DRAFT_BITS, by_bytes=True),
 )
 METHODS: dict[str, Callable[[], _Bounded]] = {make().name: make for make in _MAKERS}
-"""What is compared, by the methods' own names; with "bytes" budget and link count those of the codec."""
+"""The compared methods by name; with "bytes", budget and link count the bytes of the codec."""
 LONG: tuple[Callable[[], _Bounded], ...] = (_MIDDLE, partial(_MIDDLE, printed=True))
-"""Those whose regret is followed."""
+"""The methods whose regret is recorded."""
 
 
 # -------------------------------------------------------------------------------------------------------- the runs

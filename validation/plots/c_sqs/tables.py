@@ -90,7 +90,7 @@ def _theorem_table(lines: list[dict[str, Any]]) -> Table:
 
 
 def _bytes_table(found: CSqsStudy) -> Table:
-    """What a draft takes, and how many a round then has."""
+    """Bits of a draft, and drafts per round."""
     rows = []
     for name in (*MAIN, *BYTES):
         for temperature in (found.scale.temperatures[0], found.scale.temperatures[-1]):

@@ -1,4 +1,4 @@
-"""What a figure is: a record with the numbers it measures and the way it is painted."""
+"""Records of figures and tables: how the numbers are measured, painted and described."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Exhibit:
 
     @property
     def place(self) -> str:
-        """Where it stands in the paper: ``Fig. 5a`` or ``Table II``."""
+        """Place in the paper: ``Fig. 5a`` or ``Table II``."""
         return f"{'Fig.' if self.number[0].isdigit() else 'Table'} {self.number}"
 
     @property
@@ -141,7 +141,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
     def plain(self) -> dict[str, Any]:
-        """As JSON holds it."""
+        """The table as plain values for JSON."""
         return {"title": self.title, "heads": list(self.heads), "rows": [list(row) for row in self.rows]}
 
 
@@ -180,7 +180,7 @@ def spread(last: int, count: int) -> NDArray[np.int64]:
 
 
 def plain(values: ArrayLike, digits: int = 9) -> Any:
-    """Nested lists of floats with so many significant digits: short, and the same on every machine.
+    """Nested lists of floats with ``digits`` significant digits: short, and equal on every machine.
 
     >>> plain([1 / 3, 2.0], digits=3)
     [0.333, 2.0]

@@ -59,7 +59,7 @@ def house_style() -> Iterator[None]:
 
 
 def canvas(size: tuple[float, float], panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure of so many panels side by side, without pyplot and its global state."""
+    """A figure with panels side by side, made without pyplot and its global state."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")

@@ -1,4 +1,4 @@
-"""Figures of cu-hlm (oh2025cuhlm), Section IV: how concentrated q is, and what truncating it costs."""
+"""Concentration of q and the cost of truncating it, cu-hlm (oh2025cuhlm) Figs. 5 and 6."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _axis(name: str, unit: str = "", scale: str = "log") -> dict[str, str]:
 
 
 def _ranked(trace: Trace, seed: int) -> Any:
-    """Rows q in ascending order, some at a time."""
+    """Distributions q in ascending order, in chunks."""
     for draft, _ in sampled(trace, max(1, RANKED_VALUES // trace.vocabulary), seed):
         rows = probabilities(draft)
         rows.sort(axis=-1)
@@ -39,7 +39,7 @@ def _ranked(trace: Trace, seed: int) -> Any:
 
 
 def _curve(name: str, x: NDArray[np.int64], rows: list[NDArray[np.float64]]) -> dict[str, Any]:
-    """Mean and band over the positions of what was measured at each x."""
+    """Mean, median and band over the positions at each x."""
     values = np.concatenate(rows)
     low, high = np.quantile(values, BAND, axis=0)
     curve = {"mean": values.mean(axis=0), "median": np.median(values, axis=0), "low": low, "high": high}
@@ -50,7 +50,7 @@ def _curve(name: str, x: NDArray[np.int64], rows: list[NDArray[np.float64]]) -> 
 
 
 def measure_ranks(trace: Trace, seed: int) -> Numbers:
-    """Each row q by descending rank."""
+    """Probability by descending rank."""
     ranks = spread(trace.vocabulary, RANKS)
     rows = [ordered[:, -ranks] for ordered in _ranked(trace, seed)]
     return {
@@ -62,7 +62,7 @@ def measure_ranks(trace: Trace, seed: int) -> Numbers:
 
 
 def measure_tails(trace: Trace, seed: int) -> Numbers:
-    """What remains beyond the k largest, and Δ_k."""
+    """Residual probability beyond the k largest, and Δ_k."""
     sizes = spread(trace.vocabulary, RANKS)
     remains, deviations = [], []
     for ordered in _ranked(trace, seed):

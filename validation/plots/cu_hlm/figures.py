@@ -69,7 +69,8 @@ from validation.plots.cu_hlm.truncation import (
 
 _CU: dict[str, Any] = {"paper": CU, "source": "oh2025cuhlm"}
 _SPEEDS = (
-    "All methods at 10 MHz, 25.6 and 104.6 ms a pass, with the bits as encoded; bands are 95% intervals over texts."
+    "Lines: all methods at 10 MHz, 25.6 and 104.6 ms per pass, with the encoded bits; bands are 95% intervals over "
+    "texts."
 )
 
 FIGURES = (
@@ -78,7 +79,7 @@ FIGURES = (
         number="5a",
         title="The draft model's probabilities by descending rank",
         message=message_ranks,
-        shows="Each row q is sorted in descending order; mean, median and the middle 80% over positions.",
+        shows="Mean, median and middle 80% over positions of the probabilities of q in descending order.",
         measure=measure_ranks,
         paint=paint_ranks,
         caption=lambda numbers: "The paper prints no number for this figure.",
@@ -89,9 +90,9 @@ FIGURES = (
         title="What remains beyond the k most probable tokens",
         message=message_tails,
         shows=(
-            "Solid: the residual probability, which the server spreads evenly over the rest; the band is its middle "
-            "80% over positions. Dashed: Δ_k = TV(q, q̂), what that spreading gets wrong; the certificate Bias ≤ 2 Δ_k "
-            "uses it."
+            "Solid: the residual probability, which the server spreads evenly over the other tokens; the band is its "
+            "middle 80% over positions. Dashed: Δ_k = TV(q, q̂), the error of this spreading, which the certificate "
+            "Bias ≤ 2 Δ_k uses."
         ),
         measure=measure_tails,
         paint=paint_tails,
@@ -102,7 +103,9 @@ FIGURES = (
         number="6",
         title="Bias against the distortion of the resampling distribution",
         message=MESSAGE_BIAS,
-        shows="A point is one position and one k. Left: points of one TV(q, p) lie on a line through the origin.",
+        shows=(
+            "Points: one position and one k each. Left: points with the same TV(q, p) lie on a line through the origin."
+        ),
         measure=measure_bias,
         paint=paint_bias,
         caption=caption_bias,
@@ -128,8 +131,8 @@ FIGURES = (
         title="The line and its thresholds",
         message=message_line,
         shows=(
-            "Points: mean rejection probability at each u with its 95% interval; lines: fitted to tokens, to the "
-            "means, and as printed; dashed: risk-averse and risk-prone thresholds."
+            "Points: mean rejection probability at each u with its 95% interval. Lines: fitted to the tokens, fitted "
+            "to the means, and as printed. Dashed: risk-averse and risk-prone thresholds."
         ),
         measure=measure_line,
         paint=paint_line,
@@ -142,8 +145,8 @@ FIGURES = (
         title="Density of the uncertainty",
         message=message_density,
         shows=(
-            "Line: density by Gaussian kernels of Scott's width, as in the paper, normalised on [0, 1]; bars: the 21 "
-            "values that u can take."
+            "Line: density by Gaussian kernels with Scott's bandwidth, as in the paper, normalised on [0, 1]. Bars: "
+            "shares of the 21 possible values of u."
         ),
         measure=measure_density,
         paint=paint_density,
@@ -155,8 +158,9 @@ FIGURES = (
         title="Transmission rate and true skip rates over the threshold",
         message=message_rates,
         shows=(
-            "The papers call two quantities true skip rate: P(accepted | skipped) here, P(skipped | accepted) in "
-            "u-hlm. Prefixes are the target model's; bands are 95% intervals clustered by prompt."
+            "Lines: transmission rate and two quantities that the papers call true skip rate: P(accepted | skipped) "
+            "here and P(skipped | accepted) in u-hlm. Prefixes are texts of the target model; bands are 95% intervals "
+            "clustered by prompt."
         ),
         measure=measure_rates,
         paint=paint_rates,
@@ -168,7 +172,9 @@ FIGURES = (
         number="8",
         title="The distortion, the Bias and what bounds them, over k",
         message=MESSAGE_BOUNDS,
-        shows="Means over positions of a fixed k. Left: TV(r, r̂) and its bounds. Right: the Bias and its certificate.",
+        shows=(
+            "Left: means over positions of TV(r, r̂) and its bounds at a fixed k. Right: the Bias and its certificate."
+        ),
         measure=measure_bounds,
         paint=paint_bounds,
         caption=caption_bounds,
@@ -178,7 +184,10 @@ FIGURES = (
         number="9b",
         title="Payload of the compressed vocabulary, and what it costs",
         message=message_payload,
-        shows="Left: bits of k entries; marks at the mean k of each rule. Right: what the payload of a fixed k leaves.",
+        shows=(
+            "Left: bits of k entries; marks: mean k of each rule. Right: mean TV(r, r̂) and Bias at the payload of a "
+            "fixed k."
+        ),
         measure=measure_payload,
         paint=paint_payload,
         caption=caption_payload,
@@ -191,8 +200,8 @@ FIGURES = (
         title="Accuracy and token throughput",
         message=message_both,
         shows=(
-            "Rayleigh fading, average SNR 10 dB, 10 MHz, 25.6 and 104.6 ms a pass; bars are 95% intervals over texts. "
-            "The star is ours, whose bias is bounded and whose threshold is calibrated."
+            "Points: one method each, with 95% intervals over texts; Rayleigh fading, average SNR 10 dB, 10 MHz, 25.6 "
+            "and 104.6 ms per pass. The star is our method, with a bounded bias and a calibrated threshold."
         ),
         measure=measure_both,
         paint=paint_both,
@@ -216,7 +225,10 @@ FIGURES = (
         study="design",
         title="Accuracy and payload over the size of the compressed vocabulary, of decoded texts",
         message=message_sizes,
-        shows="CU-HLM with one k for all tokens, at one threshold; bands are 95% intervals over texts.",
+        shows=(
+            "Left: accuracy of CU-HLM with one k for all tokens; right: bits of a message; bands are 95% intervals "
+            "over texts."
+        ),
         measure=measure_sizes,
         paint=paint_sizes,
         caption=caption_sizes,
@@ -256,8 +268,8 @@ FIGURES = (
         title="Where the time of a token goes",
         message=MESSAGE_BREAKDOWN,
         shows=(
-            "U-HLM and CU-HLM (Online) over 10 MHz: ratios of totals with 95% intervals over texts, which under "
-            "Rayleigh fading have no limit, medians, and the link without fading."
+            "U-HLM and CU-HLM (Online) over 10 MHz: medians, the link without fading, and ratios of totals with 95% "
+            "intervals over texts; under Rayleigh fading these ratios have no limit."
         ),
         measure=measure_breakdown,
         paint=None,

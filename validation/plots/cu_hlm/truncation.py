@@ -41,16 +41,16 @@ if TYPE_CHECKING:
 
 SHARE = Printed("payload of k* offline over the full one, less than", 0.001, "Section V-B")
 ROUNDING = 1e-9
-"""Of distances: below it both sides of a bound are rounding."""
+"""Distances below this are rounding errors on both sides of a bound."""
 HIGHEST = 30.0
-"""Of a bound on what is at most 1: more is not drawn."""
+"""Bounds above this are not drawn; the bounded quantity is at most 1."""
 
 
 # ------------------------------------------------------------------------------------------------- Fig. 8
 
 
 def _bounds(sample: Sample) -> dict[str, Row]:
-    """What stands for TV(r, r̂_k) at each k of the grid, at the positions where something can be rejected."""
+    """TV(r, r̂_k) and its bounds at each k of the grid, at the positions where a draft can be rejected."""
     kept, drafts = sample.rejected, sample.drafts
     deviation, apart = sample.deviation[kept], drafts.apart[kept, None]
     lost = (drafts.drafted * drafts.rejection)[kept, None]
@@ -68,7 +68,7 @@ def _bounds(sample: Sample) -> dict[str, Row]:
 
 
 def _largest(true: Row, bound: Row) -> float:
-    """How much of the bound is reached at most; NaN where nothing is distorted."""
+    """Largest ratio of the distortion to the bound; NaN without any distortion."""
     some = true > ROUNDING
     return float((true[some] / bound[some]).max()) if some.any() else float("nan")
 
@@ -162,7 +162,7 @@ ONLINE_RULES = [f"online η = {eta:g}" for eta in SHOWN]
 
 
 def _sent(sample: Sample) -> dict[str, float | None]:
-    """Mean k of some rules."""
+    """Mean k of each rule."""
     certified = sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)]
     found: dict[str, float | None] = {
         "offline (21)": sample.offline(THETA),

@@ -79,7 +79,7 @@ def percent(found: dict[str, Any]) -> str:
 
 
 def listed(values: Sequence[float]) -> str:
-    """Percentages in a row.
+    """Percentages as a list.
 
     >>> listed([44.9, 29.3])
     '44.9, 29.3'
@@ -132,7 +132,7 @@ def _shown(setting: dict[str, Any]) -> dict[str, Any]:
 
 
 def inside_words(found: dict[str, Any]) -> str:
-    """How many of the printed percentages are what a setting may well give.
+    """Number of printed savings inside the intervals of a setting.
 
     >>> inside_words({"inside": [True, False], "inside_single_runs": [True, True]})
     '1 of 2 inside their intervals, 2 of 2 inside nine of ten single runs'

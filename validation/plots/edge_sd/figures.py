@@ -1,4 +1,4 @@
-"""Figures of edge-sd (zhu2025edgesd), Section IV and Fig. 5: what drafting, batching and bandwidth shares save."""
+"""The figures of edge-sd (zhu2025edgesd), Section IV and Fig. 5: savings by drafting, batching and bandwidth shares."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "heuristic": {"color": "0.6", "marker": "P"},
 }
 _MARK: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 8, "linestyle": "", "zorder": 5}
-"""What the paper prints."""
+"""The mark of a printed saving."""
 
 _PAPER: dict[str, Any] = {"paper": "edge-sd", "source": "zhu2025edgesd"}
 
@@ -57,7 +57,7 @@ def _paint(numbers: Numbers, look: Callable[[dict[str, Any]], dict[str, Any]], *
 
 
 def _paint_schemes(numbers: Numbers) -> Canvas:
-    """Left, what the schemes take; right, the certified gaps (Fig. 7) or the memory that is needed (Fig. 8)."""
+    """Left, latency of the schemes; right, the certified gaps (Fig. 7) or the memory (Fig. 8)."""
     figure, panels = canvas((PAGE[0], 3.6), panels=2)
     for series in numbers["series"]:
         _draw(panels[series["panel"]], series, **LOOKS.get(series["scheme"], {}))

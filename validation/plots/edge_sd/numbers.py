@@ -1,4 +1,4 @@
-"""The numbers of edge-sd (zhu2025edgesd) Figs. 6 to 9: what drafting, batching and bandwidth shares save."""
+"""The numbers of edge-sd (zhu2025edgesd) Figs. 6 to 9: savings by drafting, batching and bandwidth shares."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ BASELINES_7 = ("sequential", "none", "fixed-length", "autoregressive")
 BASELINES_8 = ("static", "max", "heuristic")
 IN_FIG_7 = ("paper", "proposed", "free", *BASELINES_7)
 IN_FIG_8 = ("paper", "proposed", "free", *BASELINES_8)
-"""What is drawn: "paper" is Algorithm 1 under (24b); all others count the caches of all batches and run in waves."""
+"""The drawn schemes: "paper" is Algorithm 1 under (24b); all others count the caches of all batches, in waves."""
 
 UNDER_EACH = tuple(scheme for scheme in SCHEMES if scheme != "free")
-"""What the paper compares, and Johnson's order, under its memory rule and with its barrier."""
+"""The schemes that the paper compares, and Johnson's order, under its memory rule and with its barrier."""
 
 IN_FIG_9 = ("proposed",)
 SHARES = {
@@ -189,7 +189,7 @@ def simulate_sweep(
 
 
 def _memory(seed: int, runs: int, loads: Sequence[Load]) -> dict[str, list[Row]]:
-    """What the weights and all caches at once need, in GB, of the plan under (24b) and of those in waves."""
+    """Memory of the weights and all simultaneous caches (GB), for the plan under (24b) and for those in waves."""
     rows = {"paper": [_served(seed, runs, one, UNDER_EACH, EACH, "bytes", "proposed") / 1e9 for one in loads]}
     for name in WITH_GAP:
         rows[name] = [_served(seed, runs, one, SCHEMES, TOGETHER, "bytes", name) / 1e9 for one in loads]
@@ -204,7 +204,7 @@ def _memory_table(x: Sequence[int], memory: dict[str, list[Row]], load: Load) ->
 
 
 def _saved(totals: dict[str, Row], baseline: str, ours: str = "proposed") -> Row:
-    """In percent of the baseline's total latency, shape (runs,)."""
+    """Saving in percent of the baseline's total latency, shape (runs,)."""
     return np.asarray(100.0 * (1.0 - totals[ours] / totals[baseline]))
 
 
@@ -219,7 +219,7 @@ def _ranked(here: dict[str, Row], shown: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _gaps_table(x: Sequence[int], gaps: dict[str, list[Row]]) -> dict[str, Any]:
-    """What a plan can at most be improved by."""
+    """Largest possible improvement of each plan."""
     rows = tuple((NAMES[name], *(percent(spread(gap)) for gap in found)) for name, found in gaps.items())
     title = "Certified gap of the planned T_inf, every answer of O_max tokens"
     return Table(title, ("at", *map(str, x)), rows).plain()
@@ -228,7 +228,7 @@ def _gaps_table(x: Sequence[int], gaps: dict[str, list[Row]]) -> dict[str, Any]:
 def _savings_table(
     rule: str, x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[str, ...], ours: tuple[str, ...]
 ) -> dict[str, Any]:
-    """What Algorithm 1, and ours, save against each baseline."""
+    """Savings of Algorithm 1 and of ours against each baseline."""
     rows = []
     for one in ours:
         name = "Algorithm 1" if one == "proposed" else "free"
@@ -355,7 +355,7 @@ def simulate_bandwidth(
 
 
 def _printed_shares(pair: int, rows: dict[str, list[Row]]) -> list[dict[str, Any]]:
-    """Where the paper's saving would put the best shares, at 25 MHz."""
+    """The mark of the printed saving, at 25 MHz."""
     goal = BANDWIDTH_SAVINGS[pair]
     height = rows["equal"][BANDWIDTHS_MHZ.index(25)].mean() * (1 - goal.percent / 100)
     name = f"printed: {goal.percent}% below equal shares"

@@ -1,6 +1,6 @@
-"""Figures and tables of flexspec (li2025flexspec): what its printed numbers say of the model it optimises.
+"""Figs. 2, 5 and Table I of flexspec (li2025flexspec), computed from its printed numbers.
 
-The paper measured on hardware; here its printed latencies are checked against each other and fitted by the model (10).
+The paper measured on hardware. Here its printed latencies are checked against each other and fitted by model (10).
 Nothing is read off a curve.
 """
 
@@ -75,7 +75,7 @@ def _lengths_table() -> dict[str, Any]:
 
 
 def _picks_table(series: list[dict[str, Any]]) -> dict[str, Any]:
-    """What Algorithm 2 loses, whatever K_max is."""
+    """Throughput that Algorithm 2 loses, for several K_max."""
     rows = []
     for one in series:
         ratio, best = one["fixed_over_marginal"], one["best"]
@@ -88,7 +88,7 @@ def _picks_table(series: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _rates_table() -> dict[str, Any]:
-    """What a token's index can add to M at the rates of Table I, and the rate at which it shifts K* from 6 to 2."""
+    """Time of a token's index in M at the rates of Table I, and the rate at which it moves K* from 6 to 2."""
     rows = [
         (f"{name}, {rate / 1e6:g} Mbit/s", f"{1e3 * INDEX_BITS / rate:.5f} ms") for name, rate, *_ in SYNCHRONISATION
     ]
@@ -232,7 +232,7 @@ def _pair(network: str) -> dict[int, float]:
 
 
 def _arguments_table() -> dict[str, Any]:
-    """What no acceptance profile mends: E(1) ≤ E(5) ≤ 1 + 5 (E(1) - 1), E(1) ≤ 2, M ≥ 0.
+    """Conditions that every acceptance profile meets: E(1) ≤ E(5) ≤ 1 + 5 (E(1) - 1), E(1) ≤ 2, M ≥ 0.
 
     With F = L(0) and K = 1 exact, M = L(1) E(1) - L(0) and L(5) = (5 L(1) E(1) - 4 L(0))/E(5). Over 5G it is least at
     M = 0, where E(1) = L(0)/L(1), and over WiFi largest at E(5) = E(1) = 2. With F free,
@@ -292,7 +292,7 @@ def paint_strides(numbers: Numbers) -> Canvas:
 
 
 def caption_strides(numbers: Numbers) -> str:
-    """What the printed latencies allow."""
+    """Parameters that the printed latencies allow."""
     strong, weak = (one["through_1_and_5"] for one in numbers["series"])
     return (
         f"The best fit misses a point by {numbers['statistics']['5G']:.0%} over 5G and by "

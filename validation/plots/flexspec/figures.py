@@ -38,7 +38,7 @@ from validation.plots.flexspec.texts_captions import caption as caption_latency_
 from validation.plots.flexspec.texts_captions import message as message_of_texts
 
 _PAPER: dict[str, Any] = {"paper": "flexspec", "source": "li2025flexspec"}
-_OURS = "Ours: the paper's printed numbers against each other and against its model (10)."
+_OURS = "The tables check the paper's printed numbers against each other and against its model (10)."
 
 FIGURES = (
     Simulation(
@@ -48,7 +48,7 @@ FIGURES = (
         message=MESSAGE_LENGTHS,
         shows=(
             f"Left: throughput over K at γ = {GAMMA} with the F/M at which K* is what Fig. 2 prints, 2 and 6; circles "
-            "are K*, squares the pick of Algorithm 2. Right: both over F/M."
+            "are K*, squares the choice of Algorithm 2. Right: both over F/M."
         ),
         simulate=simulate_lengths,
         paint=paint_lengths,
@@ -61,8 +61,8 @@ FIGURES = (
         title="Latency over the draft length",
         message=MESSAGE_STRIDES,
         shows=(
-            "Diamonds: what the text to Fig. 5 and Table III print for GSM8K; K = 0 is Cloud-Only, and K = 1 over WiFi "
-            "is FlexSpec, which is said to behave like it."
+            "Diamonds: latencies that the text to Fig. 5 and Table III print for GSM8K. K = 0 is Cloud-Only; K = 1 "
+            "over WiFi is FlexSpec, which the paper says behaves like it."
         ),
         simulate=simulate_strides,
         paint=paint_strides,
@@ -125,7 +125,7 @@ FIGURES = (
         number="4",
         title="Latency on GSM8K by method and network",
         message=partial(message_of_texts, "4"),
-        shows="Bars: ms a token, measured on our texts, with intervals of 95% over prompts; diamonds: Table III.",
+        shows="Bars: ms per token on our texts, with 95% intervals over prompts; diamonds: Table III.",
         study="greedy",
         measure=partial(texts_latency.measure, "III"),
         paint=texts_latency.paint,
@@ -137,7 +137,7 @@ FIGURES = (
             number=f"{table}-texts",
             title=title,
             message=partial(message_of_texts, table),
-            shows="Ours, measured on our texts with intervals of 95% over prompts, beside the printed.",
+            shows="Latencies on our texts with 95% intervals over prompts, beside the printed ones.",
             study=study,
             measure=partial(texts_latency.measure, table),
             paint=None,

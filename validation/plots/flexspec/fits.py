@@ -1,4 +1,4 @@
-"""What the printed latencies of flexspec say of (fixed, marginal, γ): least squares, and the sets they leave open.
+"""Parameters (fixed, marginal, γ) by the printed latencies of flexspec: least squares, and the sets left open.
 
 A round of K drafts takes F + K M and gives E(K) = (1 - γ^{K+1})/(1 - γ) tokens, flexspec (10)-(11), so a token takes
 (F + K M)/E(K). Cloud-Only is K = 0: "every token generation incurs a full network round-trip time and cloud

@@ -1,4 +1,4 @@
-"""What flexspec (li2025flexspec) prints in Tables I and III to VI and in the text to Fig. 5."""
+"""Numbers that flexspec (li2025flexspec) prints in Tables I and III to VI and in the text to Fig. 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables III to VI of flexspec (li2025flexspec): what the printed latencies and speed-ups say of its model (10)."""
+"""Tables III to VI of flexspec (li2025flexspec): printed latencies and speed-ups against its model (10)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from validation.plots.flexspec.printed import (
 
 MODEL = "F + K M a round, E(K) = (1 − γ^{K+1})/(1 − γ) tokens of it, F = Cloud-Only"
 GAMMA = 0.8
-"""What Algorithm 2 begins with: the only acceptance rate that the paper gives for FlexSpec."""
+"""Initial value of Algorithm 2: the only acceptance rate that the paper prints for FlexSpec."""
 GAMMAS = (0.6, 0.7, 0.8, 0.9, 0.95)
 
 
@@ -113,7 +113,7 @@ def _remarks_table(table: str) -> dict[str, Any]:
 
 
 def simulate_latencies(table: str, seed: int) -> Numbers:
-    """What the latency columns say; nothing is random."""
+    """Fits to the latency columns; nothing is random."""
     latency, _ = LATENCIES[table]
     quotient = latency[..., 0] / latency[..., -1]
     found = _fits(table)
@@ -242,7 +242,7 @@ def simulate_targets(seed: int) -> Numbers:
 
 
 def caption_targets(numbers: Numbers) -> str:
-    """What the implied latencies say of M."""
+    """Consequences of the implied latencies for M."""
     return (
         "The implied latencies of Llama-2-70B are those of Table III. With Cloud-Only a token takes 155 to 165 ms "
         "longer over 4G. If all of this were in F, FlexSpec's difference would give the tokens per round; this number "

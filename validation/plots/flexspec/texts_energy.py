@@ -50,7 +50,7 @@ OURS = (lines.CLOUD, lines.PRINTED, lines.EXACT_PRINTED)
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """What the printed numbers say over one network.
+    """Powers and times that the printed numbers imply over one network.
 
     Attributes
     ----------
@@ -281,7 +281,7 @@ def caption(numbers: Numbers) -> str:
 
 
 def message(numbers: Numbers) -> str:
-    """What FlexSpec saves here, and in the paper."""
+    """The saving of FlexSpec here, and in the paper."""
     bars = next(one for one in numbers["series"] if one["name"] == SHOWN)["bars"]
     own = next((bar for bar in bars if bar["name"] == lines.PRINTED), None)
     if own is None:

@@ -1,6 +1,6 @@
-"""Figures and tables of flexspec (li2025flexspec) whose numbers are measured on texts that were decoded.
+"""Figures and tables of flexspec (li2025flexspec) with latencies measured on decoded texts, beside the printed ones.
 
-Its printed latencies are set beside ours; what they say by themselves is in :mod:`validation.plots.flexspec.tables`.
+The consistency of the printed latencies themselves is in :mod:`validation.plots.flexspec.tables`.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _equal_texts(found: Networks) -> dict[str, float]:
 
 
 def _risks(found: Networks) -> dict[str, dict[str, float]]:
-    """What bounds the distance from the target model's law, of a text and of its tokens: the most of the networks."""
+    """Bounds of the distance from the target model's distribution, per text and per token: maximum over networks."""
     risks: dict[str, dict[str, float]] = {}
     for by_line in found.values():
         for name, one in by_line.items():
@@ -170,7 +170,7 @@ def _law_table(by_line: Mapping[str, Timed], risks: dict[str, Any], temperature:
 
 
 def _taken_table(links: Sequence[FadingLink]) -> dict[str, Any]:
-    """What is taken for granted, and where it is from."""
+    """The assumptions and their sources."""
     draft, target = (f"{1e3 * value:g} ms" for value in lines.TIMES)
     delays = ", ".join(f"{2e3 * link.way.propagation_s:.0f}" for link in links)
     rates = ", ".join(f"{RATES_BPS[network] / 1e6:g}" for network in NETWORKS)

@@ -1,4 +1,4 @@
-"""Which draft lengths flexspec's policies choose on decoded texts, and what any fixed one would have taken."""
+"""Draft lengths that flexspec's policies choose on decoded texts, and the latency of every fixed length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from validation.plots.flexspec.printed import NETWORKS
 from validation.plots.flexspec.texts_lines import Column, Timed
 
 Networks = Mapping[str, Mapping[str, Timed]]
-"""By network, then by line."""
+"""Timed texts by network, then by line of the table."""
 
 
 def with_interval(found: IntervalEstimate, form: str) -> str:
@@ -39,9 +39,9 @@ def ends(found: IntervalEstimate) -> list[float | None]:
 
 
 ALONE, ROWS, CHANCES = "tokens alone", "tokens and rows of q", "tokens and q_d"
-"""What goes up with a round's drafts."""
+"""Contents of the uplink message of a round."""
 LLAMA_VOCABULARY = 32_000
-"""Of the paper's Llama-2."""
+"""Vocabulary size of the paper's Llama-2."""
 
 # ---------------------------------------------------------------------------------------------- what policies choose
 

@@ -1,7 +1,7 @@
-"""flexspec's methods on texts that were decoded: which they are, how long a token takes, and any fixed length replayed.
+"""flexspec's methods on decoded texts: the methods, the latency of a token, and replays with any fixed draft length.
 
-A method that follows the rate has texts of its own for each network; those of all others are put on it afterwards.
-Both models take the time that is given here, not the one measured.
+A method that follows the rate has its own texts for each network. Texts of all other methods are timed over a network
+in post-processing. Both models take the times given here, not measured ones.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ LINES = (
     Line(EXACT_PRINTED, None, _flexspec("exact", True)),
     Line(EXACT, None, _flexspec("exact", False)),
 )
-"""In the order of the tables."""
+"""Methods of a study in the order of the tables."""
 
 
 def of_the_set(study: Decoded) -> Decoded:
@@ -141,7 +141,7 @@ def time_all(study: Decoded, link: FadingLink, seed: int) -> dict[str, Timed]:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """What the target model says of a text, position by position.
+    """The target model's answer for a text, position by position.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""A figure of ours on the link: an average latency under fading is a function of the sample size and the seed."""
+"""Figure 1 of ours: an average latency under fading depends on the sample size and the seed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHUNK = 2**18  # samples held at a time in float64, 2 MiB
 POINTS_PER_DECADE = 8
 
 SHOWS = (
-    f"Running mean of the latency (5) of cu-hlm, {VOCABULARY:,} probabilities of {BITS_PER_PROBABILITY} bits "
+    f"Lines: running mean of the latency (5) of cu-hlm, {VOCABULARY:,} probabilities of {BITS_PER_PROBABILITY} bits "
     f"with their indices over {BANDWIDTH_HZ / 1e6:.0f} MHz at a mean SNR of {MEAN_SNR_DB:.0f} dB, against the "
     "number of independent blocks."
 )

@@ -40,7 +40,7 @@ FIGURES = (
         number="I",
         title="Linear fit, thresholds and rejection risk",
         message=message_skipping_table,
-        shows="What both papers print beside ours, the guarantees, and what does not follow from their own numbers.",
+        shows="The values of both papers beside ours, the guarantees, and the contradictions between printed numbers.",
         measure=skipping_table.measure_table,
         paint=None,
         caption=caption_skipping_table,
@@ -51,7 +51,7 @@ FIGURES = (
         number="3",
         title="Tokens that each rule sends for the same Bias",
         message=message_sizes,
-        shows="Left: mean tokens against the true mean Bias, each rule over its parameter.",
+        shows="Left: mean tokens against the true mean Bias; each rule is a curve over its parameter.",
         measure=measure_sizes,
         paint=paint_sizes,
         caption=caption_sizes,
@@ -62,7 +62,10 @@ FIGURES = (
         number="4",
         title="Where the published online bound (23) is below the distortion",
         message=message_failures,
-        shows="Left: how often, over all k and at the k of (24). Right: by how much, at worst and in the median.",
+        shows=(
+            "Left: share of failures, over all k and at the k of (24). Right: ratio of the failures, largest and "
+            "median."
+        ),
         measure=measure_failures,
         paint=paint_failures,
         caption=caption_failures,
@@ -72,7 +75,7 @@ FIGURES = (
         number="5",
         title="k against the rejection probability of the draft",
         message=message_direction,
-        shows=f"Mean tokens sent at θ = {THETA:g} and ε = {EPSILON:g}.",
+        shows=f"Lines: mean tokens sent at θ = {THETA:g} and ε = {EPSILON:g}.",
         measure=measure_direction,
         paint=paint_direction,
         caption=caption_direction,
@@ -82,7 +85,7 @@ FIGURES = (
         number="II",
         title="Compressed vocabulary sizes beside the paper's",
         message=truncation_table.message_table,
-        shows=f"At the paper's θ = {THETA:g}.",
+        shows=f"Sizes by each rule at the paper's θ = {THETA:g}.",
         measure=truncation_table.measure_table,
         paint=None,
         caption=truncation_table.caption_table,
@@ -103,7 +106,10 @@ FIGURES = (
         number="2",
         title="Regret of the conformal threshold",
         message=message_regret,
-        shows="Mean dropped mass so far of each text beside Theorem 2 and the sharp bound, for both forms of line 12.",
+        shows=(
+            "Lines: running mean of the dropped mass of each text, Theorem 2 and the sharp bound, for both forms of "
+            "line 12."
+        ),
         simulate=simulate_regret,
         paint=paint_regret,
         caption=caption_regret,

@@ -1,4 +1,4 @@
-"""The line, its thresholds, what skipping by them costs and what is guaranteed, beside what the papers print."""
+"""Table I of ours: the line, its thresholds, the cost of skipping and the guarantees, beside the printed values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from validation.trace.reader import Trace, probabilities
 
 EXACT_VALUES = 2_000_000  # probabilities of which E[u] is computed: 488 positions at V = 4,096
 WANTED_RISKS = (value(CU, "bound"), 0.02, 0.05, 0.1)
-"""Of the mean one-step total variation that calibration is asked for; the first is cu-hlm's bound on R."""
+"""Limits of the mean one-step total variation for the calibration; the first is cu-hlm's bound on R."""
 NONE = "–"
 LINES = ("tokens", "bins")
 
@@ -52,7 +52,7 @@ Cells = tuple[str, str, str, str, str]
 
 
 def _printed(name: str, form: str = "") -> tuple[str, str]:
-    """What both papers print of it."""
+    """The values that both papers print."""
     found = (PRINTED[paper].get(name) for paper in (CU, U))
     one, other = (NONE if given is None else shown(given.value, form) for given in found)
     return one, other
@@ -79,7 +79,7 @@ def _fit_rows(fits: dict[str, LinearFit | None]) -> list[Cells]:
 
 
 def _miss_rows(tokens: Tokens, fits: dict[str, LinearFit | None]) -> list[Cells]:
-    """How far β is from a line."""
+    """Distances of β from a line."""
     misses = []
     for fit in fits.values():
         at, miss = (np.nan, np.nan) if fit is None else largest_miss(tokens, fit)
@@ -119,7 +119,7 @@ def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
 
 
 def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None], noiseless: dict[str, ClusteredEstimate]) -> list[Cells]:
-    """What skipping at both thresholds does."""
+    """Effects of skipping at both thresholds."""
 
     def at(name: str, pick: Any, form: str = ".4f") -> tuple[str, str]:
         cells = (
@@ -229,7 +229,7 @@ def _held_out(tokens: Tokens, losses: Row, held_out: Any, threshold: float) -> d
 
 
 def _calibration_table(rows: list[dict[str, Any]], longest: int) -> Table:
-    """What is wanted, and what is had."""
+    """The required and the reached risk."""
     heads = ("ε", "threshold", "corrected risk", "held out", "all, leave-one-out", "Σ_t TV_t, held out", "sent")
     cells = []
     for row in rows:

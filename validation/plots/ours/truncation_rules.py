@@ -1,4 +1,4 @@
-"""Figures of ours on the rules that choose k: how many tokens each sends, where the published one fails, and why."""
+"""The rules that choose k: tokens that each sends, positions where the published rule fails, and the reason."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _same_bias(sample: Sample) -> dict[str, list[float | None]]:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Both tables."""
+    """Table II of ours: sizes beside the paper's, and rules at one parameter."""
     sample = sample_of(trace, seed)
     heads = (f"at θ = {THETA:g}", "paper", "ours")
     first = Table("k* and payload; mean; least to largest", heads, tuple(_paper_rows(sample))).plain()
@@ -150,7 +150,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
 
 
 def caption_table(numbers: Numbers) -> str:
-    """Ours against the paper's, and where the difference comes from."""
+    """Our sizes against the paper's, and the reason of the difference."""
     statistics = numbers["statistics"]
     online = statistics["k_online"]
     bound = statistics["mean_bound_near_printed"]

@@ -41,7 +41,10 @@ FIGURES = (
         number="3",
         title="Three measures of uncertainty",
         message=message_baselines,
-        shows="Mean rejection probability at each u, its 95% interval clustered by prompt; the paper has 5,134 tokens.",
+        shows=(
+            "Mean rejection probability at each u with its 95% interval clustered by prompt; the paper has 5,134 "
+            "tokens."
+        ),
         caption=lambda numbers: caption_baselines(numbers, U),
     ),
     Figure(
@@ -49,7 +52,7 @@ FIGURES = (
         number="4",
         title="Transmission rate over the threshold",
         message=message_transmission,
-        shows="The share of the drafts with u above the threshold; prefixes are the target model's.",
+        shows="Line: share of the drafts with u above the threshold; prefixes are texts of the target model.",
         measure=measure_transmission,
         paint=paint_transmission,
         caption=caption_transmission,
@@ -60,7 +63,7 @@ FIGURES = (
         number="5",
         title="Empirical law of the uncertainty, and the line",
         message=message_line,
-        shows="Left: share of the drafts at each u. Right: mean rejection probability there, and the fitted lines.",
+        shows="Left: share of the drafts at each u. Right: mean rejection probability at each u, and the fitted lines.",
         measure=measure_both,
         paint=paint_both,
         caption=lambda numbers: caption_line(numbers, U),
@@ -71,7 +74,10 @@ FIGURES = (
         number="6",
         title="True skip rate and transmission rate by method",
         message=message_methods,
-        shows="The left half; the right one is of a simulated link. Each measure has the threshold of its own fit.",
+        shows=(
+            "Bars: the left half of the figure; the right half is about a simulated link. Each measure has its own "
+            "threshold."
+        ),
         measure=measure_methods,
         paint=paint_methods,
         caption=caption_methods,
@@ -96,7 +102,8 @@ FIGURES = (
         title="Skip rates by method, and throughput over the average SNR, of decoded texts",
         message=decoded_captions.message_methods,
         shows=(
-            "Right: Rayleigh fading at 1 MHz, 24.6 and 104.6 ms a pass, median over texts; the upright is u-hlm's link."
+            "Left: rates of each method. Right: Rayleigh fading at 1 MHz, 24.6 and 104.6 ms per pass, median over "
+            "texts; the vertical line is u-hlm's link."
         ),
         measure=decoded_speeds.measure_methods,
         paint=decoded_pictures.paint_methods,

@@ -1,4 +1,4 @@
-"""What the figures of cu-hlm, V, and u-hlm, IV, are drawn from: texts timed over the papers' links, and scores."""
+"""Numbers of the figures of cu-hlm V and u-hlm IV: texts timed over the papers' links, and scores."""
 
 from __future__ import annotations
 
@@ -91,18 +91,18 @@ def scored(decoded: Decoded) -> list[str]:
 
 
 def _absent(decoded: Decoded) -> list[str]:
-    """Those that none has, in words."""
+    """Names of the accuracies that no text has."""
     found = scored(decoded)
     return [words for name, words in ACCURACIES.items() if name not in found]
 
 
 def _rows(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """By method, of those whose texts do not follow a link's rate."""
+    """Records by method, without methods whose texts depend on a link's rate."""
     return {method: rows for (method, link), rows in decoded.by_method.items() if link == "none"}
 
 
 def in_order(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """In the order of the study."""
+    """Records by method, in the order of the study."""
     rows = _rows(decoded)
     return {name: rows[name] for name in decoded.about["methods"] if name in rows}
 
@@ -155,7 +155,7 @@ def _thresholds(decoded: Decoded) -> dict[float, list[GenerationRecord]]:
 
 
 def _sizes(decoded: Decoded) -> dict[int, list[GenerationRecord]]:
-    """Those of CU-HLM at each k."""
+    """Records of CU-HLM at each k."""
     rows = _rows(decoded)
     return {one.k: rows[one.name] for one in decoded.methods if isinstance(one, CuHlmOffline) and one.name in rows}
 

@@ -1,4 +1,4 @@
-"""What cu-hlm and u-hlm print of decoded texts, and by arithmetic what the tables' numbers imply."""
+"""Numbers that cu-hlm and u-hlm print of decoded texts, and what the printed tables imply by arithmetic."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ PRINTED = {
 
 
 def printed_name(method: str) -> str | None:
-    """What the papers call a method, None for one that they do not have.
+    """The papers' name of a method, or None.
 
     >>> printed_name("CU-HLM offline (k = 105)"), printed_name("CU-HLM certified (bias 0.1)")
     ('CU-HLM (Offline)', None)
@@ -111,7 +111,7 @@ def at_mean_snr(bits: float, snr_db: float) -> float:
 
 @lru_cache(maxsize=4)
 def gain_by_totals(entries: float, samples: int = 200, seed: int = 1) -> tuple[float, float, float, float]:
-    """What cu-hlm's own payloads, rates and times give for the gain over HLM at an average SNR of -20 dB.
+    """The gain over HLM at an average SNR of -20 dB by cu-hlm's own payloads, rates and times.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def gain_by_rounds(entries: float, seed: int = 1) -> float:
 
 @lru_cache(maxsize=4)
 def u_gain_by_totals(snr_db: float, samples: int = 200, seed: int = 1) -> tuple[float, float, float, float]:
-    """What u-hlm's own payload, share sent and times give for its gain over HLM, as a ratio of totals.
+    """The gain over HLM as a ratio of totals, by u-hlm's own payload, transmission rate and times.
 
     Which rows are sent does not follow the fading. So on the same blocks U-HLM's time, averaged over which are sent, is
     no less than the share sent of HLM's, whose inverse bounds the gain; but of one sample the slowest blocks may be
@@ -164,7 +164,7 @@ def u_gain_by_totals(snr_db: float, samples: int = 200, seed: int = 1) -> tuple[
     snr_db : float
         Average SNR under Rayleigh fading.
     samples, seed : int
-        As of :func:`gain_by_totals`.
+        As in :func:`gain_by_totals`.
 
     Returns
     -------
@@ -184,7 +184,7 @@ def u_gain_by_totals(snr_db: float, samples: int = 200, seed: int = 1) -> tuple[
 
 
 def u_gain_by_rounds() -> float:
-    """The least that a ratio of means over rounds of tokens/seconds, u-hlm (4), can be: without any time on the link.
+    """Smallest possible ratio of means over rounds of tokens/seconds, u-hlm (4): without any time on the link.
 
     With m HLM's mean, at most 1/(τ_SLM + τ_LLM), and a share s sent whatever the fading, it is s + (1 - s)/(τ_SLM m).
     """
@@ -195,13 +195,13 @@ def u_gain_by_rounds() -> float:
 def _seconds_a_bit(
     rng: np.random.Generator, mean_snr: float = 10.0**-2, bandwidth_hz: float = BANDWIDTH_HZ
 ) -> NDArray[np.float64]:
-    """Of each block of one sample."""
+    """Latency of each block of one sample."""
     snr = np.asarray(Rayleigh(mean_snr).sample(rng, TEXTS * TOKENS))
     return np.asarray(np.log(2.0) / (bandwidth_hz * np.log1p(snr)))
 
 
 def implied() -> Table:
-    """What Table II implies: rates by the target model's time, and messages by the time on the link."""
+    """Implications of Table II: rates by the target model's time, and messages by the time on the link."""
     target_ms = 1e3 * PAPER_TIMES[1]
     whole = at_mean_snr(row_bits(), SNR_DB)
     rate = float(BANDWIDTH_HZ * np.log2(1.0 + 10.0 ** (SNR_DB / 10.0)))
@@ -225,7 +225,7 @@ def implied() -> Table:
 
 
 def remarks() -> str:
-    """In words, for the caption."""
+    """The implications of Table II, for the caption."""
     sent = LATENCIES["U-HLM"]["No KD"][1] / (1e3 * PAPER_TIMES[1])
     return (
         "The three communication times that the paper prints for U-HLM are those of whole rows at an SNR of exactly "

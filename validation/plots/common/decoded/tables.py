@@ -84,7 +84,7 @@ def _without_compression(decoded: Decoded) -> Decoded:
 
 
 def _methods(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """In the order of the study, of those whose texts do not follow a link's rate."""
+    """Methods in the order of the study, without those whose texts depend on a link's rate."""
     return {name: rows for name in decoded.about["methods"] if (rows := decoded.by_method.get((name, "none")))}
 
 
@@ -110,7 +110,7 @@ def _likeness_table(
 
 
 def _perplexity_table(parts: dict[str, Decoded], decoded: Decoded, seed: int) -> Table:
-    """Of each set, and of all."""
+    """Perplexity on each prompt set and on all."""
     columns = {**parts, **({"all sets": decoded} if len(parts) > 1 else {})}
     rows = [
         (method, *(cell(perplexity(part, _methods(part).get(method, []), seed), ".2f") for part in columns.values()))
@@ -120,7 +120,7 @@ def _perplexity_table(parts: dict[str, Decoded], decoded: Decoded, seed: int) ->
 
 
 def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
-    """Of each pair that the paper has."""
+    """The printed values of each pair of the paper."""
     name, place = printed_name(method), SETS.index(source)
     return " / ".join(f"{values[name][place]:.4f}" for values in printed.values() if name in values) or NONE
 
@@ -136,7 +136,7 @@ def _printed_table(paper: str, printed: dict[str, Any]) -> Table:
 
 
 def _shares(decoded: Decoded, parts: dict[str, Decoded], name: str, seed: int) -> dict[str, Any]:
-    """What each method keeps of the accuracy of HLM and of the target model, over all sets, and the mean over sets."""
+    """Share of the accuracy of HLM and of the target model that each method keeps: over all sets, mean of sets."""
     everything = _methods(decoded)
     found: dict[str, Any] = {}
     for method, rows in everything.items():
@@ -181,7 +181,7 @@ def role(pair: str, first: bool) -> str | None:
 
 
 def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
-    """Where the time of a token goes under Rayleigh fading at 10 dB, for the run's pair and those beside it."""
+    """Time of a token by its parts under Rayleigh fading at 10 dB, for the run's pair and the other pairs."""
     lines, statistics, bases = [], [], {}
     for place, decoded in enumerate(studies):
         pair = str(decoded.about["pair"]["name"])
@@ -271,7 +271,7 @@ def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, In
 
 
 def _acceptance(bases: dict[str, dict[str, Summary]]) -> tuple[Table, dict[str, Any]]:
-    """Of all drafts (HLM), and of those sent; and how many times the first pair's it is."""
+    """Acceptance of all drafts (HLM) and of the sent ones, and its ratio to the first pair's."""
     rows, gains = [], {}
     first = next(iter(bases.values()), {}).get("HLM")
     for pair, found in bases.items():

@@ -154,7 +154,7 @@ class BootstrapDraws:
 def link_seconds(
     texts: Texts, fading: Fading, snr_db: float, *, bandwidth_hz: float = BANDWIDTH_HZ, formula: bool = False
 ) -> Array:
-    """What the uplink of each exchange takes, (R,); none where nothing is sent."""
+    """Uplink time of each exchange, shape (R,); 0 if nothing is sent."""
     bits = texts.formula if formula else texts.encoded
     sent = bits > 0
     found = np.zeros(len(bits))
@@ -197,7 +197,7 @@ def speeds(
 
 
 def sum_by(texts: Texts, values: Array) -> Array:
-    """Of the exchanges of each text, (n,)."""
+    """Sum over the exchanges of each text, shape (n,)."""
     return np.asarray(np.bincount(texts.text, weights=values, minlength=len(texts.tokens)))
 
 

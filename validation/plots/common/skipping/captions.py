@@ -48,7 +48,7 @@ def caption_baselines(numbers: Numbers, paper: str) -> str:
 
 
 def _fit(numbers: Numbers, which: str) -> str:
-    """One line in words."""
+    """One fitted line as text."""
     line = numbers["statistics"][which]["line"]
     what = "tokens" if which == "tokens" else "mean rejection at each u"
     if line is None:
@@ -58,7 +58,7 @@ def _fit(numbers: Numbers, which: str) -> str:
 
 
 def _thresholds(numbers: Numbers, paper: str) -> str:
-    """Ours beside the paper's."""
+    """Our thresholds beside the paper's."""
     statistics = numbers["statistics"]
     found = statistics["bins"]["thresholds"]
     ours = "undefined, as no line rises" if found is None else " and ".join(_number(one, ".4f") for one in found)
@@ -76,7 +76,7 @@ def _inside(thresholds: list[float]) -> bool:
 
 
 def caption_line(numbers: Numbers, paper: str) -> str:
-    """Both fits, how linear the relation is, and the thresholds."""
+    """The fits, the linearity of the relation, and the thresholds."""
     theirs = f"a = {value(paper, 'slope'):g}, b = {shown(value(paper, 'intercept'), 'g')}"
     if paper == CU:
         theirs += f", R² = {value(paper, 'r_squared'):g}"
@@ -211,7 +211,7 @@ def message_density(numbers: Numbers) -> str:
 
 
 def message_rates(numbers: Numbers) -> str:
-    """What would be accepted of the skipped drafts at the paper's threshold."""
+    """The share of skipped drafts that would be accepted at the paper's threshold."""
     sent, accepted, _ = numbers["series"]
     chosen = value(CU, "chosen")
     return (

@@ -1,4 +1,4 @@
-"""The papers' line β = a u + b on our tokens, what they derive from it, and how far the tokens are from it."""
+"""The papers' line β = a u + b on our tokens, its consequences, and the distance of the tokens from it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CELLS = 400  # of the density by kernels on [0, 1]
 
 @dataclass(frozen=True, slots=True)
 class Risks:
-    """What follows from a line that rises: the papers' surrogate R, the bounds on it, and the exact risk.
+    """Consequences of a rising line: the papers' surrogate R, the bounds on it, and the exact risk.
 
     ``discrete``: R and bounds as sums over the 21 points; ``density``: as integrals of the density by kernels; each
     (R, bound at s = 2, best bound, its exponent). ``surrogate``, ``below``, ``misfit``: parts of the exact risk.
@@ -58,7 +58,7 @@ def non_acceptance(tokens: Tokens) -> ClusteredEstimate:
 
 
 def risks_of(tokens: Tokens, fit: LinearFit | None) -> Risks | None:
-    """What follows from the line; None where it does not rise, as u then says nothing of the risk."""
+    """Consequences of the line; None if it does not rise, because u then says nothing about the risk."""
     if fit is None or fit.slope <= 0:
         return None
     line = (fit.slope, fit.intercept, non_acceptance(tokens).value)
@@ -100,7 +100,7 @@ def density_of(tokens: Tokens) -> tuple[Row, float]:
 
 
 def bin_means(uncertainty: Row, rejection: Row, groups: Index) -> list[ClusteredEstimate]:
-    """Mean β at each of the 21 points; NaN where no token is."""
+    """Mean β at each of the 21 points; NaN at a point without tokens."""
     point = np.rint(uncertainty * DRAWS).astype(np.int64)
     return [ratio(rejection * (point == index), point == index, groups) for index in range(DRAWS + 1)]
 
@@ -124,7 +124,7 @@ def explained_at_most(tokens: Tokens) -> float:
 
 
 def largest_miss(tokens: Tokens, fit: LinearFit) -> tuple[float, float]:
-    """Where the mean β is farthest from the line, and by how much (mean less line)."""
+    """The u with the largest distance of the mean β from the line, and this distance (mean minus line)."""
     held = np.flatnonzero(tokens.mass)
     total = np.bincount(tokens.point, tokens.rejection, minlength=DRAWS + 1)[held]
     miss = total / (tokens.mass[held] * len(tokens.point)) - fit.slope * POINTS[held] - fit.intercept

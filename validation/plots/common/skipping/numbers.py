@@ -1,4 +1,4 @@
-"""What each figure of uncertainty and skipping draws, as plain values."""
+"""Numbers of each figure of uncertainty and skipping, as plain values."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ BOTH_BASELINES = "MC dropout and prompt perturbation"
 
 
 def number(value: float | None) -> float | None:
-    """As JSON holds it: what is undefined, None or NaN, becomes null."""
+    """A value for JSON; None and NaN become null."""
     return None if value is None or np.isnan(value) else plain(value)
 
 
@@ -75,7 +75,7 @@ def curve(name: str, x: Any, estimates: list[ClusteredEstimate]) -> dict[str, An
 
 
 def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
-    """By measure (u, β, prompt) at the same positions and drafts, temperature perturbation too; and what is left out.
+    """(u, β, prompt) by measure at the same positions and drafts, and the reasons why a measure is left out.
 
     The baselines read the texts with the model, so they are there only for the built-in pair's trace.
     """
@@ -159,7 +159,7 @@ def _line(fit: LinearFit | None) -> dict[str, Any] | None:
 
 
 def line_statistics(tokens: Tokens) -> dict[str, Any]:
-    """Both fits, Δ, and the thresholds of each."""
+    """The fits to tokens and to means, Δ, and the thresholds of each fit."""
     found: dict[str, Any] = {
         "non_acceptance": interval(non_acceptance(tokens)),
         "explained_at_most": number(explained_at_most(tokens)),
@@ -272,7 +272,7 @@ def measure_methods(trace: Trace, seed: int) -> Numbers:
         methods["U-HLM, risk-averse"] = _rates(tokens, risks.averse)
         methods["random, as many sent"] = _random(tokens, methods["U-HLM, risk-prone"]["transmission"].value)
     for name, (u, beta, prompt) in baselines.items():
-        none = np.zeros(len(u), np.int64)  # neither tokens nor texts are looked at
+        none = np.zeros(len(u), np.int64)  # tokens and texts are not used
         own = Tokens(none, none, u, beta, np.full(len(u), np.nan), none, prompt, tokens.longest)
         line = fit_of(u, beta, prompt, binned=True)
         if name != TEMPERATURE and (found := risks_of(own, line)):

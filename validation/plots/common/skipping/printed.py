@@ -1,4 +1,4 @@
-"""What cu-hlm and u-hlm print of uncertainty and skipping, and by arithmetic what does not follow from it."""
+"""Numbers that cu-hlm and u-hlm print of uncertainty and skipping, and which of them contradict each other."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def between_thresholds() -> float:
 
 
 def prone_range(*, with_averse: bool) -> tuple[float, float]:
-    """What (Δ - b)/a can be for all a, b and Δ that u-hlm's print is rounded from, or for a, Δ and -b/a."""
+    """Range of (Δ - b)/a over all a, b and Δ that round to u-hlm's printed ones, or over a, Δ and -b/a."""
     near = {name: (value(U, name) - half, value(U, name) + half) for name, half in HALF_DIGIT.items()}
     slopes, shares = near["slope"], near["non_acceptance"]
     if with_averse:

@@ -1,4 +1,4 @@
-"""What the figures of uncertainty and skipping are drawn from: one draft at each position of some texts of a trace.
+"""The sample behind the figures of uncertainty and skipping: one draft at each position of some texts of a trace.
 
 The texts are the target model's, so the sums along them are those of claim ``skipping.sequence``. Every estimate over
 tokens has an interval that is clustered by prompt.
@@ -22,7 +22,7 @@ PERTURBED_VALUES = 9 * 10**7  # probabilities per draw of u: 21,900 positions at
 CHUNK_VALUES = 2**17  # logits perturbed at a time, 1 MiB in float64: they stay in the cache for all 20 draws
 DRAWS = 20
 POINTS = np.arange(DRAWS + 1) / DRAWS
-"""What u can be: 0, .05, …, 1."""
+"""Possible values of u: 0, .05, …, 1."""
 CONFIDENCE = 0.95
 
 Row = NDArray[np.float64]
@@ -81,14 +81,14 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class TraceKey:
-    """A trace that is told from another by where it lies and when it was made."""
+    """Cache key of a trace: its path and creation time."""
 
     key: tuple[Any, ...]
     trace: Trace = field(compare=False)
 
 
 def trace_key(trace: Trace) -> TraceKey:
-    """What results are kept by."""
+    """Key of the cached sample."""
     made = str(trace.manifest.get("created"))
     return TraceKey((str(trace.path), trace.positions, trace.vocabulary, made), trace)
 
@@ -128,7 +128,7 @@ def _tokens(source: TraceKey, seed: int, values: int) -> Tokens:
 
 
 def _even_texts(trace: Trace, positions: int) -> list[Index]:
-    """Rows of evenly spaced texts that have so many positions together, or the beginning of the first."""
+    """Positions of evenly spaced texts up to a total number, or the beginning of the first text."""
     at = np.asarray(trace.arrays["position"][:])
     texts = np.split(np.arange(len(at)), np.flatnonzero(at == 0)[1:])
     lengths = np.array([len(text) for text in texts])

@@ -1,6 +1,6 @@
-"""What the figures of truncation are drawn from: a draft at each of some random positions, and every rule's k there.
+"""The sample behind the figures of truncation: one draft at each of some random positions, and each rule's k there.
 
-All rules of the device ask for the least k with Δ_k below a limit of their own, so that Δ is computed once for all.
+Every rule of the device takes the smallest k with Δ_k below its own limit, so Δ_k is computed once for all rules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from validation.trace.reader import Trace, probabilities
 
 Row = NDArray[np.float64]
 
-SAMPLE_VALUES = 12 * 10**6  # logits of a model that are looked at: 2,929 positions at V = 4,096, 375 at V = 32,000
+SAMPLE_VALUES = 12 * 10**6  # logits of a model in the sample: 2,929 positions at V = 4,096, 375 at V = 32,000
 CHUNK_VALUES = 2**18  # probabilities held at a time, 2 MiB in float64
 POINTS = 24  # sizes at which everything is known of every position
 DRAWS = 20  # perturbed samples of a draft, as in the paper
@@ -39,7 +39,7 @@ PARAMETERS: dict[str, tuple[float, ...]] = {
     "min-p": (0.9, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003),
     "top-nσ": (0.1, 0.3, 0.6, 1.0, 1.4, 1.8, 2.4, 3.0),
 }
-"""What each rule is tried with, from the fewest tokens sent to the most."""
+"""Parameters of each rule, from the fewest tokens sent to the most."""
 
 Sizes = NDArray[np.int64]
 
@@ -48,7 +48,7 @@ Sizes = NDArray[np.int64]
 class Drafts:
     """One draft d from q at each of n positions; the fields have the shape (n,) but for the line a u + b.
 
-    ``apart``: T = TV(q, p); ``estimate``: a u + b, clipped to [0, 1]. ``line`` is None where u is the same everywhere
+    ``apart``: T = TV(q, p); ``estimate``: a u + b, clipped to [0, 1]. ``line`` is None if u is constant
     or there are too few points: the estimate is then the mean of β_d.
     """
 
@@ -69,7 +69,7 @@ class Sample:
     ``top_k``, ``met``: by rule, its k at its parameters and the distortion there (n, parameters); "online" and
     "online, true" (n, η) are the k of (24) at θ = 0.1 with the estimate and with β_d itself.
     ``least`` (n,): the k of (19) at θ = 0.1. ``swept`` (n, β): k of (24) at θ = 0.1 and the middle η if β_d were β;
-    ``safe`` (n, β): the least with Δ_k ≤ θ q_d β, which is what TV(r, r̂) ≤ θ asks for at worst.
+    ``safe`` (n, β): the smallest with Δ_k ≤ θ q_d β, which TV(r, r̂) ≤ θ needs in the worst case.
     ``inverse``, ``inverse_sent`` (V + 1,): mean of Δ_k/T where T > 0, and of those where u > 0.8 too; NaN if nowhere.
     """
 
@@ -89,7 +89,7 @@ class Sample:
 
     @property
     def rejected(self) -> NDArray[np.bool_]:
-        """Where q ≠ p: elsewhere nothing is rejected, and (20) is 0/0."""
+        """Positions with q ≠ p; elsewhere nothing is rejected, and (20) is 0/0."""
         return self.drafts.apart > 0
 
     def bias(self, distortion: Row) -> Row:
@@ -103,18 +103,18 @@ class Sample:
 
     @property
     def sent(self) -> NDArray[np.bool_]:
-        """What Algorithm 1 sends, where (20) is defined."""
+        """Positions that Algorithm 1 sends and where (20) is defined."""
         return self.rejected & (self.drafts.uncertainty > SKIP_BELOW)
 
     def offline(self, theta: float, *, sharp: bool = False, sent: bool = False) -> int | None:
-        """k* of (21), over the positions where (20) is defined, or those sent; None if there is none."""
+        """k* of (21) over the positions where (20) is defined, or over the sent ones; None without positions."""
         inverse = self.inverse_sent if sent else self.inverse
         return None if np.isnan(inverse[0]) else int(np.argmax((1.0 if sharp else 2.0) * inverse <= theta))
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A trace that is told from another by where it lies and when it was made."""
+    """Cache key of a trace: its path and creation time."""
 
     key: tuple[Any, ...]
     trace: Trace = field(compare=False)
@@ -172,7 +172,7 @@ def _sample(source: _Source, seed: int, values: int) -> Sample:
 
 
 def _pairs(draft: NDArray[Any], target: NDArray[Any]) -> Iterator[tuple[slice, Row, Row]]:
-    """Rows q and p, a few at a time."""
+    """Distributions q and p in chunks."""
     step = max(1, CHUNK_VALUES // draft.shape[-1])
     for start in range(0, len(draft), step):
         part = slice(start, start + step)

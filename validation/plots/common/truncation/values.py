@@ -1,4 +1,4 @@
-"""What the figures of truncation share: the paper's numbers, plain values that may be undefined, bits, looks."""
+"""Parts that the figures of truncation share: the paper's numbers, undefined values, bits, styles of rules."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ LOOKS: dict[str, dict[str, Any]] = {
 
 
 def axis(name: str, unit: str = "", scale: str = "log") -> dict[str, str]:
-    """What ``name_axes`` takes."""
+    """One axis of a panel, logarithmic by default."""
     return {"label": name, "unit": unit, "scale": scale}
 
 
 def defined(values: ArrayLike, digits: int = 5) -> Any:
-    """As ``plain``, but None where a value is not finite: JSON has no other word for it.
+    """Like ``plain``, but None for a value that is not finite, because JSON has no infinity.
 
     >>> defined([0.25, float("nan")])
     [0.25, None]
@@ -61,7 +61,7 @@ def average(values: ArrayLike, axis: int | None = None) -> Any:
 
 
 def say(value: float | None, form: str = ",.0f") -> str:
-    """A number, or that there is none.
+    """A number as text, or "undefined".
 
     >>> say(1234.5, ",.1f"), say(None)
     ('1,234.5', 'undefined')

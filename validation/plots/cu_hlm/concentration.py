@@ -11,6 +11,7 @@ from hlmtheory.truncation import resampling_bias, resampling_distortion, tail_de
 from hlmtheory.verification import total_variation
 from validation.plots.common.record import Numbers, Printed, plain, sampled, spread
 from validation.plots.common.style import COLUMN, DARK, LIGHT, MIDDLE, PAGE, canvas, name_axes
+from validation.plots.common.truncation.values import axis
 from validation.trace.reader import Trace, probabilities
 
 if TYPE_CHECKING:
@@ -24,10 +25,6 @@ SCATTER_VALUES = 3 * 10**8  # probabilities of q̂ that are made: fewer position
 SCATTER_SIZES = 9
 BAND = (0.1, 0.9)
 BAND_NAME = "10–90% of positions"
-
-
-def _axis(name: str, unit: str = "", scale: str = "log") -> dict[str, str]:
-    return {"label": name, "unit": unit, "scale": scale}
 
 
 def _ranked(trace: Trace, seed: int) -> Any:
@@ -54,7 +51,7 @@ def measure_ranks(trace: Trace, seed: int) -> Numbers:
     ranks = spread(trace.vocabulary, RANKS)
     rows = [ordered[:, -ranks] for ordered in _ranked(trace, seed)]
     return {
-        "axes": [{"x": _axis("rank of the token"), "y": _axis("probability")}],
+        "axes": [{"x": axis("rank of the token"), "y": axis("probability")}],
         "series": [_curve("q by descending rank", ranks, rows)],
         "statistics": {"mean_of_largest": plain(np.concatenate(rows)[:, 0].mean())},
         "positions_drawn": sum(map(len, rows)),
@@ -71,7 +68,7 @@ def measure_tails(trace: Trace, seed: int) -> Numbers:
         remains.append(below[:, trace.vocabulary - sizes])
         deviations.append(tail_deviation(ordered)[:, sizes])
     return {
-        "axes": [{"x": _axis("tokens kept k"), "y": _axis("probability", scale="linear")}],
+        "axes": [{"x": axis("tokens kept k"), "y": axis("probability", scale="linear")}],
         "series": [
             _curve("1 − Σ_{i≤k} q_i", sizes, remains),
             _curve("Δ_k = TV(q, q̂)", sizes, deviations),
@@ -126,9 +123,9 @@ def measure_bias(trace: Trace, seed: int) -> Numbers:
         parts.append(np.stack([distance, resampling_distortion(p, q, sizes), resampling_bias(p, q, sizes)]))
     distance, distortion, bias = np.concatenate(parts, axis=1)
     product = 2.0 * distance * distortion
-    tvd, both = _axis("TV(r, r̂)", scale="linear"), _axis("bias", scale="linear")
+    tvd, both = axis("TV(r, r̂)", scale="linear"), axis("bias", scale="linear")
     return {
-        "axes": [{"x": tvd, "y": both}, {"x": _axis("2 TV(q, p) TV(r, r̂)", scale="linear"), "y": both}],
+        "axes": [{"x": tvd, "y": both}, {"x": axis("2 TV(q, p) TV(r, r̂)", scale="linear"), "y": both}],
         "series": [
             {"name": f"k = {k}", "k": int(k), "tv_r": plain(distortion[:, i], 6), "bias": plain(bias[:, i], 6)}
             for i, k in enumerate(sizes)

@@ -9,13 +9,15 @@ from functools import partial
 from typing import Any
 
 from validation.plots.common.decoded.captions import (
-    MESSAGE_BREAKDOWN,
     caption_accuracy,
     caption_both,
     caption_breakdown,
     caption_sizes,
     caption_speeds,
     caption_thresholds,
+)
+from validation.plots.common.decoded.messages import (
+    MESSAGE_BREAKDOWN,
     message_accuracy,
     message_both,
     message_sizes,

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from validation.plots.common.decoded import captions as decoded_captions
+from validation.plots.common.decoded import messages as decoded_messages
 from validation.plots.common.decoded import pictures as decoded_pictures
 from validation.plots.common.decoded import speeds as decoded_speeds
 from validation.plots.common.decoded.numbers import measure_thresholds
@@ -88,7 +89,7 @@ FIGURES = (
         number="4-texts",
         study="design",
         title="Similarity and transmission rate over the threshold, of decoded texts",
-        message=partial(decoded_captions.message_thresholds, paper=U),
+        message=partial(decoded_messages.message_thresholds, paper=U),
         shows="Left: rates; right: cosine similarity; bands are 95% intervals over texts.",
         measure=measure_thresholds,
         paint=partial(decoded_pictures.paint_thresholds, paper=U),
@@ -100,7 +101,7 @@ FIGURES = (
         number="6-texts",
         study="hlm",
         title="Skip rates by method, and throughput over the average SNR, of decoded texts",
-        message=decoded_captions.message_methods,
+        message=decoded_messages.message_methods,
         shows=(
             "Left: rates of each method. Right: Rayleigh fading at 1 MHz, 24.6 and 104.6 ms per pass, median over "
             "texts; the vertical line is u-hlm's link."
@@ -115,7 +116,7 @@ FIGURES = (
         number="I",
         study="hlm",
         title="Cosine similarity of each method on each prompt set",
-        message=partial(decoded_captions.message_accuracy, paper=U),
+        message=partial(decoded_messages.message_accuracy, paper=U),
         shows="Cosine similarity of sentence embeddings, with 95% intervals over texts, and perplexity.",
         measure=partial(measure_accuracy, paper=U),
         paint=None,

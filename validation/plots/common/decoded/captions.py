@@ -45,7 +45,7 @@ def _absent(numbers: Numbers) -> str:
     return f" Not drawn, because no text was scored so: {' and '.join(absent)}." if absent else ""
 
 
-def _at(series: dict[str, Any], place: int, form: str = ".3f") -> str:
+def at_place(series: dict[str, Any], place: int, form: str = ".3f") -> str:
     """A point of a curve."""
     return said({"value": series["mean"][place], "low": series["low"][place], "high": series["high"][place]}, form)
 
@@ -74,18 +74,18 @@ def caption_thresholds(numbers: Numbers, paper: str) -> str:
     if at is None:
         return "The study has no thresholds."
     least = min((one for one in true["mean"] if one is not None), default=None)
-    text = f"At the threshold {sent['x'][at]:g}: transmission rate {_at(sent, at)}, "
+    text = f"At the threshold {sent['x'][at]:g}: transmission rate {at_place(sent, at)}, "
     if paper == CU:
         text += (
-            f"printed {1 - value(CU, 'skipped'):.3f}; P(accepted | skipped) {_at(true, at)}, printed "
+            f"printed {1 - value(CU, 'skipped'):.3f}; P(accepted | skipped) {at_place(true, at)}, printed "
             f"{value(CU, 'true_skips')}; its least value over the thresholds is "
             f"{'undefined' if least is None else format(least, '.3f')}, printed {value(CU, 'least_true_skips')}. The "
             "texts are decoded by U-HLM without truncation, so a skipped token is part of the prefix of the next ones."
         )
     else:
         text += (
-            f"printed {1 - value(U, 'skipped'):.4f} at {value(U, 'prone')}; P(skipped | accepted) {_at(unseen, at)}. "
-            "The paper reports no loss of similarity up to 0.6."
+            f"printed {1 - value(U, 'skipped'):.4f} at {value(U, 'prone')}; P(skipped | accepted) "
+            f"{at_place(unseen, at)}. The paper reports no loss of similarity up to 0.6."
         )
     return f"{text} {_accuracies(numbers, at)}{_own_thresholds(numbers, paper)}{_absent(numbers)}"
 
@@ -97,7 +97,7 @@ def _accuracies(numbers: Numbers, at: int) -> str:
         if one["kind"] in ACCURACIES:
             last = len(one["x"]) - 1
             places = dict.fromkeys((0, at, last))
-            each = ", ".join(f"{_at(one, place)} at {one['x'][place]:g}" for place in places)
+            each = ", ".join(f"{at_place(one, place)} at {one['x'][place]:g}" for place in places)
             whole = said(numbers["statistics"]["large_only"].get(one["kind"]))
             text += f"Mean {one['name']}: {each}; the target model alone has {whole}. "
     return text
@@ -124,11 +124,11 @@ def caption_sizes(numbers: Numbers) -> str:
     text = ""
     for name, words in ACCURACIES.items():
         if name in series:
-            each = ", ".join(f"{_at(series[name], place)} at k = {x[place]:g}" for place in places)
+            each = ", ".join(f"{at_place(series[name], place)} at k = {x[place]:g}" for place in places)
             text += f"Mean cosine {words}: {each}. "
     bits = ", ".join(
-        f"{_at(series['formula'], place, ',.0f')} by formula and {_at(series['encoded'], place, ',.0f')} as encoded "
-        f"at k = {x[place]:g}"
+        f"{at_place(series['formula'], place, ',.0f')} by formula and {at_place(series['encoded'], place, ',.0f')} as "
+        f"encoded at k = {x[place]:g}"
         for place in places
     )
     own, taken = statistics["risk_prone"], statistics["threshold"]
@@ -140,7 +140,7 @@ def caption_sizes(numbers: Numbers) -> str:
     return (
         f"{text}Bits of a message: {bits}. The paper takes k* = {PRINTED['offline_k'].value:.0f} at V = 32,000, "
         f"ours is {statistics['offline_k']} at V = {statistics['vocabulary']:,}. All at {threshold}, where "
-        f"{_at(series['transmission'], near)} of the rounds send anything; k cannot affect other "
+        f"{at_place(series['transmission'], near)} of the rounds send anything; k cannot affect other "
         f"rounds.{_absent(numbers)}"
     )
 
@@ -160,10 +160,10 @@ def caption_speeds(numbers: Numbers, *, rician: bool) -> str:
         beside = f"; the paper prints {PRINTED[printed].value:g}×" if printed and not rician else ""
         parts.append(f"{name} {words}, by the formulas' bits {said(formula[name]['median'], '.1f')}× (median){beside}")
     most = gains.get("small only", {}).get("median")
-    return f"Gains over HLM at {_decibels(snr_db)}: {'; '.join(parts)}. {_limits(numbers, most, rician=rician)}"
+    return f"Gains over HLM at {decibels(snr_db)}: {'; '.join(parts)}. {_limits(numbers, most, rician=rician)}"
 
 
-def _decibels(value: float) -> str:
+def decibels(value: float) -> str:
     """With a true minus sign."""
     return f"{value:g} dB".replace("-", "−")
 
@@ -205,7 +205,7 @@ def caption_accuracy(numbers: Numbers, paper: str) -> str:
     parts = []
     for name, methods in statistics["shares"].items():
         each = []
-        for method in _of_paper(methods, paper):
+        for method in of_paper(methods, paper):
             each.append(f"{method} {_kept(methods[method])}")
         parts.append(f"{ACCURACIES[name]}: {'; '.join(each)}")
     common = statistics["sets_in_common"]
@@ -264,7 +264,7 @@ def caption_methods(numbers: Numbers) -> str:
     snr_db = statistics["link_snr_db"]
     return (
         f"Transmission rate, P(skipped | accepted): {'; '.join(bars)}; the paper prints a transmission rate of "
-        f"{1.0 - value(U, 'skipped'):.4f}. Gain over HLM at the {_decibels(round(snr_db, 1))} of its link: "
+        f"{1.0 - value(U, 'skipped'):.4f}. Gain over HLM at the {decibels(round(snr_db, 1))} of its link: "
         f"{_own_gains(statistics)}. {_printed_gain(snr_db)} It sends {U_ROW_BITS / 1e3:.0f} kbit a row, ours "
         f"{row_bits(statistics['vocabulary']) / 1e3:,.0f} kbit by (4) of cu-hlm."
     )
@@ -272,7 +272,7 @@ def caption_methods(numbers: Numbers) -> str:
 
 def _own_gains(statistics: dict[str, Any]) -> str:
     """Gains of U-HLM on our texts; means over rounds stand apart, because they do not weigh a round by its time."""
-    found = {name: statistics["gains"][name] for name in _of_paper(statistics["gains"], U)}
+    found = {name: statistics["gains"][name] for name in of_paper(statistics["gains"], U)}
     if not found:
         return f"none, as the study has no {'U-HLM' if statistics['gains'] else 'HLM'}"
     parts = []
@@ -300,96 +300,7 @@ def _printed_gain(snr_db: float) -> str:
     )
 
 
-# ------------------------------------------------------------------------------------------- messages, in one sentence
-
-
-def message_both(numbers: Numbers) -> str:
-    """The fastest method that sends truncated distributions, against HLM."""
-    speeds = {one["name"]: one["throughput"]["median"]["value"] for one in numbers["series"]}
-    base, own = (
-        speeds.get("HLM"),
-        {name: speed for name, speed in speeds.items() if speed and name in _of_paper(speeds, CU)},
-    )
-    if not base or not own:
-        return "The study has no HLM and no CU-HLM to compare."
-    best = max(own, key=lambda name: own[name])
-    return f"{best} generates {own[best] / base:.1f} times as many tokens per second as HLM, in the median over texts."
-
-
-def message_thresholds(numbers: Numbers, paper: str) -> str:
-    """Transmission and true skips at the paper's threshold."""
-    series = {one["kind"]: one for one in numbers["series"]}
-    sent, true = series["transmission"], series["accepted_if_skipped"]
-    if not sent["x"]:
-        return "The study has no thresholds."
-    wanted = value(paper, "chosen" if paper == CU else "experimental")
-    at = min(range(len(sent["x"])), key=lambda i: abs(sent["x"][i] - wanted))
-    return (
-        f"At the threshold {sent['x'][at]:g} the device sends {_at(sent, at)} of its drafts, and {_at(true, at)} of "
-        "the skipped ones would be accepted."
-    )
-
-
-def message_sizes(numbers: Numbers) -> str:
-    """Bits of a message at the paper's k and at the largest."""
-    encoded = next(one for one in numbers["series"] if one["kind"] == "encoded")
-    x = encoded["x"]
-    if not x:
-        return "The study has no sizes."
-    near = min(range(len(x)), key=lambda i: abs(x[i] - PRINTED["offline_k"].value))
-    return (
-        f"A message of k = {x[near]:g} entries takes {_at(encoded, near, ',.0f')} bits as encoded, one of all "
-        f"{x[-1]:,.0f} entries {_at(encoded, len(x) - 1, ',.0f')}."
-    )
-
-
-def message_speeds(numbers: Numbers) -> str:
-    """The largest gain over HLM."""
-    gains = numbers["statistics"]["gains"]
-    own = {
-        name: one["median"] for name, one in gains.items() if name in _of_paper(gains, CU) and one["median"]["value"]
-    }
-    if not own:
-        return "The study has no HLM and no CU-HLM to compare."
-    best = max(own, key=lambda name: own[name]["value"] or 0.0)
-    snr = _decibels(numbers["statistics"]["gains_at_snr_db"])
-    return f"At {snr}, {best} is {said(own[best], '.1f')} times as fast as HLM, in the median over texts."
-
-
-def message_accuracy(numbers: Numbers, paper: str) -> str:
-    """The range of the shares of HLM's accuracy that are kept."""
-    shares = [
-        100.0 * bases["HLM"]["value"]
-        for methods in numbers["statistics"]["shares"].values()
-        for method, bases in methods.items()
-        if method in _of_paper(methods, paper) and bases.get("HLM", {}).get("value") is not None
-    ]
-    name = "CU-HLM" if paper == CU else "U-HLM"
-    if not shares:
-        return f"The accuracy that {name} keeps is undefined here."
-    return f"{name} keeps {min(shares):.1f} to {max(shares):.1f}% of HLM's accuracy, depending on the variant."
-
-
-def message_methods(numbers: Numbers) -> str:
-    """The gain of U-HLM over HLM on the paper's link."""
-    gains = numbers["statistics"]["gains"]
-    own = {name: gains[name]["total"] for name in _of_paper(gains, U) if gains[name]["total"]["value"]}
-    if not own:
-        return "The study has no HLM and no U-HLM to compare."
-    best = max(own, key=lambda name: own[name]["value"] or 0.0)
-    snr = _decibels(round(numbers["statistics"]["link_snr_db"], 1))
-    return (
-        f"At {snr}, the SNR of its link, {best} is {said(own[best], '.2f')} times as fast as HLM, as a ratio of totals."
-    )
-
-
-MESSAGE_BREAKDOWN = (
-    "The communication times that the paper prints for U-HLM are those of whole distributions at an SNR of exactly "
-    "10 dB without fading."
-)
-
-
-def _of_paper(names: Iterable[str], paper: str) -> list[str]:
+def of_paper(names: Iterable[str], paper: str) -> list[str]:
     """The methods of the family that a paper proposes."""
     family = Family.CU_HLM if paper == CU else Family.U_HLM
     return [name for name in names if info_of(name).family is family]

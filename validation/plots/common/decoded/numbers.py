@@ -17,6 +17,7 @@ from validation.decoding.studies import Decoded
 from validation.plots.common.decoded.printed import SNR_DB, row_bits
 from validation.plots.common.decoded.timed_texts import RESAMPLES, draw_fading, read_study, read_texts, speeds
 from validation.plots.common.record import Numbers, plain
+from validation.plots.common.style import axis
 
 ACCURACIES = {
     "similarity_reference": "similarity to the reference answer",
@@ -25,11 +26,6 @@ ACCURACIES = {
 """The papers' inference accuracy, and what can be had where no answer is known."""
 RATES = ("transmission_rate", "true_skip_rate")
 LOGARITHMIC, LINEAR = "log", "linear"
-
-
-def axis(label: str, unit: str = "", scale: str = LINEAR) -> dict[str, str]:
-    """One side of a panel."""
-    return {"label": label, "unit": unit, "scale": scale}
 
 
 def kept(found: IntervalEstimate | None) -> dict[str, float | None]:

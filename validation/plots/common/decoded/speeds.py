@@ -14,7 +14,6 @@ from validation.decoding.retiming import AVERAGE_SNR_DB, K_FACTOR_DB, uhlm_link
 from validation.decoding.studies import Decoded
 from validation.plots.common.decoded.numbers import (
     LOGARITHMIC,
-    axis,
     in_order,
     kept,
     line,
@@ -24,6 +23,7 @@ from validation.plots.common.decoded.numbers import (
 from validation.plots.common.decoded.printed import U_TIMES
 from validation.plots.common.decoded.timed_texts import WORDS, BootstrapDraws, Texts, draw_fading, read_study, speeds
 from validation.plots.common.record import Numbers, plain
+from validation.plots.common.style import axis
 
 
 def _gains(

@@ -42,6 +42,7 @@ from validation.plots.common.skipping.sample import (
     transmission_rate,
     uncertainty_at,
 )
+from validation.plots.common.style import axis
 from validation.trace.reader import Trace
 
 TEMPERATURE = "temperature perturbation"
@@ -53,11 +54,6 @@ BOTH_BASELINES = "MC dropout and prompt perturbation"
 def number(value: float | None) -> float | None:
     """A value for JSON; None and NaN become null."""
     return None if value is None or np.isnan(value) else plain(value)
-
-
-def axis(name: str, scale: str = "linear") -> dict[str, str]:
-    """An axis without a unit."""
-    return {"label": name, "unit": "", "scale": scale}
 
 
 def interval(estimate: ClusteredEstimate) -> dict[str, float | None]:

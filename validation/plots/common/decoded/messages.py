@@ -1,0 +1,92 @@
+"""The first sentence of each caption of decoded texts."""
+
+from __future__ import annotations
+
+from validation.plots.common.decoded.captions import at_place, decibels, of_paper, said
+from validation.plots.common.decoded.printed import PRINTED
+from validation.plots.common.record import Numbers
+from validation.plots.common.skipping.printed import CU, U, value
+
+
+def message_both(numbers: Numbers) -> str:
+    """The fastest method that sends truncated distributions, against HLM."""
+    speeds = {one["name"]: one["throughput"]["median"]["value"] for one in numbers["series"]}
+    base, own = (
+        speeds.get("HLM"),
+        {name: speed for name, speed in speeds.items() if speed and name in of_paper(speeds, CU)},
+    )
+    if not base or not own:
+        return "The study has no HLM and no CU-HLM to compare."
+    best = max(own, key=lambda name: own[name])
+    return f"{best} generates {own[best] / base:.1f} times as many tokens per second as HLM, in the median over texts."
+
+
+def message_thresholds(numbers: Numbers, paper: str) -> str:
+    """Transmission and true skips at the paper's threshold."""
+    series = {one["kind"]: one for one in numbers["series"]}
+    sent, true = series["transmission"], series["accepted_if_skipped"]
+    if not sent["x"]:
+        return "The study has no thresholds."
+    wanted = value(paper, "chosen" if paper == CU else "experimental")
+    at = min(range(len(sent["x"])), key=lambda i: abs(sent["x"][i] - wanted))
+    return (
+        f"At the threshold {sent['x'][at]:g} the device sends {at_place(sent, at)} of its drafts, and "
+        f"{at_place(true, at)} of the skipped ones would be accepted."
+    )
+
+
+def message_sizes(numbers: Numbers) -> str:
+    """Bits of a message at the paper's k and at the largest."""
+    encoded = next(one for one in numbers["series"] if one["kind"] == "encoded")
+    x = encoded["x"]
+    if not x:
+        return "The study has no sizes."
+    near = min(range(len(x)), key=lambda i: abs(x[i] - PRINTED["offline_k"].value))
+    return (
+        f"A message of k = {x[near]:g} entries takes {at_place(encoded, near, ',.0f')} bits as encoded, one of all "
+        f"{x[-1]:,.0f} entries {at_place(encoded, len(x) - 1, ',.0f')}."
+    )
+
+
+def message_speeds(numbers: Numbers) -> str:
+    """The largest gain over HLM."""
+    gains = numbers["statistics"]["gains"]
+    own = {name: one["median"] for name, one in gains.items() if name in of_paper(gains, CU) and one["median"]["value"]}
+    if not own:
+        return "The study has no HLM and no CU-HLM to compare."
+    best = max(own, key=lambda name: own[name]["value"] or 0.0)
+    snr = decibels(numbers["statistics"]["gains_at_snr_db"])
+    return f"At {snr}, {best} is {said(own[best], '.1f')} times as fast as HLM, in the median over texts."
+
+
+def message_accuracy(numbers: Numbers, paper: str) -> str:
+    """The range of the shares of HLM's accuracy that are kept."""
+    shares = [
+        100.0 * bases["HLM"]["value"]
+        for methods in numbers["statistics"]["shares"].values()
+        for method, bases in methods.items()
+        if method in of_paper(methods, paper) and bases.get("HLM", {}).get("value") is not None
+    ]
+    name = "CU-HLM" if paper == CU else "U-HLM"
+    if not shares:
+        return f"The accuracy that {name} keeps is undefined here."
+    return f"{name} keeps {min(shares):.1f} to {max(shares):.1f}% of HLM's accuracy, depending on the variant."
+
+
+def message_methods(numbers: Numbers) -> str:
+    """The gain of U-HLM over HLM on the paper's link."""
+    gains = numbers["statistics"]["gains"]
+    own = {name: gains[name]["total"] for name in of_paper(gains, U) if gains[name]["total"]["value"]}
+    if not own:
+        return "The study has no HLM and no U-HLM to compare."
+    best = max(own, key=lambda name: own[name]["value"] or 0.0)
+    snr = decibels(round(numbers["statistics"]["link_snr_db"], 1))
+    return (
+        f"At {snr}, the SNR of its link, {best} is {said(own[best], '.2f')} times as fast as HLM, as a ratio of totals."
+    )
+
+
+MESSAGE_BREAKDOWN = (
+    "The communication times that the paper prints for U-HLM are those of whole distributions at an SNR of exactly "
+    "10 dB without fading."
+)

@@ -107,7 +107,7 @@ def interval(parts: Sequence[Ratio]) -> Interval:
 
 @cache
 def _resamples(count: int) -> tuple[Values, float]:
-    """How often each of so many texts is in each resample, (texts, resamples), and the share beyond either end."""
+    """Multiplicity of each text in each resample, (texts, resamples), and the share beyond either end."""
     from scipy.stats import norm, t
 
     drawn = np.random.default_rng(count).multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES)

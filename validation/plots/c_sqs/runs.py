@@ -81,7 +81,7 @@ class Cell:
 
     @property
     def looked_at(self) -> Values:
-        """Drafts of each text that the server judged: those accepted, and the first of a round that was not."""
+        """Verified drafts of each text: the accepted ones, and the first rejected one of a round."""
         return self.totals("accepted") + self.totals("resampled")
 
     @property
@@ -190,7 +190,7 @@ def pass_times(pair: Pair) -> Times:
 
 
 def _quickest(pair: Pair, model: Any, width: int) -> float:
-    """Seconds of a pass over so many new tokens."""
+    """Seconds of a pass over a number of new tokens."""
     import torch
 
     prefix = min(PREFIX, pair.context - width)

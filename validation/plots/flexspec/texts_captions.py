@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
@@ -12,8 +12,7 @@ from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import DATASETS, LATENCIES, METHODS, NETWORKS
 from validation.plots.flexspec.texts_lengths import ALONE, LLAMA_VOCABULARY, ROWS
 
-UNIT = "Latency is in ms per token without the prompt; Cloud-Only's agrees by construction (see the table “What is taken”)."
-Ends = Sequence[float | None]
+UNIT = "Latency is in ms per token without the prompt; Cloud-Only's agrees by construction (table “What is taken”)."
 """Value, low and high."""
 
 

@@ -180,10 +180,10 @@ def fates(study: Decoded) -> list[Fate] | None:
 
 
 def replay(fate: Fate, length: int) -> list[tuple[int, int]]:
-    """Drafts and accepted drafts of each round of speculative decoding with so many drafts a round.
+    """Drafts and accepted drafts of each round of speculative decoding with a fixed number of drafts per round.
 
-    What is drafted behind a rejected draft is not known; it is taken to go on to that length, where an end of text
-    would have stopped it.
+    Drafts after a rejected one are not known. They are assumed to reach the fixed length, even if an end of text
+    would have stopped them.
 
     >>> replay(Fate([2, 1, 0, 1, 0], False, 5), 2)
     [(2, 2), (2, 1)]
@@ -199,7 +199,7 @@ def replay(fate: Fate, length: int) -> list[tuple[int, int]]:
 
 
 def replayed_seconds(drafts: Sequence[Column], link: FadingLink, *, vocabulary: int, bits_per_draft: int) -> Column:
-    """Seconds of each text, given the drafts of its rounds, each sent as an index and so many bits beside it."""
+    """Seconds of each text by the drafts of its rounds; a draft is an index and ``bits_per_draft`` more bits."""
     width = index_bits(vocabulary) + bits_per_draft
     found = []
     for counts in drafts:

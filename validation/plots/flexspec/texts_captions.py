@@ -13,6 +13,8 @@ from validation.plots.flexspec.printed import DATASETS, LATENCIES, METHODS, NETW
 from validation.plots.flexspec.texts_lengths import ALONE, LLAMA_VOCABULARY, ROWS
 
 UNIT = "Latency is in ms per token without the prompt; Cloud-Only's agrees by construction (table “What is taken”)."
+Ends = Sequence[float | None]
+"""Value, low and high."""
 """Value, low and high."""
 
 

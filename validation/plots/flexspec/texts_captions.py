@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -14,7 +14,6 @@ from validation.plots.flexspec.texts_lengths import ALONE, LLAMA_VOCABULARY, ROW
 
 UNIT = "Latency is in ms per token without the prompt; Cloud-Only's agrees by construction (table “What is taken”)."
 Ends = Sequence[float | None]
-"""Value, low and high."""
 """Value, low and high."""
 
 

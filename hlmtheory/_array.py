@@ -185,11 +185,6 @@ def spread(xp: Any, value: Array, shape: tuple[int, ...]) -> Array:
     return np.full(shape, value) if xp is NUMPY and not value.ndim else xp.broadcast_to(value, shape)
 
 
-def row_sums(xp: Any, values: Array) -> Array:
-    """Sums over the last axis, shape (..., 1)."""
-    return np.add.reduce(values, axis=-1, keepdims=True) if xp is NUMPY else xp.sum(values, axis=-1, keepdims=True)
-
-
 def running(xp: Any, values: Array) -> Array:
     """Running sums over the last axis."""
     return values.cumsum(axis=-1) if xp is NUMPY else xp.cumulative_sum(values, axis=-1)

@@ -48,6 +48,8 @@ def test_with_all_entries_sent_the_target_is_as_far_as_asked():
         assert float(verification.total_variation(target, [0.5, 0.3, 0.2])) == pytest.approx(distance, rel=1e-12)
     with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0.8\]"):
         truncation.worst_case_target([0.5, 0.3, 0.2], 3, 0.81)
+    with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0.8\]"):
+        truncation.worst_case_target([0.5, 0.3, 0.2], 3, 2.0**-44.5)
     with pytest.raises(ValueError, match=r"^distance must be in \[2\^-44, 0\]"):
         truncation.worst_case_target([1.0], 1, 0.5)
 

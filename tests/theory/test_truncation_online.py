@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -187,6 +190,14 @@ def test_messages_in_every_library(library):
     assert truncation.message_deviation(to(library, [Q, Q])).shape == (2, 6)
 
 
+def test_a_small_rest_is_spread_to_its_last_digits():
+    """1e-10 over 999 entries: a rest that is a difference of sums near 1 would keep three digits."""
+    draft = np.append(1.0 - 1e-10, np.full(999, 1e-10 / 999))
+    sent = math.floor(Fraction(float(draft[0] / math.fsum(draft))) * (2**52 - 1)) / (2**52 - 1)
+    found = truncation.decoded_draft(draft, 1, bits_per_probability=52)
+    np.testing.assert_allclose(found[1:], (1.0 - sent) / 999, rtol=1e-9)
+
+
 def test_messages_of_one_hot_rows_and_one_token():
     assert truncation.decoded_draft([1.0, 0.0, 0.0], 1).tolist() == [1.0, 0.0, 0.0]
     assert truncation.message_deviation([1.0]).tolist() == [0.0, 0.0]
@@ -209,6 +220,10 @@ def test_a_rounding_above_1_of_what_is_sent_leaves_nothing():
 def test_a_token_of_a_message_is_a_token():
     with pytest.raises(ValueError, match=r"^draft_token must be a token in 0\.\.V-1 with V = 5"):
         truncation.decoded_draft(Q, 1, draft_token=5)
+    with pytest.raises(
+        ValueError, match=r"^leading dimensions must broadcast; draft has \(3,\), draft_token has \(2,\)"
+    ):
+        truncation.decoded_draft([Q] * 3, 1, draft_token=[0, 1])
 
 
 @given(pairs(), st.data())

@@ -367,7 +367,7 @@ def test_settings_found_are_measured_on_other_draws_and_said():
 
 def test_the_caption_says_whether_a_setting_explains_the_printed_one():
     caption = EXHIBITS["edge-sd", "9a"].caption(numbers_of("9a"))
-    assert "the one that comes nearest, but does not give it is 16 times the bits per Hz: 44.4%" in caption
+    assert "the one that comes nearest, but does not give it, is 16 times the bits per Hz: 44.4%" in caption
     assert "come within a point in 1 of 2 settings" in caption
     assert "0 of 3 inside their intervals, 3 of 3 inside nine of ten single runs" in caption
     assert "our curves use Table II" in caption

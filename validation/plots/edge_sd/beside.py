@@ -193,7 +193,7 @@ def beside_words(statistics: dict[str, Any]) -> str:
     printed = statistics["printed_percent"]
     verdict = "inside" if ours["low"] <= printed <= ours["high"] else "outside"
     there = _each(near)[0]
-    gives = "that gives it" if near["inside"][0] else "that comes nearest, but does not give it"
+    gives = "that gives it" if near["inside"][0] else "that comes nearest, but does not give it,"
     count = statistics["settings_within_a_point_of_all"]
     others = f"on {statistics['seeds_of_those_shown']} other draws"
     return (

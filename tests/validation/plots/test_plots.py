@@ -255,3 +255,18 @@ def test_a_simulated_table_needs_none(tmp_path: Path):
     assert path.name == "a-paper-tableII.json"
     assert found["caption"] == "a-paper Table II: Two rows. Ours. That is all. Simulated: two runs."
     assert (found["kind"], found["statistics"]) == ("simulated", {"seed": 3})
+
+
+SOURCES = sorted(Path(plots.__path__[0]).rglob("*.py"))
+
+
+def test_what_papers_share_imports_no_paper():
+    papers = tuple(f"validation.plots.{paper}" for paper in ("cu_hlm", "u_hlm", "c_sqs", "flexspec", "edge_sd", "ours"))
+    shared = [path for path in SOURCES if "common" in path.parts]
+    assert len(shared) > 10
+    assert [path.name for path in shared if any(paper in path.read_text(encoding="utf-8") for paper in papers)] == []
+
+
+def test_no_figure_reads_a_family_off_the_beginning_of_a_name():
+    """It is in the registry: ``info_of(name).family``."""
+    assert [path.name for path in SOURCES if ".startswith(" in path.read_text(encoding="utf-8")] == []

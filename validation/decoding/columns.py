@@ -1,20 +1,20 @@
-"""What is summed of a text for the words of :mod:`validation.decoding.metrics`: one number a text, by name.
+"""What the metrics of :mod:`validation.decoding.metrics` sum: one number for each generation record, by name.
 
-=========== =================================================================================================
-column      meaning
-=========== =================================================================================================
-texts       1
-judged      1 where ``risk`` was computed
-tokens      new tokens; accepted + resampled + bonus + skipped
-seconds     draft_s + target_s + link_s
-rounds      exchanges with the server, which c-sqs calls batches
-sent        exchanges in which anything went up
-turns       exchanges, and skipped tokens as rounds of their own: what cu-hlm and u-hlm call rounds
-looked_at   accepted + resampled: drafts that the server decided on; those behind a rejected one are thrown away
-text_speed  tokens/seconds of the text; ``timed_texts`` is 1 where it takes any time
-turn_speed  Σ over turns of tokens/seconds (cu-hlm (6)); ``timed_turns`` is how many take any time
-joules      as :func:`validation.decoding.records.energy`
-=========== =================================================================================================
+============== ==================================================================================================
+column         meaning
+============== ==================================================================================================
+texts          1
+risk_computed  1 where ``risk`` was computed
+tokens         new tokens; accepted + resampled + bonus + skipped
+seconds        draft_s + target_s + link_s
+rounds         exchanges with the server, which c-sqs calls batches
+sent           exchanges in which anything went up
+turns          exchanges, and each skipped token as a round: what cu-hlm and u-hlm call rounds
+looked_at      accepted + resampled: verified drafts; those behind a rejected one are dropped
+text_speed     tokens/seconds of the text; ``timed_texts`` is 1 where it takes any time
+turn_speed     Σ over turns of tokens/seconds (cu-hlm (6)); ``timed_turns`` is how many take any time
+joules         as :func:`validation.decoding.records.energy`
+============== ==================================================================================================
 
 and the sums of the fields of a :class:`~validation.decoding.records.Round` by their names.
 """
@@ -39,21 +39,21 @@ _PLACE = {name: column for column, name in enumerate(SUMMED)}
 
 @dataclass(frozen=True, slots=True)
 class Powers:
-    """Watts while the draft model runs, while the link is busy, and while the target model runs."""
+    """Watts while the draft model runs, while the link is used, and while the target model runs."""
 
     device_w: float = 0.0
     transmit_w: float = 0.0
     server_w: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse what is no power."""
+        """Refuse negative and non-finite powers."""
         for name in ("device_w", "transmit_w", "server_w"):
             if not 0 <= getattr(self, name) < np.inf:
                 raise UserError(f"{name} is {getattr(self, name)}; give watts, 0 or more.")
 
 
 def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> tuple[dict[str, Array], dict[str, Array]]:
-    """What is summed, by name, each of shape (texts,), and the counts by position, (texts, n).
+    """Return what is summed, by name, each of shape (records,), and the counts by position, (records, n).
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> tuple[dic
 
 
 def _turns(table: Array) -> tuple[float, float]:
-    """Σ of tokens a second over the turns of a text that take time, and how many do."""
+    """Return Σ of tokens per second over the turns of a sequence that take time, and their number."""
     draft, passes, skipped = (table[:, _PLACE[name]] for name in ("draft_s", "draft_passes", "skipped"))
     each = draft / np.maximum(passes, 1.0)  # a skipped token takes one pass
     rest = np.maximum(passes - skipped, 0.0) * each + table[:, _PLACE["target_s"]] + table[:, _PLACE["link_s"]]
@@ -95,18 +95,18 @@ def _turns(table: Array) -> tuple[float, float]:
 
 
 def _places(tables: Sequence[Array]) -> dict[str, Array]:
-    """Counts of each text by position: ``offered``, ``reached`` and ``passed`` of metrics.Positions, (texts, n)."""
+    """Return counts by position: ``offered``, ``reached`` and ``passed`` of metrics.Positions, each (records, n)."""
     lengths = [table[:, [_PLACE["drafted"], _PLACE["accepted"]]].astype(np.int64).T for table in tables]
     most = max((int(drafted.max(initial=0)) for drafted, _ in lengths), default=0)
 
     def reaching(values: Array) -> Array:
-        """How many are at least 1, 2, ..., most."""
+        """Count how many are at least 1, 2, ..., most."""
         counts = np.bincount(values, minlength=most + 1)
         return np.asarray(np.cumsum(counts[::-1])[::-1][1:])
 
     return {
         "offered": np.stack([reaching(drafted) for drafted, _ in lengths]),
-        # a draft is looked at where all before it were accepted: the last one looked at is the first not accepted
+        # a draft is verified if all before it were accepted: the last verified one is the first that is not accepted
         "reached": np.stack([reaching(np.minimum(accepted + 1, drafted)) for drafted, accepted in lengths]),
         "passed": np.stack([reaching(accepted) for _, accepted in lengths]),
     }

@@ -1,7 +1,7 @@
-"""Intervals over texts: percentiles over sets of texts drawn anew, with replacement.
+"""Bootstrap intervals: percentiles over sets of prompts, drawn with replacement.
 
-Texts are independent of each other, rounds and tokens of one text are not: so texts are drawn. Methods that continued
-the same prompts meet the same draws, so that two of them may be compared.
+Sequences are independent of each other; rounds and tokens of one sequence are not. So whole sequences are drawn.
+Methods with the same prompts get the same sets, so that two of them can be compared.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ratio(
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
 ) -> IntervalEstimate:
-    """Σ above/Σ below over texts, with the interval that the words have; with ``below`` 1, a mean.
+    """Return Σ above/Σ below over texts, with an interval as the metrics have; with ``below`` 1, a mean.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def estimate(value: Any, draws: Array, confidence: float) -> IntervalEstimate:
 
 
 def check_settings(confidence: float, resamples: int) -> None:
-    """Refuse what is no confidence, and no number of sets."""
+    """Refuse a confidence outside (0, 1) and a number of sets below 1."""
     if not 0 < confidence < 1:
         raise UserError(f"The confidence is {confidence}; it must lie between 0 and 1, such as 0.95.")
     if resamples < 1:
@@ -95,19 +95,19 @@ def check_settings(confidence: float, resamples: int) -> None:
 
 
 def counts_of(chosen: Array, texts: int) -> Array:
-    """How often each text is in each set, (resamples, texts): a matrix product sums a column over every set at once."""
+    """Return how often each text is in each set, (resamples, texts), so that a matrix product sums over all sets."""
     offset = texts * np.arange(len(chosen))[:, None]
     counts = np.bincount((chosen + offset).reshape(-1), minlength=texts * len(chosen))
     return np.asarray(counts.reshape(len(chosen), texts), dtype=np.float64)
 
 
 def divide(above: Array, below: Array) -> Array:
-    """The quotient, NaN where there is nothing below."""
+    """Return the quotient; NaN where the denominator is 0."""
     return np.asarray(np.divide(above, below, out=np.full(np.shape(below), np.nan), where=np.asarray(below) != 0))
 
 
 def median(values: Array) -> Array:
-    """Of each row, over what has a value; NaN where nothing has."""
+    """Return the median of each row over its finite values; NaN where there is none."""
     finite = np.isfinite(values)
     if finite.all():
         return np.asarray(np.median(values, axis=-1))  # several times faster

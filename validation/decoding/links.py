@@ -1,7 +1,7 @@
 """The radio link of a run: how long each round's message takes, by the models of :mod:`hlmtheory.channel`.
 
-A link is opened for a batch of texts; each text then has its own fading, drawn from its own numbers, one block a
-round, and its own clock.
+A link is opened for a batch. Each sequence then has its own fading, one block a round, drawn from its own numbers, and
+its own clock.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ _BLOCKS = 64  # fading blocks drawn at a time
 
 
 class Channel(Protocol):
-    """A link as a batch sees it."""
+    """A link, opened for a batch of sequences."""
 
-    def rate(self, row: int, elapsed_s: float) -> float:
-        """Begin a round of a text and tell the uplink's rate in it, in bit/s."""
+    def rate(self, sequence: int, elapsed_s: float) -> float:
+        """Begin a round of a sequence, and return the uplink's rate in it, bit/s."""
 
-    def seconds(self, rows: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
-        """How long the rounds' messages take, both ways."""
+    def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
+        """Return the seconds of the rounds' messages, up and down."""
 
 
 class Link(Protocol):
-    """Something that can be opened for a batch."""
+    """A link that can be opened for a batch."""
 
     @property
     def name(self) -> str:
         """What the results call it."""
 
     def open(self, noise: Noise) -> Channel:
-        """The link for the texts of that noise."""
+        """Open the link for the sequences of that noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What every link has beside the uplink's rate: propagation, one way, and the downlink."""
+    """What every link has beside the uplink's rate: one-way propagation, and the downlink's rate."""
 
     propagation_s: float = 0.0
     down_bps: float = float("inf")
 
     def extra(self, up_bits: Array, down_bits: Array) -> Array:
-        """Seconds beside the uplink's transmission; a text that asks nothing of the server waits for nothing."""
+        """Return the seconds beside the uplink's transmission; 0 where nothing is sent either way."""
         used = (up_bits > 0) | (down_bits > 0)
         return np.where(used, 2.0 * self.propagation_s + down_bits / self.down_bps, 0.0)
 
@@ -72,13 +72,13 @@ class FadingLink:
     way: Way = Way()
 
     def open(self, noise: Noise) -> Channel:
-        """The link for the texts of that noise."""
+        """Open the link for the sequences of that noise."""
         return _Fading(self, noise)
 
 
 @dataclass(frozen=True, slots=True)
 class TracedLink:
-    """A link whose rate moves in time: a measured trace, or a two-state Markov chain drawn anew for each text.
+    """A link whose rate moves in time: a measured trace, or a two-state Markov chain drawn for each sequence.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class TracedLink:
     source : TraceLink or GilbertElliott
     way : Way
     slots : int
-        How much of a Markov chain is drawn before it repeats.
+        Slots of a Markov chain that are drawn before it repeats.
     """
 
     name: str
@@ -95,7 +95,7 @@ class TracedLink:
     slots: int = 4096
 
     def open(self, noise: Noise) -> Channel:
-        """The link for the texts of that noise."""
+        """Open the link for the sequences of that noise."""
         return _Traced(self, noise)
 
 
@@ -105,22 +105,22 @@ class _Fading:
         self._snr = np.zeros(len(noise.names))
         self._blocks: dict[int, list[float]] = {}
 
-    def rate(self, row: int, elapsed_s: float) -> float:
+    def rate(self, sequence: int, elapsed_s: float) -> float:
         fading = self._link.fading
         if isinstance(fading, Rician):
-            blocks = self._blocks.setdefault(row, [])
+            blocks = self._blocks.setdefault(sequence, [])
             if not blocks:
-                blocks.extend(fading.sample(self._noise.link(row), _BLOCKS)[::-1].tolist())
-            self._snr[row] = blocks.pop()
+                blocks.extend(fading.sample(self._noise.link(sequence), _BLOCKS)[::-1].tolist())
+            self._snr[sequence] = blocks.pop()
         else:
-            self._snr[row] = fading
-        return float(self._link.bandwidth_hz * np.log1p(self._snr[row]) / np.log(2.0))
+            self._snr[sequence] = fading
+        return float(self._link.bandwidth_hz * np.log1p(self._snr[sequence]) / np.log(2.0))
 
-    def seconds(self, rows: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
+    def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
         sent = up_bits > 0
-        up = np.zeros(len(rows))
+        up = np.zeros(len(sequences))
         if sent.any():
-            up[sent] = shannon_latency(up_bits[sent], self._link.bandwidth_hz, self._snr[rows[sent]])
+            up[sent] = shannon_latency(up_bits[sent], self._link.bandwidth_hz, self._snr[sequences[sent]])
         return up + self._link.way.extra(up_bits, down_bits)
 
 
@@ -129,23 +129,23 @@ class _Traced:
         self._link, self._noise = link, noise
         self._traces: dict[int, TraceLink] = {}
 
-    def rate(self, row: int, elapsed_s: float) -> float:
-        trace = self._trace(row)
+    def rate(self, sequence: int, elapsed_s: float) -> float:
+        trace = self._trace(sequence)
         times = np.asarray(trace.time_s, dtype=np.float64)
         now = np.mod(elapsed_s, trace.period_s()) + times[0]
         return float(np.asarray(trace.throughput_bps)[np.searchsorted(times, now, side="right") - 1])
 
-    def seconds(self, rows: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
-        up = np.zeros(len(rows))
+    def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
+        up = np.zeros(len(sequences))
         for i in np.flatnonzero(up_bits > 0):
-            up[i] = float(self._trace(int(rows[i])).transfer_time(up_bits[i], elapsed_s[i]))
+            up[i] = float(self._trace(int(sequences[i])).transfer_time(up_bits[i], elapsed_s[i]))
         return up + self._link.way.extra(up_bits, down_bits)
 
-    def _trace(self, row: int) -> TraceLink:
+    def _trace(self, sequence: int) -> TraceLink:
         if isinstance(self._link.source, TraceLink):
             return self._link.source
-        if row not in self._traces:
+        if sequence not in self._traces:
             chain = self._link.source
-            rates = chain.sample(self._noise.link(row), self._link.slots)
-            self._traces[row] = TraceLink(np.arange(len(rates)) * float(chain.slot_s), rates)
-        return self._traces[row]
+            rates = chain.sample(self._noise.link(sequence), self._link.slots)
+            self._traces[sequence] = TraceLink(np.arange(len(rates)) * float(chain.slot_s), rates)
+        return self._traces[sequence]

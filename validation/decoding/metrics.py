@@ -1,11 +1,11 @@
-"""What is said of a decoding method: one vocabulary for the tables and figures of every paper, each word defined once.
+"""The metrics of a decoding method: one list for the tables and figures of every paper, each metric defined once.
 
-A word is a ratio of two totals over texts (:data:`METRICS`), or a median over texts (:data:`MEDIANS`). What is summed
-for a text is a column (:mod:`validation.decoding.columns`). Similarity and perplexity, which take a model and not the
+A metric is a ratio of two totals over prompts (:data:`METRICS`), or a median over prompts (:data:`MEDIANS`). What is
+summed is a column (:mod:`validation.decoding.columns`). Similarity and perplexity, which take a model and not the
 records alone, are scores of a text (:mod:`validation.decoding.scoring`).
 
-Intervals are percentiles over texts that are drawn anew, with replacement. Methods that continued the same prompts meet
-the same draws, so that two of them may be compared (:func:`compare`).
+Intervals are bootstrap percentiles over prompts. Methods with the same prompts get the same resamples, so that two of
+them can be compared (:func:`compare`).
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Columns = Mapping[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A word: its unit, its definition, and the two columns whose totals it divides.
+    """A metric: its unit, its definition, and the two columns whose totals it divides.
 
-    ``complement`` marks 1 - above/below, ``needs_risk`` a word that has no value unless all records are judged.
+    ``complement`` marks 1 - above/below. A metric with ``needs_risk`` has no value unless all records have risks.
     """
 
     name: str
@@ -70,7 +70,7 @@ METRICS = (
     Metric("link_s_per_token", "s", "communication (cu-hlm Table II)", "link_s", "tokens"),
     Metric("server_s_per_token", "s", "target model's time (cu-hlm Table II)", "target_s", "tokens"),
     Metric("transmission_rate", "", "TR: rounds with an uplink transmission (cu-hlm V-B)", "sent", "turns"),
-    Metric("share_skipped", "", "tokens kept unseen by the server", "skipped", "tokens"),
+    Metric("share_skipped", "", "tokens kept without verification", "skipped", "tokens"),
     Metric(
         "true_skip_rate",
         "",
@@ -93,17 +93,17 @@ METRICS = (
     Metric("joules_per_token", "J", "energy at the powers given", "joules", "tokens"),
     Metric("risk", "", "bounds the total variation of texts from the target model's", "risk", "texts", needs_risk=True),
 )
-"""The words that are ratios of totals, in the order of the tables."""
+"""The metrics that are ratios of totals, in the order of the tables."""
 
 MEDIANS: dict[str, tuple[str, str]] = {
     "tokens_per_s_text_median": ("tokens", "seconds"),
     "seconds_per_token_text_median": ("seconds", "tokens"),
     "link_s_per_token_text_median": ("link_s", "tokens"),
 }
-"""The words that are medians over texts of above/below.
+"""The metrics that are medians over prompts of above/below.
 
-Under Rayleigh fading the mean time of a message is infinite: a ratio of totals, and its interval, then tell of these
-texts and this fading alone, and grow with their number. A median does not.
+Under Rayleigh fading the mean time of a message is infinite. A ratio of totals, and its interval, then describe only
+these prompts and this fading, and grow with their number. A median does not.
 """
 
 
@@ -150,7 +150,7 @@ class Summary:
         By the names of ``METRICS`` and ``MEDIANS``.
     positions : Positions
     draws : dict of array, shape (resamples,)
-        What each word is on each set of texts drawn anew; NaN where it has no value.
+        Each metric on each resampled set of prompts; NaN where it has no value.
     confidence : float
     settings : (int, int)
         Resamples and seed.
@@ -167,7 +167,7 @@ class Summary:
     settings: tuple[int, int]
 
     def __getitem__(self, name: str) -> IntervalEstimate:
-        """A word's estimate."""
+        """Return the estimate of a metric."""
         return self.estimates[name]
 
 
@@ -179,7 +179,7 @@ def summarize(
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
 ) -> Summary:
-    """Every word for the records of one method over one link, with bootstrap intervals over texts.
+    """Return every metric of one method over one link, with bootstrap intervals over prompts.
 
     Parameters
     ----------
@@ -190,9 +190,9 @@ def summarize(
     confidence : float
         In (0, 1).
     resamples : int
-        Sets of texts drawn, at least 1.
+        Resampled sets, at least 1.
     seed : int
-        Of the draws. Methods with the same prompts, resamples and seed meet the same ones.
+        Of the resampling. Methods with the same prompts, resamples and seed get the same sets.
 
     Returns
     -------
@@ -224,7 +224,7 @@ def summaries(records: Iterable[GenerationRecord], **settings: Any) -> list[Summ
 
 
 def compare(one: Summary, other: Summary, name: str) -> IntervalEstimate:
-    """How many times a word of one method is that of another, on the same texts, with its paired interval.
+    """Return the quotient of a metric of two methods on the same prompts, with its paired interval.
 
     Raises
     ------
@@ -243,7 +243,7 @@ def compare(one: Summary, other: Summary, name: str) -> IntervalEstimate:
 
 
 def summary(records: Iterable[GenerationRecord], **powers: float) -> list[dict[str, Any]]:
-    """One line for each method and link: every word of ``METRICS`` by name, without intervals.
+    """Return one line for each method and link: every metric of ``METRICS`` by name, without intervals.
 
     Parameters
     ----------
@@ -254,32 +254,32 @@ def summary(records: Iterable[GenerationRecord], **powers: float) -> list[dict[s
     Returns
     -------
     list of dict
-        ``method``, ``link``, ``texts``, ``tokens``, the words (None where a ratio has nothing below), and
+        ``method``, ``link``, ``texts``, ``tokens``, the metrics (None where the denominator is 0), and
         ``risk_error``, the standard error of ``risk`` over texts.
     """
     found = []
     for (method, link), group in _groups(records).items():
         columns, _ = columns_of(group, Powers(**powers))
-        words = {
+        metrics = {
             name: _or_none(value[0]) for name, value in _metric_values(columns, np.arange(len(group))[None]).items()
         }
         risks, count = columns["risk"], len(group)
         error = float(risks.std(ddof=1) / np.sqrt(count)) if count > 1 else None
         head = {"method": method, "link": link, "texts": count, "tokens": int(columns["tokens"].sum())}
-        found.append(head | words | {"risk_error": error})
+        found.append(head | metrics | {"risk_error": error})
     return found
 
 
 def _metric_values(columns: Columns, chosen: Array) -> dict[str, Array]:
-    """Every word on each set of texts (resamples, n); NaN where it has no value."""
+    """Return every metric on each set of prompts (resamples, n); NaN where it has no value."""
     texts = len(columns["texts"])
     counts = counts_of(chosen, texts)
     total = {name: counts @ column for name, column in columns.items()}
-    judged = bool(columns["risk_computed"].all())
+    has_risk = bool(columns["risk_computed"].all())
     found = {}
     for metric in METRICS:
         ratio = divide(total[metric.above], total[metric.below])
-        if metric.needs_risk and not judged:
+        if metric.needs_risk and not has_risk:
             ratio = np.full(len(chosen), np.nan)
         found[metric.name] = 1.0 - ratio if metric.complement else ratio
     for name, (above, below) in MEDIANS.items():

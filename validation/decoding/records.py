@@ -1,31 +1,32 @@
-"""What a run writes down: one :class:`Round` each time the server is asked, one :class:`GenerationRecord` a text.
+"""What a run writes down: a :class:`Round` for each exchange, a :class:`GenerationRecord` for each prompt.
 
 ========== ==================================================================================================
 field      meaning
 ========== ==================================================================================================
-drafted    drafts that were sent, or proposed on the server
-accepted   of those, how many were kept
-resampled  rounds whose first draft that was not kept was replaced (c-sqs counts these rejections alone)
-bonus      tokens that the server added after a round whose drafts were all kept
-skipped    tokens kept on the device unseen by the server
+drafted    drafts sent, or proposed on the server
+accepted   drafts accepted
+resampled  1 if a draft was rejected and replaced (c-sqs counts only these rejections)
+bonus      1 if the server added a token after it accepted all drafts
+skipped    tokens kept without verification before the exchange
 bits       payload of the uplink by the papers' formulas
-bytes      payload of the uplink as it was encoded; ``down_bytes`` is the downlink's
-draft_s    seconds of the draft model's forward passes, ``target_s`` of the large one's: measured (a pass of a batch
-           is shared evenly by the texts that took part) or as given; reading the prompt apart, in ``prefill_s``
-           ``draft_passes`` and ``target_passes`` count the passes that the text took part in, the prompt's apart
+bytes      payload of the uplink as encoded; ``down_bytes`` is the downlink's
+draft_s    seconds of the draft model's forward passes, ``target_s`` of the target model's: measured, or as given. A
+           pass of a batch is shared evenly by the sequences that took part. Reading the prompt is not in it: that is
+           ``prefill_s``. ``draft_passes`` and ``target_passes`` count the passes
 link_s     seconds of the uplink and downlink
-mismatch   Σ TV(q, p) over the drafts looked at: the first sum of c-sqs Theorem 1
-dropped    Σ of q's mass outside the support over the drafts looked at, ``rounding`` Σ i(K - i)/(Kℓ): the second
-risk       Σ over the text of what bounds its distance from the target model's law: β_d of each skipped draft,
-           β_d TV(r, r̂) of each truncated one, q_a (1 - p_a) of each judged by the argmax a of p. Its mean over texts
-           estimates the bound of ``skipping.sequence``
-skip_risk  the part of ``risk`` that is β_d of skipped drafts: Σ of 1 - β_d over what is skipped is how many of them
-           the target model would have accepted, so the true skip rate is 1 - Σ skip_risk / Σ skipped
+mismatch   Σ TV(q, p) over verified drafts: the first sum of c-sqs Theorem 1
+dropped    Σ of q's mass outside the support over verified drafts, ``rounding`` Σ i(K - i)/(Kℓ): the second
+risk       Σ of bounds of the distance from the target model's law: β_d of each skipped draft, β_d TV(r, r̂) of each
+           truncated one, q_a (1 - p_a) of each draft verified by the argmax a of p. Its mean over prompts estimates the
+           bound of ``skipping.sequence``
+skip_risk  the part of ``risk`` that is β_d of skipped drafts. Σ (1 - β_d) over them is how many of them the target
+           model would have accepted, so the true skip rate is 1 - Σ skip_risk / Σ skipped
 threshold  of C-SQS, after the round
 ========== ==================================================================================================
 
-A text's fields are the sums over its rounds, and what it skipped after the last one. The prompt is taken to be on both
-sides already: it is in no payload.
+A verified draft is one that the server accepted or rejected; drafts behind a rejected one are dropped and not verified.
+The total of a record sums over its rounds and over what was skipped after the last one. Both sides are taken to have
+the prompt: it is in no payload.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Round:
-    """One exchange with the server; what is known when it ends comes first, up to ``target_passes``."""
+    """One exchange with the server."""
 
     position: int = 0  # new tokens before it
     drafted: int = 0
@@ -75,7 +76,7 @@ SUMMED = tuple(f.name for f in fields(Round) if f.name not in ("position", "thre
 
 @dataclass(slots=True)
 class GenerationRecord:
-    """One text by one method over one link."""
+    """What one method generated for one prompt over one link."""
 
     method: str
     prompt: str
@@ -88,16 +89,16 @@ class GenerationRecord:
     risk_computed: bool = False  # whether ``mismatch``, ``risk`` and ``skip_risk`` were computed
     prefill_s: float = 0.0
     rounds: list[Round] = field(default_factory=list)
-    last: Round = field(default_factory=Round)  # what was done after the last exchange
+    last: Round = field(default_factory=Round)  # what happened after the last exchange
 
     def total(self, name: str) -> float:
-        """A field of :class:`Round` summed over the text."""
+        """Return the sum of a field of :class:`Round`."""
         found: float = sum(getattr(one, name) for one in (*self.rounds, self.last))
         return found
 
     @property
     def seconds(self) -> float:
-        """Model and link together, the prompt's reading apart."""
+        """Seconds of both models and the link, without reading the prompt."""
         return self.total("draft_s") + self.total("target_s") + self.total("link_s")
 
     def plain(self, *, rounds: bool = True) -> dict[str, Any]:

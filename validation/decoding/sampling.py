@@ -1,4 +1,4 @@
-"""Rows that tokens are drawn from, the draw itself, and the rule that accepts or replaces a draft."""
+"""Distributions from logits, drawing a token, and the residual that replaces a rejected draft."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 BRANCHES = 64
-"""Parts that a number chooses from in :func:`draw`."""
+"""Parts among which one number chooses in :func:`draw`."""
 
 
 def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: float, top_p: float) -> torch.Tensor:
-    """Probability rows (..., V) at a temperature, cut to the likeliest tokens of mass ``top_p``.
+    """Return distributions (..., V) at a temperature, cut to the likeliest tokens of total mass ``top_p``.
 
-    Logits (k, V) in parts give the rows of all of them, one after another.
-
-    Temperature 0 is the limit: all mass on the largest logit, the first of equals. At the border of the cut equals are
-    kept together. Half types are computed in float32.
+    Logits (k, V) may come in parts; the distributions are then those of all parts, joined. Temperature 0 is the limit:
+    all mass on the largest logit, the first of equal ones. Equal probabilities at the border of the cut are kept
+    together. Half types are computed in float32.
     """
     import torch
 
@@ -30,7 +29,7 @@ def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: flo
     if temperature == 0:
         whole = parts[0] if len(parts) == 1 else torch.cat(parts)
         top = whole.argmax(dim=-1, keepdim=True)
-        # a NaN anywhere must show
+        # a NaN anywhere must be noticed, so the mass is 0 then
         return torch.zeros_like(whole).scatter_(-1, top, whole.gather(-1, top).isfinite().to(whole.dtype))
     parts = parts if temperature == 1 else [part / temperature for part in parts]
     if len(parts) == 1:
@@ -46,7 +45,7 @@ def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: flo
 
 
 def _border(rows: torch.Tensor, top_p: float) -> torch.Tensor:
-    """The least probability that is kept, (..., 1)."""
+    """Return the smallest kept probability, (..., 1)."""
     import torch
 
     if rows.device.type == "cpu":  # numpy sorts 40 times faster than torch there
@@ -59,7 +58,7 @@ def _border(rows: torch.Tensor, top_p: float) -> torch.Tensor:
 
 
 def levels(vocabulary: int) -> int:
-    """How many numbers :func:`draw` takes for a token: the least n with ``BRANCHES``ⁿ ≥ V."""
+    """Return how many numbers :func:`draw` takes for a token: the smallest n with ``BRANCHES``ⁿ ≥ V."""
     count = 1
     while BRANCHES**count < vocabulary:
         count += 1
@@ -67,14 +66,14 @@ def levels(vocabulary: int) -> int:
 
 
 def draw(rows: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
-    """One token for each row (n, V), and the rows' sums.
+    """Draw one token from each distribution (n, V), and return the tokens and the distributions' sums, both (n,).
 
-    First a block of tokens is drawn, then a part of the block, and so on, each of at most ``BRANCHES`` by a number of
-    its own: ``uniform`` is (n, ``levels(V)``). The law is that of the row. A single number would do, by the inverse of
-    the distribution function; but then each of V borders moves with the rounding of the whole row, and whether some
-    border passes the number depends on it some hundred times as often as the row itself moves.
+    First a block of tokens is drawn, then a part of the block, and so on. Each choice is among at most ``BRANCHES``
+    parts and uses a number of its own: ``uniform`` is (n, ``levels(V)``). The law is the distribution's. One number and
+    the inverse of the distribution function would give the same law, but a rounding error anywhere would then move all
+    later borders, and change the token some hundred times as often.
 
-    A token of probability 0 is never drawn. A sum that is not finite, or not positive, marks a row that is none.
+    A token of probability 0 is never drawn. A sum that is not finite, or not positive, marks broken logits.
     """
     import torch
 
@@ -108,22 +107,22 @@ def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:
 
 
 def residual(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
-    """What a rejected draft is replaced from: (p - q̂)⁺ in float64, not normalised; p itself where that is all zeros.
+    """Return what a rejected draft is replaced from: (p - q̂)⁺ in float64, not normalised; p where that is all zeros.
 
-    With q̂ = q it is never all zeros where something was rejected. With another q̂ any law would do there
-    (:mod:`hlmtheory.truncation`), and p is at hand. The same as :func:`hlmtheory.verification.residual_distribution`,
+    With q̂ = q it is never all zeros where a draft was rejected. With another q̂ any law may stand there
+    (:mod:`hlmtheory.truncation`); p is at hand. The same as :func:`hlmtheory.verification.residual_distribution`,
     which looks at its arguments first; this one is on the way of every token.
     """
     import torch
 
     p, q = target.double(), draft.double()
     left = (p / p.sum(dim=-1, keepdim=True)).sub_(q / q.sum(dim=-1, keepdim=True)).clamp_min_(0.0)
-    none = left.amax(dim=-1, keepdim=True) == 0  # a NaN is none of these, and shows
+    none = left.amax(dim=-1, keepdim=True) == 0  # NaN compares as False and stays
     return torch.where(none, p, left) if bool(none.any()) else left
 
 
 def without_token(target: torch.Tensor, tokens: Array) -> torch.Tensor:
-    """The residual of a draft that was certain: p without it, in float64, not normalised."""
+    """Return the residual of a certain draft: p without that token, in float64, not normalised."""
     import torch
 
     index = torch.from_numpy(tokens).to(target.device)

@@ -21,7 +21,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from validation.__main__ import main as command_line
+from validation.cli.commands import main as command_line
 
 ROOT = Path(__file__).resolve().parent.parent
 

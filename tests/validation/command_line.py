@@ -6,7 +6,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from validation.__main__ import main
+from validation.cli.commands import main
 
 
 def run(*words: str | Path) -> Result:

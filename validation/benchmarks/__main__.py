@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from validation.benchmarks.measurement import Measurement, machine
+from validation.benchmarks.measurement import Measurement
 from validation.benchmarks.synthetic_trace import SyntheticTrace
 from validation.cli.display import open_console
 from validation.cli.refusals import refusals
 from validation.errors import UserError, naming
+from validation.models.machine import machine
 from validation.trace.reader import Trace, TraceWriter, open_trace
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ IMPORTS = {
     "numpy": "import numpy",
     "hlmtheory": "import hlmtheory",
     "hlmtheory and its claims": "import hlmtheory; hlmtheory.all_claims()",
-    "validation.__main__": "import validation.__main__",
+    "validation.cli.commands": "import validation.cli.commands",
     "validation.claims.check": "import validation.claims.check",
 }
 COLLECTED_POSITIONS = 2000

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hlmtheory import all_claims
 from validation.cli.display import shortened
 from validation.errors import UserError, nearest
-from validation.report.citations import cite
+from validation.report.citations import PAPERS, cite
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,6 +40,33 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
         hint = f"did you mean {', '.join(near)}? " if near else ""
         raise UserError(f"There is no claim {wanted!r}; {hint}`python3 hlm claims` lists the {len(known)} there are.")
     return found
+
+
+def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
+    """Return those of some claims that come from one paper.
+
+    Parameters
+    ----------
+    found : list of Claim
+    paper : str
+        A short name, such as ``cu-hlm``, or a key of ``references.bib``.
+
+    Raises
+    ------
+    UserError
+        The paper is unknown, which the message answers with the nearest names; or none of these claims comes from it.
+    """
+    name = paper.lower()
+    key = PAPERS.get(name, name)
+    keys = {claim.source.key for claim in all_claims().values()}
+    if key not in keys:
+        near = nearest(name, [*PAPERS, *sorted(keys)])
+        hint = f"did you mean {', '.join(near)}? " if near else ""
+        raise UserError(f"There is no paper {paper!r}; {hint}Choose one of {', '.join(PAPERS)}, or a cited key.")
+    chosen = [claim for claim in found if claim.source.key == key]
+    if not chosen:
+        raise UserError(f"None of these {len(found)} claims comes from {paper}; leave out one of the two choices.")
+    return chosen
 
 
 def show_list(console: Console, listed: list[Claim]) -> None:

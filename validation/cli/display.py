@@ -1,4 +1,4 @@
-"""What the commands of :mod:`validation.__main__` show: bars, the last screen, and texts cut to fit."""
+"""What the commands of :mod:`validation.cli.commands` show: bars, the last screen, and texts cut to fit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from validation.cli.start import CLOSED
+from validation.cli.exits import CLOSED
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from validation.cli.start import CLOSED, REFUSED, missing_extra
+from validation.cli.exits import CLOSED, REFUSED, missing_extra
 from validation.errors import UserError
 from validation.models.devices import memory_errors
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from validation.benchmarks.measurement import machine
 from validation.decoding.intervals import IntervalEstimate, ratio
 from validation.decoding.kv_cache import CachedModel
 from validation.decoding.records import GenerationRecord
 from validation.errors import UserError
+from validation.models.machine import machine
 from validation.models.pair import Pair
 from validation.trace.sealed import read_sealed, write_sealed
 

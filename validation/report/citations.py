@@ -10,6 +10,14 @@ from pathlib import Path
 from hlmtheory.claims import Source
 
 BIBLIOGRAPHY = Path(__file__).resolve().parents[2] / "references.bib"
+PAPERS = {
+    "cu-hlm": "oh2025cuhlm",
+    "u-hlm": "oh2024uhlm",
+    "c-sqs": "bhattacharjee2025csqs",
+    "flexspec": "li2025flexspec",
+    "edge-sd": "zhu2025edgesd",
+}
+"""The key of each of the five papers, by its short name."""
 
 
 def cite(source: Source) -> str:

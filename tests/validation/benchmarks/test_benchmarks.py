@@ -101,6 +101,6 @@ def test_a_row_that_cannot_run_is_one_sentence(tmp_path: Path, monkeypatch: pyte
     assert CliRunner().invoke(bench.main, ["nothing"]).exit_code == 2
 
 
-def test_what_is_streamed_is_a_claim_of_each_room_that_rows_serve() -> None:
-    assert [name.split(".")[0] for name in bench.STREAMED] == list(bench._rooms())
-    assert all(name in claims for name, claims in zip(bench.STREAMED, bench._rooms().values(), strict=True))
+def test_what_is_streamed_is_a_claim_of_each_module_that_rows_serve() -> None:
+    assert [name.split(".")[0] for name in bench.STREAMED] == list(bench._modules())
+    assert all(name in claims for name, claims in zip(bench.STREAMED, bench._modules().values(), strict=True))

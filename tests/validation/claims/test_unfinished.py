@@ -129,7 +129,7 @@ import signal, sys, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
 from validation.claims import check
 from validation.cli.start import start
-from validation.__main__ import main
+from validation.cli.commands import main
 real, lock = check._check_scenario, threading.Lock()
 
 def slow(*given):

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.validation.stored_traces import stored
 from validation import plots
-from validation.__main__ import main
+from validation.cli.commands import main
 from validation.cli.figures import _decode
 from validation.plots import Decoding, Figure, Simulation
 from validation.plots.common.style import COLUMN, canvas

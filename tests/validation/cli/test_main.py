@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import hlmtheory
-from validation.__main__ import main
+from validation.cli.commands import main
 
 
 def run(*words: str) -> Result:
@@ -224,8 +224,40 @@ def test_help_explains_itself() -> None:
         assert "Usage" in result.output
 
 
-def test_the_claims_of_one_room_are_listed() -> None:
+def test_the_claims_of_one_module_are_listed() -> None:
     output = run("claims", "codec").output
     assert "codec.enumerative" in output
     assert f"{len(hlmtheory.codec.CLAIMS)} claims" in output
     assert "truncation." not in output
+
+
+@pytest.mark.parametrize("paper", ["cu-hlm", "CU-HLM", "oh2025cuhlm"])
+def test_the_claims_of_one_paper_are_listed(paper: str) -> None:
+    found = json.loads(run("claims", "--paper", paper, "--json").stdout)["claims"]
+    wanted = [name for name, claim in hlmtheory.all_claims().items() if claim.source.key == "oh2025cuhlm"]
+    assert [one["id"] for one in found] == wanted
+    both = json.loads(run("claims", "truncation", "--paper", paper, "--json").stdout)["claims"]
+    assert [one["id"] for one in both] == [name for name in wanted if name.startswith("truncation.")]
+
+
+@pytest.mark.parametrize(
+    ("paper", "near"), [("edgesd", "edge-sd"), ("flexspek", "flexspec"), ("levathan", "leviathan")]
+)
+def test_an_unknown_paper_is_answered_with_the_nearest_names(paper: str, near: str) -> None:
+    done = run("claims", "--paper", paper)
+    assert done.exit_code == 2
+    assert f"There is no paper {paper!r}; did you mean" in done.output
+    assert near in done.output
+
+
+def test_a_module_without_claims_of_the_paper_is_refused() -> None:
+    done = run("claims", "truncation", "--paper", "edge-sd")
+    assert done.exit_code == 2
+    assert "claims comes from edge-sd" in done.output
+
+
+def test_the_former_names_of_the_models_are_known_but_not_shown() -> None:
+    for command in ("validate", "decode"):
+        assert "--draft" in run(command, "--help").output
+        assert "--small" not in run(command, "--help").output
+    assert "name the target one too" in run("validate", "--small", "only-one").output

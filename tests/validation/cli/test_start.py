@@ -13,8 +13,9 @@ from click.testing import CliRunner
 
 import hlmtheory
 from tests.validation.stored_traces import stored
-from validation.__main__ import _marked, _run_folder, main
-from validation.cli.start import EXIT_CODES, missing_extra
+from validation.cli.commands import main
+from validation.cli.exits import EXIT_CODES, missing_extra
+from validation.cli.run import _marked, run_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 WITHOUT = """
@@ -129,7 +130,7 @@ def test_two_pairs_in_folders_of_one_name_have_runs_of_their_own(
 ) -> None:
     from types import SimpleNamespace
 
-    from validation.__main__ import _run_name
+    from validation.cli.run import run_name
 
     monkeypatch.chdir(tmp_path)
     names = []
@@ -138,17 +139,17 @@ def test_two_pairs_in_folders_of_one_name_have_runs_of_their_own(
         for folder in folders:
             folder.mkdir(parents=True)
         pair = SimpleNamespace(name="models", draft_name=str(folders[0]), target_name=str(folders[1]))
-        names.append(_run_name(pair))  # type: ignore[arg-type]
+        names.append(run_name(pair))  # type: ignore[arg-type]
     assert len(set(names)) == 2
     assert all(name.startswith("small-large-") for name in names)
-    assert _run_name(SimpleNamespace(name="builtin", draft_name="x", target_name="y")) == "builtin"  # type: ignore[arg-type]
+    assert run_name(SimpleNamespace(name="builtin", draft_name="x", target_name="y")) == "builtin"  # type: ignore[arg-type]
     assert len(_marked(["n" * 255, "m" * 255], ["x"])) < 100
 
 
 def test_the_run_of_a_stored_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     stored(Path("runs/mine/trace"))
-    assert _run_folder(Path("runs/mine/trace")) == Path("runs/mine")
-    places = [_run_folder(Path(name)) for name in ("a/models/trace", "b/models/trace", "c/models")]
+    assert run_folder(Path("runs/mine/trace")) == Path("runs/mine")
+    places = [run_folder(Path(name)) for name in ("a/models/trace", "b/models/trace", "c/models")]
     assert len(set(places)) == 3
     assert all(str(place).startswith("runs/models-") for place in places)

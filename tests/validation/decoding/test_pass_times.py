@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.validation.stored_traces import stored
-from validation.__main__ import main
+from validation.cli.commands import main
 from validation.decoding import pass_times
 from validation.decoding.pass_times import Pass, Passes, measure_passes, passes_of, risk_per_token, speed
 from validation.decoding.records import GenerationRecord, Round

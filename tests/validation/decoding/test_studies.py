@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.validation.stored_traces import stored
-from validation.__main__ import main
+from validation.cli.commands import main
 from validation.collection.prompts import Prompt, read_prompts
 from validation.decoding.methods.single_draft import TargetOnly
 from validation.decoding.records import GenerationRecord

@@ -426,7 +426,7 @@ def test_a_gpu_is_measured_too_and_waited_for(monkeypatch: pytest.MonkeyPatch):
     assert forward_times._timed(lambda prompt, **options: None, prompt) >= 0
     assert len(waited) == 2
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("validation.benchmarks.measurement.machine", lambda: {"load": 1.5})
+    monkeypatch.setattr("validation.models.machine.machine", lambda: {"load": 1.5})
     numbers = simulate_stages(1, measure=stage_times)
     assert [series["place"] for series in numbers["series"]] == ["cpu", "cpu", "cuda", "cuda"]
     assert "CPU and CUDA" in numbers["basis"]

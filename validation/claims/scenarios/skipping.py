@@ -171,6 +171,9 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "skipping.sequence": _chain,
     "skipping.sequence_system": _chain,
     "skipping.sequence_draft": _chain,
+    "skipping.overlap": _chain,
+    "skipping.overlap_sum": _chain,
+    "skipping.overlap_mean": _chain,
     "skipping.calibrated": _losses,
 }
 """By claim id, what makes a batch of instances."""

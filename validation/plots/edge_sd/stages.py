@@ -27,7 +27,7 @@ def simulate_stages(seed: int, *, measure: Callable[..., StageTimes] = measure_s
     """
     import torch
 
-    from validation.benchmarks.measurement import machine
+    from validation.models.machine import machine
     from validation.models.pair import load_pair
 
     computer = machine() | {"threads": torch.get_num_threads()}  # the load before this adds to it

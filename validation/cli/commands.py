@@ -1,0 +1,367 @@
+"""The command line: ``hlm validate``, ``hlm import``, ``hlm claims``, ``hlm decode``, ``hlm figure``, ``hlm repro``."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+import hlmtheory
+from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
+from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED
+from validation.cli.options import Renamed
+from validation.cli.refusals import refusals
+from validation.cli.run import (
+    collect_trace,
+    finish_run,
+    open_stored,
+    print_json,
+    run_folder,
+    run_name,
+    say_what_stays,
+    typed_command,
+)
+from validation.errors import UserError, naming
+
+ROOT = Path(__file__).resolve().parents[2]
+SIMULATED = Path("runs/simulated")
+
+quiet_option = click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output."
+)
+
+
+class Commands(click.Group):
+    """A group whose commands report a UserError as one sentence and an interrupt as another."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            with refusals():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("\nStopped. The same command goes on from what is stored.", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXIT_CODES)
+@click.version_option(hlmtheory.__version__, prog_name="hlmtheory")
+def main() -> None:
+    """Check the published theory of hybrid language models on real model pairs.
+
+    A draft model on a device drafts tokens, a target model on a server verifies them. `hlm validate` collects the
+    logits of both, checks every claim on them, draws the figures, and writes a report.
+    """
+
+
+@main.command()
+@click.option("--pair", "name", help="A named pair; `builtin` needs no network.  [default: builtin]")
+@click.option(
+    "--draft",
+    "--small",
+    "draft",
+    cls=Renamed,
+    help="The draft model: a folder, or a hub name such as owner/model or owner/model@revision.",
+)
+@click.option("--target", "--large", "target", cls=Renamed, help="The target model, likewise.")
+@click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts: .txt (one a line) or .jsonl.")
+@click.option(
+    "--positions",
+    type=click.IntRange(min=1),
+    default=20_000,
+    show_default=True,
+    help="How many positions to collect, at least: the last text is finished.",
+)
+@click.option("--new-tokens", type=click.IntRange(min=1), default=160, show_default=True, help="Longest continuation.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the texts and of all that is drawn.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
+@click.option("--dtype", help="Of the weights.  [default: float32 on the CPU, elsewhere as stored]")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/PAIR]")
+@click.option("--fresh", is_flag=True, help="Delete the stored trace and collect again.")
+@click.option("--trace", "stored", type=click.Path(path_type=Path), help="Check this trace; no model is loaded.")
+@quiet_option
+@json_option
+def validate(
+    name: str | None,
+    draft: str | None,
+    target: str | None,
+    prompts: Path | None,
+    positions: int,
+    new_tokens: int,
+    seed: int,
+    device: str,
+    dtype: str | None,
+    out: Path | None,
+    fresh: bool,
+    stored: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Collect logits, check every claim, draw the figures, write the report.
+
+    A run that was stopped, by Ctrl-C or by a crash, goes on when the same command is given again.
+    """
+    from validation.collection.prompts import builtin_prompts, read_prompts
+    from validation.models.pair import load_pair
+
+    console = open_console(quiet=quiet, stderr=as_json)
+    if stored is not None:
+        if any((name, draft, target, prompts, fresh)):
+            raise UserError(
+                "--trace checks what is stored; leave out --pair, --draft, --target, --prompts and --fresh."
+            )
+        finish_run(console, open_stored(console, stored), out or run_folder(stored), seed, device, as_json)
+        return
+    chosen = builtin_prompts() if prompts is None else read_prompts(prompts)
+    with waiting(console, "loading the two models") as say:
+        pair = load_pair(
+            name,
+            draft=draft,
+            target=target,
+            device=device,
+            dtype=dtype,
+            report=lambda text: say(f"loading the two models: {text}"),
+        )
+    for note in pair.notes:
+        console.print(note)
+    command = typed_command()
+    folder = out or Path("runs") / run_name(pair)
+    settings = {"positions": positions, "new_tokens": new_tokens, "seed": seed}
+    trace = collect_trace(console, pair, chosen, folder / "trace", settings, command, fresh)
+    finish_run(console, trace, folder, seed, str(pair.device), as_json)
+
+
+@main.command("import")
+@click.option("--draft", required=True, help="Logits of the draft model: FILE or FILE:KEY, an array (N, V).")
+@click.option("--target", required=True, help="Logits of the target model, the same.")
+@click.option("--tokens", help="The tokens that were emitted, (N,) integers.")
+@click.option("--texts", help="Which text each row belongs to, (N,) integers; one text if left out.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the trace to make.")
+@click.option("--dtype", type=click.Choice(["auto", "float16", "float32"]), default="auto", show_default=True)
+@click.option("--fresh", is_flag=True, help="Delete the trace in that folder first.")
+@quiet_option
+def import_(
+    draft: str,
+    target: str,
+    tokens: str | None,
+    texts: str | None,
+    out: Path,
+    dtype: str,
+    fresh: bool,
+    quiet: bool,
+) -> None:
+    """Make a trace of your own logits: .npy, .npz, .safetensors or zarr.
+
+    Then `hlm validate --trace FOLDER` checks every claim on it. Rows of one text lie together, in order.
+    """
+    from validation.collection.import_logits import import_logits
+
+    console = open_console(quiet=quiet)
+    if fresh:
+        say_what_stays(console, out)
+    with progress_bar(console) as report:
+        trace = import_logits(draft, target, out, tokens=tokens, texts=texts, dtype=dtype, fresh=fresh, progress=report)
+    for note in trace.manifest["notes"]:
+        console.print(note, soft_wrap=True)
+    console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")
+    console.print(shlex.join(["python3", "hlm", "validate", "--trace", str(out)]), soft_wrap=True)
+
+
+@main.command()
+@click.argument("identifier", required=False)
+@click.option("--paper", help="Only the claims of this paper: cu-hlm, u-hlm, c-sqs, flexspec, edge-sd, or a cited key.")
+@json_option
+def claims(identifier: str | None, paper: str | None, as_json: bool) -> None:
+    """List the claims, or show one in full.
+
+    IDENTIFIER is a module (truncation: its claims are listed) or a claim (truncation.tvd_sharp: it is shown in full).
+    """
+    from validation.cli.claims import claims_of_paper, find_claims, plain_claim, show_claim, show_list
+
+    found = find_claims(hlmtheory.all_claims(), identifier)
+    if paper is not None:
+        found = claims_of_paper(found, paper)
+    if as_json:
+        print_json({"claims": [plain_claim(claim) for claim in found]})
+    elif [claim.id for claim in found] == [identifier]:
+        show_claim(open_console(), found[0])
+    else:
+        show_list(open_console(), found)
+
+
+@main.command()
+@click.argument("paper")
+@click.argument("number", required=False)
+@click.option("--trace", "path", type=click.Path(path_type=Path), default=Path("runs/builtin/trace"), show_default=True)
+@click.option("--out", type=click.Path(path_type=Path), help="Where to.  [default: figures, beside the trace]")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--beside", multiple=True, type=click.Path(path_type=Path), help="A run of another pair, to compare.")
+@click.option("--format", "formats", multiple=True, help="pdf, png or csv, beside the SVG; commas between several.")
+@quiet_option
+def figure(
+    paper: str,
+    number: str | None,
+    path: Path,
+    out: Path | None,
+    seed: int,
+    beside: tuple[Path, ...],
+    formats: tuple[str, ...],
+    quiet: bool,
+) -> None:
+    """Draw one figure or table of a paper, or all.
+
+    PAPER is cu-hlm, u-hlm, c-sqs, flexspec, edge-sd or ours; NUMBER is one of its figures or tables, for example: hlm
+    figure cu-hlm 5a. Without a NUMBER, all are drawn.
+
+    Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`. Of a
+    whole paper, what can be drawn is drawn; the rest is listed with the command that makes what it lacks (exit code 3).
+    """
+    from validation.cli.figures import Drawing, read_formats
+    from validation.plots import Simulation, find_exhibits
+
+    console = open_console(quiet=quiet)
+    exhibits = find_exhibits(paper, number)  # refuse an unknown one before the trace is opened
+    drawing = Drawing(path, beside, seed, typed_command(), read_formats(formats))
+    missing: dict[str, list[str]] = {}
+    for one in exhibits:
+        folder = out or (SIMULATED if isinstance(one, Simulation) else path.parent) / "figures"
+        try:
+            with waiting(console, f"drawing {one.paper} {one.place}"), naming(folder):
+                written = drawing.draw(one, folder)
+        except UserError as error:
+            missing.setdefault(str(error), []).append(one.place)
+            continue
+        for file in written:
+            console.print(str(file))
+    drawn = len(exhibits) - sum(map(len, missing.values()))
+    if missing and not drawn:
+        raise UserError(" ".join(missing))
+    if missing:
+        click.echo(f"Drawn: {drawn} of {len(exhibits)}. Not drawn:", err=True)
+        for reason, places in missing.items():
+            click.echo(f"  {', '.join(places)}: {reason}", err=True)
+        sys.exit(PARTLY)
+
+
+@main.command()
+@click.argument("name")
+@click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
+@click.option(
+    "--draft",
+    "--small",
+    "draft",
+    cls=Renamed,
+    help="The draft model, as in `hlm validate`; the built-in pair if left out.",
+)
+@click.option("--target", "--large", "target", cls=Renamed, help="The target model, likewise.")
+@click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts, perhaps each with a `reference`.")
+@click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="Most tokens a text.")
+@click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts at once.")
+@click.option("--method", "only", multiple=True, help="Only this method; may be given several times.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
+@click.option("--dtype", help="Of the weights.  [default: float32 on the CPU, elsewhere as stored]")
+@quiet_option
+@json_option
+def decode(
+    name: str,
+    run: Path,
+    draft: str | None,
+    target: str | None,
+    prompts: Path | None,
+    new_tokens: int,
+    batch: int,
+    only: tuple[str, ...],
+    seed: int,
+    device: str,
+    dtype: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Continue prompts by the methods of a study.
+
+    NAME is the study: hlm, design, greedy or nucleus.
+
+    Thresholds are fitted to the trace of `hlm validate` in the same folder. Texts that are there are kept: the same
+    command goes on after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are passes counted times what a pass
+    of each model takes alone, measured once a run.
+    """
+    from validation.collection.prompts import builtin_prompts, read_prompts
+    from validation.decoding.pass_times import FILE, passes_of
+    from validation.decoding.studies import STUDIES, decode_study, fitted_to, likely_names, refuse_unknown
+    from validation.decoding.text_files import sample_of, write_texts
+    from validation.models.pair import load_pair
+    from validation.trace.reader import open_trace
+
+    if name not in STUDIES:
+        raise UserError(f"There is no study {name!r}; choose one of: {', '.join(STUDIES)}.")
+    study, folder = STUDIES[name], run / "decoded" / name
+    refuse_unknown(study, only, likely_names(study), loosely=True)  # at once; below, by the names as fitted
+    console = open_console(quiet=quiet, stderr=as_json)
+    trace = open_trace(run / "trace")
+    chosen = builtin_prompts()[:100] if prompts is None else read_prompts(prompts)
+    with waiting(console, "fitting thresholds to the trace"), naming(folder):
+        fitted = fitted_to(trace, folder.parent / "fitted.json")
+    refuse_unknown(study, only, [method.name for method in study.methods(fitted)])
+    with waiting(console, "loading the two models"):
+        pair = load_pair(None if draft else "builtin", draft=draft, target=target, device=device, dtype=dtype)
+    settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
+    with waiting(console, "timing a pass of each model"), naming(folder):
+        passes = passes_of(pair, folder.parent)
+    with progress_bar(console) as report, naming(folder):
+        decoded = decode_study(
+            study,
+            pair,
+            chosen,
+            trace,
+            folder,
+            only=only,
+            progress=report,
+            **settings,  # type: ignore[arg-type]
+        )
+    with naming(folder):
+        texts = write_texts(decoded, chosen, pair.tokenizer, folder)
+    decoded_screen(console, decoded, passes, folder.parent / FILE, texts, sample_of(decoded, chosen, pair.tokenizer))
+    if as_json:
+        about = {"study": name, "run": str(run), "texts": str(texts), "passes": passes.plain()}
+        print_json(about | {"methods": decoded_lines(decoded, passes)})
+
+
+@main.command()
+@click.option("--check", is_flag=True, help="Change nothing; fail if a generated table is stale.")
+@click.option("--tables", is_flag=True, help="Only regenerate the tables, from figures/ as it is; needs no run.")
+@click.option("--captions", is_flag=True, help="Rewrite captions from stored numbers, then the tables; draws nothing.")
+@click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
+@click.option("--pair", "name", default="builtin", show_default=True, help="What the pair of the run is called there.")
+def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> None:
+    """Update paper_repro.md from a run.
+
+    Take its figures and verdicts into the repository and regenerate the tables. What was simulated (`hlm figure
+    PAPER`) is taken with it. Runs of other pairs stand beside the built-in one.
+    """
+    from validation.report.publish import publish, refresh_captions, regenerate, stale_captions, stale_tables
+
+    if check:
+        if old := stale_captions(ROOT / "figures"):
+            click.echo(f"Stale captions: {', '.join(old)}; run `python3 hlm repro --captions`.", err=True)
+            sys.exit(VIOLATED)
+        names = stale_tables(ROOT)
+        if names:
+            click.echo(
+                f"Stale in paper_repro.md: {', '.join(names)}; run `python3 hlm repro --tables`, or `hlm validate` "
+                "and `hlm repro` if what is checked or drawn has changed.",
+                err=True,
+            )
+            sys.exit(VIOLATED)
+        click.echo("paper_repro.md agrees with figures/.")
+        return
+    if captions:
+        files = [*refresh_captions(ROOT / "figures"), regenerate(ROOT)]
+    else:
+        files = [regenerate(ROOT)] if tables else publish(run, SIMULATED, ROOT, name)
+    for written in files:
+        click.echo(str(written.relative_to(ROOT)))

@@ -1,0 +1,41 @@
+"""Exit codes, and the sentence for a missing extra. It needs no package of any extra."""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import PackageNotFoundError, requires
+
+VIOLATED, REFUSED, PARTLY, INTERRUPTED, CLOSED = 1, 2, 3, 130, 141
+EXIT_CODES = """\
+Exit codes: 0 done, no claim is violated; 1 a claim is violated, a test failed, or `repro --check` found a stale table;
+2 you can mend it (a wrong argument, a missing file, a full disk); 3 partly done, the rest is listed; 130 interrupted;
+141 the reader of the output left (`| head`)."""
+PROJECT = "hlmtheory"
+
+
+def missing_extra(error: ModuleNotFoundError) -> str | None:
+    """The sentence for a package that belongs to an extra of this project; None for any other.
+
+    >>> missing_extra(ModuleNotFoundError("No module named 'click'", name="click"))
+    "This command needs click; install the extra: pip install '.[validation]' in the project's folder."
+    """
+    package = (error.name or "").split(".")[0]
+    extra = _extras().get(package)
+    if extra is None:
+        return None
+    return f"This command needs {package}; install the extra: pip install '.[{extra}]' in the project's folder."
+
+
+def _extras() -> dict[str, str]:
+    """The extra that brings each package: ``validation`` if that one does, else the first."""
+    found: dict[str, str] = {}
+    try:
+        wanted = requires(PROJECT) or []
+    except PackageNotFoundError:
+        return found
+    for line in wanted:
+        if match := re.fullmatch(r"([\w.-]+)[^;]*;\s*extra == ['\"](\w+)['\"]", line):
+            module, extra = match[1].replace("-", "_").lower(), match[2]
+            if extra == "validation" or module not in found:
+                found[module] = extra
+    return found

@@ -1,0 +1,153 @@
+"""What ``hlm validate`` does between its two models and its last screen: the trace, the check, figures, the report."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from validation.cli.display import last_screen, progress_bar, waiting
+from validation.cli.exits import VIOLATED
+from validation.errors import naming
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from validation.claims.check import Results
+    from validation.collection.prompts import Prompt
+    from validation.models.pair import Pair
+    from validation.trace.reader import Trace
+
+UNFINISHED = ".check.json"
+
+
+def collect_trace(
+    console: Console, pair: Pair, prompts: list[Prompt], path: Path, settings: dict[str, int], command: str, fresh: bool
+) -> Trace:
+    """The trace of these models, prompts and settings: the one that is there, finished if need be, or a new one."""
+    from validation.collection.collect import collect
+    from validation.trace.journal import has_begun
+
+    lay_there = (path / "manifest.json").exists() and not fresh
+    if fresh:
+        say_what_stays(console, path)
+    if not (lay_there or fresh) and has_begun(path):
+        console.print(f"Going on from what is stored at {path}.")
+    with progress_bar(console) as report:
+        trace = collect(pair, prompts, path, progress=report, command=command, fresh=fresh, **settings)
+    if lay_there:  # one of other settings is refused
+        console.print(f"Using the trace at {path} (same models, prompts and seed); --fresh collects it again.")
+        return trace
+    speed = trace.manifest["speed"]
+    console.print(
+        f"Collected {trace.positions:,} positions in {speed['seconds']:.0f} s "
+        f"({speed['positions_per_second']:,.0f} a second)."
+    )
+    return trace
+
+
+def say_what_stays(console: Console, path: Path) -> None:
+    """Name the files that --fresh does not discard, since no trace has them."""
+    from validation.trace.reopen import foreign_files
+
+    if names := foreign_files(path):
+        more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
+        text = f"--fresh leaves what is no part of a trace in {path}: {', '.join(names[:5])}{more}."
+        console.print(text, markup=False, soft_wrap=True)
+
+
+def open_stored(console: Console, path: Path) -> Trace:
+    """A trace that is to be checked as it lies there, every byte verified."""
+    from validation.trace.reader import open_trace
+
+    with waiting(console, f"verifying {path}"):
+        return open_trace(path, verify=True)
+
+
+def run_folder(trace: Path) -> Path:
+    """Where the run over a stored trace goes, if the user does not say: the run it is of, or a folder of its own."""
+    path = trace.resolve()
+    if path.name == "trace" and path.parent.parent == Path("runs").resolve():
+        return Path("runs") / path.parent.name
+    return Path("runs") / _marked([path.parent.name if path.name == "trace" else path.name], [str(path)])
+
+
+def run_name(pair: Pair) -> str:
+    """What the folder of a pair's run is called: two pairs never share one."""
+    from validation.models.pair import PAIRS
+
+    if pair.name in PAIRS:
+        return pair.name
+    places = [str(Path(n).resolve()) if Path(n).exists() else n for n in (pair.draft_name, pair.target_name)]
+    return _marked([Path(place).name for place in places], places)
+
+
+def _marked(names: list[str], places: list[str]) -> str:
+    """Names, and a hash of the places that they lie at."""
+    mark = hashlib.sha256(repr(places).encode(errors="backslashreplace")).hexdigest()[:8]
+    return "-".join([*(_slug(name)[:40] for name in names), mark])
+
+
+def finish_run(console: Console, trace: Trace, folder: Path, seed: int, device: str, as_json: bool) -> None:
+    """Everything after the trace; the exit code says whether a claim failed."""
+    results, report = _analyse(console, trace, folder, seed, typed_command(), device)
+    last_screen(console, results, report)
+    failed = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]
+    if as_json:
+        outcomes = {name: tally.outcome for name, tally in results.tallies.items()}
+        print_json({"report": str(report), "violated": failed, "outcomes": outcomes} | json.loads(results.to_json()))
+    if failed:
+        if console.quiet:
+            click.echo(f"Violated: {', '.join(failed)}", err=True)
+        sys.exit(VIOLATED)
+
+
+def _analyse(
+    console: Console, trace: Trace, folder: Path, seed: int, command: str, device: str
+) -> tuple[Results, Path]:
+    """Verdicts, figures and the report; the verdicts are kept at once, the others are made aside and then moved."""
+    from validation.claims.check import check_trace
+    from validation.plots import FIGURES, draw
+    from validation.report.html import write_report
+    from validation.trace.journal import Lock, write_atomically
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with naming(folder), Lock(folder), progress_bar(console) as report:
+        part = folder / ".part"
+        shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
+        place = "numpy" if device == "cpu" else device  # on a GPU, the check runs there
+        kept = folder / UNFINISHED
+        results = check_trace(trace, seed=seed, progress=report, device=place, kept=kept)
+        write_atomically(folder / "claims.json", results.to_json())
+        drawn: list[Path] = []
+        for done, one in enumerate(FIGURES.values()):
+            report(done, len(FIGURES), f"drawing {one.paper} {one.place}")
+            drawn.append(draw(one, trace, part / "figures", command=command, seed=seed)[0])
+        report(len(FIGURES), len(FIGURES), "drawing the figures")
+        written = write_report(part, results=results, manifest=trace.manifest, figures=drawn, command=command)
+        (folder / "figures").mkdir(exist_ok=True)
+        for file in [*(part / "figures").iterdir(), written]:  # the report last
+            file.replace(folder / file.relative_to(part))
+        shutil.rmtree(part)
+        kept.unlink(missing_ok=True)
+    return results, folder / written.name
+
+
+def _slug(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-." else "-" for c in name).strip("-") or "pair"
+
+
+def print_json(value: object) -> None:
+    """Print one JSON object."""
+    click.echo(json.dumps(value, indent=1, ensure_ascii=False))
+
+
+def typed_command() -> str:
+    """What was typed; bytes that are no text are written as escapes, so that it can be recorded."""
+    return shlex.join(["python3", "hlm", *sys.argv[1:]]).encode(errors="backslashreplace").decode()

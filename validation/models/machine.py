@@ -1,0 +1,29 @@
+"""The machine that numbers are measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from validation.models.devices import cores
+
+FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
+
+
+def machine() -> dict[str, Any]:
+    """Return what measured numbers depend on: cores, processor, GPUs, load and versions; nothing of the owner."""
+    import torch
+
+    info = Path("/proc/cpuinfo")
+    known = set(info.read_text().split()) if info.exists() else set()
+    return {
+        "cores": cores(),
+        "processor": platform.machine(),
+        "flags": [flag for flag in FLAGS if flag in known],
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
+        "load": round(os.getloadavg()[0], 1),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("numpy", "torch")}},
+    }

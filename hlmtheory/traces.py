@@ -13,8 +13,8 @@ name              content                                                       
 ``position``      0 for the first token after the prompt, and so on              (N,)          int32
 ================= ============================================================== ============= =================
 
-In format 2 the arrays are a zarr group in ``arrays/``, whose chunks carry checksums. In format 1 they are ``.npy``
-files. The file ``manifest.json`` says which, and is written when the trace is finished.
+The arrays are a zarr group in ``arrays/``, whose chunks carry checksums. The file ``manifest.json`` is written when the
+trace is finished. A trace may have further fields, which are not read here.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from hlmtheory._domains import DomainError
 
 __all__ = ["StoredTrace", "open_trace"]
 
+_VERSION = 2
 _INDEX = ("tokens", "prompt_index", "position")
 _LOGITS = ("draft_logits", "target_logits")
 
@@ -75,9 +76,9 @@ def open_trace(path: str | PathLike[str]) -> StoredTrace:
     TypeError
         If the path is no str or Path.
     ValueError
-        If no finished trace of a known format lies there, or a part of it is missing.
+        If no finished trace of format version 2 lies there, or a part of it is missing.
     ImportError
-        If the trace has format 2 and zarr is not installed.
+        If zarr is not installed.
 
     Examples
     --------
@@ -90,8 +91,7 @@ manifest.json; collect one with `hlm validate`
         raise TypeError(f"path must be a str or a Path; got {brief(path)}; give the folder of a trace")
     folder = Path(path)
     manifest = _manifest(folder)
-    read = _zarr_array if manifest["version"] == 2 else _npy_array
-    arrays = {name: read(folder, name) for name in (*_LOGITS, *_INDEX)}
+    arrays = {name: _stored_array(folder, name) for name in (*_LOGITS, *_INDEX)}
     lengths = {name: array.shape[0] for name, array in arrays.items()}
     if set(lengths.values()) != {manifest.get("positions")}:
         what = f"whose arrays have lengths {lengths}, not {manifest.get('positions')}"
@@ -102,7 +102,7 @@ manifest.json; collect one with `hlm validate`
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a trace of a known format."""
+    """The manifest of a finished trace."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -110,18 +110,18 @@ def _manifest(folder: Path) -> dict[str, Any]:
         raise _refusal(folder, f"which has {missing}", "collect one with `hlm validate`") from error
     if not isinstance(manifest, dict) or manifest.get("format") != "hlm-trace":
         raise _refusal(folder, "whose manifest is of something else", "collect one with `hlm validate`")
-    if manifest.get("version") not in (1, 2):
-        remedy = "read it with the version that wrote it"
-        raise _refusal(folder, f"whose format version is {manifest.get('version')!r}", remedy)
+    if manifest.get("version") != _VERSION:
+        what = f"whose format version is {manifest.get('version')!r}, not {_VERSION}"
+        raise _refusal(folder, what, "collect the trace again")
     return manifest
 
 
-def _zarr_array(folder: Path, name: str) -> Any:
-    """An array of format 2. zarr fills a missing chunk with its fill value, so missing chunks are refused here."""
+def _stored_array(folder: Path, name: str) -> Any:
+    """An array of a trace. zarr fills a missing chunk with its fill value, so missing chunks are refused here."""
     try:
         import zarr
     except ImportError as error:
-        raise ImportError("A trace of format 2 is read with zarr; install it: pip install zarr") from error
+        raise ImportError("A trace is read with zarr; install it: pip install zarr") from error
     try:
         array = zarr.open_array(str(folder / "arrays" / name), mode="r", zarr_format=3)
     except (OSError, KeyError, ValueError) as error:
@@ -129,15 +129,6 @@ def _zarr_array(folder: Path, name: str) -> Any:
     if array.nchunks_initialized != array.nchunks:
         found = f"{array.nchunks_initialized} of {array.nchunks} chunks of {name}"
         raise _refusal(folder, f"which has {found}", "restore it from a copy")
-    return array
-
-
-def _npy_array(folder: Path, name: str) -> NDArray[Any]:
-    """An array of format 1, mapped into memory."""
-    try:
-        array: NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise _refusal(folder, f"where {name} cannot be read ({error})", "restore it from a copy") from error
     return array
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import hlmtheory
 from hlmtheory import traces
-from validation.trace.reader import ARRAYS, TraceWriter
+from validation.trace.reader import TraceWriter
 
 POSITIONS, VOCABULARY = 700, 50
 PROMPTS = [{"id": "a", "text": "Once"}, {"id": "b", "text": "Twice"}]
@@ -26,31 +26,22 @@ def rows(positions: int = POSITIONS) -> dict[str, np.ndarray]:
     tokens = rng.integers(0, VOCABULARY, positions).astype(np.int32)
     text = np.arange(positions, dtype=np.int32) // (positions // 2)
     place = np.arange(positions, dtype=np.int32) % (positions // 2)
-    return dict(zip(ARRAYS, (*logits, tokens, text, place), strict=True))
+    found = {"draft_logits": logits[0], "target_logits": logits[1]}
+    return found | {"tokens": tokens, "prompt_index": text, "position": place}
 
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace of format 2."""
+    """A finished trace."""
     path = tmp_path_factory.mktemp("trace") / "t"
     with TraceWriter(path, VOCABULARY, {"prompts": PROMPTS}) as writer:
         writer.append(**rows())
     return path
 
 
-def older(path: Path) -> Path:
-    """A trace of format 1."""
-    path.mkdir()
-    for name, values in rows().items():
-        np.save(path / f"{name}.npy", values)
-    about = {"format": "hlm-trace", "version": 1, "vocabulary": VOCABULARY, "positions": POSITIONS, "prompts": PROMPTS}
-    (path / "manifest.json").write_text(json.dumps(about), encoding="utf-8")
-    return path
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_what_was_written_comes_back(version, stored, tmp_path):
-    trace = hlmtheory.open_trace(stored if version == 2 else str(older(tmp_path / "t")))
+@pytest.mark.parametrize("kind", [Path, str])
+def test_what_was_written_comes_back(kind, stored):
+    trace = hlmtheory.open_trace(kind(stored))
     for name, values in rows().items():
         found = getattr(trace, name)
         assert found.shape == values.shape
@@ -89,11 +80,11 @@ def rewritten(**changes):
         (lambda path: (path / "manifest.json").write_text("{"), "which has no readable manifest.json"),
         (lambda path: (path / "manifest.json").write_text("[]"), "whose manifest is of something else"),
         (rewritten(format="other"), "whose manifest is of something else"),
-        (rewritten(version=3), "whose format version is 3; read it with the version that wrote it"),
+        (rewritten(version=3), "whose format version is 3, not 2; collect the trace again"),
         (rewritten(positions=9), r"whose arrays have lengths \{'draft_logits': 700, .*, not 9; restore it"),
         (lambda path: (path / "arrays/target_logits/c.0.0").unlink(), "which has 2 of 3 chunks of target_logits"),
         (lambda path: shutil.rmtree(path / "arrays/tokens"), "where tokens cannot be read"),
-        (rewritten(version=1), "where draft_logits cannot be read"),
+        (rewritten(version=1), "whose format version is 1, not 2; collect the trace again"),
     ],
 )
 def test_what_is_no_finished_trace_is_refused(change, words, stored, tmp_path):
@@ -118,4 +109,4 @@ def test_a_changed_chunk_is_noticed_when_it_is_read(stored, tmp_path):
 def test_without_zarr_it_says_what_to_install(stored):
     code = f"import sys; sys.modules['zarr'] = None\nimport hlmtheory; hlmtheory.open_trace({str(stored)!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "ImportError: A trace of format 2 is read with zarr; install it: pip install zarr" in done.stderr
+    assert "ImportError: A trace is read with zarr; install it: pip install zarr" in done.stderr

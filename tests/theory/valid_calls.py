@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import json
 import shutil
 import tempfile
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory import channel, codec, conformal, draft_length, serving
+from validation.trace.writer import TraceWriter
 
 MODEL = serving.ModelShape(1, 2, 3)
 DEVICE = serving.Device(0.25, 1.0)
@@ -38,13 +38,9 @@ atexit.register(shutil.rmtree, _FOLDER)
 
 
 def stored_trace() -> str:
-    """The folder of a trace of one position, in format 1."""
-    for name in ("draft_logits", "target_logits"):
-        np.save(_FOLDER / f"{name}.npy", np.zeros((1, 2), np.float16))
-    for name in ("tokens", "prompt_index", "position"):
-        np.save(_FOLDER / f"{name}.npy", np.zeros(1, np.int32))
-    about = {"format": "hlm-trace", "version": 1, "vocabulary": 2, "positions": 1, "prompts": []}
-    (_FOLDER / "manifest.json").write_text(json.dumps(about), encoding="utf-8")
+    """The folder of a trace of one position."""
+    with TraceWriter(_FOLDER, vocabulary=2) as writer:
+        writer.append(*2 * [np.zeros((1, 2))], *3 * [np.zeros(1)])
     return str(_FOLDER)
 
 

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from validation.trace.format import FIELDS
 from validation.trace.reader import Trace, TraceWriter, open_trace
 
 TEXTS, LENGTH, VOCABULARY = 40, 8, 20
+
+
+def random_fields(count: int, seed: int = 0, vocabulary: int = VOCABULARY) -> dict[str, np.ndarray[Any, Any]]:
+    """Random positions with every field, of the stored types."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, field in FIELDS.items():
+        shape, dtype = (count, *field.row(vocabulary)), field.stored_dtype("float16")
+        numbers = rng.normal(size=shape) if dtype.kind == "f" else rng.integers(0, vocabulary, shape)
+        found[name] = numbers.astype(dtype)
+    return found
 
 
 def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False) -> Trace:

@@ -116,7 +116,7 @@ def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCA
 def _stored(trace: SyntheticTrace, path: Path) -> Trace:
     with TraceWriter(path, trace.vocabulary) as writer:
         for chunk in trace.chunks(256):
-            writer.append(chunk.draft_logits, chunk.target_logits, chunk.tokens, chunk.prompt_index, chunk.position)
+            writer.append(**chunk.arrays)
     return open_trace(path)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.trace.format import complete
 from validation.trace.reader import TraceChunk
 
 TEXT = 160  # positions in a synthetic text
@@ -35,4 +36,4 @@ class SyntheticTrace:
             target = draft + rows[offsets[1]]
             index = np.arange(start, start + count, dtype=np.int32)
             tokens = rng.integers(0, self.vocabulary, count).astype(np.int32)
-            yield TraceChunk(draft.astype(np.float16), target.astype(np.float16), tokens, index // TEXT, index % TEXT)
+            yield TraceChunk(**complete((draft, target, tokens, index // TEXT, index % TEXT), {}, self.vocabulary))

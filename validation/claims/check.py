@@ -257,7 +257,7 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
     step = max(1, place.values // vocabulary)
     for start in range(0, count, step):
         part = slice(start, start + step)
-        arrays = row_arrays(_rows(chunk, part), draws[part], names)
+        arrays = row_arrays(chunk[part], draws[part], names)
         acceptance[part], top[part] = arrays["acceptance"], arrays["draft"].max(axis=-1)
         sizes[part] = _sizes(arrays["draft"])
         with place.turn:
@@ -268,16 +268,6 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
         by_window = [claim for claim in claims if claim not in by_row]
         verdicts += [claim.check(place.put({"acceptances": runs})) for claim in by_window]
     return Part(verdicts, count, _sums(acceptance, top, sizes))
-
-
-def _rows(chunk: TraceChunk, part: slice) -> TraceChunk:
-    return TraceChunk(
-        chunk.draft_logits[part],
-        chunk.target_logits[part],
-        chunk.tokens[part],
-        chunk.prompt_index[part],
-        chunk.position[part],
-    )
 
 
 def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -90,8 +90,6 @@ def mark_of(trace: Trace, claims: Iterable[str], settings: Mapping[str, Any]) ->
     for name in (JOURNAL, MANIFEST):  # the first holds the checksum of every file
         file = trace.path / name
         digest.update(file.read_bytes() if file.exists() else b"none")
-    for file in sorted(trace.path.glob("*.npy")):  # of a trace without a journal
-        digest.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
     for folder in ("hlmtheory", "validation"):
         for file in sorted((SOURCE / folder).rglob("*.py")):
             digest.update(file.relative_to(SOURCE).as_posix().encode() + b"\0" + file.read_bytes())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +17,116 @@ from validation.trace.zarr_store import FOLDER, describe
 
 FORMAT = "hlm-trace"
 VERSION = 2
-ARRAYS = ("draft_logits", "target_logits", "tokens", "prompt_index", "position")
-DTYPES = ("float16", "float32")
+DTYPES = ("float16", "float32")  # of the logits
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """What an array of a trace holds for each position.
+
+    Attributes
+    ----------
+    dtype : str, optional
+        The numpy name of the stored type; None for the type of the trace's logits, ``float16`` or ``float32``.
+    wide : bool
+        The array has shape (N, V) and not (N,).
+    default : float, optional
+        The value in every entry of a trace that was written without this field. A field without a default is required.
+    """
+
+    dtype: str | None
+    wide: bool = False
+    default: float | None = None
+
+    def row(self, vocabulary: int) -> tuple[int, ...]:
+        """The shape of one position."""
+        return (vocabulary,) if self.wide else ()
+
+    def stored_dtype(self, logits: str) -> np.dtype[Any]:
+        """The stored type, in little-endian order, in a trace whose logits have the type ``logits``."""
+        return np.dtype(self.dtype or logits).newbyteorder("<")
+
+    def filled(self, rows: int, vocabulary: int, logits: str) -> NDArray[Any]:
+        """An array of the default; it takes the memory of one value and cannot be written to."""
+        return np.broadcast_to(np.array(self.default, self.stored_dtype(logits)), (rows, *self.row(vocabulary)))
+
+
+FIELDS = {
+    "draft_logits": Field(None, wide=True),
+    "target_logits": Field(None, wide=True),
+    "tokens": Field("int32"),
+    "prompt_index": Field("int32"),
+    "position": Field("int32"),
+}
+ARRAYS = tuple(FIELDS)
 MANIFEST = "manifest.json"
 TAIL = re.compile(r"tail-\d+\.npz")
-CHUNK = re.compile(rf"{FOLDER}/(({'|'.join(ARRAYS)})/)?(zarr\.json|c\.\d+(\.0)?)")
+CHUNK = re.compile(rf"{FOLDER}/((?P<field>\w+)/)?(zarr\.json|c\.\d+(\.0)?)")
 
 
 def array_dtypes(dtype: str) -> dict[str, np.dtype[Any]]:
-    """What each array holds, in little-endian order."""
-    return {name: np.dtype(dtype if name.endswith("logits") else "int32").newbyteorder("<") for name in ARRAYS}
+    """The stored type of each array in a trace whose logits have the type ``dtype``."""
+    return {name: field.stored_dtype(dtype) for name, field in FIELDS.items()}
+
+
+def complete(
+    arrays: Sequence[Any], named: Mapping[str, Any], vocabulary: int, dtype: str = "float16"
+) -> dict[str, NDArray[Any]]:
+    """One array for each field as it is stored; a field that is left out is filled with its default.
+
+    Parameters
+    ----------
+    arrays : sequence of array
+        In the order of ``FIELDS``.
+    named : dict of array
+        Further arrays, by the name of the field.
+    vocabulary : int
+        V, the width of the logits.
+    dtype : str
+        The type of the stored logits.
+
+    Returns
+    -------
+    dict of numpy.ndarray
+        Copies of shape (n, V) or (n,); n is the length of ``tokens``. A filled array is read-only.
+
+    Raises
+    ------
+    UserError
+        A required field is missing, a name is unknown or given twice, an array has a wrong shape, or it holds values
+        that the stored integers cannot hold.
+    """
+    if len(arrays) > len(FIELDS):
+        raise UserError(f"{len(arrays)} arrays were given, but a trace has {len(FIELDS)} fields: {', '.join(FIELDS)}.")
+    given = dict(zip(FIELDS, arrays, strict=False))
+    for name in named:
+        if name not in FIELDS:
+            raise UserError(f"A trace has no field {name!r}; its fields are {', '.join(FIELDS)}.")
+        if name in given:
+            raise UserError(f"{name} was given twice, in order and by name; give it once.")
+    given |= named
+    for name, field in FIELDS.items():
+        if name not in given and field.default is None:
+            raise UserError(f"{name} is missing; give it, since this field has no default.")
+    rows = len(np.atleast_1d(given["tokens"]))
+    return {
+        name: _as_stored(name, given[name], (rows, *field.row(vocabulary)), field.stored_dtype(dtype))
+        if name in given
+        else field.filled(rows, vocabulary, dtype)
+        for name, field in FIELDS.items()
+    }
+
+
+def _as_stored(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """A copy of the stored type, since the caller may use its own array again."""
+    array = np.asarray(array)
+    if array.shape != shape:
+        raise UserError(f"{name} has shape {array.shape}; {shape} is needed.")
+    with np.errstate(invalid="ignore"):  # NaN as an integer is refused below
+        stored = np.array(array, dtype=dtype)
+    if dtype.kind in "iub" and not np.array_equal(stored, array):
+        raise UserError(f"{name} holds values that {dtype.name} cannot hold; give integers in its range.")
+    return stored
 
 
 def read_committed(path: Path) -> Committed:
@@ -43,6 +145,8 @@ def read_committed(path: Path) -> Committed:
         raise other_version(path, committed.header.get("version"))
     tail = () if committed.tail is None else (committed.tail,)
     for name in (*committed.files, *tail):
+        if isinstance(name, str) and (unknown := _unknown_field(name)):
+            raise _unknown(path, unknown)
         if not isinstance(name, str) or not is_own(name) or (name in tail and not TAIL.fullmatch(name)):
             raise UserError(f"{path / JOURNAL} names {name!r}, which no trace holds; do not use this trace.")
     if not committed.files.keys() >= set(tail):
@@ -56,16 +160,37 @@ def is_own(name: str) -> bool:
     >>> [is_own(name) for name in ("manifest.json", "tail-3.npz", "arrays/tokens/c.0", "tail-x.npz", "../tail-3.npz")]
     [True, True, True, False, False]
     """
-    return name == MANIFEST or any(kind.fullmatch(name) for kind in (TAIL, CHUNK))
+    chunk = CHUNK.fullmatch(name)
+    if chunk is not None:
+        return chunk["field"] is None or chunk["field"] in FIELDS
+    return name == MANIFEST or TAIL.fullmatch(name) is not None
+
+
+def _unknown_field(name: str) -> str | None:
+    """The field that a file of an array belongs to, if it is none of ``FIELDS``."""
+    chunk = CHUNK.fullmatch(name)
+    return chunk["field"] if chunk is not None and chunk["field"] not in FIELDS else None
+
+
+def _unknown(path: Path, name: str) -> UserError:
+    return UserError(
+        f"The trace at {path} has a field {name!r}, which this program does not know; use the program that wrote it, "
+        "or collect the trace again."
+    )
 
 
 def own_files(path: Path) -> list[Path]:
     """The files in a folder that have the names of a trace's, the journal and the lock apart; links among them."""
     found = [*path.iterdir()]
-    for folder in (path / FOLDER, *(path / FOLDER / name for name in ARRAYS)):
+    for folder in array_folders(path):
         if folder.is_dir() and not folder.is_symlink():
             found += folder.iterdir()
     return [file for file in found if is_own(file.relative_to(path).as_posix())]
+
+
+def array_folders(path: Path) -> list[Path]:
+    """The folder of the arrays, and below it that of each array."""
+    return [path / FOLDER, *(path / FOLDER / name for name in FIELDS)]
 
 
 def refuse_links(path: Path) -> None:
@@ -75,8 +200,7 @@ def refuse_links(path: Path) -> None:
     ------
     UserError
     """
-    folders = [path / FOLDER, *(path / FOLDER / name for name in ARRAYS)]
-    for part in (path / JOURNAL, path / LOCK, *folders):
+    for part in (path / JOURNAL, path / LOCK, *array_folders(path)):
         refuse_link(part)
     for file in own_files(path) if path.is_dir() else ():
         refuse_link(file)
@@ -91,17 +215,38 @@ def check_files(path: Path, committed: Committed, *, content: bool) -> None:
 
 
 def read_tail(path: Path, committed: Committed) -> dict[str, NDArray[Any]]:
-    """The rows after the last whole chunk of each array, by name; empty for a finished trace."""
+    """The rows after the last whole chunk of each array, by name; empty for a finished trace.
+
+    Raises
+    ------
+    UserError
+        The file is missing or damaged, or an unfinished trace has other fields than those of ``FIELDS``.
+    """
     if committed.tail is None:
         return {}
     check_file(path / committed.tail, *committed.files[committed.tail], what="the rows after the last whole chunk")
     with np.load(path / committed.tail, allow_pickle=False) as found:
-        return dict(found)
+        tail = dict(found)
+    if unknown := next((name for name in tail if name not in FIELDS), None):
+        raise _unknown(path, unknown)
+    for name in FIELDS:
+        chunks = f"{FOLDER}/{name}/c."
+        if committed.rows and name not in tail and not any(file.startswith(chunks) for file in committed.files):
+            raise UserError(
+                f"The unfinished trace at {path} has no {name}, so it cannot be continued or read in part; finish it "
+                "with the program that began it, or collect it again with --fresh."
+            )
+    return tail
+
+
+def lacks(committed: Committed, name: str) -> bool:
+    """Whether a finished trace was written without a field."""
+    return committed.finished and f"{FOLDER}/{name}/zarr.json" not in committed.files
 
 
 def other_version(path: Path, version: object) -> UserError:
-    """The sentence for a trace of a format that is not known here."""
+    """The error for a trace of an older or newer format version."""
     return UserError(
-        f"The trace at {path} has format version {version!r}, this program reads 1 and {VERSION}; "
-        "use the program that wrote it, or collect the trace again."
+        f"The trace at {path} has format version {version!r}, but this program reads version {VERSION} only; "
+        "collect the trace again."
     )

@@ -1,6 +1,6 @@
 """The trace: logits of both models at every position, in a store that survives a crash.
 
-A trace is a folder (format 2):
+A trace is a folder (format version 2):
 
 ===================  =========================================================================================
 manifest.json        models, prompts, settings, speed; written when the trace is finished
@@ -20,8 +20,10 @@ position        (N,)        int32                 0 for the first token after th
 ==============  ==========  ====================  ==============================================
 
 A file is written and synced before the journal names it, and never changed after that; what the journal does not name
-is removed when the writer is opened again. Chunks are checked against the journal whenever they are read. Format 1,
-five ``.npy`` files beside the manifest, is still read.
+is removed when the writer is opened again. Chunks are checked against the journal whenever they are read.
+
+The arrays are those of :data:`validation.trace.format.FIELDS`. A field with a default may be absent from a finished
+trace; it is then read as an array of the default.
 
 q and p are by definition the softmax of the stored values. Rows of one text lie together, in order.
 """
@@ -29,6 +31,7 @@ q and p are by definition the softmax of the stored values. Rows of one text lie
 from __future__ import annotations
 
 import json
+import math
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -41,11 +44,12 @@ from numpy.typing import ArrayLike, NDArray
 from validation.errors import UserError
 from validation.trace.format import (
     ARRAYS,
+    FIELDS,
     FORMAT,
     MANIFEST,
     VERSION,
-    array_dtypes,
     check_files,
+    lacks,
     other_version,
     read_committed,
     read_tail,
@@ -66,6 +70,15 @@ class TraceChunk:
     tokens: NDArray[np.int32]
     prompt_index: NDArray[np.int32]
     position: NDArray[np.int32]
+
+    @property
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays by the name of the field."""
+        return {name: getattr(self, name) for name in FIELDS}
+
+    def __getitem__(self, rows: slice) -> TraceChunk:
+        """Some of the positions; the arrays are views."""
+        return TraceChunk(**{name: array[rows] for name, array in self.arrays.items()})
 
 
 def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
@@ -89,7 +102,8 @@ def check_disk_space(path: str | Path, positions: int, vocabulary: int, dtype: s
     UserError
         When ``positions`` rows of both models need more bytes than are free where ``path`` will lie.
     """
-    needed = positions * (2 * np.dtype(dtype).itemsize * vocabulary + 3 * 4) + 2**20  # and a mebibyte for the manifest
+    row = sum(field.stored_dtype(dtype).itemsize * math.prod(field.row(vocabulary)) for field in FIELDS.values())
+    needed = positions * row + 2**20  # and a mebibyte for the manifest
     folder = Path(path).absolute()
     while not folder.exists():
         folder = folder.parent
@@ -128,7 +142,7 @@ class Trace:
         if size < 1:
             raise UserError(f"The chunk size is {size}; it must be at least 1.")
         for start in range(0, self.positions, size):
-            yield TraceChunk(**{name: self._rows(name, start, size) for name in ARRAYS})
+            yield TraceChunk(**{name: self._rows(name, start, size) for name in FIELDS})
 
     def _rows(self, name: str, start: int, size: int) -> NDArray[Any]:
         return np.array(self.arrays[name][start : start + size])
@@ -154,12 +168,12 @@ def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False)
     Raises
     ------
     UserError
-        No trace there, one that is not finished, a format version this program does not know, a file that is
-        missing or damaged (array, chunk and file are named), no positions.
+        No trace there, one that is not finished, another format version, a field that is not in ``FIELDS``, a required
+        field or a file that is missing, a damaged file (array, chunk and file are named), no positions.
     """
     path = Path(path)
     if not (path / JOURNAL).exists():
-        return _open_without_journal(path)
+        raise _no_journal(path)
     committed = read_committed(path)
     if not committed.finished and not partial:
         damage = f" (line {committed.dropped} of its journal is torn or damaged)" if committed.dropped else ""
@@ -178,54 +192,34 @@ def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False)
     return Trace(path, manifest, open_arrays(path, committed), committed.finished)
 
 
-def open_arrays(path: Path, committed: Committed) -> dict[str, StoredArray]:
-    """The arrays up to the last commit."""
+def open_arrays(path: Path, committed: Committed) -> dict[str, StoredArray | NDArray[Any]]:
+    """The arrays up to the last commit; a field that a finished trace lacks has its default everywhere."""
     files = ArrayFiles(path, committed.files)
-    vocabulary, dtypes = committed.header["vocabulary"], array_dtypes(committed.header["dtype"])
+    vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
     tail = read_tail(path, committed)
-    arrays = {}
-    for name in ARRAYS:
-        chunks = files.open(name) if committed.finished else files.create(name, ENDLESS, vocabulary, dtypes[name])
-        width = (vocabulary,) if name.endswith("logits") else ()
-        left = tail.get(name, np.empty((0, *width), dtypes[name]))
-        arrays[name] = StoredArray(chunks, committed.rows, left)
+    arrays: dict[str, StoredArray | NDArray[Any]] = {}
+    for name, field in FIELDS.items():
+        row, dtype = field.row(vocabulary), field.stored_dtype(logits)
+        if lacks(committed, name):
+            if field.default is None:
+                raise UserError(f"The trace at {path} has no {name}, which has no default; collect the trace again.")
+            arrays[name] = field.filled(committed.rows, vocabulary, logits)
+            continue
+        chunks = files.open(name) if committed.finished else files.create(name, (ENDLESS, *row), dtype)
+        arrays[name] = StoredArray(chunks, committed.rows, tail.get(name, np.empty((0, *row), dtype)))
     return arrays
 
 
-def _open_without_journal(path: Path) -> Trace:
-    """A trace of format 1: npy files through memory maps."""
+def _no_journal(path: Path) -> UserError:
+    """The error for a folder without a journal: no trace, another format version, or a journal that was lost."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise UserError(
-            f"There is no trace at {path}; collect one with `python3 hlm validate`, or check the path."
-        ) from error
+    except (FileNotFoundError, NotADirectoryError):
+        return UserError(f"There is no trace at {path}; collect one with `python3 hlm validate`, or check the path.")
     except (ValueError, RecursionError) as error:  # the second where brackets are too deep
-        raise UserError(f"The manifest of {path} cannot be read ({error}); collect the trace again.") from error
+        return UserError(f"The manifest of {path} cannot be read ({error}); collect the trace again.")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise UserError(f"{path / MANIFEST} is not that of a trace; check the path.")
-    if manifest.get("version") == VERSION:
-        raise UserError(f"{path / JOURNAL} is missing; restore it from a copy, or collect the trace again.")
-    if manifest.get("version") != 1:
-        raise other_version(path, manifest.get("version"))
-    arrays = {name: _open_npy(path, name, manifest) for name in ARRAYS}
-    if not manifest["positions"]:
-        raise UserError(f"The trace at {path} is empty; collect it again with at least one prompt.")
-    return Trace(path=path, manifest=manifest, arrays=arrays)
-
-
-def _open_npy(path: Path, name: str, manifest: dict[str, Any]) -> NDArray[Any]:
-    file = path / f"{name}.npy"
-    try:
-        # numpy cannot map an empty array
-        array: NDArray[Any] = np.load(file, mmap_mode="r" if manifest["positions"] else None, allow_pickle=False)
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise UserError(f"{file} cannot be read ({error}); collect the trace again.") from error
-    width = (manifest.get("vocabulary"),) if name.endswith("logits") else ()
-    dtype = array_dtypes("float16")[name]
-    if array.shape != (manifest["positions"], *width) or array.dtype != dtype:
-        raise UserError(
-            f"{file} holds {array.dtype} of shape {array.shape}, but the manifest says {dtype} of shape "
-            f"{(manifest['positions'], *width)}; collect the trace again."
-        )
-    return array
+        return UserError(f"{path / MANIFEST} is not that of a trace; check the path.")
+    if manifest.get("version") != VERSION:
+        return other_version(path, manifest.get("version"))
+    return UserError(f"{path / JOURNAL} is missing; restore it from a copy, or collect the trace again.")

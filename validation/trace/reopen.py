@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from validation.errors import UserError
-from validation.trace.format import ARRAYS, FORMAT, MANIFEST, own_files, read_committed, refuse_links
+from validation.trace.format import FORMAT, MANIFEST, array_folders, own_files, read_committed, refuse_links
 from validation.trace.journal import JOURNAL, LOCK, Committed, has_begun
-from validation.trace.zarr_store import FOLDER
 
 FIRST = b'{"n":0,"format":"%s"' % FORMAT.encode()  # what every journal of a trace begins with
 
@@ -37,7 +36,10 @@ def what_to_go_on_from(
         clear(path)
         return None
     if JOURNAL not in inside:
-        raise UserError(f"A trace of format 1 lies at {path}; choose another path, or replace it with --fresh.")
+        raise UserError(
+            f"A trace without a journal lies at {path}, which cannot be continued; choose another path, or collect the "
+            "trace again with --fresh."
+        )
     if not has_begun(path):  # killed before the first line was whole
         clear(path)
         return None
@@ -67,7 +69,7 @@ def clear(path: Path) -> None:
     """
     for file in _of_the_trace(path):
         file.unlink(missing_ok=True)
-    for folder in (*(path / FOLDER / name for name in ARRAYS), path / FOLDER):
+    for folder in reversed(array_folders(path)):
         with contextlib.suppress(OSError):  # something of another's is in it
             folder.rmdir()
 
@@ -80,10 +82,8 @@ def foreign_files(path: Path) -> list[str]:
 
 def _of_the_trace(path: Path) -> list[Path]:
     """The journal, the manifest and the arrays, as far as they are those of a trace."""
-    manifest = _our_manifest(path)
     found = [path / JOURNAL] if _our_journal(path) else []
-    found += [file for file in own_files(path) if manifest or file != path / MANIFEST]
-    return found + [path / f"{name}.npy" for name in ARRAYS if manifest and manifest.get("version") == 1]
+    return found + [file for file in own_files(path) if file != path / MANIFEST or _our_manifest(path)]
 
 
 def _our_journal(path: Path) -> bool:
@@ -96,17 +96,17 @@ def _our_journal(path: Path) -> bool:
     return FIRST.startswith(first)
 
 
-def _our_manifest(path: Path) -> dict[str, Any] | None:
-    """The manifest if it is that of a trace; of a damaged one, the format alone."""
+def _our_manifest(path: Path) -> bool:
+    """Whether the manifest is that of a trace, damaged or not."""
     try:
         content = (path / MANIFEST).read_bytes()
     except OSError:
-        return None
+        return False
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
-        return {"format": FORMAT} if f'"format": "{FORMAT}"'.encode() in content else None
-    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
+        return f'"format": "{FORMAT}"'.encode() in content
+    return isinstance(found, dict) and found.get("format") == FORMAT
 
 
 def remove_strays(path: Path, committed: Committed) -> None:

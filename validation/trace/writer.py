@@ -13,10 +13,20 @@ from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from validation.errors import UserError
-from validation.trace.format import ARRAYS, DTYPES, FORMAT, MANIFEST, VERSION, array_dtypes, check_files, read_tail
+from validation.trace.format import (
+    DTYPES,
+    FIELDS,
+    FORMAT,
+    MANIFEST,
+    VERSION,
+    array_dtypes,
+    check_files,
+    complete,
+    read_tail,
+)
 from validation.trace.journal import Committed, Journal, Lock, Sums, disk_error, sync_folder, write_durably
 from validation.trace.reopen import clear, remove_strays, what_to_go_on_from
 from validation.trace.zarr_store import ENDLESS, ArrayFiles, chunk_rows
@@ -80,8 +90,8 @@ class TraceWriter:
         self._dtype, self._settings, self._fresh = dtype, None if settings is None else dict(settings), fresh
         self._dtypes = array_dtypes(dtype)
         self._stored = 0  # rows of the last commit
-        self._pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in ARRAYS}
-        self._chunked = dict.fromkeys(ARRAYS, 0)  # rows in whole chunks
+        self._pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in FIELDS}
+        self._chunked = dict.fromkeys(FIELDS, 0)  # rows in whole chunks
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._failure: BaseException | None = None
 
@@ -123,24 +133,24 @@ class TraceWriter:
             if not finished:
                 self._leave()
 
-    def append(
-        self,
-        draft_logits: NDArray[Any],
-        target_logits: NDArray[Any],
-        tokens: NDArray[Any],
-        prompt_index: NDArray[Any],
-        position: NDArray[Any],
-    ) -> None:
-        """Add n positions: two (n, V) arrays of logits and three (n,) arrays of integers."""
-        given = (draft_logits, target_logits, tokens, prompt_index, position)
-        arrays = {}
-        for name, array in zip(ARRAYS, given, strict=True):
-            needed = (len(tokens), self.vocabulary) if name.endswith("logits") else (len(tokens),)
-            if array.shape != needed:
-                raise UserError(f"{name} has shape {array.shape}; {needed} is needed.")
-            arrays[name] = np.array(array, dtype=self._dtypes[name])  # a copy: the caller may use its own again
-        self.positions += len(tokens)
-        self._later(self._add, arrays, size=sum(array.nbytes for array in arrays.values()))
+    def append(self, *arrays: ArrayLike, **named: ArrayLike) -> None:
+        """Add n positions.
+
+        Parameters
+        ----------
+        *arrays, **named : array
+            One array for each field of :data:`validation.trace.format.FIELDS`, in order or by name: ``draft_logits``
+            and ``target_logits`` (n, V), ``tokens``, ``prompt_index`` and ``position`` (n,). A field with a default
+            may be left out.
+
+        Raises
+        ------
+        UserError
+            A required field is missing, a name is unknown or given twice, or an array has a wrong shape or values.
+        """
+        rows = complete(arrays, named, self.vocabulary, self._dtype)
+        self.positions += len(rows["tokens"])
+        self._later(self._add, rows, size=sum(array.nbytes for array in rows.values()))
 
     def commit(self, state: Mapping[str, Any] | None = None) -> None:
         """Make everything appended so far outlive the process, with a plain ``state`` for whoever goes on."""
@@ -164,17 +174,18 @@ class TraceWriter:
             except UserError:
                 clear(self.path)
                 raise
-            committed = Committed(header)
+            committed, tail = Committed(header), {}
         else:
             check_files(self.path, committed, content=False)
+            tail = read_tail(self.path, committed)
             self._on_disk(lambda: remove_strays(self.path, committed))
             self._journal = Journal(self.path, committed)
         self._known, self._tail = committed.files, committed.tail
         self._stored = self.positions = committed.rows
         self.state = committed.state
-        for name, rows in read_tail(self.path, committed).items():
+        for name, rows in tail.items():
             self._pieces[name] = [rows] if len(rows) else []
-        for name in ARRAYS:
+        for name in FIELDS:
             self._chunked[name] = self._stored - sum(map(len, self._pieces[name]))
         self._files = ArrayFiles(self.path, self._known)
         self._arrays = self._create_arrays(ENDLESS)
@@ -223,7 +234,7 @@ class TraceWriter:
         for name, rows in arrays.items():
             pieces = self._pieces[name]
             pieces.append(rows)
-            size = chunk_rows(name, self.vocabulary, self._dtypes[name].itemsize)
+            size = chunk_rows(FIELDS[name].row(self.vocabulary), self._dtypes[name].itemsize)
             count = sum(map(len, pieces)) // size * size
             if count:
                 joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
@@ -271,7 +282,10 @@ class TraceWriter:
             (self.path / before).unlink(missing_ok=True)
 
     def _create_arrays(self, rows: int) -> dict[str, Any]:
-        return {name: self._files.create(name, rows, self.vocabulary, self._dtypes[name]) for name in ARRAYS}
+        return {
+            name: self._files.create(name, (rows, *field.row(self.vocabulary)), self._dtypes[name])
+            for name, field in FIELDS.items()
+        }
 
 
 def _joined(pieces: list[NDArray[Any]]) -> NDArray[Any]:

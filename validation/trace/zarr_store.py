@@ -28,15 +28,15 @@ INDEX_ROWS = 4096
 ENDLESS = 2**40  # rows of an array that is being written
 
 
-def chunk_rows(name: str, vocabulary: int, itemsize: int) -> int:
-    """Rows in a chunk of an array: a power of two.
+def chunk_rows(row: tuple[int, ...], itemsize: int) -> int:
+    """Rows in a chunk of an array whose rows have the shape ``row``, (V,) or (): a power of two.
 
-    >>> [chunk_rows("draft_logits", size, 2) for size in (300, 4096, 32_000, 10**6)]
-    [256, 256, 64, 2]
+    >>> [chunk_rows((size,), 2) for size in (300, 4096, 32_000, 10**6)], chunk_rows((), 4)
+    ([256, 256, 64, 2], 4096)
     """
-    if not name.endswith("logits"):
+    if not row:
         return INDEX_ROWS
-    fitting = max(1, min(LOGIT_ROWS, LOGIT_BYTES // (vocabulary * itemsize)))
+    fitting = max(1, min(LOGIT_ROWS, LOGIT_BYTES // (row[0] * itemsize)))
     return 1 << (fitting.bit_length() - 1)
 
 
@@ -98,21 +98,21 @@ class ArrayFiles:
         for key, value in self.metadata.items():
             self.write(key, value.to_bytes())
 
-    def create(self, name: str, rows: int, vocabulary: int, dtype: np.dtype[Any]) -> Array:
+    def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """An array for writing; its metadata stays in memory."""
         zarr = load_zarr()
-        width = (vocabulary,) if name.endswith("logits") else ()
+        row = shape[1:]
         shuffle = zarr.codecs.BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=dtype.itemsize)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what a version of zarr says of its own future is not for the user
             return zarr.create_array(
                 self.store,
                 name=name,
-                shape=(rows, *width),
-                chunks=(chunk_rows(name, vocabulary, dtype.itemsize), *width),
+                shape=shape,
+                chunks=(chunk_rows(row, dtype.itemsize), *row),
                 dtype=dtype,
                 compressors=[shuffle, zarr.codecs.Crc32cCodec()],
-                fill_value=float("nan") if dtype.kind == "f" else -1,
+                fill_value={"f": float("nan"), "i": -1}.get(dtype.kind, 0),
                 chunk_key_encoding={"name": "default", "separator": "."},
                 config={"write_empty_chunks": True},
                 overwrite=True,

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.validation.stored_traces import random_fields
 from validation.collection.fingerprint import finished_trace
 from validation.errors import UserError
 from validation.trace import journal, writer
@@ -41,10 +42,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rows(number: int) -> dict[str, Any]:
     """The rows of one batch: 5, 8, 11 or 14 of them."""
-    rng = np.random.default_rng(number)
-    count = 5 + 3 * (number % 4)
-    logits = {name: rng.normal(size=(count, V)).astype(np.float16) for name in ARRAYS[:2]}
-    return logits | {name: rng.integers(0, V, count).astype(np.int32) for name in ARRAYS[2:]}
+    return random_fields(5 + 3 * (number % 4), number, V)
 
 
 def collect(path: Path, batches: int = 5, **options: Any) -> None:
@@ -246,7 +244,10 @@ def test_what_is_no_trace_is_left_alone(tmp_path: Path) -> None:
         collect(tmp_path / "diary.txt" / "t")
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "manifest.json").write_text('{"format": "hlm-trace", "version": 1}')
-    with pytest.raises(UserError, match=r"A trace of format 1 lies at .*old; choose another path"):
+    message = (
+        r"A trace without a journal lies at .*old, which cannot be continued; choose another path, .* with --fresh"
+    )
+    with pytest.raises(UserError, match=message):
         collect(tmp_path / "old")
 
 
@@ -305,15 +306,14 @@ def test_other_files_in_the_folder_of_a_trace_stay(tmp_path: Path, finished: boo
     assert sorted(tree(path)) == sorted(FOREIGN)
 
 
-def test_a_format_1_trace_is_replaced_with_its_npy_files(tmp_path: Path) -> None:
+def test_a_trace_of_version_1_is_replaced_and_its_arrays_stay(tmp_path: Path) -> None:
     path = tmp_path / "t"
     path.mkdir()
     (path / "manifest.json").write_text('{"format": "hlm-trace", "version": 1}')
-    for name in (*ARRAYS, "mine"):
-        (path / f"{name}.npy").write_text("")
+    (path / "tokens.npy").write_text("")
     collect(path, fresh=True)
     assert whole(open_trace(path, verify=True))
-    assert [file.name for file in path.glob("*.npy")] == ["mine.npy"]
+    assert foreign_files(path) == ["tokens.npy"]
 
 
 @POSIX

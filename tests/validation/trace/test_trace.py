@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.validation.stored_traces import random_fields
 from validation.errors import UserError
+from validation.trace import reader
 from validation.trace import zarr_store as chunk_files
-from validation.trace.format import array_dtypes
+from validation.trace.format import FIELDS, Field, array_dtypes
 from validation.trace.journal import JOURNAL, line_of, read_journal
-from validation.trace.reader import ARRAYS, Trace, TraceWriter, check_disk_space, open_trace, probabilities
+from validation.trace.reader import ARRAYS, Trace, TraceChunk, TraceWriter, check_disk_space, open_trace, probabilities
 
 V = 5
-
-
-def rows(count: int, seed: int = 0, vocabulary: int = V) -> dict[str, Any]:
-    """Random positions as ``TraceWriter.append`` takes them."""
-    rng = np.random.default_rng(seed)
-    logits = {name: rng.normal(size=(count, vocabulary)).astype(np.float16) for name in ARRAYS[:2]}
-    return logits | {name: rng.integers(0, vocabulary, count).astype(np.int32) for name in ARRAYS[2:]}
+VERSION_1 = r"^The trace at .* has format version 1, but this program reads version 2 only; collect the trace again\.$"
+rows = partial(random_fields, vocabulary=V)
 
 
 def write(path: Path, *counts: int, vocabulary: int = V, **options: Any) -> dict[str, Any]:
     """A trace of several appends, each committed; the arrays it should hold."""
-    pieces = [rows(count, seed, vocabulary) for seed, count in enumerate(counts)]
+    pieces = [random_fields(count, seed, vocabulary) for seed, count in enumerate(counts)]
     with TraceWriter(path, vocabulary, {"seed": 3}, **options) as writer:
         for number, piece in enumerate(pieces):
             writer.append(**piece)
@@ -48,15 +46,6 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of 4 and 16 rows."""
     monkeypatch.setattr(chunk_files, "LOGIT_ROWS", 4)
     monkeypatch.setattr(chunk_files, "INDEX_ROWS", 16)
-
-
-def write_format_1(path: Path, arrays: dict[str, Any], **change: Any) -> None:
-    """A trace as the first version of this program wrote it."""
-    path.mkdir()
-    for name, array in arrays.items():
-        np.save(path / f"{name}.npy", array)
-    manifest = {"format": "hlm-trace", "version": 1, "vocabulary": V, "positions": len(arrays["tokens"])}
-    (path / "manifest.json").write_text(json.dumps(manifest | {"dtype": "float16", "seed": 3} | change))
 
 
 # ------------------------------------------------------------------------------------------- in and out
@@ -205,49 +194,23 @@ def test_zarr_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 # ------------------------------------------------------------------------------------------- other formats
 
 
-def test_format_1_is_read(tmp_path: Path) -> None:
-    expected = rows(10)
-    write_format_1(tmp_path / "t", expected)
-    trace = open_trace(tmp_path / "t", verify=True)
-    assert same(trace, expected)
-    assert (trace.positions, trace.vocabulary, trace.manifest["seed"]) == (10, V, 3)
-    assert [len(chunk.tokens) for chunk in trace.chunks(4)] == [4, 4, 2]
-
-
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("manifest", "message"),
     [
-        ({"version": 3}, "has format version 3, this program reads 1 and 2"),
-        ({"version": 2}, r"journal\.jsonl is missing; restore it"),
-        ({"format": "x"}, r"manifest\.json is not that of a trace"),
-        ({"positions": 4}, r"draft_logits\.npy holds float16 of shape \(3, 5\), but the manifest says .* \(4, 5\)"),
-        ({"vocabulary": 6}, r"shape \(3, 5\), but the manifest says float16 of shape \(3, 6\)"),
+        ('{"format": "hlm-trace", "version": 1}', VERSION_1),
+        ('{"format": "hlm-trace", "version": 3}', VERSION_1.replace("1,", "3,")),
+        ('{"format": "hlm-trace", "version": 2}', r"journal\.jsonl is missing; restore it from a copy, or collect"),
+        ('{"format": "x", "version": 2}', r"manifest\.json is not that of a trace"),
+        ("[2]", r"manifest\.json is not that of a trace"),
+        ("{", r"The manifest of .*t cannot be read .*; collect the trace again"),
+        ("[" * 10**5, r"The manifest of .*t cannot be read .*; collect the trace again"),
     ],
 )
-def test_a_manifest_of_format_1_that_disagrees(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    write_format_1(tmp_path / "t", rows(3), **change)
+def test_a_manifest_without_a_journal_is_refused(tmp_path: Path, manifest: str, message: str) -> None:
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "manifest.json").write_text(manifest)
     with pytest.raises(UserError, match=message):
         open_trace(tmp_path / "t")
-
-
-def test_damaged_files_of_format_1(tmp_path: Path) -> None:
-    write_format_1(tmp_path / "t", rows(3))
-    tokens = tmp_path / "t" / "tokens.npy"
-    np.save(tokens, np.zeros(3))
-    with pytest.raises(UserError, match=r"tokens\.npy holds float64 of shape \(3,\)"):
-        open_trace(tmp_path / "t")
-    tokens.write_bytes(b"")
-    with pytest.raises(UserError, match=r"tokens\.npy cannot be read"):
-        open_trace(tmp_path / "t")
-    tokens.unlink()
-    with pytest.raises(UserError, match=r"tokens\.npy cannot be read .*No such file"):
-        open_trace(tmp_path / "t")
-    (tmp_path / "t" / "manifest.json").write_text("{")
-    with pytest.raises(UserError, match=r"The manifest of .*t cannot be read"):
-        open_trace(tmp_path / "t")
-    write_format_1(tmp_path / "empty", rows(0))
-    with pytest.raises(UserError, match=r"The trace at .*empty is empty; collect it again"):
-        open_trace(tmp_path / "empty")
 
 
 def test_no_trace(tmp_path: Path) -> None:
@@ -260,7 +223,7 @@ def test_no_trace(tmp_path: Path) -> None:
     [
         (
             {"format": "hlm-trace", "version": 3},
-            "has format version 3, this program reads 1 and 2; use the program that",
+            VERSION_1.replace("1,", "3,"),
         ),
         ({"format": "other", "version": 2}, r"journal\.jsonl is not that of a trace"),
     ],
@@ -368,6 +331,187 @@ def test_a_damaged_line_of_the_journal(tmp_path: Path) -> None:
         open_trace(tmp_path / "t")
 
 
-def test_dtypes_are_little_endian() -> None:
-    assert {dtype.str for dtype in array_dtypes("float16").values()} == {"<f2", "<i4"}
-    assert {dtype.str for dtype in array_dtypes("float32").values()} == {"<f4", "<i4"}
+# ------------------------------------------------------------------------------------------- fields
+
+
+def test_the_stored_types_are_little_endian() -> None:
+    for dtype, logits in (("float16", "<f2"), ("float32", "<f4")):
+        found = {name: stored.str for name, stored in array_dtypes(dtype).items()}
+        assert [found[name] for name in ("draft_logits", "tokens", "prompt_index", "position")] == [
+            logits,
+            *3 * ["<i4"],
+        ]
+        assert found["target_logits"] == logits
+        assert not any(stored.startswith(">") for stored in found.values())
+
+
+def test_a_chunk_has_the_fields_of_the_table_in_order() -> None:
+    assert [field.name for field in dataclasses.fields(TraceChunk)] == list(FIELDS)
+
+
+@pytest.mark.parametrize("named", [0, 2, len(FIELDS)])
+def test_arrays_are_given_in_order_or_by_name(tmp_path: Path, named: int) -> None:
+    piece = rows(9)
+    with TraceWriter(tmp_path / "t", V) as writer:
+        ordered = list(piece)[: len(piece) - named]
+        writer.append(*(piece[name] for name in ordered), **{k: v for k, v in piece.items() if k not in ordered})
+    assert same(open_trace(tmp_path / "t"), piece)
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "message"),
+    [
+        (rows(3) | {"entropi": np.zeros(3)}, (), r"A trace has no field 'entropi'; its fields are draft_logits, targ"),
+        (
+            {k: v for k, v in rows(3).items() if k != "tokens"},
+            (),
+            r"tokens is missing; give it, since this field has no",
+        ),
+        ({k: v for k, v in rows(3).items() if k != "position"}, (), r"position is missing; give it"),
+        (rows(3), (np.zeros((3, V)),), r"draft_logits was given twice, in order and by name; give it once"),
+        ({}, [np.zeros(3)] * (len(FIELDS) + 1), rf"{len(FIELDS) + 1} arrays were given, but a trace has {len(FIELDS)}"),
+        (rows(3) | {"position": np.zeros(2)}, (), r"position has shape \(2,\); \(3,\) is needed"),
+        (rows(3) | {"tokens": np.zeros((3, 1))}, (), r"tokens has shape \(3, 1\); \(3,\) is needed"),
+        (rows(1) | {"tokens": np.int32(7)}, (), r"tokens has shape \(\); \(1,\) is needed"),
+        (rows(3) | {"tokens": [1, 2, 2**31]}, (), r"tokens holds values that int32 cannot hold; give integers in its"),
+        (rows(3) | {"tokens": [1, 2, 0.5]}, (), r"tokens holds values that int32 cannot hold"),
+        (rows(3) | {"tokens": [1, 2, np.nan]}, (), r"tokens holds values that int32 cannot hold"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_named(tmp_path: Path, given: dict[str, Any], more: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message), TraceWriter(tmp_path / "t", V) as writer:
+        writer.append(*more, **given)
+    assert list(tmp_path.iterdir()) == []
+
+
+MASS = Field("float32", default=0.25)
+ADDED = {
+    "mass": MASS,
+    "calls": Field("uint8", default=7),
+    "hidden": Field(None, wide=True, default=-2.5),
+    "needed": Field("int32"),
+}
+
+
+def interrupted(path: Path, count: int) -> None:
+    """An unfinished trace: some positions, committed."""
+    with pytest.raises(KeyboardInterrupt), TraceWriter(path, V, settings={}) as writer:  # noqa: PT012
+        writer.append(**rows(count))
+        writer.commit()
+        raise KeyboardInterrupt
+
+
+def added(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Add fields to the table and to the chunks."""
+    for name in names:
+        monkeypatch.setitem(FIELDS, name, ADDED[name])
+    wider = dataclasses.make_dataclass("Wider", [(n, Any) for n in names], bases=(TraceChunk,), frozen=True)
+    monkeypatch.setattr(reader, "TraceChunk", wider)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_finished_trace_without_an_added_field_is_read_with_its_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = write(tmp_path / "t", 9, 12)
+    added(monkeypatch, "mass", "calls", "hidden")
+    trace = open_trace(tmp_path / "t", verify=True)
+    assert same(trace, expected)
+    for name, shape, dtype, value in (
+        ("mass", (21,), "<f4", 0.25),
+        ("calls", (21,), "|u1", 7),
+        ("hidden", (21, V), "<f2", -2.5),
+    ):
+        array = trace.arrays[name]
+        assert (array.shape, array.dtype.str) == (shape, dtype)
+        assert np.array_equal(array[[20, 3]], np.full((2, *shape[1:]), value))
+        pieces = [getattr(chunk, name) for chunk in trace.chunks(8)]
+        assert [len(piece) for piece in pieces] == [8, 8, 5]
+        assert np.array_equal(np.concatenate(pieces), np.full(shape, value))
+    assert next(trace.chunks(8))[2:5].calls.tolist() == [7, 7, 7]
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_an_added_field_is_stored_or_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some appends give it and some leave it out; a writer that goes on keeps what was stored."""
+    added(monkeypatch, "mass", "calls", "hidden")
+    given = random_fields(9, 1, V)
+    with pytest.raises(KeyboardInterrupt), TraceWriter(tmp_path / "t", V, settings={}) as writer:  # noqa: PT012
+        writer.append(**given)
+        writer.commit()
+        raise KeyboardInterrupt
+    part = open_trace(tmp_path / "t", partial=True)
+    assert all(np.array_equal(part.arrays[name], given[name]) for name in FIELDS)
+    with TraceWriter(tmp_path / "t", V, settings={}) as writer:
+        writer.append(*(given[name] for name in ARRAYS))
+    trace = open_trace(tmp_path / "t", verify=True)
+    for name, field in FIELDS.items():
+        rest = given[name] if field.default is None else np.full_like(given[name], field.default)
+        assert np.array_equal(trace.arrays[name], np.concatenate([given[name], rest]))
+        assert trace.arrays[name].dtype == given[name].dtype
+    with (
+        pytest.raises(UserError, match=r"hidden has shape \(9,\); \(9, 5\) is needed"),
+        TraceWriter(tmp_path / "u", V) as writer,
+    ):
+        writer.append(**given | {"hidden": given["mass"]})
+    with pytest.raises(UserError, match="calls holds values that uint8"), TraceWriter(tmp_path / "u", V) as writer:
+        writer.append(**given | {"calls": np.full(9, 256)})
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("count", [3, 16])
+def test_an_unfinished_trace_without_an_added_field_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """With 3 positions all of them are in the tail, with 16 none of them."""
+    interrupted(tmp_path / "t", count)
+    assert open_trace(tmp_path / "t", partial=True).positions == count
+    added(monkeypatch, "mass")
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    message = r"The unfinished trace at .*t has no mass, so it cannot be continued .* collect it again with --fresh"
+    with pytest.raises(UserError, match=message):
+        open_trace(tmp_path / "t", partial=True)
+    with pytest.raises(UserError, match=message), TraceWriter(tmp_path / "t", V, settings={}):
+        pass
+    assert {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()} == before
+    with TraceWriter(tmp_path / "t", V, settings={}, fresh=True) as writer:
+        writer.append(**random_fields(4, 2, V))
+    assert open_trace(tmp_path / "t", verify=True).arrays["mass"].shape == (4,)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_trace_without_a_field_that_has_no_default_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "t", 9)
+    added(monkeypatch, "needed")
+    with pytest.raises(UserError, match=r"The trace at .*t has no needed, which has no default; collect the trace ag"):
+        open_trace(tmp_path / "t")
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("count", [3, 16])
+def test_a_field_that_is_not_known_is_named(tmp_path: Path, count: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        added(patch, "mass")
+        write(tmp_path / "whole", 9)
+        interrupted(tmp_path / "part", count)
+    message = r"The trace at .* has a field 'mass', which this program does not know; use the program that wrote it"
+    with pytest.raises(UserError, match=message):
+        open_trace(tmp_path / "whole")
+    with pytest.raises(UserError, match=message):
+        open_trace(tmp_path / "part", partial=True)
+    with pytest.raises(UserError, match=message), TraceWriter(tmp_path / "part", V, settings={}):
+        pass
+
+
+def test_the_disk_space_counts_every_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def needed() -> int:
+        with pytest.raises(UserError) as caught:
+            check_disk_space(tmp_path, 10**12, 1000)
+        return int(str(caught.value).split("about ")[1].split(" MB")[0].replace(",", ""))
+
+    assert needed() == (2 * 2 * 1000 + 3 * 4) * 10**6 + 1  # and a mebibyte
+    monkeypatch.setitem(FIELDS, "hidden", ADDED["hidden"])
+    monkeypatch.setitem(FIELDS, "mass", MASS)
+    assert needed() == (3 * 2 * 1000 + 4 * 4) * 10**6 + 1

@@ -1,4 +1,4 @@
-"""What the methods need to be told before they start, fitted to a trace: the line, thresholds, and sizes."""
+"""Parameters of methods, fitted to a trace: the line, the thresholds and the sizes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from validation.trace.reader import Trace, probabilities
 
 Array = NDArray[Any]
 OFFLINE_TOKENS = 200
-"""Tokens that k* is fitted to: it takes a sort of each row."""
+"""Tokens that k* is fitted to; each takes a sort of its distributions."""
 
 
 def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, seed: int = 1) -> Fitted:
     """Fit the papers' line and thresholds, k*, and a threshold by conformal risk control.
 
-    At each position a draft is drawn from the draft model's row at temperature 1; its uncertainty is the expected one.
+    At each position a draft is drawn from the draft model's distribution at temperature 1; its uncertainty is the
+    expected one.
 
     Parameters
     ----------

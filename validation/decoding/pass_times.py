@@ -1,7 +1,7 @@
-"""What a pass of each model takes on this machine, measured once a run and applied to every method alike.
+"""Seconds of a pass of each model on this machine, measured once a run and applied to every method.
 
-The seconds in a text's rounds are those of the batch it was decoded in, on a machine that may have had other work: two
-runs of one command may differ by a factor of ten. How many passes a method makes does not change. So a speed is
+The seconds in a record are those of the batch it was decoded in, on a machine that may have had other work: two runs of
+one command may differ by a factor of ten. The number of passes of a method does not change. So a speed is
 tokens / (draft passes · t_draft + target passes · t_target), with both times measured alone, one text at a time.
 """
 
@@ -95,7 +95,7 @@ def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEF
 
 
 def passes_of(pair: Pair, folder: Path) -> Passes:
-    """Those that were measured before for this pair on this device, or are now and kept in ``folder``."""
+    """Return the stored times of this pair on this device, or measure them and store them in ``folder``."""
     file = folder / FILE
     try:
         plain = read_sealed(file)
@@ -133,7 +133,7 @@ def speed(records: Sequence[GenerationRecord], passes: Passes) -> IntervalEstima
 def risk_per_token(records: Sequence[GenerationRecord]) -> IntervalEstimate:
     """Σ risk / Σ tokens, which bounds the mean total variation of a token's law from the target model's; 0 is lossless.
 
-    No value where a record was not judged.
+    No value if a record was decoded without ``risk``.
     """
     records = sorted(records, key=lambda record: record.prompt)
     if not all(record.risk_computed for record in records):
@@ -152,7 +152,7 @@ def _models(pair: Pair) -> dict[str, str]:
 
 
 def _time(pair: Pair, model: Any, before: int, tokens: int, repeats: int) -> Pass:
-    """Seconds of a pass over some new tokens behind others in the cache."""
+    """Time a pass over new tokens behind others in the cache."""
     import torch
 
     lanes = CachedModel(model, pair.vocabulary, pair.device, 1, before + tokens + 1, pair.context)

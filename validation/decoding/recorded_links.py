@@ -1,9 +1,9 @@
-"""Links whose throughput was recorded, from CSV files in a folder that the user names.
+"""Links with recorded throughput, read from CSV files in a folder.
 
-A file is a family of traces: ``trace_id``, ``time_s`` and ``throughput_mbps`` in the columns, one sample a line, the
-samples of a trace one after the other; plain or gzipped. Traces are used where they lie and come with the licence of
-whoever publishes them. What was recorded is often a downlink without round-trip times: a study of an uplink has to
-scale it and to add a delay, and to say so.
+A file is a family of traces, plain or gzipped. Its columns are ``trace_id``, ``time_s`` and ``throughput_mbps``, one
+sample a line; the samples of a trace follow each other. Traces are not redistributed here: their publishers' licences
+apply. Recordings are often of a downlink, without round-trip times. A study of an uplink must scale them, add a delay,
+and say so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Sample = tuple[str, float, float]
 
 
 def load_links(folder: str | Path) -> dict[str, TraceLink]:
-    """All traces of a folder.
+    """Load all traces of a folder.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def _link(file: Path, name: str, samples: list[Sample]) -> TraceLink:
 
 
 def _samples(file: Path) -> Iterator[Sample]:
-    """Id, time in seconds and throughput in Mbit/s of each line."""
+    """Yield id, time in seconds and throughput in Mbit/s of each line."""
     opened = gzip.open if file.suffix == ".gz" else open
     try:
         with opened(file, "rt", encoding="utf-8", newline="") as lines:

@@ -1,8 +1,8 @@
-"""Another link, and other models' times, for texts that are there already.
+"""Link latency and other pass times, added in post-processing to stored records.
 
-What a method writes does not depend on the link, unless its decisions follow the link's rate. So a text is decoded once
-and its messages are timed over as many links as a figure has points. The fading is that which
-:func:`validation.decoding.loop.decode` would have met: a number for each seed, prompt and round.
+What a method generates does not depend on the link, unless its decisions follow the link's rate. So a prompt is decoded
+once, and its messages are timed over as many links as a figure has points. The fading is the one that
+:func:`validation.decoding.loop.decode` would have drawn: a number for each seed, prompt and round.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def retime(
     times: tuple[float, float] | None = None,
     seed: int | None = None,
 ) -> list[GenerationRecord]:
-    """Put records on another link.
+    """Return records as if decoded over another link.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def retime(
     link : Link, optional
         None takes no time.
     methods : iterable of Method
-        Those that the records are of, found by name: they say what goes over the link.
+        Those of the records, found by name: they say whether bits or bytes go over the link.
     times : (float, float), optional
         Seconds of a forward pass of the draft and of the target model; those of the records otherwise.
     seed : int, optional
@@ -138,7 +138,7 @@ def _check(methods: dict[str, Method], record: GenerationRecord) -> None:
 def _retime(
     records: list[GenerationRecord], link: Link | None, method: Method, times: tuple[float, float] | None, seed: int
 ) -> list[GenerationRecord]:
-    """Records of one method, round by round for all texts."""
+    """Time the records of one method, round by round for all prompts."""
     draft, target = (
         _passes(records, which, time) for which, time in zip(("draft", "target"), times or (None, None), strict=True)
     )
@@ -163,7 +163,7 @@ def _put(rounds: list[list[Round]], channel: Channel, real_bytes: bool) -> None:
         texts = np.array([text for text, own in enumerate(rounds) if number < len(own)])
         now = [rounds[text][number] for text in texts]
         for text, one in zip(texts.tolist(), now, strict=True):
-            for _ in range(one.skipped + 1):  # a block of fading for each token that is kept unseen, too
+            for _ in range(one.skipped + 1):  # a skipped token takes a block of fading as well
                 channel.rate(text, float(spent[text]))
         draft, target = (np.array([getattr(one, name) for one in now]) for name in ("draft_s", "target_s"))
         up = np.array([8.0 * one.bytes if real_bytes else one.bits for one in now])
@@ -175,7 +175,7 @@ def _put(rounds: list[list[Round]], channel: Channel, real_bytes: bool) -> None:
 
 
 def _passes(records: list[GenerationRecord], which: str, time: float | None) -> Callable[[Round], float]:
-    """The seconds of a model in a round."""
+    """Return a function that gives the seconds of a model in a round."""
     if time is None:
         return lambda one: float(getattr(one, f"{which}_s"))
     count = f"{which}_passes"

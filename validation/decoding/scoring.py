@@ -1,4 +1,4 @@
-"""What is computed of a study's texts when they are all there: likeness to answers, and likelihood.
+"""Scores of a study's finished texts: similarity to answers, and likelihood.
 
 ====================== ======================================================================================
 score                  meaning, of one text
@@ -6,11 +6,11 @@ score                  meaning, of one text
 nats                   -log of its probability under the target model at temperature 1, a token
 nats_total             the same of the whole text
 similarity_reference   cosine similarity of sentence embeddings with the prompt's answer, where it has one
-similarity_large       with what the target model writes by itself, given another seed
-of                     which text, answer and text of the target model it is of
+similarity_large       with the target model's own text from another seed
+of                     hash of the text, the answer and the target model's text that were scored
 ====================== ======================================================================================
 
-The similarities take the extra ``accuracy``; without it they are left out.
+The similarities need the extra ``accuracy``; without it they are left out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Scores = dict[str, dict[str, Any]]
 
 
 def score_key(record: GenerationRecord) -> str:
-    """What a record's scores are filed under.
+    """Return the key of a record's scores.
 
     >>> score_key(GenerationRecord("HLM", "p1", "none", 1, 1.0, 1.0))
     'HLM | p1 | none'
@@ -117,7 +117,7 @@ def score(
 
 
 def remembering(embed: Embed) -> Embed:
-    """The same function, which embeds each text once: references serve all methods, lossless ones write equal texts."""
+    """Return the same function, which embeds each distinct text once: references serve all methods."""
     vectors: dict[str, Any] = {}
 
     def look_up(texts: Sequence[str]) -> Any:

@@ -1,10 +1,10 @@
-"""What is decoded for the papers' figures: named sweeps, and what one leaves in its folder.
+"""What is decoded for the papers' figures: named sweeps, and the files of each.
 
-A study is some methods at one temperature and top-p. It lies in ``RUN/decoded/NAME``: the journal of its records
-(:mod:`validation.decoding.sweep`) and, in ``own``, of the target model alone with another seed; and, when all texts are
-there, ``study.json`` with what was asked for and fitted and how many texts there are, and ``scores.json``
-(:mod:`validation.decoding.scoring`), each with a checksum (:mod:`validation.trace.sealed`). A study that was killed
-goes on, and what is damaged or missing is made again.
+A study is several methods at one temperature and top-p. Its folder is ``RUN/decoded/NAME``. It holds the journal of its
+records (:mod:`validation.decoding.sweep`) and, in ``own``, that of the target model alone with another seed. When all
+records are there, it also holds ``study.json``, with the settings, the fitted values and the number of records, and
+``scores.json`` (:mod:`validation.decoding.scoring`), each with a checksum (:mod:`validation.trace.sealed`). An
+interrupted study continues; files that are damaged or missing are made again.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ RATES_BPS = {"5G": 300e6, "4G": 50e6, "WiFi": 10e6}
 
 
 def flexspec_links() -> list[FadingLink]:
-    """The three networks of flexspec: rates of its Table I, and the delay that Cloud-Only's time leaves for each.
+    """Return the three networks of flexspec: the rates of its Table I, with a delay derived from Cloud-Only's time.
 
-    The paper prints no delay. With it so, Cloud-Only takes as long as printed, and all else follows.
+    The paper prints no delay. With this one, Cloud-Only takes as long as printed.
     """
     return [
         FadingLink(name, rate, 1.0, Way(propagation_s=(CLOUD_ONLY_S[name] - CLOUD_S) / 2.0))  # W log₂(1 + 1) = W
@@ -66,9 +66,9 @@ class Study:
     Attributes
     ----------
     name, about : str
-        What it is called, and what it is for.
+        The name, and the figures it is for.
     methods : callable
-        From what was fitted to a trace to the methods, as :func:`validation.decoding.methods.default_methods`.
+        From the fitted values to the methods, as :func:`validation.decoding.methods.default_methods`.
     temperature, top_p : float
     """
 
@@ -110,7 +110,7 @@ STUDIES = {
 
 @dataclass(frozen=True)
 class Decoded:
-    """What a study left.
+    """The records and scores of a study.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class Decoded:
 
     @cached_property
     def by_method(self) -> dict[tuple[str, str], list[GenerationRecord]]:
-        """The records of each method and link, in the order of the prompts."""
+        """The records by method and link, in the order of the prompts."""
         order = {prompt["id"]: i for i, prompt in enumerate(self.about["prompts"])}
         groups: dict[tuple[str, str], list[GenerationRecord]] = {}
         for record in sorted(self.records, key=lambda record: order[record.prompt]):
@@ -139,7 +139,7 @@ class Decoded:
         return groups
 
     def of_source(self, source: str) -> Decoded:
-        """The texts of one prompt set."""
+        """Return the part of one prompt set."""
         kept = [prompt for prompt in self.about["prompts"] if prompt["source"] == source]
         names = {prompt["id"] for prompt in kept}
         records = [record for record in self.records if record.prompt in names]
@@ -147,7 +147,7 @@ class Decoded:
 
     @property
     def methods(self) -> list[Method]:
-        """As they were made; those that follow the rate, without a link's delay."""
+        """The methods; those that follow the rate are made without a link's delay."""
         made = STUDIES[self.name].methods(Fitted(**self.about["fitted"]))
         return [method for method in made if method.name in self.about["methods"]]
 
@@ -157,7 +157,7 @@ class Decoded:
         return list(dict.fromkeys(prompt["source"] for prompt in self.about["prompts"]))
 
     def score(self, records: Sequence[GenerationRecord], name: str) -> list[float]:
-        """One score of these records."""
+        """Return one score of these records."""
         return [self.scores[score_key(record)][name] for record in records]
 
 
@@ -176,8 +176,8 @@ def decode_study(
 ) -> Decoded:
     """Decode what a study asks for, or what is missing of it.
 
-    Texts of a method that does not follow the link's rate are decoded once, without a link: a link's time can be put on
-    later (:mod:`validation.decoding.retiming`). The others are decoded over each of :func:`flexspec_links`.
+    A method that does not follow the link's rate is decoded once, without a link: link latency is added in
+    post-processing (:mod:`validation.decoding.retiming`). The others are decoded over each of :func:`flexspec_links`.
 
     Parameters
     ----------
@@ -242,13 +242,13 @@ def decode_study(
 
 
 def likely_names(study: Study) -> list[str]:
-    """The names of a study's methods before anything was fitted; where a name holds a fitted number, one of those."""
+    """Return the names of a study's methods before anything is fitted; a fitted number in a name is an example."""
     fits = [Fitted(1.0, 0.0, 0.5, 0.1, prone, 0.1, 1) for prone in (0.5, 2.0)]
     return list(dict.fromkeys(method.name for fitted in fits for method in study.methods(fitted)))
 
 
 def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str], *, loosely: bool = False) -> None:
-    """Refuse a method that a study does not have; ``loosely``, numbers in names may be any.
+    """Refuse a method that a study does not have; with ``loosely``, numbers in names may differ.
 
     Raises
     ------
@@ -267,13 +267,13 @@ def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str], *, l
 
 
 def _is_complete(method: Method, records: Sequence[GenerationRecord], prompts: int) -> bool:
-    """Whether all texts of a method are there, over every network if it follows the rate."""
+    """Return whether all records of a method are there, over every network if it follows the rate."""
     wanted = prompts * (len(flexspec_links()) if method.follows_rate else 1)
     return sum(record.method == method.name for record in records) == wanted
 
 
 def fitted_to(trace: Trace, file: Path) -> Fitted:
-    """What was fitted to that trace before, or is now."""
+    """Return what was fitted to that trace before, or fit it now."""
     mark = {"created": trace.manifest.get("created"), "positions": trace.positions}
     with contextlib.suppress(FileNotFoundError, UserError, KeyError, TypeError):  # damaged: fitted again
         there = read_sealed(file)
@@ -286,7 +286,7 @@ def fitted_to(trace: Trace, file: Path) -> Fitted:
 
 
 def open_study(folder: Path) -> Decoded:
-    """What :func:`decode_study` left.
+    """Open what :func:`decode_study` stored.
 
     Raises
     ------
@@ -322,7 +322,7 @@ def open_study(folder: Path) -> Decoded:
 
 
 def _known_scores(file: Path) -> Scores:
-    """The scores that are there; none if the file is damaged, so that all are computed again."""
+    """Return the stored scores; none if the file is damaged, so that all are computed again."""
     try:
         found = read_sealed(file)
     except (FileNotFoundError, UserError):

@@ -1,4 +1,4 @@
-"""The texts of a study for a person: ``texts.jsonl`` beside the journal, one line a text; and one of them to show."""
+"""The texts of a study for people: ``texts.jsonl`` beside the journal, one line a text, and one sample to show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = "texts.jsonl"
 
 
 def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, folder: Path) -> Path:
-    """Write every text with its prompt, method and link; answers the file."""
+    """Write every text with its prompt, method and link, and return the file."""
     asked = {prompt.id: prompt.text for prompt in prompts}
     lines = [
         json.dumps(
@@ -40,12 +40,12 @@ def write_texts(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any, fol
 
 
 def text_of(record: GenerationRecord, tokenizer: Any) -> str:
-    """The new tokens of a record as text."""
+    """Return the new tokens of a record as text."""
     return str(tokenizer.decode(record.tokens, skip_special_tokens=True))
 
 
 def sample_of(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any) -> tuple[str, str, str] | None:
-    """Method, prompt and text of one of the texts: the first by a method that uses both models, if there is one."""
+    """Return method, prompt and text of a sample: the first by a method that runs both models, if there is one."""
     groups = [records for records in decoded.by_method.values() if records]
     if not groups:
         return None

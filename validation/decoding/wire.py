@@ -1,4 +1,4 @@
-"""Messages as bytes: whole numbers of any width one after the other, the highest bit first."""
+"""Messages as bytes: integers of any width, one after the other, highest bit first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = NDArray[Any]
 
 
 def index_bits(vocabulary: int) -> int:
-    """⌈log₂ V⌉: the bits that tell a token.
+    """Return ⌈log₂ V⌉, the bits of a token's index.
 
     >>> index_bits(32_000), index_bits(1)
     (15, 0)
@@ -21,7 +21,7 @@ def index_bits(vocabulary: int) -> int:
 
 
 def pack(fields: Iterable[tuple[int | Array, int]]) -> bytes:
-    """Numbers, or arrays of them, and their widths in bits, as bytes; the last one is filled up with zeros.
+    """Return integers, or arrays of them, in given widths as bytes; the last byte is filled up with zeros.
 
     >>> import numpy as np
     >>> pack([(5, 3), (np.array([1, 2]), 7)]).hex()
@@ -35,7 +35,7 @@ def pack(fields: Iterable[tuple[int | Array, int]]) -> bytes:
 
 
 class Unpacker:
-    """Reads what :func:`pack` wrote.
+    """A reader of what :func:`pack` wrote.
 
     >>> bits = Unpacker(pack([(5, 3), (1, 7), (2, 7)]))
     >>> bits.take(3), bits.several(2, 7).tolist()
@@ -47,11 +47,11 @@ class Unpacker:
         self._place = 0
 
     def take(self, width: int) -> int:
-        """The next number of that width."""
+        """Return the next integer of that width."""
         return int(self.several(1, width)[0])
 
     def several(self, count: int, width: int) -> Array:
-        """The next numbers of that width."""
+        """Return the next integers of that width."""
         end = self._place + count * width
         bits = self._bits[self._place : end].reshape(count, width)
         self._place = end
@@ -60,7 +60,7 @@ class Unpacker:
 
 
 def float_bits(value: float) -> int:
-    """The 32 bits of a number in float32.
+    """Return the 32 bits of a number in float32.
 
     >>> hex(float_bits(1.0))
     '0x3f800000'
@@ -69,7 +69,7 @@ def float_bits(value: float) -> int:
 
 
 def float_of(bits: int) -> float:
-    """The number of 32 bits.
+    """Return the float32 number of 32 bits.
 
     >>> float_of(0x3F800000)
     1.0

@@ -1,4 +1,4 @@
-"""The uncertainty measures that temperature perturbation is compared with: MC dropout and prompt perturbation.
+"""Baselines for temperature perturbation: uncertainty by MC dropout and by prompt perturbation.
 
 u-hlm, Section III-A and Fig. 3; cu-hlm, Section IV-A and Fig. 2. Both run the draft model 20 times, on dropout rates in
 [0, 0.1] or on paraphrases of the prompt, take one token of each run at temperature 1, and count how many differ from
@@ -69,7 +69,7 @@ class Baselines:
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """A text to be read by the draft model, and where a draft was made."""
+    """A text for the draft model to read, and the positions of the drafts."""
 
     tokens: list[int]
     at: Array  # indices into tokens, from 1: which are predicted
@@ -135,7 +135,7 @@ def dropout_uncertainty(
 
 @contextmanager
 def _dropping(model: Any, rate: float) -> Iterator[None]:
-    """The model with dropout at ``rate``, then as before."""
+    """Run the body with dropout at ``rate`` in the model, then restore the model."""
     from torch import nn
 
     modules = dict(model.named_modules())
@@ -162,7 +162,7 @@ def _dropping(model: Any, rate: float) -> Iterator[None]:
 
 
 def _dropped(rate: float) -> Any:
-    """A hook that drops from a block's output, or from the first of its outputs."""
+    """Return a hook that applies dropout to a block's output, or to the first of its outputs."""
     from torch.nn.functional import dropout
 
     def hook(module: Any, inputs: Any, output: Any) -> Any:
@@ -234,7 +234,7 @@ def baseline_measures(
     seed: int = 1,
     wordnet: str | Path | None = None,
 ) -> Baselines:
-    """Both measures at some positions of a trace.
+    """Compute both baselines at some positions of a trace.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ def baseline_measures(
 
 
 def _dictionary(folder: str | Path | None) -> tuple[WordNet | None, dict[str, str]]:
-    """The dictionary, or why prompt perturbation is left out; a folder that was named has to hold one."""
+    """Return the dictionary, or the reason why prompt perturbation is left out; a named folder must hold one."""
     try:
         return find_wordnet(folder), {}
     except UserError as error:
@@ -295,7 +295,7 @@ def _dictionary(folder: str | Path | None) -> tuple[WordNet | None, dict[str, st
 
 
 def _drafts(trace: Trace, texts: list[Array], draws: InstanceDraws) -> list[Array]:
-    """A token from q at every position of each text, as the claims are given one; a row's does not hang on the rest."""
+    """Draw a token from q at every position of each text, independently, as for the claims."""
     drafts = []
     for text in texts:
         rows = slice(int(text[0]), int(text[-1]) + 1)
@@ -305,7 +305,7 @@ def _drafts(trace: Trace, texts: list[Array], draws: InstanceDraws) -> list[Arra
 
 
 def _whole_texts(trace: Trace, positions: int, rng: np.random.Generator) -> list[Array]:
-    """The rows of texts in a drawn order, until ``positions`` are reached."""
+    """Return the trace rows of randomly ordered texts, until ``positions`` are reached."""
     at = np.asarray(trace.arrays["position"][:])
     texts = np.split(np.arange(len(at)), np.flatnonzero(at == 0)[1:])
     order = rng.permutation(len(texts))
@@ -315,7 +315,7 @@ def _whole_texts(trace: Trace, positions: int, rng: np.random.Generator) -> list
 
 
 def _prompt_ids(tokenizer: Any, text: str) -> list[int]:
-    """Tokens of a prompt as they were collected: with the begin-of-text token where the tokenizer has one."""
+    """Return a prompt's tokens as they were collected: with the begin-of-text token if the tokenizer has one."""
     found, begin = list(tokenizer(text, verbose=False).input_ids), tokenizer.bos_token_id
     return found if begin is None or found[:1] == [begin] else [begin, *found]
 
@@ -323,7 +323,7 @@ def _prompt_ids(tokenizer: Any, text: str) -> list[int]:
 def _readings(
     ids: Sequence[Sequence[int]], positions: Sequence[Iterable[int]], drafts: Sequence[Iterable[int]]
 ) -> list[_Reading]:
-    """The texts with their places in the answer; refused where the three do not agree."""
+    """Return the texts with their places in the answer; refuse inputs that do not agree."""
     if not len(ids) == len(positions) == len(drafts):
         raise UserError(f"There are {len(ids)} texts, {len(positions)} lists of positions, {len(drafts)} of drafts.")
     readings, place = [], 0
@@ -340,7 +340,7 @@ def _readings(
 
 
 def _groups(readings: list[_Reading], model: Any) -> Iterator[list[_Reading]]:
-    """Texts of similar length that are read together, within the memory that collecting allows itself."""
+    """Yield texts of similar length to read together, within the memory limit of collecting."""
     config = model.config.get_text_config()
     longest = max(len(reading.tokens) for reading in readings)
     limit = getattr(config, "max_position_embeddings", None) or longest
@@ -359,14 +359,14 @@ def _groups(readings: list[_Reading], model: Any) -> Iterator[list[_Reading]]:
 
 
 def _count(differing: Array, model: Any, group: list[_Reading], rng: np.random.Generator) -> None:
-    """Sample a token at every position of the texts, and add 1 where it is not the draft."""
+    """Draw a token at every position of the texts, and add 1 where it differs from the draft."""
     for reading, likely in zip(group, _draft_probabilities(model, group), strict=True):
         differs = rng.random(len(likely)) >= likely  # with probability 1 - q_d
         differing[reading.place : reading.place + len(likely)] += differs
 
 
 def _draft_probabilities(model: Any, group: list[_Reading]) -> list[Array]:
-    """q_d at every position of each text, from one pass; padded on the right, which causal attention does not see."""
+    """Return q_d at every position of each text, from one pass; right padding is not seen by causal attention."""
     import torch
 
     width = max(len(reading.tokens) for reading in group) - 1  # the last token is predicted, not read

@@ -1,4 +1,4 @@
-"""Methods with several drafts a round: from the draft model, from the text itself, or from the target model's past."""
+"""Methods with several drafts a round: from the draft model, the sequence itself, or the target model's last pass."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Array = NDArray[Any]
 FLEXSPEC_DRAFT_S = 0.0085
 """Seconds of a draft on a Jetson AGX Orin: flexspec Table V."""
 SLOWEST_BPS = 1.0
-"""What a link that stands still is taken for when a draft length is chosen."""
+"""The rate that a draft length is chosen for if the link stands still."""
 
 
 @register(
@@ -43,7 +43,7 @@ SLOWEST_BPS = 1.0
     )
 )
 class FixedLength(Method):
-    """Standard speculative decoding: K drafts a round, each with its row, and a bonus token (leviathan2023fast)."""
+    """Standard speculative decoding: K drafts, each with its distribution, and a bonus token (leviathan2023fast)."""
 
     def __init__(self, max_draft_length: int = 4) -> None:
         self.max_draft_length, self.name = max_draft_length, f"fixed K = {max_draft_length}"
@@ -62,12 +62,12 @@ class Dssd(FixedLength):
     """Distributed split speculative decoding (ning2025dssd), the baseline of flexspec.
 
     Its abstract: verification is split, and "replaces the uplink transmission of multiple vocabulary distributions
-    with a single downlink transmission". As public code after its Algorithm 2 has it: up go the tokens and their
-    probabilities q_d, by which the server accepts. Down comes which draft was the first rejected, and the target
-    model's row p there; the device, which has q, draws from (p - q)⁺. Where none was rejected, one token more
-    comes down. The law is that of speculative decoding. That code takes 32 bits for a probability, both ways, and for
-    a token, which has ⌈log₂ V⌉ here. At temperature 0, which it leaves open, a row is its token: q_d = 1 goes unsaid,
-    and for p's row a token comes down. flexspec says of the draft length only that it is fixed or heuristic.
+    with a single downlink transmission". Public code for its Algorithm 2 does this. Up: the tokens and their
+    probabilities q_d, with which the server decides on acceptance. Down: the index of the first rejected draft, and p
+    there; the device knows q and draws from (p - q)⁺. If no draft was rejected, one more token comes down. The law is
+    that of speculative decoding. That code uses 32 bits for a probability, both ways, and for a token, which has
+    ⌈log₂ V⌉ here. It leaves temperature 0 open; here q_d = 1 is not sent, and a token comes down instead of p. flexspec
+    says of the draft length only that it is fixed or heuristic.
     """
 
     def __init__(self, max_draft_length: int = 4) -> None:
@@ -75,7 +75,7 @@ class Dssd(FixedLength):
         self.name = f"DSSD (K = {max_draft_length})"
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Tokens and their probabilities."""
+        """Return tokens and their probabilities."""
         if self.session.temperature == 0:
             return tokens_message(drafts, self.session.vocabulary)
         width = index_bits(self.session.vocabulary)
@@ -85,9 +85,9 @@ class Dssd(FixedLength):
         return Message(float(len(drafts) * (width + 32)), pack(fields))
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """How many were kept, and the row of the first that was not, or a token."""
-        row = accepted < len(drafts) and self.session.temperature > 0
-        return 2 + 4 * self.session.vocabulary if row else super().reply(drafts, accepted)
+        """Return the bytes of: how many were accepted, and p at the first rejected one, or a token."""
+        sends_p = accepted < len(drafts) and self.session.temperature > 0
+        return 2 + 4 * self.session.vocabulary if sends_p else super().reply(drafts, accepted)
 
 
 def _flexspec(policy: str, *, printed_acceptance: bool = False) -> Callable[[Setup], FlexSpec]:
@@ -120,22 +120,23 @@ def _flexspec(policy: str, *, printed_acceptance: bool = False) -> Callable[[Set
 class FlexSpec(Dssd):
     """flexspec: the draft length that maximises tokens a second on the link of the moment (Algorithm 2).
 
-    A draft is a sample of the draft model's row, at temperature 0 its argmax. Drafting stops at an end of text, and the
-    K of τ/K is then how many were drafted. The paper prints no K_max, no μ and no O_header; those here are ours.
+    A draft is drawn from the draft model's distribution, at temperature 0 its argmax. Drafting stops at an end-of-text
+    token, and K of τ/K is then how many were drafted. The paper prints no K_max, μ and O_header; those here are ours.
 
     Parameters
     ----------
     policy : {"linear", "exact"}
         The argmax of (1 + γ̂K)/T(K), as printed, which is 1 or K_max; or of the geometric E(K)/T(K).
     printed_acceptance : bool
-        A draft is accepted where it is the argmax of p, and what follows is drawn from p, as printed: at temperature 1
-        that is not the target model's law. Tokens alone go up. Else by min(1, p_d/q_d) with the messages of DSSD.
+        As printed, a draft is accepted if it is the argmax of p, and the next token is drawn from p; only tokens are
+        sent. At temperature 1 that is not the target model's law. Otherwise acceptance is by min(1, p_d/q_d), with the
+        messages of DSSD.
     max_draft_length : int
         K_max.
     step : float
-        μ of the tracker. The printed policy has the printed average, the exact one a consistent estimate.
+        μ of the tracker. The printed policy uses the printed average, the exact one a consistent estimate.
     costs : mapping
-        What :func:`hlmtheory.draft_length.round_costs` takes beside rate and bits: times of the parts of a round.
+        Times of the parts of a round, for :func:`hlmtheory.draft_length.round_costs`.
     """
 
     follows_rate = True
@@ -156,13 +157,13 @@ class FlexSpec(Dssd):
         self.name = f"flexspec {policy}" + (", printed acceptance" if printed_acceptance else "")
 
     def begin(self, session: Session) -> None:
-        """γ̂ = 0.8 for every text."""
+        """Start every sequence with γ̂ = 0.8."""
         super().begin(session)
         kind = "ema_printed" if self.policy == "linear" else "consistent"
         self.trackers = [AcceptanceTracker(step=self.step, method=kind) for _ in range(session.sequences)]
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """K* of each text; without a link only the models' times count."""
+        """Return K* of each sequence; without a link only the models' times count."""
         gamma = np.array([self.trackers[sequence].estimate for sequence in sequences])
         speed = np.array([1e12 if rate is None else max(rate, SLOWEST_BPS) for rate in rates])
         bits = index_bits(self.session.vocabulary) + (0 if self.by_argmax or self.session.temperature == 0 else 32)
@@ -171,15 +172,15 @@ class FlexSpec(Dssd):
         return np.asarray(choose(gamma, fixed, marginal, self.max_draft_length))
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Tokens, with their probabilities where acceptance needs them."""
+        """Return the tokens, with their probabilities if acceptance needs them."""
         return tokens_message(drafts, self.session.vocabulary) if self.by_argmax else super().message(drafts)
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """As DSSD, or how many were kept and a token."""
+        """Return the bytes of DSSD's reply, or of how many were accepted and a token."""
         return Method.reply(self, drafts, accepted) if self.by_argmax else super().reply(drafts, accepted)
 
     def learn(self, outcome: Outcome) -> None:
-        """γ̂."""
+        """Update γ̂."""
         if outcome.drafts:
             tracker = self.trackers[outcome.sequence]
             self.trackers[outcome.sequence] = tracker.update(outcome.accepted, len(outcome.drafts))
@@ -194,11 +195,11 @@ class FlexSpec(Dssd):
     )
 )
 class PromptLookup(Method):
-    """Prompt lookup: what followed the last n tokens when they last occurred in the text; else fewer of them, or none.
+    """Prompt lookup: the drafts are what followed the last n tokens, or fewer, when they last occurred.
 
     A draft is certain, q̂ = 1, so it is accepted with probability p_d and replaced from p without it: the target model's
-    law at any temperature. The device has the text, so the drafts go up as tokens. Of several earlier occurrences the
-    newest counts; flexspec does not say which, and some implementations take the first.
+    law at any temperature. The device has the sequence, so the drafts are sent as tokens. Of several earlier
+    occurrences the newest counts; flexspec does not say which, and some implementations take the first.
     """
 
     runs_draft = False
@@ -211,7 +212,7 @@ class PromptLookup(Method):
         )
 
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
-        """After the newest earlier occurrence."""
+        """Return what followed the newest earlier occurrence."""
         for size in range(min(self.ngram, len(tokens) - 1), 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], size)
             found = np.flatnonzero((windows == tokens[-size:]).all(axis=1))
@@ -221,7 +222,7 @@ class PromptLookup(Method):
         return ()
 
     def message(self, drafts: list[Draft]) -> Message:
-        """The tokens."""
+        """Return the tokens."""
         return tokens_message(drafts, self.session.vocabulary)
 
 
@@ -237,10 +238,10 @@ class PromptLookup(Method):
 class Lookahead(CloudOnly):
     """Jacobi iteration on the server: the target model's likeliest tokens of the last pass are the drafts of this one.
 
-    flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model"; its
-    reference [40] is another method, which looks drafts up in a trie. The first drafts repeat the last token of the
-    text. Drafts are certain, as of :class:`PromptLookup`, so it is lossless. The pool of n-grams that Lookahead
-    decoding keeps beside the iteration is left out.
+    flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model". Its
+    reference [40] is another method, which looks drafts up in a trie. The first drafts repeat the last token. Drafts
+    are certain, as those of :class:`PromptLookup`, so it is lossless. Lookahead decoding also keeps a pool of n-grams,
+    which is left out here.
     """
 
     wants_likeliest = True
@@ -249,23 +250,23 @@ class Lookahead(CloudOnly):
         self.max_draft_length, self.name = max_draft_length, f"Lookahead (K = {max_draft_length})"
 
     def begin(self, session: Session) -> None:
-        """No guesses yet."""
+        """Start without guesses."""
         super().begin(session)
         self.guesses: list[list[int]] = [[] for _ in range(session.sequences)]
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """Always the same."""
+        """Return the same length for all."""
         return np.full(len(sequences), self.max_draft_length)
 
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
-        """The last pass's, filled up with the last token."""
+        """Return the guesses of the last pass, filled up with the last token."""
         return [*self.guesses[sequence], *[int(tokens[-1])] * self.max_draft_length][: self.max_draft_length]
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """The new tokens."""
+        """Return the bytes of the new tokens."""
         return -(-(accepted + 1) * index_bits(self.session.vocabulary) // 8)
 
     def learn(self, outcome: Outcome) -> None:
-        """What the target model would write after the token that it has just added."""
+        """Keep what the target model would generate after the token that it has just added."""
         if outcome.likeliest is not None:
             self.guesses[outcome.sequence] = outcome.likeliest[outcome.accepted + 1 :].tolist()

@@ -1,4 +1,4 @@
-"""c-sqs: drafts from a quantised row, as many as fit the bits of a round, with a support that is steered or not."""
+"""c-sqs: drafts from quantised distributions, as many as fit the bits of a round; the support is fixed or adaptive."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Array = NDArray[Any]
 BUDGET_BITS, RESOLUTION, LEARNING_RATE, EPSILON = 5000.0, 100, 0.001, 0.0005
 """c-sqs Section 4: B, ℓ, η and the target deviation."""
 FINEST = 2**20
-"""A resolution beyond this changes no row that a model knows, and the codec ends at 2²⁴."""
+"""A finer resolution would change no distribution of a model, and the codec ends at 2²⁴."""
 
 
-def told(value: float) -> str:
-    """A number for a name: short, and no other number's.
+def short_form(value: float) -> str:
+    """Return a number as text for a name: short, and different from that of any other number.
 
-    >>> told(0.001), told(5000.0), told(0.12345678)
+    >>> short_form(0.001), short_form(5000.0), short_form(0.12345678)
     ('0.001', '5000', '0.12345678')
     """
     short = f"{value:g}"
@@ -47,13 +47,13 @@ def told(value: float) -> str:
 
 
 def _unusual(symbol: str, value: float, usual: float) -> list[str]:
-    """A setting, where it is not the paper's."""
-    return [] if value == usual else [f"{symbol} = {told(value)}"]
+    """Return a setting for a name, if it differs from the paper's."""
+    return [] if value == usual else [f"{symbol} = {short_form(value)}"]
 
 
 @dataclass(slots=True)
 class Lattice:
-    """What is sent of a draft, and what it cost in distance."""
+    """What is sent of a draft's distribution, and the distortion that this costs."""
 
     tokens: Array  # those with a count, ascending
     counts: Array
@@ -62,7 +62,7 @@ class Lattice:
     rounding: float
 
     def drawn(self, token: int) -> LatticeDraft:
-        """The codec's form of it."""
+        """Return the codec's form of it."""
         return LatticeDraft(self.tokens, self.counts, token)
 
 
@@ -72,16 +72,16 @@ class Sqs(Method):
     Parameters
     ----------
     budget_bits : float
-        B of a round: drafting stops before the draft that would exceed it.
+        B of a round; drafting stops before the draft that would exceed it.
     resolution : int
         ℓ.
     by_bytes : bool
         Whether the budget and the link count the encoded bytes, or the formula's bits.
 
-    The name tells what a method is steered by and whatever is not as in the paper, so that no two have the same.
+    The name holds the main parameter and every setting that differs from the paper's, so that names are distinct.
 
-    The bytes are those of :mod:`hlmtheory.codec`. They list the tokens that have a count, which is the same row; how
-    long they are does not depend on which of them was drawn, so that the budget does not bias the draft.
+    The bytes are those of :mod:`hlmtheory.codec`. They list the tokens that have a count, which is the same
+    distribution. Their length does not depend on which token was drawn, so the budget does not bias the draft.
     """
 
     adaptive = False
@@ -100,29 +100,29 @@ class Sqs(Method):
         self.budget, self.resolution, self.real_bytes = budget_bits, resolution, by_bytes
 
     def begin(self, session: Session) -> None:
-        """Nothing is spent."""
+        """Start with an unused budget."""
         super().begin(session)
         self.spent = np.zeros(session.sequences)
         self.batches: list[list[LatticeDraft]] = [[] for _ in range(session.sequences)]
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """As many as fit."""
+        """Return no limit: the budget ends a round."""
         return np.full(len(sequences), self.session.new_tokens)
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Which tokens are kept, (n, V) bool, and ℓ, a number or (n,): here all that are possible."""
+        """Return which tokens are kept, (n, V) bool, here all with q > 0, and ℓ, a number or (n,)."""
         return step.distributions > 0, self.resolution
 
     def support_sizes(self, kept: Array) -> Array:
-        """K as the formula counts it."""
+        """Return K as the formula counts it."""
         return kept
 
     def propose(self, step: Step) -> Proposal:
-        """Quantise, and stop where the budget is spent."""
+        """Quantise, and end a round where the budget is used up."""
         import torch
 
         support, resolution = self.supports(step)
-        support = support & (step.distributions > 0)  # a threshold of 0 or less keeps impossible tokens, too
+        support = support & (step.distributions > 0)  # a threshold of 0 or less would keep impossible tokens
         counts = quantize(step.distributions, support=support, resolution=resolution)
         units = np.broadcast_to(np.asarray(torch.as_tensor(resolution).cpu()), len(step.sequences))
         kept = support.sum(dim=-1).cpu().numpy()
@@ -140,43 +140,43 @@ class Sqs(Method):
         self.taken(step, full)
         return Proposal(counts / counts.sum(dim=-1, keepdim=True), ends_round=full, notes=notes)
 
-    def _spend(self, row: int, fresh: bool, draft: Lattice) -> bool:
-        """Whether a draft no longer fits the round."""
+    def _spend(self, sequence: int, fresh: bool, draft: Lattice) -> bool:
+        """Count a draft, and return whether it no longer fits the round."""
         if not self.real_bytes:
-            self.spent[row] = draft.bits + (0.0 if fresh else self.spent[row])
+            self.spent[sequence] = draft.bits + (0.0 if fresh else self.spent[sequence])
         else:
             any_token = draft.drawn(int(draft.tokens[0]))
-            self.batches[row] = [any_token] if fresh else [*self.batches[row], any_token]
-            self.spent[row] = 8 * len(self._encoded(self.batches[row]))
-        return bool(self.spent[row] > self.budget)
+            self.batches[sequence] = [any_token] if fresh else [*self.batches[sequence], any_token]
+            self.spent[sequence] = 8 * len(self._encoded(self.batches[sequence]))
+        return bool(self.spent[sequence] > self.budget)
 
     def _encoded(self, drafts: list[LatticeDraft]) -> bytes:
         return encode(LatticeMessage(self.session.vocabulary, tuple(drafts)))
 
     def taken(self, step: Step, full: Array) -> None:
-        """Told which drafts fit."""
+        """Take note of which drafts fit."""
 
     def message(self, drafts: list[Draft]) -> Message:
-        """The rows on their lattices, and the tokens."""
+        """Return the distributions on their lattices, and the tokens."""
         if not drafts:
             return Message(0.0, b"\0")  # a request for a token
         coded = self._encoded([draft.note.drawn(draft.token) for draft in drafts])
         return Message(sum(draft.note.bits for draft in drafts), coded)
 
     def distortion(self, drafts: list[Draft]) -> tuple[float, float]:
-        """The second sum of Theorem 1."""
+        """Return the two parts of the second sum of Theorem 1."""
         return sum(draft.note.dropped for draft in drafts), sum(draft.note.rounding for draft in drafts)
 
 
 @register(MethodInfo("QS dense", Family.SQS, PlotStyle(GREY, "v"), default=lambda setup: DenseQs()))
 class DenseQs(Sqs):
-    """QS: the whole row on the lattice."""
+    """QS: the whole distribution on the lattice."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__("QS dense", **options)
 
     def support_sizes(self, kept: Array) -> Array:
-        """V, also where a row has zeros."""
+        """Return V, also where a distribution has zeros."""
         return np.full_like(kept, self.session.vocabulary)
 
 
@@ -189,18 +189,18 @@ class KSqs(Sqs):
         self.k = k
 
     def begin(self, session: Session) -> None:
-        """K within the vocabulary."""
+        """Refuse K outside the vocabulary."""
         if not 1 <= self.k <= session.vocabulary:
             raise UserError(f"K is {self.k}; it must be 1 to {session.vocabulary:,}, the tokens of the vocabulary.")
         super().begin(session)
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Fewer where a row has fewer that are positive."""
+        """Return the K largest, or fewer if fewer are positive."""
         size = (step.distributions > 0).sum(dim=-1).clamp_max(self.k)
         return top_support(step.distributions, size), self.resolution
 
     def support_sizes(self, kept: Array) -> Array:
-        """K, also where a row has zeros: the server expects that many."""
+        """Return K, also where a distribution has zeros: the server expects K."""
         return np.full_like(kept, self.k)
 
 
@@ -217,10 +217,10 @@ class KSqs(Sqs):
     ),
 )
 class CSqs(Sqs):
-    """C-SQS: the tokens of at least a threshold that is steered online (c-sqs Algorithm 1).
+    """C-SQS: the tokens with q at or above a threshold that is adapted online (c-sqs Algorithm 1).
 
-    The likeliest token is kept whatever the threshold, or a row could be empty. Section 3 rounds the support's bits up,
-    (5) does not: here they are not, less than a bit a draft.
+    The likeliest token is always kept, so that no support is empty. Section 3 rounds the support's bits up, (5) does
+    not; here they are not rounded, a difference of less than a bit a draft.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ class CSqs(Sqs):
     learning_rate : float
         η; 0 leaves the threshold where it is.
     epsilon : float
-        The dropped mass that is aimed at.
+        The target for the dropped mass.
     printed : bool
         Whether the rejected position's own update is lost, as line 12 has it (claim ``conformal.resampled``).
     """
@@ -247,32 +247,32 @@ class CSqs(Sqs):
     ) -> None:
         kind = ["fixed"] if learning_rate == 0 else _unusual("η", learning_rate, LEARNING_RATE)
         kind += [*_unusual("ε", epsilon, EPSILON), *(["as printed"] if printed else [])]
-        super().__init__("C-SQS", f"{'τ₁' if learning_rate else 'τ'} = {told(threshold)}", *kind, **options)
+        super().__init__("C-SQS", f"{'τ₁' if learning_rate else 'τ'} = {short_form(threshold)}", *kind, **options)
         self.first, self.rate, self.epsilon, self.printed = threshold, learning_rate, epsilon, printed
 
     def begin(self, session: Session) -> None:
-        """A controller for each text; a fixed threshold leaves them as they are."""
+        """Start a controller for each sequence; a fixed threshold never updates it."""
         super().begin(session)
         settings = (self.epsilon, self.rate or 1.0, self.first)
         self.controllers = [ThresholdController(*settings) for _ in range(session.sequences)]
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """{q ≥ τ} and the likeliest."""
+        """Return {q ≥ τ} and the likeliest token."""
         import torch
 
-        now = [float(self.controllers[row].threshold) for row in step.sequences]
+        now = [float(self.controllers[sequence].threshold) for sequence in step.sequences]
         return threshold_support(
             step.distributions, torch.tensor(now, dtype=torch.float64, device=step.distributions.device)
         ), self.resolution
 
     def taken(self, step: Step, full: Array) -> None:
-        """Update (8) for each draft that is sent."""
+        """Update the threshold by (8) for each draft that is sent."""
         if self.rate:
             for i in np.flatnonzero(~full):
                 self.controllers[step.sequences[i]].step(step.distributions[i].double().cpu().numpy())
 
     def learn(self, outcome: Outcome) -> float:
-        """Back to the last position that is kept."""
+        """Roll the threshold back to the last kept position, and return it."""
         controller = self.controllers[outcome.sequence]
         if self.rate and outcome.drafts:
             controller.roll_back(outcome.accepted, printed=self.printed)
@@ -281,15 +281,15 @@ class CSqs(Sqs):
 
 @register(MethodInfo("SQS allocated", Family.SQS, PlotStyle(GREEN, "D"), default=lambda setup: AllocatedSqs()))
 class AllocatedSqs(Sqs):
-    """The support size and resolution of least distortion within so many bits a draft."""
+    """The support size and resolution with the smallest distortion for a number of bits per draft."""
 
     adaptive = True
 
     def __init__(self, draft_bits: float = 500.0, **options: Any) -> None:
-        super().__init__("SQS allocated", f"{told(draft_bits)} bits", **options)
+        super().__init__("SQS allocated", f"{short_form(draft_bits)} bits", **options)
         self.draft_bits = draft_bits
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """By :func:`hlmtheory.lattice.allocate`."""
+        """Return the support and resolution of :func:`hlmtheory.lattice.allocate`."""
         found = allocate(step.distributions, self.draft_bits)
         return top_support(step.distributions, found.k), found.resolution.clamp_max(FINEST)

@@ -1,4 +1,4 @@
-"""Methods without a link, and those of u-hlm and cu-hlm: one draft a round, kept unseen where the device is sure."""
+"""Methods of one model, and those of u-hlm and cu-hlm: one draft a round, which may skip verification."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Array = NDArray[Any]
 BITS = 8
 """b_prob of cu-hlm Section V."""
 CERTIFIED_BITS = (16, 24)
-"""What a probability of :class:`CuHlmCertified` has, or where that is too coarse."""
+"""Bits of a probability of :class:`CuHlmCertified`: the usual number, and the one where that is too coarse."""
 
 
 @register(
@@ -55,7 +55,7 @@ class DraftOnly(Method):
     name, runs_target = "small only", False
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """All."""
+        """Return all: no draft is verified."""
         return np.ones(len(tokens), dtype=bool)
 
 
@@ -74,15 +74,15 @@ class TargetOnly(Method):
     name, runs_draft = "large only", False
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """No drafts."""
+        """Return 0: there are no drafts."""
         return np.zeros(len(sequences), dtype=np.int64)
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Nothing is sent."""
+        """Return an empty message."""
         return Message(0.0, b"")
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Nothing comes back."""
+        """Return 0 bytes."""
         return 0
 
 
@@ -101,26 +101,26 @@ class CloudOnly(TargetOnly):
     name = "cloud only"
 
     def message(self, drafts: list[Draft]) -> Message:
-        """A request for the next token."""
+        """Return a request for the next token."""
         return Message(8.0, b"\0")
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """The token."""
+        """Return the bytes of the token."""
         return -(-index_bits(self.session.vocabulary) // 8)
 
 
 @register(MethodInfo("HLM", Family.HLM, PlotStyle(BLACK, "s"), default=lambda setup: Hlm(), published="HLM"))
 class Hlm(Method):
-    """HLM: every draft is sent with its whole row; a draft that is accepted ends its round (cu-hlm Section II).
+    """HLM: every draft is sent with its whole distribution; an accepted draft ends its round (cu-hlm Section II).
 
-    The formula counts cu-hlm's 8 bits and index for each probability (4); the bytes are the row in float32, which the
-    server needs if the text is to have the target model's law.
+    The formula counts cu-hlm's 8 bits and index for each probability (4). The bytes are the distribution in float32,
+    which the server needs so that the sequence has the target model's law.
     """
 
     name, bonus = "HLM", False
 
     def message(self, drafts: list[Draft]) -> Message:
-        """The token and its row."""
+        """Return the token and its distribution."""
         bits = float(vocabulary_payload_bits(self.session.vocabulary, BITS))
         return Message(len(drafts) * bits, super().message(drafts).payload)
 
@@ -135,7 +135,7 @@ class Hlm(Method):
     )
 )
 class RandHlm(Hlm):
-    """HLM that keeps each draft unseen with a fixed probability, whatever it is (cu-hlm Section V-A).
+    """HLM in which each draft skips verification with a fixed probability (cu-hlm Section V-A).
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class RandHlm(Hlm):
         self.share, self.name = share, f"Rand-HLM ({share:g})"
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """By a number of its own for each position."""
+        """Return a random choice, by one number for each position."""
         return np.asarray(self.session.noise.uniform(SKIP, step.sequences, step.positions) < self.share)
 
 
@@ -180,12 +180,12 @@ U_CHOSEN, CU_CHOSEN = f"U-HLM at {CHOSEN_THRESHOLD:g}", f"CU-HLM online at {CHOS
     ),
 )
 class UHlm(Hlm):
-    """U-HLM: a draft whose uncertainty is at most the threshold is kept unseen (cu-hlm (10), u-hlm (8)).
+    """U-HLM: a draft whose uncertainty is at most the threshold skips verification (cu-hlm (10), u-hlm (8)).
 
-    What is perturbed are the draft model's own logits, whatever the run's temperature and top-p; a masked one, -inf, is
-    a token of probability 0. A draft that is sent goes with its whole row, as by HLM: the formula is cu-hlm's (4), the
-    bytes are u-hlm's full precision, 32 bits a probability and no index. The server needs the skipped tokens as well;
-    both papers neglect them, and no message counts them.
+    The draft model's logits are perturbed as they are, whatever the run's temperature and top-p; a masked logit, -inf,
+    is a token of probability 0. A sent draft goes with its whole distribution, as in HLM: the formula is cu-hlm's (4),
+    the bytes are u-hlm's full precision, 32 bits a probability without an index. The server needs the skipped tokens as
+    well. Both papers neglect them, and no message counts them.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ class UHlm(Hlm):
         self.threshold, self.name, self.draws = threshold, name, draws
 
     def uncertainty(self, step: Step, tokens: Array) -> Array:
-        """Uncertainty of each draft."""
+        """Return the uncertainty of each draft, (n,)."""
         import torch
 
         logits = step.logits
@@ -215,25 +215,25 @@ class UHlm(Hlm):
         return np.asarray(found.double().cpu())
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Where u ≤ u_th."""
+        """Return where u ≤ u_th."""
         self.u = self.uncertainty(step, tokens)
         return self.u <= self.threshold
 
 
 class Cut(NamedTuple):
-    """What is sent of a row: how many probabilities, and in how many bits each."""
+    """What is sent of a distribution: how many probabilities, and in how many bits each."""
 
     k: int
     bits: int
 
 
 class CuHlm(UHlm, ABC):
-    """CU-HLM: as U-HLM, and of a row that is sent only the k largest probabilities, in 8 bits (cu-hlm Section IV).
+    """CU-HLM: U-HLM that sends only the k largest probabilities of a distribution, in 8 bits (cu-hlm Section IV).
 
-    The draft's own probability goes along unrounded, so that acceptance is undistorted; what replaces a rejected draft
-    is drawn from the residual of the row that the server decodes. How a value is rounded is not printed: here down, and
-    what that loses joins the mass that is spread (:mod:`hlmtheory.truncation`). The formula counts k values and their
-    indices, as the paper does; the bytes count the draft and its probability, too.
+    The draft's own probability is sent unrounded, so that acceptance is not distorted. The replacement of a rejected
+    draft is drawn from the residual of the distribution that the server decodes. The paper does not say how a value is
+    rounded: here down, and the lost mass is spread over the tail (:mod:`hlmtheory.truncation`). The formula counts k
+    values and their indices, as the paper does; the bytes count the draft and its probability as well.
     """
 
     truncates = True
@@ -241,10 +241,10 @@ class CuHlm(UHlm, ABC):
 
     @abstractmethod
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """K and b_prob of each draft that is sent, from their rows (m, V); one number if all have the same."""
+        """Return k and b_prob of each sent draft, given distributions (m, V); one number if all have the same."""
 
     def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
-        """The rows as decoded, and what of them is sent, as a :class:`Cut`."""
+        """Return the decoded distributions, and for each the :class:`Cut` that is sent."""
         import torch
 
         known: list[Any] = [None] * len(tokens)
@@ -263,7 +263,7 @@ class CuHlm(UHlm, ABC):
         return known, cuts
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Token, q_d, the k tokens and their probabilities rounded down, in the bytes of :mod:`hlmtheory.codec`."""
+        """Return the token, q_d, and the k tokens with rounded probabilities, encoded by :mod:`hlmtheory.codec`."""
         (draft,) = drafts
         row, cut = draft.distribution.double().cpu().numpy(), draft.note
         coded = encode(truncated_message(row, k=cut.k, token=draft.token, bits=cut.bits))
@@ -287,7 +287,7 @@ class CuHlmOffline(CuHlm):
         self.k = k
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """The same k."""
+        """Return the same k for all."""
         return min(self.k, self.session.vocabulary), self.bits
 
 
@@ -313,7 +313,7 @@ def _online(threshold: float, setup: Setup, name: str) -> CuHlmOnline:
     ),
 )
 class CuHlmOnline(CuHlm):
-    """k by the draft's uncertainty: least k with Ū(a u + b) ≤ θ (cu-hlm (24)).
+    """k by the draft's uncertainty: the smallest k with Ū(a u + b) ≤ θ (cu-hlm (24)).
 
     Parameters
     ----------
@@ -338,7 +338,7 @@ class CuHlmOnline(CuHlm):
         self.line, self.distortion_tolerance, self.sharpness = (slope, intercept), distortion_tolerance, sharpness
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """By the line, within [0, 1]."""
+        """Return k for the line's rejection probability, clipped to [0, 1]."""
         import torch
 
         estimate = np.clip(self.line[0] * uncertainty + self.line[1], 0.0, 1.0)
@@ -355,12 +355,12 @@ class CuHlmOnline(CuHlm):
     )
 )
 class CuHlmCertified(CuHlm):
-    """The least k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε, and a threshold that was calibrated.
+    """The smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε, and a calibrated threshold.
 
-    Δ_k is that of the row which the server decodes (claim ``truncation.message``); for the threshold see
-    :func:`hlmtheory.skipping.calibrate_threshold`. In 16 bits: rounded to 8, a flat row is further from q than any
-    useful ε, whatever k. A row for which 16 are too few as well goes in 24; that takes a heavy tail and a vocabulary
-    beyond 2¹⁷ ε, such as 13,107 tokens for 0.1.
+    Δ_k is that of the distribution which the server decodes (claim ``truncation.message``). For the threshold see
+    :func:`hlmtheory.skipping.calibrate_threshold`. A probability has 16 bits: with 8, a flat distribution is further
+    from q than any useful ε, whatever k. Where 16 are too few as well it has 24; that takes a heavy tail and a
+    vocabulary beyond 2¹⁷ ε, such as 13,107 tokens for 0.1.
     """
 
     bits = CERTIFIED_BITS[0]
@@ -370,15 +370,15 @@ class CuHlmCertified(CuHlm):
         self.bias_tolerance = bias_tolerance
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """From q alone."""
+        """Return the certified k, which depends on q only."""
         try:
             return certified_size(draft, self.bias_tolerance, bits_per_probability=self.bits), self.bits
-        except ValueError:  # too few bits for some row
+        except ValueError:  # too few bits for some distribution
             found = np.array([self._finer(row) for row in draft])
             return found[:, 0], found[:, 1]
 
     def _finer(self, row: torch.Tensor) -> tuple[int, int]:
-        """K and bits of a row, which may take more of them."""
+        """Return k and bits of one distribution, with more bits if it needs them."""
         usual, most = CERTIFIED_BITS
         try:
             return int(certified_size(row, self.bias_tolerance, bits_per_probability=usual)), usual

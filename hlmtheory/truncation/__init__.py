@@ -27,6 +27,7 @@ from hlmtheory.truncation.budget import SizeAllocation, optimal_sizes
 from hlmtheory.truncation.claims import CLAIMS
 from hlmtheory.truncation.distances import DeviationBounds, deviation_bounds
 from hlmtheory.truncation.message import decoded_draft, decoded_output_distribution, message_deviation
+from hlmtheory.truncation.multi_draft import multi_draft_distribution
 from hlmtheory.truncation.reconstruction import (
     resampling_bias,
     resampling_distortion,
@@ -74,6 +75,7 @@ __all__ = [
     "exact_size",
     "message_deviation",
     "min_p_of_size",
+    "multi_draft_distribution",
     "offline_size",
     "online_bound",
     "online_certified_size",

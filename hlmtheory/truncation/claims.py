@@ -11,6 +11,7 @@ from hlmtheory.truncation.budget import CLAIMS as _BUDGET_CLAIMS
 from hlmtheory.truncation.distances import CLAIMS as _DISTANCE_CLAIMS
 from hlmtheory.truncation.message import CLAIMS as _MESSAGE_CLAIMS
 from hlmtheory.truncation.misdeclared_claims import CLAIMS as _MISDECLARED_CLAIMS
+from hlmtheory.truncation.multi_draft import CLAIMS as _MULTI_DRAFT_CLAIMS
 from hlmtheory.truncation.reconstruction import (
     NOISE,
     draft_and_size,
@@ -251,4 +252,5 @@ CLAIMS = (
     *_RULE_CLAIMS,
     *_BUDGET_CLAIMS,
     *_MISDECLARED_CLAIMS,
+    *_MULTI_DRAFT_CLAIMS,
 )

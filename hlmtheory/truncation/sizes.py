@@ -20,12 +20,13 @@ import numpy as np
 from array_api_compat import device
 
 from hlmtheory._array import Array, arrays, in_kind, spread, to_numpy, upward, widest
-from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, flag, leading_dimensions
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, flag, leading_dimensions, number
 from hlmtheory._quantities import not_negative
 from hlmtheory._simplex import distance, distributions, quotient
 from hlmtheory.truncation._search.pairs import SortedPair
 from hlmtheory.truncation._search.tails import Tails
 from hlmtheory.truncation.message import least_message_size
+from hlmtheory.truncation.multi_draft import DRAFT_COUNT
 from hlmtheory.truncation.softplus import denominator_at, draft_probability
 
 UP = 1.0 + 2.0**-50
@@ -202,8 +203,10 @@ def online_size(
     return Tails.of(xp, q).least(0.5 * theta * denominator, "distortion_tolerance")  # (24)
 
 
-def certified_size(draft: Array, bias_tolerance: Array, *, bits_per_probability: int | None = None) -> Array:
-    """The smallest k with 2 Δ_k ≤ ε: the emitted token's Bias is at most ε, whatever the target is.
+def certified_size(
+    draft: Array, bias_tolerance: Array, *, bits_per_probability: int | None = None, draft_count: int = 1
+) -> Array:
+    """The smallest k with 2 m Δ_k ≤ ε: the emitted token's Bias is at most ε, whatever the target is.
 
     Parameters
     ----------
@@ -215,6 +218,9 @@ def certified_size(draft: Array, bias_tolerance: Array, *, bits_per_probability:
         b_prob: Δ_k is then :func:`message_deviation`, which includes all rounding of the bytes that
         :func:`hlmtheory.codec.truncated_message` sends and the server decodes; it can rise with k. The levels depend
         only on the values of the row, not on its library, type, order in memory or batch. None: values unrounded.
+    draft_count : int
+        m, 1 to 64: how many independent drafts the position has, verified one after the other. For a tree, the number
+        of children of the node; see :func:`multi_draft_distribution`.
 
     Returns
     -------
@@ -233,7 +239,8 @@ def certified_size(draft: Array, bias_tolerance: Array, *, bits_per_probability:
     2
     """
     xp, draft, epsilon = arrays("draft", "bias_tolerance", draft=draft, bias_tolerance=bias_tolerance)
-    epsilon = in_kind(xp, TOLERANCE.check(xp, "bias_tolerance", epsilon), xp.float64)
+    m = number(DRAFT_COUNT, "draft_count", draft_count)
+    epsilon = in_kind(xp, TOLERANCE.check(xp, "bias_tolerance", epsilon), xp.float64) / m
     if bits_per_probability is not None:
         sizes = least_message_size(draft, to_numpy(epsilon), bits_per_probability)
         return xp.asarray(sizes, device=device(draft))

@@ -42,6 +42,13 @@ def sampled_elsewhere(draw):
 
 
 @st.composite
+def drafted_often(draw):
+    """A pair, how many entries are sent, and how many drafts the position has."""
+    instance = draw(SIZED)
+    return {**instance, "draft_count": draw(hnp.arrays(np.int64, instance["k"].shape, elements=st.integers(1, 4)))}
+
+
+@st.composite
 def drafts_of_many(draw, *, targets=False):
     """Rows of several tokens, target and draft apart; a tolerance, or competing sizes."""
     size, tokens = draw(vocabularies(2)), draw(st.integers(1, 4))
@@ -97,6 +104,9 @@ STRATEGIES = {
     "truncation.dual_bound": drafts_of_many(),
     "truncation.dual_gap": drafts_of_many(),
     "truncation.misdeclared": sampled_elsewhere(),
+    "truncation.multi_draft": drafted_often(),
+    "truncation.multi_draft_certificate": drafted_often(),
+    "truncation.multi_draft_single": drafted_often(),
 }
 
 TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125]}
@@ -113,6 +123,12 @@ OUTSIDE = {
     "the certified size is not 0": {"draft": [0.25] * 4},
     "0 < TV(q, p) ≤ the mass that is sent": {**TIGHT, "k": 0},
     "d is among the k sent, and β_d > 0": {**TIGHT, "token": 0, "k": 0},
+    "every r̂ exists: TV(q̂, p_i) > 2^-44, or nothing is rejected": {
+        "target": [0.5, 0.25, 0.25],
+        "draft": [0.5, 0.375, 0.125],
+        "k": 1,
+        "draft_count": 1,
+    },
     "r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected": {
         "target": [0.5, 0.25, 0.25],
         "draft": [0.5, 0.375, 0.125],
@@ -124,6 +140,7 @@ STRAYS = {
     "draft": [0.5, 0.25, 0.22],
     "target": [0.5, float("nan"), 0.5],
     "actual_draft": [0.5, 0.25, 0.22],
+    "draft_count": 0,
     "token": 9,
     "k": 9999,
     "sharpness": 0.0,

@@ -131,7 +131,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "distortion_tolerance": 0.25,
         "sharpness": 2.5,
     },
-    "certified_size": {"draft": R, "bias_tolerance": 0.25, "bits_per_probability": 8},
+    "certified_size": {"draft": R, "bias_tolerance": 0.25, "bits_per_probability": 8, "draft_count": 2},
     "bias_size": {"draft": R, "total_variation_bound": 0.5, "bias_tolerance": 0.125},
     "online_certified_size": {
         "draft": R,
@@ -142,6 +142,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     },
     "decoded_draft": {"draft": R, "k": 1, "bits_per_probability": 4, "draft_token": 0},
     "message_deviation": {"draft": R, "bits_per_probability": 4},
+    "multi_draft_distribution": {"target": P, "draft": Q, "k": 1, "draft_count": 2},
     "decoded_output_distribution": {"target": P, "draft": Q, "decoded": R},
     "softplus_gap": {"z": [-0.5, 0.75], "sharpness": 2.5},
     "softplus_distance": {"target": P, "draft": Q, "sharpness": 2.5},

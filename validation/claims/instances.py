@@ -27,7 +27,7 @@ SIZES_BY_DRAFT = (8, 64, 512)  # entries sent for likely, middling and unlikely 
 ACTUAL_TEMPERATURE = 0.7  # of a sampler that is declared as one of temperature 1
 ROW_ARRAYS = (
     *("draft", "target", "actual_draft", "token", "k", "top_k", "acceptance", "draft_length", "sharpness", "skip"),
-    "logits",
+    *("logits", "draft_count"),
 )
 WINDOW_ARRAYS = ("acceptances",)
 
@@ -81,8 +81,8 @@ def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Ar
         (n,): log-uniform on 0..V; ``top_k`` (n, V): fewer entries for likelier drafts; ``acceptance`` (n,),
         ``draft_length`` (n,), ``sharpness`` (n,): log-uniform on 1..100; ``skip`` (n, V): 0, or from a drawn
         draft probability on a drawn probability; ``logits`` (n, V): the draft's, in float64;
-        ``actual_draft`` (n, V): the draft's distribution at temperature .7; ``acceptances`` (m, 8): the rates of 8
-        consecutive positions of one text.
+        ``actual_draft`` (n, V): the draft's distribution at temperature .7; ``draft_count`` (n,): 1 to 3;
+        ``acceptances`` (m, 8): the rates of 8 consecutive positions of one text.
     """
     arrays = row_arrays(chunk, InstanceDraws.of(rng, *chunk.draft_logits.shape))
     return arrays | {"acceptances": windows(arrays["acceptance"], chunk)}
@@ -101,6 +101,8 @@ def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] =
     }
     if "skip" in names:
         arrays["skip"] = np.where(draft >= draws.skip_from[:, None], draws.skip_level[:, None], 0.0)
+    if "draft_count" in names:
+        arrays["draft_count"] = 1 + draws.draft_length // 3
     if "actual_draft" in names:
         arrays["actual_draft"] = probabilities(chunk.draft_logits.astype(np.float64) / ACTUAL_TEMPERATURE)
     if "logits" in names:

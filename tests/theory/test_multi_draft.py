@@ -1,0 +1,90 @@
+"""Several drafts of one truncated distribution: the law by enumeration, the certificate, the smallest certified k."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import all_claims
+from hlmtheory.truncation import certified_size, multi_draft_distribution, resampling_bias, tail_deviation, truncate
+
+from .strategies import grid_rows
+
+
+def law_by_cases(p, q, rebuilt, drafts):
+    """All cases in fractions: a draft is accepted or not, then the next stage has the residual of q̂ for its target."""
+    excess = [max(a - b, Fraction(0)) for a, b in zip(p, rebuilt, strict=True)]
+    after = [x / sum(excess) for x in excess] if sum(excess) else p
+    rest = law_by_cases(after, q, rebuilt, drafts - 1) if drafts > 1 else after
+    law = [Fraction(0)] * len(p)
+    for v, chance in enumerate(q):
+        accepted = min(Fraction(1), p[v] / chance) if chance else Fraction(1)
+        law[v] += chance * accepted
+        law = [x + chance * (1 - accepted) * y for x, y in zip(law, rest, strict=True)]
+    return law
+
+
+@given(st.integers(2, 4).flatmap(lambda size: st.tuples(*(grid_rows((), size) for _ in range(2)))), st.data())
+def test_the_law_is_that_of_all_cases(rows, data):
+    target, draft = rows
+    k, drafts = data.draw(st.integers(0, len(draft))), data.draw(st.integers(1, 4))
+    p, q, rebuilt = ([Fraction(float(x)) for x in row] for row in (target, draft, truncate(draft, k)))
+    exact = law_by_cases(p, q, [x / sum(rebuilt) for x in rebuilt], drafts)
+    found = multi_draft_distribution(target, draft, k, drafts)
+    np.testing.assert_allclose(found, [float(x) for x in exact], atol=1e-9)
+
+
+def test_with_all_entries_sent_the_law_is_the_target():
+    target, draft = np.random.default_rng(0).dirichlet(np.ones(6), size=(2, 50))
+    for drafts in (1, 2, 5):
+        np.testing.assert_allclose(multi_draft_distribution(target, draft, 6, drafts), target, atol=1e-12)
+
+
+def test_one_draft_is_the_case_of_the_paper():
+    target, draft = np.random.default_rng(1).dirichlet(np.ones(6), size=(2, 50))
+    for k in range(6):
+        law = multi_draft_distribution(target, draft, k, 1)
+        np.testing.assert_allclose(np.abs(law - target).sum(-1), resampling_bias(target, draft, k), atol=1e-12)
+
+
+def test_a_second_draft_exceeds_the_certificate_of_one():
+    target, draft = [0.35, 0.2, 0.45], [0.05, 0.75, 0.2]
+    bias = np.abs(multi_draft_distribution(target, draft, 1, 2) - target).sum()
+    assert bias == pytest.approx(0.2325)
+    assert 2 * tail_deviation(draft)[1] == pytest.approx(0.15)
+    assert (
+        not all_claims()["truncation.multi_draft_single"]
+        .check({"target": target, "draft": draft, "k": 1, "draft_count": 2})
+        .holds
+    )
+
+
+def test_counts_of_drafts_broadcast():
+    target, draft = np.random.default_rng(2).dirichlet(np.ones(5), size=(2, 3))
+    both = multi_draft_distribution(target, draft, 1, np.array([[1], [3]]))
+    assert both.shape == (2, 3, 5)
+    np.testing.assert_allclose(both[1], multi_draft_distribution(target, draft, 1, 3))
+    assert multi_draft_distribution(np.zeros((0, 5)), np.zeros((0, 5)), 1, 2).shape == (0, 5)
+
+
+@pytest.mark.parametrize("bits", [None, 16])
+def test_the_certified_size_of_several_drafts(bits):
+    draft = np.random.default_rng(3).dirichlet(np.full(200, 0.1), size=20)
+    sizes = [certified_size(draft, 0.06, bits_per_probability=bits, draft_count=m) for m in (1, 2, 3)]
+    assert (sizes[0] < sizes[1]).all()
+    np.testing.assert_array_equal(sizes[2], certified_size(draft, 0.02, bits_per_probability=bits))
+    target = np.random.default_rng(4).dirichlet(np.full(200, 0.1), size=20)
+    law = multi_draft_distribution(target, draft, sizes[2], 3)
+    assert (np.abs(law - target).sum(-1) <= 0.06).all()
+
+
+@pytest.mark.parametrize("drafts", [0, 65, 1.5, True])
+def test_a_count_out_of_range_is_named(drafts):
+    with pytest.raises((ValueError, TypeError), match=r"^draft_count must be"):
+        multi_draft_distribution([0.5, 0.5], [0.5, 0.5], 1, drafts)
+    with pytest.raises((ValueError, TypeError), match=r"^draft_count must be"):
+        certified_size([0.5, 0.5], 0.1, draft_count=drafts)

@@ -235,6 +235,5 @@ CLAIMS = (
         rhs=_first_overlap,
         attained=Attained({"target": [0.5, 0.5], "draft": [0.75, 0.25], "skip": [1.0, 0.0], "token": 1}),
         condition=lambda target, draft, skip, token: 1.0 + float(draft.shape[-1]),  # roundings of the law's sums
-        ceiling=1.0,
     ),
 )

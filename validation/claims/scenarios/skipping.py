@@ -148,6 +148,12 @@ def _losses(rng: Rng) -> Instance:
     }
 
 
+def _hidden_sampler(rng: np.random.Generator) -> Instance:
+    """One-hot targets, and two draft distributions: the law of the output is the target whatever is drawn from."""
+    draft, actual_draft = rng.dirichlet(np.ones(4), size=(2, 100))
+    return {"target": np.eye(4)[rng.integers(0, 4, 100)], "draft": draft, "actual_draft": actual_draft}
+
+
 INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "uncertainty.sampled": _perturbed,
     "uncertainty.printed_temperature": _perturbed,
@@ -170,10 +176,14 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "skipping.surrogate_gap": _tokens_and_line,
     "skipping.sequence": _chain,
     "skipping.sequence_system": _chain,
+    "skipping.overlap": _chain,
+    "skipping.overlap_sum": _chain,
+    "skipping.overlap_mean": _chain,
     "skipping.sequence_draft": _chain,
     "skipping.overlap": _chain,
     "skipping.overlap_sum": _chain,
     "skipping.overlap_mean": _chain,
     "skipping.calibrated": _losses,
+    "verification.misdeclared_converse": _hidden_sampler,
 }
 """By claim id, what makes a batch of instances."""

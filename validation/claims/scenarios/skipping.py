@@ -180,9 +180,6 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "skipping.overlap_sum": _chain,
     "skipping.overlap_mean": _chain,
     "skipping.sequence_draft": _chain,
-    "skipping.overlap": _chain,
-    "skipping.overlap_sum": _chain,
-    "skipping.overlap_mean": _chain,
     "skipping.calibrated": _losses,
     "verification.misdeclared_converse": _hidden_sampler,
 }

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -65,9 +66,9 @@ def measure_pace(pair: Pair, prompts: Sequence[Prompt], *, rounds: int = ROUNDS,
             calls: list[Call] = []
             with _recorded(pair, calls):
                 seconds, trace = _timed(
-                    pair, lambda n=number: collect(pair, prompts, Path(folder, str(n)), seed=n, **settings)
+                    pair, partial(collect, pair, prompts, Path(folder, str(number)), seed=number, **settings)
                 )
-            again, _ = _timed(pair, lambda calls=calls: _repeat(calls))
+            again, _ = _timed(pair, partial(_repeat, calls))
             if number:
                 positions.append(trace.positions)
                 whole.append(seconds)

@@ -18,12 +18,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from validation.collection.collect import collect
 from validation.collection.prompts import Prompt
-from validation.models.pair import PAIRS_FOLDER, Pair, load_pair
+from validation.models.pair import Pair, load_pair
+from validation.models.sources import PAIRS_FOLDER
 from validation.trace.reader import open_trace
 
 SETTINGS: dict[str, Any] = {"positions": 700, "new_tokens": 24, "batch": 8}
@@ -110,7 +112,7 @@ def rounds(count: int, seed: int, folder: Path) -> str:
     pair = random_pair(folder)
     reference = folder / "reference"
     began = time.perf_counter()
-    forked(lambda: run(pair, reference))
+    forked(partial(run, pair, reference))
     seconds = time.perf_counter() - began
     syncs = int(reference.with_suffix(".syncs").read_text())
     kills, resumed = 0, 0
@@ -118,16 +120,16 @@ def rounds(count: int, seed: int, folder: Path) -> str:
         path = folder / f"round-{number}"
         for _ in range(rng.randint(1, KILLS)):
             if number % 2:
-                ended = forked(lambda path=path: run(pair, path), kill_after=rng.uniform(0, seconds))
+                ended = forked(partial(run, pair, path), kill_after=rng.uniform(0, seconds))
             else:
                 at = rng.randint(1, syncs) + rng.choice((0, 0.5))
-                ended = forked(lambda path=path, at=at: run(pair, path, at))
+                ended = forked(partial(run, pair, path, at))
             if ended:
                 break
             kills += 1
             resumed += (path / "journal.jsonl").exists()
-        forked(lambda path=path: run(pair, path))
-        forked(lambda path=path: compare(path, reference))
+        forked(partial(run, pair, path))
+        forked(partial(compare, path, reference))
     return (
         f"{count} rounds, {kills} kills, {resumed} of them with something stored: every trace ended with the same "
         f"prompts, positions and bits ({syncs} fsyncs and {seconds:.1f} s a collection, "

@@ -118,7 +118,7 @@ def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] =
 def _drawn(rows: Array, quantile: Array) -> Array:
     """One token from each row, by the inverse of its distribution function."""
     cumulative = np.cumsum(rows, axis=-1)
-    return np.argmax(cumulative > (quantile * cumulative[:, -1])[:, None], axis=-1)
+    return np.asarray(np.argmax(cumulative > (quantile * cumulative[:, -1])[:, None], axis=-1))
 
 
 def windows(acceptance: Array, chunk: TraceChunk) -> Array:
@@ -133,7 +133,7 @@ def windows(acceptance: Array, chunk: TraceChunk) -> Array:
     last = len(rows)
     steps = chunk.position[MAX_DRAFT_LENGTH - 1 :] - chunk.position[:last]
     whole = (steps == MAX_DRAFT_LENGTH - 1) & (chunk.prompt_index[MAX_DRAFT_LENGTH - 1 :] == chunk.prompt_index[:last])
-    return rows[whole]
+    return np.asarray(rows[whole])
 
 
 def scenarios(package: str = "validation.claims.scenarios") -> dict[str, Scenario]:

@@ -321,7 +321,7 @@ def decode(
             folder,
             only=only,
             progress=report,
-            **settings,  # type: ignore[arg-type]
+            **settings,
         )
     with naming(folder):
         texts = write_texts(decoded, chosen, pair.tokenizer, folder)

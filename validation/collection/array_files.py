@@ -68,10 +68,8 @@ def open_source(where: str | Path) -> ArraySource:
         path, key = Path(head), tail
     if not path.exists():
         raise UserError(f"There is no file {path}; check the path.")
-    if path.is_dir():
-        opener = _zarr
-    else:
-        opener = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors}.get(path.suffix.lower())
+    by_suffix = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors}
+    opener = _zarr if path.is_dir() else by_suffix.get(path.suffix.lower())
     if opener is None:
         raise UserError(f"{path} is none of {KINDS}; save the logits as one of them.")
     with _explained(path):
@@ -204,7 +202,7 @@ def _safetensors(path: Path, key: str | None) -> ArraySource:
         framework = "pt" if kind == "BF16" else "numpy"  # numpy has no bfloat16
         with safe_open(path, framework=framework) as file:
             rows = file.get_slice(key)[start:stop]
-        return rows.float().numpy() if framework == "pt" else rows
+        return np.asarray(rows.float().numpy() if framework == "pt" else rows)
 
     return ArraySource(path, key, shape, np.dtype(known[kind]), _sliced(path, shape, part))
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,9 +131,10 @@ def collect(
                 continue
             at = (state["texts"], len(prompts)) if positions is None else (writer.positions, positions)
             began = time.perf_counter()
-            texts = _continue(pair, texts, new_tokens, sample_seed, lambda text, at=at: report(*at, text))
+            say = partial(report, *at)
+            texts = _continue(pair, texts, new_tokens, sample_seed, say)
             middle = time.perf_counter()
-            _score_and_store(pair, texts, writer, lambda text, at=at: report(*at, text))
+            _score_and_store(pair, texts, writer, say)
             state["sampling"] += middle - began
             state["scoring_and_storing"] += time.perf_counter() - middle
             state["batches"], state["texts"] = number + 1, state["texts"] + len(chosen)

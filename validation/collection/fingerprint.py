@@ -87,7 +87,7 @@ def _offloaded(model: Any) -> dict[str, Any]:
     """The weights that accelerate keeps on the host or on disk, by name; the model itself has empty ones for them."""
     found = {}
     for prefix, module in model.named_modules():
-        kept = getattr(getattr(module, "_hf_hook", None), "weights_map", None)
+        kept: Any = getattr(getattr(module, "_hf_hook", None), "weights_map", None)
         own = [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)] if kept else []
         for name, value in own:
             if value.is_meta:

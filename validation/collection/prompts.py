@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from validation.errors import UserError
-from validation.models.pair import PAIRS_FOLDER
+from validation.models.sources import PAIRS_FOLDER
 
 LONGEST_LINE = 2**22
 """Characters of a line, at most: more than a context of a million tokens holds. Tokenising takes 200 bytes for each."""

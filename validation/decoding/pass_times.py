@@ -68,7 +68,8 @@ class Passes:
     def of(cls, plain: dict[str, Any]) -> Passes:
         """The passes that :meth:`plain` gave."""
         models = {name: Pass(**plain[stored]) for name, stored in STORED.items()}
-        return cls(**models, **{name: value for name, value in plain.items() if name not in STORED.values()})
+        others: dict[str, Any] = {name: value for name, value in plain.items() if name not in STORED.values()}
+        return cls(models["draft"], models["target"], **others)
 
 
 def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEFORE, repeats: int = REPEATS) -> Passes:

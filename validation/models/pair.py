@@ -144,7 +144,7 @@ def load_pair(
     with quiet(), memory_errors():
         tell = report or (lambda text: None)
         tokenizers, sizes = _inspect(sources, chosen, tell)
-        require_memory(*sizes, where, sharded=device == SHARDED)
+        require_memory(sizes[0], sizes[1], where, sharded=device == SHARDED)
         tell(f"loading {target}")
         if device == SHARDED:
             big, where = _load_shards(sources[1], chosen, where, shards(sizes[0]))

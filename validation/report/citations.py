@@ -37,7 +37,7 @@ def bibliography() -> dict[str, dict[str, str]]:
     text = BIBLIOGRAPHY.read_text(encoding="utf-8")
     entries = {}
     for entry in re.finditer(r"^@\w+\{([^,\s]+),\n(.*?)^\}", text, re.MULTILINE | re.DOTALL):
-        fields = dict(re.findall(r"^\s*(\w+)\s*=\s*\{(.*)\},?$", entry[2], re.MULTILINE))
+        fields: dict[str, str] = dict(re.findall(r"^\s*(\w+)\s*=\s*\{(.*)\},?$", entry[2], re.MULTILINE))
         authors = [_plain(author).split(",")[0] for author in fields.get("author", entry[1]).split(" and ")]
         names = {1: authors[0], 2: " and ".join(authors)}.get(len(authors), f"{authors[0]} et al.")
         short = f"{names} ({fields.get('year', 'undated')})"

@@ -246,7 +246,8 @@ class TraceWriter:
     def _commit(self, rows: int, state: dict[str, Any]) -> None:
         name = f"tail-{self._journal.lines}.npz"
         content = io.BytesIO()
-        np.savez(content, **{key: _joined(pieces) for key, pieces in self._pieces.items() if pieces})
+        arrays: dict[str, Any] = {key: _joined(pieces) for key, pieces in self._pieces.items() if pieces}
+        np.savez(content, **arrays)
         files = self._files.written | {name: write_durably(self.path / name, content.getbuffer())}
         self._record(rows, state, files, tail=name)
 

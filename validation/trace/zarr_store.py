@@ -160,23 +160,23 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, key: Any) -> NDArray[Any]:
         rows, rest = (key[0], key[1:]) if isinstance(key, tuple) else (key, ())
         if rows is Ellipsis:
-            return np.asarray(self)[key]
+            return np.asarray(np.asarray(self)[key])
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step > 0:
                 found = self._read(start, max(start, stop))[::step]
             else:
                 found = self._pick(np.arange(start, stop, step))
-            return found[(slice(None), *rest)]
+            return np.asarray(found[(slice(None), *rest)])
         chosen = np.asarray(rows)
         if chosen.ndim == 0 and chosen.dtype != bool:
             index = operator.index(rows)
             if not -len(self) <= index < len(self):
                 raise IndexError(f"row {index} of an array with {len(self)}")
             index %= len(self)
-            return self._read(index, index + 1)[(0, *rest)]
+            return np.asarray(self._read(index, index + 1)[(0, *rest)])
         if rest and any(not isinstance(part, slice) for part in rest):
-            return np.asarray(self)[key]
+            return np.asarray(np.asarray(self)[key])
         return self._pick(np.arange(len(self))[chosen])[(..., *rest)]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

@@ -36,6 +36,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def train(
     tested = {name: tokens(tokenizer, texts) for name, texts in held.items()}
     verifier = _load(out / "large") if size == "small" and (out / "large/model.safetensors").exists() else None
     record: dict[str, Any] = {}
-    loss = text_loss
+    loss: Callable[[Any, Any], Any] = text_loss
     if isinstance(course, Recipe):
         model = build_model(course, len(tokenizer))
     else:

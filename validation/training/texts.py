@@ -93,7 +93,7 @@ def train_tokenizer(documents: list[str], out: Path, vocabulary: int) -> None:
         show_progress=False,
     )
     tokenizer.train_from_iterator(documents, trainer)
-    fast = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+    fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         bos_token=END_OF_TEXT,
         eos_token=END_OF_TEXT,

@@ -134,11 +134,11 @@ def draw_users(seed: int, run: int, load: Load) -> Users:
     True
     """
     part = np.random.default_rng([seed, run]).random((load.users, 4)).T
-    lengths = [
+    inputs, outputs = (
         1 + np.floor(u * longest).astype(np.int64)
         for u, longest in zip(part, (load.longest_input, load.longest_output), strict=False)
-    ]
-    return Users(*lengths, np.sqrt(part[2]), -np.log1p(-part[3]))
+    )
+    return Users(inputs, outputs, np.sqrt(part[2]), -np.log1p(-part[3]))
 
 
 def spectral_efficiency(users: Users, radio: Radio) -> Row:
@@ -280,8 +280,8 @@ class _Cell:
             found = [self._served(self._reordered(one, "johnson"), self.barrier) for one in (best, other)]
             return min(found, key=lambda one: one.seconds)
         if scheme == "free":
-            found = [METHODS[method](self.freely, self.lengths) for method in ("dp", "balanced")]
-            return self._served(min(found, key=lambda one: one.latency), self.freely, bounded=True)
+            plans = [METHODS[method](self.freely, self.lengths) for method in ("dp", "balanced")]
+            return self._served(min(plans, key=lambda one: one.latency), self.freely, bounded=True)
         if scheme == "autoregressive":
             alone = Measured(self.tasks, self.service, Options("barrier", "ignored"))
             return self._served(METHODS[scheme](alone, [0]), alone)
@@ -303,8 +303,16 @@ class _Cell:
         """The answers that come, in the batches, waves and order of a plan."""
         seconds = plan.latency
         if self.answers is not self.tasks:
-            options = {"schedule": problem.options.schedule, "memory_rule": "ignored", "waves": plan.waves}
-            seconds = plan_latency(self.answers, self.service, plan.batches, plan.draft_length, plan.order, **options)
+            seconds = plan_latency(
+                self.answers,
+                self.service,
+                plan.batches,
+                plan.draft_length,
+                plan.order,
+                schedule=problem.options.schedule,
+                memory_rule="ignored",
+                waves=plan.waves,
+            )
         gap = None
         if bounded:
             bound = min(problem.bound(length) for length in self.lengths)

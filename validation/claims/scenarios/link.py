@@ -27,7 +27,7 @@ MAX_DRAFT_LENGTH = 16
 
 def _between(rng: Rng, low: float, high: float, shape: Any = COUNT) -> Row:
     """Log-uniform."""
-    return np.exp(rng.uniform(np.log(low), np.log(high), shape))
+    return np.asarray(np.exp(rng.uniform(np.log(low), np.log(high), shape)))
 
 
 # ---------------------------------------------------------------------------------------------------------- ofdma
@@ -98,7 +98,7 @@ def _cell_and_band(rng: Rng) -> Instance:
 
 def _mean_snr(rng: Rng, shape: Any = COUNT) -> Row:
     """-20 to 30 dB, as in cu-hlm Fig. 10."""
-    return 10.0 ** (rng.uniform(-20.0, 30.0, shape) / 10.0)
+    return np.asarray(10.0 ** (rng.uniform(-20.0, 30.0, shape) / 10.0))
 
 
 def _k_factor(rng: Rng) -> Row:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from validation.decoding.methods.quantized import BUDGET_BITS
 from validation.plots.c_sqs.numbers import (
     ADAPTIVE,
-    BUDGET_BITS,
     BY_SIZE,
     BYTES,
     DENSE,

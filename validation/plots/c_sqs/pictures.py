@@ -211,9 +211,14 @@ def message_crossings(numbers: Numbers) -> str:
 _METRICS = {"latency": "latency", "resampling": "resampling rate"}
 
 
+def _fastest(series: list[dict[str, Any]], k: int) -> str:
+    """Return the name of the series with the least mean at one place, the first of equal ones."""
+    return str(min(series, key=lambda one: float(one["mean"][k]))["name"])
+
+
 def message_sizes(numbers: Numbers) -> str:
     """The fastest setting at both ends."""
-    low, high = (min(numbers["series"], key=lambda one, k=k: one["mean"][k])["name"] for k in (0, -1))
+    low, high = (_fastest(numbers["series"], k) for k in (0, -1))
     if low == high:
         return f"{low} is the fastest at the lowest and at the highest temperature."
     return f"{low} is the fastest at the lowest temperature, {high} at the highest."

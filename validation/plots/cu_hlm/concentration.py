@@ -145,7 +145,7 @@ def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:
     """Pearson's coefficient; None where one side does not vary."""
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
-    return plain(np.corrcoef(x, y)[0, 1])
+    return float(plain(np.corrcoef(x, y)[0, 1]))
 
 
 def _four(value: float | None) -> str:
@@ -173,7 +173,7 @@ def paint_bias(numbers: Numbers) -> Canvas:
             x[order], bias[order], c=distance[order], s=4, cmap=shades, vmin=0, vmax=1, linewidths=0, rasterized=True
         )
     means = np.array([[np.mean(one["tv_r"]), np.mean(one["bias"])] for one in series])
-    diamonds = {"marker": "D", "markersize": 4.5, "markerfacecolor": "white", "markeredgewidth": 1}
+    diamonds: dict[str, Any] = {"marker": "D", "markersize": 4.5, "markerfacecolor": "white", "markeredgewidth": 1}
     left.plot(*means.T, color="black", linewidth=1, label="mean at each k", **diamonds)
     end = max(0.1, float(bias.max()))
     right.plot([0, 1.05 * end], [0, 1.05 * end], color="#f0b893", linewidth=3.5, zorder=0.9, label="equal")

@@ -64,7 +64,7 @@ def _paint_schemes(numbers: Numbers) -> Canvas:
     if numbers["axes"][1]["y"]["unit"] == "GB":
         limit = numbers["statistics"]["memory_limit_gb"]
         panels[1].axhline(limit, color="black", linewidth=0.8)
-        place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+        place: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         panels[1].annotate(f"{limit:.0f} GB", (0.02, limit), (0, 2), **place)
     for axes, names in zip(panels, numbers["axes"], strict=True):
         name_axes(axes, names)

@@ -83,7 +83,7 @@ def _passes(name: str, place: str, times: StageTimes) -> dict[str, Any]:
         "c1_interval": plain(fit.c1_interval, 5),
         "c2": plain(fit.c2, 5),
         "c2_interval": plain(fit.c2_interval, 5),
-        "r_squared": plain(fit.r_squared, 6),
+        "r_squared": plain(np.asarray(fit.r_squared, dtype=np.float64), 6),
     }
 
 

@@ -1,1 +1,1 @@
-"""The parts of the generation loop: its lanes and caches, its noise, its messages, and the methods by kind."""
+"""Decoding: the generation loop, its methods, the studies made with it, and what is computed from their records."""

@@ -195,7 +195,7 @@ def accuracy(
     reference : str
         What they are, in words for the tables: "ground truth", "the target model's own text".
     model
-        As of :func:`similarity`.
+        As in :func:`similarity`.
     **settings
         ``confidence``, ``resamples`` and ``seed`` of :func:`validation.decoding.intervals.ratio`.
 

@@ -114,7 +114,7 @@ class Positions:
     Attributes
     ----------
     offered : int array, shape (n,)
-        Rounds with so many drafts or more.
+        Rounds with at least this many drafts.
     reached : int array, shape (n,)
         Of those, where all drafts before were accepted.
     passed : int array, shape (n,)
@@ -249,7 +249,7 @@ def summary(records: Iterable[GenerationRecord], **powers: float) -> list[dict[s
     ----------
     records : iterable of GenerationRecord
     **powers : float
-        As of :class:`Powers`.
+        The powers of :class:`Powers`.
 
     Returns
     -------

@@ -156,15 +156,15 @@ def _time(pair: Pair, model: Any, before: int, tokens: int, repeats: int) -> Pas
     """Time a pass over new tokens behind others in the cache."""
     import torch
 
-    lanes = CachedModel(model, pair.vocabulary, pair.device, 1, before + tokens + 1, pair.context)
+    reader = CachedModel(model, pair.vocabulary, pair.device, 1, before + tokens + 1, pair.context)
     text = np.random.default_rng(1).integers(0, pair.vocabulary, (1, before + tokens + 1))
     seconds = []
     with torch.inference_mode():
-        lanes.read(text, np.array([before]), rows=0)
+        reader.read(text, np.array([before]), rows=0)
         for number in range(WARM_UP + repeats):
-            lanes.cached[:] = before
-            lanes.read(text, np.array([before + tokens]), rows=tokens)
+            reader.cached[:] = before
+            reader.read(text, np.array([before + tokens]), rows=tokens)
             if number >= WARM_UP:
-                seconds.append(lanes.seconds)
+                seconds.append(reader.seconds)
     low, median, high = np.quantile(seconds, [0.25, 0.5, 0.75]).tolist()
     return Pass(tokens, median, low, high)

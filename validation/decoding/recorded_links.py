@@ -42,7 +42,7 @@ def load_links(folder: str | Path) -> dict[str, TraceLink]:
     ------
     UserError
         If there is no such folder or nothing in it, a file cannot be read, a column is missing, a value is no number,
-        or a trace is none that :class:`hlmtheory.channel.TraceLink` takes; the message names the file and the line or
+        or :class:`hlmtheory.channel.TraceLink` refuses a trace; the message names the file and the line or
         trace.
     """
     place = Path(folder)

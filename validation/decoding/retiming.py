@@ -60,7 +60,7 @@ def retime(
     Raises
     ------
     UserError
-        A method that is not among the methods, or follows the link's rate; a time that is none.
+        A method that is not among the methods, or that follows the link's rate; a negative or non-finite time.
     """
     if times is not None and not all(0 <= value < np.inf for value in times):
         raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")

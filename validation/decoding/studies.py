@@ -187,7 +187,7 @@ def decode_study(
         Of that pair: thresholds and sizes are fitted to it.
     folder : Path
     new_tokens, batch, seed : int
-        As of :func:`validation.decoding.loop.decode`.
+        As in :func:`validation.decoding.loop.decode`.
     only : sequence of str
         Names of methods, to decode no others; what is there of others is kept.
     progress : callable, optional

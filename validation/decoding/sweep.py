@@ -55,7 +55,7 @@ def sweep(
     Parameters
     ----------
     pair, prompts, temperature, top_p, new_tokens, batch, seed, times, risk
-        As of :func:`validation.decoding.loop.decode`.
+        As in :func:`validation.decoding.loop.decode`.
     methods : sequence of Method
         Of different names.
     folder : str or Path

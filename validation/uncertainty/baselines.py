@@ -243,7 +243,7 @@ def baseline_measures(
     pair : Pair
         Its draft model is run 40 times over the chosen texts.
     positions : int
-        Whole texts are taken, in an order drawn from ``seed``, until they have so many positions.
+        Whole texts are taken, in an order drawn from ``seed``, until they have this many positions.
     seed : int
         Of the choice of texts, the drafts, and all else that is drawn.
     wordnet : str or Path, optional

@@ -194,15 +194,15 @@ def _quickest(pair: Pair, model: Any, width: int) -> float:
     import torch
 
     prefix = min(PREFIX, pair.context - width)
-    lanes = CachedModel(model, pair.vocabulary, pair.device, 1, prefix + width + 1, pair.context)
+    reader = CachedModel(model, pair.vocabulary, pair.device, 1, prefix + width + 1, pair.context)
     text = np.arange(prefix + width + 1)[None] % pair.vocabulary
     best = float("inf")
     with torch.inference_mode():
         for _ in range(REPEATS + 1):  # the first reads the prefix, too
             began = time.perf_counter()
-            lanes.read(text, np.array([prefix + width]), rows=width)
+            reader.read(text, np.array([prefix + width]), rows=width)
             best = min(best, time.perf_counter() - began)
-            lanes.cached[:] = prefix
+            reader.cached[:] = prefix
     return best
 
 

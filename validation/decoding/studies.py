@@ -296,7 +296,7 @@ def open_study(folder: Path) -> Decoded:
     again = f"`python3 hlm decode {folder.name}`"
     try:
         about = read_sealed(folder / "study.json")
-        scores = read_sealed(folder / "scores.json", required="rows" in about)
+        scores = read_sealed(folder / "scores.json")
     except FileNotFoundError as error:
         raise UserError(f"There is no finished study at {folder}; make it with {again}.") from error
     except UserError as error:
@@ -306,7 +306,7 @@ def open_study(folder: Path) -> Decoded:
         records = [
             record for record in read_records(folder) if record.method in about["methods"] and record.prompt in asked
         ]
-        missing = about.get("rows", len(records)) - len(records)
+        missing = about["rows"] - len(records)
         unscored = sum(score_key(record) not in scores for record in records)
         decoded = Decoded(about["study"], about, records, scores)
     except (KeyError, TypeError) as error:

@@ -41,6 +41,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hlmtheory.verification import softmax
 from validation.errors import UserError
 from validation.trace.format import (
     ARRAYS,
@@ -87,11 +88,7 @@ def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
     >>> probabilities(np.zeros(4, dtype=np.float16)).tolist()
     [0.25, 0.25, 0.25, 0.25]
     """
-    weights = np.array(logits, dtype=np.float64)
-    weights -= weights.max(axis=-1, keepdims=True)
-    np.exp(weights, out=weights)
-    weights /= weights.sum(axis=-1, keepdims=True)
-    return weights
+    return np.asarray(softmax(np.asarray(logits, dtype=np.float64)))
 
 
 def check_disk_space(path: str | Path, positions: int, vocabulary: int, dtype: str = "float16") -> None:

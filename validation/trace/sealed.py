@@ -30,19 +30,17 @@ def write_sealed(path: Path, content: Mapping[str, Any], *, indent: int = 1) -> 
     write_atomically(path, text + "\n")
 
 
-def read_sealed(path: Path, *, required: bool = False) -> dict[str, Any]:
-    """The object of a file that :func:`write_sealed` wrote.
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Return the object of a file that :func:`write_sealed` wrote.
 
     Parameters
     ----------
     path : Path
-    required : bool
-        Also refuse a file without a checksum; versions before 0.1.0 wrote none.
 
     Raises
     ------
     UserError
-        It is cut, empty, no object of JSON, or does not match its checksum.
+        It is cut, empty, no object of JSON, has no checksum, or does not match it.
     FileNotFoundError
     """
     try:
@@ -52,8 +50,8 @@ def read_sealed(path: Path, *, required: bool = False) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise UserError(f"{path} is damaged: it is no JSON object.")
     seal = found.pop(SEAL, None)
-    if seal is None and required:
+    if seal is None:
         raise UserError(f"{path} is damaged: it has no checksum.")
-    if seal is not None and seal != checksum(found):
+    if seal != checksum(found):
         raise UserError(f"{path} is damaged: it does not match its checksum.")
     return found

@@ -266,15 +266,13 @@ def test_a_damaged_fit_is_fitted_again(tmp_path: Path, damage: str) -> None:
     assert file.read_bytes() == content
 
 
-def test_a_study_of_an_older_version_is_read(decoded: Path) -> None:
-    """It has neither a row count nor checksums."""
-    before = open_study(decoded)
-    for name in ("scores.json", "study.json"):
-        plain = json.loads((decoded / name).read_text(encoding="utf-8"))
-        del plain["sha256"]
-        plain.pop("rows", None)
-        (decoded / name).write_text(json.dumps(plain))
-    assert open_study(decoded).scores == before.scores
+@pytest.mark.parametrize("name", ["scores.json", "study.json"])
+def test_a_file_without_its_checksum_is_refused(decoded: Path, name: str) -> None:
+    plain = json.loads((decoded / name).read_text(encoding="utf-8"))
+    del plain["sha256"]
+    (decoded / name).write_text(json.dumps(plain))
+    with pytest.raises(UserError, match=rf"{name} is damaged: it has no checksum"):
+        open_study(decoded)
 
 
 def test_a_reference_is_a_text(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a trace of format 2 consists of; :mod:`validation.trace.reader` describes it."""
+"""What a trace of format version 2 consists of; :mod:`validation.trace.reader` describes it."""
 
 from __future__ import annotations
 

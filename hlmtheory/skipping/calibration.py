@@ -1,8 +1,8 @@
-"""A threshold by conformal risk control: held-out prompts guarantee E[risk of the next prompt] ≤ ε.
+"""A skip threshold by conformal risk control: held-out prompts guarantee E[risk of the next prompt] ≤ ε.
 
-The rule of angelopoulos2022crc: with losses L_i(λ) that never fall as the threshold λ rises and are at most B, take the
-largest λ of the grid with (Σ_i L_i(λ) + B)/(n + 1) ≤ ε. The prompts have to be exchangeable with the next one; tokens
-within a prompt may depend on each other in any way, and no line is fitted.
+The rule is that of angelopoulos2022crc. The losses L_i(λ) must not decrease as the threshold λ rises, and must be at
+most B. The rule takes the largest λ of the grid with (Σ_i L_i(λ) + B)/(n + 1) ≤ ε. The held-out prompts and the next
+prompt must be exchangeable. The tokens of one prompt may depend on each other in any way, and no line is fitted.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, leading_dimen
 from hlmtheory._quantities import positive
 from hlmtheory.uncertainty.binomial import unnarrowed
 
-TARGET = positive("give the rejection risk that may be had on average, such as 0.01")
+TARGET = positive("give the largest allowed mean rejection risk, such as 0.01")
 LARGEST = positive("give the largest loss that a prompt can have: T for a sum over T tokens, 1 for a mean")
-_LOSSES = Domain("in [0, bound]", lambda xp, value: value >= 0, "give the losses of threshold_losses")
-_BLOCK = 2**20  # entries that are compared at a time
-_GRID = Domain("finite and rising", lambda xp, value: xp.isfinite(value), "sort the thresholds, each of them once")
+_LOSSES = Domain("in [0, bound]", lambda xp, value: value >= 0, "give the losses that threshold_losses returns")
+_BLOCK = 2**20  # entries compared in one step
+_GRID = Domain("finite and rising", lambda xp, value: xp.isfinite(value), "sort the thresholds and drop repeats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class Calibration:
     Attributes
     ----------
     threshold : float
-        λ̂: skip where the uncertainty is at most that. -inf if no threshold of the grid will do: skip nothing.
+        λ̂: skip verification if the uncertainty is at most λ̂. -inf (skip nothing) if no threshold of the grid is safe.
     empirical_risk : float
-        Mean loss of the held-out prompts there; 0 if nothing is skipped.
+        Mean loss of the held-out prompts at λ̂; 0 if nothing is skipped.
     corrected_risk : float
-        (Σ L_i(λ̂) + B)/(n + 1), at most the wanted risk.
+        (Σ L_i(λ̂) + B)/(n + 1), at most the allowed risk.
     prompts : int
-        n.
+        n, the number of held-out prompts.
     """
 
     threshold: float
@@ -47,28 +47,28 @@ class Calibration:
 
 
 def threshold_losses(uncertainty: Array, rejection_by_token: Array, thresholds: Array) -> Array:
-    """Loss of each prompt at each threshold: Σ_t β_t 1{u_t ≤ λ} over its tokens.
+    """Return the loss of each prompt at each threshold: Σ_t β_t 1{u_t ≤ λ} over its tokens.
 
-    With u and β of the drafts at every position of a text of the *large* model the losses do not depend on the
-    threshold other than by the indicator, so they never fall as it rises; along the text that the hybrid system would
-    have written they could. The mean of such a loss is the sum of the one-step total variations, which bounds the
-    total variation of whole responses (claim ``skipping.sequence``).
+    Take u and β at every position of a sequence of the *target* model. Then the threshold enters the losses through
+    the indicator alone, so the losses never decrease as the threshold rises. Along the sequences of the hybrid system
+    they could decrease. The mean loss is the sum of the one-step total variations, which bounds the total variation
+    of whole responses (claim ``skipping.sequence``).
 
     Parameters
     ----------
     uncertainty : array, shape (n, T)
-        u of each token; any finite score for which a smaller one is skipped first.
+        u of each token. Any finite score works, if a smaller score means that the draft is skipped first.
     rejection_by_token : array, shape (n, T)
-        β of each token, in [0, 1]; 0 beyond the end of a shorter text.
+        β of each token, in [0, 1]; 0 beyond the end of a shorter sequence.
     thresholds : array, shape (L,)
-        Finite and rising, in the floating type of the uncertainty as well: there they are compared, as ``u <= λ``
-        with a plain number λ is, so that a u at a threshold is skipped here if and only if it is in use.
+        Finite and rising, also after rounding to the floating dtype of the uncertainty. The comparison uses that dtype,
+        as ``u <= λ`` with a Python number λ does. So a u equal to a threshold is treated here as it is in use.
 
     Returns
     -------
     array, shape (n, L)
-        In [0, T]: ``bound=T`` of :func:`calibrate_threshold`, however small the losses of these prompts are. Divided
-        by T they are risks per token, and ``bound=1``.
+        In [0, T]. Pass ``bound=T`` to :func:`calibrate_threshold`, however small the losses of these prompts are.
+        Losses divided by T are risks per token; for these pass ``bound=1``.
 
     Raises
     ------
@@ -91,38 +91,39 @@ def threshold_losses(uncertainty: Array, rejection_by_token: Array, thresholds: 
     if u.ndim != 2 or u.shape != beta.shape:
         raise DomainError(
             f"uncertainty and rejection_by_token must share a shape (prompts, tokens); got {tuple(u.shape)} and "
-            f"{tuple(beta.shape)}; pad shorter texts with rejection_by_token 0"
+            f"{tuple(beta.shape)}; pad shorter sequences with rejection_by_token 0"
         )
     return in_kind(xp, _sums(xp, u, in_kind(xp, beta, xp.float64), grid), widest(xp, u, beta))
 
 
 def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound: float) -> Calibration:
-    """Largest threshold for which the expected loss of the next prompt is at most ``risk``.
+    """Return the largest threshold for which the expected loss of the next prompt is at most ``risk``.
 
     Parameters
     ----------
     losses : array, shape (n, L)
-        Loss of each held-out prompt at each threshold, in [0, B], never falling along a row:
-        :func:`threshold_losses`. Where nothing is skipped the loss is 0.
+        Loss of each held-out prompt at each threshold, in [0, B] and not decreasing along a row; see
+        :func:`threshold_losses`. If nothing is skipped, the loss is 0.
     thresholds : array, shape (L,)
-        Finite and rising, chosen without a look at the losses.
+        Finite and rising. Choose them without using the losses.
     risk : float
         ε > 0.
     bound : float
-        B: what no prompt's loss can exceed, the next one's included. It follows from how the loss is defined, never
-        from the losses that were seen: a sum over T tokens has B = T. Do not clip the sum to 1, as the mean of the
-        clipped sum is no bound on the total variation.
+        B, an upper bound on the loss of every prompt, the next one included. It follows from the definition of the
+        loss, not from the observed losses: a sum over T tokens has B = T. Do not clip the sum to 1, because the mean
+        of the clipped sum does not bound the total variation.
 
     Returns
     -------
     Calibration
-        E[L_{n+1}(λ̂)] ≤ ε, the mean over the held-out prompts and the next one; see ``skipping.calibrated``.
+        E[L_{n+1}(λ̂)] ≤ ε, in expectation over the held-out prompts and the next prompt; claim ``skipping.calibrated``.
 
     Raises
     ------
     ValueError
-        If n + 1 < B/ε: not even zero losses would do; says which n does. If the losses are outside [0, B] or fall
-        along a row, the thresholds do not rise, ε or B is not positive, or the shapes do not match.
+        If n + 1 < B/ε: then even losses of 0 do not suffice; the message gives the smallest sufficient n. Also if a
+        loss is outside [0, B], the losses decrease along a row, the thresholds do not rise, ε or B is not positive, or
+        the shapes do not match.
 
     Examples
     --------
@@ -156,12 +157,12 @@ def calibrate_threshold(losses: Array, thresholds: Array, *, risk: float, bound:
 
 
 def held_out_risk(losses: Array, risk: Array, bound: Array) -> Array:
-    """Mean loss of a prompt at the threshold that the other n prompts calibrate.
+    """Return the leave-one-out risk: the mean loss of a prompt at the threshold calibrated on the other n prompts.
 
     Parameters
     ----------
     losses : array, shape (..., n + 1, L)
-        As of :func:`calibrate_threshold`.
+        See :func:`calibrate_threshold`.
     risk, bound : array, shape (...)
         ε and B.
 
@@ -173,7 +174,7 @@ def held_out_risk(losses: Array, risk: Array, bound: Array) -> Array:
     Raises
     ------
     ValueError
-        If a loss is outside [0, B] or falls along a row, or ε or B is not positive.
+        If a loss is outside [0, B], the losses decrease along a row, or ε or B is not positive.
 
     Examples
     --------
@@ -198,28 +199,28 @@ def held_out_risk(losses: Array, risk: Array, bound: Array) -> Array:
 
 
 def admissible(xp: Any, corrected: Array, risk: Array) -> Array:
-    """Number of thresholds, from the lowest on, that keep the corrected risk (..., L) within ε."""
+    """Return how many thresholds, counted from the lowest, keep the corrected risk (..., L) at or below ε."""
     within = xp.astype(corrected <= risk[..., None], xp.int64)
     return xp.sum(xp.cumulative_prod(within, axis=-1), axis=-1)
 
 
 def checked_losses(xp: Any, losses: Array, bound: Array) -> Array:
-    """In float64; in [0, B] and never falling along a row."""
+    """Check that the losses are in [0, B] and do not decrease along a row, and return them in float64."""
     if not bool(xp.all(_LOSSES.check(xp, "losses", losses) <= bound)):
         raise DomainError("losses must be in [0, bound]; one is not; give the largest loss a prompt can have as bound")
     if not bool(xp.all(losses[..., 1:] >= losses[..., :-1])):
         raise DomainError(
-            "losses must not fall as the threshold rises; a row does; take them on texts that do not depend on the "
+            "losses must not fall as the threshold rises; a row does; take them on sequences that do not depend on the "
             "threshold"
         )
     return in_kind(xp, losses, xp.float64)
 
 
 def _sums(xp: Any, u: Array, beta: Array, grid: Array) -> Array:
-    """Σ_t β_t 1{u_t ≤ λ}, in blocks of thresholds so that memory stays bounded.
+    """Return Σ_t β_t 1{u_t ≤ λ}, computed in blocks of thresholds to bound the memory.
 
-    Every block has one shape, the last one repeats the highest threshold: sums over the same tree cannot fall by
-    rounding as λ rises, which the calibration takes for granted.
+    All blocks have the same shape; the last block repeats the highest threshold. So all sums add in the same order,
+    and rounding cannot make a sum decrease as λ rises. The calibration relies on this.
     """
     count = grid.shape[0]
     step = min(count, max(1, _BLOCK // max(1, math.prod(u.shape))))
@@ -233,7 +234,7 @@ def _sums(xp: Any, u: Array, beta: Array, grid: Array) -> Array:
 
 
 def _fewest(bound: float, risk: float) -> int:
-    """Smallest n with B/(n + 1) ≤ ε, with the quotient rounded as in the rule."""
+    """Return the smallest n with B/(n + 1) ≤ ε, with the quotient rounded as in the rule."""
     most = Fraction(float(bound))
     exact = math.ceil(most / Fraction(float(risk))) - 1
     return exact - 1 if float(most / exact) <= risk else exact
@@ -244,7 +245,7 @@ def _rising(xp: Any, thresholds: Array) -> None:
         raise DomainError(f"thresholds must be one row; got shape {tuple(thresholds.shape)}; give at least one")
     _GRID.check(xp, "thresholds", thresholds)
     if not bool(xp.all(thresholds[1:] > thresholds[:-1])):
-        raise DomainError("thresholds must be rising; two are not; sort them, each of them once")
+        raise DomainError("thresholds must be rising; two are not; sort them and drop repeats")
 
 
-_FINITE = Domain("finite", lambda xp, value: xp.isfinite(value), "give the score by which a draft is skipped")
+_FINITE = Domain("finite", lambda xp, value: xp.isfinite(value), "give the score that the skip rule compares")

@@ -1,4 +1,4 @@
-"""The papers' rejection risk, an integral of the regression line, and Hölder's bounds on it."""
+"""The papers' rejection risk R (an integral of the regression line) and Hölder's bounds on R."""
 
 from __future__ import annotations
 
@@ -9,46 +9,47 @@ from hlmtheory._domains import SIMPLEX, UNIT_INTERVAL, Domain, flag, leading_dim
 from hlmtheory._quantities import positive
 from hlmtheory._simplex import quotient
 
-_SEARCH = 40  # thirds cut off the interval of 1/s: it ends 1e-7 long, about a minimum that is flat
-_EDGES = {64: 1e-12, 32: 1e-6}  # by bits: a point of the grid counts as on the border of I within this
+_SEARCH = 40  # steps of the ternary search in 1/s; the last interval is 1e-7 long, and the minimum is flat
+_EDGES = {64: 1e-12, 32: 1e-6}  # by bits: a grid point this close to an end of I counts as the end
 
 LINE = {
-    "slope": positive("where β does not rise with u, u says nothing of the risk: do not skip by it"),
-    "intercept": Domain("finite", lambda xp, value: xp.isfinite(value), "give b of the fitted line"),
+    "slope": positive("where β does not rise with u, u does not predict the risk; do not skip by u"),
+    "intercept": Domain("finite", lambda xp, value: xp.isfinite(value), "give the intercept b of the fitted line"),
     "non_acceptance": UNIT_INTERVAL,
 }
 _EXPONENT = Domain("1 or more, perhaps infinite", lambda xp, value: value >= 1, "Hölder's s and s′ are both at least 1")
 
 
 class Thresholds(NamedTuple):
-    """Uncertainties up to which a draft is skipped."""
+    """The two skip thresholds: verification is skipped for an uncertainty at or below the threshold."""
 
     risk_averse: Array
     risk_prone: Array
 
 
 class BestBound(NamedTuple):
-    """The smallest of Hölder's bounds, and its exponent s."""
+    """The smallest Hölder bound and its exponent s."""
 
     bound: Array
     exponent: Array
 
 
 def skip_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Thresholds:
-    """The thresholds at which the line β = a u + b reaches 0 and Δ.
+    """Return the thresholds at which the line β = a u + b reaches 0 and Δ.
 
     Parameters
     ----------
     slope, intercept : array, shape (...)
         a > 0 and b of the fitted line.
     non_acceptance : array, shape (...)
-        Δ = P(p_d < q_d) in [0, 1], the share of drafts that are not accepted at once.
+        Δ = P(p_d < q_d) in [0, 1], the share of drafts whose acceptance probability is below 1.
 
     Returns
     -------
     Thresholds
-        ``risk_averse`` -b/a and ``risk_prone`` (Δ - b)/a, each (...): cu-hlm (12), (14), u-hlm (11). They may lie
-        outside [0, 1]: then none or all drafts are skipped. β ≤ Δ holds for the mean of β, not for each draft.
+        ``risk_averse`` = -b/a and ``risk_prone`` = (Δ - b)/a, each (...): cu-hlm (12), (14), u-hlm (11). A threshold
+        below 0 skips no draft; a threshold of 1 or more skips all drafts. β ≤ Δ holds for the mean of β, not for each
+        draft.
 
     Raises
     ------
@@ -67,15 +68,15 @@ def skip_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Th
 
 
 def rejection_risk(density: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    """The papers' R = ∫ (a u + b) f(u) du over I = [-b/a, (Δ - b)/a], for a density f that is a histogram.
+    """Return the papers' R = ∫ (a u + b) f(u) du over I = [-b/a, (Δ - b)/a], for a histogram density f.
 
-    A surrogate: it takes β = a u + b, and leaves out the drafts below -b/a, which are skipped as well. What skipping
-    costs is :func:`hlmtheory.skipping.one_step_risk`.
+    R is a surrogate. It assumes β = a u + b, and it omits the drafts below -b/a, although they are skipped too. The
+    exact cost of skipping is :func:`hlmtheory.skipping.one_step_risk`.
 
     Parameters
     ----------
     density : array, shape (..., m)
-        Probabilities of the m equal cells of [0, 1]; f is m times as high, even in each cell.
+        Probabilities of m cells of equal width in [0, 1]. In each cell, f is constant: m times the probability.
     slope, intercept, non_acceptance : array, shape (...)
         a > 0, b and Δ.
 
@@ -100,7 +101,7 @@ def rejection_risk(density: Array, slope: Array, intercept: Array, non_acceptanc
 
 
 def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    """The papers' R with sums, for a measured u, which is one of 0, 1/M, …, 1.
+    """Return the papers' R as a sum over the points 0, 1/M, …, 1, the possible values of a sampled u.
 
     Parameters
     ----------
@@ -112,7 +113,7 @@ def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, non_acc
     Returns
     -------
     array, shape (...)
-        In [0, Δ]. Points within 1e-12 of the ends of I, in β, are inside; 1e-6 where a value comes in float32.
+        In [0, Δ]. A point within 1e-12 of an end of I, measured in β, counts as inside (1e-6 if an input is float32).
 
     Raises
     ------
@@ -129,27 +130,27 @@ def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, non_acc
 
 
 def holder_bound(density: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array = 2.0) -> Array:
-    """Hölder's bound on :func:`rejection_risk`: (Δ^{s+1} / (a(s+1)))^{1/s} ‖f‖_{s′, I}, 1/s + 1/s′ = 1.
+    """Return Hölder's bound on :func:`rejection_risk`: (Δ^{s+1} / (a(s+1)))^{1/s} ‖f‖_{s′, I}, 1/s + 1/s′ = 1.
 
-    The first factor is the s-norm of a u + b, which rises from 0 to Δ over I. s = 2 is the papers' bound
-    Δ^{3/2}/√(3a) · ‖f‖_2; s = ∞ gives Δ · P(I), s = 1 gives Δ²/(2a) · max f.
+    The first factor is the s-norm of a u + b, which rises from 0 to Δ over I. The papers use s = 2:
+    Δ^{3/2}/√(3a) · ‖f‖_2. For s = ∞ the bound is Δ · P(I); for s = 1 it is Δ²/(2a) · max f.
 
     Parameters
     ----------
     density, slope, intercept, non_acceptance
-        As of :func:`rejection_risk`.
+        See :func:`rejection_risk`.
     exponent : array, shape (...)
         s, 1 to ∞.
 
     Returns
     -------
     array, shape (...)
-        cu-hlm (13), u-hlm (13) at s = 2.
+        For s = 2: cu-hlm (13), u-hlm (13).
 
     Raises
     ------
     ValueError
-        As :func:`rejection_risk`, or if s is below 1.
+        See :func:`rejection_risk`; also if s is below 1.
 
     Examples
     --------
@@ -162,26 +163,27 @@ def holder_bound(density: Array, slope: Array, intercept: Array, non_acceptance:
 def holder_bound_discrete(
     mass: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array = 2.0
 ) -> Array:
-    """Hölder's bound on :func:`rejection_risk_discrete`: (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
+    """Return Hölder's bound on :func:`rejection_risk_discrete`: (Σ_I (a u + b)^s)^{1/s} (Σ_I f^{s′})^{1/s′}.
 
-    The closed first factor of :func:`holder_bound` must not be put beside a sum: with M = 1, all mass at u = 1 and
-    a = Δ = 1, b = 0 that would give 1/√3 for a risk of 1.
+    The closed form of the first factor in :func:`holder_bound` is not valid for a sum. For M = 1, all mass at u = 1,
+    a = Δ = 1 and b = 0 it would give 1/√3, but the risk is 1.
 
     Parameters
     ----------
     mass, slope, intercept, non_acceptance
-        As of :func:`rejection_risk_discrete`.
+        See :func:`rejection_risk_discrete`.
     exponent : array, shape (...)
         s, 1 to ∞.
 
     Returns
     -------
     array, shape (...)
+        The bound.
 
     Raises
     ------
     ValueError
-        As :func:`rejection_risk_discrete`, or if s is below 1.
+        See :func:`rejection_risk_discrete`; also if s is below 1.
 
     Examples
     --------
@@ -194,19 +196,20 @@ def holder_bound_discrete(
 def best_holder_bound(
     density: Array, slope: Array, intercept: Array, non_acceptance: Array, *, discrete: bool = False
 ) -> BestBound:
-    """The smallest of Hölder's bounds over all exponents.
+    """Return the smallest of Hölder's bounds over all exponents s.
 
-    The logarithm of a norm ‖·‖_s is convex in 1/s (Lyapunov), so the logarithm of the product is, and a search by
-    thirds finds its least value.
+    The logarithm of a norm ‖·‖_s is convex in 1/s (Lyapunov). So the logarithm of the product of two norms is convex
+    in 1/s too, and a ternary search finds its minimum.
 
     Parameters
     ----------
     density : array, shape (..., m)
-        As of :func:`rejection_risk`, or with ``discrete`` the ``mass`` of :func:`rejection_risk_discrete`.
+        The ``density`` of :func:`rejection_risk`, or, if ``discrete``, the ``mass`` of
+        :func:`rejection_risk_discrete`.
     slope, intercept, non_acceptance : array, shape (...)
         a > 0, b and Δ.
     discrete : bool
-        Whether u lives on the points 0, 1/M, …, 1.
+        Whether u takes only the values 0, 1/M, …, 1.
 
     Returns
     -------
@@ -216,7 +219,7 @@ def best_holder_bound(
     Raises
     ------
     ValueError
-        As the bound that is minimised.
+        See :func:`holder_bound` and :func:`holder_bound_discrete`.
 
     Examples
     --------
@@ -252,18 +255,18 @@ def best_holder_bound(
 def _bound(
     density: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array
 ) -> tuple[Any, Array, Any]:
-    """The namespace, (13) in float64, and the type to answer in."""
+    """Return the namespace, the bound (13) in float64, and the result dtype."""
     xp, kind, height, low, high, (a, _, delta) = _cells(density, slope, intercept, non_acceptance)
     inverse = _inverse(xp, exponent, height)
-    line_norm = delta * _ratio(xp, delta * inverse, a * (1.0 + inverse)) ** inverse  # Δ/(a(s+1)), of any s
+    line_norm = delta * _ratio(xp, delta * inverse, a * (1.0 + inverse)) ** inverse  # Δ/(a(s+1)), also for s = ∞
     density_norm = _norm(xp, height, high - low, 1.0 - inverse)
-    return xp, xp.where(density_norm > 0, line_norm[..., 0], 0.0) * density_norm, kind  # nor ∞ · 0
+    return xp, xp.where(density_norm > 0, line_norm[..., 0], 0.0) * density_norm, kind  # avoids ∞ · 0
 
 
 def _bound_discrete(
     mass: Array, slope: Array, intercept: Array, non_acceptance: Array, exponent: Array
 ) -> tuple[Any, Array, Any]:
-    """The same over the points."""
+    """Return the namespace, the bound over the points in float64, and the result dtype."""
     xp, kind, f, g, inside = _points(mass, slope, intercept, non_acceptance)
     inverse = _inverse(xp, exponent, f)
     one = xp.astype(inside, f.dtype)
@@ -271,7 +274,7 @@ def _bound_discrete(
 
 
 def line(slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, Array, Array, Array]:
-    """a, b and Δ in float64, each in its domain."""
+    """Check a, b and Δ, and return the namespace and the three values in float64."""
     values = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
     xp, *given = arrays(*values, **values)
     for name, value in zip(values, given, strict=True):
@@ -281,12 +284,12 @@ def line(slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, Ar
 
 
 def edge(xp: Any, *values: Array) -> float:
-    """Distance in β from the ends of I that still counts as on them; larger if a value was rounded to float32."""
+    """Return the distance in β within which a point counts as an end of I; larger if an input is float32."""
     return max(_EDGES[xp.finfo(widest(xp, value)).bits] for value in values)
 
 
 def _law(name: str, law: Array, slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, ...]:
-    """The namespace, the type to answer in, the law in float64, and a, b, Δ with an axis to match."""
+    """Return the namespace, the result dtype, the distribution in float64, and a, b, Δ with one more axis."""
     values = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
     xp, f, a, b, delta = arrays(*values, **{name: law}, **values)
     SIMPLEX.check(xp, name, f)
@@ -299,18 +302,18 @@ def _law(name: str, law: Array, slope: Array, intercept: Array, non_acceptance: 
 
 
 def _cells(density: Array, slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, ...]:
-    """The height of f in each cell, and the part of the cell that is in I."""
+    """Return the namespace, the dtype, the height of f in each cell, the part of each cell in I, and the line."""
     xp, kind, f, (a, b, delta) = _law("density", density, slope, intercept, non_acceptance)
     size = f.shape[-1]
     cell = xp.arange(size, dtype=xp.float64, device=f.device)
-    averse, prone = (xp.clip(_ratio(xp, top, a), min=0.0, max=1.0) for top in (-b, delta - b))  # either may be infinite
+    averse, prone = (xp.clip(_ratio(xp, top, a), min=0.0, max=1.0) for top in (-b, delta - b))  # may be infinite
     low = xp.maximum(cell / size, averse)
     high = xp.minimum((cell + 1.0) / size, prone)
     return xp, kind, f * size, low, xp.maximum(low, high), (a, b, delta)
 
 
 def _points(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> tuple[Any, ...]:
-    """The law f and the line a u + b at each point of I, both 0 outside, and which points are inside."""
+    """Return the namespace, the dtype, f and a u + b at each point (0 outside I), and a mask of the points in I."""
     xp, given = arrays(mass=mass)
     _SUPPORT.check(xp, "mass", given)
     near = edge(*arrays(mass=mass, slope=slope, intercept=intercept, non_acceptance=non_acceptance))
@@ -324,7 +327,7 @@ def _points(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) 
 
 
 def _inverse(xp: Any, exponent: Array, like: Array) -> Array:
-    """1/s in [0, 1], with an axis to match."""
+    """Check s and return 1/s in [0, 1], with one more axis."""
     _, s, _ = arrays(exponent=exponent, like=like)
     _EXPONENT.check(xp, "exponent", s)
     leading_dimensions(exponent=tuple(s.shape), **{"density or mass": tuple(like.shape[:-1])})
@@ -332,7 +335,7 @@ def _inverse(xp: Any, exponent: Array, like: Array) -> Array:
 
 
 def _norm(xp: Any, values: Array, weight: Array, inverse: Array) -> Array:
-    """(Σ w v^s)^{1/s} for 1/s = ``inverse``, relative to the largest value, so that nothing over- or underflows."""
+    """Return (Σ w v^s)^{1/s} for 1/s = ``inverse``; scaling by the largest value avoids over- and underflow."""
     largest = xp.max(xp.where(weight > 0, values, 0.0), axis=-1, keepdims=True)
     share = xp.where(weight > 0, values, 0.0) / xp.where(largest > 0, largest, 1.0)
     s = xp.where(inverse > 0, 1.0 / xp.where(inverse > 0, inverse, 1.0), xp.inf)
@@ -341,7 +344,7 @@ def _norm(xp: Any, values: Array, weight: Array, inverse: Array) -> Array:
 
 
 def _ratio(xp: Any, numerator: Array, denominator: Array) -> Array:
-    """A quotient of either sign; infinite where it overflows."""
+    """Return a signed quotient; infinite where it overflows."""
     return xp.sign(numerator) * quotient(xp, xp.abs(numerator), denominator)
 
 

@@ -1,4 +1,4 @@
-"""The cost of skipping a draft: exact for one token, a bound for whole texts, and the gap to the papers' R."""
+"""The cost of skipping verification: exact for one token, a bound for whole responses, and the gap to the papers' R."""
 
 from __future__ import annotations
 
@@ -14,11 +14,16 @@ from hlmtheory.truncation.reconstruction import NOISE
 
 
 class SurrogateGap(NamedTuple):
-    """The exact rejection risk of a threshold and the papers' R, from the same tokens.
+    """The exact rejection risk of a threshold, the papers' R, and their difference in two parts, from the same tokens.
 
-    ``exact`` = ``surrogate`` + ``below`` + ``misfit``: mean β of what is skipped; mean a u + b over I; mean β of what
-    is skipped below -b/a and left out of R; mean β - (a u + b) over I. A u at an end of I is inside, whatever the
-    rounding, as in :func:`rejection_risk_discrete`.
+    ``exact`` = ``surrogate`` + ``below`` + ``misfit``. All four are means over all tokens:
+
+    - ``exact``: β of the skipped tokens.
+    - ``surrogate``: a u + b of the tokens in I.
+    - ``below``: β of the tokens below -b/a, which are skipped but omitted from R.
+    - ``misfit``: β - (a u + b) of the tokens in I.
+
+    A u at an end of I counts as inside despite rounding, as in :func:`rejection_risk_discrete`.
     """
 
     exact: Array
@@ -28,19 +33,19 @@ class SurrogateGap(NamedTuple):
 
 
 def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
-    """Total variation between the emitted token and the target model's: Σ_v q_v s_v β_v, exactly.
+    """Return the exact total variation between the emitted token's law and the target distribution: Σ_v q_v s_v β_v.
 
-    Every draft that is verified comes out of p (cu-hlm (3)), so law_v - p_v = q_v s_v β_v - r_v Σ_i q_i s_i β_i. Where
-    β_v > 0, p_v < q_v and r_v = 0: the two terms never meet in one v, each sums to Σ q s β, and half the sum of
-    absolute values is that. Without skipping everything it is at most TV(q, p), with s = 1 it is TV(q, p).
+    If all drafts were verified, the law would be p (cu-hlm (3)). So law_v - p_v = q_v s_v β_v - r_v Σ_i q_i s_i β_i.
+    Where β_v > 0, p_v < q_v and therefore r_v = 0. So at most one of the two terms is nonzero at each v. Each term sums
+    to Σ q s β, and so half the sum of absolute values is Σ q s β. It is at most TV(q, p), its value at s = 1.
 
     Parameters
     ----------
     target, draft : array, shape (..., V)
-        Probability rows.
+        Distributions p and q.
     skip : array, shape (..., V) or broadcastable to it
         s_v in [0, 1]: from :func:`hlmtheory.uncertainty.skip_probability` of
-        :func:`hlmtheory.uncertainty.vocabulary_uncertainty`, or true and false by any rule that knows the draft.
+        :func:`hlmtheory.uncertainty.vocabulary_uncertainty`, or a boolean from any rule that knows the draft.
 
     Returns
     -------
@@ -50,7 +55,7 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution, a skip probability is outside [0, 1], or the shapes do not match.
+        If ``target`` or ``draft`` is no distribution, a skip probability is outside [0, 1], or the shapes do not match.
 
     Examples
     --------
@@ -62,28 +67,27 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
 
 
 def truncated_step_risk(target: Array, draft: Array, skip: Array, top_k: Array) -> Array:
-    """Bound on the one-step total variation if verified drafts are sent with k(v) probabilities.
+    """Return a bound on the one-step total variation if a verified draft v is sent with k(v) probabilities.
 
-    Σ_v q_v s_v β_v + Σ_v q_v (1 - s_v) β_v TV(r, r̂_{k(v)}): a verified draft is accepted by its exact q_v, and only
-    the replacement of a rejected one is drawn from r̂ instead of r.
+    The bound is Σ_v q_v s_v β_v + Σ_v q_v (1 - s_v) β_v TV(r, r̂_{k(v)}). The acceptance test of a verified draft uses
+    the exact q_v. Only the replacement of a rejected draft is drawn from r̂ instead of r.
 
     Parameters
     ----------
     target, draft, skip
-        As of :func:`one_step_risk`.
+        See :func:`one_step_risk`.
     top_k : integer array, shape (..., V) or broadcastable to it
-        k(v), how many entries of the draft row go with draft v, 0..V.
+        k(v), the number of entries of the draft distribution that are sent with draft v, 0..V.
 
     Returns
     -------
     array, shape (...)
-        In [0, TV(q, p)]. Where r̂ is 0/0, TV(q̂, p) ≤ 2^-44, so that anything may be drawn, its distance is taken
-        as 1.
+        In [0, TV(q, p)]. Where r̂ is 0/0 (TV(q̂, p) ≤ 2^-44), any token may be drawn, so TV(r, r̂) is taken as 1.
 
     Raises
     ------
     ValueError
-        As :func:`one_step_risk`, or if k is no integer in 0..V.
+        See :func:`one_step_risk`; also if k is no integer in 0..V.
 
     Examples
     --------
@@ -100,10 +104,10 @@ def truncated_step_risk(target: Array, draft: Array, skip: Array, top_k: Array) 
 
 
 def replacements(xp: Any, p: Array, q: Array, sent: Array, top_k: Array) -> Iterator[tuple[Array, Array]]:
-    """For each size: the mass (...) that is sent with it and rejected, and r̂ (..., V).
+    """For each top-k, yield the mass (...) of drafts that are sent with it and rejected, and r̂ (..., V).
 
-    Where r̂ is 0/0 a distribution that is as far from r as can be: all of it on a token that the target model gives less
-    than the draft model does, and r nothing.
+    Where r̂ is 0/0, yield a distribution at total variation 1 from r instead: all mass on a token with p_v < q_v, where
+    r_v = 0.
     """
     top_k = _entries_sent(xp, top_k, sent)
     tokens = xp.arange(q.shape[-1], device=q.device)
@@ -115,26 +119,27 @@ def replacements(xp: Any, p: Array, q: Array, sent: Array, top_k: Array) -> Iter
 
 
 def sequence_risk(step_risks: Array) -> Array:
-    """Bound on the total variation of whole responses: the mean over prompts of Σ_t TV_t, at most 1.
+    """Return a bound on the total variation of whole responses: the mean over prompts of Σ_t TV_t, clipped to 1.
 
-    The sum of a prompt is not clipped before the mean: E[min(1, Σ)] is no bound.
+    The sum of a prompt is not clipped before the mean, because E[min(1, Σ)] is no bound.
 
     Parameters
     ----------
     step_risks : array, shape (..., N, T)
-        One-step total variations along N texts, each at least 0; 0 beyond the end of a shorter text. The texts are
-        the target model's, or the hybrid system's, never the draft model's, which may not visit the prefixes that go
-        wrong. If the policy carries a state from token to token (a running average, a budget), system texts only.
+        One-step total variations along N sequences, in [0, 1]; 0 beyond the end of a shorter sequence. The sequences
+        come from the target model or from the hybrid system. Sequences of the draft model are not valid, because they
+        may miss the prefixes at which the system errs. If the policy has a state that lasts from token to token (a
+        running average, a budget), only sequences of the hybrid system are valid.
 
     Returns
     -------
     array, shape (...)
-        An estimate from the N texts, in [0, 1]; its expectation before the clip is the bound.
+        An estimate from the N sequences, in [0, 1]. Its expectation before the clip is the bound.
 
     Raises
     ------
     ValueError
-        If a risk is outside [0, 1], or there are no texts.
+        If a risk is outside [0, 1], or there are no sequences.
 
     Examples
     --------
@@ -146,7 +151,8 @@ def sequence_risk(step_risks: Array) -> Array:
     risks = in_kind(xp, risks, xp.float64)
     if risks.ndim < 2 or not risks.shape[-2]:
         raise DomainError(
-            f"step_risks must have axes of texts and tokens; got shape {tuple(risks.shape)}; one text is one row"
+            f"step_risks must have axes of sequences and tokens; got shape {tuple(risks.shape)}; "
+            "one sequence is one row"
         )
     return upward(xp, xp.clip(xp.mean(xp.sum(risks, axis=-1), axis=-1), max=1.0), kind)
 
@@ -154,7 +160,7 @@ def sequence_risk(step_risks: Array) -> Array:
 def surrogate_gap(
     uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
 ) -> SurrogateGap:
-    """The gap between the papers' R and the exact risk, token by token, at the risk-prone threshold.
+    """Return the exact risk at the risk-prone threshold, the papers' R, and the two parts of their gap.
 
     Parameters
     ----------
@@ -200,13 +206,13 @@ def surrogate_gap(
 
 
 def pair_and_skip(target: Array, draft: Array, skip: Array) -> tuple[Any, Any, Array, Array, Array]:
-    """The namespace, the type to answer in, p and q and s in float64."""
+    """Return the namespace, the result dtype, and p, q and s in float64."""
     xp, kind, p, q = distributions(target=target, draft=draft)
     return xp, kind, p, q, skip_probabilities(xp, skip, q)
 
 
 def _entries_sent(xp: Any, top_k: Array, like: Array) -> Array:
-    """Check k(v), one per draft or one for all, and return it."""
+    """Check and return k(v): one per draft, or one for all drafts."""
     _, _, k = arrays(like=like, top_k=top_k)
     k = size_up_to(like.shape[-1]).check(xp, "top_k", k)
     leading_dimensions(draft=tuple(like.shape), top_k=tuple(k.shape))
@@ -216,7 +222,7 @@ def _entries_sent(xp: Any, top_k: Array, like: Array) -> Array:
 def tokens_and_line(
     uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
 ) -> tuple[Any, ...]:
-    """Uncertainty and β (..., n) and a, b, Δ with an axis to match, in float64."""
+    """Return the namespace, u and β (..., n), and a, b, Δ with one more axis, all in float64."""
     values = {"slope": slope, "intercept": intercept, "non_acceptance": non_acceptance}
     xp, u, beta, a, b, delta = arrays(*values, uncertainty=uncertainty, rejection_by_token=rejection_by_token, **values)
     for name, value in (("uncertainty", u), ("rejection_by_token", beta)):

@@ -1,4 +1,4 @@
-"""The decision by M samples: whether u ≤ u_th, when M u is Binomial(M, E[u])."""
+"""The skip decision u ≤ u_th from M samples, where M u is Binomial(M, E[u])."""
 
 from __future__ import annotations
 
@@ -14,36 +14,39 @@ DRAWS = 20
 
 _DOMAINS = {
     "expected": UNIT_INTERVAL,
-    "threshold": Domain("finite", lambda xp, value: xp.isfinite(value), "give the uncertainty up to which to skip"),
+    "threshold": Domain(
+        "finite", lambda xp, value: xp.isfinite(value), "give the largest uncertainty at which verification is skipped"
+    ),
     "draws": Domain(
         "a whole number, 1 to 2^52",
         lambda xp, value: (value >= 1) & (value <= 2**52),
-        "an uncertainty is a share of at least one sample, and beyond 2^52 float64 cannot count them",
+        "an uncertainty is a share of at least one sample, and float64 cannot count beyond 2^52",
         kind="integer",
     ),
-    "error": open_unit("a decision that is never wrong takes endless draws, one that may always be wrong none"),
+    "error": open_unit("an error of 0 needs infinitely many draws, an error of 1 needs none"),
 }
 
 
 def skip_probability(expected: Array, threshold: Array, draws: Array = DRAWS) -> Array:
-    """Probability that the sampled uncertainty is at the threshold or below: P(Binomial(M, E[u]) ≤ M u_th).
+    """Return the probability that the sampled uncertainty is at most the threshold: P(Binomial(M, E[u]) ≤ M u_th).
 
-    Given z and d the M samples are i.i.d., temperatures included, and each differs from d with probability E[u].
+    Given z and d, the M pairs of temperature and sample are i.i.d., and each sample differs from d with probability
+    E[u].
 
     Parameters
     ----------
     expected : array, shape (...)
         E[u], from :func:`expected_uncertainty` or :func:`vocabulary_uncertainty`.
     threshold : array, shape (...)
-        u_th, any finite number: below 0 nothing is skipped, from 1 on everything. It is compared with u = j/M in its
-        own type, a number in float64: a float32 array with a u in float32.
+        u_th, any finite number. Below 0 no draft is skipped; at 1 or more every draft is skipped. The comparison with
+        u = j/M uses the dtype of u_th: float32 for a float32 array, float64 for a Python number.
     draws : integer array, shape (...)
         M, 1 to 2^52.
 
     Returns
     -------
     array, shape (...)
-        In [0, 1]; the rule is cu-hlm (10).
+        In [0, 1]; the skip rule is cu-hlm (10).
 
     Raises
     ------
@@ -59,14 +62,14 @@ def skip_probability(expected: Array, threshold: Array, draws: Array = DRAWS) ->
 
 
 def decision_error(expected: Array, threshold: Array, draws: Array = DRAWS) -> Array:
-    """Probability that M samples decide differently from E[u]: skip although E[u] > u_th, or the reverse.
+    """Return the probability that M samples decide differently from E[u]: skip although E[u] > u_th, or the reverse.
 
-    A sawtooth in M, as M u_th passes whole numbers; near ½ where E[u] is close to u_th.
+    It is a sawtooth in M, because M u_th passes whole numbers. It is near ½ where E[u] is close to u_th.
 
     Parameters
     ----------
     expected, threshold, draws
-        As of :func:`skip_probability`.
+        See :func:`skip_probability`.
 
     Returns
     -------
@@ -76,7 +79,7 @@ def decision_error(expected: Array, threshold: Array, draws: Array = DRAWS) -> A
     Raises
     ------
     ValueError
-        As :func:`skip_probability`.
+        See :func:`skip_probability`.
 
     Examples
     --------
@@ -90,29 +93,31 @@ def decision_error(expected: Array, threshold: Array, draws: Array = DRAWS) -> A
 
 
 def draws_needed(expected: Array, threshold: Array, error: Array) -> Array:
-    """Number of draws M from which on the decision is wrong with at most a given probability.
+    """Return a number of draws M such that M or more draws decide wrongly with at most the given probability.
 
-    ln(1/error) / KL(u_th ‖ E[u]) by Chernoff's bound, so it is safe at every M from there on, across the sawtooth; the
-    least M that happens to do is smaller.
+    M is ln(1/error) / KL(u_th ‖ E[u]), rounded up, by Chernoff's bound. So it is safe at every larger M too, despite
+    the sawtooth. The smallest M that suffices by itself can be smaller.
 
     Parameters
     ----------
     expected : array, shape (...)
-        E[u] in [0, 1], not at the threshold itself: there no M is enough, unless E[u] is 0 or 1 and nothing is random.
+        E[u] in [0, 1], different from the threshold: at the threshold no M suffices, unless E[u] is 0 or 1 and nothing
+        is random.
     threshold : array, shape (...)
         u_th, finite.
     error : array, shape (...)
-        Wanted decision error, in (0, 1).
+        Allowed decision error, in (0, 1).
 
     Returns
     -------
     integer array, shape (...)
-        1 or more; 1 where the threshold is outside [0, 1) or E[u] is 0 or 1, as nothing is left to chance there.
+        1 or more. It is 1 where the threshold is outside [0, 1) or E[u] is 0 or 1, because the decision is then not
+        random.
 
     Raises
     ------
     ValueError
-        If an argument is outside its domain, or E[u] is so near to the threshold that M would pass 2^52.
+        If an argument is outside its domain, or E[u] is so close to the threshold that M would exceed 2^52.
 
     Examples
     --------
@@ -129,13 +134,13 @@ def draws_needed(expected: Array, threshold: Array, error: Array) -> Array:
         stray = np.broadcast_to(e, draws.shape)[~(draws <= 2.0**52)].flat[0]
         raise DomainError(
             f"expected must differ from the threshold; got {float(stray)!r}; at the threshold itself no number of "
-            "draws decides"
+            "draws suffices"
         )
     return xp.asarray(np.maximum(draws, 1.0).astype(np.int64), device=given[0].device)
 
 
 def checked_together(**values: Any) -> tuple[Array, list[Array]]:
-    """The namespace and the values, each checked, of compatible shapes; numbers in float64."""
+    """Check the values and their shapes, and return the namespace and the values; Python numbers become float64."""
     xp, *near = arrays(**values)
     given = [unnarrowed(xp, value, array) for value, array in zip(values.values(), near, strict=True)]
     for name, value in zip(values, given, strict=True):
@@ -145,9 +150,9 @@ def checked_together(**values: Any) -> tuple[Array, list[Array]]:
 
 
 def unnarrowed(xp: Any, value: Any, beside: Array) -> Array:
-    """The value as an array: one as it is, a number or sequence in its own type and not that of its neighbours.
+    """Return the value as an array; a number or sequence keeps its own dtype, not the dtype of the other arguments.
 
-    In float32 a threshold of 0.35 is below 7/20, and a whole atom of u would be on the wrong side of it.
+    In float32, a threshold of 0.35 is below 7/20, so the value u = 7/20 would be on the wrong side of it.
     """
     if beside is value or not is_kind(xp, beside.dtype, "real floating"):
         return beside
@@ -155,7 +160,7 @@ def unnarrowed(xp: Any, value: Any, beside: Array) -> Array:
 
 
 def _divergence(one: Any, other: Any) -> Any:
-    """KL of two Bernoulli laws; where they are close by their difference, as the logarithms would cancel."""
+    """Return KL of two Bernoulli laws; for close laws from their difference, because the logarithms would cancel."""
     from scipy.special import rel_entr
 
     apart = other - one
@@ -166,7 +171,7 @@ def _divergence(one: Any, other: Any) -> Any:
 
 
 def _binomial(upper: bool, expected: Array, threshold: Array, draws: Array) -> Array:
-    """P(Binomial(M, E[u]) ≤ j), or > j, at the largest count j with j/M ≤ u_th; j = -1 where there is none."""
+    """Return P(Binomial(M, E[u]) ≤ j), or > j, for the largest count j with j/M ≤ u_th (-1 if no count has that)."""
     from scipy.special import betainc, betaincc
 
     xp, given = checked_together(expected=expected, threshold=threshold, draws=draws)
@@ -174,20 +179,20 @@ def _binomial(upper: bool, expected: Array, threshold: Array, draws: Array) -> A
     e, m = (to_numpy(in_kind(xp, value, xp.float64)) for value in (given[0], given[2]))
     th = _as_compared(to_numpy(in_kind(xp, given[1], widest(xp, given[1]))))
     count = np.floor(m * th)
-    count = np.where((count + 1.0) / m <= th, count + 1.0, count)  # as u = j/M is compared, not j = M u
+    count = np.where((count + 1.0) / m <= th, count + 1.0, count)  # the rule compares u = j/M, not j = M u
     count = np.clip(np.where(count / m > th, count - 1.0, count), -1.0, m)
     inner = (count >= 0) & (count < m)
     j = np.where(inner, count, 0.0)
-    # the incomplete beta function takes any M; scipy's binomial functions count in 32 bits
+    # the incomplete beta function accepts any M; the binomial functions of SciPy count in 32 bits
     tail = (betainc if upper else betaincc)(j + 1.0, np.where(inner, m - j, 1.0), e)
     value = np.where(inner, tail, (count < 0) == upper)
     return in_kind(xp, xp.asarray(value, device=given[0].device), kind)
 
 
 def _as_compared(threshold: Any) -> Any:
-    """The largest float64 that is not above the threshold once rounded to the threshold's type."""
-    th = np.clip(threshold, -1.0, 1.0)  # beyond, nothing changes
+    """Return the largest float64 that, rounded to the threshold's dtype, is not above the threshold."""
+    th = np.clip(threshold, -1.0, 1.0)  # values outside [-1, 1] decide the same
     if th.dtype == np.float64:
         return th
-    half_way = (np.float64(th) + np.float64(np.nextafter(th, np.float32(2.0)))) / 2.0  # a tie goes to the even one
+    half_way = (np.float64(th) + np.float64(np.nextafter(th, np.float32(2.0)))) / 2.0  # a tie rounds to even
     return np.where(half_way.astype(th.dtype) <= th, half_way, np.nextafter(half_way, -2.0))

@@ -1,4 +1,4 @@
-"""Temperature perturbation: the uncertainty of a draft, sampled and exact."""
+"""Temperature perturbation: the uncertainty of a draft, sampled, and its expected value by quadrature."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from hlmtheory.uncertainty.quadrature import (
 MAX_TEMPERATURE = 2.0
 
 DOMAINS = {
-    "max_temperature": not_negative("give the largest temperature; 0 is answered with the limit, the argmax"),
+    "max_temperature": not_negative("give the largest temperature; 0 means the limit, the argmax"),
     "draws": Domain(
         "a whole number, 1 to 100,000",
         lambda xp, value: (value >= 1) & (value <= 100_000),
-        "an uncertainty is a share of at least one sample; for more take expected_uncertainty, which is their limit",
+        "an uncertainty is a share of at least one sample; for more draws use expected_uncertainty, their limit",
         kind="integer",
     ),
-    "temperatures": positive("temperature 0 is a limit: leave it out"),
+    "temperatures": positive("temperature 0 is a limit: omit it"),
 }
 
 
@@ -43,10 +43,10 @@ def sample_uncertainty(
     max_temperature: float = MAX_TEMPERATURE,
     rng: np.random.Generator,
 ) -> Array:
-    """Uncertainty as the papers measure it: the share of perturbed samples that differ from the draft.
+    """Return the uncertainty as the papers measure it: the share of perturbed samples that differ from the draft.
 
-    A sample at temperature θ differs from d with probability 1 - softmax(z/θ)_d, and nothing else of it is used, so
-    that is what is drawn.
+    A sample at temperature θ differs from d with probability 1 - softmax(z/θ)_d. Only this event matters, so the
+    function draws the event and not the token.
 
     Parameters
     ----------
@@ -57,19 +57,19 @@ def sample_uncertainty(
     draws : int
         M, 20 in the papers; 1 to 100,000.
     max_temperature : float
-        θmax, 2 in the papers; at 0 every sample is from the ties at the top.
+        θmax, 2 in the papers. At 0 every sample is drawn evenly from the largest logits.
     rng : numpy Generator
-        Of the temperatures and the samples, on the host whatever the library.
+        Draws the temperatures and the samples, on the host for every array library.
 
     Returns
     -------
     array, shape (...)
-        Multiples of 1/M; cu-hlm (9), u-hlm (7). u-hlm (6) prints exp(z)/θ for exp(z/θ), where θ cancels.
+        Multiples of 1/M; cu-hlm (9), u-hlm (7). u-hlm (6) prints exp(z)/θ in place of exp(z/θ); as printed, θ cancels.
 
     Raises
     ------
     ValueError
-        If a logit is NaN or +inf, a row is all -inf, a token is none of the vocabulary's, M is no whole number in
+        If a logit is NaN or +inf, a row is all -inf, a token is outside the vocabulary, M is no whole number in
         1..100,000, or θmax is negative or infinite.
 
     Examples
@@ -94,12 +94,12 @@ def sample_uncertainty(
 
 
 def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:
-    """Mean of the uncertainty over its sampling noise: 1 - (1/θmax) ∫₀^θmax softmax(z/θ)_d dθ.
+    """Return the mean of the sampled uncertainty: 1 - (1/θmax) ∫₀^θmax softmax(z/θ)_d dθ.
 
-    The integral is taken by 40 softmax passes, Gauss-Legendre in (θ/θmax)^{1/3}. On rows of language models the
-    error was 3e-9 at most; no 40 passes are safe for every row. The worst rows known, one entry ahead of V - 1
-    equal ones, give 8e-8 at V = 2, 9e-5 at V = 4,096 and 3e-4 at V = 152,000: :func:`quadrature_error` bounds the
-    error of any row.
+    The integral is a Gauss-Legendre rule in (θ/θmax)^{1/3} with 40 softmax passes. On the logits of language models the
+    error was at most 3e-9. No rule with 40 passes is safe for every row of logits. The worst known rows have one
+    entry above V - 1 equal ones. Their error is 8e-8 at V = 2, 9e-5 at V = 4,096 and 3e-4 at V = 152,000. Use
+    :func:`quadrature_error` to bound the error of a given row.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: 
     draft_token : integer array, shape (...) or broadcastable to it
         The draft d, 0..V-1.
     max_temperature : float
-        θmax; at 0 the limit, 1 less the share of d among the ties at the top.
+        θmax. At 0 the result is the limit: 1 minus the probability of d if the largest logits share the mass evenly.
 
     Returns
     -------
@@ -118,7 +118,7 @@ def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: 
     Raises
     ------
     ValueError
-        If a logit is NaN or +inf, a row is all -inf, a token is none of the vocabulary's, or θmax is negative or
+        If a logit is NaN or +inf, a row is all -inf, a token is outside the vocabulary, or θmax is negative or
         infinite.
 
     Examples
@@ -131,25 +131,25 @@ def expected_uncertainty(logits: Array, draft_token: Array, *, max_temperature: 
 
 
 def quadrature_error(logits: Array, draft_token: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:
-    """Bound on the error of :func:`expected_uncertainty`, proven for each row.
+    """Return a proven bound on the error of :func:`expected_uncertainty`, for each row of logits.
 
-    Its distance from a second rule of 432 passes, plus what that rule can be off: less than 1.5e-7 for V ≤ 152,000,
-    whatever the logits.
+    The bound is the distance from a second rule with 432 passes, plus a proven bound on the error of the second rule.
+    The latter is below 1.5e-7 for V ≤ 152,000 and all logits.
 
     Parameters
     ----------
     logits, draft_token, max_temperature
-        As of :func:`expected_uncertainty`.
+        See :func:`expected_uncertainty`.
 
     Returns
     -------
     array, shape (...)
-        Positive, but 0 at θmax = 0.
+        Positive; 0 if θmax = 0.
 
     Raises
     ------
     ValueError
-        As :func:`expected_uncertainty`.
+        See :func:`expected_uncertainty`.
 
     Examples
     --------
@@ -163,19 +163,19 @@ def quadrature_error(logits: Array, draft_token: Array, *, max_temperature: floa
 
 
 def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPERATURE) -> Array:
-    """Expected uncertainty of every token of the vocabulary as the draft, in 40 softmax passes.
+    """Return the expected uncertainty for every token of the vocabulary as the draft, with 40 softmax passes.
 
     Parameters
     ----------
     logits : array, shape (..., V)
         Finite, or -inf for a masked entry, whose uncertainty is 1.
     max_temperature : float
-        As of :func:`expected_uncertainty`.
+        See :func:`expected_uncertainty`.
 
     Returns
     -------
     array, shape (..., V)
-        In [0, 1]; falls as the logit rises. Σ_v (1 - E[u given v]) = 1.
+        In [0, 1]; decreases as the logit rises. Σ_v (1 - E[u given v]) = 1.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def vocabulary_uncertainty(logits: Array, *, max_temperature: float = MAX_TEMPER
 
 
 def _logits_and_token(logits: Array, draft_token: Array) -> tuple[Array, Array, Array, Array]:
-    """The namespace, the type to answer in, logits and token."""
+    """Check the logits and the draft token, and return the namespace, the result dtype, and both."""
     xp, z, token = arrays(logits=logits, draft_token=draft_token)
     check_logits(xp, z)
     return xp, widest(xp, z), z, token_of(z.shape[-1]).check(xp, "draft_token", token)
@@ -206,7 +206,7 @@ def _warmest(max_temperature: float) -> float:
 
 
 def expected_mean(logits: Array, draft_token: Array, max_temperature: float, rule: Rule) -> tuple[Array, Array, Array]:
-    """The namespace, the type to answer in, and E[u] by one rule."""
+    """Return the namespace, the result dtype, and E[u] by the given rule."""
     xp, kind, z, token = _logits_and_token(logits, draft_token)
     warmest = _warmest(max_temperature)
     leading_dimensions(logits=tuple(z.shape[:-1]), draft_token=tuple(token.shape))

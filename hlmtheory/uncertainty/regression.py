@@ -1,4 +1,4 @@
-"""Least squares of rejection on uncertainty, token by token or on the 21 points of the papers."""
+"""Least-squares fit of the rejection probability on the uncertainty, by token or on the papers' 21 points."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from hlmtheory._domains import UNIT_INTERVAL, DomainError, flag, number
 from hlmtheory._quantities import open_unit
 
 POINTS = 20
-"""Spacing 1/20 of the points 0, .05, …, 1: the values that u can take at M = 20 draws."""
+"""Number of intervals between the points 0, .05, …, 1, the values that u can take at M = 20 draws."""
 
 _LEAST_RANGE = 1e-100
-"""Of the uncertainties: the squares of smaller distances underflow."""
+"""Smallest accepted range of the uncertainties; the squares of smaller distances underflow."""
 
-_CONFIDENCE = open_unit("say how often the intervals are to hold, such as 0.95")
+_CONFIDENCE = open_unit("give the confidence level of the intervals, such as 0.95")
 
 Row = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class LinearFit:
-    """The line β = a u + b, and its goodness of fit.
+    """The fitted line β = a u + b and its goodness of fit.
 
     Attributes
     ----------
     slope, intercept : float
         a and b of cu-hlm (7).
     r_squared : float or None
-        1 - Σ (β - a u - b)² / Σ (β - mean β)²; None where β is constant, as it is 0/0.
+        1 - Σ (β - a u - b)² / Σ (β - mean β)². None if β is constant, because the quotient is 0/0.
     mse : float
-        Mean squared residual, over the points that were fitted.
+        Mean squared residual over the fitted points.
     correlation : float or None
-        Pearson's r of the points that were fitted; its square is ``r_squared``. None where β is constant.
+        Pearson's r of the fitted points; its square is ``r_squared``. None if β is constant.
     slope_interval, intercept_interval : tuple of float
         Confidence intervals.
     points : int
-        How many points were fitted: tokens, or bins that hold a token.
+        Number of fitted points: tokens, or bins that hold a token.
     clusters : int or None
-        How many prompts the intervals are clustered by.
+        Number of prompts by which the intervals are clustered; None without ``groups``.
     """
 
     slope: float
@@ -65,24 +65,25 @@ def fit_linear(
     binned: bool = False,
     confidence: float = 0.95,
 ) -> LinearFit:
-    """Fit the rejection probability as a line in the uncertainty, by ordinary least squares.
+    """Return the least-squares line of the rejection probability on the uncertainty.
 
-    The two ways differ a lot. Token by token the scatter of β about its mean counts, binned it is averaged away
-    first and every bin counts alike, however few tokens it holds; R² is then near 1 and says little of a token.
+    The fit by token and the binned fit differ much. The fit by token keeps the scatter of β around its mean. The binned
+    fit averages the scatter away and gives every bin the same weight, however few tokens the bin holds. So the binned
+    R² is close to 1 and says little about a single token.
 
     Parameters
     ----------
     uncertainty, rejection_by_token : array, shape (n,)
         u and β of n tokens, in [0, 1].
     groups : array of labels, shape (n,), optional
-        The prompt of each token. Tokens of one response depend on each other: intervals are then clustered by
-        prompt (a sandwich token by token, a jackknife over prompts if binned; t with one degree of freedom less than
-        there are prompts). None takes the points as independent.
+        The prompt of each token. Tokens of one response depend on each other, so the intervals are clustered by
+        prompt: a sandwich estimate for the fit by token, a jackknife over prompts for the binned fit. Both use
+        Student's t with (number of prompts - 1) degrees of freedom. None treats the points as independent.
     binned : bool
-        Whether to fit the mean β at each of the 21 points 0, .05, …, 1, unweighted, u rounded to the nearest
-        point, as cu-hlm and u-hlm do. Bins that hold no token are left out: ``points`` says how many are not.
+        Whether to round u to the nearest of the 21 points 0, .05, …, 1 and fit the mean β of each point without
+        weights, as cu-hlm and u-hlm do. Empty bins are omitted; ``points`` is the number of the other bins.
     confidence : float
-        Of the intervals, in (0, 1).
+        Confidence level of the intervals, in (0, 1).
 
     Returns
     -------
@@ -92,8 +93,9 @@ def fit_linear(
     Raises
     ------
     ValueError
-        If a value is outside [0, 1], the lengths differ, fewer than 3 points are left, the uncertainty is constant (to
-        1e-100), all tokens are of one prompt, or, if binned, fewer than 3 points are left without one of the prompts.
+        If a value is outside [0, 1], the lengths differ, there are fewer than 3 points, the uncertainty varies by less
+        than 1e-100, or all tokens belong to one prompt. For a binned fit also if fewer than 3 points remain without one
+        of the prompts.
 
     Examples
     --------
@@ -115,7 +117,7 @@ def fit_linear(
     else:
         intervals = _intervals(x, y, labels, confidence)
     residuals = y - line[0] * x - line[1]
-    # rounding leaves a spread about the mean, or between the means of bins, even where every β is the same
+    # rounding can make equal β differ from their mean, or the means of bins differ from each other
     varies = bool(y.min() < y.max() and beta.min() < beta.max())
     fraction = 1.0 - float(residuals @ residuals) / float(np.sum((y - y.mean()) ** 2)) if varies else None
     return LinearFit(
@@ -132,7 +134,7 @@ def fit_linear(
 
 
 def _tokens(uncertainty: Array, rejection_by_token: Array) -> tuple[Row, Row]:
-    """Check both arrays, which must have one length, and return them on the host."""
+    """Check that both arrays have one axis and equal length, and return them as NumPy arrays."""
     xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
     for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
         UNIT_INTERVAL.check(xp, name, value)
@@ -147,7 +149,7 @@ def _tokens(uncertainty: Array, rejection_by_token: Array) -> tuple[Row, Row]:
 
 
 def _clusters(groups: Any, count: int) -> NDArray[np.int64]:
-    """Labels as whole numbers that begin at 0."""
+    """Check the labels and return them as integers from 0."""
     labels = plain("groups", groups.detach().cpu() if hasattr(groups, "detach") else groups, kinds="fiubUS")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise DomainError("groups must be labels; got one that is NaN or infinite; number the prompts")
@@ -155,12 +157,12 @@ def _clusters(groups: Any, count: int) -> NDArray[np.int64]:
         raise DomainError(f"groups must be one label per token; got shape {labels.shape}; give {count} labels")
     index = np.unique(labels, return_inverse=True)[1]
     if index.max(initial=0) == 0:
-        raise DomainError("groups must be of two prompts or more; got one; leave groups out, or add prompts")
+        raise DomainError("groups must be of two prompts or more; got one; omit groups, or add prompts")
     return index.astype(np.int64)
 
 
 def _binned(u: Row, beta: Row) -> tuple[Row, Row]:
-    """The points that hold a token, and the mean β there."""
+    """Return the points that hold a token and the mean β at each of them."""
     index = np.rint(u * POINTS).astype(np.int64)
     count = np.bincount(index, minlength=POINTS + 1)
     total = np.bincount(index, weights=beta, minlength=POINTS + 1)
@@ -169,7 +171,7 @@ def _binned(u: Row, beta: Row) -> tuple[Row, Row]:
 
 
 def _unit_of(beta: Row) -> float:
-    """A power of 2 by which β is scaled: 1, unless all β are so small that their squares underflow."""
+    """Return the power of 2 that scales β: 1, unless the squares of all β underflow."""
     largest = float(beta.max(initial=0.0))
     return 1.0 if largest == 0.0 or largest > 2.0**-400 else 2.0 ** (math.frexp(largest)[1] - 1)
 
@@ -179,11 +181,11 @@ def _refuse_constant(x: Row) -> None:
         raise DomainError(f"uncertainty must give 3 points or more; got {len(x)}; take more tokens")
     if x.max() - x.min() < _LEAST_RANGE:
         value = float(x[0])
-        raise DomainError(f"uncertainty must vary; got {value!r} for every token; no slope follows from one point")
+        raise DomainError(f"uncertainty must vary; got {value!r} for every token; one point gives no slope")
 
 
 def _least_squares(x: Row, y: Row) -> tuple[float, float]:
-    """Slope and intercept."""
+    """Return slope and intercept."""
     away = x - x.mean()
     slope = float(away @ (y - y.mean()) / (away @ away))
     return slope, float(y.mean() - slope * x.mean())
@@ -197,7 +199,7 @@ def _correlation(x: Row, y: Row) -> float:
 def _intervals(
     x: Row, y: Row, labels: NDArray[np.int64] | None, confidence: float
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Of slope and intercept, by statsmodels."""
+    """Return the confidence intervals of slope and intercept, computed by statsmodels."""
     from statsmodels.api import OLS, add_constant
 
     model = OLS(y, add_constant(x))
@@ -209,7 +211,10 @@ def _intervals(
 def _jackknife(
     u: Row, beta: Row, labels: NDArray[np.int64], line: tuple[float, float], confidence: float
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The binned fit without each prompt in turn; the bins' own scatter knows nothing of the prompts."""
+    """Return the jackknife intervals of the binned fit, refitted without each prompt.
+
+    The scatter of the bins around the line does not show how much the prompts differ.
+    """
     from scipy.special import stdtrit
 
     count = int(labels.max()) + 1

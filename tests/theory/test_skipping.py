@@ -743,8 +743,8 @@ def test_losses_of_texts():
         ),
         (one_step_risk, ([0.5, 0.5], [1.0], 0.5), {}, "target and draft must share one vocabulary"),
         (truncated_step_risk, ([0.5, 0.5], [0.5, 0.5], 0.5, 3), {}, "top_k must be a whole number in 0..V with V = 2"),
-        (sequence_risk, ([0.5, 0.5],), {}, r"step_risks must have axes of texts and tokens; got shape \(2,\)"),
-        (sequence_risk, (np.zeros((0, 3)),), {}, "step_risks must have axes of texts and tokens"),
+        (sequence_risk, ([0.5, 0.5],), {}, r"step_risks must have axes of sequences and tokens; got shape \(2,\)"),
+        (sequence_risk, (np.zeros((0, 3)),), {}, "step_risks must have axes of sequences and tokens"),
         (sequence_risk, ([[0.5, 1.5]],), {}, r"step_risks must be in \[0, 1\]; got 1.5"),
         (
             surrogate_gap,

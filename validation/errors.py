@@ -11,7 +11,7 @@ NEAREST = 3
 
 
 class UserError(Exception):
-    """Something the user can mend; the command line prints the message alone, without a traceback.
+    """Something the user can fix; the command line prints the message alone, without a traceback.
 
     The message is one clear sentence: what was wrong, the value, and the remedy.
     """

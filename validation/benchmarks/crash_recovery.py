@@ -107,7 +107,7 @@ def compare(path: Path, reference: Path) -> None:
 
 
 def rounds(count: int, seed: int, folder: Path) -> str:
-    """Do so many rounds; a sentence about them."""
+    """Run a number of rounds; return a sentence about them."""
     rng = random.Random(seed)
     pair = random_pair(folder)
     reference = folder / "reference"

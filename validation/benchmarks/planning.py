@@ -202,7 +202,7 @@ def measure_shares(
 
 
 def batches(count: int, departures: int) -> tuple[Row, Row, NDArray[np.int64]]:
-    """Stages and steps of so many batches of 5 that leave at so many times."""
+    """Return the stages and steps of several batches of 5 that leave at several times."""
     prompts = np.linspace(64, PROMPT, count).astype(np.int64)
     draft, verify = stage_times(SERVICE, 5, prompts, np.full(count, 5))
     answers = ANSWER - (np.arange(count) % departures) * (ANSWER // (2 * departures))

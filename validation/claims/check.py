@@ -117,7 +117,7 @@ def check_trace(
         ``"cuda:1"``; ``"auto"`` is a GPU if there is one, else numpy. The instances are the same everywhere;
         simulated ones are checked by numpy on the host.
     kept : Path, optional
-        A file for what is found so far: the same check that was stopped goes on from there. The caller removes it.
+        A file for the results so far; a check that was stopped continues from it. The caller removes it.
 
     Returns
     -------
@@ -185,7 +185,7 @@ def _refuse_unserved(measured: Iterable[Claim]) -> None:
 def _refuse_out_of_scope(tallies: Mapping[str, Tally]) -> None:
     empty = [name for name, tally in tallies.items() if tally.kind == "simulated" and not tally.in_scope]
     if empty:
-        raise UserError(f"No simulated instance is in the scope of {', '.join(empty)}; mend its scenario.")
+        raise UserError(f"No simulated instance is in the scope of {', '.join(empty)}; fix its scenario.")
 
 
 def block_rows(vocabulary: int) -> int:
@@ -246,7 +246,7 @@ def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) 
 
 
 def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator, place: Place) -> Part:
-    """All measured claims on one block, a few rows at a time; windows of positions on the whole of it."""
+    """Check the measured claims on one block: a few positions at a time, and windows on the whole block."""
     count, vocabulary = chunk.draft_logits.shape
     draws = InstanceDraws.of(rng, count, vocabulary)
     by_row = [claim for claim in claims if not set(claim.takes) & set(WINDOW_ARRAYS)]

@@ -1,4 +1,4 @@
-"""What a check has found so far, kept in a file: a check that was stopped goes on behind the last finished part.
+"""The state of a check in a file: a check that was stopped continues after the last finished part.
 
 Parts come in one order and each has its own random numbers, so the count of finished parts says where to go on. What
 is kept is of one trace, seed, place, set of claims and code; for any other the check starts from the beginning.
@@ -59,7 +59,7 @@ class Unfinished:
         self.file, self.mark, self._written = file, mark, time.monotonic()
 
     def read(self, empty: CheckSums) -> CheckSums:
-        """What is there of the same check, else what was given: a file that cannot be read is none."""
+        """Return the stored sums of the same check; ``empty`` if there is no such file or it is unreadable."""
         try:
             there = json.loads(self.file.read_text(encoding="utf-8")) if self.file else None
             if there is None or there["mark"] != self.mark:

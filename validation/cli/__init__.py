@@ -1,1 +1,1 @@
-"""The command line: what is shown, how errors are told, exit codes."""
+"""The command line: commands, output, errors, exit codes."""

@@ -1,4 +1,4 @@
-"""What ``hlm claims`` shows: the list, one claim in full, both as JSON; the nearest names to an unknown one."""
+"""Output of ``hlm claims``: the list or one claim in full, as text or JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
     Raises
     ------
     UserError
-        There is none; the message names the nearest.
+        No claim has that name; the message lists the nearest names.
     """
     found = [claim for name, claim in known.items() if wanted in (None, name, name.split(".")[0])]
     if not found:

@@ -44,7 +44,7 @@ class Commands(click.Group):
             with refusals():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo("\nStopped. The same command goes on from what is stored.", err=True)
+            click.echo("\nStopped. The same command continues from what is stored.", err=True)
             ctx.exit(INTERRUPTED)
 
 
@@ -103,7 +103,7 @@ def validate(
 ) -> None:
     """Collect logits, check every claim, draw the figures, write the report.
 
-    A run that was stopped, by Ctrl-C or by a crash, goes on when the same command is given again.
+    A run that was stopped, by Ctrl-C or by a crash, continues when the same command is given again.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
     from validation.models.pair import load_pair
@@ -112,7 +112,7 @@ def validate(
     if stored is not None:
         if any((name, draft, target, prompts, fresh)):
             raise UserError(
-                "--trace checks what is stored; leave out --pair, --draft, --target, --prompts and --fresh."
+                "--trace checks a stored trace; leave out --pair, --draft, --target, --prompts and --fresh."
             )
         finish_run(console, open_stored(console, stored), out or run_folder(stored), seed, device, as_json)
         return
@@ -287,7 +287,7 @@ def decode(
     NAME is the study: hlm, design, greedy or nucleus.
 
     Thresholds are fitted to the trace of `hlm validate` in the same folder. Texts that are there are kept: the same
-    command goes on after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are passes counted times what a pass
+    command continues after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are passes counted times what a pass
     of each model takes alone, measured once a run.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts

@@ -65,7 +65,7 @@ def last_screen(console: Console, results: Results, report: Path) -> None:
         console.print(f"Never in scope ({reason}): {', '.join(names)}", markup=False, soft_wrap=True)
     vacuous = [f"{name} ({t.vacuous / t.in_scope:.1%})" for name, t in results.tallies.items() if t.vacuous]
     if vacuous:
-        console.print(f"Vacuous: {', '.join(vacuous)} of what is in scope.", soft_wrap=True)
+        console.print(f"Vacuous: {', '.join(vacuous)} of the instances in scope.", soft_wrap=True)
     console.print(
         "Out of scope: an assumption is not met there. Vacuous: the bound is so large that nothing could exceed it."
     )
@@ -146,7 +146,7 @@ def open_console(*, quiet: bool = False, stderr: bool = False) -> Console:
 
 
 def shortened(value: object, limit: int = 300) -> str:
-    """A value as text, cut to so many characters."""
+    """Return a value as text of limited length."""
     text = str(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
 

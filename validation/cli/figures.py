@@ -1,4 +1,4 @@
-"""What ``hlm figure`` draws from, opened when the first figure needs it; what is missing is said with its command."""
+"""The trace and the studies that ``hlm figure`` draws from; each is opened when the first figure needs it."""
 
 from __future__ import annotations
 

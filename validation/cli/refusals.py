@@ -1,4 +1,4 @@
-"""What the command line says of an error, in one place: one sentence with the path and the remedy, and exit code 2."""
+"""Errors as the command line reports them: one sentence with the path and the remedy, and exit code 2."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REMEDIES = {
     errno.EEXIST: "a file lies where a folder is needed; move it away, or choose another place",
     errno.EISDIR: "it is a folder, and a file is needed; check the path",
     errno.ENAMETOOLONG: "the name is too long (most systems allow 255 bytes); choose a shorter one",
-    errno.ELOOP: "symbolic links lead round in a circle there; mend the link, or choose another place",
+    errno.ELOOP: "symbolic links lead round in a circle there; fix the link, or choose another place",
     errno.ENOENT: "there is no such file or folder; check the path",
     errno.EMFILE: "too many files are open; raise the limit (ulimit -n) and run the same command again",
     errno.EIO: "the disk reports an error; check it, or choose another place",
@@ -32,14 +32,14 @@ REMEDIES = {
 
 
 class Refusal(click.ClickException):
-    """An error that the user can mend."""
+    """An error that the user can fix."""
 
     exit_code = REFUSED
 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn every error that a user can mend into a :class:`Refusal`; the others go on as they are."""
+    """Turn every error that a user can fix into a :class:`Refusal`; the others go on as they are."""
     try:
         with memory_errors():
             yield

@@ -1,4 +1,4 @@
-"""What ``hlm validate`` does between its two models and its last screen: the trace, the check, figures, the report."""
+"""The steps of ``hlm validate`` after the models are loaded: trace, check, figures, report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNFINISHED = ".check.json"
 def collect_trace(
     console: Console, pair: Pair, prompts: list[Prompt], path: Path, settings: dict[str, int], command: str, fresh: bool
 ) -> Trace:
-    """The trace of these models, prompts and settings: the one that is there, finished if need be, or a new one."""
+    """Return the trace of these models, prompts and settings; finish a stored one, or collect a new one."""
     from validation.collection.collect import collect
     from validation.trace.journal import has_begun
 
@@ -38,7 +38,7 @@ def collect_trace(
     if fresh:
         say_what_stays(console, path)
     if not (lay_there or fresh) and has_begun(path):
-        console.print(f"Going on from what is stored at {path}.")
+        console.print(f"Continuing from what is stored at {path}.")
     with progress_bar(console) as report:
         trace = collect(pair, prompts, path, progress=report, command=command, fresh=fresh, **settings)
     if lay_there:  # one of other settings is refused
@@ -53,17 +53,17 @@ def collect_trace(
 
 
 def say_what_stays(console: Console, path: Path) -> None:
-    """Name the files that --fresh does not discard, since no trace has them."""
+    """Print the files that --fresh keeps because they do not belong to a trace."""
     from validation.trace.reopen import foreign_files
 
     if names := foreign_files(path):
         more = f" and {len(names) - 5:,} more" if len(names) > 5 else ""
-        text = f"--fresh leaves what is no part of a trace in {path}: {', '.join(names[:5])}{more}."
+        text = f"--fresh keeps the files in {path} that do not belong to a trace: {', '.join(names[:5])}{more}."
         console.print(text, markup=False, soft_wrap=True)
 
 
 def open_stored(console: Console, path: Path) -> Trace:
-    """A trace that is to be checked as it lies there, every byte verified."""
+    """Open a stored trace and verify every byte of it."""
     from validation.trace.reader import open_trace
 
     with waiting(console, f"verifying {path}"):
@@ -71,7 +71,7 @@ def open_stored(console: Console, path: Path) -> Trace:
 
 
 def run_folder(trace: Path) -> Path:
-    """Where the run over a stored trace goes, if the user does not say: the run it is of, or a folder of its own."""
+    """Return the default folder of a run over a stored trace: the run that the trace belongs to, or a new folder."""
     path = trace.resolve()
     if path.name == "trace" and path.parent.parent == Path("runs").resolve():
         return Path("runs") / path.parent.name
@@ -79,7 +79,7 @@ def run_folder(trace: Path) -> Path:
 
 
 def run_name(pair: Pair) -> str:
-    """What the folder of a pair's run is called: two pairs never share one."""
+    """Return the name of the folder of a pair's run; two pairs never share one."""
     from validation.models.pair import PAIRS
 
     if pair.name in PAIRS:
@@ -149,5 +149,5 @@ def print_json(value: object) -> None:
 
 
 def typed_command() -> str:
-    """What was typed; bytes that are no text are written as escapes, so that it can be recorded."""
+    """Return the command as typed; bytes that are not text become escapes."""
     return shlex.join(["python3", "hlm", *sys.argv[1:]]).encode(errors="backslashreplace").decode()

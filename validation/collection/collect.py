@@ -3,7 +3,7 @@
 Each batch of prompts is continued by the target model (temperature 1, the whole vocabulary), then both models read
 the finished texts once, which gives the logits at every generated position. They are appended to the store at once,
 so memory does not grow with the length of the trace, and committed batch by batch. The samples of a batch depend on
-its own seed alone, so a collection that was stopped goes on with the next batch and ends with the same bits.
+its own seed alone, so a collection that was stopped continues with the next batch and ends with the same bits.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def collect(
 ) -> Trace:
     """Continue prompts with the target model and store the logits of both models at every generated position.
 
-    A collection that was killed goes on from its last batch, and one that is finished is not done again.
+    A collection that was killed continues from its last batch, and one that is finished is not done again.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def collect(
     positions : int or None
         Stop after the batch that reaches this number of positions; None takes every prompt once.
     new_tokens : int
-        At most so many tokens a text; an end-of-text token ends it earlier and is the last position stored.
+        The maximum number of new tokens of a text; an end-of-text token ends it earlier and is stored.
     batch : int
         Prompts continued together.
     seed : int
@@ -90,7 +90,7 @@ def collect(
     command : str, optional
         The command line to record in the manifest.
     fresh : bool
-        Discard a trace that lies at ``store_path``; files of other names stay.
+        Delete the trace at ``store_path`` first; files of other names stay.
 
     Returns
     -------
@@ -198,7 +198,7 @@ def _batches(count: int, batch: int, seed: int, *, once: bool) -> Iterator[tuple
 
 
 class _Watch:
-    """Looks at the logits of every sampling step: reports, refuses what is not finite, cuts a padded head."""
+    """Logits processor that reports each step, refuses logits that are not finite, and cuts a padded head."""
 
     def __init__(self, pair: Pair, texts: list[Text], new_tokens: int, report: Callable[[str], None]) -> None:
         self.pair, self.texts, self.new_tokens, self.report = pair, texts, new_tokens, report

@@ -55,7 +55,7 @@ def import_logits(
     dtype : str
         ``"float16"``, ``"float32"``, or ``"auto"``: float32 only if a value does not fit into float16.
     fresh : bool
-        Discard a trace that lies at ``store_path``.
+        Delete the trace at ``store_path`` first.
     progress : callable, optional
         Called as ``progress(done, total, text)`` in rows.
 

@@ -41,7 +41,7 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
         ``.jsonl`` or ``.jsonl.gz``: one JSON object a line with the field ``prompt`` and, if wanted, ``id``,
         ``source`` and ``reference``. ``.txt``: one prompt a line. UTF-8, with or without a byte-order mark.
     limit : int, optional
-        Read only so many prompts from the top, at least 1.
+        The maximum number of prompts to read, from the first on; at least 1.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Where models run, how much memory they need there, and what is said when there is too little of it."""
+"""Choice of the device, the memory that a pair needs there, and the errors when the memory is too small."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def free_memory(where: torch.device) -> int | None:
 
 
 def _free_host_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int | None:
-    """What the kernel calls available, or what a container's limit leaves of it."""
+    """Return the host's free memory in bytes, or what the container's limit leaves if that is less."""
     try:
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
         free = int(lines["MemAvailable"].split()[0]) * 1024

@@ -82,7 +82,7 @@ def measure_stage_times(
     repeats : int
         Rounds, 3 or more.
     patience_s : float
-        After so many seconds no round is begun, but for the first three.
+        Seconds after which no further round starts; three rounds always run.
     seed : int
         Of the prompts.
 

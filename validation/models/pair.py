@@ -122,7 +122,7 @@ def load_pair(
     dtype : str, optional
         What the weights are cast to, one of ``DTYPES``; by default float32 on the CPU, elsewhere as stored.
     report : callable, optional
-        Told what is being done.
+        Called with one line before each step.
 
     Returns
     -------
@@ -272,7 +272,7 @@ def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
         if not isinstance(token, int) or isinstance(token, bool) or not 0 <= token < vocabulary:
             raise UserError(
                 f"The eos_token_id of the target model is {found!r}, but the vocabulary has the tokens 0 to "
-                f"{vocabulary - 1}; mend it in generation_config.json or config.json."
+                f"{vocabulary - 1}; fix it in generation_config.json or config.json."
             )
     return ends
 

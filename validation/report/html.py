@@ -91,7 +91,7 @@ def write_report(
 
 
 def _template() -> Template:
-    """The page; whatever is put into it is escaped."""
+    """Return the page; every value in it is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(TEMPLATES)
@@ -108,7 +108,7 @@ def _sizes(results: Results) -> list[tuple[str, str]]:
 
 
 def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Models, prompts and versions, with something to print for whatever a manifest leaves out."""
+    """Return models, prompts and versions; a value that the manifest lacks gets a placeholder."""
     pair, prompts = manifest.get("pair", {}), list(manifest.get("prompts", []))
     by_source: dict[str, dict[str, str]] = {}
     for prompt in prompts:

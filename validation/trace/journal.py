@@ -223,7 +223,7 @@ _REMEDY = "restore it from a copy, or collect the trace again with --fresh"
 
 
 def disk_error(path: Path, error: OSError, kept: str = "") -> UserError:
-    """The sentence for a failed write; ``kept`` says what is safe."""
+    """Return the error for a failed write; ``kept`` names the data that is safe."""
     if error.errno in FULL:
         return UserError(
             f"The disk is full while writing {path}; {kept}free some space and run the same command again."

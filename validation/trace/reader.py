@@ -83,7 +83,7 @@ class TraceChunk:
 
 
 def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
-    """Softmax over the last axis in float64: how q and p follow from what is stored.
+    """Return q or p: the softmax of stored logits over the last axis, in float64.
 
     >>> probabilities(np.zeros(4, dtype=np.float16)).tolist()
     [0.25, 0.25, 0.25, 0.25]
@@ -176,7 +176,7 @@ def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False)
         damage = f" (line {committed.dropped} of its journal is torn or damaged)" if committed.dropped else ""
         raise UserError(
             f"The trace at {path} is not finished{damage}: {committed.rows:,} positions are stored; "
-            "run the command that wrote it again, and it goes on from there."
+            "run the command that wrote it again, and it continues from there."
         )
     check_files(path, committed, content=verify)
     if not committed.rows:

@@ -18,7 +18,7 @@ FIRST = b'{"n":0,"format":"%s"' % FORMAT.encode()  # what every journal of a tra
 def what_to_go_on_from(
     path: Path, vocabulary: int, dtype: str, settings: Mapping[str, Any] | None, *, fresh: bool
 ) -> Committed | None:
-    """What an earlier writer committed, or None for a new trace; the folder then holds nothing of an earlier one.
+    """Return what an earlier writer committed, or None for a new trace, whose folder is then empty.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def clear(path: Path) -> None:
 
 
 def foreign_files(path: Path) -> list[str]:
-    """What lies in the folder of a trace and is no part of one: ``--fresh`` leaves it."""
+    """Return the files in a trace's folder that do not belong to a trace; ``--fresh`` keeps them."""
     own = {*_of_the_trace(path), path / LOCK} if path.is_dir() else set()
     return sorted(str(f.relative_to(path)) for f in path.rglob("*") if f not in own and (f.is_symlink() or f.is_file()))
 

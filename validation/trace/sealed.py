@@ -15,7 +15,7 @@ SEAL = "sha256"
 
 
 def checksum(content: Mapping[str, Any]) -> str:
-    """SHA-256 of an object of JSON, whatever the order and the layout it is written in.
+    """Return the SHA-256 of a JSON object; it does not depend on the order of keys or on the layout.
 
     >>> checksum({"a": 1, "b": [2.5]}) == checksum({"b": [2.5], "a": 1})
     True

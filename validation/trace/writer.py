@@ -35,10 +35,10 @@ WAITING_BYTES = 2**27  # that may wait for the disk before the caller does
 
 
 class TraceWriter:
-    """Write a trace piece by piece; what is committed outlives the process.
+    """Write a trace piece by piece; committed positions survive the end of the process.
 
     Use as a context manager. ``manifest`` may be filled until the block ends; that finishes the trace. With
-    ``settings`` an exception keeps what is committed, and a writer with the same settings goes on from there;
+    ``settings`` an exception keeps what is committed, and a writer with the same settings continues from there;
     without, it discards everything.
 
     Parameters
@@ -54,7 +54,7 @@ class TraceWriter:
     settings : dict, optional
         All that decides which rows come, as plain values; recorded.
     fresh : bool
-        Discard a trace that lies at ``path``.
+        Delete the trace at ``path`` first.
 
     Attributes
     ----------
@@ -153,11 +153,11 @@ class TraceWriter:
         self._later(self._add, rows, size=sum(array.nbytes for array in rows.values()))
 
     def commit(self, state: Mapping[str, Any] | None = None) -> None:
-        """Make everything appended so far outlive the process, with a plain ``state`` for whoever goes on."""
+        """Commit everything appended so far, with a plain ``state`` for the writer that continues."""
         self._later(self._commit, self.positions, dict(state or {}))
 
     def flush(self) -> None:
-        """Wait until all of it is on disk."""
+        """Wait until all files are on the disk."""
         self._drain()
 
     # ------------------------------------------------------------------------------------------ opening

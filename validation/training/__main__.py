@@ -11,14 +11,14 @@ the few hundred held-out prompts that ``prompts`` writes.
     python -m validation.training --out validation/pairs/builtin card
 
 Two pairs take tokenizer and target model from another, ``--parent``, which is the built-in one unless you
-say otherwise. ``larger`` has a larger draft model. ``distilled`` goes on from the parent's draft model, and
+say otherwise. ``larger`` has a larger draft model. ``distilled`` continues from the parent's draft model, and
 fits its rows to those of the target model:
 
     python -m validation.training --pair distilled --out OUT parent
     python -m validation.training --pair distilled --data DATA --out OUT small
     python -m validation.training --pair distilled --out OUT card
 
-``instructed`` goes on from both of the parent's models, to answer in the manner of the papers' prompt sets (steps
+``instructed`` continues from both of the parent's models, to answer in the manner of the papers' prompt sets (steps
 ``parent``, ``large``, ``small``, ``prompts``, ``card``, and ``tasks`` for prompts of flexspec's six sets); one of its
 texts, Alpaca, is not for commercial use, so it is for measuring and does not ship. ``--texts answers`` lets the other
 pairs read these texts too. The pairs of cu-hlm's Table II that stand beside it are made so, the one with the larger

@@ -89,7 +89,7 @@ def fit(
     every: int = CHECKPOINT_STEPS,
     check: Callable[[], object] = lambda: "",
 ) -> float:
-    """Train a model in place; a run that was stopped goes on from ``checkpoint`` as if it had not been.
+    """Train a model in place; a run that was stopped continues from ``checkpoint`` as if it had not been.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The texts that models are trained on and tested on, their tokens, and the held-out prompts.
 
-Two libraries: ``plain`` has openly licensed texts only, and what is trained on it may be given on; ``answers`` has the
-prompt sets of cu-hlm and u-hlm with their answers, of which Alpaca's may not be used commercially.
+Two libraries: ``plain`` has openly licensed texts only, and a model trained on it may be redistributed; ``answers``
+has the prompt sets of cu-hlm and u-hlm with their answers, of which Alpaca's may not be used commercially.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ Three parts GSM8K (MIT, the publisher's training split, as `Question: ... Answer
         told="""\
 GSM8K, Alpaca, QED, CREAK and StrategyQA, as `Question: ... Answer: ...`, the last three with the reason
   before the answer. Held out: GSM8K's test split, else by a hash of what records share (prompt, paragraph, claim).""",
-        licence="research only, not commercial, since Alpaca (CC BY-NC 4.0) is among the texts. It is not given on.",
+        licence="research only, not commercial: Alpaca (CC BY-NC 4.0) is among the texts. It is not redistributed.",
         limits="The models write answers that look right and mostly are not.",
     ),
 }

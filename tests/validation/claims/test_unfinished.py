@@ -1,4 +1,4 @@
-"""A check that is stopped goes on where it was, and Ctrl-C waits for no worker."""
+"""A check that is stopped continues where it was, and Ctrl-C waits for no worker."""
 
 from __future__ import annotations
 
@@ -160,5 +160,5 @@ def test_ctrl_c_waits_for_no_worker(trace: Trace, tmp_path: Path) -> None:
         finally:
             process.kill()
     assert process.returncode == 130
-    assert "Stopped. The same command goes on from what is stored." in said
+    assert "Stopped. The same command continues from what is stored." in said
     assert json.loads((tmp_path / "run" / ".check.json").read_text())["mark"]

@@ -92,7 +92,7 @@ def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(
             interrupt_after(patch, place, calls)
             result = run(*words)
         assert result.exit_code == 130, (name, result.output)
-        assert "Stopped. The same command goes on from what is stored." in result.output
+        assert "Stopped. The same command continues from what is stored." in result.output
         assert "Traceback" not in result.output
         assert not any((tmp_path / file).exists() for file in ("report.html", "figures"))
         assert (tmp_path / "claims.json").exists() == (name in ("figures", "report"))  # a finished check is kept
@@ -134,7 +134,7 @@ def test_a_stored_trace_is_checked_without_models(finished: tuple[Path, tuple[st
     assert result.exit_code == 0, result.output
     assert (tmp_path / "again" / "report.html").exists()
     result = run("validate", "--trace", str(folder / "trace"), "--small", "x")
-    assert "--trace checks what is stored; leave out --pair" in plain(result)
+    assert "--trace checks a stored trace; leave out --pair" in plain(result)
     copy = Path(shutil.copytree(folder / "trace", tmp_path / "copy"))
     chunk = copy / "arrays" / "tokens" / "c.0"
     chunk.write_bytes(chunk.read_bytes()[:-1] + b"?")

@@ -433,7 +433,7 @@ def test_a_finished_trace_without_an_added_field_is_read_with_its_default(
 
 @pytest.mark.usefixtures("small_chunks")
 def test_an_added_field_is_stored_or_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some appends give it and some leave it out; a writer that goes on keeps what was stored."""
+    """Some appends give it and some leave it out; a writer that continues keeps what was stored."""
     added(monkeypatch, "mass", "calls", "hidden")
     given = random_fields(9, 1, V)
     with pytest.raises(KeyboardInterrupt), TraceWriter(tmp_path / "t", V, settings={}) as writer:  # noqa: PT012

@@ -21,34 +21,35 @@ from hlmtheory.serving.pipeline import stage_pair
 # Proofs, by the last part of the id.
 #
 # dp. By induction over i the table's row holds F and C of the runs chosen so far, (31) and (32), so that the value
-#   Σ_n max(F + d, C) + v is (22) of those runs. It is not the least of all runs: the state kept for a prefix has the
-#   least Σ_n C, but a later batch may have gained more from another state with a smaller F, or a smaller C at the steps
-#   where the second stage is late.
+#   Σ_n max(F + d, C) + v is (22) of those runs. It is not the minimum over all runs: the state kept for a prefix has
+#   the smallest Σ_n C, but another state with a smaller F, or a smaller C at the steps where the second stage is late,
+#   may be better for a later batch.
 # dp_gap. False: the counterexample. The table keeps one state for each prefix of the tasks; see ``dp``.
 # dp_printed_value, dp_printed_objective. False: (29) adds T^d to the finish time of the verify stage. By (31) and (32)
 #   it belongs to that of the draft stage.
-# dp_printed_choice. False: line 18 leaves S[i] at 0 where the batch from task 1 on is the best.
-# dp_printed_memory. False: where j = 1 is skipped for its memory, Υ[i,0,0] keeps its initial 0, and no later j is below
-#   that.
+# dp_printed_choice. False: line 18 leaves S[i] at 0 if the best batch starts at task 1.
+# dp_printed_memory. False: if j = 1 is skipped because of its memory, Υ[i,0,0] keeps its initial 0, and no later j has
+#   a smaller value.
 # dp_printed_packing. False: lines 24-26 pack from S[i] to i for every i, not only for the ends of batches, so tasks are
 #   packed more than once.
 # pareto. C' = max(F + d, C) + v and F' = F + d never fall when F or C rise. If label a is nowhere above label b, every
 #   completion of b by runs is no faster than the same completion of a, so b can go.
-# order. Johnson's rule gives the least makespan of two machines among all orders, at each step by itself; the sum
-#   over the steps of the least is at most the sum for any order, one for all steps or not.
-# pareto_value. As ``dp``: by induction the last label holds F and C of the runs it stands for.
+# order. At each step, Johnson's rule gives the smallest makespan of two machines among all orders. So the sum of these
+#   minima is at most the sum for any choice of orders, the same at all steps or not.
+# pareto_value. As in ``dp``: by induction the last label holds F and C of its runs.
 # order_fixed. False: Johnson's rule at each step may need different orders at different steps, and by ``order`` it is
 #   then faster.
 # contiguous. Number the batches of any partition by rising I_m, sizes b_1, ..., b_M, and give the b_1 shortest tasks to
 #   batch 1, the b_2 next to batch 2, and so on. Batches 1..m together held b_1 + ... + b_m tasks no longer than I_m, so
 #   the new I'_m ≤ I_m at the same size. Stage times and memory rise with I_m, and the makespan of an order with the
-#   stage times; n_m is the same for all as all O_k are. Every order kept, no step takes longer.
-# contiguous_any_output. False: n_m then depends on which tasks share a batch, and the exchange above can raise it.
+#   stage times; n_m is the same for all batches because all O_k are equal. So no step takes longer in the same order.
+# contiguous_any_output. False: then n_m depends on which tasks share a batch, and the exchange above can increase n_m.
 # exact. All partitions are tried, or excluded by a lower bound; each step is in Johnson's order.
-# lower_bound. After all drafts one verification is still to be done, and before the first verification one draft:
-#   C_M ≥ Σ d + v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v. A max is at least every mean. Without the tasks that
-#   leave before a piece ends, batches only get shorter, and with equal O (their least) runs suffice, by ``contiguous``.
-# draft_count. (33) tries them all.
+# lower_bound. At least one verification comes after all drafts, and at least one draft before all verifications:
+#   C_M ≥ Σ d + v_last ≥ Σ d + min v, and C_M ≥ d_first + Σ v. A maximum is at least every mean. If the tasks
+#   that leave before a piece ends are removed, batches only get shorter. If all O are set to their minimum, runs
+#   suffice, by ``contiguous``.
+# draft_count. (33) tries all draft lengths.
 
 
 def _costs(tasks: Sequence[Task], service: Service, length: int) -> search.Costs:

@@ -32,24 +32,26 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 
 # Proofs, by the last part of the id.
 #
-# payload. ⌈log₂ V⌉ is the least number of bits that tell V tokens apart.
-# latency. The mutual information of a Gaussian input over Gaussian noise grows with the SNR by the least mean square
-#   error of estimating the input, 1/(1 + s) (I-MMSE). Its integral by quadrature knows no logarithm.
-# latency_floor. ln(1 + S) ≤ S, so log₂(1 + S) ≤ S/ln 2; equality as S → 0, where only power helps.
-# throughput. The harmonic mean of the rounds' rates is at most their arithmetic mean, equal if all rounds are.
+# payload. ⌈log₂ V⌉ is the smallest number of bits that can distinguish V tokens.
+# latency. The mutual information of a Gaussian input over Gaussian noise grows with the SNR at the rate of the
+#   minimum mean square error of the input's estimate, 1/(1 + s) (I-MMSE). The right side integrates this by quadrature
+#   and uses no logarithm.
+# latency_floor. ln(1 + S) ≤ S, so log₂(1 + S) ≤ S/ln 2; equality as S → 0, the power-limited regime.
+# throughput. The harmonic mean of the rounds' rates is at most their arithmetic mean, with equality if
+#   all rounds are equal.
 # throughput_means. False: by ``throughput`` the two means differ unless all rounds take the same time.
-# throughput_by_share. A share ρ of the rounds takes τ + τ_LLM longer; the mean round τ_SLM + ρ(τ + τ_LLM).
-# rayleigh_mean, rician_mean. Of an S that is constant however long the transfer lasts.
+# throughput_by_share. A share ρ of the rounds takes τ + τ_LLM longer, so the mean round takes τ_SLM + ρ(τ + τ_LLM).
+# rayleigh_mean, rician_mean. Here S stays constant for the whole transfer, however long it lasts.
 #   f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0) e^{-(1+κ)s/m}, as I₀ ≥ 1, and with the floor
-#   above ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this has no bound: the mean
+#   above ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this is unbounded: the mean
 #   latency is infinite at every mean SNR and every κ. So E[T_step] in flexspec (2) is infinite too, and a run's
-#   throughput tends to 0, unless a block in outage is given up. A simulated mean latency is a function of the number
-#   of samples and of the seed. What is finite: every quantile, the mean beyond an outage, the rate, and the mean of a
-#   transfer whose S is drawn anew after a coherence time (block_claims).
-# finite_mean. So for every number there is a cut from which on the mean exceeds it.
+#   throughput tends to 0, unless blocks in outage are dropped. A simulated mean latency depends on the number of
+#   samples and on the seed. Finite are: every quantile, the mean outside an outage, the rate, and the mean of a
+#   transfer whose S is drawn again after each coherence time (block_claims).
+# finite_mean. By the above, the mean above a small enough cut exceeds any given number.
 # capacity, rician_capacity. E[log(1 + S)] = ∫ P(S > s)/(1 + s) ds = e^{1/m} E₁(1/m) for an exponential S. For a Gamma(j
-#   + 1) S, by parts, e^z Σ_{k≤j+1} E_k(z); the Poisson mixture over j, summed in the other order, gives the closed
-#   form.
+#   + 1) S, by parts, e^z Σ_{k≤j+1} E_k(z); summing the Poisson mixture over j in the other
+#   order gives the closed form.
 # capacity_jensen. log is concave.
 # outage. F(F⁻¹(p)) = p.
 # rician_outage. The mixture of Gamma laws has the Bessel density.

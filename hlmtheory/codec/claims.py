@@ -28,8 +28,8 @@ from hlmtheory.truncation.message import BITS, message_certificate
 #   length of N - 1 in bits is ⌈log₂ N⌉ < log₂ N + 1.
 # certificate. This is truncation.message with q̂^(d) in the server's float64 numbers. The choice of k and the encoder
 #   compute the levels by one function of the canonical row, and the choice of k and the server compute the values by
-#   one function of the level. All other rounding is less than the slack in message_deviations, whose docstring adds
-#   it up.
+#   one function of the level. All other rounding is below the slack in message_deviations; its docstring derives
+#   the slack.
 # round_trip. Each step has an inverse: mixed radix, colexicographic places, units and bars, the frame.
 
 

@@ -12,39 +12,43 @@ from hlmtheory.conformal import batched, runs
 # telescope_printed. False: the left side is negative where the threshold rises; the absolute value is a misprint.
 # iterates. If τ_n ≥ 0, then τ_{n+1} ≥ -η(1 - ε), as d_n ≤ 1. If τ_n < 0, every token is kept, d_n = 0 and τ rises.
 #   So τ_n ≥ -η(1 - ε) for all n if it is for the first.
-# iterates_upper. False: nothing holds τ from above. Once only the top token is left, d_n = 1 - max q_n, and where that
-#   is below ε the threshold goes on rising.
-# regret_sharp. Put the lower half into the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η. None for all V is less.
-# regret_vocabulary. The top token, of 1/V or more, stays: d_n ≤ 1 - 1/V. Each of the others that goes is below τ_n:
+# iterates_upper. False: τ has no upper bound. Once only the top token is left, d_n = 1 - max q_n. While that is below
+#   ε, the threshold keeps rising.
+# regret_sharp. Insert the lower bound in the telescope: Σ d_n ≤ εT + (τ_1 + η(1 - ε))/η. No smaller bound holds for
+#   all V.
+# regret_vocabulary. The top token, of 1/V or more, is kept: d_n ≤ 1 - 1/V. Each dropped token is below τ_n:
 #   d_n ≤ (V - 1) τ_n where τ_n ≥ 0. So for τ_n > 1/V: τ_{n+1} ≥ 1/V - η(1 - 1/V - ε). For 0 ≤ τ_n ≤ 1/V:
-#   τ_{n+1} ≥ τ_n - η((V - 1) τ_n - ε), which is linear in τ_n, so at least the smaller of its ends, ηε and
+#   τ_{n+1} ≥ τ_n - η((V - 1) τ_n - ε), which is linear in τ_n, so at least the smaller of its end values, ηε and
 #   1/V - η(1 - 1/V - ε). In short τ_{n+1} ≥ -L where τ_n ≥ 0, L = max(-ηε, η(1 - 1/V - ε) - 1/V), and τ_n + ηε where
-#   τ_n < 0. By induction τ_{T+1} ≥ min(τ_1 + ηε, -L), and the telescope gives Σ d_n ≤ εT + max(τ_1 + L, -ηε)/η. A row
-#   of V equal entries at a threshold just above 1/V takes it to -L: the bound is reached in the limit at every T at
-#   which the threshold may stand there, T = 1 with τ_1 just above 1/V for one. As V → ∞ L tends to η(1 - ε).
+#   τ_n < 0. By induction τ_{T+1} ≥ min(τ_1 + ηε, -L), and the telescope gives Σ d_n ≤ εT + max(τ_1 + L, -ηε)/η. A
+#   distribution of V equal entries moves a threshold just above 1/V to -L. So the bound is reached in the limit at
+#   every T at which the threshold can be just above 1/V, for example T = 1 with such a τ_1. As V → ∞, L tends to
+#   η(1 - ε).
 # regret, regret_small_step. (|τ_1| + 1 + ηε) - (τ_1 + η(1 - ε)) ≥ 1 - η(1 - 2ε), which is 0 or more for η(1 - 2ε) ≤ 1:
-#   the published bound follows there. For larger η one step overshoots by more than the 1 it counts with.
-# regret_proof. (|τ_1| + 1 + η) - (τ_1 + η(1 - ε)) ≥ 1 + ηε: it needs the lower half of Lemma 4 alone.
+#   the published bound follows for these η. For larger η one step overshoots by more than 1, which the bound assumes.
+# regret_proof. (|τ_1| + 1 + η) - (τ_1 + η(1 - ε)) ≥ 1 + ηε: only the lower half of Lemma 4 is needed.
 # rate. regret_sharp with ε = d/√T and η = c/√T, times T.
-# update, kept. Rolled back to the state after the accepted drafts and the rejected one's own update, the controller is
-#   where it would be had it seen these positions only; so regret_sharp holds for them.
+# update, kept. The controller rolls back to the state after the accepted drafts and the update of the rejected draft.
+#   This is its state if it had seen these positions only, so regret_sharp holds for them.
 # accepted, resampled. The text says: "Once feedback is received from the cloud, the value of the threshold is returned
 #   to the value of the last accepted token, and a further iteration is done for the new, (T^t + 1)-th token", and line
 #   12: "Apply the update (8) on the new token as τ_{T+1} = τ_T - η(d_T - ε)" for T accepted drafts. The words "a
 #   further iteration" and "on the new token" favour the new position's own d_{T+1}, as in update, kept. The formula
-#   favours d_T: from the last accepted token's τ_T it takes once more, to the letter, the step by which line 8 set
-#   τ_{T+1}. By the formula the controller is where it would be had it seen the accepted positions only, and
-#   regret_sharp holds for their mean: over the tokens that the proof of Theorem 2 counts. The rejected position's d
-#   enters the sum of Theorem 1 and nothing learns of it. (Were d_T subtracted a second time, from τ_{T+1}, the mean
-#   over accepted positions would fail as well: easy ones before a rejection would count twice. The tests show both.)
-# clipped, clipped_regret. With the clip, τ_{n+1} = τ_n - c_n - η(d_n - ε): the telescope gains -Σ c_n/η, and the lower
-#   half stands, as a clipped τ is negative only if it was and so was rising.
-# window. Begin the telescope at the window's first position s with the clipped τ_s ≤ max q_s.
+#   favours d_T: read literally, it repeats, from the last accepted token's τ_T, the step with which line 8 set τ_{T+1}.
+#   By the formula the controller has the state that it would have if it had seen the accepted positions only. So
+#   regret_sharp holds for the mean over the tokens that the proof of Theorem 2 counts. The rejected position's d enters
+#   the sum of Theorem 1, but no update uses it. (If d_T were subtracted a second time, from τ_{T+1}, the bound on the
+#   mean over accepted positions would fail too: easy positions before a rejection would count twice. The tests show
+#   both.)
+# clipped, clipped_regret. With the clip, τ_{n+1} = τ_n - c_n - η(d_n - ε). The telescope gains the term -Σ c_n/η. The
+#   lower bound still holds, because a clipped τ is negative only if τ was negative before the clip, and then it rises.
+# window. Start the telescope at the window's first position s with the clipped τ_s ≤ max q_s.
 # window_unclipped. False: without a clip the threshold at the window's first position can be above max q_s, by
 #   iterates_upper without a limit.
-# clipped_update, clipped_kept. A clip is taken when a threshold is used and needs nothing but the row, so what update
-#   says holds with it: rolled back, the controller is where it would be had it seen the accepted and the rejected
-#   positions only, the clips at the others undone with their updates. So clipped_regret holds for these positions.
+# clipped_update, clipped_kept. A clip happens when a threshold is used and depends on the distribution alone. So the
+#   proof of update applies: after the rollback the controller has the state that it would have if it had seen the
+#   accepted and the rejected positions only. The clips at the other positions are undone with their updates. So
+#   clipped_regret holds for these positions.
 # clipped_iterates. τ_{n+1} ≤ max q_n + ηε ≤ 1 + ηε.
 
 

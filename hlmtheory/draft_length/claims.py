@@ -35,18 +35,19 @@ from hlmtheory.draft_length.tracking import accepted_moments
 #   concave in u and ad = c at u = 0. c ≤ 0: it is never positive for u > 0 (slope a - a e^{au} < 0), so K = 1.
 #   c > 0: one zero, at e^v - 1 - v = c, v = au. Unimodal, so the best integer is next to it.
 # stationary. At the zero a e^{-au}/(1 - e^{-au}) = 1/(u + d): the relative gain of a draft equals its relative cost.
-# ratio. K* depends on γ and F/M alone. T'(K)/T(K) with a larger F/M falls in K, so a shorter draft than K* that
-#   was no better before is no better after.
+# ratio. K* depends on γ and F/M alone. With a larger F/M, T'(K)/T(K) decreases in K. So a draft shorter than K* that
+#   was no better before the change is no better after it.
 # slower_shortens, slower_shortens_if. F/M = (F₀ + O/R)/(m₀ + b/R) is monotone in 1/R with the sign of O m₀ - b F₀: it
 #   *rises* as the link slows when O/b > F₀/m₀. A TCP/IP header of 320 bits and indices of 16 give O/b = 20.
 # linear. K/(F + KM) rises with K when F > 0.
 # linear_bonus. (1 + γK)/(F + KM) has a derivative of the sign of γF - M for every K.
 # linear_optimal. False: by linear_bonus Algorithm 2 drafts 1 or K_max, while the best length can lie between
 #   (``optimal``).
-# linear_adapts. The surrogate's choice without the bonus does not depend on the link at all.
-# regret. Between the F/M at which K* or K̂ rises by one both lengths stay, and the ratio of the two rates is a quotient
-#   of affine functions of F/M, so monotone: its infimum is at one of those ends (worst_draft_length_regret).
-# energy. Joules of a round are affine in K too, so is T + λE: the same maximiser, with other costs.
+# linear_adapts. False: without the bonus, the surrogate's choice does not depend on the link.
+# regret. K* and K̂ change only at the F/M at which one of them rises by one. Between two such values, the ratio of the
+#   two rates is a quotient of affine functions of F/M, so it is monotone. So its infimum is at one of these values
+#   (worst_draft_length_regret).
+# energy. The energy of a round is affine in K too, so T + λE is affine. The maximiser is the same, with other costs.
 
 _K_MAX = 64
 """K_max of the claims about two links."""

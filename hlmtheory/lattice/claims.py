@@ -10,7 +10,7 @@ from hlmtheory.lattice.arithmetic import SLACK_BITS
 #
 # Proofs, by the last part of the id.
 #
-# Notation: x = ℓ q̄, f = x - ⌊x⌋ its remainders, r = ℓ - Σ⌊x⌋ = Σ f the missing units; r < K, and r ≤ ℓ.
+# Notation: x = ℓ q̄, f = x - ⌊x⌋ the remainders, r = ℓ - Σ⌊x⌋ = Σ f the missing units; r < K, and r ≤ ℓ.
 #
 # quantize. Each of the K roundings to the nearest integer is off by at most ½. Their sum, which would be ℓ without
 #   rounding, is off by a whole number of at most K/2.
@@ -28,10 +28,10 @@ from hlmtheory.lattice.arithmetic import SLACK_BITS
 # rejection_rate, rejection_rate_sharp. A draft from q̂ is rejected with probability TV(q̂, p) ≤ TV(q, p) + TV(q, q̄) +
 #   TV(q̄, q̂).
 # informative. False: from K = 4ℓ on the last term alone is 1.
-# rejections, rejections_sharp. Every emitted token has law p given its prefix (lossless). So a position with a draft
+# rejections, rejections_sharp. Given its prefix, every emitted token has law p (lossless). So a position with a draft
 #   adds at most E_{prefix ~ p}[TV(q̂, p)], and a position with a bonus token adds 0. Attained without bonus tokens.
-# lossless. This is verification.unbiased with q̂ in the place of q; its proof holds for any q̂.
-# misdeclared. False: drafts from q, tested and resampled with q̂, come out as q_v min(1, p_v/q̂_v) + (1 - Σ …) r_v.
+# lossless. This is verification.unbiased with q̂ in place of q; its proof holds for any q̂.
+# misdeclared. False: drafts from q, tested and resampled with q̂, have the law q_v min(1, p_v/q̂_v) + (1 - Σ …) r_v.
 #   With p = q̂ nothing is rejected and the law is q.
 # allocate, allocate_fits. D never rises with ℓ: (i/ℓ)(K - i)/K falls with ℓ if i = ℓ, and is proportional to 1/ℓ if
 #   i = ⌊K/2⌋. The bits rise with ℓ. So for each K the finest ℓ within the budget is best, and the smallest over K is

@@ -26,15 +26,15 @@ from hlmtheory.ofdma.spread_claims import SPREAD_CLAIMS
 # Proofs, by the last part of the id.
 #
 # minmax. Let t be the last finish time: c_k ≤ t w_k B for all k. Summed over k: Σ c_k ≤ t B.
-# minmax_printed. (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, right only where g_k = 1.
+# minmax_printed. (26) gives t* with log₂(1 + p_k g_k/σ²). The next line prints p_k/g_k, correct only if g_k = 1.
 # minmax_kkt. At w_k = c_k/Σc every t_k is Σc/B. The multipliers are μ_k = w_k²/c_k over their sum, positive.
 # own_gain. w_k = c_k/(c_k + the others' sum) rises with c_k, and c_k falls as SNR_k rises.
 # sum. Cauchy–Schwarz: (Σ √c_k)² = (Σ √(c_k/w_k) √w_k)² ≤ Σ c_k/w_k · Σ w_k, with equality for w_k ∝ √c_k.
 # sum_kkt. At w_k ∝ √c_k all c_k/w_k² are equal.
-# gain. Equal shares finish at K max c/B, the best at Σc/B.
+# gain. Equal shares finish at K max c/B, the optimal shares at Σc/B.
 # gain_bound. max c ≤ Σc = K mean c; near equality when one user needs nearly all.
 # same_sum. Under w_k = c_k/Σc all K users take Σc/B. Under w_k = 1/K user k takes K c_k/B. Both sum to K Σc/B. So the
-#   best shares for the last user leave the mean finish time where equal shares have it.
+#   shares that are optimal for the last user have the same mean finish time as equal shares.
 
 
 def _shares_of(xp: Any, weights: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Operations, memory, and the times of the two stages."""
+"""Operations and memory of a forward pass, and the times of the draft and verify stages."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from hlmtheory.verification import expected_tokens
 
 @finite_answer
 def forward_flops(model: ModelShape, new_tokens: Array, cached_tokens: Array = 0) -> Array:
-    """Operations of one forward pass for one task.
+    """Return the operations of one forward pass for one task.
 
     Parameters
     ----------
     model : ModelShape
     new_tokens : array, shape (...)
-        Tokens that the pass takes, 0 or more.
+        t, the tokens that the pass processes, 0 or more.
     cached_tokens : array, shape (...) or broadcastable, default 0
-        Tokens whose keys and values are cached; expected lengths, so they need not be whole.
+        c, the tokens whose keys and values are cached. Expected lengths are allowed, so c need not be an integer.
 
     Returns
     -------
     array, shape (...)
-        4 J h₁ t (2 h₁ + h₂ + c + t) for t new and c cached tokens: edge-sd (11) with c = 0, (12) with t = 1,
-        (13) and (14) in all their cases.
+        4 J h₁ t (2 h₁ + h₂ + c + t): edge-sd (11) for c = 0, (12) for t = 1, and all cases of (13) and (14).
 
     Raises
     ------
@@ -50,33 +49,33 @@ def forward_flops(model: ModelShape, new_tokens: Array, cached_tokens: Array = 0
 def peak_memory(
     model: ModelShape, input_tokens: Array, output_tokens: Array, batch_size: Array, draft_length: Array = 1
 ) -> Array:
-    """Peak memory of a draft model and the cache of one batch, in bytes, whatever is accepted.
+    """Return the peak memory of a draft model and the cache of one batch, in bytes, over all acceptance patterns.
 
-    Before the pass that makes draft i of a step, all tokens of the sequence but the last, and i - 1 drafts, are
-    cached; the pass adds one. So after the l passes of a step before which g tokens of the answer were made, the
-    cache holds I + g + l - 1 tokens, and g is at most O - 1. Some pattern of acceptances reaches that.
+    Before the pass that makes draft i of a step, the cache holds all tokens of the sequence except the last, and i - 1
+    drafts. The pass adds one token. Let g be the number of answer tokens before the step. After the l passes of the
+    step, the cache holds I + g + l - 1 tokens, and g is at most O - 1. Some acceptance pattern reaches g = O - 1.
 
     Parameters
     ----------
     model : ModelShape
     input_tokens, output_tokens : array, shape (...)
-        I_m and O_m, the longest of the batch, 0 or more.
+        I_m and O_m, the largest of the batch, 0 or more.
     batch_size : integer array, shape (...)
         b, 0 or more.
     draft_length : integer array, shape (...), default 1
-        l ≥ 0. Autoregressive decoding (l = 0) caches as much as drafting token by token (l = 1).
+        l ≥ 0. Autoregressive decoding (l = 0) caches as many tokens as one draft per step (l = 1).
 
     Returns
     -------
     array, shape (...)
-        Bytes: edge-sd (9) for the weights, and (10) with I_m + O_m + l - 2 cached tokens for each task in place of
-        the I_m + O_m that it prints. The paper's text ends the drafts of the last step at O_m tokens, which its
-        run time (19) does not. Without an answer (O = 0) the prompt alone is cached.
+        Bytes: edge-sd (9) for the weights, and (10) for the cache with I_m + O_m + l - 2 tokens for each task instead
+        of the printed I_m + O_m. The paper's text stops the drafts of the last step at O_m tokens, but its run
+        time (19) does not. For O = 0 only the prompt is cached.
 
     Raises
     ------
     ValueError
-        If a length is negative or not finite, or the batch size or the draft length is no count.
+        If a length is negative or not finite, or the batch size or the draft length is no integer of 0 or more.
 
     Examples
     --------
@@ -92,7 +91,7 @@ def peak_memory(
 
 @finite_answer
 def run_time(device: Device, flops: Array, batch_size: Array) -> Array:
-    """Seconds of one forward pass: c₁ F b + c₂.
+    """Return the seconds of one forward pass: c₁ F b + c₂.
 
     Parameters
     ----------
@@ -110,7 +109,7 @@ def run_time(device: Device, flops: Array, batch_size: Array) -> Array:
     Raises
     ------
     ValueError
-        If the operations are negative or not finite, or the batch size is no count.
+        If the operations are negative or not finite, or the batch size is no integer of 0 or more.
 
     Examples
     --------
@@ -124,7 +123,7 @@ def run_time(device: Device, flops: Array, batch_size: Array) -> Array:
 
 
 def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """Decoding steps n_m = ⌈O_m / L⌉ until a batch has all its tokens.
+    """Return the number of decoding steps n_m = ⌈O_m / L⌉ after which a batch has all its tokens.
 
     Parameters
     ----------
@@ -138,8 +137,8 @@ def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array)
     Returns
     -------
     integer array, shape (...)
-        edge-sd (8) with L of (7). A quotient within 1e-12 (relative) of a whole number counts as that number:
-        rounding in L must not add a step.
+        edge-sd (8) with L of (7). A quotient within 1e-12 (relative) of a whole number counts as that number, so that
+        rounding in L cannot add a step.
 
     Raises
     ------
@@ -160,7 +159,7 @@ def decoding_steps(output_tokens: Array, acceptance: Array, draft_length: Array)
 
 @finite_answer
 def stage_times(service: Service, draft_length: Array, input_tokens: Array, batch_size: Array) -> tuple[Array, Array]:
-    """Draft and verify times of a batch, for every decoding step.
+    """Return the draft and verify times of a batch, for every decoding step.
 
     Parameters
     ----------
@@ -173,7 +172,7 @@ def stage_times(service: Service, draft_length: Array, input_tokens: Array, batc
     Returns
     -------
     draft, verify : array, shape (..., 3)
-        The two stages (prefill, base, slope) in seconds; see :func:`step_times`. edge-sd (18), (19) with (13),
+        The stages (prefill, base, slope) in seconds; see :func:`step_times`. They are edge-sd (18), (19) with (13),
         (14), summed over the l passes in closed form.
 
     Raises
@@ -200,7 +199,7 @@ def stage_times(service: Service, draft_length: Array, input_tokens: Array, batc
 
 @finite_answer
 def upload_bits(draft: ModelShape, verify: ModelShape, input_tokens: Array) -> Array:
-    """Bits of a prompt's embeddings for both models.
+    """Return the bits that upload a prompt's embeddings for both models.
 
     Parameters
     ----------
@@ -211,8 +210,8 @@ def upload_bits(draft: ModelShape, verify: ModelShape, input_tokens: Array) -> A
     Returns
     -------
     array, shape (...)
-        λ I_k with λ = 16 (h₁ of the draft model + h₁ of the verify model): edge-sd below (15). How long they take,
-        :func:`hlmtheory.ofdma.finish_times` says.
+        λ I_k with λ = 16 (h₁ of the draft model + h₁ of the verify model): edge-sd below (15). For the upload time
+        see :func:`hlmtheory.ofdma.finish_times`.
 
     Raises
     ------
@@ -230,23 +229,26 @@ def upload_bits(draft: ModelShape, verify: ModelShape, input_tokens: Array) -> A
 
 
 def tokens_per_step(acceptance: Array, draft_length: Array) -> Array:
-    """L of (7)."""
+    """Return L, the expected tokens per step, by (7)."""
     alpha, length = numbers(UNIT_INTERVAL, "acceptance", acceptance), numbers(COUNT, "draft_length", draft_length)
     return np.asarray(expected_tokens(alpha, length))
 
 
 def operations(layers: Array, hidden: Array, feed_forward: Array, new: Array, cached: Array) -> Array:
-    """Operations by (11)-(14): projections 8 t h₁², attention 4 t (c + t) h₁, feed-forward 4 t h₁ h₂, in each block."""
+    """Return the operations by (11)-(14): 8 t h₁² + 4 t (c + t) h₁ + 4 t h₁ h₂ in each block.
+
+    The terms are the projections, the attention and the feed-forward layers.
+    """
     return 4.0 * layers * hidden * new * (2.0 * hidden + feed_forward + cached + new)
 
 
 def cached_tokens(prompt: Array, answer: Array, length: Array) -> Array:
-    """Largest number of tokens of one task in the draft model's cache: see :func:`peak_memory`."""
+    """Return the largest number of tokens of one task in the draft model's cache; see :func:`peak_memory`."""
     return np.where(answer > 0, prompt + answer + np.maximum(length, 1) - 2.0, prompt)
 
 
 def memory_bytes(layers: Array, hidden: Array, feed_forward: Array, cached: Array, size: Array) -> Array:
-    """Weights and the cache of one batch, (9) and (10)."""
+    """Return the bytes of the weights and of the cache of one batch, (9) and (10)."""
     weights = layers * (8.0 * hidden**2 + 4.0 * hidden * feed_forward)  # (9)
     return weights + 4.0 * layers * hidden * cached * size  # (10)
 
@@ -254,11 +256,11 @@ def memory_bytes(layers: Array, hidden: Array, feed_forward: Array, cached: Arra
 def both_stages(
     models: Any, devices: Any, tokens: Array, length: Array, prompt: Array, size: Array
 ) -> tuple[Array, Array]:
-    """Both stages (..., 3); ``models`` holds two times J, h₁, h₂ and ``devices`` two times c₁, c₂."""
+    """Return both stages (..., 3), given (J, h₁, h₂) of both models and (c₁, c₂) of both devices."""
     ((j, h, f), (jv, hv, fv)), ((c1, c2), (c1v, c2v)) = models, devices
     k, i, b = (np.asarray(value, dtype=np.float64) for value in (length, prompt, size))
     work, workv = 4.0 * c1 * j * h * b, 4.0 * c1v * jv * hv * b
-    inner = k * (k - 1.0) / 2.0  # the drafts of the step that precede each pass, summed
+    inner = k * (k - 1.0) / 2.0  # cached drafts before each pass of a step, summed
     drafts = np.where(k > 0, (i + k - 1.0) * (2.0 * h + f + i) + inner, 0.0)  # (13), n = 1
     draft = (work * drafts + c2 * k, work * (k * (2.0 * h + f + i) + inner) + c2 * k, work * k * tokens)  # (19)
     verify = (

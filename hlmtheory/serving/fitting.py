@@ -1,4 +1,4 @@
-"""Coefficients of a device, fitted to measured times."""
+"""Fit the coefficients of a device to measured times."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hlmtheory._domains import DomainError, broadcast, finite_answer, number, nu
 from hlmtheory._quantities import open_unit
 from hlmtheory.serving.shapes import LENGTH, POSITIVE_COUNT, SECONDS, Device
 
-CONFIDENCE = open_unit("say how often the intervals are to hold, such as 0.95")
+CONFIDENCE = open_unit("give the confidence level of the intervals, such as 0.95")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +22,13 @@ class DeviceFit:
     Attributes
     ----------
     c1, c2 : float
-        Least squares; a negative one is no machine, and :attr:`device` refuses it.
+        Least-squares estimates. They can be negative; then :attr:`device` raises.
     c1_interval, c2_interval : tuple of float
-        Confidence intervals under independent errors of one variance.
+        Confidence intervals, if the errors are independent with equal variance.
     r_squared : float or None
-        Share of the variance of the times that the line explains; None where the times do not vary, as there is no
-        variance to explain.
+        Share of the variance of the times that the line explains; None if the times do not vary.
     confidence : float
+        Confidence level of the intervals.
     """
 
     c1: float
@@ -40,13 +40,13 @@ class DeviceFit:
 
     @property
     def device(self) -> Device:
-        """The machine with the fitted coefficients."""
+        """The device with the fitted coefficients."""
         return Device(self.c1, self.c2)
 
 
 @finite_answer
 def fit_device(flops: Array, batch_size: Array, seconds: Array, *, confidence: float = 0.95) -> DeviceFit:
-    """Coefficients c₁, c₂ of run time = c₁ F b + c₂ from measured passes, by least squares.
+    """Return the least-squares coefficients c₁, c₂ of run time = c₁ F b + c₂ from measured passes.
 
     Parameters
     ----------
@@ -55,9 +55,9 @@ def fit_device(flops: Array, batch_size: Array, seconds: Array, *, confidence: f
     batch_size : integer array, shape (n,) or broadcastable
         b of each pass.
     seconds : array, shape (n,)
-        What it took.
+        Measured run time of each pass.
     confidence : float, default 0.95
-        Of the intervals (Student's t, n - 2 degrees of freedom), inside (0, 1).
+        Confidence level of the intervals (Student's t, n - 2 degrees of freedom), in (0, 1).
 
     Returns
     -------
@@ -91,7 +91,7 @@ def fit_device(flops: Array, batch_size: Array, seconds: Array, *, confidence: f
     c1 = float(((x - centre) * (y - y.mean())).sum()) / spread
     c2 = float(y.mean() - c1 * centre)
     residual = float(((y - c1 * x - c2) ** 2).sum())
-    varies = bool(y.min() < y.max())  # the deviations from a rounded mean need not be 0
+    varies = bool(y.min() < y.max())  # equal times can still differ from their rounded mean
     total = float(((y - y.mean()) ** 2).sum())
     error = math.sqrt(residual / (count - 2))
     quantile = float(stdtrit(count - 2, 0.5 + confidence / 2.0))

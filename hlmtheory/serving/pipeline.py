@@ -1,4 +1,4 @@
-"""Latency of two stages where one batch drafts while another is verified."""
+"""Latency of a two-stage pipeline, in which one batch drafts while another batch is verified."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
 
 @finite_answer
 def step_times(stage: Array, step: Array) -> Array:
-    """Time of a stage at given decoding steps.
+    """Return the time of a stage at the given decoding steps.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def step_times(stage: Array, step: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        Seconds: the prefill at n = 1, base + slope (n - 1) after.
+        Seconds: prefill at n = 1, base + slope (n - 1) at n ≥ 2.
 
     Raises
     ------
@@ -44,17 +44,17 @@ def step_times(stage: Array, step: Array) -> Array:
 
 @finite_answer
 def pipeline_latency(draft_times: Array, verify_times: Array) -> Array:
-    """Time until the last of M batches has passed both stages, in one decoding step.
+    """Return the time until the last of M batches has passed both stages, in one decoding step.
 
     Parameters
     ----------
     draft_times, verify_times : array, shape (..., M)
-        Seconds, in the order in which the batches are processed. A batch that has all its tokens has times 0.
+        Seconds, in the order in which the batches are processed. A finished batch has times 0.
 
     Returns
     -------
     array, shape (...)
-        C_M of C_m = max(Σ_{i≤m} d_i, C_{m-1}) + v_m, C_0 = 0: edge-sd (20), (21). 0 for no batches.
+        C_M of C_m = max(Σ_{i≤m} d_i, C_{m-1}) + v_m, C_0 = 0: edge-sd (20), (21). 0 without batches.
 
     Raises
     ------
@@ -71,11 +71,11 @@ def pipeline_latency(draft_times: Array, verify_times: Array) -> Array:
 
 @finite_answer
 def inference_latency(draft_stages: Array, verify_stages: Array, steps: Array) -> Array:
-    """Total time of all decoding steps; batches leave as soon as they have all their tokens.
+    """Return the total time of all decoding steps; a batch leaves as soon as it has all its tokens.
 
-    Between the prefill, and from one departure to the next, every step's latency is the largest of M lines in n, so
-    its sum needs the breakpoints of their envelope and not every step. Where departures are so many that this
-    costs more, steps are summed one by one; the two agree (claim ``serving.breakpoints``).
+    From the step after the prefill to the first departure, and from each departure to the next, the latency of a step
+    is the maximum of M lines in n. So the sum needs only the breakpoints of their upper envelope. If many departures
+    make this slower, the function sums the steps one by one. Both ways agree (claim ``serving.breakpoints``).
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def inference_latency(draft_stages: Array, verify_stages: Array, steps: Array) -
 
 
 def stage_pair(name: str, draft: Array, other: str, verify: Array) -> tuple[Array, Array]:
-    """Check the times of the two stages, which must have one shape, and return them."""
+    """Check that the times of the two stages have the same shape, and return them."""
     d, v = numbers(SECONDS, name, draft), numbers(SECONDS, other, verify)
     if d.ndim == 0 or d.shape != v.shape:
         raise DomainError(f"{name} must have the shape of {other}, batches on one axis; got {d.shape} and {v.shape}")
@@ -122,7 +122,7 @@ def stage_pair(name: str, draft: Array, other: str, verify: Array) -> tuple[Arra
 
 
 def recurrence(draft: Array, verify: Array) -> Array:
-    """C_M of (20), the batches on the last axis."""
+    """Return C_M of (20), with the batches on the last axis."""
     arrival, finish = np.zeros(draft.shape[:-1]), np.zeros(draft.shape[:-1])
     for m in range(draft.shape[-1]):
         arrival = arrival + draft[..., m]
@@ -131,13 +131,13 @@ def recurrence(draft: Array, verify: Array) -> Array:
 
 
 def _few_breakpoints(steps: Array) -> bool:
-    """Whether one envelope of M lines for each departure is faster than step by step; fitted to measured times."""
+    """Return whether an envelope of M lines for each departure is expected faster; fitted to measured times."""
     batches, longest = steps.size, steps.max(initial=1)
     return bool(len(np.unique(steps)) * (50 + batches**2 / 25) <= 10 + batches * (5 + longest / 60))
 
 
 def by_steps(draft: Array, verify: Array, steps: Array) -> float:
-    """(22) step by step, for stages (M, 3)."""
+    """Return (22), summed step by step, for stages (M, 3)."""
     n = np.arange(1, steps.max(initial=0) + 1)[:, None]
     active = n <= steps
     times = (np.where(active, np.where(n == 1, s[:, 0], s[:, 1] + s[:, 2] * (n - 1)), 0.0) for s in (draft, verify))
@@ -145,7 +145,7 @@ def by_steps(draft: Array, verify: Array, steps: Array) -> float:
 
 
 def by_breakpoints(draft: Array, verify: Array, steps: Array) -> float:
-    """(22) as the first step plus, between departures, the sum of an envelope of lines in n - 1."""
+    """Return (22): the first step plus, between departures, the sum of an upper envelope of lines in n - 1."""
     total, first = float(recurrence(draft[:, 0], verify[:, 0])), 1
     for last in np.unique(steps - 1):
         if last >= first:
@@ -157,16 +157,16 @@ def by_breakpoints(draft: Array, verify: Array, steps: Array) -> float:
 
 
 def _paths(draft: Array, verify: Array) -> Array:
-    """Σ_{i≤k} d_i + Σ_{i≥k} v_i for each k: C_M is the longest of these paths."""
+    """Return Σ_{i≤k} d_i + Σ_{i≥k} v_i for each k; C_M is the largest of these sums."""
     return np.cumsum(draft, axis=0) + np.cumsum(verify[::-1], axis=0)[::-1]
 
 
 def envelope_sum(base: Array, slope: Array, first: int, last: int) -> Array:
-    """Σ_{t=first}^{last} max_k (base_k + slope_k t), lines on the last axis.
+    """Return Σ_{t=first}^{last} max_k (base_k + slope_k t), with the lines on the last axis.
 
-    Sorted by slope, line k overtakes an earlier line j from t = ⌈(base_j - base_k) / (slope_k - slope_j)⌉ on; the
-    largest at t is the last line that has overtaken all before it. Each t falls to exactly one line, however the
-    quotients round.
+    With the lines sorted by slope, line k is above an earlier line j from t = ⌈(base_j - base_k) / (slope_k - slope_j)⌉
+    on. The maximum at t is the last line that is above all earlier lines. Each t belongs to exactly one line, however
+    the quotients round.
     """
     order = np.lexsort((base, slope), axis=-1)
     p, q = (np.take_along_axis(value, order, axis=-1) for value in (base, slope))

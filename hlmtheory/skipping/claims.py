@@ -44,27 +44,28 @@ from hlmtheory.verification import (
 # mean_rejection. q_v β_v = (q_v - p_v)⁺ ≤ q_v 1{p_v < q_v}; sum over v.
 # holder, holder_exponent. Hölder on I; with t = a u + b the s-norm of the line is (∫_0^Δ t^s dt / a)^{1/s}.
 # holder_discrete. Hölder for sums.
-# holder_unsaid. False: the integral of the line is not an upper bound of its sum over the points of I. With all mass on
-#   one point the sum is the whole line there, and the integral is less.
+# holder_unsaid. False: the integral of the line does not bound its sum over the points of I. If all mass is on one
+#   point, the sum is the value of the line there, and the integral is smaller.
 # best_holder. See the docstring of ``best_holder_bound``.
 # risk_is_tv. See the docstring of ``one_step_risk``.
-# step. Put r for r̂ in the law: by risk_is_tv that one is Σ q s β from p, and the two laws are a mixture of the same
-#   parts except that with weight q_v (1 - s_v) β_v the one has r and the other r̂_{k(v)}. The triangle inequality,
-#   for any r̂, so also for the worst where r̂ is 0/0.
+# step. Replace r̂ by r in the law. By risk_is_tv the new law is at distance Σ q s β from p. The two laws are mixtures of
+#   the same parts, except that with weight q_v (1 - s_v) β_v one has r and the other r̂_{k(v)}. The triangle inequality
+#   gives the bound, for any r̂, so also for the worst choice where r̂ is 0/0.
 # sequence. Let law j emit its first j tokens by the target model and the rest by the hybrid system, a kernel of the
-#   prefix alone. Laws j - 1 and j share the first j - 1 tokens, by the target model, and all that follows token j; they
-#   differ in the law of token j given the prefix, by TV_j(prefix). So they are E[TV_j] apart, prefix from the target
-#   model; sum over j.
-# sequence_system. As ``sequence``, but emit the first j tokens by the hybrid system and the rest by the target model
-#   instead; then it is the target model that has to be a kernel of the prefix, and the policy may carry a state.
+#   prefix alone. Laws j - 1 and j agree in the first j - 1 tokens, by the target model, and in the kernels after token
+#   j. They differ in the law of token j given the prefix, by TV_j(prefix). So their distance is at most E[TV_j], with
+#   prefixes from the target model. Sum over j.
+# sequence_system. As in ``sequence``, but the hybrid system emits the first j tokens and the target model the rest.
+#   Then only the target model must be a kernel of the prefix, and the policy may carry a state.
 # sequence_draft. False: the counterexample. A prefix that the draft model never reaches adds nothing to the sum, but
-#   verification can lead the hybrid system there, and from there on it drifts.
+#   verification can lead the hybrid system there, and then it can err at every later token.
 # surrogate. False: by surrogate_gap the two differ by the tokens below -b/a and by the line's residuals, which may be
 #   positive.
 # surrogate_gap. Split u ≤ u_th at -b/a, and β there into a u + b and the rest.
-# calibrated. Let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule asks
-#   Σ_{j≠i} L_j(λ) + B ≤ (n + 1) ε, which is more, as L_i ≤ B; so λ̂_i ≤ λ*, L_i(λ̂_i) ≤ L_i(λ*), and the mean over i
-#   is at most ε. Exchangeable prompts: which of the n + 1 comes last is even chance, whatever the n + 1 curves are.
+# calibrated. Let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule
+#   requires Σ_{j≠i} L_j(λ) + B ≤ (n + 1) ε, which is stricter, as L_i ≤ B. So λ̂_i ≤ λ*, L_i(λ̂_i) ≤ L_i(λ*), and the
+#   mean over i is at most ε. If the prompts are exchangeable, each of the n + 1 is equally likely to be the last,
+#   whatever the n + 1 curves are.
 
 
 def _line_at_prone(slope: Array, intercept: Array, non_acceptance: Array) -> Array:

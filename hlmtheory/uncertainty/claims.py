@@ -29,32 +29,32 @@ from hlmtheory.uncertainty.quadrature import (
 from hlmtheory.uncertainty.regression import fit_linear
 from hlmtheory.uncertainty.substitution import by_substitution
 
-# Proofs, by the last part of the id. A logit of -inf is a term of 0 in every softmax, as if the token were not in the
-# vocabulary: each proof is then that of the row of the V' < V others.
+# Proofs, by the last part of the id. A logit of -inf adds 0 to every softmax, as if the token were not in the
+# vocabulary. Each proof then applies to the row of the other V' < V logits.
 #
-# sampled. x̃ sums to 1, so what is not d has 1 - x̃_d; the mean of an indicator is its probability. The left side is
-#   sample_uncertainty itself at θ⁽ᵐ⁾, averaged over its uniform quantile: the one below which the sample differs.
+# sampled. x̃ sums to 1, so the tokens other than d have mass 1 - x̃_d; the mean of an indicator is its probability. The
+#   left side is sample_uncertainty itself at θ⁽ᵐ⁾, averaged over its uniform quantile: the sample differs below it.
 # printed_temperature. False: dividing every exp(z_v) by the same θ_k changes no ratio, so the temperature has no
 #   effect.
-# expected. See the head of _quadrature. θmax only scales the logits, so 2 stands for all. The bound rises
-#   with V, so that of V holds for the V' entries that are not masked.
+# expected. See the docstring of the module quadrature. θmax only scales the logits, so checking θmax = 2 suffices. The
+#   bound rises with V, so the bound for V holds for the V' entries that are not masked.
 # quick_rule. With F_Q(t) the weight of the nodes up to t, Q - ∫ f = ∫ (t - F_Q(t)) df by parts, at most the rule's
 #   largest |F_Q(t) - t| times the variation of f (Koksma). f = e^{-h_d β}/Z(β), β = 1/φ, has (ln f)' = E_β[h] - h_d in
 #   β, and E_β[h] never rises (its derivative is a variance): f rises to one maximum and falls. A top entry has h_d = 0,
-#   so f only falls as φ rises, from 1 or less. Any other has f ≤ ½, as a top entry has as much: it varies by
-#   2 max f - f(1) at most. In both cases by 1 - f(1).
+#   so f decreases in φ, from 1 or less. Any other entry has f ≤ ½, because a top entry has at least the same share; its
+#   variation is at most 2 max f - f(1). In both cases the variation is at most 1 - f(1).
 # stated_error. |quick - ∫| ≤ |quick - safe| + |safe - ∫|, the last bounded by expected.
-# vocabulary. The same mean of the same softmax; one function sums over sorted entries, the other has the whole row.
-# top. The top entry's e^{-h/φ} is 1, and Z(φ) = Σ e^{-h_v/φ} never falls as φ rises, so softmax(z/θ)_top = 1/Z is at
-#   least its value at θmax all the way. It is the integrand at every node, too, and the weights are positive and sum
-#   to 1: the bound is as good for the quadrature as for the integral.
-# noise. (θ⁽ᵐ⁾, d⁽ᵐ⁾) are i.i.d. given z and d, hence the indicators are Bernoulli(E[u]), independent. (Were θ fixed
-#   for the M draws or for the tokens, they would not be.)
+# vocabulary. Both functions average the same softmax; one sums over sorted entries, the other uses the whole row.
+# top. The top entry's e^{-h/φ} is 1, and Z(φ) = Σ e^{-h_v/φ} never falls as φ rises, so softmax(z/θ)_top = 1/Z is
+#   everywhere at least its value at θmax. The quadrature evaluates the same integrand at its nodes, and its weights are
+#   positive and sum to 1. So the bound holds for the quadrature as for the integral.
+# noise. (θ⁽ᵐ⁾, d⁽ᵐ⁾) are i.i.d. given z and d, hence the indicators are Bernoulli(E[u]), independent. (They would not
+#   be independent if θ were the same for all M draws, or for several tokens.)
 # draws. Chernoff. For E[u] < u_th: P(u > u_th) ≤ P(M u ≥ M u_th) ≤ e^{-M KL(u_th ‖ E[u])}; the other side alike.
 # linear. At the least-squares line Σ residuals = Σ u · residuals = 0, so Σ (β - mean)² = Σ residuals² +
 #   a² Σ (u - mean)², and R² = a² Var(u)/Var(β) = r².
-# printed_fit. False: the printed 0.7106² is 0.505, and R² is printed as 0.9774. By ``linear`` the two agree for one
-#   least-squares fit with an intercept, so they are not of one fit.
+# printed_fit. False: the printed 0.7106² is 0.505, and R² is printed as 0.9774. By ``linear`` the two agree for
+#   every least-squares fit with an intercept, so they come from different fits.
 
 
 class _Replay(np.random.Generator):

@@ -1,21 +1,22 @@
 """Means of softmax(z/θ) over θ ~ U[0, θmax]: a quick rule of 40 softmax passes, and a rule with a proven error.
 
 Let h_v = (max z - z_v)/θmax and φ = θ/θmax. The integrand is f(φ) = e^{-h_d/φ} / Σ_v e^{-h_v/φ}. It is flat as φ → 0,
-where it counts the ties at the top, and it turns once for every scale of the gaps. The quick rule puts Gauss nodes on
-x with φ = x³, so that turns at small φ, which have little weight, get few nodes.
+where it is 1 over the number of largest logits, or 0, and it bends once for every scale of the gaps. The quick rule
+puts Gauss nodes on x with φ = x³. So bends at small φ, which have little weight, get few nodes.
 
 The proven rule puts n Gauss nodes on each of PANELS panels of width ln 2 in t, where φ = e^{-t}. At the complex point
 t + is the exponent is β e^{is} with β = 1/φ, and
 
     |Σ_v e^{-h_v β e^{is}}| = Z(β cos s) |E[e^{-i h β sin s}]| ≥ Z(β cos s) (1 - ½ tan² s · C),
 
-where E is over the softmax at β cos s, and C = Var(β h cos s) = Var(-ln p) is its varentropy. The varentropy of V
-entries is at most ln²(V - 1)/4 + 1 (reeb2015tight). So for all logits f is analytic for tan s < √(2/C), and at most
-1/(1 - ½ tan² s · C) there. The bound on f(e^{-t}) e^{-t} on an ellipse around each panel gives the error of Gauss's
-rule (trefethen2013approximation, Theorem 19.3). The rest, over [0, 2^{-PANELS}], is at most its length.
+where E is the mean under the softmax at β cos s, and C = Var(β h cos s) = Var(-ln p) is its varentropy. The varentropy
+of V entries is at most ln²(V - 1)/4 + 1 (reeb2015tight). So for all logits f is analytic for tan s < √(2/C), and |f| is
+at most 1/(1 - ½ tan² s · C) there. The bound on f(e^{-t}) e^{-t} on an ellipse around each panel gives the error of
+Gauss's rule (trefethen2013approximation, Theorem 19.3). The integral over the rest, [0, 2^{-PANELS}], is at most its
+length.
 
-A masked entry, h_v = ∞, adds nothing to any sum. The row is then that of the V' < V other entries, and the bound of the
-varentropy rises with V.
+A masked entry, h_v = ∞, adds 0 to every sum. The row then acts as the row of the V' < V other entries. The bound on the
+varentropy rises with V, so the bound for V is safe.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from hlmtheory._array import Array, sort_descending, take
 
 NODES = 40
 PANELS = 24
-SAFE_NODES = 18  # in a panel; the error is below 5e-7 for up to 2^20 tokens
+SAFE_NODES = 18  # per panel; the error is below 5e-7 for up to 2^20 tokens
 _WIDTH = math.log(2.0)
-_BEYOND = 400.0  # gaps of 800 θmax and more are cut: e^{-800} is 0 in float64 at every θ
-_NEGLIGIBLE = 50.0  # 2^20 times e^{-50} is below the rounding of a sum of at least 1
-_BLOCK = 2**17  # entries in a block of work
+_BEYOND = 400.0  # gaps above 800 θmax are clipped: e^{-800} is 0 in float64, at every θ
+_NEGLIGIBLE = 50.0  # 2^20 · e^{-50} is below the rounding error of a sum that is at least 1
+_BLOCK = 2**17  # entries processed in one block
 
 Rule = tuple[tuple[float, float], ...]
 """Pairs of φ and its weight."""
@@ -43,14 +44,14 @@ Rule = tuple[tuple[float, float], ...]
 
 @cache
 def quick_rule() -> Rule:
-    """Gauss-Legendre with NODES nodes in x, φ = x³; the weights sum to 1."""
+    """Return the Gauss-Legendre rule with NODES nodes in x, φ = x³; the weights sum to 1."""
     x, weight = _gauss(NODES)
     return _pairs(x**3, 3.0 * weight * x**2 / np.sum(3.0 * weight * x**2))
 
 
 @cache
 def panel_rule(nodes: int) -> Rule:
-    """``nodes`` Gauss nodes on every panel of t; the weight of the rest near 0 goes to the lowest node."""
+    """Return the rule with ``nodes`` Gauss nodes a panel of t; the lowest node also gets the weight near φ = 0."""
     x, weight = _gauss(nodes)
     fractions = [np.exp(-_WIDTH * (panel + x)) for panel in range(PANELS)]
     weights = [_WIDTH * weight * fraction for fraction in fractions]
@@ -60,35 +61,35 @@ def panel_rule(nodes: int) -> Rule:
 
 @cache
 def panel_error(vocabulary: int, nodes: int) -> float:
-    """Bound on the error of the panel rule for every row of V logits; see the head of this module."""
+    """Return a bound on the error of the panel rule for every row of V logits; see the module docstring."""
     half = _WIDTH / 2.0
     varentropy = math.log(max(vocabulary - 1, 1)) ** 2 / 4.0 + 1.0
     widest = math.atan(math.sqrt(2.0 / varentropy))
 
     def of_panels(angle: float) -> float:
-        """Theorem 19.3 on the ellipse of this half-height, for all panels, whose weights sum to at most 2."""
+        """Apply Theorem 19.3 to the ellipse of this half-height, for all panels; their weights sum to at most 2."""
         rho = angle / half + math.sqrt(1.0 + (angle / half) ** 2)
         largest = 1.0 / (1.0 - math.tan(angle) ** 2 * varentropy / 2.0)
         weight = math.exp(half * ((rho + 1.0 / rho) / 2.0 - 1.0))
         decay = math.exp(-2.0 * nodes * math.log(rho)) / (1.0 - rho**-2)
         return 2.0 * half * 64.0 / 15.0 * largest * weight * decay
 
-    # the rest near 0, and the weight that the lowest node takes for it
+    # add the integral near 0 and the weight that the lowest node gets for it
     return min(of_panels(widest * share / 100.0) for share in range(1, 100)) + 2.0 * 2.0**-PANELS
 
 
 def scaled_gaps(xp: Any, logits: Array, max_temperature: float) -> Array:
-    """(max z - z)/θmax in float64, cut where it no longer matters, also for masked entries; nothing overflows."""
+    """Return (max z - z)/θmax in float64, clipped where larger gaps change nothing; masked entries do not overflow."""
     halves = 0.5 * xp.astype(logits, xp.float64)
     halves = xp.max(halves, axis=-1, keepdims=True) - halves
     return 2.0 * (xp.clip(halves, max=_BEYOND * max_temperature) / max_temperature)
 
 
 def mean_at(xp: Any, gaps: Array, chosen: Array, rule: Rule) -> Array:
-    """Mean over the rule of softmax(z/θ) at one entry of each row, whose gap is ``chosen`` (...).
+    """Return the mean over the rule of softmax(z/θ) at one entry of each row, whose gap is ``chosen`` (...).
 
-    The mass is summed over the entries whose gap is below ``_NEGLIGIBLE`` φ, which come first in the sorted row. The
-    top entry adds 1, and 2²⁰ of the omitted entries add less than 10⁻¹⁵.
+    The mass is the sum over the entries whose gap is below ``_NEGLIGIBLE`` φ, which come first in the sorted row. The
+    top entry adds 1, and 2²⁰ omitted entries add less than 10⁻¹⁵.
     """
     parts = []
     hottest_first = sorted(rule, reverse=True)
@@ -105,7 +106,7 @@ def mean_at(xp: Any, gaps: Array, chosen: Array, rule: Rule) -> Array:
 
 
 def mean_rows(xp: Any, gaps: Array, rule: Rule) -> Array:
-    """Mean over the rule of the whole row softmax(z/θ)."""
+    """Return the mean over the rule of softmax(z/θ), for every entry of each row."""
     parts = []
     for part in _blocks(gaps):
         rows = _flat(xp, gaps)[part, :]
@@ -118,20 +119,23 @@ def mean_rows(xp: Any, gaps: Array, rule: Rule) -> Array:
 
 
 def coldest(xp: Any, logits: Array) -> Array:
-    """softmax(z/θ) as θ → 0: even over the ties at the top; of the logits, as the least gap may be half of one."""
+    """Return the limit of softmax(z/θ) as θ → 0, even over the largest logits.
+
+    It compares logits and not gaps, because half of the smallest gap can round to 0.
+    """
     top = xp.astype(logits == xp.max(logits, axis=-1, keepdims=True), xp.float64)
     return top / xp.sum(top, axis=-1, keepdims=True)
 
 
 def gap_of(xp: Any, gaps: Array, token: Array) -> Array:
-    """The gaps at the tokens (...), rows and tokens broadcast against each other."""
+    """Return the gaps at the tokens (...); rows and tokens broadcast against each other."""
     shape = np.broadcast_shapes(tuple(gaps.shape[:-1]), tuple(token.shape))
     rows = xp.broadcast_to(gaps, (*shape, gaps.shape[-1]))
     return take(xp, rows, xp.broadcast_to(token, shape)[..., None])[..., 0]
 
 
 def _gauss(nodes: int) -> tuple[Any, Any]:
-    """Nodes and weights on [0, 1]."""
+    """Return the Gauss-Legendre nodes and weights on [0, 1]."""
     x, weight = np.polynomial.legendre.leggauss(nodes)
     return (x + 1.0) / 2.0, weight / 2.0
 
@@ -145,7 +149,7 @@ def _flat(xp: Any, gaps: Array) -> Array:
 
 
 def _blocks(gaps: Array) -> Iterator[slice]:
-    """Runs of rows, so many that a pass stays in the cache."""
+    """Return slices of consecutive rows, short enough that one pass stays in the processor's cache."""
     count, size = math.prod(gaps.shape[:-1]), gaps.shape[-1]
     step = max(1, _BLOCK // size)
     return (slice(start, min(start + step, count)) for start in range(0, count, step))

@@ -22,7 +22,7 @@ from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profi
 # overlap. min(p, q) = q - (q - p)⁺. Σ (q - p)⁺ = TV, since Σ (q - p)⁺ and Σ (p - q)⁺ have difference 0 and sum 2 TV.
 # unbiased. TV r_v = (p_v - q_v)⁺, and min(p_v, q_v) + (p_v - q_v)⁺ = p_v.
 # unbiased_one_beta, unbiased_one_resampling, unbiased_printed. No proof: the counterexamples. (9) prints the drawn
-#   token's β where the law needs β_v of every token v and the mean rejection Σ q β. Mending one of the two factors is
+#   token's β, but the law needs β_v of every token v and the mean rejection Σ q β. Correcting one of the two factors is
 #   not enough.
 # rejection_ratio. β_v = (1 - p_v/q_v)⁺ by definition.
 # tokens_iid. P(at least j drafts accepted) = α^j; sum over j = 0..K.

@@ -319,7 +319,7 @@ def test_a_scenario_comes_before_the_trace(trace: Trace, simulated: str) -> None
 def test_a_scenario_out_of_scope_is_named(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
     claim = hlmtheory.all_claims()["truncation.monotone"]
     monkeypatch.setattr(check, "scenarios", lambda: {claim.id: lambda rng: {"draft": [0.5, 0.5], "k": 2}})
-    with pytest.raises(UserError, match=r"No simulated instance is in the scope of truncation\.monotone; mend"):
+    with pytest.raises(UserError, match=r"No simulated instance is in the scope of truncation\.monotone; fix"):
         check_trace(trace, claims={claim.id: claim})
 
 

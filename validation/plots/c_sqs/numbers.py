@@ -84,7 +84,7 @@ class Interval:
         return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
 
     def told(self, spec: str) -> str:
-        """The number and its interval."""
+        """Return the number and its interval as text."""
         return f"{self.value:{spec}}" + ("" if self.low is None else f" ({self.low:{spec}} to {self.high:{spec}})")
 
     def plain(self) -> list[float | None]:

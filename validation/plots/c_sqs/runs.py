@@ -1,7 +1,7 @@
 """The runs behind the figures of c-sqs: prompts decoded by each method and temperature, and times of the models.
 
-Every text is decoded with counted passes instead of seconds, so that it is the same on every machine and its latency
-can be told for any models' times and any link. What the device drafts depends on neither.
+Every text is decoded with counted passes instead of seconds. So the text is the same on every machine, and its latency
+can be computed for any pass times and any link. The drafts depend on neither.
 """
 
 from __future__ import annotations

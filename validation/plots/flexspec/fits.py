@@ -36,8 +36,8 @@ def best_latency(gamma: ArrayLike, fixed: ArrayLike, marginal: ArrayLike) -> tup
 def ratio_for(speed_up: float, gamma: float) -> tuple[float, int] | None:
     """The M/F at which the best K is that much faster than Cloud-Only, and that K; None if γ is too low for any.
 
-    The speed-up falls as M/F rises, from E(MAX_DRAFT_LENGTH) at M = 0, so there is one for each γ: γ and M/F are
-    not told apart.
+    The speed-up falls as M/F rises, from E(MAX_DRAFT_LENGTH) at M = 0, so each γ has one M/F: the speed-up
+    does not identify γ and M/F separately.
 
     >>> ratio_for(2.5, 0.5) is None
     True

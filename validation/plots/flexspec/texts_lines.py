@@ -160,10 +160,10 @@ class Fate:
 def fates(study: Decoded) -> list[Fate] | None:
     """From HLM's rounds, which ask the server about one draft at every position; None if HLM was not run.
 
-    What HLM accepts and writes at a position depends on the text before it alone, and so it is with every lossless
-    method: whether its round goes on or not, a token that is looked at is accepted with the same chance and written by
-    the same law. So any rule for the draft length that knows no more than the past may be played on these rounds, and
-    what comes of it has the law of that method. At temperature 0 nothing is random, and it is that method's own text.
+    What HLM accepts and emits at a position depends only on the text before it. This holds for every lossless method:
+    a verified token is accepted with the same probability and emitted with the same law, whether the round continues or
+    not. So any draft-length rule that uses only the past can be replayed on these rounds, and the result has the law of
+    that method. At temperature 0 nothing is random, and the result is that method's own text.
     """
     found = [method.name for method in study.methods if type(method) is Hlm]
     rows = study.by_method.get((found[0], "none")) if found else None

@@ -163,7 +163,7 @@ def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None], noiseless: dict[s
 
 
 def text_sum(tokens: Tokens, threshold: float) -> ClusteredEstimate:
-    """Mean over the texts of Σ_t TV_t: what bounds the TV of whole texts if it is below 1."""
+    """Return the mean over the texts of Σ_t TV_t, which bounds the TV of whole texts if it is below 1."""
     lost = tokens.along_texts(tokens.rejection * tokens.skipped(threshold), 0.0)
     return mean(lost.sum(axis=-1), tokens.prompt_of_text)
 

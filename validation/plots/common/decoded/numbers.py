@@ -23,7 +23,7 @@ ACCURACIES = {
     "similarity_reference": "similarity to the reference answer",
     "similarity_large": "similarity to another text of the target model",
 }
-"""The papers' inference accuracy, and what can be had where no answer is known."""
+"""The papers' inference accuracy, and the metrics that need no reference answer."""
 RATES = ("transmission_rate", "true_skip_rate")
 LOGARITHMIC, LINEAR = "log", "linear"
 

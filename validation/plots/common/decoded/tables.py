@@ -91,7 +91,7 @@ def _methods(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
 def _likeness_table(
     parts: dict[str, Decoded], decoded: Decoded, name: str, printed: dict[str, Any], seed: int
 ) -> Table:
-    """One likeness, on the sets that have it; what is printed beside it is of the reference answer."""
+    """Return the table of one similarity, on the sets that have it; printed values refer to the reference answer."""
     own = {source: part for source, part in parts.items() if name in scored(part)}
     beside = [source for source in own if source in SETS and name == "similarity_reference"]
     heads = ["method"]

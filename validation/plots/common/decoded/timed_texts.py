@@ -1,8 +1,8 @@
-"""Texts of a study as arrays, and what they take over many links at once.
+"""Texts of a study as arrays, and their latency over many links at once.
 
-What :func:`~validation.decoding.retiming.retime` and :func:`~validation.decoding.metrics.summarize` say of one link,
-for all average SNRs of a figure: the fading is the same but for its mean, so it is drawn once, and what is sent is read
-once.
+The results equal those of :func:`~validation.decoding.retiming.retime` and
+:func:`~validation.decoding.metrics.summarize` for one link, for all average SNRs of a figure. Only the mean of the
+fading differs between the SNRs, so the fading is drawn once and the messages are read once.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def still(study: dict[str, Texts]) -> Fading:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapDraws:
-    """A number for each of L links, and what it is on each set of texts drawn anew."""
+    """A number for each of L links, and its value on each bootstrap sample of the texts."""
 
     value: Array  # (L,)
     drawn: Array  # (resamples, L)

@@ -85,8 +85,8 @@ def _floats(values: Any) -> Any:
 def density_of(tokens: Tokens) -> tuple[Row, float]:
     """Gaussian kernel density of u in equal cells of [0, 1], and the mass that the kernels put outside.
 
-    The bandwidth is Scott's, the standard deviation times n^{-1/5}. u lives on 21 points and gathers at the ends, so
-    the kernels put mass where no u can be; what is left inside is normalised.
+    The bandwidth is Scott's, the standard deviation times n^{-1/5}. u takes 21 values, many of them at the
+    ends, so the kernels put mass outside [0, 1]. The mass inside is normalised.
     """
     from scipy.special import ndtr
 

@@ -1,6 +1,7 @@
-"""The stub of :mod:`hlmtheory`, whose names are loaded on first use: ``python -m validation.stub`` writes it anew.
+"""Write the type stub of :mod:`hlmtheory`: ``python -m validation.stub``.
 
-Without it a type checker and an editor know no public name, since the package finds them by ``__getattr__``.
+The package loads its public names on first use, by ``__getattr__``. Type checkers and editors need the stub to see
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def __dir__() -> list[str]: ...
 
 
 def stub_text() -> str:
-    """The stub that MODULES and SHORTCUTS make."""
+    """The text of the stub, from MODULES and SHORTCUTS of the package."""
     lines = [HEAD]
     lines += [f"from hlmtheory import {module} as {module}\n" for module in sorted(hlmtheory.MODULES)]
     names = sorted((module, name) for name, module in hlmtheory.SHORTCUTS.items())

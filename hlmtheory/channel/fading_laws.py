@@ -1,4 +1,7 @@
-"""Density, distribution, quantiles and means of the SNR under fading, by its mean m and κ, for numpy arrays."""
+"""Density, distribution, quantiles and means of the SNR under fading, for numpy arrays.
+
+The arguments ``m`` and ``k`` are the mean SNR and the Rician factor κ.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ import numpy as np
 
 from hlmtheory._domains import DomainError
 
-_NODES = (24, 16)  # of a Gauss-Legendre panel: for the value, and for the estimate of its error
-_REACH = 6.5  # in √y beyond √κ; the mass beyond is below e^{-42}
-_LEVELS = 100  # of the continued fraction of e^z E_n(z); for z ≥ 1 the rest is below one rounding
+_NODES = (24, 16)  # nodes of a Gauss-Legendre panel: for the value, and for its error estimate
+_REACH = 6.5  # integrate to √y = √κ + 6.5; the mass above is below e^{-42}
+_LEVELS = 100  # terms of the continued fraction of e^z E_n(z); for z ≥ 1 the error is below float64 rounding
 _CLOSE = 1e-9  # relative error of the probability at a quantile before the last Newton step
 _leggauss = cache(np.polynomial.legendre.leggauss)
-_STEPS = 60  # of Newton's method at most; about a dozen are needed
+_STEPS = 60  # maximum number of Newton steps; about a dozen are needed
 
 
 def scaled_expn(order: int, z: Any) -> Any:
-    """e^z E_n(z) for z > 0, without underflow; for z ≥ 1 by its continued fraction."""
+    """e^z E_n(z) for z > 0, without underflow: for z ≥ 1 a continued fraction is used."""
     from scipy import special
 
     large = z >= 1.0
@@ -33,7 +36,7 @@ def scaled_expn(order: int, z: Any) -> Any:
 
 
 def _terms(k: Any) -> int:
-    """The number of terms after which the Poisson weights are below one rounding."""
+    """Number of terms of the Poisson mixture; the weights after it are below float64 rounding."""
     largest = float(np.max(k, initial=0.0))
     return int(largest + 12.0 * math.sqrt(largest) + 40.0)
 
@@ -68,12 +71,15 @@ def quantile(m: Any, k: Any, p: Any) -> Any:
 
 
 def upper_quantile(m: Any, k: Any, p: Any) -> Any:
-    """The s with P(S > s) = p, also for a p so small that 1 - p loses it."""
+    """The s with P(S > s) = p, also if p is so small that 1 - p rounds to 1."""
     return _invert(m, k, 1.0 - p, p)
 
 
 def _invert(m: Any, k: Any, below: Any, above: Any) -> Any:
-    """The s with P(S ≤ s) = below and P(S > s) = above, by the smaller of the two; under Rayleigh in closed form."""
+    """The s with P(S ≤ s) = below and P(S > s) = above.
+
+    The smaller probability is inverted, since it has the smaller rounding error. Rayleigh fading has a closed form.
+    """
     upper = below > above
     tail = np.where(upper, above, below)
     y = np.where(upper, -np.log(tail), -np.log1p(-tail))
@@ -85,11 +91,13 @@ def _invert(m: Any, k: Any, below: Any, above: Any) -> Any:
 def _newton(k: Any, p: Any, upper: Any) -> Any:
     """The r = √y at which the tail is p ≤ ½.
 
-    Newton's method on the tail's logarithm over r. The density 2r e^{-κ-r²} I₀(2√κ r) of r is log-concave, and so
-    are both its tails, hence every step but the first ends on the side where the tail is below p, from which it
-    converges. A complex Gaussian beyond |r - √κ| has e^{-(r-√κ)²}: that gives a start on that side, except for a p
-    near or below e^{-κ}, where the distribution is about e^{-κ}y; from there the first step leaves r above 0, or the
-    density below is negative and p is refused.
+    Newton's method for the logarithm of the tail as a function of r:
+
+    1. The density 2r e^{-κ-r²} I₀(2√κ r) of r is log-concave, and so are both its tails. Hence every step but the first
+       ends on the side where the tail is below p, and from this side the method converges.
+    2. Start: a complex Gaussian lies outside |r - √κ| with probability e^{-(r-√κ)²}. This gives a start on that side.
+    3. The exception is the lower tail for p near or below e^{-κ}. There the distribution is about e^{-κ}y, which gives
+       another start. If the first step from it gives r ≤ 0, the slope is not positive and p is refused.
     """
     reach = np.sqrt(-np.log(p))
     near = np.exp(np.minimum(np.log(p) + k, 0.0) / 2.0)
@@ -100,7 +108,7 @@ def _newton(k: Any, p: Any, upper: Any) -> Any:
             break  # outside the range of float64
         gap = np.log(p) - np.log(reached)
         r = r + np.where(upper, -gap, gap) * reached / slope
-        if (np.abs(gap) < _CLOSE).all():  # one more step is still taken
+        if (np.abs(gap) < _CLOSE).all():  # the step above is the last one
             return r
     raise DomainError(
         "probability, or outage, must be further from 0 and 1 under this k_factor, where float64 holds its tail; got a "
@@ -128,8 +136,8 @@ def inverse_efficiency(s: Any) -> Any:
 def mean_of(weight: Callable[[Any], Any], m: Any, k: Any, lower: Any, upper: Any | None = None) -> tuple[Any, Any]:
     """E[weight(S); lower ≤ S ≤ upper] and its error, lower > 0.
 
-    With r = √y the density is a bump of unit width, so panels of width 1 in r do from r = 1 on; below, where the
-    weight may be singular at 0, panels of width 2 in ln r.
+    In r = √y the density is a bump of unit width. For r ≥ 1, panels of width 1 in r are therefore narrow enough. For
+    r < 1, where the weight may be singular at 0, panels of width 2 in ln r are used.
     """
     scale = m / (1.0 + k)
     begin, end = np.sqrt(lower / scale), np.sqrt(k) + _REACH

@@ -1,4 +1,4 @@
-"""The module's claims: each with its proof above its record."""
+"""The claims of ``draft_length``: first the proofs, then the functions of both sides, then the records."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from hlmtheory.draft_length.tracking import accepted_moments
 # Proofs, by the last part of the id.
 #
 # etgr. P(first j drafts accepted) = γ^j, summed over j = 0..K; verification.tokens_iid.
-# unimodal. E(K + 1) - E(K) = Π_{i≤K+1} α_i never rises with K, so E is concave, and the longer round is better iff
-#   Π_{i≤K+1} α_i > M E(K)/T(K). If that fails at K, E/T does not rise there, and it fails at K + 1 too: with
-#   x = Π_{i≤K+2} α_i ≤ y = Π_{i≤K+1} α_i ≤ M E(K)/T(K), the mediant (E(K) + y)/(T(K) + M) = E(K+1)/T(K+1) ≥ y/M.
+# unimodal. E(K + 1) - E(K) = Π_{i≤K+1} α_i never rises with K, so E is concave. One more draft is better iff
+#   Π_{i≤K+1} α_i > M E(K)/T(K). If this fails at K, it also fails at K + 1. For let y = Π_{i≤K+1} α_i ≤ M E(K)/T(K) and
+#   x = Π_{i≤K+2} α_i ≤ y. The mediant gives E(K+1)/T(K+1) = (E(K) + y)/(T(K) + M) ≥ y/M ≥ x/M.
 # optimal. f(u) = (1 - e^{-au})/(u + d), u = K + 1, d = F/M - 1: f' has the sign of 1 + a(u + d) - e^{au}, which is
-#   concave in u and ad = c at u = 0. c ≤ 0: it is never positive for u > 0 (slope a - a e^{au} < 0), so K = 1.
-#   c > 0: one zero, at e^v - 1 - v = c, v = au. Unimodal, so the best integer is next to it.
+#   concave in u and equals ad = c at u = 0. If c ≤ 0, it is negative for u > 0 (slope a - a e^{au} < 0), so K = 1.
+#   If c > 0, it has one zero, at e^v - 1 - v = c with v = au. E/T is unimodal, so the best integer is next to the zero.
 # stationary. At the zero a e^{-au}/(1 - e^{-au}) = 1/(u + d): the relative gain of a draft equals its relative cost.
 # ratio. K* depends on γ and F/M alone. With a larger F/M, T'(K)/T(K) decreases in K. So a draft shorter than K* that
 #   was no better before the change is no better after it.
@@ -103,7 +103,7 @@ def _cost_of_a_draft(acceptance: Array, fixed: Array, marginal: Array) -> Array:
 
 
 def _digits_lost(acceptance: Array, fixed: Array, marginal: Array) -> Array:
-    """A rounding error of K* moves the gain by a times as much."""
+    """Scale of the rounding error: an error δ of K* changes the gain by about aδ times the gain."""
     xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
     a = -xp.log(xp.where(gamma > 0, gamma, xp.ones_like(gamma)))
     return (1.0 + a) * _cost_of_a_draft(gamma, cost, slope)
@@ -114,7 +114,7 @@ def _interior(acceptance: Array, fixed: Array, marginal: Array) -> Array:
 
 
 def _dearer_and_short(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
-    """ETGR with M times the rise, at the shorter of the best lengths before and after."""
+    """ETGR with the marginal cost M · rise, at the shorter of the best lengths for M and for M · rise."""
     xp, cost, slope, rise = arrays(fixed=fixed, marginal=marginal, rise=rise)
     dear = slope * FACTOR.check(xp, "rise", rise)
     before = optimal_draft_length(acceptance, cost, slope, max_draft_length)
@@ -123,7 +123,7 @@ def _dearer_and_short(acceptance: Array, fixed: Array, marginal: Array, rise: Ar
 
 
 def _dearer(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
-    """ETGR with M times the rise, at the best length."""
+    """ETGR with the marginal cost M · rise, at the best length for it."""
     return _best_rate(acceptance, fixed, marginal * rise, max_draft_length)
 
 
@@ -145,7 +145,7 @@ def _surrogate(fixed: Array, marginal: Array, max_draft_length: Array, acceptanc
 
 
 def _surrogate_rate(bonus: bool) -> Any:
-    """Its objective: (1 or 0) + γK over T(K)."""
+    """The objective of the surrogate: (1 + γK)/T(K) with the bonus, γK/T(K) without."""
 
     def rate(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
         xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
@@ -178,7 +178,10 @@ def _two_links(
     bits_per_token: Array,
     header_bits: Array,
 ) -> tuple[Any, Array, Array, Array, Array]:
-    """K* over a link of R/slowdown and over one of R, and the costs over the first; F and M are what is not sent."""
+    """K* at the rates R/slowdown and R, and the costs of a round at R/slowdown.
+
+    ``fixed`` and ``marginal`` are the parts of F and M that do not depend on the link.
+    """
     xp, rate, slowdown, token, header, cost, slope = arrays(
         rate_bps=rate_bps,
         slowdown=slowdown,
@@ -200,7 +203,7 @@ def _two_links(
 
 
 def _of_two_links(side: Callable[..., Array]) -> Callable[..., Array]:
-    """``side(acceptance, xp, slow, fast, fixed, marginal)`` as a function of the instance."""
+    """A function of the instance that calls ``side(acceptance, xp, slow, fast, fixed, marginal)``."""
 
     @wraps(_two_links)
     def function(**instance: Array) -> Array:
@@ -222,7 +225,7 @@ def _weighted_cost(
     marginal_j: Array,
     price: Array,
 ) -> Array:
-    """(T + λ energy) a token."""
+    """(T + λ · energy) per token."""
     return cost_per_token(acceptance, draft_length, *_weighed(fixed, marginal, fixed_j, marginal_j, price))
 
 

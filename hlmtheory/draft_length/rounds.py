@@ -47,13 +47,13 @@ def round_costs(
     bits_per_token, header_bits : array
         b and O_header, in bit.
     propagation_s : array
-        T_prop, half the round-trip time, in seconds: the way up.
+        T_prop, the propagation time of the uplink, in seconds: half the round-trip time.
     cloud_base_s, cloud_slope_s : array
         T_base and δ_cloud of the verification, in seconds and seconds a token.
     edge_start_s, edge_slope_s : array
         β and α_edge of the drafting, in seconds and seconds a token.
     downlink_s : array
-        T_down, in seconds: the way back, so the other half of the round-trip time and whatever the reply takes to send.
+        T_down, the time of the reply, in seconds: the other half of the round-trip time plus the transmission.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def round_costs(
     Raises
     ------
     ValueError
-        If the rate is not positive and finite, or another value negative or infinite.
+        If the rate is not positive and finite, or another value is negative or infinite.
 
     Examples
     --------
@@ -114,9 +114,9 @@ def round_energy(
     transmit_w : array
         Power of the sending radio, in watts.
     edge_start_j, edge_slope_j : array
-        Of the drafting, in joules and joules a token.
+        Energy of the drafting, in joules and joules a token.
     tail_j : array
-        What the radio spends once a round when it is not sending: receiving, and its tail state.
+        Energy of the radio per round, in joules, while it does not send: receiving and tail state.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def round_energy(
     Raises
     ------
     ValueError
-        If the rate is not positive and finite, or another value negative or infinite.
+        If the rate is not positive and finite, or another value is negative or infinite.
 
     Examples
     --------
@@ -152,14 +152,14 @@ def round_energy(
 
 @finite_answer
 def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
-    """Download time of a new draft model: the update storm.
+    """Download time of a new draft model, which flexspec calls the update storm.
 
     Parameters
     ----------
     size_bytes : array, shape (...)
-        In bytes: 3.2e9 in flexspec Section III-B.
+        Size of the model in bytes; 3.2e9 in flexspec Section III-B.
     rate_bps : array, shape (...)
-        Of the network, in bit/s.
+        Rate of the network in bit/s.
 
     Returns
     -------
@@ -175,7 +175,7 @@ def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
     --------
     >>> (synchronisation_time(3.2e9, [10e6, 50e6, 300e6]) / 60).round(1).tolist()  # printed: 48, 9.5, 1.6
     [42.7, 8.5, 1.4]
-    >>> (synchronisation_time(3.2e9, [9e6, 45e6, 270e6]) / 60).round(1).tolist()  # 90% of the bandwidth is goodput
+    >>> (synchronisation_time(3.2e9, [9e6, 45e6, 270e6]) / 60).round(1).tolist()  # at a goodput of 90%
     [47.4, 9.5, 1.6]
     """
     xp, size, rate = arrays(size_bytes=size_bytes, rate_bps=rate_bps)
@@ -186,8 +186,9 @@ def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
 
 # --------------------------------------------------------------------------------------------- claims
 #
-# update_storm. 8 · 3.5625e9/10e6 s = 47.5 min and 8 · 3.58125e9/50e6 s = 9.55 min are the ends of what rounds to
-#   48 and to 9.5; the third row is wider. 3.2 GB at a goodput of 3.2/3.5625 to 3.2/3.58125 of the rate take as long.
+# update_storm. 8 · 3.5625e9/10e6 s = 47.5 min is the shortest time that rounds to 48 min, and 8 · 3.58125e9/50e6 s =
+#   9.55 min the longest that rounds to 9.5 min. The range of the third row contains these sizes. 3.2 GB take the same
+#   time if the goodput is 3.2/3.5625 to 3.2/3.58125 of the rate.
 # update_storm_printed. False: at the full 10 Mbit/s 3.2 GB take 8 · 3.2e9/10e6 s = 42.7 minutes, not 48.
 
 _TABLE_I = ((10e6, 48.0, 1.0), (50e6, 9.5, 0.1), (300e6, 1.6, 0.1))
@@ -195,7 +196,7 @@ _TABLE_I = ((10e6, 48.0, 1.0), (50e6, 9.5, 0.1), (300e6, 1.6, 0.1))
 
 
 def _misfit(size_bytes: Array) -> Array:
-    """Largest distance from a printed time of Table I, in halves of its last digit's unit."""
+    """Largest distance from a printed time of Table I; 1 is half a unit of its last digit."""
     xp, size = arrays(size_bytes=size_bytes)
     rows = [
         xp.abs(synchronisation_time(size, rate) / 60.0 - minutes) / (unit / 2.0) for rate, minutes, unit in _TABLE_I

@@ -1,4 +1,4 @@
-"""Exit codes, and the sentence for a missing extra. It needs no package of any extra."""
+"""Exit codes, and the message for a missing extra. Importing this module needs no extra."""
 
 from __future__ import annotations
 

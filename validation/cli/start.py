@@ -1,4 +1,4 @@
-"""Where a command line begins and ends: a missing extra, Ctrl-C. It needs no package of any extra."""
+"""Start and end of a command line: missing extras and Ctrl-C. Importing this module needs no extra."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def main() -> None:
 
 
 def _commands(**options: Any) -> None:
-    if sys.argv[1:] == ["--version"]:  # without an extra, too
+    if sys.argv[1:] == ["--version"]:  # must work without any extra
         from hlmtheory import __version__
 
         print(f"hlmtheory, version {__version__}")
@@ -29,10 +29,10 @@ def _commands(**options: Any) -> None:
 
 
 def start(commands: Callable[..., Any]) -> None:
-    """Run a command line to its end; this process ends with it.
+    """Run a command line, then end this process.
 
-    A package that is missing is explained. After Ctrl-C the process ends at once, though a thread may still be at work
-    on what nobody waits for.
+    If a package is missing, the message names the extra to install. After Ctrl-C the process ends at once and does not
+    wait for running threads.
     """
     for stream in (sys.stdout, sys.stderr):
         _write_anything(stream)
@@ -58,6 +58,6 @@ def start(commands: Callable[..., Any]) -> None:
 
 
 def _write_anything(stream: TextIO) -> None:
-    """Let a stream take any text: what its encoding lacks is written as an escape, and does not end the command."""
+    """Write characters that a stream's encoding lacks as escapes, so that they do not end the command."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")

@@ -1,7 +1,7 @@
-"""The radio link of a run: how long each round's message takes, by the models of :mod:`hlmtheory.channel`.
+"""The radio link of a run: transmission times of each round's messages, by the models of :mod:`hlmtheory.channel`.
 
-A link is opened for a batch. Each sequence then has its own fading, one block a round, drawn from its own numbers, and
-its own clock.
+A link is opened for a batch. Each sequence then has its own clock and its own fading, drawn from its own random
+numbers. One fading block lasts one round.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Channel(Protocol):
     """A link, opened for a batch of sequences."""
 
     def rate(self, sequence: int, elapsed_s: float) -> float:
-        """Begin a round of a sequence, and return the uplink's rate in it, bit/s."""
+        """Begin a round of a sequence. Return the uplink rate of that round, in bit/s."""
 
     def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
         """Return the seconds of the rounds' messages, up and down."""
@@ -34,21 +34,21 @@ class Link(Protocol):
 
     @property
     def name(self) -> str:
-        """What the results call it."""
+        """The name of the link in the results."""
 
     def open(self, noise: Noise) -> Channel:
-        """Open the link for the sequences of that noise."""
+        """Open the link for the sequences of ``noise``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What every link has beside the uplink's rate: one-way propagation, and the downlink's rate."""
+    """One-way propagation time and downlink rate of a link."""
 
     propagation_s: float = 0.0
     down_bps: float = float("inf")
 
     def extra(self, up_bits: Array, down_bits: Array) -> Array:
-        """Return the seconds beside the uplink's transmission; 0 where nothing is sent either way."""
+        """Return the seconds for propagation and the downlink; 0 where nothing is sent in either direction."""
         used = (up_bits > 0) | (down_bits > 0)
         return np.where(used, 2.0 * self.propagation_s + down_bits / self.down_bps, 0.0)
 
@@ -62,7 +62,7 @@ class FadingLink:
     name : str
     bandwidth_hz : float
     fading : Rician, Rayleigh or float
-        The law of the SNR, or the SNR itself where there is no fading; a ratio, not dB.
+        The distribution of the SNR, or a constant SNR if there is no fading. A ratio, not dB.
     way : Way
     """
 
@@ -72,13 +72,13 @@ class FadingLink:
     way: Way = Way()
 
     def open(self, noise: Noise) -> Channel:
-        """Open the link for the sequences of that noise."""
+        """Open the link for the sequences of ``noise``."""
         return _Fading(self, noise)
 
 
 @dataclass(frozen=True, slots=True)
 class TracedLink:
-    """A link whose rate moves in time: a measured trace, or a two-state Markov chain drawn for each sequence.
+    """A link whose rate changes over time: a measured trace, or a two-state Markov chain drawn for each sequence.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class TracedLink:
     source : TraceLink or GilbertElliott
     way : Way
     slots : int
-        Slots of a Markov chain that are drawn before it repeats.
+        Slots of a Markov chain that are drawn; after them the rates repeat.
     """
 
     name: str
@@ -95,7 +95,7 @@ class TracedLink:
     slots: int = 4096
 
     def open(self, noise: Noise) -> Channel:
-        """Open the link for the sequences of that noise."""
+        """Open the link for the sequences of ``noise``."""
         return _Traced(self, noise)
 
 

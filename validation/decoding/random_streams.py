@@ -1,10 +1,10 @@
-"""The random numbers of a run: one for each seed, prompt, position and purpose, whatever else is in the batch.
+"""The random numbers of a run. Each depends on the seed, prompt, position and purpose, not on the rest of the batch.
 
-A position may be drafted again, after an earlier draft was rejected and the drafts behind it were dropped. It then gets
-another number, chosen by how many drafts in flight are ahead of it, which is fewer each time. With the same number, a
-method that learns from dropped drafts would not keep its law: flexspec's next K depends on them and decides whether the
-position is drafted or replaced, so K would depend on the number. Acceptance uses only numbers up to the draft's own
-position; what is behind a rejected draft is never used.
+A position may be drafted again: a rejected draft drops all drafts behind it. The new draft needs another number. It is
+chosen by the number of drafts in flight ahead of the position, which is smaller each time. With the same number, the
+distribution of a method that learns from dropped drafts would change. Example: flexspec's next K depends on the dropped
+drafts, and K decides whether the position is drafted or replaced. So K would depend on the number that is used again.
+Acceptance uses only the numbers up to the draft's own position, and never those behind a rejected draft.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Noise:
     names : sequence of str
         The prompts' ids. The numbers of a prompt depend on its own id and the seed only.
     positions : int
-        Most new tokens of a sequence.
+        Maximum number of new tokens of a sequence.
     """
 
     def __init__(self, seed: int, names: Sequence[str], positions: int) -> None:
@@ -80,12 +80,12 @@ class Noise:
         return found
 
     def _tables(self, purpose: int, shape: tuple[int, ...], *key: int) -> Array:
-        """Return a table (positions + 1, *shape) for each prompt, from a stream of that key."""
+        """Return a table (positions + 1, *shape) for each prompt, from the stream of the purpose and key."""
         size = (self.positions + 1, *shape)
         return np.stack([self._stream(name, purpose, *key).random(size) for name in self.names])
 
     def _stream(self, name: str, purpose: int, *key: int) -> np.random.Generator:
-        """Return a counter-based generator, another one for each prompt, purpose and key."""
+        """Return the counter-based generator of a prompt, purpose and key."""
         entropy = [self.seed, purpose, *name.encode()]
         return np.random.Generator(np.random.Philox(np.random.SeedSequence(entropy, spawn_key=key)))
 
@@ -94,7 +94,7 @@ _UNUSED = np.random.PCG64(0)
 
 
 class Columns(np.random.Generator):
-    """Given numbers in the form of a generator: ``random(shape)`` returns the next row of them."""
+    """A generator that replays given numbers: ``random(shape)`` returns their next row."""
 
     def __init__(self, numbers: Array) -> None:
         super().__init__(_UNUSED)

@@ -1,7 +1,7 @@
-"""Knowledge distillation: a draft model learns the target model's rows on the texts that both were trained on.
+"""Knowledge distillation: a draft model learns the target model's distributions on texts that both were trained on.
 
-The loss of a position is λ T² KL(p_T ‖ q_T) + (1 - λ) (-ln q(next token)), where p_T and q_T are the rows of the
-target and of the draft model at temperature T (Hinton et al. 2015, arXiv:1503.02531, Section 2). T² keeps the
+The loss of a position is λ T² KL(p_T ‖ q_T) + (1 - λ) (-ln q(next token)), where p_T and q_T are the distributions
+of the target and the draft model at temperature T (Hinton et al. 2015, arXiv:1503.02531, Section 2). T² keeps the
 gradient's size as T grows. At T = 1 and λ = 1 it is the plain divergence, of which 1 - TV, the acceptance rate, is
 bounded by Pinsker's inequality: 1 - TV ≥ 1 - √(KL/2).
 """
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def divergence(teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
-    """Mean KL(p_T ‖ q_T) over all rows, in nats.
+    """Mean KL(p_T ‖ q_T) over all positions, in nats.
 
     Parameters
     ----------
     teacher_logits, logits : torch.Tensor, shape (..., V)
-        Of p and of q.
+        Logits of p and of q.
     temperature : float
         T > 0.
 
@@ -45,7 +45,7 @@ def divergence(teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: 
 
 
 def distillation_loss(teacher: Any, course: Distillation) -> Loss:
-    """The loss of a draft model beside its teacher, for :func:`validation.training.loop.fit`."""
+    """The loss of a draft model with the target model as teacher, for :func:`validation.training.loop.fit`."""
     import torch
 
     def loss(model: Any, rows: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The training loop: two optimizers, one schedule, checkpoints that a stopped run resumes from, held-out measures."""
+"""The training loop: two optimizers, one schedule, checkpoints to resume from, and held-out metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CHECKPOINT_STEPS = 200
 Documents = list[np.ndarray]
 Loss = Callable[[Any, "torch.Tensor"], "torch.Tensor"]
-"""Of a model and rows of context + 1 tokens."""
+"""Function of a model and rows of context + 1 tokens; returns the loss."""
 
 
 def text_loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
@@ -65,7 +65,7 @@ def _schedule(step: int, steps: int, warm_up: float) -> float:
 
 
 def step_count(model: Any, course: Course, taught: Documents) -> int:
-    """How many batches the course takes.
+    """Number of batches of the course.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def fit(
     every: int = CHECKPOINT_STEPS,
     check: Callable[[], object] = lambda: "",
 ) -> float:
-    """Train a model in place; a run that was stopped continues from ``checkpoint`` as if it had not been.
+    """Train a model in place. A stopped run resumes from ``checkpoint``, with the result of an unstopped run.
 
     Parameters
     ----------
@@ -98,17 +98,17 @@ def fit(
     taught : list of integer array
         The tokens of each document.
     checkpoint : Path
-        Written after each ``every`` steps and the last.
+        Written after every ``every`` steps and after the last step.
     loss : callable
-        Of the model and rows of context + 1 tokens.
+        Function of the model and rows of context + 1 tokens.
     every : int
     check : callable
-        Called at each checkpoint; what it returns is printed.
+        Called at each checkpoint; its result is printed.
 
     Returns
     -------
     float
-        Seconds of CPU, those of the run that was stopped included.
+        CPU seconds of the training, including those of the stopped run.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def fit(
     groups = [group for o in optimizers for group in o.param_groups]
     rates = [group["lr"] for group in groups]
     start, spent = _resume(checkpoint, course, model, optimizers)
-    groups = [group for o in optimizers for group in o.param_groups]  # loading makes new ones
+    groups = [group for o in optimizers for group in o.param_groups]  # loading a checkpoint creates new groups
     began, running, epoch = time.process_time(), 0.0, -1
     rows_per_epoch = sum(map(len, taught)) // (context + 1)
     for step in range(start, steps):
@@ -151,7 +151,7 @@ def fit(
 
 
 def _resume(checkpoint: Path, course: Course, model: Any, optimizers: list[torch.optim.Optimizer]) -> tuple[int, float]:
-    """The step to go on from and the seconds spent until there; model and optimizers are brought there."""
+    """Load the checkpoint into model and optimizers. Return its step and the CPU seconds spent so far."""
     import torch
 
     if not checkpoint.exists():
@@ -173,7 +173,7 @@ def _save(
     step: int,
     cpu_seconds: float,
 ) -> None:
-    """Write beside, then replace, so that a kill leaves the older checkpoint."""
+    """Write a temporary file, then rename it, so that a killed run leaves the previous checkpoint."""
     import torch
 
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
@@ -192,7 +192,7 @@ def _save(
 
 
 def held_out_loss(model: Any, documents: Documents, limit: int = 200) -> tuple[float, int]:
-    """Mean negative log-likelihood in nats per token, each document from its own start, and how many tokens."""
+    """Mean negative log-likelihood in nats per token, and the number of tokens; each document is read alone."""
     import torch
 
     total, count = 0.0, 0

@@ -1,4 +1,4 @@
-"""The shapes of the models, how long and at what rates each is trained, and which pairs there are."""
+"""The pairs of models: their shapes, training lengths and learning rates."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Recipe(Course):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuation(Course):
-    """How the parent's model is trained on, on other texts."""
+    """How a model of the parent pair continues its training with other texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distillation(Course):
-    """How the parent's draft model is fitted to the rows of the target model."""
+    """How the draft model of the parent pair is distilled from the target model."""
 
-    temperature: float = 1.0  # of both models' rows
+    temperature: float = 1.0  # of both models' distributions
     mixing: float = 1.0  # the divergence's share of the loss; the rest is the loss of the text
 
 

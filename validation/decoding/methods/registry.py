@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Class = TypeVar("Class", bound=type[Method])
 
 BLACK, GREY, LIGHT_BLUE, BLUE, ORANGE, GREEN = "black", "0.45", "#6d8bb5", "#16325c", "#c2571a", "#2c7a4b"
-"""The colours of methods; in grey print they differ in lightness."""
+"""The colours of methods. Printed in grey, they still differ in lightness."""
 
 _LINES: dict[str, Any] = {"solid": "-", "dashed": (0, (4, 2)), "dotted": (0, (1, 1.5))}
 _PARAMETERS = re.compile(r"(,| \(| = ).*")
@@ -57,7 +57,7 @@ class PlotStyle:
     order: int | None = None
 
     def options(self) -> dict[str, Any]:
-        """The keyword arguments of ``axes.plot``; what is not set is left to the figure."""
+        """The keyword arguments of ``axes.plot``, without those that are not set."""
         found: dict[str, Any] = {"color": self.color, "marker": self.marker}
         if self.line != "solid":
             found["linestyle"] = _LINES[self.line]
@@ -70,7 +70,7 @@ class PlotStyle:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """What was fitted to a trace (:func:`validation.decoding.fitting.fit`)."""
+    """Parameters fitted to a trace by :func:`validation.decoding.fitting.fit`."""
 
     slope: float
     intercept: float
@@ -83,15 +83,15 @@ class Fitted:
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What default parameters may depend on.
+    """The values from which a method computes its default parameters.
 
     Attributes
     ----------
     fitted : Fitted
     max_draft_length : int
-        Drafts of a round, for methods with a fixed number.
+        Drafts per round, for methods whose number of drafts is fixed.
     delay_s : float
-        Seconds that a round waits for the link beside its bits, both ways.
+        Link delay of a round in seconds, both ways, without the transmission of its bits.
     """
 
     fitted: Fitted
@@ -101,19 +101,18 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class MethodInfo:
-    """What studies, commands and figures know of a method.
+    """A method's entry in the registry, for studies, commands and figures.
 
     Attributes
     ----------
     name : str
-        How the method's stored names begin; a name that is stored with other parameters has them behind a bracket, a
-        comma or an equals sign.
+        The registered name. A stored name may add parameters after it, behind a bracket, a comma or an equals sign.
     family : Family
     style : PlotStyle
     default : callable, optional
-        From a :class:`Setup` to the method with its default parameters; None if no study takes a default.
+        Function that makes the method with its default parameters from a :class:`Setup`; None if no study uses it.
     studies : collection of str, optional
-        The only studies that take the default; every study of the family if None.
+        The studies that use the default; None for every study of the family.
     published : str, optional
         What the papers call the method.
     method : type of Method

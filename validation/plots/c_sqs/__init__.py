@@ -1,1 +1,1 @@
-"""c-sqs: its figures and tables, and ours beside them."""
+"""The figures and tables of c-sqs, with our numbers."""

@@ -93,7 +93,7 @@ class Interval:
 
 
 def interval(parts: Sequence[Ratio]) -> Interval:
-    """A ratio of totals, or the first less the second."""
+    """A ratio of totals, or the first minus the second."""
     above, below = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
     signs = np.array([1.0, -1.0])[: len(parts)]
     count = above.shape[-1]
@@ -107,7 +107,7 @@ def interval(parts: Sequence[Ratio]) -> Interval:
 
 @cache
 def _resamples(count: int) -> tuple[Values, float]:
-    """Multiplicity of each text in each resample, (texts, resamples), and the share beyond either end."""
+    """How often each resample draws each text, (texts, resamples), and the share beyond either end."""
     from scipy.stats import norm, t
 
     drawn = np.random.default_rng(count).multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES)
@@ -183,7 +183,7 @@ def _by_temperature(found: CSqsStudy, ratio: Callable[[Cell], Ratio]) -> dict[st
 
 
 def _gaps(found: CSqsStudy) -> dict[str, list[list[float | None]]]:
-    """C-SQS less K-SQS with the middle parameters at each temperature, prompt by prompt, with the interval's ends."""
+    """C-SQS minus K-SQS with the middle parameters at each temperature, paired by prompt, with its interval."""
     names = (ADAPTIVE[MIDDLE_THRESHOLD], BY_SIZE[MIDDLE_SIZE])
     return {
         metric: [
@@ -207,7 +207,7 @@ def _adaptation(found: CSqsStudy) -> list[dict[str, Any]]:
 
 
 def crossovers(found: CSqsStudy) -> list[dict[str, Any]]:
-    """For each models' times, link and metric: which of the pairs (K, τ_1) cross as the paper's do.
+    """The pairs (K, τ_1) that cross as in the paper, for each set of pass times, link and metric.
 
     ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest; ``clear`` of them, both beyond
     the interval; ``reverse`` the other way round; ``k`` and ``c`` better at both ends; the rest are equal at an end.
@@ -221,7 +221,7 @@ def crossovers(found: CSqsStudy) -> list[dict[str, Any]]:
 
 
 def _count(found: CSqsStudy, times: Times | None, rate: float) -> dict[str, Any]:
-    """How the pairs of K and τ_1 fall out; ``which`` names those that cross."""
+    """Counts of the pairs of K and τ_1 that cross or not; ``which`` names those that cross."""
     ends = (found.scale.temperatures[0], found.scale.temperatures[-1])
     tally: dict[str, Any] = {"crossing": 0, "clear": 0, "reverse": 0, "k": 0, "c": 0, "which": []}
     for size, by_size in BY_SIZE.items():
@@ -230,7 +230,7 @@ def _count(found: CSqsStudy, times: Times | None, rate: float) -> dict[str, Any]
             for end in ends:
                 cells = [found.cells[name, end] for name in (by_mass, by_size)]
                 gaps.append(interval([resampling(c) if times is None else latency(c, times, rate) for c in cells]))
-            first, last = gaps  # C-SQS less K-SQS
+            first, last = gaps  # C-SQS minus K-SQS
             kind = {(1, -1): "crossing", (-1, 1): "reverse", (1, 1): "k", (-1, -1): "c"}.get(
                 (int(np.sign(first.value)), int(np.sign(last.value)))
             )
@@ -246,7 +246,7 @@ def _count(found: CSqsStudy, times: Times | None, rate: float) -> dict[str, Any]
 
 
 def paths(cell: Cell) -> list[dict[str, list[float]]]:
-    """For each text, over the positions looked at: the mean dropped mass so far, and the threshold after each round."""
+    """For each text: the mean dropped mass so far over the verified positions, and the threshold after each round."""
     found = []
     for row in cell.rows:
         asked = [one for one in row.rounds if one.accepted + one.resampled]
@@ -258,7 +258,7 @@ def paths(cell: Cell) -> list[dict[str, list[float]]]:
 
 
 def simulate_regret(seed: int) -> Numbers:
-    """The mean dropped mass of each longer text beside both bounds, with Algorithm 1 as mended and as printed."""
+    """The mean dropped mass of each longer text and both bounds, with Algorithm 1 corrected and as printed."""
     found = study(seed)
     panels = [paths(found.long[name]) for name in (ADAPTIVE[MIDDLE_THRESHOLD], PRINTED)]
     longest = max(one["x"][-1] for panel in panels for one in panel if one["x"])

@@ -27,7 +27,11 @@ _BLUES, _REDS = ("#6f8fbf", DARK, "#0a1020"), ("#e39a63", MIDDLE, "#6b2a0b")
 
 
 def _look(name: str) -> dict[str, Any]:
-    """Style of a curve: colour by method, marker by parameter, line by how bits are counted or thresholds move."""
+    """Style of a curve.
+
+    The colour shows the method and the marker the parameter. The line shows how bits are counted, or whether the
+    threshold adapts.
+    """
     bare = name.replace(", bytes)", ")").replace(" (bytes)", "")
     families = ([*BY_SIZE.values()], [*ADAPTIVE.values()], [*FIXED.values()])
     for names, colors, line in zip(families, (_BLUES, _REDS, _REDS), ("-", "-", _DOTTED), strict=True):
@@ -53,7 +57,7 @@ def paint(numbers: Numbers) -> Canvas:
         look = _look(one["name"])
         sides = [[m - low for m, low in zip(one["mean"], one["low"], strict=True)]]
         sides.append([high - m for m, high in zip(one["mean"], one["high"], strict=True)])
-        shift = 0.008 * (number - 4)  # so that the intervals stand beside each other
+        shift = 0.008 * (number - 4)  # so that the intervals do not overlap
         axes = panels[one["panel"]]
         drawn = axes.errorbar(
             [x + shift for x in one["x"]], one["mean"], yerr=sides, markersize=3.5, elinewidth=0.6, **look
@@ -69,7 +73,7 @@ def paint(numbers: Numbers) -> Canvas:
 
 
 def paint_regret(numbers: Numbers) -> Canvas:
-    """Mean dropped mass of each text over its tokens, beside both bounds; a panel for each form of line 12."""
+    """Mean dropped mass of each text over its tokens, with both bounds; one panel for each form of line 12."""
     figure, panels = canvas(PAGE, panels=2)
     bounds = numbers["bounds"]
     for axes, names, one in zip(panels, numbers["axes"], numbers["series"], strict=True):
@@ -91,7 +95,7 @@ def paint_regret(numbers: Numbers) -> Canvas:
 
 
 def _at(numbers: Numbers, name: str, metric: str) -> str:
-    """A curve at both ends with its intervals."""
+    """The first and the last value of a curve, with their intervals."""
     one = next(one for one in numbers["series"] if (one["name"], one["metric"]) == (name, metric))
     ends = [Interval(one["mean"][k], one["low"][k], one["high"][k]).told(".3g") for k in (0, -1)]
     return f"{ends[0]} at T = {one['x'][0]:g} and {ends[1]} at T = {one['x'][-1]:g}"
@@ -105,7 +109,7 @@ def _gap(numbers: Numbers, metric: str, unit: str = "") -> str:
 
 
 def _crossing(numbers: Numbers, metric: str) -> str:
-    """Number of pairs that cross as in the paper, by link and by times of the models."""
+    """Number of pairs that cross as in the paper, for each link and each set of pass times."""
     lines = [one for one in numbers["statistics"]["crossovers"] if one["metric"] == metric]
     name = {"latency": "latency", "resampling": "resampling rate"}[metric]
     if not any(one["crossing"] for one in lines):
@@ -129,7 +133,7 @@ def _ends(values: list[float], digits: int = 1) -> str:
 
 
 def caption_main(numbers: Numbers) -> str:
-    """Savings of both methods, drafts a round and rejections."""
+    """Latency, drafts per round and rejections of both methods."""
     k, c = BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD]
     lengths, rejected = (numbers["statistics"][key] for key in ("drafts_per_round", "rejected_per_draft"))
     return (
@@ -201,7 +205,7 @@ def caption_table(numbers: Numbers) -> str:
 
 
 def message_crossings(numbers: Numbers) -> str:
-    """How many pairs cross as the paper's do, over the link that is drawn."""
+    """Number of pairs that cross as in the paper, over the link of the figure."""
     lines = numbers["statistics"]["crossovers"]
     here = [one for one in lines if one["rate_bps"] in (None, RATE_BPS) and one["times"] in ("", "as measured")]
     told = " and ".join(f"{one['crossing']} in {_METRICS[one['metric']]}" for one in here)
@@ -212,7 +216,7 @@ _METRICS = {"latency": "latency", "resampling": "resampling rate"}
 
 
 def _fastest(series: list[dict[str, Any]], k: int) -> str:
-    """Return the name of the series with the least mean at one place, the first of equal ones."""
+    """Return the name of the series with the smallest mean at index ``k``; of equal ones, the first."""
     return str(min(series, key=lambda one: float(one["mean"][k]))["name"])
 
 
@@ -225,7 +229,7 @@ def message_sizes(numbers: Numbers) -> str:
 
 
 def message_adaptive(numbers: Numbers) -> str:
-    """The range of what the adaptation changes."""
+    """The smallest and the largest change of the latency by the adaptation."""
     found = [one["latency"][0] for one in numbers["statistics"]["adaptive_less_fixed"]]
     low, high = (f"{value:+.2f}".replace("-", "−") for value in (min(found), max(found)))
     top = numbers["series"][0]["x"][-1]
@@ -233,7 +237,7 @@ def message_adaptive(numbers: Numbers) -> str:
 
 
 def message_regret(numbers: Numbers) -> str:
-    """Texts above the sharp bound, by the form of line 12."""
+    """Number of texts above the sharp bound, for each form of line 12."""
     corrected, printed = numbers["statistics"]["above_sharp"]
     count = len(numbers["series"][0]["texts"])
     return (
@@ -243,7 +247,7 @@ def message_regret(numbers: Numbers) -> str:
 
 
 def message_table(numbers: Numbers) -> str:
-    """Rows whose rejections exceed the sharp bound."""
+    """Number of rows whose rejections exceed the sharp bound."""
     lines = numbers["statistics"]["theorem"]
     above = sum(bool(one["above"]) for one in lines)
     return f"The rejections exceed the sharp bound beyond its interval in {above} of {len(lines)} rows."

@@ -1,6 +1,7 @@
-"""The savings that edge-sd (zhu2025edgesd) prints in Section IV, beside ours and beside settings that give them.
+"""Comparison of the savings that edge-sd (zhu2025edgesd) Section IV prints with ours.
 
-The settings are the stored result of an experiment, ``figures/experiments/edge_sd_settings``; nothing is searched here.
+Also shown: settings that come close to the printed savings. They are the stored result of an experiment,
+``figures/experiments/edge_sd_settings``. This module searches nothing.
 """
 
 from __future__ import annotations
@@ -91,7 +92,9 @@ def listed(values: Sequence[float]) -> str:
 
 
 def beside(group: str, saving: Saving, ours: Row) -> dict[str, Any]:
-    """A printed saving, ours, and the settings nearest to it, to all of its group, and to all eight.
+    """A printed saving, our saving, and three nearest settings.
+
+    The settings are the single change nearest to this saving, and those nearest to its group and to all eight savings.
 
     Parameters
     ----------
@@ -100,12 +103,12 @@ def beside(group: str, saving: Saving, ours: Row) -> dict[str, Any]:
     saving : Saving
         One of that group.
     ours : array, shape (runs,)
-        With Table II's constants, in percent.
+        Our saving in each run with the constants of Table II, in percent.
 
     Returns
     -------
     dict
-        Statistics of the figure, with keys as its sidecar holds them.
+        Statistics of the figure, with the keys of its sidecar.
     """
     found = stored()
     together, all_eight = found["groups"][group], found["groups"]["all"]
@@ -157,7 +160,7 @@ def printed_table(statistics: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def settings_table(statistics: dict[str, Any], group: str) -> dict[str, Any]:
-    """The rungs of the search, and what is nearest to all eight."""
+    """The nearest setting for each number of changes, and the setting nearest to all eight savings."""
     blank = ("",) * (len(FIGURES) - len(GROUPS[group]))
     rows = [("printed", *(f"{saving.percent}" for saving in ALL_SAVINGS), "")]
     for rung in statistics["rungs"]:

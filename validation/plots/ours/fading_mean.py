@@ -19,10 +19,10 @@ SAMPLES = 10**7
 RUNS = 4
 MEAN_SNR_DB = -20.0
 K_FACTORS_DB = (None, 3.0, 10.0)
-"""Without a line of sight, with a weak one, and with that of cu-hlm Fig. 10b."""
+"""Rician factors in dB: no line of sight (None), a weak one, and the one of cu-hlm Fig. 10b."""
 BANDWIDTH_HZ = 10e6
 VOCABULARY, BITS_PER_PROBABILITY = 32_000, 8
-CHUNK = 2**18  # samples held at a time in float64, 2 MiB
+CHUNK = 2**18  # samples per step; in float64 they take 2 MiB
 POINTS_PER_DECADE = 8
 
 SHOWS = (
@@ -46,7 +46,7 @@ def _payload() -> int:
 
 
 def _sizes() -> NDArray[np.int64]:
-    """Sample sizes from 100 on, whole decades among them."""
+    """Sample sizes from 100 to SAMPLES, including every power of 10."""
     count = POINTS_PER_DECADE * (round(math.log10(SAMPLES)) - 2) + 1
     return np.unique(np.round(np.geomspace(100, SAMPLES, count)).astype(np.int64))
 
@@ -56,8 +56,8 @@ def _decades() -> list[int]:
 
 
 def _run(law: Rician, rng: np.random.Generator) -> tuple[Row, Row]:
-    """Mean of the first n latencies at each size, and their median at each decade, in seconds."""
-    sizes, kept = _sizes(), np.empty(SAMPLES, dtype=np.float32)  # the medians need all; 40 MB
+    """Mean of the first n latencies for each sample size n, and their median for each power of 10, in seconds."""
+    sizes, kept = _sizes(), np.empty(SAMPLES, dtype=np.float32)  # medians need all samples: 40 MB
     means, total = np.empty(len(sizes)), 0.0
     for start in range(0, SAMPLES, CHUNK):
         count = min(CHUNK, SAMPLES - start)
@@ -71,7 +71,7 @@ def _run(law: Rician, rng: np.random.Generator) -> tuple[Row, Row]:
 
 
 def _typical(law: Rician, sizes: NDArray[np.int64]) -> Row:
-    """The mean over the blocks that are no rarer than one in n: P(S ≤ cut) = 1/n."""
+    """Mean latency over the SNRs S above a cut with P(S ≤ cut) = 1/n, for each sample size n."""
     cut = law.quantile(1.0 / sizes)
     return np.asarray(law.inverse_efficiency(cut).value) * _payload() / BANDWIDTH_HZ
 
@@ -93,7 +93,7 @@ def _one_law(number: int, k_factor_db: float | None, seed: int) -> dict[str, Any
 
 
 def simulate(seed: int) -> Numbers:
-    """Latency of one full row of probabilities over independent blocks, averaged as it comes in."""
+    """Running mean of the latency of one full distribution over independent fading blocks."""
     series = [_one_law(number, k_factor, seed) for number, k_factor in enumerate(K_FACTORS_DB)]
     ends = [[run[-1] for run in one["running_mean"]] for one in series]
     x = {"label": "blocks averaged", "unit": "", "scale": "log"}
@@ -126,7 +126,7 @@ def simulate(seed: int) -> Numbers:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Running mean and median over the sample size, a panel for each fading."""
+    """Running mean and median over the sample size; one panel for each fading law."""
     figure, panels = canvas(PAGE, panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         first, *others = one["running_mean"]
@@ -148,7 +148,7 @@ def paint(numbers: Numbers) -> Canvas:
 
 
 def caption(numbers: Numbers) -> str:
-    """How the mean grows with the sample, and that the median does not."""
+    """How the mean grows with the sample size; the median does not grow."""
     rayleigh, _, strong = numbers["series"]
     low, high = (numbers["statistics"]["Rayleigh"][key] for key in ("smallest_mean", "largest_mean"))
     return (

@@ -1,1 +1,1 @@
-"""Logits of a pair on prompts, collected or imported."""
+"""Collect the logits of a model pair on prompts, or import them from files."""

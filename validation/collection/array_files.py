@@ -1,6 +1,6 @@
-"""Arrays in the files that people keep logits in, read in blocks of rows: npy, npz, safetensors, zarr.
+"""Read arrays from npy, npz, safetensors and zarr files in blocks of rows.
 
-Nothing that is pickled is ever loaded.
+Pickled data is never loaded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Blocks = Callable[[int, int], Iterator[NDArray[Any]]]
 
 @dataclass(frozen=True, slots=True)
 class ArraySource:
-    """An array in a file: its shape and dtype, and ``blocks(size, first)`` over rows from ``first`` on."""
+    """An array in a file, with its shape and dtype; ``blocks(size, first)`` yields its rows starting at ``first``."""
 
     path: Path
     key: str | None
@@ -37,16 +37,16 @@ class ArraySource:
 
     @property
     def where(self) -> str:
-        """For a sentence: the file and the key."""
+        """Return the file and the key, as error messages name them."""
         return f"{self.path}:{self.key}" if self.key else str(self.path)
 
     @property
     def label(self) -> str:
-        """The same without folders."""
+        """Return the file name and the key, without folders."""
         return f"{self.path.name}:{self.key}" if self.key else self.path.name
 
     def mark(self) -> str:
-        """What changes when the file does, for the eye."""
+        """Return a readable mark that changes when the file changes."""
         files = [self.path] if self.path.is_file() else sorted(f for f in self.path.rglob("*") if f.is_file())
         stats = [file.stat() for file in files]
         newest = datetime.fromtimestamp(max((stat.st_mtime for stat in stats), default=0), UTC)
@@ -54,13 +54,13 @@ class ArraySource:
 
 
 def open_source(where: str | Path) -> ArraySource:
-    """An array named ``FILE`` or ``FILE:KEY``.
+    """Open the array named ``FILE`` or ``FILE:KEY``.
 
     Raises
     ------
     UserError
-        There is no such file or key, a kind of file that is not known, a file that cannot be read or is pickled, a
-        key that is needed.
+        The file or key does not exist, the file type is unknown, the file is unreadable or pickled, or a required
+        key is missing.
     """
     path, key = Path(where), None
     if not path.exists() and ":" in str(where):
@@ -78,7 +78,7 @@ def open_source(where: str | Path) -> ArraySource:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Whatever a reader raises, as one sentence."""
+    """Convert any error of a reader to a UserError of one sentence."""
     try:
         yield
     except UserError:
@@ -93,7 +93,7 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def _guarded(path: Path, blocks: Blocks) -> Blocks:
-    """The same blocks, with errors while reading explained."""
+    """Return the same blocks, with read errors converted to UserError."""
 
     def read(size: int, first: int) -> Iterator[NDArray[Any]]:
         with _explained(path):
@@ -103,7 +103,7 @@ def _guarded(path: Path, blocks: Blocks) -> Blocks:
 
 
 def _sliced(path: Path, shape: tuple[int, ...], part: Callable[[int, int], Any]) -> Blocks:
-    """Blocks of something that can be sliced by rows."""
+    """Return the blocks of an array that supports slicing by rows."""
 
     def blocks(size: int, first: int) -> Iterator[NDArray[Any]]:
         for start in range(first, shape[0], size):
@@ -116,7 +116,7 @@ def _npy(path: Path, key: str | None) -> ArraySource:
     if key is not None:
         raise UserError(f"{path} holds one array without a name; leave out ':{key}'.")
     with path.open("rb") as file:
-        if not b"\x93NUMPY".startswith(file.read(6)):  # an empty or cut file is np.load's to explain
+        if not b"\x93NUMPY".startswith(file.read(6)):  # np.load explains an empty or truncated file
             raise UserError(f"{path} is no .npy file, whatever its name; write it with numpy.save.")
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     return ArraySource(path, None, array.shape, array.dtype, _sliced(path, array.shape, lambda a, b: array[a:b]))
@@ -135,7 +135,7 @@ def _choose(path: Path, key: str | None, keys: list[str]) -> str:
 
 
 def _npz(path: Path, key: str | None) -> ArraySource:
-    """An array in a zip file, read from its start to its end without unpacking it as a whole."""
+    """Open an array in a zip file, which is decompressed as a stream and never as a whole."""
     with zipfile.ZipFile(path) as archive:
         keys = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
         key = _choose(path, key, keys)
@@ -165,10 +165,10 @@ def _npz(path: Path, key: str | None) -> ArraySource:
 
 
 def _refuse_too_short(path: Path, key: str, info: zipfile.ZipInfo, header: int, needed: int) -> None:
-    """Refuse a header that claims more values than its file can hold, before memory is taken for them.
+    """Refuse a header that claims more values than its file can hold, before memory is allocated for them.
 
-    The directory of a zip file may claim any size, so what the file itself can hold bounds it: deflate makes at most
-    1,032 bytes of one.
+    The directory of a zip file may claim any size. The compressed size gives a reliable bound: deflate expands one
+    byte to at most 1,032.
     """
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise UserError(f"{path}:{key} is compressed in a way that numpy does not use; save it with numpy.savez again.")

@@ -1,9 +1,9 @@
-"""Collect a trace: the logits of both models over texts that the target model wrote.
+"""Collect a trace: the logits of both models on sequences sampled from the target model.
 
-Each batch of prompts is continued by the target model (temperature 1, the whole vocabulary), then both models read
-the finished texts once, which gives the logits at every generated position. They are appended to the store at once,
-so memory does not grow with the length of the trace, and committed batch by batch. The samples of a batch depend on
-its own seed alone, so a collection that was stopped continues with the next batch and ends with the same bits.
+The target model continues each batch of prompts at temperature 1, over the whole vocabulary. Both models then read the
+finished sequences once, which gives the logits at every generated position. The logits are appended to the store at
+once and committed after each batch, so memory does not grow with the length of the trace. The samples of a batch
+depend only on its own seed, so an interrupted collection resumes at the next batch and gives a bit-identical trace.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ DEFAULT_NEW_TOKENS = 160
 DEFAULT_BATCH = 32
 DEFAULT_SEED = 1
 LARGEST_FLOAT16 = float(np.finfo(np.float16).max)  # 65504
-SCORED_ROWS = 8  # texts of similar length that are read together
-SCORED_VALUES = 2**25  # logits held at a time, 128 MiB in float32
+SCORED_ROWS = 8  # sequences of similar length that are scored together
+SCORED_VALUES = 2**25  # logits in memory at a time, 128 MiB in float32
 
 Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One finished text: the tokens of the prompt and those the target model added."""
+    """One finished sequence: the tokens of the prompt and the tokens that the target model generated."""
 
     prompt_index: int
     prompt_id: str
     tokens: list[int]
-    start: int  # where the generated tokens begin
+    start: int  # index of the first generated token
 
 
 def collect(
@@ -66,42 +66,42 @@ def collect(
 ) -> Trace:
     """Continue prompts with the target model and store the logits of both models at every generated position.
 
-    A collection that was killed continues from its last batch, and one that is finished is not done again.
+    An interrupted collection resumes after its last committed batch. A finished collection is returned as it is.
 
     Parameters
     ----------
     pair : Pair
         The models.
     prompts : sequence of Prompt
-        Taken in an order drawn from ``seed``; when all are used and positions are still missing, again from the
-        start with fresh randomness.
+        Used in an order drawn from ``seed``. When all are used and positions are still missing, they are used again
+        with fresh randomness.
     store_path : str or Path
-        The folder of the trace. What lies there must be of the same models, prompts and settings.
+        The folder of the trace. An existing trace must have the same models, prompts and settings.
     positions : int or None
-        Stop after the batch that reaches this number of positions; None takes every prompt once.
+        Stop after the batch that reaches this number of positions; None uses every prompt once.
     new_tokens : int
-        The maximum number of new tokens of a text; an end-of-text token ends it earlier and is stored.
+        The maximum number of new tokens per sequence; an end-of-text token ends it earlier and is stored.
     batch : int
-        Prompts continued together.
+        Number of prompts continued together.
     seed : int
-        Of the order and the samples; the same seed, batch and machine give the same trace.
+        Seed of the order and the samples; the same seed, batch and machine give the same trace.
     progress : callable, optional
         Called as ``progress(done, total, text)``, in positions (in prompts when ``positions`` is None).
     command : str, optional
         The command line to record in the manifest.
     fresh : bool
-        Delete the trace at ``store_path`` first; files of other names stay.
+        Delete the trace at ``store_path`` first; other files in the folder stay.
 
     Returns
     -------
     Trace
-        Opened for reading. ``manifest["speed"]`` holds seconds and positions per second, over all runs it took.
+        Opened for reading. ``manifest["speed"]`` holds seconds and positions per second, over all runs.
 
     Raises
     ------
     UserError
-        No prompts, a number below 1, a prompt too long for the context, too little disk, something else at
-        ``store_path``, another process that writes there, logits that are not finite or do not fit into float16.
+        No prompts, a number below 1, a prompt too long for the context, too little disk, a different trace or folder
+        at ``store_path``, another process that writes there, or logits that are not finite or overflow float16.
     """
     for name, value, least in (
         ("positions", positions, 1),
@@ -119,7 +119,7 @@ def collect(
         return finished
     expected = len(prompts) * new_tokens if positions is None else positions + batch * new_tokens
     report = progress or (lambda done, total, text: None)
-    used: dict[int, int] = {}  # prompt → its row in the manifest
+    used: dict[int, int] = {}  # index of a prompt → its row in the manifest
     with TraceWriter(path, pair.vocabulary, settings=settings, fresh=fresh) as writer:
         check_disk_space(path, max(0, expected - writer.positions), pair.vocabulary)
         state = {"batches": 0, "texts": 0, "sampling": 0.0, "scoring_and_storing": 0.0} | writer.state
@@ -127,7 +127,7 @@ def collect(
             if number >= state["batches"] and positions is not None and writer.positions >= positions:
                 break
             texts = [Text(used.setdefault(i, len(used)), prompts[i].id, encoded[i], len(encoded[i])) for i in chosen]
-            if number < state["batches"]:  # of an earlier run
+            if number < state["batches"]:  # stored by an earlier run
                 continue
             at = (state["texts"], len(prompts)) if positions is None else (writer.positions, positions)
             began = time.perf_counter()
@@ -149,14 +149,14 @@ def collect(
 
 
 def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> list[list[int]]:
-    """Tokens of every prompt, with the begin-of-text token in front where the tokenizer has one.
+    """Return the tokens of every prompt, preceded by the begin-of-text token if the tokenizer has one.
 
     Parameters
     ----------
     pair : Pair
     prompts : sequence of Prompt
     new_tokens : int
-        How many are to follow each prompt: both must fit the context.
+        Number of tokens generated after each prompt; the prompt and these tokens must fit the context.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
     Raises
     ------
     UserError
-        No prompts, or one that leaves no room for the new tokens.
+        No prompts, or a prompt too long for the context with the new tokens.
     """
     if not prompts:
         raise UserError("There are no prompts; give at least one.")
@@ -187,7 +187,7 @@ def encode_prompts(pair: Pair, prompts: Sequence[Prompt], new_tokens: int) -> li
 
 
 def _batches(count: int, batch: int, seed: int, *, once: bool) -> Iterator[tuple[list[int], int]]:
-    """The prompts of one batch and the seed of its samples; every prompt once, or round after round without end."""
+    """Yield the prompts of each batch and its sampling seed: every prompt once, or in endless rounds."""
     for turn in itertools.count():
         order = np.random.default_rng([seed, turn]).permutation(count).tolist()
         for start in range(0, count, batch):
@@ -198,7 +198,7 @@ def _batches(count: int, batch: int, seed: int, *, once: bool) -> Iterator[tuple
 
 
 class _Watch:
-    """Logits processor that reports each step, refuses logits that are not finite, and cuts a padded head."""
+    """Logits processor that reports each step, refuses non-finite logits, and removes the padding of the head."""
 
     def __init__(self, pair: Pair, texts: list[Text], new_tokens: int, report: Callable[[str], None]) -> None:
         self.pair, self.texts, self.new_tokens, self.report = pair, texts, new_tokens, report
@@ -218,7 +218,7 @@ class _Watch:
 
 
 def _continue(pair: Pair, texts: list[Text], new_tokens: int, seed: int, report: Callable[[str], None]) -> list[Text]:
-    """The texts with the target model's own samples at temperature 1; ``torch``'s global state stays as it was."""
+    """Return the sequences continued by the target model at temperature 1; torch's global random state is kept."""
     import torch
     from transformers import GenerationConfig
 
@@ -247,13 +247,13 @@ def _continue(pair: Pair, texts: list[Text], new_tokens: int, seed: int, report:
 
 
 def _until_end(tokens: list[int], end_tokens: tuple[int, ...]) -> list[int]:
-    """Up to and with the first end-of-text token."""
+    """Return the tokens up to and including the first end-of-text token."""
     ends = [index for index, token in enumerate(tokens) if token in end_tokens]
     return tokens[: ends[0] + 1] if ends else tokens
 
 
 def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report: Callable[[str], None]) -> None:
-    """One pass of each model over the texts, the longest together, and their logits into the store."""
+    """Score the sequences once with each model, grouped by length, and append the logits to the store."""
     texts = sorted(texts, key=lambda text: len(text.tokens))
     done = 0
     while done < len(texts):
@@ -274,7 +274,7 @@ def _score_and_store(pair: Pair, texts: list[Text], writer: TraceWriter, report:
 
 
 def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDArray[np.float16]]:
-    """Logits of one model at every generated position of each text, from one pass over all of them.
+    """Return the logits of one model at every generated position of each sequence, from one forward pass.
 
     Parameters
     ----------
@@ -282,23 +282,23 @@ def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDA
     which : str
         ``"draft"`` or ``"target"``.
     texts : list of Text
-        At least one; padded on the right, which attention to earlier tokens alone makes harmless.
+        At least one. They are padded on the right, which has no effect under causal attention.
 
     Returns
     -------
     list of numpy.ndarray
-        Per text (n, V) float16: row i is the law of the i-th generated token.
+        One (n, V) float16 array per sequence: row i holds the logits of the i-th generated token.
 
     Raises
     ------
     UserError
-        A logit that is not finite, or too large for float16: model, prompt and position are named.
+        A logit is not finite or overflows float16; the message names the model, prompt and position.
     """
     import torch
 
     model = getattr(pair, which)
-    width = max(len(text.tokens) for text in texts) - 1  # the last token is predicted, not read
-    first = min(text.start for text in texts) - 1  # the last token of a prompt predicts the first one after it
+    width = max(len(text.tokens) for text in texts) - 1  # the last token is predicted, not an input
+    first = min(text.start for text in texts) - 1  # the last prompt token predicts the first new token
     ids = torch.tensor([text.tokens[:-1] + [0] * (width + 1 - len(text.tokens)) for text in texts], device=pair.device)
     sliced = "logits_to_keep" in inspect.signature(model.forward).parameters
     with torch.inference_mode():
@@ -313,7 +313,7 @@ def teacher_forced_logits(pair: Pair, which: str, texts: list[Text]) -> list[NDA
 
 
 def _check_finite(logits: torch.Tensor, which: str, pair: Pair, texts: list[Text], first: list[int]) -> None:
-    """Refuse logits (texts, positions, V) that are not finite or overflow float16; ``first`` is where each begins."""
+    """Refuse non-finite logits (sequences, positions, V) or float16 overflow; ``first`` is each first position."""
     largest = logits.abs().amax(dim=-1)  # a NaN stays a NaN
     fits = largest <= LARGEST_FLOAT16
     if bool(fits.all()):
@@ -329,7 +329,7 @@ def _check_finite(logits: torch.Tensor, which: str, pair: Pair, texts: list[Text
 
 
 def _manifest(pair: Pair, used: list[Prompt], positions: int, state: dict[str, Any]) -> dict[str, Any]:
-    """What is recorded about models, prompts and speed."""
+    """Return the manifest entries on models, prompts and speed."""
     rounded = {name: round(state[name], 3) for name in ("sampling", "scoring_and_storing")}
     spent = max(1e-9, state["sampling"] + state["scoring_and_storing"])
     return {

@@ -1,4 +1,4 @@
-"""Whether a trace that lies somewhere is the one that is wanted: what its rows depend on, as plain values."""
+"""Check whether an existing trace matches the requested one, by fingerprints of everything its logits depend on."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from validation.trace.journal import LOCK, Lock, has_begun
 from validation.trace.reader import Trace, open_trace
 from validation.trace.reopen import differences, remove_strays
 
-PIECE = 2**24  # values hashed at a time
+PIECE = 2**24  # number of values hashed at a time
 
 
 def finished_trace(path: Path, settings: dict[str, Any]) -> Trace | None:
-    """The trace at ``path`` if it is finished.
+    """Return the trace at ``path`` if it is finished, else None.
 
     Raises
     ------
     UserError
-        It is finished, but of other settings.
+        The trace is finished, but has other settings.
     """
     if not has_begun(path):
         return None
@@ -42,13 +42,13 @@ def finished_trace(path: Path, settings: dict[str, Any]) -> Trace | None:
             f"elsewhere with --out FOLDER, or give --fresh, which deletes the {committed.rows:,} positions there."
         )
     if any(TAIL.fullmatch(file.name) for file in own_files(path)) or (path / LOCK).exists():
-        with contextlib.suppress(UserError, OSError), Lock(path):  # killed right after its last line
+        with contextlib.suppress(UserError, OSError), Lock(path):  # the process was killed right after the last line
             remove_strays(path, committed)
     return open_trace(path)
 
 
 def fingerprints(pair: Pair, prompts: Sequence[Prompt], encoded: list[list[int]]) -> dict[str, Any]:
-    """What a trace depends on beside the numbers asked for: models, where and how they run, prompts."""
+    """Return fingerprints of the models, device, dtype and prompts that a trace depends on."""
     asked = [[prompt.id, prompt.text, prompt.source, ids] for prompt, ids in zip(prompts, encoded, strict=True)]
     return {
         "device": str(pair.device),
@@ -62,7 +62,7 @@ def fingerprints(pair: Pair, prompts: Sequence[Prompt], encoded: list[list[int]]
 
 
 def _weights_mark(model: Any) -> str:
-    """A hash of the name, shape, dtype and every byte of every weight."""
+    """Return a hash of the name, shape, dtype and bytes of every weight."""
     digest = hashlib.sha256(type(model).__name__.encode())
     weights = sorted(model.state_dict().items())
     offloaded = _offloaded(model)
@@ -74,7 +74,7 @@ def _weights_mark(model: Any) -> str:
 
 
 def _sum(value: Any) -> bytes:
-    """SHA-256 of a tensor's bytes, in rows that a copy to the host does not double in memory."""
+    """Return the SHA-256 of a tensor's bytes, copied to the host in blocks to limit memory."""
     import torch
 
     digest = hashlib.sha256()
@@ -84,7 +84,7 @@ def _sum(value: Any) -> bytes:
 
 
 def _offloaded(model: Any) -> dict[str, Any]:
-    """The weights that accelerate keeps on the host or on disk, by name; the model itself has empty ones for them."""
+    """Return, by name, the weights that accelerate keeps on the host or disk; the model holds empty placeholders."""
     found = {}
     for prefix, module in model.named_modules():
         kept: Any = getattr(getattr(module, "_hf_hook", None), "weights_map", None)

@@ -1,10 +1,10 @@
-"""A user's own logits as a trace: ``.npy``, ``.npz``, ``.safetensors`` files or zarr arrays of both models.
+"""Import a user's logits of both models as a trace, from ``.npy``, ``.npz``, ``.safetensors`` files or zarr arrays.
 
-They are read in blocks, twice: once to see that every value is a number and how large it is, once to store it. So
-memory does not grow with the files. A source is named ``FILE`` or ``FILE:KEY``, the key being the array in a file
-that holds several.
+The files are read in blocks, so memory does not grow with them. The first pass checks the values and finds their range;
+the second stores them. A source is named ``FILE`` or ``FILE:KEY``, where the key selects one of several arrays.
 
-Without tokens, the trace holds -1 for each. Without texts, all rows count as one text: position is the row's number.
+Without tokens, the trace stores -1 for each. Without texts, all rows form one sequence, and the position is the row's
+number.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from validation.collection.fingerprint import finished_trace
 from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
 
-BLOCK_VALUES = 2**22  # logits of one model held at a time
+BLOCK_VALUES = 2**22  # logits of one model in memory at a time
 COMMIT_BLOCKS = 32
 LARGEST = {"float16": float(np.finfo(np.float16).max), "float32": float(np.finfo(np.float32).max)}
 NO_TOKEN = -1
@@ -40,18 +40,18 @@ def import_logits(
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Trace:
-    """Make a trace of logits that lie in files.
+    """Build a trace from logits stored in files.
 
     Parameters
     ----------
     draft, target : str or Path
         ``FILE`` or ``FILE:KEY``: arrays (N, V) of the draft and the target model's logits, row for row.
     store_path : str or Path
-        The folder to make.
+        The folder to create.
     tokens : str or Path, optional
-        (N,) integers from 0 to V - 1: what was emitted at each row.
+        (N,) integers from 0 to V - 1: the token emitted at each row.
     texts : str or Path, optional
-        (N,) integers: which text a row belongs to; rows of one text lie together, in order.
+        (N,) integers: the sequence that each row belongs to; rows of a sequence are contiguous and in order.
     dtype : str
         ``"float16"``, ``"float32"``, or ``"auto"``: float32 only if a value does not fit into float16.
     fresh : bool
@@ -66,9 +66,9 @@ def import_logits(
     Raises
     ------
     UserError
-        A file or key that is missing or cannot be read, shapes that differ or have the wrong rank, no rows, values
-        that are no numbers or do not fit, probabilities in the place of logits, tokens outside the vocabulary,
-        texts whose rows are apart.
+        A file or key is missing or unreadable, shapes differ or have the wrong rank, there are no rows, values are
+        not numbers or overflow, probabilities are given instead of logits, tokens are outside the vocabulary, or the
+        rows of a sequence are not contiguous.
     """
     report = progress or (lambda done, total, text: None)
     sources = {"draft": open_source(draft), "target": open_source(target)}
@@ -108,7 +108,7 @@ def import_logits(
 
 
 def _common_shape(sources: dict[str, ArraySource]) -> tuple[int, int]:
-    """(N, V) of both models' logits."""
+    """Return the common shape (N, V) of both models' logits."""
     for name, source in sources.items():
         if source.dtype.kind != "f":
             raise UserError(
@@ -140,7 +140,7 @@ def _integers(name: str, where: str | Path, rows: int) -> NDArray[np.int64]:
 
 
 def _texts(texts: NDArray[np.int64] | None, rows: int, where: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Number of the text and position in it, for every row."""
+    """Return the sequence number and the position in the sequence, for every row."""
     if texts is None:
         return np.zeros(rows, np.int32), np.arange(rows, dtype=np.int32)
     starts = np.flatnonzero(np.diff(texts, prepend=texts[0] - 1))
@@ -155,7 +155,7 @@ def _texts(texts: NDArray[np.int64] | None, rows: int, where: str) -> tuple[NDAr
 
 
 def _examine(name: str, source: ArraySource, report: Progress) -> tuple[float, int, tuple[int, int]]:
-    """The largest magnitude, how many exceed float16, and where the first of those lies; no numbers are refused."""
+    """Return the largest magnitude, and the count and first index of float16 overflows; refuse non-numbers."""
     largest, beyond, first, bad, bad_at, shaped = 0.0, 0, (0, 0), 0, (0, 0, 0.0), True
     done = 0
     for block in source.blocks(_block_rows(source.shape[1]), 0):
@@ -197,7 +197,7 @@ def _are_probabilities(block: NDArray[Any]) -> bool:
 def _chosen_dtype(
     dtype: str, seen: dict[str, tuple[float, int, tuple[int, int]]], sources: dict[str, ArraySource]
 ) -> tuple[str, str]:
-    """What the logits are stored as, and a word about it."""
+    """Return the dtype in which the logits are stored, and a note about the choice."""
     for name, (largest, beyond, (row, column)) in seen.items():
         where = sources[name].where
         if largest > LARGEST["float32"]:

@@ -1,4 +1,4 @@
-"""Prompts to collect on: the built-in ones, a JSON-lines file, or a plain text with one prompt per line."""
+"""Read the prompts of a collection: built-in, from a JSON-lines file, or from plain text with one prompt per line."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from validation.errors import UserError
 from validation.models.sources import PAIRS_FOLDER
 
 LONGEST_LINE = 2**22
-"""Characters of a line, at most: more than a context of a million tokens holds. Tokenising takes 200 bytes for each."""
+"""Maximum characters per line, enough for a context of a million tokens. Tokenizing needs 200 bytes per character."""
 
 BUILTIN_PROMPTS = PAIRS_FOLDER / "builtin" / "prompts.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt, the name it is reported under, where it comes from, and the answer that it has there, if any."""
+    """One prompt with its id, its source, and its reference answer, if it has one."""
 
     id: str
     text: str
@@ -28,7 +28,7 @@ class Prompt:
 
 
 def builtin_prompts(*, limit: int | None = None) -> list[Prompt]:
-    """Prompts from texts that the built-in pair was not trained on (GSM8K test, PEPs, novels)."""
+    """Return prompts from texts held out of the built-in pair's training (GSM8K test, PEPs, novels)."""
     return read_prompts(BUILTIN_PROMPTS, limit=limit)
 
 
@@ -38,10 +38,10 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
     Parameters
     ----------
     path : str or Path
-        ``.jsonl`` or ``.jsonl.gz``: one JSON object a line with the field ``prompt`` and, if wanted, ``id``,
-        ``source`` and ``reference``. ``.txt``: one prompt a line. UTF-8, with or without a byte-order mark.
+        ``.jsonl`` or ``.jsonl.gz``: one JSON object per line with the field ``prompt`` and optionally ``id``,
+        ``source`` and ``reference``. ``.txt``: one prompt per line. UTF-8, with or without a byte-order mark.
     limit : int, optional
-        The maximum number of prompts to read, from the first on; at least 1.
+        Read at most this number of prompts, from the start of the file; at least 1.
 
     Returns
     -------
@@ -51,8 +51,8 @@ def read_prompts(path: str | Path, *, limit: int | None = None) -> list[Prompt]:
     Raises
     ------
     UserError
-        Missing file, unknown ending, not UTF-8, empty file, a line that is not JSON or longer than ``LONGEST_LINE``
-        (2²² characters), a prompt that is missing or empty, half a surrogate pair, an id used twice, ``limit`` below 1.
+        Missing file, unknown extension, not UTF-8, empty file, a line that is not JSON or longer than ``LONGEST_LINE``
+        (2²² characters), a missing or empty prompt, an unpaired surrogate, a duplicate id, or ``limit`` below 1.
     """
     path = Path(path)
     if limit is not None and limit < 1:
@@ -93,7 +93,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _prompt(path: Path, number: int, line: str) -> Prompt:
-    """One line as a prompt, or a UserError with the file and the line number."""
+    """Parse one line as a prompt, or raise a UserError with the file and the line number."""
     where = f"{path}, line {number}"
     if path.suffix == ".txt":
         row: object = {"prompt": line}
@@ -103,7 +103,7 @@ def _prompt(path: Path, number: int, line: str) -> Prompt:
         except (
             ValueError,
             RecursionError,
-        ) as error:  # too deep; ValueError also at 4,300 digits
+        ) as error:  # too deeply nested; ValueError also for more than 4,300 digits
             reason = getattr(error, "msg", None) or str(error).split(";")[0]
             raise UserError(f"{where}: not JSON ({reason}: {line[:40]!r}); write one object per line.") from error
     if not isinstance(row, dict) or "prompt" not in row:
@@ -123,7 +123,7 @@ def _prompt(path: Path, number: int, line: str) -> Prompt:
 
 
 def _refuse_surrogate(where: str, what: str, value: str) -> None:
-    """Refuse what JSON can write and UTF-8 cannot: no file of a trace could hold it."""
+    """Refuse an unpaired surrogate: JSON can encode it, but UTF-8, and so a trace file, cannot."""
     try:
         value.encode()
     except UnicodeEncodeError as error:

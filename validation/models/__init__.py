@@ -1,1 +1,1 @@
-"""Pairs of a draft and a target model: where they come from, on which device, how long a pass takes."""
+"""Load pairs of a draft and a target model, choose their device and time their forward passes."""

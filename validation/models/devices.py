@@ -1,4 +1,4 @@
-"""Choice of the device, the memory that a pair needs there, and the errors when the memory is too small."""
+"""Choose the device, estimate the memory that a pair needs, and explain out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     import torch
 
 SHARDED = "sharded"
-WORKING_SHARE, WORKING_LEAST = 0.2, 512 * 2**20  # beside the weights: activations, caches, a batch of logits
+WORKING_SHARE, WORKING_LEAST = 0.2, 512 * 2**20  # in addition to weights: activations, caches, logits
 CGROUP = Path("/sys/fs/cgroup")
 REMEDY = "choose a smaller pair, a narrower dtype such as bfloat16, or another device"
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of a name, known to exist.
+    """Return the device of the given name and check that it exists.
 
     Parameters
     ----------
     name : str
         ``"auto"`` (the GPU with the most free memory, else the CPU), ``"sharded"`` (the first GPU; the target model is
-        spread from there), or what torch calls it: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+        spread over all GPUs), or a torch device name: ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
 
     Returns
     -------
@@ -36,7 +36,7 @@ def choose_device(name: str) -> torch.device:
     Raises
     ------
     UserError
-        Unknown name, a GPU that is not there, or sharding without a GPU or without accelerate.
+        Unknown name, a GPU that does not exist, or sharding without a GPU or without accelerate.
     """
     import torch
 
@@ -62,7 +62,7 @@ def choose_device(name: str) -> torch.device:
         return where
     try:
         holds = torch.ones(1, device=where).tolist() == [1.0]
-    except Exception:  # each kind of device has its own way to say that it is not there
+    except Exception:  # each device type raises its own error when it is missing
         holds = False
     if not holds:
         raise UserError(f"Nothing can be computed on the device {name!r} here; use 'cpu' instead.")
@@ -70,7 +70,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def free_memory(where: torch.device) -> int | None:
-    """Bytes that may still be taken on a device; None where that cannot be learnt."""
+    """Return the free memory of a device in bytes, or None if it is unknown."""
     if where.type == "cuda":
         import torch
 
@@ -79,14 +79,14 @@ def free_memory(where: torch.device) -> int | None:
 
 
 def _free_host_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGROUP) -> int | None:
-    """Return the host's free memory in bytes, or what the container's limit leaves if that is less."""
+    """Return the free memory in bytes: the smaller of the host's and what the container's limit leaves."""
     try:
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
         free = int(lines["MemAvailable"].split()[0]) * 1024
     except (OSError, KeyError, ValueError):
         return None
     try:
-        limit = int((cgroup / "memory.max").read_text())  # the word "max" where there is none
+        limit = int((cgroup / "memory.max").read_text())  # the file contains "max" if there is no limit
         counts = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
         used = int((cgroup / "memory.current").read_text()) - int(counts["inactive_file"])
     except (OSError, KeyError, ValueError):
@@ -95,7 +95,7 @@ def _free_host_memory(meminfo: Path = Path("/proc/meminfo"), cgroup: Path = CGRO
 
 
 def weight_bytes(config: Any, dtype: str) -> int | None:
-    """Bytes of a model's weights, from its configuration alone; None if no model can be built from that."""
+    """Return the size of a model's weights in bytes from its configuration, or None if the configuration fails."""
     import torch
     import transformers
 
@@ -104,18 +104,18 @@ def weight_bytes(config: Any, dtype: str) -> int | None:
     try:
         with torch.device("meta"):  # shapes without memory
             model = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    except Exception:  # whatever is wrong with it, loading says it better
+    except Exception:  # loading reports a faulty configuration more clearly
         return None
     return int(width * sum(parameter.numel() for parameter in model.parameters()))
 
 
 def require_memory(draft: int | None, target: int | None, where: torch.device, *, sharded: bool = False) -> None:
-    """Refuse a pair that the device cannot hold, before anything is loaded.
+    """Refuse a pair that does not fit on the device, before anything is loaded.
 
     Parameters
     ----------
     draft, target : int or None
-        Bytes of the weights; None refuses nothing.
+        Size of the weights in bytes; None skips the check.
     where : torch.device
     sharded : bool
         Whether the target model is spread over all GPUs and the host.
@@ -123,7 +123,7 @@ def require_memory(draft: int | None, target: int | None, where: torch.device, *
     Raises
     ------
     UserError
-        Weights and working space exceed what is free, there or on the way through the host.
+        Weights and working space exceed the free memory of the device, or of the host while loading.
     """
     import torch
 
@@ -148,7 +148,7 @@ def _compare(what: str, needed: int, free: int | None, place: str = "there") -> 
 
 
 def shards(draft: int | None) -> dict[int | str, int]:
-    """Bytes of each GPU and of the host for the target model; a tenth stays free, and what the draft model needs."""
+    """Return the bytes of each GPU and the host for the target model, less a tenth and the draft model's needs."""
     import torch
 
     room: dict[int | str, int] = {}
@@ -161,7 +161,7 @@ def shards(draft: int | None) -> dict[int | str, int]:
 
 @contextmanager
 def memory_errors() -> Iterator[None]:
-    """Turn running out of memory, on a GPU or on the host, into one sentence."""
+    """Convert an out-of-memory error, on a GPU or on the host, to a UserError of one sentence."""
     try:
         yield
     except Exception as error:
@@ -172,7 +172,7 @@ def memory_errors() -> Iterator[None]:
 
 
 def out_of_memory(error: BaseException) -> str | None:
-    """The sentence for an error that means too little memory; None for any other."""
+    """Return the message for an out-of-memory error, or None for any other error."""
     text = str(error)
     if type(error).__name__ in ("OutOfMemoryError", "CUDAOutOfMemoryError") or "CUDA out of memory" in text:
         place = "The GPU"
@@ -185,5 +185,5 @@ def out_of_memory(error: BaseException) -> str | None:
 
 
 def cores() -> int:
-    """CPUs this process may use."""
+    """Return the number of CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

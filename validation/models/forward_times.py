@@ -1,4 +1,4 @@
-"""How long forward passes take on this machine, against the operations they need: edge-sd (17) and Fig. 5."""
+"""Measure forward-pass times against operation counts on this machine: edge-sd (17) and Fig. 5."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ REPEATS, FEWEST, PATIENCE_S = 7, 3, 15.0
 
 @dataclass(frozen=True, slots=True)
 class StageTimes:
-    """Forward passes of one model, arrays of shape (n,).
+    """Timed forward passes of one model, as arrays of shape (n,).
 
     Attributes
     ----------
     model : ModelShape
     input_tokens, batch_size : array
-        Of each pass.
+        Input tokens and batch size of each pass.
     flops : array
-        For one task, by edge-sd (11).
+        Operations for one task, by edge-sd (11).
     rounds : int
-        How often each was timed.
+        Number of times each pass was timed.
     least, median : array
-        Seconds, over the rounds. On a machine that others use, too, the least is what the pass itself takes.
+        Minimum and median over the rounds, in seconds. On a shared machine the minimum is closest to the pass's own
+        time.
     """
 
     model: ModelShape
@@ -44,17 +45,17 @@ class StageTimes:
 
     @property
     def load(self) -> np.ndarray[Any, Any]:
-        """F b, operations of the pass."""
+        """Return F b, the operations of each pass."""
         return np.asarray(self.flops * self.batch_size)
 
     @property
     def fit(self) -> DeviceFit:
-        """c₁ and c₂ of (17) by least squares on the least times."""
+        """Return c₁ and c₂ of (17), fitted to the minimum times by least squares."""
         return fit_device(self.flops, self.batch_size, self.least)
 
 
 def model_shape(model: Any) -> ModelShape:
-    """Blocks, hidden and feed-forward size of a transformers model."""
+    """Return the number of blocks and the hidden and feed-forward sizes of a transformers model."""
     config = model.config
     return ModelShape(config.num_hidden_layers, config.hidden_size, config.intermediate_size)
 
@@ -68,23 +69,23 @@ def measure_stage_times(
     patience_s: float = PATIENCE_S,
     seed: int = 1,
 ) -> StageTimes:
-    """Time forward passes over random prompts, every size once a round, after a round to warm up.
+    """Time forward passes over random prompts: each round times every size once, after one warm-up round.
 
-    The pass fills no cache, and its last layer is applied to the last token alone: (11) counts neither the output
-    layer nor the embedding, and of the three feed-forward matrices of a LLaMA block only two.
+    The passes fill no cache and apply the output layer to the last token only. (11) counts neither the output layer
+    nor the embedding, and only two of the three feed-forward matrices of a LLaMA block.
 
     Parameters
     ----------
     model : transformers model
         In eval mode, on its device.
     batch_sizes, input_tokens : sequence of int
-        All combinations are timed.
+        Every combination is timed.
     repeats : int
-        Rounds, 3 or more.
+        Number of rounds, at least 3.
     patience_s : float
         Seconds after which no further round starts; three rounds always run.
     seed : int
-        Of the prompts.
+        Seed of the random prompts.
 
     Returns
     -------
@@ -99,7 +100,7 @@ def measure_stage_times(
     rounds: list[list[float]] = []
     with torch.inference_mode():
         began = time.perf_counter()
-        for number in range(repeats + 1):  # the first warms up
+        for number in range(repeats + 1):  # the first round is the warm-up
             if number <= FEWEST or time.perf_counter() - began < patience_s:
                 rounds.append([_timed(model, prompt) for prompt in prompts])
     seconds = np.asarray(rounds[1:])

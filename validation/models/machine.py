@@ -1,4 +1,4 @@
-"""The machine that numbers are measured on."""
+"""Describe the machine on which numbers are measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLAGS = ("avx2", "avx512f", "avx512_bf16", "amx_tile", "asimd", "sve")
 
 
 def machine() -> dict[str, Any]:
-    """Return what measured numbers depend on: cores, processor, GPUs, load and versions; nothing of the owner."""
+    """Return the cores, processor, GPUs, load and versions that measurements depend on, without personal data."""
     import torch
 
     info = Path("/proc/cpuinfo")

@@ -1,6 +1,6 @@
-"""A pair of language models that share a vocabulary: the built-in pair, two folders, or two hub names.
+"""Load a pair of language models that share a vocabulary: the built-in pair, two folders, or two hub names.
 
-torch and transformers are imported inside the functions, so that importing this module costs nothing.
+torch and transformers are imported inside the functions, so this module imports quickly.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ DTYPES = ("float32", "bfloat16", "float16", "float64")
 
 @dataclass(frozen=True, slots=True)
 class PairSource:
-    """Where the two models of a named pair are found: folders or hub names, ``@revision`` included."""
+    """Locations of the two models of a named pair: folders or hub names, with an optional ``@revision``."""
 
     draft: str
     target: str
     description: str
 
 
-TINY_LLAMA = "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T"  # the base model; no paper names a chat version
+TINY_LLAMA = "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T"  # the base model; no paper uses a chat version
 PAIRS = {
     "builtin": PairSource(
         draft=str(PAIRS_FOLDER / "builtin" / "small"),
@@ -53,7 +53,7 @@ PAIRS = {
         description="GPT-Neo 125M and 1.3B: c-sqs, on the One Billion Word benchmark",
     ),
     "llama-68m-7b": PairSource(
-        # the commit that holds its safetensors
+        # the commit with the safetensors files
         draft="JackFram/llama-68m@0359bbda21c69b1426e785b7f64ba782c3296f31",
         target="huggyllama/llama-7b",
         description="LLaMA-68M and LLaMA-7B: edge-sd Section IV, the smallest of its three pairs",
@@ -72,9 +72,9 @@ class Pair:
     draft: PreTrainedModel
     target: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    vocabulary: int  # entries that both models and the tokenizer know
-    context: int  # tokens, the shorter of the two contexts
-    end_tokens: tuple[int, ...]  # any of them ends a text
+    vocabulary: int  # size shared by both models and the tokenizer
+    context: int  # in tokens, the smaller of the two models' contexts
+    end_tokens: tuple[int, ...]  # any of them ends a sequence
     device: torch.device
     dtype: str
     draft_name: str
@@ -84,7 +84,7 @@ class Pair:
     notes: tuple[str, ...] = ()
 
     def describe(self) -> dict[str, Any]:
-        """Name, sizes and dtype as plain values, for manifests and reports: the stored keys say small and large."""
+        """Return name, sizes and dtype as plain values for manifests and reports; stored keys are small and large."""
         described = {
             "name": self.name,
             "small_name": self.draft_name,
@@ -115,12 +115,12 @@ def load_pair(
     name : str, optional
         A key of ``PAIRS``; ``"builtin"`` when neither a name nor models are given.
     draft, target : str or Path, optional
-        A transformers folder or a hub name each, the latter with ``@revision`` if need be; both or neither.
+        A transformers folder or a hub name, the latter with an optional ``@revision``; give both or neither.
     device : str
-        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on; ``"sharded"`` puts the draft model on the first GPU
-        and spreads the target model over all of them and, where they do not suffice, the host.
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on. ``"sharded"`` puts the draft model on the first GPU
+        and spreads the target model over all GPUs and, if they are too small, the host.
     dtype : str, optional
-        What the weights are cast to, one of ``DTYPES``; by default float32 on the CPU, elsewhere as stored.
+        Cast the weights to this type, one of ``DTYPES``; by default float32 on the CPU, elsewhere the stored type.
     report : callable, optional
         Called with one line before each step.
 
@@ -174,7 +174,7 @@ def load_pair(
 
 
 def _resolve(name: str | None, draft: str | Path | None, target: str | Path | None) -> tuple[str, str, str]:
-    """Pair name and the two places to load from."""
+    """Return the pair's name and the two locations to load from."""
     if (draft is None) != (target is None):
         given, missing = ("draft", "target") if target is None else ("target", "draft")
         raise UserError(f"Only the {given} model was given ({draft or target}); name the {missing} one too.")
@@ -189,7 +189,7 @@ def _resolve(name: str | None, draft: str | Path | None, target: str | Path | No
 
 
 def _joint_name(draft: Path, target: Path) -> str:
-    """What a pair of two places is called; ``OUT/small`` and ``OUT/large``, as training leaves them, are ``OUT``.
+    """Return the name of the pair at two locations; ``OUT/small`` and ``OUT/large``, from training, give ``OUT``.
 
     >>> _joint_name(Path("pairs/larger/small"), Path("pairs/larger/large"))
     'larger'
@@ -205,7 +205,7 @@ def _joint_name(draft: Path, target: Path) -> str:
 def _inspect(
     sources: tuple[ModelSource, ModelSource], dtype: str, tell: Callable[[str], None]
 ) -> tuple[list[Any], list[int | None]]:
-    """The two tokenizers, found to agree, and the bytes of the two models' weights: all without a weight read."""
+    """Return the two tokenizers, checked to agree, and both models' weight sizes in bytes; no weights are read."""
     for source in sources:
         tell(f"looking for {source.name}")
         source.reach()
@@ -218,17 +218,17 @@ def _inspect(
 def _load_shards(
     source: ModelSource, dtype: str, where: torch.device, room: dict[int | str, int]
 ) -> tuple[Any, torch.device]:
-    """A model spread by accelerate, and where its input goes: hooks carry it on from there."""
+    """Return a model spread by accelerate and its input device; hooks move the input to the other devices."""
     import torch
 
     model = source.load_model(dtype, device_map="auto", max_memory=room)
     places = set(getattr(model, "hf_device_map", {}).values())
-    only = places.pop() if len(places) == 1 else None  # on one GPU there are no hooks
+    only = places.pop() if len(places) == 1 else None  # accelerate sets no hooks on one GPU
     return model, torch.device("cuda", only) if isinstance(only, int) else where
 
 
 def _same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None:
-    """Compare the tokenizers entry by entry; the first (lowest) id that differs is named."""
+    """Compare the tokenizers entry by entry; raise a UserError that names the lowest id that differs."""
     entries = [{index: token for token, index in tokenizer.get_vocab().items()} for tokenizer in (draft, target)]
     if entries[0] == entries[1]:
         return
@@ -241,7 +241,7 @@ def _same_vocabulary(draft: Any, target: Any, *, names: tuple[str, str]) -> None
 
 
 def _head_note(label: str, model: Any, vocabulary: int) -> str:
-    """What is said about a head wider than the vocabulary; a narrower one is refused."""
+    """Return the note about a head wider than the vocabulary; refuse a narrower one."""
     width = model.get_output_embeddings().weight.shape[0]
     if width < vocabulary:
         raise UserError(
@@ -258,9 +258,9 @@ def _context(model: Any) -> int:
 
 
 def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
-    """Ids that end a text, from the model's generation settings or else from the tokenizer.
+    """Return the ids that end a sequence, from the model's generation settings or else from the tokenizer.
 
-    The settings are then emptied: ``generate`` would mix a folder's top-p or repetition penalty into any it is given.
+    The settings are then cleared, because ``generate`` would merge a folder's top-p or repetition penalty into its own.
     """
     from transformers import GenerationConfig
 
@@ -278,11 +278,11 @@ def _end_tokens(model: Any, tokenizer: Any, vocabulary: int) -> tuple[int, ...]:
 
 
 def _shard_note(model: Any) -> str:
-    """What is said about a model that lies on several devices."""
+    """Return the note about a model that is spread over several devices."""
     places = {str(place) for place in getattr(model, "hf_device_map", {}).values()}
     return f"The target model is spread over {len(places)} devices." if len(places) > 1 else ""
 
 
 def _commit(model: Any) -> str:
-    """The commit that a model came from; empty for a folder."""
+    """Return the hub commit of a model; empty for a folder."""
     return getattr(model.config, "_commit_hash", None) or ""

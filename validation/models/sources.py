@@ -1,9 +1,9 @@
-"""Getting the parts of one model from a folder or from the hub, with every failure as one sentence.
+"""Load the parts of one model from a folder or from the hub, and report every failure in one sentence.
 
-A model is named by a folder or by a hub name; ``owner/model@revision`` asks for a branch, a tag or a commit. Weights
-are read from safetensors only, and code that a model brings along is never run. transformers takes the names of the
-weight files from the model itself (the index of a model in several files, and ``transformers_weights`` in config.json)
-and reads a file of another ending as a pickle, so these names are checked before it sees them.
+A model is named by a folder or by a hub name; ``owner/model@revision`` selects a branch, a tag or a commit. Weights
+are read from safetensors only, and code that comes with a model is never run. transformers takes the names of the
+weight files from the model itself (the index of a sharded model, and ``transformers_weights`` in config.json) and
+reads a file with another extension as a pickle, so these names are checked before transformers reads them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 INDEX = "model.safetensors.index.json"
 WEIGHTS_FILE = re.compile(r"[^/\\:\0]+\.safetensors")
-PATIENCE = 5.0  # seconds for the hub's first answer
+PATIENCE = 5.0  # seconds to wait for the hub's first answer
 UNREACHABLE = frozenset(
     (
         "ConnectError",
@@ -41,14 +41,14 @@ UNREACHABLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """One model: a folder or a hub name, and for the latter a revision."""
+    """Location of one model: a folder, or a hub name with an optional revision."""
 
     name: str
     revision: str = "main"
 
     @classmethod
     def parse(cls, text: str) -> ModelSource:
-        """Read ``folder``, ``owner/model`` or ``owner/model@revision``; an existing folder is taken as it stands.
+        """Parse ``folder``, ``owner/model`` or ``owner/model@revision``; an existing folder is never split at ``@``.
 
         >>> ModelSource.parse("owner/model@v1.0")
         ModelSource(name='owner/model', revision='v1.0')
@@ -62,16 +62,16 @@ class ModelSource:
 
     @property
     def local(self) -> bool:
-        """Whether it lies here as a folder."""
+        """Return whether the model is a local folder."""
         return Path(self.name).exists()
 
     def load(self, factory: str, **options: Any) -> Any:
-        """``transformers.<factory>.from_pretrained``.
+        """Call ``transformers.<factory>.from_pretrained`` on the model.
 
         Raises
         ------
         UserError
-            Whatever goes wrong.
+            On any failure.
         """
         import transformers
 
@@ -81,11 +81,11 @@ class ModelSource:
             return make(self.name, revision=self.revision, trust_remote_code=False, **options)
         except UserError:
             raise
-        except Exception as error:  # a configuration may be wrong in any way, such as 0 heads
+        except Exception as error:  # a configuration may have any fault, such as 0 heads
             self._explain(error)
 
     def load_model(self, dtype: str, **options: Any) -> Any:
-        """A causal language model with every one of its weights."""
+        """Return the causal language model; refuse it if any weight is missing."""
         self.check_weights()
         options |= {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
         model, loading = self.load("AutoModelForCausalLM", **options)
@@ -98,7 +98,7 @@ class ModelSource:
         return model
 
     def check_folder(self) -> None:
-        """Refuse what is neither a complete transformers folder nor a possible hub name."""
+        """Refuse a name that is neither a complete transformers folder nor a valid hub name."""
         folder = Path(self.name)
         if not folder.exists():
             if HUB_NAME.fullmatch(self.name) is None:
@@ -125,8 +125,8 @@ class ModelSource:
         Raises
         ------
         UserError
-            An index, or a name in config.json, that leads to a file of another ending or out of the folder, by its
-            path or by a link; an index that cannot be read; an adapter, which peft would read in its own way.
+            The index or config.json names a file with another extension, or one outside the folder by path or link;
+            the index is unreadable; or the folder holds an adapter, which peft would load separately.
         """
         index, named = INDEX, self._json("config.json", {}).get("transformers_weights")
         if named is not None:
@@ -149,14 +149,14 @@ class ModelSource:
         )
 
     def _leads_out(self, name: str) -> bool:
-        """Whether a file of a folder is a link out of it; a snapshot of the hub's cache links to the blobs beside."""
+        """Return whether a file links out of its folder; links from a hub cache snapshot to its blobs are allowed."""
         folder = Path(self.name).resolve()
         allowed = [folder, folder.parent.parent / "blobs"] if folder.parent.name == "snapshots" else [folder]
         file = (folder / name).resolve()
         return self.local and not any(file.is_relative_to(place) for place in allowed)
 
     def _part(self, name: str) -> Path | None:
-        """A small file of the model here, downloaded if need be; None if there is none, or loading has to say why."""
+        """Return the local path of a small file, downloaded if needed; None on failure, which loading explains."""
         if self.local:
             file = Path(self.name) / name
             return file if file.exists() else None
@@ -170,7 +170,7 @@ class ModelSource:
         return None if found is None else Path(found)
 
     def _json(self, name: str, missing: dict[str, Any]) -> dict[str, Any]:
-        """An object of such a file."""
+        """Return the JSON object in such a file."""
         file = self._part(name)
         if file is None:
             return missing
@@ -183,12 +183,12 @@ class ModelSource:
         return found
 
     def reach(self) -> None:
-        """Ask the hub once for a model that is not on this machine: its client would try for half a minute.
+        """Check that the hub answers for a model not stored locally; its client would retry for half a minute.
 
         Raises
         ------
         UserError
-            No answer within ``PATIENCE``. Any other refusal is left to loading, which explains it.
+            No answer within ``PATIENCE``. Loading reports any other refusal.
         """
         import huggingface_hub
 
@@ -205,7 +205,7 @@ class ModelSource:
                 self._explain(error)
 
     def _explain(self, error: BaseException) -> NoReturn:
-        """Raise the UserError for what transformers or the hub client raised."""
+        """Raise the UserError that explains an error of transformers or the hub client."""
         kinds, text, name = _kinds(error), str(error), self.name
         if short := out_of_memory(error):
             message = short
@@ -230,7 +230,7 @@ class ModelSource:
 
 
 def _kinds(error: BaseException) -> set[str]:
-    """Names of all classes in an error's chain of causes."""
+    """Return the names of all classes in an error's chain of causes."""
     kinds: set[str] = set()
     cause: BaseException | None = error
     while cause is not None:
@@ -241,9 +241,9 @@ def _kinds(error: BaseException) -> set[str]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence loading bars and retry messages: what matters comes back as a UserError or a note.
+    """Silence loading bars and retry messages; important ones are reported as a UserError or a note.
 
-    The hub is also kept from converting other weight formats on request: what is loaded is what was named.
+    This also disables the hub's conversion of other weight formats, so only the named files are loaded.
     """
     from transformers.utils import logging as messages
 

@@ -1,4 +1,4 @@
-"""Reproduced figures and tables of the papers, each with a sidecar file of its numbers."""
+"""Find and draw the reproduced figures and tables of the papers, each with a sidecar file of its numbers."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ __all__ = [
 
 # imported by names other than their packages', so that `import validation.plots.c_sqs.numbers as numbers` works
 _PAPERS = (cu_hlm_figures, u_hlm_figures, c_sqs_figures, flexspec_figures, edge_sd_figures, ours_figures)
-"""A folder a paper, in the order of the page; ``ours`` holds what no paper draws."""
+"""One folder for each paper, in the order of the page; ``ours`` holds exhibits that are in no paper."""
 
 
 def _order(one: Exhibit) -> tuple[bool, int, str]:
-    """Figures before tables, 4a before 10."""
+    """Return a sort key that puts figures before tables, and 4a before 10."""
     digits = "".join(filter(str.isdigit, one.number))
     return not digits, int(digits or 0), one.number
 
@@ -59,13 +59,13 @@ FORMATS = (*PICTURES, "csv")
 """Formats of a figure's files."""
 
 FIGURES: dict[tuple[str, str], Figure] = {key: one for key, one in EXHIBITS.items() if isinstance(one, Figure)}
-"""The figures that are drawn from a trace."""
+"""Figures that are drawn from a trace."""
 
 SOURCE = Path(__file__).resolve().parents[2]
 
 
 def find_exhibits(paper: str, number: str | None = None) -> list[Exhibit]:
-    """The figure or table of that paper and number; without a number, all of the paper.
+    """Return the figure or table with a paper and number; without a number, all exhibits of the paper.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def draw(
 
 
 def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str, Any]:
-    """The fields of a sidecar that name the exhibit and its source."""
+    """Return the fields of a sidecar that name the exhibit and its source."""
     return {
         "figure": f"{exhibit.paper} {exhibit.number}",
         **exhibit.describe(dict(numbers), basis),
@@ -166,7 +166,7 @@ def _about(exhibit: Exhibit, numbers: Mapping[str, Any], basis: str) -> dict[str
 
 
 def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """The models and positions of a figure."""
+    """Describe the models and positions of a figure."""
     pair = trace.manifest.get("pair", {}).get("name")
     drawn, all_of_them = numbers["positions_drawn"], trace.positions
     where = f"{drawn:,} of {all_of_them:,}" if drawn < all_of_them else f"{drawn:,}"
@@ -180,7 +180,7 @@ def _measured_basis(figure: Figure, trace: Trace, numbers: Mapping[str, Any]) ->
 
 
 def _decoded_basis(study: Decoded) -> dict[str, Any]:
-    """The models and prompts of a figure of decoded texts."""
+    """Describe the models and prompts of a figure of decoded texts."""
     pair, about = study.about["pair"]["name"], study.about
     sets = ", ".join(f"{sum(p['source'] == name for p in about['prompts'])} of {name}" for name in study.sources)
     return {
@@ -192,7 +192,7 @@ def _decoded_basis(study: Decoded) -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of this code, marked if it was changed since; None if it is no checkout."""
+    """Return the commit of this code, marked if the code has changed since; None outside a checkout."""
     if not (SOURCE / ".git").exists():
         return None
     try:

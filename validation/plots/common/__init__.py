@@ -1,1 +1,1 @@
-"""Parts that several papers share: the record, the style, CSV values, and samples of skipping, truncation, texts."""
+"""Parts that several papers share: records, style, CSV values, and samples for skipping, truncation and texts."""

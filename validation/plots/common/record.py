@@ -1,4 +1,4 @@
-"""Records of figures and tables: how the numbers are measured, painted and described."""
+"""Define the records of figures and tables: how their numbers are measured, painted and described."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ many runs.
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """A number that the paper prints."""
+    """Hold a number that the paper prints."""
 
     what: str
     value: float
@@ -37,7 +37,7 @@ class Printed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
-    """One figure or table of a paper; see :class:`Figure` and :class:`Simulation`.
+    """Describe one figure or table of a paper; see :class:`Figure` and :class:`Simulation`.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Exhibit:
     printed: tuple[Printed, ...] = ()
 
     def describe(self, numbers: Numbers, basis: str) -> dict[str, Any]:
-        """Title, caption and findings, as a sidecar stores them.
+        """Return title, caption and findings, as a sidecar stores them.
 
         Parameters
         ----------
@@ -96,36 +96,36 @@ class Exhibit:
 
     @property
     def place(self) -> str:
-        """Place in the paper: ``Fig. 5a`` or ``Table II``."""
+        """Return the place in the paper: ``Fig. 5a`` or ``Table II``."""
         return f"{'Fig.' if self.number[0].isdigit() else 'Table'} {self.number}"
 
     @property
     def stem(self) -> str:
-        """Name of its files without the suffix: ``cu-hlm-fig5a``, ``flexspec-tableII``."""
+        """Return the file name without suffix: ``cu-hlm-fig5a``, ``flexspec-tableII``."""
         return f"{self.paper}-{'fig' if self.number[0].isdigit() else 'table'}{self.number}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure(Exhibit):
-    """Drawn anew from a trace; ``measure`` takes (trace, seed) to the numbers that are drawn."""
+    """Describe a figure that is drawn from a trace; ``measure`` maps (trace, seed) to the drawn numbers."""
 
     measure: Callable[[Trace, int], Numbers]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation(Exhibit):
-    """Drawn anew without a language model; ``simulate`` takes a seed to the numbers that are drawn."""
+    """Describe a figure without a language model; ``simulate`` maps a seed to the drawn numbers."""
 
     simulate: Callable[[int], Numbers]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoding(Exhibit):
-    """Drawn anew from texts that were decoded.
+    """Describe a figure of decoded texts.
 
-    ``study`` names what is decoded for it (:data:`~validation.decoding.studies.STUDIES`); ``measure`` takes
-    (studies, seed) to the numbers that are drawn. The first study is of the run at hand; others, of that name too, are
-    of pairs that it is compared with.
+    ``study`` names the study that is decoded for it (:data:`~validation.decoding.studies.STUDIES`); ``measure`` maps
+    (studies, seed) to the drawn numbers. The first study is of the current run. The other studies, with the same name,
+    are of pairs that it is compared with.
     """
 
     study: str
@@ -134,21 +134,21 @@ class Decoding(Exhibit):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of text under heads; ``Numbers["tables"]`` holds those of a figure, as plain values."""
+    """Hold rows of text under heads; ``Numbers["tables"]`` holds the tables of a figure as plain values."""
 
     title: str
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     def plain(self) -> dict[str, Any]:
-        """The table as plain values for JSON."""
+        """Return the table as plain values for JSON."""
         return {"title": self.title, "heads": list(self.heads), "rows": [list(row) for row in self.rows]}
 
 
 def sampled(
     trace: Trace, count: int, seed: int, *, per_position: int = 1
 ) -> Iterator[tuple[NDArray[np.float16], NDArray[np.float16]]]:
-    """Draft and target logits of ``count`` random positions, some rows at a time, in the order of the trace.
+    """Yield draft and target logits of ``count`` random positions in chunks, in the order of the trace.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def sampled(
 
 
 def spread(last: int, count: int) -> NDArray[np.int64]:
-    """At most ``count`` integers from 1 to ``last``, evenly spaced on a logarithmic axis.
+    """Return at most ``count`` integers from 1 to ``last``, evenly spaced on a logarithmic axis.
 
     >>> spread(4096, 5).tolist()
     [1, 8, 64, 512, 4096]
@@ -180,7 +180,7 @@ def spread(last: int, count: int) -> NDArray[np.int64]:
 
 
 def plain(values: ArrayLike, digits: int = 9) -> Any:
-    """Nested lists of floats with ``digits`` significant digits: short, and equal on every machine.
+    """Round values to ``digits`` significant digits in nested lists: short, and equal on every machine.
 
     >>> plain([1 / 3, 2.0], digits=3)
     [0.333, 2.0]

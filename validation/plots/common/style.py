@@ -1,4 +1,4 @@
-"""How every figure looks: one set of sizes, lines and greys, and files that come out the same each time."""
+"""Set the common style of all figures: sizes, lines, greys, and reproducible file bytes."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ SETTINGS: dict[str, Any] = {
     "ytick.major.width": 0.6,
     "xtick.minor.width": 0.4,
     "ytick.minor.width": 0.4,
-    "savefig.dpi": 250,  # of the parts that are pictures inside the SVG
+    "savefig.dpi": 250,  # for the raster parts inside the SVG
     "svg.fonttype": "path",
     "svg.hashsalt": "hlm",
-    "pdf.fonttype": 42,  # letters stay letters, to be searched and set anew
+    "pdf.fonttype": 42,  # keep text as text, so that it can be searched and edited
 }
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """The settings above on matplotlib's own defaults, whatever the user's are; undone afterwards."""
+    """Apply these settings over matplotlib's own defaults, ignoring the user's; restore them afterwards."""
     import matplotlib as mpl
 
     with mpl.rc_context():
@@ -59,7 +59,7 @@ def house_style() -> Iterator[None]:
 
 
 def canvas(size: tuple[float, float], panels: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with panels side by side, made without pyplot and its global state."""
+    """Return a figure with panels side by side, made without pyplot and its global state."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, layout="constrained")
@@ -67,7 +67,7 @@ def canvas(size: tuple[float, float], panels: int = 1) -> tuple[Figure, list[Axe
 
 
 def label(text: str) -> str:
-    r"""Plain text with the letters that need a typesetter, r̂ and q̂, as mathematics.
+    r"""Return text with r̂ and q̂ as mathematics, because they need a typesetter.
 
     >>> label("TV(r, r̂)")
     'TV(r, $\\hat{r}$)'
@@ -78,12 +78,12 @@ def label(text: str) -> str:
 
 
 def axis(label: str, unit: str = "", scale: str = "linear") -> dict[str, str]:
-    """One axis of a panel, as the numbers of a figure hold it."""
+    """Return one axis of a panel, as the numbers of a figure hold it."""
     return {"label": label, "unit": unit, "scale": scale}
 
 
 def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
-    """Label and scale both axes as the numbers say."""
+    """Label and scale both axes as the numbers specify."""
     for side in ("x", "y"):
         name = names[side]
         unit = f" ({name['unit']})" if name["unit"] else ""
@@ -91,10 +91,10 @@ def name_axes(axes: Axes, names: dict[str, dict[str, str]]) -> None:
 
 
 PICTURES: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
-"""The formats of a picture, and what is left out of each: dates and versions."""
+"""Picture formats, and the metadata left out of each: dates and versions."""
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a picture, in the format of the path's ending; its bytes depend on nothing but what is drawn."""
+    """Write a picture in the format of the path's suffix; its bytes depend only on the drawing."""
     kind = path.suffix.removeprefix(".")
     figure.savefig(path, format=kind, metadata=PICTURES[kind])

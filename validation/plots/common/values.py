@@ -1,4 +1,4 @@
-"""The numbers of a figure or table as CSV: one line a value, so that any of them can be read by any program."""
+"""Write the numbers of a figure or table as CSV, with one line for each value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEADS = ("part", "name", "field", "index", "value")
 
 
 def as_csv(numbers: Mapping[str, Any]) -> str:
-    """The numbers drawn, with those that are quoted of them (part ``statistics``) and the cells of the tables.
+    """Return the drawn numbers as CSV, with the ``statistics`` and the cells of the tables.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def _cells(tables: list[Mapping[str, Any]]) -> Iterator[tuple[Any, ...]]:
 
 
 def _leaves(value: Any, field: str = "", index: str = "") -> Iterator[tuple[str, str, Any]]:
-    """Field, index and value of everything that lies in a value."""
+    """Yield field, index and value of every leaf of a nested value."""
     if isinstance(value, Mapping):
         for key, inner in value.items():
             yield from _leaves(inner, f"{field}.{key}" if field else str(key), index)

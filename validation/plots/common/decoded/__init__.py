@@ -1,1 +1,1 @@
-"""Figures of cu-hlm and u-hlm from decoded texts: timed texts, numbers, pictures and captions."""
+"""Measure and draw decoded texts in cu-hlm and u-hlm: latency, numbers, pictures and captions."""

@@ -1,4 +1,4 @@
-"""Captions of decoded texts: our numbers beside the printed ones, and why they differ."""
+"""Write captions of decoded texts: our numbers beside the printed ones, and why they differ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAPER_GAINS = {"CU-HLM (Offline)": "offline_gain", "CU-HLM (Online)": "online_ga
 
 
 def said(found: dict[str, float | None] | None, form: str = ".3f") -> str:
-    """A number and its interval."""
+    """Format a number with its interval."""
     if found is None or found["value"] is None:
         return "undefined"
     text = format(found["value"], form)
@@ -40,18 +40,18 @@ def said(found: dict[str, float | None] | None, form: str = ".3f") -> str:
 
 
 def _absent(numbers: Numbers) -> str:
-    """The accuracies that could not be drawn."""
+    """Name the accuracy metrics that could not be drawn."""
     absent = numbers["statistics"]["absent"]
     return f" Not drawn, because no text was scored so: {' and '.join(absent)}." if absent else ""
 
 
 def at_place(series: dict[str, Any], place: int, form: str = ".3f") -> str:
-    """A point of a curve."""
+    """Format one point of a curve."""
     return said({"value": series["mean"][place], "low": series["low"][place], "high": series["high"][place]}, form)
 
 
 def caption_both(numbers: Numbers) -> str:
-    """Every method's speed and accuracy."""
+    """Give speed and accuracy of every method."""
     there = numbers["statistics"]["accuracies"]
     parts = []
     for one in numbers["series"]:
@@ -66,7 +66,7 @@ def caption_both(numbers: Numbers) -> str:
 
 
 def caption_thresholds(numbers: Numbers, paper: str) -> str:
-    """The rates at the papers' thresholds and ours."""
+    """Give the rates at the papers' thresholds and at ours."""
     series = {one["kind"]: one for one in numbers["series"]}
     sent, true, unseen = (series[name] for name in ("transmission", "accepted_if_skipped", "skipped_if_accepted"))
     wanted = value(paper, "chosen" if paper == CU else "experimental")
@@ -91,7 +91,7 @@ def caption_thresholds(numbers: Numbers, paper: str) -> str:
 
 
 def _accuracies(numbers: Numbers, at: int) -> str:
-    """Accuracy at the first threshold, at the chosen one, and at the last."""
+    """Give accuracy at the first, the chosen and the last threshold."""
     text = ""
     for one in numbers["series"]:
         if one["kind"] in ACCURACIES:
@@ -104,7 +104,7 @@ def _accuracies(numbers: Numbers, at: int) -> str:
 
 
 def _own_thresholds(numbers: Numbers, paper: str) -> str:
-    """The thresholds fitted to this pair, beside the paper's."""
+    """Give the thresholds fitted to this pair, beside the paper's."""
     averse, prone = numbers["statistics"]["thresholds"]
     return (
         f"Risk-averse and risk-prone thresholds are {averse:.4f} and {prone:.4f} for this pair, "
@@ -113,7 +113,7 @@ def _own_thresholds(numbers: Numbers, paper: str) -> str:
 
 
 def caption_sizes(numbers: Numbers) -> str:
-    """Payload and accuracy at the ends."""
+    """Give payload and accuracy at the smallest and the largest k."""
     statistics = numbers["statistics"]
     series = {one["kind"]: one for one in numbers["series"]}
     x = series["formula"]["x"]
@@ -146,7 +146,7 @@ def caption_sizes(numbers: Numbers) -> str:
 
 
 def caption_speeds(numbers: Numbers, *, rician: bool) -> str:
-    """Gains over HLM at the lowest SNR, and what limits them."""
+    """Give the gains over HLM at the lowest SNR, and their limits."""
     statistics = numbers["statistics"]
     gains, formula, snr_db = (statistics[name] for name in ("gains", "gains_by_formula", "gains_at_snr_db"))
     if not gains:
@@ -164,12 +164,12 @@ def caption_speeds(numbers: Numbers, *, rician: bool) -> str:
 
 
 def decibels(value: float) -> str:
-    """With a true minus sign."""
+    """Format decibels with a true minus sign."""
     return f"{value:g} dB".replace("-", "−")
 
 
 def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: bool) -> str:
-    """Why the printed gains cannot be reached."""
+    """Explain why the printed gains cannot be reached."""
     statistics = numbers["statistics"]
     own, theirs = row_bits(statistics["vocabulary"]), row_bits()
     bits = statistics["message_bits"].get("HLM", {}).get("encoded")
@@ -200,7 +200,7 @@ def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: b
 
 
 def caption_accuracy(numbers: Numbers, paper: str) -> str:
-    """The share of HLM's accuracy that each method keeps."""
+    """Give the share of HLM's accuracy that each method keeps."""
     statistics = numbers["statistics"]
     parts = []
     for name, methods in statistics["shares"].items():
@@ -219,7 +219,7 @@ def caption_accuracy(numbers: Numbers, paper: str) -> str:
 
 
 def _kept(bases: dict[str, dict[str, float | None]]) -> str:
-    """Shares of the accuracy of HLM and of the target model."""
+    """Give the shares of the accuracy of HLM and of the target model."""
     each = []
     for base, found in bases.items():
         share = {end: None if (known := found[end]) is None else 100.0 * known for end in ("value", "low", "high")}
@@ -230,7 +230,7 @@ def _kept(bases: dict[str, dict[str, float | None]]) -> str:
 
 
 def caption_breakdown(numbers: Numbers) -> str:
-    """Acceptance of the pairs, messages, and what the printed table implies."""
+    """Give acceptance by pair, message sizes, and the implications of the printed table."""
     statistics = numbers["statistics"]
     gains = statistics["acceptance_gains"]
     each = [f"{pair} {said(gain)} times" for pair, gain in gains.items() if pair != statistics["pairs"][0]]
@@ -255,7 +255,7 @@ def caption_breakdown(numbers: Numbers) -> str:
 
 
 def caption_methods(numbers: Numbers) -> str:
-    """Every bar, and the gain over HLM on the paper's link."""
+    """Give all rates, and the gain over HLM on the paper's link."""
     statistics = numbers["statistics"]
     bars = [
         f"{one['name']}: {', '.join(said(one[key]) for key in ('transmission', 'skipped_if_accepted'))}"
@@ -271,7 +271,7 @@ def caption_methods(numbers: Numbers) -> str:
 
 
 def _own_gains(statistics: dict[str, Any]) -> str:
-    """Gains of U-HLM on our texts; means over rounds stand apart, because they do not weigh a round by its time."""
+    """Give the gains of U-HLM on our texts; means over rounds are separate, because they weigh all rounds equally."""
     found = {name: statistics["gains"][name] for name in of_paper(statistics["gains"], U)}
     if not found:
         return f"none, as the study has no {'U-HLM' if statistics['gains'] else 'HLM'}"
@@ -285,7 +285,7 @@ def _own_gains(statistics: dict[str, Any]) -> str:
 
 
 def _printed_gain(snr_db: float) -> str:
-    """The largest possible gain with the printed numbers, by either definition."""
+    """Give the largest possible gain with the printed numbers, by either definition."""
     sent, gain = 1.0 - value(U, "skipped"), PRINTED["u_gain"].value
     middle, low, high, reached = u_gain_by_totals(snr_db)
     least = u_gain_by_rounds()
@@ -301,6 +301,6 @@ def _printed_gain(snr_db: float) -> str:
 
 
 def of_paper(names: Iterable[str], paper: str) -> list[str]:
-    """The methods of the family that a paper proposes."""
+    """Return the methods of the family that a paper proposes."""
     family = Family.CU_HLM if paper == CU else Family.U_HLM
     return [name for name in names if info_of(name).family is family]

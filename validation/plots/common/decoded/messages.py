@@ -1,4 +1,4 @@
-"""The first sentence of each caption of decoded texts."""
+"""Write the first sentence of each caption of decoded texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from validation.plots.common.skipping.printed import CU, U, value
 
 
 def message_both(numbers: Numbers) -> str:
-    """The fastest method that sends truncated distributions, against HLM."""
+    """Compare the fastest method with truncated distributions to HLM."""
     speeds = {one["name"]: one["throughput"]["median"]["value"] for one in numbers["series"]}
     base, own = (
         speeds.get("HLM"),
@@ -22,7 +22,7 @@ def message_both(numbers: Numbers) -> str:
 
 
 def message_thresholds(numbers: Numbers, paper: str) -> str:
-    """Transmission and true skips at the paper's threshold."""
+    """Give the transmission rate and the true skip rates at the paper's threshold."""
     series = {one["kind"]: one for one in numbers["series"]}
     sent, true = series["transmission"], series["accepted_if_skipped"]
     if not sent["x"]:
@@ -36,7 +36,7 @@ def message_thresholds(numbers: Numbers, paper: str) -> str:
 
 
 def message_sizes(numbers: Numbers) -> str:
-    """Bits of a message at the paper's k and at the largest."""
+    """Give the bits of a message at the paper's k and at the largest k."""
     encoded = next(one for one in numbers["series"] if one["kind"] == "encoded")
     x = encoded["x"]
     if not x:
@@ -49,7 +49,7 @@ def message_sizes(numbers: Numbers) -> str:
 
 
 def message_speeds(numbers: Numbers) -> str:
-    """The largest gain over HLM."""
+    """Give the largest gain over HLM."""
     gains = numbers["statistics"]["gains"]
     own = {name: one["median"] for name, one in gains.items() if name in of_paper(gains, CU) and one["median"]["value"]}
     if not own:
@@ -60,7 +60,7 @@ def message_speeds(numbers: Numbers) -> str:
 
 
 def message_accuracy(numbers: Numbers, paper: str) -> str:
-    """The range of the shares of HLM's accuracy that are kept."""
+    """Give the range of the share of HLM's accuracy that the methods keep."""
     shares = [
         100.0 * bases["HLM"]["value"]
         for methods in numbers["statistics"]["shares"].values()
@@ -74,7 +74,7 @@ def message_accuracy(numbers: Numbers, paper: str) -> str:
 
 
 def message_methods(numbers: Numbers) -> str:
-    """The gain of U-HLM over HLM on the paper's link."""
+    """Give the gain of U-HLM over HLM on the paper's link."""
     gains = numbers["statistics"]["gains"]
     own = {name: gains[name]["total"] for name in of_paper(gains, U) if gains[name]["total"]["value"]}
     if not own:

@@ -1,4 +1,4 @@
-"""Numbers of the figures of cu-hlm V and u-hlm IV: texts timed over the papers' links, and scores."""
+"""Numbers of the figures of cu-hlm V and u-hlm IV: latency of texts over the papers' links, and scores."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ ACCURACIES = {
     "similarity_reference": "similarity to the reference answer",
     "similarity_large": "similarity to another text of the target model",
 }
-"""The papers' inference accuracy, and the metrics that need no reference answer."""
+"""The papers' accuracy metric, and the metrics that need no reference answer."""
 RATES = ("transmission_rate", "true_skip_rate")
 LOGARITHMIC, LINEAR = "log", "linear"
 
 
 def kept(found: IntervalEstimate | None) -> dict[str, float | None]:
-    """An estimate as JSON holds it; without a value, three nulls."""
+    """Convert an estimate for JSON; a missing estimate becomes three nulls."""
     if found is None:
         found = IntervalEstimate(None)
     return {name: None if number is None else plain(number) for name, number in asdict(found).items()}
 
 
 def line(name: str, x: Sequence[float], found: Sequence[IntervalEstimate | None], **more: Any) -> dict[str, Any]:
-    """A curve with its interval."""
+    """Return a curve with its interval."""
     each = [kept(one) for one in found]
     ends = {"mean": "value", "low": "low", "high": "high"}
     return {"name": name, **more, "x": plain(list(x)), **{key: [one[end] for one in each] for key, end in ends.items()}}
@@ -46,13 +46,13 @@ def line(name: str, x: Sequence[float], found: Sequence[IntervalEstimate | None]
 
 
 def _pick(decoded: Decoded, rows: Sequence[GenerationRecord], name: str) -> dict[str, float]:
-    """A score by prompt, of the rows that have it."""
+    """Return one score by prompt, for the records that have it."""
     found = {row.prompt: decoded.scores.get(score_key(row), {}).get(name) for row in rows}
     return {prompt: value for prompt, value in sorted(found.items()) if value is not None}
 
 
 def mean_score(decoded: Decoded, rows: Sequence[GenerationRecord], name: str, seed: int) -> IntervalEstimate | None:
-    """Mean over the texts that have it; None if none has."""
+    """Return the mean score over the texts that have it; None if no text has it."""
     values = np.array(list(_pick(decoded, rows, name).values()))
     return ratio(values, np.ones(len(values)), resamples=RESAMPLES, seed=seed) if len(values) else None
 
@@ -60,7 +60,7 @@ def mean_score(decoded: Decoded, rows: Sequence[GenerationRecord], name: str, se
 def share_of(
     decoded: Decoded, rows: Sequence[GenerationRecord], others: Sequence[GenerationRecord], name: str, seed: int
 ) -> IntervalEstimate | None:
-    """How many times a mean score is that of another method, over the texts where both have it."""
+    """Return the ratio of a mean score to another method's, over the texts where both have it."""
     one, other = (_pick(decoded, each, name) for each in (rows, others))
     both = sorted(one.keys() & other.keys())
     if not both:
@@ -70,7 +70,7 @@ def share_of(
 
 
 def perplexity(decoded: Decoded, rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate | None:
-    """Under the target model: exp of nats over tokens, both over all texts that were scored."""
+    """Return the perplexity under the target model: exp(Σ nats / Σ tokens) over all scored texts."""
     nats = _pick(decoded, rows, "nats_total")
     if not nats:
         return None
@@ -81,30 +81,30 @@ def perplexity(decoded: Decoded, rows: Sequence[GenerationRecord], seed: int) ->
 
 
 def scored(decoded: Decoded) -> list[str]:
-    """The names of ``ACCURACIES`` that some text has."""
+    """Return the metrics of ``ACCURACIES`` that at least one text has."""
     there = {name for row in decoded.records for name in decoded.scores.get(score_key(row), {})}
     return [name for name in ACCURACIES if name in there]
 
 
 def _absent(decoded: Decoded) -> list[str]:
-    """Names of the accuracies that no text has."""
+    """Return the metrics of ``ACCURACIES`` that no text has."""
     found = scored(decoded)
     return [words for name, words in ACCURACIES.items() if name not in found]
 
 
 def _rows(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """Records by method, without methods whose texts depend on a link's rate."""
+    """Return records by method, without methods whose texts depend on the link rate."""
     return {method: rows for (method, link), rows in decoded.by_method.items() if link == "none"}
 
 
 def in_order(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """Records by method, in the order of the study."""
+    """Return records by method, in the order of the study."""
     rows = _rows(decoded)
     return {name: rows[name] for name in decoded.about["methods"] if name in rows}
 
 
 def metrics_of(rows: Sequence[GenerationRecord], seed: int) -> Summary:
-    """Every word of the metrics, with intervals."""
+    """Return all metrics with intervals."""
     return summarize(rows, resamples=RESAMPLES, seed=seed)
 
 
@@ -112,7 +112,7 @@ def metrics_of(rows: Sequence[GenerationRecord], seed: int) -> Summary:
 
 
 def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
-    """Accuracy and throughput of each method under Rayleigh fading at 10 dB."""
+    """Measure accuracy and throughput of each method under Rayleigh fading at 10 dB."""
     decoded, *_ = studies
     texts = read_study(decoded)
     fading = draw_fading(texts, int(decoded.about["seed"]))
@@ -144,20 +144,20 @@ def measure_both(studies: Sequence[Decoded], seed: int) -> Numbers:
 
 
 def _thresholds(decoded: Decoded) -> dict[float, list[GenerationRecord]]:
-    """The texts of U-HLM at each threshold."""
+    """Return the texts of U-HLM at each threshold."""
     rows = _rows(decoded)
     made = [one for one in decoded.methods if isinstance(one, UHlm) and not isinstance(one, CuHlmOffline)]
     return {one.threshold: rows[one.name] for one in made if one.name in rows}
 
 
 def _sizes(decoded: Decoded) -> dict[int, list[GenerationRecord]]:
-    """Records of CU-HLM at each k."""
+    """Return the records of CU-HLM at each k."""
     rows = _rows(decoded)
     return {one.k: rows[one.name] for one in decoded.methods if isinstance(one, CuHlmOffline) and one.name in rows}
 
 
 def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], seed: int) -> list[dict[str, Any]]:
-    """One for each likeness that was computed."""
+    """Return one accuracy curve for each similarity that was computed."""
     x = list(by_x)
     return [
         line(
@@ -171,9 +171,9 @@ def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], s
 
 
 def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate:
-    """u-hlm's true skip rate: of the drafts that the server would accept, how many it is not asked about.
+    """Return u-hlm's true skip rate, P(skipped | target would accept).
 
-    Which of the skipped ones it would accept is known of judged texts alone: without a value unless all of them are.
+    It has no value unless the skipped drafts of every text were verified.
     """
     if not all(row.risk_computed for row in rows):
         return IntervalEstimate(None)
@@ -184,7 +184,7 @@ def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> Interval
 
 
 def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
-    """Accuracy, transmission rate and both true skip rates over the threshold."""
+    """Measure accuracy, transmission rate and both true skip rates over the threshold."""
     decoded, *_ = studies
     by_threshold = _thresholds(decoded)
     x = list(by_threshold)
@@ -218,7 +218,7 @@ def measure_thresholds(studies: Sequence[Decoded], seed: int) -> Numbers:
 
 
 def measure_sizes(studies: Sequence[Decoded], seed: int) -> Numbers:
-    """Accuracy and payload over k, at one threshold."""
+    """Measure accuracy and payload over k, at one threshold."""
     decoded, *_ = studies
     by_size = _sizes(decoded)
     texts = {k: read_texts(rows) for k, rows in by_size.items()}

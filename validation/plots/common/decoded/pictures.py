@@ -1,4 +1,4 @@
-"""Pictures from decoded texts: cu-hlm (oh2025cuhlm) V and u-hlm (oh2024uhlm) IV."""
+"""Paint figures of decoded texts: cu-hlm (oh2025cuhlm) V and u-hlm (oh2024uhlm) IV."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ _WORDS = {"median": "median over texts", "total": "ratio of totals", "round_mean
 
 
 def _look(method: str) -> dict[str, Any]:
-    """The style that the method's registration declares."""
+    """Return the style that the method's registration declares."""
     return info_of(method).style.options()
 
 
 def _values(row: list[float | None]) -> Any:
-    """Numbers to draw; null is a gap."""
+    """Return numbers to draw, with NaN for null."""
     return np.array(row, dtype=np.float64)
 
 
 def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
-    """A curve with its 95% interval."""
+    """Draw a curve with its 95% interval."""
     low, high = _values(series["low"]), _values(series["high"])
     axes.fill_between(series["x"], low, high, color=look["color"], alpha=0.18, linewidth=0)
     axes.plot(series["x"], _values(series["mean"]), label=series["name"], **({"markersize": 3} | look))
 
 
 def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any], name: str) -> None:
-    """A point with intervals both ways."""
+    """Draw a point with horizontal and vertical intervals."""
     at = [_values([one[end] for end in ("value", "low", "high")]) for one in (x, y)]
     errors = [[[one[0] - one[1]], [one[2] - one[0]]] for one in at]
     size = 9 if look["marker"] == "*" else 5
@@ -57,7 +57,7 @@ def _cross(axes: Axes, x: dict[str, Any], y: dict[str, Any], look: dict[str, Any
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    """Accuracy against throughput, a panel for each accuracy."""
+    """Paint accuracy against throughput, with one panel for each accuracy metric."""
     names = numbers["statistics"]["accuracies"]
     figure, panels = canvas((PAGE[0], 3.3), panels=max(1, len(names)))
     for axes, name, both in zip(panels, names or [None], numbers["axes"], strict=True):
@@ -72,7 +72,7 @@ def paint_both(numbers: Numbers) -> Canvas:
 
 
 _ABOVE: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "fontsize": 5.5}
-"""A legend that covers no curve."""
+"""Legend position that covers no curve."""
 _RATES: dict[str, dict[str, Any]] = {
     "transmission": {"color": DARK},
     "accepted_if_skipped": {"color": MIDDLE, "linestyle": (0, (4, 2))},
@@ -85,7 +85,7 @@ _RATES: dict[str, dict[str, Any]] = {
 
 
 def _mark(axes: Axes, numbers: Numbers, paper: str) -> None:
-    """The two thresholds, ours and the paper's."""
+    """Mark our threshold and the paper's."""
     theirs = [value(paper, name) for name in ("averse", "prone")]
     for name, places, color, form in (
         ("thresholds, ours", numbers["statistics"]["thresholds"], DARK, (0, (4, 2))),
@@ -97,7 +97,7 @@ def _mark(axes: Axes, numbers: Numbers, paper: str) -> None:
 
 
 def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> tuple[Canvas, list[Axes]]:
-    """Some of the series in two panels."""
+    """Return a figure with the named series in two panels."""
     figure, panels = canvas((PAGE[0], 3.2), panels=2)
     for axes, kinds, both in zip(panels, (left, right), numbers["axes"], strict=True):
         there = [one for one in numbers["series"] if one["kind"] in kinds]
@@ -110,7 +110,7 @@ def _panels(numbers: Numbers, left: tuple[str, ...], right: tuple[str, ...]) -> 
 
 
 def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
-    """Left, rates over the threshold; right, accuracy."""
+    """Paint rates over the threshold on the left, accuracy on the right."""
     rate = "accepted_if_skipped" if paper == CU else "skipped_if_accepted"
     figure, (left, right) = _panels(numbers, ("transmission", rate), tuple(ACCURACIES))
     for axes in (left, right):
@@ -123,7 +123,7 @@ def paint_thresholds(numbers: Numbers, paper: str) -> Canvas:
 
 
 def paint_sizes(numbers: Numbers) -> Canvas:
-    """Left, accuracy over k; right, bits by the formula and as encoded."""
+    """Paint accuracy over k on the left, bits by the formula and as encoded on the right."""
     figure, (left, right) = _panels(numbers, tuple(ACCURACIES), ("formula", "encoded"))
     for axes in (left, right):
         axes.axvline(numbers["statistics"]["offline_k"], color=_GREY, linewidth=0.9, label="k* of this pair")
@@ -138,7 +138,7 @@ def _curves(axes: Axes, numbers: Numbers, word: str) -> None:
 
 
 def paint_speeds(numbers: Numbers) -> Canvas:
-    """Throughput over the SNR, a panel for each way to average."""
+    """Paint throughput over the SNR, with one panel for each way to average."""
     figure, panels = canvas((PAGE[0], 3.4), panels=3)
     for axes, (word, title), both in zip(panels, _WORDS.items(), numbers["axes"], strict=True):
         _curves(axes, numbers, word)
@@ -152,7 +152,7 @@ def paint_speeds(numbers: Numbers) -> Canvas:
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
-    """Left, rates of each method; right, throughput over the SNR."""
+    """Paint the rates of each method on the left, throughput over the SNR on the right."""
     figure, (left, right) = canvas((PAGE[0], 3.6), panels=2)
     names = {"transmission": "TR", "skipped_if_accepted": "TSR, P(skipped | accepted)"}
     names["accepted_if_skipped"] = "cu-hlm's, P(accepted | skipped)"

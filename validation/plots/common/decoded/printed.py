@@ -1,4 +1,4 @@
-"""Numbers that cu-hlm and u-hlm print of decoded texts, and what the printed tables imply by arithmetic."""
+"""Numbers that cu-hlm and u-hlm print on decoded texts, and the arithmetic implications of the printed tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METHODS = {
     "CU-HLM offline": "CU-HLM (Offline)",
     "CU-HLM online": "CU-HLM (Online)",
 }
-"""Our names, without what stands in brackets, and the papers'."""
+"""Our method names, without the bracketed part, and the papers' names."""
 ACCURACY = {
     "TinyLlama-1.1B, Llama2-13B": {
         "LLM": (0.7782, 0.6954, 0.6722, 0.7122),
@@ -44,7 +44,7 @@ ACCURACY = {
         "CU-HLM (Online)": (0.7622, 0.6387, 0.6460, 0.6409),
     },
 }
-"""cu-hlm Table I, by pair and method over ``SETS``."""
+"""cu-hlm Table I: by pair and method, in the order of ``SETS``."""
 LIKENESS = {
     "TinyLlama-1.1B, Llama2-7B": {
         "LLM": (0.6231, 0.5104, 0.4862, 0.6023),
@@ -54,7 +54,7 @@ LIKENESS = {
         "U-HLM": (0.5585, 0.4943, 0.5130, 0.5913),
     }
 }
-"""u-hlm Table I, likewise."""
+"""u-hlm Table I: by pair and method, in the order of ``SETS``."""
 LATENCIES = {
     "U-HLM": {"No KD": (6.3, 31.1, 15.9), "KD": (5.9, 29.0, 16.5), "7B–13B": (2.8, 13.8, 12.4)},
     "CU-HLM (Online)": {
@@ -63,15 +63,15 @@ LATENCIES = {
         "7B–13B": (0.0162, 12.8, 13.0),
     },
 }
-"""cu-hlm Table II: ms of communication and of the target model a token, tokens a second."""
+"""cu-hlm Table II: ms per token of link and target model, and tokens per second."""
 LARGER_DRAFT_S = 0.064
-"""A pass of the 7B draft model, cu-hlm Table II."""
+"""Time of one pass of the 7B draft model, cu-hlm Table II."""
 VOCABULARY, BITS = 32_000, 8
 SNR_DB = 10.0
 U_TIMES = (0.0246, 0.1046)
-"""Seconds of a pass of both models, u-hlm Section I; cu-hlm has 25.6 ms for the draft model."""
+"""Seconds of one pass of each model, u-hlm Section I; cu-hlm prints 25.6 ms for the draft model."""
 U_ROW_BITS, U_BANDWIDTH_HZ = 500e3, 1e6
-"""Of a whole row, u-hlm Section I, and of its link, Section IV."""
+"""Bits of a full distribution, u-hlm Section I, and bandwidth of its link, Section IV."""
 TEXTS, TOKENS = 100, 512
 """Samples and r_max of cu-hlm Section V-A."""
 
@@ -91,7 +91,7 @@ PRINTED = {
 
 
 def printed_name(method: str) -> str | None:
-    """The papers' name of a method, or None.
+    """Return the papers' name of a method, or None.
 
     >>> printed_name("CU-HLM offline (k = 105)"), printed_name("CU-HLM certified (bias 0.1)")
     ('CU-HLM (Offline)', None)
@@ -100,18 +100,18 @@ def printed_name(method: str) -> str | None:
 
 
 def row_bits(vocabulary: int = VOCABULARY) -> float:
-    """Bits of a whole row by cu-hlm (4)."""
+    """Return the bits of a full distribution by cu-hlm (4)."""
     return float(vocabulary_payload_bits(vocabulary, BITS))
 
 
 def at_mean_snr(bits: float, snr_db: float) -> float:
-    """Seconds of a message at 10 MHz without fading."""
+    """Return the seconds of a message at 10 MHz without fading."""
     return float(shannon_latency(bits, BANDWIDTH_HZ, 10.0 ** (snr_db / 10.0)))
 
 
 @lru_cache(maxsize=4)
 def gain_by_totals(entries: float, samples: int = 200, seed: int = 1) -> tuple[float, float, float, float]:
-    """The gain over HLM at an average SNR of -20 dB by cu-hlm's own payloads, rates and times.
+    """Return the gain over HLM at an average SNR of -20 dB from cu-hlm's printed payloads, rates and times.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def gain_by_totals(entries: float, samples: int = 200, seed: int = 1) -> tuple[f
 
 @lru_cache(maxsize=4)
 def gain_by_rounds(entries: float, seed: int = 1) -> float:
-    """The same as a ratio of means over rounds of tokens/seconds, cu-hlm (6), whose mean is finite; of one sample."""
+    """Return the gain as a ratio of means over rounds of tokens/seconds, cu-hlm (6), of one sample; it is finite."""
     one = _seconds_a_bit(np.random.default_rng(seed))
     draft_s, target_s = PAPER_TIMES
     sent = 1.0 - value(CU, "skipped")
@@ -153,11 +153,11 @@ def gain_by_rounds(entries: float, seed: int = 1) -> float:
 
 @lru_cache(maxsize=4)
 def u_gain_by_totals(snr_db: float, samples: int = 200, seed: int = 1) -> tuple[float, float, float, float]:
-    """The gain over HLM as a ratio of totals, by u-hlm's own payload, transmission rate and times.
+    """Return the gain over HLM as a ratio of totals, from u-hlm's printed payload, transmission rate and times.
 
-    Which rows are sent does not follow the fading. So on the same blocks U-HLM's time, averaged over which are sent, is
-    no less than the share sent of HLM's, whose inverse bounds the gain; but of one sample the slowest blocks may be
-    among those that are skipped.
+    The skipping decision does not depend on the fading. On the same fading blocks, U-HLM's expected time is therefore
+    at least HLM's time multiplied by the share of rounds sent. The inverse of this share bounds the gain. A single
+    sample can exceed the bound when its slowest blocks are skipped.
 
     Parameters
     ----------
@@ -184,9 +184,10 @@ def u_gain_by_totals(snr_db: float, samples: int = 200, seed: int = 1) -> tuple[
 
 
 def u_gain_by_rounds() -> float:
-    """Smallest possible ratio of means over rounds of tokens/seconds, u-hlm (4): without any time on the link.
+    """Return the smallest possible ratio of means over rounds of tokens/seconds, u-hlm (4), with no link time.
 
-    With m HLM's mean, at most 1/(τ_SLM + τ_LLM), and a share s sent whatever the fading, it is s + (1 - s)/(τ_SLM m).
+    Let m be HLM's mean, at most 1/(τ_SLM + τ_LLM), and s the share of rounds sent, independent of the fading. The ratio
+    is then s + (1 - s)/(τ_SLM m).
     """
     draft_s, target_s = U_TIMES
     return 1.0 + value(U, "skipped") * target_s / draft_s
@@ -195,13 +196,13 @@ def u_gain_by_rounds() -> float:
 def _seconds_a_bit(
     rng: np.random.Generator, mean_snr: float = 10.0**-2, bandwidth_hz: float = BANDWIDTH_HZ
 ) -> NDArray[np.float64]:
-    """Latency of each block of one sample."""
+    """Draw the latency per bit of each block of one sample."""
     snr = np.asarray(Rayleigh(mean_snr).sample(rng, TEXTS * TOKENS))
     return np.asarray(np.log(2.0) / (bandwidth_hz * np.log1p(snr)))
 
 
 def implied() -> Table:
-    """Implications of Table II: rates by the target model's time, and messages by the time on the link."""
+    """Return the implications of Table II: rates from the target model's time, and message sizes from the link time."""
     target_ms = 1e3 * PAPER_TIMES[1]
     whole = at_mean_snr(row_bits(), SNR_DB)
     rate = float(BANDWIDTH_HZ * np.log2(1.0 + 10.0 ** (SNR_DB / 10.0)))
@@ -225,7 +226,7 @@ def implied() -> Table:
 
 
 def remarks() -> str:
-    """The implications of Table II, for the caption."""
+    """Give the implications of Table II, for the caption."""
     sent = LATENCIES["U-HLM"]["No KD"][1] / (1e3 * PAPER_TIMES[1])
     return (
         "The three communication times that the paper prints for U-HLM are those of whole rows at an SNR of exactly "
@@ -237,7 +238,7 @@ def remarks() -> str:
 
 
 def shares(paper: str) -> str:
-    """The printed shares of HLM's accuracy, for the caption."""
+    """Give the printed shares of HLM's accuracy, for the caption."""
     if paper == U:
         return f"{PRINTED['of_llm'].value}% of LLM's and {PRINTED['of_hlm'].value}% of HLM's on average over sets"
     return f"{PRINTED['offline_kept'].value}% (offline) and {PRINTED['online_kept'].value}% (online) of HLM's on Alpaca"

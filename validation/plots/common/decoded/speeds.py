@@ -1,4 +1,4 @@
-"""Throughput over the average SNR, cu-hlm Fig. 10 and u-hlm Fig. 6: curves of each method, and gains over HLM."""
+"""Measure throughput over the average SNR, cu-hlm Fig. 10 and u-hlm Fig. 6: curves by method, and gains over HLM."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from validation.plots.common.style import axis
 def _gains(
     found: dict[str, dict[str, BootstrapDraws]], whole: dict[str, BootstrapDraws] | None, place: int
 ) -> dict[str, Any]:
-    """Speeds over HLM's at one of the links, by method and word."""
+    """Return speeds over HLM's on one link, by method and metric."""
     if whole is None:
         return {}
     return {
@@ -46,7 +46,7 @@ def _speed_numbers(
     k_factor_db: float | None = None,
     **settings: Any,
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Curves of each method and word, and gains over HLM at one of the links, as encoded and by the formulas.
+    """Return curves by method and metric, and gains over HLM on one link, as encoded and by the formulas.
 
     ``settings`` are of :func:`validation.plots.common.decoded.timed_texts.speeds`.
     """
@@ -67,7 +67,7 @@ def _speed_numbers(
 
 
 def _message_bits(texts: Texts) -> dict[str, float | None]:
-    """Mean bits of a message."""
+    """Return the mean bits of a message."""
     means = {}
     for name in ("encoded", "formula"):
         bits = getattr(texts, name)
@@ -76,7 +76,7 @@ def _message_bits(texts: Texts) -> dict[str, float | None]:
 
 
 def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Numbers:
-    """Throughput over the average SNR at 10 MHz."""
+    """Measure throughput over the average SNR at 10 MHz."""
     decoded, *_ = studies
     k_factor_db = K_FACTOR_DB if rician else None
     series, statistics = _speed_numbers(decoded, AVERAGE_SNR_DB, 0, k_factor_db=k_factor_db, seed=seed)
@@ -85,12 +85,12 @@ def measure_speeds(studies: Sequence[Decoded], seed: int, *, rician: bool) -> Nu
 
 
 def mean_snr(link: FadingLink) -> float:
-    """A ratio, of a link that fades or does not."""
+    """Return the mean SNR of a link as a ratio, with or without fading."""
     return float(link.fading.mean_snr if isinstance(link.fading, Rician) else link.fading)
 
 
 def measure_methods(studies: Sequence[Decoded], seed: int) -> Numbers:
-    """Rates of each method that skips, and throughput over the average SNR of u-hlm's link."""
+    """Measure the rates of each skipping method, and its throughput over the average SNR of u-hlm's link."""
     decoded, *_ = studies
     own = uhlm_link()
     own_db = round(10.0 * float(np.log10(mean_snr(own))), 4)

@@ -1,4 +1,4 @@
-"""Tables of cu-hlm, V, and u-hlm, IV: accuracy of each method on each prompt set, and where the time goes."""
+"""Tables of cu-hlm V and u-hlm IV: accuracy by method and prompt set, and the parts of the latency."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NONE = "–"
 
 
 def cell(found: IntervalEstimate | None, form: str = ".3f") -> str:
-    """A number and its interval."""
+    """Format a number with its interval."""
     if found is None or found.value is None:
         return NONE
     text = format(found.value, form)
@@ -56,7 +56,7 @@ def cell(found: IntervalEstimate | None, form: str = ".3f") -> str:
 
 
 def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Numbers:
-    """Accuracy of each method on each prompt set, beside the printed one where the set is one of the paper's."""
+    """Measure accuracy by method and prompt set, beside the printed value for the paper's sets."""
     decoded = studies[0] if paper == CU else _without_compression(studies[0])
     printed = ACCURACY if paper == CU else LIKENESS
     parts = {source: decoded.of_source(source) for source in decoded.sources}
@@ -78,13 +78,13 @@ def measure_accuracy(studies: Sequence[Decoded], seed: int, *, paper: str) -> Nu
 
 
 def _without_compression(decoded: Decoded) -> Decoded:
-    """The methods that u-hlm has."""
+    """Return the study without the methods of cu-hlm."""
     rows = [row for row in decoded.records if info_of(row.method).family is not Family.CU_HLM]
     return Decoded(decoded.name, decoded.about, rows, decoded.scores)
 
 
 def _methods(decoded: Decoded) -> dict[str, list[GenerationRecord]]:
-    """Methods in the order of the study, without those whose texts depend on a link's rate."""
+    """Return methods in the order of the study, without those whose texts depend on the link rate."""
     return {name: rows for name in decoded.about["methods"] if (rows := decoded.by_method.get((name, "none")))}
 
 
@@ -110,7 +110,7 @@ def _likeness_table(
 
 
 def _perplexity_table(parts: dict[str, Decoded], decoded: Decoded, seed: int) -> Table:
-    """Perplexity on each prompt set and on all."""
+    """Return perplexity on each prompt set and on all."""
     columns = {**parts, **({"all sets": decoded} if len(parts) > 1 else {})}
     rows = [
         (method, *(cell(perplexity(part, _methods(part).get(method, []), seed), ".2f") for part in columns.values()))
@@ -120,13 +120,13 @@ def _perplexity_table(parts: dict[str, Decoded], decoded: Decoded, seed: int) ->
 
 
 def _printed_cell(printed: dict[str, Any], method: str, source: str) -> str:
-    """The printed values of each pair of the paper."""
+    """Return the printed values of each pair of the paper."""
     name, place = printed_name(method), SETS.index(source)
     return " / ".join(f"{values[name][place]:.4f}" for values in printed.values() if name in values) or NONE
 
 
 def _printed_table(paper: str, printed: dict[str, Any]) -> Table:
-    """All that the paper prints."""
+    """Return all printed values as a table."""
     rows = [
         (f"{name}, {pair}", *(f"{value:.4f}" for value in values))
         for pair, methods in printed.items()
@@ -136,7 +136,7 @@ def _printed_table(paper: str, printed: dict[str, Any]) -> Table:
 
 
 def _shares(decoded: Decoded, parts: dict[str, Decoded], name: str, seed: int) -> dict[str, Any]:
-    """Share of the accuracy of HLM and of the target model that each method keeps: over all sets, mean of sets."""
+    """Return each method's share of HLM's and of the target model's accuracy, over all sets and as the mean of sets."""
     everything = _methods(decoded)
     found: dict[str, Any] = {}
     for method, rows in everything.items():
@@ -164,11 +164,11 @@ TIMED = {
     "CU-HLM online": "CU-HLM (Online)",
     CU_CHOSEN: f"CU-HLM (Online), threshold {CHOSEN_THRESHOLD:g}",
 }
-"""The methods whose time is broken down: at the pair's own risk-prone threshold, and at the one that cu-hlm chose."""
+"""Methods whose latency is broken down: U-HLM at the pair's own risk-prone threshold and at cu-hlm's threshold."""
 
 
 def role(pair: str, first: bool) -> str | None:
-    """Which of Table II's configurations a pair stands for.
+    """Return the configuration of Table II that a pair represents.
 
     >>> role("distilled", False), role("builtin", True)
     ('KD', 'No KD')
@@ -181,7 +181,7 @@ def role(pair: str, first: bool) -> str | None:
 
 
 def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
-    """Time of a token by its parts under Rayleigh fading at 10 dB, for the run's pair and the other pairs."""
+    """Measure the parts of the time per token under Rayleigh fading at 10 dB, for the run's and the other pairs."""
     lines, statistics, bases = [], [], {}
     for place, decoded in enumerate(studies):
         pair = str(decoded.about["pair"]["name"])
@@ -231,7 +231,7 @@ def measure_breakdown(studies: Sequence[Decoded], seed: int) -> Numbers:
 
 
 def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, seed: int) -> dict[str, IntervalEstimate]:
-    """Seconds a token of link and models, and tokens a second."""
+    """Return seconds per token of link and models, and tokens per second."""
     link, still_link = (sum_by(texts, link_seconds(texts, one, SNR_DB)) for one in fadings)
     settings: dict[str, Any] = {"resamples": RESAMPLES, "seed": seed}
     tokens = texts.tokens
@@ -248,7 +248,7 @@ def _breakdown(texts: Texts, fadings: tuple[Fading, Fading], draft_s: float, see
 
 
 def _median(values: Any, seed: int) -> IntervalEstimate:
-    """Over texts."""
+    """Return the median over texts, with its interval."""
     drawn = np.median(values[draw_texts(len(values), RESAMPLES, seed)], axis=-1)
     low, high = np.quantile(drawn, [0.025, 0.975])
     return IntervalEstimate(float(np.median(values)), float(low), float(high))
@@ -271,7 +271,7 @@ def _breakdown_row(label: str, pair: str, which: str | None, found: dict[str, In
 
 
 def _acceptance(bases: dict[str, dict[str, Summary]]) -> tuple[Table, dict[str, Any]]:
-    """Acceptance of all drafts (HLM) and of the sent ones, and its ratio to the first pair's."""
+    """Return the acceptance of all drafts (HLM) and of the sent ones, and its ratio to the first pair's."""
     rows, gains = [], {}
     first = next(iter(bases.values()), {}).get("HLM")
     for pair, found in bases.items():
@@ -293,7 +293,7 @@ def _acceptance(bases: dict[str, dict[str, Summary]]) -> tuple[Table, dict[str, 
 
 
 def _messages(decoded: Decoded) -> dict[str, Any]:
-    """Mean bits of a message by formula and as encoded, for the caption."""
+    """Return the mean bits of a message by formula and as encoded, for the caption."""
     found = {}
     for name in ("HLM", "CU-HLM online", CU_CHOSEN):
         texts = read_study(decoded).get(name)
@@ -308,5 +308,5 @@ def _messages(decoded: Decoded) -> dict[str, Any]:
 
 
 def _entry_bits(vocabulary: int) -> int:
-    """b_prob + ⌈log₂ V⌉."""
+    """Return the bits of one entry, b_prob + ⌈log₂ V⌉."""
     return 8 + (vocabulary - 1).bit_length()

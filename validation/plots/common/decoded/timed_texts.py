@@ -1,8 +1,8 @@
-"""Texts of a study as arrays, and their latency over many links at once.
+"""Convert the texts of a study to arrays, and compute their latency over many links at once.
 
-The results equal those of :func:`~validation.decoding.retiming.retime` and
-:func:`~validation.decoding.metrics.summarize` for one link, for all average SNRs of a figure. Only the mean of the
-fading differs between the SNRs, so the fading is drawn once and the messages are read once.
+For one link the results equal those of :func:`~validation.decoding.retiming.retime` and
+:func:`~validation.decoding.metrics.summarize`. Only the mean of the fading differs between the SNRs of a figure, so
+the fading is drawn once and the messages are read once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _READ = attrgetter(*_FIELDS)
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The texts of one method, in the order of their prompts' ids, n of them, with R exchanges in all.
+    """Hold n texts of one method, ordered by prompt id, with R exchanges in total.
 
     Attributes
     ----------
@@ -65,12 +65,12 @@ class Texts:
 
 
 def read_texts(rows: Sequence[GenerationRecord]) -> Texts:
-    """Rows of one method as arrays."""
+    """Convert records of one method to arrays."""
     rows = sorted(rows, key=lambda row: row.prompt)
     tables = [np.array([_READ(one) for one in (*row.rounds, row.last)], dtype=np.float64) for row in rows]
     sums = dict(zip(_FIELDS, np.stack([table.sum(axis=0) for table in tables]).T, strict=True))
     asked = dict(zip(_FIELDS, np.concatenate([table[:-1] for table in tables]).T, strict=True))
-    # as retiming: a block of fading for each exchange, and for each token that is kept unseen
+    # as in retiming: one fading block for each exchange, and one for each token that skips verification
     blocks = [np.cumsum(table[:-1, 0] + 1.0) - 1.0 for table in tables]
     return Texts(
         rows[0].method,
@@ -90,26 +90,26 @@ def read_texts(rows: Sequence[GenerationRecord]) -> Texts:
 
 
 def read_study(decoded: Decoded) -> dict[str, Texts]:
-    """All methods whose texts do not follow a link's rate, by name."""
+    """Return the texts by method, without methods whose texts depend on the link rate."""
     return {method: read_texts(rows) for (method, link), rows in decoded.by_method.items() if link == "none"}
 
 
 @dataclass(frozen=True, slots=True)
 class Fading:
-    """Blocks of fading of mean 1 of each prompt, (prompts, blocks): those that the generation loop would have met."""
+    """Hold fading blocks of mean 1 by prompt, (prompts, blocks), as the generation loop draws them."""
 
     prompts: tuple[str, ...]
     gains: Array
 
     def of(self, texts: Texts) -> Array:
-        """Of each exchange, (R,)."""
+        """Return the fading gain of each exchange, (R,)."""
         place = {name: i for i, name in enumerate(self.prompts)}
         rows = np.array([place[name] for name in texts.prompts])
         return np.asarray(self.gains[rows[texts.text], texts.block])
 
 
 def draw_fading(study: dict[str, Texts], seed: int, k_factor_db: float | None = None) -> Fading:
-    """Rayleigh fading, or Rician with that K-factor, as far as any method goes."""
+    """Draw Rayleigh fading, or Rician with that K-factor, with enough blocks for every method."""
     prompts = tuple(sorted({name for texts in study.values() for name in texts.prompts}))
     place = {name: i for i, name in enumerate(prompts)}
     needed = np.zeros(len(prompts), dtype=np.int64)
@@ -128,7 +128,7 @@ def draw_fading(study: dict[str, Texts], seed: int, k_factor_db: float | None = 
 
 
 def still(study: dict[str, Texts]) -> Fading:
-    """No fading: every exchange meets the mean SNR."""
+    """Return constant gains of 1: every exchange has the mean SNR."""
     prompts = tuple(sorted({name for texts in study.values() for name in texts.prompts}))
     most = max((int(texts.block.max(initial=-1)) + 1 for texts in study.values()), default=0)
     return Fading(prompts, np.ones((len(prompts), most)))
@@ -136,17 +136,17 @@ def still(study: dict[str, Texts]) -> Fading:
 
 @dataclass(frozen=True, slots=True)
 class BootstrapDraws:
-    """A number for each of L links, and its value on each bootstrap sample of the texts."""
+    """Hold one number for each of L links, and its bootstrap values over the texts."""
 
     value: Array  # (L,)
     drawn: Array  # (resamples, L)
 
     def over(self, other: BootstrapDraws) -> BootstrapDraws:
-        """How many times that of another method, on the same texts."""
+        """Return the ratio to another method's number on the same texts."""
         return BootstrapDraws(_divide(self.value, other.value), _divide(self.drawn, other.drawn))
 
     def estimates(self) -> list[IntervalEstimate]:
-        """With the interval of each."""
+        """Return the estimate with its interval for each link."""
         columns = zip(self.value, self.drawn.T, strict=True)
         return [estimate(value, drawn, DEFAULT_CONFIDENCE) for value, drawn in columns]
 
@@ -154,7 +154,7 @@ class BootstrapDraws:
 def link_seconds(
     texts: Texts, fading: Fading, snr_db: float, *, bandwidth_hz: float = BANDWIDTH_HZ, formula: bool = False
 ) -> Array:
-    """Uplink time of each exchange, shape (R,); 0 if nothing is sent."""
+    """Return the uplink time of each exchange, shape (R,); 0 if nothing is sent."""
     bits = texts.formula if formula else texts.encoded
     sent = bits > 0
     found = np.zeros(len(bits))
@@ -174,7 +174,7 @@ def speeds(
     bandwidth_hz: float = BANDWIDTH_HZ,
     formula: bool = False,
 ) -> dict[str, BootstrapDraws]:
-    """Tokens a second over each link, by ``WORDS``."""
+    """Return tokens per second over each link, by the metrics of ``WORDS``."""
     draft_s, target_s = times
     chosen = draw_texts(len(texts.tokens), RESAMPLES, seed)
     counts = times_drawn(chosen)
@@ -202,7 +202,7 @@ def sum_by(texts: Texts, values: Array) -> Array:
 
 
 def times_drawn(chosen: Array) -> Array:
-    """How often each text is in each set, (resamples, n)."""
+    """Count how often each resample draws each text, (resamples, n)."""
     size = chosen.shape[1]
     offset = size * np.arange(len(chosen))[:, None]
     counts = np.bincount((chosen + offset).reshape(-1), minlength=chosen.size)
@@ -210,7 +210,7 @@ def times_drawn(chosen: Array) -> Array:
 
 
 def _divide(above: Array, below: Array) -> Array:
-    """The quotient, NaN where there is nothing below."""
+    """Divide; NaN where the denominator is 0."""
     found = np.full(np.shape(below), np.nan)
     np.divide(above, below, out=found, where=np.asarray(below) != 0)
     return found

@@ -1,1 +1,1 @@
-"""Figures of cu-hlm and u-hlm on uncertainty and skipping: a sample of drafts, numbers, pictures and captions."""
+"""Measure and draw uncertainty and skipping in cu-hlm and u-hlm: a sample of drafts, numbers, pictures and captions."""

@@ -1,4 +1,4 @@
-"""Captions of uncertainty and skipping: our numbers beside the printed ones."""
+"""Write captions of uncertainty and skipping: our numbers beside the printed ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _number(found: float | None, form: str = ".3f") -> str:
 
 
 def _estimate(found: dict[str, float | None], form: str = ".3f") -> str:
-    """A number with its interval."""
+    """Format a number with its interval."""
     if found["value"] is None:
         return "undefined"
     low, high = found["low"], found["high"]
@@ -30,7 +30,7 @@ def _estimate(found: dict[str, float | None], form: str = ".3f") -> str:
 
 
 def caption_baselines(numbers: Numbers, paper: str) -> str:
-    """The correlation of each measure."""
+    """Give the correlation of each measure."""
     statistics = numbers["statistics"]
     ours = ", ".join(f"{name} {_number(r)}" for name, r in statistics["pearson_r"].items())
     sentences = [f"Pearson's r over tokens: {ours}."]
@@ -48,7 +48,7 @@ def caption_baselines(numbers: Numbers, paper: str) -> str:
 
 
 def _fit(numbers: Numbers, which: str) -> str:
-    """One fitted line as text."""
+    """Describe one fitted line."""
     line = numbers["statistics"][which]["line"]
     what = "tokens" if which == "tokens" else "mean rejection at each u"
     if line is None:
@@ -58,7 +58,7 @@ def _fit(numbers: Numbers, which: str) -> str:
 
 
 def _thresholds(numbers: Numbers, paper: str) -> str:
-    """Our thresholds beside the paper's."""
+    """Give our thresholds beside the paper's."""
     statistics = numbers["statistics"]
     found = statistics["bins"]["thresholds"]
     ours = "undefined, as no line rises" if found is None else " and ".join(_number(one, ".4f") for one in found)
@@ -76,7 +76,7 @@ def _inside(thresholds: list[float]) -> bool:
 
 
 def caption_line(numbers: Numbers, paper: str) -> str:
-    """The fits, the linearity of the relation, and the thresholds."""
+    """Give the fits, the linearity of the relation, and the thresholds."""
     theirs = f"a = {value(paper, 'slope'):g}, b = {shown(value(paper, 'intercept'), 'g')}"
     if paper == CU:
         theirs += f", R² = {value(paper, 'r_squared'):g}"
@@ -85,7 +85,7 @@ def caption_line(numbers: Numbers, paper: str) -> str:
 
 
 def _how_linear(numbers: Numbers) -> str:
-    """The largest distance of a mean from the line, and the share of variance that u can explain."""
+    """Give the largest distance of a mean from the line, and the share of variance that u can explain."""
     statistics = numbers["statistics"]
     miss, most = statistics["bins"]["largest_miss"], statistics["explained_at_most"]
     if miss is None or most is None:
@@ -99,7 +99,7 @@ def _how_linear(numbers: Numbers) -> str:
 
 
 def caption_density(numbers: Numbers) -> str:
-    """The shares of u = 0 and u = 1, and the mass of the kernels outside [0, 1]."""
+    """Give the shares of u = 0 and u = 1, and the kernel mass outside [0, 1]."""
     statistics, (_, density) = numbers["statistics"], numbers["series"]
     return (
         f"{100 * statistics['share_at_0']:.1f}% of the drafts have u = 0 and {100 * statistics['share_at_1']:.1f}% "
@@ -109,13 +109,13 @@ def caption_density(numbers: Numbers) -> str:
 
 
 def _at(series: dict[str, Any], threshold: float) -> str:
-    """A rate at one threshold, with its interval."""
+    """Give a rate at one threshold, with its interval."""
     index = int(np.argmin(np.abs(np.array(series["x"]) - threshold)))
     return _estimate({"value": series["mean"][index]} | {end: series[end][index] for end in ("low", "high")})
 
 
 def caption_rates(numbers: Numbers) -> str:
-    """The rates at the paper's threshold."""
+    """Give the rates at the paper's threshold."""
     _, accepted, skipped = numbers["series"]
     chosen = value(CU, "chosen")
     wrong = numbers["statistics"]["skipped_and_rejected"][f"{chosen:g}"]
@@ -131,7 +131,7 @@ def caption_rates(numbers: Numbers) -> str:
 
 
 def caption_transmission(numbers: Numbers) -> str:
-    """The rate about the paper's threshold."""
+    """Give the transmission rate near the paper's threshold."""
     (sent,) = numbers["series"]
     near = [0.4, 0.6]
     ours = ", ".join(f"{_at(sent, one)} at {one}" for one in near)
@@ -143,7 +143,7 @@ def caption_transmission(numbers: Numbers) -> str:
 
 
 def caption_methods(numbers: Numbers) -> str:
-    """The three rates of each method."""
+    """Give the three rates of each method."""
     parts = []
     for one in numbers["series"]:
         at = "" if one["threshold"] is None else f" (threshold {_number(one['threshold'])})"
@@ -160,7 +160,7 @@ def caption_methods(numbers: Numbers) -> str:
 
 
 def caption_table(numbers: Numbers) -> str:
-    """The true risk of skipping beside the papers' surrogate R."""
+    """Compare the true risk of skipping to the papers' surrogate R."""
     statistics = numbers["statistics"]
     bins, exact = statistics["bins"], statistics["exact"].get("bins")
     if exact is None:
@@ -179,7 +179,7 @@ def caption_table(numbers: Numbers) -> str:
 
 
 def message_baselines(numbers: Numbers) -> str:
-    """How far uncertainty and rejection go together."""
+    """Give the correlation of uncertainty and rejection."""
     found = [r for r in numbers["statistics"]["pearson_r"].values() if r is not None]
     if not found:
         return "The correlation of uncertainty and rejection is undefined here."
@@ -189,7 +189,7 @@ def message_baselines(numbers: Numbers) -> str:
 
 
 def message_line(numbers: Numbers) -> str:
-    """How much the line explains of the means, and of single tokens."""
+    """Give the variance that the line explains, for the means and for single tokens."""
     statistics = numbers["statistics"]
     means, tokens = (statistics[which]["line"] for which in ("bins", "tokens"))
     if means is None or tokens is None:
@@ -205,13 +205,13 @@ def _percent(share: float | None) -> str:
 
 
 def message_density(numbers: Numbers) -> str:
-    """The share of drafts at both ends."""
+    """Give the share of drafts at u = 0 and u = 1."""
     ends = numbers["statistics"]["share_at_0"] + numbers["statistics"]["share_at_1"]
     return f"The uncertainty of {100 * ends:.1f}% of the drafts is exactly 0 or 1."
 
 
 def message_rates(numbers: Numbers) -> str:
-    """The share of skipped drafts that would be accepted at the paper's threshold."""
+    """Give the share of skipped drafts that would be accepted at the paper's threshold."""
     sent, accepted, _ = numbers["series"]
     chosen = value(CU, "chosen")
     return (
@@ -221,14 +221,14 @@ def message_rates(numbers: Numbers) -> str:
 
 
 def message_transmission(numbers: Numbers) -> str:
-    """The rate at the paper's experimental threshold."""
+    """Give the rate at the paper's experimental threshold."""
     (sent,) = numbers["series"]
     at = value(U, "experimental")
     return f"The transmission rate falls as the threshold rises; at {at:g} it is {_at(sent, at)}."
 
 
 def message_methods(numbers: Numbers) -> str:
-    """The range of the transmission rates."""
+    """Give the range of the transmission rates."""
     rates = [one["transmission"]["value"] for one in numbers["series"] if one["transmission"]["value"] is not None]
     if not rates:
         return "No method has a threshold here."
@@ -236,7 +236,7 @@ def message_methods(numbers: Numbers) -> str:
 
 
 def message_table(numbers: Numbers) -> str:
-    """The true risk of skipping at the risk-prone threshold."""
+    """Give the true risk of skipping at the risk-prone threshold."""
     exact = numbers["statistics"]["exact"].get("bins")
     if exact is None:
         return "The fitted line does not rise, so there is no threshold."

@@ -1,4 +1,4 @@
-"""The papers' line β = a u + b on our tokens, its consequences, and the distance of the tokens from it."""
+"""Fit the papers' line β = a u + b to our tokens; compute its consequences and its distance from the tokens."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hlmtheory import skipping
 from hlmtheory.uncertainty import LinearFit
 from validation.plots.common.skipping.sample import DRAWS, POINTS, ClusteredEstimate, Index, Row, Tokens, mean, ratio
 
-CELLS = 400  # of the density by kernels on [0, 1]
+CELLS = 400  # of the kernel density on [0, 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Risks:
-    """Consequences of a rising line: the papers' surrogate R, the bounds on it, and the exact risk.
+    """Hold the consequences of a rising line: the papers' surrogate R, its bounds, and the exact risk.
 
-    ``discrete``: R and bounds as sums over the 21 points; ``density``: as integrals of the density by kernels; each
+    ``discrete``: R and bounds as sums over the 21 points; ``density``: as integrals of the kernel density; each
     (R, bound at s = 2, best bound, its exponent). ``surrogate``, ``below``, ``misfit``: parts of the exact risk.
     """
 
@@ -34,31 +34,30 @@ class Risks:
 
 
 def fit_of(uncertainty: Row, rejection: Row, groups: Index, *, binned: bool) -> LinearFit | None:
-    """The fit, clustered by prompt where there are enough; None where u is constant.
+    """Fit a line, with intervals clustered by prompt where there are enough prompts; None if u is constant.
 
-    ``clusters`` is None where one prompt's tokens decide whether there is a slope at all: the intervals then say
-    nothing.
+    ``clusters`` is None if the slope is identified by the tokens of one prompt alone: intervals are then meaningless.
     """
     for labels in (groups, None):
         try:
             return hlmtheory.uncertainty.fit_linear(uncertainty, rejection, groups=labels, binned=binned)
-        except ValueError:  # one prompt, or no variation once one of them is left out; then: no variation at all
+        except ValueError:  # first: one prompt, or u is constant without one of the prompts; second: u is constant
             continue
     return None
 
 
 def line_of(tokens: Tokens, *, binned: bool) -> LinearFit | None:
-    """The papers' fit on our tokens."""
+    """Return the papers' fit on our tokens."""
     return fit_of(tokens.uncertainty, tokens.rejection, tokens.prompt, binned=binned)
 
 
 def non_acceptance(tokens: Tokens) -> ClusteredEstimate:
-    """Δ = P(p_d < q_d)."""
+    """Return Δ = P(p_d < q_d)."""
     return mean(tokens.rejection > 0, tokens.prompt)
 
 
 def risks_of(tokens: Tokens, fit: LinearFit | None) -> Risks | None:
-    """Consequences of the line; None if it does not rise, because u then says nothing about the risk."""
+    """Return the consequences of the line; None if it does not rise, because u then does not predict the risk."""
     if fit is None or fit.slope <= 0:
         return None
     line = (fit.slope, fit.intercept, non_acceptance(tokens).value)
@@ -83,7 +82,7 @@ def _floats(values: Any) -> Any:
 
 
 def density_of(tokens: Tokens) -> tuple[Row, float]:
-    """Gaussian kernel density of u in equal cells of [0, 1], and the mass that the kernels put outside.
+    """Return the Gaussian kernel density of u in equal cells of [0, 1], and the kernel mass outside.
 
     The bandwidth is Scott's, the standard deviation times n^{-1/5}. u takes 21 values, many of them at the
     ends, so the kernels put mass outside [0, 1]. The mass inside is normalised.
@@ -100,13 +99,13 @@ def density_of(tokens: Tokens) -> tuple[Row, float]:
 
 
 def bin_means(uncertainty: Row, rejection: Row, groups: Index) -> list[ClusteredEstimate]:
-    """Mean β at each of the 21 points; NaN at a point without tokens."""
+    """Return the mean β at each of the 21 points; NaN at a point without tokens."""
     point = np.rint(uncertainty * DRAWS).astype(np.int64)
     return [ratio(rejection * (point == index), point == index, groups) for index in range(DRAWS + 1)]
 
 
 def points_off(tokens: Tokens, fit: LinearFit) -> tuple[int, int]:
-    """At how many points the 95% interval of the mean β leaves the line out, and how many points have an interval."""
+    """Count points whose 95% interval of the mean β excludes the line, and points that have an interval."""
     means = bin_means(tokens.uncertainty, tokens.rejection, tokens.prompt)
     sure = [(one, u) for one, u in zip(means, POINTS, strict=True) if not np.isnan(one.low)]
     off = [not one.low <= fit.slope * u + fit.intercept <= one.high for one, u in sure]
@@ -114,7 +113,7 @@ def points_off(tokens: Tokens, fit: LinearFit) -> tuple[int, int]:
 
 
 def explained_at_most(tokens: Tokens) -> float:
-    """Share of the variance of β that any function of u explains, Var(E[β | u]) / Var(β); NaN for a constant β."""
+    """Return the share of the variance of β explained by u, Var(E[β | u]) / Var(β); NaN for a constant β."""
     count = np.bincount(tokens.point, minlength=DRAWS + 1)
     total = np.bincount(tokens.point, tokens.rejection, minlength=DRAWS + 1)
     center = tokens.rejection.mean()
@@ -124,7 +123,7 @@ def explained_at_most(tokens: Tokens) -> float:
 
 
 def largest_miss(tokens: Tokens, fit: LinearFit) -> tuple[float, float]:
-    """The u with the largest distance of the mean β from the line, and this distance (mean minus line)."""
+    """Return the u with the largest distance of the mean β from the line, and this distance (mean minus line)."""
     held = np.flatnonzero(tokens.mass)
     total = np.bincount(tokens.point, tokens.rejection, minlength=DRAWS + 1)[held]
     miss = total / (tokens.mass[held] * len(tokens.point)) - fit.slope * POINTS[held] - fit.intercept

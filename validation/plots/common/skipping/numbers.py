@@ -1,4 +1,4 @@
-"""Numbers of each figure of uncertainty and skipping, as plain values."""
+"""Measure the numbers of each figure of uncertainty and skipping, as plain values."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ BOTH_BASELINES = "MC dropout and prompt perturbation"
 
 
 def number(value: float | None) -> float | None:
-    """A value for JSON; None and NaN become null."""
+    """Convert a value for JSON; None and NaN become null."""
     return None if value is None or np.isnan(value) else plain(value)
 
 
 def interval(estimate: ClusteredEstimate) -> dict[str, float | None]:
-    """An estimate as plain values."""
+    """Convert an estimate with its interval to plain values."""
     return {"value": number(estimate.value), "low": number(estimate.low), "high": number(estimate.high)}
 
 
 def curve(name: str, x: Any, estimates: list[ClusteredEstimate]) -> dict[str, Any]:
-    """Estimates along an axis."""
+    """Return estimates along an axis as a curve."""
     ends = {key: [number(getattr(one, key)) for one in estimates] for key in ("low", "high")}
     return {"name": name, "x": plain(x), "mean": [number(one.value) for one in estimates], **ends}
 
@@ -71,9 +71,9 @@ def curve(name: str, x: Any, estimates: list[ClusteredEstimate]) -> dict[str, An
 
 
 def baselines_of(trace: Trace, seed: int) -> tuple[dict[str, tuple[Row, Row, Index]], dict[str, str]]:
-    """(u, β, prompt) by measure at the same positions and drafts, and the reasons why a measure is left out.
+    """Return (u, β, prompt) by measure at the same positions and drafts, and why any measure is omitted.
 
-    The baselines read the texts with the model, so they are there only for the built-in pair's trace.
+    The baselines run the model on the texts, so they exist only for the built-in pair's trace.
     """
     if trace.manifest.get("pair", {}).get("name") != BUILT_IN:
         why = "they need the models, and only the built-in pair is loaded for a figure"
@@ -104,14 +104,14 @@ def _measured_baselines(source: TraceKey, seed: int) -> tuple[dict[str, tuple[Ro
 
 
 def correlation(uncertainty: Row, rejection: Row) -> float:
-    """Pearson's r; NaN where one side does not vary."""
+    """Return Pearson's r; NaN if one side is constant."""
     if len(uncertainty) < 2 or not np.ptp(uncertainty) or not np.ptp(rejection):
         return np.nan
     return float(np.corrcoef(uncertainty, rejection)[0, 1])
 
 
 def measure_baselines(trace: Trace, seed: int) -> Numbers:
-    """Mean rejection probability over the uncertainty, for each measure."""
+    """Measure the mean rejection probability over the uncertainty, for each measure."""
     tokens = tokens_of(trace, seed)
     baselines, left_out = baselines_of(trace, seed)
     measures = {TEMPERATURE: (tokens.uncertainty, tokens.rejection, tokens.prompt)}
@@ -144,7 +144,7 @@ def measure_baselines(trace: Trace, seed: int) -> Numbers:
 
 
 def _line(fit: LinearFit | None) -> dict[str, Any] | None:
-    """A fit as plain values; no intervals where they were not clustered."""
+    """Convert a fit to plain values; without intervals if they are not clustered."""
     if fit is None:
         return None
     fields = ("slope", "intercept", "r_squared", "mse", "correlation")
@@ -155,7 +155,7 @@ def _line(fit: LinearFit | None) -> dict[str, Any] | None:
 
 
 def line_statistics(tokens: Tokens) -> dict[str, Any]:
-    """The fits to tokens and to means, Δ, and the thresholds of each fit."""
+    """Return the fits to tokens and to means, Δ, and the thresholds of each fit."""
     found: dict[str, Any] = {
         "non_acceptance": interval(non_acceptance(tokens)),
         "explained_at_most": number(explained_at_most(tokens)),
@@ -173,7 +173,7 @@ def line_statistics(tokens: Tokens) -> dict[str, Any]:
 
 
 def _relation(tokens: Tokens) -> list[dict[str, Any]]:
-    """Mean β at each u, and both lines at the ends."""
+    """Return the mean β at each u, and both lines at the ends."""
     found = [curve("mean at each u", POINTS, bin_means(tokens.uncertainty, tokens.rejection, tokens.prompt))]
     for name, binned in (("fit to the tokens", False), ("fit to the 21 means", True)):
         fit = line_of(tokens, binned=binned)
@@ -183,7 +183,7 @@ def _relation(tokens: Tokens) -> list[dict[str, Any]]:
 
 
 def _density(tokens: Tokens) -> list[dict[str, Any]]:
-    """Share of the tokens at each u, and the density by kernels, per step of 0.05."""
+    """Return the share of the tokens at each u, and the kernel density per step of 0.05."""
     cells, outside = density_of(tokens)
     centers = (np.arange(CELLS) + 0.5) / CELLS
     return [
@@ -203,7 +203,7 @@ DENSITY = {"x": axis("uncertainty u"), "y": axis("probability density")}
 
 
 def measure_line(trace: Trace, seed: int) -> Numbers:
-    """The relation of β and u, with the two thresholds."""
+    """Measure the relation of β and u, with the two thresholds."""
     tokens = tokens_of(trace, seed)
     return {
         "axes": [RELATION],
@@ -214,7 +214,7 @@ def measure_line(trace: Trace, seed: int) -> Numbers:
 
 
 def measure_density(trace: Trace, seed: int) -> Numbers:
-    """The law of u."""
+    """Measure the distribution of u."""
     tokens = tokens_of(trace, seed)
     ends = {"share_at_0": plain(tokens.mass[0]), "share_at_1": plain(tokens.mass[-1])}
     return {
@@ -226,7 +226,7 @@ def measure_density(trace: Trace, seed: int) -> Numbers:
 
 
 def measure_both(trace: Trace, seed: int) -> Numbers:
-    """Law of u, and the relation of β and u."""
+    """Measure the distribution of u, and the relation of β and u."""
     law, relation = measure_density(trace, seed), measure_line(trace, seed)
     return law | {"axes": [SHARE, RELATION], "series": [law["series"][0], *relation["series"]]}
 
@@ -235,7 +235,7 @@ def measure_both(trace: Trace, seed: int) -> Numbers:
 
 
 def measure_rates(trace: Trace, seed: int) -> Numbers:
-    """Transmission rate and both true skip rates over the threshold."""
+    """Measure the transmission rate and both true skip rates over the threshold."""
     tokens = tokens_of(trace, seed)
     thresholds, sent, accepted, skipped = zip(*thresholds_over(tokens), strict=True)
     wrong = {f"{threshold:g}": interval(one_step(tokens, threshold)) for threshold in thresholds}
@@ -252,13 +252,13 @@ def measure_rates(trace: Trace, seed: int) -> Numbers:
 
 
 def measure_transmission(trace: Trace, seed: int) -> Numbers:
-    """The transmission rate alone."""
+    """Measure the transmission rate over the threshold."""
     numbers = measure_rates(trace, seed)
     return numbers | {"series": numbers["series"][:1]}
 
 
 def measure_methods(trace: Trace, seed: int) -> Numbers:
-    """Transmission rate and true skip rates of U-HLM by each measure, and of skipping at random."""
+    """Measure the transmission rate and true skip rates of U-HLM with each measure, and of random skipping."""
     tokens = tokens_of(trace, seed)
     baselines, left_out = baselines_of(trace, seed)
     fit = line_of(tokens, binned=True)
@@ -268,7 +268,7 @@ def measure_methods(trace: Trace, seed: int) -> Numbers:
         methods["U-HLM, risk-averse"] = _rates(tokens, risks.averse)
         methods["random, as many sent"] = _random(tokens, methods["U-HLM, risk-prone"]["transmission"].value)
     for name, (u, beta, prompt) in baselines.items():
-        none = np.zeros(len(u), np.int64)  # tokens and texts are not used
+        none = np.zeros(len(u), np.int64)  # placeholder: tokens and texts are not used
         own = Tokens(none, none, u, beta, np.full(len(u), np.nan), none, prompt, tokens.longest)
         line = fit_of(u, beta, prompt, binned=True)
         if name != TEMPERATURE and (found := risks_of(own, line)):
@@ -295,7 +295,7 @@ def _rates(tokens: Tokens, threshold: float) -> dict[str, Any]:
 
 
 def _random(tokens: Tokens, sent: float) -> dict[str, Any]:
-    """Skipping that knows nothing of the draft: exact, without drawing."""
+    """Return the exact rates of random skipping, independent of the draft."""
     share = ClusteredEstimate(sent, np.nan, np.nan)
     return {
         "threshold": np.nan,

@@ -1,4 +1,4 @@
-"""Pictures of uncertainty and skipping: cu-hlm (oh2025cuhlm) III and V-B, u-hlm (oh2024uhlm)."""
+"""Paint figures of uncertainty and skipping: cu-hlm (oh2025cuhlm) III and V-B, u-hlm (oh2024uhlm)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LOOKS: tuple[dict[str, Any], ...] = (
 
 
 def _values(row: list[float | None]) -> Any:
-    """Numbers to draw; null is a gap."""
+    """Return numbers to draw, with NaN for null."""
     return np.array(row, dtype=np.float64)
 
 
 def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
-    """A curve, and its 95% interval if it has one."""
+    """Draw a curve, with its 95% interval if it has one."""
     if "low" in series:
         low, high = _values(series["low"]), _values(series["high"])
         axes.fill_between(series["x"], low, high, color=look["color"], alpha=0.18, linewidth=0)
@@ -42,7 +42,7 @@ def _draw(axes: Axes, series: dict[str, Any], **look: Any) -> None:
 
 
 def _mark_thresholds(axes: Axes, numbers: Numbers, paper: str) -> None:
-    """Ours of the 21 means, and the paper's; those beyond [0, 1] are not in the picture."""
+    """Mark our threshold from the 21 means and the paper's; omit those outside [0, 1]."""
     ours = numbers["statistics"]["bins"]["thresholds"] or []
     theirs = [value(paper, name) for name in ("averse", "prone")]
     for name, places, color, line in (("ours", ours, DARK, (0, (4, 2))), (paper, theirs, MIDDLE, (0, (1, 1.5)))):
@@ -53,7 +53,7 @@ def _mark_thresholds(axes: Axes, numbers: Numbers, paper: str) -> None:
 
 
 def paint_baselines(numbers: Numbers) -> Canvas:
-    """Mean rejection probability over u, a curve for each measure of uncertainty."""
+    """Paint the mean rejection probability over u, with a curve for each uncertainty measure."""
     figure, (axes,) = canvas(COLUMN)
     for series, look in zip(numbers["series"], _LOOKS, strict=False):
         _draw(axes, series, marker=".", markersize=3, **look)
@@ -64,7 +64,7 @@ def paint_baselines(numbers: Numbers) -> Canvas:
 
 
 def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper: str) -> None:
-    """Means, our lines, the paper's, and the thresholds."""
+    """Draw the means, our lines, the paper's line, and the thresholds."""
     means, *lines = series
     _draw(axes, means, color=DARK, linestyle="none", marker=".", markersize=4)
     looks: tuple[dict[str, Any], ...] = (
@@ -81,7 +81,7 @@ def _relation(axes: Axes, numbers: Numbers, series: list[dict[str, Any]], paper:
 
 
 def paint_line(numbers: Numbers) -> Canvas:
-    """Mean rejection probability over u with the fitted and the printed lines."""
+    """Paint the mean rejection probability over u, with the fitted and the printed lines."""
     figure, (axes,) = canvas((COLUMN[0], 3.0))
     name_axes(axes, numbers["axes"][0])
     _relation(axes, numbers, numbers["series"], CU)
@@ -93,7 +93,7 @@ def _bars(axes: Axes, series: dict[str, Any]) -> None:
 
 
 def paint_density(numbers: Numbers) -> Canvas:
-    """Histogram and kernel density of u."""
+    """Paint histogram and kernel density of u."""
     figure, (axes,) = canvas(COLUMN)
     share, density = numbers["series"]
     name_axes(axes, numbers["axes"][0])
@@ -107,7 +107,7 @@ def paint_density(numbers: Numbers) -> Canvas:
 
 
 def paint_both(numbers: Numbers) -> Canvas:
-    """Left, shares of u; right, mean rejection probability and the lines."""
+    """Paint shares of u on the left, mean rejection probability and lines on the right."""
     figure, (left, right) = canvas(PAGE, panels=2)
     share, *relation = numbers["series"]
     for axes, names in zip((left, right), numbers["axes"], strict=True):
@@ -120,7 +120,7 @@ def paint_both(numbers: Numbers) -> Canvas:
 
 
 def paint_rates(numbers: Numbers) -> Canvas:
-    """Transmission rate and both true skip rates over the threshold."""
+    """Paint the transmission rate and both true skip rates over the threshold."""
     figure, (axes,) = canvas((COLUMN[0], 3.0))
     for series, look in zip(numbers["series"], _LOOKS, strict=True):
         _draw(axes, series, **look)
@@ -136,7 +136,7 @@ def paint_rates(numbers: Numbers) -> Canvas:
 
 
 def paint_transmission(numbers: Numbers) -> Canvas:
-    """Transmission rate over the threshold, with the printed point."""
+    """Paint the transmission rate over the threshold, with the printed point."""
     figure, (axes,) = canvas(COLUMN)
     (series,) = numbers["series"]
     _draw(axes, series, color=DARK)
@@ -155,7 +155,7 @@ def paint_transmission(numbers: Numbers) -> Canvas:
 
 
 def paint_methods(numbers: Numbers) -> Canvas:
-    """Bars of the three rates, a group for each method."""
+    """Paint bars of the three rates, grouped by method."""
     figure, (axes,) = canvas(PAGE)
     series = numbers["series"]
     for number, ((key, name), color) in enumerate(zip(RATES.items(), (DARK, MIDDLE, LIGHT), strict=True)):

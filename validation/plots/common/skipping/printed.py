@@ -1,4 +1,4 @@
-"""Numbers that cu-hlm and u-hlm print of uncertainty and skipping, and which of them contradict each other."""
+"""Numbers that cu-hlm and u-hlm print on uncertainty and skipping, and their contradictions."""
 
 from __future__ import annotations
 
@@ -41,39 +41,39 @@ PRINTED = {
     },
 }
 HALF_DIGIT = {"slope": 0.005, "intercept": 0.005, "non_acceptance": 0.0005, "averse": 0.0005, "prone": 0.0005}
-"""Rounding of what u-hlm prints."""
+"""Rounding units of the numbers that u-hlm prints."""
 
 
 def printed(paper: str, *names: str) -> tuple[Printed, ...]:
-    """Some of what a paper prints."""
+    """Return the named numbers that a paper prints."""
     return tuple(PRINTED[paper][name] for name in names)
 
 
 def value(paper: str, name: str) -> float:
-    """One number that a paper prints."""
+    """Return one number that a paper prints."""
     return PRINTED[paper][name].value
 
 
 def fraction_of_bins() -> float:
-    """R² that cu-hlm's a and MSE give if each of the 21 points counts once: a² Var(u) / (a² Var(u) + MSE)."""
+    """Return R² from cu-hlm's a and MSE with equal weights on the 21 points: a² Var(u) / (a² Var(u) + MSE)."""
     explained = value(CU, "slope") ** 2 * float(np.var(POINTS))
     return explained / (explained + value(CU, "mse"))
 
 
 def false_positives() -> float:
-    """P(skipped and rejected) by cu-hlm's skipped share and true skip rate."""
+    """Return P(skipped and rejected) from cu-hlm's skipped share and true skip rate."""
     return value(CU, "skipped") * (1.0 - value(CU, "true_skips"))
 
 
 def between_thresholds() -> float:
-    """Most that P(-b/a < u ≤ (Δ - b)/a) can be for cu-hlm's bound: its ‖f‖ times √|I| (Cauchy-Schwarz)."""
+    """Return the largest P(-b/a < u ≤ (Δ - b)/a) under cu-hlm's bound: its ‖f‖ times √|I| (Cauchy-Schwarz)."""
     slope, delta = value(CU, "slope"), value(CU, "non_acceptance")
     norm = value(CU, "bound") * np.sqrt(3.0 * slope) / delta**1.5  # (13)
     return float(norm * np.sqrt(delta / slope))
 
 
 def prone_range(*, with_averse: bool) -> tuple[float, float]:
-    """Range of (Δ - b)/a over all a, b and Δ that round to u-hlm's printed ones, or over a, Δ and -b/a."""
+    """Return the range of (Δ - b)/a over all a, b and Δ that round to u-hlm's printed values, or over a, Δ and -b/a."""
     near = {name: (value(U, name) - half, value(U, name) + half) for name, half in HALF_DIGIT.items()}
     slopes, shares = near["slope"], near["non_acceptance"]
     if with_averse:
@@ -84,7 +84,7 @@ def prone_range(*, with_averse: bool) -> tuple[float, float]:
 
 
 def findings() -> Table:
-    """Claims about uncertainty and skipping beside what follows from the same paper's numbers."""
+    """Return claims on uncertainty and skipping, beside the implications of the same paper's numbers."""
     steeper = value(U, "non_acceptance") / (value(U, "prone") - value(U, "averse"))
     prone = {paper: _threshold(paper) for paper in (CU, U)}
     alone, together = prone_range(with_averse=False), prone_range(with_averse=True)

@@ -1,6 +1,6 @@
-"""The sample behind the figures of uncertainty and skipping: one draft at each position of some texts of a trace.
+"""Draw the sample behind the uncertainty and skipping figures: one draft at each position of some texts of a trace.
 
-The texts are the target model's, so the sums along them are those of claim ``skipping.sequence``. Every estimate over
+The target model wrote the texts, so sums along them are those of claim ``skipping.sequence``. Every estimate over
 tokens has an interval that is clustered by prompt.
 """
 
@@ -31,11 +31,11 @@ Index = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Tokens:
-    """One draft at each of n positions, drawn from q.
+    """Hold one draft at each of n positions, drawn from q.
 
     ``rows`` (n,): rows of the trace; ``token`` (n,): the draft d; ``uncertainty``, ``rejection``, ``likelihood`` (n,):
     u, β_d and q_d; ``text``, ``prompt`` (n,): 0, 1, … for the texts in their order, and for their prompts; ``longest``:
-    how many tokens a text has at most.
+    largest number of tokens of a text.
     """
 
     rows: Index
@@ -49,30 +49,30 @@ class Tokens:
 
     @property
     def texts(self) -> int:
-        """How many texts there are."""
+        """Return the number of texts."""
         return int(self.text[-1]) + 1
 
     @property
     def point(self) -> Index:
-        """M u, 0..M."""
+        """Return M u, an integer from 0 to M."""
         return np.rint(self.uncertainty * DRAWS).astype(np.int64)
 
     @cached_property
     def mass(self) -> Row:
-        """Share of the tokens at each of the points."""
+        """Return the share of the tokens at each value of u."""
         return np.bincount(self.point, minlength=DRAWS + 1) / len(self.point)
 
     @cached_property
     def prompt_of_text(self) -> Index:
-        """The prompt of each text, shape (texts,)."""
+        """Return the prompt of each text, shape (texts,)."""
         return self.prompt[np.searchsorted(self.text, np.arange(self.texts))]
 
     def skipped(self, threshold: float) -> NDArray[np.bool_]:
-        """Which drafts stay on the device: u ≤ u_th."""
+        """Mark skipped drafts: u ≤ u_th."""
         return self.uncertainty <= threshold
 
     def along_texts(self, values: Row, fill: float) -> Row:
-        """The values as a table (texts, longest text), ``fill`` beyond the end of a shorter text."""
+        """Return the values as a table (texts, longest text), padded with ``fill``."""
         place = np.arange(len(self.text)) - np.searchsorted(self.text, self.text)
         table = np.full((self.texts, int(place.max()) + 1), fill)
         table[self.text, place] = values
@@ -81,20 +81,20 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class TraceKey:
-    """Cache key of a trace: its path and creation time."""
+    """Identify a trace in the cache by its path and creation time."""
 
     key: tuple[Any, ...]
     trace: Trace = field(compare=False)
 
 
 def trace_key(trace: Trace) -> TraceKey:
-    """Key of the cached sample."""
+    """Return the cache key of a trace."""
     made = str(trace.manifest.get("created"))
     return TraceKey((str(trace.path), trace.positions, trace.vocabulary, made), trace)
 
 
 def tokens_of(trace: Trace, seed: int) -> Tokens:
-    """Drafts, their uncertainty and their rejection probability; computed once for all figures.
+    """Return drafts, their uncertainty and their rejection probability, computed once for all figures.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def _tokens(source: TraceKey, seed: int, values: int) -> Tokens:
 
 
 def _even_texts(trace: Trace, positions: int) -> list[Index]:
-    """Positions of evenly spaced texts up to a total number, or the beginning of the first text."""
+    """Return the positions of evenly spaced texts up to a total number, or the beginning of the first text."""
     at = np.asarray(trace.arrays["position"][:])
     texts = np.split(np.arange(len(at)), np.flatnonzero(at == 0)[1:])
     lengths = np.array([len(text) for text in texts])
@@ -140,19 +140,19 @@ def _even_texts(trace: Trace, positions: int) -> list[Index]:
 
 
 def text_of(trace: Trace, rows: Index) -> Index:
-    """0, 1, … for the texts that rising rows are of."""
+    """Number the texts of ascending rows: 0, 1, …."""
     starts = np.flatnonzero(np.asarray(trace.arrays["position"][:]) == 0)
     return np.unique(np.searchsorted(starts, rows, side="right"), return_inverse=True)[1].astype(np.int64)
 
 
 def prompt_of(trace: Trace, rows: Index) -> Index:
-    """0, 1, … for the prompts of the rows: a prompt can have several texts."""
+    """Number the prompts of the rows: 0, 1, …; a prompt can have several texts."""
     labels = np.asarray(trace.arrays["prompt_index"][:])[rows]
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
 def _chunks(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
-    """Rising rows, runs of them that are consecutive, some at a time."""
+    """Yield runs of consecutive rows in chunks, from ascending rows."""
     for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
         for part in np.array_split(run, -(-len(run) * trace.vocabulary // CHUNK_VALUES)):
             where = slice(int(part[0]), int(part[-1]) + 1)
@@ -160,7 +160,7 @@ def _chunks(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
 
 
 def uncertainty_at(trace: Trace, rows: Index, token: Index, rng: np.random.Generator) -> Row:
-    """Uncertainty of the drafts at rising rows, by 20 draws at temperatures up to 2, as in both papers."""
+    """Return the uncertainty of the drafts at ascending rows, by 20 draws at temperatures up to 2, as in the papers."""
     parts, done = [], 0
     for _, chunk in _chunks(trace, rows):
         logits = chunk.draft_logits.astype(np.float64)
@@ -171,7 +171,7 @@ def uncertainty_at(trace: Trace, rows: Index, token: Index, rng: np.random.Gener
 
 
 def rejection_at(trace: Trace, rows: Index, token: Index) -> Row:
-    """Rejection probability of the drafts at rising rows."""
+    """Return the rejection probability of the drafts at ascending rows."""
     parts, done = [], 0
     for _, chunk in _chunks(trace, rows):
         drafts = token[done : done + len(chunk.tokens)]
@@ -181,7 +181,7 @@ def rejection_at(trace: Trace, rows: Index, token: Index) -> Row:
 
 
 def rejection_of(draft: Row, target: Row, token: Index) -> tuple[Row, Row]:
-    """β_d = (1 - p_d/q_d)⁺ of the drafts, and q_d."""
+    """Return β_d = (1 - p_d/q_d)⁺ and q_d of the drafts."""
     q, p = (np.take_along_axis(rows, token[:, None], axis=-1)[:, 0] for rows in (draft, target))
     return np.maximum(1.0 - p / q, 0.0), q
 
@@ -191,7 +191,7 @@ def rejection_of(draft: Row, target: Row, token: Index) -> tuple[Row, Row]:
 
 @dataclass(frozen=True, slots=True)
 class ClusteredEstimate:
-    """A mean with its interval; all NaN where there is nothing to take it of, the ends NaN for a single prompt."""
+    """Hold a mean with its interval; all NaN without data, NaN ends for a single prompt."""
 
     value: float
     low: float
@@ -199,7 +199,7 @@ class ClusteredEstimate:
 
 
 def ratio(numerator: Any, denominator: Any, groups: Index) -> ClusteredEstimate:
-    """Σ numerator / Σ denominator over tokens, with a 95% interval clustered by prompt.
+    """Return Σ numerator / Σ denominator over tokens, with a 95% interval clustered by prompt.
 
     Linearised: with sums y_g and n_g of G prompts and r their ratio, Var(r) = G/(G - 1) Σ (y_g - r n_g)² / (Σ n_g)²;
     t with G - 1 degrees of freedom.
@@ -208,7 +208,7 @@ def ratio(numerator: Any, denominator: Any, groups: Index) -> ClusteredEstimate:
 
     index = np.unique(groups, return_inverse=True)[1]
     above, below = (np.bincount(index, np.broadcast_to(part, groups.shape)) for part in (numerator, denominator))
-    above, below = above[below > 0], below[below > 0]  # prompts without such tokens say nothing of them
+    above, below = above[below > 0], below[below > 0]  # prompts without such tokens carry no information
     count = len(below)
     if not count:
         return ClusteredEstimate(np.nan, np.nan, np.nan)
@@ -221,34 +221,34 @@ def ratio(numerator: Any, denominator: Any, groups: Index) -> ClusteredEstimate:
 
 
 def mean(values: Any, groups: Index) -> ClusteredEstimate:
-    """Mean over tokens, see :func:`ratio`."""
+    """Return the mean over tokens; see :func:`ratio`."""
     return ratio(values, 1.0, groups)
 
 
 def transmission_rate(tokens: Tokens, threshold: float) -> ClusteredEstimate:
-    """Share of the drafts that are sent."""
+    """Return the share of the drafts that are sent."""
     return mean(~tokens.skipped(threshold), tokens.prompt)
 
 
 def one_step(tokens: Tokens, threshold: float) -> ClusteredEstimate:
-    """Mean one-step total variation, E[β_d 1{u ≤ u_th}]: how often a draft is skipped that would be rejected."""
+    """Return the mean one-step total variation E[β_d 1{u ≤ u_th}], the share of drafts skipped and rejected."""
     return mean(tokens.rejection * tokens.skipped(threshold), tokens.prompt)
 
 
 def accepted_if_skipped(tokens: Tokens, threshold: float) -> ClusteredEstimate:
-    """P(accepted | skipped): the true skip rate of cu-hlm, V-A. Acceptance enters as its probability 1 - β."""
+    """Return P(accepted | skipped), the true skip rate of cu-hlm V-A; a draft counts with its probability 1 - β."""
     skipped = tokens.skipped(threshold)
     return ratio(skipped * (1.0 - tokens.rejection), skipped, tokens.prompt)
 
 
 def skipped_if_accepted(tokens: Tokens, threshold: float) -> ClusteredEstimate:
-    """P(skipped | accepted): the true skip rate of u-hlm, IV."""
+    """Return P(skipped | accepted), the true skip rate of u-hlm IV."""
     accepted = 1.0 - tokens.rejection
     return ratio(tokens.skipped(threshold) * accepted, accepted, tokens.prompt)
 
 
 def thresholds_over(tokens: Tokens) -> Iterator[tuple[float, ClusteredEstimate, ClusteredEstimate, ClusteredEstimate]]:
-    """Each threshold 0, .05, …, 1, with the transmission rate and both true skip rates."""
+    """Return the thresholds 0, .05, …, 1, with the transmission rate and both true skip rates at each."""
     for threshold in POINTS.tolist():
         sent = transmission_rate(tokens, threshold)
         yield threshold, sent, accepted_if_skipped(tokens, threshold), skipped_if_accepted(tokens, threshold)

@@ -1,4 +1,4 @@
-"""Numbers of the skipping figures as text."""
+"""Format numbers of the skipping figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ UNDEFINED = "undefined"
 
 
 def shown(number: float | None, form: str = ".4f") -> str:
-    """A number as text, with a true minus sign.
+    """Format a number with a true minus sign.
 
     >>> shown(-0.0661), shown(float("nan"))
     ('−0.0661', 'undefined')
@@ -17,7 +17,7 @@ def shown(number: float | None, form: str = ".4f") -> str:
 
 
 def with_interval(number: float | None, ends: tuple[float, float] | None, form: str = ".4f") -> str:
-    """A number and its interval, if it has one.
+    """Format a number with its interval, if it has one.
 
     >>> with_interval(0.5, (0.25, 0.75), ".2f"), with_interval(0.5, None, ".2f")
     ('0.50 [0.25, 0.75]', '0.50')

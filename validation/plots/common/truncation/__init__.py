@@ -1,1 +1,1 @@
-"""A sample of drafts and the k that each rule chooses, for figures of cu-hlm and ours."""
+"""Measure a sample of drafts and the k of each rule, for figures of cu-hlm and ours."""

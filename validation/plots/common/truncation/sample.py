@@ -1,6 +1,6 @@
-"""The sample behind the figures of truncation: one draft at each of some random positions, and each rule's k there.
+"""Draw the sample behind the truncation figures: one draft at each random position, and each rule's k there.
 
-Every rule of the device takes the smallest k with Δ_k below its own limit, so Δ_k is computed once for all rules.
+Every device rule takes the smallest k with Δ_k below its own limit, so Δ_k is computed once for all rules.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Row = NDArray[np.float64]
 
 SAMPLE_VALUES = 12 * 10**6  # logits of a model in the sample: 2,929 positions at V = 4,096, 375 at V = 32,000
 CHUNK_VALUES = 2**18  # probabilities held at a time, 2 MiB in float64
-POINTS = 24  # sizes at which everything is known of every position
+POINTS = 24  # number of k at which all quantities are computed for every position
 DRAWS = 20  # perturbed samples of a draft, as in the paper
 THETA = 0.1  # tolerance of cu-hlm V-B on TV(r, r̂)
 SKIP_BELOW = 0.8  # u_th of cu-hlm V-B: a draft with a smaller u is not sent
-EPSILON = 2 * THETA  # tolerance on the Bias: TV(r, r̂) ≤ θ promises Bias ≤ 2θT, and T may be 1
-SHARPNESSES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 50.0, 100.0)  # η; the paper does not print its own
+EPSILON = 2 * THETA  # distortion tolerance on the Bias: TV(r, r̂) ≤ θ promises Bias ≤ 2θT, and T may be 1
+SHARPNESSES = (0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 20.0, 50.0, 100.0)  # η; the paper does not print its values
 SHOWN = (1.0, 5.0, 20.0)
-SWEPT = tuple(np.linspace(0.0, 1.0, 21).tolist())  # β put in place of β_d, all else as it is
+SWEPT = tuple(np.linspace(0.0, 1.0, 21).tolist())  # β that replaces β_d, with everything else unchanged
 PARAMETERS: dict[str, tuple[float, ...]] = {
     "exact": (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01),  # ε; falling
     "certified": (2.0, 1.0, 0.5, 0.2, 0.1, 0.05, 0.02),  # ε
@@ -39,14 +39,14 @@ PARAMETERS: dict[str, tuple[float, ...]] = {
     "min-p": (0.9, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.003),
     "top-nσ": (0.1, 0.3, 0.6, 1.0, 1.4, 1.8, 2.4, 3.0),
 }
-"""Parameters of each rule, from the fewest tokens sent to the most."""
+"""Parameters of each rule, ordered from the fewest to the most tokens sent."""
 
 Sizes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """One draft d from q at each of n positions; the fields have the shape (n,) but for the line a u + b.
+    """Hold one draft d from q at each of n positions; all fields but the line a u + b have shape (n,).
 
     ``apart``: T = TV(q, p); ``estimate``: a u + b, clipped to [0, 1]. ``line`` is None if u is constant
     or there are too few points: the estimate is then the mean of β_d.
@@ -63,7 +63,7 @@ class Drafts:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Sizes k and the true TV(r, r̂_k) of n positions.
+    """Hold the k of each rule and the true TV(r, r̂_k) at n positions.
 
     ``grid`` (S,): some k; ``deviation``, ``distortion``, ``rebuilt`` (n, S): Δ_k, TV(r, r̂_k) and TV(q̂, p) there.
     ``top_k``, ``met``: by rule, its k at its parameters and the distortion there (n, parameters); "online" and
@@ -89,45 +89,45 @@ class Sample:
 
     @property
     def rejected(self) -> NDArray[np.bool_]:
-        """Positions with q ≠ p; elsewhere nothing is rejected, and (20) is 0/0."""
+        """Mark positions with q ≠ p; at all others nothing is rejected, and (20) is 0/0."""
         return self.drafts.apart > 0
 
     def bias(self, distortion: Row) -> Row:
-        """Bias, by its identity, of a distortion (n, ...)."""
+        """Return the Bias of a distortion (n, ...), by its identity."""
         apart = self.drafts.apart.reshape(-1, *[1] * (distortion.ndim - 1))
         return np.asarray(2.0 * apart * distortion)
 
     def online(self, eta: float, *, true: bool = False) -> Sizes:
-        """The k of (24) at θ = 0.1 (n,), with the estimate of β_d or with β_d itself."""
+        """Return the k of (24) at θ = 0.1 (n,), with the estimate of β_d or with β_d itself."""
         return np.asarray(self.top_k["online, true" if true else "online"][:, SHARPNESSES.index(eta)])
 
     @property
     def sent(self) -> NDArray[np.bool_]:
-        """Positions that Algorithm 1 sends and where (20) is defined."""
+        """Mark positions that Algorithm 1 sends and where (20) is defined."""
         return self.rejected & (self.drafts.uncertainty > SKIP_BELOW)
 
     def offline(self, theta: float, *, sharp: bool = False, sent: bool = False) -> int | None:
-        """k* of (21) over the positions where (20) is defined, or over the sent ones; None without positions."""
+        """Return k* of (21) over positions where (20) is defined, or over the sent ones; None without positions."""
         inverse = self.inverse_sent if sent else self.inverse
         return None if np.isnan(inverse[0]) else int(np.argmax((1.0 if sharp else 2.0) * inverse <= theta))
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Cache key of a trace: its path and creation time."""
+    """Identify a trace in the cache by its path and creation time."""
 
     key: tuple[Any, ...]
     trace: Trace = field(compare=False)
 
 
 def sample_of(trace: Trace, seed: int) -> Sample:
-    """Random positions of a trace; measured once for all figures."""
+    """Return the sample at random positions of a trace, measured once for all figures."""
     key = (str(trace.path), trace.positions, trace.vocabulary, str(trace.manifest.get("created")))
     return _sample(_Source(key, trace), seed, SAMPLE_VALUES)
 
 
 def denominator(drafted: Any, rejection: Any, sharpness: Any) -> Row:
-    """D of (23); for z ≤ 0 the softplus is what it adds to the ReLU."""
+    """Return D of (23); for z ≤ 0, softplus equals its gap to ReLU."""
     own, other = (np.asarray(truncation.softplus_gap(z, sharpness)) for z in (-np.asarray(rejection), -1.0))
     return np.asarray((1.0 - drafted) * other + drafted * own)
 
@@ -172,7 +172,7 @@ def _sample(source: _Source, seed: int, values: int) -> Sample:
 
 
 def _pairs(draft: NDArray[Any], target: NDArray[Any]) -> Iterator[tuple[slice, Row, Row]]:
-    """Distributions q and p in chunks."""
+    """Yield distributions q and p in chunks."""
     step = max(1, CHUNK_VALUES // draft.shape[-1])
     for start in range(0, len(draft), step):
         part = slice(start, start + step)
@@ -205,7 +205,7 @@ def _drafts(draft: NDArray[Any], target: NDArray[Any], seed: int) -> Drafts:
 
 
 def _limits(drafts: Drafts, part: slice) -> dict[str, Row]:
-    """How large Δ_k may be (n, parameters), for the rules of the device."""
+    """Return the largest allowed Δ_k (n, parameters) for each device rule."""
     drafted, rejection, estimate = (one[part, None] for one in (drafts.drafted, drafts.rejection, drafts.estimate))
     beta = np.array(SWEPT)
     limits = {
@@ -224,12 +224,12 @@ def _limits(drafts: Drafts, part: slice) -> dict[str, Row]:
 
 
 def _first(deviation: Row, limits: Row) -> Sizes:
-    """Least k with Δ_k at most each limit."""
+    """Return the smallest k with Δ_k at most each limit."""
     return np.array([np.searchsorted(-row, -limit) for row, limit in zip(deviation, limits, strict=True)])
 
 
 def _counted(q: Row, logits: NDArray[Any]) -> dict[str, Sizes]:
-    """The samplers' rules."""
+    """Return the k of the samplers' rules."""
     wide = q[:, None]
     return {
         "top-p": np.asarray(truncation.size_from_top_p(wide, np.array(PARAMETERS["top-p"]))),
@@ -241,7 +241,7 @@ def _counted(q: Row, logits: NDArray[Any]) -> dict[str, Sizes]:
 
 
 def _distortions(p: Row, q: Row, sizes: dict[str, Sizes], grid: Sizes) -> dict[str, Any]:
-    """The exact sizes, and what every size costs."""
+    """Add the k of the exact rule, and return the distortion at each k."""
     rows: dict[str, list[Any]] = {}
     for i in range(len(q)):
         pair = SortedPair.of(p[i], q[i])

@@ -1,4 +1,4 @@
-"""Parts that the figures of truncation share: the paper's numbers, undefined values, bits, styles of rules."""
+"""Shared parts of the truncation figures: the paper's numbers, undefined values, bits, and line styles."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ LOOKS: dict[str, dict[str, Any]] = {
     "min-p": {"color": "0.6", "linestyle": (0, (1, 1.2))},
     "top-nσ": {"color": "0.75", "linestyle": "-"},
 }
-"""Ours dark, the published online rule in the other color, solid where η is largest, the samplers' rules grey."""
+"""Line styles: ours dark, the published online rule in the second colour, solid at the largest η, samplers grey."""
 
 
 def axis(name: str, unit: str = "", scale: str = "log") -> dict[str, str]:
-    """One axis of a panel, logarithmic by default."""
+    """Return one axis of a panel, logarithmic by default."""
     return {"label": name, "unit": unit, "scale": scale}
 
 
 def defined(values: ArrayLike, digits: int = 5) -> Any:
-    """Like ``plain``, but None for a value that is not finite, because JSON has no infinity.
+    """Round values like ``plain``, with None for non-finite values, because JSON has no infinity.
 
     >>> defined([0.25, float("nan")])
     [0.25, None]
@@ -55,13 +55,13 @@ def defined(values: ArrayLike, digits: int = 5) -> Any:
 
 
 def average(values: ArrayLike, axis: int | None = None) -> Any:
-    """Mean; NaN of nothing."""
+    """Return the mean; NaN for an empty array."""
     array = np.asarray(values, dtype=np.float64)
     return array.mean(axis=axis) if len(array) else np.full(array.shape[1:] if axis == 0 else (), np.nan)
 
 
 def say(value: float | None, form: str = ",.0f") -> str:
-    """A number as text, or "undefined".
+    """Format a number, or return "undefined".
 
     >>> say(1234.5, ",.1f"), say(None)
     ('1,234.5', 'undefined')
@@ -70,7 +70,7 @@ def say(value: float | None, form: str = ",.0f") -> str:
 
 
 def three(value: float | None) -> str:
-    """Three digits, or all before the point.
+    """Format a number with three significant digits, or with all digits before the point.
 
     >>> three(1234.5), three(0.01234), three(None)
     ('1,234', '0.0123', 'undefined')
@@ -79,17 +79,17 @@ def three(value: float | None) -> str:
 
 
 def full_bits(vocabulary: int) -> int:
-    """B of (4): every entry with its index."""
+    """Return the bits B of (4): every entry with its index."""
     return int(vocabulary_payload_bits(vocabulary, BITS))
 
 
 def entry_bits(vocabulary: int) -> int:
-    """Bits of one entry: b_prob + ⌈log₂ V⌉."""
+    """Return the bits of one entry: b_prob + ⌈log₂ V⌉."""
     return full_bits(vocabulary) // vocabulary
 
 
 def curve(axes: Axes, x: ArrayLike, y: ArrayLike, **look: Any) -> None:
-    """A line; None and, on a logarithmic axis, what is not positive leave a gap."""
+    """Draw a line with gaps at None and, on a logarithmic axis, at values that are not positive."""
     xs, ys = (np.array(values, dtype=np.float64) for values in (x, y))
     for values, scale in ((xs, axes.get_xscale()), (ys, axes.get_yscale())):
         if scale == "log":
@@ -98,7 +98,7 @@ def curve(axes: Axes, x: ArrayLike, y: ArrayLike, **look: Any) -> None:
 
 
 def decades(lines: Sequence[Sequence[float | None]], lowest: float) -> tuple[float, float]:
-    """Limits of a logarithmic axis that hold what is drawn of some lines, though not below ``lowest``.
+    """Return limits of a logarithmic axis that hold all drawn values, but not below ``lowest``.
 
     >>> decades([[0.0, 2.0], [None]], 1e-3), decades([], 1e-3)
     ((1.0, 3.0), (0.001, 1.0))
@@ -109,7 +109,7 @@ def decades(lines: Sequence[Sequence[float | None]], lowest: float) -> tuple[flo
 
 
 def line_said(line: list[float] | None) -> str:
-    """How β_d was estimated.
+    """Describe how β_d was estimated.
 
     >>> line_said(None), line_said([0.5, -0.0625])
     ('the mean β, as no line could be fitted', 'a u + b = 0.5 u − 0.0625, clipped to [0, 1]')

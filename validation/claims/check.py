@@ -1,9 +1,9 @@
-"""All claims on all positions of a trace, streamed: memory does not grow with the trace.
+"""Check all claims on all positions of a trace, in constant memory.
 
-A claim is checked on what was measured, arrays built from the stored logits, where these hold all it takes; a claim
-that needs no language model is checked on simulated instances, from ``validation/scenarios``. Positions are read in
-blocks and checked a few rows at a time, so few that a worker's arrays stay in its cache; neither the number of workers
-nor their timing changes a result.
+A claim is checked on arrays built from the stored logits if these hold every input of the claim. A claim that needs no
+language model is checked on simulated instances from ``validation/claims/scenarios``. Positions are read in blocks and
+checked a few at a time, so that a worker's arrays fit its cache. The number and the timing of the workers do not change
+a result.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from validation.trace.reader import Trace, TraceChunk
 
 __all__ = ["BIASES", "MAX_DRAFT_LENGTH", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
 
-BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # positions read at a time, and logits of one model among them
-CACHED_VALUES, GPU_VALUES = 2**17, 2**20  # probabilities of one model that are checked at a time
-ARRAYS_ALIVE = 32  # at most, in one claim's check, of as many float64 as there are probabilities
-MEMORY = 2**30  # bytes for all workers together
+BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # maximum positions in a block, and logits of one model
+CACHED_VALUES, GPU_VALUES = 2**17, 2**20  # probabilities of one model checked at a time
+ARRAYS_ALIVE = 32  # maximum number of float64 arrays of that size in one claim's check
+MEMORY = 2**30  # bytes, for all workers together
 SCENARIO_BATCHES = 10
-BIASES = (0.01, 0.05, 0.1)  # of which the summary says how many entries a device has to send
+BIASES = (0.01, 0.05, 0.1)  # the summary reports the top_k that certifies each
 
 Progress = Callable[[int, int, str], None]
 Job = Callable[[], "Part"]
@@ -58,7 +58,7 @@ Job = Callable[[], "Part"]
 
 @dataclass(slots=True)
 class Part:
-    """What one job found: verdicts, and of how many positions which sums."""
+    """Result of one job: verdicts, the number of positions, and sums over them."""
 
     verdicts: list[Verdict]
     positions: int = 0
@@ -67,7 +67,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where claims on measured arrays are checked: numpy on the host, or torch on a device."""
+    """The backend for claims on measured arrays: numpy on the host, or torch on a device."""
 
     device: str | None = None
     values: int = CACHED_VALUES
@@ -75,7 +75,7 @@ class Place:
 
     @classmethod
     def of(cls, device: str) -> Place:
-        """``"numpy"``, ``"auto"`` (a GPU or numpy), or a device for :func:`.choose_device`."""
+        """Return the place for ``"numpy"``, ``"auto"`` (a GPU, else numpy) or a device of :func:`.choose_device`."""
         if device == "numpy":
             return cls()
         where = choose_device(device)
@@ -84,7 +84,7 @@ class Place:
         return cls(str(where), CACHED_VALUES if where.type == "cpu" else GPU_VALUES, Lock())
 
     def put(self, arrays: Mapping[str, Any]) -> Instance:
-        """The arrays there, of the same types and values."""
+        """Return the arrays on the device, with the same types and values."""
         if self.device is None:
             return arrays
         import torch
@@ -101,23 +101,23 @@ def check_trace(
     device: str = "numpy",
     kept: Path | None = None,
 ) -> Results:
-    """Check claims on every position of a trace, and those that need none on simulated instances.
+    """Check claims on every position of a trace, and claims that need no trace on simulated instances.
 
     Parameters
     ----------
     trace : Trace
     seed : int
-        Of the drawn tokens, the sizes k, the draft lengths and the scenarios.
+        Seeds the drawn tokens, k, the draft lengths and the scenarios.
     claims : mapping of str to Claim, optional
-        All, if None.
+        Default: all claims.
     progress : callable, optional
         Called as ``progress(done, total, text)`` in positions.
     device : str
-        Where measured arrays are checked: ``"numpy"`` on the host, or as torch tensors on ``"cpu"``, ``"cuda"``,
-        ``"cuda:1"``; ``"auto"`` is a GPU if there is one, else numpy. The instances are the same everywhere;
-        simulated ones are checked by numpy on the host.
+        Backend for measured arrays: ``"numpy"`` on the host, or torch tensors on ``"cpu"``, ``"cuda"``, ``"cuda:1"``;
+        ``"auto"`` selects a GPU if there is one, else numpy. All devices get the same instances. Simulated instances
+        are checked by numpy on the host.
     kept : Path, optional
-        A file for the results so far; a check that was stopped continues from it. The caller removes it.
+        File that stores partial results. A stopped check continues from it. The caller removes it.
 
     Returns
     -------
@@ -126,9 +126,9 @@ def check_trace(
     Raises
     ------
     UserError
-        If no instance can be built for a claim; a simulated claim that was in scope nowhere, which is a defect of its
-        scenario; an unknown device; too little memory. A measured claim that the trace has no instance of, such as
-        one on eight positions of a text, is reported as out of scope, with the reason.
+        If no instance can be built for a claim; if no simulated instance of a claim is in scope, which is a defect of
+        its scenario; if the device is unknown; if memory is too small. A measured claim without an instance in the
+        trace, such as a claim on eight positions of a sequence, is reported as out of scope, with the reason.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
     tables = scenarios()
@@ -156,7 +156,7 @@ def check_trace(
                 elif progress:
                     progress(found.positions, trace.positions, "checking the claims")
         finally:
-            if whole:  # Ctrl-C may come in the middle of a part
+            if whole:  # Ctrl-C may interrupt a part
                 file.write(found, now=True)
     _refuse_out_of_scope(found.tallies)
     summary = {name: value / trace.positions for name, value in found.sums.items()}
@@ -189,7 +189,7 @@ def _refuse_out_of_scope(tallies: Mapping[str, Tally]) -> None:
 
 
 def block_rows(vocabulary: int) -> int:
-    """Positions in a block: a power of two, so that blocks and the chunks of the store share their borders.
+    """Return the positions in a block: a power of two, so that blocks align with the chunks of the store.
 
     >>> [block_rows(size) for size in (300, 4096, 32_000, 152_000)]
     [256, 256, 128, 16]
@@ -199,7 +199,7 @@ def block_rows(vocabulary: int) -> int:
 
 
 def _workers(vocabulary: int) -> int:
-    """As many as there are cores, and memory for."""
+    """Return the number of workers, limited by cores and memory."""
     block = block_rows(vocabulary) * vocabulary * 2 * 2  # float16, two models
     each = block + ARRAYS_ALIVE * 8 * max(CACHED_VALUES, vocabulary)
     return max(1, min(cores(), MEMORY // each - 1))
@@ -213,7 +213,7 @@ def _jobs(
     simulated: Mapping[str, Claim],
     tables: Mapping[str, Scenario],
 ) -> Iterator[Job]:
-    """Scenario batches, then blocks of the trace, which are read one by one as workers become free."""
+    """Yield scenario batches, then blocks of the trace; a block is read when a worker becomes free."""
     for name, claim in simulated.items():
         for batch in range(SCENARIO_BATCHES):
             yield partial(_check_scenario, claim, tables[name], scenario_rng(seed, name, batch))
@@ -222,9 +222,10 @@ def _jobs(
 
 
 def _in_order(jobs: Iterable[Job], workers: int) -> Iterator[Part]:
-    """Jobs on all cores (numpy releases the lock), a few in flight; results in order, so sums repeat.
+    """Run jobs on all cores and yield their results in order, so that sums are reproducible.
 
-    Whoever stops before the end, by Ctrl-C for one, does not wait for the jobs in flight.
+    numpy releases the lock. A few jobs are in flight; a caller that stops early, for example by Ctrl-C, does not wait
+    for them.
     """
     pool = ThreadPoolExecutor(workers)
     finished = False
@@ -246,7 +247,7 @@ def _check_scenario(claim: Claim, scenario: Scenario, rng: np.random.Generator) 
 
 
 def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator, place: Place) -> Part:
-    """Check the measured claims on one block: a few positions at a time, and windows on the whole block."""
+    """Check the measured claims on one block: claims on positions in small parts, claims on windows at once."""
     count, vocabulary = chunk.draft_logits.shape
     draws = InstanceDraws.of(rng, count, vocabulary)
     by_row = [claim for claim in claims if not set(claim.takes) & set(WINDOW_ARRAYS)]
@@ -271,12 +272,12 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
 
 
 def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Fewest entries whose certificate 2 Δ_k is at most each of BIASES, shape (n, len(BIASES))."""
+    """Return the smallest k with certificate 2 Δ_k at most each of BIASES, shape (n, len(BIASES))."""
     return np.stack([truncation.certified_size(draft, bias) for bias in BIASES], axis=-1)
 
 
 def _sums(acceptance: np.ndarray[Any, Any], top: np.ndarray[Any, Any], sizes: np.ndarray[Any, Any]) -> dict[str, float]:
-    """Sums over the block of what the summary averages."""
+    """Return the block's sums of the quantities that the summary averages."""
     return {
         "acceptance": float(acceptance.sum()),
         "certain_share": float(np.count_nonzero(top >= 0.9)),

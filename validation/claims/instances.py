@@ -1,8 +1,8 @@
-"""What the claims are checked on: arrays from a trace's positions, or from the scenarios that need no language model.
+"""Instances of the claims: arrays from a trace's positions, or from scenarios that need no language model.
 
-q and p are the float64 softmax of the stored logits; what a claim needs beside them (a drawn token, a number k of
-entries to send, a draft length) is drawn by the seed, so that a run can be repeated and every k from 0 to V has its
-chance. Everything is drawn and built by numpy on the host, so that every device sees the same instances.
+q and p are the float64 softmax of the stored logits. The other inputs of a claim (a drawn token, k, a draft length) are
+random with a fixed seed, so that a run is reproducible; every k from 0 to V has positive probability. numpy draws and
+builds all instances on the host, so that every device checks the same ones.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from validation.errors import UserError
 from validation.trace.reader import TraceChunk, probabilities
 
 MAX_DRAFT_LENGTH = 8
-SIZES_BY_DRAFT = (8, 64, 512)  # entries sent for likely, middling and unlikely drafts
-ACTUAL_TEMPERATURE = 0.7  # of a sampler that is declared as one of temperature 1
+SIZES_BY_DRAFT = (8, 64, 512)  # top_k of likely, middling and unlikely draft tokens
+ACTUAL_TEMPERATURE = 0.7  # of a sampler that declares temperature 1
 ROW_ARRAYS = (
     *("draft", "target", "actual_draft", "token", "k", "top_k", "acceptance", "draft_length", "sharpness", "skip"),
     *("logits", "draft_count"),
@@ -37,21 +37,22 @@ Scenario = Callable[[np.random.Generator], Instance]
 
 @dataclass(frozen=True, slots=True)
 class InstanceDraws:
-    """The random part of n positions' instances; each field has the shape (n,)."""
+    """The random inputs of the instances at n positions; each field has shape (n,)."""
 
-    quantile: Array  # in [0, 1): which token is drawn
+    quantile: Array  # in [0, 1): selects the drawn token
     k: Array
     draft_length: Array
     sharpness: Array  # of a softplus
-    skip_from: Array  # the draft probability from which on a draft is skipped
-    skip_level: Array  # with what probability
+    skip_from: Array  # smallest draft probability at which verification may be skipped
+    skip_level: Array  # probability of skipping there
 
     @classmethod
     def of(cls, rng: np.random.Generator, count: int, vocabulary: int) -> InstanceDraws:
-        """Draw for ``count`` positions: k is log-uniform on 0..V, and V itself once in a hundred.
+        """Draw the inputs for ``count`` positions.
 
-        So is the sharpness η, on 1..100: the paper does not print its value. Drafts are skipped from a
-        probability on that is log-uniform on 1e-6..1, in half of the positions always, else with a drawn probability.
+        k is log-uniform on 0..V, and V with an extra probability of 0.01. The sharpness η is log-uniform on 1..100,
+        because the paper does not print its value. Verification is skipped above a draft probability that is
+        log-uniform on 1e-6..1: always at half of the positions, with a random probability at the others.
         """
         quantile = rng.random(count)
         k = np.floor((vocabulary + 2.0) ** rng.random(count)).astype(np.int64) - 1
@@ -66,7 +67,7 @@ class InstanceDraws:
 
 
 def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Array]:
-    """Everything a claim may take, for n positions.
+    """Return all arrays that a claim may take, for n positions.
 
     Parameters
     ----------
@@ -77,19 +78,19 @@ def instance_arrays(chunk: TraceChunk, rng: np.random.Generator) -> dict[str, Ar
     Returns
     -------
     dict
-        ``draft``, ``target`` (n, V): softmax of the stored logits; ``token`` (n,): drawn from the draft row; ``k``
-        (n,): log-uniform on 0..V; ``top_k`` (n, V): fewer entries for likelier drafts; ``acceptance`` (n,),
-        ``draft_length`` (n,), ``sharpness`` (n,): log-uniform on 1..100; ``skip`` (n, V): 0, or from a drawn
-        draft probability on a drawn probability; ``logits`` (n, V): the draft's, in float64;
-        ``actual_draft`` (n, V): the draft's distribution at temperature .7; ``draft_count`` (n,): 1 to 3;
-        ``acceptances`` (m, 8): the rates of 8 consecutive positions of one text.
+        ``draft``, ``target`` (n, V): softmax of the stored logits; ``token`` (n,): drawn from the draft distribution;
+        ``k`` (n,): log-uniform on 0..V; ``top_k`` (n, V): smaller for likelier draft tokens; ``acceptance`` (n,);
+        ``draft_length`` (n,); ``sharpness`` (n,): log-uniform on 1..100; ``skip`` (n, V): 0 below a random draft
+        probability, else a random probability; ``logits`` (n, V): of the draft model, in float64;
+        ``actual_draft`` (n, V): the draft distribution at temperature .7; ``draft_count`` (n,): 1 to 3;
+        ``acceptances`` (m, 8): acceptance rates at 8 consecutive positions of one sequence.
     """
     arrays = row_arrays(chunk, InstanceDraws.of(rng, *chunk.draft_logits.shape))
     return arrays | {"acceptances": windows(arrays["acceptance"], chunk)}
 
 
 def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] = ROW_ARRAYS) -> dict[str, Array]:
-    """The arrays with one entry a position: those named, and always ``draft``, ``target`` and ``acceptance``."""
+    """Return the named arrays with one entry per position, and always ``draft``, ``target`` and ``acceptance``."""
     draft, target = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
     arrays = {
         "draft": draft,
@@ -116,16 +117,16 @@ def row_arrays(chunk: TraceChunk, draws: InstanceDraws, names: Collection[str] =
 
 
 def _drawn(rows: Array, quantile: Array) -> Array:
-    """One token from each row, by the inverse of its distribution function."""
+    """Return one token from each distribution, by inverting its cumulative distribution function."""
     cumulative = np.cumsum(rows, axis=-1)
     return np.asarray(np.argmax(cumulative > (quantile * cumulative[:, -1])[:, None], axis=-1))
 
 
 def windows(acceptance: Array, chunk: TraceChunk) -> Array:
-    """Rates at MAX_DRAFT_LENGTH consecutive positions of one text, shape (m, MAX_DRAFT_LENGTH).
+    """Return acceptance rates at MAX_DRAFT_LENGTH consecutive positions of one sequence, (m, MAX_DRAFT_LENGTH).
 
-    The texts are the target model's, so these are real numbers to try the algebra on, not the conditional rates along
-    a run of accepted drafts. Runs that reach into the next block are left out.
+    The target model generated the sequences, so these are realistic inputs for the algebra, not the conditional rates
+    along a run of accepted draft tokens. Windows that cross a block border are left out.
     """
     if len(acceptance) < MAX_DRAFT_LENGTH:
         return np.empty((0, MAX_DRAFT_LENGTH))
@@ -137,7 +138,7 @@ def windows(acceptance: Array, chunk: TraceChunk) -> Array:
 
 
 def scenarios(package: str = "validation.claims.scenarios") -> dict[str, Scenario]:
-    """By claim id, what makes a batch of instances without a language model: every module's ``INSTANCES``.
+    """Return each claim's generator of simulated instances, by claim id: the union of the modules' ``INSTANCES``.
 
     Raises
     ------
@@ -160,5 +161,5 @@ def scenarios(package: str = "validation.claims.scenarios") -> dict[str, Scenari
 
 
 def scenario_rng(seed: int, claim: str, batch: int) -> np.random.Generator:
-    """The generator of one batch: it depends on nothing but these three."""
+    """Return the random generator of one batch, determined by the three arguments."""
     return np.random.default_rng([seed, zlib.crc32(claim.encode()), batch])

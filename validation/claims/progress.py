@@ -1,7 +1,7 @@
-"""The state of a check in a file: a check that was stopped continues after the last finished part.
+"""Store the state of a check in a file, so that a stopped check continues after the last finished part.
 
-Parts come in one order and each has its own random numbers, so the count of finished parts says where to go on. What
-is kept is of one trace, seed, place, set of claims and code; for any other the check starts from the beginning.
+Parts have a fixed order and separate random numbers, so the number of finished parts determines where to continue. The
+state is valid for one trace, seed, device, set of claims and code; otherwise the check starts from the beginning.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ LIBRARIES = ("numpy", "scipy")
 
 @dataclass(slots=True)
 class CheckSums:
-    """The sums over the parts of a check that are finished.
+    """Sums over the finished parts of a check.
 
     Attributes
     ----------
     parts, positions, scenes : int
-        How many parts are finished, how many positions of the trace, and how many batches of simulated instances.
+        Numbers of finished parts, of positions of the trace, and of batches of simulated instances.
     tallies : dict of Tally
-        By the claim's id.
+        By claim id.
     sums : dict of float
-        What the summary averages.
+        Sums of the quantities that the summary averages.
     seconds : float
-        That they took.
+        Time spent.
     """
 
     tallies: dict[str, Tally]
@@ -53,13 +53,13 @@ class CheckSums:
 
 
 class Unfinished:
-    """The file of a check, or none: then nothing is kept."""
+    """The state file of a check. Without a file, nothing is stored."""
 
     def __init__(self, file: Path | None, mark: str) -> None:
         self.file, self.mark, self._written = file, mark, time.monotonic()
 
     def read(self, empty: CheckSums) -> CheckSums:
-        """Return the stored sums of the same check; ``empty`` if there is no such file or it is unreadable."""
+        """Return the stored sums of the same check, or ``empty`` if the file is missing or unreadable."""
         try:
             there = json.loads(self.file.read_text(encoding="utf-8")) if self.file else None
             if there is None or there["mark"] != self.mark:
@@ -75,7 +75,7 @@ class Unfinished:
         )
 
     def write(self, found: CheckSums, *, now: bool = False) -> None:
-        """Keep what was found, if the last time was some seconds ago, or now."""
+        """Write the state if the last write is older than EVERY_S, or if ``now``."""
         if self.file is None or not (now or time.monotonic() - self._written > EVERY_S):
             return
         results = Results(found.tallies, found.positions, 0, found.seconds, found.sums)
@@ -85,9 +85,9 @@ class Unfinished:
 
 
 def mark_of(trace: Trace, claims: Iterable[str], settings: Mapping[str, Any]) -> str:
-    """A hash of all that decides what a check finds: the trace, the claims, the settings, the code, the libraries."""
+    """Return a hash of everything that determines the results: trace, claims, settings, code and libraries."""
     digest = hashlib.sha256(json.dumps([sorted(claims), dict(settings)], sort_keys=True).encode())
-    for name in (JOURNAL, MANIFEST):  # the first holds the checksum of every file
+    for name in (JOURNAL, MANIFEST):  # the journal holds the checksum of every file
         file = trace.path / name
         digest.update(file.read_bytes() if file.exists() else b"none")
     for folder in ("hlmtheory", "validation"):

@@ -1,4 +1,4 @@
-"""What a run found: a tally for each claim, and what the trace is like; as text and back."""
+"""Results of a run, a tally per claim and statistics of the trace, with their conversion to and from JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from validation.errors import UserError
 
 @dataclass(slots=True)
 class Tally:
-    """What all verdicts on one claim come to."""
+    """Counts over all verdicts on one claim."""
 
     claim: str
     instances: int = 0
@@ -26,19 +26,19 @@ class Tally:
     inconclusive: int = 0
     out_of_scope: int = 0
     vacuous: int = 0
-    worst_slack: float = math.inf  # of decided instances
-    tightest: float = -math.inf  # largest lhs/rhs of decided instances whose rhs is more than rounding
+    worst_slack: float = math.inf  # minimum over decided instances
+    tightest: float = -math.inf  # maximum lhs/rhs over decided instances with rhs above rounding
     broken: dict[str, int] = field(default_factory=dict)
-    kind: str = "measured"  # on a trace, or "simulated": on instances of a scenario
+    kind: str = "measured"  # on a trace; "simulated": on instances of a scenario
 
     @property
     def in_scope(self) -> int:
-        """Instances that met every assumption."""
+        """Number of instances that meet every assumption."""
         return self.instances - self.out_of_scope
 
     @property
     def never(self) -> str:
-        """Why no instance was in scope; empty where one was."""
+        """Reason why no instance is in scope; empty if one is."""
         if self.in_scope:
             return ""
         if not self.instances:
@@ -47,11 +47,12 @@ class Tally:
 
     @property
     def outcome(self) -> str:
-        """One word or two for the report.
+        """Outcome for the report, in one or two words.
 
-        Of a false statement it is the claim's ``standing``, "refuted", "misprint" or "false reading": a fact about the
-        statement, whose counterexample the tests keep; how often it fails here is ``violated``. A claim that is mostly
-        undecided does not hold. "withdrawn": the record is older than the list of claims, which has it no more.
+        For a false statement it is the claim's ``standing``: "refuted", "misprint" or "false reading". The standing is
+        a property of the statement, whose counterexample the tests keep; ``violated`` counts its failures in this run.
+        A claim whose instances are mostly undecided does not hold. "withdrawn" means that the list of claims no longer
+        contains the claim of an older record.
         """
         claim = hlmtheory.all_claims().get(self.claim)
         if claim is None:
@@ -65,7 +66,7 @@ class Tally:
         return "holds" if self.holds > self.inconclusive else "inconclusive"
 
     def add(self, verdict: Verdict) -> None:
-        """Count one batch."""
+        """Add the counts of one batch."""
         self.instances += verdict.instances
         self.holds += verdict.count(Status.HOLDS)
         self.violated += verdict.count(Status.VIOLATED)
@@ -85,7 +86,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Results:
-    """The tallies of one run, and what the trace is like."""
+    """The tallies of one run and the statistics of its trace."""
 
     tallies: dict[str, Tally]
     positions: int
@@ -94,7 +95,7 @@ class Results:
     summary: dict[str, float]
 
     def to_json(self) -> str:
-        """The results as text; infinities become words, since JSON has none."""
+        """Return the results as JSON; infinities become strings, because JSON has no infinity."""
         plain = asdict(self)
         for tally in plain["tallies"].values():
             for name in ("worst_slack", "tightest"):
@@ -103,7 +104,7 @@ class Results:
 
     @classmethod
     def from_json(cls, text: str) -> Results:
-        """Read what :meth:`to_json` wrote."""
+        """Return the results that :meth:`to_json` wrote."""
         plain = json.loads(text)
         tallies = {}
         for name, fields in plain["tallies"].items():
@@ -113,12 +114,12 @@ class Results:
 
 
 def load_results(path: Path) -> Results:
-    """Results of an earlier run.
+    """Return the results of an earlier run.
 
     Raises
     ------
     UserError
-        If there are none at ``path``, or they cannot be read.
+        If ``path`` holds no results or cannot be read.
     """
     try:
         return Results.from_json(path.read_text(encoding="utf-8"))

@@ -1,1 +1,1 @@
-"""Simulated instances for the claims that need no language model: one module a field, each with ``INSTANCES``."""
+"""Simulated instances of the claims that need no language model; each module defines ``INSTANCES``."""

@@ -1,7 +1,7 @@
-"""The cell of edge-sd (zhu2025edgesd) Section IV: users in a disc, their prompts, and how each scheme serves them.
+"""The cell of edge-sd (zhu2025edgesd) Section IV: users in a disc, their prompts, and their service by each scheme.
 
-Table II's constants are the defaults of :class:`Load` and :class:`Radio`. Where the paper's text leaves open what was
-done, :class:`Reading` says how it is read.
+Table II's constants are the defaults of :class:`Load` and :class:`Radio`. :class:`Reading` holds our interpretation
+where the paper's text is ambiguous.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LENGTHS = range(1, MAX_DRAFT_LENGTH + 1)
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What the users ask, and of which models: edge-sd Tables I and II, with the pair and acceptance of Fig. 7.
+    """The workload and the models: edge-sd Tables I and II, with the pair and acceptance of Fig. 7.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Load:
     longest_input, longest_output : int
         I_max and O_max; lengths are uniform on 1..I_max and 1..O_max.
     pair : int
-        Index of the draft and the verify model in :data:`validation.claims.scenarios.edge.PAIRS`.
+        Index of the draft and target model in :data:`validation.claims.scenarios.edge.PAIRS`.
     acceptance : float
         α.
     memory : float
@@ -55,7 +55,7 @@ class Load:
 
     @property
     def service(self) -> Service:
-        """The two models on their machines."""
+        """Return the two models with their devices."""
         return service(self.pair, self.acceptance, self.memory)
 
 
@@ -86,18 +86,18 @@ class Radio:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What edge-sd leaves open.
+    """Our interpretation where edge-sd is ambiguous.
 
     Attributes
     ----------
     longest_answers : bool
-        Whether every task is served for O_max tokens, as it is planned, and not for its own O_k.
+        Whether every task generates O_max tokens, as planned, instead of its own O_k.
     sorted_arrival : bool
-        Whether the baselines, too, take the tasks by rising prompt and not as they come.
+        Whether the baselines also sort the tasks by prompt length instead of keeping their order of arrival.
     printed_objective : bool
-        Whether the batches minimise (29) as printed, which does not overlap the two stages.
+        Whether the batches minimise (29) as printed, without overlap of the two stages.
     shared_length : bool
-        Whether the baselines draft as many tokens as the proposed plan and not what is best for them.
+        Whether the baselines use the draft length of the proposed plan instead of their own best one.
     """
 
     longest_answers: bool = False
@@ -115,7 +115,7 @@ class Users:
     inputs, outputs : integer array
         I_k and O_k, in tokens.
     distance : array
-        From the base station, as a share of the radius.
+        Distance from the base station, as a fraction of the radius.
     fading : array
         ϱ_k ~ Exp(1).
     """
@@ -127,7 +127,7 @@ class Users:
 
 
 def draw_users(seed: int, run: int, load: Load) -> Users:
-    """The users of one run; fewer users are the first of more, and a longer I_max stretches the same prompts.
+    """Return the users of one run. A smaller K gives a prefix; a larger I_max scales the same prompts.
 
     >>> few, many = (draw_users(1, 0, Load(users=count)) for count in (2, 5))
     >>> few.inputs.tolist() == many.inputs[:2].tolist()
@@ -142,7 +142,7 @@ def draw_users(seed: int, run: int, load: Load) -> Users:
 
 
 def spectral_efficiency(users: Users, radio: Radio) -> Row:
-    """log₂(1 + p_k g_k/σ²), shape (K,); no user is nearer than 1 m, where g₀ is taken."""
+    """Return log₂(1 + p_k g_k/σ²), shape (K,); distances are at least 1 m, where g₀ is defined."""
     distance = np.maximum(users.distance * radio.radius_m, 1.0)
     reference = float(db_to_linear(radio.reference_gain_db))
     gain = users.fading * log_distance_gain(distance, reference_gain=reference, exponent=radio.exponent)
@@ -150,14 +150,14 @@ def spectral_efficiency(users: Users, radio: Radio) -> Row:
 
 
 def upload_times(bits: Row, efficiency: Row, bandwidth_hz: float) -> tuple[float, float]:
-    """T_com (16) in seconds with the best shares, (27), and with equal ones."""
+    """Return T_com (16) in seconds with the optimal bandwidth shares, (27), and with equal shares."""
     equal = finish_times(bits, efficiency, np.full(len(bits), 1.0 / len(bits)), bandwidth_hz)
     return float(minmax_latency(bits, efficiency, bandwidth_hz)), float(np.max(equal))
 
 
 @cache
 def uploads(seed: int, run: int, load: Load, radio: Radio) -> tuple[float, float]:
-    """:func:`upload_times` of the prompts' embeddings, λ I_k bits."""
+    """Return :func:`upload_times` of the prompts' embeddings, λ I_k bits."""
     users = draw_users(seed, run, load)
     bits = upload_bits(*PAIRS[load.pair], users.inputs)
     return upload_times(bits, spectral_efficiency(users, radio), radio.bandwidth_hz)
@@ -179,11 +179,11 @@ SCHEMES = (
     "known",
     "free",
 )
-"""Methods of :func:`hlmtheory.batching.plan`, and ours. All but "free" wait at the end of every decoding step, (22).
+"""Methods of :func:`hlmtheory.batching.plan`, and ours. All but "free" have a barrier after every decoding step, (22).
 
-"proposed" is ``dp``; "johnson" are its batches, ordered by Johnson's rule anew at each decoding step; "known" are these
-or, if they take less, the batches of ``dp`` told the answers' lengths, at the same draft length and so ordered. "free"
-is the faster of ``dp`` and ``balanced`` without the barrier: a batch drafts as soon as its own drafts are verified.
+"proposed" is ``dp``. "johnson" reorders its batches by Johnson's rule at each decoding step. "known" is the faster of
+"johnson" and of ``dp`` with known answer lengths, at the same draft length and in the same order. "free" is the faster
+of ``dp`` and ``balanced`` without the barrier: a batch drafts as soon as its own draft tokens are verified.
 """
 
 WITH_BOUND = ("proposed", "johnson", "free")
@@ -192,23 +192,23 @@ WITH_BOUND = ("proposed", "johnson", "free")
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a scheme chose, and what it takes.
+    """The choices of a scheme and their cost.
 
     Attributes
     ----------
     seconds : float
-        T_inf with the answers as they turn out.
+        T_inf with the actual answer lengths.
     planned : float
         T_inf if every answer has O_max tokens.
     draft_length : int
         l.
     gap : float or None
-        By how much, relative to a lower bound, ``planned`` can at most be improved; of :data:`WITH_BOUND`. The bound
-        is on every plan with a barrier, for "free" on every plan with any schedule.
+        Relative gap between ``planned`` and a lower bound, for :data:`WITH_BOUND`. The bound covers every plan with a
+        barrier; for "free", every plan with any schedule.
     bytes : float
-        What the weights and the caches of all batches that run at once need, at the fullest wave.
+        Peak memory: weights and caches of all concurrent batches, at the fullest wave.
     waves : int
-        How many.
+        Number of waves.
     """
 
     seconds: float
@@ -228,19 +228,19 @@ def serve(
     reading: Reading | None = None,
     memory_rule: str = "each",
 ) -> dict[str, Served]:
-    """Plan the tasks of one run by each scheme for answers of O_max tokens, and serve the answers that come.
+    """Plan the tasks of one run by each scheme for O_max tokens, and serve the actual answers.
 
     Parameters
     ----------
     seed, run : int
-        Pick the users.
+        Select the users.
     load : Load
     schemes : tuple of str
         Some of :data:`SCHEMES`.
     reading : Reading, optional
     memory_rule : str, default "each"
-        "each" is the paper's (24b), a limit for each batch; "together" counts the caches of all batches that run at
-        once, and runs what does not fit in waves.
+        "each" is the paper's (24b), a limit per batch. "together" limits the caches of all concurrent batches, and
+        splits the batches into waves if they do not fit.
 
     Returns
     -------
@@ -268,11 +268,11 @@ class _Cell:
 
     @cached_property
     def freely(self) -> Measured:
-        """The same tasks without the barrier."""
+        """Return the same tasks without the barrier."""
         return Measured(self.tasks, self.service, Options("free", self.rule))
 
     def serve(self, scheme: str) -> Served:
-        """What one scheme takes."""
+        """Return the plan and the cost of one scheme."""
         best = self.proposed
         if scheme == "known":
             told = Measured(self.answers, self.service, Options("barrier", self.rule))
@@ -293,14 +293,14 @@ class _Cell:
         return self._served(METHODS[scheme](self.barrier, lengths), self.barrier)
 
     def _lengths(self) -> list[int]:
-        """Those that a baseline tries."""
+        """Return the draft lengths that a baseline tries."""
         return [self.proposed.draft_length] if self.reading.shared_length else self.lengths
 
     def _reordered(self, plan: Candidate, order: str) -> Candidate:
         return self.barrier.plan(plan.batches, plan.draft_length, order)
 
     def _served(self, plan: Candidate, problem: Measured, *, bounded: bool = False) -> Served:
-        """The answers that come, in the batches, waves and order of a plan."""
+        """Serve the actual answers in the batches, waves and order of a plan."""
         seconds = plan.latency
         if self.answers is not self.tasks:
             seconds = plan_latency(
@@ -320,7 +320,7 @@ class _Cell:
         return Served(seconds, plan.latency, plan.draft_length, gap, self._bytes(plan), len(plan.waves))
 
     def _bytes(self, plan: Candidate) -> float:
-        """Of the draft machine at the fullest wave."""
+        """Return the peak memory of the draft model's device, at the fullest wave."""
         inputs, outputs = self.barrier.inputs, self.barrier.outputs
         weights = float(peak_memory(self.service.draft, 0, 0, 0))
         needs = [

@@ -18,7 +18,7 @@ LLAMA_1B = ModelShape(22, 2048, 5632)
 LLAMA_7B = ModelShape(32, 4096, 11008)
 LLAMA_13B = ModelShape(40, 5120, 13824)
 PAIRS = ((LLAMA_68M, LLAMA_7B), (LLAMA_1B, LLAMA_7B), (LLAMA_1B, LLAMA_13B))
-"""Table I: (draft, verify)."""
+"""Table I: (draft, target) models."""
 
 EDGE = Device(4.11e-13, 0.56e-3)
 CLOUD = Device(2.08e-14, 1.28e-2)
@@ -27,18 +27,18 @@ LONGEST_INPUT, LONGEST_OUTPUT, MAX_DRAFT_LENGTH = 512, 2048, 10
 """Table II."""
 
 SIZE = 8
-"""Instances of a batch."""
+"""Instances in a batch."""
 
 Instance = dict[str, Any]
 
 
 def service(pair: int = 1, acceptance: float = 0.8, memory: float = MEMORY) -> Service:
-    """One of the three pairs of models on the two machines."""
+    """Return one of the three model pairs on the two devices."""
     return Service(*PAIRS[pair], EDGE, CLOUD, acceptance, memory)
 
 
 def _models(rng: np.random.Generator) -> np.ndarray[Any, Any]:
-    """Layers, hidden and feed-forward size of both models, shape (SIZE, 2, 3)."""
+    """Return layers, hidden and feed-forward size of both models, shape (SIZE, 2, 3)."""
     return np.asarray([[model.sizes for model in PAIRS[k]] for k in rng.integers(0, len(PAIRS), SIZE)])
 
 
@@ -72,7 +72,7 @@ def _stage(rng: np.random.Generator) -> Instance:
 
 
 def _times(rng: np.random.Generator, *shape: int) -> Instance:
-    """Stage times around those of a batch of some ten tasks (s)."""
+    """Return stage times in seconds, as of a batch of about ten tasks."""
     return {name: rng.gamma(2.0, 0.05, (SIZE, *shape)) for name in ("draft_times", "verify_times")}
 
 
@@ -81,7 +81,7 @@ def _departing(rng: np.random.Generator) -> Instance:
 
 
 def _lines(rng: np.random.Generator) -> Instance:
-    """Stages that start at some ten milliseconds and grow by some microseconds a step."""
+    """Return stages that start at tens of milliseconds and grow by microseconds per step."""
     scale = np.asarray([1.0, 0.1, 1e-4])
     stages = {name: rng.gamma(2.0, 0.5, (SIZE, 5, 3)) * scale for name in ("draft_stages", "verify_stages")}
     return {**stages, "steps": rng.integers(1, 500, (SIZE, 5))}
@@ -92,7 +92,7 @@ def _ordered(rng: np.random.Generator) -> Instance:
 
 
 def _tasks(rng: np.random.Generator, *, one_output: bool = True, count: int = 6) -> Instance:
-    """Tasks and the system they are served by; the memory is that of Table II, or much less."""
+    """Return tasks and the system that serves them; memory is Table II's, a much smaller one, or unlimited."""
     outputs = rng.integers(1, 257, (SIZE, 1 if one_output else count))
     return {
         "input_tokens": rng.integers(1, LONGEST_INPUT + 1, (SIZE, count)),
@@ -106,7 +106,7 @@ def _tasks(rng: np.random.Generator, *, one_output: bool = True, count: int = 6)
 
 
 def _with_runs(rng: np.random.Generator) -> Instance:
-    """And competing runs of the tasks sorted by prompt."""
+    """Return tasks and a competing partition into runs of the tasks sorted by prompt length."""
     instance = _tasks(rng)
     place = np.argsort(np.argsort(instance["input_tokens"], axis=-1, kind="stable"), axis=-1)
     cuts = np.cumsum(rng.integers(0, 2, place.shape), axis=-1)
@@ -114,7 +114,7 @@ def _with_runs(rng: np.random.Generator) -> Instance:
 
 
 def _with_partition(rng: np.random.Generator, *, one_output: bool) -> Instance:
-    """And a competing partition of any kind."""
+    """Return tasks and an arbitrary competing partition."""
     instance = _tasks(rng, one_output=one_output)
     return {**instance, "labels": rng.integers(0, 4, instance["input_tokens"].shape)}
 
@@ -128,7 +128,7 @@ def _with_any_output(rng: np.random.Generator) -> Instance:
 
 
 def _sharing(rng: np.random.Generator, *, count: int = 6, longest: int = 256) -> Instance:
-    """Tasks of any answers on a memory that binds, and a competing partition; every batch may need a wave."""
+    """Return tasks with various answer lengths, a memory that may bind, and a competing partition."""
     instance = _tasks(rng, one_output=False, count=count)
     return {
         **instance,
@@ -139,7 +139,7 @@ def _sharing(rng: np.random.Generator, *, count: int = 6, longest: int = 256) ->
 
 
 def _few(rng: np.random.Generator) -> Instance:
-    """Two tasks of at most 8 tokens: every schedule of theirs can be tried."""
+    """Return two tasks of at most 8 tokens, so that every schedule can be enumerated."""
     return _sharing(rng, count=2, longest=8)
 
 
@@ -198,4 +198,4 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "batching.free_no_slower": _sharing,
     "batching.exact_free": _few,
 }
-"""For every claim of the two modules a batch of instances."""
+"""Generator of a batch of instances, by claim id."""

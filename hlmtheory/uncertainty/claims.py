@@ -30,7 +30,7 @@ from hlmtheory.uncertainty.regression import fit_linear
 from hlmtheory.uncertainty.substitution import by_substitution
 
 # Proofs, by the last part of the id. A logit of -inf adds 0 to every softmax, as if the token were not in the
-# vocabulary. Each proof then applies to the row of the other V' < V logits.
+#   vocabulary. Each proof then applies to the row of the other V' < V logits.
 #
 # sampled. x̃ sums to 1, so the tokens other than d have mass 1 - x̃_d; the mean of an indicator is its probability. The
 #   left side is sample_uncertainty itself at θ⁽ᵐ⁾, averaged over its uniform quantile: the sample differs below it.

@@ -1,4 +1,4 @@
-"""Sources as text, from ``references.bib``."""
+"""Format sources as text, from ``references.bib``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PAPERS = {
     "flexspec": "li2025flexspec",
     "edge-sd": "zhu2025edgesd",
 }
-"""The key of each of the five papers, by its short name."""
+"""Key in ``references.bib`` of each of the five papers, by short name."""
 
 
 def cite(source: Source) -> str:
-    """A source as text: first author, year, place.
+    """Return a source as text: first author, year, place.
 
     >>> cite(Source("oh2025cuhlm", "Fig. 6"))
     'Oh et al. (2025), Fig. 6'
@@ -31,7 +31,7 @@ def cite(source: Source) -> str:
 
 @cache
 def bibliography() -> dict[str, dict[str, str]]:
-    """Each key of ``references.bib``, short and in full; nothing where the file was not installed."""
+    """Return the short and the full citation of each key of ``references.bib``; empty if the file is not installed."""
     if not BIBLIOGRAPHY.is_file():
         return {}
     text = BIBLIOGRAPHY.read_text(encoding="utf-8")
@@ -47,6 +47,6 @@ def bibliography() -> dict[str, dict[str, str]]:
 
 
 def _plain(text: str) -> str:
-    """BibTeX without braces and with its accents as letters."""
+    """Return BibTeX text without braces, with accent commands replaced by letters."""
     text = re.sub(r"\{\\'(\w)\}", "\\1\u0301", text)
     return unicodedata.normalize("NFC", re.sub(r"[{}]", "", text))

@@ -1,4 +1,4 @@
-"""The report of a run, for a person: one HTML file that opens offline."""
+"""Write the report of a run as one HTML file that opens offline."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FALSE_KINDS = (
     ),
     ("false reading", "False readings", "No paper prints them, but they suggest themselves, so it is as well to know."),
 )
-"""Of each kind of false statement its title in the report, and what it is."""
+"""Title and explanation of each kind of false statement in the report."""
 
 
 def write_report(
@@ -49,26 +49,26 @@ def write_report(
     command: str,
     claims: Mapping[str, Claim] | None = None,
 ) -> Path:
-    """Write ``report.html``: everything inlined, nothing loaded from elsewhere.
+    """Write ``report.html``, with everything inlined.
 
     Parameters
     ----------
     folder : str or Path
-        Where it goes; made if need be.
+        Output folder; created if it is missing.
     results : Results
     manifest : mapping
-        That of the trace.
+        Manifest of the trace.
     figures : sequence of Path
-        Sidecars that :func:`validation.plots.draw` wrote; a picture, if there is one, lies beside each.
+        Sidecars that :func:`validation.plots.draw` wrote; a picture may lie beside each.
     command : str
-        What a person types to get all of this again.
+        Command that reproduces the run.
     claims : mapping of str to Claim, optional
-        All, if None.
+        Default: all claims.
 
     Returns
     -------
     Path
-        The file.
+        Path of the report.
     """
     claims = hlmtheory.all_claims() if claims is None else claims
     rows = [table_row(claim, results.tallies.get(name)) for name, claim in claims.items()]
@@ -91,7 +91,7 @@ def write_report(
 
 
 def _template() -> Template:
-    """Return the page; every value in it is escaped."""
+    """Return the page's template, which escapes every value."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     loader = FileSystemLoader(TEMPLATES)
@@ -101,14 +101,14 @@ def _template() -> Template:
 
 
 def _sizes(results: Results) -> list[tuple[str, str]]:
-    """For each bias of the summary, how many probabilities guarantee it, on average."""
+    """Return the mean certified top_k for each bias of the summary."""
     name = "size_for_bias_"
     found = {key.removeprefix(name): size for key, size in results.summary.items() if key.startswith(name)}
     return [(f"{float(bias):.0%}", f"{size:,.0f}") for bias, size in found.items()]
 
 
 def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return models, prompts and versions; a value that the manifest lacks gets a placeholder."""
+    """Return models, prompts and versions; a value missing from the manifest becomes a placeholder."""
     pair, prompts = manifest.get("pair", {}), list(manifest.get("prompts", []))
     by_source: dict[str, dict[str, str]] = {}
     for prompt in prompts:
@@ -145,7 +145,7 @@ def _version(name: str) -> str:
 
 
 def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
-    """What the template needs of one figure or table: the name and title apart from the caption."""
+    """Return the template's values for one figure or table; the title is separate from the caption."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     name, _, rest = about["caption"].partition(": ")
     title = f"{name}: {about['title']}"
@@ -155,11 +155,11 @@ def _figure(sidecar: Path, *, prefix: str) -> dict[str, Any]:
 
 
 def _inline(path: Path, prefix: str, title: str) -> Markup:
-    """One of our own SVG files as an element of the page, its ids kept apart from those of the others."""
+    """Return one of our own SVG files as an element of the page, with a prefix on its ids to keep them unique."""
     from markupsafe import Markup, escape
 
     svg = path.read_text(encoding="utf-8")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.DOTALL)
-    svg = re.sub(r'\sxmlns(?::\w+)?="[^"]*"', "", svg)  # HTML knows both namespaces
+    svg = re.sub(r'\sxmlns(?::\w+)?="[^"]*"', "", svg)  # HTML predefines both namespaces
     svg = re.sub(r'(\sid="|href="#|url\(#)', rf"\g<1>{prefix}", svg)
     return Markup(svg.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1))

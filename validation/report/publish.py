@@ -1,7 +1,7 @@
-"""What the repository shows of a run: ``figures/`` and the generated tables of ``paper_repro.md``.
+"""Publish a run in the repository: ``figures/`` and the generated tables of ``paper_repro.md``.
 
-``figures/claims.json`` holds the verdicts of the published run and what its models are, so that the tables can be
-regenerated, and found stale, on a machine that has no trace; ``figures/NAME/`` holds the same of another pair.
+``figures/claims.json`` holds the verdicts of the published run and a description of its models, so that the tables can
+be regenerated and checked without a trace. ``figures/NAME/`` holds the same for another pair.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from validation.trace.reader import open_trace
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 STAMPS = ("command", "commit", "created", "seconds")
-"""What changes from run to run although nothing else does."""
+"""Keys whose values change between identical runs."""
 
 BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
 
@@ -37,23 +37,23 @@ BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
 def publish(run: Path, simulated: Path, root: Path, name: str = "builtin") -> list[Path]:
     """Copy the figures and verdicts of a run into the repository and regenerate the tables.
 
-    What a run found again as it is published stays as it is, so that a run of an unchanged project changes no file.
+    A file whose content is already published is not rewritten, so a run of an unchanged project changes no file.
 
     Parameters
     ----------
     run : Path
-        A folder that ``hlm validate`` wrote.
+        Folder that ``hlm validate`` wrote.
     simulated : Path
-        The folder in which ``hlm figure`` put what needs no trace; may be missing.
+        Folder of the simulated figures of ``hlm figure``; may be missing.
     root : Path
         The repository, with ``figures/`` and ``paper_repro.md``.
     name : str
-        What the pair of models is called; all but ``builtin`` have a folder of their own in ``figures/``.
+        Name of the model pair; each pair except ``builtin`` has its own folder in ``figures/``.
 
     Returns
     -------
     list of Path
-        What was written.
+        The files written.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def publish(run: Path, simulated: Path, root: Path, name: str = "builtin") -> li
 
 
 def _same(made: Path, published: Path) -> bool:
-    """Whether two sidecars or records say the same, whoever made them, when, and in how many seconds."""
+    """Return whether two sidecars or records are equal except for their stamps."""
     if not published.exists():
         return False
     one, other = (_unstamped(json.loads(path.read_text(encoding="utf-8"))) for path in (made, published))
@@ -91,14 +91,14 @@ def _same(made: Path, published: Path) -> bool:
 
 
 def _unstamped(value: Any) -> Any:
-    """What a file of ours holds, less its stamps."""
+    """Return a JSON value without the keys in STAMPS."""
     if not isinstance(value, dict):
         return value
     return {key: _unstamped(part) for key, part in value.items() if key not in STAMPS}
 
 
 def refresh_captions(figures: Path) -> list[Path]:
-    """Write the captions of all sidecars anew from their stored numbers; draws nothing and changes no number.
+    """Rewrite the captions of all sidecars from their stored numbers, without drawing or changing a number.
 
     Returns
     -------
@@ -112,12 +112,12 @@ def refresh_captions(figures: Path) -> list[Path]:
 
 
 def stale_captions(figures: Path) -> list[str]:
-    """Names of the sidecars whose caption is not the one that the code writes from their numbers."""
+    """Return the names of the sidecars whose caption differs from the one that the code now writes."""
     return [str(sidecar.relative_to(figures)) for sidecar in _with_new_captions(figures)]
 
 
 def _with_new_captions(figures: Path) -> dict[Path, str]:
-    """Sidecars with another caption today, and their new text."""
+    """Return the new text of each sidecar whose caption changes."""
     found = {}
     for one in EXHIBITS.values():
         for sidecar in (figures / f"{one.stem}.json", *sorted(figures.glob(f"*/{one.stem}.json"))):
@@ -131,7 +131,7 @@ def _with_new_captions(figures: Path) -> dict[Path, str]:
 
 
 def regenerate(root: Path) -> Path:
-    """Write every generated table of ``paper_repro.md`` anew from ``figures/`` and the claims as they are now.
+    """Rewrite every generated table of ``paper_repro.md`` from ``figures/`` and the current claims.
 
     Returns
     -------
@@ -152,16 +152,16 @@ def regenerate(root: Path) -> Path:
 
 
 def stale_tables(root: Path) -> list[str]:
-    """Names of the generated tables of ``paper_repro.md`` that no longer agree with what backs them.
+    """Return the names of the generated tables of ``paper_repro.md`` that differ from their sources.
 
-    A claim that the published run did not check, or whose statement has changed since, is "not yet published". The
-    page may leave such a row out, but no other.
+    A claim that the published run did not check, or whose statement has changed since, is "not yet published". Only
+    the row of such a claim may be missing from the page.
     """
     return stale(root / "paper_repro.md", tables(root))
 
 
 def tables(root: Path) -> dict[str, str]:
-    """Every generated table, by the name of its marker."""
+    """Return every generated table, by the name of its marker."""
     try:
         records = [json.loads(path.read_text(encoding="utf-8")) for path in _records(root / "figures")]
     except FileNotFoundError as error:
@@ -177,12 +177,12 @@ def tables(root: Path) -> dict[str, str]:
 
 
 def _records(figures: Path) -> list[Path]:
-    """The verdicts of the built-in pair, and after them those of the others."""
+    """Return the records of all pairs, the built-in pair first."""
     return [figures / "claims.json", *sorted(figures.glob("*/claims.json"))]
 
 
 def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
-    """What the page says of a run; no folder of the machine it ran on."""
+    """Return the page's facts about a run, without local paths."""
     kept = ("positions", "vocabulary", "seed", "new_tokens", "created")
     pair = manifest["pair"]
     facts = {"pair": name, "parameters": [pair["small_parameters"], pair["large_parameters"]]}
@@ -192,7 +192,7 @@ def _run_facts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _held_out(pair: dict[str, Any]) -> list[dict[str, float]]:
-    """What the training of both models recorded, where it was ours."""
+    """Return the held-out losses of both models, if this project trained them."""
     folders = (
         [BUILTIN / "small", BUILTIN / "large"]
         if pair["name"] == "builtin"
@@ -205,7 +205,7 @@ def _held_out(pair: dict[str, Any]) -> list[dict[str, float]]:
 
 
 def _figures(folder: Path) -> str:
-    """Every figure and table, paper by paper, with its caption, which states our numbers beside the printed ones."""
+    """Return every figure and table as Markdown, by paper; captions compare our numbers with the printed ones."""
     shown, paper = [], None
     for one in EXHIBITS.values():
         sidecar = folder / f"{one.stem}.json"
@@ -228,7 +228,7 @@ def _figures(folder: Path) -> str:
 
 
 def _caption(sidecar: Path) -> str:
-    """The end of a caption that states the numbers, with links to them and to the picture, if there is one."""
+    """Return the findings of a caption, with links to the numbers and to the picture, if there is one."""
     about = json.loads(sidecar.read_text(encoding="utf-8"))
     shelf = f"figures/{sidecar.parent.name}/{sidecar.stem}"
     picture = f"[picture]({shelf}.svg), " if sidecar.with_suffix(".svg").exists() else ""
@@ -236,7 +236,7 @@ def _caption(sidecar: Path) -> str:
 
 
 def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
-    """What each pair is like on its trace, and what its training recorded; a column a pair."""
+    """Return a table of trace statistics and training losses, with one column per pair."""
     summaries = [result.summary for result in results]
     rows = [
         ("parameters", [" and ".join(f"{count:,}" for count in run["parameters"]) for run in runs]),
@@ -259,7 +259,7 @@ def _pairs_table(runs: list[dict[str, Any]], results: list[Results]) -> str:
 
 
 def _outcomes(results: list[Results]) -> list[tuple[str, list[str]]]:
-    """How many claims came to which outcome: those measured on each pair, and once those that no pair enters."""
+    """Return the numbers of claims by outcome: measured ones per pair, simulated ones once."""
     counts = [Counter((tally.kind, tally.outcome) for tally in result.tallies.values()) for result in results]
     rows = []
     for kind, shown in (("measured", counts), ("simulated", counts[:1])):
@@ -273,13 +273,13 @@ def _outcomes(results: list[Results]) -> list[tuple[str, list[str]]]:
 
 
 def _place(outcome: str) -> tuple[int, str]:
-    """Outcomes in the order of the symbols, unknown ones last."""
+    """Return the sort key of an outcome: the order of the symbols, unknown outcomes last."""
     known = list(SYMBOLS)
     return (known.index(outcome) if outcome in known else len(known), outcome)
 
 
 def _results(record: dict[str, Any]) -> Results:
-    """The verdicts of a record, without those on statements that have changed since."""
+    """Return the results of a record, without claims whose statement has changed since."""
     results = Results.from_json(json.dumps(record["results"]))
     said, now = record.get("statements", {}), hlmtheory.all_claims()
     for name in [name for name in results.tallies if name in said and name in now]:

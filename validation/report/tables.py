@@ -1,4 +1,4 @@
-"""What a run found, claim by claim, as text; and the generated parts of ``paper_repro.md``."""
+"""Format the results of a run claim by claim, and update the generated parts of ``paper_repro.md``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from validation.claims.check import Results, Tally
 
 STANDINGS = ("true", *FALSE.values())
-"""In the order of the tables: what stands, then each kind of false statement."""
+"""Standings in the order of the tables: true statements, then each kind of false statement."""
 
 SYMBOLS = {
     "holds": "✓",
@@ -46,16 +46,16 @@ MARKER = "<!-- {} generated: {} -->"
 
 
 def summary(claims: Mapping[str, Claim], results: Results) -> dict[str, int]:
-    """How many claims had which outcome.
+    """Return the number of claims by outcome.
 
     Returns
     -------
     dict
-        ``claims``: all. Of the statements that stand: ``held``, ``violated``, ``inconclusive``, ``out of scope`` (on
-        every instance) and ``not checked``; how many were ``vacuous`` or out of scope on some instances (``partial``).
-        Of those that are false: ``refuted`` (printed results), ``misprint`` and ``false reading``, where the
-        counterexample, checked again just now, fails; and ``not confirmed``, where it does not, which must not happen.
-        Of all: how many were ``measured`` on the pair's positions and how many ``simulated``, without a pair.
+        ``claims``: all claims. For true statements: ``held``, ``violated``, ``inconclusive``, ``out of scope`` (on
+        every instance) and ``not checked``; also ``vacuous`` and ``partial`` (out of scope on some instances).
+        For false statements: ``refuted`` (printed results), ``misprint`` and ``false reading``, if the counterexample,
+        checked again now, violates the statement; otherwise ``not confirmed``, which must not happen.
+        For all claims: ``measured`` on the pair's positions, or ``simulated`` without a pair.
     """
     standing = {name: results.tallies.get(name) for name, claim in claims.items() if claim.refuted is None}
     outcomes = Counter(tally.outcome if tally else MISSING for tally in standing.values())
@@ -76,7 +76,7 @@ def summary(claims: Mapping[str, Claim], results: Results) -> dict[str, int]:
 
 
 def table_row(claim: Claim, tally: Tally | None, missing: str = MISSING) -> dict[str, Any]:
-    """What both tables say of one claim, as text; ``missing`` is the outcome where there is no tally."""
+    """Return one claim's cells for both tables, as text; ``missing`` is the outcome without a tally."""
     outcome = tally.outcome if tally else missing
     in_scope = tally.in_scope if tally else 0
     seen = tally.tightest if tally and claim.relation is Relation.LE else -math.inf
@@ -106,14 +106,14 @@ def table_row(claim: Claim, tally: Tally | None, missing: str = MISSING) -> dict
 
 
 def _failing(tally: Tally | None) -> str:
-    """On how many instances a false statement fails here; what refutes it is its counterexample."""
+    """Return the share of instances on which a false statement fails in this run."""
     if tally is None or not tally.in_scope:
         return "not measured here"
     return f"fails on {_share(tally.violated, tally.in_scope)} here" if tally.violated else "on no instance here"
 
 
 def pieces(statement: str) -> list[tuple[str, str]]:
-    """A text cut where indices and exponents begin and end.
+    """Return a statement split into plain text, indices and exponents.
 
     >>> pieces("α^{K+1} p_v")
     [('', 'α'), ('^', 'K+1'), ('', ' p'), ('_', 'v')]
@@ -126,7 +126,7 @@ def pieces(statement: str) -> list[tuple[str, str]]:
 
 
 def _counterexample(claim: Claim, instance: Instance) -> str:
-    """The instance on which a refuted statement fails, and its two sides."""
+    """Return the counterexample of a refuted statement and its two sides, as text."""
     verdict = claim.check(instance)
     given = [f"{name} = {_values(value)}" for name, value in instance.items()]
     left, right = (_number(0.0 if abs(side) <= ROUNDING else side) for side in (verdict.lhs.item(), verdict.rhs.item()))
@@ -139,7 +139,7 @@ def _values(value: Any) -> str:
 
 
 def _nested(array: Any) -> str:
-    """Numbers, in parentheses along each axis; four or more equal neighbours are counted.
+    """Return an array as nested parentheses; four or more equal neighbours are abbreviated with a count.
 
     >>> import numpy as np
     >>> _nested(np.array([[1.0, 0, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0, 0]]))
@@ -153,7 +153,7 @@ def _nested(array: Any) -> str:
 
 
 def _exact(value: float) -> str:
-    """A fraction where three decimals are not all.
+    """Return a number as text: a fraction if three decimals do not represent it exactly.
 
     >>> _exact(0.25), _exact(22 / 39), _exact(math.inf)
     ('0.25', '22/39', '∞')
@@ -166,19 +166,19 @@ def _exact(value: float) -> str:
 
 
 def _number(value: float) -> str:
-    """Three digits, or all before the point."""
+    """Return a number with three digits, or with all digits before the point."""
     if not math.isfinite(value):
         return "–"
     return (f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}").replace("-", "−")
 
 
 def _slack(value: float) -> str:
-    """What is left of rounding is called so, since its size differs between machines."""
+    """Return a slack as text; one within rounding is shown as 0, because rounding differs between machines."""
     return f"0 (±{ROUNDING:.0e})" if abs(value) <= ROUNDING else _number(value)
 
 
 def _share(part: int, whole: int) -> str:
-    """A percentage that is 0% or 100% only if it is exactly so."""
+    """Return a percentage that shows 0% or 100% only if it is exact."""
     if not whole:
         return "–"
     if 0 < part < whole:
@@ -187,7 +187,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def claims_table(claims: Mapping[str, Claim], results: Results, missing: str = MISSING) -> str:
-    """A Markdown table of all claims, those that stand first, for ``paper_repro.md``; ``missing``: see table_row."""
+    """Return a Markdown table of all claims for ``paper_repro.md``, true statements first; see table_row."""
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     rows = [table_row(claim, results.tallies.get(name), missing) for name, claim in claims.items()]
     for row in sorted(rows, key=lambda row: STANDINGS.index(row["standing"])):
@@ -203,7 +203,7 @@ def claims_table(claims: Mapping[str, Claim], results: Results, missing: str = M
 
 
 def markdown_table(table: Mapping[str, Any]) -> str:
-    r"""Heads and rows of text as Markdown, under the title if there is one.
+    r"""Return heads and rows of text as a Markdown table, under the title if there is one.
 
     >>> print(markdown_table({"heads": ["a", "b"], "rows": [["1", "x|y"]]}))
     | a | b |
@@ -217,18 +217,18 @@ def markdown_table(table: Mapping[str, Any]) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text that Markdown, and a table in it, leaves as it is."""
+    """Return text escaped for a Markdown table."""
     text = re.sub(r"([\\|*`\[\]<])", r"\\\1", text.replace("\n", " "))
-    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)  # an underscore inside a word is plain
+    return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", text)  # an underscore inside a word needs no escape
 
 
 def update_between_markers(text: str, name: str, table: str) -> str:
-    r"""The text with what stands between the markers of that name replaced.
+    r"""Return the text with the content between the markers of that name replaced.
 
     Raises
     ------
     UserError
-        The two markers are not there, in order, once each.
+        If the two markers do not occur once each, in order.
 
     >>> print(update_between_markers("<!-- begin generated: a -->\n<!-- end generated: a -->", "a", "1"))
     <!-- begin generated: a -->
@@ -243,17 +243,17 @@ def update_between_markers(text: str, name: str, table: str) -> str:
 
 
 def stale(path: str | Path, tables: Mapping[str, str]) -> list[str]:
-    """Names of the markers in a file whose content is not the table given, but for claims not yet published.
+    """Return the names of the markers whose content differs from the table, ignoring unpublished claims.
 
     Raises
     ------
     UserError
-        A marker is missing.
+        If a marker is missing.
     """
     text = _published(Path(path).read_text(encoding="utf-8"))
     return [name for name, table in tables.items() if update_between_markers(text, name, _published(table)) != text]
 
 
 def _published(text: str) -> str:
-    """The text without the rows of claims that no published run has checked: whether they stand there is no matter."""
+    """Return the text without the rows of claims that no published run has checked; these rows are optional."""
     return re.sub(rf"^\| · {UNPUBLISHED} .*\n?", "", text, flags=re.MULTILINE)

@@ -1,7 +1,7 @@
-"""Links, cells and rounds as they occur: random instances for the claims of channel, ofdma and draft_length.
+"""Simulated instances for the claims of channel, ofdma and draft_length: links, cells and rounds.
 
-All simulated. SNR from a cell of 400 m with Rayleigh fading (edge-sd Section IV), payloads and times of cu-hlm
-Section V-A, round costs of flexspec Sections IV-V over 3G to 5G rates.
+SNR from a cell of 400 m with Rayleigh fading (edge-sd Section IV), payloads and times of cu-hlm Section V-A, round
+costs of flexspec Sections IV-V over 3G to 5G rates.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Rng = np.random.Generator
 Row = np.ndarray[Any, Any]
 
 COUNT = 2000
-"""Instances in a batch of numbers; a tenth of it in a batch of rows."""
+"""Instances in a batch of scalars; a batch of vectors has a tenth of them."""
 
 USERS = 100
 MAX_DRAFT_LENGTH = 16
 
 
 def _between(rng: Rng, low: float, high: float, shape: Any = COUNT) -> Row:
-    """Log-uniform."""
+    """Return log-uniform numbers between ``low`` and ``high``."""
     return np.asarray(np.exp(rng.uniform(np.log(low), np.log(high), shape)))
 
 
@@ -34,7 +34,7 @@ def _between(rng: Rng, low: float, high: float, shape: Any = COUNT) -> Row:
 
 
 def _radio(rng: Rng) -> dict[str, Row]:
-    """Users in a disc of 400 m, path loss exponent 2 from -30 dB at 1 m, Rayleigh fading, 0.2 W, -106 dBm."""
+    """Return users in a disc of 400 m: path loss exponent 2, -30 dB at 1 m, Rayleigh fading, 0.2 W, -106 dBm."""
     shape = (COUNT // 10, USERS)
     distance = 400.0 * np.sqrt(rng.random(shape))
     gain = log_distance_gain(np.maximum(distance, 1.0), reference_gain=1e-3, exponent=2.0) * rng.exponential(size=shape)
@@ -48,14 +48,14 @@ def _radio(rng: Rng) -> dict[str, Row]:
 
 
 def _cell(rng: Rng) -> dict[str, Row]:
-    """The same cells, by spectral efficiency."""
+    """Return the same cells, given by spectral efficiency."""
     radio = _radio(rng)
     snr = radio["power"] * radio["gain"] / radio["noise"][:, None]
     return {"bits": radio["bits"], "spectral_efficiency": np.log1p(snr) / np.log(2.0)}
 
 
 def _shared_cell(rng: Rng) -> Instance:
-    """Competitors near to and far from the best shares, equal ones among them."""
+    """Return cells and competing shares, near to and far from the optimal shares, including about equal ones."""
     cell = _cell(rng)
     tilt = rng.choice([0.0, 0.5, 1.0], (len(cell["bits"]), 1))
     weights = (cell["bits"] / cell["spectral_efficiency"]) ** tilt * np.exp(rng.normal(0.0, 0.2, cell["bits"].shape))
@@ -63,7 +63,7 @@ def _shared_cell(rng: Rng) -> Instance:
 
 
 def _spread_cell(rng: Rng) -> Instance:
-    """The same cells, by the SNR over the whole band."""
+    """Return the same cells, given by the SNR over the whole band."""
     radio = _radio(rng)
     snr = radio["power"] * radio["gain"] / radio["noise"][:, None]
     return {"bits": radio["bits"], "full_band_snr": snr, "bandwidth_hz": radio["bandwidth_hz"]}
@@ -75,7 +75,7 @@ def _spread_users(rng: Rng) -> Instance:
 
 
 def _spread_shares(rng: Rng) -> Instance:
-    """Competitors near to and far from the shares of the closed form, equal ones among them."""
+    """Return cells and competing shares, near to and far from the closed form, including about equal ones."""
     cell = _spread_cell(rng)
     tilt = rng.choice([0.0, 0.5, 1.0], (len(cell["bits"]), 1))
     need = cell["bits"] / np.log1p(cell["full_band_snr"])
@@ -97,7 +97,7 @@ def _cell_and_band(rng: Rng) -> Instance:
 
 
 def _mean_snr(rng: Rng, shape: Any = COUNT) -> Row:
-    """-20 to 30 dB, as in cu-hlm Fig. 10."""
+    """Return mean SNRs of -20 to 30 dB, as in cu-hlm Fig. 10."""
     return np.asarray(10.0 ** (rng.uniform(-20.0, 30.0, shape) / 10.0))
 
 
@@ -119,7 +119,7 @@ def _transmission(rng: Rng) -> Instance:
 
 
 def _times(rng: Rng) -> Row:
-    """Rounds of cu-hlm: 25.6 ms of drafting, and of those sent an upload under Rayleigh fading and 104.6 ms more."""
+    """Return round times of cu-hlm: 25.6 ms of drafting; if verified, a Rayleigh-faded upload and 104.6 ms more."""
     shape = (COUNT // 10, 100)
     snr = _mean_snr(rng, (shape[0], 1)) * rng.exponential(size=shape)
     uplink = 736_000 / (10e6 * np.log1p(snr) / np.log(2.0))
@@ -146,7 +146,7 @@ def _rician(rng: Rng) -> dict[str, Row]:
 
 
 def _trace(rng: Rng) -> Instance:
-    """Stretches of a second or so at 0 to 8 Mbit/s, a tenth of them dead, as in the 3G traces."""
+    """Return throughput traces in steps of about a second at 0 to 8 Mbit/s, a tenth at 0, as in the 3G traces."""
     shape = (COUNT // 10, 60)
     rates = np.where(rng.random(shape) < 0.1, 0.0, rng.gamma(1.5, 1e6, shape))
     rates[:, 0] += 1e5
@@ -159,7 +159,7 @@ def _trace(rng: Rng) -> Instance:
 
 
 def _upload(rng: Rng) -> dict[str, Row]:
-    """Uploads of cu-hlm over blocks of 1 ms to 100 s; few, as each is a renewal equation."""
+    """Return uploads of cu-hlm over blocks of 1 ms to 100 s; few, because each needs a renewal equation."""
     few = COUNT // 20
     return {
         "mean_snr": _mean_snr(rng, few),
@@ -183,7 +183,7 @@ def _gamma(rng: Rng) -> Row:
 
 
 def _off_air(rng: Rng) -> dict[str, Row]:
-    """What a round costs beside what is sent: 10 to 80 ms of propagation, 20 to 400 of the server, 5 to 150 a draft."""
+    """Return a round's costs without transmission: 10-80 ms propagation, 20-400 ms server, 5-150 ms per draft token."""
     return {
         "fixed": rng.uniform(0.01, 0.08, COUNT) + _between(rng, 0.02, 0.4),
         "marginal": _between(rng, 0.005, 0.15) + _between(rng, 1e-4, 5e-3),
@@ -191,7 +191,7 @@ def _off_air(rng: Rng) -> dict[str, Row]:
 
 
 def _air(rng: Rng) -> dict[str, Row]:
-    """Rates from a lift to 5G, indices of 15 to 18 bits, headers from none to 60 bytes."""
+    """Return rates from 1 kbit/s to 5G, indices of 15 to 18 bits, and headers of 0 to 60 bytes."""
     return {
         "rate_bps": _between(rng, 1e3, 1e8),
         "bits_per_token": rng.integers(15, 19, COUNT).astype(np.float64),
@@ -207,7 +207,7 @@ def _link(rng: Rng) -> dict[str, Row]:
 
 
 def _with(*more: str) -> Callable[[Rng], Instance]:
-    """A link, and what else the claim takes."""
+    """Return a scenario of links with the named additional inputs."""
 
     def instance(rng: Rng) -> Instance:
         max_draft_length = rng.integers(1, MAX_DRAFT_LENGTH + 1, COUNT)
@@ -230,7 +230,7 @@ def _two_links(rng: Rng) -> Instance:
 
 
 def _profile(rng: Rng) -> Instance:
-    """Acceptance that falls, on the whole, from draft to draft."""
+    """Return acceptance rates that decrease with the position in the draft."""
     link = _link(rng)
     fall = np.cumprod(rng.beta(12.0, 1.0, (COUNT, MAX_DRAFT_LENGTH)), axis=-1)
     return {"acceptances": link["acceptance"][:, None] * fall, "fixed": link["fixed"], "marginal": link["marginal"]}
@@ -312,4 +312,4 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "draft_length.update_storm_printed": lambda rng: {"size_bytes": rng.uniform(3.15e9, 3.25e9, COUNT)},
     "draft_length.update_storm": lambda rng: {"size_bytes": rng.uniform(3.5625e9, 3.58125e9, COUNT)},
 }
-"""For each claim of the three modules, what draws a batch of simulated instances."""
+"""Generator of a batch of instances, by claim id."""

@@ -1,8 +1,7 @@
-"""Uncertainties, lines, texts and prompts as they may occur: random instances for the claims of uncertainty, skipping.
+"""Simulated instances for the claims of uncertainty and skipping that a trace cannot serve.
 
-All simulated, where a trace offers no such arrays. Logits as a draft model's, a few entries ahead of a broad crowd; a
-target model that differs from it by noise; lines and Δ about the printed ones of cu-hlm Section III and u-hlm
-Section IV.
+Draft logits have a few large entries above a broad bulk. The target model's logits differ from them by noise. Lines and
+Δ are near the printed ones of cu-hlm Section III and u-hlm Section IV.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Rng = np.random.Generator
 Row = np.ndarray[Any, Any]
 
 COUNT = 500
-"""Instances in a batch of numbers; a tenth of it in a batch of rows."""
+"""Instances in a batch of scalars; a batch of vectors has a tenth of them."""
 
 VOCABULARY, TOKENS, PROMPTS = 64, 200, 120
 DRAWS = 20
@@ -30,7 +29,7 @@ DRAWS = 20
 
 
 def _logits(rng: Rng, count: int) -> Row:
-    """A crowd, a few entries ahead of it by 1 to 100, ties now and then: in steps of 2^-7, as float16 stores them."""
+    """Return logits with a broad bulk, a few larger entries and some ties, rounded to 2^-7 as in float16."""
     crowd = rng.normal(0.0, 2.5, (count, VOCABULARY))
     ahead = rng.exponential(10.0 ** rng.uniform(0.0, 2.0, (count, 1)), (count, 4))
     crowd[:, :4] += ahead * (rng.random((count, 4)) < 0.5)
@@ -41,7 +40,7 @@ def _logits(rng: Rng, count: int) -> Row:
 
 
 def _drawn(rng: Rng, logits: Row) -> Row:
-    """A token of each row, from its softmax."""
+    """Return one token per row of logits, drawn from its softmax."""
     below = np.cumsum(softmax(logits), axis=-1) < rng.random((*logits.shape[:-1], 1))
     token: Row = np.minimum(np.count_nonzero(below, axis=-1), VOCABULARY - 1)
     return token
@@ -70,7 +69,7 @@ def _decision(rng: Rng) -> Instance:
 
 
 def _wanted(rng: Rng) -> Instance:
-    """A threshold between the points, and an expectation 0.02 or more beside it."""
+    """Return thresholds between grid points, and expectations at least 0.02 away from them."""
     threshold = (rng.integers(0, DRAWS, COUNT) + 0.5) / DRAWS
     beside = rng.uniform(0.02, 0.5, COUNT) * rng.choice([-1.0, 1.0], COUNT)
     expected = np.where((threshold + beside < 0) | (threshold + beside > 1), threshold - beside, threshold + beside)
@@ -78,7 +77,7 @@ def _wanted(rng: Rng) -> Instance:
 
 
 def _tokens(rng: Rng) -> dict[str, Row]:
-    """Uncertainty and β of the drafts of two models that differ by noise."""
+    """Return uncertainty and β of the draft tokens of two models that differ by noise."""
     shape = (COUNT // 100, TOKENS)
     logits = _logits(rng, shape[0] * shape[1])
     draft = softmax(logits)
@@ -90,7 +89,7 @@ def _tokens(rng: Rng) -> dict[str, Row]:
 
 
 def _printed_fit(rng: Rng) -> Instance:
-    """The printed pair."""
+    """Return the printed correlation and R²."""
     return {"correlation": np.array(0.7106), "r_squared": np.array(0.9774)}
 
 
@@ -98,7 +97,7 @@ def _printed_fit(rng: Rng) -> Instance:
 
 
 def _line(rng: Rng, count: int = COUNT) -> dict[str, Row]:
-    """About the printed a = .815, b = -.066, Δ = .5956 and a = .82, b = -.06, Δ = .301."""
+    """Return lines and Δ near the printed a = .815, b = -.066, Δ = .5956 and a = .82, b = -.06, Δ = .301."""
     return {
         "slope": rng.uniform(0.2, 1.5, count),
         "intercept": rng.uniform(-0.3, 0.2, count),
@@ -107,7 +106,7 @@ def _line(rng: Rng, count: int = COUNT) -> dict[str, Row]:
 
 
 def _law(name: str, exponent: bool) -> Callable[[Rng], Instance]:
-    """A line and a law of the uncertainty on 20 cells or 21 points: most of it near 0, some at 1."""
+    """Return a scenario of lines and distributions of the uncertainty, mostly near 0, on 20 cells or 21 points."""
 
     def scenario(rng: Rng) -> Instance:
         count = COUNT // 10
@@ -125,7 +124,7 @@ def _tokens_and_line(rng: Rng) -> Instance:
 
 
 def _chain(rng: Rng) -> Instance:
-    """Four tokens, a row of both models after each; they agree after some."""
+    """Return Markov chains on four tokens for both models; after some tokens the two distributions are equal."""
     shape = (COUNT // 10, 4, 4)
     target, draft = rng.dirichlet(np.full(4, 0.5), (2, *shape[:2]))
     alike = rng.random((*shape[:2], 1)) < 0.3
@@ -134,7 +133,7 @@ def _chain(rng: Rng) -> Instance:
 
 
 def _losses(rng: Rng) -> Instance:
-    """Prompts of 20 tokens of one difficulty each: the mean loss of a prompt at 20 thresholds."""
+    """Return the mean loss of each prompt at 20 thresholds; the 20 tokens of a prompt share one difficulty."""
     shape = (COUNT // 100, PROMPTS, 20)
     difficulty = rng.beta(0.5, 3.0, (*shape[:2], 1))
     u = np.clip(difficulty + rng.normal(0.0, 0.2, shape), 0.0, 1.0)
@@ -149,7 +148,7 @@ def _losses(rng: Rng) -> Instance:
 
 
 def _hidden_sampler(rng: np.random.Generator) -> Instance:
-    """One-hot targets, and two draft distributions: the law of the output is the target whatever is drawn from."""
+    """Return one-hot targets and two draft distributions; the output then follows the target for any sampler."""
     draft, actual_draft = rng.dirichlet(np.ones(4), size=(2, 100))
     return {"target": np.eye(4)[rng.integers(0, 4, 100)], "draft": draft, "actual_draft": actual_draft}
 
@@ -183,4 +182,4 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "skipping.calibrated": _losses,
     "verification.misdeclared_converse": _hidden_sampler,
 }
-"""By claim id, what makes a batch of instances."""
+"""Generator of a batch of instances, by claim id."""

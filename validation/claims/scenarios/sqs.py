@@ -1,6 +1,6 @@
-"""Simulated instances for the claims of lattice, codec and conformal: c-sqs's settings on rows as peaked as a model's.
+"""Simulated instances for the claims of lattice, codec and conformal: c-sqs's settings on realistic distributions.
 
-c-sqs (bhattacharjee2025csqs), Section 4: a budget of 5,000 bits a batch, ℓ = 100, η = .001, ε = .0005.
+c-sqs (bhattacharjee2025csqs), Section 4: a budget of 5,000 bits per batch, ℓ = 100, η = .001, ε = .0005.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hlmtheory.lattice import payload_bits
 
 VOCABULARY = 256
 SIZE = 8
-"""Tokens of a row, and instances of a batch."""
+"""Size of the vocabulary, and instances in a batch."""
 
 RESOLUTION, BUDGET, RATE, TARGET = 100, 5000.0, 0.001, 0.0005
 
@@ -22,14 +22,14 @@ Instance = dict[str, Any]
 
 
 def _rows(rng: np.random.Generator, *shape: int, vocabulary: int = VOCABULARY) -> np.ndarray[Any, Any]:
-    """Rows from nearly certain to nearly flat, positive everywhere."""
+    """Return positive distributions, from nearly one-hot to nearly uniform."""
     flatness = rng.choice([0.02, 0.1, 1.0], size=(*shape, 1))
     weights = rng.gamma(flatness, size=(*shape, vocabulary)) + 1e-12
     return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
 
 
 def _sizes(rng: np.random.Generator, vocabulary: int = VOCABULARY) -> np.ndarray[Any, Any]:
-    """K log-uniform on 1..V."""
+    """Return K, log-uniform on 1..V."""
     return np.floor((vocabulary + 1.0) ** rng.random(SIZE)).astype(np.int64)
 
 
@@ -42,13 +42,13 @@ def _quantised(rng: np.random.Generator) -> Instance:
 
 
 def _pair(rng: np.random.Generator) -> Instance:
-    """A vocabulary of which more than 4ℓ tokens may be kept."""
+    """Return target and draft distributions on a vocabulary where K may exceed 4ℓ."""
     rows = {name: _rows(rng, SIZE, vocabulary=16 * RESOLUTION) for name in ("target", "draft")}
     return {**rows, "k": _sizes(rng, 16 * RESOLUTION)}
 
 
 def _competing(rng: np.random.Generator) -> Instance:
-    """Other counts on the K largest: drawn from the row, as a Monte-Carlo quantiser would."""
+    """Return competing counts on the K largest entries, sampled as by a Monte Carlo quantiser."""
     draft, k = _rows(rng, SIZE), _sizes(rng)
     rank = np.argsort(np.argsort(-draft, axis=-1), axis=-1)
     kept = np.where(rank < k[:, None], draft, 0.0)
@@ -62,7 +62,7 @@ def _payload(rng: np.random.Generator) -> Instance:
 
 
 def _tree(rng: np.random.Generator) -> Instance:
-    """All texts of four tokens over three."""
+    """Return distributions at all nodes of the tree of sequences of four tokens over three symbols."""
     nodes = 1 + 3 + 9 + 27
     return {
         "targets": _rows(rng, SIZE, nodes, vocabulary=3),
@@ -74,19 +74,19 @@ def _tree(rng: np.random.Generator) -> Instance:
 
 
 def _budgets(rng: np.random.Generator) -> Instance:
-    """A share of the paper's budget for each draft of a batch."""
+    """Return a share of the paper's budget for each draft token of a batch."""
     return {"draft": _rows(rng, SIZE), "budget_bits": BUDGET / rng.integers(1, 101, SIZE)}
 
 
 def _allocated(rng: np.random.Generator) -> Instance:
-    """Competitors within half of the budgets at least."""
+    """Return competing K and ℓ; at least half of them fit their budget."""
     case = {**_budgets(rng), "k": _sizes(rng), "resolution": _resolutions(rng)}
     bits = payload_bits(VOCABULARY, case["k"], case["resolution"], adaptive=True) * rng.uniform(1.0, 1.5, SIZE)
     return {**case, "budget_bits": np.where(np.arange(SIZE) % 2 == 0, bits, case["budget_bits"])}
 
 
 def _settings(rng: np.random.Generator) -> Instance:
-    """The paper's setting, and others within a factor of a thousand of it."""
+    """Return the paper's setting, and others up to four orders of magnitude away."""
     paper = rng.random(SIZE) < 0.25
     return {
         "epsilon": np.where(paper, TARGET, 10.0 ** rng.uniform(-3.5, -0.1, SIZE)),
@@ -96,7 +96,7 @@ def _settings(rng: np.random.Generator) -> Instance:
 
 
 def _text(rng: np.random.Generator, steps: int = 64) -> np.ndarray[Any, Any]:
-    """Rows of a text, in stretches of easy and of hard tokens."""
+    """Return the distributions along a sequence; in its second half each is repeated four times."""
     return np.concatenate([_rows(rng, SIZE, steps // 2), np.repeat(_rows(rng, SIZE, steps // 8), 4, axis=1)], axis=1)
 
 
@@ -109,20 +109,20 @@ def _windows(rng: np.random.Generator) -> Instance:
 
 
 def _batches(rng: np.random.Generator) -> Instance:
-    """Sixteen batches of four drafts."""
+    """Return sixteen batches of four draft tokens."""
     drafts = _text(rng).reshape(SIZE, 16, 4, VOCABULARY)
     return {"drafts": drafts, "accepted": rng.integers(0, 5, (SIZE, 16)), **_settings(rng)}
 
 
 def _scaled(rng: np.random.Generator) -> Instance:
-    """The paper's η and ε were they falling with √T; d < √T = 8."""
+    """Return η and ε that decrease as 1/√T from the paper's values; d < √T = 8."""
     setting = _settings(rng)
     scales = {"target_scale": 8.0 * setting["epsilon"], "learning_scale": 8.0 * setting["learning_rate"]}
     return {"drafts": _text(rng), "threshold": setting["threshold"], **scales}
 
 
 def _message(rng: np.random.Generator) -> Instance:
-    """Counts of the K largest, and a token drawn from them."""
+    """Return counts of the K largest entries, and a token drawn from them."""
     draft, k = _rows(rng, SIZE), _sizes(rng)
     support = np.argsort(np.argsort(-draft, axis=-1), axis=-1) < k[:, None]
     kept = np.where(support, draft, 0.0)
@@ -133,7 +133,7 @@ def _message(rng: np.random.Generator) -> Instance:
 
 
 def _drawn(rng: np.random.Generator) -> Instance:
-    """Drafts drawn from their rows, and how many entries go."""
+    """Return draft distributions, tokens drawn from them, and K."""
     draft = _rows(rng, SIZE)
     return {"draft": draft, "token": [rng.choice(VOCABULARY, p=row) for row in draft], "k": _sizes(rng)}
 
@@ -176,4 +176,4 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "conformal.window": _windows,
     "conformal.window_unclipped": _windows,
 }
-"""For the claims that a trace's positions do not serve, a batch of instances."""
+"""Generator of a batch of instances, by claim id."""

@@ -1,6 +1,6 @@
-"""Simulated instances for the claims of truncation that look at many tokens at once, or at every k.
+"""Simulated instances for the claims of truncation on several tokens jointly, or on every k.
 
-Rows as peaked as a draft model's: a softmax of normal logits, the target's moved a little from the draft's.
+Draft distributions are softmaxes of normal logits. The target's logits are the draft's plus noise.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hlmtheory.verification import softmax
 
 SIZE = 4
-"""Instances of a batch."""
+"""Instances in a batch."""
 
 TOKENS, VOCABULARY = 6, 32
 
@@ -22,7 +22,7 @@ Instance = dict[str, Any]
 
 
 def _pairs(rng: np.random.Generator, *shape: int, vocabulary: int = VOCABULARY) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Target and draft rows."""
+    """Return target and draft distributions."""
     logits = rng.normal(scale=rng.choice([1.0, 3.0]), size=(*shape, vocabulary))
     return softmax(logits + rng.normal(scale=0.5, size=logits.shape)), softmax(logits)
 
@@ -38,19 +38,19 @@ def _many_with_tolerance(rng: np.random.Generator) -> Instance:
 
 
 def _rows_with_sizes(rng: np.random.Generator) -> Instance:
-    """A competitor that spends a budget somehow, most of its sizes small."""
+    """Return draft distributions and a competing allocation of top_k, mostly small."""
     _, drafts = _pairs(rng, SIZE, TOKENS)
     return {"drafts": drafts, "top_k": np.floor(VOCABULARY ** rng.random((SIZE, TOKENS))).astype(np.int64) - 1}
 
 
 def _wide(rng: np.random.Generator) -> Instance:
-    """Rows of a middling vocabulary, and how many entries are sent."""
+    """Return draft distributions over 1,024 tokens, and k."""
     _, draft = _pairs(rng, SIZE, vocabulary=1024)
     return {"draft": draft, "k": np.floor(1024 ** rng.random(SIZE)).astype(np.int64) - 1}
 
 
 def _drawn(rng: np.random.Generator) -> Instance:
-    """A pair, a draft token among its likeliest, and how many entries are sent: at least those."""
+    """Return a pair, a draft token among the 8 likeliest, and a k above the token's rank."""
     target, draft = _pairs(rng, SIZE, vocabulary=1024)
     rank = rng.integers(0, 8, SIZE)
     token = np.take_along_axis(np.argsort(-draft, axis=-1), rank[:, None], axis=-1)[:, 0]
@@ -77,4 +77,4 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "truncation.size_least": _row,
     "truncation.online_direction_worst": _drawn,
 }
-"""A batch of instances for each of them."""
+"""Generator of a batch of instances, by claim id."""

@@ -155,7 +155,7 @@ def _texts(texts: NDArray[np.int64] | None, rows: int, where: str) -> tuple[NDAr
 
 
 def _examine(name: str, source: ArraySource, report: Progress) -> tuple[float, int, tuple[int, int]]:
-    """Return the largest magnitude, and the count and first index of float16 overflows; refuse non-numbers."""
+    """Return the largest magnitude and the count and first index of float16 overflows; refuse non-finite values."""
     largest, beyond, first, bad, bad_at, shaped = 0.0, 0, (0, 0), 0, (0, 0, 0.0), True
     done = 0
     for block in source.blocks(_block_rows(source.shape[1]), 0):

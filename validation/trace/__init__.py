@@ -1,1 +1,1 @@
-"""Stored logits: format, writer, journal, reader."""
+"""Store the logits of a model pair: format, writer, journal, reader."""

@@ -1,4 +1,4 @@
-"""What a trace of format version 2 consists of; :mod:`validation.trace.reader` describes it."""
+"""Define the fields and files of a trace of format version 2, described in :mod:`validation.trace.reader`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from validation.trace.zarr_store import FOLDER, describe
 
 FORMAT = "hlm-trace"
 VERSION = 2
-DTYPES = ("float16", "float32")  # of the logits
+DTYPES = ("float16", "float32")  # types of stored logits
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """What an array of a trace holds for each position.
+    """Type, shape and default of one array of a trace.
 
     Attributes
     ----------
@@ -39,15 +39,15 @@ class Field:
     default: float | None = None
 
     def row(self, vocabulary: int) -> tuple[int, ...]:
-        """The shape of one position."""
+        """Return the shape of the field at one position."""
         return (vocabulary,) if self.wide else ()
 
     def stored_dtype(self, logits: str) -> np.dtype[Any]:
-        """The stored type, in little-endian order, in a trace whose logits have the type ``logits``."""
+        """Return the stored little-endian type in a trace whose logits have the type ``logits``."""
         return np.dtype(self.dtype or logits).newbyteorder("<")
 
     def filled(self, rows: int, vocabulary: int, logits: str) -> NDArray[Any]:
-        """An array of the default; it takes the memory of one value and cannot be written to."""
+        """Return a read-only array of the default, which takes the memory of one value."""
         return np.broadcast_to(np.array(self.default, self.stored_dtype(logits)), (rows, *self.row(vocabulary)))
 
 
@@ -65,14 +65,14 @@ CHUNK = re.compile(rf"{FOLDER}/((?P<field>\w+)/)?(zarr\.json|c\.\d+(\.0)?)")
 
 
 def array_dtypes(dtype: str) -> dict[str, np.dtype[Any]]:
-    """The stored type of each array in a trace whose logits have the type ``dtype``."""
+    """Return the stored type of each array in a trace whose logits have the type ``dtype``."""
     return {name: field.stored_dtype(dtype) for name, field in FIELDS.items()}
 
 
 def complete(
     arrays: Sequence[Any], named: Mapping[str, Any], vocabulary: int, dtype: str = "float16"
 ) -> dict[str, NDArray[Any]]:
-    """One array for each field as it is stored; a field that is left out is filled with its default.
+    """Return one array for each field in its stored form; an omitted field is filled with its default.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ def complete(
 
 
 def _as_stored(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """A copy of the stored type, since the caller may use its own array again."""
+    """Return a copy in the stored type, because the caller may reuse its own array."""
     array = np.asarray(array)
     if array.shape != shape:
         raise UserError(f"{name} has shape {array.shape}; {shape} is needed.")
@@ -130,12 +130,12 @@ def _as_stored(name: str, array: Any, shape: tuple[int, ...], dtype: np.dtype[An
 
 
 def read_committed(path: Path) -> Committed:
-    """The journal of a trace of this format version.
+    """Read the journal of a trace of this format version.
 
     Raises
     ------
     UserError
-        A damaged journal, one of another format, or one that names files outside the trace.
+        The journal is damaged, has another format, or names files outside the trace.
     """
     refuse_links(path)
     committed = read_journal(path)
@@ -155,7 +155,7 @@ def read_committed(path: Path) -> Committed:
 
 
 def is_own(name: str) -> bool:
-    """Whether a path in a trace is that of a file that the format defines, the journal and the lock apart.
+    """Return whether a path in a trace names a file of the format, other than the journal and the lock.
 
     >>> [is_own(name) for name in ("manifest.json", "tail-3.npz", "arrays/tokens/c.0", "tail-x.npz", "../tail-3.npz")]
     [True, True, True, False, False]
@@ -167,7 +167,7 @@ def is_own(name: str) -> bool:
 
 
 def _unknown_field(name: str) -> str | None:
-    """The field that a file of an array belongs to, if it is none of ``FIELDS``."""
+    """Return the field of a chunk file if the field is not in ``FIELDS``, else None."""
     chunk = CHUNK.fullmatch(name)
     return chunk["field"] if chunk is not None and chunk["field"] not in FIELDS else None
 
@@ -180,7 +180,7 @@ def _unknown(path: Path, name: str) -> UserError:
 
 
 def own_files(path: Path) -> list[Path]:
-    """The files in a folder that have the names of a trace's, the journal and the lock apart; links among them."""
+    """Return the files with names of the format, other than the journal and the lock; links are included."""
     found = [*path.iterdir()]
     for folder in array_folders(path):
         if folder.is_dir() and not folder.is_symlink():
@@ -189,12 +189,12 @@ def own_files(path: Path) -> list[Path]:
 
 
 def array_folders(path: Path) -> list[Path]:
-    """The folder of the arrays, and below it that of each array."""
+    """Return the folder of the arrays and the subfolder of each array."""
     return [path / FOLDER, *(path / FOLDER / name for name in FIELDS)]
 
 
 def refuse_links(path: Path) -> None:
-    """Refuse a trace of which a part is a link, so that nothing is read, written or removed outside its folder.
+    """Refuse a trace that contains a link, so that nothing is read, written or removed outside its folder.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def refuse_links(path: Path) -> None:
 
 
 def check_files(path: Path, committed: Committed, *, content: bool) -> None:
-    """Refuse a store with a file missing, of another size, or (``content``) not matching its checksum."""
+    """Refuse a store with a file that is missing, has another size, or (``content``) fails its checksum."""
     for name, (size, crc) in committed.files.items():
         file = path / name
         if content or not file.is_file() or file.stat().st_size != size:
@@ -215,12 +215,12 @@ def check_files(path: Path, committed: Committed, *, content: bool) -> None:
 
 
 def read_tail(path: Path, committed: Committed) -> dict[str, NDArray[Any]]:
-    """The rows after the last whole chunk of each array, by name; empty for a finished trace.
+    """Return the rows after the last whole chunk of each array, by name; empty for a finished trace.
 
     Raises
     ------
     UserError
-        The file is missing or damaged, or an unfinished trace has other fields than those of ``FIELDS``.
+        The file is missing or damaged, or the fields of an unfinished trace differ from ``FIELDS``.
     """
     if committed.tail is None:
         return {}
@@ -240,12 +240,12 @@ def read_tail(path: Path, committed: Committed) -> dict[str, NDArray[Any]]:
 
 
 def lacks(committed: Committed, name: str) -> bool:
-    """Whether a finished trace was written without a field."""
+    """Return whether a finished trace was written without the field."""
     return committed.finished and f"{FOLDER}/{name}/zarr.json" not in committed.files
 
 
 def other_version(path: Path, version: object) -> UserError:
-    """The error for a trace of an older or newer format version."""
+    """Return the error for a trace of an older or newer format version."""
     return UserError(
         f"The trace at {path} has format version {version!r}, but this program reads version {VERSION} only; "
         "collect the trace again."

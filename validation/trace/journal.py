@@ -1,8 +1,8 @@
-"""Files that survive a crash: durable writes, a journal of what was committed, a lock that dies with its owner.
+"""Write files that survive a crash: durable writes, a journal of commits, and a lock that ends with its process.
 
-A journal is a text file of one JSON object a line. Each line holds its number and, as its last field, the CRC-32 of
-the bytes before that field. What a line lists was on disk before the line was, so after a crash the last valid line
-says what can be trusted.
+A journal is a text file with one JSON object per line. Each line holds its number and, as its last field, the CRC-32
+of the bytes before that field. The files that a line lists are synced before the line is written. So after a crash,
+all files listed up to the last valid line are complete.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Sums = dict[str, tuple[int, int]]
 
 @dataclass(slots=True)
 class Committed:
-    """What a journal vouches for."""
+    """State of a store at the last valid line of its journal."""
 
     header: dict[str, Any]
     rows: int = 0
@@ -44,7 +44,7 @@ class Committed:
 
 
 def line_of(record: Mapping[str, Any]) -> bytes:
-    r"""A record as a line of the journal.
+    r"""Return a record as a line of the journal.
 
     >>> line_of({"n": 0})
     b'{"n":0,"crc":"8866dcae"}\n'
@@ -54,7 +54,7 @@ def line_of(record: Mapping[str, Any]) -> bytes:
 
 
 def record_of(line: bytes, number: int) -> dict[str, Any] | None:
-    """The record of a line without its newline, or None if it is torn, damaged or not the ``number``-th."""
+    """Return the record of a line without its newline, or None if it is torn, damaged or not line ``number``."""
     found = re.fullmatch(rb'(.*),"crc":"([0-9a-f]{8})"\}', line)
     if found is None or zlib.crc32(found[1]) != int(found[2], 16):
         return None
@@ -68,7 +68,7 @@ def read_journal(folder: Path) -> Committed:
     Raises
     ------
     UserError
-        No journal, or a damaged line that is not the last one.
+        There is no journal, or a line other than the last one is damaged.
     """
     file = folder / JOURNAL
     try:
@@ -101,7 +101,7 @@ def read_journal(folder: Path) -> Committed:
 
 
 def has_begun(folder: Path) -> bool:
-    """Whether there is a journal with a whole first line, valid or not."""
+    """Return whether there is a journal with a complete first line, valid or not."""
     try:
         with (folder / JOURNAL).open("rb") as file:
             return file.readline().endswith(b"\n")
@@ -129,7 +129,7 @@ class Journal:
             self._cut()
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add a record; when this returns it is on disk, and when it raises nothing was added."""
+        """Append a record and sync it to disk; if this raises, nothing was added."""
         line = line_of({"n": self.lines, **record})
         try:
             with self._file.open("ab") as file:
@@ -137,7 +137,7 @@ class Journal:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError:
-            with contextlib.suppress(OSError):  # else the next start cuts it
+            with contextlib.suppress(OSError):  # otherwise the next start truncates the line
                 self._cut()
             raise
         self.lines += 1
@@ -150,7 +150,7 @@ class Journal:
 
 
 def refuse_link(path: Path) -> None:
-    """Refuse a link where a file or folder of ours belongs: what is written or removed there would lie elsewhere.
+    """Refuse a link in place of a file or folder of the trace: writes or removals would affect another place.
 
     Raises
     ------
@@ -164,7 +164,7 @@ def refuse_link(path: Path) -> None:
 
 
 def write_durably(path: Path, content: bytes | memoryview) -> tuple[int, int]:
-    """Write a new file and wait until it is on disk; its size and CRC-32. A part of a file does not stay behind."""
+    """Write a new file, sync it, and return its size and CRC-32; a partial file is removed on failure."""
     try:
         with path.open("wb") as file:
             file.write(content)
@@ -178,7 +178,7 @@ def write_durably(path: Path, content: bytes | memoryview) -> tuple[int, int]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace a text file: after a crash it holds the old text or the new, never a part."""
+    """Replace a text file atomically: after a crash it holds either the old or the new text."""
     part = path.with_name(f"{path.name}.part-{os.getpid()}")
     try:
         write_durably(part, text.encode())
@@ -189,7 +189,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new names in a folder survive a power cut; only POSIX can sync a folder."""
+    """Sync a folder so that new names survive a power cut; only POSIX can sync a folder."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -199,12 +199,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def check_file(path: Path, size: int, crc: int, what: str) -> bytes:
-    """The content of a committed file.
+    """Return the content of a committed file after checking its size and CRC-32.
 
     Raises
     ------
     UserError
-        It is missing, cannot be read, or is not what was committed.
+        The file is missing, unreadable, or differs from the committed one.
     """
     try:
         content = path.read_bytes()
@@ -237,12 +237,12 @@ def disk_error(path: Path, error: OSError, kept: str = "") -> UserError:
 
 
 class Lock:
-    """One writer at a time, where the system can lock a file; the system releases it when the process ends.
+    """Lock that allows one writer at a time on systems with file locks; it is released when the process ends.
 
     Raises
     ------
     UserError
-        On entry, if another process (or another writer of this one) holds the lock, or a file of its name is no lock.
+        On entry, if another process or another writer in this process holds the lock, or if the file is not a lock.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -263,7 +263,7 @@ class Lock:
                 raise UserError(f"{file} is no lock of this program and would be overwritten; choose another folder.")
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if not _same_file(handle, file):  # its holder has just removed it
+                if not _same_file(handle, file):  # its holder has just removed the file
                     os.close(handle)
                     continue
                 os.ftruncate(handle, 0)
@@ -275,7 +275,7 @@ class Lock:
                     f"Another process (pid {holder}) is writing {self.folder}; wait for it, stop it, or choose "
                     "another folder."
                 ) from error
-            except OSError:  # a file system without locks, or a full disk: the number is a courtesy
+            except OSError:  # no lock support or a full disk; the process id is only information
                 pass
             self._handle = handle
             return self

@@ -1,11 +1,11 @@
-"""The trace: logits of both models at every position, in a store that survives a crash.
+"""Read a trace: the logits of both models at every position, in a store that survives a crash.
 
 A trace is a folder (format version 2):
 
 ===================  =========================================================================================
 manifest.json        models, prompts, settings, speed; written when the trace is finished
 arrays/              a zarr 3 group: blosc (zstd, level 1, byte shuffle), crc32c, fill value NaN for logits
-journal.jsonl        one line a commit: rows, the size and CRC-32 of every new file, and of the line itself
+journal.jsonl        one line per commit: rows, size and CRC-32 of every new file, CRC-32 of the line
 tail-<n>.npz, lock   only while it is written: the rows after the last whole chunk; who is writing
 ===================  =========================================================================================
 
@@ -19,13 +19,13 @@ prompt_index    (N,)        int32                 row of the manifest's ``prompt
 position        (N,)        int32                 0 for the first token after the prompt, and so on
 ==============  ==========  ====================  ==============================================
 
-A file is written and synced before the journal names it, and never changed after that; what the journal does not name
-is removed when the writer is opened again. Chunks are checked against the journal whenever they are read.
+A file is written and synced before the journal names it, and never changed after that. Files that the journal does not
+name are removed when the writer is opened again. Chunks are checked against the journal at every read.
 
 The arrays are those of :data:`validation.trace.format.FIELDS`. A field with a default may be absent from a finished
 trace; it is then read as an array of the default.
 
-q and p are by definition the softmax of the stored values. Rows of one text lie together, in order.
+q and p are by definition the softmax of the stored values. The rows of one sequence are contiguous and in order.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ __all__ = ["ARRAYS", "Trace", "TraceChunk", "TraceWriter", "check_disk_space", "
 
 @dataclass(frozen=True, slots=True)
 class TraceChunk:
-    """Consecutive positions of a trace; the logits (n, V) are as stored, the rest (n,) int32."""
+    """Consecutive positions of a trace: logits (n, V) in the stored type, other fields (n,) int32."""
 
     draft_logits: NDArray[np.floating]
     target_logits: NDArray[np.floating]
@@ -74,11 +74,11 @@ class TraceChunk:
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays by the name of the field."""
+        """Return the arrays by field name."""
         return {name: getattr(self, name) for name in FIELDS}
 
     def __getitem__(self, rows: slice) -> TraceChunk:
-        """Some of the positions; the arrays are views."""
+        """Return the positions in ``rows``; the arrays are views."""
         return TraceChunk(**{name: array[rows] for name, array in self.arrays.items()})
 
 
@@ -92,15 +92,15 @@ def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_disk_space(path: str | Path, positions: int, vocabulary: int, dtype: str = "float16") -> None:
-    """Refuse to start a collection that the disk cannot hold.
+    """Refuse to start a collection that exceeds the free disk space.
 
     Raises
     ------
     UserError
-        When ``positions`` rows of both models need more bytes than are free where ``path`` will lie.
+        The logits of both models at ``positions`` positions need more bytes than are free at ``path``.
     """
     row = sum(field.stored_dtype(dtype).itemsize * math.prod(field.row(vocabulary)) for field in FIELDS.values())
-    needed = positions * row + 2**20  # and a mebibyte for the manifest
+    needed = positions * row + 2**20  # plus one mebibyte for the manifest
     folder = Path(path).absolute()
     while not folder.exists():
         folder = folder.parent
@@ -114,9 +114,9 @@ def check_disk_space(path: str | Path, positions: int, vocabulary: int, dtype: s
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A trace on disk, read as it is indexed: N positions over V entries.
+    """A trace on disk with N positions and a vocabulary of V; arrays are read when they are indexed.
 
-    ``arrays`` are indexed along the rows like numpy's: slices, integers, masks, arrays of integers.
+    ``arrays`` support numpy indexing along the rows: slices, integers, masks, arrays of integers.
     """
 
     path: Path
@@ -126,16 +126,16 @@ class Trace:
 
     @property
     def positions(self) -> int:
-        """N, the number of positions."""
+        """Return N, the number of positions."""
         return len(self.arrays["tokens"])
 
     @property
     def vocabulary(self) -> int:
-        """V, the width of the logits."""
+        """Return V, the width of the logits."""
         return int(self.arrays["target_logits"].shape[1])
 
     def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
-        """Go through the trace ``size`` positions at a time (the last chunk may be shorter)."""
+        """Yield the trace in chunks of ``size`` positions; the last chunk may be shorter."""
         if size < 1:
             raise UserError(f"The chunk size is {size}; it must be at least 1.")
         for start in range(0, self.positions, size):
@@ -153,10 +153,10 @@ def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False)
     path : str or Path
         The folder.
     verify : bool
-        Read every file now and compare it with the journal. Otherwise their presence and sizes are compared now, and
-        their content when it is read.
+        Check the content of every file against the journal now. Otherwise only existence and size are checked now, and
+        the content when it is read.
     partial : bool
-        Also open a trace that is not finished, up to its last commit.
+        Also open an unfinished trace, up to its last commit.
 
     Returns
     -------
@@ -165,8 +165,8 @@ def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False)
     Raises
     ------
     UserError
-        No trace there, one that is not finished, another format version, a field that is not in ``FIELDS``, a required
-        field or a file that is missing, a damaged file (array, chunk and file are named), no positions.
+        There is no trace, or it is unfinished, has another format version, has a field that is not in ``FIELDS``,
+        lacks a required field or a file, has a damaged file (the message names array, chunk and file), or is empty.
     """
     path = Path(path)
     if not (path / JOURNAL).exists():
@@ -190,7 +190,7 @@ def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False)
 
 
 def open_arrays(path: Path, committed: Committed) -> dict[str, StoredArray | NDArray[Any]]:
-    """The arrays up to the last commit; a field that a finished trace lacks has its default everywhere."""
+    """Return the arrays up to the last commit; a field that a finished trace lacks is filled with its default."""
     files = ArrayFiles(path, committed.files)
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
     tail = read_tail(path, committed)
@@ -208,12 +208,12 @@ def open_arrays(path: Path, committed: Committed) -> dict[str, StoredArray | NDA
 
 
 def _no_journal(path: Path) -> UserError:
-    """The error for a folder without a journal: no trace, another format version, or a journal that was lost."""
+    """Return the error for a folder without a journal: no trace, another format version, or a lost journal."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         return UserError(f"There is no trace at {path}; collect one with `python3 hlm validate`, or check the path.")
-    except (ValueError, RecursionError) as error:  # the second where brackets are too deep
+    except (ValueError, RecursionError) as error:  # RecursionError for deeply nested brackets
         return UserError(f"The manifest of {path} cannot be read ({error}); collect the trace again.")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         return UserError(f"{path / MANIFEST} is not that of a trace; check the path.")

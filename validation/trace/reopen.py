@@ -1,4 +1,4 @@
-"""What a writer finds where it is to write: nothing, a trace it may go on with, or something to leave alone."""
+"""Decide what a writer does with an existing folder: start a trace, continue one, or refuse the folder."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from validation.errors import UserError
 from validation.trace.format import FORMAT, MANIFEST, array_folders, own_files, read_committed, refuse_links
 from validation.trace.journal import JOURNAL, LOCK, Committed, has_begun
 
-FIRST = b'{"n":0,"format":"%s"' % FORMAT.encode()  # what every journal of a trace begins with
+FIRST = b'{"n":0,"format":"%s"' % FORMAT.encode()  # first bytes of every trace journal
 
 
 def what_to_go_on_from(
     path: Path, vocabulary: int, dtype: str, settings: Mapping[str, Any] | None, *, fresh: bool
 ) -> Committed | None:
-    """Return what an earlier writer committed, or None for a new trace, whose folder is then empty.
+    """Return the commits of an earlier writer, or None if the folder is empty and a new trace starts.
 
     Raises
     ------
     UserError
-        What lies there is no trace, is finished, or is of other settings.
+        The folder holds something other than a trace, a finished trace, or a trace with other settings.
     """
     inside = {file.name for file in path.iterdir()} - {LOCK}
     if not inside:
@@ -40,7 +40,7 @@ def what_to_go_on_from(
             f"A trace without a journal lies at {path}, which cannot be continued; choose another path, or collect the "
             "trace again with --fresh."
         )
-    if not has_begun(path):  # killed before the first line was whole
+    if not has_begun(path):  # the writer was killed before the first line was complete
         clear(path)
         return None
     committed = read_committed(path)
@@ -63,14 +63,14 @@ def what_to_go_on_from(
 
 
 def clear(path: Path) -> None:
-    """Remove the trace, but for the lock; the journal first, so that no part passes for a whole.
+    """Remove the trace except the lock; the journal goes first, so that a partial trace is never taken as complete.
 
-    Only files that the format defines are removed: what else lies there, or in ``arrays``, stays.
+    Only files of the format are removed; other files in the folder or in ``arrays`` stay.
     """
     for file in _of_the_trace(path):
         file.unlink(missing_ok=True)
     for folder in reversed(array_folders(path)):
-        with contextlib.suppress(OSError):  # something of another's is in it
+        with contextlib.suppress(OSError):  # the folder holds foreign files
             folder.rmdir()
 
 
@@ -81,13 +81,13 @@ def foreign_files(path: Path) -> list[str]:
 
 
 def _of_the_trace(path: Path) -> list[Path]:
-    """The journal, the manifest and the arrays, as far as they are those of a trace."""
+    """Return the journal, the manifest and the array files that belong to a trace."""
     found = [path / JOURNAL] if _our_journal(path) else []
     return found + [file for file in own_files(path) if file != path / MANIFEST or _our_manifest(path)]
 
 
 def _our_journal(path: Path) -> bool:
-    """Whether the journal is that of a trace, or the beginning of one."""
+    """Return whether the journal belongs to a trace, complete or cut in its first line."""
     try:
         with (path / JOURNAL).open("rb") as file:
             first = file.read(len(FIRST))
@@ -97,7 +97,7 @@ def _our_journal(path: Path) -> bool:
 
 
 def _our_manifest(path: Path) -> bool:
-    """Whether the manifest is that of a trace, damaged or not."""
+    """Return whether the manifest belongs to a trace, damaged or not."""
     try:
         content = (path / MANIFEST).read_bytes()
     except OSError:
@@ -110,14 +110,14 @@ def _our_manifest(path: Path) -> bool:
 
 
 def remove_strays(path: Path, committed: Committed) -> None:
-    """Remove what a killed writer left beside what it committed; files that no trace has stay."""
+    """Remove uncommitted files of an earlier writer; files that are not of the format stay."""
     for file in own_files(path):
         if file.relative_to(path).as_posix() not in committed.files:
             file.unlink()
 
 
 def differences(there: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Which settings differ, for a sentence.
+    """Return the settings that differ, as text for an error message.
 
     >>> differences({"seed": 1, "batch": 32}, {"seed": 2, "batch": 32})
     'seed: 1 there, 2 now'

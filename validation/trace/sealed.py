@@ -1,4 +1,4 @@
-"""JSON files with a checksum of what they hold, so that a changed digit or a cut file is noticed when they are read."""
+"""Read and write JSON files with a checksum of their content, which detects changed or truncated files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEAL = "sha256"
 
 
 def checksum(content: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of a JSON object; it does not depend on the order of keys or on the layout.
+    """Return the SHA-256 of a JSON object, independent of key order and layout.
 
     >>> checksum({"a": 1, "b": [2.5]}) == checksum({"b": [2.5], "a": 1})
     True
@@ -24,8 +24,8 @@ def checksum(content: Mapping[str, Any]) -> str:
 
 
 def write_sealed(path: Path, content: Mapping[str, Any], *, indent: int = 1) -> None:
-    """Replace a file by an object and its checksum, or leave it as it was."""
-    plain = json.loads(json.dumps(content))  # as it will be read: tuples are lists
+    """Write an object and its checksum to a file atomically; on failure the file stays unchanged."""
+    plain = json.loads(json.dumps(content))  # the form in which it is read: tuples become lists
     text = json.dumps({SEAL: checksum(plain), **plain}, indent=indent, ensure_ascii=False)
     write_atomically(path, text + "\n")
 
@@ -40,7 +40,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
     Raises
     ------
     UserError
-        It is cut, empty, no object of JSON, has no checksum, or does not match it.
+        The file is truncated, empty, not a JSON object, has no checksum, or fails it.
     FileNotFoundError
     """
     try:

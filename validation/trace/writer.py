@@ -1,4 +1,4 @@
-"""Writing a trace: rows come in, whole chunks and commits go to disk on a thread of their own."""
+"""Write a trace: a separate thread writes whole chunks and commits to disk."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ from validation.trace.journal import Committed, Journal, Lock, Sums, disk_error,
 from validation.trace.reopen import clear, remove_strays, what_to_go_on_from
 from validation.trace.zarr_store import ENDLESS, ArrayFiles, chunk_rows
 
-WAITING_BYTES = 2**27  # that may wait for the disk before the caller does
+WAITING_BYTES = 2**27  # queued for the disk before the caller has to wait
 
 
 class TraceWriter:
-    """Write a trace piece by piece; committed positions survive the end of the process.
+    """Write a trace incrementally; committed positions survive the end of the process.
 
-    Use as a context manager. ``manifest`` may be filled until the block ends; that finishes the trace. With
-    ``settings`` an exception keeps what is committed, and a writer with the same settings continues from there;
-    without, it discards everything.
+    Use as a context manager. ``manifest`` may be changed until the block ends, which finishes the trace. After an
+    exception, a writer with ``settings`` keeps the committed positions, and a writer with the same settings continues
+    from them. A writer without ``settings`` discards everything.
 
     Parameters
     ----------
     path : str or Path
-        The folder to make.
+        The folder to create.
     vocabulary : int
         V, the width of the logits.
     manifest : dict, optional
-        What to record beside the format, the version, the vocabulary, the dtype and the number of positions.
+        Entries recorded in addition to the format, the version, the vocabulary, the dtype and the number of positions.
     dtype : str
-        Of the stored logits: ``"float16"`` or ``"float32"``.
+        Type of the stored logits: ``"float16"`` or ``"float32"``.
     settings : dict, optional
-        All that decides which rows come, as plain values; recorded.
+        All settings that determine the stored positions, as plain values; recorded in the journal.
     fresh : bool
         Delete the trace at ``path`` first.
 
     Attributes
     ----------
     positions : int
-        Rows so far, with those of the runs before.
+        Number of positions so far, including those of earlier runs.
     state : dict
-        What the last commit recorded.
+        The state recorded by the last commit.
 
     Raises
     ------
     UserError
-        Something lies at ``path`` that this writer cannot continue, another process is writing there, the disk is
-        full, an append of wrong shape, no positions at the end.
+        This writer cannot continue what is at ``path``, another process writes there, the disk is full, an appended
+        array has a wrong shape, or there are no positions at the end.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class TraceWriter:
         self.state: dict[str, Any] = {}
         self._dtype, self._settings, self._fresh = dtype, None if settings is None else dict(settings), fresh
         self._dtypes = array_dtypes(dtype)
-        self._stored = 0  # rows of the last commit
+        self._stored = 0  # rows up to the last commit
         self._pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in FIELDS}
         self._chunked = dict.fromkeys(FIELDS, 0)  # rows in whole chunks
         self._waiting: deque[tuple[Future[None], int]] = deque()
@@ -125,7 +125,7 @@ class TraceWriter:
                 finished = True
         finally:
             if not finished and self._settings is None and self._failure is None:
-                self._failure = error  # what still waits need not be written
+                self._failure = error  # skips the queued writes
             self._pool.shutdown(wait=True)
             if not finished and (self._settings is None or not self._stored):
                 clear(self.path)
@@ -134,7 +134,7 @@ class TraceWriter:
                 self._leave()
 
     def append(self, *arrays: ArrayLike, **named: ArrayLike) -> None:
-        """Add n positions.
+        """Append n positions.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class TraceWriter:
         self._later(self._add, rows, size=sum(array.nbytes for array in rows.values()))
 
     def commit(self, state: Mapping[str, Any] | None = None) -> None:
-        """Commit everything appended so far, with a plain ``state`` for the writer that continues."""
+        """Commit everything appended so far, with a plain ``state`` for a later writer that continues."""
         self._later(self._commit, self.positions, dict(state or {}))
 
     def flush(self) -> None:
@@ -191,7 +191,7 @@ class TraceWriter:
         self._arrays = self._create_arrays(ENDLESS)
 
     def _leave(self) -> None:
-        """Remove the folder that was made here, if nothing is in it."""
+        """Remove the folder if this writer created it and it is empty."""
         if self._made:
             with contextlib.suppress(OSError):
                 self.path.rmdir()
@@ -199,7 +199,7 @@ class TraceWriter:
     # ------------------------------------------------------------------------- on the writing thread
 
     def _later(self, work: Callable[..., None], *args: Any, size: int = 0) -> None:
-        """Have the writing thread do this after all before it; the first failure is raised here or later."""
+        """Queue work for the writing thread, in order; the first failure is raised in this call or a later one."""
         held = sum(other for _, other in self._waiting)
         while self._waiting and (self._waiting[0][0].done() or held + size > WAITING_BYTES):
             future, other = self._waiting.popleft()
@@ -230,7 +230,7 @@ class TraceWriter:
             raise disk_error(self.path, error, kept) from error
 
     def _add(self, arrays: dict[str, NDArray[Any]]) -> None:
-        """Keep the rows, and write the chunks that are whole."""
+        """Buffer the rows and write the complete chunks."""
         for name, rows in arrays.items():
             pieces = self._pieces[name]
             pieces.append(rows)
@@ -252,7 +252,7 @@ class TraceWriter:
         self._record(rows, state, files, tail=name)
 
     def _finish(self) -> None:
-        """The last rows, the metadata, the manifest, and the line that says so."""
+        """Write the last rows, the metadata, the manifest and the final journal line."""
         rows = self.positions
         if not rows:
             raise UserError(f"No positions were collected for {self.path}; give at least one prompt.")
@@ -268,7 +268,7 @@ class TraceWriter:
         self._record(rows, self.state, self._files.written | {MANIFEST: manifest}, tail=None)
 
     def _record(self, rows: int, state: dict[str, Any], files: Sums, tail: str | None) -> None:
-        """Sync the folders, then let the journal name the files; the tail before is needed no more."""
+        """Sync the folders, append the files to the journal, and remove the previous tail."""
         for folder in sorted({(self.path / name).parent for name in files}):
             sync_folder(folder)
             sync_folder(folder.parent)

@@ -1,7 +1,7 @@
-"""Arrays of a trace as zarr arrays whose chunk files are checked against the journal whenever they are read.
+"""Store the arrays of a trace as zarr arrays whose chunk files are checked against the journal at every read.
 
-Each array is cut along its rows alone: chunk i is the file ``arrays/<name>/c.<i>.0`` (``c.<i>`` for one axis). A file
-is written once and never changed. The metadata (``zarr.json``) is kept in memory until the number of rows is final.
+Each array is chunked along its rows only: chunk i is the file ``arrays/<name>/c.<i>.0`` (``c.<i>`` for one axis). A
+file is written once and never changed. The metadata (``zarr.json``) stays in memory until the number of rows is final.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from zarr import Array
 
 FOLDER = "arrays"
-LOGIT_BYTES = 2**22  # in a chunk of logits, or one row
-LOGIT_ROWS = 256  # at most, so that a check of some hundred positions reads whole chunks
+LOGIT_BYTES = 2**22  # maximum bytes per chunk of logits, unless one row is larger
+LOGIT_ROWS = 256  # maximum rows per chunk, so that checks of a few hundred positions read whole chunks
 INDEX_ROWS = 4096
-ENDLESS = 2**40  # rows of an array that is being written
+ENDLESS = 2**40  # provisional number of rows while an array is written
 
 
 def chunk_rows(row: tuple[int, ...], itemsize: int) -> int:
-    """Rows in a chunk of an array whose rows have the shape ``row``, (V,) or (): a power of two.
+    """Return the rows per chunk, a power of two, of an array whose rows have the shape ``row``, (V,) or ().
 
     >>> [chunk_rows((size,), 2) for size in (300, 4096, 32_000, 10**6)], chunk_rows((), 4)
     ([256, 256, 64, 2], 4096)
@@ -41,12 +41,12 @@ def chunk_rows(row: tuple[int, ...], itemsize: int) -> int:
 
 
 def load_zarr() -> Any:
-    """The zarr package.
+    """Import and return the zarr package.
 
     Raises
     ------
     UserError
-        It is not installed.
+        zarr is not installed.
     """
     try:
         import zarr
@@ -60,14 +60,14 @@ def load_zarr() -> Any:
 
 
 class ArrayFiles:
-    """The files of one group of arrays: a zarr store, and the sums of what was read or written.
+    """Files of one group of arrays: a zarr store, and the checksums of the files read or written.
 
     Parameters
     ----------
     root : Path
         The folder of the trace.
     known : dict
-        The committed files; what is read must agree. Files that are written are not in it until committed.
+        Size and CRC-32 of the committed files, checked at every read. New files are added when they are committed.
     """
 
     def __init__(self, root: Path, known: Sums) -> None:
@@ -77,34 +77,34 @@ class ArrayFiles:
         self.store = _store_class()(self)
 
     def name(self, key: str) -> str:
-        """The path in the trace of a key in the zarr group."""
+        """Return the path in the trace of a key in the zarr group."""
         return f"{FOLDER}/{key}"
 
     def read(self, key: str) -> bytes | None:
-        """A chunk file, checked; None if it was never committed."""
+        """Return the checked content of a chunk file, or None if it was never committed."""
         sums = self.known.get(self.name(key))
         if sums is None:
             return None
         return check_file(self.root / self.name(key), *sums, what=describe(self.name(key)))
 
     def write(self, key: str, content: bytes | memoryview) -> None:
-        """A new chunk file, on disk when this returns."""
+        """Write a new chunk file and sync it to disk."""
         path = self.root / self.name(key)
         path.parent.mkdir(parents=True, exist_ok=True)
         self.written[self.name(key)] = write_durably(path, content)
 
     def write_metadata(self) -> None:
-        """The ``zarr.json`` files, once the shapes are final."""
+        """Write the ``zarr.json`` files, once the shapes are final."""
         for key, value in self.metadata.items():
             self.write(key, value.to_bytes())
 
     def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """An array for writing; its metadata stays in memory."""
+        """Create an array for writing; its metadata stays in memory."""
         zarr = load_zarr()
         row = shape[1:]
         shuffle = zarr.codecs.BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=dtype.itemsize)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what a version of zarr says of its own future is not for the user
+            warnings.simplefilter("ignore")  # hide zarr's warnings about its own future changes
             return zarr.create_array(
                 self.store,
                 name=name,
@@ -119,12 +119,12 @@ class ArrayFiles:
             )
 
     def open(self, name: str) -> Array:
-        """An array of a finished trace."""
+        """Return an array of a finished trace."""
         return load_zarr().open_array(self.store, path=name, mode="r+", zarr_format=3)
 
 
 def describe(name: str) -> str:
-    """A file of a trace in words.
+    """Return a readable name of a file of a trace.
 
     >>> describe("arrays/draft_logits/c.3.0"), describe("manifest.json")
     ('chunk 3 of draft_logits', 'manifest.json')
@@ -136,16 +136,16 @@ def describe(name: str) -> str:
 
 
 class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """An array of a trace on disk, read when it is indexed: numpy's indexing along the rows.
+    """An array of a trace on disk, read when it is indexed; rows support numpy indexing.
 
-    Arithmetic and comparisons read all of it.
+    Arithmetic and comparisons read the whole array.
 
     Parameters
     ----------
     chunks : zarr Array
         The rows in whole chunks.
     tail : numpy.ndarray
-        The rows after them; none in a finished trace.
+        The rows after the whole chunks; empty in a finished trace.
     """
 
     def __init__(self, chunks: Array, rows: int, tail: NDArray[Any]) -> None:
@@ -198,7 +198,7 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
         return np.concatenate([found, self._tail[: stop - self._whole]])
 
     def _pick(self, rows: NDArray[np.intp]) -> NDArray[Any]:
-        """Rows in any order; each chunk is read once."""
+        """Return rows in any order; each chunk is read once."""
         found = np.empty((*rows.shape, *self.shape[1:]), self.dtype)
         belongs = rows // self.chunk_rows
         for chunk in np.unique(belongs):
@@ -209,14 +209,14 @@ class StoredArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def _store_class() -> type[Any]:
-    """The zarr store over :class:`ArrayFiles`; made on first use, since zarr is imported late."""
+    """Return the zarr store class over :class:`ArrayFiles`; it is defined on first use to import zarr late."""
     global _STORE
     if _STORE is not None:
         return _STORE
     base = load_zarr().abc.store
 
     class CheckedStore(base.Store):  # type: ignore[misc, name-defined]
-        """Reads and writes through ArrayFiles; metadata stays in its dictionary."""
+        """Store that reads and writes through ArrayFiles and keeps metadata in its dictionary."""
 
         supports_writes = supports_deletes = supports_listing = True
 

@@ -1,1 +1,1 @@
-"""How pairs are made: recipes, texts, the training loop, distillation, model cards."""
+"""Train model pairs: recipes, texts, the training loop, distillation and model cards."""

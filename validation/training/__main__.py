@@ -1,8 +1,8 @@
-"""How the built-in pair and its variants were made: a byte-level BPE tokenizer and two Llama-style models.
+"""Train the built-in pair and its variants: a byte-level BPE tokenizer and two Llama-style models.
 
-The texts are openly licensed (GSM8K, MIT; Python Enhancement Proposals and English novels, public
-domain) and are read from a folder the user names; none of them is part of this repository, but for
-the few hundred held-out prompts that ``prompts`` writes.
+The texts are openly licensed (GSM8K, MIT; Python Enhancement Proposals and English novels, public domain) and are read
+from a folder that the user names. The repository contains only the few hundred held-out prompts that ``prompts``
+writes.
 
     python -m validation.training --data DATA --out validation/pairs/builtin tokenizer
     python -m validation.training --data DATA --out validation/pairs/builtin small
@@ -10,25 +10,25 @@ the few hundred held-out prompts that ``prompts`` writes.
     python -m validation.training --data DATA --out validation/pairs/builtin prompts
     python -m validation.training --out validation/pairs/builtin card
 
-Two pairs take tokenizer and target model from another, ``--parent``, which is the built-in one unless you
-say otherwise. ``larger`` has a larger draft model. ``distilled`` continues from the parent's draft model, and
-fits its rows to those of the target model:
+Two pairs take the tokenizer and the target model from another pair, ``--parent``, by default the built-in one.
+``larger`` has a larger draft model. ``distilled`` continues the training of the parent's draft model and fits its
+distributions to those of the target model:
 
     python -m validation.training --pair distilled --out OUT parent
     python -m validation.training --pair distilled --data DATA --out OUT small
     python -m validation.training --pair distilled --out OUT card
 
-``instructed`` continues from both of the parent's models, to answer in the manner of the papers' prompt sets (steps
-``parent``, ``large``, ``small``, ``prompts``, ``card``, and ``tasks`` for prompts of flexspec's six sets); one of its
-texts, Alpaca, is not for commercial use, so it is for measuring and does not ship. ``--texts answers`` lets the other
-pairs read these texts too. The pairs of cu-hlm's Table II that stand beside it are made so, the one with the larger
-draft model from that of ``larger``:
+``instructed`` continues the training of both parent models on answers to the papers' prompt sets. Its steps are
+``parent``, ``large``, ``small``, ``prompts``, ``card``, and ``tasks`` for prompts of flexspec's six sets. One of its
+texts, Alpaca, forbids commercial use, so the pair is only for measurements and is not redistributed. With ``--texts
+answers`` the other pairs are trained on these texts too. The following commands make the pairs of cu-hlm's Table II;
+the one with the larger draft model starts from ``larger``:
 
     python -m validation.training --pair distilled --texts answers --parent INSTRUCTED --out OUT ...
     python -m validation.training --pair instructed --parent INSTRUCTED --out OUT parent
     python -m validation.training --pair instructed --parent LARGER --data DATA --out OUT small
 
-A run that was stopped resumes from its last checkpoint (``WORK/<pair>-<size>.pt``).
+An interrupted run resumes from its last checkpoint (``WORK/<pair>-<size>.pt``).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ __all__ = ["PAIRS", "Continuation", "Distillation", "PairRecipe", "Recipe", "ado
 
 
 def adopt(parent: Path, out: Path) -> None:
-    """Take tokenizer and target model from another pair."""
+    """Copy the tokenizer and the target model from another pair."""
     from transformers import AutoTokenizer
 
     shutil.copytree(parent / "large", out / "large", dirs_exist_ok=True)
@@ -88,7 +88,7 @@ def train(
     parent: Path = PAIRS_FOLDER / "builtin",
     every: int = CHECKPOINT_STEPS,
 ) -> None:
-    """Train, train on or distil one model of the pair; writes ``out/<size>/model.safetensors`` in bf16 and its record.
+    """Train, continue or distil one model of the pair; write ``out/<size>/model.safetensors`` in bf16 and its record.
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ def train(
     library : Library
         The texts.
     data : Path
-        Their folder.
+        The folder of the texts.
     out : Path
         The pair's folder, with its tokenizer.
     checkpoint : Path
-        Where a stopped run is resumed from.
+        The file from which an interrupted run resumes.
     parent : Path
-        The pair to start from.
+        The folder of the pair to start from.
     every : int
         Steps between checkpoints.
 
@@ -150,7 +150,7 @@ def train(
 
 
 def _load(folder: Path, dtype: Any = None) -> Any:
-    """A model to be trained or measured, in float32, or a teacher as stored."""
+    """Load a model in float32 for training or evaluation, or a teacher in its stored dtype."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -158,7 +158,7 @@ def _load(folder: Path, dtype: Any = None) -> Any:
 
 
 def _record(model: Any, course: Course, taught: Documents, seconds: float) -> dict[str, Any]:
-    """What the training was."""
+    """Return the record of the training."""
     steps, context = step_count(model, course, taught), model.config.max_position_embeddings
     return {
         "parameters": model.num_parameters(),
@@ -173,7 +173,7 @@ def _record(model: Any, course: Course, taught: Documents, seconds: float) -> di
 
 
 def _measures(model: Any, verifier: Any, tested: dict[str, Documents]) -> dict[str, dict[str, float]]:
-    """Held-out loss, and acceptance by the target model where there is one, by source."""
+    """Return the held-out loss by source and, if a target model is given, the acceptance rate."""
     losses = {name: held_out_loss(model, texts) for name, texts in tested.items()}
     found: dict[str, dict[str, float]] = {
         "held_out_nats_per_token": {name: round(loss, 4) for name, (loss, _) in losses.items()},
@@ -203,7 +203,7 @@ def main() -> None:
 
 
 def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:
-    """One step of a recipe."""
+    """Run one step of a recipe."""
     what = options.what
     library = LIBRARIES[options.texts or recipe.texts]
     if what not in recipe.steps:

@@ -1,4 +1,4 @@
-"""A pair's model card, from the records that training left."""
+"""Write a pair's model card from its training records."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ LOSS, RATE = "held_out_nats_per_token", "held_out_acceptance"
 
 
 def _overall(card: dict[str, Any], measure: str) -> float:
-    """A held-out measure over all tokens of all sources."""
+    """Return a held-out metric averaged over all tokens of all sources."""
     values, counts = card[measure], card["held_out_tokens"]
     return float(sum(values[name] * counts[name] for name in values) / sum(counts.values()))
 
 
 def _table(cards: list[dict[str, Any]]) -> str:
-    """The rows of the card; what a record lacks is a dash, and a row that all lack is left out."""
+    """Return the table of the card; missing values are dashes, and rows without any value are omitted."""
     rows = [
         ("parameters", [f"{card['parameters']:,}" for card in cards]),
         ("vocabulary", [f"{card['vocabulary']:,}" for card in cards]),
@@ -71,7 +71,7 @@ def _table(cards: list[dict[str, Any]]) -> str:
 
 
 def _measured(label: str, measure: str, cards: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
-    """A row for each source, and one for all; the sources are weighted by the tokens of their held-out losses."""
+    """Return a row for each source and one for all sources, weighted by their held-out tokens."""
     rows = [
         (f"{label}, {name}", [f"{card[measure][name]:.3f}" if name in card.get(measure, ()) else "–" for card in cards])
         for name in cards[0][LOSS]
@@ -80,7 +80,7 @@ def _measured(label: str, measure: str, cards: list[dict[str, Any]]) -> list[tup
 
 
 def _steps(pair: str) -> str:
-    """The commands that make a pair.
+    """Return the commands that make a pair.
 
     >>> print(_steps("distilled"))
     `python -m validation.training --pair distilled --data DATA --out OUT parent`, then `small` and `card`.
@@ -93,7 +93,7 @@ def _steps(pair: str) -> str:
 
 
 def write_card(pair: str, out: Path) -> None:
-    """The model card, from the records that training left; the licence is the stricter one of the two models' texts.
+    """Write the model card from the training records; its licence is the stricter one of the two models' texts.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Knowledge distillation: a draft model learns the target model's distributions on texts that both were trained on.
+"""Distil the target model's distributions into a draft model, on texts that both models were trained on.
 
 The loss of a position is λ T² KL(p_T ‖ q_T) + (1 - λ) (-ln q(next token)), where p_T and q_T are the distributions
 of the target and the draft model at temperature T (Hinton et al. 2015, arXiv:1503.02531, Section 2). T² keeps the
-gradient's size as T grows. At T = 1 and λ = 1 it is the plain divergence, of which 1 - TV, the acceptance rate, is
-bounded by Pinsker's inequality: 1 - TV ≥ 1 - √(KL/2).
+gradient's size as T grows. At T = 1 and λ = 1 the loss is the KL divergence. By Pinsker's inequality it bounds the
+acceptance rate 1 - TV from below: 1 - TV ≥ 1 - √(KL/2).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def divergence(teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: float = 1.0) -> torch.Tensor:
-    """Mean KL(p_T ‖ q_T) over all positions, in nats.
+    """Return the mean KL(p_T ‖ q_T) over all positions, in nats.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def divergence(teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: 
 
 
 def distillation_loss(teacher: Any, course: Distillation) -> Loss:
-    """The loss of a draft model with the target model as teacher, for :func:`validation.training.loop.fit`."""
+    """Return the draft model's loss with the target model as teacher, for :func:`validation.training.loop.fit`."""
     import torch
 
     def loss(model: Any, rows: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The training loop: two optimizers, one schedule, checkpoints to resume from, and held-out metrics."""
+"""Train a model with two optimizers, one schedule and checkpoints, and compute its held-out metrics."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 CHECKPOINT_STEPS = 200
 Documents = list[np.ndarray]
 Loss = Callable[[Any, "torch.Tensor"], "torch.Tensor"]
-"""Function of a model and rows of context + 1 tokens; returns the loss."""
+"""Function that returns the loss of a model on rows of context + 1 tokens."""
 
 
 def text_loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
-    """Mean negative log-likelihood of the text, in nats per token."""
+    """Return the mean negative log-likelihood of the text, in nats per token."""
     return cross_entropy(logits_of(model, rows[:, :-1]), rows)
 
 
 def logits_of(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """A model's logits, computed in bf16 and given in float32."""
+    """Return a model's logits in float32, computed in bf16."""
     import torch
 
     with torch.autocast("cpu", torch.bfloat16):
@@ -40,7 +40,7 @@ def logits_of(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 
 def cross_entropy(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-    """Mean negative log-likelihood of each row's next tokens."""
+    """Return the mean negative log-likelihood of the next tokens in all rows."""
     import torch
 
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
@@ -59,18 +59,18 @@ def _optimizers(model: Any, course: Course) -> list[torch.optim.Optimizer]:
 
 
 def _schedule(step: int, steps: int, warm_up: float) -> float:
-    """Linear warm-up over a share of the steps, then flat, then linear decay to zero over the last 45%."""
+    """Return the learning-rate factor: linear warm-up, then constant, then linear decay to zero over the last 45%."""
     warm, cool = max(1, int(steps * warm_up)), max(1, int(steps * 0.45))
     return min(1.0, (step + 1) / warm, max(0.0, (steps - step) / cool))
 
 
 def step_count(model: Any, course: Course, taught: Documents) -> int:
-    """Number of batches of the course.
+    """Return the number of batches in the course.
 
     Raises
     ------
     UserError
-        If the texts do not fill one row of the context.
+        The texts do not fill one row of the context.
     """
     count = sum(map(len, taught))
     width: int = model.config.max_position_embeddings + 1
@@ -89,7 +89,7 @@ def fit(
     every: int = CHECKPOINT_STEPS,
     check: Callable[[], object] = lambda: "",
 ) -> float:
-    """Train a model in place. A stopped run resumes from ``checkpoint``, with the result of an unstopped run.
+    """Train a model in place; a run resumed from ``checkpoint`` gives the result of an uninterrupted run.
 
     Parameters
     ----------
@@ -108,12 +108,12 @@ def fit(
     Returns
     -------
     float
-        CPU seconds of the training, including those of the stopped run.
+        CPU seconds of the training, including interrupted runs.
 
     Raises
     ------
     UserError
-        Too little text, or a checkpoint of another course.
+        There is too little text, or the checkpoint belongs to another course.
     """
     import torch
 
@@ -151,7 +151,7 @@ def fit(
 
 
 def _resume(checkpoint: Path, course: Course, model: Any, optimizers: list[torch.optim.Optimizer]) -> tuple[int, float]:
-    """Load the checkpoint into model and optimizers. Return its step and the CPU seconds spent so far."""
+    """Load the checkpoint into model and optimizers, and return its step and the CPU seconds so far."""
     import torch
 
     if not checkpoint.exists():
@@ -192,7 +192,7 @@ def _save(
 
 
 def held_out_loss(model: Any, documents: Documents, limit: int = 200) -> tuple[float, int]:
-    """Mean negative log-likelihood in nats per token, and the number of tokens; each document is read alone."""
+    """Return the mean negative log-likelihood in nats per token and the token count; each document is scored alone."""
     import torch
 
     total, count = 0.0, 0
@@ -208,7 +208,7 @@ def held_out_loss(model: Any, documents: Documents, limit: int = 200) -> tuple[f
 
 
 def held_out_acceptance(draft_model: Any, target_model: Any, documents: Documents, limit: int = 40) -> float:
-    """Mean of 1 - TV(q, p) over the positions of held-out texts: the share of drafts that would be accepted there."""
+    """Return the mean of 1 - TV(q, p), the expected acceptance rate, over the positions of held-out texts."""
     import torch
 
     total, count = 0.0, 0

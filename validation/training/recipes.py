@@ -1,4 +1,4 @@
-"""The pairs of models: their shapes, training lengths and learning rates."""
+"""Define the model pairs: their shapes, training lengths and learning rates."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 END_OF_TEXT = "<|endoftext|>"
 CONTEXT = 1024
 SEED = 20261120
-ROLES = {"small": "draft", "large": "target"}  # by folder, which is also the name of the step that trains it
+ROLES = {"small": "draft", "large": "target"}  # by folder; the training step has the same name
 SIZES = tuple(ROLES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """How a model is trained, whatever its shape."""
+    """Training settings of a model, independent of its shape."""
 
     matrix_rate: float  # Muon, hidden matrices
     other_rate: float  # AdamW, embeddings and norms
@@ -25,7 +25,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe(Course):
-    """The shape of one model and how long it is trained."""
+    """Shape and training length of one model."""
 
     hidden: int
     feed_forward: int
@@ -36,20 +36,20 @@ class Recipe(Course):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continuation(Course):
-    """How a model of the parent pair continues its training with other texts."""
+    """Settings to continue the training of a parent model on other texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distillation(Course):
-    """How the draft model of the parent pair is distilled from the target model."""
+    """Settings to distil the target model into the parent's draft model."""
 
     temperature: float = 1.0  # of both models' distributions
-    mixing: float = 1.0  # the divergence's share of the loss; the rest is the loss of the text
+    mixing: float = 1.0  # weight of the divergence in the loss; the text loss has the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRecipe:
-    """A vocabulary and the two models over it; without a ``target``, tokenizer and target model are the parent's."""
+    """A vocabulary and the recipes of two models; without ``target``, the parent gives tokenizer and target model."""
 
     vocabulary: int
     draft: Recipe | Continuation | Distillation
@@ -58,12 +58,12 @@ class PairRecipe:
 
     @property
     def has_parent(self) -> bool:
-        """Whether the pair starts from another one, and so has its tokenizer."""
+        """Return whether the pair starts from a parent pair and uses its tokenizer."""
         return not isinstance(self.target, Recipe)
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The steps that make the pair, in their order."""
+        """Return the steps that make the pair, in order."""
         if not self.has_parent:
             return "tokenizer", "small", "large", "prompts", "card"
         if self.target is None:
@@ -78,13 +78,13 @@ PAIRS = {
         draft=Recipe(hidden=128, feed_forward=384, layers=5, heads=4, matrix_rate=0.02, other_rate=4e-3, epochs=1.0),
         target=Recipe(hidden=320, feed_forward=864, layers=7, heads=5, matrix_rate=0.02, other_rate=2e-3),
     ),
-    # the papers' vocabulary size, for measuring only
+    # the papers' vocabulary size; for measurements only
     "wide": PairRecipe(
         vocabulary=32_000,
         draft=Recipe(hidden=64, feed_forward=192, layers=6, heads=4, matrix_rate=0.02, other_rate=6e-3, epochs=0.5),
         target=Recipe(hidden=192, feed_forward=512, layers=4, heads=6, matrix_rate=0.02, other_rate=3e-3, epochs=0.5),
     ),
-    # the built-in pair, trained on to answer in the manner of the papers' prompt sets; for measuring only
+    # the built-in pair, trained further on answers to the papers' prompt sets; for measurements only
     "instructed": PairRecipe(
         vocabulary=4096,
         draft=Continuation(matrix_rate=0.01, other_rate=2e-3, epochs=0.4),
@@ -106,7 +106,7 @@ PAIRS = {
 
 
 def build_model(recipe: Recipe, vocabulary: int) -> Any:
-    """A Llama-style model with tied embeddings and the recipe's shape."""
+    """Return a Llama-style model with tied embeddings and the recipe's shape."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     return LlamaForCausalLM(

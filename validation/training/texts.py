@@ -1,7 +1,7 @@
-"""The texts that models are trained on and tested on, their tokens, and the held-out prompts.
+"""Read the training and held-out texts, tokenize them, and select the held-out prompts.
 
-Two libraries: ``plain`` has openly licensed texts only, and a model trained on it may be redistributed; ``answers``
-has the prompt sets of cu-hlm and u-hlm with their answers, of which Alpaca's may not be used commercially.
+There are two libraries. ``plain`` has only openly licensed texts, and models trained on it may be redistributed.
+``answers`` has the prompt sets of cu-hlm and u-hlm with their answers; Alpaca's licence forbids commercial use.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def _records(data: Path, name: str) -> list[dict[str, Any]]:
 
 
 def _held_out(identifier: str, share: int) -> bool:
-    """One document in ``share``, by a hash of its id, so that the split never moves."""
+    """Return whether a document is held out: one in ``share``, by a hash of its id, so the split is fixed."""
     return int(hashlib.sha256(("held-out " + identifier).encode()).hexdigest()[:8], 16) % share == 0
 
 
 def _excerpts(records: list[dict[str, Any]], size: int, total: int, seed: int) -> list[str]:
-    """Disjoint excerpts of about ``size`` characters, cut at line ends, ``total`` characters in all."""
+    """Return disjoint excerpts of about ``size`` characters, cut at line ends, with ``total`` characters in all."""
     cuts = []
     for record in records:
         text, start = record["text"], 0
@@ -52,17 +52,17 @@ def _excerpts(records: list[dict[str, Any]], size: int, total: int, seed: int) -
 
 
 def question(record: dict[str, Any]) -> str:
-    """A record's prompt in the form the pairs are trained on."""
+    """Return a record's prompt in the training format."""
     return f"Question: {record['prompt']}\nAnswer:"
 
 
 def exchange(record: dict[str, Any]) -> str:
-    """A record's prompt and answer in that form."""
+    """Return a record's prompt and answer in the training format."""
     return f"{question(record)} {record['reference']}"
 
 
 def plain(data: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """Training documents (three parts GSM8K, one part prose) and held-out documents by source."""
+    """Return training documents (three parts GSM8K, one part prose) and held-out documents by source."""
     gsm8k = _records(data, "gsm8k/dev.jsonl.gz")
     taught = [exchange(r) for r in gsm8k if r["split"] == "train"]
     tested = [exchange(r) for r in gsm8k if r["split"] == "test"]
@@ -77,7 +77,7 @@ def plain(data: Path) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def train_tokenizer(documents: list[str], out: Path, vocabulary: int) -> None:
-    """Byte-level BPE with one token per digit; written beside both models."""
+    """Train a byte-level BPE tokenizer with one token per digit, and save it with both models."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -105,21 +105,21 @@ def train_tokenizer(documents: list[str], out: Path, vocabulary: int) -> None:
 
 
 def tokens(tokenizer: PreTrainedTokenizerBase, documents: list[str]) -> list[np.ndarray]:
-    """The ids of each document, the end-of-text token first."""
+    """Return the token ids of each document, preceded by the end-of-text token."""
     end = [tokenizer.eos_token_id]
     encoded = tokenizer(documents, verbose=False)["input_ids"]
     return [np.array(end + ids, dtype=np.int64) for ids in encoded]
 
 
 def blocks(documents: list[np.ndarray], rng: np.random.Generator, context: int) -> np.ndarray:
-    """One epoch: shuffled documents, packed into rows of ``context + 1`` tokens."""
+    """Return one epoch of shuffled documents, packed into rows of ``context + 1`` tokens."""
     stream = np.concatenate([documents[i] for i in rng.permutation(len(documents))])
     rows = len(stream) // (context + 1)
     return stream[: rows * (context + 1)].reshape(rows, context + 1)
 
 
 def plain_prompts(data: Path) -> list[dict[str, str]]:
-    """320 held-out prompts: of GSM8K, and beginnings of prose."""
+    """Return 320 held-out prompts: 240 from GSM8K and 80 beginnings of prose."""
     gsm8k = [r for r in _records(data, "gsm8k/dev.jsonl.gz") if r["split"] == "test"]
     rng = np.random.default_rng(SEED)
     rows = [
@@ -148,13 +148,16 @@ LONGEST_PROMPT = 1000  # characters
 
 
 def _reasoned(record: dict[str, Any], reason: str | None) -> dict[str, Any]:
-    """The record with its reason before its answer, the chain-of-thought form of the FLAN collection."""
+    """Return the record with the reason before the answer, as in FLAN's chain-of-thought format."""
     answer = f"The answer is {record['reference']}."
     return record | {"reference": f"{reason} {answer}" if reason else answer}
 
 
 def _is_held(name: str, record: dict[str, Any]) -> bool:
-    """GSM8K by the publisher's split; else a hash of what several records may share: prompt, paragraph or claim."""
+    """Return whether a record is held out: GSM8K by its own split, others by a hash of prompt, paragraph or claim.
+
+    The hashed part may be shared by several records, which are then held out together.
+    """
     if name == "gsm8k":
         return bool(record["split"] == "test")
     if name == "qed":
@@ -163,7 +166,7 @@ def _is_held(name: str, record: dict[str, Any]) -> bool:
 
 
 def answered(data: Path) -> dict[str, list[dict[str, Any]]]:
-    """The records of the five prompt sets that have an answer; CREAK, StrategyQA and QED with the reason for it."""
+    """Return the answered records of the five prompt sets; CREAK, StrategyQA and QED include the reason."""
     found = {name: _records(data, f"{name}/dev.jsonl.gz") for name in ("gsm8k", "alpaca")}
     found["qed"] = [_reasoned(r, r.get("explanation")) for r in _records(data, "qed/dev.jsonl.gz")]
     reasoned = _records(data, "flan-cot/dev.jsonl.gz")
@@ -173,7 +176,7 @@ def answered(data: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def answers(data: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """Training documents and held-out documents of the five prompt sets."""
+    """Return the training and held-out documents of the five prompt sets."""
     documents, held = [], {}
     for name, records in answered(data).items():
         documents += [exchange(r) for r in records if not _is_held(name, r)]
@@ -182,7 +185,7 @@ def answers(data: Path) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def answers_prompts(data: Path) -> list[dict[str, str]]:
-    """100 held-out prompts of each set, with the answers they are judged by."""
+    """Return 100 held-out prompts of each set, with their reference answers."""
     rows = []
     for name, records in answered(data).items():
         source, licence = ANSWERS[name]
@@ -204,19 +207,19 @@ def answers_prompts(data: Path) -> list[dict[str, str]]:
 # ---------------------------------------------------------------------------------------------- flexspec's sets
 
 TASKS = {"qa": "NQ (QA)", "rag": "NQ (RAG)", "translation": "WMT14", "summarization": "CNN/DM"}
-"""The categories of Spec-Bench by the names that flexspec's Tables III and IV have for them."""
+"""Names in flexspec's Tables III and IV of the categories of Spec-Bench."""
 
 
 def _letters(text: str) -> str:
-    """Its letters and digits, by which two ways of setting a question are told to be the same."""
+    """Return the letters and digits of a text, to compare questions regardless of formatting."""
     return "".join(filter(str.isalnum, text.lower()))
 
 
 def task_prompts(data: Path) -> list[dict[str, str]]:
-    """Up to 100 prompts of each of flexspec's six sets, none of which the answers were trained on.
+    """Return up to 100 prompts of each of flexspec's six sets; none is in the training data of ``answers``.
 
-    Of MT-Bench the first turn. All are cut, so that they and 512 new tokens fit the pairs' context: passages to their
-    end, where the question stands. Questions that QED has, too, are left out.
+    MT-Bench gives its first turns. Prompts are truncated so that they and 512 new tokens fit the pairs' context.
+    Passages keep their end, which holds the question. Questions that are also in QED are omitted.
     """
     known = {_letters(r["question"]) for r in _records(data, "qed/dev.jsonl.gz")}
     rows = [row for row in answers_prompts(data) if row["source"] == "GSM8K"]
@@ -236,7 +239,7 @@ def task_prompts(data: Path) -> list[dict[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
-    """What a pair is trained on, and how its card tells of it."""
+    """Training texts of a pair, with their description for the model card."""
 
     name: str
     corpus: Callable[[Path], tuple[list[str], dict[str, list[str]]]]
@@ -273,6 +276,6 @@ GSM8K, Alpaca, QED, CREAK and StrategyQA, as `Question: ... Answer: ...`, the la
 
 
 def write_prompts(rows: list[dict[str, str]], file: Path) -> None:
-    """Held-out prompts, each with its source and licence."""
+    """Write held-out prompts, each with its source and licence."""
     with file.open("w", encoding="utf-8") as out:
         out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

@@ -1,1 +1,1 @@
-"""Speed and memory, measured side by side."""
+"""Benchmarks of speed and memory against references measured in the same run."""

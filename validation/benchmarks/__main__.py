@@ -1,8 +1,8 @@
-"""Speed and memory, as ratios side by side in one run: ``python -m validation.benchmarks [ROW ...]``.
+"""Measure speed and memory as ratios: ``python -m validation.benchmarks [ROW ...]``.
 
-A ratio compares two things that were measured one after the other on the same machine, so it means more than either.
-``memory-full`` streams 10^6 positions, which takes an hour or so, and runs only when it is named; the other rows of
-``ROWS`` take minutes. Results go to ``runs/bench.json``, a row at a time.
+A ratio compares two quantities measured in succession on one machine, so it depends less on the machine than either.
+``memory-full`` streams 10^6 positions, takes about an hour, and runs only if it is named. The other rows of ``ROWS``
+take minutes. Each row is written to ``runs/bench.json`` when it is done.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ STREAMED = (
     "truncation.softplus",
     "lattice.dropped_mass",
 )
-"""A claim of each module that a trace's rows serve; not the slowest, as a million rows take an hour."""
+"""One claim of each module that a trace serves; not the slowest, because 10^6 positions take an hour."""
 MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 
 
@@ -60,7 +60,7 @@ MEMORY_POSITIONS, MEMORY_VOCABULARY, MEMORY_LIMIT = 10_000, 32_000, 1.5e9
 
 
 def measure_imports(repeats: int = 7) -> list[Measurement]:
-    """Time to start Python and import, the best of several, beside numpy alone."""
+    """Measure the time to start Python and import the packages, against numpy alone; the minimum of several runs."""
     best = dict.fromkeys(IMPORTS, float("inf"))
     for _ in range(repeats):
         for name, code in IMPORTS.items():
@@ -71,7 +71,7 @@ def measure_imports(repeats: int = 7) -> list[Measurement]:
 
 
 def measure_collection(pair: Pair, prompts: Sequence[Prompt], **settings: int) -> list[Measurement]:
-    """Positions a second of a collection, storing included, beside the forward passes it made, made again alone."""
+    """Measure the positions per second of a collection with storage, against its forward passes alone."""
     from validation.benchmarks.collection import measure_pace
 
     pace = measure_pace(pair, prompts, **settings)
@@ -83,7 +83,7 @@ def measure_collection(pair: Pair, prompts: Sequence[Prompt], **settings: int) -
 
 
 def measure_check(positions: int = CHECK_POSITIONS, vocabulary: int = CHECK_VOCABULARY) -> list[Measurement]:
-    """Positions a second of the check by module, with numpy, torch and a GPU if there is one, beside reading alone."""
+    """Measure the positions per second of the check by module, on numpy, torch and a GPU, against reading alone."""
     import torch
 
     from validation.claims.check import block_rows, check_trace
@@ -121,7 +121,7 @@ def _stored(trace: SyntheticTrace, path: Path) -> Trace:
 
 
 def _modules() -> dict[str, dict[str, Claim]]:
-    """The claims that a trace serves, by module."""
+    """Return the claims that a trace serves, by module."""
     import hlmtheory
     from validation.claims.instances import scenarios
 
@@ -134,8 +134,8 @@ def _modules() -> dict[str, dict[str, Claim]]:
 
 
 def measure_memory(positions: int = MEMORY_POSITIONS, vocabulary: int = MEMORY_VOCABULARY) -> list[Measurement]:
-    """Peak growth while a synthetic trace streams through one claim of each module, beside a tenth of its length."""
-    _resident("VmHWM")  # refuses where it cannot be told
+    """Measure peak memory growth while one claim per module checks a synthetic trace, against a tenth of its length."""
+    _resident("VmHWM")  # raises if the memory cannot be read
     short, long = (_peak_in_child(count, vocabulary) for count in (max(positions // 10, 1), positions))
     name = f"{positions:,} positions at V = {vocabulary:,}"
     return [
@@ -151,9 +151,9 @@ def _peak_in_child(positions: int, vocabulary: int) -> int:
 
 
 def stream(positions: int, vocabulary: int) -> int:
-    """Check one claim of each module on a synthetic trace; bytes by which this process grew at its peak.
+    """Check one claim of each module on a synthetic trace; return this process's peak growth in bytes.
 
-    Of a module that a trace serves it is the claim of ``STREAMED`` on the trace's rows, of the others a simulated one.
+    For a module that a trace serves, the claim is that of ``STREAMED``; for the others, a simulated one.
     """
     import hlmtheory
     from validation.claims.check import check_trace
@@ -167,7 +167,7 @@ def stream(positions: int, vocabulary: int) -> int:
 
 
 def _resident(name: str) -> int:
-    """Bytes of this process's memory: now (VmRSS) or at its peak (VmHWM), as Linux counts them."""
+    """Return the bytes of this process's memory on Linux, now (VmRSS) or at its peak (VmHWM)."""
     status = Path("/proc/self/status")
     if not status.exists():
         raise UserError(f"The peak of memory is read from {status}, which this system lacks; leave this row out.")
@@ -200,7 +200,7 @@ ROWS: dict[str, Callable[[], list[Measurement]]] = {
 
 
 def save(path: Path, name: str, found: list[Measurement], command: str) -> None:
-    """Put one row into the file of results; the other rows stay."""
+    """Write one row into the file of results and keep the other rows."""
     rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     rows[name] = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,4 +1,4 @@
-"""Time of the codec on a draft of K = 512 tokens: the row ``codec`` of the bench."""
+"""Benchmark ``codec``: time of the codec on a message of K = 512 tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CODERS = {"entropy": "entropy-coded", "enumerative": "enumerated"}
 
 
 def drawn(scale: float = 3.0, seed: int = 0) -> codec.LatticeMessage:
-    """One draft: the 512 largest of a softmax row on the lattice of 1/100."""
+    """Return one message: the 512 largest entries of a softmax, on the lattice of 1/100."""
     rng = np.random.default_rng(seed)
     row = verification.softmax(rng.normal(scale=scale, size=VOCABULARY))
     support = lattice.top_support(row, SIZE)
@@ -25,7 +25,7 @@ def drawn(scale: float = 3.0, seed: int = 0) -> codec.LatticeMessage:
 
 
 def measure(repeats: int = 200) -> list[Measurement]:
-    """Encoding and decoding a message, the best of many, beside the limit, and its bytes beside the formula's."""
+    """Measure encoding and decoding of a message against the limit, and its bytes against the formula."""
     message = drawn()
     bits = float(lattice.payload_bits(VOCABULARY, SIZE, RESOLUTION, adaptive=True))
     found = []

@@ -1,7 +1,7 @@
-"""What a collection costs beyond the forward passes it makes: the two measured in turns, in one run.
+"""Measure the overhead of a collection over its forward passes, in alternation within one run.
 
-Every call of either model in a collection is recorded, by its inputs, and made again with nothing around it: the same
-batches, shapes, masks and caches, but no sampling, no look at the logits, no copy and no storing.
+The inputs of every call of either model are recorded, and the calls are repeated alone: the same batches, shapes, masks
+and caches, without sampling, reading the logits, copying or storing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of each round's collection, and of its forward passes alone."""
+    """Seconds of each round's collection and of its forward passes alone."""
 
     positions: tuple[int, ...]
     collection: tuple[float, ...]
@@ -35,26 +35,26 @@ class Pace:
 
     @property
     def ratio(self) -> float:
-        """Tokens a second of the collection over those of its bare forward passes: the median of the rounds."""
+        """Throughput of the collection over that of its forward passes: the median of the rounds."""
         return median(bare / whole for bare, whole in zip(self.forwards, self.collection, strict=True))
 
     @property
     def forward_milliseconds(self) -> float:
-        """What the forward passes cost for one position stored."""
+        """Time of the forward passes per stored position, in milliseconds."""
         return 1e3 * sum(self.forwards) / sum(self.positions)
 
 
 def measure_pace(pair: Pair, prompts: Sequence[Prompt], *, rounds: int = ROUNDS, **settings: Any) -> Pace:
-    """Collect several times, storing included, each time followed by the same forward passes alone.
+    """Measure several collections with storage, each followed by the same forward passes alone.
 
     Parameters
     ----------
     pair : Pair
     prompts : sequence of Prompt
     rounds : int
-        Measured ones; one more goes before them to warm up.
+        Measured rounds; one warm-up round precedes them.
     **settings
-        Of :func:`validation.collection.collect.collect`: ``positions``, ``new_tokens``, ``batch``.
+        Passed to :func:`validation.collection.collect.collect`: ``positions``, ``new_tokens``, ``batch``.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def _timed(pair: Pair, work: Callable[[], Any]) -> tuple[float, Any]:
 
 @contextmanager
 def _recorded(pair: Pair, calls: list[Call]) -> Iterator[None]:
-    """Keep the inputs of every call of the two models, but for the caches."""
+    """Record the inputs of every call of the two models, without the caches."""
 
     def record(model: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         cache = options.get("past_key_values")
@@ -103,7 +103,7 @@ def _recorded(pair: Pair, calls: list[Call]) -> Iterator[None]:
 
 
 def _repeat(calls: list[Call]) -> None:
-    """The calls once more, each text with a cache of its own."""
+    """Repeat the recorded calls, each sequence with its own cache."""
     import torch
     from transformers import DynamicCache
 

@@ -1,11 +1,11 @@
-"""Kill a collection at random moments, resume it, and compare with one that was not killed.
+"""Kill a collection at random times, resume it, and compare it with an uninterrupted one.
 
     python -m validation.benchmarks.crash_recovery --rounds 100
 
-A round kills one collection up to three times with SIGKILL: in odd rounds after a random time, in even rounds at a
-random fsync, just before or just after it, where a crash does the most harm. Then it lets the collection finish and
-compares prompts, positions and every byte of the arrays. The children are forked from a process that has loaded the
-models, so a round takes about a second; that needs Linux.
+A round kills one collection up to three times with SIGKILL: in odd rounds after a random time, in even rounds just
+before or just after a random fsync, where a crash does the most harm. Then the round finishes the collection and
+compares prompts, positions and every byte of the arrays. The child processes are forked after the models are loaded, so
+a round takes about a second; this needs Linux.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KILLS = 3
 
 
 def random_pair(folder: Path) -> Pair:
-    """Two tiny models with random weights over the vocabulary of the built-in pair."""
+    """Return two tiny models with random weights over the vocabulary of the built-in pair."""
     import torch
     from transformers import AutoTokenizer
     from transformers.utils import logging
@@ -52,7 +52,7 @@ def random_pair(folder: Path) -> Pair:
 
 
 def run(pair: Pair, path: Path, kill_at_sync: float | None = None) -> None:
-    """Collect; die at the given fsync: n just before the n-th, n + 0.5 just after it."""
+    """Collect, and kill this process at the given fsync: n is just before the n-th, n + 0.5 just after it."""
     sync, seen = os.fsync, 0
 
     def counted(handle: int) -> None:
@@ -70,7 +70,7 @@ def run(pair: Pair, path: Path, kill_at_sync: float | None = None) -> None:
 
 
 def forked(work: Callable[[], None], kill_after: float | None = None) -> bool:
-    """Do this in a child; whether it ended by itself and well."""
+    """Run the function in a child process; return whether it exited without error."""
     sys.stdout.flush()
     child = os.fork()
     if child == 0:
@@ -92,7 +92,7 @@ def forked(work: Callable[[], None], kill_after: float | None = None) -> bool:
 
 
 def compare(path: Path, reference: Path) -> None:
-    """Raise unless both traces hold the same."""
+    """Raise an error if the two traces differ."""
     found, expected = (open_trace(folder, verify=True).manifest for folder in (path, reference))
     for name in ("prompts", "positions", "texts", "settings"):
         if found[name] != expected[name]:
@@ -107,7 +107,7 @@ def compare(path: Path, reference: Path) -> None:
 
 
 def rounds(count: int, seed: int, folder: Path) -> str:
-    """Run a number of rounds; return a sentence about them."""
+    """Run the rounds and return a one-sentence summary."""
     rng = random.Random(seed)
     pair = random_pair(folder)
     reference = folder / "reference"
@@ -138,14 +138,14 @@ def rounds(count: int, seed: int, folder: Path) -> str:
 
 
 def main() -> None:
-    """Read the command line and do the rounds."""
+    """Parse the command line and run the rounds."""
     parser = argparse.ArgumentParser(description="Kill a collection at random moments, resume it, compare.")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     import torch
 
-    torch.set_num_threads(1)  # threads do not outlive a fork
+    torch.set_num_threads(1)  # threads do not survive a fork
     with tempfile.TemporaryDirectory() as folder:
         print(rounds(options.rounds, options.seed, Path(folder)))
 

@@ -1,8 +1,8 @@
-"""What the generation loop costs beside the models it runs, and its verification beside that of transformers.
+"""Benchmarks ``decoding`` and ``verification``: overhead of the generation loop, and its verification step.
 
-The rows ``decoding`` and ``verification`` of the bench. The loop's share is measured on the built-in pair, and on
-models of a billion parameters, of which only the time of a forward pass and the size of the caches are simulated. How
-many texts do not depend on their batch is counted on the built-in pair.
+The loop is compared with the forward passes, on the built-in pair and on simulated models of a billion parameters,
+which reproduce only the time of a forward pass and the size of the caches. The verification is compared with that of
+transformers. The share of sequences that do not depend on the batch size is counted on the built-in pair.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from validation.decoding.kv_cache import KeyValueCache
 
 BATCH, NEW_TOKENS, REPEATS = 16, 64, 5
-LOOP_LIMIT, BILLION_LIMIT = 0.10, 0.03  # of the forward passes
+LOOP_LIMIT, BILLION_LIMIT = 0.10, 0.03  # relative to the forward passes
 EQUAL_TEXTS, EQUAL_TOKENS, EQUAL_BATCH, EQUAL_LIMIT = 32, 32, 32, 0.99
 WEIGHTS = 2**24
-"""As many as exceed a core's caches, read again and again."""
+"""Number of weights read repeatedly; they exceed a core's caches."""
 BILLION_S, BILLION_LAYERS, BILLION_HEADS, BILLION_SIZE, BILLION_VOCABULARY = 0.0256, 22, 4, 64, 32_000
-"""TinyLlama-1.1B: seconds of a forward pass (cu-hlm Section V), layers, key-value heads and their size, V."""
+"""TinyLlama-1.1B: seconds per forward pass (cu-hlm Section V), layers, key-value heads, head size, V."""
 
 
 def measure_decoding(
@@ -48,9 +48,9 @@ def measure_decoding(
     texts: int = EQUAL_TEXTS,
     repeats: int = REPEATS,
 ) -> list[Measurement]:
-    """The loop's share on the built-in pair and on simulated models of 1.1 billion parameters, batches of 16.
+    """Measure the loop's overhead on the built-in pair and on simulated 1.1-billion-parameter models, batches of 16.
 
-    And the share of texts that a batch of 1 and one of 32 have in common.
+    Also measure the share of sequences that are equal for batches of 1 and of 32.
     """
     prompts, pair = builtin_prompts(), load_pair(device="auto")
     settings = {"batch": BATCH, "new_tokens": new_tokens, "repeats": repeats}
@@ -65,9 +65,9 @@ def measure_decoding(
 def measure_equal_texts(
     pair: Pair, prompts: Sequence[Prompt], methods: Sequence[Method], *, new_tokens: int, batch: int = EQUAL_BATCH
 ) -> list[Measurement]:
-    """Share of texts that come out the same alone and in a batch, in percent, by method and of all.
+    """Measure the percentage of sequences that are equal alone and in a batch, by method and overall.
 
-    They differ where the rounding of the models' matrix products, which depends on the batch, moves a decision.
+    Sequences differ if rounding in the models' matrix products, which depends on the batch, changes a decision.
     """
     counts = {}
     for method in methods:
@@ -83,7 +83,7 @@ def measure_equal_texts(
 
 
 def _within(name: str, found: list[Measurement], limit: float) -> list[Measurement]:
-    """The measurements under a name, then the largest share of the loop beside what it may be."""
+    """Return the measurements under a name, and the largest share of the loop against its limit."""
     worst = max(one.ratio for one in found if one.what.endswith(": loop"))
     named = [Measurement(f"{name}, {m.what}", m.value, m.unit, m.against, m.ratio) for m in found]
     limited = f"the limit, {limit:.0%} of the forward passes"
@@ -93,9 +93,9 @@ def _within(name: str, found: list[Measurement], limit: float) -> list[Measureme
 def measure_loop(
     pair: Pair, prompts: Sequence[Prompt], methods: Sequence[Method], *, repeats: int = REPEATS, **settings: Any
 ) -> list[Measurement]:
-    """Seconds of the loop itself, of sampling and of the methods' arithmetic, beside the forward passes of the run.
+    """Measure the seconds of the loop, of sampling and of the methods' arithmetic, against the forward passes.
 
-    Of several runs that whose loop took least.
+    The run with the fastest loop counts.
     """
     found = []
     for method in methods:
@@ -113,18 +113,17 @@ def measure_loop(
 
 
 class SimulatedModel:
-    """A model that fills the caches of a real one, takes a given time a pass, and gives rows by the last token.
+    """A model with the caches of a real one, a given time per pass, and logits that depend on the last token.
 
-    A host that runs a model calls torch all the while, and so does this one, to read weights until the time is over. A
-    core that slept, or did nothing but ask for the time, would take longer for whatever comes next: up to .5 ms for the
-    first call of numpy.
+    A real model keeps the host busy with torch, so this one reads weights until the time is over. After sleeping or
+    polling the clock, a core would be slower in the next step: up to .5 ms for the first call of numpy.
 
     Parameters
     ----------
     table : float32 tensor, shape (rows, V)
         Logits after token v are row v mod rows.
     seconds : float
-        Of a forward pass, whatever its size; by one reading of some weights more at most.
+        Time of a forward pass of any size. It is exceeded by at most one read of the weights.
     """
 
     def __init__(self, table: torch.Tensor, seconds: float) -> None:
@@ -140,7 +139,7 @@ class SimulatedModel:
         use_cache: bool,
         logits_to_keep: int,
     ) -> SimpleNamespace:
-        """Logits of the last ``logits_to_keep`` tokens."""
+        """Return the logits of the last ``logits_to_keep`` tokens."""
         began = time.perf_counter()
         new = self.table.new_zeros((len(input_ids), BILLION_HEADS, input_ids.shape[1], BILLION_SIZE))
         for layer in range(BILLION_LAYERS):
@@ -154,7 +153,7 @@ class SimulatedModel:
 
 
 def simulated_pair(vocabulary: int, seconds: float) -> Pair:
-    """Two simulated models over a vocabulary, alike as two language models are: about half of the drafts are kept."""
+    """Return two simulated models over a vocabulary, whose acceptance rate is about one half."""
     import torch
 
     rng = np.random.default_rng(1)
@@ -173,10 +172,10 @@ def simulated_pair(vocabulary: int, seconds: float) -> Pair:
 
 
 def measure_verification(vocabulary: int = 32_000, drafts: int = 4, repeats: int = 30) -> list[Measurement]:
-    """Accepting, rejecting and replacing in a round, beside transformers' ``_speculative_sampling`` on the same drafts.
+    """Measure the verification step of a round against transformers' ``_speculative_sampling`` on the same drafts.
 
-    Both get the target model's logits. transformers also takes the draft model's logits and makes its distributions.
-    Here they are those that the drafts were drawn from, and making them is measured both ways: left out, and counted.
+    Both get the target model's logits. transformers computes the draft distributions from the draft model's logits. Our
+    loop reuses the distributions of sampling, so our time is measured both without and with this computation.
     """
     import torch
     from transformers.generation import utils

@@ -1,4 +1,4 @@
-"""One measured number beside another."""
+"""A measured value with its reference."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One line of the table: a value, and how it compares with another of the same run."""
+    """One line of the table: a value and its ratio to a reference of the same run."""
 
     what: str
     value: float
     unit: str
     against: str
-    ratio: float  # value over that of ``against``
+    ratio: float  # value divided by that of ``against``

@@ -1,7 +1,7 @@
-"""Speed of planning and sharing on the edge, beside plainer ways to the same numbers: the row ``edge`` of the bench.
+"""Benchmark ``edge``: speed of batch planning and of bandwidth shares, against simpler implementations.
 
-The plainer ways are written out here: Algorithm 1 of edge-sd (zhu2025edgesd) with one Python loop a level, the same
-with its innermost loop as one array operation, the bandwidth shares as a linear program, and sums step by step.
+The simpler implementations are defined here: Algorithm 1 of edge-sd (zhu2025edgesd) with one Python loop per level, the
+same with its innermost loop as an array operation, the bandwidth shares as a linear program, and sums step by step.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SERVICE = Service(
     acceptance=0.8,
     memory=16e9,
 )
-"""A model of 1.1 billion parameters drafts for one of 7 billion: edge-sd Tables I and II."""
+"""A draft model of 1.1 billion parameters and a target model of 7 billion: edge-sd Tables I and II."""
 PROMPT, ANSWER = 512, 2048
 LENGTHS = range(1, 11)
 TASKS, GROWTH, EXACT_TASKS = 100, (50, 100, 200, 400, 1000), 12
@@ -40,12 +40,12 @@ JOINT_LIMIT, LARGE_LIMIT, EXACT_LIMIT, USERS_LIMIT = 0.5, 60.0, 2.0, 1.0  # seco
 
 
 def measure() -> list[Measurement]:
-    """All of it."""
+    """Run all measurements of this benchmark."""
     return [*measure_batching(), *measure_exact(), *measure_shares(), *measure_sums()]
 
 
 def _best_of(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Seconds of the quickest of several runs."""
+    """Return the seconds of the fastest of several runs."""
     best = math.inf
     for _ in range(repeats):
         began = time.perf_counter()
@@ -59,7 +59,7 @@ def _beside(what: str, seconds: float, against: str, other: float) -> Measuremen
 
 
 def _tasks(count: int, seed: int = 0, *, equal: bool = True) -> list[Task]:
-    """Prompts of 1 to 512 tokens; answers of 2,048, or of 1 to 2,048."""
+    """Return tasks with prompts of 1 to 512 tokens and answers of 2,048, or of 1 to 2,048."""
     rng = np.random.default_rng(seed)
     prompts = rng.integers(1, PROMPT + 1, count)
     answers = np.full(count, ANSWER) if equal else rng.integers(1, ANSWER + 1, count)
@@ -70,13 +70,13 @@ def _tasks(count: int, seed: int = 0, *, equal: bool = True) -> list[Task]:
 
 
 def sorted_costs(tasks: Sequence[Task], length: int) -> search.Costs:
-    """What the searches below ask for."""
+    """Return the costs of the sorted tasks, the input of the searches below."""
     inputs = np.sort([task.input_tokens for task in tasks])
     return search.Costs(SERVICE, length, inputs, np.full(len(tasks), tasks[0].output_tokens))
 
 
 def program_by_levels(costs: search.Costs) -> float:
-    """Algorithm 1, its objective repaired, with a Python loop over i, over j and over n: the value for all tasks."""
+    """Return the optimal value of Algorithm 1 with the corrected objective, by Python loops over i, j and n."""
     draft, verify = (times.tolist() for times in costs.unit)
     start_draft, start_verify = costs.fixed
     arrivals, finishes = [[0.0] * costs.horizon], [[0.0] * costs.horizon]
@@ -87,7 +87,7 @@ def program_by_levels(costs: search.Costs) -> float:
             size, arrival, finish, total = i - j + 1, arrivals[j], finishes[j], 0.0
             for n in range(costs.horizon):
                 drafted = arrival[n] + size * draft[i][n] + start_draft
-                total += max(drafted, finish[n]) + size * verify[i][n] + start_verify  # (29), repaired
+                total += max(drafted, finish[n]) + size * verify[i][n] + start_verify  # (29), corrected
             if total <= best:
                 best, chosen = total, j
         size, arrival, finish = i - chosen + 1, [], []
@@ -100,7 +100,7 @@ def program_by_levels(costs: search.Costs) -> float:
 
 
 def program_over_steps(costs: search.Costs) -> float:
-    """The same with the loop over n as an array operation."""
+    """Return the same value, with the loop over n as an array operation."""
     draft, verify = costs.unit
     start_draft, start_verify = costs.fixed
     arrivals, finishes = np.zeros((2, len(costs.inputs) + 1, costs.horizon))
@@ -120,14 +120,14 @@ def program_over_steps(costs: search.Costs) -> float:
 
 
 def program(costs: search.Costs) -> float:
-    """The value that the library's search finds."""
+    """Return the value that the library's search finds."""
     return search.dynamic_program(costs)[1]
 
 
 def measure_batching(
     tasks: int = TASKS, growth: Sequence[int] = GROWTH, lengths: Sequence[int] = LENGTHS
 ) -> list[Measurement]:
-    """The joint solve over all draft lengths, written in three ways; then :func:`plan` with more and more tasks."""
+    """Measure three implementations of the search over all draft lengths, and :func:`plan` for growing K."""
     given = _tasks(tasks)
     ways = (("dp", program, 3), ("vectorised over n", program_over_steps, 2), ("a loop a level", program_by_levels, 1))
     seconds = {}
@@ -149,7 +149,7 @@ def _solved(way: Callable[[search.Costs], float], tasks: Sequence[Task], lengths
 
 
 def measure_exact(tasks: int = EXACT_TASKS, seeds: int = 4) -> list[Measurement]:
-    """The slowest of several searches of all partitions and orders, with equal and with unequal answers."""
+    """Measure the slowest of several exhaustive searches, with equal and with unequal answers."""
     found = []
     for equal in (True, False):
         problems = [_tasks(tasks, seed, equal=equal) for seed in range(seeds)]
@@ -163,19 +163,19 @@ def measure_exact(tasks: int = EXACT_TASKS, seeds: int = 4) -> list[Measurement]
 
 
 def cell(users: int, seed: int = 0) -> tuple[Row, Row]:
-    """Bits and spectral efficiencies of users under Rayleigh fading at a mean SNR of 10 dB."""
+    """Return bits and spectral efficiencies of users under Rayleigh fading at a mean SNR of 10 dB."""
     rng = np.random.default_rng(seed)
     bits, snr = rng.integers(1, PROMPT + 1, users), 10.0 * rng.exponential(size=users)
     return np.asarray(16.0 * bits, dtype=np.float64), np.asarray(np.log2(1.0 + snr))
 
 
 def shares_by_program(bits: Row, efficiency: Row) -> Row:
-    """The shares of the least last finish time 1/s as a linear program: most s with w_k ≥ s c_k and Σ w = 1."""
+    """Return the min-max shares by a linear program: maximise s subject to w_k ≥ s c_k and Σ w = 1."""
     import cvxpy as cp
 
     needs = bits / efficiency
     shares, speed = cp.Variable(len(bits)), cp.Variable()
-    limits = [shares >= speed * (needs / needs.sum()), cp.sum(shares) == 1]  # scaled so that s = 1 at the best
+    limits = [shares >= speed * (needs / needs.sum()), cp.sum(shares) == 1]  # scaled so that s = 1 at the optimum
     cp.Problem(cp.Maximize(speed), limits).solve()
     return np.asarray(shares.value)
 
@@ -183,7 +183,7 @@ def shares_by_program(bits: Row, efficiency: Row) -> Row:
 def measure_shares(
     users: int = USERS, many: int = MANY_USERS, cells: int = CELLS, rounds: int = 200
 ) -> list[Measurement]:
-    """Shares in closed form beside a linear program, for one cell and for each of many at once; and of many users."""
+    """Measure the closed-form shares against a linear program, for one cell, many cells and many users."""
     bits, efficiency = cell(users)
     alone = _best_of(partial(_repeated, minmax_shares, (bits, efficiency), rounds)) / rounds
     together = _best_of(partial(minmax_shares, np.tile(bits, (cells, 1)), np.tile(efficiency, (cells, 1)))) / cells
@@ -214,11 +214,11 @@ SUMS: dict[str, Callable[..., Any]] = {
     "by steps": by_steps,
     "as chosen": inference_latency,
 }
-"""Ways to the latency of a plan from its stages and steps."""
+"""Methods that compute the latency of a plan from its stages and steps."""
 
 
 def measure_sums(cases: Sequence[tuple[int, int]] = ((4, 1), (20, 1), (20, 20)), rounds: int = 50) -> list[Measurement]:
-    """The latency of a plan by the breakpoints of its envelope, step by step, and as the library chooses."""
+    """Measure the latency computation by breakpoints of the envelope, step by step, and by the library's choice."""
     found = []
     for count, departures in cases:
         given = batches(count, departures)

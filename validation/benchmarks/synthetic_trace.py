@@ -1,4 +1,4 @@
-"""A trace of any length that is made as it is read, for measuring speed and memory without a model or a disk."""
+"""A synthetic trace of any length, generated while it is read, to measure speed and memory without model or disk."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from validation.trace.format import complete
 from validation.trace.reader import TraceChunk
 
-TEXT = 160  # positions in a synthetic text
+TEXT = 160  # positions in a synthetic sequence
 
 
 @dataclass(frozen=True, slots=True)
 class SyntheticTrace:
-    """A trace of any length that is made as it is read; nothing is stored."""
+    """A trace of any length that is generated while it is read; nothing is stored."""
 
     positions: int
     vocabulary: int
@@ -24,7 +24,7 @@ class SyntheticTrace:
     manifest: dict[str, Any] = field(default_factory=dict)
 
     def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
-        """Go through the trace ``size`` positions at a time: draft rows at random, target rows near them."""
+        """Yield chunks of ``size`` positions, with random draft logits and target logits near them."""
         pool = np.random.default_rng(self.seed).normal(size=2 * self.vocabulary).astype(np.float32)
         rows = np.lib.stride_tricks.sliding_window_view(pool, self.vocabulary)
         for start in range(0, self.positions, size):

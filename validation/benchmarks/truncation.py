@@ -1,14 +1,14 @@
-"""Times of the rules for k of V beside a bare sort of the same rows: the row ``truncation`` of the benchmarks.
+"""Benchmark ``truncation``: time of the rules for top_k, against a sort of the same distributions.
 
-Rows are softmaxes of gaussian logits, from flat to peaked. Times are those of this thread, so other work on the machine
-does not count. numpy's rows are compared with numpy's ``sort`` and ``argsort``, torch's on the CPU with torch's sort
-and with numpy's of the same memory. torch's sort and ``argsort`` give the order, which a message of the k largest
-needs; ``sort`` gives the values alone. The limit holds for the rules that a device or a server uses, not for
-``exact_size``, which is an oracle.
+The distributions are softmaxes of Gaussian logits, from flat to peaked. Times are CPU times of this thread, so other
+work on the machine does not count. numpy is compared with numpy's ``sort`` and ``argsort``; torch on the CPU with
+torch's sort and with numpy's on the same memory. torch's sort and ``argsort`` return the order, which a message of the
+k largest entries needs; ``sort`` returns only the values. The limit holds for the rules that a device or a server uses,
+not for ``exact_size``, which is an oracle.
 
-The time of ``sort`` depends on the processor's instructions: .12 ms for a row of 32,000 in float32 with AVX2, .6 ms
-with the AVX-512 of some processors, where ``argsort`` takes .5 and 1.3. So the ratios differ between machines;
-NPY_DISABLE_CPU_FEATURES="X86_V4,AVX512_ICL" shows those of AVX2.
+The time of ``sort`` depends on the processor's instructions: for 32,000 float32 it is .12 ms with AVX2, and .6 ms with
+the AVX-512 of some processors; ``argsort`` takes .5 and 1.3 ms. So the ratios differ between machines;
+NPY_DISABLE_CPU_FEATURES="X86_V4,AVX512_ICL" gives those of AVX2.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from validation.benchmarks.measurement import Measurement
 
 VOCABULARY = 32_000
 ROWS, SCALES, TYPES = (1, 16, 64), (1.0, 3.0, 6.0), ("float64", "float32")
-REPEATS, SECONDS = 30, 1.2  # rounds of a case at most, and when the last of them begins
-LIMIT = 3.0  # times the bare operation
+REPEATS, SECONDS = 30, 1.2  # maximum rounds of a case; no round begins after SECONDS
+LIMIT = 3.0  # ratio to the sort
 ORACLE = "exact_size"
 SORT, ORDER, TORCH = "numpy's sort", "numpy's argsort", "torch's sort"
 
@@ -34,7 +34,7 @@ Call = Callable[[], Any]
 
 
 def rules(target: Any, draft: Any, logits: Any) -> dict[str, Call]:
-    """The rules, each at a tolerance for which it sends some of the entries."""
+    """Return the rules, each with a tolerance at which it sends some of the entries."""
     token = draft.argmax(-1)
     return {
         "exact_size": lambda: truncation.exact_size(target, draft, 0.1),
@@ -51,7 +51,7 @@ def rules(target: Any, draft: Any, logits: Any) -> dict[str, Call]:
 
 
 def drawn(rows: int, vocabulary: int, scale: float, kind: str, seed: int = 0) -> tuple[Any, Any, Any]:
-    """Target, draft and the draft's logits; the target's differ from those by a standard gaussian."""
+    """Return target and draft distributions and draft logits; the target's logits add standard Gaussian noise."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(scale=scale, size=(rows, vocabulary))
     target = verification.softmax(logits + rng.normal(size=logits.shape))
@@ -66,11 +66,11 @@ def measure(
     vocabulary: int = VOCABULARY,
     repeats: int = REPEATS,
 ) -> list[Measurement]:
-    """Every rule beside the sorts; then, for each sort, the worst of the rules that it is the measure of."""
+    """Measure every rule against the sorts, and report the largest ratio to each sort."""
     import torch
 
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # numpy's sort takes one
+    torch.set_num_threads(1)  # numpy's sort uses one thread
     found: list[Measurement] = []
     try:
         for kind in types:
@@ -87,7 +87,7 @@ def measure(
 
 
 def _worst(found: Sequence[Measurement]) -> list[Measurement]:
-    """Beside the limit: numpy's by its sorts, torch's by its own and by numpy's."""
+    """Return the largest ratios against the limit: numpy to its sorts, torch to its own sort and to numpy's."""
     lines = []
     for library, sorts in (("numpy", (SORT, ORDER)), ("torch", (TORCH, SORT))):
         for sort in sorts:
@@ -105,7 +105,7 @@ def _worst(found: Sequence[Measurement]) -> list[Measurement]:
 
 
 def _beside_sorts(case: str, arrays: tuple[Any, ...], memory: Any, repeats: int) -> list[Measurement]:
-    """The sorts and the rules in turns, so that what disturbs one disturbs the others; the best of each."""
+    """Measure sorts and rules in alternation, so that disturbances affect all; the minimum of each counts."""
     draft = arrays[1]
     host = draft if memory is None else memory
     sorts: dict[str, Call] = {SORT: lambda: np.sort(host, axis=-1)}
@@ -123,7 +123,7 @@ def _beside_sorts(case: str, arrays: tuple[Any, ...], memory: Any, repeats: int)
 
 
 def _best(calls: dict[str, Call], repeats: int) -> dict[str, float]:
-    """Seconds of this thread, the least of several rounds; the first fetches what is loaded on demand."""
+    """Return the minimum CPU seconds of each call over several rounds; the first round is a warm-up."""
     best = dict.fromkeys(calls, math.inf)
     start = time.thread_time()
     for done in range(repeats + 1):

@@ -1,4 +1,4 @@
-"""One implementation for numpy and torch, by the array API: the answer is in the library of the arguments.
+"""One implementation for numpy and torch, by the array API; results are in the library of the arguments.
 
 Everything here is private. The modules use it, so that none of their functions names a library.
 """
@@ -12,14 +12,14 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_array_api_obj, is_torch_namespace
 
 NUMPY = array_namespace(np.empty(0))
-BLOCK = 64  # entries that are summed one after the other
+BLOCK = 64  # number of entries that are summed sequentially
 
 Array: TypeAlias = Any
 """An array of any array-API library: numpy, torch (CPU or CUDA), array-api-strict."""
 
 
 def arrays(*exact: str, **values: Any) -> tuple[Any, ...]:
-    """The namespace and the values as arrays of it, on one device.
+    """Return the namespace and the values as arrays of it, on one device.
 
     Python numbers and sequences become arrays of the library of the others (numpy if there is none), fractions in the
     floating type of the others. Two libraries in one call are refused, since a silent copy would hide where the work
@@ -28,11 +28,11 @@ def arrays(*exact: str, **values: Any) -> tuple[Any, ...]:
     Also refused, by name: values that are not real numbers (None, strings, complex numbers, integers of more than 64
     bits, ragged lists), and numpy masked arrays, since no function here reads the mask.
 
-    The values named in ``exact`` become float64, whatever the type of the others. A tolerance of 0.1 that is compared
+    The values named in ``exact`` become float64 for every type of the others. A tolerance of 0.1 that is compared
     with float32 rows must not become the 0.10000000149 of float32: otherwise the guarantee would hold for a different
     tolerance.
     """
-    if all(type(value) is np.ndarray for value in values.values()):  # the usual case, and the fastest to recognise
+    if all(type(value) is np.ndarray for value in values.values()):  # the usual case, checked first for speed
         return (NUMPY, *(_real(name, value) for name, value in values.items()))
     if all(type(value) in _PLAIN for value in values.values()):
         rows = [_real(name, value) for name, value in values.items() if type(value) is np.ndarray]
@@ -69,12 +69,12 @@ _NUMBERS = "fiub"  # numpy's letters for real numbers and booleans
 
 
 def _number_beside(name: str, value: float, wide: Any) -> Array:
-    """One number as a numpy array, in the floating type of the arrays beside it."""
+    """Return one number as a numpy array, in the floating type of the other arrays."""
     return _real(name, np.asarray(value, dtype=wide if type(value) is float else None))
 
 
 def plain(name: str, value: Any, kinds: str = _NUMBERS) -> np.ndarray[Any, Any]:
-    """A number, a sequence or a numpy array as a numpy array; raise, with the name, if it does not hold numbers."""
+    """Return a number, sequence or numpy array as a numpy array; raise, with the name, if it does not hold numbers."""
     for part in value if isinstance(value, (list, tuple)) else (value,):
         if isinstance(part, np.ma.MaskedArray):
             raise TypeError(
@@ -93,7 +93,7 @@ def plain(name: str, value: Any, kinds: str = _NUMBERS) -> np.ndarray[Any, Any]:
 
 
 def _real(name: str, array: np.ndarray[Any, Any], value: Any = None, kinds: str = _NUMBERS) -> np.ndarray[Any, Any]:
-    """The array, if it holds real numbers or booleans."""
+    """Return the array if it holds real numbers or booleans."""
     if array.dtype.kind not in kinds:
         got = brief(array.tolist() if value is None else value)
         raise TypeError(
@@ -109,24 +109,24 @@ def _real_kind(name: str, value: Array) -> None:
 
 
 def brief(value: Any) -> str:
-    """The value on one short line, for a message."""
+    """Return the value on one short line, for a message."""
     shown = " ".join(repr(value).split())
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def is_array(value: Any) -> bool:
-    """Whether the value is an array; a numpy scalar counts as a Python number."""
+    """Return whether the value is an array; a numpy scalar counts as a Python number."""
     return is_array_api_obj(value) and not isinstance(value, np.generic)
 
 
 def _beside(xp: Any, value: np.ndarray[Any, Any], wide: Any, where: Any) -> Array:
-    """Plain numbers as an array beside others."""
+    """Return plain numbers as an array in the library and on the device of the others."""
     return xp.asarray(value, dtype=wide if value.dtype.kind == "f" else None, device=where)
 
 
 @cache
 def is_kind(xp: Any, dtype: Any, kind: str | tuple[str, ...]) -> bool:
-    """Whether a type is of a kind of the array API; cached, since the call takes longer than a small computation."""
+    """Return whether a type is of a kind of the array API; cached, because the call is slow."""
     return bool(xp.isdtype(dtype, kind))
 
 
@@ -136,24 +136,24 @@ def _bits(xp: Any, dtype: Any) -> int:
 
 
 def widest(xp: Any, *values: Array) -> Any:
-    """The type of the answer: float32 if every floating type among the values has at most 32 bits, else float64."""
+    """Return float32 if every floating type among the values has at most 32 bits, else float64."""
     bits = [_bits(xp, value.dtype) for value in values if is_kind(xp, value.dtype, "real floating")]
     return xp.float32 if bits and max(bits) <= 32 else xp.float64
 
 
 def floating(xp: Any, *values: Array) -> tuple[Array, ...]:
-    """The values in their common floating type, at least float32 (half types lose mass in a sum)."""
+    """Return the values in their common floating type, at least float32 (half types lose mass in a sum)."""
     wide = widest(xp, *values)
     return tuple(in_kind(xp, value, wide) for value in values)
 
 
 def in_kind(xp: Any, value: Array, kind: Any) -> Array:
-    """The value in that type, without a copy if it has it."""
+    """Return the value in that type, without a copy if it has it."""
     return value if value.dtype == kind else xp.astype(value, kind)
 
 
 def upward(xp: Any, bound: Array, kind: Any) -> Array:
-    """A bound in another type, rounded up; rounding to nearest would lower it half of the time."""
+    """Return a bound in another type, rounded up; rounding to nearest would lower it half of the time."""
     if bound.dtype == kind:
         return bound
     near = in_kind(xp, bound, kind)
@@ -161,12 +161,12 @@ def upward(xp: Any, bound: Array, kind: Any) -> Array:
 
 
 def epsilon(xp: Any, dtype: Any) -> float:
-    """Spacing of the floating type at 1; 0 for integer types."""
+    """Return the spacing of the floating type at 1; 0 for integer types."""
     return float(xp.finfo(dtype).eps) if is_kind(xp, dtype, "real floating") else 0.0
 
 
 def softmax(xp: Any, logits: Array) -> Array:
-    """Softmax over the last axis, by the library's fused routine if there is one."""
+    """Return the softmax over the last axis, by the library's fused routine if there is one."""
     if is_torch_namespace(xp):
         return logits.softmax(dim=-1)
     e = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
@@ -174,39 +174,39 @@ def softmax(xp: Any, logits: Array) -> Array:
 
 
 def sort_descending(xp: Any, values: Array) -> Array:
-    """The values in descending order along the last axis. The sort is not stable, which is 3 times faster."""
+    """Return the values in descending order along the last axis. The sort is not stable, which is 3 times faster."""
     return xp.sort(values, axis=-1, descending=True, stable=False)
 
 
 def spread(xp: Any, value: Array, shape: tuple[int, ...]) -> Array:
-    """``broadcast_to``, called only if the shape differs, since it takes as long as a small computation."""
+    """Call ``broadcast_to`` only if the shape differs, because it takes as long as a small computation."""
     if tuple(value.shape) == shape:
         return value
     return np.full(shape, value) if xp is NUMPY and not value.ndim else xp.broadcast_to(value, shape)
 
 
 def running(xp: Any, values: Array) -> Array:
-    """Running sums over the last axis."""
+    """Return the running sums over the last axis."""
     return values.cumsum(axis=-1) if xp is NUMPY else xp.cumulative_sum(values, axis=-1)
 
 
 def every(xp: Any, good: Array) -> bool:
-    """Whether all entries are true; numpy's own method takes a third of the time for a few entries."""
+    """Return whether all entries are true; numpy's own method takes a third of the time for a few entries."""
     return bool(good.all() if xp is NUMPY else xp.all(good))
 
 
 def take(xp: Any, values: Array, indices: Array) -> Array:
-    """``take_along_axis`` over the last axis."""
-    if is_torch_namespace(xp):  # the wrapper's is 2 to 5 times slower
+    """Call ``take_along_axis`` over the last axis."""
+    if is_torch_namespace(xp):  # the wrapper is 2 to 5 times slower
         return values.take_along_dim(indices, dim=-1)
     if xp is NUMPY and values.ndim == 2 and values.shape[0] == indices.shape[0] and values.flags.c_contiguous:
-        starts = values.shape[1] * np.arange(values.shape[0])[:, None]  # numpy's own takes longer for a few entries
+        starts = values.shape[1] * np.arange(values.shape[0])[:, None]  # numpy's own is slower for a few entries
         return values.reshape(-1).take(indices + starts if values.shape[0] > 1 else indices)
     return xp.take_along_axis(values, indices, axis=-1)
 
 
 def on_host(xp: Any, *values: Array) -> tuple[Any, ...]:
-    """The namespace and the values; torch tensors on the CPU become numpy arrays of the same memory.
+    """Return the namespace and the values; torch tensors on the CPU become numpy arrays of the same memory.
 
     numpy sorts 30 times faster. The values are float32, float64 or int64, which numpy has.
     """
@@ -216,15 +216,15 @@ def on_host(xp: Any, *values: Array) -> tuple[Any, ...]:
 
 
 def back(xp: Any, value: Array) -> Array:
-    """A result after :func:`on_host`, in the caller's library."""
+    """Return a numpy result computed after :func:`on_host` as an array of the caller's library."""
     return xp.asarray(value) if is_torch_namespace(xp) else value
 
 
 def tail_sums(xp: Any, values: Array) -> Array:
-    """Sums of the entries from index k on, k = 0..V, shape (..., V + 1).
+    """Return the sums of the entries from index k on, k = 0..V, shape (..., V + 1).
 
-    The sums begin at the far end, so that the small tails of a descending row keep their relative accuracy. They are
-    made in two levels, so that a sum has at most BLOCK + V / BLOCK roundings instead of V.
+    The sums start at the last entry, so that the small tails of a descending row keep their relative accuracy. They use
+    two levels, so that a sum has at most BLOCK + V / BLOCK roundings instead of V.
     """
     size = values.shape[-1]
     blocks = -(-size // BLOCK)
@@ -239,7 +239,7 @@ def tail_sums(xp: Any, values: Array) -> Array:
 
 
 def count_above(xp: Any, descending: Array, thresholds: Array) -> Array:
-    """Number of entries of each descending row (R, V) that exceed each of its thresholds (R, T)."""
+    """Return the number of entries of each descending row (R, V) that exceed each of its thresholds (R, T)."""
     if is_torch_namespace(xp):
         import torch
 
@@ -250,7 +250,7 @@ def count_above(xp: Any, descending: Array, thresholds: Array) -> Array:
 
 
 def to_numpy(value: Any) -> np.ndarray[Any, Any]:
-    """The value as a numpy array on the host."""
+    """Return the value as a numpy array on the host."""
     if isinstance(value, np.ma.MaskedArray):
         plain("the array", value)
     if hasattr(value, "detach"):

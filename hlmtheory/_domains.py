@@ -27,12 +27,12 @@ Test = Callable[[Any, Array], Array]
 
 
 class DomainError(ValueError):
-    """A value outside the domain of its argument; the message names the argument, the place, the value and a remedy."""
+    """Error for a value outside its domain; names the argument, the place, the value and a remedy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A set of allowed values, with its description and a remedy for a value outside.
+    """Set of allowed values, with its description and a remedy for a value outside.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ class Domain:
     contains : callable
         ``contains(xp, value) -> bool array``, True where the value is allowed. NaN must give False.
     remedy : str
-        What the caller can do.
+        Advice to the caller.
     kind : str
         "real" or "integer". A fraction where a whole number is needed is refused, not rounded.
     rows : bool
@@ -68,7 +68,7 @@ class Domain:
         return value
 
     def _first(self, xp: Any, value: Array, good: Array) -> str:
-        """The index of the first value outside, and the value."""
+        """Return the index of the first value outside, and the value."""
         flat = xp.reshape(good, (-1,))
         index = int(xp.argmin(xp.astype(flat, xp.int8)))
         place = tuple(int(i) for i in np.unravel_index(index, tuple(good.shape)))
@@ -84,7 +84,7 @@ def _number(xp: Any, value: Array) -> float | int:
 
 
 def _first_fraction(xp: Any, value: Array) -> str:
-    """The first entry that is not a whole number, and its type, for the message."""
+    """Return the first entry that is not a whole number, and its type, for the message."""
     if not is_kind(xp, value.dtype, "real floating") or 0 in value.shape:
         return f"dtype {value.dtype}"
     flat = xp.reshape(value, (-1,))
@@ -93,7 +93,7 @@ def _first_fraction(xp: Any, value: Array) -> str:
 
 
 def _fault(xp: Any, row: Array) -> str:
-    """Why a row is not a distribution, with the offending number."""
+    """Return why a row is not a distribution, with the offending number."""
     finite = xp.isfinite(row)
     if not bool(xp.all(finite)):
         stray = int(xp.argmin(xp.astype(finite, xp.int8)))
@@ -105,7 +105,7 @@ def _fault(xp: Any, row: Array) -> str:
 
 
 def _on_simplex(xp: Any, value: Array) -> Array:
-    """Whether each row is finite, non-negative, and sums to 1 up to the rounding of a softmax of its type.
+    """Return whether each row is finite, non-negative, and sums to 1 up to the rounding of a softmax of its type.
 
     The tolerance is 1e-4 for float32 and wider types. An entry of a half type is off by up to half a unit in the last
     place, or half the spacing of its subnormal numbers, and a row has V such entries.
@@ -158,7 +158,7 @@ def mask(xp: Any, name: str, value: Array) -> Array:
 
 
 def size_up_to(vocabulary: int) -> Domain:
-    """The domain of k, the number of entries kept: a whole number in 0..V."""
+    """Return the domain of k, the number of entries kept: a whole number in 0..V."""
     return Domain(
         f"a whole number in 0..V with V = {vocabulary}",
         lambda xp, value: (value >= 0) & (value <= vocabulary),
@@ -168,7 +168,7 @@ def size_up_to(vocabulary: int) -> Domain:
 
 
 def token_of(vocabulary: int) -> Domain:
-    """The domain of a token: an index in 0..V-1."""
+    """Return the domain of a token: an index in 0..V-1."""
     return Domain(
         f"a token in 0..V-1 with V = {vocabulary}",
         lambda xp, value: (value >= 0) & (value < vocabulary),
@@ -178,9 +178,9 @@ def token_of(vocabulary: int) -> Domain:
 
 
 def checked(domains: Mapping[str, Domain], *exact: str, **values: Any) -> tuple[Any, ...]:
-    """The namespace and the values as its arrays, each checked by the domain of its name; their shapes broadcast.
+    """Return the namespace and its arrays, each checked by the domain of its name; their shapes broadcast.
 
-    The values named in ``exact`` stay float64 beside narrower arrays: see :func:`hlmtheory._array.arrays`.
+    The values named in ``exact`` stay float64 even if other arrays are narrower: see :func:`hlmtheory._array.arrays`.
     """
     xp, *given = arrays(*exact, **values)
     named = {name: domains[name].check(xp, name, value) for name, value in zip(values, given, strict=True)}
@@ -189,14 +189,14 @@ def checked(domains: Mapping[str, Domain], *exact: str, **values: Any) -> tuple[
 
 
 def numbers(domain: Domain, name: str, value: Any) -> np.ndarray[Any, Any]:
-    """The checked value as a numpy array: int64 if the domain is of whole numbers, else float64."""
+    """Return the checked value as a numpy array: int64 if the domain is of whole numbers, else float64."""
     xp, array = arrays(**{name: value})
     array = domain.check(xp, name, array)
     return to_numpy(array if domain.kind == "integer" else in_kind(xp, array, xp.float64))
 
 
 def number(domain: Domain, name: str, value: Any) -> Any:
-    """One checked number: a Python int if the domain is of whole numbers, else a float."""
+    """Return one checked number: a Python int if the domain is of whole numbers, else a float."""
     array = numbers(domain, name, value)
     if array.ndim:
         raise DomainError(f"{name} must be one number; got shape {array.shape}; call once for each")
@@ -204,7 +204,7 @@ def number(domain: Domain, name: str, value: Any) -> Any:
 
 
 def flag(name: str, value: Any) -> bool:
-    """Return True or False; raise for every other value, also one that is merely true."""
+    """Return True or False; raise for every other value, even one that Python treats as true."""
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     raise TypeError(f"{name} must be True or False; got {brief(value)}; give a bool")
@@ -259,10 +259,10 @@ def check_logits(xp: Any, logits: Array) -> Array:
 
 
 def finite_answer(function: Callable[Given, Answer]) -> Callable[Given, Answer]:
-    """Decorate a function so that it raises where float64 cannot hold its answer.
+    """Decorate a function so that it raises where float64 cannot hold its result.
 
-    If an intermediate number overflows, even a finite answer may be wrong. So numpy's overflows, divisions by 0 and
-    invalid operations raise too, besides answers that are infinite or NaN.
+    If an intermediate number overflows, even a finite result may be wrong. So numpy's overflows, divisions by 0 and
+    invalid operations also raise, as do infinite or NaN results.
     """
 
     @wraps(function)
@@ -305,19 +305,19 @@ def same_vocabulary(**rows: Array) -> None:
 
 
 def entry_for_each(unit: str, **shapes: tuple[int, ...]) -> None:
-    """Raise if an array has no last axis or an empty one; ``unit`` says what one entry stands for."""
+    """Raise if an array has no last axis or an empty one; ``unit`` says what one entry represents."""
     for name, shape in shapes.items():
         if not shape or shape[-1] == 0:
             raise DomainError(f"{name} must have an entry for each {unit}; got shape {shape}; give one or more")
 
 
 def leading_dimensions(**shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common batch shape; raise, with every argument's shape, if there is none."""
+    """Return the common batch shape; raise, with every argument's shape, if there is none."""
     return broadcast("leading dimensions", **shapes)
 
 
 def broadcast(what: str = "shapes", /, **shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape; raise, with every argument's shape, if there is none."""
+    """Return the common shape; raise, with every argument's shape, if there is none."""
     different = {shape for shape in shapes.values() if shape}
     if len(different) <= 1:
         return next(iter(different), ())

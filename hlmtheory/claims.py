@@ -30,18 +30,18 @@ UNIT = 64 * float(np.finfo(np.float64).eps)
 """Rounding error allowed in a sum of products of probabilities, per unit of its condition number."""
 
 COARSE = 1e-6
-"""Largest rounding tolerance that decides; above it the instance is too ill-conditioned for float64."""
+"""Largest rounding tolerance of a decision; above it the instance is too ill-conditioned for float64."""
 
 
 class Relation(Enum):
-    """The relation between the left and the right side."""
+    """Relation between the left and the right side."""
 
     LE = "≤"
     EQ = "="
 
 
 class Origin(Enum):
-    """Where a statement comes from.
+    """Source of a statement.
 
     PUBLISHED : a result as a paper prints it. If it is false, it is refuted.
     MISPRINT : printed and false, but with an evident repair, so that the paper's conclusions stand.
@@ -62,7 +62,7 @@ FALSE = {Origin.PUBLISHED: "refuted", Origin.MISPRINT: "misprint", Origin.IMPLIE
 
 
 class Status(Enum):
-    """The outcome of checking one instance."""
+    """Outcome of checking one instance."""
 
     HOLDS = "holds"
     VIOLATED = "violated"
@@ -72,7 +72,7 @@ class Status(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A key of ``references.bib`` and the place in that work."""
+    """Key of ``references.bib``, and the place in that work."""
 
     key: str
     place: str
@@ -80,7 +80,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """A condition of a claim; ``holds`` takes arrays of the instance by name."""
+    """Condition of a claim; ``holds`` takes arrays of the instance by name."""
 
     statement: str
     holds: Callable[..., Array]
@@ -88,7 +88,7 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class Attained:
-    """The instance with the largest known lhs/rhs, and that ratio (1 for a sharp bound)."""
+    """Instance with the largest known lhs/rhs, and that ratio (1 for a sharp bound)."""
 
     instance: Instance
     ratio: float = 1.0
@@ -96,7 +96,7 @@ class Attained:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The comment that proves a claim or says why it is false, with its file in the repository and its line."""
+    """Comment that proves a claim or says why it is false, with its file in the repository and its line."""
 
     file: str
     line: int
@@ -105,7 +105,7 @@ class Proof:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result of a check on a batch of instances; every array has the batch's shape.
+    """Result of a check on a batch of instances; every array has the batch's shape.
 
     Attributes
     ----------
@@ -131,28 +131,28 @@ class Verdict:
     broken: Mapping[str, int] = field(default_factory=dict)
 
     def count(self, status: Status) -> int:
-        """Number of instances with this status."""
+        """Return the number of instances with this status."""
         return int(np.count_nonzero(self.status == status))
 
     @property
     def instances(self) -> int:
-        """Size of the batch."""
+        """Return the size of the batch."""
         return int(self.status.size)
 
     @property
     def in_scope(self) -> int:
-        """Number of instances that meet every assumption."""
+        """Return the number of instances that meet every assumption."""
         return self.instances - self.count(Status.OUT_OF_SCOPE)
 
     @property
     def holds(self) -> bool:
-        """Whether some instance is in scope, and every one of those holds."""
+        """Return whether at least one instance is in scope and the claim holds on all of those."""
         return self.in_scope > 0 and self.count(Status.HOLDS) == self.in_scope
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One statement, checkable on instances.
+    """Statement that can be checked on instances.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ class Claim:
 
     @property
     def proof(self) -> Proof:
-        """Where the claim is proved or said to be false: the comment that begins with the last part of its id.
+        """Return the comment that proves the claim or says why it is false; it begins with the last part of the id.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class Claim:
 
     @property
     def takes(self) -> tuple[str, ...]:
-        """Names of the arrays that an instance must hold."""
+        """Return the names of the arrays that an instance must hold."""
         functions = [self.lhs, self.rhs, self.condition, self.error, *(a.holds for a in self.assumptions)]
         names = [name for f in functions if f is not None for name in _parameters(f)]
         return tuple(dict.fromkeys(names))
@@ -290,7 +290,7 @@ class Claim:
             raise TypeError(f"{self.id} takes {', '.join(self.takes)}; missing {missing}, unknown {unknown}")
 
     def _scope(self, values: Instance, shape: tuple[int, ...]) -> tuple[np.ndarray[Any, Any], dict[str, int]]:
-        """Where all assumptions hold, and how often each failed."""
+        """Return where all assumptions hold, and how often each failed."""
         inside = np.ones(shape, dtype=bool)
         broken: dict[str, int] = {}
         for assumption in self.assumptions:
@@ -306,7 +306,7 @@ _NOTE = re.compile(r"^# ([a-z]\w*(?:, [a-z]\w*)*)\. (.*(?:\n#   .*)*)", re.MULTI
 
 @cache
 def _proofs(module: str) -> dict[str, Proof]:
-    """The proofs in the files of a module, by the last part of the claims' ids.
+    """Return the proofs in the files of a module, keyed by the last part of the claims' ids.
 
     A proof is a comment ``# name. Text`` or ``# name, other. Text``; its further lines are indented.
     """
@@ -324,12 +324,12 @@ def _proofs(module: str) -> dict[str, Proof]:
 
 @cache
 def _parameters(function: Callable[..., Array]) -> tuple[str, ...]:
-    """Names of the arrays that a side takes; looked up once, since every check asks."""
+    """Return the names of the arrays that a side takes; cached, because every check needs them."""
     return tuple(inspect.signature(function).parameters)
 
 
 def _in_float64(name: str, value: Any) -> Array:
-    """Real floating arrays in float64, probability rows normalised there, integers as they are."""
+    """Return real floating arrays in float64, probability rows normalised there, and integers unchanged."""
     if name in PROBABILITY_ROWS:
         return distributions(**{name: value})[2]
     xp, value = arrays(value=value)

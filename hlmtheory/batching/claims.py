@@ -1,4 +1,4 @@
-"""The module's claims: each with its proof above its record."""
+"""Claims of the module, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ from hlmtheory.serving.pipeline import stage_pair
 
 
 def _costs(tasks: Sequence[Task], service: Service, length: int) -> search.Costs:
-    """Under (24b), the paper's memory rule."""
+    """Return the costs under (24b), the paper's memory rule."""
     return Measured(tasks, service, methods.Options(rule="each")).costs(length)
 
 
 def _sorted_runs(tasks: Sequence[Task], batches: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """Batches of the same sizes in the same order, the shortest tasks in the one whose prompt was the shortest."""
+    """Return batches of the same sizes and order, the shortest tasks in the batch with the shortest prompt."""
     inputs = np.asarray([task.input_tokens for task in tasks])
     by_prompt = np.argsort([inputs[batch].max() for batch in batches], kind="stable")
     pieces = np.split(np.argsort(inputs, kind="stable"), np.cumsum([len(batches[m]) for m in by_prompt])[:-1])
@@ -67,7 +67,7 @@ def _sorted_runs(tasks: Sequence[Task], batches: Sequence[Sequence[int]]) -> Seq
 
 
 def _fastest_runs(tasks: Sequence[Task], service: Service, length: int) -> float:
-    """The best of all runs of the sorted tasks, ordered anew at each step."""
+    """Return the best of all runs of the sorted tasks, with a new order at each step."""
     return exact(_costs(tasks, service, length), runs_only=True)[1]
 
 
@@ -76,24 +76,24 @@ def _printed_value(tasks: Sequence[Task], service: Service, length: int) -> floa
 
 
 def _printed_runs(tasks: Sequence[Task], service: Service, length: int) -> float:
-    """(22) of the runs that the printed table chose, with the backtrack repaired."""
+    """Return (22) of the runs that the printed table chose, with the backtrack repaired."""
     costs = _costs(tasks, service, length)
     choice = np.maximum(search.printed_program(costs).choice, 1) - 1
     return costs.latency(search.runs(choice))
 
 
 def _packed(tasks: Sequence[Task], service: Service, length: int) -> float:
-    """Σ_k Σ_m x_k^m of the printed backtrack."""
+    """Return Σ_k Σ_m x_k^m of the printed backtrack."""
     return float(sum(stop - start for start, stop in search.printed_program(_costs(tasks, service, length)).packs))
 
 
 def _worth(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
-    """The best order of the competitor's batches at each step, (24b) checked as an assumption."""
+    """Return the latency of the competitor's batches in the best order at each step; (24b) is an assumption."""
     return plan_latency(tasks, service, batches, length, "johnson", memory_rule="ignored")
 
 
 def _as_given(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
-    """The competitor's batches as they stand."""
+    """Return the latency of the competitor's batches in the given order."""
     return plan_latency(tasks, service, batches, length, memory_rule="ignored")
 
 
@@ -111,7 +111,7 @@ def _ordered_total(draft_times: Array, verify_times: Array, order: Array) -> Arr
 
 
 def _fixed_total(draft_times: Array, verify_times: Array) -> Array:
-    """One order for all steps: Johnson's rule on the summed times."""
+    """Return the latency with one order for all steps, from Johnson's rule on the summed times."""
     d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
     place = np.broadcast_to(johnson_order(d.sum(axis=-2), v.sum(axis=-2))[..., None, :], d.shape)
     return pipeline_latency(*(np.take_along_axis(times, place, axis=-1) for times in (d, v))).sum(axis=-1)

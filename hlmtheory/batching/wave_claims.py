@@ -43,11 +43,11 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 
 _CHECKED: dict[str, Any] = {"memory_rule": "ignored"}
-"""The competitor's memory is an assumption."""
+"""The memory of the competitor is not checked here: an assumption of each claim covers it."""
 
 
 def _in_waves(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The competitor's waves: batches join in order for as long as they fit."""
+    """Return the competitor's waves: batches join in order as long as they fit in memory."""
     inputs, outputs = methods.columns(tasks)
     cache = Cache(service, length, "together")
     return cache.waves([cache.of_batch(inputs[batch], outputs[batch]) for batch in batches])
@@ -59,7 +59,7 @@ def _johnson(tasks: list[Task], service: Service, length: int, batches: Sequence
 
 
 def _freely(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
-    """The better policy without a barrier."""
+    """Return the latency of the better policy without a barrier."""
     waves = _in_waves(tasks, service, length, batches)
     orders = ("given", "johnson", "longest")
     return min(
@@ -74,21 +74,21 @@ def _johnson_freely(tasks: list[Task], service: Service, length: int, batches: S
 
 
 def _fit_alone(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:
-    """Each batch's cache, drafts included, fits the memory by itself."""
+    """Return whether the cache of each batch, drafts included, fits in memory on its own."""
     inputs, outputs = methods.columns(tasks)
     cache = Cache(service, length, "together")
     return all(cache.of_batch(inputs[batch], outputs[batch]) <= cache.capacity for batch in batches)
 
 
 def _fit_together(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:
-    """Γ_p + Σ_m Γ_kv,m ≤ Γ_s."""
+    """Return whether Γ_p + Σ_m Γ_kv,m ≤ Γ_s."""
     return len(_in_waves(tasks, service, length, batches)) == 1 and _fit_alone(tasks, service, length, batches)
 
 
 def _cached_at_once(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> float:
-    """Bytes of the draft machine at the fullest moment of all batches together, counted step by step.
+    """Return the peak bytes of all batches together on the draft machine, counted step by step.
 
-    Twice: if all drafts are accepted and if none is; some other pattern may fill the memory even more.
+    Two cases are counted: all drafts accepted, and no draft accepted. Another pattern may need even more memory.
     """
     inputs, outputs = methods.columns(tasks)
     sizes, most = service.draft.sizes, 0.0
@@ -109,7 +109,7 @@ def _memory(tasks: list[Task], service: Service, length: int, batches: Sequence[
 
 
 def _has_few_states(output_tokens: Array) -> Array:
-    """Few enough tasks and steps for the search over all schedules, whatever is accepted."""
+    """Return whether tasks and steps are few enough to search all schedules for every acceptance pattern."""
     outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
     return (np.prod(2.0 * outputs + 1.0, axis=-1) <= 2_000) & (outputs.shape[-1] <= 4)
 

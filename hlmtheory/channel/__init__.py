@@ -1,4 +1,4 @@
-"""The link: payload, Shannon latency, throughput, path loss, fading, and what an average latency means.
+"""The link: payload, Shannon latency, throughput, path loss, fading, and mean latencies.
 
 Papers: cu-hlm (oh2025cuhlm) (4)-(6), u-hlm (oh2024uhlm) (3)-(4), edge-sd (zhu2025edgesd) Section IV; capacity
 under Rayleigh fading is in alouini1999capacity.
@@ -17,9 +17,9 @@ f, F       density and distribution function of S          1         (...)
 ========== =============================================== ========= ===========
 
 Ratios are never in dB here; :func:`db_to_linear` and the like convert. A block-fading link draws one S per block of
-T_c seconds. ``shannon_latency`` and the latencies of ``Rayleigh`` and ``Rician`` take S as constant however long a
-transfer lasts, and their mean over S is infinite; ``mean_transfer_time`` lets a transfer go on over blocks. What needs
-a special function goes through scipy on the host, in float64, and comes back in the library and on the device of the
+T_c seconds. ``shannon_latency`` and the latencies of ``Rayleigh`` and ``Rician`` keep S constant for the whole
+transfer, and their mean over S is infinite; ``mean_transfer_time`` lets a transfer extend over blocks. Special
+functions are computed by scipy on the host, in float64; results are returned in the library and on the device of the
 input.
 """
 

@@ -1,4 +1,4 @@
-"""The claims on transfers that outlast a coherence block: each with its proof above its record."""
+"""Claims on transfers longer than a coherence block, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def _error(mean_snr: Array, k_factor: Array, bits: Array, bandwidth_hz: Array, c
 
 
 def _at_capacity(mean_snr: Array, k_factor: Array, bits: Array, bandwidth_hz: Array) -> Array:
-    """B/(W E[log₂(1 + S)])."""
+    """Return B/(W E[log₂(1 + S)])."""
     _, payload, band = checked(LAW, bits=bits, bandwidth_hz=bandwidth_hz)
     return payload / (band * Rician(mean_snr, k_factor).capacity())
 
 
 def _excess(mean_snr: Array, k_factor: Array, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> Array:
-    """E[T] beyond that, in blocks."""
+    """Return E[T] - B/(W E[log₂(1 + S)]) in blocks."""
     beyond = _mean(mean_snr, k_factor, bits, bandwidth_hz, coherence_s)
     return (beyond - _at_capacity(mean_snr, k_factor, bits, bandwidth_hz)) / coherence_s
 
@@ -59,12 +59,12 @@ def _excess_error(mean_snr: Array, k_factor: Array, bits: Array, bandwidth_hz: A
 
 
 def _blocks(mean_snr: Array, k_factor: Array, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> Array:
-    """How many blocks are subtracted in the excess."""
+    """Return the number of blocks that is subtracted to get the excess."""
     return 1.0 + _at_capacity(mean_snr, k_factor, bits, bandwidth_hz) / coherence_s
 
 
 def _linear(mean_snr: Array, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> Array:
-    """E[T] with the rate W S/ln 2."""
+    """Return E[T] with the rate W S/ln 2."""
     xp, m, payload, band, coherence = checked(
         LAW, mean_snr=mean_snr, bits=bits, bandwidth_hz=bandwidth_hz, coherence_s=coherence_s
     )
@@ -81,7 +81,7 @@ def _rayleigh_error(mean_snr: Array, bits: Array, bandwidth_hz: Array, coherence
 
 
 def _first_block(mean_snr: Array, k_factor: Array, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> Array:
-    """E[min(T_c, B/R)], by the SNR at which one block suffices."""
+    """Return E[min(T_c, B/R)], computed from the SNR at which one block suffices."""
     xp, m, k, payload, band, coherence = checked(
         LAW, mean_snr=mean_snr, k_factor=k_factor, bits=bits, bandwidth_hz=bandwidth_hz, coherence_s=coherence_s
     )

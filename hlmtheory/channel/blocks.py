@@ -36,7 +36,7 @@ _MOST_BLOCKS = 100_000  # mean number of blocks in a simulated transfer, at most
 
 @finite_answer
 def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> QuadratureEstimate:
-    """Mean time E[T] to send a payload over fading blocks, each with an independent SNR.
+    """Return the mean time E[T] to send a payload over fading blocks, each with an independent SNR.
 
     It lies between B/(W E[log₂(1 + S)]) and that plus T_c (claims ``transfer_floor`` and ``transfer_ceiling``). It is
     finite, unlike the mean of :func:`shannon_latency` over S, which keeps S constant for the whole transfer.
@@ -83,7 +83,7 @@ def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence
 def sample_transfer_times(
     link: Rician, rng: np.random.Generator, size: int, bits: Array, bandwidth_hz: Array, coherence_s: Array
 ) -> np.ndarray[Any, Any]:
-    """Independent times to send a payload over fading blocks, as numpy; for a quantile use ``numpy.quantile``.
+    """Return independent times to send a payload over fading blocks, as numpy.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def sample_transfer_times(
         The law of the SNR of a block, shape (...).
     rng : numpy Generator
     size : int
-        How many, at most 10,000,000.
+        Number of samples, at most 10,000,000.
     bits, bandwidth_hz, coherence_s : array, shape (...)
         As in :func:`mean_transfer_time`.
 
@@ -127,7 +127,7 @@ def sample_transfer_times(
     of_block = Rician(m, k)
     while np.any(left > 0):
         rate = band * np.log1p(of_block.sample(rng, size)) / _LN2
-        with np.errstate(divide="ignore", over="ignore"):  # a block without any rate is spent in full
+        with np.errstate(divide="ignore", over="ignore"):  # a block with rate 0 is used to its end
             spent = np.minimum(block, left / rate)
         times += np.where(left > 0, spent, 0.0)
         left = np.where(spent < block, 0.0, left - rate * block)
@@ -135,7 +135,7 @@ def sample_transfer_times(
 
 
 def low_snr_transfer_time(blocks: Any) -> Any:
-    """E[T]/T_c where the rate is proportional to an exponential S, and a = ``blocks`` mean blocks carry the payload.
+    """Return E[T]/T_c for a rate proportional to an exponential S, where ``blocks`` = a mean blocks carry B.
 
     In units of the mean bits of a block, the bits at which blocks end are then a Poisson process. The last block
     carries b + o: b is needed and follows Exp(1) cut at a; o is not needed and follows Exp(1). So
@@ -149,7 +149,7 @@ def low_snr_transfer_time(blocks: Any) -> Any:
 
 
 def _means(m: Any, k: Any, bits: Any, band: Any, coherence: Any) -> Any:
-    """E[T] and its error, shape (2, ...). The functions it calls count bits per hertz and per block length."""
+    """Return E[T] and its error, shape (2, ...), from functions that count bits per hertz and per block length."""
     mean = laws.capacity(m, k)
     square = laws.mean_of(lambda s: (np.log1p(s) / _LN2) ** 2, m, k, m * 1e-20)[0]
     deviation = np.maximum(np.sqrt(np.maximum(square - mean**2, 0.0)), 1e-4 * mean)
@@ -160,9 +160,9 @@ def _means(m: Any, k: Any, bits: Any, band: Any, coherence: Any) -> Any:
     return coherence * found
 
 
-@lru_cache(maxsize=1024)  # a claim needs the value and the error, one after the other
+@lru_cache(maxsize=1024)  # cached: a claim needs the value, then the error
 def _blocks(m: float, k: float, need: float, mean: float, deviation: float) -> tuple[float, float]:
-    """E[T]/T_c for ``need`` bits, and its error; ``mean`` and ``deviation`` are those of a block's bits."""
+    """Return E[T]/T_c for ``need`` bits, and its error; ``mean`` and ``deviation`` are those of a block's bits."""
     # Grid: up to the payload, or as far as the largest grid reaches
     reach = min(need, max(_MOST / _PER_DEVIATION * deviation, 4.0 * mean))
     cells = int(min(max(_LEAST, math.ceil(_PER_DEVIATION * reach / deviation)), _MOST))
@@ -181,7 +181,7 @@ def _blocks(m: float, k: float, need: float, mean: float, deviation: float) -> t
 
 
 def _grid(m: Any, k: Any, reach: float, cells: int) -> Any:
-    """E[T]/T_c for 0, .., reach bits, linear in each cell: the power series u with u = g + u f, so u = g/(1 - f)."""
+    """Return E[T]/T_c for 0, .., reach bits, linear in each cell: the power series u = g + u f, so u = g/(1 - f)."""
     # Probability of each cell, at the nodes of a quadrature rule in it
     step = reach / cells
     edges, right = np.arange(cells + 1) * step, (1.0 + _NODES) / 2.0
@@ -202,13 +202,13 @@ def _grid(m: Any, k: Any, reach: float, cells: int) -> Any:
 
 
 def _density(m: Any, k: Any, efficiency: Any) -> Any:
-    """Density of log₂(1 + S); 0 where float64 cannot hold the SNR."""
+    """Return the density of log₂(1 + S); 0 where float64 cannot hold the SNR."""
     snr = np.expm1(np.minimum(efficiency, _END) * _LN2)
     return np.where(efficiency < _END, laws.density(m, k, snr) * (1.0 + snr) * _LN2, 0.0)
 
 
 def _reciprocal(series: Any) -> Any:
-    """The power series 1/series, by Newton's method: each step y(2 - series y) doubles the number of correct terms."""
+    """Return the power series 1/series by Newton's method; each step y(2 - series y) doubles the correct terms."""
     found, count = np.array([1.0 / series[0]]), 1
     while count < len(series):
         count = min(2 * count, len(series))
@@ -219,6 +219,6 @@ def _reciprocal(series: Any) -> Any:
 
 
 def _product(one: Any, other: Any) -> Any:
-    """The product of two power series, cut to the length of the first."""
+    """Return the product of two power series, cut to the length of the first."""
     size = 1 << (2 * len(one) - 1).bit_length()
     return np.fft.irfft(np.fft.rfft(one, size) * np.fft.rfft(other, size), size)[: len(one)]

@@ -1,4 +1,4 @@
-"""The module's claims: each with its proof above its record."""
+"""Claims of the module, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -60,20 +60,20 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 
 
 def _index_bits(vocabulary: Array, bits_per_probability: Array) -> Array:
-    """V (b + n), n the length of V - 1 in binary."""
+    """Return V (b + n), where n is the binary length of V - 1."""
     xp, size, width = arrays(vocabulary=vocabulary, bits_per_probability=bits_per_probability)
     lengths = np.vectorize(lambda v: int(v - 1).bit_length(), otypes=[np.int64])(to_numpy(size))
     return size * (width + xp.asarray(lengths, device=size.device))
 
 
 def _latency_of_information(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
-    """B over W times the mutual information, ∫₀^S mmse(s) ds/ln 2 with mmse(s) = 1/(1 + s) of a Gaussian input."""
+    """Return B over W times the mutual information ∫₀^S mmse(s) ds/ln 2, where mmse(s) = 1/(1 + s)."""
     xp, payload, band, ratio = checked(DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, snr=snr)
     nodes, weights = np.polynomial.legendre.leggauss(24)
     most = to_numpy(ratio)
     area, begin = np.zeros_like(most), np.zeros_like(most)
     while np.any(begin < most):
-        half = (np.minimum(2.0 * begin + 1.0, most) - begin) / 2.0  # panels no wider than 1 + s, where mmse halves
+        half = (np.minimum(2.0 * begin + 1.0, most) - begin) / 2.0  # panels no wider than 1 + s, over which mmse halves
         mmse = 1.0 / (1.0 + begin[..., None] + half[..., None] * (1.0 + nodes))
         area, begin = area + half * np.sum(weights * mmse, axis=-1), begin + 2.0 * half
         begin = np.where(begin >= most * (1.0 - 1e-15), most, begin)
@@ -86,14 +86,14 @@ def _latency_floor(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
 
 
 def _throughput_of_rounds(draft_s: Array, uplink_s: Array, verify_s: Array, sent: Array) -> Array:
-    """Of a run, round by round."""
+    """Return the throughput of a run, computed from the rate of each round."""
     _, asked = arrays(sent=sent)
     draft, uplink, verify = (arrays(asked=asked, time=time)[2][..., None] for time in (draft_s, uplink_s, verify_s))
     return throughput(1.0 / round_throughput(draft, uplink, verify, sent=asked > 0))
 
 
 def _throughput_by_share(draft_s: Array, uplink_s: Array, verify_s: Array, sent: Array) -> Array:
-    """1/(τ_SLM + ρ(τ + τ_LLM))."""
+    """Return 1/(τ_SLM + ρ(τ + τ_LLM))."""
     xp, asked = arrays(sent=sent)
     UNIT_INTERVAL.check(xp, "sent", asked)
     share = xp.mean(xp.astype(asked > 0, xp.float64), axis=-1)
@@ -101,13 +101,13 @@ def _throughput_by_share(draft_s: Array, uplink_s: Array, verify_s: Array, sent:
 
 
 def _strip(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> QuadratureEstimate:
-    """E[1/log₂(1 + S); a ≤ S ≤ b] with a = cut and b = width · cut."""
+    """Return E[1/log₂(1 + S); a ≤ S ≤ b] with a = cut and b = width · cut."""
     _, low, factor = checked(DOMAINS, cut=cut, width=width)
     return Rician(mean_snr, k_factor).inverse_efficiency(low, low * factor)
 
 
 def _growth(mean_snr: Array, k_factor: Array, cut: Array, width: Array) -> Array:
-    """The bound ln 2 f(0) e^{-(1+κ)b/m} ln(b/a)."""
+    """Return the bound ln 2 f(0) e^{-(1+κ)b/m} ln(b/a)."""
     xp, m, k = arrays(mean_snr=mean_snr, k_factor=k_factor, cut=cut)[:3]
     _, low, factor = checked(DOMAINS, cut=cut, width=width)
     return Rician(m, k).latency_growth() * xp.exp(-(1.0 + k) * low * factor / m) * xp.log(factor)
@@ -123,13 +123,13 @@ def _no_fading(mean_snr: Array) -> Array:
 
 
 def _stays_stationary(leave_good: Array, leave_bad: Array) -> Array:
-    """Share of bad slots one step on: π_bad (1 - leave_bad) + π_good leave_good."""
+    """Return the share of bad slots after one step: π_bad (1 - leave_bad) + π_good leave_good."""
     bad = GilbertElliott(1.0, 0.0, leave_good, leave_bad, 1.0).share_of_bad()
     return bad * (1.0 - leave_bad) + (1.0 - bad) * leave_good
 
 
 def _carried(time_s: Array, throughput_bps: Array, bits: Array, start_s: Array) -> Array:
-    """Bits of a trace in the transfer time, over B: sample by sample, the rate times how long the transfer saw it."""
+    """Return the bits that the trace carries in the transfer time, over B, summed over the samples."""
     xp, times, rates, payload, start = arrays(time_s=time_s, throughput_bps=throughput_bps, bits=bits, start_s=start_s)
     time, rate, size, begin = (to_numpy(value) for value in (times, rates, payload, start))
     shape = np.broadcast_shapes(time.shape[:-1], rate.shape[:-1], size.shape, begin.shape)
@@ -144,7 +144,7 @@ def _carried(time_s: Array, throughput_bps: Array, bits: Array, start_s: Array) 
 
 
 def _seen(times: Any, until: Any) -> Any:
-    """For each sample, how long it held from time 0 until then: whole periods, and its part of the last one."""
+    """Return how long each sample is active until the given time: whole periods plus the last partial one."""
     opens = times - times[0]
     lasts = np.append(times[1:] - times[:-1], times[-1] - times[-2])
     period = opens[-1] + lasts[-1]
@@ -152,7 +152,7 @@ def _seen(times: Any, until: Any) -> Any:
 
 
 def _moved_by_rounding(time_s: Array, throughput_bps: Array, bits: Array, start_s: Array) -> Array:
-    """By how much a rounding error of the time moves the bits: the rate times the time, over B."""
+    """Return the relative change of the bits by a rounding error of the time: rate times time, over B."""
     xp, times, rates, payload, start = arrays(time_s=time_s, throughput_bps=throughput_bps, bits=bits, start_s=start_s)
     lasts = times[..., -1] + times[..., -1] - times[..., -2] - times[..., 0]
     mean = xp.sum(rates[..., :-1] * (times[..., 1:] - times[..., :-1]), axis=-1)

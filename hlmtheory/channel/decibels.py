@@ -1,4 +1,4 @@
-"""dB and dBm, and back."""
+"""Conversions between ratios and dB, and between watts and dBm."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LEVEL = Domain("finite", lambda xp, value: xp.isfinite(value), "a power of 0 ha
 
 @finite_answer
 def db_to_linear(db: Array) -> Array:
-    """A ratio of powers from decibels: 10^(dB/10).
+    """Return the ratio of powers for decibels: 10^(dB/10).
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def db_to_linear(db: Array) -> Array:
 
 
 def linear_to_db(ratio: Array) -> Array:
-    """Decibels of a ratio of powers: 10 log₁₀.
+    """Return the decibels of a ratio of powers: 10 log₁₀.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def linear_to_db(ratio: Array) -> Array:
 
 @finite_answer
 def dbm_to_watts(dbm: Array) -> Array:
-    """Watts from dBm, decibels over a milliwatt.
+    """Return watts for dBm, decibels relative to a milliwatt.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def dbm_to_watts(dbm: Array) -> Array:
 
 
 def watts_to_dbm(watts: Array) -> Array:
-    """Watts in dBm, decibels over a milliwatt.
+    """Return dBm, decibels relative to a milliwatt, for watts.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Rayleigh and Rician block fading: the distribution of the SNR, of the rate and of the latency.
 
-The latencies here take S as constant however long a transfer lasts, so that they are those of a block of fading that
+The latencies here keep S constant for the whole transfer, so they hold for a block of fading that
 never ends. For a transfer over several blocks see :func:`hlmtheory.channel.mean_transfer_time`.
 
 With a line of sight κ times as strong as the scattered rest, y = (1 + κ)S/m has the density
@@ -47,7 +47,7 @@ LAW = {
 
 
 class QuadratureEstimate(NamedTuple):
-    """A number by quadrature, and a bound on its error."""
+    """Number computed by quadrature, and a bound on its error."""
 
     value: Array
     error: Array
@@ -84,13 +84,13 @@ class Rician:
         checked(LAW, mean_snr=self.mean_snr, k_factor=self.k_factor)
 
     def sample(self, rng: np.random.Generator, size: int) -> np.ndarray[Any, Any]:
-        """The SNR of independent blocks, as numpy.
+        """Return the SNR of independent blocks, as numpy.
 
         Parameters
         ----------
         rng : numpy Generator
         size : int
-            How many, at most 10,000,000.
+            Number of samples, at most 10,000,000.
 
         Returns
         -------
@@ -110,7 +110,7 @@ class Rician:
         return np.asarray((m / (1.0 + k))[..., None] * power)
 
     def density(self, snr: Array) -> Array:
-        """The density f of S; at 0 it is (1 + κ)e^{-κ}/m > 0.
+        """Return the density f of S; at 0 it is (1 + κ)e^{-κ}/m > 0.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Rician:
         return self._through(laws.density, snr=snr)
 
     def distribution(self, snr: Array) -> Array:
-        """P(S ≤ s), to full relative accuracy in the lower tail: all terms of the mixture are positive.
+        """Return P(S ≤ s), to full relative accuracy in the lower tail: all terms of the mixture are positive.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class Rician:
         return self._through(laws.distribution, snr=snr)
 
     def quantile(self, probability: Array) -> Array:
-        """The s with P(S ≤ s) = p.
+        """Return the s with P(S ≤ s) = p.
 
         Parameters
         ----------
@@ -157,7 +157,7 @@ class Rician:
         return self._through(laws.quantile, probability=probability)
 
     def capacity(self) -> Array:
-        """Ergodic capacity E[log₂(1 + S)].
+        """Return the ergodic capacity E[log₂(1 + S)].
 
         E log(1 + S) = Σ_j Poisson(j; κ) e^z Σ_{k≤j+1} E_k(z) = e^z Σ_k P(N ≥ k - 1) E_k(z) with z = (1 + κ)/m; under
         Rayleigh e^{1/m} E₁(1/m).
@@ -170,7 +170,7 @@ class Rician:
         return self._through(laws.capacity)
 
     def outage_probability(self, rate: Array) -> Array:
-        """P(log₂(1 + S) ≤ R).
+        """Return P(log₂(1 + S) ≤ R).
 
         Parameters
         ----------
@@ -185,7 +185,7 @@ class Rician:
         return self.distribution(xp.expm1(xp.astype(rate, xp.float64) * math.log(2)))
 
     def rate_quantile(self, probability: Array) -> Array:
-        """The outage rate: the R in bit/s/Hz with P(log₂(1 + S) ≤ R) = p; the median rate at p = ½.
+        """Return the outage rate R in bit/s/Hz with P(log₂(1 + S) ≤ R) = p; the median rate at p = ½.
 
         Parameters
         ----------
@@ -202,9 +202,9 @@ class Rician:
 
     @finite_answer
     def latency_quantile(self, probability: Array, bits: Array, bandwidth_hz: Array) -> Array:
-        """The latency that a share p of the blocks does not exceed, with S constant in a transfer.
+        """Return the latency that a share p of the blocks does not exceed, with S constant in a transfer.
 
-        It is finite, where the mean over S is not.
+        It is finite, although the mean over S is infinite.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class Rician:
 
     @finite_answer
     def mean_latency(self, bits: Array, bandwidth_hz: Array, *, outage: Array) -> QuadratureEstimate:
-        """Mean latency over the blocks that are sent, with S constant in a transfer; the worst blocks are given up.
+        """Return the mean latency without the share ``outage`` of the worst blocks, with S constant in a transfer.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class Rician:
 
     @finite_answer
     def inverse_efficiency(self, cut: Array, upper: Array | None = None) -> QuadratureEstimate:
-        """E[1/log₂(1 + S); cut ≤ S ≤ upper], by quadrature.
+        """Return E[1/log₂(1 + S); cut ≤ S ≤ upper], by quadrature.
 
         Parameters
         ----------
@@ -269,23 +269,23 @@ class Rician:
         return QuadratureEstimate(both[0, ...], both[1, ...])
 
     def latency_growth(self) -> Array:
-        """The growth of E[1/log₂(1 + S); S ≥ cut] when the cut falls by a factor e: ln 2 f(0).
+        """Return the growth of E[1/log₂(1 + S); S ≥ cut] if the cut falls by a factor e: ln 2 f(0).
 
         Returns
         -------
         float64 array, shape (...)
-            In Hz s/bit. As the least of n samples is near 1/(n f(0)), a mean over n blocks grows by this with each
-            factor e in n, too.
+            In Hz s/bit. The smallest of n samples is near 1/(n f(0)), so a mean over n blocks grows by this for each
+            factor e in n.
         """
         return self._through(lambda m, k: math.log(2) * (1.0 + k) * np.exp(-k) / m)
 
     def _numpy(self, **values: Array) -> tuple[Any, ...]:
-        """The namespace, and m, κ and the values, checked, as float64 numpy arrays."""
+        """Return the namespace, and m, κ and the values, checked, as float64 numpy arrays."""
         xp, *given = checked(LAW, mean_snr=self.mean_snr, k_factor=self.k_factor, **values)
         return (xp, *(np.asarray(to_numpy(value), dtype=np.float64) for value in given))
 
     def _through(self, function: Callable[..., Any], **values: Array) -> Array:
-        """Call the function with numpy arrays, and answer in the library of the input."""
+        """Call the function with numpy arrays, and return the result in the library of the input."""
         xp, *plain = self._numpy(**values)
         given = arrays(mean_snr=self.mean_snr, k_factor=self.k_factor, **values)[1]
         return xp.asarray(np.asarray(function(*np.broadcast_arrays(*plain))), device=given.device)
@@ -319,10 +319,10 @@ class Rayleigh(Rician):
 
 
 def capacity_by_quadrature(link: Rician) -> Array:
-    """E[log₂(1 + S)] by integrating the density; the closed form is checked against it."""
+    """Return E[log₂(1 + S)] by integrating the density, to check the closed form."""
     return link._through(lambda m, k: laws.mean_of(lambda s: np.log1p(s) / math.log(2), m, k, m * 1e-20)[0])
 
 
 def distribution_by_quadrature(link: Rician, snr: Array) -> Array:
-    """P(S ≤ s) by integrating the density; the mixture is checked against it."""
+    """Return P(S ≤ s) by integrating the density, to check the mixture."""
     return link._through(lambda m, k, s: laws.mean_of(np.ones_like, m, k, np.minimum(s, m) * 1e-20, s)[0], snr=snr)

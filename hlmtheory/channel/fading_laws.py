@@ -23,7 +23,7 @@ _STEPS = 60  # maximum number of Newton steps; about a dozen are needed
 
 
 def scaled_expn(order: int, z: Any) -> Any:
-    """e^z E_n(z) for z > 0, without underflow: for z ≥ 1 a continued fraction is used."""
+    """Return e^z E_n(z) for z > 0, without underflow; for z ≥ 1 by a continued fraction."""
     from scipy import special
 
     large = z >= 1.0
@@ -36,13 +36,13 @@ def scaled_expn(order: int, z: Any) -> Any:
 
 
 def _terms(k: Any) -> int:
-    """Number of terms of the Poisson mixture; the weights after it are below float64 rounding."""
+    """Return the number of terms of the Poisson mixture; the weights after it are below float64 rounding."""
     largest = float(np.max(k, initial=0.0))
     return int(largest + 12.0 * math.sqrt(largest) + 40.0)
 
 
 def density(m: Any, k: Any, s: Any) -> Any:
-    """Density of the SNR at s."""
+    """Return the density of the SNR at s."""
     from scipy import special
 
     y = (1.0 + k) * s / m
@@ -50,12 +50,12 @@ def density(m: Any, k: Any, s: Any) -> Any:
 
 
 def distribution(m: Any, k: Any, s: Any) -> Any:
-    """P(S ≤ s)."""
+    """Return P(S ≤ s)."""
     return np.minimum(_tail(k, (1.0 + k) * s / m, np.zeros(np.shape(s), dtype=bool)), 1.0)
 
 
 def _tail(k: Any, y: Any, upper: Any) -> Any:
-    """P(Y ≤ y), or P(Y > y) if ``upper``, for Y = (1 + κ)S/m; all terms of the mixture are positive."""
+    """Return P(Y ≤ y), or P(Y > y) if ``upper``, for Y = (1 + κ)S/m; all terms of the mixture are positive."""
     from scipy import special
 
     total = np.zeros(y.shape)
@@ -66,17 +66,17 @@ def _tail(k: Any, y: Any, upper: Any) -> Any:
 
 
 def quantile(m: Any, k: Any, p: Any) -> Any:
-    """The s with P(S ≤ s) = p."""
+    """Return the s with P(S ≤ s) = p."""
     return _invert(m, k, p, 1.0 - p)
 
 
 def upper_quantile(m: Any, k: Any, p: Any) -> Any:
-    """The s with P(S > s) = p, also if p is so small that 1 - p rounds to 1."""
+    """Return the s with P(S > s) = p, also if p is so small that 1 - p rounds to 1."""
     return _invert(m, k, 1.0 - p, p)
 
 
 def _invert(m: Any, k: Any, below: Any, above: Any) -> Any:
-    """The s with P(S ≤ s) = below and P(S > s) = above.
+    """Return the s with P(S ≤ s) = below and P(S > s) = above.
 
     The smaller probability is inverted, since it has the smaller rounding error. Rayleigh fading has a closed form.
     """
@@ -89,7 +89,7 @@ def _invert(m: Any, k: Any, below: Any, above: Any) -> Any:
 
 
 def _newton(k: Any, p: Any, upper: Any) -> Any:
-    """The r = √y at which the tail is p ≤ ½.
+    """Return the r = √y at which the tail is p ≤ ½.
 
     Newton's method for the logarithm of the tail as a function of r:
 
@@ -117,7 +117,7 @@ def _newton(k: Any, p: Any, upper: Any) -> Any:
 
 
 def capacity(m: Any, k: Any) -> Any:
-    """E[log₂(1 + S)]."""
+    """Return E[log₂(1 + S)]."""
     from scipy import special
 
     z = (1.0 + k) / m
@@ -129,12 +129,12 @@ def capacity(m: Any, k: Any) -> Any:
 
 
 def inverse_efficiency(s: Any) -> Any:
-    """1 / log₂(1 + s)."""
+    """Return 1 / log₂(1 + s)."""
     return math.log(2) / np.log1p(s)
 
 
 def mean_of(weight: Callable[[Any], Any], m: Any, k: Any, lower: Any, upper: Any | None = None) -> tuple[Any, Any]:
-    """E[weight(S); lower ≤ S ≤ upper] and its error, lower > 0.
+    """Return E[weight(S); lower ≤ S ≤ upper] and its error, for lower > 0.
 
     In r = √y the density is a bump of unit width. For r ≥ 1, panels of width 1 in r are therefore narrow enough. For
     r < 1, where the weight may be singular at 0, panels of width 2 in ln r are used.
@@ -164,7 +164,7 @@ def mean_of(weight: Callable[[Any], Any], m: Any, k: Any, lower: Any, upper: Any
 
 
 def _panels(function: Callable[[Any], Any], begin: Any, end: Any, width: float, nodes: int) -> Any:
-    """∫ of the function from begin to end by Gauss-Legendre panels no wider than ``width``."""
+    """Return ∫ of the function from begin to end by Gauss-Legendre panels no wider than ``width``."""
     count = max(1, math.ceil(float(np.max(end - begin, initial=0.0)) / width))
     x, w = _leggauss(nodes)
     total = np.zeros(np.shape(begin))

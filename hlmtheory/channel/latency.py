@@ -10,13 +10,13 @@ from hlmtheory._domains import DomainError, broadcast, entry_for_each, finite_an
 from hlmtheory._quantities import checked
 from hlmtheory.channel.quantities import COUNT, DOMAINS
 
-_LARGEST = 2**63 - 1  # that an int64 holds
+_LARGEST = 2**63 - 1  # largest value of an int64
 
 # --------------------------------------------------------------------------- payload, latency, throughput
 
 
 def vocabulary_payload_bits(vocabulary: Array, bits_per_probability: Array, *, index: bool = True) -> Array:
-    """Bits of a whole row of probabilities: V (b_prob + ⌈log₂ V⌉), or V b_prob in a fixed order.
+    """Return the bits of a whole distribution: V (b_prob + ⌈log₂ V⌉), or V b_prob in a fixed order.
 
     Parameters
     ----------
@@ -25,8 +25,8 @@ def vocabulary_payload_bits(vocabulary: Array, bits_per_probability: Array, *, i
     bits_per_probability : integer array, shape (...)
         b_prob, 1 or more.
     index : bool
-        Whether each probability carries its index, as in cu-hlm (4), which a full row in a known order does not
-        need, as in u-hlm.
+        Whether each probability carries its index, as in cu-hlm (4). A full distribution in a known order does not
+        need indices, as in u-hlm.
 
     Returns
     -------
@@ -48,7 +48,7 @@ def vocabulary_payload_bits(vocabulary: Array, bits_per_probability: Array, *, i
     width = xp.astype(COUNT.check(xp, "bits_per_probability", width), xp.int64)
     broadcast(vocabulary=size.shape, bits_per_probability=width.shape)
     places = xp.zeros_like(size)
-    for n in range(63 if flag("index", index) else 0):  # ⌈log₂ V⌉ is how many powers of 2 are below V: no rounding
+    for n in range(63 if flag("index", index) else 0):  # ⌈log₂ V⌉ is the number of powers of 2 below V: no rounding
         places = places + xp.astype(size > 2**n, xp.int64)
     most = _LARGEST // size - places
     if bool(xp.any(width > most)):
@@ -61,7 +61,7 @@ def vocabulary_payload_bits(vocabulary: Array, bits_per_probability: Array, *, i
 
 @finite_answer
 def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
-    """Time to send a payload at capacity: B/(W log₂(1 + S)).
+    """Return the time to send a payload at capacity: B/(W log₂(1 + S)).
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def shannon_latency(bits: Array, bandwidth_hz: Array, snr: Array) -> Array:
 
 @finite_answer
 def round_throughput(draft_s: Array, uplink_s: Array, verify_s: Array, *, sent: Array = True) -> Array:
-    """Tokens a second of one round: 1/(τ_SLM + τ + τ_LLM) if the token is sent, 1/τ_SLM if not.
+    """Return the tokens per second of one round: 1/(τ_SLM + τ + τ_LLM) if the token is sent, 1/τ_SLM if not.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def round_throughput(draft_s: Array, uplink_s: Array, verify_s: Array, *, sent: 
     Raises
     ------
     ValueError
-        If a time is negative or infinite, or the round takes none.
+        If a time is negative or infinite, or the round takes no time.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def round_throughput(draft_s: Array, uplink_s: Array, verify_s: Array, *, sent: 
 
 @finite_answer
 def throughput(times_s: Array) -> Array:
-    """Tokens a second over a run of one-token rounds: how many, over how long they took together.
+    """Return the tokens per second over a run of one-token rounds: their number over their total time.
 
     Parameters
     ----------
@@ -138,12 +138,12 @@ def throughput(times_s: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        The ratio of totals n/Σt, which a user sees. Not :func:`mean_round_throughput`.
+        The ratio of totals n/Σt, which a user observes; differs from :func:`mean_round_throughput`.
 
     Raises
     ------
     ValueError
-        If a time is not positive and finite, or there is none.
+        If a time is not positive and finite, or there are no times.
 
     Examples
     --------
@@ -156,7 +156,7 @@ def throughput(times_s: Array) -> Array:
 
 @finite_answer
 def mean_round_throughput(times_s: Array) -> Array:
-    """The mean over rounds of tokens a second in that round, Σ(1/t)/n: never below :func:`throughput`.
+    """Return the mean over rounds of tokens per second in a round, Σ(1/t)/n, at least :func:`throughput`.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def mean_round_throughput(times_s: Array) -> Array:
     Raises
     ------
     ValueError
-        If a time is not positive and finite, or there is none.
+        If a time is not positive and finite, or there are no times.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def mean_round_throughput(times_s: Array) -> Array:
 
 
 def efficiency(xp: Any, snr: Array) -> Array:
-    """Bits a second and hertz, log₂(1 + S), to full accuracy for small S."""
+    """Return the bits per second and hertz, log₂(1 + S), to full accuracy for small S."""
     return xp.log1p(snr) / math.log(2)
 
 

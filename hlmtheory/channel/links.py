@@ -29,7 +29,7 @@ _DOMAINS = {
 
 @dataclass(frozen=True)
 class GilbertElliott:
-    """A link that is good or bad in each slot, as a two-state Markov chain (gilbert1960capacity).
+    """Link that is good or bad in each slot, as a two-state Markov chain (gilbert1960capacity).
 
     Parameters
     ----------
@@ -63,22 +63,22 @@ class GilbertElliott:
         self._values()
 
     def share_of_bad(self) -> Array:
-        """Long-run share of bad slots: leave_good/(leave_good + leave_bad), shape (...)."""
+        """Return the long-run share of bad slots: leave_good/(leave_good + leave_bad), shape (...)."""
         _, _, _, out, back, _ = self._values()
         return out / (out + back)
 
     def mean_rate(self) -> Array:
-        """Long-run rate in bit/s, shape (...)."""
+        """Return the long-run rate in bit/s, shape (...)."""
         _, good, bad, _, _, _ = self._values()
         return good + (bad - good) * self.share_of_bad()
 
     def mean_burst_s(self) -> Array:
-        """Mean length of a bad stretch in seconds, shape (...)."""
+        """Return the mean duration of a stay in the bad state in seconds, shape (...)."""
         _, _, _, _, back, slot = self._values()
         return slot / back
 
     def correlation(self, slots: Array) -> Array:
-        """Correlation of the rates of two slots at a distance of ``slots``: (1 - leave_good - leave_bad)^slots.
+        """Return the correlation of the rates of two slots ``slots`` apart: (1 - leave_good - leave_bad)^slots.
 
         Parameters
         ----------
@@ -94,13 +94,13 @@ class GilbertElliott:
         return (1.0 - out - back) ** xp.astype(COUNT.check(xp, "slots", count), out.dtype)
 
     def sample(self, rng: np.random.Generator, slots: int) -> np.ndarray[Any, Any]:
-        """The rate in consecutive slots of one link, as numpy; the first state follows the long-run distribution.
+        """Return the rate in consecutive slots of one link, as numpy; the first state has the long-run law.
 
         Parameters
         ----------
         rng : numpy Generator
         slots : int
-            How many, at most 10,000,000.
+            Number of slots, at most 10,000,000.
 
         Returns
         -------
@@ -124,7 +124,7 @@ class GilbertElliott:
         rates = np.array([bad, good]) if begins_bad else np.array([good, bad])
         chunks: list[np.ndarray[Any, Any]] = [np.empty(0)]
         have = 0
-        while have < slots:  # the lengths of stays are geometric, so whole stays are drawn
+        while have < slots:  # stays have geometric lengths, so draw whole stays
             pairs = 16 + math.ceil((slots - have) / (1.0 / out + 1.0 / back))
             stays = rng.geometric(np.tile(leave, pairs))
             chunks.append(np.repeat(np.tile(rates, pairs), stays))
@@ -144,7 +144,7 @@ class GilbertElliott:
 
 @dataclass(frozen=True, eq=False)
 class TraceLink:
-    """A link with the throughput of a measured trace, repeated forever.
+    """Link with the throughput of a measured trace, repeated forever.
 
     Parameters
     ----------
@@ -183,16 +183,16 @@ class TraceLink:
             raise DomainError("throughput_bps must be positive somewhere; over a dead link nothing arrives")
 
     def period_s(self) -> float:
-        """The length of the trace in seconds, after which it repeats."""
+        """Return the length of the trace in seconds, after which it repeats."""
         return float(self._edges()[0][-1])
 
     def mean_rate(self) -> float:
-        """Mean throughput over a period, in bit/s."""
+        """Return the mean throughput over a period, in bit/s."""
         edges, total = self._edges()
         return float(total[-1] / edges[-1])
 
     def delivered_bits(self, until_s: Array) -> Array:
-        """Bits that the link carries from time 0 to a given time.
+        """Return the bits that the link carries from time 0 to a given time.
 
         Parameters
         ----------
@@ -206,7 +206,7 @@ class TraceLink:
         return self._through(self._delivered, until_s=until_s)
 
     def transfer_time(self, bits: Array, start_s: Array) -> Array:
-        """Transfer time of a payload from a given start: the smallest T with ∫ throughput over [start, start + T] = B.
+        """Return the transfer time from a given start: the smallest T with ∫ throughput over [start, start + T] = B.
 
         Parameters
         ----------
@@ -223,7 +223,7 @@ class TraceLink:
         return self._through(self._transfer, bits=bits, start_s=start_s)
 
     def _edges(self) -> tuple[Any, Any]:
-        """The times at which samples begin and the last one ends, and the bits carried until each."""
+        """Return the times at which samples begin and the last one ends, and the bits carried until each time."""
         times = np.asarray(to_numpy(self.time_s), dtype=np.float64)
         spans = np.diff(times, append=2.0 * times[-1] - times[-2])
         rates = np.asarray(to_numpy(self.throughput_bps), dtype=np.float64)
@@ -237,16 +237,16 @@ class TraceLink:
     def _transfer(self, bits: Any, start: Any) -> Any:
         edges, total = self._edges()
         begin = np.mod(start, edges[-1])
-        goal = np.interp(begin, edges, total) + bits  # counted from the beginning of the cycle, which keeps precision
+        goal = np.interp(begin, edges, total) + bits  # count from the start of the cycle, to keep precision
         cycles = np.maximum(np.ceil(goal / total[-1]) - 1.0, 0.0)
         rest = np.clip(goal - cycles * total[-1], 0.0, total[-1])
-        after = np.clip(np.searchsorted(total, rest, side="left"), 1, len(edges) - 1)  # the first time it is reached
+        after = np.clip(np.searchsorted(total, rest, side="left"), 1, len(edges) - 1)  # first time it is reached
         step = total[after] - total[after - 1]
         share = np.where(step > 0, (rest - total[after - 1]) / np.where(step > 0, step, 1.0), 0.0)
         return cycles * edges[-1] + edges[after - 1] + share * (edges[after] - edges[after - 1]) - begin
 
     def _through(self, function: Callable[..., Any], **values: Array) -> Array:
-        """Call the function with numpy arrays, and answer in the library of the input."""
+        """Call the function with numpy arrays, and return the result in the library of the input."""
         xp, *given = checked(_DOMAINS, **values)
         plain = np.broadcast_arrays(*(np.asarray(to_numpy(value), dtype=np.float64) for value in given))
         return xp.asarray(np.asarray(function(*plain)), device=given[0].device)

@@ -1,4 +1,4 @@
-"""Path loss: how much of the power arrives over a distance."""
+"""Path loss: the power gain over a distance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hlmtheory.channel.quantities import DOMAINS
 
 @finite_answer
 def free_space_gain(distance_m: Array, frequency_hz: Array) -> Array:
-    """Power gain between isotropic antennas in free space: (c/(4π d f))².
+    """Return the power gain between isotropic antennas in free space: (c/(4π d f))².
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def free_space_gain(distance_m: Array, frequency_hz: Array) -> Array:
 
 @finite_answer
 def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Array, reference_m: Array = 1.0) -> Array:
-    """Power gain g₀ (d/d₀)^-α.
+    """Return the power gain g₀ (d/d₀)^-α.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Arr
     reference_gain : array, shape (...)
         g₀, the gain at d₀, as a ratio: -30 dB in edge-sd Section IV.
     exponent : array, shape (...)
-        α: 2 there.
+        α; 2 in edge-sd Section IV.
     reference_m : array, shape (...)
         d₀, in metres.
 

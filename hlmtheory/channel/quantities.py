@@ -1,4 +1,4 @@
-"""What the quantities of a link may be."""
+"""Domains of the quantities of a link."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from hlmtheory.truncation.message import BITS, message_certificate
 
 
 def _each(counts: Array, support: Array, token: Array, measure: Callable[[LatticeMessage], float]) -> NDArray[Any]:
-    """One number for each instance, a batch of one draft, on the host."""
+    """Return one number per instance, computed on the host for a batch of one draft."""
     rows, kept, drawn = (to_numpy(value) for value in arrays(counts=counts, support=support, token=token)[1:])
     size = rows.shape[-1:]
     batch = np.broadcast_shapes(rows.shape[:-1], kept.shape[:-1], drawn.shape)
@@ -48,7 +48,7 @@ def _each(counts: Array, support: Array, token: Array, measure: Callable[[Lattic
 
 
 def _length(message: LatticeMessage) -> float:
-    """The bits of the number: from the coder's count of the batches, and at least from the bytes that it wrote."""
+    """Return the bit length of the number: the coder's count of the batches, or the bytes written if that is more."""
     (draft,) = message.drafts
     head = varint(message.vocabulary) + varint(1) + b"." + varint(draft.size) + varint(draft.resolution)
     written = len(encode_lattice(message)) - len(head)
@@ -56,7 +56,7 @@ def _length(message: LatticeMessage) -> float:
 
 
 def _formula(message: LatticeMessage) -> float:
-    """One bit plus log₂ of the number of drafts, counted by additions, without the coder's binomials."""
+    """Return 1 + log₂ of the number of drafts, counted by additions, without the coder's binomials."""
     (draft,) = message.drafts
     supports, rows = _supports(message.vocabulary, draft.size), _rows_of_counts(draft.size, draft.resolution)
     return 1.0 + math.log2(supports) + math.log2(rows) + math.log2(np.count_nonzero(draft.counts))
@@ -64,7 +64,7 @@ def _formula(message: LatticeMessage) -> float:
 
 @cache
 def _supports(vocabulary: int, size: int) -> int:
-    """The number of sets of ``size`` tokens, by Pascal's triangle."""
+    """Return the number of sets of ``size`` tokens, by Pascal's triangle."""
     sets = [1] + [0] * size
     for _ in range(vocabulary):
         sets = [1, *(more + same for more, same in pairwise(sets))]
@@ -73,7 +73,7 @@ def _supports(vocabulary: int, size: int) -> int:
 
 @cache
 def _rows_of_counts(size: int, resolution: int) -> int:
-    """The number of rows of ``size`` counts that sum to the resolution, adding one entry at a time."""
+    """Return the number of rows of ``size`` counts that sum to the resolution, adding one entry at a time."""
     rows = [1] + [0] * resolution  # entry s: the number of rows with sum s
     for _ in range(size):
         rows = list(accumulate(rows))
@@ -85,7 +85,7 @@ def _comes_back(message: LatticeMessage) -> float:
 
 
 def _decoded_distance(draft: Array, token: Array, k: Array) -> Array:
-    """Σ |q - q̂^(d)| of the row that the server decodes from the bytes."""
+    """Return Σ |q - q̂^(d)| for the distribution that the server decodes from the bytes."""
     xp, draft, token, k = arrays(draft=draft, token=token, k=k)
     batch = np.broadcast_shapes(tuple(draft.shape[:-1]), tuple(token.shape), tuple(k.shape))
     q = np.broadcast_to(to_numpy(draft), (*batch, draft.shape[-1])).reshape(-1, draft.shape[-1])
@@ -95,7 +95,7 @@ def _decoded_distance(draft: Array, token: Array, k: Array) -> Array:
 
 
 def _received(row: NDArray[np.float64], token: int, k: int) -> NDArray[np.float64]:
-    """The row that the server decodes from the bytes of one draft."""
+    """Return the distribution that the server decodes from the bytes of one draft."""
     message = decode(encode(truncated_message(row, k=k, token=token, bits=BITS)))
     if not isinstance(message, TruncatedMessage):
         raise AssertionError(f"a truncated message came back as {type(message).__name__}")

@@ -12,7 +12,7 @@ q_n        rows of ``drafts``, draft model's next token    1         (..., T, V)
 d_n        dropped mass, q_n outside {q_n ≥ τ_n}           1         (...)
 T          ``steps``, positions                            1         (...)
 V          ``vocabulary``, tokens of a row                 1         (...)
-c_n        (τ_n - max q_n)⁺, what a clip takes off         1         (...)
+c_n        (τ_n - max q_n)⁺, amount of a clip              1         (...)
 ========== =============================================== ========= ===========
 
 The update (8) is τ_{n+1} = τ_n - η(d_n - ε). The top token is always kept, since no draft can be drawn from an empty

@@ -20,11 +20,11 @@ class Drafted:
     kept: Array  # Σ d over the accepted and the rejected positions
     clipped: Array  # Σ c over the accepted and the rejected positions
     count: Array  # number of accepted and rejected positions
-    threshold: Array  # at the end
+    threshold: Array  # last threshold
 
 
 def batches(drafts: Array, accepted: Array) -> tuple[Any, Array, Array]:
-    """Check rows (..., B, L, V) of B batches of L drafts, and the number accepted of each, and return them."""
+    """Check rows (..., B, L, V) of B batches of L drafts and the number accepted in each batch; return both."""
     xp, drafts, accepted = arrays(drafts=drafts, accepted=accepted)
     _, _, rows = distributions(drafts=with_positions(drafts, 2))
     accepted = COUNT.check(xp, "accepted", accepted)
@@ -46,7 +46,7 @@ def drafted_ahead(
     clip: bool = False,
     printed: bool = False,
 ) -> Drafted:
-    """Run a controller that drafts all positions of a batch and then rolls back; sums from its supports."""
+    """Run a controller that drafts all positions of a batch and then rolls back; return sums over its supports."""
     xp, rows, accepted = batches(drafts, accepted)
     _, target, rate, tau = setting(*arrays(rows=rows, e=epsilon, l=learning_rate, t=threshold)[2:])
     controller = ThresholdController(target, rate, admissible(xp, target, rate, tau), clip=clip)
@@ -66,21 +66,21 @@ def drafted_ahead(
 
 
 def rolled_back(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The last threshold of a controller that drafts whole batches and rolls back."""
+    """Return the last threshold of a controller that drafts whole batches and rolls back."""
     return drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold).threshold
 
 
 def clipped_rolled_back(
     drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
 ) -> Array:
-    """The same with the clip."""
+    """Return the last threshold of a controller that drafts whole batches and rolls back, with the clip."""
     return drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, clip=True).threshold
 
 
 def _alone(
     drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool
 ) -> Array:
-    """The last threshold of (6) and (8) over the accepted and rejected positions alone.
+    """Return the last threshold of (6) and (8) over the accepted and rejected positions alone.
 
     It is written out here without the controller, whose result the claims compare with it.
     """
@@ -93,7 +93,7 @@ def _alone(
             top = xp.max(q, axis=-1)
             level = xp.where(top < used, top, used) if clip else used
             below = q < level[..., None]
-            last = xp.all(below, axis=-1, keepdims=True)  # nothing reaches τ: the top token stays
+            last = xp.all(below, axis=-1, keepdims=True)  # no token reaches τ: keep the top token
             first = xp.arange(q.shape[-1], device=q.device) == xp.argmax(q, axis=-1, keepdims=True)
             mass = xp.sum(xp.where(below & ~(last & first), q, 0.0), axis=-1)
             used = xp.where(accepted[..., batch] >= n, level - rate * (mass - target), used)
@@ -101,31 +101,31 @@ def _alone(
 
 
 def kept_threshold(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The last threshold of a run over the accepted and rejected positions alone."""
+    """Return the last threshold of a run over the accepted and rejected positions alone."""
     return _alone(drafts, accepted, epsilon, learning_rate, threshold, clip=False)
 
 
 def clipped_kept_threshold(
     drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
 ) -> Array:
-    """The same with the clip."""
+    """Return the last threshold of a run over the accepted and rejected positions alone, with the clip."""
     return _alone(drafts, accepted, epsilon, learning_rate, threshold, clip=True)
 
 
 def kept_mean(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Mean d over accepted and rejected positions, the rejected one's own d in line 12."""
+    """Return the mean of d over accepted and rejected positions, with the rejected position's d in line 12."""
     found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold)
     return found.kept / found.count
 
 
 def clipped_kept_mean(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The same with the clip."""
+    """Return the mean of d over accepted and rejected positions, with the clip."""
     found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, clip=True)
     return found.kept / found.count
 
 
 def clipped_kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound at the number of positions kept, minus Σ c_n/(ηT) over them."""
+    """Return the sharp bound at the number of positions kept, minus Σ c_n/(ηT) over them."""
     _, rate = arrays(learning_rate=learning_rate)
     found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, clip=True)
     bound = kept_bound(drafts, accepted, epsilon, learning_rate, threshold)
@@ -133,14 +133,14 @@ def clipped_kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_
 
 
 def kept_roundings(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Condition number: each position adds a rounding error of the threshold, divided by η."""
+    """Return the condition number: each position adds a rounding error of the threshold, divided by η."""
     xp, rows, rate, tau = arrays(drafts=drafts, learning_rate=learning_rate, threshold=threshold)
     largest = xp.maximum(xp.abs(tau), xp.maximum(xp.ones_like(rate), rate) + 0.0 * tau)
     return float(rows.shape[-2] * rows.shape[-3]) * (1.0 + largest / rate)
 
 
 def kept_mean_printed(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Mean d over accepted and rejected positions by Algorithm 1 as printed."""
+    """Return the mean of d over accepted and rejected positions by Algorithm 1 as printed."""
     found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, printed=True)
     return found.kept / found.count
 
@@ -148,26 +148,26 @@ def kept_mean_printed(drafts: Array, accepted: Array, epsilon: Array, learning_r
 def accepted_mean_printed(
     drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
 ) -> Array:
-    """Mean d over the accepted positions by Algorithm 1 as printed; 0 where there are none."""
+    """Return the mean of d over the accepted positions by Algorithm 1 as printed; 0 if there are none."""
     found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, printed=True)
     xp, count = arrays(count=accepted_count(drafts, accepted))
     return found.accepted / xp.astype(count, found.accepted.dtype)
 
 
 def accepted_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound at the number of positions accepted."""
+    """Return the sharp bound at the number of positions accepted."""
     return sharp_bound(epsilon, learning_rate, threshold, accepted_count(drafts, accepted))
 
 
 def accepted_count(drafts: Array, accepted: Array) -> Array:
-    """Number of accepted positions, 1 if there are none."""
+    """Return the number of accepted positions, or 1 if there are none."""
     xp, _, done = batches(drafts, accepted)
     count = xp.sum(done, axis=-1)
     return xp.where(count > 0, count, 1)
 
 
 def kept_bound(drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound at the number of positions kept."""
+    """Return the sharp bound at the number of positions kept."""
     xp, rows, done = batches(drafts, accepted)
     count = xp.sum(xp.where(done < rows.shape[-2], done + 1, done), axis=-1)
     return sharp_bound(epsilon, learning_rate, threshold, count)

@@ -1,4 +1,4 @@
-"""The claims of :mod:`hlmtheory.conformal`, and why they hold."""
+"""Claims of :mod:`hlmtheory.conformal` and their proofs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _TWO_BATCHES = {
     "threshold": 0.5,
 }
 _QUARTERS = {"drafts": [[0.25] * 4] * 4, "epsilon": 0.25, "learning_rate": 1.0, "threshold": 0.25 * (1 + 1e-12)}
-"""Just above 1/V at the first and the last position: the threshold falls to -L twice."""
+"""The threshold is just above 1/V at the first and the last position, so it falls to -L twice."""
 _WOUND_UP = [[1.0] + [0.0] * 255] * 40 + _NEARLY_FLAT * 10
 _EASY_THEN_FLAT = [[[1.0] + [0.0] * 127, [1 / 128] * 128]] * 100
 

@@ -1,4 +1,4 @@
-"""The threshold controller and its guarantees, in the notation of :mod:`hlmtheory.conformal`."""
+"""Threshold controller and its guarantees, in the notation of :mod:`hlmtheory.conformal`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEPS = whole_from_one("T counts positions")
 
 
 def setting(epsilon: Array, learning_rate: Array, threshold: Array, **more: Array) -> tuple[Any, ...]:
-    """The namespace and ε, η, τ_1 and more in float64, each checked; the caller checks that τ_1 is not too low."""
+    """Return the namespace and ε, η, τ_1 and more in float64, each checked; the caller checks for a too low τ_1."""
     xp, *values = arrays(
         "epsilon",
         "learning_rate",
@@ -40,7 +40,7 @@ def setting(epsilon: Array, learning_rate: Array, threshold: Array, **more: Arra
 
 
 def threshold_support(draft: Array, threshold: Array) -> Array:
-    """The tokens whose probability is at least the threshold, and always the most probable one.
+    """Return the tokens whose probability is at least the threshold, and always the most probable one.
 
     Parameters
     ----------
@@ -52,12 +52,12 @@ def threshold_support(draft: Array, threshold: Array) -> Array:
     Returns
     -------
     bool array, shape (..., V)
-        c-sqs (6), with the top token (the lowest index among equals) where nothing else reaches τ.
+        c-sqs (6), with the top token (ties: lowest index) where no token reaches τ.
 
     Raises
     ------
     ValueError
-        If a row is no distribution or τ is not finite.
+        If a row is not a distribution or τ is not finite.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def threshold_support(draft: Array, threshold: Array) -> Array:
 
 
 class ThresholdController:
-    """The threshold of C-SQS: one step per drafted token, and a roll-back once the server has verified a batch.
+    """Threshold of C-SQS: one step per drafted token, and a rollback after the server has verified a batch.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class ThresholdController:
 
     @property
     def threshold(self) -> Array:
-        """The τ that the next step uses, before a clip."""
+        """Return the τ that the next step uses, before a clip."""
         return self._history[-1]
 
     def step(self, draft: Array) -> Array:
@@ -135,7 +135,7 @@ class ThresholdController:
         Raises
         ------
         ValueError
-            If a row is no distribution or the leading dimensions do not fit.
+            If a row is not a distribution or the leading dimensions do not fit.
         """
         if self._plain and is_array(draft):
             self._join(draft)
@@ -191,7 +191,7 @@ class ThresholdController:
 
 
 def resumed(xp: Any, thresholds: Sequence[Array], accepted: Array, *, printed: bool) -> Array:
-    """The threshold after a batch, Algorithm 1, line 12; ``thresholds`` are those before its first step and after each.
+    """Return the threshold after a batch, Algorithm 1, line 12, from those before its first step and after each step.
 
     As printed it is the threshold after the accepted drafts, τ_{T+1}. Repaired, it is the one after the rejected draft,
     τ_{T+2}. If all L drafts are accepted, both are τ_{L+1}.
@@ -213,13 +213,13 @@ def _refuse_low(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array)
 
 
 def dropped(xp: Any, q: Array, support: Array) -> Array:
-    """The dropped mass d, outside the support."""
+    """Return the dropped mass d, outside the support."""
     return xp.sum(xp.where(support, 0.0, q), axis=-1)
 
 
 @finite_answer
 def regret_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
-    """Published bound ε + (|τ_1| + 1 + ηε)/(ηT) on the mean dropped mass; false for large η.
+    """Return the published bound ε + (|τ_1| + 1 + ηε)/(ηT) on the mean dropped mass; false for large η.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def regret_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: 
     Returns
     -------
     array, shape (...)
-        c-sqs (9). Proven where η(1 - 2ε) ≤ 1; vacuous from 1 on.
+        c-sqs (9). Proven where η(1 - 2ε) ≤ 1; vacuous if the bound is 1 or more.
 
     Raises
     ------
@@ -251,7 +251,7 @@ def regret_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: 
 def regret_bound_sharp(
     epsilon: Array, learning_rate: Array, threshold: Array, steps: Array, vocabulary: Array | None = None
 ) -> Array:
-    """Sharp bound on the mean dropped mass, for every η: ε + (τ_1 + L)/(ηT).
+    """Return the sharp bound on the mean dropped mass, for every η: ε + (τ_1 + L)/(ηT).
 
     For all vocabularies L = η(1 - ε), the limit for V → ∞. With V tokens a step drops at most 1 - 1/V, and at a
     threshold τ below 1/V at most (V - 1) τ, so L = max(-ηε, η(1 - 1/V - ε) - 1/V). The proofs are in
@@ -292,13 +292,13 @@ def regret_bound_sharp(
 
 
 def sharp_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
-    """The sharp bound for any τ_1, without a check; where τ_1 is too low, the claims are out of scope."""
+    """Return the sharp bound for any τ_1, without a check; where τ_1 is too low, the claims are out of scope."""
     _, target, rate, tau, count = setting(epsilon, learning_rate, threshold, steps=steps)
     return target + (tau + rate * (1.0 - target)) / (rate * count)
 
 
 def _bound_at(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array, vocabulary: Array) -> Array:
-    """ε + max(τ_1 + L, -ηε)/(ηT) for one V."""
+    """Return ε + max(τ_1 + L, -ηε)/(ηT) for one V."""
     xp, target, rate, tau, count, size = setting(epsilon, learning_rate, threshold, steps=steps, vocabulary=vocabulary)
     share = 1.0 / size
     below = xp.maximum(-rate * target, rate * (1.0 - share - target) - share)  # L
@@ -307,7 +307,7 @@ def _bound_at(epsilon: Array, learning_rate: Array, threshold: Array, steps: Arr
 
 @finite_answer
 def regret_bound_rate(target_scale: Array, learning_scale: Array, threshold: Array, steps: Array) -> Array:
-    """Bound d√T + (τ_1/c)√T + 1 - d/√T on the summed dropped mass for ε = d/√T and η = c/√T.
+    """Return the bound d√T + (τ_1/c)√T + 1 - d/√T on the summed dropped mass for ε = d/√T and η = c/√T.
 
     Parameters
     ----------

@@ -29,12 +29,12 @@ class Run:
 
 
 def admissible(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """τ_1, raised to the lowest that a controller accepts; an instance with a lower one is out of scope."""
+    """Return τ_1, raised to the lowest that a controller accepts; an instance with a lower one is out of scope."""
     return xp.maximum(threshold, -learning_rate * (1.0 - epsilon))
 
 
 def run(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool = False) -> Run:
-    """Run a :class:`ThresholdController`, and record what its supports and thresholds say."""
+    """Run a :class:`ThresholdController`, and record the dropped mass, thresholds and clips."""
     xp, drafts, *given = arrays(drafts=drafts, epsilon=epsilon, learning_rate=learning_rate, threshold=threshold)
     _, target, rate, tau = setting(*given)
     _, _, rows = distributions(drafts=with_positions(drafts, 1))
@@ -50,7 +50,7 @@ def run(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *
 
 
 def excess_over_top(xp: Any, q: Array, threshold: Array, *, clip: bool) -> Array:
-    """C = (τ - max q)⁺; 0 without a clip."""
+    """Return C = (τ - max q)⁺; 0 without a clip."""
     over = threshold - xp.max(q, axis=-1)
     return xp.clip(over, min=0.0) if clip else xp.zeros_like(over)
 
@@ -66,54 +66,54 @@ def with_positions(drafts: Array, axes: int) -> Array:
 
 
 def mean_dropped(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Mean d."""
+    """Return the mean of d."""
     xp, _ = arrays(drafts=drafts)
     return xp.mean(run(drafts, epsilon, learning_rate, threshold).dropped, axis=-1)
 
 
 def clipped_mean(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Mean d with the clip."""
+    """Return the mean of d with the clip."""
     xp, _ = arrays(drafts=drafts)
     return xp.mean(run(drafts, epsilon, learning_rate, threshold, clip=True).dropped, axis=-1)
 
 
 def positions(drafts: Array) -> int:
-    """T."""
+    """Return T."""
     return int(with_positions(drafts, 1).shape[-2])
 
 
 def published(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The published bound at the T of the rows."""
+    """Return the published bound at the T of the rows."""
     return regret_bound(epsilon, learning_rate, threshold, positions(drafts))
 
 
 def published_in_proof(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """ε + (|τ_1| + 1 + η)/(ηT), c-sqs (28), from the bound (9) by what the two differ."""
+    """Return ε + (|τ_1| + 1 + η)/(ηT), c-sqs (28), as the bound (9) plus their difference."""
     target, count = epsilon, positions(drafts)
     return published(drafts, epsilon, learning_rate, threshold) + (1.0 - target) / count
 
 
 def sharp(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound at the T of the rows."""
+    """Return the sharp bound at the T of the rows."""
     return sharp_bound(epsilon, learning_rate, threshold, positions(drafts))
 
 
 def sharp_at_vocabulary(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound at the T and V of the rows."""
+    """Return the sharp bound at the T and V of the rows."""
     xp, target, rate, tau = setting(epsilon, learning_rate, threshold)
     size = with_positions(drafts, 1).shape[-1]
     return regret_bound_sharp(target, rate, admissible(xp, target, rate, tau), positions(drafts), vocabulary=size)
 
 
 def _excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool) -> Array:
-    """Sum of d_n - ε."""
+    """Return the sum of d_n - ε."""
     xp, target = arrays(epsilon=epsilon)
     masses = run(drafts, epsilon, learning_rate, threshold, clip=clip).dropped
     return xp.sum(masses - target[..., None], axis=-1)
 
 
 def _movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, *, clip: bool) -> Array:
-    """(τ_1 - τ_{T+1} - Σ c_n)/η."""
+    """Return (τ_1 - τ_{T+1} - Σ c_n)/η."""
     xp, rate = arrays(learning_rate=learning_rate)
     found = run(drafts, epsilon, learning_rate, threshold, clip=clip)
     taus = found.thresholds
@@ -121,56 +121,56 @@ def _movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Ar
 
 
 def roundings(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Condition number: each position adds a rounding error of the threshold, divided by η."""
+    """Return the condition number: each position adds a rounding error of the threshold, divided by η."""
     xp, rate = arrays(learning_rate=learning_rate)
     largest = xp.max(xp.abs(run(drafts, epsilon, learning_rate, threshold).thresholds), axis=-1)
     return float(drafts.shape[-2]) * (1.0 + largest / rate)
 
 
 def lowest(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Minus the lowest threshold."""
+    """Return minus the lowest threshold."""
     xp, _ = arrays(drafts=drafts)
     return -xp.min(run(drafts, epsilon, learning_rate, threshold).thresholds, axis=-1)
 
 
 def highest(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The largest threshold after the first."""
+    """Return the largest threshold after the first."""
     xp, _ = arrays(drafts=drafts)
     return xp.max(run(drafts, epsilon, learning_rate, threshold).thresholds[..., 1:], axis=-1)
 
 
 def highest_clipped(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The same with the clip."""
+    """Return the largest threshold after the first, with the clip."""
     xp, _ = arrays(drafts=drafts)
     return xp.max(run(drafts, epsilon, learning_rate, threshold, clip=True).thresholds[..., 1:], axis=-1)
 
 
 def overshoot(epsilon: Array, learning_rate: Array) -> Array:
-    """1 + ηε."""
+    """Return 1 + ηε."""
     _, target, rate, _ = setting(epsilon, learning_rate, 0.0)
     return 1.0 + rate * target
 
 
 def undershoot(epsilon: Array, learning_rate: Array) -> Array:
-    """η(1 - ε)."""
+    """Return η(1 - ε)."""
     _, target, rate, _ = setting(epsilon, learning_rate, 0.0)
     return rate * (1.0 - target)
 
 
 def high_enough(epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Whether τ_1 ≥ -η(1 - ε)."""
+    """Return whether τ_1 ≥ -η(1 - ε)."""
     _, target, rate, tau = setting(epsilon, learning_rate, threshold)
     return tau >= -rate * (1.0 - target)
 
 
 def small_step(epsilon: Array, learning_rate: Array) -> Array:
-    """Whether η(1 - 2ε) ≤ 1."""
+    """Return whether η(1 - 2ε) ≤ 1."""
     _, target, rate, _ = setting(epsilon, learning_rate, 0.0)
     return rate * (1.0 - 2.0 * target) <= 1.0
 
 
 def clipped_bound(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The sharp bound minus Σ c_n/(ηT)."""
+    """Return the sharp bound minus Σ c_n/(ηT)."""
     xp, rate = arrays(learning_rate=learning_rate)
     clipped = run(drafts, epsilon, learning_rate, threshold, clip=True).clipped
     return sharp(drafts, epsilon, learning_rate, threshold) - xp.mean(clipped, axis=-1) / rate
@@ -179,7 +179,7 @@ def clipped_bound(drafts: Array, epsilon: Array, learning_rate: Array, threshold
 def _window_mean(
     drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, steps: Array, *, clip: bool
 ) -> Array:
-    """Mean dropped mass of the last T positions."""
+    """Return the mean dropped mass of the last T positions."""
     xp, drafts, steps = arrays(drafts=drafts, steps=steps)
     count = window(drafts, steps)
     masses = run(drafts, epsilon, learning_rate, threshold, clip=clip).dropped
@@ -188,7 +188,7 @@ def _window_mean(
 
 
 def window_bound(drafts: Array, epsilon: Array, learning_rate: Array, steps: Array) -> Array:
-    """The sharp bound, with the largest probability of the window's first row in place of τ_1."""
+    """Return the sharp bound, with the largest probability of the window's first row in place of τ_1."""
     xp, drafts, steps = arrays(drafts=drafts, steps=steps)
     _, _, rows = distributions(drafts=with_positions(drafts, 1))
     count = window(drafts, steps)
@@ -198,7 +198,7 @@ def window_bound(drafts: Array, epsilon: Array, learning_rate: Array, steps: Arr
 
 
 def window(drafts: Array, steps: Array) -> Array:
-    """The length of a window, within the positions given."""
+    """Return the length of a window, which is within the given positions."""
     xp, count = arrays(steps=steps)
     length = positions(drafts)
     if not bool(xp.all((count >= 1) & (count <= length))):
@@ -207,60 +207,60 @@ def window(drafts: Array, steps: Array) -> Array:
 
 
 def summed(drafts: Array, target_scale: Array, learning_scale: Array, threshold: Array) -> Array:
-    """Σ d_n with ε = d/√T and η = c/√T."""
+    """Return Σ d_n with ε = d/√T and η = c/√T."""
     d, c, root = _scales(drafts, target_scale, learning_scale)
     return root * root * mean_dropped(drafts, d / root, c / root, threshold)
 
 
 def rate_bound(drafts: Array, target_scale: Array, learning_scale: Array, threshold: Array) -> Array:
-    """The bound (30) at this T."""
+    """Return the bound (30) at this T."""
     d, c, root = _scales(drafts, target_scale, learning_scale)
     return root * root * sharp_bound(d / root, c / root, threshold, positions(drafts))
 
 
 def excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """Sum of d_n - ε."""
+    """Return the sum of d_n - ε."""
     return _excess(drafts, epsilon, learning_rate, threshold, clip=False)
 
 
 def clipped_excess(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """The same with the clip."""
+    """Return the sum of d_n - ε with the clip."""
     return _excess(drafts, epsilon, learning_rate, threshold, clip=True)
 
 
 def movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """(τ_1 - τ_{T+1})/η."""
+    """Return (τ_1 - τ_{T+1})/η."""
     return _movement(drafts, epsilon, learning_rate, threshold, clip=False)
 
 
 def clipped_movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """(τ_1 - τ_{T+1} - Σ c_n)/η with the clip."""
+    """Return (τ_1 - τ_{T+1} - Σ c_n)/η with the clip."""
     return _movement(drafts, epsilon, learning_rate, threshold, clip=True)
 
 
 def window_mean(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
-    """Mean d of the last T positions."""
+    """Return the mean of d over the last T positions."""
     return _window_mean(drafts, epsilon, learning_rate, threshold, steps, clip=False)
 
 
 def clipped_window_mean(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
-    """The same with the clip."""
+    """Return the mean of d over the last T positions, with the clip."""
     return _window_mean(drafts, epsilon, learning_rate, threshold, steps, clip=True)
 
 
 def first_high_enough(drafts: Array, target_scale: Array, learning_scale: Array, threshold: Array) -> Array:
-    """The assumption τ_1 ≥ -η(1 - ε) for ε = d/√T and η = c/√T."""
+    """Return whether τ_1 ≥ -η(1 - ε) for ε = d/√T and η = c/√T."""
     d, c, root = _scales(drafts, target_scale, learning_scale)
     return high_enough(d / root, c / root, threshold)
 
 
 def absolute_movement(drafts: Array, epsilon: Array, learning_rate: Array, threshold: Array) -> Array:
-    """|τ_1 - τ_{T+1}|/η."""
+    """Return |τ_1 - τ_{T+1}|/η."""
     return abs(movement(drafts, epsilon, learning_rate, threshold))
 
 
 def _scales(drafts: Array, target_scale: Array, learning_scale: Array) -> tuple[Array, Array, float]:
-    """d, c and √T."""
+    """Return d, c and √T."""
     xp, d, c = arrays(target_scale=target_scale, learning_scale=learning_scale)
     for name, value in (("target_scale", d), ("learning_scale", c)):
         DOMAINS[name].check(xp, name, value)

@@ -1,4 +1,4 @@
-"""The claims of ``draft_length``: first the proofs, then the functions of both sides, then the records."""
+"""Claims of ``draft_length``: first the proofs, then the functions of both sides, then the records."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from hlmtheory.draft_length.tracking import accepted_moments
 # energy. The energy of a round is affine in K too, so T + λE is affine. The maximiser is the same, with other costs.
 
 _K_MAX = 64
-"""K_max of the claims about two links."""
+"""Value of K_max in the claims about two links."""
 
 
 def _lengths_in_range(draft_length: Array, max_draft_length: Array) -> Array:
@@ -62,7 +62,7 @@ def _best_rate(acceptance: Array, fixed: Array, marginal: Array, max_draft_lengt
 
 
 def _summed_rate(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
-    """Σ_j P(first j drafts accepted) over T(K), draft by draft."""
+    """Return Σ_j P(first j drafts accepted) / T(K), adding one draft at a time."""
     xp, gamma, length = arrays(acceptance=acceptance, draft_length=draft_length)
     shape = xp.zeros_like(gamma * xp.astype(length, gamma.dtype))
     mean, _ = accepted_moments(xp, gamma + shape, length)
@@ -75,7 +75,7 @@ def _best_of_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array
 
 
 def _first_descent(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-    """ETGR at the first K whose successor is no better."""
+    """Return ETGR at the first K whose successor has no higher ETGR."""
     xp, rates = arrays(rates=etgr_profile(acceptances, fixed, marginal))
     best = rates[..., 0]
     going = xp.ones_like(best, dtype=xp.bool)
@@ -86,7 +86,7 @@ def _first_descent(acceptances: Array, fixed: Array, marginal: Array) -> Array:
 
 
 def _gain_of_a_draft(acceptance: Array, fixed: Array, marginal: Array) -> Array:
-    """Relative gain d ln E/dK at the stationary point."""
+    """Return the relative gain d ln E/dK at the stationary point."""
     xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
     inside = _interior(gamma, cost, slope)
     a = -xp.log(xp.where(inside, gamma, xp.full_like(gamma, 0.5)))
@@ -95,7 +95,7 @@ def _gain_of_a_draft(acceptance: Array, fixed: Array, marginal: Array) -> Array:
 
 
 def _cost_of_a_draft(acceptance: Array, fixed: Array, marginal: Array) -> Array:
-    """Relative cost d ln T/dK at the stationary point."""
+    """Return the relative cost d ln T/dK at the stationary point."""
     xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
     inside = _interior(gamma, cost, slope)
     real = xp.where(inside, stationary_draft_length(gamma, cost, slope), xp.ones_like(gamma))
@@ -103,7 +103,7 @@ def _cost_of_a_draft(acceptance: Array, fixed: Array, marginal: Array) -> Array:
 
 
 def _digits_lost(acceptance: Array, fixed: Array, marginal: Array) -> Array:
-    """Scale of the rounding error: an error δ of K* changes the gain by about aδ times the gain."""
+    """Return the scale of the rounding error: an error δ of K* changes the gain by about aδ times the gain."""
     xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
     a = -xp.log(xp.where(gamma > 0, gamma, xp.ones_like(gamma)))
     return (1.0 + a) * _cost_of_a_draft(gamma, cost, slope)
@@ -114,7 +114,7 @@ def _interior(acceptance: Array, fixed: Array, marginal: Array) -> Array:
 
 
 def _dearer_and_short(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
-    """ETGR with the marginal cost M · rise, at the shorter of the best lengths for M and for M · rise."""
+    """Return ETGR with marginal cost M · rise, at the shorter of the best lengths for M and for M · rise."""
     xp, cost, slope, rise = arrays(fixed=fixed, marginal=marginal, rise=rise)
     dear = slope * FACTOR.check(xp, "rise", rise)
     before = optimal_draft_length(acceptance, cost, slope, max_draft_length)
@@ -123,7 +123,7 @@ def _dearer_and_short(acceptance: Array, fixed: Array, marginal: Array, rise: Ar
 
 
 def _dearer(acceptance: Array, fixed: Array, marginal: Array, rise: Array, max_draft_length: Array) -> Array:
-    """ETGR with the marginal cost M · rise, at the best length for it."""
+    """Return ETGR with marginal cost M · rise, at the best length for that cost."""
     return _best_rate(acceptance, fixed, marginal * rise, max_draft_length)
 
 
@@ -145,7 +145,7 @@ def _surrogate(fixed: Array, marginal: Array, max_draft_length: Array, acceptanc
 
 
 def _surrogate_rate(bonus: bool) -> Any:
-    """The objective of the surrogate: (1 + γK)/T(K) with the bonus, γK/T(K) without."""
+    """Return the objective of the surrogate: (1 + γK)/T(K) with the bonus, γK/T(K) without."""
 
     def rate(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
         xp, gamma, cost, slope = rate_and_costs(acceptance, fixed, marginal)
@@ -178,7 +178,7 @@ def _two_links(
     bits_per_token: Array,
     header_bits: Array,
 ) -> tuple[Any, Array, Array, Array, Array]:
-    """K* at the rates R/slowdown and R, and the costs of a round at R/slowdown.
+    """Return K* at the rates R/slowdown and R, and the costs of a round at R/slowdown.
 
     ``fixed`` and ``marginal`` are the parts of F and M that do not depend on the link.
     """
@@ -203,7 +203,7 @@ def _two_links(
 
 
 def _of_two_links(side: Callable[..., Array]) -> Callable[..., Array]:
-    """A function of the instance that calls ``side(acceptance, xp, slow, fast, fixed, marginal)``."""
+    """Return a function of the instance that calls ``side(acceptance, xp, slow, fast, fixed, marginal)``."""
 
     @wraps(_two_links)
     def function(**instance: Array) -> Array:
@@ -225,7 +225,7 @@ def _weighted_cost(
     marginal_j: Array,
     price: Array,
 ) -> Array:
-    """(T + λ · energy) per token."""
+    """Return (T + λ · energy) per token."""
     return cost_per_token(acceptance, draft_length, *_weighed(fixed, marginal, fixed_j, marginal_j, price))
 
 

@@ -1,4 +1,4 @@
-"""The draft length with the highest throughput, and the baselines."""
+"""Draft length with the highest throughput, and the baselines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TERMS = 20  # of the series of e^v - 1 - v below 1: the next is 1/22! of the su
 
 
 def stationary_draft_length(acceptance: Array, fixed: Array, marginal: Array) -> Array:
-    """The real K at which ETGR is stationary: v/a - 1 with a = -ln γ and e^v - 1 - v = a(F/M - 1).
+    """Return the real K at which ETGR is stationary: v/a - 1 with a = -ln γ and e^v - 1 - v = a(F/M - 1).
 
     ETGR(K) ∝ (1 - e^{-a u})/(u + F/M - 1) with u = K + 1. Its derivative has the sign of
     a(u + F/M - 1) + 1 - e^{au}, positive below one zero and negative above it; v = a u there. In closed form
@@ -32,7 +32,7 @@ def stationary_draft_length(acceptance: Array, fixed: Array, marginal: Array) ->
     Returns
     -------
     float64 array, shape (...)
-        Above -1; infinite where longer is always better (γ = 1 or M = 0, with F > M), and -1 where shorter is.
+        Above -1; infinite where a longer draft is always better (γ = 1 or M = 0, with F > M), -1 where a shorter is.
 
     Raises
     ------
@@ -49,17 +49,17 @@ def stationary_draft_length(acceptance: Array, fixed: Array, marginal: Array) ->
     ones = xp.ones_like(gamma)
     a = -xp.log(xp.where(inner, gamma, 0.5 * ones))
     v = _solve(xp, a, xp.where(inner, cost, 2.0 * ones), xp.where(inner, slope, ones))
-    longer = (gamma > 0) & (cost > slope)  # c > 0; for γ = 0 one token comes out whatever K
+    longer = (gamma > 0) & (cost > slope)  # c > 0; for γ = 0 a round makes one token at every K
     return xp.where(inner, v / a - 1.0, xp.where(longer, ones * math.inf, -ones))
 
 
 def optimal_draft_length(
     acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array, *, min_draft_length: int = 1
 ) -> Array:
-    """The draft length in [1, K_max] with the highest ETGR, with geometric acceptance.
+    """Return the draft length in [1, K_max] with the highest ETGR, for geometric acceptance.
 
-    ETGR is unimodal in K, so the best is the floor of :func:`stationary_draft_length` or the next; the next is
-    better when its token is worth more than the time it takes, γ^{K+1} T(K) > M E(K). Of equals the shorter.
+    ETGR is unimodal in K, so the best is the floor of :func:`stationary_draft_length` or the next one; the next is
+    better if γ^{K+1} T(K) > M E(K), so that its token outweighs its time. Ties go to the shorter length.
 
     Parameters
     ----------
@@ -70,12 +70,12 @@ def optimal_draft_length(
     max_draft_length : integer array, shape (...)
         K_max, 1 or more.
     min_draft_length : int
-        1 as in flexspec (11); 0 lets the server decode alone, with a round of length F.
+        1 as in flexspec (11); 0 allows the server to decode alone, with a round of length F.
 
     Returns
     -------
     int64 array, shape (...)
-        K*; solves flexspec (11).
+        K*, the solution of flexspec (11).
 
     Raises
     ------
@@ -97,7 +97,7 @@ def optimal_draft_length(
     _, gamma, cost, slope = rate_and_costs(gamma, cost, slope)
     broadcast(**{"the others": real.shape, "max_draft_length": k_max.shape})
     k_max = k_max + xp.zeros_like(real, dtype=xp.int64)
-    capped = real >= xp.astype(k_max, xp.float64)  # compared as numbers, answered as integers: 2⁶³ is no int64
+    capped = real >= xp.astype(k_max, xp.float64)  # compare as floats, return integers: 2⁶³ exceeds int64
     k = xp.floor(xp.where(capped | (real < min_draft_length), xp.ones_like(real) * min_draft_length, real))
     worth = gamma ** (k + 1.0) * (cost + k * slope)
     k = xp.astype(k, xp.int64)
@@ -108,9 +108,9 @@ def optimal_draft_length(
 def optimal_draft_length_profile(
     acceptances: Array, fixed: Array, marginal: Array, *, min_draft_length: int = 1
 ) -> Array:
-    """The draft length in [1, K_max] with the highest ETGR, with any acceptance profile.
+    """Return the draft length in [1, K_max] with the highest ETGR, for any acceptance profile.
 
-    The length 1 is better than 0 if its token is worth more than the time it takes, α₁ F > M.
+    The length 1 is better than 0 if α₁ F > M, so that its token outweighs its time.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def optimal_draft_length_profile(
     Returns
     -------
     int64 array, shape (...)
-        The first K whose successor is no better: ETGR is unimodal whatever the profile. Of equals the shorter.
+        The first K whose successor is not better: ETGR is unimodal for every profile. Ties go to the shorter length.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def _check_least(min_draft_length: int) -> None:
 def surrogate_draft_length(
     acceptance: Array, fixed: Array, marginal: Array, max_draft_length: Array, *, bonus: bool = True
 ) -> Array:
-    """The draft length that flexspec's linear surrogate chooses: always 1 or K_max.
+    """Return the draft length that flexspec's linear surrogate chooses, always 1 or K_max.
 
     Parameters
     ----------
@@ -195,12 +195,12 @@ def surrogate_draft_length(
 
 
 def _solve(xp: Any, a: Array, cost: Array, slope: Array) -> Array:
-    """The v > 0 with e^v - 1 - v = c, c = a (F - M)/M, F > M > 0, exact to a few units in the last place.
+    """Return the v > 0 with e^v - 1 - v = c, c = a (F - M)/M, F > M > 0, exact to a few units in the last place.
 
     Newton from above: v²/2 ≤ c gives v ≤ √(2c), and then v = ln(1 + c + v) ≤ ln(1 + c + √(2c)).
     """
     log_c = xp.log(a) + xp.log(cost - slope) - xp.log(slope)
-    huge = log_c > 600.0  # e^v drowns 1 + v
+    huge = log_c > 600.0  # e^v is so large that 1 + v is below its rounding
     c = xp.where(huge, xp.ones_like(a), a * ((cost - slope) / xp.where(huge, cost, slope)))
     root = xp.sqrt(2.0 * c)
     above = xp.log1p(c + root)
@@ -212,7 +212,7 @@ def _solve(xp: Any, a: Array, cost: Array, slope: Array) -> Array:
 
 
 def _remainder(xp: Any, v: Array, rise: Array) -> Array:
-    """e^v - 1 - v; below 1 by its series, where the difference loses digits."""
+    """Return e^v - 1 - v; below 1 use its series, because the difference loses digits."""
     small = v < 1.0
     x = xp.where(small, v, xp.zeros_like(v))
     series = xp.ones_like(x)

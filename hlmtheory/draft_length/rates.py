@@ -1,4 +1,4 @@
-"""Tokens per second, and the cost of a token, as a function of the draft length."""
+"""Tokens per second, and cost per token, as functions of the draft length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LENGTH = whole_from_one("a round drafts at least one token")
 
 @finite_answer
 def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
-    """Effective token generation rate E(K)/T(K) with geometric acceptance.
+    """Return the effective token generation rate E(K)/T(K) for geometric acceptance.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
     Returns
     -------
     array, shape (...)
-        Tokens a second, the server's own token counted; flexspec (2), (11).
+        Tokens per second, including the server's own token; flexspec (2), (11).
 
     Raises
     ------
@@ -55,9 +55,9 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
 
 @finite_answer
 def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) -> Array:
-    """Long-run cost of a token, T(K)/E(K), in the unit of ``fixed`` and ``marginal``: seconds, joules or bytes.
+    """Return the long-run cost per token T(K)/E(K), in the unit of ``fixed`` and ``marginal`` (s, J or bytes).
 
-    Rounds are independent, so by the law of large numbers cost over tokens tends to the ratio of the means.
+    Rounds are independent, so cost over tokens tends to the ratio of the means (law of large numbers).
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, margina
     Returns
     -------
     array, shape (...)
-        Unit of the costs, a token.
+        Unit of the costs, per token.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def cost_per_token(acceptance: Array, draft_length: Array, fixed: Array, margina
 
 @finite_answer
 def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
-    """Effective token generation rate for K = 1..K_max at once, with any acceptance profile.
+    """Return the effective token generation rate for each K = 1..K_max, for any acceptance profile.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     Returns
     -------
     array, shape (..., K_max)
-        Tokens a second with K = 1, 2, ..: (1 + Σ_{j≤K} Π_{i≤j} α_i)/T(K).
+        Tokens per second with K = 1, 2, ..: (1 + Σ_{j≤K} Π_{i≤j} α_i)/T(K).
 
     Raises
     ------
@@ -124,7 +124,7 @@ def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
 
 
 def round_time(xp: Any, length: Array, cost: Array, slope: Array) -> Array:
-    """T(K); raise where it is 0."""
+    """Return T(K); raise where it is 0."""
     total = cost + length * slope
     if not bool(xp.all(total > 0)):
         raise DomainError("fixed + draft_length * marginal must be positive; got 0; a round takes some time")
@@ -132,7 +132,7 @@ def round_time(xp: Any, length: Array, cost: Array, slope: Array) -> Array:
 
 
 def rate_and_costs(acceptance: Array, fixed: Array, marginal: Array) -> tuple[Any, Array, Array, Array]:
-    """The namespace, γ, F and M in float64 and of one shape."""
+    """Return the namespace, and γ, F and M in float64, broadcast to one shape."""
     xp, gamma, cost, slope = arrays(acceptance=acceptance, fixed=fixed, marginal=marginal)
     UNIT_INTERVAL.check(xp, "acceptance", gamma)
     COST.check(xp, "fixed", cost)

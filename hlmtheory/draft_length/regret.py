@@ -1,4 +1,4 @@
-"""The cost of a wrong belief about the acceptance rate: over a given link, and the worst over all links."""
+"""Cost of a wrong estimate of the acceptance rate: over a given link, and the worst over all links."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _LENGTHS = Domain(
 def draft_length_regret(
     acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_draft_length: Array
 ) -> Array:
-    """Share of the throughput that is lost if the draft length is chosen for a wrong γ.
+    """Return the share of the throughput that is lost if the draft length is chosen for a wrong γ.
 
     Parameters
     ----------
     acceptance, believed : array, shape (...)
-        The true γ and the one the device believes in, in [0, 1].
+        The true γ and the estimate of the device, in [0, 1].
     fixed, marginal : array, shape (...)
         F and M, in seconds and seconds a token.
     max_draft_length : integer array, shape (...)
@@ -54,17 +54,17 @@ def draft_length_regret(
 
 
 def worst_draft_length_regret(acceptance: Array, believed: Array, max_draft_length: Array) -> Array:
-    """Largest :func:`draft_length_regret` over all costs F and M of a round.
+    """Return the largest :func:`draft_length_regret` over all costs F and M of a round.
 
     K* depends on c = F/M alone and rises by one at c_j = E(j)/γ^{j+1} - j, where K = j and j + 1 tie. Between the
-    points c_j of γ and those of γ̂ both lengths stay, so that the ratio E(K̂)(c + K*)/(E(K*)(c + K̂)) of the two rates
-    is monotone in c. Its infimum over c is therefore its least value at those points, with K̂ from either side, or its
+    points c_j of γ and those of γ̂ both lengths stay, so the ratio E(K̂)(c + K*)/(E(K*)(c + K̂)) of the two rates
+    is monotone in c. Its infimum over c is the smallest value at those points, with K̂ from either side, or the
     limit for c → ∞; at c = 0 both lengths are 1.
 
     Parameters
     ----------
     acceptance, believed : array, shape (...)
-        The true γ and the one the device believes in, in [0, 1].
+        The true γ and the estimate of the device, in [0, 1].
     max_draft_length : integer array, shape (...)
         K_max, 1 to 1,000.
 
@@ -87,7 +87,7 @@ def worst_draft_length_regret(acceptance: Array, believed: Array, max_draft_leng
 
 
 def kept(acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_draft_length: Array) -> Array:
-    """ETGR with the length chosen for ``believed``, over ETGR with the best."""
+    """Return ETGR with the length chosen for ``believed``, over ETGR with the best length."""
     xp, belief = arrays(believed=believed)
     UNIT_INTERVAL.check(xp, "believed", belief)
     chosen = optimal_draft_length(believed, fixed, marginal, max_draft_length)
@@ -97,7 +97,7 @@ def kept(acceptance: Array, believed: Array, fixed: Array, marginal: Array, max_
 
 
 def least_kept(acceptance: Array, believed: Array, max_draft_length: Array) -> Array:
-    """The infimum of :func:`kept` over F/M."""
+    """Return the infimum of :func:`kept` over F/M."""
     xp, gamma, belief, k_max = arrays(acceptance=acceptance, believed=believed, max_draft_length=max_draft_length)
     UNIT_INTERVAL.check(xp, "acceptance", gamma)
     UNIT_INTERVAL.check(xp, "believed", belief)
@@ -121,7 +121,7 @@ def least_kept(acceptance: Array, believed: Array, max_draft_length: Array) -> A
 
 
 def _ties(xp: Any, rate: Array, j: Array, k_max: Array) -> Array:
-    """c_j for j = 1..K_max - 1, shape (..., J); infinite where float64 overflows, NaN from K_max on."""
+    """Return c_j for j = 1..K_max - 1, shape (..., J); infinite where float64 overflows, NaN from K_max on."""
     power = rate[..., None] ** xp.astype(j + 1, xp.float64)
     with np.errstate(over="ignore"):
         ties = _tokens(xp, rate, j + xp.zeros_like(power, dtype=xp.int64)) / xp.where(power > 0, power, 5e-324)
@@ -130,17 +130,17 @@ def _ties(xp: Any, rate: Array, j: Array, k_max: Array) -> Array:
 
 
 def _length_at(xp: Any, ties: Array, at: Array) -> Array:
-    """The best length at F/M = ``at``: one more than the number of ties below it."""
+    """Return the best length at F/M = ``at``, which is one more than the number of ties below it."""
     return 1.0 + xp.sum(xp.astype(ties[..., None, :] < at[..., None], xp.float64), axis=-1)
 
 
 def _length_on_a_slow_link(xp: Any, rate: Array, k_max: Array) -> Array:
-    """The best length for F/M → ∞, shape (..., 1)."""
+    """Return the best length for F/M → ∞, shape (..., 1)."""
     return xp.where(rate > 0, k_max, xp.ones_like(k_max))[..., None]
 
 
 def _ratio(xp: Any, gamma: Array, at: Array, chosen: Array, best: Array) -> Array:
-    """E(K̂)(c + K*)/(E(K*)(c + K̂)) at F/M = c, its limit where c is infinite, and 1 where there is no tie."""
+    """Return E(K̂)(c + K*)/(E(K*)(c + K̂)) at F/M = c, its limit where c is infinite, and 1 where there is no tie."""
     tokens = _tokens(xp, gamma, xp.astype(chosen, xp.int64)) / _tokens(xp, gamma, xp.astype(best, xp.int64))
     c = xp.where(xp.isfinite(at), at, 1.0)
     ratio = xp.where(xp.isfinite(at), tokens * ((c + best) / (c + chosen)), tokens)

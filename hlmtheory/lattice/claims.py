@@ -1,4 +1,4 @@
-"""The claims of :mod:`hlmtheory.lattice`, and why they hold."""
+"""Claims of :mod:`hlmtheory.lattice` and their proofs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The module's claims: each with its proof above its record."""
+"""Claims of the module, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _one(bits: Array, spectral_efficiency: Array) -> Array:
 
 
 def _first_share(bits: Array, snr: Array, boost: Array) -> Array:
-    """The first user's share after its SNR is raised by the factor ``boost``."""
+    """Return the first user's share after its SNR is raised by the factor ``boost``."""
     xp, sent, ratio, factor = checked_users(bits=bits, snr=snr, boost=boost)
     first = xp.concat([ratio[..., :1] * factor[..., None], ratio[..., 1:]], axis=-1)
     return minmax_shares(sent, xp.log1p(first))[..., 0]
@@ -99,14 +99,14 @@ def _first_share_before(bits: Array, snr: Array, boost: Array) -> Array:
 
 
 def _latency_of_radio(bits: Array, power: Array, gain: Array, noise: Array, bandwidth_hz: Array) -> Array:
-    """The finish time of the best shares, SNR_k = p_k g_k/σ²."""
+    """Return the finish time of the best shares, with SNR_k = p_k g_k/σ²."""
     xp, p, g, n, sent, band = checked_users(power=power, gain=gain, noise=noise, bits=bits, bandwidth_hz=bandwidth_hz)
     rate = xp.log1p(p * g / n[..., None]) / math.log(2)
     return xp.max(finish_times(sent, rate, minmax_shares(sent, rate), band), axis=-1)
 
 
 def _latency_as_printed(bits: Array, power: Array, gain: Array, noise: Array, bandwidth_hz: Array) -> Array:
-    """The line after (26), with p_k/g_k."""
+    """Return the finish time by the line after (26), which prints p_k/g_k."""
     xp, p, g, n, sent, band = checked_users(power=power, gain=gain, noise=noise, bits=bits, bandwidth_hz=bandwidth_hz)
     return minmax_latency(sent, xp.log1p(p / g / n[..., None]) / math.log(2), band)
 

@@ -31,7 +31,7 @@ _OBJECTIVES = ("minmax", "sum")
 
 
 def finish_times(bits: Array, spectral_efficiency: Array, shares: Array, bandwidth_hz: Array) -> Array:
-    """Finish time of each user's upload: t_k = λI_k/(w_k B η_k).
+    """Return the finish time of each user's upload: t_k = λI_k/(w_k B η_k).
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def finish_times(bits: Array, spectral_efficiency: Array, shares: Array, bandwid
     spectral_efficiency : array, shape (..., K)
         η_k = log₂(1 + SNR_k), in bit/s/Hz.
     shares : array, shape (..., K)
-        w_k; their sum is not looked at.
+        w_k; their sum is not checked.
     bandwidth_hz : array, shape (...)
         B, in Hz.
 
@@ -63,13 +63,13 @@ def finish_times(bits: Array, spectral_efficiency: Array, shares: Array, bandwid
     xp, sent, rate, w, band = checked_users(
         bits=bits, spectral_efficiency=spectral_efficiency, shares=shares, bandwidth_hz=bandwidth_hz
     )
-    with np.errstate(all="ignore"):  # what leaves the range of the type is refused by name
+    with np.errstate(all="ignore"):  # in_range raises on overflow and underflow
         times = sent / rate / (w * band[..., None])  # (15)
     return in_range(xp, "bits / (spectral_efficiency * shares * bandwidth_hz)", times)
 
 
 def minmax_shares(bits: Array, spectral_efficiency: Array) -> Array:
-    """Shares under which the last user finishes first: w_k ∝ λI_k/η_k, and all finish together.
+    """Return the shares that minimise the last finish time: w_k ∝ λI_k/η_k; all users finish together.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def minmax_shares(bits: Array, spectral_efficiency: Array) -> Array:
 
 
 def minmax_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
-    """The smallest time by which all users can finish: t* = Σ_k λI_k/(B η_k).
+    """Return the smallest time by which all users can finish: t* = Σ_k λI_k/(B η_k).
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def minmax_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array)
     Returns
     -------
     array, shape (...)
-        In seconds; solves edge-sd (26), which prints p_k/(g_k σ²) here for the SNR p_k g_k/σ².
+        In seconds; the solution of edge-sd (26), which prints p_k/(g_k σ²) here for the SNR p_k g_k/σ².
 
     Raises
     ------
@@ -133,7 +133,7 @@ def minmax_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array)
 
 
 def sum_shares(bits: Array, spectral_efficiency: Array) -> Array:
-    """Shares that minimise the sum (and so the mean) of the finish times: w_k ∝ √(λI_k/η_k).
+    """Return the shares that minimise the sum (and so the mean) of the finish times: w_k ∝ √(λI_k/η_k).
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def sum_shares(bits: Array, spectral_efficiency: Array) -> Array:
 
 
 def sum_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) -> Array:
-    """The smallest sum of finish times: (Σ_k √(λI_k/η_k))²/B.
+    """Return the smallest sum of finish times: (Σ_k √(λI_k/η_k))²/B.
 
     Parameters
     ----------
@@ -198,10 +198,10 @@ def sum_latency(bits: Array, spectral_efficiency: Array, bandwidth_hz: Array) ->
 
 
 def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, objective: str = "minmax") -> Array:
-    """Violation of the optimality conditions by given shares: 0 exactly at the optimum, which is unique.
+    """Return by how much given shares violate the optimality conditions: 0 exactly at the optimum, which is unique.
 
     "minmax": t_k ≤ t and Σw = 1 with multipliers μ_k ≥ 0, Σμ = 1. Stationarity in w_k, ν = μ_k c_k/w_k²,
-    makes every μ_k positive, so complementary slackness asks for equal finish times.
+    makes every μ_k positive, so complementary slackness requires equal finish times.
     "sum": stationarity is c_k/w_k² = ν for all k. Both problems are convex, so the conditions suffice.
 
     Parameters
@@ -209,9 +209,9 @@ def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, obje
     bits, spectral_efficiency : array, shape (..., K)
         As in :func:`minmax_shares`.
     shares : array, shape (..., K)
-        The w_k to judge.
+        The w_k to check.
     objective : {"minmax", "sum"}
-        Which problem: the last finish time, or the sum of all.
+        Objective: the last finish time, or the sum of all.
 
     Returns
     -------
@@ -238,7 +238,7 @@ def kkt_residual(bits: Array, spectral_efficiency: Array, shares: Array, *, obje
 
 
 def uniform_gain(bits: Array, spectral_efficiency: Array) -> Array:
-    """Gain of the best shares over equal shares in the last finish time: max_k c_k / mean_k c_k.
+    """Return the gain of the best shares over equal shares in the last finish time: max_k c_k / mean_k c_k.
 
     Parameters
     ----------
@@ -251,7 +251,7 @@ def uniform_gain(bits: Array, spectral_efficiency: Array) -> Array:
     -------
     array, shape (...)
         Uniform over optimal latency of the upload alone, in [1, K]: known before any simulation. The share of
-        the *total* latency that is saved, which edge-sd Fig. 9 prints, is smaller: whatever else takes time dilutes it.
+        the *total* latency that is saved, as in edge-sd Fig. 9, is smaller, because the other stages also take time.
 
     Raises
     ------
@@ -265,12 +265,12 @@ def uniform_gain(bits: Array, spectral_efficiency: Array) -> Array:
     1.6
     """
     xp, need = relative_need(bits, spectral_efficiency)
-    # Of K numbers up to 1, one of them 1, rounding leaves the sum in [1, K]; over the mean it may end outside
+    # The sum of K numbers up to 1, one of them 1, rounds into [1, K]; division by the rounded mean may leave it
     return need.shape[-1] / xp.sum(need, axis=-1)
 
 
 def checked_users(**values: Any) -> tuple[Any, ...]:
-    """The namespace and the values, each checked, in their common floating type."""
+    """Return the namespace and the checked values in their common floating type."""
     xp, *given = arrays(**values)
     shapes = {name: tuple(value.shape) for name, value in zip(values, given, strict=True)}
     entry_for_each("user", **{name: shape for name, shape in shapes.items() if name in _PER_USER})
@@ -281,7 +281,7 @@ def checked_users(**values: Any) -> tuple[Any, ...]:
 
 
 def band_seconds(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
-    """c_k = λI_k/η_k."""
+    """Return c_k = λI_k/η_k."""
     xp, sent, rate = checked_users(bits=bits, spectral_efficiency=spectral_efficiency)
     with np.errstate(all="ignore"):
         need = sent / rate
@@ -289,11 +289,11 @@ def band_seconds(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
 
 
 def relative_need(bits: Array, spectral_efficiency: Array) -> tuple[Any, Array]:
-    """c_k divided by the largest, so that no sum of them overflows."""
+    """Return c_k divided by the largest c_k, so that no sum of them overflows."""
     xp, need = band_seconds(bits, spectral_efficiency)
     return xp, need / xp.max(need, axis=-1, keepdims=True)
 
 
 def in_range(xp: Any, name: str, value: Array) -> Array:
-    """The value; raise where it leaves the range of its type, as 0, infinity or NaN."""
+    """Return the value; raise if it is 0, infinite or NaN, because the result left the range of its type."""
     return _RANGE.check(xp, name, value)

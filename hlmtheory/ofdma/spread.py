@@ -10,13 +10,13 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory.ofdma.shares import checked_users, in_range
 
-_STEPS = 64  # of the bisection: the logarithm of a number is then known to its last digits
-_NEWTON = 60  # steps at most, each one going down; about ten do
-_SMALL, _TERMS = 0.0625, 14  # where ln(1 + x) is taken by its series, and how far
+_STEPS = 64  # bisection steps; the logarithm is then exact to its last digits
+_NEWTON = 60  # maximum number of decreasing steps; about ten are needed
+_SMALL, _TERMS = 0.0625, 14  # x below which ln(1 + x) uses its series, and its number of terms
 
 
 def spread_finish_times(bits: Array, full_band_snr: Array, shares: Array, bandwidth_hz: Array) -> Array:
-    """Finish time of each user's upload with its power spread over its share: λI_k/(w_k B log₂(1 + s_k/w_k)).
+    """Return the finish time λI_k/(w_k B log₂(1 + s_k/w_k)) of each user that spreads its power over its share.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def spread_finish_times(bits: Array, full_band_snr: Array, shares: Array, bandwi
     full_band_snr : array, shape (..., K)
         s_k = p_k g_k/(N₀ B), the SNR of user k if it had the whole band, a ratio.
     shares : array, shape (..., K)
-        w_k; their sum is not looked at.
+        w_k; their sum is not checked.
     bandwidth_hz : array, shape (...)
         B, in Hz.
 
@@ -48,19 +48,19 @@ def spread_finish_times(bits: Array, full_band_snr: Array, shares: Array, bandwi
     xp, sent, snr, w, band = checked_users(
         bits=bits, full_band_snr=full_band_snr, shares=shares, bandwidth_hz=bandwidth_hz
     )
-    with np.errstate(all="ignore"):  # what leaves the range of the type is refused by name
+    with np.errstate(all="ignore"):  # in_range raises on overflow and underflow
         times = sent * math.log(2) / (w * band[..., None] * xp.log1p(snr / w))
     return in_range(xp, "bits / (shares * bandwidth_hz * log2(1 + full_band_snr / shares))", times)
 
 
 def spread_minmax_shares(bits: Array, full_band_snr: Array) -> Array:
-    """Shares under which the last user finishes first, with each user's power spread over its share.
+    """Return the shares that minimise the last finish time if each user spreads its power over its share.
 
     The rate w log₂(1 + s/w) rises with w, up to s/ln 2. So for a time t above max_k λI_k ln 2/(s_k B) each user has
-    one share with which it finishes at t, these shares fall as t rises, and the best t is where they sum to 1: two
-    users that do not finish together could exchange some of the band. The time is found by bisection, the share
-    w = s/x from ln(1 + x)/x = λI ln 2/(s B t) by Newton's method. That goes down only from a start above
-    the solution: with ρ for the right side ρ^-2 - 1 is one, as ln(1 + x) ≤ x/√(1 + x), and (2/ρ) ln(2/ρ) another.
+    one share with which it finishes at t. These shares fall as t rises, and the best t is where they sum to 1: two
+    users that do not finish together could exchange some of the band. Bisection finds the time; the share
+    w = s/x follows from ln(1 + x)/x = λI ln 2/(s B t) by Newton's method. It decreases from every start above
+    the solution: with ρ for the right side, ρ^-2 - 1 is one, as ln(1 + x) ≤ x/√(1 + x), and (2/ρ) ln(2/ρ) another.
 
     Parameters
     ----------
@@ -89,14 +89,14 @@ def spread_minmax_shares(bits: Array, full_band_snr: Array) -> Array:
     kind = sent.dtype
     sent, snr = xp.astype(sent, xp.float64), xp.astype(snr, xp.float64)
     with np.errstate(all="ignore"):
-        least = sent / snr  # over B, the finish time of a share without end
+        least = sent / snr  # times 1/B: the finish time of an unlimited share
     in_range(xp, "bits / full_band_snr", least)
-    need = least / xp.max(least, axis=-1, keepdims=True)  # time over the largest bound, at least
+    need = least / xp.max(least, axis=-1, keepdims=True)  # lower limit of the time over the largest bound
     ends = [
         xp.max(need * (1.0 + _delay(xp, snr / w)), axis=-1, keepdims=True) - 1.0 for w in (1.0, 1.0 / snr.shape[-1])
     ]
     low, high = (xp.log(xp.where(end > 1e-18, end, 1e-18 * xp.ones_like(end))) for end in ends)
-    low, high = low - 1.0, high + 1.0  # of no share less than all, and of equal ones, with room for rounding
+    low, high = low - 1.0, high + 1.0  # for the whole band and for equal shares, widened for rounding
     for _ in range(_STEPS):
         middle = (low + high) / 2.0
         over = xp.sum(_shares_at(xp, need, snr, xp.exp(middle)), axis=-1, keepdims=True) > 1.0
@@ -107,13 +107,13 @@ def spread_minmax_shares(bits: Array, full_band_snr: Array) -> Array:
 
 
 def _shares_at(xp: Any, need: Array, snr: Array, late: Array) -> Array:
-    """The w with which all finish at (1 + late) times the largest bound: ln(1 + x)/x = need/(1 + late), x = s/w."""
-    ratio, miss = need / (1.0 + late), (1.0 - need + late) / (1.0 + late)  # their sum is 1, both to full accuracy
+    """Return the w with which all finish at (1 + late) × the largest bound: ln(1 + x)/x = need/(1 + late), x = s/w."""
+    ratio, miss = need / (1.0 + late), (1.0 - need + late) / (1.0 + late)  # the two sum to 1, both to full accuracy
     with np.errstate(all="ignore"):
         near, far = miss * (1.0 + ratio) / (ratio * ratio), 2.0 / ratio * xp.log(2.0 / ratio)
         x = xp.where(near < far, near, far)  # both are above the solution
         for _ in range(_NEWTON):
-            gap = xp.where(x < 1.0, miss * x - _lag(xp, x), xp.log1p(x) - ratio * x)  # the same, without cancelling
+            gap = xp.where(x < 1.0, miss * x - _lag(xp, x), xp.log1p(x) - ratio * x)  # no cancellation
             step = gap / xp.where(x < 1.0, miss - x / (1.0 + x), 1.0 / (1.0 + x) - ratio)
             down = step > 1e-16 * x
             x = xp.where(down, x - step, x)
@@ -123,12 +123,12 @@ def _shares_at(xp: Any, need: Array, snr: Array, late: Array) -> Array:
 
 
 def _delay(xp: Any, x: Array) -> Array:
-    """The excess x/ln(1 + x) - 1: relative delay against an unlimited share."""
+    """Return the excess x/ln(1 + x) - 1, the relative delay against an unlimited share."""
     return _lag(xp, x) / xp.log1p(x)
 
 
 def _lag(xp: Any, x: Array) -> Array:
-    """The gap x - ln(1 + x), by its series where the difference loses digits."""
+    """Return the gap x - ln(1 + x), by its series where the difference loses digits."""
     small = x < _SMALL
     z = xp.where(small, x, xp.zeros_like(x))
     series = xp.zeros_like(z)

@@ -1,4 +1,4 @@
-"""The claims where a user spreads its power over its share, SNR_k = s_k/w_k: each with its proof above its record."""
+"""Claims where a user spreads its power over its share, SNR_k = s_k/w_k, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def _spread_best(bits: Array, full_band_snr: Array, bandwidth_hz: Array) -> Arra
 
 
 def _fixed(bits: Array, full_band_snr: Array) -> tuple[Any, Array, Array]:
-    """The arguments of the paper's rule: bits, and spectral efficiencies at the SNR over the whole band."""
+    """Return the arguments of the paper's rule: bits, and spectral efficiencies at the SNR over the whole band."""
     xp, sent, snr = checked_users(bits=bits, full_band_snr=full_band_snr)
     return xp, sent, xp.log1p(snr) / math.log(2)
 
 
 def _spread_at_fixed_shares(bits: Array, full_band_snr: Array, bandwidth_hz: Array) -> Array:
-    """The last finish of the shares (27), with the power spread."""
+    """Return the last finish time of the shares (27), with the power spread."""
     _, sent, rate = _fixed(bits, full_band_snr)
     return _spread_last(sent, full_band_snr, minmax_shares(sent, rate), bandwidth_hz)
 
@@ -52,14 +52,14 @@ def _fixed_latency(bits: Array, full_band_snr: Array, bandwidth_hz: Array) -> Ar
 
 
 def _spread_loss_bound(bits: Array, full_band_snr: Array, bandwidth_hz: Array) -> Array:
-    """Σc/max c times the best."""
+    """Return Σc/max c times the best finish time."""
     xp, sent, rate = _fixed(bits, full_band_snr)
     need = sent / rate
     return xp.sum(need, axis=-1) / xp.max(need, axis=-1) * _spread_best(sent, full_band_snr, bandwidth_hz)
 
 
 def _spread_certificate(bits: Array, full_band_snr: Array) -> Array:
-    """1 less the larger of |Σw - 1| and the spread of the finish times."""
+    """Return 1 minus the larger of |Σw - 1| and the spread of the finish times."""
     xp, w = arrays(shares=spread_minmax_shares(bits, full_band_snr))
     times = spread_finish_times(bits, full_band_snr, w, xp.ones_like(w[..., 0]))
     unequal = 1.0 - xp.min(times, axis=-1) / xp.max(times, axis=-1)

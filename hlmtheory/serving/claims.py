@@ -1,4 +1,4 @@
-"""The module's claims: each with its proof above its record."""
+"""Claims of the module, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, SECONDS, SWI
 
 
 def _product(rows: Array, inner: Array, columns: Array) -> Array:
-    """Operations of a matrix product."""
+    """Return the number of operations of a matrix product."""
     return 2.0 * rows * inner * columns
 
 
@@ -40,7 +40,7 @@ def _model(model: Array) -> tuple[Array, Array, Array]:
 
 
 def _counted_flops(model: Array, new_tokens: Array, cached_tokens: Array) -> Array:
-    """Matrix by matrix."""
+    """Return the number of operations, counted matrix by matrix."""
     (layers, hidden, wide), t = _model(model), numbers(LENGTH, "new_tokens", new_tokens)
     context = numbers(LENGTH, "cached_tokens", cached_tokens) + t
     attention = 4 * _product(t, hidden, hidden) + _product(t, hidden, context) + _product(t, context, hidden)
@@ -53,7 +53,7 @@ def _formula_flops(model: Array, new_tokens: Array, cached_tokens: Array) -> Arr
 
 
 def _counted_memory(model: Array, input_tokens: Array, output_tokens: Array, batch_size: Array) -> Array:
-    """Matrix by matrix, and token by token of the cache."""
+    """Return the memory, counted matrix by matrix for the weights and token by token for the cache."""
     layers, hidden, wide = _model(model)
     tokens = numbers(POSITIVE_COUNT, "input_tokens", input_tokens) + numbers(
         POSITIVE_COUNT, "output_tokens", output_tokens
@@ -78,7 +78,7 @@ def _pass_by_pass(
     batch_size: Array,
     step: Array,
 ) -> Array:
-    """Draft plus verification time at one step, (18) + (19), every pass of (13), (14) by itself."""
+    """Return the draft plus verification time of one step, (18) + (19), adding each pass of (13), (14) separately."""
     shape, (c1, c2) = _model(model), np.moveaxis(numbers(SECONDS, "device", device), -1, 0)
     length, prompt = numbers(COUNT, "draft_length", draft_length), numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
     size, n = numbers(POSITIVE_COUNT, "batch_size", batch_size), numbers(POSITIVE_COUNT, "step", step)
@@ -102,7 +102,7 @@ def _in_closed_form(
     batch_size: Array,
     step: Array,
 ) -> Array:
-    """The same from the lines in n."""
+    """Return the draft plus verification time of one step from its linear forms in n."""
     coefficients = tuple(np.moveaxis(numbers(SECONDS, "device", device), -1, 0))
     prompt, size = (
         numbers(POSITIVE_COUNT, "input_tokens", input_tokens),
@@ -114,14 +114,14 @@ def _in_closed_form(
 
 
 def _longest_path(draft_times: Array, verify_times: Array) -> Array:
-    """max_k Σ_{m≤k} d_m + Σ_{m≥k} v_m."""
+    """Return max_k Σ_{m≤k} d_m + Σ_{m≥k} v_m."""
     d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
     paths = np.cumsum(d, axis=-1) + np.cumsum(v[..., ::-1], axis=-1)[..., ::-1]
     return np.max(paths, axis=-1, initial=0.0)
 
 
 def _active_only(draft_times: Array, verify_times: Array, active: Array) -> Array:
-    """(20), (21) over the batches that are left, problem by problem."""
+    """Return (20), (21) over the batches that are still active, one instance at a time."""
     d, v = stage_pair("draft_times", draft_times, "verify_times", verify_times)
     present = numbers(SWITCH, "active", active) == 1
     latency = np.empty(d.shape[:-1])

@@ -37,7 +37,7 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
 def _counted_peak(
     model: Array, input_tokens: Array, output_tokens: Array, batch_size: Array, draft_length: Array
 ) -> Array:
-    """The fullest cache over all patterns of acceptance, pass by pass, and the weights."""
+    """Return the weights plus the fullest cache over all patterns of acceptance, in bytes, counted pass by pass."""
     shape = numbers(POSITIVE_COUNT, "model", model)
     values = np.broadcast_arrays(
         numbers(POSITIVE_COUNT, "input_tokens", input_tokens),
@@ -56,7 +56,7 @@ def _counted_peak(
 
 
 def _made_before_a_step(answer: int, length: int) -> set[int]:
-    """How many tokens of the answer can have been made when a step begins."""
+    """Return the possible numbers of answer tokens made before a step begins."""
     reached, border = {0}, {0}
     while border:
         border = {made + more for made in border for more in range(1, length + 2) if made + more < answer} - reached
@@ -65,7 +65,7 @@ def _made_before_a_step(answer: int, length: int) -> set[int]:
 
 
 def _after_passes(prompt: int, made: int, length: int) -> int:
-    """Cached tokens after the passes of a step."""
+    """Return the number of cached tokens after the passes of a step."""
     cached = prompt + made - 1  # all but the last token, which is the next input
     for _ in range(length):
         cached += 1
@@ -82,7 +82,7 @@ def _peak(model: Array, input_tokens: Array, output_tokens: Array, batch_size: A
 
 
 def _printed_peak(model: Array, input_tokens: Array, output_tokens: Array, batch_size: Array) -> Array:
-    """(9) + (10)."""
+    """Return the peak memory as printed, (9) + (10)."""
     inputs = numbers(POSITIVE_COUNT, "input_tokens", input_tokens)
     return _bytes(model, inputs + numbers(POSITIVE_COUNT, "output_tokens", output_tokens), batch_size)
 
@@ -108,7 +108,7 @@ def _each_batch(
 
 
 def _mean_field(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """O_m / L."""
+    """Return O_m / L."""
     outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
     return outputs.max(axis=-1) / tokens_per_step(acceptance, draft_length)
 
@@ -127,12 +127,12 @@ def _longest_mean(output_tokens: Array, acceptance: Array, draft_length: Array) 
 
 
 def _printed_steps(output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """(8)."""
+    """Return the printed number of steps, (8)."""
     return np.ceil(_mean_field(output_tokens, acceptance, draft_length) * (1.0 - 1e-12))
 
 
 def _time_of(stage: Array, steps: Array) -> Array:
-    """Σ of a stage over the first n steps, a quadratic in n."""
+    """Return the summed time of a stage over the first n steps, a quadratic in n."""
     return stage[..., 0] + stage[..., 1] * (steps - 1.0) + stage[..., 2] * steps * (steps - 1.0) / 2.0
 
 
@@ -142,7 +142,7 @@ def _latency_of_mean(stage: Array, output_tokens: Array, acceptance: Array, draf
 
 
 def _mean_of_latency(stage: Array, output_tokens: Array, acceptance: Array, draft_length: Array) -> Array:
-    """Σ_n P(max N = n) T(n)."""
+    """Return Σ_n P(max N = n) T(n)."""
     times = numbers(SECONDS, "stage", stage)
     outputs = numbers(POSITIVE_COUNT, "output_tokens", output_tokens)
     alpha = numbers(UNIT_INTERVAL, "acceptance", acceptance)
@@ -181,7 +181,7 @@ def _free_in_turn(draft_times: Array, verify_times: Array, steps: Array) -> Arra
 
 
 def _with_barrier(draft_times: Array, verify_times: Array, steps: Array) -> Array:
-    """(22)."""
+    """Return the latency (22), with a barrier after each step."""
 
     def latency(draft: Array, verify: Array, last: Array) -> float:
         active = np.arange(1, len(draft) + 1)[:, None] <= last
@@ -195,7 +195,7 @@ def _bound(draft_times: Array, verify_times: Array, steps: Array) -> Array:
 
 
 def _appended(draft_times: Array, verify_times: Array, steps: Array, turns: Array) -> Array:
-    """A schedule that appends the next operation of batch turns[0], turns[1], ..., and then all others."""
+    """Return the latency of a schedule that appends operations of batches turns[0], turns[1], ..., then all others."""
     turn = numbers(COUNT, "turns", turns)
     values = np.empty(to_numpy(steps).shape[:-1])
     for place, (draft, verify, last) in _schedules(draft_times, verify_times, steps):

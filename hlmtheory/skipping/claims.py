@@ -1,4 +1,4 @@
-"""The module's claims: each with its proof above its record."""
+"""Claims of the module, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ from hlmtheory.verification import (
 
 
 def _line_at_prone(slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    """The line a u + b at the risk-prone threshold."""
+    """Return the line a u + b at the risk-prone threshold."""
     _, a, b, delta = line(slope, intercept, non_acceptance)
     return a * skip_thresholds(a, b, delta).risk_prone + b
 
 
 def _rise_to_averse(slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    """How far the line rises from u = 0 to the risk-averse threshold: a u."""
+    """Return a u, the rise of the line from u = 0 to the risk-averse threshold."""
     _, a, b, delta = line(slope, intercept, non_acceptance)
     return a * skip_thresholds(a, b, delta).risk_averse
 
@@ -89,7 +89,7 @@ def _given_share(non_acceptance: Array) -> Array:
 
 
 def _mean_rejection(target: Array, draft: Array) -> Array:
-    """E[β_d] = Σ_v q_v β_v."""
+    """Return E[β_d] = Σ_v q_v β_v."""
     xp, q = arrays(draft=draft)
     return xp.sum(q * rejection_probability(target, draft), axis=-1)
 
@@ -100,15 +100,15 @@ def _largest_rejection(target: Array, draft: Array) -> Array:
 
 
 def _not_accepted_at_once(target: Array, draft: Array) -> Array:
-    """Δ given the context: P(p_d < q_d)."""
+    """Return Δ given the context: P(p_d < q_d)."""
     xp, _, p, q = distributions(target=target, draft=draft)
     return xp.sum(xp.where(p < q, q, 0.0), axis=-1)
 
 
 def _unsaid_bound(mass: Array, slope: Array, intercept: Array, non_acceptance: Array) -> Array:
-    """A possible reading of (13): its integral of the line, beside the sum for the density M · mass."""
+    """Return a possible reading of (13): its integral of the line, with the sum for the density M · mass."""
     xp, a, _, delta = line(slope, intercept, non_acceptance)
-    beside = holder_bound_discrete(mass, slope, intercept, non_acceptance, xp.inf)  # refuses what is no distribution
+    beside = holder_bound_discrete(mass, slope, intercept, non_acceptance, xp.inf)  # checks mass
     _, f = arrays(mass=mass)
     u = xp.arange(f.shape[-1], dtype=f.dtype, device=f.device) / (f.shape[-1] - 1)
     averse, prone = (threshold[..., None] for threshold in skip_thresholds(slope, intercept, non_acceptance))
@@ -122,7 +122,7 @@ def _distance_of_law(target: Array, draft: Array, skip: Array) -> Array:
 
 
 def _distance_of_truncated_law(target: Array, draft: Array, skip: Array, top_k: Array) -> Array:
-    """TV(law, p) of U-HLM with truncation: for each size the law in which the other drafts are all skipped."""
+    """Return TV(law, p) of U-HLM with truncation; each pass adds the bias of the drafts with one value of k."""
     xp, _, p, q, s = pair_and_skip(target, draft, skip)
     k = size_up_to(q.shape[-1]).check(xp, "top_k", arrays(q=q, top_k=top_k)[2])
     lost = xp.argmax(q - p, axis=-1, keepdims=True) == xp.arange(q.shape[-1], device=q.device)
@@ -130,7 +130,7 @@ def _distance_of_truncated_law(target: Array, draft: Array, skip: Array, top_k: 
     for size in xp.unique_values(k):
         distorted = residual_distribution(p, truncate(q, size))
         drawn = xp.any(distorted > 0, axis=-1, keepdims=True)
-        distorted = xp.where(drawn, distorted, xp.astype(lost, xp.float64))  # 0/0: the worst that may be drawn
+        distorted = xp.where(drawn, distorted, xp.astype(lost, xp.float64))  # the worst r̂ for 0/0
         law = law + output_distribution(p, q, skip=xp.where(k == size, s, 1.0), residual=distorted) - q
     return total_variation(law, p)
 
@@ -138,7 +138,7 @@ def _distance_of_truncated_law(target: Array, draft: Array, skip: Array, top_k: 
 def _exact(
     uncertainty: Array, rejection_by_token: Array, slope: Array, intercept: Array, non_acceptance: Array
 ) -> Array:
-    """Mean β of the tokens with u ≤ u_th, from the threshold itself."""
+    """Return the mean β of the tokens with u ≤ u_th, from the threshold itself."""
     xp, u, beta, a, b, delta = tokens_and_line(uncertainty, rejection_by_token, slope, intercept, non_acceptance)
     threshold = skip_thresholds(a, b, delta).risk_prone + edge(xp, u) / a
     return xp.mean(xp.where(u <= threshold, beta, 0.0), axis=-1)
@@ -152,7 +152,7 @@ def _parts(
 
 
 def _own_gap(uncertainty: Array, rejection_by_token: Array) -> SurrogateGap:
-    """With the least-squares line and Δ of the same tokens."""
+    """Return the gap with the least-squares line and Δ of the same tokens."""
     xp, u, beta, *_ = tokens_and_line(uncertainty, rejection_by_token, 1.0, 0.0, 0.0)
     away = u - xp.mean(u, axis=-1, keepdims=True)
     spread = xp.sum(away * away, axis=-1)
@@ -171,7 +171,7 @@ def _own_surrogate(uncertainty: Array, rejection_by_token: Array) -> Array:
 
 
 def _rises(uncertainty: Array, rejection_by_token: Array) -> Array:
-    """Whether the least-squares slope is positive, by more than rounding."""
+    """Return whether the least-squares slope is positive by more than rounding."""
     xp, u, beta, *_ = tokens_and_line(uncertainty, rejection_by_token, 1.0, 0.0, 0.0)
     away = u - xp.mean(u, axis=-1, keepdims=True)
     return xp.sum(away * beta, axis=-1) > 1e-9
@@ -194,14 +194,14 @@ _BRANCH = {
     "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
     "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
 }
-"""After token 2 the draft model is wrong and trusted; it never comes there by itself, verification leads there."""
+"""After token 2 the draft model is wrong and skips verification; only verification can emit token 2."""
 _STAYING = {
     **_BRANCH,
     "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
     "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
     "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]],
 }
-"""Now the target model leaves token 2 at once, and the system stays there."""
+"""The target model leaves token 2 at once, and the hybrid system stays there."""
 _FIVE_TOKENS = {"uncertainty": [0.0, 0.25, 0.5, 0.75, 1.0], "rejection_by_token": [0.0, 0.0, 0.25, 1.0, 0.0]}
 _EVEN_LOSSES = {"losses": [[0.5]] * 64, "risk": 32.5 / 64, "bound": 1.0}
 

@@ -1,4 +1,4 @@
-"""The module's claims: each with its proof above its record; those of the other files at the end."""
+"""Claims of the module, each with its proof above its record; the claims of the other files come last."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ from hlmtheory.verification import rejection_probability
 
 
 def _rebuilt_share(target: Array, draft: Array, k: Array) -> Array:
-    """1 + TV(q, p)/TV(q̂, p): the factor by which a rounding of q̂ grows in the mass that r̂ replaces."""
+    """Return 1 + TV(q, p)/TV(q̂, p), the factor by which a rounding of q̂ grows in the mass that r̂ replaces."""
     xp, _, p, q, k = pair_and_size(target, draft, k)
     return 1.0 + quotient(xp, distance(xp, p, q), distance(xp, p, truncated(xp, q, k)))
 
 
 def _identity(target: Array, draft: Array, k: Array) -> Array:
-    """2 TV(q, p) TV(r, r̂), with q̂ from the ranks of a stable sort, not from a threshold as in the Bias."""
+    """Return 2 TV(q, p) TV(r, r̂), with q̂ from the ranks of a stable sort, not from a threshold as in the Bias."""
     xp, kind, p, q, k = pair_and_size(target, draft, k)
     p, q = xp.broadcast_arrays(p, q)
     order = xp.argsort(q, axis=-1, descending=True, stable=True)  # ties by lowest index
@@ -73,13 +73,13 @@ def _identity(target: Array, draft: Array, k: Array) -> Array:
 
 
 def _draft_and_top_k(draft: Array, top_k: Array) -> tuple[Array, Array, Array]:
-    """The number of entries sent for each draft, (..., V)."""
+    """Return the number of entries sent for each draft, shape (..., V)."""
     xp, q, top_k = arrays(draft=draft, top_k=top_k)
     return xp, q, size_up_to(q.shape[-1]).check(xp, "top_k", top_k)
 
 
 def _bias_by_draft(target: Array, draft: Array, top_k: Array) -> Array:
-    """(17) with r̂ of the size that goes with the rejected draft: Σ_v |q_v (1 - β_v) + Σ_i q_i β_i r̂_{k(i),v} - p_v|.
+    """Return (17) with r̂ of the rejected draft's k: Σ_v |q_v (1 - β_v) + Σ_i q_i β_i r̂_{k(i),v} - p_v|.
 
     Where r̂ is 0/0, TV(q̂, p) ≤ 2^-44, the worst r̂ is taken: as far from r as possible, towards a token to which the
     target gives less than the draft.
@@ -101,7 +101,7 @@ def _bias_by_draft(target: Array, draft: Array, top_k: Array) -> Array:
 
 
 def _certificate_by_draft(draft: Array, top_k: Array) -> Array:
-    """2 max_v Δ_{k(v)}: known to the device before anything is sent."""
+    """Return 2 max_v Δ_{k(v)}, which the device knows before it sends anything."""
     xp, q, top_k = _draft_and_top_k(draft, top_k)
     return 2.0 * xp.max(take(xp, tail_deviation(q), top_k), axis=-1)
 
@@ -111,12 +111,12 @@ def _certificate(draft: Array, k: Array) -> Array:
 
 
 def _blocks(draft: Array) -> float:
-    """The number of roundings in a tail sum, relative to that of a short one."""
+    """Return the number of roundings in a tail sum, relative to that of a short tail sum."""
     return 1.0 + float(draft.shape[-1]) / BLOCK
 
 
 def _after(draft: Array, k: Array) -> Array:
-    """K + 1, or V where k = V, which the assumption leaves out of scope."""
+    """Return k + 1, or V where k = V, which the assumption excludes."""
     xp, _, q, k = draft_and_size(draft, k)
     return xp.where(k < q.shape[-1], k + 1, k)
 
@@ -134,7 +134,7 @@ def _has_next(draft: Array, k: Array) -> Array:
 
 
 def _residual_exists(target: Array, draft: Array, k: Array) -> Array:
-    """r̂ is a distribution, or nothing is rejected."""
+    """Return whether r̂ is a distribution or nothing is rejected."""
     xp, _, p, q, k = pair_and_size(target, draft, k)
     return (distance(xp, p, truncated(xp, q, k)) > NOISE) | (distance(xp, p, q) == 0)
 
@@ -144,7 +144,7 @@ _EXISTS = Assumption("r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", _
 _NEXT = Assumption("k < V", _has_next)
 _TIGHT = {"target": [0.5, 0.25, 0.25], "draft": [0.625, 0.25, 0.125], "k": 1}
 _REBUILT_TARGET = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "top_k": [2, 1, 2]}
-"""For the only draft that is rejected q̂ = p, so r̂ is 0/0."""
+"""Here q̂ = p for the only draft that is rejected, so r̂ is 0/0."""
 _LONG_TAIL = {"draft": [0.002] * 500 + [0.0] * 500, "k": 0}
 
 CLAIMS = (

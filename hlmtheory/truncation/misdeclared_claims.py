@@ -15,7 +15,7 @@ from hlmtheory.verification import total_variation
 
 
 def _bias(target: Array, draft: Array, actual_draft: Array, k: Array) -> Array:
-    """TV(law, p) for drafts from q′, acceptance by the exact q, and replacements from the residual of q̂."""
+    """Return TV(law, p) for drafts from q′, acceptance by the exact q, and replacements from the residual of q̂."""
     xp, _, p, q, k = pair_and_size(target, draft, k)
     _, _, drawn = distributions(actual_draft=actual_draft)
     beta = rejection_by_token(xp, p, q)
@@ -34,7 +34,7 @@ def _residual_exists(target: Array, draft: Array, actual_draft: Array, k: Array)
 
 
 def _noise(target: Array, draft: Array, actual_draft: Array, k: Array) -> Array:
-    """1 + 1/TV(q̂, p): how much the normalised residual magnifies a rounding of q̂."""
+    """Return 1 + 1/TV(q̂, p), the factor by which the normalised residual magnifies a rounding of q̂."""
     xp, _, p, q, k = pair_and_size(target, draft, k)
     mass = distance(xp, p, truncated(xp, q, k))
     return 1.0 + 1.0 / xp.where(mass > NOISE, mass, 1.0)

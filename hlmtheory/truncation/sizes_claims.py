@@ -1,4 +1,4 @@
-"""The claims on how many entries to send, with their proofs; :mod:`hlmtheory.truncation.sizes` has the functions."""
+"""Claims on how many entries to send, with their proofs; :mod:`hlmtheory.truncation.sizes` has the functions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hlmtheory.verification import total_variation
 # size_certified. It is truncation.certificate at the chosen k.
 
 TARGETED = 0.1
-"""θ of cu-hlm V-B, and the ε that the claims check."""
+"""Value of θ in cu-hlm V-B, also used for ε in the claims."""
 
 
 def _exact_distortion(target: Array, draft: Array, distortion_tolerance: Array) -> Array:
@@ -34,7 +34,7 @@ def _theta(distortion_tolerance: Array) -> Array:
 
 
 def _least_below(target: Array, draft: Array, distortion_tolerance: Array) -> Array:
-    """min_{k < k*} TV(r, r̂_k), by every k on its own; infinite where k* = 0."""
+    """Return min_{k < k*} TV(r, r̂_k), computing every k separately; infinite where k* = 0."""
     xp, p, q = arrays(target=target, draft=draft)
     k = exact_size(p, q, distortion_tolerance)
     sizes = xp.arange(q.shape[-1] + 1, device=q.device)
@@ -48,13 +48,13 @@ def _sends_something(target: Array, draft: Array, distortion_tolerance: Array) -
 
 
 def _many(targets: Array, drafts: Array) -> tuple[Any, Array, Array]:
-    """The rows of many tokens, refused by the names that they have in an instance."""
+    """Return the checked rows of several tokens; errors use the names of the instance."""
     xp, _, p, q = distributions(targets=targets, drafts=drafts)
     return xp, p, q
 
 
 def _offline_k(targets: Array, drafts: Array, distortion_tolerance: Array) -> Array:
-    """The k of (21); where target = draft, which is out of scope, TV(q, p) is replaced by 1."""
+    """Return the k of (21); where target = draft, which is out of scope, TV(q, p) is replaced by 1."""
     xp, p, q = _many(targets, drafts)
     apart = distance(xp, p, q)
     return least_offline(xp, q, xp.where(apart > 0, apart, 1.0), _theta(distortion_tolerance), sharp=False)
@@ -66,21 +66,21 @@ def _all_differ(targets: Array, drafts: Array) -> Array:
 
 
 def _largest_inverse(targets: Array, drafts: Array) -> Array:
-    """max_t 1/TV(q, p): the mean is as uncertain as its least certain term."""
+    """Return max_t 1/TV(q, p), because the least certain term determines the error of the mean."""
     xp, p, q = _many(targets, drafts)
     apart = distance(xp, p, q)
     return xp.max(quotient(xp, xp.ones_like(apart), apart), axis=-1)
 
 
 def _offline_distortion(targets: Array, drafts: Array, distortion_tolerance: Array) -> Array:
-    """mean_t TV(r_t, r̂_t) at the k of (21)."""
+    """Return mean_t TV(r_t, r̂_t) at the k of (21)."""
     xp, p, q = _many(targets, drafts)
     k = _offline_k(p, q, distortion_tolerance)
     return xp.mean(resampling_distortion(p, q, k[..., None]), axis=-1)
 
 
 def _offline_before(targets: Array, drafts: Array, distortion_tolerance: Array) -> Array:
-    """mean_t U(k* - 1, t); k* = 0 is out of scope."""
+    """Return mean_t U(k* - 1, t); k* = 0 is out of scope."""
     xp, p, q = _many(targets, drafts)
     k = _offline_k(p, q, distortion_tolerance)
     return xp.mean(tvd_bound(p, q, xp.where(k > 0, k - 1, 0)[..., None]), axis=-1)
@@ -91,7 +91,7 @@ def _offline_sends(targets: Array, drafts: Array, distortion_tolerance: Array) -
 
 
 def _online_distortion(target: Array, draft: Array, token: Array, sharpness: Array) -> Array:
-    """TV(r, r̂) at the k of (24) for θ = 0.1, with the true β_d."""
+    """Return TV(r, r̂) at the k of (24) for θ = 0.1, with the true β_d."""
     xp, p, q, token = arrays(target=target, draft=draft, token=token)
     token = token_of(q.shape[-1]).check(xp, "token", token)
     k = online_size(q, token, rejection_at(p, q, token), TARGETED, sharpness=sharpness)
@@ -103,7 +103,7 @@ def _certified_bias(target: Array, draft: Array) -> Array:
 
 
 def _certificate_before(draft: Array) -> Array:
-    """2 Δ at one less than the certified size, from the rebuilt distribution."""
+    """Return 2 Δ at the certified k minus 1, from the rebuilt distribution."""
     xp, q = arrays(draft=draft)
     k = certified_size(q, TARGETED)
     return 2.0 * total_variation(q, truncate(q, xp.where(k > 0, k - 1, 0)))
@@ -114,7 +114,7 @@ def _certified_sends(draft: Array) -> Array:
 
 
 def _aimed(draft: Array) -> Array:
-    """θ or ε = 0.1 for each row."""
+    """Return θ or ε = 0.1 for each row."""
     xp, q = arrays(draft=draft)
     return xp.zeros_like(q[..., 0]) + TARGETED
 

@@ -1,4 +1,4 @@
-"""The claims on the softplus and the online bound, with proofs; :mod:`hlmtheory.truncation.softplus` defines both."""
+"""Claims on the softplus and the online bound, with proofs; :mod:`hlmtheory.truncation.softplus` defines both."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from hlmtheory.verification import total_variation
 
 
 def _added(target: Array, draft: Array, sharpness: Array) -> Array:
-    """Σ q ℓ - TV(q, p)."""
+    """Return Σ q ℓ - TV(q, p)."""
     return softplus_distance(target, draft, sharpness) - total_variation(target, draft)
 
 
 def _by_definition(target: Array, draft: Array, sharpness: Array) -> Array:
-    """Σ q_i ln(1 + e^{ηz})/η as (22) reads; z itself where e^{-ηz} is below a rounding, p_i where q_i is 0."""
+    """Return Σ q_i ln(1 + e^{ηz})/η as in (22); z where e^{-ηz} is below a rounding, p_i where q_i is 0."""
     xp, p, q, eta = arrays("sharpness", target=target, draft=draft, sharpness=sharpness)
     eta = SHARPNESS.check(xp, "sharpness", eta)[..., None] + 0.0 * q
     some = (q > 0) & (p - q < 45.0 / eta * q)
@@ -53,7 +53,7 @@ def _by_definition(target: Array, draft: Array, sharpness: Array) -> Array:
 
 
 def _relu_and_gap(target: Array, draft: Array, sharpness: Array) -> Array:
-    """Σ q_i (z⁺ + softplus_gap(z)), by the public gap; p_i where q_i is 0 or z is beyond float64."""
+    """Return Σ q_i (z⁺ + softplus_gap(z)), by the public gap; p_i where q_i is 0 or z overflows float64."""
     xp, p, q, eta = arrays("sharpness", target=target, draft=draft, sharpness=sharpness)
     some = (q > 0) & (p < 2.0**1000 * q)
     z = xp.where(some, (p - q) / xp.where(some, q, 1.0), 0.0)
@@ -62,19 +62,19 @@ def _relu_and_gap(target: Array, draft: Array, sharpness: Array) -> Array:
 
 
 def _approximate(target: Array, draft: Array, k: Array, sharpness: Array) -> Array:
-    """Û(k)."""
+    """Return Û(k)."""
     xp, _, p, q, k = pair_and_size(target, draft, k)
     return quotient(xp, 2.0 * distance(xp, q, truncated(xp, q, k)), softplus_distance(p, q, sharpness))
 
 
 def _token(draft: Array, token: Array) -> Array:
-    """The token, refused by the name that it has in an instance."""
+    """Return the checked token; errors use its name in the instance."""
     xp, q, token = arrays(draft=draft, token=token)
     return token_of(q.shape[-1]).check(xp, "token", token)
 
 
 def _online(target: Array, draft: Array, token: Array, k: Array, sharpness: Array, share: float = 1.0) -> Array:
-    """Ū(k) at a share of the true β_d."""
+    """Return Ū(k) at a share of the true β_d."""
     beta = share * rejection_at(target, draft, _token(draft, token))
     return online_bound(draft, token, beta, k, sharpness=sharpness)
 
@@ -92,7 +92,7 @@ def _safe(target: Array, draft: Array, token: Array, k: Array, sharpness: Array)
 
 
 def _certified(target: Array, draft: Array, token: Array, k: Array) -> Array:
-    """Δ_k / (q_d β_d)."""
+    """Return Δ_k / (q_d β_d)."""
     lost = loss_at_draft(target, draft, token)
     xp, _, _, q, k = pair_and_size(target, draft, k)
     return quotient(xp, distance(xp, q, truncated(xp, q, k)), lost)
@@ -107,7 +107,7 @@ def _ln2_over(sharpness: Array) -> Array:
 
 
 def _flatness(sharpness: Array) -> Array:
-    """1 + 1/η: the softplus of a small η is 1/η times a logarithm."""
+    """Return 1 + 1/η, because the softplus of a small η is 1/η times a logarithm."""
     xp, eta = arrays(sharpness=sharpness)
     return 1.0 + 1.0 / SHARPNESS.check(xp, "sharpness", eta)
 

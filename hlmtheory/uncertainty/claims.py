@@ -1,4 +1,4 @@
-"""The module's claims: each with its proof above its record."""
+"""Claims of the module, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ from hlmtheory.uncertainty.substitution import by_substitution
 
 
 class _Replay(np.random.Generator):
-    """In place of a generator: a share of θmax, then the quantile of the sample, both given."""
+    """Stand-in for a generator that returns a given share of θmax, then a given quantile of the sample."""
 
     def __init__(self, *given: Any) -> None:
-        super().__init__(np.random.PCG64(0))  # never drawn from
+        super().__init__(np.random.PCG64(0))  # no number is drawn from it
         self._given = iter(given)
 
     def random(self, shape: Any) -> Any:  # type: ignore[override]
@@ -69,7 +69,7 @@ class _Replay(np.random.Generator):
 
 
 def _sampled(logits: Array, token: Array, temperatures: Array) -> Array:
-    """E[u | z, d, θ] of the sampler: for each θ⁽ᵐ⁾ the quantile up to which a sample differs, by bisection."""
+    """Return E[u | z, d, θ] of the sampler; for each θ⁽ᵐ⁾, bisect the quantile up to which a sample differs."""
     xp, z, token, theta = _perturbation(logits, token, temperatures)
     host, token = to_numpy(theta), xp.broadcast_to(token[..., None], theta.shape)
     warmest = float(np.max(host, initial=0.0)) or MAX_TEMPERATURE
@@ -84,33 +84,33 @@ def _sampled(logits: Array, token: Array, temperatures: Array) -> Array:
 
 
 def _coldness(temperatures: Array) -> Array:
-    """θmax over the least temperature: θ is 1 less a share of θmax, rounded."""
+    """Return θmax over the smallest temperature; θ is 1 minus a share of θmax, rounded."""
     xp, theta = arrays(temperatures=temperatures)
     return xp.max(theta) / xp.min(theta, axis=-1)
 
 
 def _differing(logits: Array, token: Array, temperatures: Array) -> Array:
-    """(1/M) Σ_m Σ_{v≠d} softmax(z/θ⁽ᵐ⁾)_v, the wrong samples added up one by one."""
+    """Return (1/M) Σ_m Σ_{v≠d} softmax(z/θ⁽ᵐ⁾)_v, adding the other tokens one by one."""
     xp, rows, token = _perturbed(logits, token, temperatures)
     others = xp.arange(rows.shape[-1], device=rows.device) != token[..., None]
     return xp.mean(xp.sum(xp.where(others[..., None, :], rows, 0.0), axis=-1), axis=-1)
 
 
 def _not_same(logits: Array, token: Array, temperatures: Array) -> Array:
-    """1 - (1/M) Σ_m softmax(z/θ⁽ᵐ⁾)_d."""
+    """Return 1 - (1/M) Σ_m softmax(z/θ⁽ᵐ⁾)_d."""
     xp, rows, token = _perturbed(logits, token, temperatures)
     return 1.0 - xp.mean(gap_of(xp, rows, token[..., None]), axis=-1)
 
 
 def _perturbed(logits: Array, token: Array, temperatures: Array) -> tuple[Array, Array, Array]:
-    """(8): the rows (..., M, V)."""
+    """Return the distributions of (8), shape (..., M, V)."""
     xp, z, token, theta = _perturbation(logits, token, temperatures)
     gaps = z - xp.max(z, axis=-1, keepdims=True)
     return xp, softmax(xp, gaps[..., None, :] / theta[..., None]), token
 
 
 def _perturbation(logits: Array, token: Array, temperatures: Array) -> tuple[Array, ...]:
-    """The namespace and the three, each in its domain."""
+    """Return the namespace and the three arguments, each checked in its domain."""
     xp, z, token, theta = arrays(logits=logits, token=token, temperatures=temperatures)
     check_logits(xp, z)
     token = token_of(z.shape[-1]).check(xp, "token", token)
@@ -118,13 +118,13 @@ def _perturbation(logits: Array, token: Array, temperatures: Array) -> tuple[Arr
 
 
 def _printed(logits: Array, token: Array, temperatures: Array) -> Array:
-    """1 - (1/M) Σ_m of u-hlm (6): exp(z_d)/θ over Σ_v exp(z_v)/θ, where θ cancels."""
+    """Return 1 - (1/M) Σ_m of u-hlm (6): exp(z_d)/θ over Σ_v exp(z_v)/θ, where θ cancels."""
     xp, theta = arrays(temperatures=temperatures)
     return _not_same(logits, token, xp.ones_like(theta))
 
 
 def _panel_gap(logits: Array, token: Array) -> Array:
-    """Distance of the rule with COARSE_NODES a panel from the safe one."""
+    """Return the distance between the rule with COARSE_NODES nodes per panel and the safe rule."""
     xp, z, token = arrays(logits=logits, token=token)
     check_logits(xp, z)
     token = token_of(z.shape[-1]).check(xp, "token", token)
@@ -133,7 +133,7 @@ def _panel_gap(logits: Array, token: Array) -> Array:
 
 
 def _panel_bound(logits: Array) -> Array:
-    """What both of them can be off."""
+    """Return the sum of the error bounds of the two rules."""
     xp, z = arrays(logits=logits)
     size = z.shape[-1]
     bound = panel_error(size, COARSE_NODES) + panel_error(size, SAFE_NODES)
@@ -141,27 +141,27 @@ def _panel_bound(logits: Array) -> Array:
 
 
 def _public_error(logits: Array, token: Array) -> Array:
-    """|expected_uncertainty - E[u]|."""
+    """Return |expected_uncertainty - E[u]|."""
     xp, exact = arrays(exact=by_substitution(logits, token))
     return xp.abs(expected_uncertainty(logits, token) - exact)
 
 
 def _by_variation(logits: Array, token: Array) -> Array:
-    """The quick rule's discrepancy times 1 - softmax(z/θmax)_d."""
+    """Return the quick rule's discrepancy times 1 - softmax(z/θmax)_d."""
     xp, z, token = arrays(logits=logits, token=token)
     warmest = softmax(xp, -scaled_gaps(xp, z, MAX_TEMPERATURE))
     return DISCREPANCY * (1.0 - gap_of(xp, warmest, token))
 
 
 def _own_entry(logits: Array, token: Array) -> Array:
-    """Entry d of vocabulary_uncertainty."""
+    """Return entry d of vocabulary_uncertainty."""
     xp, z, token = arrays(logits=logits, token=token)
     token = token_of(z.shape[-1]).check(xp, "token", token)
     return gap_of(xp, vocabulary_uncertainty(z), token)
 
 
 def _integrated(logits: Array) -> float:
-    """The integral is to 1e-10, not to the last digit."""
+    """Return the condition number for an integral that is accurate to 1e-10."""
     return 1e4
 
 
@@ -172,13 +172,13 @@ def _top_uncertainty(logits: Array) -> Array:
 
 
 def _warmest_uncertainty(logits: Array) -> Array:
-    """1 - softmax(z/θmax)_top."""
+    """Return 1 - softmax(z/θmax)_top."""
     xp, z = arrays(logits=logits)
     return 1.0 - xp.max(softmax(xp, -scaled_gaps(xp, z, MAX_TEMPERATURE)), axis=-1)
 
 
 def _convolved(expected: Array, threshold: Array, draws: Array) -> Array:
-    """P(u ≤ u_th) from the law of the count, one sample added after the other."""
+    """Return P(u ≤ u_th) from the distribution of the count, built by adding one sample at a time."""
     xp, (e, th, m) = checked_together(expected=expected, threshold=threshold, draws=draws)
     e, th, m = xp.broadcast_arrays(e, th, m)
     most = int(xp.max(m)) if 0 not in m.shape else 1
@@ -196,7 +196,7 @@ def _error_at_needed(expected: Array, threshold: Array, error: Array) -> Array:
 
 
 def _count(draws: Array) -> Array:
-    """How many roundings a binomial law has behind it."""
+    """Return the number of roundings in a binomial distribution."""
     xp, m = arrays(draws=draws)
     return xp.astype(m, xp.float64) + 1.0
 
@@ -206,7 +206,7 @@ def _needed_count(expected: Array, threshold: Array, error: Array) -> Array:
 
 
 def _sums(uncertainty: Array, rejection_by_token: Array) -> tuple[Array, ...]:
-    """The namespace, the two rows about their means, and the means."""
+    """Return the namespace and the two rows minus their means."""
     xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
     for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
         UNIT_INTERVAL.check(xp, name, value)
@@ -214,7 +214,7 @@ def _sums(uncertainty: Array, rejection_by_token: Array) -> tuple[Array, ...]:
 
 
 def _explained(uncertainty: Array, rejection_by_token: Array) -> Array:
-    """R² = 1 - Σ residuals² / Σ (β - mean)² of fit_linear, row by row; NaN out of scope, where it refuses the row."""
+    """Return R² = 1 - Σ residuals² / Σ (β - mean)² of fit_linear for each row; NaN where fit_linear refuses the row."""
     xp, u, beta = arrays(uncertainty=uncertainty, rejection_by_token=rejection_by_token)
     for name, value in (("uncertainty", u), ("rejection_by_token", beta)):
         UNIT_INTERVAL.check(xp, name, value)
@@ -227,20 +227,20 @@ def _explained(uncertainty: Array, rejection_by_token: Array) -> Array:
 
 
 def _squared_correlation(uncertainty: Array, rejection_by_token: Array) -> Array:
-    """r² = Cov² / (Var Var)."""
+    """Return r² = Cov² / (Var Var)."""
     xp, u, beta = _sums(uncertainty, rejection_by_token)
     both = xp.sum(u * u, axis=-1) * xp.sum(beta * beta, axis=-1)
     return xp.sum(u * beta, axis=-1) ** 2 / xp.where(both > 0, both, 1.0)
 
 
 def _fits(uncertainty: Array) -> Array:
-    """Whether a row has the three points that a fit takes."""
+    """Return whether a row has the three points that a fit needs."""
     xp, u = arrays(uncertainty=uncertainty)
     return xp.full(u.shape[:-1], u.shape[-1] > 2)
 
 
 def _uncertainty_varies(uncertainty: Array) -> Array:
-    """Whether a row is not constant, by more than rounding."""
+    """Return whether a row varies by more than rounding."""
     xp, u = arrays(uncertainty=uncertainty)
     return xp.max(u, axis=-1) - xp.min(u, axis=-1) > 1e-6
 
@@ -250,7 +250,7 @@ def _rejection_varies(rejection_by_token: Array) -> Array:
 
 
 def _of_one_fit(correlation: Array) -> Array:
-    """r²."""
+    """Return r²."""
     xp, r = arrays(correlation=correlation)
     _CORRELATION.check(xp, "correlation", r)
     return r * r
@@ -262,7 +262,7 @@ def _printed_fraction(r_squared: Array) -> Array:
 
 
 def _fit_condition(uncertainty: Array, rejection_by_token: Array) -> Array:
-    """1/Var of either row: what a rounding error is magnified by."""
+    """Return the sum of 1/Var of both rows, the factor that magnifies a rounding error."""
     xp, u, beta = _sums(uncertainty, rejection_by_token)
     one, other = xp.sum(u * u, axis=-1), xp.sum(beta * beta, axis=-1)
     return u.shape[-1] * (1.0 / xp.where(one > 0, one, 1.0) + 1.0 / xp.where(other > 0, other, 1.0))
@@ -271,7 +271,7 @@ def _fit_condition(uncertainty: Array, rejection_by_token: Array) -> Array:
 COARSE_NODES = 4
 DISCREPANCY = 0.03012
 """sup_t |weight of the quick rule's nodes up to t - t|, rounded up."""
-_HALVINGS = 54  # to the last bit of a probability
+_HALVINGS = 54  # exact to the last bit of a probability
 _CORRELATION = Domain("in [-1, 1]", lambda xp, value: xp.abs(value) <= 1, "give Pearson's r")
 _PERTURBED = {"logits": [1.0, 0.0, -1.0], "token": 1, "temperatures": [0.5, 2.0]}
 _ONE_OF_MANY = {"logits": [0.06018947842650138] + 255 * [0.0], "token": 0}

@@ -1,4 +1,4 @@
-"""The algebra of accept, reject, resample: what speculative decoding emits.
+"""Acceptance, rejection and resampling: the distribution of what speculative decoding emits.
 
 Papers: cu-hlm (oh2025cuhlm) (2)-(3), u-hlm (oh2024uhlm) (9)-(10), edge-sd (7), flexspec Algorithm 2;
 the rule itself is Leviathan and others, 2023 (leviathan2023fast) and Chen and others, 2023
@@ -18,10 +18,10 @@ K          ``draft_length``                                tokens    (...)
 
 A draft v ~ q is accepted with probability 1 - β_v = min(1, p_v/q_v); a rejected one is replaced by a
 token from r. Where q_v = 0 the draft v never occurs and β_v is 0. Where TV(q, p) = 0 nothing is
-rejected and there is no residual: its row is all zeros.
+rejected, so r does not exist and its entries are all 0.
 
-Rows are divided by their sum in float64 and everything is computed there; answers come in float64 if an
-argument did, else in float32. Beside arrays, plain numbers and lists take their library and type.
+Rows are divided by their sum in float64, and all computation is in float64. Results are float64 if an
+argument is, else float32. Plain numbers and lists take the library and type of the arrays in the call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The module's claims: each with its proof above its record."""
+"""Claims of the module, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profi
 
 
 def _overlap(law: Array, target: Array) -> Array:
-    """1 - ½ Σ |law - p|: 1 exactly where the law is p, also for a "law" that does not sum to 1."""
+    """Return 1 - ½ Σ |law - p|, which is 1 exactly where the law is p, even for a "law" that does not sum to 1."""
     xp, law, p = arrays(law=law, target=target)
     return 1.0 - 0.5 * xp.sum(xp.abs(law - p), axis=-1)
 
 
 def _at_token(values: Array, token: Array) -> Array:
-    """The entry of each row at its token, shape (..., 1)."""
+    """Return the entry of each row at its token, shape (..., 1)."""
     xp, values, token = arrays(values=values, token=token)
     token = token_of(values.shape[-1]).check(xp, "token", token)
     return take(xp, values, token[..., None])
@@ -50,31 +50,31 @@ def _mean_rejection(target: Array, draft: Array) -> Array:
 
 
 def _assembled(target: Array, draft: Array, *, beta: Array, resampled: Array) -> Array:
-    """q_v (1 - β_v) + resampled · r_v with whatever a paper puts in for the two factors."""
+    """Return q_v (1 - β_v) + resampled · r_v for the two factors that a paper gives."""
     _, q = arrays(draft=draft)
     return q * (1.0 - beta) + resampled * residual_distribution(target, draft)
 
 
 def _uhlm_one_beta(target: Array, draft: Array, token: Array) -> Array:
-    """u-hlm (9), its second factor mended: the drawn token's β for every β_v."""
+    """Return u-hlm (9) with a corrected second factor; the drawn token's β still replaces every β_v."""
     beta = _at_token(rejection_probability(target, draft), token)
     return _overlap(_assembled(target, draft, beta=beta, resampled=_mean_rejection(target, draft)), target)
 
 
 def _uhlm_one_resampling(target: Array, draft: Array, token: Array) -> Array:
-    """u-hlm (9), its first factor mended: the drawn token's β for Σ q β."""
+    """Return u-hlm (9) with a corrected first factor; the drawn token's β still replaces Σ q β."""
     beta = rejection_probability(target, draft)
     return _overlap(_assembled(target, draft, beta=beta, resampled=_at_token(beta, token)), target)
 
 
 def _uhlm_printed(target: Array, draft: Array, token: Array) -> Array:
-    """u-hlm (9) as printed, with both."""
+    """Return u-hlm (9) as printed, with both errors."""
     beta = _at_token(rejection_probability(target, draft), token)
     return _overlap(_assembled(target, draft, beta=beta, resampled=beta), target)
 
 
 def _uhlm_ratio(target: Array, draft: Array, token: Array) -> Array:
-    """u-hlm (10) for a point mass y_d: p/q where p < q, else 0."""
+    """Return u-hlm (10) for a point mass y_d: p/q where p < q, else 0."""
     xp, p, q = arrays(target=_at_token(target, token), draft=_at_token(draft, token))
     below = p < q
     return xp.where(below, p / xp.where(below, q, 1.0), 0.0)[..., 0]
@@ -86,7 +86,7 @@ def _ones(target: Array) -> Array:
 
 
 def _stopping_mean(acceptances: Array) -> Array:
-    """E[N] from the law of the stopping time itself: Σ_n n P(N = n)."""
+    """Return E[N] from the distribution of the stopping time: Σ_n n P(N = n)."""
     xp, alpha = arrays(acceptances=acceptances)
     ones = xp.ones((*alpha.shape[:-1], 1), dtype=alpha.dtype, device=alpha.device)
     reached = xp.concat([ones, xp.cumulative_prod(alpha, axis=-1)], axis=-1)
@@ -95,7 +95,7 @@ def _stopping_mean(acceptances: Array) -> Array:
 
 
 def _stopping_mean_iid(acceptance: Array, draft_length: Array) -> Array:
-    """The same for one α and each length: Σ_n n P(N = n), term by term up to LONGEST_SUM drafts."""
+    """Return E[N] = Σ_n n P(N = n) for one α and each length, term by term up to LONGEST_SUM drafts."""
     xp, alpha, length = rate_and_length(acceptance, draft_length)
     alpha, length = xp.broadcast_arrays(alpha, length)
     tokens, reached = xp.zeros_like(alpha), xp.ones_like(alpha)
@@ -112,19 +112,19 @@ def _few_enough(draft_length: Array) -> Array:
 
 
 def _terms(draft_length: Array) -> Array:
-    """How many roundings the sum of a round has behind it."""
+    """Return the number of roundings in the sum over a round."""
     xp, length = arrays(draft_length=draft_length)
     return 1.0 + xp.astype(length, xp.float64)
 
 
 def _top_loss(target: Array, draft: Array) -> Array:
-    """q_a (1 - p_a), with p_a as the largest entry and q_a looked up."""
+    """Return q_a (1 - p_a), where p_a is the largest entry and q_a is looked up."""
     xp, p, q = arrays(target=target, draft=draft)
     top = xp.argmax(p, axis=-1, keepdims=True)
     return take(xp, q, xp.broadcast_to(top, (*q.shape[:-1], 1)))[..., 0] * (1.0 - xp.max(p, axis=-1))
 
 
-LONGEST_SUM = 4096  # drafts; a term-by-term sum of more would keep the check waiting
+LONGEST_SUM = 4096  # drafts; a longer sum would be slow
 _HALVES = {"target": [0.25, 0.75], "draft": [0.5, 0.5]}
 _THIRDS = {"target": [0.25, 0.5, 0.25], "draft": [0.5, 0.25, 0.25], "token": 0}
 

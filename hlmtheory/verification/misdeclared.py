@@ -1,4 +1,4 @@
-"""A misdeclared sampler: drafts come from q′, the server is told q.
+"""Misdeclared sampler: drafts come from q′, but the server verifies with q.
 
 Examples are a sampler of another temperature or top-p, or a draft model that was updated on one side only.
 """
@@ -25,7 +25,7 @@ from hlmtheory.verification.rule import rejection_probability
 
 
 def misdeclared_distribution(target: Array, draft: Array, actual_draft: Array) -> Array:
-    """Law of the emitted token if drafts are drawn from q′ while the server verifies them as drawn from q.
+    """Return the law of the emitted token if drafts come from q′ and the server verifies with q.
 
     law_v = q′_v (1 - β_v) + r_v Σ_i q′_i β_i, with β and r of the declared q.
 
@@ -47,7 +47,7 @@ def misdeclared_distribution(target: Array, draft: Array, actual_draft: Array) -
     Raises
     ------
     ValueError
-        If a row is no distribution or the vocabularies differ.
+        If a row is not a distribution or the vocabularies differ.
 
     Examples
     --------
@@ -62,27 +62,27 @@ def misdeclared_distribution(target: Array, draft: Array, actual_draft: Array) -
 
 
 def _bias(target: Array, draft: Array, actual_draft: Array) -> Array:
-    """TV(law, p), by half the sum of absolute differences."""
+    """Return TV(law, p) as half the sum of absolute differences."""
     law = misdeclared_distribution(target, draft, actual_draft)
     xp, _, p, _ = distributions(target=target, draft=draft)
     return 0.5 * xp.sum(xp.abs(law - p), axis=-1)
 
 
 def _misdeclared_by(target: Array, draft: Array, actual_draft: Array) -> Array:
-    """TV(q′, q)."""
+    """Return TV(q′, q)."""
     xp, _, q, drawn = distributions(draft=draft, actual_draft=actual_draft)
     return distance(xp, q, drawn)
 
 
 def _found(target: Array, draft: Array, actual_draft: Array) -> Array:
-    """The smallest acceptance probability times TV(q′, q)."""
+    """Return the smallest acceptance probability times TV(q′, q)."""
     xp, _, _, _ = distributions(target=target, draft=draft)
     least = xp.min(1.0 - rejection_probability(target, draft), axis=-1)
     return least * _misdeclared_by(target, draft, actual_draft)
 
 
 def _rate_difference(target: Array, draft: Array, actual_draft: Array) -> Array:
-    """|claimed - true acceptance rate|."""
+    """Return |claimed - true acceptance rate|."""
     xp, _, p, q, drawn = distributions(target=target, draft=draft, actual_draft=actual_draft)
     return xp.abs(xp.sum((drawn - q) * (1.0 - rejection_by_token(xp, p, q)), axis=-1))
 

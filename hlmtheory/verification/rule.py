@@ -1,4 +1,4 @@
-"""Accept, reject, resample: probabilities of a draft, and the distribution of the emitted token."""
+"""Acceptance, rejection and resampling: probabilities of a draft, and the distribution of the emitted token."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hlmtheory._simplex import distance, distributions, excess, normalised, reje
 
 
 def softmax(logits: Array) -> Array:
-    """Probability rows from logits; the other functions take such rows.
+    """Return distributions from logits; the other functions take such distributions.
 
     Parameters
     ----------
     logits : array, shape (..., V)
-        Finite, or -inf for a masked entry: a token of probability 0. Half types are computed and answered in float32.
+        Finite, or -inf for a masked entry: a token of probability 0. Half types are computed and returned in float32.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def softmax(logits: Array) -> Array:
 
 
 def total_variation(p: Array, q: Array) -> Array:
-    """Total variation distance ½ Σ_v |p_v - q_v|.
+    """Return the total variation distance ½ Σ_v |p_v - q_v|.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def total_variation(p: Array, q: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution or the vocabularies differ.
+        If a row is not a distribution or the vocabularies differ.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def total_variation(p: Array, q: Array) -> Array:
 
 
 def rejection_probability(target: Array, draft: Array) -> Array:
-    """Probability β_v = (1 - p_v/q_v)⁺ that the draft v is rejected; 0 where q_v = 0.
+    """Return the probability β_v = (1 - p_v/q_v)⁺ that the draft v is rejected; 0 where q_v = 0.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def rejection_probability(target: Array, draft: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution or the vocabularies differ.
+        If a row is not a distribution or the vocabularies differ.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def rejection_probability(target: Array, draft: Array) -> Array:
 
 
 def acceptance_rate(target: Array, draft: Array) -> Array:
-    """Probability α = Σ_v min(p_v, q_v) that a draft is accepted.
+    """Return the probability α = Σ_v min(p_v, q_v) that a draft is accepted.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def acceptance_rate(target: Array, draft: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution or the vocabularies differ.
+        If a row is not a distribution or the vocabularies differ.
 
     Examples
     --------
@@ -120,11 +120,11 @@ def acceptance_rate(target: Array, draft: Array) -> Array:
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
     rate = xp.sum(xp.minimum(p, q), axis=-1)
-    return in_kind(xp, xp.clip(rate, max=1.0), kind)  # 1 for equal rows, whatever the rounding
+    return in_kind(xp, xp.clip(rate, max=1.0), kind)  # exactly 1 for equal distributions
 
 
 def residual_distribution(target: Array, draft: Array) -> Array:
-    """Distribution r = (p - q)⁺ / Σ (p - q)⁺ from which a rejected draft is replaced.
+    """Return the distribution r = (p - q)⁺ / Σ (p - q)⁺ from which a rejected draft is replaced.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def residual_distribution(target: Array, draft: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution or the vocabularies differ.
+        If a row is not a distribution or the vocabularies differ.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def residual_distribution(target: Array, draft: Array) -> Array:
 def output_distribution(
     target: Array, draft: Array, *, skip: Array | None = None, residual: Array | None = None
 ) -> Array:
-    """Exact law of the emitted token.
+    """Return the exact law of the emitted token.
 
     With probability s_v the draft v skips verification; otherwise it is verified, and if rejected replaced
     by a token from the residual: law_v = q_v s_v + q_v (1 - s_v)(1 - β_v) + r_v Σ_i q_i (1 - s_i) β_i.
@@ -163,9 +163,9 @@ def output_distribution(
     target, draft : array, shape (..., V)
         Probability rows.
     skip : array, shape (..., V) or broadcastable, optional
-        Probability s_v in [0, 1] of skipping the server when the draft is v, or true and false; never, if None.
+        Probability s_v in [0, 1] of skipping verification when the draft is v, or booleans; 0 if None.
     residual : array, shape (..., V), optional
-        What replaces a rejected draft: the true residual if None. Rows may be all zeros where nothing
+        Distribution that replaces a rejected draft; the true residual if None. Rows may be all zeros where nothing
         is rejected.
 
     Returns
@@ -176,7 +176,7 @@ def output_distribution(
     Raises
     ------
     ValueError
-        If a row is no distribution, a skip probability is outside [0, 1], or the vocabularies differ.
+        If a row is not a distribution, a skip probability is outside [0, 1], or the vocabularies differ.
 
     Examples
     --------
@@ -194,9 +194,9 @@ def output_distribution(
 
 
 def greedy_output_distribution(target: Array, draft: Array) -> Array:
-    """Law of the token that flexspec's Algorithm 2 emits at temperature 1.
+    """Return the law of the token that flexspec's Algorithm 2 emits at temperature 1.
 
-    It accepts the draft when that is the argmax a of p, and samples p otherwise:
+    It accepts the draft if it is the argmax a of p, and otherwise samples from p:
     law_v = q_a 1{v = a} + (1 - q_a) p_v.
 
     Parameters
@@ -212,7 +212,7 @@ def greedy_output_distribution(target: Array, draft: Array) -> Array:
     Raises
     ------
     ValueError
-        If a row is no distribution or the vocabularies differ.
+        If a row is not a distribution or the vocabularies differ.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def greedy_output_distribution(target: Array, draft: Array) -> Array:
 def _replacement(xp: Array, residual: Array, p: Array, q: Array) -> Array:
     """Check a given residual and return it; a row may be all zeros where p exceeds q nowhere."""
     _, _, r = arrays(draft=q, residual=residual)
-    first = xp.astype(xp.arange(q.shape[-1], device=q.device) == 0, r.dtype)  # passes for a distribution
+    first = xp.astype(xp.arange(q.shape[-1], device=q.device) == 0, r.dtype)  # passes the distribution check
     none = ~xp.any(p > q, axis=-1, keepdims=True)
     if r.ndim:
         same_vocabulary(residual=r, draft=q)

@@ -1,4 +1,4 @@
-"""The expected number of tokens of a round."""
+"""Expected number of tokens per round."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hlmtheory._domains import (
 
 
 def expected_tokens(acceptance: Array, draft_length: Array) -> Array:
-    """Expected tokens of one round with i.i.d. acceptance: (1 - α^{K+1}) / (1 - α).
+    """Return the expected tokens of one round with i.i.d. acceptance: (1 - α^{K+1}) / (1 - α).
 
     Parameters
     ----------
     acceptance : array, shape (...)
         α in [0, 1].
     draft_length : integer array, shape (...)
-        K ≥ 0 drafts; the token the server adds itself is counted.
+        K ≥ 0 drafts; the result includes the server's own token.
 
     Returns
     -------
@@ -46,14 +46,14 @@ def expected_tokens(acceptance: Array, draft_length: Array) -> Array:
 
 
 def expected_tokens_profile(acceptances: Array) -> Array:
-    """Expected tokens of one round: 1 + Σ_{j≤K} Π_{i≤j} α_i.
+    """Return the expected tokens of one round: 1 + Σ_{j≤K} Π_{i≤j} α_i.
 
     Parameters
     ----------
     acceptances : array, shape (..., K)
         α_i in [0, 1]: the probability that draft i is accepted *given that drafts 1..i-1 were*. With the
-        marginal rates instead the formula is wrong: of two streams, one accepting both drafts and one
-        none, 2 tokens come out on average, not 1.75.
+        marginal rates instead, the formula is wrong: if one of two streams accepts both drafts and the other
+        none, a round makes 2 tokens on average, not 1.75.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def expected_tokens_profile(acceptances: Array) -> Array:
 
 
 def rate_and_length(acceptance: Array, draft_length: Array) -> tuple[Array, Array, Array]:
-    """The namespace, and the checked rates and lengths."""
+    """Return the namespace, and the checked rates and lengths."""
     xp, alpha, length = arrays(acceptance=acceptance, draft_length=draft_length)
     (alpha,) = floating(xp, UNIT_INTERVAL.check(xp, "acceptance", alpha))
     length = COUNT.check(xp, "draft_length", length)

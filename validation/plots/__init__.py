@@ -99,15 +99,15 @@ def draw(
     trace : Trace or None
         Needed by a :class:`Figure`; a :class:`Simulation` needs none.
     folder : str or Path
-        Where the files go; made if need be.
+        Output folder; created if missing.
     command : str
         The command that draws this figure; recorded in the sidecar.
     seed : int
-        Picks the positions where not all are drawn, and drives a simulation.
+        Selects the positions if not all are drawn, and drives a simulation.
     commit : str, optional
         Commit of the drawing code; git is asked if None.
     decoded : sequence of Decoded
-        Needed by a :class:`Decoding`: its study of this run, then those of the runs it is compared with.
+        Needed by a :class:`Decoding`: its study of this run, then the studies of the compared runs.
     formats : sequence of str
         Some of :data:`FORMATS`: pictures, and the numbers as ``"csv"``. The SVG is always written.
 

@@ -1,4 +1,4 @@
-"""The figures of c-sqs (bhattacharjee2025csqs), Section 4 and Appendix A.4, decoded anew with the built-in pair."""
+"""Define the figures of c-sqs (bhattacharjee2025csqs), Section 4 and Appendix A.4, with texts of the built-in pair."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The numbers of the figures of c-sqs: ratios over the texts with their intervals, the bounds, and where curves cross.
+"""Compute the numbers of the figures of c-sqs: ratios over the texts with intervals, bounds, and crossing curves.
 
-All intervals are 95%, by a bootstrap over the prompts: the texts of two methods belong to the same prompts, so a
-difference takes the same resamples for both. The percentiles are a little farther out than 2.5 and 97.5 (Hesterberg's
-expanded ones), so that the interval of a mean is about as wide as Student's and not as the normal law's.
+All intervals are 95%, by a bootstrap over the prompts. The texts of two methods belong to the same prompts, so a
+difference takes the same resamples for both. The percentiles are slightly beyond 2.5 and 97.5 (Hesterberg's expanded
+percentiles), so that the interval of a mean is about as wide as Student's.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from validation.plots.common.record import Numbers, plain
 
 Values = NDArray[np.float64]
 Ratio = tuple[Values, Values]
-"""Numerator and denominator, a number for each text."""
+"""Numerator and denominator, with one number for each text."""
 
-RATE_BPS = 1e6  # of the link in the figures; c-sqs does not print its own
+RATE_BPS = 1e6  # of the link in the figures; c-sqs does not print its value
 RATES_BPS = (1e4, 1e5, 1e6, 1e7, 1e8)
 LARGER_MODELS = Times(*PAPER_TIMES, 0.0)
 RESAMPLES = 4000
@@ -67,7 +67,7 @@ RESAMPLING = {"label": "resampling rate", "unit": "", "scale": "linear"}
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A number and the ends of its interval; one text has none."""
+    """Hold a number and the ends of its interval; there is no interval for one text."""
 
     value: float
     low: float | None
@@ -75,12 +75,12 @@ class Interval:
 
     @property
     def sign(self) -> int:
-        """Sign of the whole interval; 0 if it contains 0 or does not exist."""
+        """Return the sign of the whole interval; 0 if it contains 0 or does not exist."""
         return 0 if self.low is None or self.high is None else int(self.low > 0.0) - int(self.high < 0.0)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Ends for drawing; the value itself if there is no interval."""
+        """Return the ends for drawing; the value itself without an interval."""
         return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
 
     def told(self, spec: str) -> str:
@@ -88,12 +88,12 @@ class Interval:
         return f"{self.value:{spec}}" + ("" if self.low is None else f" ({self.low:{spec}} to {self.high:{spec}})")
 
     def plain(self) -> list[float | None]:
-        """The interval as plain values for JSON."""
+        """Return the interval as plain values for JSON."""
         return [None if value is None else plain(value, 4) for value in (self.value, self.low, self.high)]
 
 
 def interval(parts: Sequence[Ratio]) -> Interval:
-    """A ratio of totals, or the first minus the second."""
+    """Return a ratio of totals, or the first ratio minus the second, with its interval."""
     above, below = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
     signs = np.array([1.0, -1.0])[: len(parts)]
     count = above.shape[-1]
@@ -107,7 +107,7 @@ def interval(parts: Sequence[Ratio]) -> Interval:
 
 @cache
 def _resamples(count: int) -> tuple[Values, float]:
-    """How often each resample draws each text, (texts, resamples), and the share beyond either end."""
+    """Return the count of each text in each resample, (texts, resamples), and the share beyond either end."""
     from scipy.stats import norm, t
 
     drawn = np.random.default_rng(count).multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES)
@@ -115,17 +115,17 @@ def _resamples(count: int) -> tuple[Values, float]:
 
 
 def latency(cell: Cell, times: Times, rate_bps: float) -> Ratio:
-    """Milliseconds for each token."""
+    """Return the terms of the latency in milliseconds per token."""
     return 1e3 * cell.seconds(times, rate_bps), cell.tokens
 
 
 def resampling(cell: Cell) -> Ratio:
-    """Rejected and resampled drafts for each round: c-sqs Section 4."""
+    """Return the terms of rejected and resampled drafts per round, c-sqs Section 4."""
     return cell.totals("resampled"), cell.rounds
 
 
 def _series(found: CSqsStudy, names: Sequence[str], panel: int, metric: str) -> list[dict[str, Any]]:
-    """Curves over the temperature."""
+    """Return curves over the temperature."""
     series = []
     for name in names:
         cells = [found.cells[name, temperature] for temperature in found.scale.temperatures]
@@ -141,7 +141,7 @@ def _metric(found: CSqsStudy, cell: Cell, metric: str) -> Ratio:
 
 
 def basis(found: CSqsStudy) -> dict[str, Any]:
-    """The basis of the numbers, as text."""
+    """Describe the basis of the numbers."""
     scale, times = found.scale, found.times
     return {
         "kind": "measured",
@@ -159,7 +159,7 @@ def basis(found: CSqsStudy) -> dict[str, Any]:
 
 
 def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> Numbers:
-    """Panels of latency or resampling rate, over the temperature."""
+    """Compute panels of latency or resampling rate over the temperature."""
     found = study(seed)
     names = {"latency": LATENCY, "resampling": RESAMPLING}
     return {
@@ -177,13 +177,13 @@ def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> N
 
 
 def _by_temperature(found: CSqsStudy, ratio: Callable[[Cell], Ratio]) -> dict[str, list[float]]:
-    """A ratio of every method at each temperature."""
+    """Return a ratio of every method at each temperature."""
     temperatures = found.scale.temperatures
     return {name: [plain(interval([ratio(found.cells[name, t])]).value, 4) for t in temperatures] for name in NAMES}
 
 
 def _gaps(found: CSqsStudy) -> dict[str, list[list[float | None]]]:
-    """C-SQS minus K-SQS with the middle parameters at each temperature, paired by prompt, with its interval."""
+    """Return C-SQS minus K-SQS with the middle parameters at each temperature, paired by prompt, with its interval."""
     names = (ADAPTIVE[MIDDLE_THRESHOLD], BY_SIZE[MIDDLE_SIZE])
     return {
         metric: [
@@ -195,7 +195,7 @@ def _gaps(found: CSqsStudy) -> dict[str, list[list[float | None]]]:
 
 
 def _adaptation(found: CSqsStudy) -> list[dict[str, Any]]:
-    """Effect of the adaptation at the highest temperature for each τ_1, with the ends of the interval."""
+    """Return the effect of the adaptation at the highest temperature for each τ_1, with its interval."""
     top, lines = found.scale.temperatures[-1], []
     for threshold in THRESHOLDS:
         line: dict[str, Any] = {"threshold": threshold}
@@ -207,10 +207,11 @@ def _adaptation(found: CSqsStudy) -> list[dict[str, Any]]:
 
 
 def crossovers(found: CSqsStudy) -> list[dict[str, Any]]:
-    """The pairs (K, τ_1) that cross as in the paper, for each set of pass times, link and metric.
+    """Return the pairs (K, τ_1) that cross as in the paper, for each set of pass times, link and metric.
 
-    ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest; ``clear`` of them, both beyond
-    the interval; ``reverse`` the other way round; ``k`` and ``c`` better at both ends; the rest are equal at an end.
+    ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest; ``clear``: crossing pairs with
+    both differences beyond the interval; ``reverse``: the opposite crossing; ``k`` and ``c``: better at both ends. All
+    other pairs are equal at an end.
     """
     lines = [
         {"metric": "latency", "times": name, "rate_bps": rate} | _count(found, times, rate)
@@ -221,7 +222,7 @@ def crossovers(found: CSqsStudy) -> list[dict[str, Any]]:
 
 
 def _count(found: CSqsStudy, times: Times | None, rate: float) -> dict[str, Any]:
-    """Counts of the pairs of K and τ_1 that cross or not; ``which`` names those that cross."""
+    """Count the pairs of K and τ_1 that cross or not; ``which`` names those that cross."""
     ends = (found.scale.temperatures[0], found.scale.temperatures[-1])
     tally: dict[str, Any] = {"crossing": 0, "clear": 0, "reverse": 0, "k": 0, "c": 0, "which": []}
     for size, by_size in BY_SIZE.items():
@@ -246,7 +247,7 @@ def _count(found: CSqsStudy, times: Times | None, rate: float) -> dict[str, Any]
 
 
 def paths(cell: Cell) -> list[dict[str, list[float]]]:
-    """For each text: the mean dropped mass so far over the verified positions, and the threshold after each round."""
+    """Return, by text, the running mean of dropped mass over verified positions, and the threshold after each round."""
     found = []
     for row in cell.rows:
         asked = [one for one in row.rounds if one.accepted + one.resampled]
@@ -258,7 +259,7 @@ def paths(cell: Cell) -> list[dict[str, list[float]]]:
 
 
 def simulate_regret(seed: int) -> Numbers:
-    """The mean dropped mass of each longer text and both bounds, with Algorithm 1 corrected and as printed."""
+    """Compute the mean dropped mass of each longer text and both bounds, with Algorithm 1 corrected and as printed."""
     found = study(seed)
     panels = [paths(found.long[name]) for name in (ADAPTIVE[MIDDLE_THRESHOLD], PRINTED)]
     longest = max(one["x"][-1] for panel in panels for one in panel if one["x"])
@@ -287,10 +288,10 @@ def simulate_regret(seed: int) -> Numbers:
 
 
 def _published_end() -> float:
-    """T at which the published bound on a mean of probabilities falls to 1."""
+    """Return the T at which the published bound on a mean of probabilities falls to 1."""
     return (MIDDLE_THRESHOLD + 1.0 + LEARNING_RATE * EPSILON) / (LEARNING_RATE * (1.0 - EPSILON))  # (9)
 
 
 def _above(panel: list[dict[str, list[float]]], sharp: list[float]) -> int:
-    """Texts with a mean above the sharp bound at the end of some round."""
+    """Count texts with a mean above the sharp bound at the end of some round."""
     return sum(any(mean > sharp[int(x) - 1] for x, mean in zip(one["x"], one["mean"], strict=True)) for one in panel)

@@ -1,7 +1,7 @@
-"""The runs behind the figures of c-sqs: prompts decoded by each method and temperature, and times of the models.
+"""Decode prompts by each method and temperature of c-sqs, and time the models.
 
-Every text is decoded with counted passes instead of seconds. So the text is the same on every machine, and its latency
-can be computed for any pass times and any link. The drafts depend on neither.
+Decoding counts passes instead of seconds. So each text is the same on every machine, and its latency can be computed
+for any pass times and any link. The drafts depend on neither.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 Values = NDArray[np.float64]
 Key = tuple[str, float]
-"""A method, as ``METHODS`` calls it, and a temperature."""
+"""Name of a method in ``METHODS``, and a temperature."""
 
 TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-SIZES = (16, 64, 256)  # K; the paper's text does not print its own
-THRESHOLDS = (0.0001, 0.001, 0.01)  # τ_1, likewise
+SIZES = (16, 64, 256)  # K; the paper's text does not print its values
+THRESHOLDS = (0.0001, 0.001, 0.01)  # τ_1; the paper does not print its values
 MIDDLE_SIZE, MIDDLE_THRESHOLD = 64, 0.001
-DRAFT_BITS = 625.0  # of the allocated: eight drafts to 5,000 bits, as K = 64 has at V = 4,096
-WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed passes, how often, behind how many
+DRAFT_BITS = 625.0  # allocated bits per draft: 5,000 bits for eight drafts, as K = 64 has at V = 4,096
+WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed passes, repeats, prefix length
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How much is decoded; ``long_tokens`` are those of the texts whose regret is followed."""
+    """Set the number of prompts and tokens; ``long_tokens`` is the length of the texts for the regret."""
 
     prompts: int = 20
     new_tokens: int = 32
@@ -50,7 +50,7 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds of a pass: the draft model's over one token, the target model's over n, ``target_s`` + n ``token_s``."""
+    """Hold seconds of a pass: ``draft_s`` over one draft token, ``target_s`` + n ``token_s`` over n target tokens."""
 
     draft_s: float
     target_s: float
@@ -59,38 +59,38 @@ class Times:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Texts by one method at one temperature; ``rounding`` (texts,): Σ K/(4ℓ) over the drafts that were looked at."""
+    """Hold the texts of one method at one temperature; ``rounding`` (texts,): Σ K/(4ℓ) over the verified drafts."""
 
     rows: list[GenerationRecord]
     rounding: Values
     by_bytes: bool
 
     def totals(self, name: str) -> Values:
-        """A field of the records, summed over each text."""
+        """Return a field of the records, summed over each text."""
         return np.array([row.total(name) for row in self.rows])
 
     @property
     def tokens(self) -> Values:
-        """New tokens of each text."""
+        """Return the number of new tokens of each text."""
         return np.array([float(len(row.tokens)) for row in self.rows])
 
     @property
     def rounds(self) -> Values:
-        """Messages of each text."""
+        """Return the number of messages of each text."""
         return np.array([float(len(row.rounds)) for row in self.rows])
 
     @property
     def looked_at(self) -> Values:
-        """Verified drafts of each text: the accepted ones, and the first rejected one of a round."""
+        """Return the verified drafts of each text: the accepted ones, and the first rejected one of each round."""
         return self.totals("accepted") + self.totals("resampled")
 
     @property
     def bits(self) -> Values:
-        """Bits on the link for each text: by the formulas, or by the bytes."""
+        """Return the link bits of each text, by the formulas or by the bytes."""
         return 8.0 * self.totals("bytes") if self.by_bytes else self.totals("bits")
 
     def seconds(self, times: Times, rate_bps: float) -> Values:
-        """Latency of each text, the prompt's reading apart."""
+        """Return the latency of each text, without reading the prompt."""
         rounds, read = self.rounds, self.totals("drafted") + self.rounds
         models = times.draft_s * self.totals("draft_s") + times.target_s * rounds + times.token_s * read
         return np.asarray(models + self.bits / rate_bps)
@@ -98,7 +98,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class CSqsStudy:
-    """All texts; ``long`` holds longer ones of C-SQS at the highest temperature, by method."""
+    """Hold all texts; ``long`` holds longer texts of C-SQS at the highest temperature, by method."""
 
     pair: str
     vocabulary: int
@@ -112,7 +112,7 @@ class CSqsStudy:
 
 
 class _Bounded(Sqs):
-    """Keeps the published rounding term K/(4ℓ) of each draft that was looked at; the records hold the sharp one."""
+    """Record the published rounding term K/(4ℓ) of each verified draft; the records hold the sharp term."""
 
     def begin(self, session: Session) -> None:
         super().begin(session)
@@ -176,13 +176,13 @@ LONG: tuple[Callable[[], _Bounded], ...] = (_MIDDLE, partial(_MIDDLE, printed=Tr
 
 
 def some_prompts(count: int) -> list[Prompt]:
-    """Evenly out of the built-in ones, so that all their sources take part."""
+    """Return evenly spaced built-in prompts, so that all their sources take part."""
     prompts = builtin_prompts()
     return prompts[:: max(1, len(prompts) // count)][:count]
 
 
 def pass_times(pair: Pair) -> Times:
-    """The quickest of some passes behind a prefix; a line through the target model's, over its new tokens."""
+    """Return the minimum time of passes after a prefix; for the target model, a linear fit over the new tokens."""
     draft = _quickest(pair, pair.draft, 1)
     target = [_quickest(pair, pair.target, width) for width in WIDTHS]
     slope, intercept = np.polyfit(WIDTHS, target, 1)
@@ -190,7 +190,7 @@ def pass_times(pair: Pair) -> Times:
 
 
 def _quickest(pair: Pair, model: Any, width: int) -> float:
-    """Seconds of a pass over a number of new tokens."""
+    """Return the minimum seconds of a pass over a number of new tokens."""
     import torch
 
     prefix = min(PREFIX, pair.context - width)
@@ -198,7 +198,7 @@ def _quickest(pair: Pair, model: Any, width: int) -> float:
     text = np.arange(prefix + width + 1)[None] % pair.vocabulary
     best = float("inf")
     with torch.inference_mode():
-        for _ in range(REPEATS + 1):  # the first reads the prefix, too
+        for _ in range(REPEATS + 1):  # the first pass also reads the prefix
             began = time.perf_counter()
             reader.read(text, np.array([prefix + width]), rows=width)
             best = min(best, time.perf_counter() - began)
@@ -208,12 +208,12 @@ def _quickest(pair: Pair, model: Any, width: int) -> float:
 
 @lru_cache(maxsize=1)
 def study(seed: int, scale: Scale | None = None) -> CSqsStudy:
-    """Decode with the built-in pair; once for all figures.
+    """Decode with the built-in pair, once for all figures.
 
     Parameters
     ----------
     seed : int
-        With a prompt it decides its text.
+        The seed and a prompt determine its text.
     scale : Scale, optional
         More prompts and tokens make the intervals narrower.
     """

@@ -1,4 +1,4 @@
-"""The table of c-sqs: Theorem 1 beside rejections, bits beside bytes, what line 12 changes, where curves cross."""
+"""Tables of c-sqs: Theorem 1 beside rejections, bits beside bytes, the two forms of line 12, and crossing curves."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from validation.plots.common.record import Numbers, Table, plain
 
 
 def simulate_table(seed: int) -> Numbers:
-    """All four tables."""
+    """Return all four tables."""
     found = study(seed)
     bounds, lines = theorem(found), crossovers(found)
     return {
@@ -30,9 +30,9 @@ def simulate_table(seed: int) -> Numbers:
 
 
 def theorem(found: CSqsStudy) -> list[dict[str, Any]]:
-    """Rejections for each text and the terms of Theorem 1 over the same positions, by method and temperature.
+    """Return rejections of each text and the terms of Theorem 1 over the same positions, by method and temperature.
 
-    A position without a draft, a bonus token's, rejects nothing: leaving it out makes the bound smaller, and it holds.
+    A bonus token has no draft and so no rejection. Its position is omitted: the bound is then smaller and still holds.
     """
     lines = []
     for name in MAIN:
@@ -53,7 +53,7 @@ def theorem(found: CSqsStudy) -> list[dict[str, Any]]:
 
 
 def _bound(cell: Cell) -> Any:
-    """The right-hand side of (3) of each text, with the sharp rounding term."""
+    """Return the right-hand side of (3) for each text, with the sharp rounding term."""
     return cell.totals("mismatch") + cell.totals("dropped") + cell.totals("rounding")
 
 
@@ -90,7 +90,7 @@ def _theorem_table(lines: list[dict[str, Any]]) -> Table:
 
 
 def _bytes_table(found: CSqsStudy) -> Table:
-    """Bits of a draft, and drafts per round."""
+    """Return the table of bits per draft and drafts per round."""
     rows = []
     for name in (*MAIN, *BYTES):
         for temperature in (found.scale.temperatures[0], found.scale.temperatures[-1]):
@@ -118,7 +118,7 @@ def _bytes_table(found: CSqsStudy) -> Table:
 
 
 def line_12(found: CSqsStudy) -> list[dict[str, Any]]:
-    """Mean dropped mass over accepted and resampled positions with the rejected one's own update, and as printed."""
+    """Return the mean dropped mass over accepted and resampled positions, with line 12 corrected and as printed."""
     lines = []
     for temperature in found.scale.temperatures:
         line: dict[str, Any] = {"temperature": temperature}

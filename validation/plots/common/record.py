@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 CHUNK_VALUES = 2**20  # probabilities held at a time in float64, 8 MiB
 
 Numbers = dict[str, Any]
-"""``axes``, ``series`` and ``statistics`` as plain values that JSON can hold, and perhaps ``tables``.
+"""``axes``, ``series`` and ``statistics`` as plain values that JSON can hold, and optionally ``tables``.
 
-What is drawn from a trace adds ``positions_drawn``; a simulation adds ``basis``, a clause that says of what, with how
-many runs.
+Numbers drawn from a trace add ``positions_drawn``. A simulation adds ``basis``, a clause that names its subject and
+number of runs.
 """
 
 
@@ -42,22 +42,22 @@ class Exhibit:
     Attributes
     ----------
     paper, number : str
-        As they are asked for, e.g. ``"cu-hlm"`` and ``"5a"``, or ``"II"`` for a table.
+        As given on the command line, e.g. ``"cu-hlm"`` and ``"5a"``, or ``"II"`` for a table.
     source : str
         Key of ``references.bib``.
     title : str
         One line.
     message : str or callable
-        First sentence of the caption: what the figure says. A callable takes the numbers. A text stands under the
-        figure of every pair, so it must hold whatever the numbers are.
+        First sentence of the caption: what the figure says. A callable takes the numbers. A fixed text is under
+        the figure of every pair, so it must hold for all numbers.
     shows : str
         Second sentence: what is drawn.
     paint : callable or None
-        From the numbers to a matplotlib figure; it uses nothing else. None for a table, which has no picture.
+        Maps the numbers alone to a matplotlib figure. None for a table, which has no picture.
     caption : callable
-        From the numbers to the rest of the caption.
+        Maps the numbers to the rest of the caption.
     printed : tuple of Printed
-        Numbers that the paper prints in its text; nothing is read off its curves.
+        Numbers that the paper prints in its text; none are read off its curves.
     """
 
     paper: str
@@ -157,7 +157,7 @@ def sampled(
         All positions are taken if there are no more.
     seed : int
     per_position : int
-        How many rows of V the caller makes of one position; the more, the fewer come at a time.
+        Number of rows of V that the caller makes per position; larger values give smaller chunks.
     """
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(trace.positions, min(count, trace.positions), replace=False))

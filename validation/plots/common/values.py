@@ -22,8 +22,8 @@ def as_csv(numbers: Mapping[str, Any]) -> str:
     -------
     str
         Columns: ``part`` (``series``, ``statistics``, ``tables``, ...), ``name`` of the series or the title of the
-        table, ``field`` (``x``, ``mean``, a table's head; dots where values lie in one another), ``index`` from 0 in a
-        list, dots likewise, and ``value``.
+        table, ``field`` (``x``, ``mean``, a table's head; dots for nested values), ``index`` from 0 in a
+        list, dots for nested lists, and ``value``.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""cu-hlm: its figures and tables."""
+"""Figures and tables of cu-hlm."""

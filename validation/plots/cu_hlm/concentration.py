@@ -1,4 +1,4 @@
-"""Concentration of q and the cost of truncating it, cu-hlm (oh2025cuhlm) Figs. 5 and 6."""
+"""Measure the concentration of q and the cost of truncating it, cu-hlm (oh2025cuhlm) Figs. 5 and 6."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-RANKED_VALUES = 10**8  # probabilities that are sorted for one figure: 24,000 positions at V = 4,096
+RANKED_VALUES = 10**8  # number of sorted probabilities for one figure: 24,000 positions at V = 4,096
 RANKS = 120  # points of a curve
 SCATTER_POSITIONS = 1_000
-SCATTER_VALUES = 3 * 10**8  # probabilities of q̂ that are made: fewer positions for a very large V
+SCATTER_VALUES = 3 * 10**8  # number of probabilities of q̂: fewer positions for a very large V
 SCATTER_SIZES = 9
 BAND = (0.1, 0.9)
 BAND_NAME = "10–90% of positions"
 
 
 def _ranked(trace: Trace, seed: int) -> Any:
-    """Distributions q in ascending order, in chunks."""
+    """Yield distributions q in ascending order, in chunks."""
     for draft, _ in sampled(trace, max(1, RANKED_VALUES // trace.vocabulary), seed):
         rows = probabilities(draft)
         rows.sort(axis=-1)
@@ -36,7 +36,7 @@ def _ranked(trace: Trace, seed: int) -> Any:
 
 
 def _curve(name: str, x: NDArray[np.int64], rows: list[NDArray[np.float64]]) -> dict[str, Any]:
-    """Mean, median and band over the positions at each x."""
+    """Return mean, median and band over the positions at each x."""
     values = np.concatenate(rows)
     low, high = np.quantile(values, BAND, axis=0)
     curve = {"mean": values.mean(axis=0), "median": np.median(values, axis=0), "low": low, "high": high}
@@ -47,7 +47,7 @@ def _curve(name: str, x: NDArray[np.int64], rows: list[NDArray[np.float64]]) -> 
 
 
 def measure_ranks(trace: Trace, seed: int) -> Numbers:
-    """Probability by descending rank."""
+    """Measure the probability by descending rank."""
     ranks = spread(trace.vocabulary, RANKS)
     rows = [ordered[:, -ranks] for ordered in _ranked(trace, seed)]
     return {
@@ -59,7 +59,7 @@ def measure_ranks(trace: Trace, seed: int) -> Numbers:
 
 
 def measure_tails(trace: Trace, seed: int) -> Numbers:
-    """Residual probability beyond the k largest, and Δ_k."""
+    """Measure the residual probability beyond the k largest, and Δ_k."""
     sizes = spread(trace.vocabulary, RANKS)
     remains, deviations = [], []
     for ordered in _ranked(trace, seed):
@@ -83,7 +83,7 @@ def _band(axes: Axes, series: dict[str, Any]) -> None:
 
 
 def paint_ranks(numbers: Numbers) -> Canvas:
-    """Probability over the rank of the token."""
+    """Paint the probability over the rank of the token."""
     figure, (axes,) = canvas(COLUMN)
     (series,) = numbers["series"]
     _band(axes, series)
@@ -97,7 +97,7 @@ def paint_ranks(numbers: Numbers) -> Canvas:
 
 
 def paint_tails(numbers: Numbers) -> Canvas:
-    """Residual probability and Δ_k over k."""
+    """Paint the residual probability and Δ_k over k."""
     figure, (axes,) = canvas(COLUMN)
     remains, deviation = numbers["series"]
     _band(axes, remains)
@@ -113,7 +113,7 @@ def paint_tails(numbers: Numbers) -> Canvas:
 
 
 def measure_bias(trace: Trace, seed: int) -> Numbers:
-    """Bias, TV(r, r̂) and TV(q, p) at random positions and several k."""
+    """Measure Bias, TV(r, r̂) and TV(q, p) at random positions and several k."""
     sizes = spread(max(1, trace.vocabulary // 2), SCATTER_SIZES)
     count = max(1, min(SCATTER_POSITIONS, SCATTER_VALUES // (trace.vocabulary * len(sizes))))
     parts = []
@@ -142,7 +142,7 @@ def measure_bias(trace: Trace, seed: int) -> Numbers:
 
 
 def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float | None:
-    """Pearson's coefficient; None where one side does not vary."""
+    """Return Pearson's coefficient; None if one side is constant."""
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return None
     return float(plain(np.corrcoef(x, y)[0, 1]))
@@ -153,12 +153,12 @@ def _four(value: float | None) -> str:
 
 
 def _bound(value: float) -> str:
-    """The power of ten that a rounding error stays below; it does not change with the machine's last bit."""
+    """Return the power of ten above a rounding error, independent of the machine's last bit."""
     return f"10^{{{int(np.ceil(np.log10(max(value, 1e-16))))}}}"
 
 
 def paint_bias(numbers: Numbers) -> Canvas:
-    """Bias against TV(r, r̂) and against its closed form."""
+    """Paint the Bias against TV(r, r̂) and against its closed form."""
     from matplotlib.colors import LinearSegmentedColormap
 
     figure, (left, right) = canvas(PAGE, panels=2)
@@ -189,7 +189,7 @@ def paint_bias(numbers: Numbers) -> Canvas:
 
 
 def caption_bias(numbers: Numbers) -> str:
-    """The correlation, and the identity behind it."""
+    """Give the correlation, and the identity behind it."""
     statistics = numbers["statistics"]
     deviation = f"{statistics['largest_deviation_from_identity']:.0e}".replace("-", "−")
     return (
@@ -204,12 +204,12 @@ PRINTED_R = Printed("correlation coefficient of TVD and bias", 0.9763, "Section 
 
 
 def message_ranks(numbers: Numbers) -> str:
-    """The mean probability of the most probable token."""
+    """Give the mean probability of the most probable token."""
     return f"The most probable token has a mean probability of {numbers['statistics']['mean_of_largest']:.3f}."
 
 
 def message_tails(numbers: Numbers) -> str:
-    """From which k on each mean is small."""
+    """Give the k from which each mean is small."""
     remains, deviation = (_first_below(one, 0.05) for one in numbers["series"])
     return (
         f"The mean of Δ_k is at most 0.05 from k = {deviation:,} on, the mean residual probability from {remains:,} on."

@@ -1,6 +1,6 @@
-"""The figures and tables of cu-hlm (oh2025cuhlm): what it draws of uncertainty, truncation and decoded texts.
+"""Define the figures and tables of cu-hlm (oh2025cuhlm) on uncertainty, truncation and decoded texts.
 
-Figures of one trace lie beside those that take texts decoded by the hybrid system, whose numbers end in ``-texts``.
+Some figures take one trace. Others take texts decoded by the hybrid system; their numbers end in ``-texts``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Truncated transmission, cu-hlm (oh2025cuhlm) Figs. 8 and 9b: bounds of the distortion, and the payload."""
+"""Measure truncated transmission, cu-hlm (oh2025cuhlm) Figs. 8 and 9b: bounds of the distortion, and the payload."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ HIGHEST = 30.0
 
 
 def _bounds(sample: Sample) -> dict[str, Row]:
-    """TV(r, r̂_k) and its bounds at each k of the grid, at the positions where a draft can be rejected."""
+    """Return TV(r, r̂_k) and its bounds at each k of the grid, at the positions where a draft can be rejected."""
     kept, drafts = sample.rejected, sample.drafts
     deviation, apart = sample.deviation[kept], drafts.apart[kept, None]
     lost = (drafts.drafted * drafts.rejection)[kept, None]
@@ -68,13 +68,13 @@ def _bounds(sample: Sample) -> dict[str, Row]:
 
 
 def _largest(true: Row, bound: Row) -> float:
-    """Largest ratio of the distortion to the bound; NaN without any distortion."""
+    """Return the largest ratio of the distortion to the bound; NaN if the distortion is 0 everywhere."""
     some = true > ROUNDING
     return float((true[some] / bound[some]).max()) if some.any() else float("nan")
 
 
 def measure_bounds(trace: Trace, seed: int) -> Numbers:
-    """Fig. 8: means of TV(r, r̂), of the Bias and of their bounds over k."""
+    """Measure Fig. 8: means of TV(r, r̂), of the Bias and of their bounds over k."""
     sample = sample_of(trace, seed)
     x, bounds = sample.grid.tolist(), _bounds(sample)
     series = [{"name": name, "panel": 0, "x": x, "y": defined(average(rows, 0))} for name, rows in bounds.items()]
@@ -108,7 +108,7 @@ def _ratio(above: float, below: float) -> float:
 
 
 def paint_bounds(numbers: Numbers) -> Canvas:
-    """Left, TV(r, r̂) and its bounds; right, the Bias and its certificate."""
+    """Paint TV(r, r̂) and its bounds on the left, the Bias and its certificate on the right."""
     figure, panels = canvas((PAGE[0], 3.6), panels=2)
     looks = [
         {"color": "black", "linewidth": 2},
@@ -136,7 +136,7 @@ def paint_bounds(numbers: Numbers) -> Canvas:
 
 
 def caption_bounds(numbers: Numbers) -> str:
-    """How tight each bound is."""
+    """Give the tightness of each bound."""
     statistics = numbers["statistics"]
     means = statistics["means_at_k"]
     sharp, published = (say(statistics[f"largest_share_of_{name}"], ".4f") for name in ("sharp", "published"))
@@ -162,7 +162,7 @@ ONLINE_RULES = [f"online η = {eta:g}" for eta in SHOWN]
 
 
 def _sent(sample: Sample) -> dict[str, float | None]:
-    """Mean k of each rule."""
+    """Return the mean k of each rule."""
     certified = sample.top_k["certified"][:, PARAMETERS["certified"].index(EPSILON)]
     found: dict[str, float | None] = {
         "offline (21)": sample.offline(THETA),
@@ -175,7 +175,7 @@ def _sent(sample: Sample) -> dict[str, float | None]:
 
 
 def measure_payload(trace: Trace, seed: int) -> Numbers:
-    """Fig. 9b: payload over k, and the distortion and the Bias that remain."""
+    """Measure Fig. 9b: payload over k, and the remaining distortion and Bias."""
     sample = sample_of(trace, seed)
     width = entry_bits(sample.vocabulary)
     grid = sample.grid
@@ -202,7 +202,7 @@ def measure_payload(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_payload(numbers: Numbers) -> Canvas:
-    """Left, payload over k; right, what remains over the payload."""
+    """Paint payload over k on the left, the remaining distortion over the payload on the right."""
     figure, panels = canvas(PAGE, panels=2)
     left, right = panels
     payload, distortion, bias = numbers["series"]
@@ -228,7 +228,7 @@ def paint_payload(numbers: Numbers) -> Canvas:
 
 
 def caption_payload(numbers: Numbers) -> str:
-    """Payload of each rule."""
+    """Give the payload of each rule."""
     statistics = numbers["statistics"]
     width, full, sent = (statistics[key] for key in ("bits_per_entry", "full_bits", "mean_k"))
     size = statistics["vocabulary"]
@@ -248,7 +248,7 @@ MESSAGE_BOUNDS = "The published bound (20) is always at least twice the distorti
 
 
 def message_payload(numbers: Numbers) -> str:
-    """The payload of the offline rule."""
+    """Give the payload of the offline rule."""
     statistics = numbers["statistics"]
     offline = statistics["mean_k"]["offline (21)"]
     if offline is None:

@@ -1,4 +1,4 @@
-"""The figures of edge-sd (zhu2025edgesd), Section IV and Fig. 5: savings by drafting, batching and bandwidth shares."""
+"""Define the figures of edge-sd (zhu2025edgesd), Section IV and Fig. 5: savings by drafting, batching and shares."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOOKS: dict[str, dict[str, Any]] = {
     "heuristic": {"color": "0.6", "marker": "P"},
 }
 _MARK: dict[str, Any] = {"color": "black", "marker": "*", "markersize": 8, "linestyle": "", "zorder": 5}
-"""The mark of a printed saving."""
+"""Marker of a printed saving."""
 
 _PAPER: dict[str, Any] = {"paper": "edge-sd", "source": "zhu2025edgesd"}
 
@@ -46,7 +46,7 @@ def _draw(axes: Any, series: dict[str, Any], **look: Any) -> None:
 
 
 def _paint(numbers: Numbers, look: Callable[[dict[str, Any]], dict[str, Any]], *, least: float | None = 0) -> Canvas:
-    """One panel, its legend below it."""
+    """Paint one panel with its legend below it."""
     figure, (axes,) = canvas((PAGE[0], 3.9))
     for series in numbers["series"]:
         _draw(axes, series, **(look(series) if series["scheme"] != "printed" else {}))
@@ -57,7 +57,7 @@ def _paint(numbers: Numbers, look: Callable[[dict[str, Any]], dict[str, Any]], *
 
 
 def _paint_schemes(numbers: Numbers) -> Canvas:
-    """Left, latency of the schemes; right, the certified gaps (Fig. 7) or the memory (Fig. 8)."""
+    """Paint the latency of the schemes on the left, the certified gaps (Fig. 7) or the memory (Fig. 8) on the right."""
     figure, panels = canvas((PAGE[0], 3.6), panels=2)
     for series in numbers["series"]:
         _draw(panels[series["panel"]], series, **LOOKS.get(series["scheme"], {}))
@@ -88,7 +88,7 @@ def _paint_pairs(numbers: Numbers) -> Canvas:
 
 
 def _paint_shares(numbers: Numbers) -> Canvas:
-    """Hollow marks for the fewest tasks."""
+    """Paint latency with hollow marks for the fewest tasks."""
     colors = {"equal": "0.5", "best": DARK, "waves": DARK, "free": MIDDLE}
     lines = {"equal": "-", "best": (0, (4, 2)), "waves": "-", "free": "-"}
     marks = {"equal": "s", "best": "o", "waves": "o", "free": "D"}

@@ -1,4 +1,4 @@
-"""The numbers of edge-sd (zhu2025edgesd) Figs. 6 to 9: savings by drafting, batching and bandwidth shares."""
+"""Compute the numbers of edge-sd (zhu2025edgesd) Figs. 6 to 9: savings by drafting, batching and bandwidth shares."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Row = np.ndarray[Any, Any]
 
 RUNS = 10
 PLANNER_RUNS = 3
-"""Runs of the slow planners."""
+"""Number of runs of the slow planners."""
 
 USERS = (10, 30, 60, 90, 100)
 INPUTS = (256, 512, 1024, 1792)
@@ -48,7 +48,7 @@ _LATENCY = {"label": "total latency T", "unit": "s", "scale": "linear"}
 
 
 def _series(name: str, x: Sequence[float], rows: Sequence[Row], **more: Any) -> dict[str, Any]:
-    """Mean and interval over the runs at each x; rows (runs,) in seconds."""
+    """Return mean and interval over the runs at each x; rows (runs,) in seconds."""
     mean, low, high = zip(*(interval(row) for row in rows), strict=True)
     return {"name": name, "x": list(x), "mean": list(mean), "low": list(low), "high": list(high), **more}
 
@@ -63,28 +63,28 @@ def _basis(runs: int, extra: str = "") -> str:
 def _totals(
     seed: int, runs: int, load: Load, schemes: tuple[str, ...], rule: str, radio: Radio | None = None
 ) -> dict[str, Row]:
-    """T of each scheme under a memory rule, with the best bandwidth shares, shape (runs,)."""
+    """Return T of each scheme under a memory rule, with the best bandwidth shares, shape (runs,)."""
     upload = np.asarray([uploads(seed, run, load, radio or Radio())[0] for run in range(runs)])
     served = [serve(seed, run, load, schemes, None, rule) for run in range(runs)]
     return {scheme: upload + [one[scheme].seconds for one in served] for scheme in schemes}
 
 
 def _served(seed: int, runs: int, load: Load, schemes: tuple[str, ...], rule: str, field: str, scheme: str) -> Row:
-    """A field of :class:`validation.claims.scenarios.cell.Served` of one scheme, shape (runs,)."""
+    """Return a field of :class:`validation.claims.scenarios.cell.Served` for one scheme, shape (runs,)."""
     return np.asarray([getattr(serve(seed, run, load, schemes, None, rule)[scheme], field) for run in range(runs)])
 
 
 EACH, TOGETHER = "each", "together"
-"""Memory rules: the paper's (24b), a limit for each batch, and one for all batches that run at once, in waves."""
+"""Memory rules: the paper's (24b), a limit for each batch, and one for all simultaneous batches, in waves."""
 
 BASELINES_7 = ("sequential", "none", "fixed-length", "autoregressive")
 BASELINES_8 = ("static", "max", "heuristic")
 IN_FIG_7 = ("paper", "proposed", "free", *BASELINES_7)
 IN_FIG_8 = ("paper", "proposed", "free", *BASELINES_8)
-"""The drawn schemes: "paper" is Algorithm 1 under (24b); all others count the caches of all batches, in waves."""
+"""Drawn schemes: "paper" is Algorithm 1 under (24b); all others count the caches of all batches, in waves."""
 
 UNDER_EACH = tuple(scheme for scheme in SCHEMES if scheme != "free")
-"""The schemes that the paper compares, and Johnson's order, under its memory rule and with its barrier."""
+"""Schemes that the paper compares, and Johnson's order, under the paper's memory rule and with its barrier."""
 
 IN_FIG_9 = ("proposed",)
 SHARES = {
@@ -94,7 +94,7 @@ SHARES = {
     "free": "best shares, free, waves",
 }
 WITH_GAP = ("proposed", "free")
-"""Plans whose gap to the lower bound is drawn."""
+"""Plans with a drawn gap to the lower bound."""
 
 _SWEEPS: dict[str, tuple[dict[str, str], str, tuple[int, ...]]] = {
     "a": (axis("tasks K"), "users", USERS),
@@ -112,7 +112,7 @@ def simulate_sweep(
     base: Load | None = None,
     values: tuple[int, ...] | None = None,
 ) -> Numbers:
-    """Figs. 7 and 8: total latency of the schemes shown over the tasks (a), the prompts (b) or the answers (c).
+    """Compute Figs. 7 and 8: total latency of the schemes over the tasks (a), the prompts (b) or the answers (c).
 
     Parameters
     ----------
@@ -122,11 +122,11 @@ def simulate_sweep(
         :data:`IN_FIG_7` or :data:`IN_FIG_8`.
     seed : int
     runs : int
-        How many draws of the users.
+        Number of draws of the users.
     base : Load, optional
         Table II by default.
     values : tuple of int, optional
-        Of what varies; those of the figure by default.
+        Values of the varied field; those of the figure by default.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def simulate_sweep(
 
 
 def _memory(seed: int, runs: int, loads: Sequence[Load]) -> dict[str, list[Row]]:
-    """Memory of the weights and all simultaneous caches (GB), for the plan under (24b) and for those in waves."""
+    """Return the memory of weights and simultaneous caches (GB), for the plan under (24b) and the plans in waves."""
     rows = {"paper": [_served(seed, runs, one, UNDER_EACH, EACH, "bytes", "proposed") / 1e9 for one in loads]}
     for name in WITH_GAP:
         rows[name] = [_served(seed, runs, one, SCHEMES, TOGETHER, "bytes", name) / 1e9 for one in loads]
@@ -197,19 +197,19 @@ def _memory(seed: int, runs: int, loads: Sequence[Load]) -> dict[str, list[Row]]
 
 
 def _memory_table(x: Sequence[int], memory: dict[str, list[Row]], load: Load) -> dict[str, Any]:
-    """Means of :func:`_memory`."""
+    """Return the table of means of :func:`_memory`."""
     rows = tuple((NAMES[name], *(f"{row.mean():.1f}" for row in found)) for name, found in memory.items())
     title = f"Memory that all caches need at once, GB, answers of O_max tokens; there are {load.memory / 1e9:.0f} GB"
     return Table(title, ("at", *map(str, x)), rows).plain()
 
 
 def _saved(totals: dict[str, Row], baseline: str, ours: str = "proposed") -> Row:
-    """Saving in percent of the baseline's total latency, shape (runs,)."""
+    """Return the saving in percent of the baseline's total latency, shape (runs,)."""
     return np.asarray(100.0 * (1.0 - totals[ours] / totals[baseline]))
 
 
 def _ranked(here: dict[str, Row], shown: tuple[str, ...]) -> dict[str, Any]:
-    """Which of the baselines shown is the fastest, under (24b)."""
+    """Return the fastest of the drawn baselines under (24b), and whether it is slower than ours."""
     baselines = [name for name in shown if name in (*BASELINES_7, *BASELINES_8)]
     best = min(baselines, key=lambda name: float(here[name].mean()))
     return {
@@ -219,7 +219,7 @@ def _ranked(here: dict[str, Row], shown: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _gaps_table(x: Sequence[int], gaps: dict[str, list[Row]]) -> dict[str, Any]:
-    """Largest possible improvement of each plan."""
+    """Return the table of the largest possible improvement of each plan."""
     rows = tuple((NAMES[name], *(percent(spread(gap)) for gap in found)) for name, found in gaps.items())
     title = "Certified gap of the planned T_inf, every answer of O_max tokens"
     return Table(title, ("at", *map(str, x)), rows).plain()
@@ -228,7 +228,7 @@ def _gaps_table(x: Sequence[int], gaps: dict[str, list[Row]]) -> dict[str, Any]:
 def _savings_table(
     rule: str, x: Sequence[int], totals: list[dict[str, Row]], shown: tuple[str, ...], ours: tuple[str, ...]
 ) -> dict[str, Any]:
-    """Savings of Algorithm 1 and of ours against each baseline."""
+    """Return the table of savings of Algorithm 1 and of ours against each baseline."""
     rows = []
     for one in ours:
         name = "Algorithm 1" if one == "proposed" else "free"
@@ -243,7 +243,7 @@ def _savings_table(
 
 
 def _planners(seed: int, runs: int, load: Load) -> dict[str, Any]:
-    """Planners on the planned problem: every answer has O_max tokens."""
+    """Compare planners on the planned problem: every answer has O_max tokens."""
     names = {
         "dp-printed": "Algorithm 1 word for word: not a partition",
         "dp-printed-objective": "Algorithm 1 with (29) as printed, else repaired",
@@ -269,12 +269,12 @@ def _planners(seed: int, runs: int, load: Load) -> dict[str, Any]:
 def simulate_acceptance(
     seed: int, *, runs: int = RUNS, base: Load | None = None, values: tuple[float, ...] = ACCEPTANCES
 ) -> Numbers:
-    """Fig. 6: total latency over the acceptance rate, of three pairs of models and of no drafts at all."""
+    """Compute Fig. 6: total latency over the acceptance rate, for three pairs of models and without drafts."""
     series, faster, saved, gaps = [], 0, [], []
     for pair, name in enumerate(PAIR_NAMES):
         load = replace(base or Load(), pair=pair)
         loads = [replace(load, acceptance=acceptance) for acceptance in values]
-        without = _totals(seed, runs, load, ("autoregressive",), EACH)["autoregressive"]  # whatever the acceptance is
+        without = _totals(seed, runs, load, ("autoregressive",), EACH)["autoregressive"]  # for every acceptance rate
         drafted = [_totals(seed, runs, one, IN_FIG_9, EACH)["proposed"] for one in loads]
         free = [_totals(seed, runs, one, ("free",), TOGETHER)["free"] for one in loads]
         series += [
@@ -308,7 +308,7 @@ def simulate_bandwidth(
     base: Load | None = None,
     shared_by: tuple[int, ...] = SHARED_BY,
 ) -> Numbers:
-    """Fig. 9: total latency over the bandwidth, with the best and with equal shares.
+    """Compute Fig. 9: total latency over the bandwidth, with the best and with equal shares.
 
     Parameters
     ----------
@@ -316,7 +316,7 @@ def simulate_bandwidth(
         Index of the models: 0, 1, 2 for Figs. 9a, 9b, 9c.
     seed : int
     runs : int
-        How many draws of the users.
+        Number of draws of the users.
     base : Load, optional
         Table II by default.
     shared_by : tuple of int
@@ -355,7 +355,7 @@ def simulate_bandwidth(
 
 
 def _printed_shares(pair: int, rows: dict[str, list[Row]]) -> list[dict[str, Any]]:
-    """The mark of the printed saving, at 25 MHz."""
+    """Return the mark of the printed saving, at 25 MHz."""
     goal = BANDWIDTH_SAVINGS[pair]
     height = rows["equal"][BANDWIDTHS_MHZ.index(25)].mean() * (1 - goal.percent / 100)
     name = f"printed: {goal.percent}% below equal shares"
@@ -363,7 +363,7 @@ def _printed_shares(pair: int, rows: dict[str, list[Row]]) -> list[dict[str, Any
 
 
 def _over_bandwidths(seed: int, runs: int, load: Load) -> dict[str, list[Row]]:
-    """T at each bandwidth, by :data:`SHARES`."""
+    """Return T at each bandwidth, by :data:`SHARES`."""
     paper = _served(seed, runs, load, IN_FIG_9, EACH, "seconds", "proposed")
     waves, free = (_served(seed, runs, load, WITH_GAP, TOGETHER, "seconds", name) for name in WITH_GAP)
     rows: dict[str, list[Row]] = {key: [] for key in SHARES}

@@ -1,4 +1,4 @@
-"""The savings that edge-sd (zhu2025edgesd) Section IV prints in its text."""
+"""Savings that edge-sd (zhu2025edgesd) Section IV prints in its text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAIR_NAMES = ("68M, 7B", "1.1B, 7B", "1.1B, 13B")
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """A printed saving of the total latency.
+    """Hold a printed saving of the total latency.
 
     Attributes
     ----------
@@ -72,4 +72,4 @@ PRINTED: dict[str, Printed] = {
     saving.figure: Printed(f"saving against {what}, in percent", saving.percent, place)
     for saving, (what, place) in zip(BATCHING_SAVINGS, _BATCHING_PLACES, strict=True)
 }
-"""The same as records of the sidecars, by figure."""
+"""The printed savings as records of the sidecars, by figure."""

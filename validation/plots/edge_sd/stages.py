@@ -1,4 +1,4 @@
-"""Fig. 5 of edge-sd (zhu2025edgesd), measured on the built-in models: run time of a forward pass is c₁ F b + c₂."""
+"""Measure Fig. 5 of edge-sd (zhu2025edgesd) on the built-in models: run time of a forward pass is c₁ F b + c₂."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 REPEATS, PATIENCE_S = 15, 60.0
-"""Rounds of a model, and when no more are begun (s): enough for the least to be that of a free core, or nearly."""
+"""Rounds of a model, and the time limit (s) to begin one: enough for the minimum to be close to a free core's."""
 
 
 def simulate_stages(seed: int, *, measure: Callable[..., StageTimes] = measure_stage_times) -> Numbers:
-    """Fig. 5, measured: run time of the built-in models over the batch size and over the operations.
+    """Measure Fig. 5: run time of the built-in models over the batch size and over the operations.
 
-    Each model on the CPU, and on a GPU where there is one. The seed draws the prompts; times are the machine's.
+    Each model runs on the CPU, and on a GPU if there is one. The seed draws the prompts; times depend on the machine.
     """
     import torch
 
     from validation.models.machine import machine
     from validation.models.pair import load_pair
 
-    computer = machine() | {"threads": torch.get_num_threads()}  # the load before this adds to it
+    computer = machine() | {"threads": torch.get_num_threads()}  # record the load before this run adds to it
     places = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     series, fits = [], []
     for place in places:
@@ -63,7 +63,7 @@ def simulate_stages(seed: int, *, measure: Callable[..., StageTimes] = measure_s
 
 
 def _passes(name: str, place: str, times: StageTimes) -> dict[str, Any]:
-    """Measured and fitted times of one model, in ms."""
+    """Return measured and fitted times of one model, in ms."""
     fit = times.fit
     fitted = fit.c1 * times.load + fit.c2
     return {
@@ -101,7 +101,7 @@ def _fit_row(series: dict[str, Any]) -> tuple[str, ...]:
 
 
 def paint_stages(numbers: Numbers) -> Canvas:
-    """Left, the target model at each length of the prompt; right, all models on both logarithmic axes."""
+    """Paint the target model at each prompt length on the left, all models on logarithmic axes on the right."""
     figure, (left, right) = canvas(PAGE, panels=2)
     last = numbers["series"][-1]  # the target model follows the draft model
     shades = ("0.65", "0.45", MIDDLE, DARK)
@@ -128,7 +128,7 @@ def paint_stages(numbers: Numbers) -> Canvas:
 
 
 def caption_stages(numbers: Numbers) -> str:
-    """The largest deviation from the line, and the spread of the rounds."""
+    """Give the largest deviation from the line, and the spread of the rounds."""
     statistics = numbers["statistics"]
     return (
         f"Single passes deviate by up to {100 * statistics['largest_relative_error']:.0f}%, the smallest ones most. "
@@ -139,6 +139,6 @@ def caption_stages(numbers: Numbers) -> str:
 
 
 def message_stages(numbers: Numbers) -> str:
-    """How much the line explains."""
+    """Give the variance that the line explains."""
     least = numbers["statistics"]["smallest_r_squared"]
     return f"The line c₁ F b + c₂ explains at least {100 * least:.1f}% of the variance of the run times."

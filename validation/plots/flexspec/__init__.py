@@ -1,1 +1,1 @@
-"""flexspec: its figures and tables, from its printed numbers and from decoded texts."""
+"""Figures and tables of flexspec, from its printed numbers and from decoded texts."""

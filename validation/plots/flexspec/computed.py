@@ -1,7 +1,7 @@
-"""Figs. 2, 5 and Table I of flexspec (li2025flexspec), computed from its printed numbers.
+"""Compute Figs. 2, 5 and Table I of flexspec (li2025flexspec) from its printed numbers.
 
-The paper measured on hardware. Here its printed latencies are checked against each other and fitted by model (10).
-Nothing is read off a curve.
+The paper measured on hardware. Here its printed latencies are compared to each other and fitted by model (10).
+No number is read off a curve.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ PRINTED_LENGTHS = (Printed("K* over a weak link", 2, "Fig. 2"), Printed("K* over
 
 
 def _needed(gamma: float, length: int) -> tuple[float, float]:
-    """The F/M between which K* is that, from a fine grid."""
+    """Return the range of F/M with this K*, from a fine grid."""
     grid = np.geomspace(0.1, 1000.0, 20_001)
     chosen = np.asarray(optimal_draft_length(gamma, grid, 1.0, fits.MAX_DRAFT_LENGTH))
     return float(grid[chosen == length].min()), float(grid[chosen == length].max())
 
 
 def _landscape(name: str, length: int) -> dict[str, Any]:
-    """Throughput over K where the paper has this K*, with the geometric middle of the F/M that give it."""
+    """Return throughput over K for a K* of the paper, at the geometric mean of the range of F/M with this K*."""
     low, high = _needed(GAMMA, length)
     ratio = float(np.sqrt(low * high))
     lengths = np.arange(1, MAX_DRAWN_LENGTH + 1)
@@ -75,7 +75,7 @@ def _lengths_table() -> dict[str, Any]:
 
 
 def _picks_table(series: list[dict[str, Any]]) -> dict[str, Any]:
-    """Throughput that Algorithm 2 loses, for several K_max."""
+    """Return the table of throughput that Algorithm 2 loses, for several K_max."""
     rows = []
     for one in series:
         ratio, best = one["fixed_over_marginal"], one["best"]
@@ -88,7 +88,7 @@ def _picks_table(series: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _rates_table() -> dict[str, Any]:
-    """Time of a token's index in M at the rates of Table I, and the rate at which it moves K* from 6 to 2."""
+    """Return the time of a token's index in M at the rates of Table I, and the rate that moves K* from 6 to 2."""
     rows = [
         (f"{name}, {rate / 1e6:g} Mbit/s", f"{1e3 * INDEX_BITS / rate:.5f} ms") for name, rate, *_ in SYNCHRONISATION
     ]
@@ -108,7 +108,7 @@ def _rates_table() -> dict[str, Any]:
 
 
 def simulate_lengths(seed: int) -> Numbers:
-    """Two landscapes, and the choices over F/M; nothing is random."""
+    """Compute two curves of throughput, and the chosen lengths over F/M; nothing is random."""
     exact = np.asarray(optimal_draft_length(GAMMA, RATIOS, 1.0, MAX_DRAWN_LENGTH))
     series: list[dict[str, Any]] = [_landscape("weak", 2), _landscape("strong", 6)]
     picks = np.asarray(surrogate_draft_length(GAMMA, RATIOS, 1.0, MAX_DRAWN_LENGTH))
@@ -128,7 +128,7 @@ def simulate_lengths(seed: int) -> Numbers:
 
 
 def paint_lengths(numbers: Numbers) -> Canvas:
-    """Left, throughput over K; right, chosen lengths over F/M."""
+    """Paint throughput over K on the left, chosen lengths over F/M on the right."""
     figure, (left, right) = canvas(PAGE, panels=2)
     for one, color in zip(numbers["series"][:2], (MIDDLE, DARK), strict=True):
         left.plot(one["x"], one["y"], color=color, label=f"{one['name']}, F/M = {one['fixed_over_marginal']:.3g}")
@@ -149,7 +149,7 @@ def paint_lengths(numbers: Numbers) -> Canvas:
 
 
 def caption_lengths(numbers: Numbers) -> str:
-    """K* and the pick of Algorithm 2."""
+    """Give K* and the length that Algorithm 2 chooses."""
     weak, strong = numbers["series"][:2]
     return (
         "Algorithm 2 maximises (1 + γK)/(F + KM). The derivative has the sign of γF − M for every K. So it picks "
@@ -165,7 +165,7 @@ def caption_lengths(numbers: Numbers) -> str:
 
 
 def _open(points: dict[int, float]) -> dict[str, Any]:
-    """The band of all curves through K = 1 and K = 5."""
+    """Return the band of all curves through K = 1 and K = 5."""
     gammas, fixed, marginal = fits.open_set({k: points[k] for k in (1, 5)})
     lengths = np.arange(8)
     curves = np.asarray(cost_per_token(gammas[:, None], lengths, fixed[:, None], marginal[:, None]))
@@ -232,10 +232,10 @@ def _pair(network: str) -> dict[int, float]:
 
 
 def _arguments_table() -> dict[str, Any]:
-    """Conditions that every acceptance profile meets: E(1) ≤ E(5) ≤ 1 + 5 (E(1) - 1), E(1) ≤ 2, M ≥ 0.
+    """Return conditions that every acceptance profile meets: E(1) ≤ E(5) ≤ 1 + 5 (E(1) - 1), E(1) ≤ 2, M ≥ 0.
 
-    With F = L(0) and K = 1 exact, M = L(1) E(1) - L(0) and L(5) = (5 L(1) E(1) - 4 L(0))/E(5). Over 5G it is least at
-    M = 0, where E(1) = L(0)/L(1), and over WiFi largest at E(5) = E(1) = 2. With F free,
+    With F = L(0) and K = 1 exact, M = L(1) E(1) - L(0) and L(5) = (5 L(1) E(1) - 4 L(0))/E(5). Over 5G, L(5) is
+    smallest at M = 0, where E(1) = L(0)/L(1). Over WiFi, L(5) is largest at E(5) = E(1) = 2. With F free,
     F = (5 L(1) E(1) - L(5) E(5))/4.
     """
     strong, weak = STRIDES["5G"], STRIDES["WiFi"]
@@ -260,7 +260,7 @@ def _arguments_table() -> dict[str, Any]:
 
 
 def simulate_strides(seed: int) -> Numbers:
-    """Fits to the strides that Section V-C prints; nothing is random."""
+    """Fit the strides that Section V-C prints; nothing is random."""
     series = [_strides_of(network) for network in STRIDES]
     axes = {"x": axis("draft length K"), "y": axis("latency", "ms")}
     return {
@@ -274,7 +274,7 @@ def simulate_strides(seed: int) -> Numbers:
 
 
 def paint_strides(numbers: Numbers) -> Canvas:
-    """Latency over K, a panel for each network."""
+    """Paint latency over K, with a panel for each network."""
     figure, panels = canvas(PAGE, panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         free, fit = one["through_1_and_5"], one["fit"]
@@ -292,7 +292,7 @@ def paint_strides(numbers: Numbers) -> Canvas:
 
 
 def caption_strides(numbers: Numbers) -> str:
-    """Parameters that the printed latencies allow."""
+    """Give the parameters that the printed latencies allow."""
     strong, weak = (one["through_1_and_5"] for one in numbers["series"])
     return (
         f"The best fit misses a point by {numbers['statistics']['5G']:.0%} over 5G and by "
@@ -308,7 +308,7 @@ def caption_strides(numbers: Numbers) -> str:
 
 
 def simulate_storm(seed: int) -> Numbers:
-    """Minutes at 3.2 GB, and the sizes that take the printed ones."""
+    """Compute minutes at 3.2 GB, and the sizes that match the printed minutes; nothing is random."""
     rows, ends = [], []
     for name, rate, minutes, unit in SYNCHRONISATION:
         ours = float(synchronisation_time(DRAFT_BYTES, rate)) / 60.0
@@ -328,7 +328,7 @@ def simulate_storm(seed: int) -> Numbers:
 
 
 def caption_storm(numbers: Numbers) -> str:
-    """Which model sizes give the printed times."""
+    """Give the model sizes that match the printed times."""
     low, high = (numbers["statistics"][key] for key in ("least_gigabytes", "most_gigabytes"))
     return (
         f"All three printed times follow from a model of {low:.4f} to {high:.5f} GB. A model of 3.6 GB does not give "

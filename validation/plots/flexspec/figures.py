@@ -1,4 +1,4 @@
-"""The figures and tables of flexspec (li2025flexspec): from its printed numbers, and from decoded texts."""
+"""Define the figures and tables of flexspec (li2025flexspec), from its printed numbers and from decoded texts."""
 
 from __future__ import annotations
 

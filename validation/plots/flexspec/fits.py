@@ -1,8 +1,8 @@
-"""Parameters (fixed, marginal, γ) by the printed latencies of flexspec: least squares, and the sets left open.
+"""Fit parameters (fixed, marginal, γ) to flexspec's printed latencies: least squares, and sets of exact solutions.
 
 A round of K drafts takes F + K M and gives E(K) = (1 - γ^{K+1})/(1 - γ) tokens, flexspec (10)-(11), so a token takes
 (F + K M)/E(K). Cloud-Only is K = 0: "every token generation incurs a full network round-trip time and cloud
-computation cost" (Section V-A), hence F. Its quotient with the latency at K depends on γ and M/F alone.
+computation cost" (Section V-A), hence F. Its quotient with the latency at K depends only on γ and M/F.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from hlmtheory.draft_length import cost_per_token, optimal_draft_length
 from validation.plots.flexspec.printed import Row
 
 MAX_DRAFT_LENGTH = 64
-"""K_max of the fits: the paper prints none, and no fit gets near."""
+"""K_max of the fits: the paper prints none, and every fit is far below it."""
 GRID = np.linspace(0.0, 1.0, 20_001)
-"""Acceptances at which it is asked whether the points can be met."""
+"""Grid of γ on which exact solutions are sought."""
 
 
 def best_latency(gamma: ArrayLike, fixed: ArrayLike, marginal: ArrayLike) -> tuple[Row, Row]:
-    """Latency a token at the best K in 1..MAX_DRAFT_LENGTH, and that K.
+    """Return the latency per token at the best K in 1..MAX_DRAFT_LENGTH, and that K.
 
     >>> latency, length = best_latency(0.8, 1.0, 0.2)
     >>> round(float(latency), 4), int(length)
@@ -34,7 +34,7 @@ def best_latency(gamma: ArrayLike, fixed: ArrayLike, marginal: ArrayLike) -> tup
 
 
 def ratio_for(speed_up: float, gamma: float) -> tuple[float, int] | None:
-    """The M/F at which the best K is that much faster than Cloud-Only, and that K; None if γ is too low for any.
+    """Return the M/F that gives the speed-up over Cloud-Only at the best K, and that K; None if γ is too low.
 
     The speed-up falls as M/F rises, from E(MAX_DRAFT_LENGTH) at M = 0, so each γ has one M/F: the speed-up
     does not identify γ and M/F separately.
@@ -58,7 +58,7 @@ def ratio_for(speed_up: float, gamma: float) -> tuple[float, int] | None:
 
 
 class StrideFit(NamedTuple):
-    """F and M in ms, γ, and the fitted latencies by K."""
+    """Hold F and M in ms, γ, and the fitted latencies by K."""
 
     gamma: float
     fixed: float
@@ -66,12 +66,12 @@ class StrideFit(NamedTuple):
     fitted: dict[int, float]
 
     def worst(self, points: Mapping[int, float]) -> float:
-        """The largest relative error."""
+        """Return the largest relative error."""
         return max(abs(self.fitted[k] / value - 1.0) for k, value in points.items())
 
 
 def stride_fit(points: Mapping[int, float]) -> StrideFit:
-    """Least squares of the relative errors over γ in [0, 1] and F, M ≥ 0; the best of several starts."""
+    """Fit the relative errors by least squares over γ in [0, 1] and F, M ≥ 0; keep the best of several starts."""
     from scipy import optimize
 
     lengths, latency = np.asarray(list(points)), np.asarray(list(points.values()))
@@ -88,7 +88,7 @@ def stride_fit(points: Mapping[int, float]) -> StrideFit:
 
 
 def through_two(points: Mapping[int, float], gamma: ArrayLike) -> tuple[Row, Row]:
-    """F and M in ms of the line that meets both latencies exactly at that γ; negative where none can."""
+    """Return F and M in ms that match both latencies exactly at γ; negative values mean no valid solution."""
     (k, at_k), (n, at_n) = points.items()
     rounds = [at * np.asarray(1.0 / cost_per_token(gamma, length, 1.0, 0.0)) for length, at in ((k, at_k), (n, at_n))]
     marginal = (rounds[1] - rounds[0]) / (n - k)
@@ -96,7 +96,7 @@ def through_two(points: Mapping[int, float], gamma: ArrayLike) -> tuple[Row, Row
 
 
 def open_set(points: Mapping[int, float]) -> tuple[Row, Row, Row]:
-    """All γ of the grid with F, M ≥ 0 through both latencies, and those F and M in ms."""
+    """Return all γ of the grid with F, M ≥ 0 through both latencies, and those F and M in ms."""
     fixed, marginal = through_two(points, GRID)
     fits = (fixed >= 0) & (marginal >= 0)
     return GRID[fits], fixed[fits], marginal[fits]
@@ -106,7 +106,7 @@ def open_set(points: Mapping[int, float]) -> tuple[Row, Row, Row]:
 
 
 class ColumnFit(NamedTuple):
-    """γ of each dataset, M of each network in ms, and the root mean square of the errors in ms."""
+    """Hold γ of each dataset, M of each network in ms, and the root mean square of the errors in ms."""
 
     gammas: Row
     marginals: Row
@@ -114,14 +114,14 @@ class ColumnFit(NamedTuple):
 
 
 def column_fit(cloud: Row, own: Row, first: float, marginals: Row | None = None) -> ColumnFit:
-    """Latencies of datasets × networks with F that of Cloud-Only, one γ a dataset and one M a network.
+    """Fit latencies of datasets × networks, with Cloud-Only's F, one γ per dataset and one M per network.
 
     Parameters
     ----------
     cloud, own : array, shape (datasets, networks)
         In ms.
     first : float
-        γ of the first dataset, which is held: the latencies do not tell it.
+        γ of the first dataset. It is held, because the latencies do not identify it.
     marginals : array, shape (networks,), optional
         In ms, held if given; then γ of the first dataset is free.
     """
@@ -148,7 +148,7 @@ def column_fit(cloud: Row, own: Row, first: float, marginals: Row | None = None)
 
 
 class SpeedUpFit(NamedTuple):
-    """γ, what a draft costs beside the device's own time over F, F in ms, and the fitted speed-ups."""
+    """Hold γ, the cost of a draft beyond the device's own time over F, F in ms, and the fitted speed-ups."""
 
     gamma: float
     other: float
@@ -157,7 +157,7 @@ class SpeedUpFit(NamedTuple):
 
 
 def device_fit(draft_ms: Row, speed_up: Row, fixed: float | None) -> SpeedUpFit:
-    """Speed-ups of devices that differ in the time of a draft alone; F in ms is free if None."""
+    """Fit speed-ups of devices that differ only in the time of a draft; F in ms is free if None."""
     from scipy import optimize
 
     def of(x: Row) -> Row:
@@ -175,10 +175,10 @@ def device_fit(draft_ms: Row, speed_up: Row, fixed: float | None) -> SpeedUpFit:
 
 
 def largest_between(draft_ms: Row, speed_up: Row, which: int) -> float:
-    """The most that one device's speed-up can be beside those of a quicker and a slower one, to the printed digits.
+    """Return the largest speed-up of one device, given a faster and a slower device, to the printed digits.
 
-    Latency is a minimum over K of functions linear in the time of a draft, so it is concave in it: between two
-    devices it is no less than the chord.
+    Latency is a minimum over K of functions that are linear in the time of a draft, so it is concave in this time:
+    between two devices it is at least the chord.
     """
     order = np.argsort(draft_ms)
     place = int(np.flatnonzero(order == which)[0])

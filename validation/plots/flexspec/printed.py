@@ -16,14 +16,15 @@ METHODS = ("Cloud-Only", "Lookahead", "Std. SD", "Medusa-1", "EAGLE-2", "DSSD", 
 SYNCHRONISATION = (("Public WiFi", 10e6, 48.0, 1.0), ("4G LTE", 50e6, 9.5, 0.1), ("5G Mid-Band", 300e6, 1.6, 0.1))
 """Table I: network, rate in bit/s, minutes, unit of their last digit."""
 DRAFT_BYTES = 3.2e9
-"""Size of the draft model of Table I, as Section III-B has it."""
+"""Size of the draft model of Table I, as Section III-B prints it."""
 
 WEAK_UPLINK = (5, 200.0)
-"""Tokens and the ms of their uplink below 5 dB, Section III-D."""
+"""Number of tokens and their uplink time in ms below 5 dB, Section III-D."""
 
 STRIDES = {"5G": {0: 432.0, 1: 405.0, 5: 220.0}, "WiFi": {0: 1220.0, 1: 625.0, 5: 1455.0}}
-"""Latency in ms by K, Section V-C and Table III; 0 is Cloud-Only. In 5G FlexSpec takes as long as K = 5, and over WiFi,
-it is said, behaves like K = 1: that point is FlexSpec's."""
+"""Latency in ms by K, Section V-C and Table III; 0 is Cloud-Only. Over 5G, FlexSpec has the latency of K = 5. Over WiFi
+the paper says that it behaves like K = 1, so that point is FlexSpec's.
+"""
 
 DEVICES = (
     ("Raspberry Pi 5", 145.0, 6.9, (0.76, 0.85, 0.72)),
@@ -31,7 +32,7 @@ DEVICES = (
     ("iPhone 15 Pro Max", 12.0, 83.3, (1.82, 1.92, 1.75)),
     ("Snapdragon 8 Gen 3", 10.5, 95.2, (1.93, 2.05, 1.85)),
 )
-"""Table V: device, ms a draft, drafts a second, speed-up over 4G for GSM8K, MT-Bench, HumanEval."""
+"""Table V: device, ms per draft, drafts per second, speed-up over 4G for GSM8K, MT-Bench, HumanEval."""
 DEVICE_DATASETS = ("GSM8K", "MT-Bench", "HumanEval")
 
 TARGETS = (
@@ -39,9 +40,9 @@ TARGETS = (
     ("Llama-3-70B", (395.0, 550.0), (2.30, 1.92)),
     ("Mixtral 8x7B", (320.0, 485.0), (1.75, 1.68)),
 )
-"""Table VI: target, ms of Cloud-Only over 5G and 4G, speed-up over each."""
+"""Table VI: target model, ms of Cloud-Only over 5G and 4G, speed-up over each."""
 
-# A line for each dataset and network: Cloud-Only in ms, then ms:speed-up of the other methods.
+# One row for each dataset and network: Cloud-Only in ms, then ms:speed-up of the other methods.
 _GREEDY = """
 432 415:1.04 392:1.10 205:2.10 182:2.37 305:1.41 220:1.96
 595 580:1.02 805:0.74 480:1.24 445:1.33 482:1.23 325:1.83
@@ -85,7 +86,7 @@ _SAMPLED = """
 
 
 def _parsed(text: str) -> tuple[Row, Row]:
-    """Latencies in ms and printed speed-ups, shapes (datasets, networks, methods)."""
+    """Return latencies in ms and printed speed-ups, shapes (datasets, networks, methods)."""
     cells = [[[*cell.split(":"), "1.0"][:2] for cell in line.split()] for line in text.split("\n") if line]
     values = np.asarray(cells, dtype=np.float64).reshape(len(DATASETS), len(NETWORKS), len(METHODS), 2)
     return values[..., 0], values[..., 1]
@@ -96,7 +97,7 @@ LATENCIES = {"III": _parsed(_GREEDY), "IV": _parsed(_SAMPLED)}
 
 
 def misprints(table: str) -> Iterator[tuple[str, str, float, float, float]]:
-    """Cells of Table III or IV whose speed-up is not the quotient of the latencies, to the printed digits.
+    """Yield cells of Table III or IV whose speed-up differs from the quotient of the latencies, to the printed digits.
 
     Yields
     ------

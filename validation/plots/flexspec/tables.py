@@ -1,4 +1,4 @@
-"""Tables III to VI of flexspec (li2025flexspec): printed latencies and speed-ups against its model (10)."""
+"""Compare Tables III to VI of flexspec (li2025flexspec), printed latencies and speed-ups, to its model (10)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GAMMAS = (0.6, 0.7, 0.8, 0.9, 0.95)
 
 
 def span(values: Any, form: str = ".3g") -> str:
-    """Smallest to largest.
+    """Format the range from smallest to largest.
 
     >>> span([2.0, 1.0, 3.0])
     '1 to 3'
@@ -36,7 +36,7 @@ def span(values: Any, form: str = ".3g") -> str:
 
 
 def listed(values: Any, form: str = ".3g") -> str:
-    """All, by commas.
+    """Format all values, separated by commas.
 
     >>> listed([1.0, 2.5])
     '1, 2.5'
@@ -48,7 +48,7 @@ def listed(values: Any, form: str = ".3g") -> str:
 
 
 def _methods_table(table: str) -> dict[str, Any]:
-    """Each method: its speed-ups, and what they say of γ, of M/F and of the best K."""
+    """Return the table of each method's speed-ups, and the γ, M/F and best K that they imply."""
     latency, _ = LATENCIES[table]
     quotient = latency[..., :1] / latency
     rows = []
@@ -72,7 +72,7 @@ def _methods_table(table: str) -> dict[str, Any]:
 
 
 def _fits(table: str) -> list[tuple[str, fits.ColumnFit]]:
-    """FlexSpec's column fitted with γ held at several values; for Table IV also with the marginals of Table III."""
+    """Fit FlexSpec's column with γ held at several values; for Table IV also with the marginals of Table III."""
     latency, _ = LATENCIES[table]
     cloud, own = latency[..., 0], latency[..., -1]
     found = [(f"{gamma:g}, held", fits.column_fit(cloud, own, gamma)) for gamma in GAMMAS]
@@ -84,7 +84,7 @@ def _fits(table: str) -> list[tuple[str, fits.ColumnFit]]:
 
 
 def _fits_table(table: str, found: list[tuple[str, fits.ColumnFit]]) -> dict[str, Any]:
-    """Their parameters: the misfit does not tell one γ from another."""
+    """Return the table of fitted parameters: the misfit does not identify γ."""
     cloud = LATENCIES[table][0][..., 0]
     rows = []
     for name, fit in found:
@@ -113,7 +113,7 @@ def _remarks_table(table: str) -> dict[str, Any]:
 
 
 def simulate_latencies(table: str, seed: int) -> Numbers:
-    """Fits to the latency columns; nothing is random."""
+    """Fit the latency columns; nothing is random."""
     latency, _ = LATENCIES[table]
     quotient = latency[..., 0] / latency[..., -1]
     found = _fits(table)
@@ -135,7 +135,7 @@ def simulate_latencies(table: str, seed: int) -> Numbers:
 
 
 def caption_latencies(table: str, numbers: Numbers) -> str:
-    """Misprints, and how well the model fits."""
+    """Give misprints, and the error of the model's fit."""
     statistics = numbers["statistics"]
     text = (
         f"The speed-up depends on γ and M/F only. Fits with γ fixed at {GAMMAS[0]} to {GAMMAS[-1]} have errors of "
@@ -158,7 +158,7 @@ def caption_latencies(table: str, numbers: Numbers) -> str:
 
 
 def simulate_devices(seed: int) -> Numbers:
-    """Speed-ups of devices that differ in the time of a draft; nothing is random."""
+    """Compute speed-ups of devices that differ in the time of a draft; nothing is random."""
     draft = np.asarray([one[1] for one in DEVICES])
     cloud = dict(zip(DATASETS, LATENCIES["III"][0][:, 1, 0], strict=True))
     fitted, notes, statistics = [], [], {}
@@ -193,7 +193,7 @@ def simulate_devices(seed: int) -> Numbers:
 
 
 def caption_devices(numbers: Numbers) -> str:
-    """Which printed speed-ups contradict each other."""
+    """Name the printed speed-ups that contradict each other."""
     return (
         "At the best K the latency is a minimum of linear functions of the time of a draft, so it is concave in this "
         "time, for every acceptance. On all three datasets the Snapdragon's printed speed-ups exceed what those of "
@@ -208,7 +208,7 @@ def caption_devices(numbers: Numbers) -> str:
 
 
 def simulate_targets(seed: int) -> Numbers:
-    """Other target models: implied latencies, and what they say of M/F."""
+    """Compute implied latencies for other target models, and the M/F that they imply; nothing is random."""
     rows = []
     for name, base, gain in TARGETS:
         own = [b / g for b, g in zip(base, gain, strict=True)]
@@ -242,7 +242,7 @@ def simulate_targets(seed: int) -> Numbers:
 
 
 def caption_targets(numbers: Numbers) -> str:
-    """Consequences of the implied latencies for M."""
+    """Give the consequences of the implied latencies for M."""
     return (
         "The implied latencies of Llama-2-70B are those of Table III. With Cloud-Only a token takes 155 to 165 ms "
         "longer over 4G. If all of this were in F, FlexSpec's difference would give the tokens per round; this number "

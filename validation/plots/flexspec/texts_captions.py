@@ -1,4 +1,4 @@
-"""Captions of flexspec's latencies, measured on decoded texts."""
+"""Write captions of flexspec's latencies, measured on decoded texts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Ends = Sequence[float | None]
 
 
 def caption(number: str, numbers: Numbers) -> str:
-    """Details for Fig. 4 and for the tables, by their numbers; the tables beside hold the rest."""
+    """Give details for Fig. 4 and the tables, by their numbers; the tables hold all other results."""
     statistics = numbers["statistics"]
     if number == "4":
         return " ".join([UNIT, _printed("III", numbers), _fixed(statistics)])
@@ -29,13 +29,13 @@ def caption(number: str, numbers: Numbers) -> str:
 
 
 def _line(numbers: Numbers, network: str, name: str) -> dict[str, Any] | None:
-    """A line over a network, if it was run."""
+    """Return a line over a network, or None if it was not run."""
     series = next(one for one in numbers["series"] if one["name"] == network)
     return next((one for one in series["lines"] if one["name"] == name and one["run"]), None)
 
 
 def _printed(table: str, numbers: Numbers) -> str:
-    """FlexSpec as printed, and standard SD, against the printed."""
+    """Compare FlexSpec as printed, and standard SD, to the printed values."""
     found = {
         name: [
             (own["speed_up"][0], own["printed_speed_up"])
@@ -55,7 +55,7 @@ def _printed(table: str, numbers: Numbers) -> str:
 
 
 def _others(table: str, numbers: Numbers) -> str:
-    """The paper's other prompt sets, and what is not run."""
+    """Describe the paper's other prompt sets, and the methods that are not run."""
     statistics, run = numbers["statistics"], {one["name"] for one in numbers["series"][0]["lines"] if one["run"]}
     found = {source: by_line for source, by_line in statistics["other_sets"].items() if source in DATASETS}
     parts = []
@@ -80,7 +80,7 @@ def _others(table: str, numbers: Numbers) -> str:
 
 
 def _lengths(statistics: Mapping[str, Any]) -> str:
-    """The printed rule against K*."""
+    """Compare the draft lengths of the printed rule to K*."""
     chosen = statistics["choices"]
     over = statistics["exact_over_linear"]
     if not {lines.PRINTED, lines.EXACT_PRINTED} <= set(chosen) or "printed" not in over:
@@ -98,7 +98,7 @@ def _lengths(statistics: Mapping[str, Any]) -> str:
 
 
 def _rule(chosen: Mapping[str, Mapping[str, float]], longest: int) -> str:
-    """How often K_max was drafted by the printed rule, and whether any round lies between 1 and K_max.
+    """Give how often the printed rule drafted K_max, and whether any round is between 1 and K_max.
 
     (1 + γ̂K)/T(K) with T linear is monotone in K, so the rule chooses an end; but drafting stops at an end of text.
     """
@@ -111,7 +111,7 @@ def _rule(chosen: Mapping[str, Mapping[str, float]], longest: int) -> str:
 
 
 def _shares(found: Mapping[str, float]) -> str:
-    """Shares of the rounds: one where the networks have the same, else one each.
+    """Give shares of the rounds: one share if the networks agree, otherwise one for each network.
 
     >>> _shares({"5G": 1.0, "4G": 1.0}), _shares({"5G": 0.5, "4G": 0.996})
     ('100% of the rounds over 5G and 4G alike', '50% (5G), 99.6% (4G) of the rounds')
@@ -127,7 +127,7 @@ def _shares(found: Mapping[str, float]) -> str:
 
 
 def percent(share: float) -> str:
-    """To the last whole percent, and to as many digits as it takes not to call it all or none when it is not.
+    """Round to a whole percent, with more digits where rounding would give 0% or 100% wrongly.
 
     >>> percent(1.0), percent(0.996), percent(0.0004)
     ('100%', '99.6%', '0.04%')
@@ -137,7 +137,7 @@ def percent(share: float) -> str:
 
 
 def _fixed(statistics: Mapping[str, Any]) -> str:
-    """FlexSpec against every fixed length."""
+    """Compare FlexSpec to every fixed length."""
     lengths = statistics["lengths"]
     name = ALONE if ALONE in lengths else ROWS
     against = lengths.get(name, {}).get("flexspec_over_best", {})
@@ -153,7 +153,7 @@ def _fixed(statistics: Mapping[str, Any]) -> str:
 
 
 def verdict(found: Mapping[str, Ends]) -> str:
-    """Over which networks an interval of a quotient of times lies below 1, or above.
+    """Name the networks for which an interval of a quotient of times is below 1, or above.
 
     >>> verdict({"5G": (0.9, 0.8, 0.95), "WiFi": (1.0, 0.9, 1.1)})
     'faster over 5G but no difference shown over WiFi'
@@ -170,7 +170,7 @@ def verdict(found: Mapping[str, Ends]) -> str:
 
 
 def _greedy(statistics: Mapping[str, Any]) -> str:
-    """Whether the texts are Cloud-Only's, as they would be in exact arithmetic."""
+    """Give whether the texts equal Cloud-Only's, as in exact arithmetic."""
     law = "At temperature 0 every method is lossless in exact arithmetic, the printed acceptance too"
     differing = {name: share for name, share in statistics["equal_texts"].items() if share < 1.0}
     if not differing:
@@ -184,7 +184,7 @@ def _greedy(statistics: Mapping[str, Any]) -> str:
 
 
 def _law(statistics: Mapping[str, Any]) -> str:
-    """The printed acceptance is not lossless, and what it takes to be."""
+    """Explain that the printed acceptance is not lossless, and the cost of a lossless one."""
     risk, parts = statistics["risk"].get(lines.PRINTED), []
     if risk is not None:
         parts.append(
@@ -211,7 +211,7 @@ def _law(statistics: Mapping[str, Any]) -> str:
 
 
 def _several(found: Mapping[str, Ends]) -> str:
-    """Values with their intervals, by network."""
+    """Give values with their intervals, by network."""
     return ", ".join(
         f"{value:.2f}" + ("" if low is None or high is None else f" [{low:.2f}, {high:.2f}]")
         for value, low, high in found.values()
@@ -219,7 +219,7 @@ def _several(found: Mapping[str, Ends]) -> str:
 
 
 def message(number: str, numbers: Numbers) -> str:
-    """One sentence, for Fig. 4 and the tables by their numbers."""
+    """Give one sentence for Fig. 4 and the tables, by their numbers."""
     if number == "4":
         gains = {network: _line(numbers, network, lines.PRINTED) for network in NETWORKS}
         each = ", ".join(f"{one['speed_up'][0]:.2f} over {network}" for network, one in gains.items() if one)

@@ -1,9 +1,9 @@
-"""Fig. 6 of flexspec (li2025flexspec) on texts that were decoded: what a token costs the device.
+"""Measure Fig. 6 of flexspec (li2025flexspec) on decoded texts: the device's energy per token.
 
-The paper prints three numbers and no power, network or draft length. Three readings make powers of them, all stated:
-Cloud-Only's energy is the radio's alone; the radio costs as much each exchange with the server; and what is left of
-FlexSpec's energy is spent while it drafts, at the latency that is printed: of the mobile device over 4G (Table V), and
-over the other networks of a device that Table III does not name.
+The paper prints three numbers and no power, network or draft length. Three stated assumptions give the powers:
+Cloud-Only's energy is the radio's alone; each exchange with the server costs the radio the same energy; FlexSpec
+spends its remaining energy on drafting, at the printed latency. This latency is the mobile device's over 4G (Table V),
+and over the other networks that of a device that Table III does not name.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
 CLOUD_J, COMMUNICATION_J, SAVED = 4.5, 1.2, 0.53
-"""Section V-F and Fig. 6: Cloud-Only's J a token, FlexSpec's communication, and the share saved in total."""
+"""Section V-F and Fig. 6: Cloud-Only's J per token, FlexSpec's communication, and the share saved in total."""
 COMPUTE_J = (1.0 - SAVED) * CLOUD_J - COMMUNICATION_J
 TOKENS_A_ROUND = CLOUD_J / COMMUNICATION_J
-"""If each exchange costs the radio the same, and Cloud-Only nothing else."""
+"""Holds if each exchange costs the radio the same energy, and Cloud-Only spends nothing else."""
 PHONE, PHONE_S, PHONE_GAIN = next(
     (name, ms / 1e3, gains[DEVICE_DATASETS.index(lines.SET)])
     for name, ms, _, gains in DEVICES
@@ -38,28 +38,28 @@ PHONE, PHONE_S, PHONE_GAIN = next(
 )
 """The mobile device of Section V-F, its time of a draft and its speed-up over 4G (Table V)."""
 SHOWN = "4G"
-"""The network that is drawn: Fig. 6 names none, and Table V, of the same devices, has this one."""
+"""The drawn network: Fig. 6 names none, and Table V, of the same devices, has this one."""
 PRINTED = (
     Printed("Cloud-Only (J a token)", CLOUD_J, "Section V-F"),
     Printed("FlexSpec, communication (J a token)", COMMUNICATION_J, "Section V-F"),
     Printed("total energy saved", SAVED, "Section V-F"),
 )
 OURS = (lines.CLOUD, lines.PRINTED, lines.EXACT_PRINTED)
-"""At temperature 0 the other lines write the same rounds."""
+"""At temperature 0 all other lines have the same rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """Powers and times that the printed numbers imply over one network.
+    """Hold powers and times that the printed numbers imply over one network.
 
     Attributes
     ----------
     table : str
-        Which table the latency of FlexSpec is from.
+        Table with the latency of FlexSpec.
     speed_up, token_s : float
         FlexSpec's over Cloud-Only, and its seconds a token.
     round_s, drafting_s, drafts : float
-        Seconds of a round and of its drafting, and how many drafts of the mobile device these are.
+        Seconds of a round and of its drafting, and the number of drafts of the mobile device in this time.
     device_w, radio_w : float
         Watts.
     """
@@ -75,7 +75,7 @@ class Implied:
 
 
 def tables_of(network: str) -> tuple[str, ...]:
-    """Tables that print FlexSpec's latency over a network, that of the mobile device first.
+    """Return the tables that print FlexSpec's latency over a network, with the mobile device's table first.
 
     >>> tables_of("4G"), tables_of("5G")
     (('V', 'III'), ('III',))
@@ -84,11 +84,12 @@ def tables_of(network: str) -> tuple[str, ...]:
 
 
 def implied(network: str, table: str | None = None) -> Implied:
-    """From Fig. 6 and the latencies of Table III or V; without a table, the first of :func:`tables_of`.
+    """Return powers and times from Fig. 6 and the latencies of a table; by default the first of :func:`tables_of`.
 
-    Table III does not name its device. Table V has the mobile one over 4G, as a speed-up over Cloud-Only, whose latency
-    is Table III's. A round takes (tokens a round) × (latency a token); beyond Cloud-Only's time of one, which is its
-    exchange and pass, it drafts. The device spends there what it computes for all tokens of the round.
+    Table III does not name its device. Table V has the mobile device over 4G, as a speed-up over Cloud-Only, whose
+    latency is in Table III. A round takes (tokens per round) × (latency per token). Cloud-Only's time per token is one
+    exchange and one pass; the rest of the round is drafting. During drafting the device spends the computation energy
+    of all tokens of the round.
     """
     table = table or tables_of(network)[0]
     place = NETWORKS.index(network)
@@ -124,7 +125,7 @@ def _bar(name: str, found: Summary, cloud: Summary, powers: Powers) -> dict[str,
 
 
 def _network(study: Decoded, link: FadingLink, seed: int) -> list[dict[str, Any]]:
-    """Cloud-Only's bar and those of FlexSpec's lines."""
+    """Return the bars of Cloud-Only and of FlexSpec's lines."""
     said = implied(link.name)
     powers = Powers(device_w=said.device_w, transmit_w=said.radio_w)
     found = {
@@ -196,7 +197,7 @@ def _plain(said: Implied) -> dict[str, Any]:
 
 
 def measure(studies: Sequence[Decoded], seed: int) -> Numbers:
-    """Energy a token by method and network, at the powers that the printed numbers imply."""
+    """Measure the energy per token by method and network, at the powers that the printed numbers imply."""
     study = lines.of_the_set(studies[0])
     bars = {link.name: _network(study, link, seed) for link in flexspec_links()}
     printed = [
@@ -225,7 +226,7 @@ def measure(studies: Sequence[Decoded], seed: int) -> Numbers:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Bars of radio and drafting over the network that is shown, printed ones above."""
+    """Paint bars of radio and drafting over the drawn network, with printed values above."""
     from matplotlib.patches import Patch
 
     figure, (axes,) = canvas((4.8, 2.5))
@@ -253,7 +254,7 @@ def paint(numbers: Numbers) -> Canvas:
 
 
 def caption(numbers: Numbers) -> str:
-    """Ours beside the printed energies, and what the printed numbers leave open."""
+    """Compare our energies to the printed ones, and name what the printed numbers leave open."""
     statistics = numbers["statistics"]
     said, other = (statistics["implied"][SHOWN][table] for table in ("V", "III"))
     bars = {bar["name"]: bar for bar in next(one for one in numbers["series"] if one["name"] == SHOWN)["bars"]}
@@ -281,7 +282,7 @@ def caption(numbers: Numbers) -> str:
 
 
 def message(numbers: Numbers) -> str:
-    """The saving of FlexSpec here, and in the paper."""
+    """Give the saving of FlexSpec here and in the paper."""
     bars = next(one for one in numbers["series"] if one["name"] == SHOWN)["bars"]
     own = next((bar for bar in bars if bar["name"] == lines.PRINTED), None)
     if own is None:

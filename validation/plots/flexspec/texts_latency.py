@@ -1,6 +1,6 @@
-"""Figures and tables of flexspec (li2025flexspec) with latencies measured on decoded texts, beside the printed ones.
+"""Measure latencies of flexspec (li2025flexspec) on decoded texts, beside the printed figures and tables.
 
-The consistency of the printed latencies themselves is in :mod:`validation.plots.flexspec.tables`.
+The consistency of the printed latencies is checked in :mod:`validation.plots.flexspec.tables`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NOT_RUN = "not run"
 
 
 def printed_of(table: str, source: str, network: str, column: str | None) -> tuple[float, float] | None:
-    """Latency in ms and speed-up that a table prints for a prompt set; None where it has no such set or column."""
+    """Return the latency in ms and the speed-up printed for a prompt set; None if the table lacks the set or column."""
     if column is None or source not in DATASETS:
         return None
     place = DATASETS.index(source), NETWORKS.index(network), METHODS.index(column)
@@ -48,7 +48,7 @@ def printed_of(table: str, source: str, network: str, column: str | None) -> tup
 
 
 def milliseconds(summary: Summary) -> IntervalEstimate:
-    """Milliseconds a token: Σ time/Σ tokens over texts, prompt apart, with the interval of its inverse."""
+    """Return milliseconds per token, Σ time/Σ tokens over texts without the prompt, with the inverted interval."""
     rate = summary["tokens_per_s"]
     return IntervalEstimate(*(None if value is None else 1e3 / value for value in (rate.value, rate.high, rate.low)))
 
@@ -57,7 +57,7 @@ def milliseconds(summary: Summary) -> IntervalEstimate:
 
 
 def _network(table: str, link: FadingLink, found: Mapping[str, Timed]) -> dict[str, Any]:
-    """All lines over one network."""
+    """Return the values of all lines over one network."""
     shown = []
     for line in lines.LINES:
         theirs = printed_of(table, lines.SET, link.name, line.column)
@@ -93,7 +93,7 @@ def _latency_table(series: dict[str, Any]) -> dict[str, Any]:
 
 
 def _other_sets(study: Decoded, seed: int) -> dict[str, dict[str, dict[str, IntervalEstimate]]]:
-    """Speed-ups on the prompt sets that are not :data:`lines.SET`, by set, line and network; the paper's first."""
+    """Return speed-ups on prompt sets other than :data:`lines.SET`, by set, line and network; the paper's first."""
     found: dict[str, dict[str, dict[str, IntervalEstimate]]] = {}
     sources = [name for name in (*DATASETS, *study.sources) if name in study.sources and name != lines.SET]
     for source in dict.fromkeys(sources):
@@ -123,7 +123,7 @@ def _other_table(table: str, found: Mapping[str, Mapping[str, Mapping[str, Inter
 
 
 def _unended(rows: Sequence[GenerationRecord], study: Decoded) -> float | None:
-    """Share of the tokens on the other sets that are of texts which had not ended at r_max."""
+    """Return the share of the tokens on the other sets in texts that had not ended at r_max."""
     names = {prompt["id"] for prompt in study.about["prompts"] if prompt["source"] != lines.SET}
     kept = [row for row in rows if row.prompt in names]
     tokens = sum(len(row.tokens) for row in kept)
@@ -131,7 +131,7 @@ def _unended(rows: Sequence[GenerationRecord], study: Decoded) -> float | None:
 
 
 def _equal_texts(found: Networks) -> dict[str, float]:
-    """Share of texts that are Cloud-Only's, token by token, by line; the least of the networks."""
+    """Return the share of texts equal to Cloud-Only's, token by token, by line; the minimum over networks."""
     shares: dict[str, float] = {}
     for by_line in found.values():
         base = [row.tokens for row in by_line[lines.CLOUD].rows]
@@ -142,7 +142,7 @@ def _equal_texts(found: Networks) -> dict[str, float]:
 
 
 def _risks(found: Networks) -> dict[str, dict[str, float]]:
-    """Bounds of the distance from the target model's distribution, per text and per token: maximum over networks."""
+    """Return bounds of the distance from the target model's distribution, per text and token: maximum over networks."""
     risks: dict[str, dict[str, float]] = {}
     for by_line in found.values():
         for name, one in by_line.items():
@@ -154,7 +154,7 @@ def _risks(found: Networks) -> dict[str, dict[str, float]]:
 
 
 def _law_table(by_line: Mapping[str, Timed], risks: dict[str, Any], temperature: float) -> dict[str, Any]:
-    """Whether the texts have the target model's law, and what has to be sent for it."""
+    """Return the table of whether texts have the target model's distribution, and what must be sent for it."""
     rows = []
     for name, one in by_line.items():
         lossless = "yes" if temperature == 0 or not one.method.by_argmax else "no"
@@ -170,7 +170,7 @@ def _law_table(by_line: Mapping[str, Timed], risks: dict[str, Any], temperature:
 
 
 def _taken_table(links: Sequence[FadingLink]) -> dict[str, Any]:
-    """The assumptions and their sources."""
+    """Return the table of assumptions and their sources."""
     draft, target = (f"{1e3 * value:g} ms" for value in lines.TIMES)
     delays = ", ".join(f"{2e3 * link.way.propagation_s:.0f}" for link in links)
     rates = ", ".join(f"{RATES_BPS[network] / 1e6:g}" for network in NETWORKS)
@@ -193,7 +193,7 @@ def _taken_table(links: Sequence[FadingLink]) -> dict[str, Any]:
 
 
 def measure(table: str, studies: Sequence[Decoded], seed: int) -> Numbers:
-    """Latencies by method and network beside those of a table."""
+    """Measure latencies by method and network, beside those of a table."""
     study = lines.of_the_set(studies[0])
     links = flexspec_links()
     found = {link.name: lines.time_all(study, link, seed) for link in links}
@@ -254,7 +254,7 @@ def measure(table: str, studies: Sequence[Decoded], seed: int) -> Numbers:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Bars by method, a panel for each network; what is printed as diamonds."""
+    """Paint bars by method, with a panel for each network and diamonds for printed values."""
     figure, panels = canvas((7.0, 3.3), panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         shown = one["lines"]

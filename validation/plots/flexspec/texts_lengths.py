@@ -1,4 +1,4 @@
-"""Draft lengths that flexspec's policies choose on decoded texts, and the latency of every fixed length."""
+"""Compute the draft lengths of flexspec's policies on decoded texts, and the latency of every fixed length."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Networks = Mapping[str, Mapping[str, Timed]]
 
 
 def with_interval(found: IntervalEstimate, form: str) -> str:
-    """Value and interval as a cell.
+    """Format value and interval as a cell.
 
     >>> with_interval(IntervalEstimate(1.0, 0.5, 2.0), ".1f")
     '1.0 [0.5, 2.0]'
@@ -34,7 +34,7 @@ def with_interval(found: IntervalEstimate, form: str) -> str:
 
 
 def ends(found: IntervalEstimate) -> list[float | None]:
-    """Value, low and high as JSON holds them."""
+    """Return value, low and high as JSON holds them."""
     return [None if value is None else plain(value, 6) for value in (found.value, found.low, found.high)]
 
 
@@ -47,13 +47,13 @@ LLAMA_VOCABULARY = 32_000
 
 
 def _chosen(one: Timed, new_tokens: int) -> Counter[int]:
-    """Lengths of the rounds that the text's end did not cut short."""
+    """Return the draft lengths of the rounds that no end of text cut short."""
     longest = one.method.max_draft_length
     return Counter(now.drafted for row in one.rows for now in row.rounds[:-1] if now.position + longest <= new_tokens)
 
 
 def choices(study: Decoded, found: Networks) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A table of the lengths that FlexSpec's lines chose, and the shares of K_max and of 1."""
+    """Return a table of the lengths that FlexSpec's lines chose, and the shares of K_max and of 1."""
     statistics: dict[str, Any] = {}
     rows = []
     for network, by_line in found.items():
@@ -77,7 +77,7 @@ def choices(study: Decoded, found: Networks) -> tuple[dict[str, Any], dict[str, 
 
 
 def exact_over_linear(found: Networks, seed: int) -> dict[str, dict[str, list[float | None]]]:
-    """Time a token with K* over that with the length as printed: by acceptance, then network."""
+    """Return the time per token with K* over that with the printed length, by acceptance, then network."""
     pairs = {"printed": (lines.EXACT_PRINTED, lines.PRINTED), "lossless": (lines.EXACT, lines.LINEAR)}
     return {
         name: {network: ends(lines.quotient(by[one].columns, by[other].columns, seed)) for network, by in found.items()}
@@ -94,7 +94,7 @@ Replays = Mapping[str, Mapping[int, tuple[Column, Column]]]
 
 
 def _replays(study: Decoded, fates: list[lines.Fate], bits: Mapping[str, int]) -> dict[str, Replays]:
-    """By what is sent beside a draft's index: its bits."""
+    """Return seconds and tokens of each text, by uplink content, network and length."""
     tokens = np.array([float(len(fate.runs)) for fate in fates])
     vocabulary = int(study.about["pair"]["vocabulary"])
     drafts = {
@@ -118,7 +118,7 @@ def _ms(columns: tuple[Column, Column]) -> float:
 
 
 def _messages(study: Decoded) -> dict[str, int]:
-    """Bits that go up with each draft's index: standard SD's rows, which are not needed at temperature 0, and q_d."""
+    """Return extra bits per draft, by content: standard SD's distributions, not needed at temperature 0, or q_d."""
     if study.about["temperature"] == 0:
         return {ALONE: 0}
     return {
@@ -138,7 +138,7 @@ def _length_table(name: str, replays: Replays) -> dict[str, Any]:
 
 
 def _against(found: Networks, best: Mapping[str, tuple[int, tuple[Column, Column]]], name: str, seed: int) -> Any:
-    """FlexSpec's time over that of the best fixed length."""
+    """Return FlexSpec's time over that of the best fixed length."""
     rows, statistics = [], {}
     for line in (lines.PRINTED, lines.LINEAR, lines.EXACT_PRINTED, lines.EXACT):
         if any(line not in by_line for by_line in found.values()):
@@ -152,7 +152,7 @@ def _against(found: Networks, best: Mapping[str, tuple[int, tuple[Column, Column
 
 
 def _check(found: Networks, fates: list[lines.Fate]) -> dict[str, Any]:
-    """Standard SD as it was decoded, against its replay: at temperature 0 they are the same rounds."""
+    """Compare decoded standard SD to its replay: at temperature 0 both have the same rounds."""
     one = found[NETWORKS[0]].get(lines.STANDARD)
     if one is None:
         return {}
@@ -169,7 +169,7 @@ def _check(found: Networks, fates: list[lines.Fate]) -> dict[str, Any]:
 
 
 def fixed_lengths(study: Decoded, found: Networks, seed: int) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Tables of every fixed length and of FlexSpec against the best, and their numbers; none if HLM was not run."""
+    """Return tables and numbers of every fixed length, and of FlexSpec against the best; nothing if HLM was not run."""
     fates = lines.fates(study)
     if fates is None:
         return [], {}

@@ -1,4 +1,4 @@
-"""flexspec's methods on decoded texts: the methods, the latency of a token, and replays with any fixed draft length.
+"""Time flexspec's methods on decoded texts, and replay the texts with any fixed draft length.
 
 A method that follows the rate has its own texts for each network. Texts of all other methods are timed over a network
 in post-processing. Both models take the times given here, not measured ones.
@@ -34,16 +34,16 @@ from validation.errors import UserError
 Column = NDArray[np.float64]
 
 TIMES = (FLEXSPEC_DRAFT_S, CLOUD_S)
-"""A draft on the Jetson AGX Orin (Table V; Tables III and IV do not name their device), and a pass of the cloud."""
+"""Time of a draft on the Jetson AGX Orin (Table V; Tables III and IV do not name their device), and of a cloud pass."""
 SET = "GSM8K"
-"""The prompt set of Fig. 4 and 6, and of the latencies, lengths and laws of Tables III and IV."""
+"""Prompt set of Figs. 4 and 6, and of the latencies, lengths and distributions of Tables III and IV."""
 LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
-"""Fixed draft lengths that are replayed."""
+"""Fixed draft lengths of the replay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of the tables: its name, its column in Tables III and IV, and which method it is; None is not run."""
+    """Describe a line of the tables: its name, its column in Tables III and IV, and its method; None is not run."""
 
     name: str
     column: str | None
@@ -78,17 +78,17 @@ LINES = (
 
 
 def of_the_set(study: Decoded) -> Decoded:
-    """Its texts of the paper's prompt set; all of them if it has none of that set."""
+    """Return the texts of the paper's prompt set; all texts if there are none of that set."""
     return study.of_source(SET) if SET in study.sources else study
 
 
 def methods_of(study: Decoded) -> dict[str, Method]:
-    """The methods that were run, by the names of the lines.
+    """Return the methods that were run, by the names of the lines.
 
     Raises
     ------
     UserError
-        Cloud-Only is not among them, which all else is measured against.
+        Cloud-Only, the baseline of all other methods, is missing.
     """
     made = study.methods
     found = {line.name: method for line in LINES if line.chosen is not None for method in made if line.chosen(method)}
@@ -100,7 +100,7 @@ def methods_of(study: Decoded) -> dict[str, Method]:
 def timed(
     study: Decoded, method: Method, link: FadingLink, times: tuple[float, float] = TIMES
 ) -> list[GenerationRecord]:
-    """The texts of a method over one of the networks, which do not fade, with the models' times given."""
+    """Return the texts of a method over one network without fading, with the given pass times."""
     if not method.follows_rate:
         return retime(study.by_method[method.name, "none"], link, [method], times=times)
 
@@ -115,7 +115,7 @@ def timed(
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """The texts of a method over a network, in the order of the prompts' ids, and what is said of them."""
+    """Hold the texts of a method over a network, ordered by prompt id, and their summary."""
 
     method: Method
     rows: list[GenerationRecord]
@@ -123,12 +123,12 @@ class Timed:
 
     @property
     def columns(self) -> tuple[Column, Column]:
-        """Seconds and tokens of each text."""
+        """Return seconds and tokens of each text."""
         return np.array([row.seconds for row in self.rows]), np.array([float(len(row.tokens)) for row in self.rows])
 
 
 def time_all(study: Decoded, link: FadingLink, seed: int) -> dict[str, Timed]:
-    """Every line that was run, over a network."""
+    """Time every line that was run, over a network."""
     found = {}
     for name, method in methods_of(study).items():
         rows = sorted(timed(study, method, link), key=lambda row: row.prompt)
@@ -141,12 +141,12 @@ def time_all(study: Decoded, link: FadingLink, seed: int) -> dict[str, Timed]:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """The target model's answer for a text, position by position.
+    """Hold the target model's verification of a text, position by position.
 
     Attributes
     ----------
     runs : list of int
-        How many drafts from each position on are accepted before one is not.
+        Number of consecutive accepted drafts from each position on.
     ended : bool
         Whether the text ended by itself, before ``most`` tokens.
     most : int
@@ -158,12 +158,12 @@ class Fate:
 
 
 def fates(study: Decoded) -> list[Fate] | None:
-    """From HLM's rounds, which ask the server about one draft at every position; None if HLM was not run.
+    """Return the fates of HLM's texts, which verify one draft at every position; None if HLM was not run.
 
     What HLM accepts and emits at a position depends only on the text before it. This holds for every lossless method:
-    a verified token is accepted with the same probability and emitted with the same law, whether the round continues or
-    not. So any draft-length rule that uses only the past can be replayed on these rounds, and the result has the law of
-    that method. At temperature 0 nothing is random, and the result is that method's own text.
+    a verified token is accepted with the same probability and emitted with the same distribution, whether the round
+    continues or not. So any draft-length rule that uses only the past can be replayed on these rounds, and the result
+    has the distribution of that method. At temperature 0 nothing is random, and the result is that method's own text.
     """
     found = [method.name for method in study.methods if type(method) is Hlm]
     rows = study.by_method.get((found[0], "none")) if found else None
@@ -180,7 +180,7 @@ def fates(study: Decoded) -> list[Fate] | None:
 
 
 def replay(fate: Fate, length: int) -> list[tuple[int, int]]:
-    """Drafts and accepted drafts of each round of speculative decoding with a fixed number of drafts per round.
+    """Return drafts and accepted drafts of each round of speculative decoding with a fixed draft length.
 
     Drafts after a rejected one are not known. They are assumed to reach the fixed length, even if an end of text
     would have stopped them.
@@ -192,25 +192,25 @@ def replay(fate: Fate, length: int) -> list[tuple[int, int]]:
     while place < end:
         most = min(length, fate.most - place)
         kept = min(fate.runs[place], most)
-        over = fate.ended and place + kept == end  # the text's last token was a draft: none comes after it
+        over = fate.ended and place + kept == end  # the text's last token was a draft, so no token follows it
         rounds.append((kept if over else most, kept))
         place += kept + 1
     return rounds
 
 
 def replayed_seconds(drafts: Sequence[Column], link: FadingLink, *, vocabulary: int, bits_per_draft: int) -> Column:
-    """Seconds of each text by the drafts of its rounds; a draft is an index and ``bits_per_draft`` more bits."""
+    """Return the seconds of each text from the drafts of its rounds; a draft is an index and more bits."""
     width = index_bits(vocabulary) + bits_per_draft
     found = []
     for counts in drafts:
-        up = 8.0 * np.ceil((16.0 + width * counts) / 8.0)  # their number in 16 bits, whole bytes
+        up = 8.0 * np.ceil((16.0 + width * counts) / 8.0)  # draft count in 16 bits, rounded up to whole bytes
         link_s = up / RATES_BPS[link.name] + link.way.extra(up, np.zeros(len(up)))
         found.append(float(counts.sum() * TIMES[0] + len(counts) * TIMES[1] + link_s.sum()))
     return np.array(found)
 
 
 def quotient(one: tuple[Column, Column], other: tuple[Column, Column], seed: int) -> IntervalEstimate:
-    """Σ above/Σ below of one over that of another on the same texts, in the order of the prompts, and its interval."""
+    """Return one ratio Σ seconds/Σ tokens over another on the same texts, ordered by prompt id, with its interval."""
     chosen = draw_texts(len(one[0]), DEFAULT_RESAMPLES, seed)
 
     def ratio(columns: tuple[Column, Column], texts: NDArray[np.int64] | slice) -> Column:

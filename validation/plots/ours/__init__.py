@@ -1,1 +1,1 @@
-"""Figures and tables that no paper draws."""
+"""Figures and tables that are in no paper."""

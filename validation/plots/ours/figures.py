@@ -1,4 +1,4 @@
-"""The figures and tables that no paper draws: what is new, and what does not hold as printed."""
+"""Define the figures and tables that are in no paper: new results, and published claims that do not hold as printed."""
 
 from __future__ import annotations
 

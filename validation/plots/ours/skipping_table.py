@@ -1,4 +1,4 @@
-"""Table I of ours: the line, its thresholds, the cost of skipping and the guarantees, beside the printed values."""
+"""Compute Table I of ours: the line, its thresholds, the cost of skipping and the guarantees, with printed values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from validation.plots.common.skipping.sample import (
 from validation.plots.common.skipping.words import UNDEFINED, shown, with_interval
 from validation.trace.reader import Trace, probabilities
 
-EXACT_VALUES = 2_000_000  # probabilities of which E[u] is computed: 488 positions at V = 4,096
+EXACT_VALUES = 2_000_000  # number of probabilities for E[u]: 488 positions at V = 4,096
 WANTED_RISKS = (value(CU, "bound"), 0.02, 0.05, 0.1)
 """Limits of the mean one-step total variation for the calibration; the first is cu-hlm's bound on R."""
 NONE = "–"
@@ -52,14 +52,14 @@ Cells = tuple[str, str, str, str, str]
 
 
 def _printed(name: str, form: str = "") -> tuple[str, str]:
-    """The values that both papers print."""
+    """Return the values that both papers print."""
     found = (PRINTED[paper].get(name) for paper in (CU, U))
     one, other = (NONE if given is None else shown(given.value, form) for given in found)
     return one, other
 
 
 def _fit_rows(fits: dict[str, LinearFit | None]) -> list[Cells]:
-    """The two fits."""
+    """Return the rows of the two fits."""
 
     def each(name: str, form: str = ".4f") -> tuple[str, str]:
         cells = []
@@ -79,7 +79,7 @@ def _fit_rows(fits: dict[str, LinearFit | None]) -> list[Cells]:
 
 
 def _miss_rows(tokens: Tokens, fits: dict[str, LinearFit | None]) -> list[Cells]:
-    """Distances of β from a line."""
+    """Return the rows of distances between β and a line."""
     misses = []
     for fit in fits.values():
         at, miss = (np.nan, np.nan) if fit is None else largest_miss(tokens, fit)
@@ -92,7 +92,7 @@ def _miss_rows(tokens: Tokens, fits: dict[str, LinearFit | None]) -> list[Cells]
 
 
 def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
-    """Thresholds, the surrogate and its bounds."""
+    """Return the rows of thresholds, the surrogate and its bounds."""
 
     def each(pick: Any) -> tuple[str, str]:
         one, other = (UNDEFINED if found is None else pick(found) for found in risks.values())
@@ -119,7 +119,7 @@ def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
 
 
 def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None], noiseless: dict[str, ClusteredEstimate]) -> list[Cells]:
-    """Effects of skipping at both thresholds."""
+    """Return the rows of effects of skipping at both thresholds."""
 
     def at(name: str, pick: Any, form: str = ".4f") -> tuple[str, str]:
         cells = (
@@ -171,7 +171,7 @@ def text_sum(tokens: Tokens, threshold: float) -> ClusteredEstimate:
 def without_drawing(
     trace: Trace, tokens: Tokens, thresholds: dict[str, float]
 ) -> tuple[dict[str, ClusteredEstimate], int]:
-    """Mean of Σ_v q_v s_v β_v over evenly spaced positions, s_v the probability that u of draft v is at most u_th."""
+    """Return the mean of Σ_v q_v s_v β_v over evenly spaced positions, where s_v = P(u ≤ u_th) for draft v."""
     count = max(1, min(len(tokens.rows), EXACT_VALUES // trace.vocabulary))
     at = np.arange(count) * len(tokens.rows) // count
     found: dict[str, list[Any]] = {name: [] for name in thresholds}
@@ -190,10 +190,10 @@ def without_drawing(
 
 
 def calibrated(tokens: Tokens) -> list[dict[str, Any]]:
-    """Thresholds by conformal risk control over some prompts, and what they cost on the others.
+    """Return thresholds by conformal risk control over some prompts, and their cost on the other prompts.
 
-    The loss of a prompt is the mean over its texts of Σ_t TV_t over the longest length a text can have, so at most 1;
-    every third prompt is held out.
+    The loss of a prompt is the mean over its texts of Σ_t TV_t, divided by the largest length of a text, so at most 1.
+    Every third prompt is held out.
     """
     filled = tokens.along_texts(tokens.uncertainty, 1.0)
     of_texts = skipping.threshold_losses(filled, tokens.along_texts(tokens.rejection, 0.0), POINTS) / tokens.longest
@@ -214,7 +214,7 @@ def calibrated(tokens: Tokens) -> list[dict[str, Any]]:
 
 
 def _held_out(tokens: Tokens, losses: Row, held_out: Any, threshold: float) -> dict[str, Any]:
-    """Loss and transmission rate on the prompts that did not calibrate."""
+    """Return loss and transmission rate on the held-out prompts."""
     column = int(np.searchsorted(POINTS, threshold, side="right")) - 1
     lost = losses[:, column] if column >= 0 else np.zeros(len(losses))
     others = np.flatnonzero(held_out)
@@ -229,7 +229,7 @@ def _held_out(tokens: Tokens, losses: Row, held_out: Any, threshold: float) -> d
 
 
 def _calibration_table(rows: list[dict[str, Any]], longest: int) -> Table:
-    """The required and the reached risk."""
+    """Return the table of required and reached risk."""
     heads = ("ε", "threshold", "corrected risk", "held out", "all, leave-one-out", "Σ_t TV_t, held out", "sent")
     cells = []
     for row in rows:
@@ -270,7 +270,7 @@ RISK_AND_SENT = ("risk", "transmission")
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Line, thresholds, risks and guarantees."""
+    """Measure line, thresholds, risks and guarantees."""
     tokens = tokens_of(trace, seed)
     fits = {name: line_of(tokens, binned=name == "bins") for name in LINES}
     risks = {name: risks_of(tokens, fit) for name, fit in fits.items()}

@@ -1,4 +1,4 @@
-"""The rules that choose k: tokens that each sends, positions where the published rule fails, and the reason."""
+"""Compare the rules that choose k: tokens that each sends, failures of the published rule, and their reason."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from validation.trace.reader import Trace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Canvas
 
-MARGIN = 1e-9  # a bound fails where it is exceeded by more
+MARGIN = 1e-9  # a bound fails if the value exceeds it by more than this
 BINS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-FIXED = 12  # the point of the grid at which the distortion of one k is shown
+FIXED = 12  # grid index of the k for the distortion at a fixed k
 SPREAD = (0.1, 0.5, 0.9)
 
 
@@ -57,7 +57,7 @@ def _at_epsilon(sample: Sample, rule: str) -> Sizes:
 
 
 def _same_promise(sample: Sample) -> list[tuple[str, NDArray[Any] | None, Row | None]]:
-    """Each rule's k, and the Bias there, where it promises Bias ≤ ε."""
+    """Return k and Bias of each rule; the Bias is None for rules that do not promise Bias ≤ ε."""
     exact, certified = (_at_epsilon(sample, rule) for rule in ("exact", "certified"))
     bias = {rule: sample.bias(sample.met[rule][:, PARAMETERS[rule].index(EPSILON)]) for rule in ("exact", "certified")}
     apart = sample.drafts.apart
@@ -76,7 +76,7 @@ def _same_promise(sample: Sample) -> list[tuple[str, NDArray[Any] | None, Row | 
 
 
 def measure_sizes(trace: Trace, seed: int) -> Numbers:
-    """Fig. 3: tokens and Bias of each rule over its parameter."""
+    """Measure Fig. 3: tokens and Bias of each rule over its parameter."""
     sample = sample_of(trace, seed)
     series: list[dict[str, Any]] = []
     for rule in PARAMETERS:
@@ -122,7 +122,7 @@ def _named(rule: str) -> str:
 
 
 def paint_sizes(numbers: Numbers) -> Canvas:
-    """Left, tokens against the Bias; right, the promised against the true."""
+    """Paint tokens against the Bias on the left, promised against true Bias on the right."""
     figure, panels = canvas((PAGE[0], 3.6), panels=2)
     left, right = panels
     for axes, names in zip(panels, numbers["axes"], strict=True):
@@ -145,7 +145,7 @@ def paint_sizes(numbers: Numbers) -> Canvas:
 
 
 def caption_sizes(numbers: Numbers) -> str:
-    """Tokens of each rule at the same Bias."""
+    """Give the tokens of each rule at the same Bias."""
     words = []
     for one in numbers["promised"]:
         if one["mean"] is None:
@@ -173,7 +173,7 @@ def caption_sizes(numbers: Numbers) -> str:
 
 
 def _failures(sample: Sample, rejection: Row, met: Row, kept: NDArray[np.bool_]) -> dict[str, list[float | None]]:
-    """For each η: how often Ū < TV(r, r̂) over those positions and all k, by how much, and at the k of (24)."""
+    """Return, for each η, how often and by how much Ū < TV(r, r̂) over all k, and how often at the k of (24)."""
     true, apart = (
         sample.distortion[kept],
         np.broadcast_to(sample.drafts.apart[kept, None], sample.distortion[kept].shape),
@@ -192,7 +192,7 @@ def _failures(sample: Sample, rejection: Row, met: Row, kept: NDArray[np.bool_])
 
 
 def measure_failures(trace: Trace, seed: int) -> Numbers:
-    """Fig. 4: how often and by how much (23) is below the distortion."""
+    """Measure Fig. 4: how often and by how much (23) is below the distortion."""
     sample = sample_of(trace, seed)
     drafts, kept = sample.drafts, sample.rejected
     sent = sample.sent
@@ -223,7 +223,7 @@ def measure_failures(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_failures(numbers: Numbers) -> Canvas:
-    """Left, shares of failures; right, their sizes."""
+    """Paint shares of failures on the left, their sizes on the right."""
     figure, panels = canvas((PAGE[0], 3.6), panels=2)
     left, right = panels
     for axes, names in zip(panels, numbers["axes"], strict=True):
@@ -243,7 +243,7 @@ def paint_failures(numbers: Numbers) -> Canvas:
 
 
 def caption_failures(numbers: Numbers) -> str:
-    """How often (23) fails."""
+    """Give the share of failures of (23)."""
     true, estimated, sent = numbers["series"]
     statistics = numbers["statistics"]
     words = []
@@ -274,14 +274,14 @@ def caption_failures(numbers: Numbers) -> str:
 
 
 def _binned(sample: Sample) -> tuple[Row, list[NDArray[np.bool_]]]:
-    """Positions by β_d: those where it is 0, and five bins above; the mean β_d of each."""
+    """Group positions by β_d, with one bin at 0 and five above; return the mean β_d of each."""
     beta = sample.drafts.rejection
     bins = [beta == 0.0] + [(beta > low) & (beta <= high) for low, high in pairwise(BINS)]
     return np.array([average(beta[one]) for one in bins]), bins
 
 
 def measure_direction(trace: Trace, seed: int) -> Numbers:
-    """Fig. 5: tokens over the rejection probability."""
+    """Measure Fig. 5: tokens over the rejection probability."""
     sample = sample_of(trace, seed)
     x, bins = _binned(sample)
     at = min(FIXED, len(sample.grid) - 1)
@@ -319,7 +319,7 @@ def measure_direction(trace: Trace, seed: int) -> Numbers:
 
 
 def paint_direction(numbers: Numbers) -> Canvas:
-    """Left, observed positions; right, the same positions with β alone changed."""
+    """Paint observed positions on the left, the same positions with only β changed on the right."""
     figure, panels = canvas((PAGE[0], 3.4), panels=2)
     looks = {
         f"online, η = {SHOWN[0]:g}": LOOKS["online 1"],
@@ -336,7 +336,7 @@ def paint_direction(numbers: Numbers) -> Canvas:
             mark = {"marker": "o", "markersize": 3} if lines is numbers["series"] else {}
             curve(axes, one["x"], one["y"], label=name, **mark, **looks[one["name"]])
         low, high = decades([one["y"] for one in lines], 0.1)
-        axes.set(xlim=(-0.03, 1.03), ylim=(low, 12 * high))  # room for the legend
+        axes.set(xlim=(-0.03, 1.03), ylim=(low, 12 * high))  # space for the legend
         axes.legend(loc="upper center", fontsize=6, ncols=2)
     panels[0].set_title("measured, by the true $\\beta_d$")
     panels[1].set_title("the same rows, another $\\beta$")
@@ -344,7 +344,7 @@ def paint_direction(numbers: Numbers) -> Canvas:
 
 
 def caption_direction(numbers: Numbers) -> str:
-    """How k depends on the rejection probability, by rule."""
+    """Describe the dependence of k on the rejection probability, by rule."""
     online, least, exact, flat = (one["y"] for one in numbers["series"][1:])
     statistics = numbers["statistics"]
     published, safe, certified = (one["y"] for one in numbers["swept"])
@@ -368,7 +368,7 @@ def caption_direction(numbers: Numbers) -> str:
 
 
 def message_sizes(numbers: Numbers) -> str:
-    """Tokens of the certified rule against the offline one."""
+    """Compare tokens of the certified rule to the offline rule."""
     sent = {one["name"]: one["mean"] for one in numbers["promised"]}
     certified, offline = sent.get("certified"), sent.get("offline")
     if certified is None or offline is None:
@@ -380,7 +380,7 @@ def message_sizes(numbers: Numbers) -> str:
 
 
 def message_failures(numbers: Numbers) -> str:
-    """The largest share of failures over η."""
+    """Give the largest share of failures over η."""
     shares = [share for share in numbers["series"][0]["share"] if share is not None]
     if not shares:
         return "The published bound (23) cannot be checked here, as q = p everywhere."
@@ -391,7 +391,7 @@ def message_failures(numbers: Numbers) -> str:
 
 
 def message_direction(numbers: Numbers) -> str:
-    """How (24) and the required k move with β."""
+    """Describe how (24) and the required k change with β."""
     published, safe = ([value for value in one["y"] if value is not None] for one in numbers["swept"][:2])
     if not published or not safe:
         return "The rules cannot be compared here, as q = p everywhere."

@@ -1,4 +1,4 @@
-"""The table of compressed vocabulary sizes, beside what cu-hlm (oh2025cuhlm) Section V prints."""
+"""Compute the table of compressed vocabulary sizes, beside the printed values of cu-hlm (oh2025cuhlm) Section V."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NEEDS = {
 
 
 def _span(k: NDArray[Any]) -> str:
-    """Mean and range."""
+    """Return mean and range as text."""
     return f"{k.mean():,.0f}; {k.min():,} to {k.max():,}" if len(k) else "undefined"
 
 
@@ -53,10 +53,10 @@ def _share(k: float | None, vocabulary: int) -> str:
 
 
 def _paper_rows(sample: Sample) -> list[tuple[str, str, str]]:
-    """Ours beside the paper's."""
+    """Return rows of our values beside the paper's."""
     mean, least, largest = (f"{one.value:,.0f}" for one in ONLINE)
     offline, sharp = sample.offline(THETA), sample.offline(THETA, sharp=True)
-    sent = sample.drafts.uncertainty > SKIP_BELOW  # those with q = p are sent as well
+    sent = sample.drafts.uncertainty > SKIP_BELOW  # including positions with q = p
     size = sample.vocabulary
     rows = [
         ("|V|", f"{FULL:,}", f"{size:,}"),
@@ -88,7 +88,7 @@ def _certified(sample: Sample) -> NDArray[np.int64]:
 
 
 def _needed(bias: NDArray[np.float64], sizes: NDArray[np.float64], target: float) -> float | None:
-    """Mean k at that mean Bias, between the points measured; None beyond them."""
+    """Return the interpolated mean k at that mean Bias; None outside the measured range."""
     order = np.argsort(bias)
     bias, sizes = bias[order], sizes[order]
     some = bias > 0
@@ -98,7 +98,7 @@ def _needed(bias: NDArray[np.float64], sizes: NDArray[np.float64], target: float
 
 
 def _same_bias(sample: Sample) -> dict[str, list[float | None]]:
-    """Mean k of each rule at the mean Bias of SAME."""
+    """Return the mean k of each rule at the mean Bias of SAME."""
     points = {rule: (sample.met[rule], sample.top_k[rule]) for rule in PARAMETERS}
     points["offline"] = (sample.distortion, np.broadcast_to(sample.grid, sample.distortion.shape))
     return {
@@ -108,7 +108,7 @@ def _same_bias(sample: Sample) -> dict[str, list[float | None]]:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Table II of ours: sizes beside the paper's, and rules at one parameter."""
+    """Measure Table II of ours: k beside the paper's, and all rules at one parameter."""
     sample = sample_of(trace, seed)
     heads = (f"at θ = {THETA:g}", "paper", "ours")
     first = Table("k* and payload; mean; least to largest", heads, tuple(_paper_rows(sample))).plain()
@@ -150,7 +150,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
 
 
 def caption_table(numbers: Numbers) -> str:
-    """Our sizes against the paper's, and the reason of the difference."""
+    """Compare our k to the paper's, with the reason of the difference."""
     statistics = numbers["statistics"]
     online = statistics["k_online"]
     bound = statistics["mean_bound_near_printed"]
@@ -169,5 +169,5 @@ def caption_table(numbers: Numbers) -> str:
 
 
 def message_table(numbers: Numbers) -> str:
-    """k* offline, ours and the paper's."""
+    """Give our offline k* and the paper's."""
     return f"k* offline is {say(numbers['statistics']['k_offline'])} here and {OFFLINE.value:.0f} in the paper."

@@ -1,1 +1,1 @@
-"""u-hlm: its figures and tables."""
+"""Figures and tables of u-hlm."""

@@ -1,4 +1,4 @@
-"""The figures and tables of u-hlm (oh2024uhlm): what it draws of uncertainty, skipping and decoded texts."""
+"""Define the figures and tables of u-hlm (oh2024uhlm) on uncertainty, skipping and decoded texts."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def gain_by_totals(entries: float, samples: int = 200, seed: int = 1) -> tuple[f
     Returns
     -------
     (float, float, float, float)
-        At a steady SNR; then the median and the 2.5% and 97.5% points over samples of the ratio of totals.
+        The gain at a constant SNR; then the median and the 2.5% and 97.5% points over samples of the ratio of totals.
     """
     rng = np.random.default_rng(seed)
     draft_s, target_s = PAPER_TIMES

@@ -42,11 +42,11 @@ class Texts:
     tokens, draft_passes, target_passes, skipped : array, shape (n,)
         Sums over each text.
     text, block : int array, shape (R,)
-        Which text an exchange is of, and which block of that text's fading it meets.
+        Index of the text of an exchange, and of its block in that text's fading.
     new, alone, target : array, shape (R,)
-        Tokens that it ended with, passes of the draft model beside those of skipped tokens, and of the target model.
+        New tokens of an exchange, its draft passes without those of skipped tokens, and its target passes.
     encoded, formula : array, shape (R,)
-        Bits of the uplink: as encoded, and by the papers' formulas.
+        Uplink bits: as encoded, and by the papers' formulas.
     """
 
     method: str

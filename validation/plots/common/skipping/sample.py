@@ -100,12 +100,12 @@ def tokens_of(trace: Trace, seed: int) -> Tokens:
     ----------
     trace : Trace
     seed : int
-        Of the drafts and of the 20 perturbed samples of each.
+        Draws the drafts and the 20 perturbed samples of each.
 
     Returns
     -------
     Tokens
-        Of all texts if they fit into the work allowed, else of evenly spaced ones, whole.
+        Drafts of all texts within the work limit, otherwise of evenly spaced whole texts.
     """
     return _tokens(trace_key(trace), seed, PERTURBED_VALUES)
 

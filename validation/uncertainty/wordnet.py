@@ -1,7 +1,7 @@
-"""Paraphrases of a text by WordNet's synonyms, read through nltk from a folder that the user has.
+"""Paraphrase a text by WordNet's synonyms, read by nltk from a local folder.
 
-u-hlm, Section III-A and cu-hlm, Section IV-A perturb prompts so; neither says which words are replaced by which. nltk
-is imported inside the function that opens a dictionary.
+u-hlm, Section III-A and cu-hlm, Section IV-A perturb prompts with WordNet; neither paper specifies which words are
+replaced. nltk is imported inside the function that opens a dictionary.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from validation.errors import UserError
 RUNS = 20
 DEBIAN_FOLDER = Path("/usr/share/wordnet")
 WORDNET_FILES = tuple(f"{part}.{kind}" for part in ("index", "data") for kind in ("noun", "verb", "adj", "adv"))
-LEXICOGRAPHER_FILES = "".join(f"{number:02d} file{number} 1\n" for number in range(45))  # synonyms use no names
-# Closed word classes: WordNet knows "he" as helium and "in" as inch, which no reader takes for a paraphrase.
+LEXICOGRAPHER_FILES = "".join(f"{number:02d} file{number} 1\n" for number in range(45))  # synonyms need no file names
+# Closed word classes are excluded: WordNet lists "he" as helium and "in" as inch, which are no paraphrases.
 FUNCTION_WORDS = frozenset(
     """
     a an the this that these those i me my we us our you your he him his she her it its they them their who whom
@@ -43,13 +43,13 @@ class WordNet:
     known: dict[tuple[str, int | None], list[str]] = field(default_factory=dict, repr=False)
 
     def synonyms(self, word: str, senses: int | None = 1) -> list[str]:
-        """Single words that share a sense with ``word``, in order; none for an inflected form or a function word.
+        """Return the single words that share a sense with ``word``, sorted; empty for inflected and function words.
 
         Parameters
         ----------
         word : str
         senses : int or None
-            How many senses of each part of speech count, the most frequent ones first; None for all.
+            Number of senses per part of speech, the most frequent first; None for all.
         """
         word = word.lower()
         if word in FUNCTION_WORDS:
@@ -62,23 +62,23 @@ class WordNet:
         for part in "nvar":
             for synset in self.reader.synsets(word, part)[:senses]:
                 names = synset.lemma_names()
-                if word in names:  # otherwise its base form is, and a base form would not fit the sentence
+                if word in names:  # otherwise only its base form is a lemma, which would not fit the sentence
                     yield from (name for name in names if name.isalpha() and name.islower())
 
 
 def find_wordnet(folder: str | Path | None = None) -> WordNet:
-    """Open a WordNet dictionary.
+    """Return an opened WordNet dictionary.
 
     Parameters
     ----------
     folder : str or Path, optional
-        Holds ``index.*`` and ``data.*`` of WordNet; by default that of Debian's package wordnet-base. It is added to
-        ``nltk.data.path``, without which nltk reads no folder.
+        Folder with WordNet's ``index.*`` and ``data.*``; default: the folder of Debian's package wordnet-base. It is
+        added to ``nltk.data.path``, because nltk reads no other folder.
 
     Raises
     ------
     UserError
-        No dictionary there, one that nltk cannot read, nltk not installed.
+        If the folder holds no dictionary, nltk cannot read it, or nltk is not installed.
     """
     place = DEBIAN_FOLDER if folder is None else Path(folder).expanduser()
     missing = [name for name in WORDNET_FILES if not (place / name).is_file()]
@@ -97,23 +97,26 @@ def find_wordnet(folder: str | Path | None = None) -> WordNet:
         nltk.data.path.append(root)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The multilingual functions")  # none is used
+            warnings.filterwarnings("ignore", message="The multilingual functions")  # this module uses none of them
             return WordNet(place, _tolerant(WordNetCorpusReader)(root, None))
     except (WordNetError, OSError, ValueError, StopIteration) as error:
         raise UserError(f"The WordNet dictionary in {place} cannot be read ({error}); install it again.") from error
 
 
 def _tolerant(reader: Any) -> Any:
-    """The reader, content with Debian's folder, which lacks files that synonyms do not need; it leaves no file open."""
+    """Return a reader class that accepts missing files which synonyms do not need, and that leaves no file open.
+
+    Debian's folder lacks such files.
+    """
     from nltk.data import SeekableUnicodeStreamReader
 
     def open_file(self: Any, name: str) -> Any:
         if (name == "lexnames" or name.endswith(".exc")) and not (Path(self.root) / name).is_file():
             return StringIO(LEXICOGRAPHER_FILES if name == "lexnames" else "")
         with reader.open(self, name) as file:
-            return SeekableUnicodeStreamReader(BytesIO(file.read().encode()), "utf8")  # offsets count bytes
+            return SeekableUnicodeStreamReader(BytesIO(file.read().encode()), "utf8")  # WordNet's offsets count bytes
 
-    def map_wn(self: Any, version: str = "wordnet") -> None:  # between versions, for other languages
+    def map_wn(self: Any, version: str = "wordnet") -> None:  # maps between versions, only for other languages
         return None
 
     return type("TolerantReader", (reader,), {"open": open_file, "map_wn": map_wn})
@@ -128,17 +131,17 @@ def paraphrases(
     share: float = 0.5,
     senses: int | None = 1,
 ) -> list[str]:
-    """Versions of a text in which words are replaced by synonyms.
+    """Return versions of a text in which words are replaced by synonyms.
 
-    The papers say WordNet and no more. Here each word that has a synonym is replaced with probability ``share``, and
-    at least one is; of its synonyms each is as likely. Inflected words and function words stay, so that the sentences
-    stay sentences; capitals are kept. A text without any synonym comes back as it is.
+    The papers name only WordNet. Here each word with a synonym is replaced with probability ``share``, and at least
+    one word is replaced; its synonyms are equally likely. Inflected words and function words stay, so that sentences
+    remain grammatical; capitals are kept. A text without synonyms is returned unchanged.
 
     Parameters
     ----------
     text : str
     count : int
-        How many versions; some may be equal.
+        Number of versions; some may be equal.
     wordnet : WordNet
     rng : numpy Generator
     share : float
@@ -153,13 +156,13 @@ def paraphrases(
     Raises
     ------
     UserError
-        ``count`` below 1, ``share`` outside [0, 1].
+        If ``count`` < 1 or ``share`` is outside [0, 1].
     """
     if count < 1:
         raise UserError(f"The number of paraphrases is {count}; it must be at least 1.")
     if not 0.0 <= share <= 1.0:
         raise UserError(f"The share of words to replace is {share}; it must be in [0, 1].")
-    pieces = re.split(r"([A-Za-z]+)", text)  # words at the odd places
+    pieces = re.split(r"([A-Za-z]+)", text)  # words are at the odd indices
     choices = {index: wordnet.synonyms(pieces[index], senses) for index in range(1, len(pieces), 2)}
     places = np.array([index for index, found in choices.items() if found], dtype=np.int64)
     if not len(places):
@@ -175,7 +178,7 @@ def paraphrases(
 
 
 def _capitals(word: str, like: str) -> str:
-    """The word in the capitals of the one it replaces."""
+    """Return the word with the capitalisation of the word it replaces."""
     if len(like) > 1 and like.isupper():
         return word.upper()
     return word.capitalize() if like[0].isupper() else word

@@ -33,10 +33,10 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 # free_bound. The draft stage works Σ D_m, after which a last verification is left; the verify stage works Σ V_m, before
 #   which a first draft is made; batch m alternates, so it takes D_m + V_m and holds its share s_m of the memory for so
 #   long, and the shares in use never exceed 1: T ≥ Σ s_m (D_m + V_m). Any mean of the three is a bound, and for fixed
-#   weights the cost of a batch rises with its longest prompt and with what else is in it, so that the least over the
+#   weights the cost of a batch rises with its longest prompt and with what else is in it, so the minimum over the
 #   partitions into M batches is attained by runs (as ``contiguous``). Of M batches one has ⌈K/M⌉ tasks or more.
-# free_no_slower. By induction over the operations in that order, none begins later than with the barrier: each begins
-#   at the later of when its machine and its batch are free, which a barrier can only put off.
+# free_no_slower. By induction over the operations in that order, each begins no later than with the barrier: it begins
+#   at the later of when its machine and its batch are free, which a barrier can only delay.
 # exact_free. A schedule in which nothing can begin earlier on its machine in the same order is built by appending its
 #   operations one by one, each as early as it can; all of these are tried for every partition of every wave. A label
 #   that is nowhere below another of the same state can be completed no earlier.

@@ -18,7 +18,7 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 #
 # transfer_floor. Given the b bits that block n still has to carry, o = (T_c - b/R)⁺ never falls as R rises. So by
 #   Chebyshev's inequality E[o (R/C - 1)] is at least the product of the means, where E[R/C - 1] = 0. Nearly equal where
-#   T_c is small beside B/C, or where the rate hardly varies.
+#   T_c is small relative to B/C, or where the rate hardly varies.
 # transfer_ceiling. E[T] - B/C ≤ E[R o]/C. R o is what a block carries beyond b, given that it carries more than b. The
 #   law of y = (1 + κ)S/m has the density e^{-κ-y} I₀(2√(κy)), and I₀(2√z) = Π_j (1 + 4z/j²) over the zeros j of the
 #   Bessel function J₀. So the density is log-concave, its hazard rate rises, and so does that of the convex scale
@@ -26,7 +26,7 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 #   known is T_c/2, at low SNR over many blocks (transfer_low_snr).
 # transfer_low_snr. log₂(1 + S) ≤ S/ln 2, so on every path the transfer ends no earlier than with the rate W S/ln 2. For
 #   that rate E[T] has a closed form (low_snr_transfer_time). Sharp as m → 0.
-# transfer_one_block. min(T_c, B/R) of the first block is spent whatever comes after. As T_c → ∞ its mean has no bound,
+# transfer_one_block. min(T_c, B/R) of the first block is spent in every case. As T_c → ∞ its mean has no bound,
 #   by rayleigh_mean, and it is the whole of the transfer.
 
 

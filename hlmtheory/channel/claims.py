@@ -41,12 +41,12 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 #   all rounds are equal.
 # throughput_means. False: by ``throughput`` the two means differ unless all rounds take the same time.
 # throughput_by_share. A share ρ of the rounds takes τ + τ_LLM longer, so the mean round takes τ_SLM + ρ(τ + τ_LLM).
-# rayleigh_mean, rician_mean. Here S stays constant for the whole transfer, however long it lasts.
+# rayleigh_mean, rician_mean. Here S stays constant for the whole transfer.
 #   f(s) = (1+κ)/m e^{-κ-(1+κ)s/m} I₀(·) ≥ f(0) e^{-(1+κ)s/m}, as I₀ ≥ 1, and with the floor
 #   above ∫_a^b f/log₂(1+s) ds ≥ ln 2 f(0) e^{-(1+κ)b/m} ln(b/a). With b fixed and a → 0 this is unbounded: the mean
 #   latency is infinite at every mean SNR and every κ. So E[T_step] in flexspec (2) is infinite too, and a run's
 #   throughput tends to 0, unless blocks in outage are dropped. A simulated mean latency depends on the number of
-#   samples and on the seed. Finite are: every quantile, the mean outside an outage, the rate, and the mean of a
+#   samples and on the seed. Finite are every quantile, the mean outside an outage, the rate, and the mean of a
 #   transfer whose S is drawn again after each coherence time (block_claims).
 # finite_mean. By the above, the mean above a small enough cut exceeds any given number.
 # capacity, rician_capacity. E[log(1 + S)] = ∫ P(S > s)/(1 + s) ds = e^{1/m} E₁(1/m) for an exponential S. For a Gamma(j

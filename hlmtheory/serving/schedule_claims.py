@@ -25,7 +25,7 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
 # mean_steps. N_k is a stopping time of steps that make L tokens in the mean, so that L E[N_k] = E[tokens made] ≥ O_k
 #   (Wald); and E[max] ≥ max E.
 # longest_steps. A maximum is at least each of its arguments.
-# printed_steps. No proof: for one sequence ⌈O/L⌉ can be above the mean, for a batch it is below that of the slowest.
+# printed_steps. No proof: for one sequence ⌈O/L⌉ can exceed the mean; for a batch it is below the slowest one's mean.
 # mean_latency. T(n) = prefill + base (n - 1) + slope n (n - 1)/2 is convex and rising on n ≥ 1: E[T(max N)] ≥
 #   T(E[max N]) (Jensen) ≥ T(max(1, O_m/L)) by ``mean_steps``.
 # free. By induction over the operations: each begins when its machine and its batch are free, and with the barrier it

@@ -65,7 +65,7 @@ from hlmtheory.verification import (
 # calibrated. Let λ* be the largest threshold with Σ_{i≤n+1} L_i(λ) ≤ (n + 1) ε. Without prompt i the rule
 #   requires Σ_{j≠i} L_j(λ) + B ≤ (n + 1) ε, which is stricter, as L_i ≤ B. So λ̂_i ≤ λ*, L_i(λ̂_i) ≤ L_i(λ*), and the
 #   mean over i is at most ε. If the prompts are exchangeable, each of the n + 1 is equally likely to be the last,
-#   whatever the n + 1 curves are.
+#   for all n + 1 curves.
 
 
 def _line_at_prone(slope: Array, intercept: Array, non_acceptance: Array) -> Array:

@@ -21,7 +21,7 @@ from hlmtheory.verification.rule import rejection_probability
 #   f = m + (g - m)/(1 - β_v). So TV(q′, q) = max_g (q′ - q) g = max_g (law - p) f ≤ TV(law, p)/a.
 # misdeclared_acceptance. The two rates are the means of 1 - β_v, which lies in [0, 1], under q and q′.
 # misdeclared_converse. No proof: the counterexample. For a one-hot p every draft but one is rejected and replaced by
-#   that one, so the law is p whatever q′ is.
+#   that one, so the law is p for every q′.
 
 
 def misdeclared_distribution(target: Array, draft: Array, actual_draft: Array) -> Array:

@@ -1,1 +1,1 @@
-"""The command line: commands, output, errors, exit codes."""
+"""The command line: commands, output, errors and exit codes."""

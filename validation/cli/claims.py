@@ -1,4 +1,4 @@
-"""Output of ``hlm claims``: the list or one claim in full, as text or JSON."""
+"""Output of ``hlm claims``: a list of claims or one claim in full, as text or JSON."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ FALSE_WORDS = {
     "misprint": "printed and false, but what is meant is evident; see the counterexample",
     "false reading": "false, though it suggests itself; nobody prints it; see the counterexample",
 }
-"""What `hlm claims ID` says of a false statement, by its standing."""
+"""Explanation of a false statement in `hlm claims ID`, by its standing."""
 
 
 def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
-    """All claims, those of one module, or the one of that id.
+    """Return all claims, those of one module, or the one with that id.
 
     Raises
     ------
     UserError
-        No claim has that name; the message lists the nearest names.
+        If no claim has that name; the message lists the nearest names.
     """
     found = [claim for name, claim in known.items() if wanted in (None, name, name.split(".")[0])]
     if not found:
@@ -43,7 +43,7 @@ def find_claims(known: Mapping[str, Claim], wanted: str | None) -> list[Claim]:
 
 
 def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
-    """Return those of some claims that come from one paper.
+    """Return the claims that come from one paper.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
     Raises
     ------
     UserError
-        The paper is unknown, which the message answers with the nearest names; or none of these claims comes from it.
+        If the paper is unknown (the message lists the nearest names), or none of the claims comes from it.
     """
     name = paper.lower()
     key = PAPERS.get(name, name)
@@ -70,7 +70,7 @@ def claims_of_paper(found: list[Claim], paper: str) -> list[Claim]:
 
 
 def show_list(console: Console, listed: list[Claim]) -> None:
-    """Id, statement, status and source of each."""
+    """Print the id, statement, status and source of each claim."""
     for claim in listed:
         console.print(claim.id, style="bold", soft_wrap=True)
         console.print(f"  {claim.statement}", highlight=False)
@@ -79,7 +79,7 @@ def show_list(console: Console, listed: list[Claim]) -> None:
 
 
 def show_claim(console: Console, claim: Claim) -> None:
-    """One claim in full."""
+    """Print one claim in full."""
     module = claim.id.split(".")[0]
     folder = ROOT / "hlmtheory" / module
     head = f"{module}/__init__.py" if folder.is_dir() else f"{module}.py"
@@ -103,7 +103,7 @@ def show_claim(console: Console, claim: Claim) -> None:
 
 
 def plain_claim(claim: Claim) -> dict[str, Any]:
-    """A claim as JSON holds it."""
+    """Return a claim as a JSON object."""
     return {
         "id": claim.id,
         "statement": claim.statement,

@@ -1,4 +1,4 @@
-"""The command line: ``hlm validate``, ``hlm import``, ``hlm claims``, ``hlm decode``, ``hlm figure``, ``hlm repro``."""
+"""The commands ``hlm validate``, ``hlm import``, ``hlm claims``, ``hlm decode``, ``hlm figure`` and ``hlm repro``."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ json_option = click.option(
 
 
 class Commands(click.Group):
-    """A group whose commands report a UserError as one sentence and an interrupt as another."""
+    """A command group that reports a UserError or an interrupt as one sentence."""
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+        """Run the command and report errors."""
         try:
             with refusals():
                 return super().invoke(ctx)
@@ -217,14 +217,14 @@ def figure(
     PAPER is cu-hlm, u-hlm, c-sqs, flexspec, edge-sd or ours; NUMBER is one of its figures or tables, for example: hlm
     figure cu-hlm 5a. Without a NUMBER, all are drawn.
 
-    Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`. Of a
-    whole paper, what can be drawn is drawn; the rest is listed with the command that makes what it lacks (exit code 3).
+    Some are simulated and need no trace; they go to runs/simulated/figures. Some need the texts of `hlm decode`. For a
+    whole paper, figures without their inputs are listed with the command that makes these inputs (exit code 3).
     """
     from validation.cli.figures import Drawing, read_formats
     from validation.plots import Simulation, find_exhibits
 
     console = open_console(quiet=quiet)
-    exhibits = find_exhibits(paper, number)  # refuse an unknown one before the trace is opened
+    exhibits = find_exhibits(paper, number)  # raise on an unknown one before the trace is opened
     drawing = Drawing(path, beside, seed, typed_command(), read_formats(formats))
     missing: dict[str, list[str]] = {}
     for one in exhibits:
@@ -286,9 +286,9 @@ def decode(
 
     NAME is the study: hlm, design, greedy or nucleus.
 
-    Thresholds are fitted to the trace of `hlm validate` in the same folder. Texts that are there are kept: the same
-    command continues after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are passes counted times what a pass
-    of each model takes alone, measured once a run.
+    Thresholds are fitted to the trace of `hlm validate` in the same folder. Finished texts are kept: the same command
+    continues after Ctrl-C or a crash. `hlm figure` draws from them. Speeds are computed from the number of forward
+    passes and the time of one pass of each model, measured once per run.
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
     from validation.decoding.pass_times import FILE, passes_of
@@ -300,7 +300,7 @@ def decode(
     if name not in STUDIES:
         raise UserError(f"There is no study {name!r}; choose one of: {', '.join(STUDIES)}.")
     study, folder = STUDIES[name], run / "decoded" / name
-    refuse_unknown(study, only, likely_names(study), loosely=True)  # at once; below, by the names as fitted
+    refuse_unknown(study, only, likely_names(study), loosely=True)  # fail early; checked again once fitted
     console = open_console(quiet=quiet, stderr=as_json)
     trace = open_trace(run / "trace")
     chosen = builtin_prompts()[:100] if prompts is None else read_prompts(prompts)

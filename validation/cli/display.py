@@ -1,4 +1,4 @@
-"""What the commands of :mod:`validation.cli.commands` show: bars, the last screen, and texts cut to fit."""
+"""Terminal output of :mod:`validation.cli.commands`: progress bars, the last screen and shortened texts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ OUTCOMES = {
     "misprint": "misprint",
     "false reading": "false reading",
 }
-"""What the last screen calls each outcome of a tally."""
+"""Name of each outcome of a tally on the last screen."""
 
 UNBROKEN = 100_000
-"""Columns of an output that is no terminal."""
+"""Width of an output that is not a terminal."""
 
 
 def last_screen(console: Console, results: Results, report: Path) -> None:
-    """What held, failed, was vacuous or out of scope, and where the report is."""
+    """Print the numbers of claims by outcome and the path of the report."""
     from rich import box
     from rich.table import Table
 
@@ -83,7 +83,7 @@ def last_screen(console: Console, results: Results, report: Path) -> None:
 
 
 def _sizes_in_words(results: Results) -> str:
-    """How many probabilities a device has to send, on average, for a guaranteed bias."""
+    """Return a sentence with the mean top_k that certifies each bias."""
     from validation.claims.check import BIASES
 
     sizes = [f"{results.summary[f'size_for_bias_{bias}']:,.0f} for {bias:.0%}" for bias in BIASES]
@@ -92,7 +92,7 @@ def _sizes_in_words(results: Results) -> str:
 
 @contextmanager
 def progress_bar(console: Console) -> Iterator[Any]:
-    """A bar for ``report(done, total, text)``."""
+    """Show a progress bar and yield its callback ``report(done, total, text)``."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
@@ -112,10 +112,10 @@ def progress_bar(console: Console) -> Iterator[Any]:
 
 @contextmanager
 def waiting(console: Console, text: str) -> Iterator[Callable[[str], None]]:
-    """A bar that moves while something of unknown length is done; yields what changes its text."""
+    """Show a bar for a task of unknown length; yield the function that changes its text."""
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    if not console.is_terminal:  # where it would leave an empty line
+    if not console.is_terminal:  # a bar would leave an empty line there
         yield lambda changed: None
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(pulse_style="cyan"), TimeElapsedColumn())
@@ -125,14 +125,14 @@ def waiting(console: Console, text: str) -> Iterator[Callable[[str], None]]:
 
 
 def open_console(*, quiet: bool = False, stderr: bool = False) -> Console:
-    """Where the commands write: plain lines that are not wrapped where no person looks on.
+    """Return the console of the commands; if the output is not a terminal, lines are not wrapped.
 
-    Nothing that is printed is read as markup: a path may hold brackets.
+    Printed text is never parsed as markup, because a path may contain brackets.
     """
     from rich.console import Console as Screen
 
     class Console(Screen):
-        """The screen, which ends with an exit code of its own where its reader leaves."""
+        """A console that exits with its own code if the reader closes the pipe."""
 
         def on_broken_pipe(self) -> None:
             with suppress(SystemExit):
@@ -157,11 +157,11 @@ RATIOS = {
     "per round": "tokens_per_round",
     "B/token": "bytes_per_token",
 }
-"""What the table of a study shows beside speed and risk: the head, and the word of the metrics."""
+"""Further columns of a study's table, besides speed and risk: column head to metric."""
 
 
 def decoded_lines(decoded: Decoded, passes: Passes) -> list[dict[str, Any]]:
-    """What each method of a study came to over each link, as plain values."""
+    """Return the results of each method of a study over each link, as plain values."""
     from validation.decoding.metrics import summary
     from validation.decoding.pass_times import risk_per_token, speed
 
@@ -177,7 +177,7 @@ def decoded_lines(decoded: Decoded, passes: Passes) -> list[dict[str, Any]]:
 def decoded_screen(
     console: Console, decoded: Decoded, passes: Passes, kept: Path, texts: Path, sample: tuple[str, str, str] | None
 ) -> None:
-    """What each method of a study came to, what the columns mean, where the texts are, and one of them."""
+    """Print the results of each method, the meaning of the columns, the folder of the texts, and one text."""
     from rich import box
     from rich.table import Table
 
@@ -218,7 +218,7 @@ def decoded_screen(
 
 
 def _interval(estimate: Mapping[str, float | None]) -> str:
-    """A number and its interval, three digits each."""
+    """Return a number and its interval as text, with three digits each."""
     if estimate["value"] is None:
         return "·"
     if estimate["low"] is None:

@@ -14,7 +14,7 @@ PROJECT = "hlmtheory"
 
 
 def missing_extra(error: ModuleNotFoundError) -> str | None:
-    """The sentence for a package that belongs to an extra of this project; None for any other.
+    """Return the message for a missing package of one of this project's extras, or None for any other package.
 
     >>> missing_extra(ModuleNotFoundError("No module named 'click'", name="click"))
     "This command needs click; install the extra: pip install '.[validation]' in the project's folder."
@@ -27,7 +27,7 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
 
 
 def _extras() -> dict[str, str]:
-    """The extra that brings each package: ``validation`` if that one does, else the first."""
+    """Return the extra that installs each package: ``validation`` if it does, else the first one."""
     found: dict[str, str] = {}
     try:
         wanted = requires(PROJECT) or []

@@ -1,4 +1,4 @@
-"""The trace and the studies that ``hlm figure`` draws from; each is opened when the first figure needs it."""
+"""The inputs of ``hlm figure``: the trace and the studies, opened when a figure first needs them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ BUILTIN_RUN = Path("runs/builtin")
 
 
 def read_formats(given: Sequence[str]) -> tuple[str, ...]:
-    """The formats of several words, each perhaps with commas; SVG if none is named.
+    """Return the formats in the given words, which may contain commas; SVG by default.
 
     Raises
     ------
     UserError
-        An unknown one.
+        If a format is unknown.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def read_formats(given: Sequence[str]) -> tuple[str, ...]:
 
 
 class Drawing:
-    """Draws figures of one run: its trace and its decoded texts, beside those of other runs."""
+    """Draws figures from the trace and the decoded texts of one run, next to those of other runs."""
 
     def __init__(
         self, trace: Path, beside: Sequence[Path], seed: int, command: str, formats: Sequence[str] = ("svg",)
@@ -47,16 +47,16 @@ class Drawing:
 
     @cached_property
     def trace(self) -> Trace:
-        """Opened once."""
+        """The trace, opened once."""
         return open_trace(self.path)
 
     def draw(self, one: Exhibit, folder: Path) -> list[Path]:
-        """Draw one figure or make one table; answers the files.
+        """Draw one figure or make one table; return the files.
 
         Raises
         ------
         UserError
-            What it is drawn from is missing, with the command that makes it.
+            If an input is missing; the message gives the command that creates it.
         """
         trace = self.trace if isinstance(one, Figure) else None
         decoded = self._studies(one) if isinstance(one, Decoding) else []
@@ -75,7 +75,7 @@ class Drawing:
 
 
 def _decode(study: str, run: Path) -> str:
-    """The command that decodes a study in a run, with the models that the run's trace names."""
+    """Return the command that decodes a study in a run, with the models of the run's trace."""
     words = ["python3", "hlm", "decode", study]
     if run == BUILTIN_RUN:
         return shlex.join(words)

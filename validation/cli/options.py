@@ -1,4 +1,4 @@
-"""Kinds of options that several commands use."""
+"""Option classes shared by several commands."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import click
 
 
 class Renamed(click.Option):
-    """An option that also answers to its former names, which the help does not show."""
+    """An option that also accepts its former names, which the help does not show."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
-        """The line of the help, with the first name alone."""
+        """Return the help line, with only the first name."""
         names, self.opts = self.opts, self.opts[:1]
         try:
             return super().get_help_record(ctx)

@@ -1,4 +1,4 @@
-"""Errors as the command line reports them: one sentence with the path and the remedy, and exit code 2."""
+"""Report errors on the command line: one sentence with the path and the remedy, and exit code 2."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Refusal(click.ClickException):
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn every error that a user can fix into a :class:`Refusal`; the others go on as they are."""
+    """Convert every error that a user can fix into a :class:`Refusal`; other errors propagate."""
     try:
         with memory_errors():
             yield
     except UserError as error:
         raise Refusal(str(error)) from error
     except OSError as error:
-        if error.errno == errno.EPIPE:  # the reader of our output left
+        if error.errno == errno.EPIPE:  # the reader closed the pipe
             raise SystemExit(CLOSED) from error
         raise Refusal(os_sentence(error)) from error
     except ModuleNotFoundError as error:
@@ -56,7 +56,7 @@ def refusals() -> Iterator[None]:
 
 
 def os_sentence(error: OSError) -> str:
-    """One sentence for an error of the system: the path, what is wrong, the remedy.
+    """Return one sentence for a system error: the path, the problem, the remedy.
 
     >>> os_sentence(OSError(28, "No space left on device", "runs/mine"))
     "'runs/mine': the disk is full; free some space and run the same command again."

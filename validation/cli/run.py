@@ -41,7 +41,7 @@ def collect_trace(
         console.print(f"Continuing from what is stored at {path}.")
     with progress_bar(console) as report:
         trace = collect(pair, prompts, path, progress=report, command=command, fresh=fresh, **settings)
-    if lay_there:  # one of other settings is refused
+    if lay_there:  # collect has checked that the settings agree
         console.print(f"Using the trace at {path} (same models, prompts and seed); --fresh collects it again.")
         return trace
     speed = trace.manifest["speed"]
@@ -89,13 +89,13 @@ def run_name(pair: Pair) -> str:
 
 
 def _marked(names: list[str], places: list[str]) -> str:
-    """Names, and a hash of the places that they lie at."""
+    """Return the names, joined with a hash of the places."""
     mark = hashlib.sha256(repr(places).encode(errors="backslashreplace")).hexdigest()[:8]
     return "-".join([*(_slug(name)[:40] for name in names), mark])
 
 
 def finish_run(console: Console, trace: Trace, folder: Path, seed: int, device: str, as_json: bool) -> None:
-    """Everything after the trace; the exit code says whether a claim failed."""
+    """Run all steps after the trace; the exit code reports whether a claim failed."""
     results, report = _analyse(console, trace, folder, seed, typed_command(), device)
     last_screen(console, results, report)
     failed = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]
@@ -111,7 +111,10 @@ def finish_run(console: Console, trace: Trace, folder: Path, seed: int, device: 
 def _analyse(
     console: Console, trace: Trace, folder: Path, seed: int, command: str, device: str
 ) -> tuple[Results, Path]:
-    """Verdicts, figures and the report; the verdicts are kept at once, the others are made aside and then moved."""
+    """Check the claims, draw the figures and write the report; return the results and the report's path.
+
+    The verdicts are stored at once. Figures and report are written to a temporary folder and then moved.
+    """
     from validation.claims.check import check_trace
     from validation.plots import FIGURES, draw
     from validation.report.html import write_report
@@ -120,8 +123,8 @@ def _analyse(
     folder.mkdir(parents=True, exist_ok=True)
     with naming(folder), Lock(folder), progress_bar(console) as report:
         part = folder / ".part"
-        shutil.rmtree(part, ignore_errors=True)  # of a run that was killed
-        place = "numpy" if device == "cpu" else device  # on a GPU, the check runs there
+        shutil.rmtree(part, ignore_errors=True)  # left by a killed run
+        place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
         kept = folder / UNFINISHED
         results = check_trace(trace, seed=seed, progress=report, device=place, kept=kept)
         write_atomically(folder / "claims.json", results.to_json())
@@ -132,7 +135,7 @@ def _analyse(
         report(len(FIGURES), len(FIGURES), "drawing the figures")
         written = write_report(part, results=results, manifest=trace.manifest, figures=drawn, command=command)
         (folder / "figures").mkdir(exist_ok=True)
-        for file in [*(part / "figures").iterdir(), written]:  # the report last
+        for file in [*(part / "figures").iterdir(), written]:  # the report is last
             file.replace(folder / file.relative_to(part))
         shutil.rmtree(part)
         kept.unlink(missing_ok=True)

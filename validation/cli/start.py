@@ -1,4 +1,4 @@
-"""Start and end of a command line: missing extras and Ctrl-C. Importing this module needs no extra."""
+"""Start and end a command line: missing extras and Ctrl-C. Importing this module needs no extra."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def start(commands: Callable[..., Any]) -> None:
     if code == INTERRUPTED and threading.active_count() > 1:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-        os._exit(INTERRUPTED)  # sys.exit would wait for the threads
+        os._exit(INTERRUPTED)  # sys.exit would wait for running threads
     sys.exit(code)
 
 
 def _write_anything(stream: TextIO) -> None:
-    """Write characters that a stream's encoding lacks as escapes, so that they do not end the command."""
+    """Escape characters that a stream's encoding lacks, so that they do not stop the command."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")

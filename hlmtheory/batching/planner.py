@@ -1,4 +1,4 @@
-"""Batches, their order and the draft length for a set of tasks."""
+"""Choose batches, their order and the draft length for a set of tasks."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ METHODS = tuple(methods.METHODS)
 """The methods of :func:`plan`, by name."""
 
 SCHEDULES = ("barrier", "free")
-"""Whether every batch waits for all others at the end of each decoding step, (22), or only for itself."""
+"""With "barrier", a batch waits for all others at the end of each decoding step, (22). With "free", it does not."""
 
 FIXED_LENGTH = 7
 """The draft length of ``fixed-length``: edge-sd Section IV-A."""
 
 OWN_LENGTH = {"fixed-length": FIXED_LENGTH, "autoregressive": 0}
-"""The draft length of the methods that try only one."""
+"""The draft length of each method that uses a single fixed one."""
 
 ORDERS = ("given", "johnson", "sequential", "longest")
 """Orders in which a plan's batches pass the two stages."""
@@ -57,18 +57,18 @@ class Plan:
     batches : tuple of tuple of int
         Indices of the tasks, batch by batch.
     order : str
-        "given": pipelined as listed; "johnson": pipelined, ordered by Johnson's rule anew at every decoding step;
+        "given": pipelined in the listed order; "johnson": pipelined, reordered by Johnson's rule at each decoding step;
         "sequential": every batch is drafted and verified before the next is drafted; "longest": a free machine takes
-        the waiting batch with the most work left; "searched": the best of all schedules, of ``exact``.
+        the waiting batch with the most work left; "searched": the best of all schedules, as found by ``exact``.
     draft_length : int
         l; 0 for autoregressive decoding.
     latency : float
         T_inf in seconds, by :func:`plan_latency`.
     lower_bound : float
-        Lower bound on the latency, in seconds, over every allowed draft length, and all partitions, orders and waves
-        within the memory rule. With ``schedule="barrier"`` it is for plans that wait at every step, (22); with
-        ``"free"`` for every schedule, with or without a barrier. For ``exact`` it is the latency itself, the smallest
-        among plans whose waves run one after another.
+        Lower bound on the latency, in seconds. It holds for every allowed draft length and for all partitions, orders
+        and waves within the memory rule. With ``schedule="barrier"`` it holds for plans that wait at every step, (22).
+        With ``"free"`` it holds for every schedule, with or without a barrier. For ``exact`` it is the latency itself,
+        the smallest of all plans whose waves run one after another.
     complete : bool
         Whether the search was complete: False where ``pareto`` reached its limit on labels.
     schedule : str
@@ -92,7 +92,7 @@ class Plan:
 
     @property
     def gap(self) -> float:
-        """Largest possible improvement of the latency, relative to the bound."""
+        """Upper bound on how far the latency exceeds the optimum: latency / lower bound - 1."""
         return max(self.latency / self.lower_bound - 1.0, 0.0) if self.lower_bound > 0 else 0.0
 
     @property
@@ -127,12 +127,12 @@ def plan(
         batch drafts as soon as its own last drafts are verified and the draft stage is free.
     memory_rule : str, default "together"
         "together": the caches of all batches that run at the same time must fit, Γ_p + Σ_m Γ_kv,m ≤ Γ_s. Batches that
-        do not fit run in waves, one after another. (Moving caches out of the memory is not modelled.) "each": edge-sd
-        (24b) with (10) as printed, which limits each batch alone (claim ``batching.memory_each`` shows caches that
-        exceed the memory). "ignored": no limit.
+        do not fit run in waves, one after another. (Moving caches out of the memory is not modelled.) "each": each
+        batch alone must fit, edge-sd (24b) with (10) as printed. The caches together can then exceed the memory: claim
+        ``batching.memory_each`` shows a case. "ignored": no limit.
     draft_lengths : iterable of int, default 1..10
-        The lengths to try, each 1 or more. Those at which some task does not fit the memory are left out.
-        ``fixed-length`` and ``autoregressive`` have their own.
+        The lengths to try, each 1 or more. A length at which a task does not fit the memory is left out.
+        ``fixed-length`` and ``autoregressive`` ignore this and use :data:`OWN_LENGTH`.
     static_size : int, default 4
         Tasks per batch of ``static``; the paper prints no number.
     max_labels : int, default 100
@@ -141,7 +141,7 @@ def plan(
     Returns
     -------
     Plan
-        The plan with the smallest latency over the draft lengths; of equals the shortest length.
+        The plan with the smallest latency over all draft lengths; among equals, the one with the shortest length.
 
     Raises
     ------
@@ -204,7 +204,7 @@ def plan_latency(
     memory_rule: str = "together",
     waves: Sequence[int] | None = None,
 ) -> float:
-    """Inference latency of given batches: every method's plan is measured by this.
+    """Inference latency of given batches; the plans of all methods are measured by it.
 
     Parameters
     ----------
@@ -218,12 +218,12 @@ def plan_latency(
     order : str, default "given"
         One of "given", "johnson", "sequential", or, for a free schedule, "longest"; see :class:`Plan`.
     schedule : str, default "barrier"
-        One of :data:`SCHEDULES`; see :func:`plan`. A free schedule follows the order step by step on both machines,
-        each operation as early as it can begin, so it is never slower than with the barrier.
+        One of :data:`SCHEDULES`; see :func:`plan`. A free schedule keeps the order at every step on both machines and
+        begins each operation as early as possible. So it is never slower than the schedule with a barrier.
     memory_rule : str, default "together"
         One of :data:`RULES`; see :func:`plan`.
     waves : sequence of int, optional
-        How many of the batches each wave holds, in order; one wave of all if not given.
+        Number of batches in each wave, in order. If not given, one wave holds all batches.
 
     Returns
     -------
@@ -233,8 +233,8 @@ def plan_latency(
     Raises
     ------
     ValueError
-        If there are no tasks, the batches are no partition of them, the batches of a wave exceed the memory by its
-        rule, the waves do not add up, or an option is unknown.
+        If there are no tasks, the batches are not a partition of them, a wave breaks the memory rule, the waves do not
+        add up to the number of batches, or an option is unknown.
 
     Examples
     --------
@@ -271,7 +271,7 @@ def measured(
     order: str,
     schedule: str,
 ) -> float:
-    """:func:`plan_latency` of batches that were checked, or that are no partition (``dp-printed``)."""
+    """Latency as in :func:`plan_latency`, without its checks: the batches of ``dp-printed`` need not be a partition."""
     inputs, outputs = methods.columns(tasks)
     total, begin = 0.0, 0
     for count in waves:
@@ -307,14 +307,16 @@ def lower_bound(
     schedule: str = "barrier",
     memory_rule: str = "together",
 ) -> float:
-    """A latency that no partition, order or waves within the memory rule fall below.
+    """Lower bound on the latency of every partition, order and set of waves within the memory rule.
 
-    With ``schedule="barrier"`` it is a bound for plans that wait at the end of every step, (22): at one step of a wave
-    the second stage has a batch to do after all drafts, and the first one before all verifications, so the step takes
-    at least max(Σ d + min v, min d + Σ v), summed over the steps. With ``"free"`` it is a bound for **any** schedule
-    of the two machines, with or without a barrier: see :func:`hlmtheory.serving.free_bound`, minimised over the
-    partitions from below; where the memory is shared also Σ_m s_m (D_m + V_m), s_m the share of the memory that
-    batch m holds from its first draft to its last verification. The first is never the smaller.
+    With ``schedule="barrier"`` the bound is for plans that wait at the end of every step, (22). At each step of a wave
+    at least one verification follows all drafts, and at least one draft precedes all verifications. So a step takes at
+    least max(Σ d + min v, min d + Σ v); the bound sums this over the steps.
+
+    With ``"free"`` the bound is for **any** schedule of the two machines, with or without a barrier. It is a lower
+    bound of :func:`hlmtheory.serving.free_bound` over all partitions. If the batches share the memory, it also uses
+    Σ_m s_m (D_m + V_m), where s_m is the share of the memory that batch m holds from its first draft to its last
+    verification. The bound with a barrier is never smaller than the free one.
 
     Parameters
     ----------
@@ -352,14 +354,14 @@ def lower_bound(
 
 
 def johnson_order(draft_times: Array, verify_times: Array) -> Array:
-    """Order in which batches finish the two stages soonest: Johnson's rule.
+    """Order of the batches with the shortest total time over the two stages: Johnson's rule.
 
-    First the batches with d < v, the shortest draft first; then the others, the longest verification first.
+    First come the batches with d < v, by rising draft time; then the others, by falling verification time.
 
     Parameters
     ----------
     draft_times, verify_times : array, shape (..., M)
-        Seconds, 0 or more; leading dimensions are separate problems, such as decoding steps.
+        Seconds, 0 or more. Each index of the leading dimensions is a separate problem, such as a decoding step.
 
     Returns
     -------
@@ -385,5 +387,5 @@ class Measured(methods.Problem):
     def measure(
         self, batches: methods.Batches, waves: tuple[int, ...], length: int, order: str, schedule: str
     ) -> float:
-        """T_inf."""
+        """Return T_inf in seconds."""
         return measured(self.tasks, self.service, batches, waves, length, order, schedule)

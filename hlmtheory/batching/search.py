@@ -1,9 +1,9 @@
 """The searches behind :mod:`hlmtheory.batching`, for one draft length and tasks in one order.
 
-A run of tasks j..i (counted from 0, both included) is one batch of i - j + 1 tasks. It is padded to its longest
-prompt, which is that of task i if tasks are sorted by prompt. Times are arrays over the N decoding steps. A batch that
-has all its tokens has times 0, so one recurrence serves every step. Let F be the time at which the draft stage
-finishes, and C the time at which the verify stage does: F' = F + d and C' = max(F', C) + v.
+A run j..i is one batch of the i - j + 1 tasks from j to i, counted from 0. It is padded to its longest prompt: that of
+task i, if tasks are sorted by prompt length. Times are arrays over the N decoding steps. After a batch has all its
+tokens, its times are 0, so the same recurrence holds at every step. Let the draft stage finish at time F and the verify
+stage at time C. A further batch gives F' = F + d and C' = max(F', C) + v.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hlmtheory.batching.memory import Cache
 from hlmtheory.serving import Service, decoding_steps, stage_times
 
 ROUNDING = 1e-12
-"""A plan replaces another only if it is better by this share, since both are sums of thousands of rounded terms."""
+"""Relative improvement that a plan needs to replace another: both are sums of thousands of rounded terms."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Costs:
     service : Service
     draft_length : int
     inputs, outputs : integer arrays, shape (K,)
-        In the order in which runs are formed: by rising input, except where said otherwise.
+        In the order in which runs are formed: usually by rising input.
     rule : str, default "each"
         One of :data:`hlmtheory.batching.memory.RULES`.
     """
@@ -54,12 +54,12 @@ class Costs:
 
     @cached_property
     def steps(self) -> Array:
-        """n_k, shape (K,)."""
+        """Number of decoding steps n_k of each task, shape (K,)."""
         return decoding_steps(self.outputs, self.service.acceptance, self.draft_length)
 
     @cached_property
     def horizon(self) -> int:
-        """N."""
+        """Largest number of decoding steps, N."""
         return int(self.steps.max())
 
     @cached_property
@@ -69,7 +69,7 @@ class Costs:
 
     @cached_property
     def ascending(self) -> bool:
-        """Whether the last task of a run has its longest prompt."""
+        """Whether the last task of every run has the longest prompt of that run."""
         return bool((np.diff(self.inputs) >= 0).all())
 
     @cached_property
@@ -79,7 +79,7 @@ class Costs:
 
     @cached_property
     def unit(self) -> tuple[Array, Array]:
-        """What each task of a batch adds to that part if task i has the longest prompt, shapes (K, N), in seconds."""
+        """Seconds that each task of a batch adds to :attr:`fixed` if task i has the longest prompt, shapes (K, N)."""
         growth = np.arange(self.horizon)
         stages = stage_times(self.service, self.draft_length, self.inputs, 1)
         table = []
@@ -91,7 +91,7 @@ class Costs:
 
     @cached_property
     def first(self) -> Array:
-        """The smallest j with j..i within the memory, shape (K,); i + 1 if task i alone does not fit."""
+        """Smallest j for each i such that batch j..i fits the memory, shape (K,); i + 1 if task i alone does not."""
         return self.cache.earliest(self.inputs, self.outputs)
 
     def caches(self, i: int, starts: Array) -> Array:
@@ -137,7 +137,7 @@ class Costs:
 
 
 def _running_argmax(values: Array, i: int) -> Array:
-    """For each j ≤ i the index of the largest of the values j..i."""
+    """For each j ≤ i, the index of the largest value among j..i."""
     top = np.empty(i + 1, dtype=np.int64)
     best = i
     for j in range(i, -1, -1):
@@ -147,7 +147,7 @@ def _running_argmax(values: Array, i: int) -> Array:
 
 
 def runs(choice: Array) -> list[int]:
-    """Starts of the batches, from the start chosen for each last task: the backtrack i ← S[i] - 1."""
+    """Starts of all batches, by the backtrack i ← S[i] - 1; S[i] is the best start of a batch that ends with task i."""
     starts, i = [], len(choice) - 1
     while i >= 0:
         starts.append(int(choice[i]))
@@ -164,7 +164,7 @@ class Runs:
     starts : list of int
         First task of each batch.
     opens : list of int
-        Those that open a wave.
+        The starts of those batches that open a wave.
     """
 
     starts: list[int]
@@ -178,17 +178,17 @@ class Runs:
 
 
 def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[Runs, float]:
-    """Algorithm 1, repaired: the runs, and the table's value for all tasks.
+    """Algorithm 1, repaired: the runs, and the objective's value for all tasks.
 
     The table holds one state for each prefix of the tasks. For each i all starts j of the last batch are tried at
-    once: Σ_n max(F + d, C) + v = Σ_n F + max(d, C - F) + v. With ``printed_objective`` (29) is taken as printed,
-    Σ_n max(F, C + d) + v, and everything else is repaired. Where batches share the memory, a batch j..i either joins
-    the current wave of the state of j, if it fits beside the batches of that wave, or opens a new wave.
+    once. The objective is Σ_n max(F + d, C) + v = Σ_n F + max(d, C - F) + v. With ``printed_objective`` it is
+    Σ_n max(F, C + d) + v, as (29) is printed; everything else stays repaired. If batches share the memory, batch j..i
+    joins the last wave of state j if it fits there, or opens a new wave; the better of the two is taken.
     """
     count, steps = len(costs.inputs), costs.horizon
-    arrival, lead = np.zeros((count + 1, steps)), np.zeros((count + 1, steps))  # F and C - F of the wave after i tasks
-    before, after = np.zeros(count + 1), np.zeros(count + 1)  # their sums, F and C
-    past, used = np.zeros(count + 1), np.zeros(count + 1)  # earlier waves (s), and the wave's caches (bytes)
+    arrival, lead = np.zeros((count + 1, steps)), np.zeros((count + 1, steps))  # F and C - F of the last wave
+    before, after = np.zeros(count + 1), np.zeros(count + 1)  # sums of F and of C over the steps
+    past, used = np.zeros(count + 1), np.zeros(count + 1)  # earlier waves (s), caches of the last wave (bytes)
     choice, opened, value = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=bool), np.zeros(count)
     for i in range(count):
         # Value of each last batch j..i that joins the wave of the state of j
@@ -200,7 +200,7 @@ def dynamic_program(costs: Costs, *, printed_objective: bool = False) -> tuple[R
         else:
             overlap = np.maximum(late, lead[costs.first[i] : i + 1], out=late).sum(axis=1)
             total = past[starts] + before[starts] + overlap + verifications
-        # The same for a batch that opens a wave, where not all batches fit the memory together
+        # The same for a batch that opens a wave, if not all batches fit the memory together
         opens = np.zeros(len(starts), dtype=bool)
         if costs.in_waves:
             caches = costs.caches(i, starts)
@@ -238,7 +238,7 @@ class PrintedProgram:
     choice : array, shape (K,)
         S[i] counted from 1; 0 where it was never set.
     packs : tuple of (int, int)
-        Start and end of what each pass of lines 24-26 packs, counted from 0, end excluded.
+        Start and end of the batch that each pass of lines 24-26 forms, counted from 0, end excluded.
     """
 
     value: Array
@@ -251,11 +251,11 @@ def printed_program(costs: Costs) -> PrintedProgram:
 
     - Line 15 adds T^d to the finish time of the second stage.
     - Line 18 leaves S at 0.
-    - Where j = 1 is skipped for its memory, Υ[i, 0, 0] keeps its 0. No later j is below it, and line 23 uses the j*
-      of the task before.
-    - Lines 24-26 pack from S[i] to i for *every* i.
+    - If j = 1 does not fit the memory, Υ[i, 0, 0] stays 0. No later j gives a smaller value, so line 23 uses the j* of
+      the previous task.
+    - Lines 24-26 form a batch from S[i] to i for *every* i, so batches overlap.
 
-    A start of 0 is read as the first task.
+    A start S[i] = 0 is taken as the first task.
     """
     count = len(costs.inputs)
     table = np.zeros((count + 1, costs.horizon, 2))
@@ -278,14 +278,14 @@ def printed_program(costs: Costs) -> PrintedProgram:
 
 
 def johnson_order(draft: Array, verify: Array) -> Array:
-    """Order by Johnson's rule on the last axis: first batches with d < v by rising d, then the rest by falling v."""
+    """Order by Johnson's rule on the last axis: batches with d < v by rising d, then the others by falling v."""
     with np.errstate(divide="ignore", over="ignore"):
         key = np.where(draft < verify, -1.0 / draft, 1.0 / verify)  # below 0 and rising in d; above 0, falling in v
     return np.argsort(key, axis=-1, kind="stable")
 
 
 def johnson_latency(draft: Array, verify: Array) -> Array:
-    """Smallest makespan over all orders, batches on the last axis."""
+    """Smallest total time over all orders of the batches, which lie on the last axis."""
     order = johnson_order(draft, verify)
     arrival = np.cumsum(np.take_along_axis(draft, order, axis=-1), axis=-1)
     left = np.cumsum(np.take_along_axis(verify, order, axis=-1)[..., ::-1], axis=-1)[..., ::-1]

@@ -1,12 +1,13 @@
 """Transfers that last longer than a coherence block: the SNR is drawn independently every T_c seconds.
 
-A block carries X = W T_c log₂(1 + S) bits. A transfer of B bits begins with a block. It ends at the time T at which all
-blocks so far, the last one in part, have carried B bits. With R the rate of the first block,
+A block carries X = W T_c log₂(1 + S) bits. A transfer of B bits starts at the beginning of a block. It ends at the time
+T when B bits have been carried, usually in the middle of a block. Let R be the rate of the first block. Then
 
   E[T] = g(B) + ∫₀^B E[T for B - x bits] f_X(x) dx,  g(b) = E[min(T_c, b/R)].
 
-The first term is the time in the first block: it is used to its end, or until the last bit. The second is the rest: a
-transfer that is not done then begins anew. This renewal equation is solved on a grid, as a power series.
+The first term is the time spent in the first block, up to its end or to the last bit. The second term is the time
+after the first block: the remaining B - x bits are a new transfer. This renewal equation is solved on a grid, as a
+power series.
 
 There are two limits. For T_c → ∞ only the first block matters, and the mean grows like ln T_c without bound. For
 T_c → 0 the mean is B/(W E[log₂(1 + S)]).
@@ -38,8 +39,8 @@ _MOST_BLOCKS = 100_000  # mean number of blocks in a simulated transfer, at most
 def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> QuadratureEstimate:
     """Return the mean time E[T] to send a payload over fading blocks, each with an independent SNR.
 
-    It lies between B/(W E[log₂(1 + S)]) and that plus T_c (claims ``transfer_floor`` and ``transfer_ceiling``). It is
-    finite, unlike the mean of :func:`shannon_latency` over S, which keeps S constant for the whole transfer.
+    With F = B/(W E[log₂(1 + S)]) it lies between F and F + T_c (claims ``transfer_floor`` and ``transfer_ceiling``).
+    So it is finite. The mean of :func:`shannon_latency` over S, which keeps S constant for the whole transfer, is not.
 
     Parameters
     ----------
@@ -54,9 +55,9 @@ def mean_transfer_time(link: Rician, bits: Array, bandwidth_hz: Array, coherence
     -------
     QuadratureEstimate
         In seconds, float64, shape (...). The value is extrapolated from the renewal equation on two grids; the error
-        is its distance from the finer grid. A payload of more blocks than a grid holds takes B/(W capacity) plus the
-        mean excess over the grid's last block. The error then includes the largest distance of the excess from its
-        mean.
+        is its distance from the value on the finer grid. For a payload longer than the largest grid, the value is
+        B/(W capacity) plus an excess: the mean of E[T] - b/(W capacity) over the grid's last block. The error then
+        includes the largest deviation of the excess from this mean.
 
     Raises
     ------
@@ -104,7 +105,7 @@ def sample_transfer_times(
     ------
     ValueError
         If a value is out of its range, the size is not a count, or a transfer takes more than 100,000 blocks on
-        average. By the law of large numbers such a transfer takes B/(W capacity).
+        average. For so long a transfer use B/(W capacity), by the law of large numbers.
 
     Examples
     --------
@@ -135,12 +136,12 @@ def sample_transfer_times(
 
 
 def low_snr_transfer_time(blocks: Any) -> Any:
-    """Return E[T]/T_c for a rate proportional to an exponential S, where ``blocks`` = a mean blocks carry B.
+    """Return E[T]/T_c if the rate is proportional to an exponential S.
 
-    In units of the mean bits of a block, the bits at which blocks end are then a Poisson process. The last block
-    carries b + o: b is needed and follows Exp(1) cut at a; o is not needed and follows Exp(1). So
-    E[T]/T_c = a + 1 - E[o/(b + o)] with E[o/(b + o) | b] = 1 - b e^b E₁(b), which gives
-    a + a(1 + a/2) E₁(a) + (1 - (1 + a)e^{-a})/2.
+    ``blocks`` is a = B/E[X], the payload in units of the mean bits of a block. In these units, the numbers of bits
+    carried at the ends of blocks form a Poisson process. The last block could carry b + o: b is needed and follows
+    min(Exp(1), a); o is not needed and follows Exp(1). So E[T]/T_c = a + 1 - E[o/(b + o)], where
+    E[o/(b + o) | b] = 1 - b e^b E₁(b). This gives a + a(1 + a/2) E₁(a) + (1 - (1 + a)e^{-a})/2.
     """
     from scipy import special
 
@@ -149,7 +150,7 @@ def low_snr_transfer_time(blocks: Any) -> Any:
 
 
 def _means(m: Any, k: Any, bits: Any, band: Any, coherence: Any) -> Any:
-    """Return E[T] and its error, shape (2, ...), from functions that count bits per hertz and per block length."""
+    """Return E[T] and its error in seconds, shape (2, ...); below, bits are counted in units of W T_c."""
     mean = laws.capacity(m, k)
     square = laws.mean_of(lambda s: (np.log1p(s) / _LN2) ** 2, m, k, m * 1e-20)[0]
     deviation = np.maximum(np.sqrt(np.maximum(square - mean**2, 0.0)), 1e-4 * mean)
@@ -162,8 +163,8 @@ def _means(m: Any, k: Any, bits: Any, band: Any, coherence: Any) -> Any:
 
 @lru_cache(maxsize=1024)  # cached: a claim needs the value, then the error
 def _blocks(m: float, k: float, need: float, mean: float, deviation: float) -> tuple[float, float]:
-    """Return E[T]/T_c for ``need`` bits, and its error; ``mean`` and ``deviation`` are those of a block's bits."""
-    # Grid: up to the payload, or as far as the largest grid reaches
+    """Return E[T]/T_c for ``need`` bits, and its error; ``mean`` and ``deviation`` are of the bits of a block."""
+    # Extent of the grid: the whole payload, or as much of it as the largest grid covers
     reach = min(need, max(_MOST / _PER_DEVIATION * deviation, 4.0 * mean))
     cells = int(min(max(_LEAST, math.ceil(_PER_DEVIATION * reach / deviation)), _MOST))
     # Two grids and their extrapolation
@@ -172,7 +173,7 @@ def _blocks(m: float, k: float, need: float, mean: float, deviation: float) -> t
     error = np.abs(blocks - fine)
     if reach == need:
         return float(blocks[-1]), float(error[-1])
-    # Beyond the grid: the mean excess over bits / mean in its last block
+    # Beyond the grid: need / mean, plus the mean of blocks - bits / mean over the last block of the grid
     bits = np.linspace(0.0, reach, cells + 1)
     last = bits >= reach - mean
     excess = (blocks - bits / mean)[last]
@@ -182,13 +183,13 @@ def _blocks(m: float, k: float, need: float, mean: float, deviation: float) -> t
 
 def _grid(m: Any, k: Any, reach: float, cells: int) -> Any:
     """Return E[T]/T_c for 0, .., reach bits, linear in each cell: the power series u = g + u f, so u = g/(1 - f)."""
-    # Probability of each cell, at the nodes of a quadrature rule in it
+    # Probability mass at each quadrature node of each cell
     step = reach / cells
     edges, right = np.arange(cells + 1) * step, (1.0 + _NODES) / 2.0
     inside = edges[:-1, None] + step * right
     mass = step / 2.0 * _WEIGHTS * _density(m, k, inside)
     below = np.concatenate([[0.0], np.cumsum(mass.sum(axis=-1))])
-    # g: a block that carries less than b is used to its end, one that carries x > b for b/x of its length
+    # g(b): a block that can carry x < b is used to its end; one with x > b is used for b/x of its length
     beyond = float(laws.mean_of(laws.inverse_efficiency, m, k, np.expm1(np.asarray(min(reach, _END) * _LN2)))[0])
     slower = np.concatenate([np.cumsum((mass / inside).sum(axis=-1)[::-1])[::-1], [0.0]])
     one_block = below + edges * (beyond + slower)

@@ -29,14 +29,14 @@ _DOMAINS = {
 
 @dataclass(frozen=True)
 class GilbertElliott:
-    """Link that is good or bad in each slot, as a two-state Markov chain (gilbert1960capacity).
+    """Link whose state, good or bad, changes from slot to slot as a Markov chain (gilbert1960capacity).
 
     Parameters
     ----------
     good_bps, bad_bps : float or array, shape (...)
         Rate in each state, in bit/s; the bad one may be 0.
     leave_good, leave_bad : float or array, shape (...)
-        Probability in (0, 1) that a slot ends the state.
+        Probability in (0, 1) that the link leaves the state at the end of a slot.
     slot_s : float or array, shape (...)
         Length of a slot, in seconds.
 
@@ -94,7 +94,7 @@ class GilbertElliott:
         return (1.0 - out - back) ** xp.astype(COUNT.check(xp, "slots", count), out.dtype)
 
     def sample(self, rng: np.random.Generator, slots: int) -> np.ndarray[Any, Any]:
-        """Return the rate in consecutive slots of one link, as numpy; the first state has the long-run law.
+        """Return the rate in consecutive slots of one link, as numpy; the first state is drawn from the long-run law.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class GilbertElliott:
         Raises
         ------
         ValueError
-            If the number of slots is negative or no integer, or the object holds more than one link.
+            If the number of slots is negative or not an integer, or the object holds more than one link.
         """
         rng, slots = generator("rng", rng), number(DRAWS, "slots", slots)
         shapes = {tuple(value.shape) for value in self._values()[1:]}
@@ -124,7 +124,7 @@ class GilbertElliott:
         rates = np.array([bad, good]) if begins_bad else np.array([good, bad])
         chunks: list[np.ndarray[Any, Any]] = [np.empty(0)]
         have = 0
-        while have < slots:  # stays have geometric lengths, so draw whole stays
+        while have < slots:  # the time in a state is geometric, so draw whole stays
             pairs = 16 + math.ceil((slots - have) / (1.0 / out + 1.0 / back))
             stays = rng.geometric(np.tile(leave, pairs))
             chunks.append(np.repeat(np.tile(rates, pairs), stays))
@@ -149,9 +149,9 @@ class TraceLink:
     Parameters
     ----------
     time_s : array, shape (n,)
-        Increasing, in seconds, from the first sample on; n at least 2.
+        Times of the samples in seconds, increasing; n ≥ 2. The first sample is time 0 of the link.
     throughput_bps : array, shape (n,)
-        In bit/s; each holds until the next sample, the last as long as the one before it. Zeros may occur.
+        In bit/s. Each value holds until the next sample; the last holds as long as the one before it. It may be 0.
 
     Raises
     ------
@@ -206,14 +206,14 @@ class TraceLink:
         return self._through(self._delivered, until_s=until_s)
 
     def transfer_time(self, bits: Array, start_s: Array) -> Array:
-        """Return the transfer time from a given start: the smallest T with ∫ throughput over [start, start + T] = B.
+        """Return the transfer time T: the smallest T such that the link carries B bits in [start, start + T].
 
         Parameters
         ----------
         bits : array, shape (...)
             B, in bit; positive.
         start_s : array, shape (...)
-            In seconds after the beginning of the trace, 0 or more.
+            Start of the transfer, in seconds after the beginning of the trace; 0 or more.
 
         Returns
         -------
@@ -223,7 +223,7 @@ class TraceLink:
         return self._through(self._transfer, bits=bits, start_s=start_s)
 
     def _edges(self) -> tuple[Any, Any]:
-        """Return the times at which samples begin and the last one ends, and the bits carried until each time."""
+        """Return the start times of all samples, the end of the last one, and the bits carried until each time."""
         times = np.asarray(to_numpy(self.time_s), dtype=np.float64)
         spans = np.diff(times, append=2.0 * times[-1] - times[-2])
         rates = np.asarray(to_numpy(self.throughput_bps), dtype=np.float64)
@@ -240,7 +240,8 @@ class TraceLink:
         goal = np.interp(begin, edges, total) + bits  # count from the start of the cycle, to keep precision
         cycles = np.maximum(np.ceil(goal / total[-1]) - 1.0, 0.0)
         rest = np.clip(goal - cycles * total[-1], 0.0, total[-1])
-        after = np.clip(np.searchsorted(total, rest, side="left"), 1, len(edges) - 1)  # first time it is reached
+        # End of the sample in which the last bit arrives
+        after = np.clip(np.searchsorted(total, rest, side="left"), 1, len(edges) - 1)
         step = total[after] - total[after - 1]
         share = np.where(step > 0, (rest - total[after - 1]) / np.where(step > 0, step, 1.0), 0.0)
         return cycles * edges[-1] + edges[after - 1] + share * (edges[after] - edges[after - 1]) - begin

@@ -22,7 +22,7 @@ _STEPS = whole_from_one("T counts positions")
 
 
 def setting(epsilon: Array, learning_rate: Array, threshold: Array, **more: Array) -> tuple[Any, ...]:
-    """Return the namespace and ε, η, τ_1 and more in float64, each checked; the caller checks for a too low τ_1."""
+    """Return the namespace and ε, η, τ_1 and ``more`` in float64, each checked; the caller refuses a τ_1 too low."""
     xp, *values = arrays(
         "epsilon",
         "learning_rate",
@@ -52,7 +52,7 @@ def threshold_support(draft: Array, threshold: Array) -> Array:
     Returns
     -------
     bool array, shape (..., V)
-        c-sqs (6), with the top token (ties: lowest index) where no token reaches τ.
+        c-sqs (6). If no token reaches τ, only the most probable one (of equals, the one with the lowest index).
 
     Raises
     ------
@@ -82,7 +82,7 @@ class ThresholdController:
     learning_rate : array, shape (...)
         η > 0.
     threshold : array, shape (...)
-        τ_1 ≥ -η(1 - ε). Plain numbers are taken to the library and the device of the first row.
+        τ_1 ≥ -η(1 - ε). Plain numbers are converted to the array library and device of the first draft.
     clip : bool
         Whether τ is lowered to the row's largest probability before it is used (anti-windup).
 
@@ -159,17 +159,17 @@ class ThresholdController:
         """End a batch of drafts: keep the updates of the accepted drafts and of the rejected one, undo the others.
 
         The token at the rejected position is resampled and stays in the text, so the dropped mass of that position
-        counts. Line 12 of Algorithm 1 prints the dropped mass of the last accepted position instead. That update was
-        already made by line 8; the update of the rejected position is lost, and the sum in Theorem 1 is not controlled
-        (claim ``conformal.resampled``).
+        counts. Line 12 of Algorithm 1, as printed, uses the dropped mass of the last accepted position instead. But
+        line 8 has already made that update. The update of the rejected position is then lost, and the sum in Theorem 1
+        is not controlled (claim ``conformal.resampled``).
 
         Parameters
         ----------
         accepted : integer array, shape (...)
             How many drafts of the batch were accepted, 0..L, with L the number of steps since the last roll-back.
         printed : bool
-            Whether to follow line 12 as printed, τ_{T+1} = τ_T - η(d_T - ε) after T accepted drafts. For T = 0 that
-            position does not exist, and the threshold stays as it was before the batch.
+            Whether to follow line 12 as printed, τ_{T+1} = τ_T - η(d_T - ε) after T accepted drafts. For T = 0 there
+            is no accepted position, and the threshold stays as it was before the batch.
 
         Returns
         -------
@@ -191,10 +191,11 @@ class ThresholdController:
 
 
 def resumed(xp: Any, thresholds: Sequence[Array], accepted: Array, *, printed: bool) -> Array:
-    """Return the threshold after a batch, Algorithm 1, line 12, from those before its first step and after each step.
+    """Return the threshold after a batch, Algorithm 1, line 12.
 
-    As printed it is the threshold after the accepted drafts, τ_{T+1}. Repaired, it is the one after the rejected draft,
-    τ_{T+2}. If all L drafts are accepted, both are τ_{L+1}.
+    ``thresholds`` are the one before the first step and the one after each step. As printed, line 12 gives the
+    threshold after the T accepted drafts, τ_{T+1}. Repaired, it gives the threshold after the rejected draft, τ_{T+2}.
+    If all L drafts are accepted, both are τ_{L+1}.
     """
     kept = accepted if printed else accepted + 1
     tau = thresholds[0]
@@ -204,7 +205,7 @@ def resumed(xp: Any, thresholds: Sequence[Array], accepted: Array, *, printed: b
 
 
 def _refuse_low(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array) -> None:
-    """Raise if the first threshold is lower than any that a run from 0 or above reaches."""
+    """Raise if τ_1 < -η(1 - ε); a run that starts at 0 or above never goes lower."""
     if not bool(xp.all(threshold >= -learning_rate * (1.0 - epsilon))):
         raise DomainError(
             f"threshold must be at least -η(1 - ε); got {threshold} with η = {learning_rate}, ε = {epsilon}; "
@@ -213,7 +214,7 @@ def _refuse_low(xp: Any, epsilon: Array, learning_rate: Array, threshold: Array)
 
 
 def dropped(xp: Any, q: Array, support: Array) -> Array:
-    """Return the dropped mass d, outside the support."""
+    """Return the dropped mass d: the probability outside the support."""
     return xp.sum(xp.where(support, 0.0, q), axis=-1)
 
 
@@ -253,9 +254,9 @@ def regret_bound_sharp(
 ) -> Array:
     """Return the sharp bound on the mean dropped mass, for every η: ε + (τ_1 + L)/(ηT).
 
-    For all vocabularies L = η(1 - ε), the limit for V → ∞. With V tokens a step drops at most 1 - 1/V, and at a
-    threshold τ below 1/V at most (V - 1) τ, so L = max(-ηε, η(1 - 1/V - ε) - 1/V). The proofs are in
-    :mod:`hlmtheory.conformal.claims`.
+    A bound for every V has L = η(1 - ε), the limit for V → ∞. For one V it has L = max(-ηε, η(1 - 1/V - ε) - 1/V):
+    with V tokens a step drops at most 1 - 1/V, and at a threshold τ below 1/V it drops at most (V - 1) τ. The proofs
+    are in :mod:`hlmtheory.conformal.claims`.
 
     Parameters
     ----------
@@ -269,8 +270,9 @@ def regret_bound_sharp(
     Returns
     -------
     array, shape (...)
-        For every V and τ_1 = 0 it is ε + (1 - ε)/T, for every η. For one V it is less. It is attained in the limit
-        where the threshold can be just above 1/V at the last step. Where τ_1 < 0, max(τ_1 + L, -ηε) replaces τ_1 + L.
+        Without V and with τ_1 = 0 it is ε + (1 - ε)/T, whatever η is. With V it is smaller. A run reaches it in the
+        limit if its threshold at the last step can be just above 1/V. With V, if τ_1 < 0, max(τ_1 + L, -ηε) replaces
+        τ_1 + L.
 
     Raises
     ------
@@ -292,7 +294,7 @@ def regret_bound_sharp(
 
 
 def sharp_bound(epsilon: Array, learning_rate: Array, threshold: Array, steps: Array) -> Array:
-    """Return the sharp bound for any τ_1, without a check; where τ_1 is too low, the claims are out of scope."""
+    """Return the sharp bound without refusing a low τ_1; the claims treat such a τ_1 as out of scope."""
     _, target, rate, tau, count = setting(epsilon, learning_rate, threshold, steps=steps)
     return target + (tau + rate * (1.0 - target)) / (rate * count)
 

@@ -1,7 +1,7 @@
-"""The k of the sampling rules top-p, min-p and top-nσ, and the parameter that gives a k.
+"""The k that top-p, min-p and top-nσ sampling keep, and for each rule the parameter that keeps a given k.
 
 Paper: cu-hlm (oh2025cuhlm), end of Section IV, names the first two and refers to the third. Symbols are those of
-:mod:`hlmtheory.truncation`. The rules do not compute Δ_k, but each bounds it and so certifies a Bias.
+:mod:`hlmtheory.truncation`. The rules do not compute Δ_k. But each rule bounds Δ_k, and so bounds the Bias.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def size_from_top_p(draft: Array, p: Array) -> Array:
     -------
     int64 array, shape (...)
         In 0..V: 0 for p = 0, and for p = 1 the number of entries that are not 0. The remaining mass is compared with
-        1 - p in float64: a p within (V + 4) 2^-52 of the mass of some k may give this k or the next.
+        1 - p in float64. If p is within (V + 4) 2^-52 of the mass of k entries, rounding may give k or k + 1.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def size_from_top_p(draft: Array, p: Array) -> Array:
     batch = leading_dimensions(draft=tuple(q.shape[:-1]), p=tuple(p.shape))
     p = spread(xp, p, batch)
     size = Tails.of(xp, q).spread(batch).leaving(1.0 - p)
-    at_least_one = xp.where(size > 0, size, 1)  # at k = 0 what is left, 1, may be a rounding above or below it
+    at_least_one = xp.where(size > 0, size, 1)  # rounding can make the remaining mass at k = 0 differ from 1
     return xp.where(p > 0, at_least_one, 0)
 
 
@@ -69,8 +69,8 @@ def top_p_of_size(draft: Array, k: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        In [0, 1]. :func:`size_from_top_p` gives k again, or less where the last entries are 0; by the rounding
-        described there it is often k + 1.
+        In [0, 1]. :func:`size_from_top_p` gives k again, or less if some of the k entries are 0. Often it gives
+        k + 1, because of the rounding described there.
 
     Raises
     ------
@@ -84,11 +84,11 @@ def top_p_of_size(draft: Array, k: Array) -> Array:
     """
     xp, kind, q, k = draft_and_size(draft, k)
     mass = 1.0 - at_size(xp, tail_sums(xp, sort_descending(xp, q)), k)
-    return in_kind(xp, xp.where(mass > 0, mass, 0.0), kind)  # a rounding below 0 where nothing is sent
+    return in_kind(xp, xp.where(mass > 0, mass, 0.0), kind)  # rounding can give less than 0 at k = 0
 
 
 def size_from_min_p(draft: Array, p: Array) -> Array:
-    """The k of min-p sampling: the number of entries of at least p times the largest.
+    """The k of min-p sampling: the number of entries that are at least p times the largest.
 
     Parameters
     ----------
@@ -120,19 +120,19 @@ def size_from_min_p(draft: Array, p: Array) -> Array:
 
 
 def min_p_of_size(draft: Array, k: Array) -> Array:
-    """The largest p of min-p sampling that keeps k entries: the k-th largest over the largest.
+    """The largest p of min-p sampling that keeps k entries: the k-th largest entry divided by the largest.
 
     Parameters
     ----------
     draft : array, shape (..., V)
         Distributions over the vocabulary.
     k : integer array, shape (...) or broadcastable to it
-        0..V; min-p never gives 0, and the answer for 0 is that for 1.
+        0..V. Min-p keeps at least one entry, so k = 0 gives the same answer as k = 1.
 
     Returns
     -------
     array, shape (...)
-        In [0, 1]. :func:`size_from_min_p` gives k again, or more where entries are equal to the k-th.
+        In [0, 1]. :func:`size_from_min_p` gives k again, or more if later entries are equal to the k-th.
 
     Raises
     ------
@@ -185,20 +185,21 @@ def size_from_top_n_sigma(logits: Array, n: Array) -> Array:
 
 
 def top_n_sigma_of_size(logits: Array, k: Array) -> Array:
-    """The least n of top-nσ sampling that keeps k entries.
+    """The smallest n of top-nσ sampling that keeps k entries.
 
     Parameters
     ----------
     logits : array, shape (..., V)
         Finite, or -inf for a masked entry.
     k : integer array, shape (...) or broadcastable to it
-        0..V; top-nσ never gives 0, and the answer for 0 is that for 1.
+        0..V. Top-nσ keeps at least one entry, so k = 0 gives the same answer as k = 1.
 
     Returns
     -------
     array, shape (...)
-        (z_max - z_k)/σ; 0 where all logits are equal, since any n keeps them; infinite where fewer than k entries are
-        not masked. Up to rounding, :func:`size_from_top_n_sigma` gives k again, or more where logits equal the k-th.
+        (z_max - z_k)/σ. It is 0 if all logits are equal, since any n keeps them. It is infinite if fewer than k
+        entries are unmasked. Up to rounding, :func:`size_from_top_n_sigma` gives k again, or more if later logits are
+        equal to the k-th.
 
     Raises
     ------
@@ -221,7 +222,7 @@ def top_n_sigma_of_size(logits: Array, k: Array) -> Array:
 
 
 def _deviation_of_logits(xp: Any, logits: Array) -> Array:
-    """σ (...) of the entries that are not masked."""
+    """Standard deviation σ of the unmasked logits of each row, shape (...)."""
     finite = xp.isfinite(logits)
     count = xp.astype(xp.count_nonzero(finite, axis=-1, keepdims=True), logits.dtype)
     mean = xp.sum(xp.where(finite, logits, 0.0), axis=-1, keepdims=True) / count
@@ -230,7 +231,7 @@ def _deviation_of_logits(xp: Any, logits: Array) -> Array:
 
 
 def _with_squares(xp: Any, z: Array) -> Array:
-    """The rows, scaled down where their squares would overflow: n and k do not depend on the scale."""
+    """The logits, scaled down if their squares would overflow; neither n nor k depends on the scale."""
     large = xp.max(xp.where(xp.isfinite(z), xp.abs(z), 0.0), axis=-1, keepdims=True) > 1e150
     return xp.where(large, z * 2.0**-600, z)
 
@@ -245,12 +246,12 @@ def _with_squares(xp: Any, z: Array) -> Array:
 
 
 def _inner_p(draft: Array, k: Array) -> Array:
-    """A p a little below the mass of k entries: at the mass itself rounding decides between two k."""
+    """A p slightly below the mass of k entries; at exactly that mass, rounding would decide between k and k + 1."""
     return top_p_of_size(draft, k) * (1.0 - 2.0**-30)
 
 
 def _top_p_deviation(draft: Array, k: Array) -> Array:
-    """Δ at the size of that p."""
+    """Δ_k for the k of :func:`_inner_p`."""
     return rebuilt_deviation(draft, size_from_top_p(draft, _inner_p(draft, k)))
 
 

@@ -1,7 +1,7 @@
-"""Measure the overhead of a collection over its forward passes, in alternation within one run.
+"""Measure how much longer a collection takes than its forward passes alone.
 
-The inputs of every call of either model are recorded, and the calls are repeated alone: the same batches, shapes, masks
-and caches, without sampling, reading the logits, copying or storing.
+Each round runs a collection and records the inputs of every call of both models. It then repeats only these calls, with
+the same batches, shapes, masks and caches, but without sampling, reading the logits, copying or storing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of each round's collection and of its forward passes alone."""
+    """Stored positions of each round, seconds of its collection, and seconds of its forward passes alone."""
 
     positions: tuple[int, ...]
     collection: tuple[float, ...]
@@ -35,7 +35,7 @@ class Pace:
 
     @property
     def ratio(self) -> float:
-        """Throughput of the collection over that of its forward passes: the median of the rounds."""
+        """Throughput of the collection divided by that of its forward passes alone; median over the rounds."""
         return median(bare / whole for bare, whole in zip(self.forwards, self.collection, strict=True))
 
     @property
@@ -88,7 +88,7 @@ def _timed(pair: Pair, work: Callable[[], Any]) -> tuple[float, Any]:
 
 @contextmanager
 def _recorded(pair: Pair, calls: list[Call]) -> Iterator[None]:
-    """Record the inputs of every call of the two models, without the caches."""
+    """Record the inputs of every call of both models; of a cache, only whether it is fresh (empty) or in use."""
 
     def record(model: Any, args: tuple[Any, ...], options: dict[str, Any]) -> None:
         cache = options.get("past_key_values")

@@ -1,11 +1,11 @@
-"""A causal model that reads several sequences of different lengths at once, and takes tokens back.
+"""A causal model that reads several sequences of different lengths at once, and can roll tokens back.
 
 Each sequence has a batch slot. The key and the value of its i-th token lie at position i of that slot. Three rules:
 
-- *Filler.* A slot with fewer new tokens than the widest one reads filler behind them. The filler's keys lie at later
-  positions. A query sees the positions up to its own, so no token of the sequence sees filler, and the sequence's next
-  tokens overwrite it.
-- *Roll back.* A rejected token is taken back by lowering ``cached`` alone. What lies behind is filler from then on.
+- *Filler.* All slots read equally many tokens. A slot with fewer new tokens than another reads filler after them. A
+  query sees only the positions up to its own, so no token of the sequence sees the filler behind it. The next tokens of
+  the sequence overwrite the filler.
+- *Roll back.* To take back a rejected token, only ``cached`` is lowered. The positions after it then hold filler.
 - *Close.* When a sequence is finished, the last slots are copied into the gaps (:meth:`CachedModel.keep`).
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 COUNTS_BACK = ("gpt_neo",)
-"""Families whose local attention counts back from the last position: every slot's last token must stand there."""
+"""Model families whose local attention counts back from the last position: all slots are shifted to end there."""
 
 
 class KeyValueCache:
@@ -52,7 +52,7 @@ class KeyValueCache:
         seen : int
             How many positions a query may see.
         shifted : int array, shape (slots, seen), optional
-            Which stored position stands at each seen one, where slots are shifted to end together.
+            The stored position shown at each seen position, if slots are shifted so that all end together.
         """
         self._positions, self._seen, self._shifted = positions, seen, shifted
         self._indices.clear()
@@ -60,7 +60,7 @@ class KeyValueCache:
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Store keys and values (slots, heads, m, size) of the new tokens, and return all that is seen."""
+        """Store keys and values (slots, heads, m, size) of the new tokens, and return those that the queries see."""
         if layer not in self._stored:
             shape = (keys.shape[0], keys.shape[1], self.capacity)
             self._stored[layer] = (keys.new_zeros((*shape, keys.shape[3])), values.new_zeros((*shape, values.shape[3])))
@@ -73,7 +73,7 @@ class KeyValueCache:
         return found[0], found[1]
 
     def keep(self, slots: Array, used: Array) -> None:
-        """Keep only these slots, in this order; of a slot that moves, only its used positions are copied."""
+        """Keep only these slots, in this order; if a slot moves, copy only its used positions."""
         moved = [(int(source), place, int(used[source])) for place, source in enumerate(slots) if source != place]
         for source, place, size in moved:
             for stored in chain.from_iterable(self._stored.values()):
@@ -107,14 +107,14 @@ class CachedModel:
     ----------
     model : transformers causal language model
     vocabulary : int
-        Logits beyond it are cut off.
+        Number of logits to keep; any beyond it are cut off.
     device : torch.device
     slots : int
         Sequences at once.
     capacity : int
         Most positions of a slot, filler included.
     context : int
-        Positions that the model knows; filler beyond shares the last one.
+        Number of positions that the model supports; filler beyond them gets the last one.
 
     Attributes
     ----------
@@ -144,7 +144,7 @@ class CachedModel:
         self._in_numpy = device.type == "cpu" and dtype in (torch.float32, torch.float64, torch.float16)
 
     def read(self, tokens: Array, until: Array, *, rows: int | Array, only: Array | None = None) -> list[torch.Tensor]:
-        """Read each slot's tokens from ``cached`` up to ``until``, and return the last rows of logits of each.
+        """Read each slot's tokens from ``cached`` up to ``until``, and return the last rows of logits of each slot.
 
         Parameters
         ----------
@@ -152,15 +152,15 @@ class CachedModel:
         until : int64 array, shape (slots,)
             A slot whose ``until`` is not above its ``cached`` only reads filler, and its logits have no meaning.
         rows : int or int64 array, shape (n,)
-            How many rows of each slot; of a slot with fewer new tokens, only theirs.
+            Number of rows per slot; a slot with fewer new tokens gives fewer.
         only : int64 array, shape (n,), optional
-            The slots whose rows are wanted; all of them otherwise.
+            The slots whose rows are wanted; all slots if not given.
 
         Returns
         -------
         list of tensor, shapes (k, V)
-            Parts of one array of rows, slot after slot, cut so that nothing has to be copied. The last row of each slot
-            predicts the token after the last one read.
+            The rows of all slots, one slot after another, in parts that avoid copies where possible. The last row of
+            each slot predicts the token after the last one read.
         """
         # where the new tokens go: every slot gets as many as the widest one, filled up with filler
         reached = np.maximum(until, self.cached)
@@ -216,7 +216,7 @@ class CachedModel:
         return logits[..., : self.vocabulary] if logits.shape[-1] > self.vocabulary else logits
 
     def keep(self, slots: Array) -> None:
-        """Keep only these slots, in this order; none comes before one that it overwrites."""
+        """Keep only these slots, in this order; a slot must not be overwritten before it has been moved."""
         self._cache.keep(slots, self.cached)
         self.cached = self.cached[slots]
 
@@ -227,9 +227,9 @@ class CachedModel:
         return some
 
     def _masks(self, positions: Array, seen: int, offset: Array | None) -> Any:
-        """Return which positions each new token sees, as what is added to the attention; by kind of layer if needed.
+        """Return additive attention masks: which positions each new token sees, by kind of layer if needed.
 
-        ``positions`` (slots, m) are those of the new tokens; each slot is shifted by ``offset`` (slots, 1) places.
+        ``positions`` (slots, m) are those of the new tokens. ``offset`` (slots, 1), if given, shifts each slot.
         """
         own = positions if offset is None else positions + offset
 
@@ -240,9 +240,9 @@ class CachedModel:
         return self._for_layers(make)
 
     def _band(self, first: int, last: int, seen: int, own: Array) -> torch.Tensor:
-        """Return masks (slots, 1, m, seen): a token sees the places from ``first`` to before ``last``, counted from it.
+        """Return masks (slots, 1, m, seen): a token at position i sees positions i + ``first`` to i + ``last`` - 1.
 
-        Each mask is a piece of one long row. On the CPU numpy cuts it, if it has the type: its small calls are faster.
+        Each mask is a slice of one long row. On the CPU numpy slices it if it has the dtype, since its calls cost less.
         """
         import torch
 
@@ -256,7 +256,7 @@ class CachedModel:
 
 
 def _parts(logits: torch.Tensor, wanted: list[tuple[int, int]]) -> list[torch.Tensor]:
-    """Return rows of logits (slots, m, V) in parts; ``wanted`` are (first, end) among the rows of all slots."""
+    """Return rows of logits (slots, m, V) in parts; ``wanted`` holds pairs (first, end) over the rows of all slots."""
     rows = logits.flatten(0, 1)
     runs: list[list[int]] = []
     for left, right in wanted:
@@ -281,7 +281,7 @@ def wait_for(device: torch.device) -> None:
 
 
 def _masks_by_layer(config: Any) -> Callable[[Callable[[int | None], Any]], Any]:
-    """Return how a model takes masks: one for all layers, or a dictionary by the kind of layer."""
+    """Return a function that builds masks in the form the model takes: one for all layers, or one by kind of layer."""
     window = getattr(config, "sliding_window", None) or None
     kinds = set(getattr(config, "layer_types", None) or ())
     if len(kinds) > 1:

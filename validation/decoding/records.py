@@ -1,4 +1,4 @@
-"""What a run writes down: a :class:`Round` for each exchange, a :class:`GenerationRecord` for each prompt.
+"""Records of a run: a :class:`Round` for each exchange, a :class:`GenerationRecord` for each prompt.
 
 ========== ==================================================================================================
 field      meaning
@@ -8,25 +8,26 @@ accepted   drafts accepted
 resampled  1 if a draft was rejected and replaced (c-sqs counts only these rejections)
 bonus      1 if the server added a token after it accepted all drafts
 skipped    tokens kept without verification before the exchange
-bits       payload of the uplink by the papers' formulas
-bytes      payload of the uplink as encoded; ``down_bytes`` is the downlink's
-draft_s    seconds of the draft model's forward passes, ``target_s`` of the target model's: measured, or as given. A
-           pass of a batch is shared evenly by the sequences that took part. Reading the prompt is not in it: that is
-           ``prefill_s``. ``draft_passes`` and ``target_passes`` count the passes
+bits       uplink payload by the papers' formulas
+bytes      uplink payload as encoded; ``down_bytes`` is the downlink payload
+draft_s    seconds of the draft model's forward passes, measured or given; ``target_s`` is the same for the target
+           model. The time of a batched pass is divided evenly among its sequences. The time to read the prompt is not
+           included: it is ``prefill_s``. ``draft_passes`` and ``target_passes`` count the passes
 link_s     seconds of the uplink and downlink
 mismatch   Σ TV(q, p) over verified drafts: the first sum of c-sqs Theorem 1
-dropped    Σ of q's mass outside the support over verified drafts, ``rounding`` Σ i(K - i)/(Kℓ): the second
-risk       Σ of bounds of the distance from the target model's law: β_d of each skipped draft, β_d TV(r, r̂) of each
-           truncated one, q_a (1 - p_a) of each draft verified by the argmax a of p. Its mean over prompts estimates the
-           bound of ``skipping.sequence``
-skip_risk  the part of ``risk`` that is β_d of skipped drafts. Σ (1 - β_d) over them is how many of them the target
-           model would have accepted, so the true skip rate is 1 - Σ skip_risk / Σ skipped
-threshold  of C-SQS, after the round
+dropped    the mass of q outside the support, summed over verified drafts. Together with ``rounding``,
+           Σ i(K - i)/(Kℓ), it is the second sum of Theorem 1
+risk       sum of upper bounds on the distance from the target model's distribution: β_d for each skipped draft,
+           β_d TV(r, r̂) for each truncated one, and q_a (1 - p_a) for each draft that is verified by the argmax a of p.
+           Its mean over prompts estimates the bound of ``skipping.sequence``
+skip_risk  the part of ``risk`` from skipped drafts, Σ β_d. The target model would have accepted Σ (1 - β_d) of them on
+           average, so the true skip rate is 1 - Σ skip_risk / Σ skipped
+threshold  threshold of C-SQS after the round
 ========== ==================================================================================================
 
-A verified draft is one that the server accepted or rejected; drafts behind a rejected one are dropped and not verified.
-The total of a record sums over its rounds and over what was skipped after the last one. Both sides are taken to have
-the prompt: it is in no payload.
+A verified draft is one that the server accepted or rejected; drafts after a rejected one are dropped and not verified.
+The total of a record also includes the tokens skipped after its last round. Both sides are assumed to have the prompt,
+so no payload contains it.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ STORED_NAMES = {
     "target_passes": "large_passes",
     "risk_computed": "judged",
 }
-"""The key in a journal of each field whose name there is an older one; every other key is the field's name."""
+"""Journal keys that differ from the field's name, because the journal keeps an older name; by field name."""
 _FIELD_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
 
 SUMMED = tuple(f.name for f in fields(Round) if f.name not in ("position", "threshold"))
@@ -102,7 +103,7 @@ class GenerationRecord:
         return self.total("draft_s") + self.total("target_s") + self.total("link_s")
 
     def plain(self, *, rounds: bool = True) -> dict[str, Any]:
-        """The record as a journal stores it: its fields, the sums over its rounds and, if wanted, every round."""
+        """Return the record as a journal stores it: fields, sums over the rounds and, if wanted, every round."""
         stored = _rename(asdict(self), STORED_NAMES)
         if rounds:
             stored["rounds"] = [_rename(one, STORED_NAMES) for one in stored["rounds"]]
@@ -114,7 +115,7 @@ class GenerationRecord:
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> GenerationRecord:
-        """The record that :meth:`plain` wrote with its rounds; keys that are no field are ignored."""
+        """Return the record that :meth:`plain` stored with its rounds; ignore keys that are not fields."""
         known = {f.name for f in fields(cls)} - {"rounds", "last"}
         own = {name: value for name, value in _rename(plain, _FIELD_NAMES).items() if name in known}
         rounds = [Round(**_rename(one, _FIELD_NAMES)) for one in plain["rounds"]]
@@ -122,12 +123,12 @@ class GenerationRecord:
 
 
 def _rename(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """The same values, with some keys renamed."""
+    """Return the same values with some keys renamed."""
     return {names.get(key, key): value for key, value in values.items()}
 
 
 def energy(record: GenerationRecord, *, device_w: float, transmit_w: float, server_w: float = 0.0) -> float:
-    """Joules of a text: the draft model's seconds, the link's and the target model's, each at its power in watts."""
+    """Return the energy of a text in joules: seconds of draft model, link and target model, each times its watts."""
     return (
         device_w * record.total("draft_s") + transmit_w * record.total("link_s") + server_w * record.total("target_s")
     )

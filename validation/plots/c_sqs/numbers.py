@@ -1,8 +1,8 @@
 """Compute the numbers of the figures of c-sqs: ratios over the texts with intervals, bounds, and crossing curves.
 
-All intervals are 95%, by a bootstrap over the prompts. The texts of two methods belong to the same prompts, so a
-difference takes the same resamples for both. The percentiles are slightly beyond 2.5 and 97.5 (Hesterberg's expanded
-percentiles), so that the interval of a mean is about as wide as Student's.
+All intervals are 95% intervals from a bootstrap over the prompts. All methods generate from the same prompts, so a
+difference between two methods uses the same resamples for both. The percentiles are slightly outside 2.5 and 97.5
+(Hesterberg's expanded percentiles), so that the interval of a mean is about as wide as Student's.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ RESAMPLING = {"label": "resampling rate", "unit": "", "scale": "linear"}
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Hold a number and the ends of its interval; there is no interval for one text."""
+    """Hold a number and the ends of its interval, which are None if there is only one text."""
 
     value: float
     low: float | None
@@ -80,7 +80,7 @@ class Interval:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """Return the ends for drawing; the value itself without an interval."""
+        """Return the ends for drawing; both are the value itself if there is no interval."""
         return (self.value, self.value) if self.low is None or self.high is None else (self.low, self.high)
 
     def told(self, spec: str) -> str:
@@ -93,7 +93,7 @@ class Interval:
 
 
 def interval(parts: Sequence[Ratio]) -> Interval:
-    """Return a ratio of totals, or the first ratio minus the second, with its interval."""
+    """Return the ratio of totals with its interval; of two ratios, the first minus the second."""
     above, below = np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
     signs = np.array([1.0, -1.0])[: len(parts)]
     count = above.shape[-1]
@@ -107,7 +107,7 @@ def interval(parts: Sequence[Ratio]) -> Interval:
 
 @cache
 def _resamples(count: int) -> tuple[Values, float]:
-    """Return the count of each text in each resample, (texts, resamples), and the share beyond either end."""
+    """Return the count of each text in each resample, shape (texts, resamples), and the share outside each end."""
     from scipy.stats import norm, t
 
     drawn = np.random.default_rng(count).multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES)
@@ -115,17 +115,17 @@ def _resamples(count: int) -> tuple[Values, float]:
 
 
 def latency(cell: Cell, times: Times, rate_bps: float) -> Ratio:
-    """Return the terms of the latency in milliseconds per token."""
+    """Return milliseconds and tokens of each text: their ratio is the latency per token."""
     return 1e3 * cell.seconds(times, rate_bps), cell.tokens
 
 
 def resampling(cell: Cell) -> Ratio:
-    """Return the terms of rejected and resampled drafts per round, c-sqs Section 4."""
+    """Return resampled drafts and rounds of each text: their ratio is the resampling rate of c-sqs Section 4."""
     return cell.totals("resampled"), cell.rounds
 
 
 def _series(found: CSqsStudy, names: Sequence[str], panel: int, metric: str) -> list[dict[str, Any]]:
-    """Return curves over the temperature."""
+    """Return one curve over the temperature for each method."""
     series = []
     for name in names:
         cells = [found.cells[name, temperature] for temperature in found.scale.temperatures]
@@ -141,7 +141,7 @@ def _metric(found: CSqsStudy, cell: Cell, metric: str) -> Ratio:
 
 
 def basis(found: CSqsStudy) -> dict[str, Any]:
-    """Describe the basis of the numbers."""
+    """Return the text that says how the numbers were obtained: pair, prompts, parameters and times."""
     scale, times = found.scale, found.times
     return {
         "kind": "measured",
@@ -159,7 +159,7 @@ def basis(found: CSqsStudy) -> dict[str, Any]:
 
 
 def simulate_curves(seed: int, panels: Sequence[tuple[str, Sequence[str]]]) -> Numbers:
-    """Compute panels of latency or resampling rate over the temperature."""
+    """Compute the curves of each panel over the temperature: latency or resampling rate."""
     found = study(seed)
     names = {"latency": LATENCY, "resampling": RESAMPLING}
     return {
@@ -209,9 +209,9 @@ def _adaptation(found: CSqsStudy) -> list[dict[str, Any]]:
 def crossovers(found: CSqsStudy) -> list[dict[str, Any]]:
     """Return the pairs (K, τ_1) that cross as in the paper, for each set of pass times, link and metric.
 
-    ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest; ``clear``: crossing pairs with
-    both differences beyond the interval; ``reverse``: the opposite crossing; ``k`` and ``c``: better at both ends. All
-    other pairs are equal at an end.
+    ``crossing``: K-SQS is better at the lowest temperature and C-SQS at the highest. ``clear``: a crossing pair for
+    which the intervals of both differences exclude 0. ``reverse``: the opposite crossing. ``k``, ``c``: K-SQS or C-SQS
+    is better at both temperatures. All other pairs are equal at one of the two temperatures.
     """
     lines = [
         {"metric": "latency", "times": name, "rate_bps": rate} | _count(found, times, rate)
@@ -247,7 +247,7 @@ def _count(found: CSqsStudy, times: Times | None, rate: float) -> dict[str, Any]
 
 
 def paths(cell: Cell) -> list[dict[str, list[float]]]:
-    """Return, by text, the running mean of dropped mass over verified positions, and the threshold after each round."""
+    """Return for each text the running mean of the dropped mass at verified positions and the thresholds by round."""
     found = []
     for row in cell.rows:
         asked = [one for one in row.rounds if one.accepted + one.resampled]
@@ -259,7 +259,7 @@ def paths(cell: Cell) -> list[dict[str, list[float]]]:
 
 
 def simulate_regret(seed: int) -> Numbers:
-    """Compute the mean dropped mass of each longer text and both bounds, with Algorithm 1 corrected and as printed."""
+    """Compute both bounds and the mean dropped mass of the longer texts, for Algorithm 1 corrected and as printed."""
     found = study(seed)
     panels = [paths(found.long[name]) for name in (ADAPTIVE[MIDDLE_THRESHOLD], PRINTED)]
     longest = max(one["x"][-1] for panel in panels for one in panel if one["x"])
@@ -293,5 +293,5 @@ def _published_end() -> float:
 
 
 def _above(panel: list[dict[str, list[float]]], sharp: list[float]) -> int:
-    """Count texts with a mean above the sharp bound at the end of some round."""
+    """Count the texts whose mean is above the sharp bound after at least one round."""
     return sum(any(mean > sharp[int(x) - 1] for x, mean in zip(one["x"], one["mean"], strict=True)) for one in panel)

@@ -1,4 +1,4 @@
-"""Compute Table I of ours: the line, its thresholds, the cost of skipping and the guarantees, with printed values."""
+"""Compute our Table I: linear fit, thresholds, cost of skipping and guarantees, beside the papers' printed values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ Cells = tuple[str, str, str, str, str]
 
 
 def _printed(name: str, form: str = "") -> tuple[str, str]:
-    """Return the values that both papers print."""
+    """Return the printed values of cu-hlm and u-hlm as text; a dash if a paper prints none."""
     found = (PRINTED[paper].get(name) for paper in (CU, U))
     one, other = (NONE if given is None else shown(given.value, form) for given in found)
     return one, other
@@ -79,7 +79,7 @@ def _fit_rows(fits: dict[str, LinearFit | None]) -> list[Cells]:
 
 
 def _miss_rows(tokens: Tokens, fits: dict[str, LinearFit | None]) -> list[Cells]:
-    """Return the rows of distances between β and a line."""
+    """Return the rows that say how far the mean of β is from the lines."""
     misses = []
     for fit in fits.values():
         at, miss = (np.nan, np.nan) if fit is None else largest_miss(tokens, fit)
@@ -92,7 +92,7 @@ def _miss_rows(tokens: Tokens, fits: dict[str, LinearFit | None]) -> list[Cells]
 
 
 def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
-    """Return the rows of thresholds, the surrogate and its bounds."""
+    """Return the rows of the thresholds, of the surrogate R and of its bounds."""
 
     def each(pick: Any) -> tuple[str, str]:
         one, other = (UNDEFINED if found is None else pick(found) for found in risks.values())
@@ -119,7 +119,7 @@ def _risk_rows(tokens: Tokens, risks: dict[str, Risks | None]) -> list[Cells]:
 
 
 def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None], noiseless: dict[str, ClusteredEstimate]) -> list[Cells]:
-    """Return the rows of effects of skipping at both thresholds."""
+    """Return the rows that show the effects of skipping at both thresholds."""
 
     def at(name: str, pick: Any, form: str = ".4f") -> tuple[str, str]:
         cells = (
@@ -163,7 +163,7 @@ def _skip_rows(tokens: Tokens, risks: dict[str, Risks | None], noiseless: dict[s
 
 
 def text_sum(tokens: Tokens, threshold: float) -> ClusteredEstimate:
-    """Return the mean over the texts of Σ_t TV_t, which bounds the TV of whole texts if it is below 1."""
+    """Return the mean of Σ_t TV_t over the texts: an upper bound on the TV of whole texts, useful if below 1."""
     lost = tokens.along_texts(tokens.rejection * tokens.skipped(threshold), 0.0)
     return mean(lost.sum(axis=-1), tokens.prompt_of_text)
 
@@ -171,7 +171,7 @@ def text_sum(tokens: Tokens, threshold: float) -> ClusteredEstimate:
 def without_drawing(
     trace: Trace, tokens: Tokens, thresholds: dict[str, float]
 ) -> tuple[dict[str, ClusteredEstimate], int]:
-    """Return the mean of Σ_v q_v s_v β_v over evenly spaced positions, where s_v = P(u ≤ u_th) for draft v."""
+    """Return by line the mean of Σ_v q_v s_v β_v, s_v = P(u ≤ u_th) for draft v, and the number of positions used."""
     count = max(1, min(len(tokens.rows), EXACT_VALUES // trace.vocabulary))
     at = np.arange(count) * len(tokens.rows) // count
     found: dict[str, list[Any]] = {name: [] for name in thresholds}
@@ -192,8 +192,8 @@ def without_drawing(
 def calibrated(tokens: Tokens) -> list[dict[str, Any]]:
     """Return thresholds by conformal risk control over some prompts, and their cost on the other prompts.
 
-    The loss of a prompt is the mean over its texts of Σ_t TV_t, divided by the largest length of a text, so at most 1.
-    Every third prompt is held out.
+    The loss of a prompt is the mean of Σ_t TV_t over its texts, divided by the length of the longest text. So it is at
+    most 1. Every third prompt is held out.
     """
     filled = tokens.along_texts(tokens.uncertainty, 1.0)
     of_texts = skipping.threshold_losses(filled, tokens.along_texts(tokens.rejection, 0.0), POINTS) / tokens.longest
@@ -214,7 +214,7 @@ def calibrated(tokens: Tokens) -> list[dict[str, Any]]:
 
 
 def _held_out(tokens: Tokens, losses: Row, held_out: Any, threshold: float) -> dict[str, Any]:
-    """Return loss and transmission rate on the held-out prompts."""
+    """Return the threshold, and the loss and transmission rate at it on the held-out prompts."""
     column = int(np.searchsorted(POINTS, threshold, side="right")) - 1
     lost = losses[:, column] if column >= 0 else np.zeros(len(losses))
     others = np.flatnonzero(held_out)
@@ -270,7 +270,7 @@ RISK_AND_SENT = ("risk", "transmission")
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure line, thresholds, risks and guarantees."""
+    """Measure the linear fits, thresholds, risks and guarantees on a trace."""
     tokens = tokens_of(trace, seed)
     fits = {name: line_of(tokens, binned=name == "bins") for name in LINES}
     risks = {name: risks_of(tokens, fit) for name, fit in fits.items()}

@@ -193,13 +193,16 @@ def test_ranges(case):
 
 @given(with_size(pairs()))
 def test_the_bias_is_what_the_emitted_law_shows(case):
-    """By way of the public functions: truncate, form the residual, emit."""
-    distorted = verification.residual_distribution(case["target"], truncation.truncate(case["draft"], case["k"]))
-    exists = distorted.any(-1)
+    """By way of the public functions: truncate, form the residual, emit. A residual of rounding is 0/0 and left out."""
+    rebuilt = truncation.truncate(case["draft"], case["k"])
+    distorted = verification.residual_distribution(case["target"], rebuilt)
+    mass = verification.total_variation(case["target"], rebuilt)
+    exists = mass > 2.0**-44
     stand_in = np.where(exists[..., None], distorted, case["target"])
     law = verification.output_distribution(case["target"], case["draft"], residual=stand_in)
     shown = np.abs(law - case["target"]).sum(-1)
-    np.testing.assert_allclose(truncation.resampling_bias(**case)[exists], shown[exists], rtol=0, atol=1e-12)
+    allowed = 1e-12 + 4e-15 / mass[exists]  # normalising the residual magnifies a rounding by 1/mass
+    assert (np.abs(truncation.resampling_bias(**case)[exists] - shown[exists]) <= allowed).all()
 
 
 DEGENERATE = {

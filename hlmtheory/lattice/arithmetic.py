@@ -118,8 +118,7 @@ def rounded(xp: Any, row: Array, support: Array, resolution: Array) -> Array:
     scaled = row * xp.astype(resolution, xp.float64)
     floor = xp.floor(scaled)
     # Step 2: give the missing units to the largest remainders
-    whole = xp.any(row > 0, axis=-1, keepdims=True)
-    missing = xp.where(whole, resolution - xp.astype(xp.sum(floor, axis=-1, keepdims=True), xp.int64), 0)
+    missing = resolution - xp.astype(xp.sum(floor, axis=-1, keepdims=True), xp.int64)
     up = largest(xp, xp.where(support, scaled - floor, -1.0), missing)
     return xp.astype(floor, xp.int64) + xp.astype(up, xp.int64)
 

@@ -4,7 +4,7 @@
     python tests/mutation/run.py results.json --survivors
 
 Needs the extras ``validation`` and ``test`` and the package cosmic-ray, which finds the places and makes the mutants.
-A sample of them is tested, spread over all modules. Claims files are left out: they are tests themselves. Left out as
+A sample of them is tested, spread over all modules. Claims are left out: they are tests themselves. Left out as
 well are type annotations, which are never evaluated, and mutants that crash nearly always and so prove little
 (arithmetic turned into an operation on bits, a comparison turned into ``is``). One mutant stands for each place.
 
@@ -64,9 +64,10 @@ def own_tests(path: str) -> list[str]:
     ]
 
 
-def annotated(tree: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Start and end, as (line, column), of all type annotations of a file."""
+def untested(tree: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Start and end, as (line, column), of the type annotations and of the claims of a file."""
     notes = [getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns")]
+    notes += [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Claim"]
     return [((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in notes if n is not None]
 
 
@@ -76,7 +77,7 @@ def places() -> list[dict[str, Any]]:
 
     files = [path.relative_to(ROOT) for path in sorted((ROOT / "hlmtheory").rglob("*.py"))]
     files = [path for path in files if not path.name.endswith("claims.py") and path.name != "__init__.py"]
-    notes = {str(path): annotated(ast.parse((ROOT / path).read_text(encoding="utf-8"))) for path in files}
+    notes = {str(path): untested(ast.parse((ROOT / path).read_text(encoding="utf-8"))) for path in files}
     found = defaultdict(list)
     for item in _all_work_items(files, {}):
         (mutation,) = item.mutations

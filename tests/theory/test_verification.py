@@ -202,6 +202,12 @@ def test_the_true_residual_may_be_given(pair):
     )
 
 
+def test_a_residual_of_another_batch_is_refused_by_name():
+    """The draft alone would fit; the target does not."""
+    with pytest.raises(ValueError, match=r"residual has \(3,\), target has \(2,\)"):
+        verification.output_distribution(np.full((2, 2), 0.5), [0.5, 0.5], residual=np.full((3, 2), 0.5))
+
+
 @pytest.mark.parametrize(
     ("target", "draft"),
     [([1.0, 0.0], [1.0, 5e-324]), ([0.5, 0.5], [0.5, 0.5 + 2**-53])],

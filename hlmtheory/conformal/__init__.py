@@ -22,6 +22,9 @@ Without a clip τ winds up: while the rows are peaked, d_n stays below ε and τ
 flatten, τ needs as long to come down. A clip of τ at the row's largest probability leaves the support as it is, except
 for ties of the top token. It also keeps the guarantee: the sharp bound then holds in every window of time, with the
 largest probability of the window's first row in place of τ_1. In return the mean may stay below ε, which costs bits.
+
+A rival without regret is in :mod:`hlmtheory.conformal.mass_budget`: it drops no more than a budget that grows by ε with
+each position.
 """
 
 from __future__ import annotations
@@ -34,12 +37,16 @@ from hlmtheory.conformal.controller import (
     regret_bound_sharp,
     threshold_support,
 )
+from hlmtheory.conformal.mass_budget import MassBudgetController, mass_budget_bound, smallest_support
 
 __all__ = [
     "CLAIMS",
+    "MassBudgetController",
     "ThresholdController",
+    "mass_budget_bound",
     "regret_bound",
     "regret_bound_rate",
     "regret_bound_sharp",
+    "smallest_support",
     "threshold_support",
 ]

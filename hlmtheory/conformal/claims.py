@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.conformal import batched, runs
+from hlmtheory.conformal.mass_budget_claims import CLAIMS as _BUDGET_CLAIMS
 
 #
 # Proofs. Let d_n be the dropped mass of position n and τ_{n+1} = τ_n - η(d_n - ε).
@@ -342,4 +343,5 @@ CLAIMS = (
         assumptions=(_FIRST,),
         refuted={"drafts": _WOUND_UP, "epsilon": 0.5, "learning_rate": 0.5, "threshold": 0.0, "steps": 10},
     ),
+    *_BUDGET_CLAIMS,
 )

@@ -52,7 +52,10 @@ LEFT_OUT = {
 }
 """The public functions that are not tried, by reason."""
 
-BEFORE = {"ThresholdController.roll_back": "ThresholdController.step"}
+BEFORE = {
+    "ThresholdController.roll_back": "ThresholdController.step",
+    "MassBudgetController.roll_back": "MassBudgetController.step",
+}
 """What has to be called on the same object before a method."""
 
 

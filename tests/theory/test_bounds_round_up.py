@@ -37,6 +37,7 @@ BOUNDS = {
     "regret_bound": lambda p, q, u: conformal.regret_bound(**EPSILON),
     "regret_bound_sharp": lambda p, q, u: conformal.regret_bound_sharp(**EPSILON),
     "regret_bound_rate": lambda p, q, u: conformal.regret_bound_rate(0.1, 0.3, 0.2, EPSILON["steps"]),
+    "mass_budget_bound": lambda p, q, u: conformal.mass_budget_bound(0.1, EPSILON["steps"], 3, 0.2),
     "allocate": lambda p, q, u: lattice.allocate(q, 40.0).distortion,
     **{
         f"deviation_bounds.{name}": lambda p, q, u, name=name: getattr(truncation.deviation_bounds(q, 2), name)

@@ -33,6 +33,14 @@ def controller(steps: int = 0) -> conformal.ThresholdController:
     return made
 
 
+def budget(steps: int = 0) -> conformal.MassBudgetController:
+    """A fresh one, since it changes."""
+    made = conformal.MassBudgetController(0.25)
+    for _ in range(steps):
+        made.step([0.5, 0.25, 0.125, 0.125])
+    return made
+
+
 _FOLDER = Path(tempfile.mkdtemp())
 atexit.register(shutil.rmtree, _FOLDER)
 
@@ -190,6 +198,11 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "ThresholdController": {"epsilon": 0.25, "learning_rate": 0.5, "threshold": 0.375, "clip": True},
     "ThresholdController.step": {"draft": R},
     "ThresholdController.roll_back": {"accepted": 1, "printed": False},
+    "smallest_support": {"draft": R, "allowance": 0.25},
+    "MassBudgetController": {"epsilon": 0.25, "limit": 0.75},
+    "MassBudgetController.step": {"draft": R, "threshold": 0.375},
+    "MassBudgetController.roll_back": {"accepted": 1},
+    "mass_budget_bound": {"epsilon": 0.25, "steps": 100, "first": 3, "limit": 0.75},
     "regret_bound": {"epsilon": 0.25, "learning_rate": 0.5, "threshold": 0.375, "steps": 100},
     "regret_bound_sharp": {
         "epsilon": 0.25,
@@ -367,6 +380,8 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
 RECEIVERS: dict[str, Any] = {
     "ThresholdController.step": controller,
     "ThresholdController.roll_back": lambda: controller(2),
+    "MassBudgetController.step": budget,
+    "MassBudgetController.roll_back": lambda: budget(2),
     "Rician": LINK,
     "GilbertElliott": CHAIN,
     "TraceLink": RECORDED,

@@ -138,6 +138,53 @@ def _drawn(rng: np.random.Generator) -> Instance:
     return {"draft": draft, "token": [rng.choice(VOCABULARY, p=row) for row in draft], "k": _sizes(rng)}
 
 
+def _budgeted(rng: np.random.Generator) -> Instance:
+    return {"drafts": _text(rng), "epsilon": _settings(rng)["epsilon"]}
+
+
+def _budgeted_windows(rng: np.random.Generator) -> Instance:
+    """Return windows, and a limit of 1 to 100 times ε."""
+    case = {**_budgeted(rng), "steps": rng.integers(1, 65, SIZE), "threshold": _settings(rng)["threshold"]}
+    return {**case, "limit": case["epsilon"] * 10.0 ** rng.uniform(0, 2, SIZE)}
+
+
+def _dropped_by_chance(rng: np.random.Generator, drafts: np.ndarray[Any, Any], most: Any) -> np.ndarray[Any, Any]:
+    """Return supports that drop tokens in a random order while their mass is within ``most``; one token is kept."""
+    order = np.argsort(rng.random(drafts.shape), axis=-1)
+    mass = np.cumsum(np.take_along_axis(drafts, order, axis=-1), axis=-1)
+    kept = (mass > np.asarray(most)[..., None]) | (np.arange(drafts.shape[-1]) == drafts.shape[-1] - 1)
+    support = np.empty(drafts.shape, dtype=bool)
+    np.put_along_axis(support, order, kept, axis=-1)
+    return support
+
+
+def _last_support(rng: np.random.Generator) -> Instance:
+    """Return another support of the last distribution, which drops up to ε."""
+    case = _budgeted(rng)
+    return {**case, "support": _dropped_by_chance(rng, case["drafts"][:, -1], 0.99 * case["epsilon"])}
+
+
+def _other_supports(rng: np.random.Generator) -> Instance:
+    """Return other supports of all distributions, each of which drops up to ε."""
+    case = _budgeted(rng)
+    return {**case, "supports": _dropped_by_chance(rng, case["drafts"], 0.99 * case["epsilon"][:, None])}
+
+
+def _priced(rng: np.random.Generator) -> Instance:
+    """Return supports of a fixed threshold for half of the instances, and other ones."""
+    case = _other_supports(rng)
+    tau = 10.0 ** rng.uniform(-4, -1, SIZE)
+    fixed = case["drafts"] >= tau[:, None, None]
+    fixed |= case["drafts"] == case["drafts"].max(axis=-1, keepdims=True)
+    some = (np.arange(SIZE) % 2 == 0)[:, None, None]
+    return {"drafts": case["drafts"], "supports": np.where(some, fixed, case["supports"]), "threshold": tau}
+
+
+def _budgeted_batches(rng: np.random.Generator) -> Instance:
+    case = _batches(rng)
+    return {name: case[name] for name in ("drafts", "accepted", "epsilon")}
+
+
 INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "lattice.quantize": _quantised,
     "lattice.quantize_printed": _quantised,
@@ -175,5 +222,13 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "conformal.clipped_iterates": _run,
     "conformal.window": _windows,
     "conformal.window_unclipped": _windows,
+    "conformal.budget": _budgeted,
+    "conformal.budget_window": _budgeted_windows,
+    "conformal.budget_smallest": _last_support,
+    "conformal.budget_drops": _last_support,
+    "conformal.budget_total": _other_supports,
+    "conformal.hindsight": _priced,
+    "conformal.budget_update": _budgeted_batches,
+    "conformal.budget_kept": _budgeted_batches,
 }
 """Generator of a batch of instances, by claim id."""

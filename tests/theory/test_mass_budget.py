@@ -1,0 +1,426 @@
+"""The budget of dropped mass: against fractions and brute force, rolled back, with a limit and a threshold, mutants."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hlmtheory import all_claims, conformal
+from hlmtheory.claims import Status
+from hlmtheory.conformal import MassBudgetController, mass_budget, mass_budget_bound, smallest_support
+from hlmtheory.conformal.mass_budget_claims import CLAIMS
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .module_claims import ClaimTable, quantity
+from .strategies import grid_rows, rows, shapes, vocabularies
+
+EPSILON = st.one_of(st.integers(1, 7).map(lambda n: n / 8), quantity(1e-4, 0.9))
+LIMIT = st.one_of(st.integers(1, 16).map(lambda n: n / 8), quantity(1e-4, 4.0))
+THRESHOLD = st.one_of(st.sampled_from((-1.0, 0.0, 2.0)), quantity(1e-3, 1.0))
+
+
+@st.composite
+def runs(draw, **elements):
+    """A batch of streams of rows, and numbers for each."""
+    shape, length, size = draw(shapes()), draw(st.integers(1, 6)), draw(vocabularies())
+    drafts = draw(rows((*shape, length), size))
+    if draw(st.booleans()):
+        drafts = np.broadcast_to(drafts[..., :1, :], drafts.shape).copy()
+    instance = {name: draw(hnp.arrays(np.float64, shape, elements=element)) for name, element in elements.items()}
+    return {"drafts": drafts, **instance}
+
+
+@st.composite
+def windows(draw):
+    """A window at the end of each stream."""
+    instance = draw(runs(epsilon=EPSILON, limit=LIMIT, threshold=THRESHOLD))
+    steps = st.integers(1, instance["drafts"].shape[-2])
+    return {**instance, "steps": draw(hnp.arrays(np.int64, instance["epsilon"].shape, elements=steps))}
+
+
+def kept_by_chance(draw, drafts, allowance):
+    """Supports that drop tokens in a drawn order while the mass is within an allowance (...,)."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    order = np.argsort(rng.random(drafts.shape), axis=-1)
+    mass = np.cumsum(np.take_along_axis(drafts, order, axis=-1), axis=-1)
+    goes = (mass <= allowance[..., None]) & (np.arange(drafts.shape[-1]) < drafts.shape[-1] - 1)
+    support = np.empty(drafts.shape, dtype=bool)
+    np.put_along_axis(support, order, ~goes, axis=-1)
+    return support
+
+
+@st.composite
+def last_supports(draw):
+    """Another support of the last row of each stream."""
+    instance = draw(runs(epsilon=EPSILON))
+    share = draw(st.sampled_from((0.5, 0.99, 1.0, 3.0)))
+    support = kept_by_chance(draw, instance["drafts"][..., -1, :], share * instance["epsilon"])
+    return {**instance, "support": support}
+
+
+@st.composite
+def all_supports(draw, threshold=False):
+    """Other supports of all rows, each within ε or three times that."""
+    instance = draw(runs(epsilon=EPSILON) if not threshold else runs(threshold=quantity(1e-3, 1.0)))
+    drafts = instance["drafts"]
+    allowance = draw(st.sampled_from((0.2, 1.0))) * (0.3 if threshold else instance["epsilon"])
+    support = kept_by_chance(draw, drafts, np.broadcast_to(np.asarray(allowance)[..., None], drafts.shape[:-1]))
+    return {**instance, "supports": support}
+
+
+@st.composite
+def batched_runs(draw, exact=False):
+    """Streams of batches of drafts, some of each accepted; on a coarse grid a support does not hang on a rounding."""
+    shape, count, length = draw(shapes()), draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    full = (*shape, count, length)
+    drafts = draw(grid_rows(full, draw(st.integers(1, 6))) if exact else rows(full, draw(vocabularies())))
+    target = st.integers(1, 15).map(lambda n: n / 16) if exact else EPSILON
+    return {
+        "drafts": drafts,
+        "accepted": draw(hnp.arrays(np.int64, (*shape, count), elements=st.integers(0, length))),
+        "epsilon": draw(hnp.arrays(np.float64, shape, elements=target)),
+    }
+
+
+STRATEGIES = {
+    "conformal.budget": runs(epsilon=EPSILON),
+    "conformal.budget_window": windows(),
+    "conformal.budget_smallest": last_supports(),
+    "conformal.budget_drops": last_supports(),
+    "conformal.budget_total": all_supports(),
+    "conformal.hindsight": all_supports(threshold=True),
+    "conformal.budget_update": batched_runs(exact=True),
+    "conformal.budget_kept": batched_runs(),
+}
+"""For each claim, what its instances are drawn from."""
+
+FLAT, PEAKED = [0.25] * 4, [1.0, 0.0, 0.0, 0.0]
+ONE, HALF = [True, False, False, False], [True, True, False, False]
+AGREES = {
+    "conformal.budget_drops": {"drafts": [FLAT], "epsilon": 0.55, "support": HALF},
+    "conformal.budget_total": {"drafts": [FLAT] * 2, "epsilon": 0.5, "supports": [HALF, HALF]},
+}
+OUTSIDE = {
+    "the other support holds a token, and Σ d ≤ εT with it": {"drafts": [FLAT], "epsilon": 0.5, "support": ONE},
+    "the other supports hold a token each, and Σ d ≤ εn at every n ≤ T": {
+        "drafts": [FLAT] * 2,
+        "epsilon": 0.5,
+        "supports": [ONE, [True] * 4],
+    },
+    "τ > 0": {"drafts": [FLAT], "supports": [HALF], "threshold": 0.0},
+}
+STRAYS = {
+    "drafts": [[0.5, 0.47]] * 10,
+    "accepted": [-1],
+    "epsilon": 1.0,
+    "limit": 0.0,
+    "threshold": math.nan,
+    "steps": 0,
+    "support": [0.0, 1.0],
+    "supports": [[0.0, 1.0]],
+}
+
+
+def strays(claim):
+    """The strays, one draft token deeper where a claim takes rounds."""
+    return STRAYS | {"drafts": [STRAYS["drafts"]]} if "accepted" in claim.takes else STRAYS
+
+
+CLAIM_TABLE = ClaimTable(CLAIMS, STRATEGIES, strays, AGREES, OUTSIDE)
+
+
+# --------------------------------------------------------------------------------------------- against an oracle
+
+
+def least_by_brute_force(row, allowance):
+    """The fewest tokens of a support whose dropped mass, in fractions, is at most the allowance."""
+    for size in range(1, len(row) + 1):
+        for kept in itertools.combinations(range(len(row)), size):
+            if sum(x for v, x in enumerate(row) if v not in kept) <= allowance:
+                return size
+    raise AssertionError
+
+
+@given(st.data(), st.integers(1, 6), st.integers(1, 6), st.integers(1, 15), st.one_of(st.none(), st.integers(1, 24)))
+def test_every_support_is_the_smallest_by_brute_force(data, length, size, sixteenths, limit):
+    drafts = data.draw(grid_rows((length,), size))
+    epsilon = Fraction(sixteenths, 16)
+    most = Fraction(10) if limit is None else Fraction(limit, 16)
+    controller = MassBudgetController(float(epsilon), None if limit is None else float(most))
+    saved = Fraction(0)
+    for row in drafts:
+        exact = [Fraction(float(x)) for x in row]
+        allowance = min(saved + epsilon, most)
+        assert Fraction(float(controller.allowance)) == allowance
+        support = np.asarray(controller.step(row))
+        mass = sum(x for x, kept in zip(exact, support, strict=True) if not kept)
+        assert mass <= allowance
+        assert support[np.argmax(row)]
+        assert int(support.sum()) == least_by_brute_force(exact, allowance)
+        saved = allowance - mass
+        assert Fraction(float(controller.saved)) == saved
+
+
+def supports_of(drafts, epsilon, steps):
+    """The supports of the first steps of a run."""
+    controller = MassBudgetController(float(epsilon))
+    return [np.asarray(controller.step(row)) for row in drafts[:steps]]
+
+
+@given(st.integers(0, 2**32 - 1), quantity(1e-4, 0.9), st.sampled_from((0.05, 0.3, 2.0)))
+def test_the_sum_keeps_the_budget_at_every_position_in_exact_arithmetic(seed, epsilon, flatness):
+    """Up to the rounding of T sums; thresholds change at each position, as an adversary would have them."""
+    rng = np.random.default_rng(seed)
+    controller = MassBudgetController(epsilon)
+    total = Fraction(0)
+    for n in range(1, 41):
+        row = rng.dirichlet(np.full(16, flatness))
+        row = row / row.sum()
+        support = np.asarray(controller.step(row, rng.choice([0.0, 0.01, 0.1, 2.0])))
+        total += sum((Fraction(float(x)) for x in row[~support]), Fraction(0))
+        assert total <= Fraction(epsilon) * n * (1 + n * Fraction(2) ** -50) + Fraction(2) ** -50
+
+
+def test_an_adversary_cannot_exceed_the_budget_and_spends_all_of_it():
+    """Rows whose second token is just what is left: the mean is ε at every T. A token above it is kept."""
+    controller, total = MassBudgetController(0.125), 0.0
+    for n in range(1, 50):
+        left = float(controller.allowance)
+        too_much = [1.0 - left - 0.25, left + 0.25] if n % 2 else [1.0 - left, left]
+        support = controller.step(too_much)
+        total += 0.0 if n % 2 else left
+        assert support.tolist() == [True, bool(n % 2)]
+        assert total <= 0.125 * n
+        assert n % 2 or total == 0.125 * n
+
+
+@given(st.data())
+def test_the_least_total_is_that_of_foresight(data):
+    """Brute force over all supports of two rows: the controller's total is above it where it spends too early."""
+    drafts = np.concatenate([data.draw(grid_rows((1,), 4)), data.draw(grid_rows((1,), 4))])
+    masks = [np.array(mask) for mask in itertools.product((False, True), repeat=4) if any(mask)]
+    mass = [[float(row[~mask].sum()) for mask in masks] for row in drafts]
+    best = min(
+        int(a.sum() + b.sum())
+        for (i, a), (j, b) in itertools.product(enumerate(masks), repeat=2)
+        if mass[0][i] <= 0.25 and mass[0][i] + mass[1][j] <= 0.5
+    )
+    total = sum(int(support.sum()) for support in supports_of(drafts, 0.25, 2))
+    assert total >= best
+
+
+def test_no_controller_without_foresight_has_the_least_total_at_every_position():
+    """The first row decides: the least total at T = 1 rules out the least total at T = 2."""
+    first, second = all_claims()["conformal.budget_total"].refuted["drafts"]
+    masks = [np.array(mask) for mask in itertools.product((False, True), repeat=5) if any(mask)]
+    fits = [m for m in masks if np.asarray(first)[~m].sum() <= 0.25]
+    least = {
+        int(m.sum()): min(
+            int(k.sum()) for k in masks if np.asarray(second)[~k].sum() + np.asarray(first)[~m].sum() <= 0.5
+        )
+        for m in sorted(fits, key=lambda m: -np.asarray(first)[~m].sum())
+        if not np.asarray(first)[2:][m[2:]].any() and not m[2:].any()
+    }
+    assert least == {1: 3, 2: 1}  # one token at T = 1 costs three at T = 2; two tokens at T = 1 cost one
+
+
+# --------------------------------------------------------------------------------------- limit, threshold, rollback
+
+
+def test_what_peaked_rows_save_one_flat_row_may_spend_and_a_limit_bounds_it():
+    flat = [1 / 64] * 64
+    peaked = [1.0] + [0.0] * 63
+    for limit, most in ((None, 63 / 64), (0.125, 0.125), (0.015625, 0.015625)):
+        controller = MassBudgetController(0.015625, limit)
+        for _ in range(200):
+            controller.step(peaked)
+        support = np.asarray(controller.step(flat))
+        assert (~support).sum() / 64 == most <= float(mass_budget_bound(0.015625, 1, 201, limit))
+
+
+def test_a_threshold_keeps_tokens_that_the_budget_would_drop():
+    greedy, priced = (MassBudgetController(0.25) for _ in range(2))
+    row = [0.5, 0.25, 0.125, 0.125]
+    assert greedy.step(row).tolist() == [True, True, False, False]
+    assert priced.step(row, 0.125).tolist() == [True] * 4
+    assert (float(greedy.saved), float(priced.saved)) == (0.0, 0.25)
+    assert priced.step(row, 0.2).tolist() == [True, True, False, False]
+    assert priced.step(row, 2.0).tolist() == [True, False, False, False]
+
+
+def test_a_batch_is_rolled_back_to_the_rejected_draft():
+    drafts = [PEAKED, FLAT, [0.5, 0.25, 0.125, 0.125]]
+    for accepted in range(4):
+        ahead, alone = (MassBudgetController(0.25) for _ in range(2))
+        for draft in drafts:
+            ahead.step(draft)
+        for draft in drafts[: accepted + 1]:
+            alone.step(draft)
+        assert float(ahead.roll_back(accepted)) == float(alone.saved) == float(ahead.saved)
+        assert (ahead.step(FLAT) == alone.step(FLAT)).all()  # the next batch starts from there
+        assert float(ahead.roll_back(0)) == float(alone.saved)
+
+
+def test_streams_are_rolled_back_one_by_one():
+    controller = MassBudgetController([0.25, 0.5])
+    controller.step([PEAKED, PEAKED])
+    controller.step([FLAT, FLAT])
+    assert controller.saved.tolist() == [0.0, 0.25]
+    assert controller.roll_back([0, 1]).tolist() == [0.25, 0.25]
+    assert MassBudgetController(0.25).roll_back(0) == 0.0
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_the_controller_takes_any_library(library, kind):
+    for setting in ((0.25, None), (to(library, 0.25), to(library, 4.0))):
+        controller = MassBudgetController(*setting)
+        support = controller.step(to(library, [FLAT, PEAKED], kind))
+        assert numbers(support).tolist() == [[1.0, 1.0, 1.0, 0.0], PEAKED]
+        support = controller.step(to(library, [FLAT, FLAT], kind), to(library, [2.0, 2.0]))
+        assert numbers(support).tolist() == [[1.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 0.0]]
+        saved = controller.roll_back(to(library, [0, 0]))
+        assert kind_of(saved) == (kind_of(saved)[0], "float64")
+        assert numbers(saved).tolist() == [0.0, 0.25]
+    other = "torch" if library == "numpy" else "numpy"
+    with pytest.raises(TypeError, match="two libraries"):
+        controller.step(to(other, [FLAT, FLAT]))
+
+
+def test_half_types_are_added_up_in_float64():
+    rng = np.random.default_rng(4)
+    row = rng.dirichlet(np.ones(2000)).astype(np.float16)
+    whole = row.astype(np.float64) / row.astype(np.float64).sum()
+    assert (smallest_support(row, 0.01) == smallest_support(whole, 0.01)).all()
+    assert 0.0099 < whole[~np.asarray(smallest_support(row, 0.01))].sum() <= 0.01
+
+
+def test_no_more_is_dropped_than_allowed_and_the_top_token_never():
+    assert smallest_support([FLAT, PEAKED], 5.0).tolist() == [ONE, ONE]
+    assert smallest_support([0.25, 0.5, 0.25], 0.0).all()
+    assert smallest_support([0.0, 1.0, 0.0], 0.0).tolist() == [False, True, False]
+    assert smallest_support([1.0], 1.0).tolist() == [True]
+    assert smallest_support(np.zeros((0, 3)), 0.5).shape == (0, 3)
+
+
+def test_a_budget_has_no_regret_where_the_threshold_has():
+    """The sharp bound of c-sqs Theorem 2 at τ₁ = 0 exceeds the budget's by (1 - ε)/T, whatever the learning rate."""
+    steps = np.array([1, 10, 1000])
+    excess = conformal.regret_bound_sharp(0.0005, 0.001, 0.0, steps) - mass_budget_bound(0.0005, steps) / steps
+    np.testing.assert_allclose(excess, (1 - 0.0005) / steps)
+
+
+# ------------------------------------------------------------------------------------------------------- mutants
+
+
+def spends_the_next_too(xp, q, allowance):
+    """A support that drops one token more than is allowed."""
+    right = SMALLEST(xp, q, allowance)
+    order = np.argsort(np.where(right, q, 2.0), axis=-1)
+    found = np.array(right)
+    np.put_along_axis(found, order[..., :1], False, axis=-1)
+    return np.where(found.any(axis=-1, keepdims=True), found, right)
+
+
+def everything(xp, q, allowance):
+    """A support that drops nothing."""
+    return q >= 0
+
+
+LOOSE = {"conformal.budget": [[0.5, 0.25, 0.25]] * 4, "conformal.budget_kept": [[FLAT, FLAT]] * 3}
+"""Rows with a further token to drop."""
+SMALLEST, STEP = mass_budget._smallest, MassBudgetController.step
+
+
+def forgets_to_pay(self, draft, threshold=None):
+    """A step that leaves the budget as it was."""
+    support = STEP(self, draft, threshold)
+    self._history[-1] = self._history[-2] + self._epsilon
+    return support
+
+
+def keeps_all(self, accepted):
+    """Nothing is rolled back."""
+    self._history = self._history[-1:]
+    return self.saved
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "attribute", "by"),
+    [
+        ("conformal.budget", mass_budget, "_smallest", spends_the_next_too),
+        ("conformal.budget", MassBudgetController, "step", forgets_to_pay),
+        ("conformal.budget_window", MassBudgetController, "step", forgets_to_pay),
+        ("conformal.budget_smallest", mass_budget, "_smallest", everything),
+        ("conformal.budget_update", mass_budget, "_smallest", everything),
+        ("conformal.budget_update", MassBudgetController, "step", forgets_to_pay),
+        ("conformal.budget_update", MassBudgetController, "roll_back", keeps_all),
+        ("conformal.budget_kept", MassBudgetController, "step", forgets_to_pay),
+    ],
+)
+def test_a_broken_controller_is_noticed(monkeypatch, name, where, attribute, by):
+    claim = all_claims()[name]
+    instance = claim.attained.instance
+    if name in LOOSE:
+        instance = {**instance, "drafts": LOOSE[name]}
+    assert claim.check(instance).holds
+    monkeypatch.setattr(where, attribute, by)
+    assert Status.VIOLATED in set(claim.check(instance).status.flat)
+
+
+def test_a_bound_that_forgets_what_was_saved_is_noticed():
+    claim = all_claims()["conformal.budget_window"]
+    short = replace(claim, rhs=lambda epsilon, steps: epsilon * steps)
+    assert short.check(claim.attained.instance).count(Status.VIOLATED) == 1
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: MassBudgetController(1.0), r"epsilon must be in \(0, 1\); got 1.0; ε is the limit"),
+        (lambda: MassBudgetController(0.1, 0.0), r"limit must be positive and finite; got 0.0; B is the most"),
+        (lambda: MassBudgetController(0.1, math.inf), r"limit must be positive and finite; got inf"),
+        (lambda: MassBudgetController([0.1, 0.2], [0.1] * 3), r"leading dimensions must broadcast; epsilon has \(2,\)"),
+        (lambda: MassBudgetController(0.1).step([0.0, 0.0]), r"draft must be rows of probabilities.*sums to 0"),
+        (lambda: MassBudgetController(0.1).step(FLAT, math.nan), r"threshold must be finite; got nan"),
+        (
+            lambda: MassBudgetController([0.1, 0.2]).step([FLAT] * 3),
+            r"leading dimensions must broadcast; draft has \(3,\), epsilon has \(2,\)",
+        ),
+        (lambda: MassBudgetController(0.1).roll_back(1), r"accepted must be at most 0, the steps of this batch; got 1"),
+        (lambda: MassBudgetController(0.1).roll_back(-1), r"accepted must be a whole number, 0 or more; got -1"),
+        (lambda: smallest_support(FLAT, -0.1), r"allowance must be 0 or more and finite; got -0.1; give the most mass"),
+        (lambda: smallest_support([0.5, 0.4], 0.1), r"draft must be rows of probabilities.*sums to 0.9"),
+        (lambda: mass_budget_bound(0.5, 0), r"steps must be a whole number, 1 or more; got 0; T counts"),
+        (lambda: mass_budget_bound(0.5, 1, first=0), r"first must be a whole number, 1 or more; got 0; positions are"),
+    ],
+)
+def test_refusals_name_value_and_remedy(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("conformal.budget", {"drafts": FLAT}, r"drafts must have 2 axes, positions and vocabulary; got"),
+        ("conformal.budget_kept", {"accepted": [5] * 3}, r"accepted must be a number up to L for each batch"),
+        ("conformal.budget_window", {"steps": 9}, r"steps must be in 1..8, the positions given; got 9"),
+        ("conformal.hindsight", {"supports": [[True] * 5]}, r"supports must have one row for each of drafts; got"),
+    ],
+)
+def test_runs_of_another_shape_are_refused(name, change, message):
+    claim = all_claims()[name]
+    with pytest.raises(ValueError, match=message):
+        claim.check({**claim.attained.instance, **change})

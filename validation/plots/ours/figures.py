@@ -15,7 +15,7 @@ from validation.plots.common.skipping.captions import message_table as message_s
 from validation.plots.common.skipping.printed import CU, PRINTED, U
 from validation.plots.common.truncation.sample import EPSILON, THETA
 from validation.plots.common.truncation.values import OFFLINE, ONLINE
-from validation.plots.ours import fading_mean, skipping_table, truncation_table
+from validation.plots.ours import fading_mean, skipping_table, text_risk, truncation_table
 from validation.plots.ours.truncation_rules import (
     caption_direction,
     caption_failures,
@@ -123,5 +123,25 @@ FIGURES = (
         simulate=simulate_table,
         paint=None,
         caption=caption_c_sqs_table,
+    ),
+    Figure(
+        **_OURS,
+        number="IV",
+        title="Risk of whole texts, and the thresholds that it allows",
+        message=text_risk.message_table,
+        shows=text_risk.SHOWS_TABLE,
+        measure=text_risk.measure_table,
+        paint=None,
+        caption=text_risk.caption_table,
+    ),
+    Figure(
+        **_OURS,
+        number="6",
+        title="Risk of a text promised, and risk met",
+        message=text_risk.message_figure,
+        shows=text_risk.SHOWS_FIGURE,
+        measure=text_risk.measure_figure,
+        paint=text_risk.paint,
+        caption=text_risk.caption_figure,
     ),
 )

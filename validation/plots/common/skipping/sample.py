@@ -113,10 +113,10 @@ def tokens_of(trace: Trace, seed: int) -> Tokens:
 @lru_cache(maxsize=2)
 def _tokens(source: TraceKey, seed: int, values: int) -> Tokens:
     trace = source.trace
-    rows = np.concatenate(_even_texts(trace, values // trace.vocabulary))
+    rows = np.concatenate(even_texts(trace, values // trace.vocabulary))
     draws = InstanceDraws.of(np.random.default_rng([seed, 0]), trace.positions, trace.vocabulary)
     parts = []
-    for part, chunk in _chunks(trace, rows):
+    for part, chunk in chunks_of(trace, rows):
         arrays = row_arrays(chunk, draws[part], ("token",))
         drafts = np.asarray(arrays["token"])
         parts.append((drafts, *rejection_of(arrays["draft"], arrays["target"], drafts)))
@@ -127,7 +127,7 @@ def _tokens(source: TraceKey, seed: int, values: int) -> Tokens:
     return Tokens(rows, token, uncertainty, rejection, likelihood, text, prompt, longest)
 
 
-def _even_texts(trace: Trace, positions: int) -> list[Index]:
+def even_texts(trace: Trace, positions: int) -> list[Index]:
     """Return the positions of evenly spaced texts up to a total number, or the beginning of the first text."""
     at = np.asarray(trace.arrays["position"][:])
     texts = np.split(np.arange(len(at)), np.flatnonzero(at == 0)[1:])
@@ -151,8 +151,8 @@ def prompt_of(trace: Trace, rows: Index) -> Index:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
-def _chunks(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
-    """Yield runs of consecutive rows in chunks, from ascending rows."""
+def chunks_of(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
+    """Yield the chunks of ascending rows, each consecutive, with their places in the trace."""
     for run in np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1):
         for part in np.array_split(run, -(-len(run) * trace.vocabulary // CHUNK_VALUES)):
             where = slice(int(part[0]), int(part[-1]) + 1)
@@ -162,7 +162,7 @@ def _chunks(trace: Trace, rows: Index) -> Iterator[tuple[slice, TraceChunk]]:
 def uncertainty_at(trace: Trace, rows: Index, token: Index, rng: np.random.Generator) -> Row:
     """Return the uncertainty of the drafts at ascending rows, by 20 draws at temperatures up to 2, as in the papers."""
     parts, done = [], 0
-    for _, chunk in _chunks(trace, rows):
+    for _, chunk in chunks_of(trace, rows):
         logits = chunk.draft_logits.astype(np.float64)
         drafts = token[done : done + len(logits)]
         parts.append(hlmtheory.uncertainty.sample_uncertainty(logits, drafts, draws=DRAWS, rng=rng))
@@ -173,7 +173,7 @@ def uncertainty_at(trace: Trace, rows: Index, token: Index, rng: np.random.Gener
 def rejection_at(trace: Trace, rows: Index, token: Index) -> Row:
     """Return the rejection probability of the drafts at ascending rows."""
     parts, done = [], 0
-    for _, chunk in _chunks(trace, rows):
+    for _, chunk in chunks_of(trace, rows):
         drafts = token[done : done + len(chunk.tokens)]
         parts.append(rejection_of(probabilities(chunk.draft_logits), probabilities(chunk.target_logits), drafts)[0])
         done += len(drafts)

@@ -1,0 +1,395 @@
+"""Table IV and Figure 6 of ours: what a threshold costs a whole text, and the risk promised beside the risk met."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from validation.plots.common.record import Numbers, Table, plain
+from validation.plots.common.skipping.numbers import interval, number
+from validation.plots.common.skipping.sample import POINTS, Row, mean
+from validation.plots.common.skipping.words import shown, with_interval
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, name_axes
+from validation.plots.ours.calibration_splits import (
+    FEWEST,
+    SPLITS,
+    Outcome,
+    calibration_size,
+    fewest_prompts,
+    mean_of_tests,
+    over_splits,
+    random_splits,
+    share_of_tests,
+)
+from validation.plots.ours.text_losses import Losses, losses_of
+from validation.trace.reader import Trace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+LENGTHS = (10, 20, 40, 160)
+ALLOWED = (0.05, 0.1, 0.2)
+"""Risks of the table."""
+PROMISED = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3)
+"""Risks of the figure."""
+NONE = "–"
+WHOLE = "overlap, bound 1"
+SUM = "sum, bound T"
+TOKEN = "sum / T, bound 1"
+SHOWS_TABLE = (
+    "Mean loss of a text at each threshold of u, and the thresholds that conformal risk control allows with the "
+    "overlap loss and with the sums of one-step total variations."
+)
+SHOWS_FIGURE = (
+    f"Left: mean of the test prompts' loss over {SPLITS} random splits of the prompts, with a 95% interval by the "
+    "jackknife over prompts, against the ε promised. Right: share of the splits whose test prompts lose more than ε."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Hold one loss of texts: its name, and its values (prompts, 21) with their bound for texts of T tokens."""
+
+    name: str
+
+    def of(self, losses: Losses, length: int) -> tuple[Row, float]:
+        """Return the losses of the prompts and B."""
+        if self.name == WHOLE:
+            return losses.overlap(length), 1.0
+        total = losses.total(length)
+        return (total, float(length)) if self.name == SUM else (total / length, 1.0)
+
+
+ALL = tuple(Loss(name) for name in (WHOLE, SUM, TOKEN))
+
+
+def lengths_of(losses: Losses) -> list[int]:
+    """Return the lengths that are looked at: those below the longest text, and the longest."""
+    return [*(length for length in LENGTHS if length < losses.longest), losses.longest]
+
+
+# ------------------------------------------------------------------------------------------- the table
+
+
+def measure_table(trace: Trace, seed: int) -> Numbers:
+    """Measure the loss of texts at each threshold, and the thresholds that calibration allows."""
+    losses = losses_of(trace, seed)
+    lengths = lengths_of(losses)
+    found = {length: _at_thresholds(losses, length) for length in lengths}
+    tables = [_loss_table(found[losses.longest], losses)]
+    if lengths[:-1]:
+        tables.append(_short_table({length: found[length] for length in lengths[:-1]}))
+    allowed = _allowed(losses, lengths, seed) if losses.prompts >= FEWEST else []
+    if allowed:
+        tables.insert(0, _allowed_table(allowed, losses))
+    return {
+        "axes": [],
+        "series": [],
+        "statistics": _about(losses)
+        | {"losses": [{"length": length, "thresholds": rows} for length, rows in found.items()], "allowed": allowed},
+        "tables": [table.plain() for table in tables],
+        "positions_drawn": losses.positions,
+    }
+
+
+def _about(losses: Losses) -> dict[str, Any]:
+    return {
+        "texts": len(losses.length),
+        "prompts": losses.prompts,
+        "calibrating": calibration_size(losses.prompts),
+        "longest": losses.longest,
+        "mean_length": plain(losses.length.mean()),
+        "surprise": plain(losses.surprise, 4),
+        "of_the_target_model": losses.of_the_target_model,
+    }
+
+
+def _at_thresholds(losses: Losses, length: int) -> list[dict[str, Any]]:
+    """Return the mean losses at each threshold, over the prompts."""
+    overlap, total = losses.overlap(length), losses.total(length)
+    sent, tokens = losses.sent_tokens(length)
+    prompts = np.arange(losses.prompts)
+    rows = []
+    for column, threshold in enumerate(POINTS.tolist()):
+        of_sum = mean(total[:, column], prompts)
+        rows.append(
+            {
+                "threshold": threshold,
+                "sent": number(sent[:, column].sum() / tokens.sum()),
+                "overlap": interval(mean(overlap[:, column], prompts)),
+                "sum": interval(of_sum),
+                "clipped_sum": number(min(1.0, of_sum.value)),
+            }
+        )
+    return rows
+
+
+def _cell(found: dict[str, float | None], form: str) -> str:
+    value, low, high = (np.nan if end is None else end for end in found.values())
+    return with_interval(value, (low, high), form)
+
+
+def _loss_table(rows: list[dict[str, Any]], losses: Losses) -> Table:
+    heads = ("threshold", "sent", "overlap loss", "clipped sum", "Σ_t TV_t")
+    cells = [
+        (
+            f"{row['threshold']:g}",
+            shown(row["sent"], ".3f"),
+            _cell(row["overlap"], ".3f"),
+            shown(row["clipped_sum"], ".3f"),
+            _cell(row["sum"], ".2f"),
+        )
+        for row in rows
+    ]
+    title = f"Mean loss of whole texts, at most {losses.longest} tokens, over {losses.prompts} prompts"
+    return Table(title, heads, tuple(cells))
+
+
+def _short_table(found: dict[int, list[dict[str, Any]]]) -> Table:
+    """Return the table of the first tokens of the texts."""
+    heads = ("threshold", *(head for length in found for head in (f"overlap loss, T = {length}", "Σ_t TV_t")))
+    cells = [
+        (
+            f"{rows[0]['threshold']:g}",
+            *(cell for row in rows for cell in (_cell(row["overlap"], ".3f"), shown(row["sum"]["value"], ".3f"))),
+        )
+        for rows in zip(*found.values(), strict=True)
+    ]
+    return Table("Mean loss of the first T tokens", heads, tuple(cells))
+
+
+def _allowed(losses: Losses, lengths: list[int], seed: int) -> list[dict[str, Any]]:
+    """Return what each loss allows at each ε, and what it costs the test prompts, over random splits."""
+    splits = random_splits(losses.prompts, seed)
+    count = int(splits[0].sum())
+    rows = []
+    for length in lengths:
+        overlap = losses.overlap(length)
+        for risk in ALLOWED:
+            for loss in ALL:
+                values, bound = loss.of(losses, length)
+                row: dict[str, Any] = {"length": length, "risk": risk, "loss": loss.name, "bound": bound}
+                outcome = over_splits(values, splits, risk=risk, bound=bound)
+                if outcome is None:
+                    row |= {"needs": fewest_prompts(bound, risk), "calibrating": count}
+                else:
+                    row |= _reached(outcome)
+                    row["sent"] = number(share_of_tests(*losses.sent_tokens(length), splits, outcome.column))
+                    row["overlap_met"] = number(mean_of_tests(overlap, splits, outcome.column))
+                rows.append(row)
+    return rows
+
+
+def _reached(outcome: Outcome) -> dict[str, Any]:
+    """Return the thresholds of the splits, and the risk met; a threshold is null where nothing may be skipped."""
+    places = np.quantile(outcome.column, (0.05, 0.5, 0.95), method="inverted_cdf").astype(int)
+    low, middle, high = (plain(POINTS[place]) if place >= 0 else None for place in places)
+    return {"threshold": middle, "threshold_low": low, "threshold_high": high, "met": interval(outcome.mean)}
+
+
+def _allowed_table(rows: list[dict[str, Any]], losses: Losses) -> Table:
+    heads = ("T", "ε", "loss", "threshold", "risk met", "overlap loss there", "sent")
+    cells = []
+    for row in rows:
+        start = (str(row["length"]), f"{row['risk']:g}", row["loss"])
+        if "needs" in row:
+            cells.append((*start, f"needs {row['needs']:,} prompts", *3 * (NONE,)))
+            continue
+        cells.append(
+            (
+                *start,
+                _thresholds(row),
+                _cell(row["met"], ".3f"),
+                shown(row["overlap_met"], ".3f"),
+                shown(row["sent"], ".3f"),
+            )
+        )
+    count = calibration_size(losses.prompts)
+    title = (
+        f"Thresholds by conformal risk control with {count} prompts: median over {SPLITS} random splits [5%, 95%]; the "
+        f"other columns are means over the splits, on the {losses.prompts - count} prompts that did not calibrate"
+    )
+    return Table(title, heads, tuple(cells))
+
+
+def _thresholds(row: dict[str, Any]) -> str:
+    middle, low, high = (
+        "skip nothing" if row[key] is None else f"{row[key]:g}"
+        for key in ("threshold", "threshold_low", "threshold_high")
+    )
+    return middle if low == high else f"{middle} [{low}, {high}]"
+
+
+# ------------------------------------------------------------------------------------------- the figure
+
+
+def measure_figure(trace: Trace, seed: int) -> Numbers:
+    """Measure the risk met by the prompts that did not calibrate, for each ε, over random splits."""
+    losses = losses_of(trace, seed)
+    shown_lengths = [20, losses.longest] if losses.longest > 20 else [losses.longest]
+    curves = [(Loss(WHOLE), length) for length in shown_lengths]
+    curves += [(Loss(SUM), shown_lengths[0]), (Loss(TOKEN), shown_lengths[-1])]
+    series = []
+    if losses.prompts >= FEWEST:
+        splits = random_splits(losses.prompts, seed)
+        series = [_curve(loss, length, losses, splits) for loss, length in curves]
+    return {
+        "axes": [
+            {"x": axis("risk promised ε"), "y": axis("risk met, mean over splits")},
+            {"x": axis("risk promised ε"), "y": axis("share of splits above ε")},
+        ],
+        "series": series,
+        "statistics": _about(losses) | {"splits": SPLITS},
+        "positions_drawn": losses.positions,
+    }
+
+
+def _curve(loss: Loss, length: int, losses: Losses, splits: Any) -> dict[str, Any]:
+    values, bound = loss.of(losses, length)
+    points = []
+    for risk in PROMISED:
+        outcome = over_splits(values, splits, risk=risk, bound=bound)
+        if outcome is not None:
+            low, high = np.quantile(outcome.met, (0.05, 0.95))
+            points.append(
+                {
+                    "risk": risk,
+                    "met": interval(outcome.mean),
+                    "of_splits": plain([low, high]),
+                    "above": plain(np.mean(outcome.met > risk)),
+                    "overlap_met": number(mean_of_tests(losses.overlap(length), splits, outcome.column)),
+                }
+            )
+    return {
+        "name": f"{loss.name}, T = {length}",
+        "loss": loss.name,
+        "length": length,
+        "points": points,
+        "needs": [fewest_prompts(bound, risk) for risk in PROMISED],
+    }
+
+
+_STYLES: dict[str, dict[str, Any]] = {
+    WHOLE: {"color": DARK},
+    SUM: {"color": MIDDLE, "linestyle": (0, (4, 2))},
+    TOKEN: {"color": "0.55", "linestyle": ":"},
+}
+_MARKERS = ({"marker": "o"}, {"marker": "s", "mfc": "white"}, {"marker": "D"}, {"marker": "^"})
+
+
+def paint(numbers: Numbers) -> Canvas:
+    """Risk met against risk promised, and the share of splits above it."""
+    figure, (left, right) = canvas(PAGE, panels=2)
+    for axes, names in zip((left, right), numbers["axes"], strict=True):
+        name_axes(axes, names)
+        axes.set_xlim(0, 1.05 * PROMISED[-1])
+    if not numbers["series"]:
+        words = f"{numbers['statistics']['prompts']} prompts are too few to calibrate;\nat least {FEWEST} are needed"
+        left.text(0.5, 0.5, words, ha="center", va="center", transform=left.transAxes)
+        return figure
+    ends = [0.0, 1.05 * PROMISED[-1]]
+    left.plot(ends, ends, color=LIGHT, linewidth=1, label="promised = met")
+    for one, marker in zip(numbers["series"], _MARKERS, strict=False):
+        if not one["points"]:
+            continue
+        style = _STYLES[one["loss"]] | marker | {"markersize": 3.5, "linewidth": 1}
+        x = [point["risk"] for point in one["points"]]
+        y, low, high = ([point["met"][key] for point in one["points"]] for key in ("value", "low", "high"))
+        left.errorbar(x, y, [np.subtract(y, low), np.subtract(high, y)], capsize=2, label=one["name"], **style)
+        right.plot(x, [point["above"] for point in one["points"]], label=one["name"], **style)
+    left.set_ylim(0, 1.05 * PROMISED[-1])
+    right.set_ylim(0, 1)
+    handles, labels = left.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    return figure
+
+
+# ------------------------------------------------------------------------------------------- captions
+
+
+def _few(numbers: Numbers) -> str:
+    count = numbers["statistics"]["prompts"]
+    return f"The trace has {count} prompt{'s' if count != 1 else ''}; with fewer than {FEWEST} nothing is calibrated."
+
+
+def _foreign(numbers: Numbers) -> str:
+    """Say so if the texts are not the target model's; the losses of such texts bound nothing."""
+    found = numbers["statistics"]
+    how = (
+        f"the sum of H(p) + ln p_x over all tokens is {shown(found['surprise'], '.1f')} standard errors from 0, its "
+        "mean for the target model's samples at temperature 1"
+    )
+    if found["of_the_target_model"]:
+        return f"The texts pass as the target model's own: {how}."
+    return f"Out of scope: the texts are not the target model's own samples, so these losses bound nothing: {how}."
+
+
+def message_figure(numbers: Numbers) -> str:
+    """Say whether the mean risk met stays below the promised one."""
+    points = [point for one in numbers["series"] for point in one["points"]]
+    if not numbers["series"]:
+        return _few(numbers)
+    above = sum(point["met"]["value"] > point["risk"] for point in points)
+    where = f"above the promised one at {above} of {len(points)} points" if above else "at most the promised one"
+    return f"The mean risk of prompts that did not calibrate is {where}; single splits can lie above."
+
+
+def caption_figure(numbers: Numbers) -> str:
+    """Say what is promised, what each loss needs, and what the texts are."""
+    if not numbers["series"]:
+        return _foreign(numbers)
+    found = numbers["statistics"]
+    count, others = found["calibrating"], found["prompts"] - found["calibrating"]
+    largest = max((point["above"] for one in numbers["series"] for point in one["points"]), default=0.0)
+    refused = [
+        f"{needed:,} at ε = {risk:g}"
+        for one in numbers["series"]
+        if one["loss"] == SUM
+        for risk, needed in zip(PROMISED, one["needs"], strict=True)
+        if needed > count
+    ]
+    parts = [
+        f"{count} prompts calibrate, {others} test. Conformal risk control promises the mean over the draws of the "
+        f"prompts, not each split, so some splits above ε are expected: here up to {100 * largest:.0f}%. The mean of "
+        f"{others} test prompts also scatters.",
+        "The overlap loss and the sum are of a whole text; the sum divided by T is a mean over its tokens.",
+        *_whole_texts(numbers),
+    ]
+    if refused:
+        length = next(one["length"] for one in numbers["series"] if one["loss"] == SUM)
+        parts.append(f"For texts of {length} tokens the sum with bound T needs more prompts: {', '.join(refused)}.")
+    return " ".join([*parts, _foreign(numbers)])
+
+
+def _whole_texts(numbers: Numbers) -> list[str]:
+    """Say what whole texts lose at the thresholds that the mean over tokens allows."""
+    points = [point for one in numbers["series"] if one["loss"] == TOKEN for point in one["points"]]
+    lost = ", ".join(f"{point['overlap_met']:.2f} at ε = {point['risk']:g}" for point in points)
+    return [f"At its thresholds whole texts have an overlap loss of {lost}."] if points else []
+
+
+def message_table(numbers: Numbers) -> str:
+    """Say what the overlap loss allows for whole texts and the sum does not."""
+    rows = numbers["statistics"]["allowed"]
+    if not rows:
+        return _few(numbers)
+    refused = sum("needs" in row for row in rows if row["loss"] == SUM)
+    whole = [row for row in rows if row["loss"] == WHOLE]
+    asked = sum("needs" in row for row in whole)
+    count = numbers["statistics"]["calibrating"]
+    return (
+        f"With {count} prompts the overlap loss can be calibrated in {len(whole) - asked} of {len(whole)} settings, "
+        f"the sum over a text's tokens in {len(whole) - refused}."
+    )
+
+
+def caption_table(numbers: Numbers) -> str:
+    """Say how the numbers were made."""
+    found = numbers["statistics"]
+    return (
+        f"{found['texts']} texts of {found['prompts']} prompts, {found['mean_length']:.0f} tokens on average. Shorter "
+        "texts are their first T tokens. Intervals are 95%, over prompts. The clipped sum is min(1, mean of Σ_t TV_t). "
+        f"{_foreign(numbers)}"
+    )

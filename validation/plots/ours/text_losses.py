@@ -185,7 +185,7 @@ def perturbed_samples(logits: NDArray[np.floating], rng: np.random.Generator) ->
     array, shape (n, 20)
         The weights are float32: a probability is off by about one in a million of itself.
     """
-    count, vocabulary = logits.shape
+    count, vocabulary = len(logits), logits.shape[-1]
     blocks = -(-vocabulary // BLOCK)
     gaps = np.full((count, blocks * BLOCK), np.inf, dtype=np.float32)
     wide = logits.astype(np.float32)

@@ -52,7 +52,7 @@ SHORTCUTS = {
     "plan": "batching",
     "open_trace": "traces",
 }
-"""The names that this package repeats, and the module of each."""
+"""Names that can also be imported from the package, and the module of each."""
 
 __all__ = ["MODULES", "SHORTCUTS", "__version__", "all_claims", *MODULES, *SHORTCUTS]
 

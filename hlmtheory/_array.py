@@ -1,4 +1,4 @@
-"""One implementation for numpy and torch, by the array API; results are in the library of the arguments.
+"""Helpers that run on numpy and on torch, by the array API; results are in the library of the arguments.
 
 Everything here is private. The modules use it, so that none of their functions names a library.
 """
@@ -21,14 +21,14 @@ Array: TypeAlias = Any
 def arrays(*exact: str, **values: Any) -> tuple[Any, ...]:
     """Return the namespace and the values as arrays of it, on one device.
 
-    Python numbers and sequences become arrays of the library of the others (numpy if there is none), fractions in the
-    floating type of the others. Two libraries in one call are refused, since a silent copy would hide where the work
-    runs.
+    Python numbers and sequences become arrays of the library that the other values use (numpy if there is none).
+    Fractions take the floating type of the other values. Two libraries in one call are refused, since a silent copy
+    would hide where the work runs.
 
     Also refused, by name: values that are not real numbers (None, strings, complex numbers, integers of more than 64
     bits, ragged lists), and numpy masked arrays, since no function here reads the mask.
 
-    The values named in ``exact`` become float64 for every type of the others. A tolerance of 0.1 that is compared
+    The values named in ``exact`` become float64, whatever the type of the others. A tolerance of 0.1 that is compared
     with float32 rows must not become the 0.10000000149 of float32: otherwise the guarantee would hold for a different
     tolerance.
     """
@@ -148,7 +148,7 @@ def floating(xp: Any, *values: Array) -> tuple[Array, ...]:
 
 
 def in_kind(xp: Any, value: Array, kind: Any) -> Array:
-    """Return the value in that type, without a copy if it has it."""
+    """Return the value in the given type; the value itself if it already has that type."""
     return value if value.dtype == kind else xp.astype(value, kind)
 
 

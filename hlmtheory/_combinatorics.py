@@ -1,8 +1,8 @@
 """Logarithms of binomial coefficients for arrays, by Stirling's series, and counts of lattice points.
 
 As a difference of three log-gammas, log₂ C(n, k) loses the digits that they share: at n = 152,000 each is near 1.7
-million and the difference may be 10. So Stirling's leading terms are combined on paper, and only the small remainders
-μ(n) = ln n! - (n + ½) ln n + n - ½ ln 2π are summed.
+million and the difference may be 10. So Stirling's leading terms are combined analytically, and only the small
+remainders μ(n) = ln n! - (n + ½) ln n + n - ½ ln 2π are summed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SMALL = [0.0] + [
 
 
 def log2_binomial(xp: Any, n: Array, k: Array) -> Array:
-    """log₂ C(n, k) for whole numbers 0 ≤ k ≤ n given in float64, to a relative error of some 1e-15.
+    """log₂ C(n, k) for whole numbers 0 ≤ k ≤ n given in float64, to a relative error of about 1e-15.
 
     ln C(n, k) = k ln(n/k) - m ln(1 - k/n) + ½ ln(n/(2π k m)) + μ(n) - μ(k) - μ(m), m = n - k, with k ≤ m by symmetry.
     """
@@ -39,8 +39,8 @@ def log2_binomial(xp: Any, n: Array, k: Array) -> Array:
 
 
 def about_log2(n: int, k: int) -> float:
-    """log₂ C(n, k) in float64, without making the number itself."""
-    fewer = min(k, n - k)  # as whole numbers: n and k may be too large for float64 to tell apart
+    """log₂ C(n, k) in float64, without computing C(n, k) itself."""
+    fewer = min(k, n - k)  # subtract whole numbers: n and k may round to the same float64
     return float(log2_binomial(np, np.asarray(float(n)), np.asarray(float(fewer))))
 
 

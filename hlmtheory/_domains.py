@@ -239,7 +239,7 @@ def instances(name: str, value: Any, kind: type[Item]) -> tuple[Item, ...]:
 
 
 def generator(name: str, value: Any) -> np.random.Generator:
-    """Return a numpy generator; raise for anything else, also its class."""
+    """Return a numpy generator; raise for anything else, also for the class itself."""
     if isinstance(value, np.random.Generator):
         return value
     raise TypeError(

@@ -1,4 +1,4 @@
-"""What every module does with probability rows: take them in, compare them, answer in kind.
+"""Functions on probability rows that every module uses: validate, normalise, compare, convert back.
 
 Rows come in any floating type. They are divided by their sum in float64 on entry, all arithmetic is in float64, and the
 answer goes back to the caller's type. In float32, the sum of a row misses 1 by 1e-6 at V = 32,000; every residual would
@@ -37,7 +37,7 @@ def distributions(**rows: Any) -> tuple[Any, ...]:
 
 
 def _whole(xp: Any, name: str, rows: Array) -> Array:
-    """The rows over their sum; rows that were divided before are returned as they are."""
+    """The rows divided by their sum; rows that were divided before are returned as they are."""
     exact = rows.dtype == xp.float64 and rows.ndim > 0 and rows.shape[-1] > 0
     if exact:
         total = xp.sum(rows, axis=-1, keepdims=True)
@@ -59,7 +59,7 @@ def skip_probabilities(xp: Any, skip: Any, draft: Array, name: str = "skip") -> 
 
 
 def canonical(name: str, rows: Any) -> NDArray[np.float64]:
-    """Distributions on the host, each over its sum, as they are rounded to the levels that are sent.
+    """Distributions on the host, each divided by its sum: the values that are rounded to the levels that are sent.
 
     The sum is exact and rounded once. So the numbers, and the levels, depend only on the values: not on the library,
     the floating type, the order in memory, or the rest of the batch. The relative error of an entry is at most 2^-50,
@@ -129,7 +129,7 @@ def rejection_by_token(xp: Any, p: Array, q: Array) -> Array:
 
 def quotient(xp: Any, numerator: Array, denominator: Array) -> Array:
     """Numerator over denominator; 0/0 is 0, and an overflow is infinite."""
-    inside = denominator > numerator * 2.0**-1000  # this way round nothing overflows
+    inside = denominator > numerator * 2.0**-1000  # in this order nothing overflows
     if every(xp, inside):
         return numerator / denominator
     beyond = xp.where(numerator > 0, xp.full_like(numerator, xp.inf), xp.zeros_like(numerator))

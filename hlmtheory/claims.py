@@ -197,7 +197,7 @@ class Claim:
 
     @property
     def standing(self) -> str:
-        """``"true"``; of a false statement ``"refuted"`` (a printed result), ``"misprint"`` or ``"false reading"``.
+        """``"true"``, or for a false statement ``"refuted"`` (a printed result), ``"misprint"`` or ``"false reading"``.
 
         Raises
         ------

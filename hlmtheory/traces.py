@@ -74,9 +74,9 @@ def open_trace(path: str | PathLike[str]) -> StoredTrace:
     Raises
     ------
     TypeError
-        If the path is no str or Path.
+        If the path is not a str or a Path.
     ValueError
-        If no finished trace of format version 2 lies there, or a part of it is missing.
+        If the folder holds no finished trace of format version 2, or a part of the trace is missing.
     ImportError
         If zarr is not installed.
 
@@ -102,7 +102,7 @@ manifest.json; collect one with `hlm validate`
 
 
 def _manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished trace."""
+    """Return the manifest of a finished trace."""
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -117,7 +117,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 def _stored_array(folder: Path, name: str) -> Any:
-    """An array of a trace. zarr fills a missing chunk with its fill value, so missing chunks are refused here."""
+    """Return an array of a trace; raise if a chunk is missing, since zarr would fill it with its fill value."""
     try:
         import zarr
     except ImportError as error:

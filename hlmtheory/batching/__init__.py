@@ -44,8 +44,8 @@ A plan also has a *memory rule*. "together": the largest caches of all batches t
 modelled. "each": the paper's (24b) with (10) as printed, a limit for each batch alone.
 
 Tasks hold their output lengths. The paper plans with O_max for all tasks: give such tasks to :func:`plan`, and the real
-tasks with the plan to :func:`plan_latency`. Latencies are of the inference, (22). Uploading the prompts, (15), adds the
-same time to every plan.
+tasks with the plan to :func:`plan_latency`. A latency is the inference latency (22). Uploading the prompts, (15), adds
+the same time to every plan.
 """
 
 from __future__ import annotations

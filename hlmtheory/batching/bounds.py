@@ -27,9 +27,9 @@ def lower_bound(costs: Costs, schedule: str) -> float:
 def barrier_bound(costs: Costs) -> float:
     """Lower bound on the latency of every plan with a barrier, whatever its order; tasks sorted by input.
 
-    The steps are cut into pieces where tasks leave. On each piece only the tasks that are active to its end count, with
-    the smallest of their output lengths in the memory. Then no partition is better than the best runs (claim
-    ``batching.contiguous``).
+    The steps are cut into pieces where tasks leave. The bound of a piece counts only the tasks that are active until
+    its end, and takes the smallest of their output lengths for their memory. Then no partition is better than the best
+    runs (claim ``batching.contiguous``).
     """
     total, begin = 0.0, 0
     for end in _levels(costs):
@@ -46,7 +46,7 @@ def _levels(costs: Costs) -> Array:
 
 
 def _piece_bound(costs: Costs, tasks: Array, begin: int, end: int) -> float:
-    """The bound on steps begin + 1..end with these tasks only.
+    """Lower bound on the time of steps begin + 1..end, for these tasks only.
 
     A wave's step takes at least Σ d + min v and at least min d + Σ v, so also at least any mean of the two, with
     weights λ and 1 - λ. For fixed weights per step the minimum over partitions into runs is a shortest path. The best
@@ -92,9 +92,9 @@ def free_bound(costs: Costs) -> float:
 
     Let D_m, V_m be the total times of batch m, and s_m its cache as a share of the memory, which it holds from its
     first draft to its last verification. T is at least Σ D_m + min v and min d + Σ V_m. It is also at least
-    Σ s_m (D_m + V_m), since the shares in use never exceed 1 and a batch holds its own for at least D_m + V_m. So T is
-    at least any mean of the three. The minimum of such a mean over the partitions into M runs is a shortest path. T is
-    also at least the longest chain D_m + V_m.
+    Σ s_m (D_m + V_m), since the shares in use never exceed 1 and a batch holds its share for at least D_m + V_m. So T
+    is at least any mean of the three. The minimum of such a mean over the partitions into M runs is a shortest path. T
+    is also at least the longest chain D_m + V_m.
     """
     loads = _least_loads(costs)
     chains = np.asarray([_longest_chain(costs, batches) for batches in range(1, len(loads) + 1)])
@@ -102,7 +102,7 @@ def free_bound(costs: Costs) -> float:
 
 
 def _least_loads(costs: Costs) -> Array:
-    """For M = 1, 2, ... batches the largest mean of the three bounds, shape (M,); the last covers more batches."""
+    """For M = 1, 2, ... batches: the largest mean of the three bounds, shape (M,); the last covers all larger M."""
     weight = _mixtures(costs.cache.shared and np.isfinite(costs.cache.capacity))
     last = np.asarray([unit[np.arange(len(costs.steps)), costs.steps - 1].min() for unit in costs.unit])
     ends = weight[:, 0] * (last[1] + costs.fixed[1])

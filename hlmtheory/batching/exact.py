@@ -15,11 +15,12 @@ Batches: TypeAlias = list[list[int]]
 def exact(costs: Costs, *, incumbent: float = np.inf, runs_only: bool = False) -> tuple[Batches | None, float]:
     """The best of all partitions of one wave, in Johnson's order at each step: batches and latency.
 
-    The batches are None if no partition is below the incumbent. Partitions grow by the batch of the first task that
-    has none. With equal output lengths only runs are tried (claim ``batching.contiguous``), else every subset. A
-    partial partition is removed if its lower bound reaches the incumbent. The bound is taken for each piece of the
-    steps: the drafts or the verifications so far, and the least that the rest can add. Complete partitions are tried in
-    the order of their bounds. Where the memory is shared, all batches must fit together.
+    The batches are None if no partition is below the incumbent. A partial partition grows by a batch that contains the
+    first task without a batch. With equal output lengths only runs are tried (claim ``batching.contiguous``), else
+    every subset. A partial partition is removed if its lower bound reaches the incumbent. On each piece of the steps,
+    the bound adds the time of the drafts, or of the verifications, so far to the least time that the other tasks can
+    add. Complete partitions are tried in the order of their bounds. Where the memory is shared, all batches must fit
+    together.
     """
     blocks = Blocks(costs, runs_only or bool((costs.outputs == costs.outputs[0]).all()))
     partitions, bounds = blocks.partitions(incumbent)
@@ -102,7 +103,7 @@ class Blocks:
                 )
                 state, block = np.nonzero(self.mask[options] & ~left[which, None] == 0)
                 state, block = which[state], options[block]
-                # Add each batch that has no task twice; keep what fits and can beat the incumbent
+                # Add each batch that shares no task with the partition; keep those that fit and can beat the incumbent
                 after = left[state] ^ self.mask[block]
                 total = spent[:, state] + self.pieces[:, block]
                 bound = (total + remaining[:, after] + self.least[::-1, None]).max(axis=0).sum(axis=-1)
@@ -123,7 +124,7 @@ class Blocks:
 
     def latency(self, partitions: Array, incumbent: float) -> Array:
         """T_inf of partitions (P, K), Johnson's order at each step; infinite where a bound reaches the incumbent."""
-        blocks = partitions[:, : max(1, int((partitions >= 0).sum(axis=1).max()))].T  # batches first: quick to reduce
+        blocks = partitions[:, : max(1, int((partitions >= 0).sum(axis=1).max()))].T  # the first axis reduces fast
         n = np.arange(1, self.costs.horizon + 1)
         active = (n <= self.steps[blocks][..., None]) & (blocks >= 0)[..., None]
         size, top = self.size[blocks][..., None], self.top[blocks]

@@ -17,11 +17,11 @@ OneWave: TypeAlias = Callable[[Costs], tuple[Batches | None, float]]
 """The best batches of one wave and their latency; None and infinity if no partition fits the memory."""
 
 Label: TypeAlias = tuple[float, ...]
-"""When the two machines and each batch are free."""
+"""Times at which the two machines and each batch become free."""
 
 
 def best_waves(costs: Costs, one_wave: OneWave) -> tuple[list[Batches], float]:
-    """The best division of the tasks into waves, one after another, by the best of every subset: waves and latency."""
+    """The best division of the tasks into successive waves, from the best plan of every subset: waves and latency."""
     # Plan every subset of the tasks as one wave; a bit mask stands for a subset
     count = len(costs.inputs)
     everything = (1 << count) - 1
@@ -128,7 +128,7 @@ class _WorkLeft:
         self.left = [[_by_machine(chain, done) for done in range(len(chain) + 1)] for chain in self.chains]
 
     def appended(self, state: tuple[int, ...], labels: list[Label]) -> Iterator[tuple[tuple[int, ...], Label]]:
-        """Every state and label one operation further."""
+        """Every pair of state and label that one more operation leads to."""
         for m, done in enumerate(state):
             if done < len(self.chains[m]):
                 after, machine = (*state[:m], done + 1, *state[m + 1 :]), done % 2

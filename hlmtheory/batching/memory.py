@@ -75,13 +75,13 @@ class Cache:
         return first
 
     def fewest_waves(self, inputs: Array, outputs: Array) -> int:
-        """A lower bound on the number of waves: a batch's cache is no smaller than those of its tasks alone."""
+        """A lower bound on the number of waves: a batch's cache is no smaller than the sum of its tasks' own caches."""
         if not self.shared:
             return 1
         return max(1, int(np.ceil(float(self.bytes(inputs, outputs, 1).sum()) / self.capacity * (1.0 - 1e-12))))
 
     def waves(self, needs: Sequence[float]) -> tuple[int, ...]:
-        """How many batches each wave holds, if batches join a wave in order until one does not fit."""
+        """Number of batches in each wave, if batches join a wave in order until one does not fit."""
         if not self.shared:
             return (len(needs),)
         counts, used = [0], 0.0

@@ -91,7 +91,7 @@ class Labels:
 
 
 def undominated(vectors: Array, limit: int) -> Array:
-    """Indices of the rows that no earlier kept row dominates, at most ``limit``; a row dominates if nowhere above.
+    """Indices of at most ``limit`` rows that no earlier kept row dominates: a dominates b if a ≤ b in every entry.
 
     A row that is kept early may be dominated by a later one. This only costs time. A sample of the entries is
     compared first, since that excludes most rows.

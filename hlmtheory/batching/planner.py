@@ -141,7 +141,7 @@ def plan(
     Returns
     -------
     Plan
-        The plan with the smallest latency over all draft lengths; among equals, the one with the shortest length.
+        The plan with the smallest latency over all draft lengths; among equals, the plan with the shortest drafts.
 
     Raises
     ------

@@ -172,7 +172,7 @@ class Runs:
 
     @property
     def waves(self) -> tuple[int, ...]:
-        """How many batches each wave holds."""
+        """Number of batches in each wave."""
         edges = [self.starts.index(start) for start in self.opens]
         return tuple(b - a for a, b in zip(edges, [*edges[1:], len(self.starts)], strict=True))
 

@@ -1,4 +1,4 @@
-"""What the sides of the claims of :mod:`hlmtheory.batching` are made of: from arrays to tasks, and back."""
+"""Parts of the sides of the claims of :mod:`hlmtheory.batching`: from arrays to tasks, and back."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cases(
 
 
 def side(of_case: Callable[[list[Task], Service, int], float]) -> Side:
-    """A side of a claim from a function of one case."""
+    """Turn a function of one case into a side of a claim."""
 
     def side(
         input_tokens: Array,
@@ -71,7 +71,7 @@ def side(of_case: Callable[[list[Task], Service, int], float]) -> Side:
 
 
 def against(of_case: Callable[[list[Task], Service, int, Any], float], dtype: type = float) -> Side:
-    """A side that asks for a competitor too: ``labels`` (..., K) says in which batch each task is, in order."""
+    """Turn a function of a case and a competitor into a side; ``labels`` (..., K) gives each task's batch."""
 
     def side(
         input_tokens: Array,
@@ -104,7 +104,7 @@ def planned(method: str, memory_rule: str = "each", **options: Any) -> Side:
 
 
 def fits_each(tasks: list[Task], service: Service, length: int, batches: Sequence[Sequence[int]]) -> bool:
-    """Every batch meets (24b) with (10)."""
+    """Whether every batch meets (24b) with (10)."""
     inputs, outputs = methods.columns(tasks)
     sizes = service.draft.sizes
     needs = [memory_bytes(*sizes, inputs[one].max() + outputs[one].max(), len(one)) for one in batches]

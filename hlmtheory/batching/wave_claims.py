@@ -1,4 +1,4 @@
-"""Claims on schedules without a barrier and on the memory that batches share: each with its proof above its record."""
+"""Claims on schedules without a barrier and on the memory that batches share, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 # Proofs, by the last part of the id.
 #
-# memory_each. No proof: (24b) limits each batch, and between two of its steps the cache of a batch stays, since (13)
+# memory_each. No proof: (24b) limits each batch, and the cache of a batch stays between two of its steps, since (13)
 #   charges a later step for the new tokens only. The batches of one wave all run at every step, so all their caches
 #   are there at once; two that fill the memory each need it twice.
-# memory_together. What is cached at once is at most the sum of what each batch caches at its fullest.
+# memory_together. The bytes cached at one time are at most the sum of the batches' largest caches.
 # exact_waves. Every subset of the tasks is planned as one wave, over all partitions that fit together, each step in
 #   Johnson's order; every division into waves is a sum over its subsets.
 # lower_bound_waves. As ``lower_bound``, wave by wave: each wave's step takes Σ d + min v and min d + Σ v over its own
 #   batches, and there are at least ⌈Σ_k Γ_kv,k/(Γ_s − Γ_p)⌉ waves, as a batch's cache is no smaller than those of its
 #   tasks alone. It is also at least ``free_bound``, since a barrier and waves are a schedule, too.
 # free_bound. The draft stage works Σ D_m, after which a last verification is left; the verify stage works Σ V_m, before
-#   which a first draft is made; batch m alternates, so it takes D_m + V_m and holds its share s_m of the memory for so
-#   long, and the shares in use never exceed 1: T ≥ Σ s_m (D_m + V_m). Any mean of the three is a bound, and for fixed
-#   weights the cost of a batch rises with its longest prompt and with what else is in it, so the minimum over the
-#   partitions into M batches is attained by runs (as ``contiguous``). Of M batches one has ⌈K/M⌉ tasks or more.
+#   which a first draft is made; batch m alternates, so it takes D_m + V_m and holds its share s_m of the memory for at
+#   least that time, and the shares in use never exceed 1: T ≥ Σ s_m (D_m + V_m). Any mean of the three is a bound, and
+#   for fixed weights the cost of a batch rises with its longest prompt and with what else is in it, so the minimum over
+#   the partitions into M batches is attained by runs (as ``contiguous``). Of M batches one has ⌈K/M⌉ tasks or more.
 # free_no_slower. By induction over the operations in that order, each begins no later than with the barrier: it begins
-#   at the later of when its machine and its batch are free, which a barrier can only delay.
+#   when both its machine and its batch are free, and a barrier can only delay these two times.
 # exact_free. A schedule in which nothing can begin earlier on its machine in the same order is built by appending its
 #   operations one by one, each as early as it can; all of these are tried for every partition of every wave. A label
 #   that is nowhere below another of the same state can be completed no earlier.

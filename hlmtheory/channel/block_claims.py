@@ -22,12 +22,12 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 # transfer_ceiling. E[T] - B/C ≤ E[R o]/C. R o is what a block carries beyond b, given that it carries more than b. The
 #   law of y = (1 + κ)S/m has the density e^{-κ-y} I₀(2√(κy)), and I₀(2√z) = Π_j (1 + 4z/j²) over the zeros j of the
 #   Bessel function J₀. So the density is log-concave, its hazard rate rises, and so does that of the convex scale
-#   log₂(1 + S). A law of rising hazard rate has at most its mean left at any age, so E[R o] ≤ C T_c. The largest excess
-#   known is T_c/2, at low SNR over many blocks (transfer_low_snr).
+#   log₂(1 + S). Under a law with a rising hazard rate, the expected remainder at any age is at most the mean, so E[R o]
+#   ≤ C T_c. The largest excess known is T_c/2, at low SNR over many blocks (transfer_low_snr).
 # transfer_low_snr. log₂(1 + S) ≤ S/ln 2, so on every path the transfer ends no earlier than with the rate W S/ln 2. For
 #   that rate E[T] has a closed form (low_snr_transfer_time). Sharp as m → 0.
-# transfer_one_block. min(T_c, B/R) of the first block is spent in every case. As T_c → ∞ its mean has no bound,
-#   by rayleigh_mean, and it is the whole of the transfer.
+# transfer_one_block. Every transfer spends min(T_c, B/R) in the first block. As T_c → ∞ the mean of this time has no
+#   bound, by rayleigh_mean, and the first block holds the whole transfer.
 
 
 def _time(mean_snr: Array, k_factor: Array, bits: Array, bandwidth_hz: Array, coherence_s: Array) -> QuadratureEstimate:

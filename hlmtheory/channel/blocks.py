@@ -104,8 +104,8 @@ def sample_transfer_times(
     Raises
     ------
     ValueError
-        If a value is out of its range, the size is not a count, or a transfer takes more than 100,000 blocks on
-        average. For so long a transfer use B/(W capacity), by the law of large numbers.
+        If a value is out of its range, the size is not a whole number of 0 or more, or a transfer takes more than
+        100,000 blocks on average. For so long a transfer use B/(W capacity), by the law of large numbers.
 
     Examples
     --------
@@ -138,10 +138,10 @@ def sample_transfer_times(
 def low_snr_transfer_time(blocks: Any) -> Any:
     """Return E[T]/T_c if the rate is proportional to an exponential S.
 
-    ``blocks`` is a = B/E[X], the payload in units of the mean bits of a block. In these units, the numbers of bits
-    carried at the ends of blocks form a Poisson process. The last block could carry b + o: b is needed and follows
-    min(Exp(1), a); o is not needed and follows Exp(1). So E[T]/T_c = a + 1 - E[o/(b + o)], where
-    E[o/(b + o) | b] = 1 - b e^b E₁(b). This gives a + a(1 + a/2) E₁(a) + (1 - (1 + a)e^{-a})/2.
+    ``blocks`` is a = B/E[X], the payload in units of the mean bits of a block. In these units, the bits carried by the
+    end of each block are the points of a Poisson process. The last block could carry b + o: b is needed and follows
+    min(Exp(1), a); o is not needed and follows Exp(1). So E[T]/T_c = a + 1 - E[o/(b + o)], where E[o/(b + o) | b] = 1 -
+    b e^b E₁(b). This gives a + a(1 + a/2) E₁(a) + (1 - (1 + a)e^{-a})/2.
     """
     from scipy import special
 

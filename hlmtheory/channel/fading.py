@@ -67,7 +67,7 @@ class Rician:
     Raises
     ------
     ValueError
-        If m is not positive and finite, or κ negative or infinite.
+        If m is not positive and finite, or κ is negative or infinite.
 
     Examples
     --------
@@ -100,7 +100,7 @@ class Rician:
         Raises
         ------
         ValueError
-            If the size is negative or no integer.
+            If the size is negative or not an integer.
         """
         _, m, k = self._numpy()
         rng, size = generator("rng", rng), number(DRAWS, "size", size)
@@ -152,7 +152,7 @@ class Rician:
         Raises
         ------
         ValueError
-            If p is not in (0, 1), or κ is positive and p so small that float64 cannot hold P(S ≤ s).
+            If p is not in (0, 1), or κ is positive and p is so small that float64 cannot hold P(S ≤ s).
         """
         return self._through(laws.quantile, probability=probability)
 

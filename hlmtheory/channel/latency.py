@@ -36,7 +36,7 @@ def vocabulary_payload_bits(vocabulary: Array, bits_per_probability: Array, *, i
     Raises
     ------
     ValueError
-        If V or b_prob is below 1 or no integer, or B is above 2⁶³ - 1.
+        If V or b_prob is below 1 or not an integer, or B is above 2⁶³ - 1.
 
     Examples
     --------

@@ -43,7 +43,7 @@ class GilbertElliott:
     Raises
     ------
     ValueError
-        If a rate or the slot is out of range, or a probability not in (0, 1).
+        If a rate or the slot is out of range, or a probability is not in (0, 1).
 
     Examples
     --------

@@ -66,7 +66,7 @@ def log_distance_gain(distance_m: Array, *, reference_gain: Array, exponent: Arr
     Raises
     ------
     ValueError
-        If a value is not finite, or not positive (the exponent: negative).
+        If a value is not finite or not positive, or the exponent is negative.
 
     Examples
     --------

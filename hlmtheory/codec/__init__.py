@@ -1,4 +1,4 @@
-"""Drafts as bytes: quantised rows, enumerated or entropy-coded, and truncated rows in fields, in a checked frame.
+"""Drafts as bytes, in a checked frame: quantised rows, enumerated or entropy-coded, and truncated rows.
 
 Papers: c-sqs (bhattacharjee2025csqs) (1)-(5), which counts the bits that are sent here; cu-hlm (oh2025cuhlm) (4) and
 Section IV-B for truncated rows.

@@ -29,7 +29,7 @@ def encode(message: Message, *, coder: str = "enumerative") -> bytes:
     ----------
     message : LatticeMessage or TruncatedMessage
     coder : str
-        Of a lattice message: ``"enumerative"``, within one bit of c-sqs (1) and the tokens, or ``"entropy"``, which is
+        For a lattice message: ``"enumerative"``, within one bit of c-sqs (1) and the tokens, or ``"entropy"``, which is
         faster and often shorter for wide supports, and needs the extra ``codec``. A truncated message has one form and
         ignores it.
 

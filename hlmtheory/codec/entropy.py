@@ -1,4 +1,4 @@
-"""The entropy coder: a parametric model each for the gaps of the supports and the counts, the quantised row for tokens.
+"""The entropy coder: parametric models for the gaps of the supports and for the counts; the row itself for tokens.
 
 A whole number v is sent as a class (v itself below 16, then four classes for each octave) and the remaining bits. The
 weight of a class is the sum of (v + a)^(-e) over it. The encoder chooses (a, e) out of 256 pairs and sends the choice

@@ -24,7 +24,7 @@ from hlmtheory.codec.ranks import NEAR, rank, unrank
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
 LONGEST_INDEX = 2**12
-"""The largest number in bytes, so that arithmetic on it is quick; MOST_STEPS bounds the time of the rest."""
+"""Largest size of the number in bytes, so that arithmetic on it is fast; MOST_STEPS bounds all other work."""
 
 MOST_STEPS = 2**32
 """The most bits that may be multiplied to rank all sets of a batch, by :func:`steps`; about half a second."""
@@ -43,7 +43,7 @@ def refuse_too_many(entries: int, length: int, kind: type[Exception]) -> None:
 
 
 def steps(size: int, k: int) -> int:
-    """About how many bits are multiplied to rank a set of k out of ``size``; a whole number, the same on any machine.
+    """Approximate number of bits multiplied to rank a set of k out of ``size``; whole, so the same on any machine.
 
     The numbers are below (e·size/j)^j, j = min(k, size - k). From one member to the next a binomial is either updated,
     in size/k steps on average, or computed anew in k steps.

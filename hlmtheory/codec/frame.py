@@ -20,7 +20,7 @@ import zlib
 
 VERSION = 1
 LONGEST_MESSAGE = 2**24
-"""In bytes; a batch of drafts takes some hundreds."""
+"""In bytes; a batch of drafts takes a few hundred bytes."""
 
 _CHECK = 4
 

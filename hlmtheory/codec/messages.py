@@ -113,7 +113,7 @@ class LatticeMessage:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TruncatedDraft:
-    """One truncated row of cu-hlm: k probabilities in 0..2^b - 1 with their tokens, and the drawn token's own.
+    """One truncated row of cu-hlm: k levels in 0..2^b - 1 with their tokens, and the drawn token's probability.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
 
 
 def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> TruncatedMessage:
-    """The k largest probabilities of each row, rounded down to b bits, and the drawn token's own, unrounded.
+    """A message with the k largest probabilities of each row, rounded down to b bits, and the drawn token's, unrounded.
 
     The levels are those of :func:`hlmtheory.truncation.certified_size` with ``bits_per_probability``, whatever the
     library, type, order in memory or batch. So the Bias of a server that uses :func:`decoded_rows` is at most the

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NEAR = 32
-"""A gap of up to this many, or k if that is more, is crossed by updating the binomial; beyond it is computed anew."""
+"""Across a gap of at most max(this, k), the binomial is updated; across a larger gap it is computed anew."""
 
 Integers = NDArray[np.int64]
 

@@ -1,7 +1,7 @@
 """The truncated message of cu-hlm: k(b + ⌈log₂V⌉) bits for a row, and ⌈log₂V⌉ + 64 for the token and its probability.
 
-The k values are rounded down and the token's own is not, as the certificate in :mod:`hlmtheory.truncation` (claim
-``truncation.message``) assumes.
+The k values are rounded down and the token's own probability is not, as the certificate in :mod:`hlmtheory.truncation`
+(claim ``truncation.message``) assumes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def decoded_rows(message: TruncatedMessage) -> NDArray[np.float64]:
     Parameters
     ----------
     message : TruncatedMessage
-        With L V at most 2^26, since the answer takes 8 L V bytes however short the message is.
+        L V must be at most 2^26, since the result takes 8 L V bytes, however short the message is.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def decoded_rows(message: TruncatedMessage) -> NDArray[np.float64]:
     rows = np.empty((len(message.drafts), message.vocabulary))
     for row, draft in zip(
         rows, message.drafts, strict=True
-    ):  # one by one, so that masks and sums take one row's memory
+    ):  # row by row, so that masks and sums take the memory of one row
         row[:] = _decoded_row(draft, message.vocabulary, message.bits)
     return rows
 

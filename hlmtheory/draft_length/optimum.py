@@ -20,7 +20,8 @@ def stationary_draft_length(acceptance: Array, fixed: Array, marginal: Array) ->
 
     ETGR(K) ∝ (1 - e^{-a u})/(u + F/M - 1) with u = K + 1. Its derivative has the sign of
     a(u + F/M - 1) + 1 - e^{au}, positive below one zero and negative above it; v = a u there. In closed form
-    v = -c - 1 - W₋₁(-e^{-c-1}), whose argument underflows; Newton on the convex left side, from above, does not.
+    v = -c - 1 - W₋₁(-e^{-c-1}), but its argument underflows. So Newton's method is used: the equation's left side is
+    convex, and the start is above v.
 
     Parameters
     ----------
@@ -32,12 +33,13 @@ def stationary_draft_length(acceptance: Array, fixed: Array, marginal: Array) ->
     Returns
     -------
     float64 array, shape (...)
-        Above -1; infinite where a longer draft is always better (γ = 1 or M = 0, with F > M), -1 where a shorter is.
+        Above -1; infinite where a longer draft is always better (γ = 1 or M = 0, with F > M), -1 where a shorter draft
+        is.
 
     Raises
     ------
     ValueError
-        If γ is outside [0, 1], a cost negative or infinite, or both costs are 0.
+        If γ is outside [0, 1], a cost is negative or infinite, or both costs are 0.
 
     Examples
     --------
@@ -80,7 +82,7 @@ def optimal_draft_length(
     Raises
     ------
     ValueError
-        If γ is outside [0, 1], a cost negative or infinite, both costs are 0, K_max below 1, or
+        If γ is outside [0, 1], a cost is negative or infinite, both costs are 0, K_max is below 1, or
         min_draft_length not 0 or 1.
 
     Examples
@@ -129,7 +131,7 @@ def optimal_draft_length_profile(
     Raises
     ------
     ValueError
-        If a rate is outside [0, 1], a cost negative or infinite, a round takes no time, there is no draft, or
+        If a rate is outside [0, 1], a cost is negative or infinite, a round takes no time, there is no draft, or
         min_draft_length is not 0 or 1.
 
     Examples
@@ -176,7 +178,7 @@ def surrogate_draft_length(
     Raises
     ------
     ValueError
-        If γ is outside [0, 1], a cost negative or infinite, both costs are 0, or K_max below 1.
+        If γ is outside [0, 1], a cost is negative or infinite, both costs are 0, or K_max is below 1.
 
     Examples
     --------

@@ -36,7 +36,7 @@ def etgr(acceptance: Array, draft_length: Array, fixed: Array, marginal: Array) 
     Raises
     ------
     ValueError
-        If γ is outside [0, 1], K negative or no integer, a cost negative or infinite, a round takes no time,
+        If γ is outside [0, 1], K is negative or not an integer, a cost is negative or infinite, a round takes no time,
         or the shapes do not broadcast.
 
     Examples
@@ -105,7 +105,7 @@ def etgr_profile(acceptances: Array, fixed: Array, marginal: Array) -> Array:
     Raises
     ------
     ValueError
-        If a rate is outside [0, 1], a cost negative or infinite, a round takes no time, there is no draft, or the
+        If a rate is outside [0, 1], a cost is negative or infinite, a round takes no time, there is no draft, or the
         shapes do not broadcast.
 
     Examples

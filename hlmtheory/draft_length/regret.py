@@ -57,9 +57,9 @@ def worst_draft_length_regret(acceptance: Array, believed: Array, max_draft_leng
     """Return the largest :func:`draft_length_regret` over all costs F and M of a round.
 
     K* depends on c = F/M alone and rises by one at c_j = E(j)/γ^{j+1} - j, where K = j and j + 1 tie. Between the
-    points c_j of γ and those of γ̂ both lengths stay, so the ratio E(K̂)(c + K*)/(E(K*)(c + K̂)) of the two rates
-    is monotone in c. Its infimum over c is the smallest value at those points, with K̂ from either side, or the
-    limit for c → ∞; at c = 0 both lengths are 1.
+    points c_j of γ and those of γ̂, neither length changes, so the ratio E(K̂)(c + K*)/(E(K*)(c + K̂)) of the two rates
+    is monotone in c. Its infimum over c is the smallest value at those points, with K̂ from either side, or the limit
+    for c → ∞; at c = 0 both lengths are 1.
 
     Parameters
     ----------

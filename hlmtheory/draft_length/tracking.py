@@ -1,7 +1,7 @@
 """Estimates of the acceptance rate from past rounds: flexspec's moving average, and a consistent estimate.
 
 Paper: flexspec (li2025flexspec) Algorithm 2, last line. Part of the module ``draft_length``; τ of K drafts are
-accepted, each with probability γ given those before it.
+accepted, each with probability γ if all drafts before it were accepted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _METHODS = ("ema_printed", "consistent")
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceTracker:
-    """A running estimate of γ from past rounds: flexspec's as printed, or a consistent one.
+    """A running estimate of γ from past rounds: flexspec's moving average as printed, or a consistent estimate.
 
     "ema_printed" is Algorithm 2: γ̂ ← (1 - μ)γ̂ + μ τ/K. It follows E[τ/K] = γ(1 - γ^K)/(K(1 - γ)), the share of drafts
     accepted at this K. So 1 + γ̂K is right at the K in use. For K > 1 the estimate is below γ and depends on K, so it is
@@ -55,7 +55,7 @@ class AcceptanceTracker:
     Raises
     ------
     ValueError
-        If the step is outside [0, 1], the method unknown, or the quotient not in [0, 1].
+        If the step is outside [0, 1], the method is unknown, or the quotient is not in [0, 1].
 
     Examples
     --------
@@ -88,7 +88,7 @@ class AcceptanceTracker:
         Raises
         ------
         ValueError
-            If K is below 1 or no integer, or τ not in 0..K.
+            If K is below 1 or not an integer, or τ is not in 0..K.
         """
         draft_length = number(_LENGTH, "draft_length", draft_length)
         accepted = number(_up_to(draft_length), "accepted", accepted)
@@ -121,7 +121,7 @@ def tracker_moments(
     step : array, shape (...)
         μ in [0, 1].
     method : {"ema_printed", "consistent"}
-        Exact for the first; for the second the leading order in 1/n (delta method).
+        The result is exact for "ema_printed"; for "consistent" it is the leading order in 1/n (delta method).
     start, weight : array, shape (...)
         The first estimate, in [0, 1], and its weight in drafts (no effect on "ema_printed").
 
@@ -133,7 +133,7 @@ def tracker_moments(
     Raises
     ------
     ValueError
-        If a value is outside its range or the method unknown.
+        If a value is outside its range or the method is unknown.
 
     Examples
     --------
@@ -203,8 +203,8 @@ def accepted_moments(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array
 # tracker. E[τ/K] = (γ + ... + γ^K)/K falls with K for 0 < γ < 1, so no γ̂ serves two lengths.
 # tracker_in_use. At the K in use E[τ] = K E[τ/K] by definition.
 # tracker_mean, tracker_variance. Unroll the last line of Algorithm 2 over n rounds.
-# tracker_consistent. Draft i is looked at if the i - 1 before were accepted, min(τ + 1, K) drafts in all, and each of
-#   those is accepted with probability γ given the past: Wald. So τ - γ min(τ + 1, K) are martingale differences.
+# tracker_consistent. Draft i is examined if the i - 1 drafts before it were accepted, so min(τ + 1, K) drafts are. Each
+#   of these is accepted with probability γ given the past (Wald). So τ - γ min(τ + 1, K) are martingale differences.
 
 
 def _law(xp: Any, gamma: Array, length: Array) -> tuple[Array, Array]:

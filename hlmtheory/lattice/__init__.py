@@ -8,7 +8,7 @@ symbol     name                                            unit      shape
 q          ``draft``, draft model's distribution           1         (..., V)
 p          ``target``, target model's distribution         1         (..., V)
 X          ``support``, which tokens are kept              bool      (..., V)
-K          ``k``, how many                                 tokens    (...)
+K          ``k``, number of kept tokens                    tokens    (...)
 ℓ          ``resolution``, units that 1 is divided into    1         (...)
 b          counts, whole numbers that sum to ℓ             1         (..., V)
 q̄          kept part of q, normalised                      1         (..., V)

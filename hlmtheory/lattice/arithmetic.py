@@ -167,7 +167,7 @@ _remembered = lru_cache(maxsize=8)(_finest)
 
 
 def best_allocation(xp: Any, q: Array, budget: Array, *, adaptive: bool) -> Allocation:
-    """The K, with its finest ℓ, of the smallest dropped mass plus sharp distortion; of equal ones the smallest K."""
+    """The smallest K that, with its finest ℓ, minimises dropped mass plus sharp distortion."""
     # Step 1: the finest ℓ of each K
     vocabulary = q.shape[-1]
     finest = finest_resolutions(xp, vocabulary, budget, adaptive=adaptive)

@@ -115,7 +115,7 @@ def batch_length(bits: Array, budget_bits: Array) -> Array:
     Raises
     ------
     ValueError
-        If a payload is negative, the budget not positive, or it does not fit the first draft.
+        If a payload is negative, or the budget is not positive or too small for the first draft.
 
     Examples
     --------
@@ -136,7 +136,7 @@ def batch_length(bits: Array, budget_bits: Array) -> Array:
 
 
 def allocate(draft: Array, budget_bits: Array, *, adaptive: bool = True) -> Allocation:
-    """The support size K and resolution ℓ of the smallest dropped mass plus sharp distortion within the budget.
+    """The support size K and resolution ℓ that minimise dropped mass plus sharp distortion within the budget.
 
     For each K the finest ℓ ≤ 2²⁴ that fits is best, since the distortion never rises with ℓ. That ℓ depends only on V,
     K and B, so the server knows it from K.

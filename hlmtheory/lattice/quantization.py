@@ -167,7 +167,7 @@ def distortion_bound_sharp(k: Array, resolution: Array) -> Array:
 
 
 def rejection_bound(target: Array, draft: Array, *, support: Array, resolution: Array, sharp: bool = True) -> Array:
-    """What one position adds to the bound on the expected number of rejected drafts: TV(q, p) + dropped + rounding.
+    """One position's term in the bound on the expected number of rejected drafts: TV(q, p) + dropped + rounding.
 
     Parameters
     ----------

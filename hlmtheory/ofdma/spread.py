@@ -59,8 +59,8 @@ def spread_minmax_shares(bits: Array, full_band_snr: Array) -> Array:
     The rate w log₂(1 + s/w) rises with w, up to s/ln 2. So for a time t above max_k λI_k ln 2/(s_k B) each user has
     one share with which it finishes at t. These shares fall as t rises, and the best t is where they sum to 1: two
     users that do not finish together could exchange some of the band. Bisection finds the time; the share
-    w = s/x follows from ln(1 + x)/x = λI ln 2/(s B t) by Newton's method. It decreases from every start above
-    the solution: with ρ for the right side, ρ^-2 - 1 is one, as ln(1 + x) ≤ x/√(1 + x), and (2/ρ) ln(2/ρ) another.
+    w = s/x follows from ln(1 + x)/x = λI ln 2/(s B t) by Newton's method. It decreases from every start above the
+    solution. With ρ for the right side, two such starts are ρ^-2 - 1, since ln(1 + x) ≤ x/√(1 + x), and (2/ρ) ln(2/ρ).
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ def peak_memory(
     Raises
     ------
     ValueError
-        If a length is negative or not finite, or the batch size or the draft length is no integer of 0 or more.
+        If a length is negative or not finite, or the batch size or the draft length is not an integer of 0 or more.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def run_time(device: Device, flops: Array, batch_size: Array) -> Array:
     Raises
     ------
     ValueError
-        If the operations are negative or not finite, or the batch size is no integer of 0 or more.
+        If the operations are negative or not finite, or the batch size is not an integer of 0 or more.
 
     Examples
     --------

@@ -28,7 +28,7 @@ def step_times(stage: Array, step: Array) -> Array:
     Raises
     ------
     ValueError
-        If a time is negative, or a step is no positive integer.
+        If a time is negative, or a step is not a positive integer.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def inference_latency(draft_stages: Array, verify_stages: Array, steps: Array) -
     Raises
     ------
     ValueError
-        If a time is negative or not finite, a step is no positive integer, or the shapes do not agree.
+        If a time is negative or not finite, a step is not a positive integer, or the shapes do not agree.
 
     Examples
     --------

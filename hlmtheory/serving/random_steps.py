@@ -1,7 +1,7 @@
 """Decoding steps of a sequence, and of the slowest of a batch, when acceptance is random.
 
 edge-sd (8) counts ⌈O_m/L⌉ steps, L the mean tokens of a step. The steps of one sequence are random, and a batch runs
-until its slowest sequence is done, so (8) is neither their mean nor their maximum's.
+until its slowest sequence is done, so (8) is neither the mean of one sequence nor the mean of the slowest.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def steps_distribution(output_tokens: int, acceptance: float, draft_length: int)
     Returns
     -------
     array, shape (O + 1,)
-        P(N ≤ n) for n = 0..O; O steps always do.
+        P(N ≤ n) for n = 0..O; O steps always suffice.
 
     Raises
     ------
     ValueError
-        If a value is outside its domain, or a row where one number is meant.
+        If a value is outside its domain, or an array is given for a single number.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def steps_distribution(output_tokens: int, acceptance: float, draft_length: int)
 def expected_steps(output_tokens: Array, acceptance: float, draft_length: int) -> float:
     """Expected number of decoding steps of a batch, which runs until its slowest sequence is done.
 
-    E[max_k N_k] = Σ_{n ≥ 0} (1 - Π_k P(N_k ≤ n)), the sequences being independent.
+    E[max_k N_k] = Σ_{n ≥ 0} (1 - Π_k P(N_k ≤ n)) for independent sequences.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Claims on memory, random steps and schedules without a barrier: each with its proof above its record."""
+"""Claims on memory, random steps and schedules without a barrier, each with its proof above its record."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT, SECONDS
 # Proofs, by the last part of the id.
 #
 # memory_peak. Before pass i of a step the cache holds all tokens but the last, and i - 1 drafts, (13); each pass adds
-#   one: I + g + l - 1 after l passes, g the tokens made before the step. A step is needed while g ≤ O - 1, and steps of
-#   one token reach g = O - 1.
+#   one: I + g + l - 1 after l passes, g the tokens made before the step. A further step is needed while g ≤ O - 1, and
+#   steps of one token each reach g = O - 1.
 # memory_peak_printed. No proof: I = O = 1 and l = 10 caches 10 tokens in the first step. The text above (10) says that
 #   answer and drafts together do not exceed O_m tokens, with which (10) holds; (19) charges l passes at every step.
 # mean_steps. N_k is a stopping time of steps that make L tokens in the mean, so that L E[N_k] = E[tokens made] ≥ O_k

@@ -36,7 +36,7 @@ class ModelShape:
     Raises
     ------
     ValueError
-        If one is no positive integer.
+        If a value is not a positive integer.
     """
 
     layers: int
@@ -90,7 +90,7 @@ class Task:
     Raises
     ------
     ValueError
-        If one is no positive integer.
+        If a value is not a positive integer.
     """
 
     input_tokens: int

@@ -21,7 +21,7 @@ k(v), r̂    ``top_k``, entries sent for draft v; the residual    tokens    (...
 The change that skipping makes to the distribution has an exact form. A skipped draft is emitted without verification,
 so
 
-    TV(what is emitted, p) = Σ_v q_v s_v β_v = E[s_d β_d]                        (one_step_risk)
+    TV(law of the emitted token, p) = Σ_v q_v s_v β_v = E[s_d β_d]                        (one_step_risk)
 
 The expected rejection probability of the skipped drafts *is* the one-step total variation. Its sum along a response
 bounds the total variation of the whole text (sequence_risk). A tighter bound for texts has a loss in [0, 1]

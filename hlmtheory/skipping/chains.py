@@ -33,7 +33,7 @@ def _text_law(xp: Any, rows: Array) -> Array:
 
 
 def text_distance(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
-    """TV between whole texts, every text of HORIZON tokens counted."""
+    """TV between the laws of whole texts, computed over all texts of HORIZON tokens."""
     xp, p, _, _, law = _chains(target_chain, draft_chain, skip_chain)
     return 0.5 * xp.sum(xp.abs(_text_law(xp, p) - _text_law(xp, law)), axis=-1)
 

@@ -54,7 +54,7 @@ def skip_thresholds(slope: Array, intercept: Array, non_acceptance: Array) -> Th
     Raises
     ------
     ValueError
-        If the slope is not positive and finite, b not finite, or Δ outside [0, 1].
+        If the slope is not positive and finite, b is not finite, or Δ is outside [0, 1].
 
     Examples
     --------
@@ -88,7 +88,7 @@ def rejection_risk(density: Array, slope: Array, intercept: Array, non_acceptanc
     Raises
     ------
     ValueError
-        If ``density`` is no distribution, or a, b or Δ is outside its domain.
+        If ``density`` is not a distribution, or a, b or Δ is outside its domain.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def rejection_risk_discrete(mass: Array, slope: Array, intercept: Array, non_acc
     Raises
     ------
     ValueError
-        If ``mass`` is no distribution or has one entry, or a, b or Δ is outside its domain.
+        If ``mass`` is not a distribution or has one entry, or a, b or Δ is outside its domain.
 
     Examples
     --------

@@ -55,7 +55,7 @@ def one_step_risk(target: Array, draft: Array, skip: Array) -> Array:
     Raises
     ------
     ValueError
-        If ``target`` or ``draft`` is no distribution, a skip probability is outside [0, 1], or the shapes do not match.
+        If a row is not a distribution, a skip probability is outside [0, 1], or the shapes do not match.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def truncated_step_risk(target: Array, draft: Array, skip: Array, top_k: Array) 
     Raises
     ------
     ValueError
-        See :func:`one_step_risk`; also if k is no integer in 0..V.
+        See :func:`one_step_risk`; also if k is not an integer in 0..V.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def replacements(xp: Any, p: Array, q: Array, sent: Array, top_k: Array) -> Iter
 def sequence_risk(step_risks: Array) -> Array:
     """Return a bound on the total variation of whole responses: the mean over prompts of Σ_t TV_t, clipped to 1.
 
-    The sum of a prompt is not clipped before the mean, because E[min(1, Σ)] is no bound.
+    The sum of a prompt is not clipped before the mean, because E[min(1, Σ)] is not a bound.
 
     Parameters
     ----------

@@ -8,7 +8,7 @@ symbol     name                                            unit      shape
 ========== =============================================== ========= ===========
 q          ``draft``, draft model's distribution           1         (..., V)
 p          ``target``, target model's distribution         1         (..., V)
-q̂          truncated q: k largest entries, rest even       1         (..., V)
+q̂          truncated q: k largest entries, rest uniform    1         (..., V)
 k          ``k``, top-k: entries of q that are sent        tokens    (...)
 Δ_k        tail deviation TV(q, q̂)                         1         (..., V + 1)
 r          residual (p - q)⁺ normalised                    1         (..., V)
@@ -18,7 +18,7 @@ r̂          distorted residual (p - q̂)⁺ normalised          1         (...,
 The draft token's own probability is always sent (cu-hlm IV-B), so acceptance is exact and only the residual is
 distorted. Of equal entries of q, those with the lowest index are sent. If TV(q, p) = 0, nothing is rejected, so nothing
 is distorted. If TV(q̂, p) ≤ 2^-44 but something is rejected, r̂ is 0/0: it may be any distribution, and the distortion
-is taken at its worst, 1 but for rounding. Types and normalisation are those of :mod:`hlmtheory.verification`.
+is taken at its worst, 1 up to rounding. Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 cu-hlm (oh2025cuhlm) leaves it for future work at the end of Section IV. By ``truncation.certificate`` the total of
 2 Δ_k bounds the summed Bias. Δ_k is not convex in k: (½, ½, 0, 0) has ½, ⅓, 0. A greedy choice, entry by entry, is
-therefore not optimal. Greedy steps along the lower convex hull of each token's Δ are, up to one token's last step.
+therefore not optimal. Greedy steps along the lower convex hull of each token's Δ are optimal, up to one token's last
+step.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def solve_by_hull(deviation: Numbers, entries: int) -> tuple[Sizes, float]:
     # Step 1: the hull steps of all tokens, by falling gain per entry
     steps = [(*step, token) for token, row in enumerate(deviation) for step in _hull_steps(row)]
     steps.sort(key=lambda step: -step[1] / step[0])  # stable, so that each token's own steps stay in order
-    # Step 2: take steps while they fit; the relaxation takes a part of the first that does not
+    # Step 2: take steps while they fit; the relaxation takes a part of the first step that does not fit
     sizes = np.zeros(len(deviation), dtype=np.int64)
     left, saved = entries, 0.0
     for length, gain, token in steps:
@@ -134,7 +135,7 @@ def solve_by_hull(deviation: Numbers, entries: int) -> tuple[Sizes, float]:
 
 
 def solve_exactly(deviation: Numbers, entries: int) -> tuple[Sizes, float]:
-    """The k of each token of the smallest total, and that total: a knapsack with one choice of k for each token."""
+    """The k of each token for the smallest total, and that total, by a knapsack with one choice of k for each token."""
     useful = [int(np.argmin(row > 0)) for row in deviation]  # no token needs more than its first k with Δ_k = 0
     entries = min(entries, sum(useful))
     # Step 1: forward over the tokens, the smallest total for every number of entries

@@ -21,7 +21,7 @@ Sizes = NDArray[np.int64]
 
 
 def levels_of(rows: Rows, bits: int) -> Rows:
-    """The largest level of each entry whose value at the server does not exceed it: ⌊q (2^b - 1)⌋ but for rounding.
+    """For each entry, the largest level whose decoded value does not exceed it: ⌊q (2^b - 1)⌋ up to rounding.
 
     The rounded product may be off by one. Comparing the values themselves corrects it, so no entry is rounded up.
     """
@@ -42,7 +42,7 @@ def _largest(bits: int) -> float:
 
 
 def completed(value: Rows, sent: Mask, others: Mask) -> Rows:
-    """The values (..., V), with the mass missing to 1 spread over the entries not sent; over ``others`` if all were."""
+    """The values (..., V); the missing mass is spread over the unsent entries, or over ``others`` if all are sent."""
     home = np.where(np.all(sent, axis=-1, keepdims=True), others, ~sent)
     rest = np.asarray([1.0 - math.fsum(row.tolist()) for row in value.reshape(-1, value.shape[-1])])
     rest = np.maximum(rest, 0.0).reshape(*value.shape[:-1], 1)  # the values exceed 1 by 2^-50 at most
@@ -51,12 +51,13 @@ def completed(value: Rows, sent: Mask, others: Mask) -> Rows:
 
 
 def message_deviations(rows: Rows, bits: int) -> Rows:
-    """At least TV(q, q̂) for each k = 0..V, shape (..., V + 1), for the bytes that are sent.
+    """Upper bounds on TV(q, q̂) for each k = 0..V, shape (..., V + 1), for the bytes that are sent.
 
     The sums below have at most V terms and are at most 1. With u = 2^-53, E_k and the tails are within 2 V u of their
     exact values, the mean times its entries within (4 V + 2) u, and Δ_k within (10 V + 10) u. The rounding of q, of q_d
-    and of the row that the server completes is a few 2^-50 of the mass each, less than the rest of :func:`slack`. A row
-    with a single entry of 1 needs no slack: its draft is sent with q_d = 1, and the server has the row exactly.
+    and of the row that the server completes changes the mass by a few 2^-50 each, which is less than the remaining part
+    of :func:`slack`. A row with a single entry of 1 needs no slack: its draft is sent with q_d = 1, and the server has
+    the row exactly.
     """
     size = rows.shape[-1]
     flat = rows.reshape(-1, size)
@@ -73,7 +74,7 @@ def slack(size: int) -> float:
 
 
 def _deviations(ordered: Rows, bits: int) -> Rows:
-    """Δ_k, k = 0..V, of one row in descending order, but for rounding."""
+    """Δ_k, k = 0..V, of one row in descending order, up to rounding."""
     lost = ordered - values_of(levels_of(ordered, bits), bits)
     spread = np.concatenate(([0.0], np.cumsum(lost)))  # E_k
     tails = tail_sums(NUMPY, ordered[None])

@@ -65,7 +65,7 @@ def decoded_draft(
     Raises
     ------
     ValueError
-        If a row is not a distribution, k no integer in 0..V, b_prob is not in 1..52, or d is not a token.
+        If a row is not a distribution, k is not an integer in 0..V, b_prob is not in 1..52, or d is not a token.
 
     Examples
     --------
@@ -94,8 +94,8 @@ def decoded_draft(
 def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Array:
     """Δ_k = TV(q, q̂) of the decoded distribution, for every k = 0..V.
 
-    Once the entries of at least 1/(2^b - 1) are sent, further values round to 0, and Δ_k never falls with k; k = V is
-    an exception.
+    After all entries of at least 1/(2^b - 1) are sent, further values round to 0 and Δ_k no longer falls as k rises,
+    except at k = V.
 
     Parameters
     ----------
@@ -107,10 +107,10 @@ def message_deviation(draft: Array, *, bits_per_probability: int = BITS) -> Arra
     Returns
     -------
     array, shape (..., V + 1)
-        Rounded up, by (8 V + 64) 2^-52 at most and to the caller's type: the certificate Bias ≤ 2 Δ_k holds with it
-        for the bytes of :func:`hlmtheory.codec.truncated_message` and the row of :func:`hlmtheory.codec.decoded_rows`,
-        rounding included, whatever the draft (claims ``truncation.message`` and ``codec.certificate``). Not rounded up
-        where one token has all the mass.
+        Rounded up, by (8 V + 64) 2^-52 at most and to the caller's type. With this value, the certificate Bias ≤ 2 Δ_k
+        holds for the bytes of :func:`hlmtheory.codec.truncated_message` and the row of
+        :func:`hlmtheory.codec.decoded_rows`, rounding included, whatever the draft (claims ``truncation.message`` and
+        ``codec.certificate``). It is not rounded up if one token has all the mass.
 
     Raises
     ------
@@ -214,10 +214,10 @@ def _refuse_unattainable(index: int, least: float, bits: int) -> NoReturn:
 #   sent and q_d ≥ μ, the share of the others falls, and so does their gain Σ (μ - q_i)⁺. If q_d < μ, the share rises,
 #   and their loss E_k + Σ (q_i - μ)⁺ falls. If all are sent, the same holds for the roundings q_i - f_i, where the
 #   rounding of d leaves the mean and the sum.
-# Δ_k beyond the last value that is not 0, at K: the rest R stays the same. The largest entry t that is left leaves the
-#   n entries that share R, so μ rises from R/n to R/(n - 1), and E rises by t. If t < μ no entry is above μ, and the
-#   loss rises by t. Otherwise it rises by t - (t - μ), less at most (n - 1) (R/(n - 1) - R/n) = μ. So Δ never falls
-#   from K on, except at k = V.
+# Δ_k beyond K, the last k with a non-zero value: the mass R that is spread stays the same. The largest entry t that is
+#   not yet sent leaves the n entries that share R, so μ rises from R/n to R/(n - 1), and E rises by t. If t < μ no
+#   entry is above μ, and the loss rises by t. Otherwise it rises by t - (t - μ), less at most (n - 1) (R/(n - 1) - R/n)
+#   = μ. So Δ never falls from K on, except at k = V.
 # decoded_acceptance. The server's treatment of a draft is a Markov kernel M that depends on p and q̂ alone. With drafts
 #   from q̂ it emits p, that is M q̂ = p; with drafts from q it emits M q. TV(M q, M q̂) ≤ TV(q, q̂).
 

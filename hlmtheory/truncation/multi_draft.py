@@ -50,8 +50,8 @@ def multi_draft_distribution(target: Array, draft: Array, k: Array, draft_count:
     Returns
     -------
     array, shape (..., V)
-        Sums to 1. Its distance Σ_v |law_v - p_v| from ``target`` is at most 2 m Δ_k. Where (p_i - q̂)⁺ is 0, TV(q̂, p_i)
-        ≤ 2^-44, a rejected draft is replaced by a token from p_i.
+        Sums to 1. Its distance Σ_v |law_v - p_v| from ``target`` is at most 2 m Δ_k. Where (p_i - q̂)⁺ is 0, that is
+        TV(q̂, p_i) ≤ 2^-44, a rejected draft is replaced by a token from p_i.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class _Stage(NamedTuple):
     rejected: Array  # T_i, shape (..., 1)
     after: Array  # the target of the next stage, shape (..., V)
     distance: Array  # TV(q̂, p_i), shape (..., 1)
-    reached: Array  # whether there are so many drafts, shape (..., 1)
+    reached: Array  # whether m is at least i, shape (..., 1)
 
 
 def _stages(target: Array, draft: Array, k: Array, draft_count: Array) -> tuple[Any, Any, Array, list[_Stage]]:
@@ -130,7 +130,7 @@ def _single(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
 
 
 def _residuals_exist(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
-    """(p_i - q̂)⁺ is not 0 at every stage that is reached with a rejection."""
+    """Whether (p_i - q̂)⁺ is positive at every stage that a rejection can reach."""
     _, _, p, stages = _stages(target, draft, k, draft_count)
     fine = p[..., :1] >= 0  # all true
     for stage in stages:
@@ -139,7 +139,7 @@ def _residuals_exist(target: Array, draft: Array, k: Array, draft_count: Array) 
 
 
 def _noise(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
-    """How much the normalised residuals magnify a rounding of q̂: the product of 1 + 1/TV(q̂, p_i)."""
+    """The factor by which the normalised residuals magnify a rounding of q̂: the product of 1 + 1/TV(q̂, p_i)."""
     xp, _, p, stages = _stages(target, draft, k, draft_count)
     factor = xp.ones_like(p[..., :1])
     for stage in stages:

@@ -20,7 +20,7 @@ TV(r, r̂) is then taken as min(1, Δ_k / max(TV(q, p), TV(q̂, p))), which no r
 
 
 def truncate(draft: Array, k: Array) -> Array:
-    """The distribution q̂ that the server reconstructs: the k largest of q, the rest of the mass spread evenly.
+    """The distribution q̂ that the server reconstructs: the k largest entries of q; the other mass is spread evenly.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ def tail_deviation(draft: Array) -> Array:
     -------
     array, shape (..., V + 1)
         Never increasing in k, up to rounding of about V/64 units in float64; rounded up to a narrower type. 0 where
-        the entries of the tail are equal, so Δ_{V-1} = Δ_V = 0. For the fewest entries that keep the Bias within ε
-        take :func:`certified_size`, which includes the rounding of float64.
+        the entries of the tail are equal, so Δ_{V-1} = Δ_V = 0. For the smallest k that keeps the Bias within ε use
+        :func:`certified_size`, which includes the rounding of float64.
 
     Raises
     ------
@@ -97,8 +97,8 @@ def resampling_distortion(target: Array, draft: Array, k: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        In [0, 1]; cu-hlm (18). 0 where nothing is rejected. Where r̂ is 0/0, TV(q̂, p) ≤ 2^-44, its largest possible
-        value Δ_k / max(TV(q, p), TV(q̂, p)): 1 but for rounding.
+        In [0, 1]; cu-hlm (18). 0 where nothing is rejected. Where r̂ is 0/0, that is TV(q̂, p) ≤ 2^-44, the largest
+        possible value Δ_k / max(TV(q, p), TV(q̂, p)): 1 up to rounding.
 
     Raises
     ------
@@ -132,8 +132,8 @@ def resampling_bias(target: Array, draft: Array, k: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        In [0, 2]: twice the total variation between the emitted token's distribution and p. Where r̂ is 0/0,
-        TV(q̂, p) ≤ 2^-44, the largest Bias over all r̂: 2 TV(q, p) but for rounding.
+        In [0, 2]: twice the total variation between the emitted token's distribution and p. Where r̂ is 0/0, that is
+        TV(q̂, p) ≤ 2^-44, the largest Bias over all r̂: 2 TV(q, p) up to rounding.
 
     Raises
     ------
@@ -243,7 +243,7 @@ def truncated(xp: Array, q: Array, k: Array) -> Array:
 
 
 def bias_of(xp: Array, p: Array, q: Array, reconstructed: Array) -> Array:
-    """Bias (17) if rejected drafts are replaced from (p - q̂)⁺; the largest possible, about 2 TV(q, p), for 0/0."""
+    """Bias (17) if rejected drafts are replaced from (p - q̂)⁺; where that is 0, the largest Bias, about 2 TV(q, p)."""
     distorted, distorted_mass = normalised(xp, excess(xp, p, reconstructed))
     beta = rejection_by_token(xp, p, q)
     law = q * (1.0 - beta) + xp.sum(q * beta, axis=-1, keepdims=True) * distorted  # (17)
@@ -252,7 +252,7 @@ def bias_of(xp: Array, p: Array, q: Array, reconstructed: Array) -> Array:
 
 
 def most_distortion(xp: Array, p: Array, q: Array, rebuilt: Array) -> Array:
-    """The largest possible TV(r, r̂), for any r̂ where that is 0/0."""
+    """The largest possible TV(r, r̂) if r̂ is 0/0 and may be any distribution."""
     beyond = distance(xp, p, rebuilt)
     most = quotient(xp, distance(xp, q, rebuilt), xp.maximum(distance(xp, p, q), beyond))
     return xp.where(beyond > 0, xp.clip(most, max=1.0), 1.0)

@@ -4,9 +4,9 @@ Paper: cu-hlm (oh2025cuhlm) Sections IV-B to IV-D, (19), (21), (24). Symbols are
 :mod:`hlmtheory.truncation`; θ is ``distortion_tolerance``, on TV(r, r̂); ε is ``bias_tolerance``, on Σ_v |law_v - p_v|,
 twice a total variation; b is ``rejection_lower_bound``, on β_d.
 
-How k should depend on the uncertainty: suppose that only q is known, and an upper bound τ on the mean rejection
-probability T = TV(q, p) = Σ q_v β_v. Then the largest Bias is 2 min(τ, Δ_k) for every k (``truncation.bias_worst``). So
-k = 0 is enough while τ ≤ ε/2; beyond that k is the smallest with 2 Δ_k ≤ ε, whatever τ is. This step is
+How k should depend on the uncertainty: suppose that only q and an upper bound τ on the mean rejection probability T =
+TV(q, p) = Σ q_v β_v are known. Then the largest Bias is 2 min(τ, Δ_k) for every k (``truncation.bias_worst``). So k = 0
+is enough while τ ≤ ε/2; beyond that k is the smallest with 2 Δ_k ≤ ε, whatever τ is. This step is
 :func:`bias_size`. The paper's own criterion, TV(r, r̂) ≤ θ, has its worst case at min(1, Δ_k / (q_d β_d)), so its k
 *falls* as β_d rises: :func:`online_certified_size`.
 """
@@ -42,7 +42,7 @@ class CertifiedSize:
     ----------
     k : int64 array, shape (...)
     bound : array, shape (...)
-        min(1, Δ_k / (q_d b)), rounded up: at most the tolerance, or 1, but for rounding. It includes the rounding of
+        min(1, Δ_k / (q_d b)), rounded up: at most the tolerance, or 1, up to rounding. It includes the rounding of
         Δ_k, at most (V + 4) 2^-52 of the mass that is not sent. A tail of equal entries has Δ_k = 0 without rounding.
         0 where q_d b = 0, since k is then such that Δ_k = 0.
     certified : bool
@@ -58,8 +58,8 @@ def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Arra
     """The smallest k with TV(r, r̂_k) ≤ θ: an oracle, since only the server knows p.
 
     TV(r, r̂_k) can rise with k (``truncation.monotone_distortion``), so bisection does not find it. The scan starts at
-    k = 0; a k that fails rules out those after it whose q̂ is too near to its own. Some tens of k are computed for
-    gaussian logits, O(V) each.
+    k = 0; a k that fails also rules out the next k, as long as their q̂ is too close to its own. A few dozen k are
+    computed for gaussian logits, O(V) each.
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Arra
         k* of cu-hlm (19), in 0..V-1. 0 where target = draft, since nothing is rejected, and for θ ≥ 1. A k with
         Δ_k ≤ θ TV(q, p) is accepted, since that bounds the distortion. If the rounding of Δ_k, at most (V + 4) 2^-52
         of the mass that is not sent, is more than a millionth of θ TV(q, p), it is added to Δ_k first, and k may be
-        larger than necessary. TV(r, r̂) itself is known to a few 2^-53/TV(q̂, p), so k may be that of a θ as near. A
-        TV(q̂, p) up to 2^-44 counts as 0, and the distortion is then taken at its worst.
+        larger than necessary. TV(r, r̂) itself has a rounding error of a few 2^-53/TV(q̂, p), so k may be the k of a θ
+        that differs by this much. A TV(q̂, p) up to 2^-44 counts as 0, and the distortion is then taken at its worst.
 
     Raises
     ------
@@ -94,15 +94,15 @@ def exact_size(target: Array, draft: Array, distortion_tolerance: Array) -> Arra
     _, _, p, q = distributions(target=target, draft=draft)
     own = {"target": tuple(p.shape[:-1]), "draft": tuple(q.shape[:-1])}
     batch = leading_dimensions(**own, distortion_tolerance=tuple(theta.shape))
-    # Step 1: which distributions, and which tolerance, belong to each place of the batch
+    # Step 1: find the distributions and the tolerance of each entry of the batch
     p, q = (np.reshape(to_numpy(rows), (-1, rows.shape[-1])) for rows in (p, q))
     of_p, of_q = (_places(shape, batch) for shape in own.values())
     limit = np.broadcast_to(to_numpy(theta), batch).reshape(-1)
-    # Step 2: the places of each pair, by falling tolerance, so that a pair is sorted once
+    # Step 2: collect the entries of each pair by falling tolerance, so that each pair is sorted once
     places: dict[tuple[int, int], list[int]] = {}
     for place in (-limit).argsort().tolist():
         places.setdefault((int(of_p[place]), int(of_q[place])), []).append(place)
-    # Step 3: the smallest k of each
+    # Step 3: find the smallest k of each entry
     sizes = np.zeros(limit.size, dtype=np.int64)
     for (i, j), own_places in places.items():
         sizes[own_places] = SortedPair.of(p[i], q[j]).least(limit[own_places].tolist())
@@ -149,7 +149,7 @@ def offline_size(target: Array, draft: Array, distortion_tolerance: Array, *, sh
 
 
 def least_offline(xp: Any, q: Array, gap: Array, theta: Array, *, sharp: bool) -> Array:
-    """The smallest k with mean_t U(k, t) ≤ θ, TV(q, p) being ``gap`` (..., T)."""
+    """The smallest k with mean_t U(k, t) ≤ θ, with ``gap`` (..., T) for TV(q, p)."""
     batch = leading_dimensions(draft=tuple(gap.shape[:-1]), distortion_tolerance=tuple(theta.shape))
     weight = (1.0 if sharp else 2.0) / spread(xp, gap, (*batch, gap.shape[-1]))  # (21)
     return Tails.of(xp, q).least_mean(weight, theta)
@@ -181,7 +181,7 @@ def online_size(
     Raises
     ------
     ValueError
-        If a row is not a distribution, d is not a token of it, β_d outside [0, 1], θ negative or η below 1e-6.
+        If a row is not a distribution, d is not a token of it, β_d is outside [0, 1], θ is negative or η is below 1e-6.
 
     Examples
     --------
@@ -226,7 +226,8 @@ def certified_size(
     -------
     int64 array, shape (...)
         In 0..V-1, or 0..V with ``bits_per_probability``. Without it, the rounding of Δ_k in float64, (V + 4) 2^-52 of
-        the mass that is not sent, is added where it is more than a millionth of ε/2; for ε = 0 the tail must be even.
+        the mass that is not sent, is added where it is more than a millionth of ε/2; for ε = 0 all entries of the tail
+        must be equal.
 
     Raises
     ------
@@ -319,7 +320,7 @@ def online_certified_size(
     Raises
     ------
     ValueError
-        If a row is not a distribution, d is not a token of it, b outside [0, 1], or θ negative or not finite.
+        If a row is not a distribution, d is not a token of it, b is outside [0, 1], or θ is negative or not finite.
 
     Examples
     --------
@@ -346,17 +347,17 @@ def online_certified_size(
 
 
 def _places(own: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Which of an argument's distributions stands at each place of the batch."""
+    """The index of the argument's distribution at each entry of the batch."""
     return np.broadcast_to(np.arange(np.prod(own, dtype=np.int64)).reshape(own), batch).reshape(-1)
 
 
 def _refuse_shapes(q: Array, **others: Array) -> None:
-    """Refuse arguments that do not broadcast, by all their names."""
+    """Raise if the arguments do not broadcast; the message names all of them."""
     leading_dimensions(draft=tuple(q.shape[:-1]), **{name: tuple(value.shape) for name, value in others.items()})
 
 
 def _refuse_equal(xp: Any, gap: Array) -> None:
-    """Refuse tokens where the rows agree: U(k) = 2 Δ_k / 0."""
+    """Raise if draft and target agree at a token, because U(k) is 2 Δ_k / 0 there."""
     if not bool(xp.all(gap > 0)):
         index = int(xp.argmin(xp.reshape(gap, (-1,))))
         raise DomainError(

@@ -14,8 +14,8 @@ from hlmtheory.truncation.sizes import TOLERANCE, certified_size, exact_size, le
 from hlmtheory.truncation.softplus import rejection_at
 from hlmtheory.verification import total_variation
 
-# exact, exact_least. The scan stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp. That
-#   no k that it skips meets (19) is proven in ``_search/pairs.py``.
+# exact, exact_least. The scan stops at the first k that meets (19), or at one that must, by truncation.tvd_sharp.
+#   ``_search/pairs.py`` proves that no skipped k meets (19).
 # offline. TV(r, r̂) ≤ Δ_k/TV(q, p) ≤ U/2 for each token, so the mean distortion is at most half of mean U ≤ θ.
 # offline_least, size_least. Both bounds fall with k (truncation.monotone), so bisection finds the smallest k.
 # size_certified. It is truncation.certificate at the chosen k.

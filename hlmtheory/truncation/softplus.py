@@ -1,4 +1,4 @@
-"""The published online bound with the softplus in place of the ReLU, and the sharpness from which it is true.
+"""The published online bound with the softplus in place of the ReLU, and the smallest sharpness for which it holds.
 
 Paper: cu-hlm (oh2025cuhlm) Section IV-D, (22)-(24) and Proposition 2. Symbols are those of
 :mod:`hlmtheory.truncation`, and
@@ -74,7 +74,7 @@ def softplus_gap(z: Array, sharpness: Array) -> Array:
 def softplus_distance(target: Array, draft: Array, sharpness: Array) -> Array:
     """The distance Σ_i q_i ℓ(p_i/q_i - 1), which replaces TV(q, p) in the paper.
 
-    An entry with q_i = 0 < p_i, which no softmax has, adds p_i, its limit.
+    An entry with q_i = 0 < p_i adds its limit p_i; a softmax has no such entry.
 
     Parameters
     ----------
@@ -201,8 +201,9 @@ def online_shortfall(target: Array, draft: Array, draft_token: Array, k: Array, 
 def safe_sharpness(draft_probability: Array, rejection_probability: Array) -> Array:
     """The smallest sharpness η* for which the online bound holds for every p and k.
 
-    D falls from infinity to 0 as η grows, so D ≤ 2 q_d β_d holds exactly from one η* on. There Ū(k) ≥ Δ_k / (q_d β_d)
-    ≥ Δ_k / TV(q, p), with equality on the left at η*, where the bound is tightest. Below η* the bound fails if q_d < 1:
+    D falls from infinity to 0 as η grows, so there is an η* such that D ≤ 2 q_d β_d exactly for η ≥ η*. Then Ū(k) ≥ Δ_k
+    / (q_d β_d) ≥ Δ_k / TV(q, p), with equality on the left at η*, where the bound is tightest. Below η* the bound fails
+    if q_d < 1:
     :func:`worst_case_target` with the loss q_d β_d taken from d alone has TV(r, r̂) = Δ_k / (q_d β_d) > Ū(k) wherever
     0 < Δ_k < q_d β_d and d is sent. If q_d = 1 there is no tail, hence no distortion.
 

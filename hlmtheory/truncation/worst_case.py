@@ -40,7 +40,7 @@ def worst_case_target(draft: Array, k: Array, distance: Array, *, draft_token: A
         How many entries are sent, 0..V.
     distance : array, shape (...)
         δ, from 2^-44 to the mass that is sent. For a larger δ, min(1, Δ_k/δ) is a bound that need not be attained; rows
-        nearer than 2^-44 are equal but for rounding. With k = V the smallest entry receives the mass of the others, so
+        nearer than 2^-44 are equal up to rounding. With k = V the smallest entry receives the mass of the others, so
         δ is at most their mass.
     draft_token : integer array, shape (...), optional
         Take all of δ from this entry, which must be sent and have that mass: then β_d = δ/q_d. None: from all sent
@@ -158,7 +158,7 @@ def _sent_mass_suffices(target: Array, draft: Array, k: Array) -> Array:
 
 
 def _lost_at_draft(target: Array, draft: Array, token: Array, k: Array) -> Array:
-    """TV(r, r̂) of the worst target with the given one's rejection probability at d."""
+    """TV(r, r̂) of the worst target that rejects d with the same probability as the given target."""
     delta = loss_at_draft(target, draft, token)
     xp, _, _, q, k = pair_and_size(target, draft, k)
     sent, _ = kept(xp, q, k)

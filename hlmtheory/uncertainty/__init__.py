@@ -17,10 +17,10 @@ a, b       slope and intercept of β = a u + b                   1         numbe
 ========== ==================================================== ========= ===========
 
 M tokens are drawn, each at its own temperature θ ~ U[0, θmax]; u is the share that differs from the draft. As θ → 0
-the perturbed row is even over the ties at the top, which is the argmax where there is none; θmax = 0 is answered
-with that limit. A logit of -inf is a masked entry, as of an unused id: probability 0 at every θ. Everything is
-computed in float64 from logits of any finite size. What is binomial goes through scipy on the host and comes back in
-the library and type of the input.
+the perturbed row tends to the uniform distribution over the largest logits, usually a single one; θmax = 0 means this
+limit. A logit of -inf is a masked entry, such as an unused id: its probability is 0 at every θ. Everything is computed
+in float64 from logits of any finite size. Binomial probabilities are computed by scipy on the host, and returned in the
+library and type of the input.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def skip_probability(expected: Array, threshold: Array, draws: Array = DRAWS) ->
     Raises
     ------
     ValueError
-        If E[u] is outside [0, 1], u_th is not finite, or M is no whole number in 1..2^52.
+        If E[u] is outside [0, 1], u_th is not finite, or M is not a whole number in 1..2^52.
 
     Examples
     --------

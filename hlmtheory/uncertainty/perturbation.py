@@ -69,7 +69,7 @@ def sample_uncertainty(
     Raises
     ------
     ValueError
-        If a logit is NaN or +inf, a row is all -inf, a token is outside the vocabulary, M is no whole number in
+        If a logit is NaN or +inf, a row is all -inf, a token is outside the vocabulary, M is not a whole number in
         1..100,000, or θmax is negative or infinite.
 
     Examples

@@ -1,8 +1,8 @@
 """Means of softmax(z/θ) over θ ~ U[0, θmax]: a quick rule of 40 softmax passes, and a rule with a proven error.
 
 Let h_v = (max z - z_v)/θmax and φ = θ/θmax. The integrand is f(φ) = e^{-h_d/φ} / Σ_v e^{-h_v/φ}. It is flat as φ → 0,
-where it is 1 over the number of largest logits, or 0, and it bends once for every scale of the gaps. The quick rule
-puts Gauss nodes on x with φ = x³. So bends at small φ, which have little weight, get few nodes.
+where its limit is 0, or 1 over the number of largest logits if d is one of them. It bends once for every scale of the
+gaps. The quick rule puts Gauss nodes on x with φ = x³. So bends at small φ, which have little weight, get few nodes.
 
 The proven rule puts n Gauss nodes on each of PANELS panels of width ln 2 in t, where φ = e^{-t}. At the complex point
 t + is the exponent is β e^{is} with β = 1/φ, and
@@ -119,9 +119,9 @@ def mean_rows(xp: Any, gaps: Array, rule: Rule) -> Array:
 
 
 def coldest(xp: Any, logits: Array) -> Array:
-    """Return the limit of softmax(z/θ) as θ → 0, even over the largest logits.
+    """Return the limit of softmax(z/θ) as θ → 0: uniform over the largest logits.
 
-    It compares logits and not gaps, because half of the smallest gap can round to 0.
+    It compares logits, not gaps, because dividing the smallest gap by θmax can round it to 0.
     """
     top = xp.astype(logits == xp.max(logits, axis=-1, keepdims=True), xp.float64)
     return top / xp.sum(top, axis=-1, keepdims=True)

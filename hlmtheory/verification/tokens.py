@@ -29,7 +29,7 @@ def expected_tokens(acceptance: Array, draft_length: Array) -> Array:
     Raises
     ------
     ValueError
-        If α is outside [0, 1], or K is negative or no integer.
+        If α is outside [0, 1], or K is negative or not an integer.
 
     Examples
     --------

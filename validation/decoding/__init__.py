@@ -1,1 +1,1 @@
-"""Decoding: the generation loop, its methods, the studies made with it, and what is computed from their records."""
+"""Decoding: the generation loop, its methods, the studies that use it, and the metrics of their records."""

@@ -283,7 +283,7 @@ def own_references(pair: Pair, records: Sequence[GenerationRecord]) -> dict[str,
 
 
 def answers(prompts: Sequence[Prompt]) -> dict[str, str]:
-    """Return the reference answers of a labelled set by prompt id; prompts without one are left out.
+    """Return the reference answers of a labelled set by prompt id; prompts without an answer are left out.
 
     >>> from validation.collection.prompts import Prompt
     >>> answers([Prompt("a", "what", "a set", "that"), Prompt("b", "who", "a set")])
@@ -293,7 +293,7 @@ def answers(prompts: Sequence[Prompt]) -> dict[str, str]:
 
 
 def _nats(pair: Pair, prompts: list[list[int]], texts: list[list[int]]) -> Array:
-    """Return -log P(sequence | prompt) of each, in one pass; padding at the end has no effect on it."""
+    """Return -log P(sequence | prompt) of each sequence, in one pass; padding at the end does not change it."""
     import torch
 
     width = max(len(prompt) + len(text) for prompt, text in zip(prompts, texts, strict=True))

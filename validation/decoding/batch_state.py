@@ -5,7 +5,7 @@ Each sequence lies in a batch slot. All arrays have one entry for each slot::
     tokens[slot]   prompt ... kept tokens ... drafts in flight ... filler
                    0     prompt_end      kept_end         draft_end
 
-When a sequence is finished its slot is closed, and the last slots move into the gaps.
+When a sequence is finished, its slot is closed and the last slots are copied into the free ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Array = NDArray[Any]
 DRAFT, TARGET = "draft", "target"
 """The two models."""
 NOT_BEGUN = -1
-"""The draft length of a round that has not begun."""
+"""Value of the draft length for a round that has not begun."""
 
 
 class DecodingError(UserError):
@@ -52,7 +52,7 @@ class BatchState:
     method : Method
     prompts : list of token lists
     records : list of GenerationRecord
-        Written to: one for each prompt.
+        The records to fill, one for each prompt.
     times : (float, float), optional
         Seconds of a forward pass of the draft and of the target model; measured if None.
     risk : bool
@@ -106,14 +106,14 @@ class BatchState:
     # ----------------------------------------------------------------------------------------------- the tokens
 
     def add_drafts(self, slots: Array, tokens: Array, drafts: list[Draft]) -> None:
-        """Put one draft in flight behind each of these sequences."""
+        """Append one draft in flight to each of these sequences."""
         self.tokens[slots, self.draft_end[slots]] = tokens
         self.draft_end[slots] += 1
         for slot, draft in zip(slots.tolist(), drafts, strict=True):
             self.in_flight[slot].append(draft)
 
     def keep_skipped(self, slots: Array, tokens: Array, drafts: list[Draft]) -> None:
-        """Keep one draft of each of these sequences without verification; a new round begins behind it."""
+        """Keep one draft of each of these sequences without verification; the next round begins after it."""
         ends = self.draft_end[slots]
         self.tokens[slots, ends] = tokens
         self.kept_end[slots] = self.draft_end[slots] = ends + 1
@@ -125,7 +125,7 @@ class BatchState:
         self.mark_finished(slots)
 
     def mark_finished(self, slots: Array) -> None:
-        """Mark the sequences that their newest kept token ends, or that are long enough."""
+        """Mark the sequences whose newest kept token is an end-of-text token, or that have all their new tokens."""
         ended = self.is_end(self.tokens[slots, self.kept_end[slots] - 1])
         for sequence in self.sequences[slots[ended]].tolist():
             self.records[sequence].ended = True
@@ -139,7 +139,7 @@ class BatchState:
     # ----------------------------------------------------------------------------------------------- the rounds
 
     def close_rounds(self, slots: Array, rounds: list[Round]) -> None:
-        """Write the rounds of these sequences into their records, and clear the slots for the next round."""
+        """Write the rounds of these sequences into their records, and reset the slots for the next round."""
         for slot, sequence, one in zip(slots.tolist(), self.sequences[slots].tolist(), rounds, strict=True):
             self.records[sequence].rounds.append(one)
             self.in_flight[slot] = []
@@ -149,7 +149,7 @@ class BatchState:
         self.skipped[slots], self.waiting[slots], self.draft_length[slots] = 0, False, NOT_BEGUN
 
     def close_slots(self, stay: Array) -> None:
-        """Keep only the slots in ``stay`` (n,) bool; the last ones move into the gaps, so that few are copied."""
+        """Keep only the slots in ``stay`` (n,) bool; only the last slots are copied, into the free ones."""
         count = int(np.count_nonzero(stay))
         slots = np.arange(count)
         slots[~stay[:count]] = count + np.flatnonzero(stay[count:])
@@ -168,7 +168,7 @@ class BatchState:
     # ----------------------------------------------------------------------------------------------- the models
 
     def read_prompts(self, which: str) -> None:
-        """Let a model read all of the prompts but their last token."""
+        """Let a model read the prompts without their last tokens."""
         model = self.models[which]
         if model is None or not len(self.sequences) or self.prompt_end.max() < 2:
             return
@@ -180,9 +180,9 @@ class BatchState:
             self.records[sequence].prefill_s += spent / len(self.sequences)
 
     def forward(self, which: str, slots: Array, rows: int | Array) -> list[torch.Tensor]:
-        """Let a model read what is new in these slots, and return its last rows of logits, in parts.
+        """Let a model read the new tokens of these slots, and return its last rows of logits, in parts.
 
-        The time of the pass is shared evenly by the sequences that took part.
+        The time of the pass is divided evenly among the sequences.
         """
         model = self.models[which]
         assert model is not None

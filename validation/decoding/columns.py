@@ -1,4 +1,4 @@
-"""What the metrics of :mod:`validation.decoding.metrics` sum: one number for each generation record, by name.
+"""The columns that :mod:`validation.decoding.metrics` sums: by name, one number for each generation record.
 
 ============== ==================================================================================================
 column         meaning
@@ -8,11 +8,11 @@ risk_computed  1 where ``risk`` was computed
 tokens         new tokens; accepted + resampled + bonus + skipped
 seconds        draft_s + target_s + link_s
 rounds         exchanges with the server, which c-sqs calls batches
-sent           exchanges in which anything went up
-turns          exchanges, and each skipped token as a round: what cu-hlm and u-hlm call rounds
-looked_at      accepted + resampled: verified drafts; those behind a rejected one are dropped
-text_speed     tokens/seconds of the text; ``timed_texts`` is 1 where it takes any time
-turn_speed     Σ over turns of tokens/seconds (cu-hlm (6)); ``timed_turns`` is how many take any time
+sent           exchanges with an uplink message
+turns          exchanges plus skipped tokens: the rounds of cu-hlm and u-hlm
+looked_at      accepted + resampled: verified drafts; drafts after a rejected one are dropped
+text_speed     tokens/seconds of the text; ``timed_texts`` is 1 if its seconds are positive
+turn_speed     Σ over turns of tokens/seconds (cu-hlm (6)); ``timed_turns`` counts turns of positive time
 joules         as :func:`validation.decoding.records.energy`
 ============== ==================================================================================================
 
@@ -53,7 +53,7 @@ class Powers:
 
 
 def columns_of(records: Sequence[GenerationRecord], powers: Powers) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Return what is summed, by name, each of shape (records,), and the counts by position, (records, n).
+    """Return the columns by name, each of shape (records,), and the counts by position, (records, n).
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def _turns(table: Array) -> tuple[float, float]:
     each = draft / np.maximum(passes, 1.0)  # a skipped token takes one pass
     rest = np.maximum(passes - skipped, 0.0) * each + table[:, _PLACE["target_s"]] + table[:, _PLACE["link_s"]]
     new = table[:, _PLACE["accepted"]] + table[:, _PLACE["resampled"]] + table[:, _PLACE["bonus"]]
-    asked = np.arange(len(table)) < len(table) - 1  # the last entry is no exchange
+    asked = np.arange(len(table)) < len(table) - 1  # the last entry is not an exchange
     skips, turns = (skipped > 0) & (each > 0), asked & (rest > 0)
     speed = (skipped[skips] / each[skips]).sum() + (new[turns] / rest[turns]).sum()
     return float(speed), float(skipped[skips].sum() + np.count_nonzero(turns))
@@ -100,7 +100,7 @@ def _places(tables: Sequence[Array]) -> dict[str, Array]:
     most = max((int(drafted.max(initial=0)) for drafted, _ in lengths), default=0)
 
     def reaching(values: Array) -> Array:
-        """Count how many are at least 1, 2, ..., most."""
+        """Return how many of the values are at least 1, 2, ..., most."""
         counts = np.bincount(values, minlength=most + 1)
         return np.asarray(np.cumsum(counts[::-1])[::-1][1:])
 

@@ -16,11 +16,11 @@ from validation.trace.reader import Trace, probabilities
 
 Array = NDArray[Any]
 OFFLINE_TOKENS = 200
-"""Tokens that k* is fitted to; each takes a sort of its distributions."""
+"""Number of tokens to which k* is fitted; each token costs a sort of its distributions."""
 
 
 def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, seed: int = 1) -> Fitted:
-    """Fit the papers' line and thresholds, k*, and a threshold by conformal risk control.
+    """Fit the papers' line and thresholds, the top-k k*, and a threshold by conformal risk control.
 
     At each position a draft is drawn from the draft model's distribution at temperature 1; its uncertainty is the
     expected one.
@@ -31,10 +31,10 @@ def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, 
     distortion_tolerance : float
         θ of cu-hlm (21).
     risk : float
-        The rejection risk of a token, averaged over the next text and its texts' common length, that the calibrated
-        threshold allows. It takes 1/risk - 1 texts.
+        Largest allowed mean rejection risk of a token of the next text under the calibrated threshold. It needs at
+        least 1/risk - 1 texts.
     seed : int
-        Of the drafts.
+        Seed of the drawn drafts.
 
     Returns
     -------
@@ -43,7 +43,7 @@ def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, 
     Raises
     ------
     UserError
-        The trace has too few texts for that risk, or its line does not rise.
+        If the trace has too few texts for that risk, or its line does not rise.
     """
     rng = np.random.default_rng(seed)
     u, beta, below, text = [], [], [], []
@@ -74,7 +74,7 @@ def fit(trace: Trace, *, distortion_tolerance: float = 0.1, risk: float = 0.05, 
 
 
 def _calibrated(uncertainty: Array, rejection: Array, text: Array, risk: float) -> float:
-    """The largest threshold that keeps the mean risk of a token within bounds on the next text."""
+    """Return the largest threshold whose expected risk per token of the next text is within the allowed risk."""
     count, length = int(text[-1]) + 1, int(np.bincount(text).max())
     if (count + 1) * risk < 1.0:
         raise UserError(

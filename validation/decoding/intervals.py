@@ -20,7 +20,7 @@ DEFAULT_CONFIDENCE, DEFAULT_RESAMPLES, DEFAULT_SEED = 0.95, 2000, 1
 
 @dataclass(frozen=True, slots=True)
 class IntervalEstimate:
-    """A number and its interval; None where it has no value."""
+    """A number and its interval; None if the number has no value."""
 
     value: float | None
     low: float | None = None
@@ -28,7 +28,7 @@ class IntervalEstimate:
 
 
 def draw_texts(texts: int, resamples: int, seed: int) -> Array:
-    """Sets of texts drawn with replacement, int array (resamples, texts): the same for every method.
+    """Return sets of texts drawn with replacement, int array (resamples, texts): the same for every method.
 
     >>> draw_texts(3, 2, seed=1).tolist()
     [[1, 1, 2], [2, 0, 0]]
@@ -44,14 +44,14 @@ def ratio(
     resamples: int = DEFAULT_RESAMPLES,
     seed: int = DEFAULT_SEED,
 ) -> IntervalEstimate:
-    """Return Σ above/Σ below over texts, with an interval as the metrics have; with ``below`` 1, a mean.
+    """Return Σ above/Σ below over texts, with the interval that the metrics use; it is a mean if ``below`` is 1.
 
     Parameters
     ----------
     above, below : array, shape (texts,)
         In the order of the prompts' ids, so that the draws are those of :func:`validation.decoding.metrics.summarize`.
     confidence, resamples, seed
-        As there.
+        As in that function.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def ratio(
     Raises
     ------
     UserError
-        No texts, or a setting out of range.
+        If there are no texts, or a setting is out of range.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def ratio(
 
 
 def estimate(value: Any, draws: Array, confidence: float) -> IntervalEstimate:
-    """A value and the percentile interval of its draws; draws without a value are left out."""
+    """Return a value and the percentile interval of its draws; draws without a value are left out."""
     if not np.isfinite(value):
         return IntervalEstimate(None)
     known = draws[np.isfinite(draws)]
@@ -87,7 +87,7 @@ def estimate(value: Any, draws: Array, confidence: float) -> IntervalEstimate:
 
 
 def check_settings(confidence: float, resamples: int) -> None:
-    """Refuse a confidence outside (0, 1) and a number of sets below 1."""
+    """Raise if the confidence is outside (0, 1) or the number of sets is below 1."""
     if not 0 < confidence < 1:
         raise UserError(f"The confidence is {confidence}; it must lie between 0 and 1, such as 0.95.")
     if resamples < 1:
@@ -107,7 +107,7 @@ def divide(above: Array, below: Array) -> Array:
 
 
 def median(values: Array) -> Array:
-    """Return the median of each row over its finite values; NaN where there is none."""
+    """Return the median of each row over its finite values; NaN if there are none."""
     finite = np.isfinite(values)
     if finite.all():
         return np.asarray(np.median(values, axis=-1))  # several times faster

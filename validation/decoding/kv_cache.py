@@ -1,4 +1,4 @@
-"""A causal model that reads several sequences of different lengths at once, and can roll tokens back.
+"""A causal model that reads several sequences of different lengths together, and can roll tokens back.
 
 Each sequence has a batch slot. The key and the value of its i-th token lie at position i of that slot. Three rules:
 
@@ -6,7 +6,7 @@ Each sequence has a batch slot. The key and the value of its i-th token lie at p
   query sees only the positions up to its own, so no token of the sequence sees the filler behind it. The next tokens of
   the sequence overwrite the filler.
 - *Roll back.* To take back a rejected token, only ``cached`` is lowered. The positions after it then hold filler.
-- *Close.* When a sequence is finished, the last slots are copied into the gaps (:meth:`CachedModel.keep`).
+- *Close.* When a sequence is finished, the last slots are copied into the free ones (:meth:`CachedModel.keep`).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 COUNTS_BACK = ("gpt_neo",)
-"""Model families whose local attention counts back from the last position: all slots are shifted to end there."""
+"""Model families whose local attention counts back from the last position, so all slots are shifted to end there."""
 
 
 class KeyValueCache:
-    """Keys and values by batch slot and position: what the models of transformers take as ``past_key_values``."""
+    """Keys and values by batch slot and position; models of transformers take it as ``past_key_values``."""
 
     is_compileable = False
 
@@ -43,16 +43,16 @@ class KeyValueCache:
         self.prepare(np.zeros((0, 0), dtype=np.int64), 0, None)
 
     def prepare(self, positions: Array, seen: int, shifted: Array | None) -> None:
-        """Set where the next pass stores and what it sees.
+        """Set where the next pass stores its keys and values, and which positions it sees.
 
         Parameters
         ----------
         positions : int array, shape (slots, m)
-            Of the new tokens.
+            Positions of the new tokens.
         seen : int
-            How many positions a query may see.
+            Number of positions that a query may see.
         shifted : int array, shape (slots, seen), optional
-            The stored position shown at each seen position, if slots are shifted so that all end together.
+            For each seen position, the stored position that it shows; given if slots are shifted to end together.
         """
         self._positions, self._seen, self._shifted = positions, seen, shifted
         self._indices.clear()
@@ -110,9 +110,9 @@ class CachedModel:
         Number of logits to keep; any beyond it are cut off.
     device : torch.device
     slots : int
-        Sequences at once.
+        Number of sequences in a batch.
     capacity : int
-        Most positions of a slot, filler included.
+        Maximum number of positions of a slot, filler included.
     context : int
         Number of positions that the model supports; filler beyond them gets the last one.
 
@@ -121,7 +121,7 @@ class CachedModel:
     cached : int array, shape (slots,)
         Tokens of each sequence that the model has read; lower it to take tokens back.
     seconds : float
-        Of the last forward pass.
+        Seconds of the last forward pass.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class CachedModel:
         self._in_numpy = device.type == "cpu" and dtype in (torch.float32, torch.float64, torch.float16)
 
     def read(self, tokens: Array, until: Array, *, rows: int | Array, only: Array | None = None) -> list[torch.Tensor]:
-        """Read each slot's tokens from ``cached`` up to ``until``, and return the last rows of logits of each slot.
+        """Read each slot's tokens from ``cached`` up to ``until``, and return each slot's last rows of logits.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class CachedModel:
             The rows of all slots, one slot after another, in parts that avoid copies where possible. The last row of
             each slot predicts the token after the last one read.
         """
-        # where the new tokens go: every slot gets as many as the widest one, filled up with filler
+        # positions of the new tokens: every slot gets the same number, filled up with filler
         reached = np.maximum(until, self.cached)
         fresh, longest = (reached - self.cached).tolist(), max(self.cached.tolist())
         width = max(fresh)
@@ -176,7 +176,7 @@ class CachedModel:
             shifted = np.clip(np.arange(seen) - offset, 0, last)
         self._cache.prepare(positions, seen, shifted)
 
-        # which rows of logits are wanted: (slot, first new token, end), and what the model may leave out
+        # the wanted rows of logits, as (slot, first new token, end), and the rows that the model may leave out
         slots = (np.arange(len(fresh)) if only is None else only).tolist()
         counts = [rows] * len(slots) if isinstance(rows, int) else rows.tolist()
         ends = [(slot, max(fresh[slot], 1), count) for slot, count in zip(slots, counts, strict=True) if count]
@@ -221,7 +221,7 @@ class CachedModel:
         self.cached = self.cached[slots]
 
     def part(self, slots: Array) -> CachedModel:
-        """Return a copy of these slots, to read on without the others."""
+        """Return a copy of these slots, which can read on alone."""
         some = copy(self)
         some.cached, some._cache = self.cached[slots], self._cache.part(slots)
         return some

@@ -23,7 +23,7 @@ class Channel(Protocol):
     """A link, opened for a batch of sequences."""
 
     def rate(self, sequence: int, elapsed_s: float) -> float:
-        """Begin a round of a sequence. Return the uplink rate of that round, in bit/s."""
+        """Begin a round of a sequence, and return its uplink rate in bit/s."""
 
     def seconds(self, sequences: Array, up_bits: Array, down_bits: Array, elapsed_s: Array) -> Array:
         """Return the seconds of the rounds' messages, up and down."""

@@ -5,8 +5,8 @@ their caches (:mod:`validation.decoding.batch_state`), draws with the numbers of
 :mod:`validation.decoding.random_streams`, asks the link how long a message takes, and writes a record
 (:mod:`validation.decoding.records`).
 
-The sequences of a batch are independent. Each has its own drafts in flight, rounds and random numbers, and becomes what
-it would become alone, up to the rounding of the models' matrix products.
+The sequences of a batch are independent. Each has its own drafts in flight, rounds and random numbers. So a batch
+changes a sequence only by the rounding of the models' matrix products.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ def decode(
     prompts : sequence of Prompt
     method : Method
     link : Link, optional
-        Gives the time of each message; without it messages take no time.
+        Gives the time of each message; without a link, messages take no time.
     temperature, top_p : float
-        Of both models' distributions. Temperature 0 is greedy.
+        Temperature and top-p of both models' distributions. Temperature 0 is greedy.
     new_tokens : int
-        r_max, the most new tokens. A sequence also ends with an end-of-text token, which is kept. 0 gives none.
+        r_max, the maximum number of new tokens, 0 or more. A sequence also ends at an end-of-text token, which is kept.
     batch : int
-        Sequences at once.
+        Number of sequences in a batch.
     seed : int
-        The seed and a prompt's id decide the sequence, whatever else is in the batch.
+        The seed and a prompt's id determine the sequence, whatever the other prompts of the batch are.
     times : (float, float), optional
         Seconds of a forward pass of the draft and of the target model, such as ``PAPER_TIMES``; measured otherwise.
     risk : bool
@@ -85,7 +85,7 @@ def decode(
     on_finished : callable, optional
         Called with each record as soon as its sequence is finished.
     clock : Clock, optional
-        The times of this run are added to it.
+        The times of this run are added to this clock.
 
     Returns
     -------
@@ -95,9 +95,9 @@ def decode(
     Raises
     ------
     UserError
-        A setting out of range, no prompts, an empty prompt, or one that does not fit the context.
+        If a setting is out of range, there are no prompts, a prompt is empty, or it does not fit the context.
     DecodingError
-        A model gave logits that are not finite. The message names model, prompt and position; the error holds the
+        If a model gives logits that are not finite. The message names model, prompt and position; the error holds the
         records that were finished.
     """
     _check_settings(temperature, top_p, new_tokens, batch, times)
@@ -150,8 +150,8 @@ class _Loop(BatchState):
     def run(self) -> None:
         """Generate until every sequence is finished.
 
-        All sequences that draft take one step together. Those whose drafts are complete wait, and are verified together
-        as soon as they are half of the sequences. When that is does not change what is generated.
+        All sequences that draft take one step together. Sequences with complete drafts wait, and are verified together
+        as soon as half of the sequences wait. The moment of verification does not change the tokens.
         """
         import torch
 
@@ -171,7 +171,7 @@ class _Loop(BatchState):
 
     def _begin_rounds(self) -> None:
         """Choose a draft length for each sequence that begins a round; without a draft model, also its drafts."""
-        (slots,) = (self.draft_length == NOT_BEGUN).nonzero()  # none of them is waiting
+        (slots,) = (self.draft_length == NOT_BEGUN).nonzero()  # no sequence waits yet
         if not len(slots):
             return
         if self.session.channel:
@@ -191,7 +191,7 @@ class _Loop(BatchState):
         self._guess(slots[self.draft_length[slots] > 0])
 
     def _guess(self, slots: Array) -> None:
-        """Put guesses of the method in flight, up to an end-of-text token: drafts without a draft model."""
+        """Put the method's guesses in flight, up to an end-of-text token: they are drafts without a draft model."""
         ends, end_tokens = self.kept_end[slots].tolist(), self.session.pair.end_tokens
         known = [self.tokens[slot, :end] for slot, end in zip(slots.tolist(), ends, strict=True)]
         asked = zip(self.sequences[slots].tolist(), known, self.draft_length[slots].tolist(), strict=True)
@@ -219,7 +219,7 @@ class _Loop(BatchState):
         self.require_finite(DRAFT, slots, q.sum(dim=-1).cpu().numpy())
         step = Step(self.sequences[slots], positions, logits, q, ahead == 0)
 
-        # 2. the method says what to draw from; draw
+        # 2. draw from the distributions that the method proposes
         middle = time.perf_counter()
         made = self.method.propose(step)
         after = time.perf_counter()
@@ -228,7 +228,7 @@ class _Loop(BatchState):
         known = made.distributions if made.server_distributions is None else made.server_distributions
         probabilities = probabilities_at(known, tokens)
 
-        # 3. the method says which drafts skip verification, and what the server will know of the others
+        # 3. ask the method which drafts skip verification, and which distribution the server will know of the others
         drawn = time.perf_counter()
         skip = step.first_of_round & self.method.skip(step, tokens)
         own = self.method.server_distributions(step, tokens, skip)
@@ -239,7 +239,7 @@ class _Loop(BatchState):
         columns = (tokens.tolist(), probabilities.tolist(), each_q, held, notes or [None] * len(slots))
         drafts = [Draft(*parts) for parts in zip(*columns, strict=True)]
 
-        # 4. keep what skips verification, put the others in flight; a full round waits to be verified
+        # 4. keep drafts that skip verification, put the others in flight; a full round waits for verification
         full = np.False_ if made.ends_round is None else np.asarray(made.ends_round)
         (kept,), (sent,) = (skip & ~full).nonzero(), (~(skip | full)).nonzero()
         if len(kept):
@@ -252,7 +252,7 @@ class _Loop(BatchState):
     # ----------------------------------------------------------------------- send, verify, replace, roll back
 
     def _verify(self) -> None:
-        """Exchange with the server for every sequence that waits."""
+        """Exchange messages with the server for every sequence that waits."""
         # 1. send
         (slots,) = (self.waiting & ~self.finished).nonzero()
         in_flight = [self.in_flight[slot] for slot in slots.tolist()]
@@ -300,13 +300,13 @@ class _Loop(BatchState):
         """Write accepted and new tokens into the sequences, roll both caches back, and return the rounds."""
         position = (self.kept_end - self.prompt_end)[slots] - self.skipped[slots]
 
-        # replace: the server's token stands behind the accepted drafts; what is behind it is dropped
+        # replace: the server's token follows the accepted drafts; later drafts are dropped
         has_token = found.token >= 0
         place = self.kept_end[slots] + found.accepted
         self.tokens[slots[has_token], place[has_token]] = found.token[has_token]
         self.kept_end[slots] = self.draft_end[slots] = place + has_token
 
-        # roll back: a cache forgets the dropped drafts, and the last token, since its logits may be wanted again
+        # roll back: remove the dropped drafts from the caches, and the last token, since its logits may be needed again
         for model in self.models.values():
             if model:
                 model.cached[slots] = np.minimum(model.cached[slots], self.kept_end[slots] - 1)
@@ -327,7 +327,7 @@ class _Loop(BatchState):
         return list(map(Round, position.tolist(), *counts, *sizes, *zip(*lost, strict=True), *spent))
 
     def _time_messages(self, slots: Array, rounds: list[Round]) -> None:
-        """Write the seconds on the link into the rounds of these slots."""
+        """Write the link's seconds into the rounds of these slots."""
         channel = self.session.channel
         if channel is None:
             return
@@ -341,7 +341,7 @@ class _Loop(BatchState):
     # --------------------------------------------------------------------------------------------------- risks
 
     def _add_risks(self, slot: int, now: Round, drafts: list[Draft], target: torch.Tensor, end: int) -> None:
-        """Add to a round what bounds the distance from the target model's law.
+        """Add to a round the terms that bound the distance from the target model's law.
 
         ``target`` (k, V) holds p at the last k positions; its last row follows the token at position ``end`` - 1.
         """

@@ -1,8 +1,8 @@
-"""The metrics of a decoding method: one list for the tables and figures of every paper, each metric defined once.
+"""The metrics of a decoding method; the tables and figures of all papers use this one list.
 
-A metric is a ratio of two totals over prompts (:data:`METRICS`), or a median over prompts (:data:`MEDIANS`). What is
-summed is a column (:mod:`validation.decoding.columns`). Similarity and perplexity, which take a model and not the
-records alone, are scores of a text (:mod:`validation.decoding.scoring`).
+A metric is a ratio of two totals over prompts (:data:`METRICS`), or a median over prompts (:data:`MEDIANS`). The summed
+values are columns (:mod:`validation.decoding.columns`). Similarity and perplexity need a model, not only the records;
+they are scores of a text (:mod:`validation.decoding.scoring`).
 
 Intervals are bootstrap percentiles over prompts. Methods with the same prompts get the same resamples, so that two of
 them can be compared (:func:`compare`).
@@ -42,7 +42,8 @@ Columns = Mapping[str, Array]
 class Metric:
     """A metric: its unit, its definition, and the two columns whose totals it divides.
 
-    ``complement`` marks 1 - above/below. A metric with ``needs_risk`` has no value unless all records have risks.
+    With ``complement`` the metric is 1 - above/below. With ``needs_risk`` it has a value only if all records have
+    risks.
     """
 
     name: str
@@ -109,21 +110,21 @@ these prompts and this fading, and grow with their number. A median does not.
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """Acceptance by the place of a draft in its round, the first entry for the first; n the most drafts of a round.
+    """Acceptance by a draft's place in its round, (n,): entry i is draft i; n is the longest round's number of drafts.
 
     Attributes
     ----------
     offered : int array, shape (n,)
         Rounds with at least this many drafts.
     reached : int array, shape (n,)
-        Of those, where all drafts before were accepted.
+        Those of them in which all earlier drafts were accepted.
     passed : int array, shape (n,)
-        Of those, where this one was, too.
+        Those of them in which this draft was accepted, too.
     conditional : tuple of n IntervalEstimate
         passed/reached: the chance of a draft whose predecessors were accepted.
     joint : tuple of n IntervalEstimate
-        passed/offered: the chance that this draft and all before it are accepted. Where all rounds have as many drafts,
-        the product of ``conditional`` up to it.
+        passed/offered: the chance that this draft and all before it are accepted. If all rounds have the same number of
+        drafts, this is the product of ``conditional`` up to it.
     survival : tuple of n IntervalEstimate
         passed/rounds, which sum to ``accepted_length``.
     """
@@ -144,16 +145,16 @@ class Summary:
     ----------
     method, link : str
     prompts : tuple of str
-        In the order of the draws.
+        The prompts' ids, in the order that the draws use.
     tokens : int
     estimates : dict of IntervalEstimate
-        By the names of ``METRICS`` and ``MEDIANS``.
+        The estimates, by the names of ``METRICS`` and ``MEDIANS``.
     positions : Positions
     draws : dict of array, shape (resamples,)
         Each metric on each resampled set of prompts; NaN where it has no value.
     confidence : float
     settings : (int, int)
-        Resamples and seed.
+        The number of resamples and the seed.
     """
 
     method: str
@@ -184,15 +185,15 @@ def summarize(
     Parameters
     ----------
     records : sequence of GenerationRecord
-        One a prompt.
+        One record for each prompt.
     powers : Powers, optional
-        Of the device, the transmitter and the server; all 0 otherwise.
+        Powers of the device, the transmitter and the server; 0 if not given.
     confidence : float
         In (0, 1).
     resamples : int
-        Resampled sets, at least 1.
+        Number of resampled sets, at least 1.
     seed : int
-        Of the resampling. Methods with the same prompts, resamples and seed get the same sets.
+        Seed of the resampling. Methods with the same prompts, resamples and seed get the same sets.
 
     Returns
     -------
@@ -201,7 +202,8 @@ def summarize(
     Raises
     ------
     UserError
-        No records, records of several methods or links, a prompt twice, a setting out of range.
+        If there are no records, records of several methods or links, or two records of a prompt, or a setting is out of
+        range.
     """
     check_settings(confidence, resamples)
     records = sorted(
@@ -219,17 +221,17 @@ def summarize(
 
 
 def summaries(records: Iterable[GenerationRecord], **settings: Any) -> list[Summary]:
-    """:func:`summarize` for each method and link among the records, in the order they come."""
+    """Return :func:`summarize` for each method and link among the records, in the order of their first records."""
     return [summarize(group, **settings) for group in _groups(records).values()]
 
 
 def compare(one: Summary, other: Summary, name: str) -> IntervalEstimate:
-    """Return the quotient of a metric of two methods on the same prompts, with its paired interval.
+    """Return the ratio of a metric between two methods on the same prompts, with its paired interval.
 
     Raises
     ------
     UserError
-        If they have not the same prompts, resamples, seed and confidence.
+        If their prompts, resamples, seeds or confidence differ.
     """
     for what in ("prompts", "settings", "confidence"):
         if getattr(one, what) != getattr(other, what):
@@ -299,7 +301,7 @@ def _groups(records: Iterable[GenerationRecord]) -> dict[tuple[str, str], list[G
 
 
 def _one_method(records: Sequence[GenerationRecord]) -> tuple[str, str]:
-    """Method and link of the records."""
+    """Return the method and the link of the records; raise if there are several."""
     names = sorted({(record.method, record.link) for record in records})
     if len(names) != 1:
         several = ", ".join(f"{method!r} over {link!r}" for method, link in names) or "none"
@@ -311,7 +313,7 @@ def _one_method(records: Sequence[GenerationRecord]) -> tuple[str, str]:
 
 
 def _positions(places: dict[str, Array], rounds: Array, chosen: Array, confidence: float) -> Positions:
-    """Over all texts, with intervals."""
+    """Return the acceptance by position over all texts, with intervals."""
     sums = {name: count.sum(axis=0) for name, count in places.items()}
     counts = counts_of(chosen, len(rounds))
     drawn = {name: counts @ count for name, count in places.items()}

@@ -1,8 +1,8 @@
-"""Seconds of a pass of each model on this machine, measured once a run and applied to every method.
+"""Seconds of a forward pass of each model on this machine, measured once for a run and used for every method.
 
-The seconds in a record are those of the batch it was decoded in, on a machine that may have had other work: two runs of
-one command may differ by a factor of ten. The number of passes of a method does not change. So a speed is
-tokens / (draft passes · t_draft + target passes · t_target), with both times measured alone, one text at a time.
+The seconds in a record come from a batch, on a machine that may have had other work: two runs of one command may differ
+by a factor of ten. But the number of passes of a method is the same in both. So a speed is tokens / (draft passes ·
+t_draft + target passes · t_target), with both times measured alone, one text at a time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Passes:
         Tokens in the cache.
     repeats : int
     models : dict
-        What was timed: names, device, dtype.
+        The models that were timed: names, device, dtype.
     date : str
     """
 
@@ -61,19 +61,19 @@ class Passes:
     date: str
 
     def plain(self) -> dict[str, Any]:
-        """The passes as plain values, under the stored keys."""
+        """Return the passes as plain values, under the stored keys."""
         return {STORED.get(name, name): value for name, value in asdict(self).items()}
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Passes:
-        """The passes that :meth:`plain` gave."""
+        """Return the passes from the result of :meth:`plain`."""
         models = {name: Pass(**plain[stored]) for name, stored in STORED.items()}
         others: dict[str, Any] = {name: value for name, value in plain.items() if name not in STORED.values()}
         return cls(models["draft"], models["target"], **others)
 
 
 def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEFORE, repeats: int = REPEATS) -> Passes:
-    """Time a pass of each model over a cache, one text, as the generation loop makes it.
+    """Time a pass of each model with a filled cache, for one text, as the generation loop runs it.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def measure_passes(pair: Pair, *, drafts: int = DRAFTS, before: int = TOKENS_BEF
     drafts : int
         K.
     before : int
-        Tokens in the cache, fewer if the context is short.
+        Number of tokens in the cache; smaller if the context is short.
     repeats : int
-        Of which the median counts.
+        Number of measured passes; their median is used.
 
     Returns
     -------
@@ -112,18 +112,18 @@ def passes_of(pair: Pair, folder: Path) -> Passes:
 
 
 def speed(records: Sequence[GenerationRecord], passes: Passes) -> IntervalEstimate:
-    """Tokens a second of these texts: measured counts times measured pass times, with the interval over prompts.
+    """Return the tokens per second of these texts, from pass counts and measured pass times, with an interval.
 
     Parameters
     ----------
     records : sequence of GenerationRecord
-        Of one method over one link; what the link takes is not counted.
+        Records of one method over one link; the link's time is not counted.
     passes : Passes
 
     Returns
     -------
     IntervalEstimate
-        In tokens/s. Its interval is over the prompts alone: that of the pass times is in ``passes``.
+        In tokens/s. The interval is over prompts only; ``passes`` holds the spread of the pass times.
     """
     records = sorted(records, key=lambda record: record.prompt)
     times = {"draft_passes": passes.draft.median_s, "target_passes": passes.target.median_s}
@@ -134,7 +134,7 @@ def speed(records: Sequence[GenerationRecord], passes: Passes) -> IntervalEstima
 def risk_per_token(records: Sequence[GenerationRecord]) -> IntervalEstimate:
     """Σ risk / Σ tokens, which bounds the mean total variation of a token's law from the target model's; 0 is lossless.
 
-    No value if a record was decoded without ``risk``.
+    It has no value if a record was decoded without ``risk``.
     """
     records = sorted(records, key=lambda record: record.prompt)
     if not all(record.risk_computed for record in records):
@@ -153,7 +153,7 @@ def _models(pair: Pair) -> dict[str, str]:
 
 
 def _time(pair: Pair, model: Any, before: int, tokens: int, repeats: int) -> Pass:
-    """Time a pass over new tokens behind others in the cache."""
+    """Time a pass over new tokens that follow the tokens in the cache."""
     import torch
 
     reader = CachedModel(model, pair.vocabulary, pair.device, 1, before + tokens + 1, pair.context)

@@ -1,10 +1,11 @@
 """The random numbers of a run. Each depends on the seed, prompt, position and purpose, not on the rest of the batch.
 
-A position may be drafted again: a rejected draft drops all drafts behind it. The new draft needs another number. It is
-chosen by the number of drafts in flight ahead of the position, which is smaller each time. With the same number, the
-distribution of a method that learns from dropped drafts would change. Example: flexspec's next K depends on the dropped
-drafts, and K decides whether the position is drafted or replaced. So K would depend on the number that is used again.
-Acceptance uses only the numbers up to the draft's own position, and never those behind a rejected draft.
+A position may be drafted again: a rejected draft drops all drafts behind it. The new draft needs a new random number.
+The number of drafts in flight before the position selects it, since this count is smaller each time. If the old random
+number were used again, the distribution of a method that learns from dropped drafts would change. Example: flexspec's
+next K depends on the dropped drafts, and K decides whether the position is drafted or replaced. So K would depend on
+the random number that is used again. Acceptance uses only the numbers up to the draft's own position, and never those
+behind a rejected draft.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAFT, ACCEPT, REPLACE, SKIP = range(4)
-"""What a number decides: the draft, its acceptance, the server's token, and whether verification is skipped."""
+"""Purpose of a random number: the draft, its acceptance, the server's token, and whether verification is skipped."""
 PURPOSES = 4
 _TEXT, _LINK, _EXTRA, _FINE, _AHEAD = range(5)  # streams of a prompt
 
@@ -45,12 +46,12 @@ class Noise:
         self._ahead: dict[tuple[int, int], Array] = {}
 
     def uniform(self, purpose: int, sequences: Array, positions: Array) -> Array:
-        """Return a number for each sequence (its index) at its position (0 for the first new token), float64."""
+        """Return a random number for each sequence (its index) at its position (0 for the first new token), float64."""
         found: Array = self._table[sequences, positions, purpose]
         return found
 
     def uniforms(self, purpose: int, sequences: Array, positions: Array, count: int) -> Array:
-        """Return numbers (n, count) for each sequence at its position; the first is that of :meth:`uniform`."""
+        """Return random numbers (n, count) for each sequence at its position; the first is :meth:`uniform`'s."""
         first = self.uniform(purpose, sequences, positions)[:, None]
         if count == 1:
             return first
@@ -59,7 +60,7 @@ class Noise:
         return np.concatenate([first, self._fine[count][sequences, positions, purpose]], axis=1)
 
     def drafts(self, sequences: Array, positions: Array, ahead: Array, count: int) -> Array:
-        """Return numbers (n, count) for a draft at a position with ``ahead`` (n,) drafts in flight before it."""
+        """Return random numbers (n, count) for a draft at a position with ``ahead`` (n,) drafts in flight before it."""
         found = self.uniforms(DRAFT, sequences, positions, count)
         for offset in set(ahead[ahead > 0].tolist()):
             if (offset, count) not in self._ahead:

@@ -36,13 +36,13 @@ def load_links(folder: str | Path) -> dict[str, TraceLink]:
     Returns
     -------
     dict of str to TraceLink
-        By ``family/trace_id``, the family being the file's name without its suffix; in bit/s.
+        The links by ``family/trace_id``, where the family is the file's name without its suffix; in bit/s.
 
     Raises
     ------
     UserError
-        If there is no such folder or nothing in it, a file cannot be read, a column is missing, a value is no number,
-        or :class:`hlmtheory.channel.TraceLink` refuses a trace; the message names the file and the line or
+        If there is no such folder or no file in it, a file cannot be read, a column is missing, a value is not a
+        number, or :class:`hlmtheory.channel.TraceLink` refuses a trace; the message names the file and the line or
         trace.
     """
     place = Path(folder)

@@ -77,7 +77,7 @@ SUMMED = tuple(f.name for f in fields(Round) if f.name not in ("position", "thre
 
 @dataclass(slots=True)
 class GenerationRecord:
-    """What one method generated for one prompt over one link."""
+    """The result of one method for one prompt over one link."""
 
     method: str
     prompt: str
@@ -90,7 +90,7 @@ class GenerationRecord:
     risk_computed: bool = False  # whether ``mismatch``, ``risk`` and ``skip_risk`` were computed
     prefill_s: float = 0.0
     rounds: list[Round] = field(default_factory=list)
-    last: Round = field(default_factory=Round)  # what happened after the last exchange
+    last: Round = field(default_factory=Round)  # tokens and times after the last exchange
 
     def total(self, name: str) -> float:
         """Return the sum of a field of :class:`Round`."""

@@ -1,8 +1,8 @@
 """Link latency and other pass times, added in post-processing to stored records.
 
-What a method generates does not depend on the link, unless its decisions follow the link's rate. So a prompt is decoded
-once, and its messages are timed over as many links as a figure has points. The fading is the one that
-:func:`validation.decoding.loop.decode` would have drawn: a number for each seed, prompt and round.
+The tokens that a method generates do not depend on the link, unless its decisions follow the link's rate. So a prompt
+is decoded once, and its messages are timed over all links that a figure needs. The fading is the one that
+:func:`validation.decoding.loop.decode` would have drawn: it depends on seed, prompt and round.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ def retime(
     Parameters
     ----------
     records : sequence of GenerationRecord
-        Of any methods, decoded over any link or none.
+        Records of any methods, decoded over any link or none.
     link : Link, optional
-        None takes no time.
+        The new link; with None, messages take no time.
     methods : iterable of Method
-        Those of the records, found by name: they say whether bits or bytes go over the link.
+        The methods of the records, found by name: a method determines whether the link carries bits or bytes.
     times : (float, float), optional
-        Seconds of a forward pass of the draft and of the target model; those of the records otherwise.
+        Seconds of a forward pass of the draft and of the target model; those of the records if not given.
     seed : int, optional
-        Of the fading; that of the records otherwise, so that it is the one which they would have been decoded with.
+        Seed of the fading; by default the records' seed, which gives the fading that decoding over this link would have
+        drawn.
 
     Returns
     -------
@@ -60,7 +61,7 @@ def retime(
     Raises
     ------
     UserError
-        A method that is not among the methods, or that follows the link's rate; a negative or non-finite time.
+        If a record's method is not among the methods or follows the link's rate, or a time is negative or not finite.
     """
     if times is not None and not all(0 <= value < np.inf for value in times):
         raise UserError(f"The times of the models are {times}; give seconds, 0 or more.")
@@ -83,7 +84,7 @@ def fading_links(
     bandwidth_hz: float = BANDWIDTH_HZ,
     way: Way | None = None,
 ) -> list[FadingLink]:
-    """A link for each average SNR, with Rayleigh fading, or Rician where a K-factor is given.
+    """Return a link for each average SNR, with Rayleigh fading, or Rician fading if a K-factor is given.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ def _check(methods: dict[str, Method], record: GenerationRecord) -> None:
 def _retime(
     records: list[GenerationRecord], link: Link | None, method: Method, times: tuple[float, float] | None, seed: int
 ) -> list[GenerationRecord]:
-    """Time the records of one method, round by round for all prompts."""
+    """Return the records of one method with new times, computed round by round for all prompts."""
     draft, target = (
         _passes(records, which, time) for which, time in zip(("draft", "target"), times or (None, None), strict=True)
     )
@@ -180,5 +181,5 @@ def _passes(records: list[GenerationRecord], which: str, time: float | None) -> 
         return lambda one: float(getattr(one, f"{which}_s"))
     count = f"{which}_passes"
     most = max((getattr(one, count) for record in records for one in (*record.rounds, record.last)), default=0)
-    sums = np.cumsum(np.full(most, time))  # pass after pass, as they were added up: rounding and all
+    sums = np.cumsum(np.full(most, time))  # added pass by pass, as the loop does, so that the rounding is the same
     return lambda one: float(sums[getattr(one, count) - 1]) if getattr(one, count) else 0.0

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 BRANCHES = 64
-"""Parts among which one number chooses in :func:`draw`."""
+"""Number of parts from which one random number chooses in :func:`draw`."""
 
 
 def distributions_of(logits: torch.Tensor | list[torch.Tensor], temperature: float, top_p: float) -> torch.Tensor:
@@ -70,8 +70,8 @@ def draw(rows: torch.Tensor, uniform: Array) -> tuple[Array, Array]:
 
     First a block of tokens is drawn, then a part of the block, and so on. Each choice is among at most ``BRANCHES``
     parts and uses a number of its own: ``uniform`` is (n, ``levels(V)``). The law is the distribution's. One number and
-    the inverse of the distribution function would give the same law, but a rounding error anywhere would then move all
-    later borders, and change the token some hundred times as often.
+    the inverse of the distribution function would give the same law. But a rounding error would then move all later
+    borders, and change the token about a hundred times as often.
 
     A token of probability 0 is never drawn. A sum that is not finite, or not positive, marks broken logits.
     """
@@ -107,11 +107,11 @@ def probabilities_at(distributions: torch.Tensor, tokens: Array) -> Array:
 
 
 def residual(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
-    """Return what a rejected draft is replaced from: (p - q̂)⁺ in float64, not normalised; p where that is all zeros.
+    """Return the residual that replaces a rejected draft: (p - q̂)⁺ in float64, not normalised; p if it is all zeros.
 
-    With q̂ = q it is never all zeros where a draft was rejected. With another q̂ any law may stand there
-    (:mod:`hlmtheory.truncation`); p is at hand. The same as :func:`hlmtheory.verification.residual_distribution`,
-    which looks at its arguments first; this one is on the way of every token.
+    With q̂ = q it is never all zeros where a draft was rejected. With another q̂ it may be, and then any law is allowed
+    (:mod:`hlmtheory.truncation`); p is available. :func:`hlmtheory.verification.residual_distribution` computes the
+    same but checks its arguments; this function runs for every token.
     """
     import torch
 

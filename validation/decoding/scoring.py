@@ -1,10 +1,10 @@
 """Scores of a study's finished texts: similarity to answers, and likelihood.
 
 ====================== ======================================================================================
-score                  meaning, of one text
+score                  meaning, for one text
 ====================== ======================================================================================
 nats                   -log of its probability under the target model at temperature 1, a token
-nats_total             the same of the whole text
+nats_total             the same for the whole text
 similarity_reference   cosine similarity of sentence embeddings with the prompt's answer, where it has one
 similarity_large       with the target model's own text from another seed
 of                     hash of the text, the answer and the target model's text that were scored
@@ -58,27 +58,28 @@ def score(
     embed: Embed | None = None,
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Scores:
-    """Score texts.
+    """Return the scores of texts, computed where ``known`` lacks them.
 
     Parameters
     ----------
     pair, prompts
-        That the texts were decoded with.
+        The pair and the prompts that the texts were decoded with.
     records : sequence of GenerationRecord
-        Of any methods and links.
+        Records of any methods and links.
     own : sequence of GenerationRecord
-        Of the target model alone, with another seed, one a prompt.
+        Records of the target model alone, with another seed, one for each prompt.
     known : mapping, optional
-        Scores that are there already: kept, but for those of other texts.
+        Earlier scores: kept, unless they belong to other texts.
     embed : callable, optional
-        From texts to vectors; the bundled sentence model if None.
+        Function from texts to vectors; the bundled sentence model if None.
     progress : callable, optional
         Called as ``progress(done, total, text)``.
 
     Returns
     -------
     dict
-        By :func:`score_key` the scores of the table at the head of this module; known ones of other records, too.
+        By :func:`score_key`, the scores in the table at the head of this module; also the known scores of other
+        records.
     """
     scores: Scores = {key: dict(values) for key, values in (known or {}).items()}
     if embed is None:
@@ -117,7 +118,7 @@ def score(
 
 
 def remembering(embed: Embed) -> Embed:
-    """Return the same function, which embeds each distinct text once: references serve all methods."""
+    """Return the same function with a memory: it embeds each text once, though all methods share the references."""
     vectors: dict[str, Any] = {}
 
     def look_up(texts: Sequence[str]) -> Any:

@@ -1,4 +1,4 @@
-"""What the generation loop and a decoding method exchange."""
+"""The objects that the generation loop and a decoding method exchange."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Draft:
     probability: float = 1.0  # q̂_d, with which the server decides on acceptance
     draft_distribution: torch.Tensor | None = None  # q, the draft model's
     server_distribution: torch.Tensor | None = None  # q̂, what the server knows of q; None for a certain draft
-    note: Any = None  # whatever the method's message needs
+    note: Any = None  # data for the method's message
 
     @property
     def distribution(self) -> torch.Tensor:
-        """q, of a token that the draft model drafted."""
+        """Return q; raise if the draft model did not draft the token."""
         if self.draft_distribution is None:
             raise ValueError(f"token {self.token} was not drafted by the draft model, so it has no distribution")
         return self.draft_distribution
@@ -49,7 +49,7 @@ class Step:
 
     @property
     def logits(self) -> torch.Tensor:
-        """The draft model's logits (n, V), joined when they are asked for."""
+        """Return the draft model's logits (n, V), joined on first use."""
         import torch
 
         parts = self.parts
@@ -60,17 +60,17 @@ class Step:
 
 @dataclass(slots=True)
 class Proposal:
-    """What a method makes of a step."""
+    """A method's answer to a step."""
 
-    distributions: torch.Tensor  # (n, V), what the drafts are drawn from
-    server_distributions: torch.Tensor | None = None  # (n, V), what the server will know; ``distributions`` if None
+    distributions: torch.Tensor  # (n, V), the distributions that drafts are drawn from
+    server_distributions: torch.Tensor | None = None  # (n, V), known to the server; ``distributions`` if None
     ends_round: Array | None = None  # (n,) bool, whether the round ends before this draft
     notes: Sequence[Any] | None = None
 
 
 @dataclass(slots=True)
 class Message:
-    """What goes up to the server in a round."""
+    """The uplink message of a round."""
 
     bits: float  # by the paper's formula
     payload: bytes  # as it is sent
@@ -90,7 +90,7 @@ class Outcome:
 
 @dataclass(slots=True)
 class Clock:
-    """Where the time went, in seconds: forward passes, the arithmetic of sampling, the method's own work, and all."""
+    """Seconds of a run: forward passes, sampling, the method's functions, and the total."""
 
     draft: float = 0.0
     target: float = 0.0
@@ -101,13 +101,13 @@ class Clock:
 
     @property
     def loop(self) -> float:
-        """What remains for the loop itself."""
+        """Return the remaining seconds, which the loop itself took."""
         return self.total - self.draft - self.target - self.prefill - self.sampling - self.method
 
 
 @dataclass(slots=True)
 class Session:
-    """What a method may know of the run."""
+    """The properties of a run that a method may use."""
 
     pair: Pair
     sequences: int  # in the batch

@@ -1,10 +1,10 @@
-"""What is decoded for the papers' figures: named sweeps, and the files of each.
+"""The studies that are decoded for the papers' figures: named sweeps and their files.
 
 A study is several methods at one temperature and top-p. Its folder is ``RUN/decoded/NAME``. It holds the journal of its
-records (:mod:`validation.decoding.sweep`) and, in ``own``, that of the target model alone with another seed. When all
-records are there, it also holds ``study.json``, with the settings, the fitted values and the number of records, and
-``scores.json`` (:mod:`validation.decoding.scoring`), each with a checksum (:mod:`validation.trace.sealed`). An
-interrupted study continues; files that are damaged or missing are made again.
+records (:mod:`validation.decoding.sweep`) and, in ``own``, the journal of the target model alone with another seed.
+When all records are there, it also holds ``study.json``, with the settings, the fitted values and the number of
+records, and ``scores.json`` (:mod:`validation.decoding.scoring`), each with a checksum
+(:mod:`validation.trace.sealed`). An interrupted study continues; damaged or missing files are made again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ANSWER_TOKENS = 512
 """r_max of cu-hlm Section V-A."""
 
 CLOUD_S = 0.1046
-"""A pass of the target model, where flexspec prints none: cu-hlm's."""
+"""Seconds of a pass of the target model: cu-hlm's value, since flexspec prints none."""
 
 CLOUD_ONLY_S = {"5G": 0.432, "4G": 0.595, "WiFi": 1.220}
 """Seconds of a token by Cloud-Only on GSM8K: flexspec Table III."""
@@ -66,9 +66,9 @@ class Study:
     Attributes
     ----------
     name, about : str
-        The name, and the figures it is for.
+        The name, and the figures that use the study.
     methods : callable
-        From the fitted values to the methods, as :func:`validation.decoding.methods.default_methods`.
+        Function from the fitted values to the methods, as :func:`validation.decoding.methods.default_methods`.
     temperature, top_p : float
     """
 
@@ -91,7 +91,7 @@ def _hlm(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
 
 def _design(fitted: Fitted, *, delay_s: float = 0.0) -> list[Method]:
     thresholds = [UHlm(limit, f"U-HLM, u_th = {limit:g}") for limit in THRESHOLDS]
-    asks = fitted.risk_prone < 1.0  # else no uncertainty is above it, and k would not matter
+    asks = fitted.risk_prone < 1.0  # otherwise no uncertainty is above the threshold, and k has no effect
     limit, suffix = (fitted.risk_prone, "") if asks else (CHOSEN_THRESHOLD, f" at {CHOSEN_THRESHOLD:g}")
     sizes = [CuHlmOffline(limit, k, name=f"CU-HLM offline (k = {k}){suffix}") for k in SIZES]
     return [TargetOnly(), *thresholds, *sizes]
@@ -121,7 +121,7 @@ class Decoded:
         those that have all texts, in order) and ``prompts`` (id, source).
     records : list of GenerationRecord
     scores : dict
-        By :func:`~validation.decoding.scoring.score_key` what :func:`~validation.decoding.scoring.score` says of it.
+        The result of :func:`~validation.decoding.scoring.score`, by :func:`~validation.decoding.scoring.score_key`.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Decoded:
 
     @cached_property
     def by_method(self) -> dict[tuple[str, str], list[GenerationRecord]]:
-        """The records by method and link, in the order of the prompts."""
+        """Return the records by method and link, in the order of the prompts."""
         order = {prompt["id"]: i for i, prompt in enumerate(self.about["prompts"])}
         groups: dict[tuple[str, str], list[GenerationRecord]] = {}
         for record in sorted(self.records, key=lambda record: order[record.prompt]):
@@ -147,13 +147,13 @@ class Decoded:
 
     @property
     def methods(self) -> list[Method]:
-        """The methods; those that follow the rate are made without a link's delay."""
+        """Return the methods; methods that follow the link's rate are made without a link delay."""
         made = STUDIES[self.name].methods(Fitted(**self.about["fitted"]))
         return [method for method in made if method.name in self.about["methods"]]
 
     @property
     def sources(self) -> list[str]:
-        """The prompt sets, in the order of their first prompt."""
+        """Return the names of the prompt sets, in the order of their first prompts."""
         return list(dict.fromkeys(prompt["source"] for prompt in self.about["prompts"]))
 
     def score(self, records: Sequence[GenerationRecord], name: str) -> list[float]:
@@ -174,7 +174,7 @@ def decode_study(
     only: Sequence[str] = (),
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Decoded:
-    """Decode what a study asks for, or what is missing of it.
+    """Decode a study, or the missing part of it, and return its records and scores.
 
     A method that does not follow the link's rate is decoded once, without a link: link latency is added in
     post-processing (:mod:`validation.decoding.retiming`). The others are decoded over each of :func:`flexspec_links`.
@@ -184,12 +184,12 @@ def decode_study(
     study : Study
     pair, prompts
     trace : Trace
-        Of that pair: thresholds and sizes are fitted to it.
+        A trace of this pair: thresholds and sizes are fitted to it.
     folder : Path
     new_tokens, batch, seed : int
         As in :func:`validation.decoding.loop.decode`.
     only : sequence of str
-        Names of methods, to decode no others; what is there of others is kept.
+        Names of the methods to decode; stored records of other methods are kept.
     progress : callable, optional
         Called as ``progress(done, total, text)``.
 
@@ -200,8 +200,8 @@ def decode_study(
     Raises
     ------
     UserError
-        As :func:`~validation.decoding.sweep.sweep` and :func:`~validation.decoding.fitting.fit`; no such method in
-        the study.
+        As :func:`~validation.decoding.sweep.sweep` and :func:`~validation.decoding.fitting.fit`; or if the study has no
+        such method.
     """
     fitted = fitted_to(trace, folder.parent / "fitted.json")
     methods = study.methods(fitted)
@@ -242,7 +242,7 @@ def decode_study(
 
 
 def likely_names(study: Study) -> list[str]:
-    """Return the names of a study's methods before anything is fitted; a fitted number in a name is an example."""
+    """Return the names of a study's methods before anything is fitted; a fitted number in a name is only an example."""
     fits = [Fitted(1.0, 0.0, 0.5, 0.1, prone, 0.1, 1) for prone in (0.5, 2.0)]
     return list(dict.fromkeys(method.name for fitted in fits for method in study.methods(fitted)))
 
@@ -253,7 +253,7 @@ def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str], *, l
     Raises
     ------
     UserError
-        With the nearest names, and all of them.
+        If the study lacks the method; the message gives the nearest names, and all names.
     """
 
     def plain(name: str) -> str:
@@ -267,13 +267,13 @@ def refuse_unknown(study: Study, only: Sequence[str], names: Sequence[str], *, l
 
 
 def _is_complete(method: Method, records: Sequence[GenerationRecord], prompts: int) -> bool:
-    """Return whether all records of a method are there, over every network if it follows the rate."""
+    """Return whether all records of a method exist, over every network if the method follows the link's rate."""
     wanted = prompts * (len(flexspec_links()) if method.follows_rate else 1)
     return sum(record.method == method.name for record in records) == wanted
 
 
 def fitted_to(trace: Trace, file: Path) -> Fitted:
-    """Return what was fitted to that trace before, or fit it now."""
+    """Return the parameters fitted to that trace: the stored ones, or else fit them now."""
     mark = {"created": trace.manifest.get("created"), "positions": trace.positions}
     with contextlib.suppress(FileNotFoundError, UserError, KeyError, TypeError):  # damaged: fitted again
         there = read_sealed(file)
@@ -291,7 +291,8 @@ def open_study(folder: Path) -> Decoded:
     Raises
     ------
     UserError
-        There is no finished study; a file of it is damaged, or texts are missing. ``hlm decode`` mends both.
+        If there is no finished study, a file of it is damaged, or texts are missing. ``hlm decode`` repairs the last
+        two.
     """
     again = f"`python3 hlm decode {folder.name}`"
     try:

@@ -1,4 +1,4 @@
-"""Many methods over many links: one record for each (method, prompt, link), kept as soon as it is there.
+"""Many methods over many links: one record for each (method, prompt, link), stored as soon as it is finished.
 
 Each record is a line of a journal (:mod:`validation.trace.journal`), with its number and checksum. An interrupted sweep
 continues with the missing records. Methods, links and prompts may be added later, for the same pair and
@@ -28,9 +28,9 @@ from validation.trace.journal import JOURNAL, Committed, Journal, Lock, record_o
 Progress = Callable[[int, int, str], None]
 Key = tuple[str, str, str]
 STORED_NAMES = {"max_draft_length": "longest", "distortion_tolerance": "tolerance", "bias_tolerance": "bias"}
-"""The name in a journal's marks of each parameter of a method that was renamed since."""
+"""For each renamed parameter of a method, its old name, which journals' marks still use."""
 STORED_CLASSES = {"DraftOnly": "SmallOnly", "TargetOnly": "LargeOnly"}
-"""The same of each class."""
+"""For each renamed class, its old name."""
 _PLAIN = (int, float, str, bool, type(None))
 
 
@@ -50,20 +50,20 @@ def sweep(
     risk: bool = False,
     progress: Progress | None = None,
 ) -> list[GenerationRecord]:
-    """Decode every prompt by every method over every link, or take what an earlier run left.
+    """Decode every prompt by every method over every link; take the records that an earlier run left.
 
     Parameters
     ----------
     pair, prompts, temperature, top_p, new_tokens, batch, seed, times, risk
         As in :func:`validation.decoding.loop.decode`.
     methods : sequence of Method
-        Of different names.
+        Methods of different names.
     folder : str or Path
-        Where the records are kept.
+        Folder of the records.
     links : sequence of Link
-        Of different names; none times no message.
+        Links of different names; without a link, messages take no time.
     progress : callable, optional
-        Called as ``progress(done, total, text)``, in records.
+        Called as ``progress(done, total, text)``; ``done`` and ``total`` count records.
 
     Returns
     -------
@@ -73,8 +73,8 @@ def sweep(
     Raises
     ------
     UserError
-        As :func:`.decode`; two methods or links of one name; records of other settings in the folder;
-        a damaged journal. Records that were finished before are kept.
+        As :func:`.decode`; also if two methods or links have one name, the folder has records of other settings, or the
+        journal is damaged. Finished records are kept.
     """
     _refuse_twins("methods", [method.name for method in methods])
     _refuse_twins("links", [link.name for link in links])
@@ -130,12 +130,12 @@ def sweep(
 
 
 def read_records(folder: str | Path) -> list[GenerationRecord]:
-    """The records that a sweep has left in a folder so far, in the order they were finished.
+    """Return the records that a sweep has stored in a folder so far, in the order in which they were finished.
 
     Raises
     ------
     UserError
-        No sweep there, or a damaged journal.
+        If the folder has no sweep, or the journal is damaged.
     """
     header, entries, _ = _read(Path(folder))
     if header is None:
@@ -167,7 +167,7 @@ def _refuse_twins(what: str, names: list[str]) -> None:
 
 
 def _read(folder: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], Committed]:
-    """Settings, entries, and how far the journal is whole; a torn last line does not count."""
+    """Return settings, entries, and the length of the journal's intact part; an incomplete last line does not count."""
     file = folder / JOURNAL
     lines = file.read_bytes().split(b"\n") if file.exists() else [b""]
     entries = [record_of(line, number) for number, line in enumerate(lines[:-1])]
@@ -180,7 +180,7 @@ def _read(folder: Path) -> tuple[dict[str, Any] | None, list[dict[str, Any]], Co
 
 
 def _open(folder: Path, settings: dict[str, Any]) -> tuple[dict[Key, tuple[GenerationRecord, str, str]], Journal]:
-    """What is there, and the journal to add to."""
+    """Return the stored entries, and the journal opened for more."""
     there, entries, committed = _read(folder)
     if there is not None and there != settings:
         other = next(name for name in settings if there.get(name) != settings[name])
@@ -204,7 +204,7 @@ def _refuse_others(
     marks: dict[tuple[str, str], str],
     encoded: dict[str, str],
 ) -> None:
-    """Refuse records of the same name but of other parameters, or of another prompt."""
+    """Raise if stored records of the same name have other parameters, or belong to another prompt."""
     for (method, prompt, link), (_, mark, text) in book.items():
         if marks.get((method, link), mark) != mark:
             what = f"by {method!r} over {link!r} with other parameters"

@@ -1,4 +1,4 @@
-"""The texts of a study for people: ``texts.jsonl`` beside the journal, one line a text, and one sample to show."""
+"""A study's texts for readers: ``texts.jsonl`` next to the journal, one line for each text, and one sample text."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def text_of(record: GenerationRecord, tokenizer: Any) -> str:
 
 
 def sample_of(decoded: Decoded, prompts: Sequence[Prompt], tokenizer: Any) -> tuple[str, str, str] | None:
-    """Return method, prompt and text of a sample: the first by a method that runs both models, if there is one."""
+    """Return method, prompt and text of a sample: the first text of a method that runs both models, if there is one."""
     groups = [records for records in decoded.by_method.values() if records]
     if not groups:
         return None

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 
 @dataclass(slots=True)
 class VerifiedDrafts:
-    """The result for the drafts of n sequences."""
+    """The verification result of n sequences."""
 
     accepted: Array  # (n,), accepted drafts
     rejected: Array  # (n,) bool, whether a draft was rejected and replaced
@@ -34,7 +34,7 @@ class VerifiedDrafts:
     counts: Array  # (n,), drafts sent
 
     def rows(self, i: int) -> torch.Tensor:
-        """All rows of ``target`` that belong to sequence i."""
+        """Return the rows of ``target`` that belong to sequence i."""
         return self.target[int(self.last[i - 1]) + 1 if i else 0 : int(self.last[i]) + 1]
 
 
@@ -48,7 +48,7 @@ def verify(
     position: Array,
     left: Array,
 ) -> VerifiedDrafts:
-    """Accept drafts, reject the first bad one of each sequence, and draw the token that follows.
+    """Verify each sequence's drafts up to the first rejected one, and draw the token that follows.
 
     Parameters
     ----------
@@ -56,13 +56,13 @@ def verify(
     sequences : int array, shape (n,)
         Indices in the batch.
     in_flight : list of n lists of Draft
-        What each sequence sent.
+        The drafts that each sequence sent.
     logits : tensor, shape (sum of sizes, V), or list of its parts
-        The target model's, sequence after sequence. The last row of each gives p of the token after its last draft.
-    sizes : int array, shape (n,)
-        Rows of each sequence; at least one more than its drafts.
+        Logits of the target model, sequence after sequence. The last row of each gives p of the token after its last
+    draft. sizes : int array, shape (n,)
+        Number of rows of each sequence: at least the number of its drafts plus 1.
     position, left : int array, shape (n,)
-        New tokens so far, and how many more there may be.
+        Number of new tokens so far, and the number that may still follow.
 
     Returns
     -------
@@ -77,10 +77,10 @@ def verify(
     accepted = _count_accepted(method, session, sequences, in_flight, target, last - counts, position, counts)
     rejected = accepted < counts
 
-    # decide who gets a token from the server: after a rejection always, otherwise as a bonus where there is room
+    # choose which sequences get a token from the server: after a rejection always, else a bonus token if it still fits
     ended = np.zeros(len(sequences), dtype=bool)
     for i, drafts in enumerate(in_flight):
-        if accepted[i] and drafts[accepted[i] - 1].token in session.pair.end_tokens:  # only the last draft can be one
+        if accepted[i] and drafts[accepted[i] - 1].token in session.pair.end_tokens:  # no earlier draft can be one
             ended[i] = True
     gets_token = rejected | ((accepted == counts) & (left > accepted) & ~ended & (method.bonus | (counts == 0)))
 
@@ -105,7 +105,7 @@ def _count_accepted(
     position: Array,
     counts: Array,
 ) -> Array:
-    """Accepted drafts of each sequence; ``first`` (n,) is the row of ``target`` that belongs to its first draft."""
+    """Return the number of accepted drafts of each sequence; ``first`` (n,): the ``target`` row of its first draft."""
     import torch
 
     most = int(counts.max())
@@ -123,13 +123,13 @@ def _count_accepted(
         p = target[row, torch.from_numpy(tokens).to(target.device)].double().cpu().numpy()
         places = np.minimum(position[:, None] + number, session.new_tokens)
         uniform = session.noise.uniform(ACCEPT, sequences[:, None], places)
-        passes = uniform * q < p  # u < p/q without the quotient, which may overflow
+        passes = uniform * q < p  # u < p/q, computed without the quotient, which may overflow
     passes &= sent
     return np.asarray(np.cumprod(passes, axis=1).sum(axis=1))
 
 
 def _with_residuals(following: torch.Tensor, in_flight: list[list[Draft]], accepted: Array, rejected: Array) -> Any:
-    """``following`` with the residual in the rows of sequences whose draft was rejected; not normalised."""
+    """Return ``following``, with unnormalised residuals in the rows of the sequences whose draft was rejected."""
     import torch
 
     first = [in_flight[i][accepted[i]] for i in rejected]
@@ -145,7 +145,7 @@ def _with_residuals(following: torch.Tensor, in_flight: list[list[Draft]], accep
 
 
 def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tuple[float, float]:
-    """Return Σ TV(q, p) over verified drafts, and a bound of the total variation that their verification adds.
+    """Return Σ TV(q, p) over verified drafts, and a bound on the total variation that their verification adds.
 
     The bound is Σ β_d TV(r, r̂) for truncated drafts, and Σ q_a (1 - p_a), with a the argmax of p, for drafts accepted
     by the argmax (:func:`hlmtheory.verification.greedy_output_distribution`). It is 0 where the rule is lossless.

@@ -21,7 +21,7 @@ def index_bits(vocabulary: int) -> int:
 
 
 def pack(fields: Iterable[tuple[int | Array, int]]) -> bytes:
-    """Return integers, or arrays of them, in given widths as bytes; the last byte is filled up with zeros.
+    """Return integers, or arrays of them, in given widths as bytes; the last byte is padded with zeros.
 
     >>> import numpy as np
     >>> pack([(5, 3), (np.array([1, 2]), 7)]).hex()

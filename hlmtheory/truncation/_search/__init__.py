@@ -2,6 +2,6 @@
 
 ``tails``: the smallest k with Δ_k below a limit, for many distributions at once. ``pairs``: the smallest k whose
 distortion is within a tolerance, for one pair of distributions. The tests compare both with every k on its own. At
-V = 32,000 the first takes half the time of Δ_k for all k, and little more than the sort; the second computes some tens
-of distortions where a scan computes thousands.
+V = 32,000 the first takes half the time of Δ_k for all k, and little more than the sort. The second computes a few
+dozen distortions; a scan computes thousands.
 """

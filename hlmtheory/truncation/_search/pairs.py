@@ -1,8 +1,8 @@
 """One pair of distributions, sorted: TV(r, r̂_k) at any k in one pass, and the smallest k within a tolerance.
 
-The plain way is a scan over every k, O(V) each. Here a k that fails rules out the ones after it that are too near to
-differ from it by as much as it misses. Symbols are those of :mod:`hlmtheory.truncation`; θ is a tolerance on TV(r, r̂).
-On the host, in numpy.
+A plain scan computes every k, O(V) each. Here a k that fails also rules out the k after it whose q̂ is so close to q̂_k
+that they must fail too. Symbols are those of :mod:`hlmtheory.truncation`; θ is a tolerance on TV(r, r̂). On the host,
+in numpy.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class SortedPair:
         return found
 
     def _first(self, theta: float, k: int, enough: int) -> int:
-        """The first size from k on that meets θ; ``enough`` is known to."""
+        """The smallest size from k on that meets θ; ``enough`` is known to meet it."""
         if self.before[-1] <= LEAST:
             return max(k, enough)
         while k < enough:
@@ -98,7 +98,7 @@ class SortedPair:
         return max(k, enough)
 
     def _ruled_out(self, theta: float, k: int, enough: int, gap: float, mass: float) -> int:
-        """How many sizes n after k must fail, since TV(r, r̂_k) = ``gap`` exceeds θ.
+        """Number of sizes n after k that must fail, since TV(r, r̂_k) = ``gap`` exceeds θ.
 
         TV(r, r̂_n) ≥ TV(r, r̂_k) - TV(r̂_k, r̂_n), and TV(r̂_k, r̂_n) ≤ TV(q̂_k, q̂_n)/TV(q̂_k, p) by truncation.tvd_sharp,
         with q̂_k in the place of q. Only entries k < i ≤ n rise from q̂_k to q̂_n, so TV(q̂_k, q̂_n) = Σ (q_i - μ_k)⁺ there.

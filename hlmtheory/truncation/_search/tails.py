@@ -1,6 +1,6 @@
 """Distributions in ascending order with running sums: Δ_k at any k, and the smallest k with Δ_k below a limit.
 
-The plain way is Δ_k for every k = 0..V, :func:`hlmtheory.truncation.tail_deviation`: V binary searches for each
+To compute Δ_k for every k = 0..V, :func:`hlmtheory.truncation.tail_deviation` takes V binary searches for each
 distribution. Here one sort is followed by log₂ V binary searches. Symbols are those of :mod:`hlmtheory.truncation`.
 """
 
@@ -99,13 +99,13 @@ class Tails:
         return self._answer(self.ascending.shape[-1] - count)
 
     def certain_deviation(self, k: Array) -> Array:
-        """At least Δ_k, for k (...): with the rounding error added."""
+        """Upper bound on Δ_k for k (...): Δ_k plus a bound on its rounding error."""
         tails = self.spread(tuple(k.shape))
         deviation, slack = tails.deviation(tails._column(k))
         return tails._answer(deviation + slack)
 
     def deviation(self, k: Array) -> tuple[Array, Array]:
-        """Δ_k for k (R, C), and the most that float64 may round it by; both are 0 where the tail's entries are equal.
+        """Δ_k for k (R, C), and a bound on its rounding error in float64; both are 0 if the tail's entries are equal.
 
         Δ_k = Σ_{i>k} (q_i - μ)⁺, μ the mean of the tail: the mass above μ, less μ for each entry above it.
         """
@@ -121,9 +121,10 @@ class Tails:
         return deviation, xp.where(even, 0.0, _rounding(xp, size, tail, divisor))
 
     def _least(self, meets: Callable[[Array], Array], rows: int) -> Array:
-        """The smallest k (rows, 1) that meets a condition, by halves: both bounds fall with k (truncation.monotone).
+        """The smallest k (rows, 1) that meets a condition, by bisection: both bounds fall with k (truncation.monotone).
 
-        V - 1 always meets it, since Δ_{V-1} = 0. What is returned was found to meet it, whatever rounding does.
+        V - 1 always meets it, since Δ_{V-1} = 0. The condition was evaluated at the returned k, so the k meets it in
+        spite of rounding.
         """
         xp, size = self.xp, self.ascending.shape[-1]
         low = xp.zeros((rows, 1), dtype=xp.int64, device=self.ascending.device)
@@ -140,12 +141,12 @@ class Tails:
         return on_host(self.caller, self.caller.reshape(wide, (-1, 1)))[1]
 
     def _answer(self, column: Array, batch: tuple[int, ...] | None = None) -> Array:
-        """What was found for each row, in the caller's library and shape."""
+        """The result for each row, in the caller's library and shape."""
         return self.caller.reshape(back(self.caller, column), self.batch if batch is None else batch)
 
 
 def _rounding(xp: Any, size: int, tail: Array, count: Array) -> Array:
-    """The most that Δ_k may be rounded by, for tails of ``count`` > 0 entries with that sum, out of V = ``size``.
+    """Bound on the rounding error of Δ_k, for tails of ``count`` > 0 entries with that sum, out of V = ``size``.
 
     Two sums of at most V terms and their mean round by half a unit of at most the tail each; the division of the
     entries by their sum adds a unit. For a subnormal tail the sums are exact, so Δ_k is underestimated by at most

@@ -38,11 +38,12 @@ def default_methods(
         From :func:`validation.decoding.fitting.fit`.
     families : collection of Family
     study : str, optional
-        The study they are for: entries that are limited to it come last; entries of other studies are left out.
-    max_draft_length : int
-        Drafts of a round, for methods with a fixed number.
+        The study that will run them. Entries for this study only come last; entries for other studies only are left
+    out. max_draft_length : int
+        Number of drafts of a round, for methods with a fixed number.
     delay_s : float
-        Seconds that a round waits for the link beside its bits, both ways. flexspec counts it to choose a draft length.
+        Seconds of link delay in a round, both ways, without the time of its bits. flexspec's choice of a draft length
+        includes it.
 
     Returns
     -------

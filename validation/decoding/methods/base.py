@@ -1,22 +1,22 @@
-"""What the generation loop asks a decoding method; the base class answers as speculative decoding does.
+"""The interface of a decoding method to the generation loop; the base class implements speculative decoding.
 
-The loop (:mod:`validation.decoding.loop`) asks for all sequences at once, in this order. A new method overrides the
-answers that differ. Nothing here draws a token or runs a model.
+The loop (:mod:`validation.decoding.loop`) calls these functions in this order, each for all sequences together. A new
+method overrides the functions that differ. Nothing here draws a token or runs a model.
 
 ==================================== =====================================================================
-question                             answer
+function                             what it returns or does
 ==================================== =====================================================================
 :meth:`Method.begin`                 the batch begins: set up what the method keeps for each sequence
-:meth:`Method.lengths`               how many drafts the next round has at most
-:meth:`Method.propose`               which distribution the next draft is drawn from
+:meth:`Method.lengths`               the maximum number of drafts of the next round
+:meth:`Method.propose`               the distribution that the next draft is drawn from
 :meth:`Method.skip`                  which drafts are kept without verification
-:meth:`Method.server_distributions`  what the server will know of each draft's distribution
+:meth:`Method.server_distributions`  the part of each draft's distribution that the server will know
 :meth:`Method.message`               how the drafts are sent: bits by the paper's formula, and bytes
-:meth:`Method.reply`                 how many bytes come back
+:meth:`Method.reply`                 the number of bytes of the server's answer
 :meth:`Method.learn`                 the round is over: update what the method keeps
 ==================================== =====================================================================
 
-A method without a draft model answers :meth:`Method.guess` in place of ``propose``, ``skip`` and
+A method without a draft model implements :meth:`Method.guess` in place of ``propose``, ``skip`` and
 ``server_distributions``.
 """
 
@@ -40,7 +40,7 @@ class Method:
     Attributes
     ----------
     name : str
-        The stored name: a registered name, and the parameters behind it.
+        The stored name: a registered name, followed by the parameters.
     runs_draft, runs_target : bool
         Which models it runs.
     bonus : bool
@@ -52,14 +52,14 @@ class Method:
     truncates : bool
         Whether q̂ differs from the distribution that drafts are drawn from, so that the residual is distorted.
     wants_likeliest : bool
-        Whether ``learn`` is given the target model's likeliest tokens.
+        Whether ``learn`` receives the target model's likeliest tokens.
     real_bytes : bool
         Whether the link carries the encoded bytes, and not the formula's bits.
     follows_rate : bool
         Whether its decisions depend on the link's rate. If not, its sequences are the same over every link, and the
         time of each message is added in post-processing.
     max_draft_length : int
-        Most drafts of a round.
+        Maximum number of drafts of a round.
     """
 
     name = "method"
@@ -72,7 +72,7 @@ class Method:
         self.session = session
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """Return the most drafts of each sequence's next round, given the uplink's rate in bit/s (None: no link)."""
+        """Return the maximum draft length of each sequence's next round; ``rate``: uplink in bit/s (None: no link)."""
         return np.full(len(sequences), self.max_draft_length)
 
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
@@ -84,20 +84,20 @@ class Method:
         return Proposal(step.distributions)
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return which drafts skip verification, (n,) bool; it counts only for the first draft of a round."""
+        """Return which drafts skip verification, (n,) bool; the loop uses it for the first draft of a round only."""
         return np.zeros(len(tokens), dtype=bool)
 
     def server_distributions(
         self, step: Step, tokens: Array, skip: Array
     ) -> tuple[Sequence[Any], Sequence[Any] | None] | None:
-        """Return n distributions that the server will know and n notes for the messages; None: those proposed.
+        """Return n distributions that the server will know and n notes for messages; None: the proposed ones.
 
         For methods whose message depends on the drafted tokens.
         """
         return None
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return each token with its distribution in float32; at temperature 0 the token is enough."""
+        """Return a message of each token with its distribution in float32; at temperature 0, of the tokens alone."""
         vocabulary = self.session.vocabulary
         head = tokens_message(drafts, vocabulary)
         if self.session.temperature == 0:
@@ -107,7 +107,7 @@ class Method:
         return Message(head.bits + 32.0 * vocabulary * len(rows), b"".join([head.payload, *rows]))
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the bytes of the answer: how many drafts were accepted, and the server's token."""
+        """Return the number of bytes of the answer: the number of accepted drafts, and the server's token."""
         return -(-(len(drafts).bit_length() + index_bits(self.session.vocabulary)) // 8)
 
     def distortion(self, drafts: list[Draft]) -> tuple[float, float]:
@@ -115,7 +115,7 @@ class Method:
         return 0.0, 0.0
 
     def learn(self, outcome: Outcome) -> float | None:
-        """Update what the method keeps for a sequence; return its threshold, if it has one."""
+        """Update the method's state of a sequence; return the threshold, if the method has one."""
         return None
 
 

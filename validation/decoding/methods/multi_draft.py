@@ -30,7 +30,7 @@ Array = NDArray[Any]
 FLEXSPEC_DRAFT_S = 0.0085
 """Seconds of a draft on a Jetson AGX Orin: flexspec Table V."""
 SLOWEST_BPS = 1.0
-"""The rate that a draft length is chosen for if the link stands still."""
+"""The rate for which a draft length is chosen while the link's rate is 0."""
 
 
 @register(
@@ -62,12 +62,12 @@ class Dssd(FixedLength):
     """Distributed split speculative decoding (ning2025dssd), the baseline of flexspec.
 
     Its abstract: verification is split, and "replaces the uplink transmission of multiple vocabulary distributions
-    with a single downlink transmission". Public code for its Algorithm 2 does this. Up: the tokens and their
-    probabilities q_d, with which the server decides on acceptance. Down: the index of the first rejected draft, and p
-    there; the device knows q and draws from (p - q)⁺. If no draft was rejected, one more token comes down. The law is
-    that of speculative decoding. That code uses 32 bits for a probability, both ways, and for a token, which has
-    ⌈log₂ V⌉ here. It leaves temperature 0 open; here q_d = 1 is not sent, and a token comes down instead of p. flexspec
-    says of the draft length only that it is fixed or heuristic.
+    with a single downlink transmission". Public code for its Algorithm 2 does this. Uplink: the tokens and their
+    probabilities q_d, with which the server decides on acceptance. Downlink: the index of the first rejected draft, and
+    p there; the device knows q and draws from (p - q)⁺. If no draft was rejected, the downlink carries one more token.
+    The law is that of speculative decoding. That code uses 32 bits for a probability, both ways, and for a token, which
+    has ⌈log₂ V⌉ here. It does not treat temperature 0; here q_d = 1 is not sent, and the downlink carries a token
+    instead of p. flexspec says of the draft length only that it is fixed or heuristic.
     """
 
     def __init__(self, max_draft_length: int = 4) -> None:
@@ -75,7 +75,7 @@ class Dssd(FixedLength):
         self.name = f"DSSD (K = {max_draft_length})"
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return tokens and their probabilities."""
+        """Return a message of the tokens and their probabilities."""
         if self.session.temperature == 0:
             return tokens_message(drafts, self.session.vocabulary)
         width = index_bits(self.session.vocabulary)
@@ -85,13 +85,13 @@ class Dssd(FixedLength):
         return Message(float(len(drafts) * (width + 32)), pack(fields))
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the bytes of: how many were accepted, and p at the first rejected one, or a token."""
+        """Return the number of bytes of: the count of accepted drafts, and p at the rejected draft, or a token."""
         sends_p = accepted < len(drafts) and self.session.temperature > 0
         return 2 + 4 * self.session.vocabulary if sends_p else super().reply(drafts, accepted)
 
 
 def _flexspec(policy: str, *, printed_acceptance: bool = False) -> Callable[[Setup], FlexSpec]:
-    """How a variant of flexspec is made for a link's delay, with the paper's time of a draft."""
+    """Return a function that makes a variant of flexspec for a link's delay, with the paper's time of a draft."""
 
     def make(setup: Setup) -> FlexSpec:
         costs = {"propagation_s": setup.delay_s, "edge_slope_s": FLEXSPEC_DRAFT_S}
@@ -118,16 +118,17 @@ def _flexspec(policy: str, *, printed_acceptance: bool = False) -> Callable[[Set
     MethodInfo("flexspec exact", Family.SPECULATIVE, PlotStyle(ORANGE, "D"), default=_flexspec("exact")),
 )
 class FlexSpec(Dssd):
-    """flexspec: the draft length that maximises tokens a second on the link of the moment (Algorithm 2).
+    """flexspec: the draft length that maximises tokens per second at the link's current rate (Algorithm 2).
 
     A draft is drawn from the draft model's distribution, at temperature 0 its argmax. Drafting stops at an end-of-text
-    token, and K of τ/K is then how many were drafted. The paper prints no K_max, μ and O_header; those here are ours.
+    token; K in τ/K is then the number of drafts made. The paper prints no K_max, μ and O_header; the values here are
+    ours.
 
     Parameters
     ----------
     policy : {"linear", "exact"}
-        The argmax of (1 + γ̂K)/T(K), as printed, which is 1 or K_max; or of the geometric E(K)/T(K).
-    printed_acceptance : bool
+        "linear" takes the argmax of (1 + γ̂K)/T(K), as printed, which is 1 or K_max; "exact" that of the geometric
+    E(K)/T(K). printed_acceptance : bool
         As printed, a draft is accepted if it is the argmax of p, and the next token is drawn from p; only tokens are
         sent. At temperature 1 that is not the target model's law. Otherwise acceptance is by min(1, p_d/q_d), with the
         messages of DSSD.
@@ -172,11 +173,11 @@ class FlexSpec(Dssd):
         return np.asarray(choose(gamma, fixed, marginal, self.max_draft_length))
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return the tokens, with their probabilities if acceptance needs them."""
+        """Return a message of the tokens, with their probabilities if acceptance needs them."""
         return tokens_message(drafts, self.session.vocabulary) if self.by_argmax else super().message(drafts)
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the bytes of DSSD's reply, or of how many were accepted and a token."""
+        """Return the number of bytes of DSSD's reply, or of the number of accepted drafts and a token."""
         return Method.reply(self, drafts, accepted) if self.by_argmax else super().reply(drafts, accepted)
 
     def learn(self, outcome: Outcome) -> None:
@@ -195,11 +196,12 @@ class FlexSpec(Dssd):
     )
 )
 class PromptLookup(Method):
-    """Prompt lookup: the drafts are what followed the last n tokens, or fewer, when they last occurred.
+    """Prompt lookup: the drafts are the tokens that followed the last occurrence of the newest n tokens, or fewer.
 
-    A draft is certain, q̂ = 1, so it is accepted with probability p_d and replaced from p without it: the target model's
-    law at any temperature. The device has the sequence, so the drafts are sent as tokens. Of several earlier
-    occurrences the newest counts; flexspec does not say which, and some implementations take the first.
+    A draft is certain, q̂ = 1. So it is accepted with probability p_d, and otherwise replaced by a token from p without
+    d. This gives the target model's law at any temperature. The device has the sequence, so the drafts are sent as
+    tokens. Of several earlier occurrences, the newest is used; flexspec does not say which, and some implementations
+    use the first.
     """
 
     runs_draft = False
@@ -212,7 +214,7 @@ class PromptLookup(Method):
         )
 
     def guess(self, sequence: int, tokens: Array) -> Sequence[int]:
-        """Return what followed the newest earlier occurrence."""
+        """Return the tokens that followed the newest earlier occurrence."""
         for size in range(min(self.ngram, len(tokens) - 1), 0, -1):
             windows = np.lib.stride_tricks.sliding_window_view(tokens[:-1], size)
             found = np.flatnonzero((windows == tokens[-size:]).all(axis=1))
@@ -222,7 +224,7 @@ class PromptLookup(Method):
         return ()
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return the tokens."""
+        """Return a message of the tokens."""
         return tokens_message(drafts, self.session.vocabulary)
 
 
@@ -236,12 +238,12 @@ class PromptLookup(Method):
     )
 )
 class Lookahead(CloudOnly):
-    """Jacobi iteration on the server: the target model's likeliest tokens of the last pass are the drafts of this one.
+    """Jacobi iteration on the server: the drafts are the target model's likeliest tokens in the last pass.
 
     flexspec: "a parallel decoding algorithm based on Jacobi iteration ... without a separate draft model". Its
     reference [40] is another method, which looks drafts up in a trie. The first drafts repeat the last token. Drafts
-    are certain, as those of :class:`PromptLookup`, so it is lossless. Lookahead decoding also keeps a pool of n-grams,
-    which is left out here.
+    are certain, as in :class:`PromptLookup`, so the method is lossless. Lookahead decoding also keeps a pool of
+    n-grams, which is left out here.
     """
 
     wants_likeliest = True
@@ -263,10 +265,10 @@ class Lookahead(CloudOnly):
         return [*self.guesses[sequence], *[int(tokens[-1])] * self.max_draft_length][: self.max_draft_length]
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the bytes of the new tokens."""
+        """Return the number of bytes of the new tokens."""
         return -(-(accepted + 1) * index_bits(self.session.vocabulary) // 8)
 
     def learn(self, outcome: Outcome) -> None:
-        """Keep what the target model would generate after the token that it has just added."""
+        """Store the tokens that the target model predicts after the token that it has just added."""
         if outcome.likeliest is not None:
             self.guesses[outcome.sequence] = outcome.likeliest[outcome.accepted + 1 :].tolist()

@@ -7,7 +7,7 @@ How to read it:
   name, or a registered name and its parameters: ``info_of("CU-HLM offline (k = 30)").name == "CU-HLM offline"``.
 - ``info_of(name).style.options()`` gives the keyword arguments of ``axes.plot``.
 - ``info_of(name).family`` groups methods: compare it with a :class:`Family`, never the beginning of a name.
-- ``info_of(name).published`` is what the papers call it.
+- ``info_of(name).published`` is the papers' name of the method.
 - ``default_methods(fitted)`` makes each method with its default parameters.
 """
 
@@ -133,7 +133,7 @@ REGISTERED: dict[str, MethodInfo] = {}
 
 
 def register(*infos: MethodInfo) -> Callable[[Class], Class]:
-    """Return a class decorator that enters a method into the registry, once for each of its variants.
+    """Return a class decorator that enters a method into the registry; use it once for each variant of the method.
 
     Raises
     ------

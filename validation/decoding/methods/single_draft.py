@@ -37,7 +37,7 @@ Array = NDArray[Any]
 BITS = 8
 """b_prob of cu-hlm Section V."""
 CERTIFIED_BITS = (16, 24)
-"""Bits of a probability of :class:`CuHlmCertified`: the usual number, and the one where that is too coarse."""
+"""Bits of a probability of :class:`CuHlmCertified`: the usual number, and the number used if that is too coarse."""
 
 
 @register(
@@ -55,7 +55,7 @@ class DraftOnly(Method):
     name, runs_target = "small only", False
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return all: no draft is verified."""
+        """Return True for all drafts: no draft is verified."""
         return np.ones(len(tokens), dtype=bool)
 
 
@@ -69,12 +69,12 @@ class DraftOnly(Method):
     )
 )
 class TargetOnly(Method):
-    """The target model alone, where the user is."""
+    """The target model alone, on the user's device."""
 
     name, runs_draft = "large only", False
 
     def lengths(self, sequences: Array, rates: Sequence[float | None]) -> Array:
-        """Return 0: there are no drafts."""
+        """Return length 0 for all sequences: there are no drafts."""
         return np.zeros(len(sequences), dtype=np.int64)
 
     def message(self, drafts: list[Draft]) -> Message:
@@ -101,11 +101,11 @@ class CloudOnly(TargetOnly):
     name = "cloud only"
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return a request for the next token."""
+        """Return the message of a request for the next token."""
         return Message(8.0, b"\0")
 
     def reply(self, drafts: list[Draft], accepted: int) -> int:
-        """Return the bytes of the token."""
+        """Return the number of bytes of the token."""
         return -(-index_bits(self.session.vocabulary) // 8)
 
 
@@ -120,7 +120,7 @@ class Hlm(Method):
     name, bonus = "HLM", False
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return the token and its distribution."""
+        """Return a message of the token and its distribution."""
         bits = float(vocabulary_payload_bits(self.session.vocabulary, BITS))
         return Message(len(drafts) * bits, super().message(drafts).payload)
 
@@ -147,7 +147,7 @@ class RandHlm(Hlm):
         self.share, self.name = share, f"Rand-HLM ({share:g})"
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return a random choice, by one number for each position."""
+        """Return a random choice for each draft, from the random number of its position."""
         return np.asarray(self.session.noise.uniform(SKIP, step.sequences, step.positions) < self.share)
 
 
@@ -183,9 +183,9 @@ class UHlm(Hlm):
     """U-HLM: a draft whose uncertainty is at most the threshold skips verification (cu-hlm (10), u-hlm (8)).
 
     The draft model's logits are perturbed as they are, whatever the run's temperature and top-p; a masked logit, -inf,
-    is a token of probability 0. A sent draft goes with its whole distribution, as in HLM: the formula is cu-hlm's (4),
-    the bytes are u-hlm's full precision, 32 bits a probability without an index. The server needs the skipped tokens as
-    well. Both papers neglect them, and no message counts them.
+    is a token of probability 0. A sent draft is sent with its whole distribution, as in HLM. Its formula is cu-hlm's
+    (4); its bytes are u-hlm's full precision, 32 bits a probability without an index. The server needs the skipped
+    tokens as well. Both papers neglect them, and no message here counts them.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class UHlm(Hlm):
         :func:`hlmtheory.skipping.calibrate_threshold`.
     name : str
     draws : int or None
-        M perturbed samples; None takes their mean by quadrature.
+        M, the number of perturbed samples; None takes their mean by quadrature.
     """
 
     def __init__(self, threshold: float, name: str = "U-HLM", *, draws: int | None = DRAWS) -> None:
@@ -210,18 +210,18 @@ class UHlm(Hlm):
             found = expected_uncertainty(logits, index)
         else:
             numbers = Columns(self.session.noise.several(step.sequences, step.positions, 2 * self.draws))
-            rng = cast("np.random.Generator", numbers)  # random(shape) is all that is asked of it
+            rng = cast("np.random.Generator", numbers)  # only its random(shape) is called
             found = sample_uncertainty(logits, index, draws=self.draws, max_temperature=MAX_TEMPERATURE, rng=rng)
         return np.asarray(found.double().cpu())
 
     def skip(self, step: Step, tokens: Array) -> Array:
-        """Return where u ≤ u_th."""
+        """Return whether u ≤ u_th for each draft."""
         self.u = self.uncertainty(step, tokens)
         return self.u <= self.threshold
 
 
 class Cut(NamedTuple):
-    """What is sent of a distribution: how many probabilities, and in how many bits each."""
+    """The part of a distribution that is sent: the number of probabilities, and the bits of each."""
 
     k: int
     bits: int
@@ -232,8 +232,8 @@ class CuHlm(UHlm, ABC):
 
     The draft's own probability is sent unrounded, so that acceptance is not distorted. The replacement of a rejected
     draft is drawn from the residual of the distribution that the server decodes. The paper does not say how a value is
-    rounded: here down, and the lost mass is spread over the tail (:mod:`hlmtheory.truncation`). The formula counts k
-    values and their indices, as the paper does; the bytes count the draft and its probability as well.
+    rounded: here it is rounded down, and the lost mass is spread over the tail (:mod:`hlmtheory.truncation`). The
+    formula counts k values and their indices, as the paper does; the bytes count the draft and its probability as well.
     """
 
     truncates = True
@@ -241,7 +241,7 @@ class CuHlm(UHlm, ABC):
 
     @abstractmethod
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: Array) -> tuple[Any, Any]:
-        """Return k and b_prob of each sent draft, given distributions (m, V); one number if all have the same."""
+        """Return k and b_prob of each sent draft, given distributions (m, V); one number if it is the same for all."""
 
     def server_distributions(self, step: Step, tokens: Array, skip: Array) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return the decoded distributions, and for each the :class:`Cut` that is sent."""
@@ -263,7 +263,7 @@ class CuHlm(UHlm, ABC):
         return known, cuts
 
     def message(self, drafts: list[Draft]) -> Message:
-        """Return the token, q_d, and the k tokens with rounded probabilities, encoded by :mod:`hlmtheory.codec`."""
+        """Return a message of the token, q_d, and k tokens with rounded probabilities, by :mod:`hlmtheory.codec`."""
         (draft,) = drafts
         row, cut = draft.distribution.double().cpu().numpy(), draft.note
         coded = encode(truncated_message(row, k=cut.k, token=draft.token, bits=cut.bits))
@@ -280,7 +280,7 @@ class CuHlm(UHlm, ABC):
     )
 )
 class CuHlmOffline(CuHlm):
-    """One k for all tokens, from :func:`hlmtheory.truncation.offline_size` (cu-hlm (21); 30 in the paper)."""
+    """CU-HLM with one k for all, from :func:`hlmtheory.truncation.offline_size` (cu-hlm (21); 30 in the paper)."""
 
     def __init__(self, threshold: float, k: int = 30, *, name: str = "", draws: int | None = DRAWS) -> None:
         super().__init__(threshold, name or f"CU-HLM offline (k = {k})", draws=draws)
@@ -292,7 +292,7 @@ class CuHlmOffline(CuHlm):
 
 
 def _online(threshold: float, setup: Setup, name: str) -> CuHlmOnline:
-    """CU-HLM online with the fitted line."""
+    """Make CU-HLM online with the fitted line."""
     return CuHlmOnline(threshold, slope=setup.fitted.slope, intercept=setup.fitted.intercept, name=name)
 
 
@@ -313,7 +313,7 @@ def _online(threshold: float, setup: Setup, name: str) -> CuHlmOnline:
     ),
 )
 class CuHlmOnline(CuHlm):
-    """k by the draft's uncertainty: the smallest k with Ū(a u + b) ≤ θ (cu-hlm (24)).
+    """CU-HLM with k chosen by the draft's uncertainty: the smallest k with Ū(a u + b) ≤ θ (cu-hlm (24)).
 
     Parameters
     ----------
@@ -355,12 +355,13 @@ class CuHlmOnline(CuHlm):
     )
 )
 class CuHlmCertified(CuHlm):
-    """The smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε, and a calibrated threshold.
+    """CU-HLM with a calibrated threshold and the smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε.
 
-    Δ_k is that of the distribution which the server decodes (claim ``truncation.message``). For the threshold see
+    Δ_k is the deviation of the distribution that the server decodes (claim ``truncation.message``). For the threshold
+    see
     :func:`hlmtheory.skipping.calibrate_threshold`. A probability has 16 bits: with 8, a flat distribution is further
-    from q than any useful ε, whatever k. Where 16 are too few as well it has 24; that takes a heavy tail and a
-    vocabulary beyond 2¹⁷ ε, such as 13,107 tokens for 0.1.
+    from q than any useful ε, whatever k. If 16 bits are too few as well, it has 24. This happens only for a heavy tail
+    and a vocabulary of more than 2¹⁷ ε tokens, which is 13,107 for ε = 0.1.
     """
 
     bits = CERTIFIED_BITS[0]
@@ -373,7 +374,7 @@ class CuHlmCertified(CuHlm):
         """Return the certified k, which depends on q only."""
         try:
             return certified_size(draft, self.bias_tolerance, bits_per_probability=self.bits), self.bits
-        except ValueError:  # too few bits for some distribution
+        except ValueError:  # the bits are too few for some distribution
             found = np.array([self._finer(row) for row in draft])
             return found[:, 0], found[:, 1]
 

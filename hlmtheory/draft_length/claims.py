@@ -9,7 +9,7 @@ from typing import Any
 from hlmtheory._array import Array, arrays
 from hlmtheory._domains import COUNT
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
-from hlmtheory.draft_length import rounds, tracking
+from hlmtheory.draft_length import censored_claims, rounds, tracking
 from hlmtheory.draft_length.optimum import optimal_draft_length, stationary_draft_length, surrogate_draft_length
 from hlmtheory.draft_length.rates import (
     AMOUNT,
@@ -418,4 +418,5 @@ CLAIMS = (
     ),
     *tracking.CLAIMS,
     *rounds.CLAIMS,
+    *censored_claims.CLAIMS,
 )

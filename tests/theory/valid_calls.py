@@ -308,6 +308,12 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "start": 0.5,
         "weight": 1.5,
     },
+    "acceptance_by_depth": {"counts": [[0, 0, 0], [5, 5, 0], [5, 2, 3]], "confidence": 0.875},
+    "tokens_by_length": {"counts": [[0, 0, 0], [5, 5, 0], [5, 2, 3]], "confidence": 0.875, "method": "delta"},
+    "survival_interval": {"counts": [[0.5, 0.0, 0.0], [5.5, 5.5, 0.0], [5.5, 2.5, 3.5]]},
+    "position_interval": {"position_rates": [0.5, 0.25, 0.125], "mean_draft_length": 2.5},
+    "mean_interval": {"mean_accepted": 0.75, "draft_length": 2, "other_length": 3},
+    "single_rate": {"mean_accepted": 0.75, "draft_length": 2},
     # serving
     "ModelShape": {"layers": 1, "hidden": 2, "feed_forward": 3},
     "Device": {"c1": 0.25, "c2": 1.5},
@@ -400,6 +406,8 @@ RECORDS = {
     "SizeAllocation",
     "Allocation",
     "QuadratureEstimate",
+    "DepthAcceptance",
+    "TokensByLength",
     "DeviceFit",
     "Plan",
     "StoredTrace",
@@ -451,5 +459,9 @@ INFINITE = {
 }
 """Functions whose answer may be infinite, each with the reason."""
 
-UNDEFINED = {"free_schedule": "a batch that has left starts no more"}
+UNDEFINED = {
+    "free_schedule": "a batch that has left starts no more",
+    "acceptance_by_depth": "a depth that no round examined has no estimate",
+    "tokens_by_length": "a depth that no round examined has no estimate",
+}
 """Functions whose answer may hold NaN, each with the reason."""

@@ -1,0 +1,255 @@
+"""Acceptance by depth from counts n[k][i]: k tokens were drafted in a round, i of them accepted.
+
+Part of the module ``draft_length``. A round that drafts k tokens says nothing about depths beyond k, so its outcome is
+censored at k. The estimate is that of Kaplan and Meier (kaplan1958nonparametric): at depth d it divides the rounds that
+accepted draft d by those that examined it, k ≥ d and i ≥ d - 1. It is right if k is drawn independently of what would
+be accepted; that k is chosen before the outcome is not enough (``draft_length.censored_before``).
+
+=========== ==================================================== ========= ================
+symbol      name                                                 unit      shape
+=========== ==================================================== ========= ================
+n[k][i]     ``counts`` of rounds                                 1         (..., K+1, K+1)
+α_d         ``acceptances``, of draft d given that d - 1 were    1         (..., K)
+r_d, a_d    ``examined`` and ``accepted`` at depth d             1         (..., K)
+S(d)        Π_{e≤d} α_e, the chance that d drafts are accepted   1         (..., K)
+E(K)        1 + Σ_{d≤K} S(d), ``tokens`` of a round              tokens    (..., K)
+=========== ==================================================== ========= ================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays, in_kind, to_numpy
+from hlmtheory._domains import COUNT, DomainError, number, option
+from hlmtheory._quantities import open_unit
+
+WIDENED = 1e-12
+"""Relative widening of the exact limits, above the error of the inverse beta function."""
+
+_LEVEL = open_unit("give the share of cases in which the interval must hold, such as 0.95")
+_METHODS = ("band", "delta", "clustered")
+
+
+@dataclass(frozen=True, slots=True)
+class DepthAcceptance:
+    """Acceptance by depth with exact intervals: :func:`acceptance_by_depth`.
+
+    Attributes
+    ----------
+    examined, accepted : float64 array, shape (..., K)
+        r_d, the rounds with k ≥ d and i ≥ d - 1, and a_d, those of them with i ≥ d.
+    acceptances : float64 array, shape (..., K)
+        a_d/r_d; NaN where no round examined the depth.
+    low, high : float64 array, shape (..., K)
+        Clopper-Pearson interval of each α_d; 0 and 1 where no round examined the depth.
+    """
+
+    examined: Array
+    accepted: Array
+    acceptances: Array
+    low: Array
+    high: Array
+
+
+@dataclass(frozen=True, slots=True)
+class TokensByLength:
+    """Expected tokens of a round for every draft length: :func:`tokens_by_length`.
+
+    Attributes
+    ----------
+    tokens : float64 array, shape (..., K)
+        E(1), ..., E(K), the server's own token among them; NaN where a depth that counts was never examined.
+    low, high : float64 array, shape (..., K)
+        Their interval.
+    """
+
+    tokens: Array
+    low: Array
+    high: Array
+
+
+def acceptance_by_depth(counts: Array, *, confidence: float = 0.95) -> DepthAcceptance:
+    """Return the acceptance of each draft given those before it, from rounds of different lengths.
+
+    The interval of one depth is exact: given the rounds that examine it, their outcomes are Bernoulli(α_d), if rounds
+    are independent and k is drawn independently of the outcome. Rounds of one request are often alike; then use
+    :func:`tokens_by_length` with ``method="clustered"``.
+
+    Parameters
+    ----------
+    counts : integer array, shape (..., K+1, K+1)
+        n[k][i], rounds that drafted k and accepted i, with both from 0 to K; 0 where i > k.
+    confidence : float
+        Of each depth's interval, in (0, 1).
+
+    Returns
+    -------
+    DepthAcceptance
+
+    Raises
+    ------
+    ValueError
+        If a count is negative or no integer, the last two axes are not square with K ≥ 1, a round accepted more than
+        it drafted, or the confidence is outside (0, 1).
+
+    Examples
+    --------
+    >>> found = acceptance_by_depth([[0, 0, 0], [5, 5, 0], [5, 2, 3]])
+    >>> found.acceptances.tolist()  # 10 of 20, then 3 of the 5 that went on
+    [0.5, 0.6]
+    """
+    xp, rounds = _rounds(counts)
+    level = number(_LEVEL, "confidence", confidence)
+    examined, accepted = examined_and_accepted(xp, rounds)
+    low, high = clopper_pearson(xp, accepted, examined, level)
+    return DepthAcceptance(examined, accepted, _quotient(xp, accepted, examined), low, high)
+
+
+def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "band") -> TokensByLength:
+    """Return the expected tokens of a round for each draft length 1..K, from rounds of different lengths.
+
+    Parameters
+    ----------
+    counts : integer array, shape (..., K+1, K+1), or (..., R, K+1, K+1) for "clustered"
+        n[k][i] as in :func:`acceptance_by_depth`; R requests, R ≥ 2, each with its own counts.
+    confidence : float
+        In (0, 1).
+    method : {"band", "delta", "clustered"}
+        "band" holds for all draft lengths together, exactly, at every number of rounds: the depths' Clopper-Pearson
+        intervals at the level confidence^{1/K}, multiplied out (``draft_length.censored_band``). "delta" is
+        Greenwood's variance (kaplan1958nonparametric) and a normal quantile, for each length alone, and holds for
+        many rounds only. Both need independent rounds. "clustered" is a sandwich over requests with Student's t of
+        R - 1 degrees of freedom; it needs only independent requests, and many of them.
+
+    Returns
+    -------
+    TokensByLength
+
+    Raises
+    ------
+    ValueError
+        As :func:`acceptance_by_depth`, or if the method is unknown, or "clustered" has no axis of two requests.
+
+    Examples
+    --------
+    >>> tokens_by_length([[0, 0, 0], [5, 5, 0], [5, 2, 3]]).tokens.round(3).tolist()
+    [1.5, 1.8]
+    """
+    xp, rounds = _rounds(counts)
+    level = number(_LEVEL, "confidence", confidence)
+    method = option("method", method, _METHODS)
+    if method == "clustered":
+        if rounds.ndim < 3 or rounds.shape[-3] < 2:
+            raise DomainError(
+                f"counts must have an axis of two requests or more, shape (..., R, K+1, K+1); got shape "
+                f"{tuple(rounds.shape)}; give each request its own counts"
+            )
+        requests, rounds = rounds, xp.sum(rounds, axis=-3)
+    examined, accepted = examined_and_accepted(xp, rounds)
+    alphas = _quotient(xp, accepted, examined)
+    tokens = 1.0 + xp.cumulative_sum(survival(xp, alphas), axis=-1)
+    if method == "band":
+        low, high = clopper_pearson(xp, accepted, examined, level ** (1.0 / alphas.shape[-1]))
+        low, high = (1.0 + xp.cumulative_sum(xp.cumulative_prod(end, axis=-1), axis=-1) for end in (low, high))
+        return TokensByLength(tokens, low, high)
+    known = xp.where(examined > 0, alphas, xp.zeros_like(alphas))  # a depth that was not examined has no influence
+    slopes, safe = token_slopes(xp, known), xp.where(examined > 0, examined, 1.0)
+    if method == "delta":
+        error = xp.sqrt(xp.sum(slopes**2 * (known * (1.0 - known) / safe)[..., None, :], axis=-1))
+        half = _quantile(level) * error
+    else:
+        half = _clustered_half(xp, requests, known, safe, slopes, level)
+    return TokensByLength(tokens, tokens - half, tokens + half)
+
+
+def _clustered_half(xp: Any, requests: Array, alphas: Array, examined: Array, slopes: Array, level: float) -> Array:
+    """Half-width from the influences Σ_d dE/dα_d (a_{c,d} - α_d r_{c,d})/r_d of the requests c."""
+    from scipy.special import stdtrit
+
+    own_examined, own_accepted = examined_and_accepted(xp, requests)
+    share = (own_accepted - alphas[..., None, :] * own_examined) / examined[..., None, :]
+    influence = xp.sum(share[..., None, :] * slopes[..., None, :, :], axis=-1)  # (..., R, K)
+    count = requests.shape[-3]
+    error = xp.sqrt(count / (count - 1.0) * xp.sum(influence**2, axis=-2))
+    return float(stdtrit(count - 1, 0.5 + level / 2.0)) * error
+
+
+# ------------------------------------------------------------------------------------------------ shared with claims
+
+
+def examined_and_accepted(xp: Any, rounds: Array) -> tuple[Array, Array]:
+    """Return r_d and a_d, d = 1..K, from real or expected counts of shape (..., K+1, K+1)."""
+    longer = xp.flip(xp.cumulative_sum(xp.flip(rounds, axis=-2), axis=-2), axis=-2)  # Σ_{k' ≥ k}
+    both = xp.flip(xp.cumulative_sum(xp.flip(longer, axis=-1), axis=-1), axis=-1)  # and Σ_{i' ≥ i}
+    depth = range(1, rounds.shape[-1])
+    examined = xp.stack([both[..., d, d - 1] for d in depth], axis=-1)
+    accepted = xp.stack([both[..., d, d] for d in depth], axis=-1)
+    return examined, accepted
+
+
+def clopper_pearson(xp: Any, accepted: Array, examined: Array, level: Any) -> tuple[Array, Array]:
+    """Return the exact interval of a binomial share (clopper1934use), widened by more than its rounding error."""
+    from scipy.special import betaincinv
+
+    a, r = (np.asarray(to_numpy(value), dtype=np.float64) for value in (accepted, examined))
+    tail = 0.5 * (1.0 - level)
+    low = np.where(a > 0, betaincinv(np.where(a > 0, a, 1.0), r - a + 1.0, tail), 0.0)
+    high = np.where(a < r, betaincinv(a + 1.0, np.where(a < r, r - a, 1.0), 1.0 - tail), 1.0)
+    low, high = low * (1.0 - WIDENED), np.minimum(high * (1.0 + WIDENED), 1.0)
+    low, high = (xp.asarray(end, dtype=xp.float64, device=accepted.device) for end in (low, high))
+    return low, high
+
+
+def survival(xp: Any, acceptances: Array) -> Array:
+    """Return S(d) = Π_{e≤d} α_e; 0 from a depth on at which nothing was accepted, whatever is deeper."""
+    products = xp.cumulative_prod(acceptances, axis=-1)
+    ended = xp.cumulative_sum(xp.astype(acceptances == 0, xp.int64), axis=-1) > 0
+    return xp.where(ended, xp.zeros_like(products), products)
+
+
+def token_slopes(xp: Any, acceptances: Array) -> Array:
+    """Return dE(K)/dα_d, shape (..., K, d): S(d - 1)(1 + α_{d+1} + α_{d+1} α_{d+2} + ...) up to depth K."""
+    depth = acceptances.shape[-1]
+    columns = []
+    before = xp.ones_like(acceptances[..., 0])
+    for d in range(depth):
+        chances = xp.concat([xp.ones_like(acceptances[..., :1]), acceptances[..., d + 1 :]], axis=-1)
+        later = before[..., None] * xp.cumulative_sum(xp.cumulative_prod(chances, axis=-1), axis=-1)
+        columns.append(xp.concat([xp.zeros_like(acceptances[..., :d]), later], axis=-1))
+        before = before * acceptances[..., d]
+    return xp.stack(columns, axis=-1)
+
+
+def square(xp: Any, name: str, counts: Array) -> Array:
+    """Return the counts in float64; raise where they are no table of draft lengths and accepted drafts."""
+    if counts.ndim < 2 or counts.shape[-1] != counts.shape[-2] or counts.shape[-1] < 2:
+        raise DomainError(
+            f"{name} must have shape (..., K+1, K+1) with K ≥ 1; got shape {tuple(counts.shape)}; give a row for each "
+            "draft length from 0 to K"
+        )
+    table = in_kind(xp, counts, xp.float64)
+    if bool(xp.any(xp.triu(table, k=1) > 0)):
+        raise DomainError(
+            f"{name} must be 0 where i > k; got a round that accepted more than it drafted; swap the axes"
+        )
+    return table
+
+
+def _rounds(counts: Array) -> tuple[Any, Array]:
+    xp, table = arrays(counts=counts)
+    return xp, square(xp, "counts", COUNT.check(xp, "counts", table))
+
+
+def _quotient(xp: Any, accepted: Array, examined: Array) -> Array:
+    seen = examined > 0
+    return xp.where(seen, accepted / xp.where(seen, examined, 1.0), xp.full_like(accepted, xp.nan))
+
+
+def _quantile(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2.0))

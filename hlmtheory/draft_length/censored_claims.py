@@ -1,0 +1,256 @@
+"""Claims of ``censored`` and ``published``: what counts of accepted drafts say, and what they do not."""
+
+from __future__ import annotations
+
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.draft_length.censored_sides import (
+    asked,
+    asked_of_delta,
+    band_coverage,
+    censored_estimate,
+    delta_coverage,
+    examined_rate,
+    histogram_ratio,
+    histogram_tail,
+    is_examined,
+    joint_end,
+    joint_estimate,
+    joint_is_examined,
+    joint_survival,
+    joint_truth,
+    mean_high,
+    mean_low,
+    pooled_estimate,
+    pooled_is_examined,
+    pooled_rate,
+    pooled_truth,
+    position_high,
+    position_low,
+    some_draft,
+    tokens_at_other,
+    tokens_by_single_rate,
+    true_acceptance,
+    true_rate,
+    uncut_tail,
+)
+
+# Proofs, by the last part of the id. L counts the drafts that would be accepted if the draft had no end, S(d) =
+# P(L ≥ d), α_d = S(d)/S(d - 1); a round that drafts k shows i = min(k, L). H(d) = P(i ≥ d), G(d) = P(k ≥ d).
+#
+# censored. i ≥ d iff k ≥ d and L ≥ d, so Σ_{k≥d} Σ_{i≥d} E n = P(k ≥ d, L ≥ d) = G(d) S(d) for independent k and L.
+#   In the same way the rounds with k ≥ d and i ≥ d - 1 are G(d) S(d - 1). The quotient is α_d.
+# censored_before. False: no proof but the counterexample. A rule that drafts two tokens for easy requests (α = 7/8) and
+#   one for hard ones (α = 1/8) looks at nothing but the request. Depth 2 is then examined for easy requests only, and
+#   the estimate is 7/8, where (49 + 1)/(56 + 8) = 25/32 of the drafts would be accepted.
+# censored_confidence. False: let the draft stop before a token of which it is unsure, and let these be the tokens that
+#   would be rejected. Then every token that is drafted is accepted.
+# survival_floor, survival_ceiling. i ≤ L, so P(i ≥ d) ≤ P(L ≥ d). If L ≥ d, then i ≥ d or i = k < d. Both ends are
+#   reached by L = i, and by L = ∞ where i = k.
+# histogram_same. P(i ≥ d) = S(d) G(d) = Π_{e≤d} α_e g_e, g_e = G(e)/G(e - 1). So rounds of K drafts with acceptances
+#   α_e g_e have the same histogram.
+# histogram_alone. False: H(d)/H(d - 1) = α_d g_d, below α_d wherever some rounds end at d - 1.
+# position_floor, position_ceiling. α_d = h_d/g_d with h_d = H(d)/H(d - 1). α_e ≤ 1 gives g_e in [h_e, 1], and
+#   κ = Σ_d Π_{e≤d} g_e rises in every g_e. For a given g_d κ is at most (d - 1) + g_d (K - d + 1), with all others 1,
+#   and at least its value with all others h_e (g_1 = 1). So g_d is at least the root of the first, at most that of the
+#   second. In between κ takes every value, since it is continuous in the others: both ends are attained.
+# mean_floor, mean_ceiling. S falls in d and has the sum m over d ≤ k. So over the first K ≤ k its mean is at least
+#   m/k, with equality for a constant S, and its sum at most min(m, K), with equality where S is 1 as long as it can be.
+#   For K > k the further S(d) lie between 0 and S(k) ≤ m/k.
+# single_rate. False: α_1 = 1/2, α_2 = 1 gives 2 tokens at K = 2. The rate at K = 1 is 1/2 and says 7/4.
+# pooled_rate. False: with γ = 1/2 and k = 2, (1/2 + 1/4)/2 of the drafts are accepted. A draft after a rejection is
+#   counted as drafted, but not examined.
+# censored_rate. E[i] = Σ_d G(d) γ^d, and E[examined] = Σ_d G(d) γ^{d-1} for independent k.
+# censored_band. Given the outcomes of all rounds at depths below d and all k, the r_d outcomes at depth d are
+#   independent Bernoulli(α_d), so the interval holds with a conditional probability of at least c = confidence^{1/K}.
+#   By the chain rule, all K hold with probability at least c^K. E(K) rises in every α_d.
+# delta_coverage. False: where all r outcomes are equal, the estimated variance is 0 and the interval a point. At
+#   α = 0.9 and r = 5 this happens with probability 0.59.
+
+_KM = "kaplan1958nonparametric"
+_SEEN = "some rounds examine depth d"
+_CUT = {"length_law": [0.0, 0.5, 0.5], "acceptances": [0.5, 0.5], "depth": 2}
+_ONE_OR_THREE = [0.0, 0.5, 0.0, 0.5]
+_HALVES = {"acceptances": [0.5, 1.0], "draft_length": 1, "other_length": 2}
+
+CLAIMS = (
+    Claim(
+        id="draft_length.censored",
+        source=Source(_KM, "the product-limit estimate, for draft lengths"),
+        origin=Origin.NEW,
+        statement="Σ_{k≥d} Σ_{i≥d} E n / Σ_{k≥d} Σ_{i≥d−1} E n = α_d if k is independent of what would be accepted",
+        relation=Relation.EQ,
+        lhs=censored_estimate,
+        rhs=true_acceptance,
+        assumptions=(Assumption(_SEEN, is_examined),),
+        attained=Attained(_CUT),
+    ),
+    Claim(
+        id="draft_length.censored_before",
+        source=Source(_KM, "the product-limit estimate, were a k that is chosen before the outcome enough"),
+        origin=Origin.IMPLIED,
+        statement="the same quotient is α_d for every k that is chosen before the outcome, such as by the request",
+        relation=Relation.EQ,
+        lhs=pooled_estimate,
+        rhs=pooled_truth,
+        assumptions=(Assumption("some round of a context examines depth d", pooled_is_examined),),
+        refuted={
+            "context_law": [0.5, 0.5],
+            "context_acceptances": [[0.875, 0.875], [0.125, 0.125]],
+            "context_lengths": [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]],
+            "depth": 2,
+        },
+    ),
+    Claim(
+        id="draft_length.censored_confidence",
+        source=Source(_KM, "the product-limit estimate, were k the drafts before the first unsure one"),
+        origin=Origin.IMPLIED,
+        statement="the same quotient is α_d for a k that looks at the draft's confidence in its own tokens",
+        relation=Relation.EQ,
+        lhs=joint_estimate,
+        rhs=joint_truth,
+        assumptions=(Assumption("a k with depth d occurs", joint_is_examined),),
+        refuted={"joint_law": [[0.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 0.5]], "depth": 2},
+    ),
+    Claim(
+        id="draft_length.survival_floor",
+        source=Source("peterson1976bounds", "the bounds of a survival function, for draft lengths"),
+        origin=Origin.NEW,
+        statement="P(i ≥ d) ≤ S(d), however k is chosen",
+        relation=Relation.LE,
+        lhs=joint_end(0),
+        rhs=joint_survival,
+        attained=Attained({"joint_law": [[0.0, 0.0, 0.0], [0.25, 0.25, 0.0], [0.0, 0.0, 0.5]], "depth": 2}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="draft_length.survival_ceiling",
+        source=Source("peterson1976bounds", "the bounds of a survival function, for draft lengths"),
+        origin=Origin.NEW,
+        statement="S(d) ≤ P(i ≥ d) + P(i = k < d), however k is chosen",
+        relation=Relation.LE,
+        lhs=joint_survival,
+        rhs=joint_end(1),
+        attained=Attained({"joint_law": [[0.0, 0.0, 0.0], [0.25, 0.0, 0.25], [0.0, 0.25, 0.25]], "depth": 2}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="draft_length.histogram_same",
+        source=Source(_KM, "the histogram of accepted drafts alone"),
+        origin=Origin.NEW,
+        statement="rounds of K drafts with acceptances α_e P(k ≥ e | k ≥ e−1) have the same histogram of i",
+        relation=Relation.EQ,
+        lhs=histogram_tail,
+        rhs=uncut_tail,
+        attained=Attained(_CUT),
+    ),
+    Claim(
+        id="draft_length.histogram_alone",
+        source=Source(_KM, "the histogram of accepted drafts alone, lengths varied and not recorded"),
+        origin=Origin.IMPLIED,
+        statement="P(i ≥ d)/P(i ≥ d−1) = α_d: the histogram of accepted drafts tells the acceptance",
+        relation=Relation.EQ,
+        lhs=histogram_ratio,
+        rhs=true_acceptance,
+        assumptions=(Assumption(_SEEN, is_examined),),
+        refuted=_CUT,
+    ),
+    Claim(
+        id="draft_length.position_floor",
+        source=Source(_KM, "accepted drafts by position and the mean draft length"),
+        origin=Origin.NEW,
+        statement="P(i ≥ d)/P(i ≥ d−1) over the largest P(k ≥ d | k ≥ d−1) that the rates and E k allow ≤ α_d",
+        relation=Relation.LE,
+        lhs=position_low,
+        rhs=true_acceptance,
+        assumptions=(Assumption(_SEEN, is_examined),),
+        attained=Attained({"length_law": _ONE_OR_THREE, "acceptances": [0.5, 1.0, 0.25], "depth": 3}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="draft_length.position_ceiling",
+        source=Source(_KM, "accepted drafts by position and the mean draft length"),
+        origin=Origin.NEW,
+        statement="α_d ≤ h_d/max(h_d, (κ − d + 1)/(K − d + 1)), h_d = P(i ≥ d)/P(i ≥ d−1), κ = E[k | k ≥ 1]",
+        relation=Relation.LE,
+        lhs=true_acceptance,
+        rhs=position_high,
+        assumptions=(Assumption(_SEEN, is_examined),),
+        attained=Attained({"length_law": _ONE_OR_THREE, "acceptances": [0.5, 0.75, 0.25], "depth": 2}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="draft_length.mean_floor",
+        source=Source("leviathan2023fast", "(1), for a profile of which only the mean accepted drafts m are known"),
+        origin=Origin.NEW,
+        statement="1 + m min(1, K/k) ≤ E(K), m the mean of the accepted drafts in rounds of k",
+        relation=Relation.LE,
+        lhs=mean_low,
+        rhs=tokens_at_other,
+        attained=Attained({"acceptances": [0.25, 1.0, 1.0], "draft_length": 3, "other_length": 1}),
+    ),
+    Claim(
+        id="draft_length.mean_ceiling",
+        source=Source("leviathan2023fast", "(1), for a profile of which only the mean accepted drafts m are known"),
+        origin=Origin.NEW,
+        statement="E(K) ≤ 1 + min(m, K) for K ≤ k, and ≤ 1 + mK/k for K ≥ k",
+        relation=Relation.LE,
+        lhs=tokens_at_other,
+        rhs=mean_high,
+        attained=Attained(_HALVES),
+    ),
+    Claim(
+        id="draft_length.single_rate",
+        source=Source("leviathan2023fast", "(1), with a rate fitted at one draft length"),
+        origin=Origin.IMPLIED,
+        statement="(1 − α^{K+1})/(1 − α) with the α fitted at one draft length gives the tokens at every other",
+        relation=Relation.EQ,
+        lhs=tokens_by_single_rate,
+        rhs=tokens_at_other,
+        refuted=_HALVES,
+    ),
+    Claim(
+        id="draft_length.pooled_rate",
+        source=Source("leviathan2023fast", "(1), with accepted over drafted tokens as α"),
+        origin=Origin.IMPLIED,
+        statement="E[accepted]/E[drafted] = γ for i.i.d. acceptance",
+        relation=Relation.EQ,
+        lhs=pooled_rate,
+        rhs=true_rate,
+        assumptions=(Assumption("some round drafts", some_draft),),
+        refuted={"acceptance": 0.5, "length_law": [0.0, 0.0, 1.0]},
+    ),
+    Claim(
+        id="draft_length.censored_rate",
+        source=Source("leviathan2023fast", "(1), with accepted over examined tokens as α"),
+        origin=Origin.NEW,
+        statement="E[accepted]/E[examined] = γ for i.i.d. acceptance and any independent k; examined = min(i + 1, k)",
+        relation=Relation.EQ,
+        lhs=examined_rate,
+        rhs=true_rate,
+        assumptions=(Assumption("some round drafts", some_draft),),
+        attained=Attained({"acceptance": 0.5, "length_law": [0.0, 0.5, 0.5]}),
+    ),
+    Claim(
+        id="draft_length.censored_band",
+        source=Source("clopper1934use", "the exact interval, at each depth with the level confidence^{1/K}"),
+        origin=Origin.NEW,
+        statement="confidence ≤ P(all depths' intervals hold), for independent rounds and k, at every number of rounds",
+        relation=Relation.LE,
+        lhs=asked,
+        rhs=band_coverage,
+        attained=Attained(
+            {"length_law": [0.0, 1.0], "acceptances": [0.5], "rounds": 2, "confidence": 0.4999}, ratio=0.9998
+        ),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="draft_length.delta_coverage",
+        source=Source(_KM, "Greenwood's variance with a normal quantile, at depth 1"),
+        origin=Origin.IMPLIED,
+        statement="confidence ≤ P(the delta interval holds) at every number of rounds",
+        relation=Relation.LE,
+        lhs=asked_of_delta,
+        rhs=delta_coverage,
+        refuted={"acceptance": 0.9, "rounds": 5, "confidence": 0.95},
+    ),
+)

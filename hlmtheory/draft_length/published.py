@@ -1,0 +1,245 @@
+"""What published counters say about acceptance by depth: sharp intervals of all that is compatible with them.
+
+Part of the module ``draft_length``; symbols as in ``censored``. A histogram of the accepted drafts and counters by
+position hold the same numbers: H(d), the share of rounds with i ≥ d.
+
+==================================================== =========================================== ======================
+published                                            identified                                  function
+==================================================== =========================================== ======================
+counts n[k][i]; accepted and drafted of each round   α_d to the longest draft, if k is           acceptance_by_depth
+                                                     independent of the outcome
+the same, any rule for k                             E(K) in use; S(d) within an interval        survival_interval
+accepted by position (or histogram of i), all k = K  α_d and E(d) for all d ≤ K                  position_interval
+the same, k varied, Σ k known                        α_1; deeper within an interval              position_interval
+the same, k varied, nothing else                     α_1; deeper only α_d ≥ H(d)/H(d - 1)        position_interval
+accepted, drafted, rounds, all k equal               E(k); at other lengths within an interval   mean_interval
+==================================================== =========================================== ======================
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, floating, in_kind, upward
+from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, broadcast, entry_for_each, leading_dimensions
+from hlmtheory._quantities import not_negative, whole_from_one
+from hlmtheory.draft_length.censored import square
+from hlmtheory.verification import expected_tokens
+
+_AMOUNT = not_negative("give counts of rounds, or their shares")
+_LENGTH = whole_from_one("a round drafts at least one token")
+_MEAN = not_negative("give drafted tokens over rounds")
+_SLACK = 1e-9
+"""Relative rounding error that is allowed in published means."""
+
+
+def survival_interval(counts: Array) -> tuple[Array, Array]:
+    """Return the sharp interval of S(d), the chance that a draft of K tokens has d accepted, for any choice of k.
+
+    Rounds that were cut short, i = k < d, could have accepted all or none of what was not drafted (peterson1976bounds).
+    Nothing is assumed of how k was chosen: it may depend on the request, the past, or the draft itself.
+
+    Parameters
+    ----------
+    counts : array, shape (..., K+1, K+1)
+        n[k][i] as in :func:`acceptance_by_depth`, or their shares.
+
+    Returns
+    -------
+    low, high : float64 array, shape (..., K)
+        Share of rounds with i ≥ d, and of those and the rounds with i = k < d.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative or infinite, a table is not square with K ≥ 1 or holds no round, or a round accepted
+        more than it drafted.
+
+    Examples
+    --------
+    >>> [end.tolist() for end in survival_interval([[0, 0, 0], [5, 5, 0], [5, 2, 3]])]
+    [[0.5, 0.15], [0.5, 0.4]]
+    """
+    xp, table = arrays(counts=counts)
+    table = square(xp, "counts", _AMOUNT.check(xp, "counts", table))
+    total = xp.sum(table, axis=(-2, -1))
+    if not bool(xp.all(total > 0)):
+        raise DomainError("counts must hold at least one round; got a table of zeros; leave it out")
+    accepted = xp.sum(table, axis=-2)  # by i
+    low = xp.flip(xp.cumulative_sum(xp.flip(accepted, axis=-1), axis=-1), axis=-1)[..., 1:]
+    full = xp.stack([table[..., k, k] for k in range(table.shape[-1] - 1)], axis=-1)  # i = k
+    cut = xp.cumulative_sum(full, axis=-1)
+    return low / total[..., None], (low + cut) / total[..., None]
+
+
+def position_interval(position_rates: Array, mean_draft_length: Array) -> tuple[Array, Array]:
+    """Return the sharp interval of each α_d from accepted drafts by position and the mean draft length.
+
+    With k independent of the outcome H(d) = S(d) P(k ≥ d), and only this product is published. With H(d)/H(d-1) = h_d
+    and P(k ≥ d)/P(k ≥ d-1) = g_d in [h_d, 1], α_d = h_d/g_d. The mean length κ = Σ_d Π_{e≤d} g_e restricts g_d.
+
+    Parameters
+    ----------
+    position_rates : array, shape (..., K)
+        H(d): accepted at position d over rounds, d = 1..K, for the longest draft K; vLLM's
+        ``num_accepted_tokens_per_pos`` over ``num_drafts``, or tail sums of a histogram of accepted drafts.
+    mean_draft_length : array, shape (...)
+        κ, drafted tokens over rounds that drafted; at least Σ H and 1, at most K. If it is K, every draft had K tokens.
+
+    Returns
+    -------
+    low, high : array, shape (..., K)
+        Each end is attained by a law of acceptance and a law of lengths, both with the published values. The first
+        depth has one value, H(1), since each round drafts one. (0, 1) at a depth that may never have been examined.
+
+    Raises
+    ------
+    ValueError
+        If a rate is outside [0, 1] or above the one before, or the mean is not in the range above.
+
+    Examples
+    --------
+    >>> [end.round(3).tolist() for end in position_interval([0.6, 0.3, 0.15], 2.5)]
+    [[0.6, 0.5, 0.5], [0.6, 0.667, 1.0]]
+    >>> [end.round(3).tolist() for end in position_interval([0.6, 0.3, 0.15], 3.0)]  # every draft had three tokens
+    [[0.6, 0.5, 0.5], [0.6, 0.5, 0.5]]
+    """
+    xp, rates, mean = arrays(position_rates=position_rates, mean_draft_length=mean_draft_length)
+    UNIT_INTERVAL.check(xp, "position_rates", rates)
+    entry_for_each("position", position_rates=tuple(rates.shape))
+    _MEAN.check(xp, "mean_draft_length", mean)
+    leading_dimensions(position_rates=tuple(rates.shape[:-1]), mean_draft_length=tuple(mean.shape))
+    kind = floating(xp, rates, mean)[0].dtype
+    rates, mean = in_kind(xp, rates, xp.float64), in_kind(xp, mean, xp.float64)[..., None]
+    return _position_ends(xp, rates, _length_in_range(xp, rates, mean), kind)
+
+
+def _position_ends(xp: Any, rates: Array, mean: Array, kind: Any) -> tuple[Array, Array]:
+    before = xp.concat([xp.ones_like(rates[..., :1]), rates[..., :-1]], axis=-1)
+    ratios = xp.where(before > 0, rates / xp.where(before > 0, before, 1.0), xp.zeros_like(rates))
+    depth = xp.arange(1, rates.shape[-1] + 1, dtype=xp.float64, device=rates.device)
+    count = float(rates.shape[-1])
+    # smallest g_d: all others 1, so that κ ≤ d - 1 + g_d (K - d + 1)
+    least = xp.maximum(ratios, (mean - (depth - 1.0)) / (count - depth + 1.0))
+    # largest g_d: all others as small as can be, P(k ≥ d) = H(d)/H(1) times g_1 = 1
+    first = rates[..., :1]
+    floor = xp.where(first > 0, rates / xp.where(first > 0, first, 1.0), xp.zeros_like(rates))
+    floor = xp.concat([xp.ones_like(first), floor[..., 1:]], axis=-1)
+    sums = xp.cumulative_sum(floor, axis=-1)
+    spent = xp.concat([xp.zeros_like(first), sums[..., :-1]], axis=-1)
+    above = xp.concat([xp.ones_like(first), floor[..., :-1]], axis=-1)  # of depth d - 1
+    left, tail = mean - spent, sums[..., -1:] - spent  # tail = above · h_d (1 + h_{d+1} + ...)
+    scale = xp.where(ratios > 0, tail / xp.where(ratios > 0, ratios, 1.0), above)
+    most = xp.where(left < scale, left / xp.where(scale > 0, scale, 1.0), xp.ones_like(left))
+    least, most = xp.minimum(xp.maximum(least, ratios), xp.ones_like(least)), xp.maximum(most, ratios)
+    open_ = (before <= 0) | ((ratios <= 0) & (least <= 0))
+    low = xp.where(before > 0, ratios / xp.where(most > 0, most, 1.0), xp.zeros_like(ratios))
+    high = xp.where(open_, xp.ones_like(ratios), ratios / xp.where(least > 0, least, 1.0))
+    known = depth == 1.0
+    low, high = (xp.where(known, rates, xp.minimum(end, xp.ones_like(end))) for end in (low, high))
+    return -upward(xp, -low, kind), upward(xp, high, kind)
+
+
+def _length_in_range(xp: Any, rates: Array, mean: Array) -> Array:
+    """Return κ, moved into its range by rounding errors only; raise where it is outside, or H rises."""
+    if rates.shape[-1] > 1 and not bool(xp.all(rates[..., 1:] <= rates[..., :-1])):
+        raise DomainError("position_rates must not rise with the position; got a larger one after a smaller one; sort")
+    first = rates[..., :1]
+    floor = xp.where(first > 0, rates / xp.where(first > 0, first, 1.0), xp.zeros_like(rates))
+    least = 1.0 + xp.sum(floor[..., 1:], axis=-1, keepdims=True)
+    most = float(rates.shape[-1])
+    good = (mean >= least * (1.0 - _SLACK)) & (mean <= most * (1.0 + _SLACK))
+    if not bool(xp.all(good)):
+        raise DomainError(
+            f"mean_draft_length must be at least 1 + Σ_(d>1) H(d)/H(1) and at most K = {most:g}; got a mean that no "
+            "independent choice of lengths has with these rates; use survival_interval where k looked at the draft"
+        )
+    return xp.minimum(xp.maximum(mean, least), xp.full_like(mean, most))
+
+
+def mean_interval(mean_accepted: Array, draft_length: Array, other_length: Array) -> tuple[Array, Array]:
+    """Return the sharp interval of E(K) at another length, from the mean accepted drafts m of rounds of k drafts.
+
+    All that is published is accepted tokens over rounds. S(1) ≥ S(2) ≥ ... with sum m over the first k, so for K ≤ k
+    E(K) lies in [1 + mK/k, 1 + min(m, K)], and for K ≥ k in [1 + m, 1 + mK/k].
+
+    Parameters
+    ----------
+    mean_accepted : array, shape (...)
+        m in [0, k], without the server's own token.
+    draft_length, other_length : integer array, shape (...)
+        k that every round drafted, and K, both 1 or more.
+
+    Returns
+    -------
+    low, high : array, shape (...)
+        Tokens of a round. Each end is attained by a profile of acceptances.
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or m is negative or above k.
+
+    Examples
+    --------
+    >>> [float(end) for end in mean_interval(0.75, 1, 4)]  # one draft in use: little is known of four
+    [1.75, 4.0]
+    """
+    xp, mean, length, other = arrays(mean_accepted=mean_accepted, draft_length=draft_length, other_length=other_length)
+    kind, mean, length, other = _mean_and_lengths(xp, mean, length, other)
+    longer = other > length
+    spread = 1.0 + mean * other / length
+    front = 1.0 + xp.where(longer, mean, xp.minimum(mean, other))
+    low, high = xp.where(longer, front, spread), xp.where(longer, spread, front)
+    return -upward(xp, -low, kind), upward(xp, high, kind)
+
+
+def single_rate(mean_accepted: Array, draft_length: Array) -> Array:
+    """Return the single rate α whose rounds of k drafts accept m on average: α + α² + ... + α^k = m.
+
+    Parameters
+    ----------
+    mean_accepted : array, shape (...)
+        m in [0, k].
+    draft_length : integer array, shape (...)
+        k, 1 or more.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1]. At k it gives the right tokens of a round; at other lengths :func:`mean_interval` says by how much
+        it can be wrong.
+
+    Raises
+    ------
+    ValueError
+        If k is below 1, or m is negative or above k.
+
+    Examples
+    --------
+    >>> round(float(single_rate(0.875, 3)), 12)
+    0.5
+    """
+    xp, mean, given = arrays(mean_accepted=mean_accepted, draft_length=draft_length)
+    kind, mean, length, _ = _mean_and_lengths(xp, mean, given, given)
+    low, high = xp.zeros_like(mean * length), xp.ones_like(mean * length)
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        less = expected_tokens(middle, given) - 1.0 < mean
+        low, high = xp.where(less, middle, low), xp.where(less, high, middle)
+    rate = xp.where(mean <= 0, xp.zeros_like(high), xp.where(mean >= length, xp.ones_like(high), high))
+    return in_kind(xp, rate, kind)
+
+
+def _mean_and_lengths(xp: Any, mean: Array, length: Array, other: Array) -> tuple[Any, Array, Array, Array]:
+    """Return the type of the answer, and m, k and K in float64."""
+    domain = Domain("0 or more and finite", lambda xp, v: (v >= 0) & xp.isfinite(v), "give accepted drafts over rounds")
+    domain.check(xp, "mean_accepted", mean)
+    lengths = [_LENGTH.check(xp, name, v) for name, v in (("draft_length", length), ("other_length", other))]
+    broadcast(mean_accepted=mean.shape, draft_length=length.shape, other_length=other.shape)
+    kind = floating(xp, mean)[0].dtype
+    wide = in_kind(xp, mean, xp.float64)
+    k, new = (xp.astype(value, xp.float64) for value in lengths)
+    if not bool(xp.all(wide <= k * (1.0 + _SLACK))):
+        raise DomainError("mean_accepted must be at most draft_length; got a larger one; leave out the server's token")
+    return kind, xp.minimum(wide, k + xp.zeros_like(wide)), k, new

@@ -1,0 +1,460 @@
+"""Acceptance by depth from counts: against enumeration, fractions and linear programs, and what counts do not say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from scipy.stats import binomtest
+
+import hlmtheory
+from hlmtheory import draft_length as module
+from hlmtheory.draft_length import censored_claims
+from hlmtheory.draft_length.censored_sides import band_coverage
+from hlmtheory.verification import expected_tokens_profile
+
+from .kinds import LIBRARIES, numbers, to
+from .module_claims import ClaimTable
+from .strategies import grid_rows, shapes
+
+CLAIMS = censored_claims.CLAIMS
+KNOWN = hlmtheory.all_claims()
+SHARES = st.sampled_from([0.0, 0.125, 0.25, 0.5, 0.75, 0.875, 1.0]) | st.floats(1e-3, 1.0)
+
+
+def rows_of(draw, shape, size, elements=SHARES):
+    """An array of that shape with one row of numbers at the end."""
+    flat = draw(st.lists(elements, min_size=math.prod(shape) * size, max_size=math.prod(shape) * size))
+    return np.asarray(flat, dtype=np.float64).reshape(*shape, size)
+
+
+def whole(draw, shape, most):
+    """Whole numbers from 1 up."""
+    flat = draw(st.lists(st.integers(1, most), min_size=math.prod(shape), max_size=math.prod(shape)))
+    return np.asarray(flat, dtype=np.int64).reshape(shape)
+
+
+@st.composite
+def independent(draw):
+    """A law of k and a profile."""
+    shape, depth = draw(shapes()), draw(st.integers(1, 5))
+    return {
+        "length_law": draw(grid_rows(shape, depth + 1)),
+        "acceptances": rows_of(draw, shape, depth),
+        "depth": whole(draw, shape, depth),
+    }
+
+
+@st.composite
+def by_context(draw):
+    """Contexts, each with its own profile and law of k."""
+    shape, depth, contexts = draw(shapes()), draw(st.integers(1, 4)), draw(st.integers(1, 3))
+    return {
+        "context_law": draw(grid_rows(shape, contexts)),
+        "context_acceptances": rows_of(draw, (*shape, contexts), depth),
+        "context_lengths": draw(grid_rows((*shape, contexts), depth + 1)),
+        "depth": whole(draw, shape, depth),
+    }
+
+
+@st.composite
+def joint_laws(draw):
+    """Any joint law of k and the drafts that would be accepted."""
+    shape, size = draw(shapes()), draw(st.integers(2, 5))
+    joint = draw(grid_rows(shape, size * size)).reshape(*shape, size, size)
+    return {"joint_law": joint, "depth": whole(draw, shape, size - 1)}
+
+
+@st.composite
+def two_lengths(draw):
+    """A profile, the length in use and another."""
+    shape, depth = draw(shapes()), draw(st.integers(1, 6))
+    return {
+        "acceptances": rows_of(draw, shape, depth),
+        "draft_length": whole(draw, shape, depth),
+        "other_length": whole(draw, shape, depth),
+    }
+
+
+@st.composite
+def one_rate(draw):
+    """One rate, and a law of k."""
+    shape = draw(shapes())
+    return {
+        "acceptance": rows_of(draw, shape, 1)[..., 0],
+        "length_law": draw(grid_rows(shape, draw(st.integers(2, 6)))),
+    }
+
+
+@st.composite
+def samples(draw):
+    """A law of k, a profile, and few rounds."""
+    shape, depth = draw(shapes()), draw(st.integers(1, 3))
+    return {
+        "length_law": draw(grid_rows(shape, depth + 1)),
+        "acceptances": rows_of(draw, shape, depth),
+        "rounds": whole(draw, shape, 12),
+        "confidence": rows_of(draw, shape, 1, st.floats(0.01, 0.99))[..., 0],
+    }
+
+
+@st.composite
+def small_samples(draw):
+    """One depth."""
+    shape = draw(shapes())
+    return {
+        "acceptance": rows_of(draw, shape, 1)[..., 0],
+        "rounds": whole(draw, shape, 12),
+        "confidence": rows_of(draw, shape, 1, st.floats(0.01, 0.99))[..., 0],
+    }
+
+
+STRATEGIES = {
+    "draft_length.censored": independent(),
+    "draft_length.censored_before": by_context(),
+    "draft_length.censored_confidence": joint_laws(),
+    "draft_length.survival_floor": joint_laws(),
+    "draft_length.survival_ceiling": joint_laws(),
+    "draft_length.histogram_same": independent(),
+    "draft_length.histogram_alone": independent(),
+    "draft_length.position_floor": independent(),
+    "draft_length.position_ceiling": independent(),
+    "draft_length.mean_floor": two_lengths(),
+    "draft_length.mean_ceiling": two_lengths(),
+    "draft_length.single_rate": two_lengths(),
+    "draft_length.pooled_rate": one_rate(),
+    "draft_length.censored_rate": one_rate(),
+    "draft_length.censored_band": samples(),
+    "draft_length.delta_coverage": small_samples(),
+}
+_ALIKE = {"context_law": [0.5, 0.5], "context_acceptances": [[0.5, 0.25]] * 2, "depth": 2}
+AGREES = {
+    "draft_length.censored_before": {**_ALIKE, "context_lengths": [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]},
+    "draft_length.censored_confidence": {"joint_law": [[0.0, 0.0], [0.5, 0.5]], "depth": 1},
+    "draft_length.histogram_alone": {"length_law": [0.0, 0.0, 1.0], "acceptances": [0.5, 0.5], "depth": 2},
+    "draft_length.single_rate": {"acceptances": [0.5, 0.5], "draft_length": 1, "other_length": 2},
+    "draft_length.pooled_rate": {"acceptance": 0.5, "length_law": [0.5, 0.5]},
+    "draft_length.delta_coverage": {"acceptance": 0.5, "rounds": 12, "confidence": 0.5},
+}
+OUTSIDE = {
+    "some rounds examine depth d": {"length_law": [0.0, 1.0, 0.0], "acceptances": [0.5, 0.5], "depth": 2},
+    "some round of a context examines depth d": {**_ALIKE, "context_lengths": [[0.0, 1.0, 0.0]] * 2},
+    "a k with depth d occurs": {"joint_law": [[0.5, 0.5], [0.0, 0.0]], "depth": 1},
+    "some round drafts": {"acceptance": 0.5, "length_law": [1.0, 0.0]},
+}
+STRAYS = {
+    "length_law": [0.5, 0.4, 0.0],
+    "acceptances": [0.5, 1.5],
+    "depth": 0,
+    "context_law": [0.5, math.nan],
+    "context_acceptances": [[0.5, -0.5], [0.5, 0.5]],
+    "context_lengths": [[0.0, 0.5, 0.0], [0.0, 1.0, 0.0]],
+    "joint_law": [[0.5, 0.0], [0.0, 0.4]],
+    "draft_length": 0,
+    "other_length": 99,
+    "acceptance": 1.5,
+    "rounds": 13,
+    "confidence": 1.0,
+}
+"""For each argument a value outside its domain."""
+
+CLAIM_TABLE = ClaimTable(CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
+
+
+# ---------------------------------------------------------------------------------------------- oracles
+
+
+def counted(rounds, depth):
+    """The table n[k][i] of a list of rounds (k, i)."""
+    table = np.zeros((depth + 1, depth + 1), dtype=np.int64)
+    for k, i in rounds:
+        table[k, i] += 1
+    return table
+
+
+ROUNDS = st.integers(1, 5).flatmap(
+    lambda depth: st.tuples(
+        st.just(depth),
+        st.lists(st.integers(0, depth).flatmap(lambda k: st.tuples(st.just(k), st.integers(0, k))), max_size=30),
+    )
+)
+
+
+@given(ROUNDS)
+def test_counts_by_depth_are_those_of_a_loop(drawn):
+    depth, rounds = drawn
+    found = module.acceptance_by_depth(counted(rounds, depth))
+    for d in range(1, depth + 1):
+        at_risk = [i for k, i in rounds if k >= d and i >= d - 1]
+        assert found.examined[d - 1] == len(at_risk)
+        assert found.accepted[d - 1] == sum(i >= d for i in at_risk)
+        if at_risk:
+            exact = binomtest(sum(i >= d for i in at_risk), len(at_risk)).proportion_ci(0.95)
+            np.testing.assert_allclose([found.low[d - 1], found.high[d - 1]], exact, rtol=1e-9, atol=1e-12)
+            assert found.low[d - 1] <= exact.low
+            assert found.high[d - 1] >= min(1.0, exact.high)
+        else:
+            assert np.isnan(found.acceptances[d - 1])
+            assert (found.low[d - 1], found.high[d - 1]) == (0.0, 1.0)
+
+
+def test_the_identity_is_exact_in_fractions():
+    """E n[k][i] for independent k gives α_d without any error, for every law on a grid."""
+    grid = [Fraction(n, 3) for n in range(4)]
+    lengths = [Fraction(1, 6), Fraction(1, 2), Fraction(1, 3)]
+    for alphas in itertools.product(grid, repeat=2):
+        expected = {}
+        for k, outcome in itertools.product(range(3), itertools.product((0, 1), repeat=2)):
+            chance = lengths[k] * math.prod(a if one else 1 - a for a, one in zip(alphas, outcome, strict=True))
+            i = next((d for d in range(k) if not outcome[d]), k)
+            expected[k, i] = expected.get((k, i), Fraction(0)) + chance
+        for d in (1, 2):
+            examined = sum(n for (k, i), n in expected.items() if k >= d and i >= d - 1)
+            accepted = sum(n for (k, i), n in expected.items() if k >= d and i >= d)
+            assert accepted == examined * alphas[d - 1]
+            verdict = KNOWN["draft_length.censored"].check(
+                {
+                    "length_law": [float(x) for x in lengths],
+                    "acceptances": [float(x) for x in alphas],
+                    "depth": d,
+                }
+            )
+            assert verdict.holds == (examined > 0)
+
+
+@given(st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_the_band_s_coverage_is_that_of_all_outcomes(rounds, seed):
+    """Every combination of k and accepted drafts of up to three rounds, through the public function."""
+    rng = np.random.default_rng(seed)
+    law, alphas, confidence = rng.dirichlet(np.ones(3)), rng.random(2), float(rng.uniform(0.3, 0.99))
+    chances = np.concatenate([[1.0], np.cumprod(alphas)])
+    outcomes = {}
+    for k in range(3):
+        for i in range(k + 1):
+            outcomes[k, i] = law[k] * (chances[i] * (1 - alphas[i]) if i < k else chances[k])
+    held = 0.0
+    for drawn in itertools.product(outcomes, repeat=rounds):
+        found = module.acceptance_by_depth(counted(drawn, 2), confidence=confidence**0.5)
+        if np.all((found.low <= alphas) & (alphas <= found.high)):
+            held += math.prod(outcomes[one] for one in drawn)
+    assert float(band_coverage(law, alphas, rounds, confidence)) == pytest.approx(held, abs=1e-12)
+
+
+@given(ROUNDS)
+def test_tokens_are_those_of_the_profile_and_the_band_holds_them(drawn):
+    depth, rounds = drawn
+    table = counted([*rounds, *((depth, i) for i in range(depth + 1))], depth)
+    found, by_depth = module.tokens_by_length(table), module.acceptance_by_depth(table, confidence=0.95 ** (1 / depth))
+    for k in range(1, depth + 1):
+        for ours, rates in ((found.tokens, by_depth.acceptances), (found.low, by_depth.low)):
+            assert ours[k - 1] == pytest.approx(float(expected_tokens_profile(rates[:k])))
+    assert (found.low <= found.tokens).all()
+    assert (found.tokens <= found.high).all()
+
+
+def test_the_delta_method_is_greenwood_s():
+    """At K = 1 the binomial's variance; at K = 2 by differences in each rate."""
+    table = [[0, 0, 0], [3, 7, 0], [5, 9, 6]]
+    found = module.tokens_by_length(table, confidence=0.95, method="delta")
+    (first, second), (one, two) = (module.acceptance_by_depth(table).acceptances, (30.0, 15.0))
+    variance = (1 + second) ** 2 * first * (1 - first) / one + first**2 * second * (1 - second) / two
+    assert found.high - found.tokens == pytest.approx(
+        1.959963984540054 * np.sqrt([first * (1 - first) / one, variance])
+    )
+
+
+def test_the_sandwich_is_the_infinitesimal_jackknife():
+    """dE/d(weight of a request), by differences."""
+    rng = np.random.default_rng(3)
+    tables = np.tril(rng.integers(0, 6, (7, 4, 4)))
+    found = module.tokens_by_length(tables, confidence=0.9, method="clustered")
+
+    def tokens(weights):
+        pooled = np.tensordot(weights, tables.astype(float), 1)
+        examined = [pooled[d:, d - 1 :].sum() for d in (1, 2, 3)]
+        accepted = [pooled[d:, d:].sum() for d in (1, 2, 3)]
+        return 1 + np.cumsum(np.cumprod(np.divide(accepted, examined)))
+
+    step = 1e-5
+    influence = [(tokens(np.ones(7) + step * e) - tokens(np.ones(7) - step * e)) / (2 * step) for e in np.eye(7)]
+    half = 1.9431802803927816 * np.sqrt(7 / 6 * np.sum(np.square(influence), axis=0))  # t of 6 degrees
+    np.testing.assert_allclose(found.tokens, tokens(np.ones(7)), rtol=1e-12)
+    np.testing.assert_allclose(found.high - found.tokens, half, rtol=1e-6)
+    np.testing.assert_allclose(found.tokens - found.low, half, rtol=1e-6)
+
+
+def test_a_depth_that_was_never_examined():
+    """Nothing is said of it; where no draft was accepted above, it does not count."""
+    unseen = [[0, 0, 0], [5, 5, 0], [0, 0, 0]]
+    assert np.isnan(module.tokens_by_length(unseen).tokens).tolist() == [False, True]
+    assert module.tokens_by_length(unseen).high[1] <= 3.0
+    ended = [[0, 0, 0], [0, 0, 0], [9, 0, 0]]
+    for method in ("band", "delta"):
+        assert module.tokens_by_length(ended, method=method).tokens.tolist() == [1.0, 1.0]
+
+
+# ------------------------------------------------------------------------------------------- sharp intervals
+
+
+def completions(rounds, depth, d):
+    """All shares of rounds with d accepted drafts, if rounds that were cut could go on in any way."""
+    cut = [k for k, i in rounds if i == k < d]
+    sure = sum(i >= d for _, i in rounds)
+    return [(sure + more) / len(rounds) for more in range(len(cut) + 1)]
+
+
+@given(ROUNDS)
+def test_survival_s_interval_is_that_of_all_completions(drawn):
+    depth, rounds = drawn
+    rounds = [*rounds, (depth, 0)]
+    low, high = module.survival_interval(counted(rounds, depth))
+    for d in range(1, depth + 1):
+        every = completions(rounds, depth, d)
+        np.testing.assert_allclose([low[d - 1], high[d - 1]], [min(every), max(every)], rtol=1e-14)
+
+
+def kept_by_program(rates, mean, d, sign):
+    """The extreme P(k ≥ d)/P(k ≥ d-1) by a linear program in P(k ≥ e) over P(k ≥ d-1)."""
+    size = len(rates)
+    before = [1.0, *rates[:-1]]
+    ratios = [rate / b if b > 0 else 0.0 for rate, b in zip(rates, before, strict=True)]
+    least, least_rhs = [], []
+    for e in range(1, size):  # ratios[e] y[e-1] ≤ y[e] ≤ y[e-1]
+        for low, high in (((e - 1), e), (e, (e - 1))):
+            row = np.zeros(size + 1)
+            row[high], row[low] = (-1.0, ratios[e]) if high == e else (-1.0, 1.0)
+            least.append(row)
+            least_rhs.append(0.0)
+    equal = np.zeros((3, size + 1))
+    equal[0, 0], equal[0, size] = 1.0, -1.0  # P(k ≥ 1) = 1, in the scale s = y[size]
+    equal[1, :size], equal[1, size] = 1.0, -mean
+    equal[2, d - 2] = 1.0
+    cost = np.zeros(size + 1)
+    cost[d - 1] = sign
+    found = linprog(cost, A_ub=least, b_ub=least_rhs, A_eq=equal, b_eq=[0.0, 0.0, 1.0], bounds=(0, None))
+    assert found.success
+    return sign * found.fun
+
+
+@given(st.integers(2, 5), st.integers(0, 2**32 - 1))
+def test_positions_give_the_interval_of_a_linear_program(size, seed):
+    rng = np.random.default_rng(seed)
+    rates = np.cumprod(rng.uniform(0.2, 1.0, size))
+    least = 1 + rates[1:].sum() / rates[0]
+    mean = least + rng.random() * (size - least)
+    low, high = module.position_interval(rates, mean)
+    for d in range(2, size + 1):
+        ratio = rates[d - 1] / rates[d - 2]
+        most, fewest = kept_by_program(rates, mean, d, -1.0), kept_by_program(rates, mean, d, 1.0)
+        np.testing.assert_allclose([low[d - 1], high[d - 1]], [ratio / most, ratio / fewest], rtol=1e-7)
+    assert low[0] == high[0] == rates[0]
+
+
+def test_one_number_at_fixed_lengths_and_none_without_them():
+    rates = [0.75, 0.5, 0.125]
+    fixed = module.position_interval(rates, 3.0)
+    np.testing.assert_allclose(fixed, [[0.75, 2 / 3, 0.25]] * 2, rtol=1e-15)
+    # the shortest lengths that the rates allow: every accepted draft was the last one drafted, unless the first
+    shortest = module.position_interval(rates, 1 + 0.625 / 0.75)
+    np.testing.assert_allclose(shortest[0], [0.75, 1.0, 1.0], rtol=1e-12)
+    # a depth that no round accepts was rejected, if it was examined at all
+    np.testing.assert_allclose(module.position_interval([0.5, 0.0], 1.5), [[0.5, 0.0], [0.5, 0.0]])
+    np.testing.assert_allclose(module.position_interval([0.5, 0.0], 1.0), [[0.5, 0.0], [0.5, 1.0]])
+    np.testing.assert_allclose(module.position_interval([0.0, 0.0], 1.5), [[0.0, 0.0], [0.0, 1.0]])
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.floats(0.0, 1.0))
+def test_the_mean_gives_the_interval_of_a_linear_program(length, other, share):
+    size, mean = max(length, other), share * length
+    falls = [np.eye(size)[d] - np.eye(size)[d - 1] for d in range(1, size)] or [np.zeros(size)]
+    total = [[1.0] * length + [0.0] * (size - length)]
+    ends = []
+    for sign in (1.0, -1.0):
+        cost = sign * np.array([1.0] * other + [0.0] * (size - other))
+        found = linprog(cost, A_ub=falls, b_ub=np.zeros(len(falls)), A_eq=total, b_eq=[mean], bounds=(0, 1))
+        assert found.success
+        ends.append(1.0 + sign * found.fun)
+    np.testing.assert_allclose(module.mean_interval(mean, length, other), ends, rtol=1e-9, atol=1e-9)
+
+
+@given(st.floats(0.0, 1.0), st.integers(1, 12))
+def test_a_single_rate_is_the_root_of_its_polynomial(rate, length):
+    mean = sum(rate**d for d in range(1, length + 1))
+    found = float(module.single_rate(min(mean, float(length)), length))
+    assert sum(found**d for d in range(1, length + 1)) == pytest.approx(mean, abs=1e-12)
+
+
+def test_how_wrong_a_single_rate_can_be():
+    """Fitted at one draft, α = ½ says 1.97 tokens of five drafts; 1.5 to 3.5 are compatible."""
+    assert float(hlmtheory.verification.expected_tokens(module.single_rate(0.5, 1), 5)) == pytest.approx(1.96875)
+    assert [float(end) for end in module.mean_interval(0.5, 1, 5)] == [1.5, 3.5]
+
+
+# ---------------------------------------------------------------------------------------------- what is published
+
+
+@given(ROUNDS)
+def test_counters_by_position_and_the_histogram_are_the_same_numbers(drawn):
+    depth, rounds = drawn
+    histogram = np.bincount([i for _, i in rounds], minlength=depth + 1)
+    by_position = [sum(i >= d for _, i in rounds) for d in range(1, depth + 1)]
+    assert np.flip(np.cumsum(np.flip(histogram)))[1:].tolist() == by_position
+    assert (-np.diff([len(rounds), *by_position, 0])).tolist() == histogram.tolist()
+
+
+def test_two_laws_one_histogram():
+    """Half the rounds draft one token and all second drafts pass; or all draft two and half of them pass."""
+    cut = {"length_law": [0.0, 0.5, 0.5], "acceptances": [0.5, 1.0]}
+    uncut = {"length_law": [0.0, 0.0, 1.0], "acceptances": [0.5, 0.5]}
+    side = KNOWN["draft_length.histogram_same"].lhs
+    for depth in (1, 2):
+        assert float(side(**cut, depth=depth)) == float(side(**uncut, depth=depth)) == 0.5**depth
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_libraries_agree(library):
+    table = np.array([[[0, 0, 0], [5, 5, 0], [5, 2, 3]], [[1, 0, 0], [5, 5, 0], [0, 2, 3]]])
+    for method in ("band", "delta", "clustered"):
+        ours, theirs = (module.tokens_by_length(to(one, table), method=method) for one in ("numpy", library))
+        for name in ("tokens", "low", "high"):
+            np.testing.assert_allclose(numbers(getattr(theirs, name)), numbers(getattr(ours, name)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_ends_are_rounded_outwards(dtype):
+    rates = np.asarray([0.7, 0.3, 0.1], dtype=dtype)
+    mean = np.asarray(2.3, dtype=dtype)
+    narrow = module.position_interval(rates, mean)
+    wide = module.position_interval(rates.astype(np.float64), mean.astype(np.float64))
+    assert (narrow[0][1:] <= wide[0][1:]).all()
+    assert (narrow[1][1:] >= wide[1][1:]).all()
+    low, high = module.mean_interval(mean, 7, 3)
+    exact = module.mean_interval(np.float64(mean), 7, 3)
+    assert low <= exact[0]
+    assert high >= exact[1]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: module.acceptance_by_depth([[0, 1], [1, 1]]), "counts must be 0 where i > k"),
+        (lambda: module.acceptance_by_depth([[0, 0, 0], [1, 1, 0]]), r"counts must have shape"),
+        (lambda: module.tokens_by_length([[0, 0], [1, 1]], method="clustered"), "counts must have an axis"),
+        (lambda: module.tokens_by_length([[0, 0], [1, 1]], method="bootstrap"), "method must be one of"),
+        (lambda: module.survival_interval([[0, 0], [0, 0]]), "counts must hold at least one round"),
+        (lambda: module.position_interval([0.25, 0.5], 2.0), "position_rates must not rise"),
+        (lambda: module.position_interval([0.5, 0.5], 1.5), "mean_draft_length must be at least"),
+        (lambda: module.position_interval([0.5, 0.25], 2.5), "mean_draft_length must be at least"),
+        (lambda: module.mean_interval(1.5, 1, 2), "mean_accepted must be at most draft_length"),
+        (lambda: module.single_rate(-0.5, 1), "mean_accepted must be"),
+    ],
+)
+def test_what_no_rounds_give_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

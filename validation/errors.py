@@ -1,4 +1,4 @@
-"""The one error a user is meant to read, and what its message needs: a path, the nearest names."""
+"""The error that users see, and helpers for its message: add a path, find the nearest names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NEAREST = 3
 
 
 class UserError(Exception):
-    """Something the user can fix; the command line prints the message alone, without a traceback.
+    """Error that the user can fix; the command line prints only its message, without a traceback.
 
     The message is one clear sentence: what was wrong, the value, and the remedy.
     """
@@ -19,7 +19,7 @@ class UserError(Exception):
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """Name the path in an OSError that has none: a full disk is noticed by a write, which knows no name."""
+    """Add the path to an OSError that has none, such as that of a write to a full disk."""
     try:
         yield
     except OSError as error:
@@ -29,7 +29,7 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def nearest(word: str, names: Iterable[str]) -> list[str]:
-    """The names that a person may have meant: those that hold or begin the word, then those that differ in few letters.
+    """Return the names that a user may have meant: names that contain the word, then names that are spelled similarly.
 
     >>> nearest("tvd_sharpp", ["truncation.tvd", "truncation.tvd_sharp", "codec.lattice"])
     ['truncation.tvd_sharp']

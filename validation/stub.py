@@ -28,7 +28,7 @@ def __dir__() -> list[str]: ...
 
 
 def stub_text() -> str:
-    """The text of the stub, from MODULES and SHORTCUTS of the package."""
+    """Return the text of the stub, from MODULES and SHORTCUTS of the package."""
     lines = [HEAD]
     lines += [f"from hlmtheory import {module} as {module}\n" for module in sorted(hlmtheory.MODULES)]
     names = sorted((module, name) for name, module in hlmtheory.SHORTCUTS.items())

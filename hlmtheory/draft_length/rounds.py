@@ -38,7 +38,7 @@ def round_costs(
     edge_slope_s: Array = 0.0,
     downlink_s: Array = 0.0,
 ) -> tuple[Array, Array]:
-    """Fixed and marginal time (T_fixed, T_marginal) of a round over a link.
+    """Return the fixed and the marginal time (T_fixed, T_marginal) of a round over a link.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def round_energy(
     edge_slope_j: Array = 0.0,
     tail_j: Array = 0.0,
 ) -> tuple[Array, Array]:
-    """Fixed and marginal energy of a round for the device.
+    """Return the fixed and the marginal energy of a round for the device.
 
     Parameters
     ----------
@@ -152,7 +152,7 @@ def round_energy(
 
 @finite_answer
 def synchronisation_time(size_bytes: Array, rate_bps: Array) -> Array:
-    """Download time of a new draft model, which flexspec calls the update storm.
+    """Return the download time of a new draft model, which flexspec calls the update storm.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ def measure_loop(
 ) -> list[Measurement]:
     """Measure the seconds of the loop, of sampling and of the methods' arithmetic, against the forward passes.
 
-    The run with the fastest loop counts.
+    The values are those of the run with the fastest loop.
     """
     found = []
     for method in methods:
@@ -115,8 +115,8 @@ def measure_loop(
 class SimulatedModel:
     """A model with the caches of a real one, a given time per pass, and logits that depend on the last token.
 
-    A real model keeps the host busy with torch, so this one reads weights until the time is over. After sleeping or
-    polling the clock, a core would be slower in the next step: up to .5 ms for the first call of numpy.
+    A real model keeps the host busy with torch, so this one reads weights until the time is over. If it slept or polled
+    the clock instead, the core would be slower in the next step: up to .5 ms for the first call of numpy.
 
     Parameters
     ----------

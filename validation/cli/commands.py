@@ -67,19 +67,19 @@ def main() -> None:
     cls=Renamed,
     help="The draft model: a folder, or a hub name such as owner/model or owner/model@revision.",
 )
-@click.option("--target", "--large", "target", cls=Renamed, help="The target model, likewise.")
-@click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts: .txt (one a line) or .jsonl.")
+@click.option("--target", "--large", "target", cls=Renamed, help="The target model: a folder or a hub name.")
+@click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts: .txt (one per line) or .jsonl.")
 @click.option(
     "--positions",
     type=click.IntRange(min=1),
     default=20_000,
     show_default=True,
-    help="How many positions to collect, at least: the last text is finished.",
+    help="Minimum number of positions; the last text is finished.",
 )
 @click.option("--new-tokens", type=click.IntRange(min=1), default=160, show_default=True, help="Longest continuation.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the texts and of all that is drawn.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of the texts and of all random draws.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
-@click.option("--dtype", help="Of the weights.  [default: float32 on the CPU, elsewhere as stored]")
+@click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/PAIR]")
 @click.option("--fresh", is_flag=True, help="Delete the stored trace and collect again.")
 @click.option("--trace", "stored", type=click.Path(path_type=Path), help="Check this trace; no model is loaded.")
@@ -197,10 +197,10 @@ def claims(identifier: str | None, paper: str | None, as_json: bool) -> None:
 @click.argument("paper")
 @click.argument("number", required=False)
 @click.option("--trace", "path", type=click.Path(path_type=Path), default=Path("runs/builtin/trace"), show_default=True)
-@click.option("--out", type=click.Path(path_type=Path), help="Where to.  [default: figures, beside the trace]")
+@click.option("--out", type=click.Path(path_type=Path), help="Output folder.  [default: figures, next to the trace]")
 @click.option("--seed", type=int, default=1, show_default=True)
-@click.option("--beside", multiple=True, type=click.Path(path_type=Path), help="A run of another pair, to compare.")
-@click.option("--format", "formats", multiple=True, help="pdf, png or csv, beside the SVG; commas between several.")
+@click.option("--beside", multiple=True, type=click.Path(path_type=Path), help="A run of another pair, for comparison.")
+@click.option("--format", "formats", multiple=True, help="Also write pdf, png or csv; separate several by commas.")
 @quiet_option
 def figure(
     paper: str,
@@ -257,14 +257,14 @@ def figure(
     cls=Renamed,
     help="The draft model, as in `hlm validate`; the built-in pair if left out.",
 )
-@click.option("--target", "--large", "target", cls=Renamed, help="The target model, likewise.")
+@click.option("--target", "--large", "target", cls=Renamed, help="The target model: a folder or a hub name.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts, perhaps each with a `reference`.")
-@click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="Most tokens a text.")
-@click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts at once.")
+@click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="Maximum new tokens.")
+@click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts per batch.")
 @click.option("--method", "only", multiple=True, help="Only this method; may be given several times.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
-@click.option("--dtype", help="Of the weights.  [default: float32 on the CPU, elsewhere as stored]")
+@click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
 @quiet_option
 @json_option
 def decode(
@@ -336,7 +336,7 @@ def decode(
 @click.option("--tables", is_flag=True, help="Only regenerate the tables, from figures/ as it is; needs no run.")
 @click.option("--captions", is_flag=True, help="Rewrite captions from stored numbers, then the tables; draws nothing.")
 @click.option("--run", type=click.Path(path_type=Path), default=Path("runs/builtin"), show_default=True)
-@click.option("--pair", "name", default="builtin", show_default=True, help="What the pair of the run is called there.")
+@click.option("--pair", "name", default="builtin", show_default=True, help="Name of the pair in figures/.")
 def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> None:
     """Update paper_repro.md from a run.
 

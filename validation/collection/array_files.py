@@ -117,7 +117,7 @@ def _npy(path: Path, key: str | None) -> ArraySource:
         raise UserError(f"{path} holds one array without a name; leave out ':{key}'.")
     with path.open("rb") as file:
         if not b"\x93NUMPY".startswith(file.read(6)):  # np.load explains an empty or truncated file
-            raise UserError(f"{path} is no .npy file, whatever its name; write it with numpy.save.")
+            raise UserError(f"{path} is not a .npy file, whatever its name; write it with numpy.save.")
     array = np.load(path, mmap_mode="r", allow_pickle=False)
     return ArraySource(path, None, array.shape, array.dtype, _sliced(path, array.shape, lambda a, b: array[a:b]))
 

@@ -177,7 +177,7 @@ def _examine(name: str, source: ArraySource, report: Progress) -> tuple[float, i
         report(done, source.shape[0], f"looking at the {name} logits")
     if bad:
         row, column, value = bad_at
-        what = "value that is no finite number" if bad == 1 else "values that are no finite numbers"
+        what = "value that is not a finite number" if bad == 1 else "values that are not finite numbers"
         raise UserError(
             f"{source.where} holds {bad:,} {what}, the first ({value}) at row {row}, column {column}; replace them (a "
             "masked entry by a large negative number such as -60000)."

@@ -129,5 +129,5 @@ def _refuse_surrogate(where: str, what: str, value: str) -> None:
     except UnicodeEncodeError as error:
         raise UserError(
             f"{where}: the {what} holds {value[error.start]!a} (character {error.start + 1}), half of a surrogate "
-            "pair, which is no text; write the whole pair, or leave it out."
+            "pair, which is not text; write the whole pair, or leave it out."
         ) from error

@@ -68,7 +68,7 @@ def _link(file: Path, name: str, samples: list[Sample]) -> TraceLink:
     try:
         return TraceLink(time_s=list(times), throughput_bps=[1e6 * rate for rate in rates])
     except ValueError as error:
-        raise UserError(f"{file}: the trace {name} is no link: {error}.") from error
+        raise UserError(f"{file}: the trace {name} is not a valid link: {error}.") from error
 
 
 def _samples(file: Path) -> Iterator[Sample]:

@@ -14,7 +14,7 @@ from hlmtheory.serving import DeviceFit, ModelShape, fit_device, forward_flops
 BATCH_SIZES = (1, 2, 4, 8)
 INPUT_TOKENS = (32, 64, 128, 256)
 REPEATS, FEWEST, PATIENCE_S = 7, 3, 15.0
-"""Rounds of a model; where they take longer than this, no more than the fewest."""
+"""Number of rounds of a model, its minimum, and the seconds after which no round beyond the minimum starts."""
 
 
 @dataclass(frozen=True, slots=True)

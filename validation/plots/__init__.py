@@ -105,9 +105,9 @@ def draw(
     seed : int
         Selects the positions if not all are drawn, and drives a simulation.
     commit : str, optional
-        Commit of the drawing code; git is asked if None.
+        Commit of the drawing code; found with git if None.
     decoded : sequence of Decoded
-        Needed by a :class:`Decoding`: its study of this run, then the studies of the compared runs.
+        Needed by a :class:`Decoding`: the study of this run, then the studies of the runs that it is compared with.
     formats : sequence of str
         Some of :data:`FORMATS`: pictures, and the numbers as ``"csv"``. The SVG is always written.
 

@@ -33,9 +33,9 @@ FALSE_KINDS = (
     (
         "misprint",
         "Misprints",
-        "Printed and false, but what is meant is evident; that is a claim of its own, and holds.",
+        "Printed and false, but the intended statement is evident; it is a separate claim, and holds.",
     ),
-    ("false reading", "False readings", "No paper prints them, but they suggest themselves, so it is as well to know."),
+    ("false reading", "False readings", "No paper prints them, but a reader may infer them."),
 )
 """Title and explanation of each kind of false statement in the report."""
 

@@ -29,7 +29,7 @@ from validation.trace.reader import open_trace
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 STAMPS = ("command", "commit", "created", "seconds")
-"""Keys whose values change between identical runs."""
+"""Keys whose values differ between two runs of the same code and settings."""
 
 BUILTIN = Path(__file__).parents[1] / "pairs" / "builtin"
 

@@ -260,7 +260,9 @@ class Lock:
             handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
             if re.fullmatch(rb"\d*\n?", os.pread(handle, 64, 0)) is None:
                 os.close(handle)
-                raise UserError(f"{file} is no lock of this program and would be overwritten; choose another folder.")
+                raise UserError(
+                    f"{file} is not a lock of this program and would be overwritten; choose another folder."
+                )
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 if not _same_file(handle, file):  # its holder has just removed the file

@@ -46,9 +46,9 @@ def read_sealed(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is damaged: it is no JSON.") from error
+        raise UserError(f"{path} is damaged: it is not JSON.") from error
     if not isinstance(found, dict):
-        raise UserError(f"{path} is damaged: it is no JSON object.")
+        raise UserError(f"{path} is damaged: it is not a JSON object.")
     seal = found.pop(SEAL, None)
     if seal is None:
         raise UserError(f"{path} is damaged: it has no checksum.")

@@ -187,14 +187,14 @@ def _measures(model: Any, verifier: Any, tested: dict[str, Documents]) -> dict[s
 
 def main() -> None:
     """Parse the command line and run one step of the recipe."""
-    parser = argparse.ArgumentParser(description="Make the built-in pair, or one that varies it.")
+    parser = argparse.ArgumentParser(description="Make the built-in pair or a variant of it.")
     parser.add_argument("what", choices=["tokenizer", "parent", "small", "large", "prompts", "tasks", "card"])
     parser.add_argument("--pair", choices=list(PAIRS), default="builtin", help="which recipe")
-    parser.add_argument("--texts", choices=list(LIBRARIES), help="what to read, if not what the recipe says")
+    parser.add_argument("--texts", choices=list(LIBRARIES), help="training texts, if not those of the recipe")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and so on")
     parser.add_argument("--out", type=Path, default=PAIRS_FOLDER / "builtin")
     parser.add_argument("--work", type=Path, default=Path(".training"), help="checkpoints")
-    parser.add_argument("--parent", type=Path, default=PAIRS_FOLDER / "builtin", help="pair to take the rest from")
+    parser.add_argument("--parent", type=Path, default=PAIRS_FOLDER / "builtin", help="pair of the untrained models")
     options = parser.parse_args()
     try:
         _run(options, PAIRS[options.pair])

@@ -4,10 +4,10 @@ u-hlm, Section III-A and Fig. 3; cu-hlm, Section IV-A and Fig. 2. Both run the d
 [0, 0.1] or on paraphrases of the prompt, take one token of each run at temperature 1, and count how many differ from
 the draft token d: u = (1/M) Σ_m 1(d_m ≠ d), u-hlm (7), cu-hlm (9).
 
-Here the texts of a trace are read, so one pass serves every position of a text. A token of run m differs from d with
-probability 1 - q_d of that run, and nothing else of it is used, so that is what is drawn.
+Here the model reads the texts of a trace, so one pass serves every position of a text. The token of run m differs from
+d with probability 1 - q_d of that run. Only this event is used, so the event is drawn and not the token.
 
-What the papers leave open: which layers drop (see :func:`dropout_uncertainty`), and which words are replaced by which
+The papers do not say which layers drop (see :func:`dropout_uncertainty`), nor which words are replaced by which
 synonyms (see :func:`paraphrases`). torch and nltk are imported inside the functions.
 """
 
@@ -48,14 +48,14 @@ __all__ = [
 DROPOUT, PARAPHRASES = "MC dropout", "prompt perturbation"
 LARGEST_RATE = 0.1
 DEFAULT_POSITIONS = 2_000
-# The names that transformers gives the two blocks of a layer.
+# The names of the two blocks of a layer in transformers.
 BLOCKS = frozenset({"self_attn", "attn", "attention", "mlp", "feed_forward"})
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """What :func:`baseline_measures` found at n positions.
+    """The result of :func:`baseline_measures` at n positions.
 
     ``rows`` (n,): rows of the trace; ``drafts`` (n,): the tokens drawn from q there; ``uncertainty``: by the measure's
     name, u (n,) in multiples of 1/20; ``left_out``: by the measure's name, one sentence that says why.
@@ -72,7 +72,7 @@ class _Reading:
     """A text for the draft model to read, and the positions of the drafts."""
 
     tokens: list[int]
-    at: Array  # indices into tokens, from 1: which are predicted
+    at: Array  # indices of the predicted tokens, from 1
     drafts: Array
     place: int  # of its first value in the answer
 
@@ -86,11 +86,11 @@ def dropout_uncertainty(
     rates: Sequence[float] | None = None,
     rng: np.random.Generator,
 ) -> Array:
-    """MC dropout: the share of passes with dropout whose token differs from the draft.
+    """Return the uncertainty by MC dropout: the share of passes with dropout whose token differs from the draft.
 
-    Where the model has dropout modules (GPT-2, GPT-Neo), each drops at the pass's rate; where it has none (Llama),
-    dropout is put on the outputs of the attention and MLP blocks, the place of GPT-2's residual dropout. A mask
-    covers the whole text, so the context of a position is disturbed too. The model is left as it was found.
+    If the model has dropout modules (GPT-2, GPT-Neo), each drops at the pass's rate. If it has none (Llama), dropout is
+    applied to the outputs of the attention and MLP blocks, the place of GPT-2's residual dropout. A mask covers the
+    whole text, so it also disturbs the context of a position. Afterwards the model is restored.
 
     Parameters
     ----------
@@ -99,13 +99,13 @@ def dropout_uncertainty(
     ids : sequence of token sequences
         Whole texts.
     positions : sequence of int sequences
-        Per text, the indices into it (from 1) of the tokens that the drafts stand for.
+        Per text, the indices (from 1) of the tokens at whose positions the drafts are.
     drafts : sequence of int sequences
         Per text, the draft tokens d there.
     rates : sequence of float, optional
-        One pass for each, in [0, 1); by default 20 drawn from [0, 0.1] for each batch of texts, as in both papers.
-    rng : numpy Generator
-        Of the rates, the masks and the tokens; torch's global state stays as it was.
+        The dropout rate of each pass, in [0, 1); by default 20 rates drawn from [0, 0.1] for each batch, as in both
+    papers. rng : numpy Generator
+        Seed of the rates, the masks and the tokens; torch's global random state does not change.
 
     Returns
     -------
@@ -115,7 +115,7 @@ def dropout_uncertainty(
     Raises
     ------
     UserError
-        No rate, one outside [0, 1), a model with neither dropout modules nor known blocks.
+        If there is no rate, a rate is outside [0, 1), or the model has neither dropout modules nor known blocks.
     """
     import torch
 
@@ -142,7 +142,7 @@ def _dropping(model: Any, rate: float) -> Iterator[None]:
     layers = {name: module for name, module in modules.items() if isinstance(module, nn.Dropout)}
     with ExitStack() as after:
         if layers:
-            # The parent's flag counts too: fused attention asks it whether to drop.
+            # The parent's flag is set too, because fused attention reads it.
             for module in [*layers.values(), *(modules[name.rpartition(".")[0]] for name in layers)]:
                 after.callback(setattr, module, "training", module.training)
                 module.training = True
@@ -185,7 +185,7 @@ def paraphrase_uncertainty(
     count: int = RUNS,
     rng: np.random.Generator,
 ) -> Array:
-    """Prompt perturbation: the share of paraphrased prompts after which the sampled token differs from the draft.
+    """Return the uncertainty by prompt perturbation: the share of paraphrases after which the token differs.
 
     Parameters
     ----------
@@ -194,16 +194,16 @@ def paraphrase_uncertainty(
     tokenizer : PreTrainedTokenizerBase
     prompts : sequence of str
     continuations : sequence of token sequences
-        What follows each prompt; it is read as it is after each paraphrase.
+        The continuation of each prompt; the model reads it unchanged after each paraphrase.
     positions : sequence of int sequences
         Per text, indices into the continuation, from 0.
     drafts : sequence of int sequences
         Per text, the draft tokens d there.
     wordnet : WordNet
     count : int
-        Paraphrases of each prompt, at least 1.
+        Number of paraphrases of each prompt, at least 1.
     rng : numpy Generator
-        Of the paraphrases and the tokens.
+        Seed of the paraphrases and the tokens.
 
     Returns
     -------
@@ -213,7 +213,7 @@ def paraphrase_uncertainty(
     Raises
     ------
     UserError
-        ``count`` below 1, a paraphrase that does not fit into the model's context with its continuation.
+        If ``count`` is below 1, or a paraphrase and its continuation do not fit into the model's context.
     """
     versions = [paraphrases(prompt, count, wordnet=wordnet, rng=rng) for prompt in prompts]
     differing = np.zeros(sum(len(list(at)) for at in positions))
@@ -239,16 +239,16 @@ def baseline_measures(
     Parameters
     ----------
     trace : Trace
-        Collected with ``pair``.
+        A trace that was collected with ``pair``.
     pair : Pair
         Its draft model is run 40 times over the chosen texts.
     positions : int
-        Whole texts are taken, in an order drawn from ``seed``, until they have this many positions.
+        Whole texts are taken, in an order drawn from ``seed``, until their positions reach this number.
     seed : int
-        Of the choice of texts, the drafts, and all else that is drawn.
+        Seed of the choice of texts, the drafts and all other random draws.
     wordnet : str or Path, optional
-        The dictionary's folder; without it Debian's is looked for, and where there is none prompt perturbation is
-        left out, with the reason.
+        The dictionary's folder; by default Debian's. If there is none, prompt perturbation is left out, with the
+        reason.
 
     Returns
     -------
@@ -257,7 +257,7 @@ def baseline_measures(
     Raises
     ------
     UserError
-        ``positions`` below 1, a trace of another vocabulary, a folder that is given and holds no dictionary.
+        If ``positions`` is below 1, the trace has another vocabulary, or the given folder holds no dictionary.
     """
     if positions < 1:
         raise UserError(f"positions is {positions}; it must be at least 1.")

@@ -22,7 +22,7 @@ RUNS = 20
 DEBIAN_FOLDER = Path("/usr/share/wordnet")
 WORDNET_FILES = tuple(f"{part}.{kind}" for part in ("index", "data") for kind in ("noun", "verb", "adj", "adv"))
 LEXICOGRAPHER_FILES = "".join(f"{number:02d} file{number} 1\n" for number in range(45))  # synonyms need no file names
-# Closed word classes are excluded: WordNet lists "he" as helium and "in" as inch, which are no paraphrases.
+# Closed word classes are excluded: WordNet lists "he" as helium and "in" as inch, which are not paraphrases.
 FUNCTION_WORDS = frozenset(
     """
     a an the this that these those i me my we us our you your he him his she her it its they them their who whom

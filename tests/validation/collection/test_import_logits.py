@@ -161,11 +161,11 @@ def test_large_values_are_kept_in_float32(tmp_path: Path) -> None:
         (np.array([{}]), r"d\.npy holds Python objects \(a pickle\), which are never loaded"),
         (
             np.where(np.arange(V) == 2, np.nan, DRAFT),
-            r"d\.npy holds 50 values that are no finite numbers, the first \(nan\) at row 0, column 2; replace them",
+            r"d\.npy holds 50 values that are not finite numbers, the first \(nan\) at row 0, column 2; replace them",
         ),
         (
             np.where((np.arange(V) == 2) & (np.arange(N)[:, None] == 30), -np.inf, DRAFT),
-            r"holds 1 value that is no finite number, the first \(-inf\) at row 30, column 2; .* such as -60000",
+            r"holds 1 value that is not a finite number, the first \(-inf\) at row 30, column 2; .* such as -60000",
         ),
         (np.full((N, V), 1 / V), r"d\.npy looks like probabilities .*, but logits are needed; give their logarithms"),
     ],
@@ -353,5 +353,5 @@ def test_a_compressed_array_of_equal_values_is_read(tmp_path: Path) -> None:
 
 def test_text_named_npy_is_not_called_a_pickle(tmp_path: Path):
     (tmp_path / "text.npy").write_text("hello, world", encoding="utf-8")
-    with pytest.raises(UserError, match=r"is no \.npy file, whatever its name; write it with numpy\.save"):
+    with pytest.raises(UserError, match=r"is not a \.npy file, whatever its name; write it with numpy\.save"):
         import_logits(tmp_path / "text.npy", tmp_path / "text.npy", tmp_path / "trace")

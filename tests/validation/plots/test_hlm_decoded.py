@@ -225,7 +225,7 @@ def test_what_was_not_scored_is_said(bare: dict[str, Decoded], studies: dict[str
         if "absent" not in found["statistics"]:
             continue
         assert found["statistics"]["absent"] == list(numbers.ACCURACIES.values())
-        assert "no text was scored so: similarity to the reference" in one.caption(found)
+        assert "no text has this score: similarity to the reference" in one.caption(found)
     large = {key: {"similarity_large": score["similarity_large"]} for key, score in studies["hlm"].scores.items()}
     found = measure("1", replace(studies["hlm"], scores=large))
     assert found["statistics"]["accuracies"] == ["similarity_large"]
@@ -402,7 +402,7 @@ def test_table_ii_says_where_the_time_goes(studies: dict[str, Decoded]) -> None:
     assert "of 300 entries a message on average" in caption
     assert "nothing" not in caption
     found["statistics"]["threshold"] = 1.2
-    assert "ask the target model nothing" in EXHIBITS[CU, "II"].caption(found)
+    assert "verify no draft" in EXHIBITS[CU, "II"].caption(found)
 
 
 def test_table_ii_of_what_there_is(studies: dict[str, Decoded]) -> None:

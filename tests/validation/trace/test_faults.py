@@ -319,7 +319,7 @@ def test_a_trace_of_version_1_is_replaced_and_its_arrays_stay(tmp_path: Path) ->
 @POSIX
 def test_a_file_called_lock_that_is_anothers_stays(tmp_path: Path) -> None:
     (tmp_path / "lock").write_text("combination: 7-15-22")
-    with pytest.raises(UserError, match="lock is no lock of this program and would be overwritten"):
+    with pytest.raises(UserError, match="lock is not a lock of this program and would be overwritten"):
         collect(tmp_path)
     assert tree(tmp_path) == {"lock": "combination: 7-15-22"}
 

@@ -27,7 +27,7 @@ _BLUES, _REDS = ("#6f8fbf", DARK, "#0a1020"), ("#e39a63", MIDDLE, "#6b2a0b")
 
 
 def _look(name: str) -> dict[str, Any]:
-    """Style of a curve.
+    """Return the style of a curve.
 
     The colour shows the method and the marker the parameter. The line shows how bits are counted, or whether the
     threshold adapts.
@@ -45,7 +45,7 @@ def _look(name: str) -> dict[str, Any]:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """A panel for each pair of axes, curves with their intervals, one legend."""
+    """Draw a panel for each pair of axes: curves with their intervals, and one legend."""
     figure, panels = canvas((PAGE[0], PAGE[1] + 0.7), panels=len(numbers["axes"]))
     labels: dict[str, Any] = {}
     for axes, names in zip(panels, numbers["axes"], strict=True):
@@ -73,7 +73,7 @@ def paint(numbers: Numbers) -> Canvas:
 
 
 def paint_regret(numbers: Numbers) -> Canvas:
-    """Mean dropped mass of each text over its tokens, with both bounds; one panel for each form of line 12."""
+    """Draw each text's mean dropped mass over its tokens, with both bounds; one panel for each form of line 12."""
     figure, panels = canvas(PAGE, panels=2)
     bounds = numbers["bounds"]
     for axes, names, one in zip(panels, numbers["axes"], numbers["series"], strict=True):
@@ -95,21 +95,21 @@ def paint_regret(numbers: Numbers) -> Canvas:
 
 
 def _at(numbers: Numbers, name: str, metric: str) -> str:
-    """The first and the last value of a curve, with their intervals."""
+    """Format the first and the last value of a curve, with their intervals."""
     one = next(one for one in numbers["series"] if (one["name"], one["metric"]) == (name, metric))
     ends = [Interval(one["mean"][k], one["low"][k], one["high"][k]).told(".3g") for k in (0, -1)]
     return f"{ends[0]} at T = {one['x'][0]:g} and {ends[1]} at T = {one['x'][-1]:g}"
 
 
 def _gap(numbers: Numbers, metric: str, unit: str = "") -> str:
-    """C-SQS minus K-SQS at every temperature."""
+    """Format C-SQS minus K-SQS at every temperature."""
     at = numbers["series"][0]["x"]
     told = [Interval(*one).told("+.2f") for one in numbers["statistics"]["gap"][metric]]
     return ", ".join(f"{one}{unit} at T = {t:g}" for one, t in zip(told, at, strict=True))
 
 
 def _crossing(numbers: Numbers, metric: str) -> str:
-    """Number of pairs that cross as in the paper, for each link and each set of pass times."""
+    """Give the number of pairs that cross as in the paper, for each link and each set of pass times."""
     lines = [one for one in numbers["statistics"]["crossovers"] if one["metric"] == metric]
     name = {"latency": "latency", "resampling": "resampling rate"}[metric]
     if not any(one["crossing"] for one in lines):
@@ -133,7 +133,7 @@ def _ends(values: list[float], digits: int = 1) -> str:
 
 
 def caption_main(numbers: Numbers) -> str:
-    """Latency, drafts per round and rejections of both methods."""
+    """Give latency, drafts per round and rejections of both methods."""
     k, c = BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD]
     lengths, rejected = (numbers["statistics"][key] for key in ("drafts_per_round", "rejected_per_draft"))
     return (
@@ -149,7 +149,7 @@ def caption_main(numbers: Numbers) -> str:
 
 
 def caption_sizes(numbers: Numbers) -> str:
-    """The fastest support size and the fastest threshold."""
+    """Give the fastest support size and the fastest threshold."""
     lengths = numbers["statistics"]["drafts_per_round"]
     curves = [(one["name"], one["mean"]) for one in numbers["series"]]
     told = "; ".join(f"{name} {_ends(lengths[name])}" for name, _ in curves)
@@ -162,7 +162,7 @@ def caption_sizes(numbers: Numbers) -> str:
 
 
 def caption_adaptive(numbers: Numbers) -> str:
-    """The effect of adapting the threshold."""
+    """Give the effect of adapting the threshold."""
     told = [
         f"{Interval(*one['latency']).told('+.2f')} ms and {Interval(*one['resampling']).told('+.2f')} "
         f"from τ₁ = {one['threshold']:g}"
@@ -173,7 +173,7 @@ def caption_adaptive(numbers: Numbers) -> str:
 
 
 def caption_both(numbers: Numbers) -> str:
-    """Pairs of K and τ₁ whose curves cross."""
+    """Give the pairs of K and τ₁ whose curves cross."""
     lines = [one for one in numbers["statistics"]["crossovers"] if one["rate_bps"] in (None, RATE_BPS)]
     told = []
     for one in (one for one in lines if one["times"] in ("", "as measured")):
@@ -183,7 +183,7 @@ def caption_both(numbers: Numbers) -> str:
 
 
 def caption_regret(numbers: Numbers) -> str:
-    """How often the dropped mass exceeds each bound."""
+    """Give the dropped mass, and where each bound holds."""
     about = numbers["statistics"]
     means = " and ".join(f"{sum(last) / len(last):.4f}" for last in about["last"])
     return (
@@ -195,7 +195,7 @@ def caption_regret(numbers: Numbers) -> str:
 
 
 def caption_table(numbers: Numbers) -> str:
-    """Whether rejections stay below Theorem 1."""
+    """Say whether the rejections stay below Theorem 1."""
     lines = numbers["statistics"]["theorem"]
     vacuous = sum(one["mismatch"] + one["dropped"] + one["rounding"]["published"] >= one["positions"] for one in lines)
     return f"In {vacuous} of {len(lines)} rows the published bound is at least the number of drafts, so it is vacuous."
@@ -205,7 +205,7 @@ def caption_table(numbers: Numbers) -> str:
 
 
 def message_crossings(numbers: Numbers) -> str:
-    """Number of pairs that cross as in the paper, over the link of the figure."""
+    """Give the number of pairs that cross as in the paper, over the link of the figure."""
     lines = numbers["statistics"]["crossovers"]
     here = [one for one in lines if one["rate_bps"] in (None, RATE_BPS) and one["times"] in ("", "as measured")]
     told = " and ".join(f"{one['crossing']} in {_METRICS[one['metric']]}" for one in here)
@@ -216,12 +216,12 @@ _METRICS = {"latency": "latency", "resampling": "resampling rate"}
 
 
 def _fastest(series: list[dict[str, Any]], k: int) -> str:
-    """Return the name of the series with the smallest mean at index ``k``; of equal ones, the first."""
+    """Return the name of the first series with the smallest mean at index ``k``."""
     return str(min(series, key=lambda one: float(one["mean"][k]))["name"])
 
 
 def message_sizes(numbers: Numbers) -> str:
-    """The fastest setting at both ends."""
+    """Give the fastest setting at both ends."""
     low, high = (_fastest(numbers["series"], k) for k in (0, -1))
     if low == high:
         return f"{low} is the fastest at the lowest and at the highest temperature."
@@ -229,7 +229,7 @@ def message_sizes(numbers: Numbers) -> str:
 
 
 def message_adaptive(numbers: Numbers) -> str:
-    """The smallest and the largest change of the latency by the adaptation."""
+    """Give the smallest and the largest change of the latency by the adaptation."""
     found = [one["latency"][0] for one in numbers["statistics"]["adaptive_less_fixed"]]
     low, high = (f"{value:+.2f}".replace("-", "−") for value in (min(found), max(found)))
     top = numbers["series"][0]["x"][-1]
@@ -237,7 +237,7 @@ def message_adaptive(numbers: Numbers) -> str:
 
 
 def message_regret(numbers: Numbers) -> str:
-    """Number of texts above the sharp bound, for each form of line 12."""
+    """Give the number of texts above the sharp bound, for each form of line 12."""
     corrected, printed = numbers["statistics"]["above_sharp"]
     count = len(numbers["series"][0]["texts"])
     return (
@@ -247,7 +247,7 @@ def message_regret(numbers: Numbers) -> str:
 
 
 def message_table(numbers: Numbers) -> str:
-    """Number of rows whose rejections exceed the sharp bound."""
+    """Give the number of rows whose rejections exceed the sharp bound."""
     lines = numbers["statistics"]["theorem"]
     above = sum(bool(one["above"]) for one in lines)
     return f"The rejections exceed the sharp bound beyond its interval in {above} of {len(lines)} rows."

@@ -34,13 +34,13 @@ TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 SIZES = (16, 64, 256)  # K; the paper's text does not print its values
 THRESHOLDS = (0.0001, 0.001, 0.01)  # τ_1; the paper does not print its values
 MIDDLE_SIZE, MIDDLE_THRESHOLD = 64, 0.001
-DRAFT_BITS = 625.0  # allocated bits per draft: 5,000 bits for eight drafts, as K = 64 has at V = 4,096
+DRAFT_BITS = 625.0  # allocated bits per draft: 5,000 bits for the eight drafts of K = 64 at V = 4,096
 WIDTHS, REPEATS, PREFIX = (1, 4, 8, 16, 32), 9, 64  # new tokens of the timed passes, repeats, prefix length
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Set the number of prompts and tokens; ``long_tokens`` is the length of the texts for the regret."""
+    """Numbers of prompts and tokens of a study; ``long_tokens`` is the length of the texts for the regret."""
 
     prompts: int = 20
     new_tokens: int = 32

@@ -42,22 +42,22 @@ class Exhibit:
     Attributes
     ----------
     paper, number : str
-        As given on the command line, e.g. ``"cu-hlm"`` and ``"5a"``, or ``"II"`` for a table.
+        Names on the command line, e.g. ``"cu-hlm"`` and ``"5a"``, or ``"II"`` for a table.
     source : str
         Key of ``references.bib``.
     title : str
-        One line.
+        The title, in one line.
     message : str or callable
-        First sentence of the caption: what the figure says. A callable takes the numbers. A fixed text is under
-        the figure of every pair, so it must hold for all numbers.
+        First sentence of the caption: what the figure says. A callable takes the numbers. A fixed text appears with the
+        figure of every pair, so it must hold for all numbers.
     shows : str
-        Second sentence: what is drawn.
+        Second sentence of the caption: what is drawn.
     paint : callable or None
         Maps the numbers alone to a matplotlib figure. None for a table, which has no picture.
     caption : callable
         Maps the numbers to the rest of the caption.
     printed : tuple of Printed
-        Numbers that the paper prints in its text; none are read off its curves.
+        Numbers that the paper prints in its text; no number is read off its curves.
     """
 
     paper: str
@@ -83,7 +83,7 @@ class Exhibit:
         Returns
         -------
         dict
-            ``title``; ``caption``, the whole; ``findings``, the part that depends on the numbers.
+            ``title``; ``caption``, the whole caption; ``findings``, its part that depends on the numbers.
         """
         message = self.message if isinstance(self.message, str) else self.message(numbers)
         details = self.caption(numbers)

@@ -42,13 +42,13 @@ SHOWN = (
 
 @cache
 def stored() -> dict[str, Any]:
-    """The result of the search for settings."""
+    """Return the stored result of the search for settings."""
     found: dict[str, Any] = json.loads(STORED.read_text(encoding="utf-8"))
     return found
 
 
 def interval(values: Row) -> tuple[float, float, float]:
-    """Mean of the last axis and its 95% interval by Student's t.
+    """Return the mean over the last axis and its 95% interval by Student's t.
 
     >>> interval(np.array([1.0, 3.0]))
     (2.0, -10.706, 14.706)
@@ -62,7 +62,7 @@ def interval(values: Row) -> tuple[float, float, float]:
 
 
 def spread(savings: Row) -> dict[str, Any]:
-    """Mean, interval and range over the runs, in percent."""
+    """Return mean, interval and range over the runs, in percent."""
     mean, low, high = interval(savings)
     ends = np.quantile(savings, [0.05, 0.95])
     return {
@@ -75,12 +75,12 @@ def spread(savings: Row) -> dict[str, Any]:
 
 
 def percent(found: dict[str, Any]) -> str:
-    """Mean and interval of savings."""
+    """Format mean and interval of savings."""
     return f"{found['mean']:.1f}% [{found['low']:.1f}, {found['high']:.1f}]"
 
 
 def listed(values: Sequence[float]) -> str:
-    """Percentages as a list.
+    """Format percentages as a list.
 
     >>> listed([44.9, 29.3])
     '44.9, 29.3'
@@ -92,7 +92,7 @@ def listed(values: Sequence[float]) -> str:
 
 
 def beside(group: str, saving: Saving, ours: Row) -> dict[str, Any]:
-    """A printed saving, our saving, and three nearest settings.
+    """Return a printed saving, our saving, and three nearest settings.
 
     The settings are the single change nearest to this saving, and those nearest to its group and to all eight savings.
 
@@ -101,14 +101,14 @@ def beside(group: str, saving: Saving, ours: Row) -> dict[str, Any]:
     group : str
         "batching" or "bandwidth".
     saving : Saving
-        One of that group.
+        Name of a saving in that group.
     ours : array, shape (runs,)
         Our saving in each run with the constants of Table II, in percent.
 
     Returns
     -------
     dict
-        Statistics of the figure, with the keys of its sidecar.
+        Statistics of the figure, under the keys of its sidecar.
     """
     found = stored()
     together, all_eight = found["groups"][group], found["groups"]["all"]
@@ -135,7 +135,7 @@ def _shown(setting: dict[str, Any]) -> dict[str, Any]:
 
 
 def inside_words(found: dict[str, Any]) -> str:
-    """Number of printed savings inside the intervals of a setting.
+    """Format the number of printed savings inside the intervals of a setting.
 
     >>> inside_words({"inside": [True, False], "inside_single_runs": [True, True]})
     '1 of 2 inside their intervals, 2 of 2 inside nine of ten single runs'
@@ -146,7 +146,7 @@ def inside_words(found: dict[str, Any]) -> str:
 
 
 def printed_table(statistics: dict[str, Any], what: str) -> dict[str, Any]:
-    """The printed percentage beside ours."""
+    """Return a table of the printed percentage next to ours."""
     ours, near = statistics["ours_percent"], statistics["closest"]
     low, high = ours["of_single_runs"]
     there = {"mean": near["percent"][0], "low": near["low"][0], "high": near["high"][0]}
@@ -160,7 +160,7 @@ def printed_table(statistics: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def settings_table(statistics: dict[str, Any], group: str) -> dict[str, Any]:
-    """The nearest setting for each number of changes, and the setting nearest to all eight savings."""
+    """Return a table: the nearest setting for each number of changes, and the one nearest to all savings."""
     blank = ("",) * (len(FIGURES) - len(GROUPS[group]))
     rows = [("printed", *(f"{saving.percent}" for saving in ALL_SAVINGS), "")]
     for rung in statistics["rungs"]:
@@ -184,13 +184,13 @@ def _each(found: dict[str, Any]) -> list[dict[str, float]]:
 
 
 def saving_message(statistics: dict[str, Any]) -> str:
-    """The printed saving, and ours with Table II's constants."""
+    """Give the printed saving, and ours with Table II's constants."""
     ours = statistics["ours_percent"]
     return f"The paper prints a saving of {statistics['printed_percent']}%; Table II's constants give {percent(ours)}."
 
 
 def beside_words(statistics: dict[str, Any]) -> str:
-    """Our percentage beside the printed one, and the settings that come nearest."""
+    """Compare our percentage to the printed one, and give the settings that come nearest."""
     ours, near = statistics["ours_percent"], statistics["closest"]
     joint, both = statistics["closest_together"], statistics["closest_to_all_eight"]
     printed = statistics["printed_percent"]

@@ -119,7 +119,7 @@ def column_fit(cloud: Row, own: Row, first: float, marginals: Row | None = None)
     Parameters
     ----------
     cloud, own : array, shape (datasets, networks)
-        In ms.
+        Latencies in ms.
     first : float
         γ of the first dataset. It is held, because the latencies do not identify it.
     marginals : array, shape (networks,), optional

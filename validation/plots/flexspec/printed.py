@@ -102,7 +102,8 @@ def misprints(table: str) -> Iterator[tuple[str, str, float, float, float]]:
     Yields
     ------
     dataset and network, method, latency in ms, printed speed-up, quotient
-        Where no latencies that round to the printed whole milliseconds have a quotient that rounds to the speed-up.
+        For each cell where no latencies that round to the printed milliseconds have a quotient that rounds to the
+        speed-up.
     """
     latency, printed = LATENCIES[table]
     for place in np.ndindex(latency.shape):

@@ -43,7 +43,7 @@ LENGTHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Describe a line of the tables: its name, its column in Tables III and IV, and its method; None is not run."""
+    """Describe a line of the tables: name, column in Tables III and IV, and method; None means not run."""
 
     name: str
     column: str | None

@@ -42,7 +42,7 @@ def said(found: dict[str, float | None] | None, form: str = ".3f") -> str:
 def _absent(numbers: Numbers) -> str:
     """Name the accuracy metrics that could not be drawn."""
     absent = numbers["statistics"]["absent"]
-    return f" Not drawn, because no text was scored so: {' and '.join(absent)}." if absent else ""
+    return f" Not drawn, because no text has this score: {' and '.join(absent)}." if absent else ""
 
 
 def at_place(series: dict[str, Any], place: int, form: str = ".3f") -> str:
@@ -78,7 +78,7 @@ def caption_thresholds(numbers: Numbers, paper: str) -> str:
     if paper == CU:
         text += (
             f"printed {1 - value(CU, 'skipped'):.3f}; P(accepted | skipped) {at_place(true, at)}, printed "
-            f"{value(CU, 'true_skips')}; its least value over the thresholds is "
+            f"{value(CU, 'true_skips')}; its smallest value over the thresholds is "
             f"{'undefined' if least is None else format(least, '.3f')}, printed {value(CU, 'least_true_skips')}. The "
             "texts are decoded by U-HLM without truncation, so a skipped token is part of the prefix of the next ones."
         )
@@ -195,7 +195,7 @@ def _limits(numbers: Numbers, most: dict[str, float | None] | None, *, rician: b
         f"skipped share and times give, as ratios of totals over {TEXTS} texts of {TOKENS} tokens, "
         f"{'; '.join(parts)}. As means over rounds of (6) they give "
         f"{gain_by_rounds(PRINTED['offline_k'].value):.0f}× and {gain_by_rounds(PRINTED['online_k'].value):.0f}×, so "
-        f"{PRINTED['offline_gain'].value:g}× is no such mean."
+        f"{PRINTED['offline_gain'].value:g}× is not such a mean."
     )
 
 
@@ -210,7 +210,7 @@ def caption_accuracy(numbers: Numbers, paper: str) -> str:
         parts.append(f"{ACCURACIES[name]}: {'; '.join(each)}")
     common = statistics["sets_in_common"]
     sets = f"Sets in common with the paper: {', '.join(common)}." if common else "None of its sets is among ours."
-    kept = ". ".join(parts) if parts else "no likeness was computed"
+    kept = ". ".join(parts) if parts else "no similarity was computed"
     return (
         f"Share of the accuracy kept, {kept}. The paper prints {shares(paper)}. {sets} Its sentence model differs "
         f"({'BERT' if paper == CU else 'Universal Sentence Encoder'}) and its pairs are larger, so compare methods, "
@@ -235,7 +235,7 @@ def caption_breakdown(numbers: Numbers) -> str:
     gains = statistics["acceptance_gains"]
     each = [f"{pair} {said(gain)} times" for pair, gain in gains.items() if pair != statistics["pairs"][0]]
     beside = (
-        f"Acceptance, of that of {statistics['pairs'][0]}: {', '.join(each)}"
+        f"Acceptance, relative to {statistics['pairs'][0]}: {', '.join(each)}"
         if each
         else "Only the run's own pair was decoded"
     )
@@ -247,7 +247,7 @@ def caption_breakdown(numbers: Numbers) -> str:
         if (online := statistics["sent"].get(name))
     )
     if statistics["threshold"] >= 1.0:
-        messages += f" Above {own}, there is no draft: its U-HLM and CU-HLM ask the target model nothing."
+        messages += f" Above {own}, there is no draft: its U-HLM and CU-HLM verify no draft."
     return (
         f"{beside}; the paper prints + {PRINTED['kd_acceptance'].value:g}% by distillation and + "
         f"{PRINTED['larger_acceptance'].value:g}% by the larger draft model. {remarks()}{messages}"
@@ -296,7 +296,7 @@ def _printed_gain(snr_db: float) -> str:
         "the sent ones. In one sample the slowest blocks may be among the skipped ones: the paper's payload, share and "
         f"times give {middle:.2f}× [{low:.2f}, {high:.2f}] over samples of {TEXTS} texts of {TOKENS} tokens on this "
         f"link, and {reached:.0%} of the samples reach {gain:g}×. A mean over rounds of (4) may exceed it: with the "
-        f"paper's times of a pass it is {least:.2f}× or more at every SNR, so {gain:g}× is no such mean."
+        f"paper's times of a pass it is {least:.2f}× or more at every SNR, so {gain:g}× is not such a mean."
     )
 
 

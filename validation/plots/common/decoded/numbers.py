@@ -173,7 +173,7 @@ def _accuracy_lines(decoded: Decoded, by_x: dict[Any, list[GenerationRecord]], s
 def skipped_of_accepted(rows: Sequence[GenerationRecord], seed: int) -> IntervalEstimate:
     """Return u-hlm's true skip rate, P(skipped | target would accept).
 
-    It has no value unless the skipped drafts of every text were verified.
+    It has a value only if the skipped drafts of every text were verified.
     """
     if not all(row.risk_computed for row in rows):
         return IntervalEstimate(None)

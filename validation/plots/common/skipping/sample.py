@@ -128,7 +128,7 @@ def _tokens(source: TraceKey, seed: int, values: int) -> Tokens:
 
 
 def even_texts(trace: Trace, positions: int) -> list[Index]:
-    """Return the positions of evenly spaced texts up to a total number, or the beginning of the first text."""
+    """Return the positions of evenly spaced texts, at most ``count``; else the beginning of the first text."""
     at = np.asarray(trace.arrays["position"][:])
     texts = np.split(np.arange(len(at)), np.flatnonzero(at == 0)[1:])
     lengths = np.array([len(text) for text in texts])

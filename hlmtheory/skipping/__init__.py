@@ -26,13 +26,16 @@ so
 The expected rejection probability of the skipped drafts *is* the one-step total variation. Its sum along a response
 bounds the total variation of the whole text (sequence_risk). A tighter bound for texts has a loss in [0, 1]
 (overlap_risk). Conformal risk control keeps either below ε (calibrate_threshold). The papers' R is a surrogate for the
-sum: it replaces β by the line a u + b and omits u < -b/a (surrogate_gap).
+sum: it replaces β by the line a u + b and omits u < -b/a (surrogate_gap). While the system runs, a random share of the
+drafts that would be skipped is sent and verified; this certifies the mean one-step risk at any time (audit_wealth,
+audit_bound, SkipAudit).
 
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
 
 from __future__ import annotations
 
+from hlmtheory.skipping.audit import SkipAudit, audit_bound, audit_wealth, fewest_tokens_to_certify
 from hlmtheory.skipping.calibration import Calibration, calibrate_threshold, held_out_risk, threshold_losses
 from hlmtheory.skipping.claims import CLAIMS
 from hlmtheory.skipping.holder import (
@@ -52,10 +55,14 @@ __all__ = [
     "CLAIMS",
     "BestBound",
     "Calibration",
+    "SkipAudit",
     "SurrogateGap",
     "Thresholds",
+    "audit_bound",
+    "audit_wealth",
     "best_holder_bound",
     "calibrate_threshold",
+    "fewest_tokens_to_certify",
     "held_out_risk",
     "holder_bound",
     "holder_bound_discrete",

@@ -6,6 +6,7 @@ from hlmtheory._array import Array, arrays
 from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.skipping.audit_claims import CLAIMS as _AUDIT_CLAIMS
 from hlmtheory.skipping.calibration import held_out_risk
 from hlmtheory.skipping.chains import from_draft, from_system, from_target, text_distance
 from hlmtheory.skipping.holder import (
@@ -403,4 +404,5 @@ CLAIMS = (
         attained=Attained(_EVEN_LOSSES, ratio=64 / 65),
     ),
     *_OVERLAP_CLAIMS,
+    *_AUDIT_CLAIMS,
 )

@@ -31,6 +31,7 @@ BOUNDS = {
     "holder_bound": lambda p, q, u: skipping.holder_bound(q, 1.0, 0.1, 0.7),
     "holder_bound_discrete": lambda p, q, u: skipping.holder_bound_discrete(q, 1.0, 0.1, 0.7),
     "best_holder_bound": lambda p, q, u: skipping.best_holder_bound(q[0], 1.0, 0.1, 0.7).bound,
+    "audit_bound": lambda p, q, u: skipping.audit_bound(u, 0.5, 0.1),
     "sequence_risk": lambda p, q, u: skipping.sequence_risk(u / 16),
     "truncated_step_risk": lambda p, q, u: skipping.truncated_step_risk(p, q, u, 2 * (q > -1)),
     "quadrature_error": lambda p, q, u: uncertainty.quadrature_error(8 * u[0], 0),

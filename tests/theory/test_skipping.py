@@ -182,7 +182,8 @@ STRAYS = {
 """For each argument a value outside its domain."""
 
 
-CLAIM_TABLE = ClaimTable(skipping.CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
+OWN = [claim for claim in skipping.CLAIMS if not claim.id.startswith("skipping.audit_")]  # see test_audit.py
+CLAIM_TABLE = ClaimTable(OWN, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 
 # ----------------------------------------------------------------------------------------------- printed numbers

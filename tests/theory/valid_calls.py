@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory import channel, codec, conformal, draft_length, serving
+from hlmtheory import channel, codec, conformal, draft_length, serving, skipping
 from validation.trace.writer import TraceWriter
 
 MODEL = serving.ModelShape(1, 2, 3)
@@ -110,6 +110,21 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "token": [1, 0],
         "thresholds": [0.25, 0.5],
     },
+    "audit_wealth": {
+        "audited_rejection": [0.0, 0.5, 0.25],
+        "audit_probability": 0.5,
+        "risk": 0.125,
+        "bets": [0.25, 0.75],
+    },
+    "audit_bound": {
+        "audited_rejection": [0.0, 0.5, 0.25],
+        "audit_probability": 0.5,
+        "error": 0.125,
+        "bets": [0.25, 0.75],
+    },
+    "fewest_tokens_to_certify": {"audit_probability": 0.5, "risk": 0.125, "error": 0.25},
+    "SkipAudit": {"audit_probability": 0.5, "risk": 0.125, "error": 0.25, "bets": [0.25, 0.75]},
+    "SkipAudit.update": {"audited_rejection": 0.5},
     "sequence_risk": {"step_risks": [[0.25, 0.0], [0.25, 0.5]]},
     "threshold_losses": {
         "uncertainty": [[0.125, 0.375]],
@@ -384,6 +399,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
 }
 
 RECEIVERS: dict[str, Any] = {
+    "SkipAudit": lambda: skipping.SkipAudit(0.5, 0.125, 0.25),
     "ThresholdController.step": controller,
     "ThresholdController.roll_back": lambda: controller(2),
     "MassBudgetController.step": budget,

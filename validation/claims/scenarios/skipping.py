@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory.claims import Instance
+from hlmtheory.skipping.audit_claims import NODES
 from hlmtheory.uncertainty import vocabulary_uncertainty
 from hlmtheory.verification import rejection_probability, softmax
 
@@ -153,6 +154,46 @@ def _hidden_sampler(rng: np.random.Generator) -> Instance:
     return {"target": np.eye(4)[rng.integers(0, 4, 100)], "draft": draft, "actual_draft": actual_draft}
 
 
+def _audit(rng: Rng) -> dict[str, Row]:
+    """Return settings of an audit, one for each of COUNT/10 instances."""
+    count = COUNT // 10
+    return {
+        "audit_probability": rng.choice([0.05, 0.1, 0.2, 0.5, 1.0], count),
+        "risk": rng.uniform(0.01, 0.3, count),
+        "error": rng.uniform(0.05, 0.9, count),
+        "bet": rng.uniform(0.1, 0.99, count),
+    }
+
+
+def _audited_row(*names: str) -> Callable[[Rng], Instance]:
+    """Return a scenario of rows of which the more probable drafts may be skipped, with settings of an audit."""
+
+    def scenario(rng: Rng) -> Instance:
+        settings = _audit(rng)
+        target, draft = rng.dirichlet(np.full(VOCABULARY, 0.1), (2, COUNT // 10))
+        skip = rng.random(draft.shape) * (draft > 0.05)
+        return {"target": target, "draft": draft, "skip": skip, **{name: settings[name] for name in names}}
+
+    return scenario
+
+
+def _audited_run(*names: str, rule: str = "any") -> Callable[[Rng], Instance]:
+    """Return a scenario of risks that depend on the past: any, at the limit ε, or at least ε."""
+
+    def scenario(rng: Rng) -> Instance:
+        settings = _audit(rng)
+        level = settings["risk"][:, None]
+        risks = rng.beta(0.3, 1.0, (len(level), NODES))
+        mixed = np.where(rng.random((len(level), 1)) < 0.5, level, risks)
+        bets = {"bet_by_past": rng.uniform(0.05, 0.99, risks.shape)} if "bet_by_past" in names else {}
+        kept = {name: settings[name] for name in names if name in settings}
+        return {"risks": np.maximum(mixed, level) if rule == "every" else mixed, **kept, **bets}
+
+    return scenario
+
+
+_RUN = ("audit_probability", "risk", "error")
+
 INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "uncertainty.sampled": _perturbed,
     "uncertainty.printed_temperature": _perturbed,
@@ -180,6 +221,14 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "skipping.overlap_mean": _chain,
     "skipping.sequence_draft": _chain,
     "skipping.calibrated": _losses,
+    "skipping.audit_step": _audited_row("audit_probability", "risk", "bet"),
+    "skipping.audit_every": _audited_run(*_RUN, "bet_by_past", rule="every"),
+    "skipping.audit_mean": _audited_run(*_RUN, "bet"),
+    "skipping.audit_weighted": _audited_run(*_RUN, "bet_by_past"),
+    "skipping.audit_predictable": _audited_run(*_RUN, "bet_by_past"),
+    "skipping.audit_bound": _audited_run("audit_probability", "error", "bet"),
+    "skipping.audit_fewest": _audit,
+    "skipping.audit_law": _audited_row("audit_probability"),
     "verification.misdeclared_converse": _hidden_sampler,
 }
 """Generator of a batch of instances, by claim id."""

@@ -1,0 +1,328 @@
+"""Audit of skipping while the system runs: the server sees a random share of the drafts that would be skipped.
+
+A token whose draft would be skipped is sent with probability π, drawn by a coin of its own. With
+X_t = β · 1{audited}/π, and X_t = 0 at every other token, the mean of X_t given the prefix is the risk
+μ_t = Σ_v q_v s_v β_v (:func:`one_step_risk`) of skipping at that token.
+
+With λ = bet/(1/π - ε) and bet in (0, 1), the wealth is M_t = Π_{i ≤ t} (1 + λ(ε - X_i)), averaged over fixed bets.
+A wealth of 1/δ certifies that the mean of μ_1, ..., μ_t is below ε: over a whole run, however the risks vary and
+whenever one looks, this is wrong at most once with probability δ.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hlmtheory._array import Array, arrays, floating, in_kind, is_array, upward, widest
+from hlmtheory._domains import (
+    UNIT_INTERVAL,
+    Domain,
+    DomainError,
+    entry_for_each,
+    finite_answer,
+    leading_dimensions,
+    number,
+)
+from hlmtheory._quantities import open_unit
+
+BETS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
+"""Shares of the largest λ that keeps the wealth positive. For losses of 0 or 1 the best one is 1 - μ/ε."""
+
+DOMAINS = {
+    "audited_rejection": UNIT_INTERVAL,
+    "audit_probability": Domain(
+        "in (0, 1]", lambda xp, value: (value > 0) & (value <= 1), "π = 0.1 sends one in ten drafts that would be kept"
+    ),
+    "risk": open_unit("ε is the mean one-step risk to certify, such as 0.02"),
+    "error": open_unit("δ is the probability of a false certificate, such as 0.05"),
+    "bets": Domain(
+        "in [0.000001, 1)",
+        lambda xp, value: (value >= 1e-6) & (value < 1),
+        "a bet is a share of the largest λ, such as 0.8",
+    ),
+}
+_STEPS = 40  # of Newton's method, whose every iterate is a valid bound
+_SLACK = 2.0**-40  # relative; covers the rounding of sums of logarithms
+
+
+def audit_wealth(audited_rejection: Array, audit_probability: Array, risk: Array, bets: Array = BETS) -> Array:
+    """Return the logarithm of the wealth after each token; at log(1/δ) or above, it certifies the risk.
+
+    Where it is at least log(1/δ) after t tokens, the mean of the risks of tokens 1, ..., t is below ε. The probability
+    that this is ever wrong is at most δ. The wealth can fall again; the certificate is then for the earlier t.
+
+    Parameters
+    ----------
+    audited_rejection : array, shape (..., T)
+        β_d of the draft at an audited token, in [0, 1]. 0 at every other token: its draft was sent anyway, or it was
+        skipped without an audit.
+    audit_probability : array, shape (...)
+        π in (0, 1].
+    risk : array, shape (...)
+        ε in (0, 1).
+    bets : array, shape (..., J)
+        In [0.000001, 1), fixed before the first token. The wealth is the mean of those of the J bets.
+
+    Returns
+    -------
+    array, shape (..., T)
+        log M_t, rounded down.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range, there are no tokens or no bets, or the shapes do not match.
+
+    Examples
+    --------
+    >>> wealth = audit_wealth([0.0] * 300, audit_probability=0.5, risk=0.05)
+    >>> int((wealth < math.log(1 / 0.05)).sum())  # tokens without any loss before a certificate at δ = 5%
+    178
+    """
+    xp, kind, loss, rate, wanted, shares = _inputs(audited_rejection, audit_probability, bets, risk=risk)
+    gains = _gains(xp, loss[..., None], rate[..., None, None], wanted[..., None, None], shares[..., None, :])
+    return _down(xp, _mixed(xp, xp.cumulative_sum(gains, axis=-2)), kind)
+
+
+def audit_bound(audited_rejection: Array, audit_probability: Array, error: Array, bets: Array = BETS) -> Array:
+    """Return an upper bound on the mean risk of the tokens so far, valid after every token at once.
+
+    With λ = bet · π, so that λX = bet · β, the bound on μ_1 + ... + μ_t is the S at which the mean over the bets of
+    exp(λS) Π (1 - λX_i) is 1/δ. The probability that the mean risk ever exceeds the bound is at most δ, however the
+    risks vary.
+
+    Parameters
+    ----------
+    audited_rejection, audit_probability, bets
+        See :func:`audit_wealth`.
+    error : array, shape (...)
+        δ in (0, 1).
+
+    Returns
+    -------
+    array, shape (..., T)
+        In [0, 1], rounded up. Without any loss about log(1/δ)/(πt).
+
+    Raises
+    ------
+    ValueError
+        See :func:`audit_wealth`.
+
+    Examples
+    --------
+    >>> bound = audit_bound([0.0] * 2000, audit_probability=0.5, error=0.05)
+    >>> round(float(bound[-1]), 4)
+    0.0045
+    """
+    xp, kind, loss, rate, delta, shares = _inputs(audited_rejection, audit_probability, bets, error=error)
+    drops = xp.cumulative_sum(xp.log1p(-shares[..., None, :] * loss[..., None]), axis=-2)
+    tokens = xp.arange(1, loss.shape[-1] + 1, dtype=xp.float64, device=loss.device)
+    return _mean_bound(xp, drops, shares, rate, delta, tokens, kind)
+
+
+@finite_answer
+def fewest_tokens_to_certify(audit_probability: Array, risk: Array, error: Array) -> Array:
+    """Return the number of tokens before which no valid test certifies: log(1/δ)/(-log(1 - πε)).
+
+    If the risk is ε at every token and every loss is 0 or 1, an audit finds nothing in t tokens with probability
+    (1 - πε)^t. A test that certifies then is wrong with that probability.
+
+    Parameters
+    ----------
+    audit_probability, risk, error : array, shape (...)
+        π in (0, 1], ε and δ in (0, 1).
+
+    Returns
+    -------
+    array, shape (...)
+        In tokens, near log(1/δ)/(πε); :func:`audit_wealth` comes near it with a bet near 1.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range, or the shapes do not match.
+
+    Examples
+    --------
+    >>> round(float(fewest_tokens_to_certify(0.1, 0.02, 0.05)))
+    1496
+    """
+    xp, *given = arrays(
+        "audit_probability", "risk", "error", audit_probability=audit_probability, risk=risk, error=error
+    )
+    named = dict(zip(("audit_probability", "risk", "error"), given, strict=True))
+    for name, value in named.items():
+        DOMAINS[name].check(xp, name, value)
+    leading_dimensions(**{name: tuple(value.shape) for name, value in named.items()})
+    rate, wanted, delta = floating(xp, *given)
+    return xp.log(delta) / xp.log1p(-rate * wanted)
+
+
+class SkipAudit:
+    """Audit of one or more token streams, token by token: the same numbers as the functions of whole sequences.
+
+    Parameters
+    ----------
+    audit_probability, risk, error : float
+        π in (0, 1], ε and δ in (0, 1).
+    bets : array, shape (J,)
+        See :func:`audit_wealth`.
+
+    Attributes
+    ----------
+    tokens : int
+        Tokens so far.
+    log_wealth, bound : array, shape (...)
+        As :func:`audit_wealth` and :func:`audit_bound` give them after the last token.
+    certified : bool array, shape (...)
+        Whether the mean risk of the tokens so far is certified to be below ε.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range.
+
+    Examples
+    --------
+    >>> audit = SkipAudit(audit_probability=0.5, risk=0.05, error=0.05)
+    >>> for _ in range(178):
+    ...     _ = audit.update(0.0)
+    >>> bool(audit.certified), bool(audit.update(0.0)), audit.tokens
+    (False, True, 179)
+    """
+
+    def __init__(self, audit_probability: float, risk: float, error: float, bets: Array = BETS) -> None:
+        self._rate, self._risk, self._error = (
+            number(DOMAINS[name], name, value)
+            for name, value in (("audit_probability", audit_probability), ("risk", risk), ("error", error))
+        )
+        xp, given = arrays(bets=bets)
+        self._bets = _shares(xp, given)
+        if self._bets.ndim > 1:
+            raise DomainError(f"bets must have one dimension; got shape {tuple(self._bets.shape)}; give a list")
+        self.tokens = 0
+        self._plain = not is_array(bets)
+        self._gain = self._drop = 0.0 * self._bets
+        self._kind: Any = xp.float64
+
+    def update(self, audited_rejection: Array) -> Array:
+        """Take the next token of each stream, and return whether the mean risk so far is certified.
+
+        Parameters
+        ----------
+        audited_rejection : array, shape (...)
+            β_d if the token is audited, else 0.
+
+        Returns
+        -------
+        bool array, shape (...)
+            :attr:`certified`.
+
+        Raises
+        ------
+        ValueError
+            If a value is outside [0, 1], or the shape does not match that of earlier tokens.
+        """
+        if self._plain and is_array(audited_rejection):
+            self._join(audited_rejection)
+        xp, bets, loss = arrays(bets=self._bets, audited_rejection=audited_rejection)
+        self._kind = widest(xp, DOMAINS["audited_rejection"].check(xp, "audited_rejection", loss))
+        loss = in_kind(xp, loss, xp.float64)
+        if self.tokens:
+            leading_dimensions(audited_rejection=tuple(loss.shape), streams=tuple(self._gain.shape[:-1]))
+        rate, wanted = (xp.asarray(value, dtype=xp.float64, device=loss.device) for value in (self._rate, self._risk))
+        self._gain = self._gain + _gains(xp, loss[..., None], rate, wanted, bets)
+        self._drop = self._drop + xp.log1p(-bets * loss[..., None])
+        self.tokens += 1
+        return self.certified
+
+    @property
+    def log_wealth(self) -> Array:
+        """Return log M_t, 0 before the first token."""
+        xp, gain = arrays(gain=self._gain)
+        return _down(xp, _mixed(xp, gain), self._kind)
+
+    @property
+    def certified(self) -> Array:
+        """Return whether the wealth is at least 1/δ."""
+        return self.log_wealth >= -math.log(self._error) * (1.0 + _SLACK)
+
+    @property
+    def bound(self) -> Array:
+        """Return the upper bound on the mean risk of the tokens so far, 1 before the first."""
+        xp, drop, bets = arrays(drop=self._drop, bets=self._bets)
+        settings = (self._rate, self._error, [float(max(self.tokens, 1))])
+        rate, error, tokens = (xp.asarray(value, dtype=xp.float64, device=drop.device) for value in settings)
+        found = _mean_bound(xp, drop[..., None, :], bets, rate, error, tokens, self._kind)[..., 0]
+        return found if self.tokens else xp.ones_like(found)
+
+    def _join(self, values: Array) -> None:
+        """Move the state, made of plain numbers, to the library and the device of the first array."""
+        xp, _ = arrays(audited_rejection=values)
+        self._bets, self._gain, self._drop = (
+            xp.asarray(value.tolist(), dtype=xp.float64, device=values.device)
+            for value in (self._bets, self._gain, self._drop)
+        )
+        self._plain = False
+
+
+def _inputs(loss: Array, rate: Array, bets: Array, **other: Array) -> tuple[Any, ...]:
+    """Return the namespace, the result dtype, and the losses (..., T), π, the other value, and the bets (..., J)."""
+    (name,) = other
+    xp, given, pi, level, shares = arrays(
+        "audit_probability", name, "bets", audited_rejection=loss, audit_probability=rate, **other, bets=bets
+    )
+    for label, one in (("audited_rejection", given), ("audit_probability", pi), (name, level)):
+        DOMAINS[label].check(xp, label, one)
+    shares = _shares(xp, shares)
+    entry_for_each("token", audited_rejection=tuple(given.shape))
+    leading_dimensions(
+        audited_rejection=tuple(given.shape[:-1]),
+        audit_probability=tuple(pi.shape),
+        bets=tuple(shares.shape[:-1]),
+        **{name: tuple(level.shape)},
+    )
+    return (xp, widest(xp, given), *(in_kind(xp, one, xp.float64) for one in (given, pi, level)), shares)
+
+
+def _shares(xp: Any, bets: Array) -> Array:
+    """Check the bets, and return them in float64."""
+    entry_for_each("bet", bets=tuple(bets.shape))
+    return in_kind(xp, DOMAINS["bets"].check(xp, "bets", bets), xp.float64)
+
+
+def _gains(xp: Any, loss: Array, rate: Array, risk: Array, bets: Array) -> Array:
+    """Return log(1 + λ(ε - loss/π)) with λ = bet/(1/π - ε), multiplied out so that nothing is divided by π."""
+    return xp.log1p(bets * (rate * risk - loss) / (1.0 - rate * risk))
+
+
+def _mixed(xp: Any, gains: Array) -> Array:
+    """Return the logarithm of the mean wealth over the last axis."""
+    top = xp.max(gains, axis=-1, keepdims=True)
+    return top[..., 0] + xp.log(xp.mean(xp.exp(gains - top), axis=-1))
+
+
+def _mean_bound(xp: Any, drops: Array, bets: Array, rate: Array, error: Array, tokens: Array, kind: Any) -> Array:
+    """Return S/t with the S of :func:`audit_bound`, from Σ log(1 - bet · loss) (..., T, J).
+
+    In U = πS, log Σ exp(bet · U + drop) is convex and rises, so Newton's method from the right stays right of its root.
+    """
+    limit = (-xp.log(error) * (1.0 + _SLACK))[..., None]
+    bets, count = bets[..., None, :], drops.shape[-1]
+    total = xp.min((limit[..., None] + math.log(count) - drops) / bets, axis=-1)
+    for _ in range(_STEPS):
+        powers = bets * total[..., None] + drops
+        top = xp.max(powers, axis=-1, keepdims=True)
+        weights = xp.exp(powers - top)
+        value = top[..., 0] + xp.log(xp.mean(weights, axis=-1))
+        slope = xp.sum(weights * bets, axis=-1) / xp.sum(weights, axis=-1)
+        total = total - (value - limit) / slope
+    total, audited = total * (1.0 + _SLACK), rate[..., None] * tokens
+    below = total < audited
+    return upward(xp, xp.where(below, total / xp.where(below, audited, 1.0), 1.0), kind)
+
+
+def _down(xp: Any, value: Array, kind: Any) -> Array:
+    """Return a value in another type, rounded down."""
+    return -upward(xp, -value, kind)

@@ -1,0 +1,328 @@
+"""What an audit of skipping certifies, on every outcome of a short run whose risks may depend on the past."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
+from hlmtheory._simplex import distributions, skip_probabilities
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.skipping.audit import DOMAINS, audit_bound, audit_wealth, fewest_tokens_to_certify
+from hlmtheory.skipping.risk import one_step_risk
+from hlmtheory.verification import output_distribution, rejection_probability, total_variation
+
+HORIZON = 4  # tokens of a run
+NODES = 2**HORIZON - 1  # pasts of a run: node 0 is its start; 2i + 1 and 2i + 2 follow node i without and with a loss
+
+# Proofs, by the last part of the id. X_t has the mean μ_t given the past, and Ville's inequality says that a
+# nonnegative supermartingale that starts at 1 ever reaches 1/δ with probability at most δ.
+#
+# audit_step. The coin is independent of the draft, so E[X] = Σ_v q_v s_v π β_v/π = μ. The factor is linear in X.
+# audit_every. Each factor has a mean of at most 1 given the past, also if λ_t was chosen from it. Ville on M.
+# audit_mean. 1 + λ(ε - μ) ≤ exp(λ(ε - μ)). So M_t exp(λ Σ(μ_i - ε)) is a supermartingale for every fixed λ, and so is
+#   its mean over fixed λs. Where the mean of μ_1, ..., μ_t is at least ε, it is at least M_t. Ville.
+# audit_weighted. The same with λ_t from the past: M_t exp(Σ λ_i (μ_i - ε)) is a supermartingale.
+# audit_predictable. No proof: the counterexample. Bets are large while the risk is 0, and nearly 0 while it is 1.
+# audit_bound. 1 - λμ ≤ exp(-λμ). So exp(λ Σ μ_i) Π (1 - λX_i) is a supermartingale, and so is its mean over fixed λs.
+#   It rises with Σ μ_i, and is 1/δ at the bound. Ville.
+# audit_fewest. An audit without a loss multiplies the wealth by 1 + λε < 1/(1 - πε), the limit for a bet of 1.
+# audit_law. An audited draft is verified, so the probability of no verification is (1 - π) s_v. The risk is linear.
+
+
+def _mean_factor(target: Array, draft: Array, skip: Array, audit_probability: Array, risk: Array, bet: Array) -> Array:
+    """Return the mean wealth after one token: every draft, skipped or not, audited or not."""
+    xp, p, q, s, pi, wanted, share = _row(target, draft, skip, audit_probability, risk, bet)
+    beta = rejection_probability(p, q)
+    settings = (pi[..., None], wanted[..., None], share[..., None, None])
+    caught, other = (xp.exp(audit_wealth(loss[..., None], *settings)[..., 0]) for loss in (beta, 0.0 * beta))
+    audited = pi[..., None] * s
+    return xp.sum(q * (audited * caught + (1.0 - audited) * other), axis=-1)
+
+
+def _factor_of_risk(
+    target: Array, draft: Array, skip: Array, audit_probability: Array, risk: Array, bet: Array
+) -> Array:
+    """Return 1 + λ(ε - μ)."""
+    _, p, q, s, pi, wanted, share = _row(target, draft, skip, audit_probability, risk, bet)
+    return 1.0 + share / (1.0 / pi - wanted) * (wanted - one_step_risk(p, q, s))
+
+
+def _magnified(audit_probability: Array, risk: Array) -> Array:
+    """Return 1/(1 - πε), by which λ/π exceeds the bet."""
+    return 1.0 / (1.0 - audit_probability * risk)
+
+
+def _row(
+    target: Array, draft: Array, skip: Array, audit_probability: Array, risk: Array, bet: Array
+) -> tuple[Any, ...]:
+    """Return the namespace, p, q and s, and π, ε and the bet, with leading dimensions that broadcast."""
+    xp, _, p, q = distributions(target=target, draft=draft)
+    _, *numbers = _numbers(audit_probability=audit_probability, risk=risk, bet=bet)
+    leading_dimensions(draft=tuple(q.shape[:-1]), bet=tuple(numbers[2].shape))
+    return (xp, p, q, skip_probabilities(xp, skip, q), *numbers)
+
+
+def _numbers(**values: Array) -> tuple[Any, ...]:
+    """Return the namespace and the checked settings in float64."""
+    xp, *given = arrays(**values)
+    for name, value in zip(values, given, strict=True):
+        DOMAINS.get(name, DOMAINS["bets"]).check(xp, name, value)
+    return (xp, *(in_kind(xp, value, xp.float64) for value in given))
+
+
+def _runs(risks: Array, audit_probability: Array) -> tuple[Any, ...]:
+    """Return the namespace, and for every outcome of a run its losses, nodes, probability and risks.
+
+    Losses and nodes have the shape (2^T, T), the probability (..., 2^T) and the risks (..., 2^T, T). A loss is 0 or 1;
+    given the past it is 1 with probability πμ.
+    """
+    xp, mu, pi = arrays(risks=risks, audit_probability=audit_probability)
+    DOMAINS["audit_probability"].check(xp, "audit_probability", pi)
+    mu = _tree(xp, "risks", UNIT_INTERVAL.check(xp, "risks", mu))
+    leading_dimensions(risks=tuple(mu.shape[:-1]), audit_probability=tuple(pi.shape))
+    time = xp.arange(HORIZON, device=mu.device)
+    outcome = xp.arange(2**HORIZON, device=mu.device)[:, None]
+    nodes = 2**time - 1 + outcome // 2 ** (HORIZON - time)
+    lost = outcome // 2 ** (HORIZON - 1 - time) % 2
+    along = _along(xp, mu, nodes)
+    caught = pi[..., None, None] * along
+    probability = xp.prod(xp.where(lost == 1, caught, 1.0 - caught), axis=-1)
+    return xp, xp.astype(lost, xp.float64), nodes, probability, along
+
+
+def _tree(xp: Any, name: str, values: Array) -> Array:
+    if not values.ndim or values.shape[-1] != NODES:
+        raise DomainError(f"{name} must have an entry for each of {NODES} pasts; got shape {tuple(values.shape)}")
+    return values
+
+
+def _along(xp: Any, values: Array, nodes: Array) -> Array:
+    """Return the values (..., NODES) at the nodes of every run, (..., 2^T, T)."""
+    found = xp.take(values, xp.reshape(nodes, (-1,)), axis=-1)
+    return xp.reshape(found, (*values.shape[:-1], *nodes.shape))
+
+
+def _ever(xp: Any, probability: Array, event: Array) -> Array:
+    """Return the probability that the event (..., 2^T, T) occurs at some time."""
+    return xp.sum(xp.where(xp.any(event, axis=-1), probability, 0.0), axis=-1)
+
+
+def _false_by_fixed_bet(risks: Array, audit_probability: Array, risk: Array, error: Array, bet: Array) -> Array:
+    """Return P(at some time the wealth is 1/δ or more, and the mean risk so far is ε or more)."""
+    xp, lost, _, probability, along = _runs(risks, audit_probability)
+    _, pi, wanted, delta, share = _numbers(audit_probability=audit_probability, risk=risk, error=error, bet=bet)
+    leading_dimensions(risks=tuple(along.shape[:-2]), error=tuple(delta.shape), bet=tuple(share.shape))
+    wealth = audit_wealth(lost, pi[..., None], wanted[..., None], share[..., None, None])
+    crossed = wealth >= -xp.log(delta)[..., None, None]
+    above = xp.cumulative_sum(along - wanted[..., None, None], axis=-1) >= 0
+    return _ever(xp, probability, crossed & above)
+
+
+def _predictable(
+    risks: Array, bet_by_past: Array, audit_probability: Array, risk: Array, error: Array
+) -> tuple[Any, ...]:
+    """Return the namespace, the probability of each run, where its wealth is 1/δ or more, and λ_t and μ_t - ε."""
+    xp, lost, nodes, probability, along = _runs(risks, audit_probability)
+    _, bets, pi, wanted, delta = _numbers(
+        bet_by_past=bet_by_past, audit_probability=audit_probability, risk=risk, error=error
+    )
+    bets = _along(xp, _tree(xp, "bet_by_past", bets), nodes)
+    leading_dimensions(
+        risks=tuple(along.shape[:-2]),
+        bet_by_past=tuple(bets.shape[:-2]),
+        risk=tuple(wanted.shape),
+        error=tuple(delta.shape),
+    )
+    pi, wanted = (value[..., None, None] for value in (pi, wanted))
+    slope = bets / (1.0 / pi - wanted)
+    wealth = xp.cumulative_prod(1.0 + slope * (wanted - lost / pi), axis=-1)
+    return xp, probability, wealth * delta[..., None, None] >= 1.0, slope, along - wanted
+
+
+def _false_by_predictable_bet(
+    risks: Array, bet_by_past: Array, audit_probability: Array, risk: Array, error: Array
+) -> Array:
+    """Return the same as :func:`_false_by_fixed_bet`, with bets that may depend on the past."""
+    xp, probability, crossed, _, excess = _predictable(risks, bet_by_past, audit_probability, risk, error)
+    return _ever(xp, probability, crossed & (xp.cumulative_sum(excess, axis=-1) >= 0))
+
+
+def _false_for_weighted_mean(
+    risks: Array, bet_by_past: Array, audit_probability: Array, risk: Array, error: Array
+) -> Array:
+    """Return P(at some time the wealth is 1/δ or more, and the mean risk with weights λ_t is ε or more)."""
+    xp, probability, crossed, slope, excess = _predictable(risks, bet_by_past, audit_probability, risk, error)
+    return _ever(xp, probability, crossed & (xp.cumulative_sum(slope * excess, axis=-1) >= 0))
+
+
+def _crosses(risks: Array, bet_by_past: Array, audit_probability: Array, risk: Array, error: Array) -> Array:
+    """Return P(the wealth is ever 1/δ or more)."""
+    xp, probability, crossed, _, _ = _predictable(risks, bet_by_past, audit_probability, risk, error)
+    return _ever(xp, probability, crossed)
+
+
+def _never_below(risks: Array, risk: Array) -> Array:
+    xp, mu, wanted = arrays(risks=risks, risk=risk)
+    return xp.all(mu >= wanted[..., None], axis=-1)
+
+
+def _beyond_bound(risks: Array, audit_probability: Array, error: Array, bet: Array) -> Array:
+    """Return P(the mean risk so far is ever above its bound)."""
+    xp, lost, _, probability, along = _runs(risks, audit_probability)
+    _, pi, delta, share = _numbers(audit_probability=audit_probability, error=error, bet=bet)
+    leading_dimensions(risks=tuple(along.shape[:-2]), error=tuple(delta.shape), bet=tuple(share.shape))
+    bound = audit_bound(lost, pi[..., None], delta[..., None], share[..., None, None])
+    tokens = xp.arange(1, HORIZON + 1, dtype=xp.float64, device=along.device)
+    return _ever(xp, probability, xp.cumulative_sum(along, axis=-1) / tokens > bound)
+
+
+def _given_error(error: Array) -> Array:
+    _, delta = _numbers(error=error)
+    return delta
+
+
+def _tokens_without_loss(audit_probability: Array, risk: Array, error: Array, bet: Array) -> Array:
+    """Return log(1/δ) over the growth of the log wealth with each token that shows no loss."""
+    xp, pi, wanted, delta, share = _numbers(audit_probability=audit_probability, risk=risk, error=error, bet=bet)
+    leading_dimensions(error=tuple(delta.shape), bet=tuple(share.shape))
+    nothing = xp.zeros((1,), dtype=xp.float64, device=pi.device)
+    return -xp.log(delta) / audit_wealth(nothing, pi, wanted, share[..., None])[..., 0]
+
+
+def _audited_distance(target: Array, draft: Array, skip: Array, audit_probability: Array) -> Array:
+    """Return TV(law of the audited system's token, p), from the law itself."""
+    xp, _, p, q = distributions(target=target, draft=draft)
+    _, pi = _numbers(audit_probability=audit_probability)
+    leading_dimensions(draft=tuple(q.shape[:-1]), audit_probability=tuple(pi.shape))
+    kept = (1.0 - pi[..., None]) * skip_probabilities(xp, skip, q)
+    return total_variation(output_distribution(p, q, skip=kept), p)
+
+
+def _share_of_risk(target: Array, draft: Array, skip: Array, audit_probability: Array) -> Array:
+    _, pi = _numbers(audit_probability=audit_probability)
+    return (1.0 - pi) * one_step_risk(target, draft, skip)
+
+
+_BETTING = "waudbysmith2024betting"
+_NEARLY_ALL = 1.0 - 2.0**-32
+_AT_THE_RISK = {"risks": [0.25] * NODES, "audit_probability": 0.5, "risk": 0.25}
+"""A run without a loss has probability (7/8)^4, and with nearly all bet it multiplies the wealth by (8/7)^4."""
+_JUST = (7 / 8) ** 4 * (1.0 + 1e-8)
+_RARE = 2.0**-20
+_ALWAYS = [_NEARLY_ALL] * NODES
+_AFTER_TWO = [0.0, *2 * [0.0], *4 * [1.0], *8 * [0.0]]
+_LARGE_THEN_SMALL = [*3 * [_NEARLY_ALL], *12 * [2.0**-16]]
+
+CLAIMS = (
+    Claim(
+        id="skipping.audit_step",
+        source=Source(_BETTING, "the capital process, for audits"),
+        origin=Origin.NEW,
+        statement="E[1 + λ(ε − X) | prefix] = 1 + λ(ε − Σ q s β), X = β·1{audited}/π: X is unbiased for the risk",
+        relation=Relation.EQ,
+        lhs=_mean_factor,
+        rhs=_factor_of_risk,
+        attained=Attained(
+            {
+                "target": [0.25, 0.75],
+                "draft": [0.5, 0.5],
+                "skip": [1.0, 0.0],
+                "audit_probability": 0.5,
+                "risk": 0.125,
+                "bet": 0.75,
+            }
+        ),
+        condition=_magnified,
+    ),
+    Claim(
+        id="skipping.audit_every",
+        source=Source(_BETTING, "the capital process, for audits"),
+        origin=Origin.NEW,
+        statement="P(∃t: M_t ≥ 1/δ) ≤ δ if every risk μ_t ≥ ε, with bets λ_t that may depend on the past",
+        relation=Relation.LE,
+        lhs=_crosses,
+        rhs=_given_error,
+        assumptions=(Assumption("every risk is at least ε", _never_below),),
+        attained=Attained({**_AT_THE_RISK, "bet_by_past": _ALWAYS, "error": _JUST}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.audit_mean",
+        source=Source(_BETTING, "the capital process, for means that vary"),
+        origin=Origin.NEW,
+        statement="P(∃t: M_t ≥ 1/δ and the mean of μ_1..μ_t ≥ ε) ≤ δ for a fixed λ; the risks may depend on the past",
+        relation=Relation.LE,
+        lhs=_false_by_fixed_bet,
+        rhs=_given_error,
+        attained=Attained({**_AT_THE_RISK, "bet": _NEARLY_ALL, "error": _JUST}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.audit_weighted",
+        source=Source(_BETTING, "the capital process, for means that vary"),
+        origin=Origin.NEW,
+        statement="P(∃t: M_t ≥ 1/δ and Σ_{i≤t} λ_i μ_i ≥ ε Σ_{i≤t} λ_i) ≤ δ for λ_t that may depend on the past",
+        relation=Relation.LE,
+        lhs=_false_for_weighted_mean,
+        rhs=_given_error,
+        attained=Attained({**_AT_THE_RISK, "bet_by_past": _ALWAYS, "error": _JUST}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.audit_predictable",
+        source=Source(_BETTING, "the capital process, read for the mean of means that vary"),
+        origin=Origin.IMPLIED,
+        statement="P(∃t: M_t ≥ 1/δ and the mean of μ_1..μ_t ≥ ε) ≤ δ for λ_t that may depend on the past",
+        relation=Relation.LE,
+        lhs=_false_by_predictable_bet,
+        rhs=_given_error,
+        refuted={
+            "risks": _AFTER_TWO,
+            "bet_by_past": _LARGE_THEN_SMALL,
+            "audit_probability": 0.5,
+            "risk": 0.25,
+            "error": 0.8,
+        },
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.audit_bound",
+        source=Source(_BETTING, "confidence sequences, for means that vary"),
+        origin=Origin.NEW,
+        statement="P(∃t: the mean of μ_1..μ_t > its bound) ≤ δ; the risks may depend on the past",
+        relation=Relation.LE,
+        lhs=_beyond_bound,
+        rhs=_given_error,
+        attained=Attained(
+            {
+                "risks": [1.0] * NODES,
+                "audit_probability": 2.0**-20,
+                "bet": _NEARLY_ALL,
+                "error": 1.0 - 3.9999 * 2.0**-20,
+            }
+        ),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.audit_fewest",
+        source=Source(_BETTING, "the capital process, for audits"),
+        origin=Origin.NEW,
+        statement="log(1/δ)/(−log(1 − πε)) ≤ tokens without a loss until M_t = 1/δ",
+        relation=Relation.LE,
+        lhs=fewest_tokens_to_certify,
+        rhs=_tokens_without_loss,
+        attained=Attained({"audit_probability": 0.5, "risk": 0.25, "error": 0.0625, "bet": _NEARLY_ALL}),
+    ),
+    Claim(
+        id="skipping.audit_law",
+        source=Source("oh2025cuhlm", "(10), with audits"),
+        origin=Origin.NEW,
+        statement="TV(law of the audited system's token, p) = (1 − π) Σ q s β",
+        relation=Relation.EQ,
+        lhs=_audited_distance,
+        rhs=_share_of_risk,
+        attained=Attained({"target": [0.25, 0.75], "draft": [0.5, 0.5], "skip": [1.0, 0.0], "audit_probability": 0.5}),
+        ceiling=1.0,
+    ),
+)

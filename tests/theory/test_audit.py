@@ -1,0 +1,268 @@
+"""The audit of skipping: exact on every outcome of a run, against fractions, token by token, and refused input."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hlmtheory import skipping
+from hlmtheory.claims import Status
+from hlmtheory.skipping import SkipAudit, audit_bound, audit_wealth, fewest_tokens_to_certify
+from hlmtheory.skipping.audit import BETS
+from hlmtheory.skipping.audit_claims import HORIZON, NODES
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .module_claims import ClaimTable
+from .strategies import pairs, shapes
+
+CLAIMS = [claim for claim in skipping.CLAIMS if claim.id.startswith("skipping.audit_")]
+KNOWN = {claim.id: claim for claim in CLAIMS}
+
+UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
+RATE = st.one_of(st.integers(1, 8).map(lambda n: n / 8), st.floats(1e-3, 1.0))
+INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(1e-3, 0.999))
+SETTINGS = {"audit_probability": RATE, "risk": INNER, "error": INNER, "bet": INNER}
+
+
+@st.composite
+def runs(draw, *names, every=False):
+    """Risks for each past of a run, often all alike or at ε, and settings."""
+    shape = draw(shapes())
+    values = {name: draw(hnp.arrays(np.float64, shape, elements=SETTINGS[name])) for name in names}
+    risks = draw(hnp.arrays(np.float64, (*shape, NODES), elements=UNIT))
+    if "risk" in values and draw(st.booleans()):
+        risks = np.where(draw(st.booleans()), np.maximum(risks, values["risk"][..., None]), values["risk"][..., None])
+    if every:
+        values["bet_by_past"] = draw(hnp.arrays(np.float64, (*shape, NODES), elements=INNER))
+    return {"risks": risks, **values}
+
+
+@st.composite
+def audited_rows(draw, *names):
+    """Pairs of rows with skip probabilities, and settings of the audit."""
+    instance = draw(pairs())
+    shape = instance["draft"].shape[:-1]
+    values = {name: draw(hnp.arrays(np.float64, shape, elements=SETTINGS[name])) for name in names}
+    return {**instance, "skip": (instance["draft"] > draw(UNIT)) * draw(UNIT), **values}
+
+
+@st.composite
+def scalars(draw, *names):
+    shape = draw(shapes())
+    return {name: draw(hnp.arrays(np.float64, shape, elements=SETTINGS[name])) for name in names}
+
+
+PREDICTABLE = runs("audit_probability", "risk", "error", every=True)
+STRATEGIES = {
+    "skipping.audit_step": audited_rows("audit_probability", "risk", "bet"),
+    "skipping.audit_every": PREDICTABLE,
+    "skipping.audit_mean": runs("audit_probability", "risk", "error", "bet"),
+    "skipping.audit_weighted": PREDICTABLE,
+    "skipping.audit_predictable": PREDICTABLE,
+    "skipping.audit_bound": runs("audit_probability", "error", "bet"),
+    "skipping.audit_fewest": scalars("audit_probability", "risk", "error", "bet"),
+    "skipping.audit_law": audited_rows("audit_probability"),
+}
+ONE_BET = {
+    "risks": [0.25] * NODES,
+    "bet_by_past": [0.5] * NODES,
+    "audit_probability": 0.5,
+    "risk": 0.25,
+    "error": 0.5,
+}
+CLAIM_TABLE = ClaimTable(
+    CLAIMS,
+    STRATEGIES,
+    strays={
+        "target": [0.5, math.nan],
+        "draft": [0.5, 0.47],
+        "skip": [0.5, 1.5],
+        "audit_probability": 0.0,
+        "risk": 1.0,
+        "error": 0.0,
+        "bet": 1.0,
+        "risks": [1.5] * NODES,
+        "bet_by_past": [1.0] * NODES,
+    },
+    agrees={"skipping.audit_predictable": ONE_BET},
+    outside={"every risk is at least ε": {**ONE_BET, "risks": [0.25] * (NODES - 1) + [0.125]}},
+)
+
+
+# ------------------------------------------------------------------------------------------------ by definition
+
+
+@given(st.lists(UNIT, min_size=1, max_size=6), RATE, INNER, st.lists(INNER, min_size=1, max_size=3))
+def test_the_wealth_is_that_of_its_definition(losses, rate, risk, bets):
+    pi, epsilon = Fraction(rate), Fraction(risk)
+    found = audit_wealth(losses, rate, risk, bets)
+    wealths = [Fraction(1) for _ in bets]
+    for t, loss in enumerate(losses):
+        for j, bet in enumerate(bets):
+            wealths[j] *= 1 + Fraction(bet) / (1 / pi - epsilon) * (epsilon - Fraction(loss) / pi)
+        assert math.exp(float(found[t])) == pytest.approx(float(sum(wealths) / len(bets)), rel=1e-9)
+
+
+@given(st.lists(UNIT, min_size=1, max_size=6), RATE, INNER, st.lists(INNER, min_size=1, max_size=3))
+def test_the_bound_is_where_the_mixture_is_one_over_the_error(losses, rate, error, bets):
+    for t in range(1, len(losses) + 1):
+        bound = float(audit_bound(losses[:t], rate, error, bets)[-1])
+
+        def mixture(mean, t=t):
+            return np.mean([math.exp(b * rate * mean * t) * math.prod(1 - b * x for x in losses[:t]) for b in bets])
+
+        assert 0 < bound <= 1
+        if bound < 1:
+            assert mixture(bound) == pytest.approx(1 / error, rel=1e-6)
+            assert mixture(bound) >= 1 / error * (1 - 1e-13)
+
+
+# --------------------------------------------------------------------------------------------- long runs, exactly
+
+
+def largest_error(crossed, audit_probability, risk, grid):
+    """Largest P(ever a false certificate) over all adversaries, with losses of 0 or 1.
+
+    ``crossed`` (T + 1, T + 1) marks the tokens and losses at which the wealth certifies. At each token an adversary
+    who knows the past picks the risk, a multiple of 1/grid. The dynamic programme runs over tokens, losses and the
+    sum of the risks.
+    """
+    horizon = len(crossed) - 1
+
+    def false(t):
+        return crossed[t, : t + 1, None] & (np.arange(grid * t + 1) >= risk * grid * t - 1e-9)
+
+    value = false(horizon) * 1.0
+    for t in range(horizon - 1, -1, -1):
+        options = [
+            audit_probability * r / grid * value[1 : t + 2, r : r + grid * t + 1]
+            + (1 - audit_probability * r / grid) * value[: t + 1, r : r + grid * t + 1]
+            for r in range(grid + 1)
+        ]
+        value = np.where(false(t), 1.0, np.max(options, axis=0)) if t else np.max(options, axis=0)
+    return float(value[0, 0])
+
+
+def crossings(horizon, audit_probability, risk, error, bets):
+    """Where the wealth certifies, by tokens and losses; the order of the losses does not matter."""
+    found = np.zeros((horizon + 1, horizon + 1), dtype=bool)
+    for lost in range(horizon + 1):
+        losses = (np.arange(horizon) < lost) * 1.0
+        found[1:, lost] = audit_wealth(losses, audit_probability, risk, bets) >= -math.log(error)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("audit_probability", "risk", "error", "grid"), [(0.5, 0.25, 0.05, 4), (0.25, 0.4, 0.2, 5), (1.0, 0.1, 0.05, 10)]
+)
+def test_no_adversary_makes_a_false_certificate_likelier_than_the_error(audit_probability, risk, error, grid):
+    crossed = crossings(60, audit_probability, risk, error, BETS)
+    found = largest_error(crossed, audit_probability, risk, grid)
+    assert 0.2 * error < found <= error  # the adversary is not idle
+    always = largest_error(np.ones_like(crossed), audit_probability, risk, grid)
+    assert always == 1.0  # the dynamic programme sees a certificate that is given to everyone
+    eager = crossings(60, audit_probability, risk, min(8 * error, 0.99), BETS)
+    assert largest_error(eager, audit_probability, risk, grid) > error
+
+
+def test_bets_that_follow_the_clock_certify_what_is_false():
+    """Bet while the risk is 0, and hardly while it is 1: a certificate at 5%, always, and always false."""
+    quiet, busy, risk, rate = 60, 20, 0.25, 0.5
+    bets = np.concatenate([np.full(quiet, 0.9), np.full(busy, 1e-9)])
+    slope = bets / (1 / rate - risk)
+    mean_risk = busy / (quiet + busy)
+    assert mean_risk >= risk
+    all_lost = np.concatenate([np.zeros(quiet), np.ones(busy)])  # even if every busy token is audited
+    wealth = np.prod(1 + slope * (risk - all_lost / rate))
+    assert wealth > 1 / 0.05
+    fixed = audit_wealth(all_lost, rate, risk, [0.9])
+    assert fixed[quiet - 1] > -math.log(0.05) > fixed[-1]  # with a fixed bet the certificate does not last
+
+
+# -------------------------------------------------------------------------------------------------- token by token
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_online_audit_gives_the_same_numbers(library, dtype):
+    rng = np.random.default_rng(1)
+    losses = rng.random((3, 40)) * (rng.random((3, 40)) < 0.2)
+    streams = to(library, losses, dtype)
+    wealth, bound = audit_wealth(streams, 0.25, 0.3), audit_bound(streams, 0.25, 0.05)
+    audit = SkipAudit(0.25, 0.3, 0.05)
+    assert float(numbers(audit.log_wealth)) == 0.0
+    assert float(numbers(audit.bound)) == 1.0
+    for t in range(40):
+        certified = audit.update(streams[:, t])
+        np.testing.assert_allclose(numbers(audit.log_wealth), numbers(wealth[:, t]), rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(numbers(audit.bound), numbers(bound[:, t]), rtol=1e-6)
+        np.testing.assert_array_equal(numbers(certified), numbers(wealth[:, t]) >= math.log(20))
+    assert audit.tokens == 40
+    assert kind_of(audit.bound) == kind_of(bound) == (library, dtype)
+
+
+def test_a_long_run_without_loss_overflows_nothing():
+    wealth = audit_wealth(np.zeros(200_000), 0.5, 0.5)
+    assert wealth[-1] > 10_000
+    assert (np.diff(wealth) > 0).all()
+    assert 0 < audit_bound(np.zeros(200_000), 0.5, 1e-6)[-1] < 3e-4
+
+
+def test_a_certificate_needs_the_fewest_tokens_and_little_more():
+    least = float(fewest_tokens_to_certify(0.1, 0.02, 0.05))
+    assert least == pytest.approx(math.log(20) / -math.log(1 - 0.002))
+    for bets, factor in (((0.999,), 1.01), (BETS, 1.55)):
+        needed = 1 + int(np.argmax(audit_wealth(np.zeros(3000), 0.1, 0.02, bets) >= math.log(20)))
+        assert least <= needed <= factor * least
+
+
+def test_the_bound_falls_to_the_risk():
+    rng = np.random.default_rng(2)
+    losses = (rng.random(400_000) < 0.1 * 0.01) * 1.0
+    bound = audit_bound(losses, 0.1, 0.05)
+    assert 0.01 < bound[-1] < 0.014
+    assert bound[-1] < bound[40_000] < bound[4_000]
+
+
+def test_narrow_losses_keep_the_exact_settings():
+    losses = np.zeros(300, dtype=np.float32)
+    narrow, wide = audit_wealth(losses, 0.1, 0.02), audit_wealth(losses.astype(np.float64), 0.1, 0.02)
+    assert narrow.dtype == np.float32
+    assert (narrow <= wide).all()
+    np.testing.assert_allclose(narrow, wide, rtol=3e-7)
+
+
+def test_the_counterexample_needs_the_bet_to_move():
+    refuted = KNOWN["skipping.audit_predictable"].refuted
+    still = {**refuted, "bet_by_past": [refuted["bet_by_past"][0]] * NODES}
+    claim = KNOWN["skipping.audit_predictable"]
+    assert claim.check(refuted).lhs == 1.0
+    assert claim.check(still).status.item() is Status.HOLDS
+    weighted = KNOWN["skipping.audit_weighted"].check(refuted)
+    assert weighted.status.item() is Status.HOLDS
+    assert HORIZON == 4
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match=r"^audited_rejection must be in \[0, 1\]"):
+        audit_wealth([0.0, 2.0], 0.5, 0.1)
+    with pytest.raises(ValueError, match=r"^audited_rejection must have an entry for each token"):
+        audit_wealth(0.0, 0.5, 0.1)
+    with pytest.raises(ValueError, match=r"^audit_probability must be in \(0, 1\]"):
+        audit_bound([0.0], 0.0, 0.1)
+    with pytest.raises(ValueError, match=r"^bets must be in \[0.000001, 1\)"):
+        audit_wealth([0.0], 0.5, 0.1, [1.0])
+    with pytest.raises(ValueError, match=r"^bets must have one dimension"):
+        SkipAudit(0.5, 0.1, 0.1, [[0.5]])
+    audit = SkipAudit(0.5, 0.1, 0.1)
+    audit.update([0.0, 0.5])
+    with pytest.raises(ValueError, match="must broadcast"):
+        audit.update([0.0, 0.5, 0.0])
+    with pytest.raises(ValueError, match=r"^audited_rejection must be in \[0, 1\]"):
+        audit.update([0.0, -0.5])

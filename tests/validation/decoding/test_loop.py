@@ -36,7 +36,7 @@ from validation.decoding.links import FadingLink, TracedLink, Way
 from validation.decoding.loop import PAPER_TIMES, DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
-from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.methods.single_draft import CloudOnly, CuHlmOffline, DraftOnly, Hlm, RandHlm, TargetOnly, UHlm
 from validation.decoding.metrics import summarize
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP, Noise
@@ -82,6 +82,8 @@ QUANTISED: list[Callable[[], Method]] = [
     lambda: CSqs(0.3, learning_rate=0.2, epsilon=0.2, **ONE_SMALL),
     lambda: CSqs(0.3, learning_rate=0.2, epsilon=0.2, printed=True, **ONE_SMALL),
     lambda: CSqs(0.3, learning_rate=0.0, **ONE_SMALL),
+    lambda: BudgetedSqs(epsilon=0.2, **ONE_SMALL),
+    lambda: BudgetedCSqs(0.3, learning_rate=0.2, epsilon=0.2, **ONE_SMALL),
     lambda: KSqs(2, resolution=2, budget_bits=120.0, by_bytes=True),
 ]
 

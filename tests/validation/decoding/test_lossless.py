@@ -24,7 +24,7 @@ from tests.validation.tiny_texts import (
 )
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
-from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.methods.single_draft import CloudOnly, Hlm, RandHlm, TargetOnly
 from validation.decoding.random_streams import ACCEPT, DRAFT, REPLACE, SKIP
 
@@ -53,6 +53,8 @@ FROM_LATTICES: list[Make] = [
     lambda: CSqs(0.3, **STEERED),
     lambda: CSqs(0.3, printed=True, **STEERED),
     lambda: CSqs(0.3, learning_rate=0.0, **ONE_SMALL),
+    lambda: BudgetedSqs(epsilon=0.2, **ONE_SMALL),
+    lambda: BudgetedCSqs(0.3, **STEERED),
 ]
 
 

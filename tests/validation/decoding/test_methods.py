@@ -25,7 +25,7 @@ from validation.decoding.links import FadingLink
 from validation.decoding.loop import DecodingError, decode
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.multi_draft import Dssd, FixedLength, FlexSpec, Lookahead, PromptLookup
-from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.methods.single_draft import (
     CloudOnly,
     CuHlmCertified,
@@ -67,6 +67,8 @@ ALL: list[Method] = [
     CSqs(0.001),
     CSqs(0.001, printed=True),
     CSqs(0.001, learning_rate=0.0),
+    BudgetedSqs(),
+    BudgetedCSqs(0.001),
     AllocatedSqs(300.0),
     KSqs(32, by_bytes=True),
 ]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from hlmtheory import codec
-from hlmtheory.conformal import ThresholdController
+from hlmtheory.conformal import MassBudgetController, ThresholdController, threshold_support
 from hlmtheory.lattice import payload_bits
 from tests.validation.watching import FOUR, watched
 from validation.collection.prompts import Prompt
 from validation.decoding.loop import decode
-from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs
+from validation.decoding.methods.quantized import AllocatedSqs, BudgetedCSqs, BudgetedSqs, CSqs, DenseQs, KSqs
 from validation.decoding.session import Draft, Outcome
 from validation.errors import UserError
 from validation.models.pair import Pair
@@ -35,6 +35,13 @@ FAMILIES = [
         partial(CSqs, threshold, **dict(zip(("learning_rate", "epsilon", "printed"), rest, strict=True)))
         for threshold in (0.0, 0.001, 0.0010000001)
         for rest in itertools.product((0.0, 0.001, 0.01), (0.0005, 0.01), (False, True))
+    ),
+    *(partial(BudgetedSqs, epsilon=epsilon) for epsilon in (0.0005, 0.01)),
+    *(
+        partial(BudgetedCSqs, threshold, learning_rate=rate, epsilon=epsilon)
+        for threshold in (0.0, 0.001)
+        for rate in (0.001, 0.01)
+        for epsilon in (0.0005, 0.01)
     ),
     *(partial(AllocatedSqs, bits) for bits in (500.0, 625.0)),
 ]
@@ -57,6 +64,10 @@ def test_no_two_settings_have_one_name():
         (CSqs(0.001, printed=True), "C-SQS (τ₁ = 0.001, as printed)"),
         (CSqs(0.001, learning_rate=0.0), "C-SQS (τ = 0.001, fixed)"),
         (CSqs(1e-5, learning_rate=0.01, epsilon=0.02), "C-SQS (τ₁ = 1e-05, η = 0.01, ε = 0.02)"),
+        (BudgetedSqs(), "Budgeted SQS"),
+        (BudgetedSqs(epsilon=0.05, by_bytes=True), "Budgeted SQS (ε = 0.05, bytes)"),
+        (BudgetedCSqs(0.001), "Budgeted C-SQS (τ₁ = 0.001)"),
+        (BudgetedCSqs(learning_rate=0.01, epsilon=0.02), "Budgeted C-SQS (τ₁ = 0, η = 0.01, ε = 0.02)"),
         (AllocatedSqs(625.0, by_bytes=True), "SQS allocated (625 bits, bytes)"),
     ],
 )
@@ -73,6 +84,9 @@ def test_names_tell_the_settings(method: Any, name: str):
         (CSqs(-0.5), r"threshold must be at least -η\(1 - ε\); got -0.5 with η = 0.001, ε = 0.0005"),
         (CSqs(learning_rate=-1.0), r"learning_rate must be positive and finite; got -1.0"),
         (CSqs(epsilon=1.0), r"epsilon must be in \(0, 1\); got 1.0"),
+        (BudgetedSqs(epsilon=0.0), r"epsilon must be in \(0, 1\); got 0.0"),
+        (BudgetedCSqs(-0.5), r"threshold must be at least -η\(1 - ε\); got -0.5"),
+        (BudgetedCSqs(learning_rate=0.0), r"learning_rate must be positive and finite; got 0.0"),
         (AllocatedSqs(5.0), r"budget_bits must fit one draft; it is .* bit too small"),
     ],
 )
@@ -102,6 +116,9 @@ def test_a_round_without_drafts_leaves_the_threshold(pair: Pair):
         decode(pair, PROMPTS, method, new_tokens=0)
         method.controllers = [ThresholdController(0.1, 0.05, 0.02)]
         assert method.learn(Outcome(0, [], 0, False, None)) == 0.02
+    budgeted = BudgetedCSqs(0.02)
+    decode(pair, PROMPTS, budgeted, new_tokens=0)
+    assert budgeted.learn(Outcome(0, [], 0, False, None)) == 0.02
 
 
 @pytest.mark.parametrize(
@@ -111,6 +128,8 @@ def test_a_round_without_drafts_leaves_the_threshold(pair: Pair):
         KSqs(8, budget_bits=500.0),
         CSqs(0.01, budget_bits=500.0),
         AllocatedSqs(80.0, budget_bits=200.0),
+        BudgetedSqs(epsilon=0.3, budget_bits=500.0),
+        BudgetedCSqs(0.01, epsilon=0.3, budget_bits=500.0),
         KSqs(8, budget_bits=500.0, by_bytes=True),
     ],
     ids=lambda m: m.name,
@@ -171,6 +190,35 @@ def test_the_threshold_follows_algorithm_1(pair: Pair, printed: bool) -> None:
 def test_a_fixed_threshold_stays(pair: Pair) -> None:
     _, rows = watched(pair, CSqs(0.01, learning_rate=0.0))
     assert {one.threshold for row in rows for one in row.rounds} == {0.01}
+
+
+@pytest.mark.parametrize("threshold", [None, 0.02])
+def test_the_budget_is_kept_after_every_round_and_rolled_back(pair: Pair, threshold: float | None) -> None:
+    """Each draft's dropped mass is that of the controllers, on the accepted and rejected drafts alone."""
+    if threshold is None:
+        method: Any = BudgetedSqs(epsilon=0.2, budget_bits=2000.0)
+    else:
+        method = BudgetedCSqs(threshold, epsilon=0.2, learning_rate=0.05, budget_bits=2000.0)
+    watch, (row,) = watched(pair, method, FOUR[1:2], new_tokens=24)
+    budget, controller = MassBudgetController(0.2), ThresholdController(0.2, 0.05, threshold or 0.0)
+    total = count = 0.0
+    rolled_back = 0
+    for outcome, one in zip(watch.outcomes, row.rounds, strict=True):
+        examined = outcome.drafts[: outcome.accepted + outcome.rejected]
+        rolled_back += len(outcome.drafts) - len(examined)
+        for draft in examined:
+            distribution = draft.distribution.double().numpy()
+            support = budget.step(distribution, None if threshold is None else controller.threshold)
+            if threshold is not None:
+                own = threshold_support(distribution, controller.threshold)
+                assert (support >= own).all()
+                controller.step(distribution)
+            assert draft.note.dropped == pytest.approx(1.0 - distribution[support].sum(), abs=1e-6)
+        total, count = total + one.dropped, count + len(examined)
+        assert total <= 0.2 * count + 1e-9
+        assert one.threshold == (None if threshold is None else pytest.approx(float(controller.threshold)))
+    assert total > 0.1 * count
+    assert rolled_back > 0
 
 
 def test_rejections_keep_to_theorem_1(pair: Pair) -> None:

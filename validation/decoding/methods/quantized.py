@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory.codec import LatticeDraft, LatticeMessage, encode
-from hlmtheory.conformal import ThresholdController, threshold_support
+from hlmtheory.conformal import MassBudgetController, ThresholdController, smallest_support, threshold_support
 from hlmtheory.lattice import allocate, distortion_bound_sharp, payload_bits, quantize, top_support
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.registry import (
+    BLACK,
     BLUE,
     GREEN,
     GREY,
+    LIGHT_BLUE,
     ORANGE,
     Family,
     MethodInfo,
@@ -258,12 +260,8 @@ class CSqs(Sqs):
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
         """Return {q ≥ τ} and the likeliest token."""
-        import torch
-
         now = [float(self.controllers[sequence].threshold) for sequence in step.sequences]
-        return threshold_support(
-            step.distributions, torch.tensor(now, dtype=torch.float64, device=step.distributions.device)
-        ), self.resolution
+        return threshold_support(step.distributions, _for_each(now, step)), self.resolution
 
     def taken(self, step: Step, full: Array) -> None:
         """Update the threshold by (8) for each draft that is sent."""
@@ -277,6 +275,106 @@ class CSqs(Sqs):
         if self.rate and outcome.drafts:
             controller.roll_back(outcome.accepted, printed=self.printed)
         return float(controller.threshold)
+
+
+@register(MethodInfo("Budgeted SQS", Family.SQS, PlotStyle(BLACK, "P"), default=lambda setup: BudgetedSqs()))
+class BudgetedSqs(Sqs):
+    """The smallest support that keeps the mean dropped mass at most ε at every position, without a threshold.
+
+    :class:`~hlmtheory.conformal.MassBudgetController` keeps the budget, and is rolled back as C-SQS's threshold is. The
+    likeliest token is always kept.
+
+    Parameters
+    ----------
+    epsilon : float
+        Limit of the mean dropped mass of the accepted and resampled drafts.
+    """
+
+    adaptive = True
+    family = "Budgeted SQS"
+
+    def __init__(self, *settings: str, epsilon: float = EPSILON, **options: Any) -> None:
+        super().__init__(self.family, *settings, *_unusual("ε", epsilon, EPSILON), **options)
+        self.epsilon = epsilon
+
+    def begin(self, session: Session) -> None:
+        """Start a budget for each sequence."""
+        super().begin(session)
+        self.budgets = [MassBudgetController(self.epsilon) for _ in range(session.sequences)]
+
+    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
+        """Return the smallest support within the allowance of each sequence."""
+        left = [max(0.0, float(self.budgets[sequence].allowance)) for sequence in step.sequences]
+        return smallest_support(step.distributions, _for_each(left, step)), self.resolution
+
+    def taken(self, step: Step, full: Array) -> None:
+        """Take the dropped mass of each draft that is sent from its budget."""
+        for i in np.flatnonzero(~full):
+            self.budgets[step.sequences[i]].step(step.distributions[i].double().cpu().numpy())
+
+    def learn(self, outcome: Outcome) -> float | None:
+        """Give back what the drafts after the last kept position have spent."""
+        if outcome.drafts:
+            self.budgets[outcome.sequence].roll_back(outcome.accepted)
+        return None
+
+
+@register(MethodInfo("Budgeted C-SQS", Family.SQS, PlotStyle(LIGHT_BLUE, "X"), default=lambda setup: BudgetedCSqs()))
+class BudgetedCSqs(BudgetedSqs):
+    """C-SQS that also keeps the tokens whose mass would exceed the budget of :class:`BudgetedSqs`.
+
+    Parameters
+    ----------
+    threshold : float
+        τ_1 of the adaptive threshold, which is that of C-SQS.
+    epsilon : float
+        Its target, and the limit of the mean dropped mass.
+    learning_rate : float
+        η.
+    """
+
+    family = "Budgeted C-SQS"
+
+    def __init__(
+        self, threshold: float = 0.0, *, epsilon: float = EPSILON, learning_rate: float = LEARNING_RATE, **options: Any
+    ) -> None:
+        settings = (f"τ₁ = {short_form(threshold)}", *_unusual("η", learning_rate, LEARNING_RATE))
+        super().__init__(*settings, epsilon=epsilon, **options)
+        self.first, self.rate = threshold, learning_rate
+
+    def begin(self, session: Session) -> None:
+        """Start a budget and a threshold for each sequence."""
+        super().begin(session)
+        settings = (self.epsilon, self.rate, self.first)
+        self.controllers = [ThresholdController(*settings) for _ in range(session.sequences)]
+
+    def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
+        """Return the larger of the two supports."""
+        now = [float(self.controllers[sequence].threshold) for sequence in step.sequences]
+        affordable, resolution = super().supports(step)
+        return affordable | threshold_support(step.distributions, _for_each(now, step)), resolution
+
+    def taken(self, step: Step, full: Array) -> None:
+        """Take the mass that both supports drop from the budget, and update the threshold as C-SQS does."""
+        for i in np.flatnonzero(~full):
+            row, sequence = step.distributions[i].double().cpu().numpy(), step.sequences[i]
+            self.budgets[sequence].step(row, self.controllers[sequence].threshold)
+            self.controllers[sequence].step(row)
+
+    def learn(self, outcome: Outcome) -> float | None:
+        """Roll both back to the last kept position, and return the threshold."""
+        super().learn(outcome)
+        controller = self.controllers[outcome.sequence]
+        if outcome.drafts:
+            controller.roll_back(outcome.accepted)
+        return float(controller.threshold)
+
+
+def _for_each(values: Sequence[float], step: Step) -> torch.Tensor:
+    """Return one number for each sequence of a step, on its device."""
+    import torch
+
+    return torch.tensor(values, dtype=torch.float64, device=step.distributions.device)
 
 
 @register(MethodInfo("SQS allocated", Family.SQS, PlotStyle(GREEN, "D"), default=lambda setup: AllocatedSqs()))

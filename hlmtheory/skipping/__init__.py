@@ -25,10 +25,10 @@ so
 
 The expected rejection probability of the skipped drafts *is* the one-step total variation. Its sum along a response
 bounds the total variation of the whole text (sequence_risk). A tighter bound for texts has a loss in [0, 1]
-(overlap_risk). Conformal risk control keeps either below ε (calibrate_threshold). The papers' R is a surrogate for the
-sum: it replaces β by the line a u + b and omits u < -b/a (surrogate_gap). While the system runs, a random share of the
-drafts that would be skipped is sent and verified; this certifies the mean one-step risk at any time (audit_wealth,
-audit_bound, SkipAudit).
+(overlap_risk), whose mean is known from some texts up to an interval (text_risk). Conformal risk control keeps either
+below ε (calibrate_threshold). The papers' R is a surrogate for the sum: it replaces β by the line a u + b and omits
+u < -b/a (surrogate_gap). While the system runs, a random share of the drafts that would be skipped is sent and
+verified; this certifies the mean one-step risk at any time (audit_wealth, audit_bound, SkipAudit).
 
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
@@ -50,6 +50,7 @@ from hlmtheory.skipping.holder import (
 )
 from hlmtheory.skipping.overlap import overlap_losses, overlap_risk
 from hlmtheory.skipping.risk import SurrogateGap, one_step_risk, sequence_risk, surrogate_gap, truncated_step_risk
+from hlmtheory.skipping.text_risk import TextRisk, text_risk
 
 __all__ = [
     "CLAIMS",
@@ -57,6 +58,7 @@ __all__ = [
     "Calibration",
     "SkipAudit",
     "SurrogateGap",
+    "TextRisk",
     "Thresholds",
     "audit_bound",
     "audit_wealth",
@@ -74,6 +76,7 @@ __all__ = [
     "sequence_risk",
     "skip_thresholds",
     "surrogate_gap",
+    "text_risk",
     "threshold_losses",
     "truncated_step_risk",
 ]

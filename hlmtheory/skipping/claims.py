@@ -28,6 +28,7 @@ from hlmtheory.skipping.risk import (
     tokens_and_line,
     truncated_step_risk,
 )
+from hlmtheory.skipping.text_risk import CLAIMS as _TEXT_RISK_CLAIMS
 from hlmtheory.truncation import truncate
 from hlmtheory.verification import (
     output_distribution,
@@ -405,4 +406,5 @@ CLAIMS = (
     ),
     *_OVERLAP_CLAIMS,
     *_AUDIT_CLAIMS,
+    *_TEXT_RISK_CLAIMS,
 )

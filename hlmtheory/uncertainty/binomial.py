@@ -127,7 +127,7 @@ def draws_needed(expected: Array, threshold: Array, error: Array) -> Array:
     xp, given = checked_together(expected=expected, threshold=threshold, error=error)
     e, th, wanted = (to_numpy(in_kind(xp, value, xp.float64)) for value in given)
     chance = (th >= 0) & (th < 1) & (e > 0) & (e < 1)
-    divergence = np.where(chance, _divergence(np.where(chance, th, 0.0), np.where(chance, e, 0.5)), np.inf)
+    divergence = np.where(chance, bernoulli_divergence(np.where(chance, th, 0.0), np.where(chance, e, 0.5)), np.inf)
     with np.errstate(divide="ignore", over="ignore"):
         draws = np.where(divergence > 0, np.ceil(-np.log(wanted) / divergence), np.inf)
     if not np.all(draws <= 2.0**52):
@@ -159,7 +159,7 @@ def unnarrowed(xp: Any, value: Any, beside: Array) -> Array:
     return xp.asarray(np.asarray(value), device=beside.device)
 
 
-def _divergence(one: Any, other: Any) -> Any:
+def bernoulli_divergence(one: Any, other: Any) -> Any:
     """Return KL of two Bernoulli laws; for close laws from their difference, because the logarithms would cancel."""
     from scipy.special import rel_entr
 

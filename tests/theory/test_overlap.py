@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from hlmtheory.skipping import calibrate_threshold, overlap_losses, overlap_risk
+from hlmtheory.skipping import calibrate_threshold, overlap_losses, overlap_risk, text_risk
 from hlmtheory.verification import output_distribution
 
 
@@ -49,7 +50,7 @@ def test_losses_rise_with_the_threshold_and_lie_in_the_unit_interval(seed):
     losses = overlap_losses(target, draft, uncertainty, token, thresholds)
     assert losses.shape == (7, 13)
     assert (losses[:, 0] == 0).all()
-    assert (np.diff(losses, axis=-1) >= -1e-15).all()
+    assert (np.diff(losses, axis=-1) >= 0).all()  # calibration refuses a loss that falls by a rounding
     assert losses.max() <= 1
     for i, threshold in enumerate(thresholds):
         np.testing.assert_array_equal(losses[:, i], overlap_risk(target, draft, uncertainty <= threshold, token))
@@ -68,7 +69,7 @@ def test_calibration_takes_the_loss_with_bound_1():
     """19 prompts are enough for ε = .05, however long the texts: a sum over 200 tokens would need 3,999."""
     target, draft, uncertainty, token = text(0, length=200, texts=(19,))
     near = 0.999 * target + 0.001 * draft
-    losses = np.maximum.accumulate(overlap_losses(target, near, uncertainty, token, [0.001, 0.002, 0.5]), axis=-1)
+    losses = overlap_losses(target, near, uncertainty, token, [0.001, 0.002, 0.5])
     found = calibrate_threshold(losses, [0.001, 0.002, 0.5], risk=0.1, bound=1.0)
     assert found.corrected_risk <= 0.1
     with pytest.raises(ValueError, match="at least 3999 prompts"):
@@ -92,3 +93,72 @@ def test_bad_input_is_named():
         overlap_losses(target, draft, uncertainty, token, 0.5)
     with pytest.raises(ValueError, match=r"^token must be"):
         overlap_risk(target, draft, uncertainty, token + 9)
+
+
+# ------------------------------------------------------------------------------------------------ a set of texts
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 160, 10**5])
+@pytest.mark.parametrize("error", [0.5, 0.05, 1e-6])
+def test_the_ends_of_the_interval_have_the_divergence_of_the_bound(count, error):
+    losses = np.random.default_rng(count).beta(0.3, 2.0, count)
+    found = text_risk(losses, error)
+    assert float(found.mean) == pytest.approx(losses.mean(), rel=1e-12)
+    assert float(found.corrected) == pytest.approx((losses.sum() + 1) / (count + 1), rel=1e-12)
+    x = Fraction(float(found.mean))
+    ends = [end for end in (float(found.low), float(found.high)) if 0 < end < 1]
+    assert ends
+    for end in ends:
+        divergence = x * log(x / Fraction(end)) + (1 - x) * log((1 - x) / (1 - Fraction(end)))
+        assert float(count * divergence) >= math.log(2 / error)
+        assert float(count * divergence) == pytest.approx(math.log(2 / error), rel=1e-6)
+    assert found.low < found.mean < found.high
+
+
+def log(ratio):
+    """The logarithm of a fraction."""
+    return Fraction(math.log1p(float(ratio - 1))) if abs(ratio - 1) < 0.5 else Fraction(math.log(float(ratio)))
+
+
+def test_without_a_loss_the_upper_end_is_that_of_coins():
+    none, all_of_them = text_risk(np.zeros(8), 2.0**-7), text_risk(np.ones(8), 2.0**-7)
+    assert float(none.high) == pytest.approx(0.5, rel=1e-12)
+    assert float(all_of_them.low) == pytest.approx(0.5, rel=1e-12)
+    assert (float(none.low), float(all_of_them.high)) == (0.0, 1.0)
+
+
+def test_the_interval_covers_as_often_as_it_says():
+    rng = np.random.default_rng(5)
+    losses = np.minimum(rng.exponential(0.3, (4_000, 25)), 1.0)
+    expected = 0.3 * (1 - math.exp(-1 / 0.3))
+    found = text_risk(losses, 0.1)
+    assert found.texts == 25
+    assert np.mean((found.low <= expected) & (expected <= found.high)) >= 0.9
+    assert np.mean(found.high - found.low) < 0.45
+
+
+def test_losses_of_texts_go_straight_into_their_risk():
+    target, draft, uncertainty, token = text(4, texts=(30,))
+    losses = overlap_losses(target, 0.9 * target + 0.1 * draft, uncertainty, token, [0.1, 0.5, 0.9])
+    found = text_risk(losses.T, [0.05, 0.1, 0.2])
+    assert found.mean.shape == found.high.shape == (3,)
+    np.testing.assert_allclose(found.mean, losses.mean(axis=0))
+    assert float(text_risk(losses[:, 1], 0.1).high) == found.high[1]
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32])
+def test_the_interval_in_a_narrow_type_is_no_narrower(kind):
+    losses = np.random.default_rng(0).random((50, 9)).astype(kind)
+    narrow, wide = text_risk(losses), text_risk(losses.astype(np.float64))
+    assert narrow.high.dtype == np.float32
+    for end, sign in (("high", 1), ("low", -1), ("corrected", 1)):
+        assert (sign * getattr(narrow, end).astype(np.float64) >= sign * getattr(wide, end)).all()
+
+
+def test_losses_that_are_none_are_refused():
+    with pytest.raises(ValueError, match=r"^losses must have one entry per text"):
+        text_risk(np.zeros((3, 0)))
+    with pytest.raises(ValueError, match=r"^losses must be in \[0, 1\]"):
+        text_risk([0.5, 1.5])
+    with pytest.raises(ValueError, match=r"^error must be in \(0, 1\)"):
+        text_risk([0.5], 1.0)

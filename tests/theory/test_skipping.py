@@ -114,6 +114,13 @@ def with_few_sizes(draw, source):
     return {**instance, "top_k": np.array(draw(st.tuples(*3 * [st.integers(0, 200)])))[np.digitize(draft, [1e-3, 0.1])]}
 
 
+@st.composite
+def loss_laws(draw):
+    """Laws of a loss that is 0, 1/2 or 1, and the error of an interval."""
+    instance = draw(batches(error=st.one_of(UNIT, st.floats(1e-9, 1.0)).map(lambda x: min(max(x, 1e-9), 1 - 1e-9))))
+    return {**instance, "mass": draw(rows(instance["error"].shape, 3))}
+
+
 SKIPPED = with_skip(pairs())
 TOKENS = batches((1, 9), rows_uncertainty=UNIT, rows_rejection_by_token=UNIT)
 STRATEGIES = {
@@ -137,6 +144,7 @@ STRATEGIES = {
     "skipping.overlap_sum": chains(),
     "skipping.overlap_mean": chains(),
     "skipping.overlap_loss": with_skip_and_token(),
+    "skipping.text_risk": loss_laws(),
     "skipping.calibrated": loss_tables(),
 }
 """For each claim of the module, what its instances are drawn from."""
@@ -176,6 +184,7 @@ STRAYS = {
     "skip_chain": 1.5,
     "token": 9,
     "losses": [[0.0, 2.0]],
+    "error": 1.0,
     "risk": 0.0,
     "bound": math.inf,
 }

@@ -125,6 +125,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "fewest_tokens_to_certify": {"audit_probability": 0.5, "risk": 0.125, "error": 0.25},
     "SkipAudit": {"audit_probability": 0.5, "risk": 0.125, "error": 0.25, "bets": [0.25, 0.75]},
     "SkipAudit.update": {"audited_rejection": 0.5},
+    "text_risk": {"losses": [0.25, 0.0, 0.5], "error": 0.125},
     "sequence_risk": {"step_risks": [[0.25, 0.0], [0.25, 0.5]]},
     "threshold_losses": {
         "uncertainty": [[0.125, 0.375]],
@@ -417,6 +418,7 @@ RECORDS = {
     "BestBound",
     "SurrogateGap",
     "Calibration",
+    "TextRisk",
     "CertifiedSize",
     "DeviationBounds",
     "SizeAllocation",

@@ -148,6 +148,11 @@ def _losses(rng: Rng) -> Instance:
     }
 
 
+def _loss_law(rng: Rng) -> Instance:
+    """Return laws of a loss that is 0, 1/2 or 1, and the error of an interval."""
+    return {"mass": rng.dirichlet(np.full(3, 0.5), COUNT), "error": 10.0 ** rng.uniform(-4.0, -0.5, COUNT)}
+
+
 def _hidden_sampler(rng: np.random.Generator) -> Instance:
     """Return one-hot targets and two draft distributions; the output then follows the target for any sampler."""
     draft, actual_draft = rng.dirichlet(np.ones(4), size=(2, 100))
@@ -219,6 +224,7 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "skipping.overlap": _chain,
     "skipping.overlap_sum": _chain,
     "skipping.overlap_mean": _chain,
+    "skipping.text_risk": _loss_law,
     "skipping.sequence_draft": _chain,
     "skipping.calibrated": _losses,
     "skipping.audit_step": _audited_row("audit_probability", "risk", "bet"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hlmtheory.skipping import text_risk
 from validation.plots.common.record import Numbers, Table, plain
 from validation.plots.common.skipping.numbers import interval, number
 from validation.plots.common.skipping.sample import POINTS, Row, mean
@@ -106,11 +107,15 @@ def _about(losses: Losses) -> dict[str, Any]:
     }
 
 
+_ENDS = {"value": "mean", "low": "low", "high": "high"}
+
+
 def _at_thresholds(losses: Losses, length: int) -> list[dict[str, Any]]:
     """Return the mean losses at each threshold, over the prompts."""
     overlap, total = losses.overlap(length), losses.total(length)
     sent, tokens = losses.sent_tokens(length)
     prompts = np.arange(losses.prompts)
+    found = text_risk(overlap.T)
     rows = []
     for column, threshold in enumerate(POINTS.tolist()):
         of_sum = mean(total[:, column], prompts)
@@ -118,7 +123,7 @@ def _at_thresholds(losses: Losses, length: int) -> list[dict[str, Any]]:
             {
                 "threshold": threshold,
                 "sent": number(sent[:, column].sum() / tokens.sum()),
-                "overlap": interval(mean(overlap[:, column], prompts)),
+                "overlap": {key: plain(getattr(found, end)[column]) for key, end in _ENDS.items()},
                 "sum": interval(of_sum),
                 "clipped_sum": number(min(1.0, of_sum.value)),
             }
@@ -390,6 +395,7 @@ def caption_table(numbers: Numbers) -> str:
     found = numbers["statistics"]
     return (
         f"{found['texts']} texts of {found['prompts']} prompts, {found['mean_length']:.0f} tokens on average. Shorter "
-        "texts are their first T tokens. Intervals are 95%, over prompts. The clipped sum is min(1, mean of Σ_t TV_t). "
+        "texts are their first T tokens. Intervals are 95%, over prompts; "
+        "those of the overlap loss hold for any number of prompts. The clipped sum is min(1, mean of Σ_t TV_t). "
         f"{_foreign(numbers)}"
     )

@@ -1,0 +1,157 @@
+"""The risk of a set of texts: what the losses of some prompts say about the next one.
+
+The mean of :func:`overlap_risk` over the target model's texts bounds the total variation of a whole text. From n texts
+this mean is known up to an interval. The losses lie in [0, 1], so the interval holds for every n and every law.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays, in_kind, to_numpy, upward, widest
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
+from hlmtheory._quantities import open_unit
+from hlmtheory._simplex import distributions
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.uncertainty.binomial import bernoulli_divergence
+
+# Proofs, by the last part of the id.
+#
+# text_risk. A loss X in [0, 1] with mean μ has E[e^{λX}] ≤ 1 - μ + μ e^λ by convexity, as a coin of mean μ has. So
+#   Chernoff's bound for coins holds: P(mean ≤ x) ≤ e^{-n kl(x, μ)} for x ≤ μ. The upper end U(x) rises with x. If μ is
+#   above it, the mean is at most the largest x with U(x) < μ, where n kl(x, μ) > ln(2/error). The other end alike. It
+#   is attained by coins of which none loses: P(mean = 0) = (1 - μ)^n, and U(0) = 1 - (error/2)^{1/n}.
+
+ERROR = open_unit("give the probability with which the interval may miss the mean, such as 0.05")
+_HALVINGS = 60
+_ROUNDING = 1e-13  # of the mean and the divergence together; the interval is wider by it
+TEXTS = 8  # of the claim
+
+
+@dataclass(frozen=True, slots=True)
+class TextRisk:
+    """The risk of a set of texts; every array has the shape (...).
+
+    Attributes
+    ----------
+    mean : array
+        Mean loss of the texts.
+    low, high : array
+        Interval of the expected loss of a text: each end is wrong with probability at most error/2. ``high`` bounds the
+        total variation between the law of the system's texts and the target model's.
+    corrected : array
+        (Σ L + 1)/(n + 1), which :func:`calibrate_threshold` compares with ε.
+    texts : int
+        n.
+    """
+
+    mean: Array
+    low: Array
+    high: Array
+    corrected: Array
+    texts: int
+
+
+def text_risk(losses: Array, error: Array = 0.05) -> TextRisk:
+    """Return the mean loss of a set of texts, with an interval that holds for any number of texts.
+
+    Parameters
+    ----------
+    losses : array, shape (..., n)
+        Losses in [0, 1] of n independent texts, as :func:`overlap_risk` returns them. If a prompt has several texts,
+        give the mean of their losses once.
+    error : array, shape (...)
+        Probability in (0, 1) with which the interval may miss the expected loss. It is for one threshold that was
+        chosen without these losses. For the best of several thresholds use :func:`calibrate_threshold`.
+
+    Returns
+    -------
+    TextRisk
+        The ends x with n kl(mean, x) = ln(2/error), where kl is the divergence of two coins, rounded outwards.
+
+    Raises
+    ------
+    ValueError
+        If there is no text, a loss is outside [0, 1], or the error is not in (0, 1).
+
+    Examples
+    --------
+    >>> found = text_risk([0.0, 0.25, 0.0, 0.0, 0.5, 0.0, 0.0, 0.25])
+    >>> [round(float(x), 4) for x in (found.mean, found.low, found.high, found.corrected)]
+    [0.125, 0.0038, 0.5309, 0.2222]
+    """
+    xp, values, wrong = arrays("error", losses=losses, error=error)
+    UNIT_INTERVAL.check(xp, "losses", values)
+    ERROR.check(xp, "error", wrong)
+    if values.ndim < 1 or not values.shape[-1]:
+        raise DomainError(f"losses must have one entry per text; got shape {tuple(values.shape)}; give at least one")
+    shape = leading_dimensions(losses=tuple(values.shape[:-1]), error=tuple(wrong.shape))
+    kind, count = widest(xp, values), values.shape[-1]
+    total = xp.broadcast_to(xp.sum(in_kind(xp, values, xp.float64), axis=-1), shape)
+    mean = xp.clip(total / count, max=1.0)
+    x, delta = (to_numpy(value) for value in (mean, xp.broadcast_to(in_kind(xp, wrong, xp.float64), shape)))
+    goal = (np.log(2.0) - np.log(delta)) / count + _ROUNDING  # 2/error may overflow
+    low, high = (xp.asarray(_end(x, goal, outer), device=values.device) for outer in (0.0, 1.0))
+    return TextRisk(
+        in_kind(xp, mean, kind),
+        -upward(xp, -low, kind),
+        upward(xp, high, kind),
+        upward(xp, (total + 1.0) / (count + 1), kind),
+        count,
+    )
+
+
+def _end(mean: Any, goal: Any, outer: float) -> Any:
+    """Return a value between the mean and ``outer`` whose divergence is above the goal, just above; else ``outer``."""
+    inside, outside = np.array(mean), np.full_like(mean, outer)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (inside + outside)
+        within = bernoulli_divergence(mean, middle) <= goal
+        inside, outside = np.where(within, middle, inside), np.where(within, outside, middle)
+    return outside
+
+
+def _miss(mass: Array, error: Array) -> Array:
+    """Probability that an end of the interval is wrong, the larger of both, for losses 0, 1/2 and 1 of TEXTS texts."""
+    xp, _, m = distributions(mass=mass)
+    _, delta = arrays(error=error)
+    if m.shape[-1] != 3:
+        raise DomainError(f"mass must have three entries, for the losses 0, 1/2 and 1; got shape {tuple(m.shape)}")
+    sums = 2 * TEXTS + 1
+    law = in_kind(xp, xp.broadcast_to(xp.arange(sums, device=m.device) == 0, (*m.shape[:-1], sums)), m.dtype)
+    for _ in range(TEXTS):
+        none = xp.zeros_like(law[..., :1])
+        once = xp.concat([none, law[..., :-1]], axis=-1)
+        twice = xp.concat([none, once[..., :-1]], axis=-1)
+        law = m[..., :1] * law + m[..., 1:2] * once + m[..., 2:] * twice
+    half = xp.arange(sums, device=m.device)[:, None] - 2 * xp.arange(TEXTS, device=m.device)
+    losses = xp.clip(in_kind(xp, half, xp.float64) / 2.0, min=0.0, max=1.0)  # TEXTS losses for each sum
+    found = text_risk(losses, delta[..., None])
+    expected = (m[..., 1] / 2.0 + m[..., 2])[..., None]
+    wrong = (found.high < expected, found.low > expected)
+    above, below = (xp.sum(xp.where(end, law, 0.0), axis=-1) for end in wrong)
+    return xp.maximum(above, below)
+
+
+def _half_of(error: Array) -> Array:
+    return arrays(error=error)[1] / 2.0
+
+
+CLAIMS = (
+    Claim(
+        id="skipping.text_risk",
+        source=Source("hoeffding1963", "(2.1)"),
+        origin=Origin.NEW,
+        statement="P(E[loss] is above the interval of n losses in [0, 1]) ≤ error/2, and so below it",
+        relation=Relation.LE,
+        lhs=_miss,
+        rhs=_half_of,
+        attained=Attained(
+            {"mass": [0.5 - 2.0**-30, 0.0, 0.5 + 2.0**-30], "error": 2.0**-7}, ratio=(1.0 - 2.0**-29) ** TEXTS
+        ),
+        ceiling=1.0,
+    ),
+)

@@ -25,10 +25,11 @@ so
 
 The expected rejection probability of the skipped drafts *is* the one-step total variation. Its sum along a response
 bounds the total variation of the whole text (sequence_risk). A tighter bound for texts has a loss in [0, 1]
-(overlap_risk), whose mean is known from some texts up to an interval (text_risk). Conformal risk control keeps either
-below ε (calibrate_threshold). The papers' R is a surrogate for the sum: it replaces β by the line a u + b and omits
-u < -b/a (surrogate_gap). While the system runs, a random share of the drafts that would be skipped is sent and
-verified; this certifies the mean one-step risk at any time (audit_wealth, audit_bound, SkipAudit).
+(overlap_risk), whose mean is known from some texts up to an interval (text_risk). One bill holds for a whole round of
+skipped, truncated and quantised drafts with a bonus token (position_bill, round_bill). Conformal risk control keeps
+either risk of skipping below ε (calibrate_threshold). The papers' R is a surrogate for the sum: it replaces β by the
+line a u + b and omits u < -b/a (surrogate_gap). While the system runs, a random share of the drafts that would be
+skipped is sent and verified; this certifies the mean one-step risk at any time (audit_wealth, audit_bound, SkipAudit).
 
 Types and normalisation are those of :mod:`hlmtheory.verification`.
 """
@@ -36,6 +37,7 @@ Types and normalisation are those of :mod:`hlmtheory.verification`.
 from __future__ import annotations
 
 from hlmtheory.skipping.audit import SkipAudit, audit_bound, audit_wealth, fewest_tokens_to_certify
+from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_bill, round_bill
 from hlmtheory.skipping.calibration import Calibration, calibrate_threshold, held_out_risk, threshold_losses
 from hlmtheory.skipping.claims import CLAIMS
 from hlmtheory.skipping.holder import (
@@ -63,6 +65,8 @@ __all__ = [
     "audit_bound",
     "audit_wealth",
     "best_holder_bound",
+    "bill_bound",
+    "bill_bound_on_device",
     "calibrate_threshold",
     "fewest_tokens_to_certify",
     "held_out_risk",
@@ -71,8 +75,10 @@ __all__ = [
     "one_step_risk",
     "overlap_losses",
     "overlap_risk",
+    "position_bill",
     "rejection_risk",
     "rejection_risk_discrete",
+    "round_bill",
     "sequence_risk",
     "skip_thresholds",
     "surrogate_gap",

@@ -7,6 +7,7 @@ from hlmtheory._domains import size_up_to
 from hlmtheory._simplex import distributions
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.skipping.audit_claims import CLAIMS as _AUDIT_CLAIMS
+from hlmtheory.skipping.bill_claims import CLAIMS as _BILL_CLAIMS
 from hlmtheory.skipping.calibration import held_out_risk
 from hlmtheory.skipping.chains import from_draft, from_system, from_target, text_distance
 from hlmtheory.skipping.holder import (
@@ -407,4 +408,5 @@ CLAIMS = (
     *_OVERLAP_CLAIMS,
     *_AUDIT_CLAIMS,
     *_TEXT_RISK_CLAIMS,
+    *_BILL_CLAIMS,
 )

@@ -42,9 +42,11 @@ from .module_claims import (
 )
 from .strategies import grid_pairs, pairs, rows, shapes, vocabularies
 
-TRUE = [claim for claim in skipping.CLAIMS if claim.refuted is None]
-FALSE = [claim for claim in skipping.CLAIMS if claim.refuted is not None]
-KNOWN = {claim.id: claim for claim in skipping.CLAIMS}
+OWN = [claim for claim in skipping.CLAIMS if not claim.id.startswith(("skipping.audit_", "skipping.bill"))]
+"""The claims of this table; for the others see test_audit.py and test_bill.py."""
+TRUE = [claim for claim in OWN if claim.refuted is None]
+FALSE = [claim for claim in OWN if claim.refuted is not None]
+KNOWN = {claim.id: claim for claim in OWN}
 
 UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 LINE = {"slope": quantity(1e-3, 1e3), "intercept": st.one_of(UNIT, UNIT.map(lambda b: -b)), "non_acceptance": UNIT}
@@ -191,7 +193,6 @@ STRAYS = {
 """For each argument a value outside its domain."""
 
 
-OWN = [claim for claim in skipping.CLAIMS if not claim.id.startswith("skipping.audit_")]  # see test_audit.py
 CLAIM_TABLE = ClaimTable(OWN, STRATEGIES, STRAYS, AGREES, OUTSIDE)
 
 

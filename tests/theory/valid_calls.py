@@ -102,6 +102,10 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "surrogate_gap": {"uncertainty": [0.0, 0.5, 0.75], "rejection_by_token": [0.25, 0.5, 0.75], **LINE},
     "one_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75]},
     "truncated_step_risk": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "top_k": [1, 2, 1]},
+    "position_bill": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "decoded": [R]},
+    "bill_bound": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "deviation": [0.25, 0.125, 0.0]},
+    "bill_bound_on_device": {"draft": Q, "skip": [0.25, 0.5, 0.75], "deviation": [0.25, 0.125, 0.0]},
+    "round_bill": {"bills": [0.25, 0.5], "kept": [0.75, 0.5]},
     "overlap_risk": {"target": [P, Q], "draft": [Q, R], "skip": [[0.25, 0.5, 0.75], [0.5, 0.5, 0.5]], "token": [1, 0]},
     "overlap_losses": {
         "target": [P, Q],
@@ -457,6 +461,10 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
             ("one_step_risk", "skip"),
             ("overlap_risk", "skip"),
             ("truncated_step_risk", "skip"),
+            ("position_bill", "skip"),
+            ("bill_bound", "skip"),
+            ("bill_bound_on_device", "skip"),
+            ("round_bill", "kept"),
         )
     },
     ("fit_linear", "groups"): dict.fromkeys(

@@ -133,6 +133,41 @@ def _chain(rng: Rng) -> Instance:
     return {"target_chain": target, "draft_chain": np.where(alike, target, draft), "skip_chain": skip}
 
 
+def _decoded(rng: Rng, draft: Row, each: bool) -> Row:
+    """Return what the server decodes, near the draft distribution: one for each draft, or one for all."""
+    shape = (*draft.shape[:-1], draft.shape[-1] if each else 1, draft.shape[-1])
+    share = rng.random((*shape[:-1], 1)) ** 3
+    mixed: Row = (1.0 - share) * draft[..., None, :] + share * rng.dirichlet(np.ones(shape[-1]), shape[:-1])
+    return mixed
+
+
+def _bill(each: bool = True, skipped: bool = True) -> Callable[[Rng], Instance]:
+    """Return a scenario of positions with skip probabilities and decoded distributions."""
+
+    def scenario(rng: Rng) -> Instance:
+        shape = (COUNT // 10, 8)
+        target, draft = rng.dirichlet(np.full(8, 0.5), (2, shape[0]))
+        skip = rng.random(shape) * (rng.random(shape) < 0.5) if skipped else np.zeros(shape)
+        return {"target": target, "draft": draft, "skip": skip, "decoded": _decoded(rng, draft, each)}
+
+    return scenario
+
+
+def _bill_by_deviation(rng: Rng) -> Instance:
+    instance = dict(_bill()(rng))
+    del instance["decoded"]
+    return {**instance, "deviation": rng.random(instance["draft"].shape) ** 3}
+
+
+def _bill_of_rounds(rng: Rng) -> Instance:
+    return {"bills": rng.random((COUNT, 4)) ** 2, "kept": rng.random((COUNT, 4))}
+
+
+def _bill_of_texts(rng: Rng) -> Instance:
+    chain = _chain(rng)
+    return {**chain, "decoded_chain": _decoded(rng, chain["draft_chain"], True)}
+
+
 def _losses(rng: Rng) -> Instance:
     """Return the mean loss of each prompt at 20 thresholds; the 20 tokens of a prompt share one difficulty."""
     shape = (COUNT // 100, PROMPTS, 20)
@@ -226,6 +261,17 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "skipping.overlap_mean": _chain,
     "skipping.text_risk": _loss_law,
     "skipping.sequence_draft": _chain,
+    "skipping.bill": _bill(),
+    "skipping.bill_exact": _bill(each=False, skipped=False),
+    "skipping.bill_half": _bill(each=False),
+    "skipping.bill_converse": _bill(),
+    "skipping.bill_deviation": _bill(),
+    "skipping.bill_largest": _bill_by_deviation,
+    "skipping.bill_device": _bill(),
+    "skipping.bill_mean": _bill(),
+    "skipping.bill_plain": _bill(),
+    "skipping.bill_round": _bill_of_rounds,
+    "skipping.bill_text": _bill_of_texts,
     "skipping.calibrated": _losses,
     "skipping.audit_step": _audited_row("audit_probability", "risk", "bet"),
     "skipping.audit_every": _audited_run(*_RUN, "bet_by_past", rule="every"),

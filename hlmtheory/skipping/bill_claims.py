@@ -1,0 +1,355 @@
+"""Claims of the bill: of a position, of a round, and of whole texts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays
+from hlmtheory._simplex import distance, distributions, excess, skip_probabilities
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_arrays, position_bill, round_bill
+from hlmtheory.skipping.rounds import chain_arrays, replacements, round_text_distance, summed_bill
+from hlmtheory.truncation.reconstruction import NOISE
+from hlmtheory.verification import total_variation
+
+# Proofs, by the last part of the id, with w_d = q_d (1 - s_d) β_d and S = Σ w_d.
+#
+# bill. Replace every r̂⁽ᵈ⁾ by r in the law. By risk_is_tv the new law is at distance Σ q s β from p. The two laws are
+#   mixtures of the same parts, except that with weight w_d = q_d (1 - s_d) β_d one has r and the other r̂⁽ᵈ⁾. The
+#   triangle inequality gives the bound, for any r̂⁽ᵈ⁾, so also for the worst choice where it is 0/0.
+# bill_exact. law - p is a sum of terms at each token v: + q_v s_v β_v; - r_v Σ q s β; and w_d (r̂⁽ᵈ⁾_v - r_v) for each
+#   d, with w_d = q_d (1 - s_d) β_d. Half of the absolute values of all terms sum to the bill. The triangle inequality
+#   is an equality if and only if no token has terms of opposite signs. That is so where all r̂⁽ᵈ⁾ are r, where nothing
+#   is skipped at a loss and all drafts share one q̂, and where no r̂⁽ᵈ⁾ exceeds r at a token with r > 0.
+# bill_half. Let x = Σ q s β and D = S TV(r, r̂). On the tokens with p < q, where r = 0, the law exceeds p by x or more,
+#   so TV ≥ x. Let B be the tokens with r̂ > r or r = 0. On B the law exceeds p by x (1 - r(B)) + D ≥ D. So TV is at
+#   least the larger of x and D, and the bill is x + D.
+# bill_converse. No proof: the counterexample. Two drafts have distorted residuals on either side of r, and their
+#   mean is r.
+# bill_deviation. TV(r, r̂⁽ᵈ⁾) ≤ Δ⁽ᵈ⁾/max(T, TV(q̂⁽ᵈ⁾, p)) by truncation.tvd_sharp, whose proof uses no property of q̂; and
+#   it is at most 1.
+# bill_largest. min(1, Δ⁽ᵈ⁾/T) ≤ min(1, max Δ/T) for each d that may be sent, and Σ_d q_d (1 - s_d) β_d = S.
+# bill_device. Let Δ be the largest Δ⁽ᵈ⁾ of the drafts that may be sent, m = min(1, Δ/T), x = Σ q s β ≤ min(A, T).
+#   As x + S = T, the bill is at most x + (T - x) m. If T ≤ A this is at most T ≤ A. Otherwise it is at most
+#   A + (T - A) m. For T ≥ Δ, (T - A) m = Δ (1 - A/T) ≤ Δ (1 - A). For T < Δ, (T - A) m = T - A ≤ Δ - A ≤ Δ (1 - A).
+# bill_mean. No proof: the counterexample. All of the loss may be at one draft, with the largest Δ.
+# bill_plain. No proof: the counterexample. The residual is normalised by T, and so is its distortion.
+# bill_round. Place i is reached if the i drafts before it are kept, with probability Π_{j<i} kept_j; sum over i.
+# bill_text. The system maps what it knows, the prefix and the place in its round, to a law S of the next token and to
+#   what it knows then. Let law j emit its first j tokens by the system and the rest by the target model. Laws j - 1 and
+#   j agree in the first j - 1 tokens, by the system, and the target model goes on from the prefix alone. They differ in
+#   the law of token j, by TV(S, p), which is at most the bill at a draft, and 0 at a bonus. Sum over j.
+
+
+def _tokens_law(xp: Any, p: Array, q: Array, s: Array, known: Array) -> Array:
+    """Return the law of the token, draft by draft: each is kept, or replaced by its own r̂."""
+    accepted = xp.minimum(p, q)  # q_v min(1, p_v/q_v)
+    law = s * q + (1.0 - s) * accepted
+    rejected = (1.0 - s) * (q - accepted)
+    return law + xp.sum(rejected[..., None] * replacements(xp, p + 0.0 * q, q + 0.0 * p, known), axis=-2)
+
+
+def _distance(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    """Return TV(law, p)."""
+    xp, _, p, q, s, known = position_arrays(target, draft, skip, decoded)
+    return 0.5 * xp.sum(xp.abs(_tokens_law(xp, p, q, s, known) - p), axis=-1)
+
+
+def _half_bill(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    return 0.5 * position_bill(target, draft, skip, decoded)
+
+
+def _deviations(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    """Return Δ⁽ᵈ⁾ for each draft."""
+    xp, _, _, q, _, known = position_arrays(target, draft, skip, decoded)
+    return distance(xp, q[..., None, :], known)
+
+
+def _by_deviation(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    return bill_bound(target, draft, skip, _deviations(target, draft, skip, decoded))
+
+
+def _on_device(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    return bill_bound_on_device(draft, skip, _deviations(target, draft, skip, decoded))
+
+
+def _parts(target: Array, draft: Array, skip: Array) -> tuple[Any, ...]:
+    """Return the namespace, q, s, Σ q s β, S and T."""
+    xp, _, p, q = distributions(target=target, draft=draft)
+    s = skip_probabilities(xp, skip, q)
+    lost = excess(xp, q, p)
+    return xp, q, s, xp.sum(s * lost, axis=-1), xp.sum((1.0 - s) * lost, axis=-1), total_variation(p, q)
+
+
+def _by_largest(target: Array, draft: Array, skip: Array, deviation: Array) -> Array:
+    """Return Σ q s β + min(S, (S/T) max Δ)."""
+    xp, q, s, skipped, sent, tv = _parts(target, draft, skip)
+    delta = xp.max(xp.where(q * (1.0 - s) > 0, arrays(q=q, deviation=deviation)[2], 0.0), axis=-1)
+    return skipped + xp.minimum(sent, sent / xp.where(tv > 0, tv, 1.0) * delta)
+
+
+def _by_mean(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    """Return Σ q s β + min(S, (S/T) Σ q Δ)."""
+    xp, q, _, skipped, sent, tv = _parts(target, draft, skip)
+    delta = xp.sum(q * _deviations(target, draft, skip, decoded), axis=-1)
+    return skipped + xp.minimum(sent, sent / xp.where(tv > 0, tv, 1.0) * delta)
+
+
+def _without_quotient(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    """Return Σ q s β + S max Δ."""
+    xp, _, _, skipped, sent, _ = _parts(target, draft, skip)
+    return skipped + sent * xp.max(_deviations(target, draft, skip, decoded), axis=-1)
+
+
+def _all_rounds(bills: Array, kept: Array) -> Array:
+    """Return the mean over all outcomes of a round of the bills at the places that it reaches."""
+    xp, each, kept = arrays(bills=bills, kept=kept)
+    size, total = each.shape[-1], 0.0 * xp.sum(each * kept, axis=-1)
+    for outcome in range(2**size):
+        chosen = [bool(outcome >> place & 1) for place in range(size)]
+        reached = chosen.index(False) + 1 if False in chosen else size
+        weight = xp.ones_like(total)
+        for place, stays in enumerate(chosen):
+            weight = weight * (kept[..., place] if stays else 1.0 - kept[..., place])
+        total = total + weight * xp.sum(each[..., :reached], axis=-1)
+    return total
+
+
+def _exists(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    """Return whether TV(q̂⁽ᵈ⁾, p) > 2^-44 for every d, or nothing is rejected."""
+    xp, _, p, q, _, known = position_arrays(target, draft, skip, decoded)
+    return xp.all(distance(xp, p[..., None, :], known) > NOISE, axis=-1) | (distance(xp, p, q) == 0)
+
+
+def _aligned(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    """Return whether no token has terms of opposite signs."""
+    xp, _, p, q, s, known = position_arrays(target, draft, skip, decoded)
+    p, q = p + 0.0 * q, q + 0.0 * p
+    lost, left = excess(xp, q, p), excess(xp, p, q)
+    r = left / xp.where(xp.any(left > 0, axis=-1, keepdims=True), xp.sum(left, axis=-1, keepdims=True), 1.0)
+    sent = (1.0 - s) * lost
+    own = s * lost - r * xp.sum(s * lost, axis=-1, keepdims=True)
+    terms = (sent + 0.0 * own)[..., None] * (replacements(xp, p, q, known) - r[..., None, :])
+    rises = (own > 0) | xp.any(terms > 0, axis=-2)
+    falls = (own < 0) | xp.any(terms < 0, axis=-2)
+    return ~xp.any(rises & falls, axis=-1)
+
+
+def _shared(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    """Return whether all drafts have one q̂."""
+    xp, _, p, q, s, known = position_arrays(target, draft, skip, decoded)
+    same = xp.all(known == known[..., :1, :], axis=(-2, -1))
+    return same & (xp.sum(p + q + s, axis=-1) >= 0)
+
+
+def _noise(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    """Return 1 + max_d T/TV(q̂⁽ᵈ⁾, p): how much the normalised residuals magnify a rounding of q̂."""
+    xp, _, p, q, _, known = position_arrays(target, draft, skip, decoded)
+    return _magnified(xp, p, q, known)
+
+
+def _magnified(xp: Any, p: Array, q: Array, known: Array) -> Array:
+    away = xp.min(distance(xp, p[..., None, :], known), axis=-1)
+    return 1.0 + distance(xp, p, q) / xp.clip(away, min=NOISE)
+
+
+def _chain_noise(target_chain: Array, draft_chain: Array, skip_chain: Array, decoded_chain: Array) -> Array:
+    xp, p, q, known = chain_arrays(
+        target_chain=target_chain, draft_chain=draft_chain, skip_chain=skip_chain, decoded_chain=decoded_chain
+    )
+    return xp.max(_magnified(xp, p, q, known), axis=-1)
+
+
+_PAPER = Source("oh2025cuhlm", "(10), (15)-(18), for a whole round")
+_EXISTS = Assumption("every r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected", _exists)
+_ALIGNED = Assumption("no token has terms of opposite signs", _aligned)
+_SHARED = Assumption("the server decodes one q̂ for all drafts", _shared)
+_ONE_Q = {
+    "target": [0.25, 0.5, 0.25],
+    "draft": [0.75, 0.25, 0.0],
+    "skip": [0.0, 0.0, 0.0],
+    "decoded": [[0.75, 0.125, 0.125]],
+}
+"""Nothing is skipped: r = (0, 1/2, 1/2), r̂ = (0, 3/4, 1/4), and half of the drafts are rejected."""
+_BOTH = {
+    "target": [0.0, 0.5, 0.5],
+    "draft": [1.0, 0.0, 0.0],
+    "skip": [0.5, 0.0, 0.0],
+    "decoded": [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]],
+}
+"""r̂ is on token 2 alone. No p has a larger bill for this q, skip and Δ = 1/2."""
+_CANCELLED = {
+    "target": [0.0, 0.0, 0.5, 0.5],
+    "draft": [0.5, 0.5, 0.0, 0.0],
+    "skip": [0.0, 0.0, 0.0, 0.0],
+    "decoded": [[0.5, 0.0, 0.0, 0.5], [0.5, 0.0, 0.5, 0.0], [0.5, 0.5, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0]],
+}
+"""Rejected draft 0 gives token 2, and rejected draft 1 gives token 3: the law is p."""
+_HALF = {
+    "target": [0.0, 15 / 16, 1 / 16],
+    "draft": [1.0, 0.0, 0.0],
+    "skip": [1 / 16, 0.0, 0.0],
+    "decoded": [[15 / 16, 0.0, 1 / 16]],
+}
+"""r = (0, 15, 1)/16, and r̂ has no token 2. The distortion falls on tokens that skipping empties."""
+_ONE_DRAFT = {
+    "target": [0.0, 0.75, 0.125, 0.125],
+    "draft": [0.25, 0.75, 0.0, 0.0],
+    "skip": [0.0, 0.0, 0.0, 0.0],
+    "decoded": [
+        [0.125, 0.75, 0.125, 0.0],
+        [0.25, 0.75, 0.0, 0.0],
+        [0.25, 0.75, 0.0, 0.0],
+        [0.25, 0.75, 0.0, 0.0],
+    ],
+}
+"""Only draft 0 is ever rejected, and only its q̂ is distorted, by 1/8 = T/2."""
+_CHAIN = {
+    "target_chain": [[0.0, 0.25, 0.25, 0.5], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.25, 0.25, 0.5]],
+    "draft_chain": [[0.0, 0.5, 0.0, 0.5], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.5, 0.0, 0.5]],
+    "skip_chain": [[0.0, 0.5, 0.0, 0.5], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.5, 0.0, 0.5]],
+    "decoded_chain": [[[0.0, 0.125, 0.25, 0.625]], [[0.0, 1.0, 0.0, 0.0]], [[0.0, 0.0, 1.0, 0.0]],
+                      [[0.0, 0.125, 0.25, 0.625]]],
+}  # fmt: skip
+"""After token 3 the next token is drafted as at the start: the first two places are billed, the bonus is not."""
+
+CLAIMS = (
+    Claim(
+        id="skipping.bill",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="TV(law of the token, p) ≤ bill = Σ q s β + Σ_d q_d (1 − s_d) β_d TV(r, r̂⁽ᵈ⁾), for any q̂⁽ᵈ⁾",
+        relation=Relation.LE,
+        lhs=_distance,
+        rhs=position_bill,
+        attained=Attained(_ONE_Q),
+        ceiling=1.0,
+        condition=_noise,
+    ),
+    Claim(
+        id="skipping.bill_exact",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="TV(law of the token, p) = bill, if no token has terms of opposite signs",
+        relation=Relation.EQ,
+        lhs=_distance,
+        rhs=position_bill,
+        assumptions=(_EXISTS, _ALIGNED),
+        attained=Attained(_ONE_Q),
+        condition=_noise,
+    ),
+    Claim(
+        id="skipping.bill_half",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="½ bill ≤ TV(law of the token, p), if the server decodes one q̂ for all drafts",
+        relation=Relation.LE,
+        lhs=_half_bill,
+        rhs=_distance,
+        assumptions=(_EXISTS, _SHARED),
+        attained=Attained(_HALF, ratio=31 / 32),
+        ceiling=1.0,
+        condition=_noise,
+    ),
+    Claim(
+        id="skipping.bill_converse",
+        source=_PAPER,
+        origin=Origin.IMPLIED,
+        statement="½ bill ≤ TV(law of the token, p) also if q̂ depends on the draft",
+        relation=Relation.LE,
+        lhs=_half_bill,
+        rhs=_distance,
+        assumptions=(_EXISTS,),
+        refuted=_CANCELLED,
+        ceiling=1.0,
+        condition=_noise,
+    ),
+    Claim(
+        id="skipping.bill_deviation",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="bill ≤ Σ q s β + Σ_d q_d (1 − s_d) β_d min(1, Δ⁽ᵈ⁾/T), with Δ⁽ᵈ⁾ = TV(q, q̂⁽ᵈ⁾), T = TV(q, p)",
+        relation=Relation.LE,
+        lhs=position_bill,
+        rhs=_by_deviation,
+        attained=Attained(_ONE_DRAFT),
+        ceiling=1.0,
+        condition=_noise,
+    ),
+    Claim(
+        id="skipping.bill_largest",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="Σ q s β + Σ q (1 − s) β min(1, Δ/T) ≤ Σ q s β + min(S, (S/T) max_d Δ⁽ᵈ⁾), S = Σ q (1 − s) β",
+        relation=Relation.LE,
+        lhs=bill_bound,
+        rhs=_by_largest,
+        attained=Attained(
+            {
+                "target": [0.0, 0.5, 0.5],
+                "draft": [1.0, 0.0, 0.0],
+                "skip": [0.5, 0.0, 0.0],
+                "deviation": [0.5, 0.25, 0.0],
+            }
+        ),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="skipping.bill_device",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="bill ≤ A + (1 − A) max_d Δ⁽ᵈ⁾, A = Σ q s: the device knows it, whatever p",
+        relation=Relation.LE,
+        lhs=position_bill,
+        rhs=_on_device,
+        attained=Attained(_BOTH),
+        ceiling=1.0,
+        condition=_noise,
+    ),
+    Claim(
+        id="skipping.bill_mean",
+        source=_PAPER,
+        origin=Origin.IMPLIED,
+        statement="bill ≤ Σ q s β + min(S, (S/T) Σ_d q_d Δ⁽ᵈ⁾): the mean deviation of a message is enough",
+        relation=Relation.LE,
+        lhs=position_bill,
+        rhs=_by_mean,
+        refuted=_ONE_DRAFT,
+        ceiling=1.0,
+        condition=_noise,
+    ),
+    Claim(
+        id="skipping.bill_plain",
+        source=_PAPER,
+        origin=Origin.IMPLIED,
+        statement="bill ≤ Σ q s β + S max_d Δ⁽ᵈ⁾: the distortion of the residual is at most that of the message",
+        relation=Relation.LE,
+        lhs=position_bill,
+        rhs=_without_quotient,
+        refuted=_ONE_DRAFT,
+        ceiling=1.0,
+        condition=_noise,
+    ),
+    Claim(
+        id="skipping.bill_round",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="E[Σ of the bills at the places that a round reaches] = Σ_i bill_i Π_{j<i} kept_j, the bonus at 0",
+        relation=Relation.EQ,
+        lhs=_all_rounds,
+        rhs=round_bill,
+        attained=Attained({"bills": [0.25, 0.5, 0.125], "kept": [0.5, 0.75, 0.25]}),
+    ),
+    Claim(
+        id="skipping.bill_text",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="TV(law of the text, target model's) ≤ Σ_t E[bill at t], prefix and place by the system, bonus 0",
+        relation=Relation.LE,
+        lhs=round_text_distance,
+        rhs=summed_bill,
+        attained=Attained(_CHAIN),
+        ceiling=1.0,
+        condition=_chain_noise,
+    ),
+)

@@ -1,0 +1,439 @@
+"""The bill of a position, of a round and of a text: fractions, coin by coin, over trees with two drafts and a bonus."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hlmtheory import skipping
+from hlmtheory.skipping import (
+    bill_bound,
+    bill_bound_on_device,
+    one_step_risk,
+    position_bill,
+    round_bill,
+    truncated_step_risk,
+)
+from hlmtheory.truncation import truncate
+from hlmtheory.verification import total_variation
+
+from . import oracles
+from .module_claims import ClaimTable
+from .strategies import grid_pairs, pairs, rows, shapes
+
+UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
+BILL_CLAIMS = [claim for claim in skipping.CLAIMS if claim.id.startswith("skipping.bill")]
+KNOWN = {claim.id: claim for claim in BILL_CLAIMS}
+
+
+# ------------------------------------------------------------------------------------------------ drawn instances
+
+
+def _skips(draw, draft):
+    """Skip probabilities of all drafts, often 0 or 1."""
+    if draft.shape[-1] > 12:
+        return (draft > draw(UNIT) / draft.shape[-1]) * draw(UNIT)
+    level = draw(st.sampled_from((0.0, 1.0, None)))
+    return draw(hnp.arrays(np.float64, draft.shape, elements=UNIT if level is None else st.sampled_from((0.0, level))))
+
+
+def _decoded(draw, draft, shared):
+    """Distributions that the server decodes: near q, truncated, quantised, q itself, or anything."""
+    size = draft.shape[-1]
+    count = 1 if shared or size > 12 else size
+    shape = (*draft.shape[:-1], count)
+    spread = np.broadcast_to(draft[..., None, :], (*shape, size))
+    kind = draw(st.integers(0, 4))
+    if kind == 0:
+        return spread.copy()
+    if kind == 1:
+        return truncate(spread, draw(hnp.arrays(np.int64, shape, elements=st.integers(0, size))))
+    if kind == 2:
+        rounded = np.floor(8 * spread) / 8
+        return rounded + (1.0 - rounded.sum(axis=-1, keepdims=True)) / size
+    other = draw(rows(shape, size))
+    share = draw(UNIT) if kind == 3 else 1.0
+    mixed = (1.0 - share) * spread + share * other
+    return mixed / mixed.sum(axis=-1, keepdims=True)
+
+
+@st.composite
+def positions(draw, source, shared=False, skipped=True):
+    """A pair, skip probabilities, and what the server decodes."""
+    instance = draw(source)
+    draft = instance["draft"]
+    skip = _skips(draw, draft) if skipped else np.zeros(draft.shape)
+    return {**instance, "skip": skip, "decoded": _decoded(draw, draft, shared)}
+
+
+@st.composite
+def with_deviation(draw):
+    """A pair, skip probabilities, and Δ of each draft."""
+    instance = draw(pairs())
+    draft = instance["draft"]
+    wide = draft.shape[-1] > 12
+    delta = draft * draw(UNIT) if wide else draw(hnp.arrays(np.float64, draft.shape, elements=UNIT))
+    return {**instance, "skip": _skips(draw, draft), "deviation": delta}
+
+
+@st.composite
+def some_rounds(draw):
+    """Bills of a round's places, and how likely each draft is kept."""
+    shape = (*draw(shapes()), draw(st.integers(1, 5)))
+    return {name: draw(hnp.arrays(np.float64, shape, elements=UNIT)) for name in ("bills", "kept")}
+
+
+@st.composite
+def chains(draw):
+    """Rows of both models for each token before, some alike, skip probabilities, and what the server decodes."""
+    shape, size = draw(shapes()), draw(st.integers(1, 3))
+    target, draft = (draw(rows((*shape, size), size)) for _ in range(2))
+    alike = draw(hnp.arrays(np.bool_, (*shape, size, 1)))
+    return {
+        "target_chain": np.where(alike, target, draft),
+        "draft_chain": draft,
+        "skip_chain": _skips(draw, draft),
+        "decoded_chain": _decoded(draw, draft, draw(st.booleans())),
+    }
+
+
+POSITIONS = positions(pairs())
+STRATEGIES = {
+    "skipping.bill": POSITIONS,
+    "skipping.bill_exact": st.one_of(
+        positions(pairs(), shared=True, skipped=False), positions(grid_pairs(), shared=True), POSITIONS
+    ),
+    "skipping.bill_half": positions(pairs(), shared=True),
+    "skipping.bill_converse": POSITIONS,
+    "skipping.bill_deviation": POSITIONS,
+    "skipping.bill_largest": with_deviation(),
+    "skipping.bill_device": POSITIONS,
+    "skipping.bill_mean": POSITIONS,
+    "skipping.bill_plain": POSITIONS,
+    "skipping.bill_round": some_rounds(),
+    "skipping.bill_text": chains(),
+}
+_LOSSLESS = {
+    "target": [0.5, 0.25, 0.25],
+    "draft": [0.625, 0.25, 0.125],
+    "skip": [0.0, 0.0, 0.0],
+    "decoded": [[0.625, 0.25, 0.125]],
+}
+AGREES = dict.fromkeys(("skipping.bill_converse", "skipping.bill_mean", "skipping.bill_plain"), _LOSSLESS)
+OUTSIDE = {
+    "every r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected": {
+        **_LOSSLESS,
+        "target": [0.625, 0.125, 0.25],
+        "decoded": [[0.625, 0.125, 0.25]],
+    },
+    "no token has terms of opposite signs": KNOWN["skipping.bill_converse"].refuted,
+    "the server decodes one q̂ for all drafts": KNOWN["skipping.bill_converse"].refuted,
+}
+STRAYS = {
+    "target": [0.5, np.nan, 0.5],
+    "draft": [0.5, 0.25, 0.125],
+    "skip": [0.5, 1.5, 0.0],
+    "decoded": [[0.5, 0.25, 0.125]],
+    "deviation": [0.5, 1.5, 0.0],
+    "bills": [0.5, -0.5, 0.0],
+    "kept": [0.5, 1.5, 0.0],
+    "target_chain": [[0.5, 0.25], [0.5, 0.5]],
+    "draft_chain": [[0.5, np.nan], [0.5, 0.5]],
+    "skip_chain": 1.5,
+    "decoded_chain": [[[0.5, 0.25]], [[0.5, 0.5]]],
+}
+CLAIM_TABLE = ClaimTable(BILL_CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)
+
+
+# ---------------------------------------------------------------------------------------------------- a position
+
+
+@given(positions(grid_pairs()))
+def test_the_bill_in_fractions(instance):
+    """Draft by draft: skipped at a loss, or sent, rejected, and replaced from the wrong residual."""
+
+    def exact(p, q, s, known):
+        p, q, s = (oracles.exact(row) for row in (p, q, s))
+        beta, true = oracles.rejection(p, q), oracles.residual(p, q)
+        total = Fraction(0)
+        for d in range(len(q)):
+            total += q[d] * s[d] * beta[d]
+            made = oracles.exact(known[d % len(known)])
+            share = sum(made)
+            distorted = oracles.residual(p, [entry / share for entry in made])
+            if true is not None:
+                gap = Fraction(1) if distorted is None else oracles.total_variation(true, distorted)
+                total += q[d] * (1 - s[d]) * beta[d] * gap
+        return float(total)
+
+    names = ("target", "draft", "skip", "decoded")
+    if any(0 < gap < 2.0**-40 for gap in np.ravel(_away(instance))):
+        return  # (p - q̂)⁺ is a rounding
+    theirs = oracles.row_by_row(exact, *((instance[name], 2 if name == "decoded" else 1) for name in names))
+    np.testing.assert_allclose(position_bill(**instance), theirs, rtol=1e-9, atol=1e-14)
+
+
+def _away(instance):
+    return total_variation(instance["target"][..., None, :], instance["decoded"])
+
+
+@given(positions(pairs(), shared=True))
+def test_a_message_in_full_leaves_the_loss_of_skipping_alone(instance):
+    p, q, s = (instance[name] for name in ("target", "draft", "skip"))
+    np.testing.assert_allclose(position_bill(p, q, s, q[..., None, :]), one_step_risk(p, q, s), atol=1e-12)
+    np.testing.assert_array_equal(bill_bound(p, q, s, 0.0), one_step_risk(p, q, s))
+
+
+@given(pairs(), st.integers(0, 12))
+def test_a_truncated_message_has_the_truncated_risk(instance, k):
+    p, q = instance["target"], instance["draft"]
+    k = min(k, q.shape[-1])
+    bill = position_bill(p, q, 0.25, truncate(q, k)[..., None, :])
+    np.testing.assert_allclose(bill, truncated_step_risk(p, q, 0.25, k), rtol=1e-12, atol=1e-15)
+
+
+@given(STRATEGIES["skipping.bill_largest"])
+def test_the_bounds_are_ordered(instance):
+    bound = bill_bound(**instance)
+    t = total_variation(instance["target"], instance["draft"])
+    assert np.all(bound <= t * (1 + 1e-12) + 1e-15)
+    device = bill_bound_on_device(*(instance[name] for name in ("draft", "skip", "deviation")))
+    assert np.all(bound <= device * (1 + 1e-12) + 1e-14)
+
+
+@pytest.mark.parametrize("skipped", [0.0, 0.125, 0.5, 1.0])
+@pytest.mark.parametrize("delta", [0.125, 0.5, 0.75])
+def test_some_p_attains_what_the_device_knows(skipped, delta):
+    """q = (1, 0, 0), q̂ = (1 - Δ, Δ, 0), p = (0, Δ, 1 - Δ): r̂ is on token 2 alone."""
+    given_all = {"skip": [skipped, 0.0, 0.0], "draft": [1.0, 0.0, 0.0]}
+    bill = position_bill([0.0, delta, 1 - delta], decoded=[[1 - delta, delta, 0.0]], **given_all)
+    found = bill_bound_on_device(deviation=delta, **given_all)
+    assert float(found) == pytest.approx(float(bill), rel=1e-12)
+    assert float(found) == pytest.approx(skipped + (1 - skipped) * delta)
+
+
+def test_two_distortions_may_cancel_out():
+    instance = KNOWN["skipping.bill_converse"].refuted
+    verdict = KNOWN["skipping.bill"].check(instance)
+    assert (float(verdict.lhs), float(verdict.rhs)) == (0.0, 0.5)
+
+
+# ------------------------------------------------------------------------------------------------------ a round
+
+
+def test_a_round_by_its_outcomes():
+    assert float(round_bill([0.25, 0.5], [True, True])) == 0.75
+    assert float(round_bill([0.25, 0.5], [False, True])) == 0.25
+    assert float(round_bill([0.25, 0.5], 0.5)) == 0.5
+    assert round_bill(np.float32([0.1]), 1.0).dtype == np.float32
+
+
+# ------------------------------------------------------------------------------------------------------ whole texts
+
+
+class Tree:
+    """For each prefix, place and whether the last draft was skipped: rows in fractions, every one its own."""
+
+    def __init__(self, seed, size=3):
+        self.rng, self.size, self.known = np.random.default_rng(seed), size, {}
+
+    def row(self):
+        cuts = np.sort(self.rng.integers(0, 17, self.size - 1)).tolist()
+        return [Fraction(b - a, 16) for a, b in zip([0, *cuts], [*cuts, 16], strict=True)]
+
+    def models(self, prefix):
+        """Return p and q, which agree now and then."""
+        if prefix not in self.known:
+            q = self.row()
+            self.known[prefix] = (q if self.rng.random() < 0.3 else self.row(), q)
+        return self.known[prefix]
+
+    def method(self, prefix, state):
+        """Return s and q̂ of each draft; they depend on what happened in the round."""
+        key = (prefix, state)
+        if key not in self.known:
+            skip = [Fraction(int(self.rng.integers(0, 3)), 2) for _ in range(self.size)]
+            self.known[key] = (skip, [self.row() for _ in range(self.size)])
+        return self.known[key]
+
+
+def replacement(p, q, known):
+    """r̂ of one draft, or the token that q exceeds p most at, if it is 0/0."""
+    found = oracles.residual(p, known)
+    if found is None:
+        worst = max(range(len(p)), key=lambda v: q[v] - p[v])
+        return [Fraction(int(v == worst)) for v in range(len(p))]
+    return found
+
+
+def outcomes(tree, prefix, drafts):
+    """Every way that a round goes: its probability, its new tokens, and the places it reached.
+
+    First the drafts and whether each is skipped, then the coins of the verified ones, then the replacement.
+    """
+    for tokens in product(range(tree.size), repeat=drafts):
+        for skipped in product((True, False), repeat=drafts):
+            weight, states = Fraction(1), []
+            for place in range(drafts):
+                before = prefix + tokens[:place]
+                _, q = tree.models(before)
+                states.append((place, skipped[:place]))
+                skip, _ = tree.method(before, states[-1])
+                d = tokens[place]
+                weight *= q[d] * (skip[d] if skipped[place] else 1 - skip[d])
+            if weight:
+                yield from served(tree, prefix, tokens, skipped, states, weight)
+
+
+def served(tree, prefix, tokens, skipped, states, weight):
+    """The server's coins: the first rejected draft is replaced, after the last kept one comes a bonus."""
+    for place, token in enumerate(tokens):
+        before = prefix + tokens[:place]
+        p, q = tree.models(before)
+        beta = Fraction(0) if skipped[place] else oracles.rejection(p, q)[token]
+        if beta:
+            made = replacement(p, q, tree.method(before, states[place])[1][token])
+            for v in range(tree.size):
+                if made[v]:
+                    yield weight * beta * made[v], (*tokens[:place], v), states[: place + 1]
+        weight *= 1 - beta
+    p, _ = tree.models(prefix + tokens)
+    for v in range(tree.size):
+        if p[v]:
+            yield weight * p[v], (*tokens, v), states
+
+
+def decoded_texts(tree, length, drafts):
+    """The law of texts, and the mean of the bills at the places that were reached."""
+    law, total, open_texts = {}, 0.0, {(): Fraction(1)}
+    while open_texts:
+        following = {}
+        for prefix, reach in open_texts.items():
+            for weight, tokens, states in outcomes(tree, prefix, drafts):
+                for place, state in enumerate(states):
+                    before = prefix + tokens[:place]
+                    if len(before) < length:  # what is cut off costs nothing
+                        total += float(reach * weight) * bill_at(tree, before, state)
+                text = (prefix + tokens)[:length]
+                book = law if len(text) == length else following
+                book[text] = book.get(text, Fraction(0)) + reach * weight
+        open_texts = following
+    return law, total
+
+
+def bill_at(tree, prefix, state):
+    p, q = tree.models(prefix)
+    skip, known = tree.method(prefix, state)
+    return float(position_bill(*(np.array(part, dtype=float) for part in (p, q, skip, known))))
+
+
+def target_text(tree, text):
+    weight = Fraction(1)
+    for place, token in enumerate(text):
+        weight *= tree.models(text[:place])[0][token]
+    return weight
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(("size", "length"), [(2, 3), (3, 2)])
+def test_whole_texts_of_a_tree_by_their_coins(seed, size, length):
+    """Two drafts and a bonus; skipping and messages depend on the prefix, the place and what was skipped before."""
+    tree = Tree(seed, size)
+    law, total = decoded_texts(tree, length, 2)
+    assert sum(law.values()) == 1
+    texts = list(product(range(size), repeat=length))
+    distance = sum(abs(law.get(text, Fraction(0)) - target_text(tree, text)) for text in texts) / 2
+    assert float(distance) <= total + 1e-12
+
+
+def test_the_trees_are_no_easy_ones():
+    """Over the trees the distance is a good part of the bill, and the bonus is worth something."""
+    shares = []
+    for seed in range(12):
+        tree = Tree(seed, 2)
+        law, total = decoded_texts(tree, 3, 2)
+        texts = product(range(2), repeat=3)
+        distance = sum(abs(law.get(text, Fraction(0)) - target_text(tree, text)) for text in texts) / 2
+        shares.append(float(distance) / total if total else 1.0)
+    assert 0.3 < np.mean(shares) < 1.0
+    assert max(shares) > 0.8
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_chain_by_its_coins(seed):
+    """The law and the sum of the claim are those of the coins, on a chain with one q̂ for each draft."""
+    rng = np.random.default_rng(seed)
+
+    class Chain(Tree):
+        def models(self, prefix):
+            return super().models(prefix[-1:] or (0,))
+
+        def method(self, prefix, state):
+            return super().method(prefix[-1:] or (0,), "any place")
+
+    chain = Chain(rng.integers(1 << 30), 2)
+    law, total = decoded_texts(chain, 3, 2)
+    texts = list(product(range(2), repeat=3))
+    distance = sum(abs(law.get(text, Fraction(0)) - target_text(chain, text)) for text in texts) / 2
+    states = [(token,) for token in range(2)]
+    instance = {
+        "target_chain": [chain.models(state)[0] for state in states],
+        "draft_chain": [chain.models(state)[1] for state in states],
+        "skip_chain": [chain.method(state, None)[0] for state in states],
+        "decoded_chain": [chain.method(state, None)[1] for state in states],
+    }
+    instance = {name: np.array(value, dtype=float) for name, value in instance.items()}
+    verdict = KNOWN["skipping.bill_text"].check(instance)
+    assert float(verdict.lhs) == pytest.approx(float(distance), rel=1e-9, abs=1e-14)
+    assert float(verdict.rhs) == pytest.approx(total, rel=1e-9, abs=1e-14)
+
+
+def test_the_bonus_costs_nothing():
+    """p = (1/2, 1/2), q = (1, 0), all skipped: of three tokens two are billed 1/2, and the third is right."""
+    rows_of = {"target_chain": np.full((2, 2), 0.5), "draft_chain": np.array([[1.0, 0.0]] * 2)}
+    verdict = KNOWN["skipping.bill_text"].check(
+        {**rows_of, "skip_chain": np.ones((2, 2)), "decoded_chain": rows_of["draft_chain"][:, None, :]}
+    )
+    assert float(verdict.rhs) == 1.0
+    assert float(verdict.lhs) == 0.75  # the text's first two tokens are 0, and the third is a fair coin
+
+
+@given(st.data())
+def test_random_rounds_against_a_loop(data):
+    bills, kept = (data.draw(hnp.arrays(np.float64, 4, elements=UNIT)) for _ in range(2))
+    total, reach = 0.0, 1.0
+    for bill, stays in zip(bills, kept, strict=True):
+        total, reach = total + reach * bill, reach * stays
+    assert float(round_bill(bills, kept)) == pytest.approx(total, rel=1e-12, abs=1e-300)
+
+
+# ---------------------------------------------------------------------------------------------------- bad input
+
+
+def test_bad_input_is_named():
+    p, q = np.full((2, 3), 1 / 3)
+    with pytest.raises(
+        ValueError, match=r"^decoded must have shape \(\.\.\., 3, 3\) or \(\.\.\., 1, 3\); got \(2, 3\)"
+    ):
+        position_bill(p, q, 0.0, np.full((2, 3), 1 / 3))
+    with pytest.raises(ValueError, match=r"^decoded must have shape"):
+        position_bill(p, q, 0.0, q)
+    with pytest.raises(ValueError, match=r"^decoded must be rows of probabilities"):
+        position_bill(p, q, 0.0, np.full((1, 3), 0.3))
+    with pytest.raises(ValueError, match=r"^deviation must be in \[0, 1\]"):
+        bill_bound(p, q, 0.0, 1.5)
+    with pytest.raises(ValueError, match=r"^kept must be in \[0, 1\]"):
+        round_bill([0.5], 1.5)
+    with pytest.raises(ValueError, match=r"^bills must have an entry for each place"):
+        round_bill(0.5, 1.0)
+
+
+def test_a_lossless_position_is_free():
+    assert float(bill_bound_on_device([0.5, 0.5], 0.0, 0.0)) == 0.0
+    assert float(position_bill([0.25, 0.75], [0.5, 0.5], 0.0, [[0.5, 0.5]])) == 0.0

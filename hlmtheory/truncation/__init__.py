@@ -23,11 +23,20 @@ is taken at its worst, 1 up to rounding. Types and normalisation are those of :m
 
 from __future__ import annotations
 
+from hlmtheory.truncation.boxes import Interval, box_distance, quantised_box
 from hlmtheory.truncation.budget import SizeAllocation, optimal_sizes
 from hlmtheory.truncation.claims import CLAIMS
 from hlmtheory.truncation.distances import DeviationBounds, deviation_bounds
 from hlmtheory.truncation.message import decoded_draft, decoded_output_distribution, message_deviation
 from hlmtheory.truncation.multi_draft import multi_draft_distribution
+from hlmtheory.truncation.partial import (
+    DraftOutcome,
+    PartialPair,
+    partial_bias,
+    partial_deviation,
+    partial_distance,
+    partial_draft,
+)
 from hlmtheory.truncation.reconstruction import (
     resampling_bias,
     resampling_distortion,
@@ -66,8 +75,12 @@ __all__ = [
     "CLAIMS",
     "CertifiedSize",
     "DeviationBounds",
+    "DraftOutcome",
+    "Interval",
+    "PartialPair",
     "SizeAllocation",
     "bias_size",
+    "box_distance",
     "certified_size",
     "decoded_draft",
     "decoded_output_distribution",
@@ -82,6 +95,11 @@ __all__ = [
     "online_shortfall",
     "online_size",
     "optimal_sizes",
+    "partial_bias",
+    "partial_deviation",
+    "partial_distance",
+    "partial_draft",
+    "quantised_box",
     "resampling_bias",
     "resampling_distortion",
     "safe_sharpness",

@@ -12,6 +12,7 @@ from hlmtheory.truncation.distances import CLAIMS as _DISTANCE_CLAIMS
 from hlmtheory.truncation.message import CLAIMS as _MESSAGE_CLAIMS
 from hlmtheory.truncation.misdeclared_claims import CLAIMS as _MISDECLARED_CLAIMS
 from hlmtheory.truncation.multi_draft import CLAIMS as _MULTI_DRAFT_CLAIMS
+from hlmtheory.truncation.partial_claims import CLAIMS as _PARTIAL_CLAIMS
 from hlmtheory.truncation.reconstruction import (
     NOISE,
     draft_and_size,
@@ -253,4 +254,5 @@ CLAIMS = (
     *_BUDGET_CLAIMS,
     *_MISDECLARED_CLAIMS,
     *_MULTI_DRAFT_CLAIMS,
+    *_PARTIAL_CLAIMS,
 )

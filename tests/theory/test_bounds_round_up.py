@@ -15,6 +15,23 @@ from .public import public_names
 EPSILON = {"epsilon": 0.1, "learning_rate": 0.3, "threshold": 0.2, "steps": np.array([1, 9, 100])}
 """Settings that are not rows: numbers and int64, answered in float64 whatever the rows."""
 
+
+def _lists(p, q):
+    """Two lists of the two largest entries of each row, with log-probabilities that are the same in both types."""
+    return (*_top(p), *_top(q), p.shape[-1])
+
+
+def _wider(row):
+    return (1.5 * row).clip(0.0, 1.0)
+
+
+def _top(row):
+    token = (-row).argsort(-1)[:, :2]
+    if isinstance(row, np.ndarray):
+        return token, np.log(np.take_along_axis(row, token, -1).astype(np.float32)).astype(row.dtype)
+    return token, row.gather(-1, token).float().log().to(row.dtype)
+
+
 BOUNDS = {
     "tail_deviation": lambda p, q, u: truncation.tail_deviation(q),
     "message_deviation": lambda p, q, u: truncation.message_deviation(q),
@@ -44,6 +61,10 @@ BOUNDS = {
     "regret_bound_rate": lambda p, q, u: conformal.regret_bound_rate(0.1, 0.3, 0.2, EPSILON["steps"]),
     "mass_budget_bound": lambda p, q, u: conformal.mass_budget_bound(0.1, EPSILON["steps"], 3, 0.2),
     "allocate": lambda p, q, u: lattice.allocate(q, 40.0).distortion,
+    "partial_distance": lambda p, q, u: truncation.partial_distance(*_lists(p, q)).total_variation.upper,
+    "partial_deviation": lambda p, q, u: truncation.partial_deviation(_lists(p, q)[3], 1, 6).upper,
+    "partial_bias": lambda p, q, u: truncation.partial_bias(*_lists(p, q), k=1).upper,
+    "box_distance": lambda p, q, u: truncation.box_distance(p / 2, _wider(p), q / 2, _wider(q)).upper,
     **{
         f"deviation_bounds.{name}": lambda p, q, u, name=name: getattr(truncation.deviation_bounds(q, 2), name)
         for name in ("total_variation", "divergence", "pinsker", "bretagnolle_huber", "wasserstein")

@@ -73,6 +73,10 @@ SIZED, DRAWN = with_size(PAIRS), with_token(PAIRS)
 ONLINE = beside(with_size(DRAWN), sharpness=SHARPNESS)
 ROW_AND_SIZE, ROW = without(SIZED, "target"), without(PAIRS, "target")
 
+PARTIAL_PAIRS = ("most", "most_attained", "least", "least_attained", "bias", "renormalised")
+PARTIAL_ROWS = ("deviation", "deviation_attained", "deviation_least")
+ERROR = st.one_of(st.sampled_from((0.0, 1e-12, 0.001, 0.25, 3.0)), st.floats(0.0, 1.0))
+
 STRATEGIES = {
     "truncation.softplus": beside(PAIRS, sharpness=SHARPNESS),
     "truncation.softplus_above": beside(PAIRS, sharpness=SHARPNESS),
@@ -104,6 +108,11 @@ STRATEGIES = {
     "truncation.dual_bound": drafts_of_many(),
     "truncation.dual_gap": drafts_of_many(),
     "truncation.misdeclared": sampled_elsewhere(),
+    **{f"truncation.partial_{name}": SIZED for name in PARTIAL_PAIRS},
+    **{f"truncation.partial_{name}": ROW_AND_SIZE for name in PARTIAL_ROWS},
+    "truncation.partial_draft": with_size(DRAWN),
+    "truncation.partial_draft_least": with_size(DRAWN),
+    **{f"truncation.partial_{name}": beside(PAIRS, error=ERROR) for name in ("box", "box_least", "box_attained")},
     "truncation.multi_draft": drafted_often(),
     "truncation.multi_draft_certificate": drafted_often(),
     "truncation.multi_draft_single": drafted_often(),
@@ -145,6 +154,7 @@ STRAYS = {
     "k": 9999,
     "sharpness": 0.0,
     "distortion_tolerance": -0.1,
+    "error": -0.5,
     "drafts": [[0.5, 0.25, 0.1, 0.1]],
     "targets": [[0.5, float("nan"), 0.5]],
     "top_k": [9999],

@@ -53,6 +53,13 @@ def stored_trace() -> str:
 
 
 P, Q, R = [0.25, 0.5, 0.25], [0.5, 0.25, 0.25], [0.625, 0.25, 0.125]
+LISTS = {
+    "target_token": [3, 7],
+    "target_log_probability": [-0.75, -1.5],
+    "draft_token": [7, 9],
+    "draft_log_probability": [-1.0, -2.5],
+    "vocabulary": 40,
+}
 LINE = {"slope": 0.75, "intercept": -0.125, "non_acceptance": 0.5}
 CELL = {"bits": [100.0, 200.0], "spectral_efficiency": [1.0, 4.0]}
 SPREAD = {"bits": [100.0, 200.0], "full_band_snr": [0.5, 1.5]}
@@ -171,6 +178,17 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "decoded_draft": {"draft": R, "k": 1, "bits_per_probability": 4, "draft_token": 0},
     "message_deviation": {"draft": R, "bits_per_probability": 4},
     "multi_draft_distribution": {"target": P, "draft": Q, "k": 1, "draft_count": 2},
+    "partial_distance": LISTS,
+    "partial_deviation": {"draft_log_probability": [-1.0, -2.5], "k": 1, "vocabulary": 40},
+    "partial_bias": {**LISTS, "k": 1},
+    "partial_draft": {**LISTS, "token": 7, "uniform": 0.25},
+    "box_distance": {
+        "target_lower": [0.125, 0.25, 0.0],
+        "target_upper": [0.375, 0.75, 0.5],
+        "draft_lower": [0.25, 0.125, 0.0],
+        "draft_upper": [0.5, 0.75, 0.25],
+    },
+    "quantised_box": {"log_probability": [-0.375, -1.25, -16.5], "error": 0.125, "floor": -16.0},
     "decoded_output_distribution": {"target": P, "draft": Q, "decoded": R},
     "softplus_gap": {"z": [-0.5, 0.75], "sharpness": 2.5},
     "softplus_distance": {"target": P, "draft": Q, "sharpness": 2.5},
@@ -425,6 +443,9 @@ RECORDS = {
     "TextRisk",
     "CertifiedSize",
     "DeviationBounds",
+    "DraftOutcome",
+    "Interval",
+    "PartialPair",
     "SizeAllocation",
     "Allocation",
     "QuadratureEstimate",
@@ -467,6 +488,8 @@ ALLOWED: dict[tuple[str, str], dict[str, str]] = {
             ("round_bill", "kept"),
         )
     },
+    ("quantised_box", "log_probability"): {"an entry -inf": _MASKED},
+    ("quantised_box", "floor"): {"-inf": "a row without a floor"},
     ("fit_linear", "groups"): dict.fromkeys(
         ("an array of strings", "an entry '2'", "an entry 2.5", "an entry 2.0", "an entry 1e-310"), _LABEL
     ),

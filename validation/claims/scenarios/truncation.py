@@ -57,6 +57,12 @@ def _drawn(rng: np.random.Generator) -> Instance:
     return {"target": target, "draft": draft, "token": token, "k": rank + rng.integers(1, 64, SIZE)}
 
 
+def _quantised(rng: np.random.Generator) -> Instance:
+    """Return a pair, and half a step of the quantiser of its log-probabilities."""
+    target, draft = _pairs(rng, SIZE, vocabulary=1024)
+    return {"target": target, "draft": draft, "error": rng.choice([1e-4, 1e-2, 0.1], SIZE)}
+
+
 def _row(rng: np.random.Generator) -> Instance:
     return {"draft": _wide(rng)["draft"]}
 
@@ -76,5 +82,8 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "truncation.rules_min_p": _wide,
     "truncation.size_least": _row,
     "truncation.online_direction_worst": _drawn,
+    "truncation.partial_box": _quantised,
+    "truncation.partial_box_least": _quantised,
+    "truncation.partial_box_attained": _quantised,
 }
 """Generator of a batch of instances, by claim id."""

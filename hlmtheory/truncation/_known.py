@@ -1,0 +1,144 @@
+"""Two distributions of which only some entries and the remaining mass are known: the extremes of their distance.
+
+p is known on A: every other entry is in [0, c_p] and their sum is R_p. q is known on B, with c_q and R_q. A column is a
+token of the union of A and B; the tokens outside of both are counted, not listed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hlmtheory._array import Array, running, take
+from hlmtheory._simplex import largest
+
+
+class Known(NamedTuple):
+    """What is known of one distribution, in float64."""
+
+    value: Array  # known entries, 0 elsewhere, shape (..., C)
+    mask: Array  # which are known, shape (..., C)
+    rest: Array  # mass of the others, shape (...)
+    cap: Array  # largest possible value of each of the others, shape (...)
+
+
+def known_of(xp: Any, row: Array, k: Array) -> Known:
+    """Return what the k largest entries of a whole row tell; the row and k have one batch shape."""
+    mask = largest(xp, row, k[..., None])
+    value = xp.where(mask, row, 0.0)
+    least = xp.min(xp.where(mask, row, 1.0), axis=-1)
+    return Known(value, mask, xp.sum(xp.where(mask, 0.0, row), axis=-1), least)
+
+
+def outside_both(xp: Any, p: Known, q: Known) -> Array:
+    """Return how many columns are unknown in both rows, as float64."""
+    return xp.astype(xp.count_nonzero(~p.mask & ~q.mask, axis=-1), p.value.dtype)
+
+
+def least_distance(xp: Any, p: Known, q: Known, outside: Array) -> Array:
+    """Return the smallest TV(q, p): the closed form of a box, with [0, c] for every unknown entry."""
+    over, under = (_entries_over(xp, *pair) for pair in ((p, q), (q, p)))
+    both, one, other = p.mask & q.mask, p.mask & ~q.mask, q.mask & ~p.mask
+    overlap = xp.sum(
+        xp.where(both, xp.minimum(p.value, q.value), 0.0)
+        + xp.where(one, xp.minimum(p.value, q.cap[..., None]), 0.0)
+        + xp.where(other, xp.minimum(q.value, p.cap[..., None]), 0.0),
+        axis=-1,
+    )
+    apart = 1.0 - overlap - outside * xp.minimum(p.cap, q.cap)
+    filled = xp.sum(xp.maximum(p.value, q.value), axis=-1) - 1.0
+    return xp.clip(xp.maximum(xp.maximum(over, under), xp.maximum(apart, filled)), max=1.0)
+
+
+def _entries_over(xp: Any, p: Known, q: Known) -> Array:
+    """Return Σ (p - the largest possible q)⁺."""
+    ceiling = xp.where(q.mask, q.value, q.cap[..., None])
+    return xp.sum(xp.where(p.mask, xp.clip(p.value - ceiling, min=0.0), 0.0), axis=-1)
+
+
+class Split(NamedTuple):
+    """The set S with p(S) - q(S) largest; it holds m tokens that no list has, and what p alone lists but for i."""
+
+    value: Array
+    inside: Array  # m
+    left: Array  # i: the smallest that p alone lists, which are not in S
+    taken: Array  # j: the smallest that q alone lists, which are in S
+
+
+def most_distance(xp: Any, p: Known, q: Known, outside: Array) -> Split:
+    """Return the largest TV(q, p) with its set, by bisection over the number m of unlisted tokens in S."""
+    fixed = xp.sum(xp.where(p.mask & q.mask, xp.clip(p.value - q.value, min=0.0), 0.0), axis=-1)
+    fixed = fixed + xp.sum(xp.where(p.mask & ~q.mask, p.value, 0.0), axis=-1)
+    ours = _Slots.of(xp, q.value, q.mask & ~p.mask, p)  # where p's rest may lie, at the cost of q's known entries
+    theirs = _Slots.of(xp, p.value, p.mask & ~q.mask, q)
+    low, high = xp.zeros_like(outside), outside
+    for _ in range(_steps(xp, outside)):
+        middle = xp.floor(0.5 * (low + high))
+        rises = ours.gain(xp, middle + 1.0)[0] - ours.gain(xp, middle)[0]
+        falls = theirs.gain(xp, outside - middle)[0] - theirs.gain(xp, xp.clip(outside - middle - 1.0, min=0.0))[0]
+        up = (rises > falls) & (middle < outside)
+        low, high = xp.where(up, xp.minimum(middle + 1.0, high), low), xp.where(up, high, middle)
+    gained, taken = ours.gain(xp, low)
+    kept, left = theirs.gain(xp, outside - low)
+    return Split(xp.clip(fixed + gained + kept - q.rest, min=0.0, max=1.0), low, left, taken)
+
+
+def _steps(xp: Any, outside: Array) -> int:
+    """Return how many halvings leave one number of 0..outside."""
+    return int(xp.max(outside)).bit_length() + 1 if 0 not in outside.shape else 0
+
+
+class _Slots(NamedTuple):
+    """Places for the rest of one row: free ones, and columns at a cost each, cheapest first."""
+
+    cost: Array  # ascending, infinite behind the last, shape (..., C)
+    before: Array  # sums of the costs before each place, shape (..., C + 1)
+    rest: Array
+    cap: Array
+
+    @classmethod
+    def of(cls, xp: Any, values: Array, at: Array, row: Known) -> _Slots:
+        cost = xp.sort(xp.where(at, values, xp.inf), axis=-1, stable=False)
+        sums = running(xp, xp.where(cost < xp.inf, cost, 0.0))
+        before = xp.concat([xp.zeros_like(row.rest)[..., None], sums], axis=-1)
+        return cls(cost, before, row.rest, row.cap)
+
+    def gain(self, xp: Any, free: Array) -> tuple[Array, Array]:
+        """Return max_j min(R, c (free + j)) - (the j smallest costs), and j."""
+        rest, cap = self.rest[..., None], self.cap[..., None]
+        place = xp.arange(self.cost.shape[-1], device=self.cost.device)
+        filled = cap * (free[..., None] + xp.astype(place, self.cost.dtype))
+        worth = self.cost < xp.minimum(cap, rest - filled)  # costs rise and the gain falls: a prefix
+        count = xp.count_nonzero(worth, axis=-1)
+        paid = take(xp, self.before, xp.astype(count, xp.int64)[..., None])[..., 0]
+        number = xp.astype(count, self.cost.dtype)
+        return xp.minimum(self.rest, self.cap * (free + number)) - paid, number
+
+
+def farthest_rows(xp: Any, p: Known, q: Known) -> tuple[Array, Array]:
+    """Return whole rows that agree with what is known and attain the largest distance; all V tokens are columns."""
+    outside = outside_both(xp, p, q)
+    split = most_distance(xp, p, q, outside)
+    one, other = p.mask & ~q.mask, q.mask & ~p.mask
+    chosen = p.mask & q.mask & (p.value > q.value)
+    chosen = chosen | (one & (_rank(xp, p.value, one) >= split.left[..., None]))
+    chosen = chosen | (other & (_rank(xp, q.value, other) < split.taken[..., None]))
+    nowhere = ~p.mask & ~q.mask
+    number = xp.cumulative_sum(xp.astype(nowhere, xp.int64), axis=-1)
+    chosen = chosen | (nowhere & (xp.astype(number, p.value.dtype) <= split.inside[..., None]))
+    return _filled(xp, p, chosen), _filled(xp, q, ~chosen)
+
+
+def _rank(xp: Any, values: Array, at: Array) -> Array:
+    order = xp.argsort(xp.where(at, values, xp.inf), axis=-1, stable=True)
+    return xp.astype(xp.argsort(order, axis=-1, stable=True), values.dtype)
+
+
+def _filled(xp: Any, row: Known, first: Array) -> Array:
+    """Return the row with its rest spread evenly over the preferred unknown entries, the remainder over the others."""
+    value, left = row.value, row.rest
+    for part in (~row.mask & first, ~row.mask & ~first):
+        count = xp.astype(xp.count_nonzero(part, axis=-1), value.dtype)
+        given = xp.minimum(left, row.cap * count)
+        value = xp.where(part, (given / xp.where(count > 0, count, 1.0))[..., None], value)
+        left = left - given
+    return value

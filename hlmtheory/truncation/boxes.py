@@ -1,0 +1,241 @@
+"""Distributions of which every entry is known up to an interval: how near and how far two of them may be.
+
+An entry p_v is in [l_v, h_v] and q_v in [l'_v, h'_v]; both rows sum to 1. Quantised log-probabilities give such a box.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hlmtheory._array import Array, arrays, epsilon, every, in_kind, upward, widest
+from hlmtheory._domains import Domain, DomainError, leading_dimensions, same_vocabulary
+
+# Proofs, by the last part of the id.
+#
+# partial_box_least. Let TV = Σ (p - q)⁺ = Σ (q - p)⁺ for rows in the boxes. (p - q)⁺ ≥ (l - h')⁺ and (q - p)⁺ ≥
+#   (l' - h)⁺ give two terms; 1 - TV = Σ min(p, q) ≤ Σ min(h, h') and 1 + TV = Σ max(p, q) ≥ Σ max(l, l') the others.
+# partial_box_attained. Let a = Σ (l - h')⁺ ≥ b = Σ (l' - h)⁺, else exchange p and q. Put every pair (p_v, q_v) as near
+#   as it can be: equal, anywhere between max(l, l') and min(h, h'), or at the ends that face each other. Then
+#   Σ (p - q)⁺ = a, and Σ p - Σ q = a - b. Raise all pairs together until Σ p = 1. (1) If that is reached, q misses
+#   a - b and is raised; entries with q < p cannot be, so TV = a. (2) If Σ p > 1 at the bottom, p is lowered where it
+#   exceeds l, where p ≤ q. If then Σ q ≤ 1, q is raised and TV = a; else q is lowered where it exceeds l', where
+#   p = l ≥ q, so TV = a + Σ q - 1 = Σ max(l, l') - 1, since q was min(max(l, l'), h'). (3) If Σ p < 1 at the top, p is
+#   raised where it is below h, where p ≥ q, and q where it is below h', where q ≥ p, so TV = a + 1 - Σ p
+#   = 1 - Σ min(h, h').
+# partial_box. TV = max_S p(S) - q(S), with p(S) ≤ min(h(S), 1 - l(Sᶜ)) ≤ λ h(S) + (1 - λ)(1 - l(Sᶜ)) for every λ in
+#   [0, 1], and -q(S) ≤ -μ l'(S) - (1 - μ)(1 - h'(Sᶜ)). The best S takes every v whose sum of terms is positive.
+
+MOST_HALVINGS = 12
+"""Steps of the pattern search for λ and μ: they are found to 2^-13; every λ and μ gives a valid bound."""
+
+_ENTRY = Domain("in [0, 1]", lambda xp, value: (value >= 0) & (value <= 1), "give bounds of probabilities")
+_LOGARITHM = Domain(
+    "logarithms of probabilities: 0 or less, or -inf",
+    lambda xp, value: value <= 0,
+    "subtract the logarithm of the sum of exponentials",
+)
+_ERROR = Domain("0 or more and finite", lambda xp, value: (value >= 0) & xp.isfinite(value), "give half a step in nats")
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Ends of an interval; the function that returns it says which ends are sharp.
+
+    Attributes
+    ----------
+    lower, upper : array
+        Rounded outwards to the caller's type.
+    """
+
+    lower: Array
+    upper: Array
+
+
+def interval(xp: Any, lower: Array, upper: Array, kind: Any) -> Interval:
+    """Return an interval in another type, rounded outwards."""
+    return Interval(-upward(xp, -lower, kind), upward(xp, upper, kind))
+
+
+def box_distance(target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array) -> Interval:
+    """Return the interval of TV(q, p) if every entry of p and of q is known up to an interval.
+
+    The lower end is sharp: max(Σ (l - h')⁺, Σ (l' - h)⁺, 1 - Σ min(h, h'), Σ max(l, l') - 1). The upper end is outer,
+    proven but not always attained: whether the largest TV is 1 is the partition problem if both boxes are [0, w_v] with
+    Σ w = 2. It comes from the relaxed problem, in which a few tokens may be split. For top-k lists
+    :func:`partial_distance` is sharp at both ends.
+
+    Parameters
+    ----------
+    target_lower, target_upper, draft_lower, draft_upper : array, shape (..., V)
+        l, h, l' and h', with 0 ≤ lower ≤ upper ≤ 1 and Σ lower ≤ 1 ≤ Σ upper.
+
+    Returns
+    -------
+    Interval
+        Of arrays of shape (...), in [0, 1]. The acceptance rate lies between 1 - upper and 1 - lower.
+
+    Raises
+    ------
+    ValueError
+        If a bound is outside [0, 1], a lower bound exceeds its upper one, no distribution fits between them, or the
+        shapes do not match.
+
+    Examples
+    --------
+    >>> found = box_distance([0.5, 0.25], [0.75, 0.5], [0.25, 0.5], [0.375, 0.75])
+    >>> float(found.lower), float(found.upper)
+    (0.125, 0.5)
+    """
+    xp, kind, low, high, low_q, high_q = _boxes(target_lower, target_upper, draft_lower, draft_upper)
+    least = nearest_distance(xp, low, high, low_q, high_q)
+    most = _outer(xp, low, high, low_q, high_q)
+    return interval(xp, least, xp.maximum(least, xp.clip(most, max=1.0)), kind)
+
+
+def quantised_box(log_probability: Array, error: Array, floor: Array) -> Interval:
+    """Return the bounds of every entry of a row of quantised log-probabilities.
+
+    Parameters
+    ----------
+    log_probability : array, shape (..., V)
+        Stored log-probabilities, in nats; 0 or less, or -inf.
+    error : array, shape (...) or broadcastable
+        Largest |stored - true| above the floor, in nats: half a step of the quantiser, and its rounding.
+    floor : array, shape (...) or broadcastable
+        Smallest log-probability that is stored, -inf if there is none. Whatever is stored at or below it is between 0
+        and e^(floor + error).
+
+    Returns
+    -------
+    Interval
+        Of arrays of shape (..., V) in [0, 1], for :func:`box_distance`.
+
+    Raises
+    ------
+    ValueError
+        If a number is outside its domain, no distribution is within the error, or the shapes do not match.
+
+    Examples
+    --------
+    >>> box = quantised_box([-0.5, -1.0, -16.0], error=0.25, floor=-16.0)
+    >>> box.lower.round(3).tolist(), box.upper.round(3).tolist()
+    ([0.472, 0.287, 0.0], [0.779, 0.472, 0.0])
+    """
+    xp, log, error, floor = arrays(log_probability=log_probability, error=error, floor=floor)
+    log, floor = _LOGARITHM.check(xp, "log_probability", log), _LOGARITHM.check(xp, "floor", floor)
+    error = _ERROR.check(xp, "error", error)
+    if log.ndim == 0 or log.shape[-1] == 0:
+        raise DomainError(f"log_probability must have an entry for each token; got shape {tuple(log.shape)}; give rows")
+    shapes = {"log_probability": log.shape[:-1], "error": error.shape, "floor": floor.shape}
+    common = leading_dimensions(**{name: tuple(shape) for name, shape in shapes.items()})
+    kind = widest(xp, log)
+    log, error, floor = (in_kind(xp, value, xp.float64) for value in (log, error, floor))
+    log, error, floor = xp.broadcast_to(log, (*common, log.shape[-1])), error[..., None], floor[..., None]
+    stored = log > floor
+    lower = xp.where(stored, xp.exp(log - error), 0.0)
+    upper = xp.exp(xp.clip(xp.where(stored, log, floor) + error, max=0.0))
+    slack = 64 * epsilon(xp, kind)
+    if not every(xp, (xp.sum(lower, axis=-1) <= 1 + slack) & (xp.sum(upper, axis=-1) >= 1 - slack)):
+        raise DomainError(
+            "log_probability must be those of a distribution up to the error; got sums of exponentials that exclude 1; "
+            "normalise them, or give the error that they have"
+        )
+    return interval(xp, lower, upper, kind)
+
+
+def _boxes(target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array) -> tuple[Any, ...]:
+    """Return the namespace, the type of the answer and the checked bounds in float64, of one shape."""
+    named = {
+        "target_lower": target_lower,
+        "target_upper": target_upper,
+        "draft_lower": draft_lower,
+        "draft_upper": draft_upper,
+    }
+    xp, *values = arrays(**named)
+    kind, unit = widest(xp, *values), 64 * max(epsilon(xp, value.dtype) for value in values)
+    for name, value in zip(named, values, strict=True):
+        _ENTRY.check(xp, name, value)
+        if value.ndim == 0 or value.shape[-1] == 0:
+            raise DomainError(f"{name} must have an entry for each token; got shape {tuple(value.shape)}; give rows")
+    same_vocabulary(**dict(zip(named, values, strict=True)))
+    leading_dimensions(**{name: tuple(value.shape[:-1]) for name, value in zip(named, values, strict=True)})
+    wide = xp.broadcast_arrays(*(in_kind(xp, value, xp.float64) for value in values))
+    for name, lower, upper in (("target", *wide[:2]), ("draft", *wide[2:])):
+        if not every(xp, lower <= upper):
+            raise DomainError(f"{name}_lower must be at most {name}_upper in every entry; got more; exchange them")
+        if not every(xp, (xp.sum(lower, axis=-1) <= 1 + unit) & (xp.sum(upper, axis=-1) >= 1 - unit)):
+            raise DomainError(
+                f"{name}_lower and {name}_upper must leave room for a distribution, Σ lower ≤ 1 ≤ Σ upper; got sums "
+                f"that do not; widen them by the rounding of the row"
+            )
+    return xp, kind, *wide
+
+
+def nearest_distance(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array) -> Array:
+    """Return the smallest TV(q, p) between two boxes."""
+    terms = (
+        xp.sum(xp.clip(low - high_q, min=0.0), axis=-1),
+        xp.sum(xp.clip(low_q - high, min=0.0), axis=-1),
+        1.0 - xp.sum(xp.minimum(high, high_q), axis=-1),
+        xp.sum(xp.maximum(low, low_q), axis=-1) - 1.0,
+    )
+    return xp.clip(xp.maximum(xp.maximum(terms[0], terms[1]), xp.maximum(terms[2], terms[3])), max=1.0)
+
+
+def nearest_rows(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array) -> tuple[Array, Array]:
+    """Return p and q in their boxes that attain :func:`nearest_distance`.
+
+    The steps are those of the proof of partial_box_attained.
+    """
+    swap = xp.sum(low - xp.minimum(low, high_q), axis=-1) < xp.sum(low_q - xp.minimum(low_q, high), axis=-1)
+    p, q = _nearest(xp, low, high, low_q, high_q)
+    other, one = _nearest(xp, low_q, high_q, low, high)
+    return xp.where(swap[..., None], one, p), xp.where(swap[..., None], other, q)
+
+
+def _nearest(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array) -> tuple[Array, Array]:
+    """As :func:`nearest_rows` where Σ (l - h')⁺ ≥ Σ (l' - h)⁺."""
+    bottom, top = xp.maximum(low, low_q), xp.minimum(high, high_q)
+    first, last = xp.minimum(bottom, high), xp.maximum(top, low)
+    first_q, last_q = xp.minimum(bottom, high_q), xp.maximum(top, low_q)
+    share = _share(xp, 1.0 - xp.sum(first, axis=-1), xp.sum(last - first, axis=-1))  # p and q rise together
+    p, q = first + share * (last - first), first_q + share * (last_q - first_q)
+    p = _moved(xp, p, low, high)
+    return p, _moved(xp, q, low_q, high_q)
+
+
+def _moved(xp: Any, row: Array, low: Array, high: Array) -> Array:
+    """Return the row with sum 1, every entry moved towards its bound by the same share."""
+    missing = 1.0 - xp.sum(row, axis=-1)
+    up = _share(xp, missing, xp.sum(high - row, axis=-1))
+    down = _share(xp, -missing, xp.sum(row - low, axis=-1))
+    return row + up * (high - row) - down * (row - low)
+
+
+def _share(xp: Any, wanted: Array, room: Array) -> Array:
+    """Return the share of the room that is wanted, in [0, 1], shape (..., 1)."""
+    return xp.clip(wanted / xp.where(room > 0, room, 1.0), min=0.0, max=1.0)[..., None]
+
+
+def _outer(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array) -> Array:
+    """Return the smallest bound found over λ and μ in [0, 1]: a pattern search on a convex function."""
+    spare, missing = 1.0 - xp.sum(low, axis=-1), xp.sum(high_q, axis=-1) - 1.0
+
+    def bound(a: Array, b: Array) -> Array:
+        one, two = a[..., None], b[..., None]
+        terms = one * high + (1.0 - one) * low - two * low_q - (1.0 - two) * high_q
+        return (1.0 - a) * spare + (1.0 - b) * missing + xp.sum(xp.clip(terms, min=0.0), axis=-1)
+
+    at, beside = xp.full_like(spare, 0.5), xp.full_like(spare, 0.5)
+    best, step = bound(at, beside), 0.5
+    for _ in range(MOST_HALVINGS):
+        centre = at, beside
+        for a, b in ((x, y) for x in (-step, 0.0, step) for y in (-step, 0.0, step) if x or y):
+            one, two = (xp.clip(old + by, min=0.0, max=1.0) for old, by in zip(centre, (a, b), strict=True))
+            found = bound(one, two)
+            better = found < best
+            best = xp.where(better, found, best)
+            at, beside = xp.where(better, one, at), xp.where(better, two, beside)
+        step *= 0.5
+    return best

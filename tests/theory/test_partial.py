@@ -1,0 +1,418 @@
+"""Lists of the top k and boxes: both ends by linear programs and by all sets, rows that attain them, bad input."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from hlmtheory._array import NUMPY
+from hlmtheory.truncation import (
+    box_distance,
+    partial_bias,
+    partial_deviation,
+    partial_distance,
+    partial_draft,
+    quantised_box,
+    resampling_bias,
+    tail_deviation,
+)
+from hlmtheory.truncation._known import farthest_rows, known_of
+from hlmtheory.truncation.boxes import nearest_rows
+from hlmtheory.verification import rejection_probability, total_variation
+
+from .kinds import kind_of, numbers, to
+from .strategies import pairs
+
+SOLVER = 1e-6  # the feasibility tolerance of the linear programs is 1e-7 an entry
+
+
+def top(row, k):
+    """The k largest entries with their tokens, as an engine lists them."""
+    token = np.argsort(-row, axis=-1, kind="stable")[..., :k]
+    with np.errstate(divide="ignore"):
+        return token, np.log(np.take_along_axis(row, token, axis=-1))
+
+
+def lists(target, draft, k, j):
+    return *top(target, k), *top(draft, j), target.shape[-1]
+
+
+def box(row, k):
+    """The bounds of every entry that a list leaves."""
+    token, _ = top(row, k)
+    known = np.isin(np.arange(len(row)), token)
+    return np.where(known, row, 0.0), np.where(known, row, row[token].min() if k else 1.0)
+
+
+def random_pair(rng):
+    """Rows of up to 7 tokens: dense, peaked, or on a coarse grid with ties and zeros."""
+    size = int(rng.integers(1, 8))
+    if rng.random() < 0.5:
+        return rng.dirichlet([rng.choice([0.1, 0.4, 1.0, 5.0])] * size, size=2)
+    unit = int(rng.choice([4, 16]))
+    return (
+        np.array([np.diff(np.sort(rng.integers(0, unit + 1, size - 1)), prepend=0, append=unit) for _ in "pq"]) / unit
+    )
+
+
+def nearest_by_program(low, high, low_q, high_q):
+    """Smallest TV(q, p) by a linear program over p, q and t ≥ p - q."""
+    size = len(low)
+    eye, one, none = np.eye(size), np.ones(size), np.zeros(size)
+    bounds = [*zip(low, high, strict=True), *zip(low_q, high_q, strict=True), *[(0, None)] * size]
+    found = linprog(
+        np.r_[none, none, one],
+        A_ub=np.hstack([eye, -eye, -eye]),
+        b_ub=none,
+        A_eq=[np.r_[one, none, none], np.r_[none, one, none]],
+        b_eq=[1, 1],
+        bounds=bounds,
+    )
+    assert found.success
+    return found.fun
+
+
+def farthest_by_sets(low, high, low_q, high_q):
+    """Largest p(S) - q(S) over all sets and all rows."""
+    best = 0.0
+    for chosen in itertools.product([False, True], repeat=len(low)):
+        s = np.array(chosen)
+        most = min(high[s].sum(), 1 - low[~s].sum())
+        best = max(best, most - max(low_q[s].sum(), 1 - high_q[~s].sum()))
+    return best
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_both_ends_are_those_of_all_rows(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(5):
+        target, draft = random_pair(rng)
+        k, j = rng.integers(0, len(target) + 1, 2)
+        found = partial_distance(*lists(target, draft, k, j)).total_variation
+        bounds = *box(target, k), *box(draft, j)
+        assert float(found.lower) == pytest.approx(nearest_by_program(*bounds), abs=SOLVER)
+        assert float(found.upper) == pytest.approx(farthest_by_sets(*bounds), abs=1e-12)
+
+
+def test_the_program_is_that_of_cvxpy():
+    """The oracle itself, by another formulation and solver."""
+    cvxpy = pytest.importorskip("cvxpy")
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        target, draft = random_pair(rng)
+        k, j = rng.integers(0, len(target) + 1, 2)
+        (low, high), (low_q, high_q) = box(target, k), box(draft, j)
+        p, q = cvxpy.Variable(len(low)), cvxpy.Variable(len(low))
+        inside = [p >= low, p <= high, q >= low_q, q <= high_q, cvxpy.sum(p) == 1, cvxpy.sum(q) == 1]
+        problem = cvxpy.Problem(cvxpy.Minimize(0.5 * cvxpy.norm1(p - q)), inside)
+        problem.solve()
+        assert nearest_by_program(low, high, low_q, high_q) == pytest.approx(problem.value, abs=1e-5)
+        found = partial_distance(*lists(target, draft, k, j))
+        assert float(found.acceptance.upper) == pytest.approx(1 - problem.value, abs=1e-5)
+
+
+@given(pairs(), st.data())
+def test_rows_that_agree_with_the_lists_attain_both_ends(pair, data):
+    target, draft = (row.reshape(-1, row.shape[-1]) for row in np.broadcast_arrays(pair["target"], pair["draft"]))
+    k, j = (data.draw(st.integers(0, target.shape[-1])) for _ in "kj")
+    known = [known_of(NUMPY, row, np.full(len(row), n)) for row, n in ((target, k), (draft, j))]
+    ends = partial_distance(*lists(target, draft, k, j)).total_variation
+    bounds = [end for row in known for end in (row.value, np.where(row.mask, row.value, row.cap[:, None]))]
+    for built, end in ((farthest_rows(NUMPY, *known), ends.upper), (nearest_rows(NUMPY, *bounds), ends.lower)):
+        for one, row in zip(built, known, strict=True):
+            np.testing.assert_allclose(np.where(row.mask, one, 0.0), row.value, atol=1e-12)
+            assert (one >= -1e-15).all()
+            assert (np.where(row.mask, 0.0, one) <= row.cap[:, None] + 1e-12).all()
+            np.testing.assert_allclose(one.sum(axis=-1), 1.0, atol=1e-12)
+        np.testing.assert_allclose(0.5 * np.abs(built[0] - built[1]).sum(axis=-1), end, atol=1e-12)
+
+
+@given(pairs())
+def test_the_interval_shrinks_to_the_value_as_the_list_grows(pair):
+    target, draft = np.broadcast_arrays(pair["target"], pair["draft"])
+    size = target.shape[-1]
+    true, before = total_variation(target, draft), None
+    for k in sorted({0, 1, size // 2, size}):
+        found = partial_distance(*lists(target, draft, k, k)).total_variation
+        assert (found.lower <= true + 1e-12).all()
+        assert (found.upper >= true - 1e-12).all()
+        if before is not None:
+            assert (found.lower >= before.lower - 1e-12).all()
+            assert (found.upper <= before.upper + 1e-12).all()
+        before = found
+    np.testing.assert_allclose(before.lower, true, atol=1e-12)
+    np.testing.assert_allclose(before.upper, true, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------- Δ_k, Bias, one draft
+
+
+def deviation_by_counts(listed, k, vocabulary):
+    """The largest Δ_k in fractions: max over the number s of unlisted entries in a set of q(S) - s μ."""
+    q = [Fraction(float(x)) for x in listed]
+    rest, count = 1 - sum(q), vocabulary - len(q)
+    mean = (1 - sum(q[:k])) / (vocabulary - k) if k < vocabulary else 0
+    cap = q[-1] if q else Fraction(1)
+    known = sum(max(x - mean, 0) for x in q[k:])
+    return known, known + max(min(cap * s, rest) - s * mean for s in range(count + 1))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_deviation_is_that_of_all_rows(seed):
+    rng = np.random.default_rng(seed)
+    unit = int(rng.choice([8, 64]))
+    draft = np.sort(np.diff(np.sort(rng.integers(0, unit + 1, 6)), prepend=0, append=unit))[::-1] / unit
+    for j in range(8):
+        if j == 0 or draft[j - 1] > 0:
+            for k in range(j + 1):
+                found = partial_deviation(np.log(draft[:j]), k, 7)
+                least, most = deviation_by_counts(draft[:j], k, 7)
+                assert float(found.lower) == pytest.approx(float(least), abs=1e-14)
+                assert float(found.upper) == pytest.approx(float(most), abs=1e-14)
+                assert found.lower - 1e-14 <= tail_deviation(draft)[k] <= found.upper + 1e-14
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_completion_exceeds_the_bias(seed):
+    rng = np.random.default_rng(seed)
+    target, draft = rng.dirichlet([rng.choice([0.2, 1.0])] * 8, size=2)
+    for j in range(1, 8):
+        for k in range(j + 1):
+            most = float(partial_bias(*lists(target, draft, j, j), k=k).upper)
+            for _ in range(30):
+                rows = [completed(rng, row, j) for row in (target, draft)]
+                assert float(resampling_bias(*rows, k)) <= most + 1e-12
+
+
+def completed(rng, row, k):
+    """A random row with the same k largest entries: the rest dealt to the others in random order under the cap."""
+    token, _ = top(row, k)
+    others = rng.permutation(np.setdiff1d(np.arange(len(row)), token))
+    built, rest, cap = row.copy(), row[others].sum(), row[token].min()
+    for place, one in enumerate(others):
+        least = max(rest - cap * (len(others) - place - 1), 0.0)
+        most = max(min(cap, rest), least)
+        built[one] = rng.choice([least, most, rng.uniform(least, most)])
+        rest -= built[one]
+    return np.clip(built, 0.0, None) / np.clip(built, 0.0, None).sum()
+
+
+def test_the_bias_is_attained_and_may_be_nothing():
+    target, draft = np.array([0.25, 0.5, 0.125, 0.125]), np.array([0.25, 0.375, 0.375, 0.0])
+    found = partial_bias(*lists(target, draft, 2, 2), k=2)
+    assert (float(found.lower), float(found.upper)) == (0.0, 0.25)
+    assert float(resampling_bias(target, draft, 2)) == pytest.approx(0.25)
+    assert float(resampling_bias(target, [0.1875, 0.375, 0.25, 0.1875], 1)) > 0
+    assert float(resampling_bias(target, [0.1875, 0.4375, 0.1875, 0.1875], 1)) == 0.0  # an even rest
+
+
+def entry_by_program(row, k, token):
+    """Smallest and largest probability of a token under a list."""
+    bounds = list(zip(*box(row, k), strict=True))
+    chosen = np.eye(len(row))[token]
+    return [sign * linprog(sign * chosen, A_eq=[np.ones(len(row))], b_eq=[1], bounds=bounds).fun for sign in (1, -1)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_fate_of_a_draft_is_that_of_all_rows(seed):
+    rng = np.random.default_rng(seed)
+    target, draft = rng.dirichlet([rng.choice([0.3, 1.0, 20.0])] * int(rng.integers(1, 7)), size=2)
+    k, j = rng.integers(0, len(target) + 1, 2)
+    for token in range(len(target)):
+        (p_low, p_high), (q_low, q_high) = entry_by_program(target, k, token), entry_by_program(draft, j, token)
+        low, high = (min(1.0, p / q) if q > 1e-12 else 1.0 for p, q in ((p_low, q_high), (p_high, q_low)))
+        uniform = np.linspace(0.0, 1.0, 9)
+        found = partial_draft(*lists(target, draft, k, j), token=token, uniform=uniform)
+        assert float(found.probability.lower) == pytest.approx(low, abs=SOLVER)
+        assert float(found.probability.upper) == pytest.approx(high, abs=SOLVER)
+        kept = uniform < 1 - rejection_probability(target, draft)[token]
+        assert (kept | ~found.accepted).all()
+        assert (~kept | ~found.rejected).all()
+        assert not (found.accepted & found.rejected).any()
+
+
+def test_an_unlisted_draft_is_decided_by_the_ends_alone():
+    half, quarter = math.log(0.5), math.log(0.25)
+    found = partial_draft([0, 1], [half, quarter], [0, 2], [half, half], 4, token=[0, 1, 2], uniform=0.5)
+    assert found.probability.lower.tolist() == [1.0, 1.0, 0.0]  # token 1 has q = 0, and is never drafted
+    assert found.probability.upper.tolist() == [1.0, 1.0, 0.5]
+    assert (found.accepted.tolist(), found.rejected.tolist()) == ([True, True, False], [False, False, True])
+
+
+# ------------------------------------------------------------------------------------------------------------ boxes
+
+
+def random_boxes(rng):
+    size, width = int(rng.integers(1, 8)), rng.choice([0.0, 0.1, 0.5, 1.0])
+    rows = rng.dirichlet([rng.choice([0.2, 1.0])] * size, size=2)
+    return [
+        end
+        for row in rows
+        for end in (row * (1 - width * rng.random(size)), np.minimum(row + width * rng.random(size), 1.0))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_least_distance_of_boxes_is_that_of_the_program_and_the_largest_is_inside(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(5):
+        bounds = random_boxes(rng)
+        found, rows = box_distance(*bounds), nearest_rows(NUMPY, *bounds)
+        assert float(found.lower) == pytest.approx(nearest_by_program(*bounds), abs=SOLVER)
+        assert 0.5 * np.abs(rows[0] - rows[1]).sum() == pytest.approx(float(found.lower), abs=1e-12)
+        for row, low, high in zip(rows, bounds[::2], bounds[1::2], strict=True):
+            assert ((row >= low - 1e-12) & (row <= high + 1e-12)).all()
+            assert row.sum() == pytest.approx(1.0)
+        assert farthest_by_sets(*bounds) <= found.upper + 1e-12
+
+
+def test_the_largest_distance_of_boxes_is_the_partition_problem():
+    """With entries in [0, w] the rows can be disjoint only if the weights split evenly; the outer end does not know."""
+    for weights, most in (((0.5, 0.5, 0.6, 0.4), 1.0), ((0.8, 0.8, 0.4), 0.8)):
+        bounds = np.zeros(len(weights)), np.array(weights), np.zeros(len(weights)), np.array(weights)
+        assert farthest_by_sets(*bounds) == pytest.approx(most)
+        assert float(box_distance(*bounds).upper) == pytest.approx(1.0)
+
+
+def test_quantised_rows_give_an_interval_of_about_their_error():
+    """16 bits over 16 nats, as llama.cpp stores them: the interval is 2e-4 wide, and holds the true value."""
+    rng = np.random.default_rng(0)
+    target, draft = rng.dirichlet(np.full(4096, 0.3), size=(2, 3))
+    step = 16 / 65535
+    ends = []
+    for row in (target, draft):
+        log = np.log(row)
+        floor = log.max(axis=-1, keepdims=True) - 16
+        stored = np.maximum(floor + np.round((log - floor) / step) * step, floor)
+        bounds = quantised_box(stored, error=0.51 * step, floor=floor[..., 0])
+        assert ((bounds.lower <= row) & (row <= bounds.upper)).all()
+        ends += [bounds.lower, bounds.upper]
+    found = box_distance(*ends)
+    true = total_variation(target, draft)
+    assert ((found.lower <= true) & (true <= found.upper)).all()
+    assert (found.upper - found.lower < 5e-4).all()
+
+
+def test_the_outer_end_is_near_the_largest_for_narrow_boxes():
+    rng = np.random.default_rng(1)
+    gaps = []
+    for _ in range(30):
+        rows = rng.dirichlet(np.ones(10), size=2)
+        ends = [end for row in rows for end in (row * math.exp(-0.1), row * math.exp(0.1))]
+        most = float(box_distance(*ends).upper)
+        exact = farthest_by_sets(*ends)
+        assert exact <= most + 1e-12
+        gaps.append(most - exact)
+    assert max(gaps) < 0.02
+
+
+# ------------------------------------------------------------------------------------------------- types, bad input
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "strict"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_an_interval_is_rounded_outwards_in_every_library(library, dtype):
+    target, draft = np.random.default_rng(5).dirichlet(np.full(40, 0.3), size=(2, 6))
+    token, log, token_q, log_q, size = lists(target, draft, 5, 7)
+    narrow = [np.float32(log), np.float32(log_q)]
+    wide = partial_distance(token, narrow[0].astype(float), token_q, narrow[1].astype(float), size).total_variation
+    given_ = [to(library, token), to(library, narrow[0], dtype), to(library, token_q), to(library, narrow[1], dtype)]
+    found = partial_distance(*given_, size).total_variation
+    assert kind_of(found.upper) == (library, dtype)
+    assert (numbers(found.lower) <= wide.lower + 1e-15).all()
+    assert (numbers(found.upper) >= wide.upper - 1e-15).all()
+    np.testing.assert_allclose(numbers(found.upper), wide.upper, atol=1e-6)
+    np.testing.assert_allclose(numbers(found.lower), wide.lower, atol=1e-6)
+
+
+def test_half_precision_lists_are_taken():
+    target, draft = np.random.default_rng(6).dirichlet(np.full(100, 0.1), size=2)
+    token, log, token_q, log_q, size = lists(target, draft, 10, 10)
+    found = partial_distance(token, np.float16(log), token_q, np.float16(log_q), size).total_variation
+    exact = partial_distance(token, log, token_q, log_q, size).total_variation
+    assert found.upper.dtype == np.float32
+    np.testing.assert_allclose(found.upper, exact.upper, atol=0.01)
+
+
+def test_a_list_in_float32_may_miss_its_mass_by_rounding():
+    target = np.float32([0.6, 0.4 - 2e-6, 1e-9])
+    found = partial_distance([0, 1, 2], np.log(target), [0, 1, 2], np.log(target), 3).total_variation
+    assert (float(found.lower), float(found.upper)) == (0.0, 0.0)
+
+
+def test_nothing_listed_says_nothing():
+    empty = np.zeros((2, 0)), np.zeros((2, 0))
+    found = partial_distance(empty[0].astype(int), empty[1], empty[0].astype(int), empty[1], 9).total_variation
+    assert (found.lower.tolist(), found.upper.tolist()) == ([0.0, 0.0], [1.0, 1.0])
+    one = partial_distance(empty[0].astype(int), empty[1], empty[0].astype(int), empty[1], 1).total_variation
+    assert one.upper.tolist() == [0.0, 0.0]
+
+
+HALF, QUARTER = math.log(0.5), math.log(0.25)
+GOOD = {
+    "target_token": [0, 1],
+    "target_log_probability": [HALF, QUARTER],
+    "draft_token": [2, 1],
+    "draft_log_probability": [HALF, QUARTER],
+    "vocabulary": 5,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target_log_probability": [HALF, math.log(0.6)]}, "target_log_probability must be in descending order"),
+        (
+            {"draft_log_probability": [math.log(0.7), math.log(0.4)]},
+            "draft_log_probability must have a mass of at most 1",
+        ),
+        ({"draft_token": [2, 2]}, "draft_token must list each token once; got 2"),
+        ({"target_token": [0, 5]}, r"target_token must be a token in 0..V-1 with V = 5"),
+        ({"target_token": [-1, 1]}, r"target_token must be a token in 0..V-1"),
+        ({"target_log_probability": [HALF, math.log(0.01)]}, "target_log_probability must leave a rest that fits"),
+        ({"target_log_probability": [HALF]}, "target_token and target_log_probability must list the same tokens"),
+        ({"target_log_probability": [0.5, 0.0]}, "target_log_probability must be logarithms of probabilities"),
+        ({"vocabulary": 1}, r"must "),
+        ({"vocabulary": 0}, "vocabulary must be a whole number"),
+        ({"vocabulary": 2.5}, "vocabulary must be a whole number"),
+        ({"draft_token": [[2, 1]] * 2, "target_token": [[0, 1]] * 3}, "leading dimensions must broadcast"),
+    ],
+)
+def test_bad_lists_are_named(change, message):
+    assert partial_distance(**GOOD).total_variation.upper > 0
+    with pytest.raises(ValueError, match=message):
+        partial_distance(**{**GOOD, **change})
+
+
+def test_more_is_sent_than_is_listed():
+    with pytest.raises(ValueError, match=r"^k must be a whole number in 0..V with V = 2"):
+        partial_deviation([HALF, QUARTER], 3, 5)
+    with pytest.raises(ValueError, match=r"^k must be a whole number in 0..V with V = 2"):
+        partial_bias(**GOOD, k=3)
+
+
+def test_bad_boxes_are_named():
+    low, high = [0.25, 0.25], [0.75, 0.75]
+    with pytest.raises(ValueError, match=r"^target_lower must be at most target_upper"):
+        box_distance(high, low, low, high)
+    with pytest.raises(ValueError, match=r"^draft_lower and draft_upper must leave room for a distribution"):
+        box_distance(low, high, low, [0.25, 0.5])
+    with pytest.raises(ValueError, match=r"^draft_upper must be in \[0, 1\]"):
+        box_distance(low, high, low, [0.25, 1.5])
+    with pytest.raises(ValueError, match=r"^log_probability must be those of a distribution up to the error"):
+        quantised_box([-1.0, -2.0], error=0.01, floor=-9.0)
+
+
+def test_a_wide_vocabulary_costs_its_lists_alone():
+    rng = np.random.default_rng(7)
+    target, draft = rng.dirichlet(np.full(32_000, 0.05), size=(2, 4))
+    found = partial_distance(*lists(target, draft, 100, 100)).total_variation
+    true = total_variation(target, draft)
+    assert ((found.lower <= true) & (true <= found.upper)).all()

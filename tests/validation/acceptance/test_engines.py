@@ -1,0 +1,313 @@
+"""Records of accepted drafts, read from files that are written field by field from the engines' documentation."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from validation.acceptance.engines import read_acceptance
+from validation.acceptance.record import AcceptanceRecord, add, refuse_mixture, tally
+from validation.errors import UserError
+
+
+def scrape(drafts: int, drafted: int, places: list[int], model: str = "m") -> str:
+    """A scrape of vLLM's ``/metrics``, with samples of other metrics between."""
+    labels = f'engine="0",model_name="{model}"'
+    lines = [
+        "# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.",
+        "# TYPE vllm:spec_decode_num_drafts_total counter",
+        f"vllm:spec_decode_num_drafts_total{{{labels}}} {float(drafts)}",
+        f"vllm:spec_decode_num_drafts_created{{{labels}}} 1.7e+09",
+        f"vllm:spec_decode_num_draft_tokens_total{{{labels}}} {drafted:e}",
+        f"vllm:spec_decode_num_accepted_tokens_total{{{labels}}} {sum(places)}",
+        'vllm:num_requests_running{engine="0"} 2.0',
+    ]
+    name = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+    lines += [f'{name}{{{labels},position="{i}"}} {float(count)}' for i, count in enumerate(places)]
+    return "\n".join(lines) + "\n"
+
+
+REQUEST = {
+    "mean_acceptance_length": 1.2325581395348837,
+    "draft_acceptance_rate": 0.07751937984496124,
+    "acceptance_histogram": [39, 1, 0, 3],
+    "acceptance_histogram_by_draft_length": {"3": [39, 1, 0, 3]},
+    "num_spec_steps": 43,
+    "num_accepted_draft_tokens": 10,
+    "num_draft_tokens": 129,
+    "num_spec_tokens": 3,
+}
+"""The example of vLLM's documentation."""
+VLLM = {"usage": {"completion_tokens": 53}, "metrics": {"speculative_decoding": REQUEST}}
+SGLANG = {
+    "text": "",
+    "meta_info": {
+        "completion_tokens": 4,
+        "spec_verify_ct": 2,
+        "spec_accept_length": 2.0,
+        "spec_num_proposed_drafts": 6,
+        "spec_num_correct_drafts": 2,
+        "spec_correct_drafts_histogram": [1, 0, 1],
+    },
+}
+OLD_SGLANG = {"meta_info": {"spec_verify_ct": 2, "spec_accepted_drafts": 2, "spec_accept_histogram": [1, 0, 1]}}
+BENCH = {
+    "spec_decode_acceptance_rate": 50.0,
+    "spec_decode_acceptance_length": 2.8,
+    "spec_decode_num_drafts": 5,
+    "spec_decode_draft_tokens": 18,
+    "spec_decode_accepted_tokens": 9,
+    "spec_decode_per_position_acceptance_rates": [1.0, 0.6, 0.2],
+}
+TENSORRT = [
+    {"iter": 1, "iterLatencyMS": 50.0},
+    {"specDecodingStats": {"numDraftTokens": 24, "numAcceptedTokens": 12, "numRequestsWithDraftTokens": 8}},
+    {"specDecodingStats": {"numDraftTokens": 6, "numAcceptedTokens": 3, "numRequestsWithDraftTokens": 2}},
+]
+LLAMA = {"content": "", "timings": {"predicted_n": 20, "predicted_ms": 80.0, "draft_n": 14, "draft_n_accepted": 10}}
+LLAMA_LOG = (
+    "slot print_timing: id 0\ndraft acceptance = 0.62008 ( 1797 accepted /  2898 generated), mean acceptance length =  "
+    "2.24, acceptance rate per position = (0.727, 0.513)\n"
+)
+LLAMA_EXAMPLE = "n_draft   = 16\nn_predict = 100\nn_drafted = 120\nn_accept  = 60\naccept    = 50.000%\n"
+SPECDEC = [
+    {"Request_AL": {"0": {"0": 2.0}}, "Average_AL": 9.9, "Acceptance_Length_Histogram": {"1": 40, "2": 30, "4": 30}}
+]
+SPEC_BENCH = {"question_id": 81, "choices": [{"turns": ["a"], "accept_lengths": [3, 1]}, {"accept_lengths": [2]}]}
+AIPERF = {
+    "metadata": {},
+    "spec_decode_acceptance": REQUEST | {"engine": "vllm", "acceptance_histogram": {"0": 39, "1": 1, "3": 3}},
+}
+SIMULATOR = {"id": "1", "generated_token_ids": [5, 6, 7, 8], "acc_eagle": {"acc_len": [3, 1, 1, 2]}}
+CASES = {
+    # content, (engine, steps, accepted, drafts, histogram)
+    "vllm.json": (VLLM, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
+    "bench.json": (BENCH, ("vllm", 5, 9, 18, None)),
+    "sglang.json": (SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
+    "old.json": (OLD_SGLANG, ("sglang", 2, 2, None, {0: 1, 2: 1})),
+    "tensorrt.json": (TENSORRT, ("tensorrt-llm", 10, 15, 30, None)),
+    "llama.json": (LLAMA, ("llama.cpp", 10, 10, 14, None)),
+    "server.log": (LLAMA_LOG, ("llama.cpp", 1449, 1797, 2898, None)),
+    "example.txt": (LLAMA_EXAMPLE, ("llama.cpp", 40, 60, 120, None)),
+    "acceptance_rate.json": (SPECDEC, ("specdec_bench", 100, 120, None, {0: 40, 1: 30, 3: 30})),
+    "spec_bench.jsonl": (SPEC_BENCH, ("spec-bench", 3, 3, None, {0: 1, 1: 1, 2: 1})),
+    "profile_export.jsonl": (AIPERF, ("vllm", 43, 10, 129, {0: 39, 1: 1, 3: 3})),
+    "simulator.jsonl": (SIMULATOR, ("simulator, eagle", 2, 3, None, {1: 1, 2: 1})),
+    "metrics.txt": (scrape(10, 30, [8, 4, 2]), ("vllm", 10, 14, 30, None)),
+    "get_metrics.json": (
+        [
+            {"name": "vllm:num_requests_running", "value": 1},
+            {"name": "vllm:spec_decode_num_drafts", "value": 10},
+            {"name": "vllm:spec_decode_num_draft_tokens", "value": 30},
+            {"name": "vllm:spec_decode_num_accepted_tokens", "value": 14},
+            {"name": "vllm:spec_decode_num_accepted_tokens_per_pos", "values": [8, 4, 2]},
+        ],
+        ("vllm", 10, 14, 30, None),
+    ),
+}
+
+
+def stored(folder: Path, name: str, content: object) -> Path:
+    """The file of a case."""
+    path = folder / name
+    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    return path
+
+
+def outcome(path: Path) -> list[AcceptanceRecord] | UserError:
+    """What is read, or the error."""
+    try:
+        return read_acceptance(path)
+    except UserError as error:
+        return error
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_format_is_found_and_read(tmp_path, name):
+    content, expected = CASES[name]
+    (record,) = read_acceptance(stored(tmp_path, name, content))
+    histogram = record.acceptance_histogram and {i: n for i, n in record.acceptance_histogram.items() if n}
+    assert (
+        record.engine,
+        record.num_spec_steps,
+        record.num_accepted_draft_tokens,
+        record.num_draft_tokens,
+        histogram,
+    ) == expected
+    assert str(tmp_path / name) in record.source
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("vllm.json", {3: (39, 1, 0, 3)}),
+        ("profile_export.jsonl", {3: (39, 1, 0, 3)}),
+        ("metrics.txt", {3: (2, 4, 2, 2)}),
+        ("get_metrics.json", {3: (2, 4, 2, 2)}),
+    ],
+)
+def test_counts_by_depth_follow_where_the_lengths_are_known(tmp_path, name, counts):
+    (record,) = read_acceptance(stored(tmp_path, name, CASES[name][0]))
+    assert record.counts() == counts
+
+
+@pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl", "simulator.jsonl"])
+def test_counts_by_depth_need_an_assumption_where_lengths_are_not_recorded(tmp_path, name):
+    (record,) = read_acceptance(stored(tmp_path, name, CASES[name][0]))
+    with pytest.raises(UserError, match="does not say how long"):
+        record.counts()
+    (row,) = record.counts(assumed_length=4).values()
+    assert sum(row) == record.num_spec_steps
+    with pytest.raises(UserError, match="K cannot be 0"):
+        record.counts(assumed_length=0)
+
+
+@pytest.mark.parametrize("name", ["tensorrt.json", "llama.json", "server.log", "example.txt"])
+def test_totals_alone_do_not_give_the_depths(tmp_path, name):
+    (record,) = read_acceptance(stored(tmp_path, name, CASES[name][0]))
+    with pytest.raises(UserError, match="totals only"):
+        record.counts()
+
+
+def test_lengths_that_varied_are_not_taken_for_fixed_ones(tmp_path):
+    """18 drafts in 5 steps, and 20 in 5 with three positions: not every step drafted three."""
+    (record,) = read_acceptance(stored(tmp_path, "bench.json", BENCH))
+    with pytest.raises(UserError, match="does not say how long"):
+        record.counts()
+    (record,) = read_acceptance(stored(tmp_path, "bench.json", BENCH | {"spec_decode_draft_tokens": 10}))
+    with pytest.raises(UserError, match="does not say how long"):
+        record.counts()  # a mean of 2, a largest length of 3
+
+
+def test_two_scrapes_are_differenced(tmp_path):
+    before = stored(tmp_path, "a.txt", scrape(10, 30, [8, 4, 2]))
+    after = stored(tmp_path, "b.txt", scrape(14, 42, [11, 6, 2]))
+    (record,) = read_acceptance(before, after)
+    assert record.counts() == {3: (1, 1, 2, 0)}
+    assert (record.num_spec_steps, record.num_draft_tokens) == (4, 12)
+    with pytest.raises(UserError, match="a counter falls"):
+        read_acceptance(after, before)
+    with pytest.raises(UserError, match="give two"):
+        read_acceptance(before, after, stored(tmp_path, "c.txt", scrape(20, 60, [11, 6, 2])))
+    with pytest.raises(UserError, match="holds 2 models"):
+        read_acceptance(before, stored(tmp_path, "d.txt", scrape(14, 42, [11, 6, 2], model="other")))
+
+
+def test_a_folder_a_packed_file_and_many_requests(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    stored(folder, "acceptance_rate.json", SPECDEC)
+    assert read_acceptance(folder)[0].engine == "specdec_bench"
+    with gzip.open(tmp_path / "many.jsonl.gz", "wt") as file:
+        file.write("\n".join(json.dumps(VLLM) for _ in range(3)) + "\n\n")
+    records = read_acceptance(tmp_path / "many.jsonl.gz")
+    assert [record.source[-6:] for record in records] == ["line 1", "line 2", "line 3"]
+    assert add(record.counts() for record in records) == {3: (117, 3, 0, 9)}
+
+
+def test_several_samples_of_a_request_are_null_and_left_out(tmp_path):
+    path = stored(tmp_path, "null.jsonl", json.dumps({"metrics": {"speculative_decoding": None}}))
+    with pytest.raises(UserError, match="nothing was drafted"):
+        read_acceptance(path)
+
+
+def test_steps_in_order_are_counted(tmp_path):
+    detailed = REQUEST | {
+        "acceptance_histogram": [1, 0, 2],
+        "acceptance_histogram_by_draft_length": None,
+        "num_spec_steps": 3,
+        "num_accepted_draft_tokens": 4,
+        "num_draft_tokens": 5,
+        "per_step_accepted": [2, 0, 2],
+        "per_step_drafted": [2, 1, 2],
+    }
+    (record,) = read_acceptance(stored(tmp_path, "d.json", {"metrics": {"speculative_decoding": detailed}}))
+    assert record.counts() == {1: (1, 0), 2: (0, 0, 2)} == tally([(2, 2), (1, 0), (2, 2)])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"acceptance_histogram": [39, 1, 0, 4]}, "has 44 steps"),
+        ({"acceptance_histogram_by_draft_length": {"3": [39, 1, 3]}}, "4 are needed"),
+        ({"acceptance_histogram_by_draft_length": {"3": [40, 0, 0, 3]}}, "9 accepted drafts"),
+        ({"acceptance_histogram_by_draft_length": {"-1": []}}, "has the key '-1'"),
+        ({"acceptance_histogram_by_draft_length": {"999999999999": [1]}}, "has the key '999999999999'"),
+        ({"num_draft_tokens": 9}, "only 9 were made"),
+        ({"num_spec_steps": None}, "has no num_spec_steps"),
+        ({"num_spec_steps": -43}, "a whole number"),
+        ({"num_spec_steps": 43.5}, "a whole number"),
+        ({"num_spec_steps": "43"}, "a whole number"),
+        ({"num_spec_steps": True}, "a whole number"),
+        ({"num_spec_steps": float("nan")}, "a whole number"),
+        ({"num_spec_steps": float("inf")}, "a whole number"),
+        ({"num_spec_steps": 1e300}, "a whole number"),
+        ({"acceptance_histogram": 3}, "a list of counts"),
+        ({"per_step_accepted": [3, 3], "per_step_drafted": [3]}, "differ in length"),
+        ({"per_step_accepted": [3], "per_step_drafted": [2]}, "accepted 3 of 2"),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_refused(tmp_path, change, message):
+    path = stored(tmp_path, "bad.json", {"metrics": {"speculative_decoding": REQUEST | change}})
+    with pytest.raises(UserError, match=message) as refused:
+        read_acceptance(path)
+    assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "{", "[]", "{}", "[1]", "null", "[" * 100_000, '{"timings": {"draft_n": 1}}']
+)
+def test_other_files_are_refused_by_name(tmp_path, text):
+    for name in ("a.json", "a.jsonl"):
+        path = stored(tmp_path, name, text)
+        with pytest.raises(UserError) as refused:
+            read_acceptance(path)
+        assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_cut_and_flipped_byte_is_refused_or_read(tmp_path, name):
+    """No other error than a sentence that names the file; what is read has steps and consistent sums."""
+    whole = stored(tmp_path, name, CASES[name][0]).read_bytes()
+    cuts = [whole[:end] for end in range(0, len(whole), 7)]
+    flips = [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(0, len(whole), 3)]
+    for content in (*cuts, *flips):
+        (tmp_path / name).write_bytes(content)
+        found = outcome(tmp_path / name)
+        if isinstance(found, UserError):
+            assert name in str(found)
+        else:
+            assert all(record.num_spec_steps > 0 for record in found)
+
+
+def test_missing_files_and_binary_ones(tmp_path):
+    with pytest.raises(UserError, match="no file"):
+        read_acceptance(tmp_path / "none.json")
+    (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="UTF-8"):
+        read_acceptance(tmp_path / "b.json")
+    (tmp_path / "c.json.gz").write_bytes(b"\x1f\x8b broken")
+    with pytest.raises(UserError, match=r"c\.json\.gz"):
+        read_acceptance(tmp_path / "c.json.gz")
+
+
+def test_records_that_must_not_be_averaged_are_refused():
+    first = AcceptanceRecord(engine="vllm", source="a", num_spec_steps=2, num_accepted_draft_tokens=1)
+    for change in ({"engine": "sglang"}, {"draft_sampling": "greedy"}, {"verification": "block"}):
+        fields = {"engine": "vllm", "source": "b", "num_spec_steps": 2, "num_accepted_draft_tokens": 1} | change
+        with pytest.raises(UserError, match="read them apart"):
+            refuse_mixture([first, AcceptanceRecord(**fields)])
+    refuse_mixture([first, first])
+
+
+def test_the_record_has_the_names_of_aiperf(tmp_path):
+    (record,) = read_acceptance(stored(tmp_path, "vllm.json", VLLM))
+    again = stored(tmp_path, "again.jsonl", json.dumps({"spec_decode_acceptance": record.as_json()}))
+    (back,) = read_acceptance(again)
+    assert back.counts() == record.counts()
+    assert back.completion_tokens == 53
+    assert record.as_json()["mean_acceptance_length"] == REQUEST["mean_acceptance_length"]
+    assert record.as_json()["draft_acceptance_rate"] == REQUEST["draft_acceptance_rate"]

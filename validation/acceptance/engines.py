@@ -1,0 +1,554 @@
+"""Read counts of accepted drafts from the files of each engine.
+
+A reader takes the parsed content of a file and its name, and returns records. :func:`read_acceptance` finds the reader
+by looking at the content.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from validation.acceptance.record import AcceptanceRecord
+from validation.errors import UserError
+
+LARGEST_FILE = 2**30
+"""Largest number of bytes of a file that is read as a whole, after decompression."""
+LONGEST_LINE = 2**26
+"""Largest number of characters of a line of a JSONL file: a prompt and an answer of a million tokens."""
+GREATEST_COUNT = 2**53
+"""Counts above this are not exact as a double."""
+GREATEST_LENGTH = 4096
+"""Longest draft that a record may have; a damaged number must not allocate a table."""
+
+
+# ------------------------------------------------------------------------------------------------------- plain values
+
+
+def _count(where: str, name: str, value: Any) -> int:
+    """Return a count, which may be written as a float, as Prometheus does."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and 0 <= value <= GREATEST_COUNT and value == int(value):
+        return int(value)
+    raise UserError(f"{where}: {name} is {str(value)[:40]!r}; a whole number from 0 to 2^53 is needed.")
+
+
+def _field(where: str, table: Mapping[str, Any], *names: str) -> int:
+    """Return the count under the first of several names that the table has."""
+    for name in names:
+        if table.get(name) is not None:
+            return _count(where, name, table[name])
+    raise UserError(f"{where} has no {names[0]}; check that the file is complete.")
+
+
+def _optional(where: str, table: Mapping[str, Any], *names: str) -> int | None:
+    return _field(where, table, *names) if any(table.get(name) is not None for name in names) else None
+
+
+def _list(where: str, name: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple):
+        raise UserError(f"{where}: {name} is {type(value).__name__}; a list of counts is needed.")
+    return tuple(_count(where, f"{name}[{i}]", one) for i, one in enumerate(value))
+
+
+def _optional_list(where: str, table: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
+    return None if table.get(name) is None else _list(where, name, table[name])
+
+
+def _histogram(where: str, name: str, value: Any) -> dict[int, int]:
+    """Return a histogram that is given as a dense list, or as a table with integer keys."""
+    if isinstance(value, Mapping):
+        found = {_length(where, name, key): _count(where, f"{name}[{key}]", one) for key, one in value.items()}
+    else:
+        found = dict(enumerate(_list(where, name, value)))
+    return {i: count for i, count in found.items() if count}
+
+
+def _length(where: str, name: str, key: Any) -> int:
+    """Return the key of a histogram as an integer."""
+    text = str(key)
+    if not text.isdecimal() or int(text[:10]) > GREATEST_LENGTH or len(text) > 5:
+        raise UserError(f"{where}: {name} has the key {key!r}; a draft length from 0 to {GREATEST_LENGTH:,} is needed.")
+    return int(text)
+
+
+# ------------------------------------------------------------------------------------------------------------- vLLM
+
+_SAMPLE = re.compile(r"^(?P<name>[a-zA-Z_:][\w:]*)(\{(?P<labels>[^}]*)\})?\s+(?P<value>\S+)(\s+\d+)?$")
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+_VLLM = "vllm:spec_decode_num_"
+
+
+def _scrape(path: str, text: str) -> tuple[dict[str, int], dict[int, int], set[str]]:
+    """Return totals, accepted drafts by position and the models of a scrape of vLLM's ``/metrics``."""
+    totals: Counter[str] = Counter()
+    places: Counter[int] = Counter()
+    models = set()
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.startswith(_VLLM):
+            continue
+        where, found = f"{path}, line {number}", _SAMPLE.match(line.strip())
+        if found is None:
+            raise UserError(f"{where} is no sample of Prometheus: {line[:60]!r}.")
+        name = found["name"].removeprefix(_VLLM).removesuffix("_total")
+        if name.endswith("_created"):
+            continue
+        labels = dict(_LABEL.findall(found["labels"] or ""))
+        models |= {labels["model_name"]} if "model_name" in labels else set()
+        try:
+            value = _count(where, found["name"], float(found["value"]))
+        except ValueError as error:
+            raise UserError(f"{where}: {found['value']!r} is no number.") from error
+        if name == "accepted_tokens_per_pos":
+            places[_length(where, "position", labels.get("position", ""))] += value
+        else:
+            totals[name] += value
+    return dict(totals), dict(places), models
+
+
+def _of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
+    """Return what happened between two scrapes, or since the server's start if there is one."""
+    found = [_scrape(path, text) for path, text in zip(paths, texts, strict=True)]
+    models = set().union(*(one[2] for one in found))
+    if len(models) > 1:
+        raise UserError(f"{paths[-1]} holds {len(models)} models ({', '.join(sorted(models))}); scrape one at a time.")
+    before, after = (found[0], found[-1]) if len(found) > 1 else (({}, {}, set()), found[0])
+    where = " to ".join(paths)
+    totals = {name: value - before[0].get(name, 0) for name, value in after[0].items()}
+    places = [after[1].get(i, 0) - before[1].get(i, 0) for i in range(max(after[1], default=-1) + 1)]
+    if any(value < 0 for value in (*totals.values(), *places)):
+        raise UserError(
+            f"{where}: a counter falls, so the server was started again between; or give the earlier first."
+        )
+    return [
+        AcceptanceRecord(
+            engine="vllm",
+            source=where,
+            num_spec_steps=_field(where, totals, "drafts"),
+            num_draft_tokens=_field(where, totals, "draft_tokens"),
+            num_accepted_draft_tokens=_field(where, totals, "accepted_tokens"),
+            accepted_per_position=tuple(places) or None,
+        )
+    ]
+
+
+def _vllm_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
+    """Return the record of ``llm.get_metrics()``, stored as a list of ``{name, value}`` and ``{name, values}``."""
+    totals: Counter[str] = Counter()
+    places: list[int] = []
+    for number, metric in enumerate(content):
+        name = str(metric.get("name", "")) if isinstance(metric, Mapping) else ""
+        if not name.startswith(_VLLM):
+            continue
+        where, short = f"{path}[{number}]", name.removeprefix(_VLLM).removesuffix("_total")
+        if short == "accepted_tokens_per_pos":
+            values = _list(where, "values", metric.get("values"))
+            places = [a + b for a, b in zip(values, places or [0] * len(values), strict=False)]
+        else:
+            totals[short] += _field(where, metric, "value")
+    return [
+        AcceptanceRecord(
+            engine="vllm",
+            source=path,
+            num_spec_steps=_field(path, totals, "drafts"),
+            num_draft_tokens=_field(path, totals, "draft_tokens"),
+            num_accepted_draft_tokens=_field(path, totals, "accepted_tokens"),
+            accepted_per_position=tuple(places) or None,
+        )
+    ]
+
+
+def _vllm_request(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
+    """Return the record of one answer of vLLM, or of AIPerf, which uses the same names."""
+    metrics = content.get("metrics")
+    found = (metrics or {}).get("speculative_decoding") if isinstance(metrics, Mapping) else None
+    usage = content.get("usage") or {}
+    if found is None and "spec_decode_acceptance" in content:
+        found, usage = content["spec_decode_acceptance"], content["spec_decode_acceptance"] or {}
+    if found is None:
+        return []  # n > 1, or nothing was drafted
+    by_length = found.get("acceptance_histogram_by_draft_length")
+    return [
+        AcceptanceRecord(
+            engine=str(found.get("engine", "vllm")),
+            source=where,
+            num_spec_steps=_field(where, found, "num_spec_steps"),
+            num_accepted_draft_tokens=_field(where, found, "num_accepted_draft_tokens"),
+            num_draft_tokens=_optional(where, found, "num_draft_tokens"),
+            num_spec_tokens=_optional(where, found, "num_spec_tokens"),
+            completion_tokens=_optional(where, usage, "completion_tokens"),
+            acceptance_histogram=_histogram(where, "acceptance_histogram", found["acceptance_histogram"])
+            if found.get("acceptance_histogram") is not None
+            else None,
+            by_draft_length=None
+            if by_length is None
+            else {
+                _length(where, "acceptance_histogram_by_draft_length", k): _list(where, f"draft length {k}", row)
+                for k, row in by_length.items()
+            },
+            per_step_accepted=_optional_list(where, found, "per_step_accepted"),
+            per_step_drafted=_optional_list(where, found, "per_step_drafted"),
+        )
+    ]
+
+
+def _vllm_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
+    """Return the record of ``vllm bench serve --save-result``; its rate is in per cent and is not used."""
+    steps = _field(path, content, "spec_decode_num_drafts")
+    rates = content.get("spec_decode_per_position_acceptance_rates") or []
+    places = tuple(round(float(rate) * steps) for rate in rates)
+    accepted = _field(path, content, "spec_decode_accepted_tokens", "spec_decode_num_accepted_tokens")
+    if places and sum(places) != accepted:
+        raise UserError(
+            f"{path}: the rates by position give {sum(places):,} accepted drafts of {accepted:,}; they are rounded or "
+            "damaged."
+        )
+    return [
+        AcceptanceRecord(
+            engine="vllm",
+            source=path,
+            num_spec_steps=steps,
+            num_draft_tokens=_field(path, content, "spec_decode_draft_tokens", "spec_decode_num_draft_tokens"),
+            num_accepted_draft_tokens=accepted,
+            accepted_per_position=places or None,
+        )
+    ]
+
+
+# ----------------------------------------------------------------------------------------------------- other engines
+
+
+def _sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
+    """Return the record of SGLang's ``meta_info``.
+
+    Its number of proposed drafts is the number of steps times the configured length, whatever was drafted, and its
+    acceptance length counts the token of the prefill. Both are left out.
+    """
+    meta = content.get("meta_info", content)
+    histogram = meta.get("spec_correct_drafts_histogram") or meta.get("spec_accept_histogram")
+    names = ("spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num")
+    steps = _field(where, meta, "spec_verify_ct")
+    found = None if histogram is None else _histogram(where, "spec_correct_drafts_histogram", histogram)
+    accepted = _optional(where, meta, *names)
+    if accepted is None and found is not None:
+        accepted = sum(i * count for i, count in found.items())
+    return [
+        AcceptanceRecord(
+            engine="sglang",
+            source=where,
+            num_spec_steps=steps,
+            num_accepted_draft_tokens=_field(where, {names[0]: accepted}, names[0]),
+            completion_tokens=_optional(where, meta, "completion_tokens"),
+            acceptance_histogram=found,
+        )
+    ]
+
+
+def _tensorrt(path: str, content: Any) -> list[AcceptanceRecord]:
+    """Return the sum over the iterations of TensorRT-LLM's statistics, or the record of one request."""
+    if isinstance(content, Mapping):
+        metrics = content.get("request_perf_metrics")
+        if isinstance(metrics, Mapping):
+            found = metrics.get("speculative_decoding") or {}
+            raise UserError(
+                f"{path} has {found.get('total_accepted_draft_tokens')} of {found.get('total_draft_tokens')} drafts of "
+                "a request, but not its number of steps; give the statistics of the iterations."
+            )
+        content = [content]
+    totals: Counter[str] = Counter()
+    for number, iteration in enumerate(content):
+        found = iteration.get("specDecodingStats") if isinstance(iteration, Mapping) else None
+        for name in ("numDraftTokens", "numAcceptedTokens", "numRequestsWithDraftTokens"):
+            totals[name] += _field(f"{path}[{number}]", found, name) if found else 0
+    return [
+        AcceptanceRecord(
+            engine="tensorrt-llm",
+            source=path,
+            num_spec_steps=totals["numRequestsWithDraftTokens"],
+            num_draft_tokens=totals["numDraftTokens"],
+            num_accepted_draft_tokens=totals["numAcceptedTokens"],
+        )
+    ]
+
+
+def _llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
+    """Return the record of an answer of llama.cpp's server; a step emits its accepted drafts and one token."""
+    timings = content["timings"]
+    accepted, predicted = _field(where, timings, "draft_n_accepted"), _field(where, timings, "predicted_n")
+    if accepted > predicted:
+        raise UserError(f"{where}: {accepted:,} accepted drafts of {predicted:,} tokens; the file is damaged.")
+    return [
+        AcceptanceRecord(
+            engine="llama.cpp",
+            source=where,
+            num_spec_steps=predicted - accepted,
+            num_draft_tokens=_field(where, timings, "draft_n"),
+            num_accepted_draft_tokens=accepted,
+            completion_tokens=predicted,
+        )
+    ]
+
+
+_LLAMA_LOG = re.compile(
+    r"draft acceptance\s*=\s*\S+\s*\(\s*(?P<accepted>\d+) accepted /\s*(?P<drafted>\d+) generated\)"
+    r"(?:.*mean acceptance length\s*=\s*(?P<length>[\d.]+))?"
+)
+_LLAMA_EXAMPLE = re.compile(r"^\s*n_(drafted|accept|predict)\s*=\s*(\d+)", re.MULTILINE)
+
+
+def _llama_log(path: str, text: str) -> list[AcceptanceRecord]:
+    """Return the records of llama.cpp's log lines; rates there are rounded, so only the integers are used."""
+    records = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (found := _LLAMA_LOG.search(line)) is None:
+            continue
+        where, accepted = f"{path}, line {number}", int(found["accepted"])
+        length = float(found["length"] or 0)
+        if length <= 1.0 and accepted:
+            raise UserError(f"{where} has no mean acceptance length, so its number of steps is not known.")
+        steps = round(accepted / (length - 1.0)) if accepted else 0
+        records.append(
+            AcceptanceRecord(
+                engine="llama.cpp",
+                source=where,
+                num_spec_steps=steps,
+                num_draft_tokens=int(found["drafted"]),
+                num_accepted_draft_tokens=accepted,
+            )
+        )
+    if not records:
+        totals = {name: int(value) for name, value in _LLAMA_EXAMPLE.findall(text)}
+        accepted = _field(path, totals, "accept")
+        records.append(
+            AcceptanceRecord(
+                engine="llama.cpp",
+                source=path,
+                num_spec_steps=max(0, _field(path, totals, "predict") - accepted),
+                num_draft_tokens=_field(path, totals, "drafted"),
+                num_accepted_draft_tokens=accepted,
+            )
+        )
+    return records
+
+
+def _specdec_bench(path: str, content: Any) -> list[AcceptanceRecord]:
+    """Return the records of ``acceptance_rate.json``; its lengths count the target model's own token."""
+    records = []
+    for number, run in enumerate(content if isinstance(content, list) else [content]):
+        where = f"{path}[{number}]"
+        lengths = _histogram(where, "Acceptance_Length_Histogram", run.get("Acceptance_Length_Histogram"))
+        if 0 in lengths:
+            raise UserError(f"{where}: a step of length 0; every step emits a token at least.")
+        histogram = {length - 1: count for length, count in lengths.items()}
+        records.append(
+            AcceptanceRecord(
+                engine="specdec_bench",
+                source=where,
+                num_spec_steps=sum(histogram.values()),
+                num_accepted_draft_tokens=sum(i * count for i, count in histogram.items()),
+                acceptance_histogram=histogram,
+            )
+        )
+    return records
+
+
+def _simulator(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
+    """Return a record for each drafter of a request of SpecDecode-Bench's simulator.
+
+    ``acc_len[i]`` is the number of tokens of a step that begins at token i, so the steps follow from one another.
+    """
+    records = []
+    for key in sorted(name for name in content if name.startswith("acc_")):
+        lengths = _list(where, f"{key}.acc_len", content[key].get("acc_len"))
+        if 0 in lengths:
+            raise UserError(f"{where}: {key}.acc_len has a step of length 0; every step emits a token at least.")
+        steps, place = [], 0
+        while place < len(lengths):
+            steps.append(lengths[place] - 1)
+            place += lengths[place]
+        records.append(
+            AcceptanceRecord(
+                engine=f"simulator, {key.removeprefix('acc_')}",
+                source=f"{where}, {key}",
+                num_spec_steps=len(steps),
+                num_accepted_draft_tokens=sum(steps),
+                completion_tokens=len(lengths),
+                acceptance_histogram=dict(Counter(steps)),
+                per_step_accepted=tuple(steps),
+            )
+        )
+    return records
+
+
+def _spec_bench(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
+    """Return the record of a question of Spec-Bench; ``accept_lengths`` counts the target model's own token."""
+    steps: list[int] = []
+    for choice in content["choices"]:
+        lengths = _list(where, "accept_lengths", choice.get("accept_lengths"))
+        if 0 in lengths:
+            raise UserError(f"{where}: a step of length 0; every step emits a token at least.")
+        steps += [length - 1 for length in lengths]
+    return [
+        AcceptanceRecord(
+            engine="spec-bench",
+            source=where,
+            num_spec_steps=len(steps),
+            num_accepted_draft_tokens=sum(steps),
+            acceptance_histogram=dict(Counter(steps)),
+            per_step_accepted=tuple(steps),
+        )
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------- detection
+
+_REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], list[AcceptanceRecord]]], ...] = (
+    (lambda one: "spec_decode_acceptance" in one, _vllm_request),
+    (lambda one: isinstance(one.get("metrics"), Mapping) and "speculative_decoding" in one["metrics"], _vllm_request),
+    (lambda one: "spec_decode_num_drafts" in one, _vllm_bench),
+    (lambda one: "spec_verify_ct" in one.get("meta_info", one), _sglang),
+    (lambda one: "specDecodingStats" in one or "request_perf_metrics" in one, _tensorrt),
+    (lambda one: isinstance(one.get("timings"), Mapping) and "draft_n" in one["timings"], _llama_timings),
+    (lambda one: "Acceptance_Length_Histogram" in one, _specdec_bench),
+    (lambda one: any(isinstance(one[name], Mapping) and "acc_len" in one[name] for name in one), _simulator),
+    (
+        lambda one: (
+            isinstance(one.get("choices"), list)
+            and bool(one["choices"])
+            and isinstance(one["choices"][0], Mapping)
+            and "accept_lengths" in one["choices"][0]
+        ),
+        _spec_bench,
+    ),
+)
+"""A test of the content, and the reader of it."""
+
+FORMATS = (
+    "vLLM's /metrics (one scrape, or two), get_metrics, answers, bench JSON; SGLang's meta_info; TensorRT-LLM's "
+    "iteration statistics; llama.cpp's answers and log; specdec_bench's acceptance_rate.json; Spec-Bench's JSONL; "
+    "AIPerf's profile_export.jsonl; SpecDecode-Bench's simulator"
+)
+
+
+def read_acceptance(*paths: str | Path) -> list[AcceptanceRecord]:
+    """Return the records of the files; two scrapes of vLLM's ``/metrics`` are one record of what lies between.
+
+    Parameters
+    ----------
+    *paths : str or Path
+        Files, or folders of specdec_bench; ``.gz`` is decompressed.
+
+    Returns
+    -------
+    list of AcceptanceRecord
+        In the order of the files; at least one, each with at least one step.
+
+    Raises
+    ------
+    UserError
+        A file is missing, unreadable, of an unknown format, or contradicts itself, or nothing was drafted in it.
+    """
+    texts, others = {}, []
+    for path in map(Path, paths):
+        found = path / "acceptance_rate.json" if path.is_dir() else path
+        start = _start(found)
+        if _VLLM in start and not start.lstrip().startswith(("{", "[")):
+            texts[str(found)] = _whole(found)
+        else:
+            others.append(found)
+    if len(texts) > 2:
+        raise UserError(f"{len(texts)} scrapes of vLLM's metrics are given; give two, the earlier first.")
+    records = _of_scrapes(list(texts), list(texts.values())) if texts else []
+    for path in others:
+        records += _of_file(path)
+    records = [record for record in records if record.num_spec_steps]
+    if not records:
+        raise UserError(f"{', '.join(map(str, paths))}: nothing was drafted, so there is no acceptance to read.")
+    return records
+
+
+def _of_file(path: Path) -> list[AcceptanceRecord]:
+    if path.name.endswith((".jsonl", ".jsonl.gz")):
+        return [record for number, line in _lines(path) for record in _of_request(f"{path}, line {number}", line)]
+    text = _whole(path)
+    if text.lstrip().startswith(("{", "[")):
+        try:
+            content = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path} is no JSON ({error}); check that it is complete.") from error
+        if isinstance(content, list) and any(
+            isinstance(one, Mapping) and str(one.get("name", "")).startswith(_VLLM) for one in content
+        ):
+            return _vllm_metrics_list(str(path), content)
+        if isinstance(content, list) and any(
+            isinstance(one, Mapping) and "specDecodingStats" in one for one in content
+        ):
+            return _tensorrt(str(path), content)
+        each = content if isinstance(content, list) else [content]
+        labels = [f"{path}[{number}]" for number in range(len(each))] if isinstance(content, list) else [str(path)]
+        return [record for label, one in zip(labels, each, strict=True) for record in _of_request(label, one)]
+    if _LLAMA_LOG.search(text) or _LLAMA_EXAMPLE.search(text):
+        return _llama_log(str(path), text)
+    raise UserError(f"{path} is of no known format; known are {FORMATS}.")
+
+
+def _of_request(where: str, content: Any) -> list[AcceptanceRecord]:
+    """Return the records of one JSON object."""
+    if isinstance(content, Mapping):
+        for is_of, read in _REQUESTS:
+            try:
+                if is_of(content):
+                    return read(where, content)
+            except (AttributeError, KeyError, TypeError, IndexError, ValueError) as error:
+                raise UserError(f"{where} is damaged: {error!r}; check that it is complete.") from error
+    raise UserError(f"{where} is of no known format; known are {FORMATS}.")
+
+
+def _open(path: Path) -> Any:
+    if not path.is_file():
+        raise UserError(f"There is no file {path}; check the path.")
+    return (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig")
+
+
+def _read(path: Path, read: Callable[[Any], Any]) -> Any:
+    """Call ``read`` with the open file; explain what cannot be read."""
+    try:
+        with _open(path) as file:
+            return read(file)
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        raise UserError(f"{path} cannot be read ({error}); text in UTF-8 is needed.") from error
+
+
+def _start(path: Path) -> str:
+    return str(_read(path, lambda file: file.read(2**20)))
+
+
+def _whole(path: Path) -> str:
+    text = str(_read(path, lambda file: file.read(LARGEST_FILE + 1)))
+    if len(text) > LARGEST_FILE:
+        raise UserError(f"{path} has more than {LARGEST_FILE:,} characters; give a JSONL file, which is read in parts.")
+    return text
+
+
+def _lines(path: Path) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the parsed content of each line that is not empty."""
+    try:
+        with _open(path) as file:
+            number = 0
+            while line := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(line) > LONGEST_LINE:
+                    raise UserError(f"{path}, line {number} is longer than {LONGEST_LINE:,} characters.")
+                if not line.strip():
+                    continue
+                try:
+                    yield number, json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise UserError(f"{path}, line {number} is no JSON ({error}).") from error
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        raise UserError(f"{path} cannot be read ({error}); text in UTF-8 is needed.") from error

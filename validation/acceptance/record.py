@@ -1,0 +1,247 @@
+"""Define the record of accepted drafts, and say which records give the acceptance at every depth.
+
+The fields have the names of AIPerf's ``SpecDecodeAcceptanceRecord``. A *step* is one verification by the target model.
+It drafts k tokens and accepts the first i of them, so it emits i + 1 tokens: the last one is the target model's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from validation.errors import UserError
+
+Counts = dict[int, tuple[int, ...]]
+"""Steps by draft length k and accepted drafts i: ``counts[k][i]``, with k + 1 entries for each k."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptanceRecord:
+    """Counts of accepted drafts of one request, or of a whole run.
+
+    Attributes
+    ----------
+    engine : str
+        Format or engine that wrote the counts.
+    source : str
+        File and place.
+    num_spec_steps : int
+        Steps.
+    num_accepted_draft_tokens : int
+        Accepted drafts, without the target model's own token of each step.
+    num_draft_tokens : int, optional
+        Drafts. None if the engine does not say, or gives a nominal number that no step need have drafted.
+    num_spec_tokens : int, optional
+        The largest draft length that was configured.
+    completion_tokens : int, optional
+        Tokens of the answer.
+    acceptance_histogram : dict of int to int, optional
+        Steps by the number of accepted drafts.
+    accepted_per_position : tuple of int, optional
+        Steps that accepted their draft at position 0, 1, ...; it never rises.
+    by_draft_length : dict of int to tuple of int, optional
+        Steps by draft length and accepted drafts.
+    per_step_accepted, per_step_drafted : tuple of int, optional
+        Accepted drafts and drafts of each step, in order.
+    draft_sampling : str, optional
+        ``"greedy"`` if the draft is the likeliest token, ``"sampled"`` if it is drawn from q.
+    verification : str, optional
+        The rule of acceptance, as the engine names it.
+    """
+
+    engine: str
+    source: str
+    num_spec_steps: int
+    num_accepted_draft_tokens: int
+    num_draft_tokens: int | None = None
+    num_spec_tokens: int | None = None
+    completion_tokens: int | None = None
+    acceptance_histogram: Mapping[int, int] | None = None
+    accepted_per_position: tuple[int, ...] | None = None
+    by_draft_length: Counts | None = None
+    per_step_accepted: tuple[int, ...] | None = None
+    per_step_drafted: tuple[int, ...] | None = None
+    draft_sampling: str | None = None
+    verification: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in self._counts():
+            if value < 0:
+                raise UserError(f"{self.source}: {name} is {value:,}; a count cannot be negative.")
+        self._check_sums()
+
+    def _counts(self) -> Iterable[tuple[str, int]]:
+        """Yield every count with the name of its field."""
+        for name in ("num_spec_steps", "num_accepted_draft_tokens", "num_draft_tokens", "num_spec_tokens"):
+            if (value := getattr(self, name)) is not None:
+                yield name, value
+        for count in (self.acceptance_histogram or {}).items():
+            yield from (("acceptance_histogram", value) for value in count)
+        for name in ("accepted_per_position", "per_step_accepted", "per_step_drafted"):
+            yield from ((name, value) for value in getattr(self, name) or ())
+        for length, row in (self.by_draft_length or {}).items():
+            yield from (("acceptance_histogram_by_draft_length", value) for value in (length, *row))
+
+    def _check_sums(self) -> None:
+        """Refuse a record whose counts contradict each other."""
+        if self.num_draft_tokens is not None and self.num_accepted_draft_tokens > self.num_draft_tokens:
+            raise self._contradiction(
+                f"{self.num_accepted_draft_tokens:,} drafts are accepted, but only {self.num_draft_tokens:,} were made"
+            )
+        for name, histogram in (("acceptance_histogram", self.acceptance_histogram), *self._tables()):
+            if histogram is None:
+                continue
+            steps, accepted = sum(histogram.values()), sum(i * count for i, count in histogram.items())
+            if (steps, accepted) != (self.num_spec_steps, self.num_accepted_draft_tokens):
+                raise self._contradiction(
+                    f"{name} has {steps:,} steps and {accepted:,} accepted drafts; the totals are "
+                    f"{self.num_spec_steps:,} and {self.num_accepted_draft_tokens:,}"
+                )
+        places = self.accepted_per_position
+        if places is not None:
+            if any(later > earlier for earlier, later in zip((self.num_spec_steps, *places), places, strict=False)):
+                raise self._contradiction(
+                    "a later position has more accepted drafts than an earlier one; a step accepts a prefix"
+                )
+            if sum(places) != self.num_accepted_draft_tokens:
+                raise self._contradiction(
+                    f"the positions have {sum(places):,} accepted drafts; the total is "
+                    f"{self.num_accepted_draft_tokens:,}"
+                )
+
+    def _tables(self) -> Iterable[tuple[str, Mapping[int, int] | None]]:
+        """Yield the steps by accepted drafts, from each of the finer tables."""
+        if self.by_draft_length is not None:
+            total: Counter[int] = Counter()
+            for length, row in self.by_draft_length.items():
+                if len(row) != length + 1:
+                    raise self._contradiction(
+                        f"acceptance_histogram_by_draft_length has {len(row)} counts for draft length {length}; "
+                        f"{length + 1} are needed"
+                    )
+                total.update(dict(enumerate(row)))
+            yield "acceptance_histogram_by_draft_length", total
+        if self.per_step_accepted is not None:
+            if self.per_step_drafted is not None:
+                if len(self.per_step_accepted) != len(self.per_step_drafted):
+                    raise self._contradiction("per_step_accepted and per_step_drafted differ in length")
+                for step, (i, k) in enumerate(zip(self.per_step_accepted, self.per_step_drafted, strict=True)):
+                    if i > k:
+                        raise self._contradiction(f"step {step} accepted {i} of {k} drafts")
+            yield "per_step_accepted", Counter(self.per_step_accepted)
+
+    def _contradiction(self, text: str) -> UserError:
+        return UserError(f"{self.source}: {text}; the file is damaged, or is not of this engine.")
+
+    @property
+    def mean_acceptance_length(self) -> float | None:
+        """Return the mean tokens of a step, with the target model's own; None without steps."""
+        if self.num_spec_steps == 0:
+            return None
+        return 1.0 + self.num_accepted_draft_tokens / self.num_spec_steps
+
+    @property
+    def draft_acceptance_rate(self) -> float | None:
+        """Return accepted drafts over drafts; None if the number of drafts is not known or 0."""
+        return self.num_accepted_draft_tokens / self.num_draft_tokens if self.num_draft_tokens else None
+
+    def counts(self, assumed_length: int | None = None) -> Counts:
+        """Return the steps by draft length and accepted drafts.
+
+        A step drafts at most ``num_spec_tokens``, so all steps drafted exactly that if the total says so.
+
+        Parameters
+        ----------
+        assumed_length : int, optional
+            Number of drafts of every step, for a record that does not say it. A recorded length comes first.
+
+        Raises
+        ------
+        UserError
+            The record does not say how long the drafts of its steps were.
+        """
+        if self.by_draft_length is not None:
+            return dict(self.by_draft_length)
+        if self.per_step_accepted is not None and self.per_step_drafted is not None:
+            return tally(zip(self.per_step_drafted, self.per_step_accepted, strict=True))
+        histogram = self.acceptance_histogram
+        if histogram is None and self.accepted_per_position is not None:
+            ends = (self.num_spec_steps, *self.accepted_per_position, 0)
+            histogram = {i: ends[i] - ends[i + 1] for i in range(len(ends) - 1)}
+        if histogram is None:
+            raise UserError(
+                f"{self.source} has totals only: they give the mean number of accepted drafts, but not the acceptance "
+                "at each depth."
+            )
+        length = assumed_length
+        if length is None:
+            length = self.num_spec_tokens or len(self.accepted_per_position or ())
+            if self.num_draft_tokens != length * self.num_spec_steps:
+                raise UserError(
+                    f"{self.source} does not say how long the drafts of its steps were, or they varied: a step that "
+                    "ended at depth i may have drafted i tokens only. If every step drafted K tokens, give "
+                    "--draft-length K."
+                )
+        if (deepest := max((i for i, count in histogram.items() if count), default=0)) > length:
+            raise UserError(f"{self.source} has a step with {deepest} accepted drafts; K cannot be {length}.")
+        return {length: tuple(histogram.get(i, 0) for i in range(length + 1))}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the record with AIPerf's names, for a JSON file."""
+        found: dict[str, Any] = {
+            "engine": self.engine,
+            "mean_acceptance_length": self.mean_acceptance_length,
+            "draft_acceptance_rate": self.draft_acceptance_rate,
+            "acceptance_histogram": None
+            if self.acceptance_histogram is None
+            else {str(i): n for i, n in sorted(self.acceptance_histogram.items()) if n},
+            "num_accepted_draft_tokens": self.num_accepted_draft_tokens,
+            "num_draft_tokens": self.num_draft_tokens,
+            "num_spec_steps": self.num_spec_steps,
+            "num_spec_tokens": self.num_spec_tokens,
+            "completion_tokens": self.completion_tokens,
+            "per_step_accepted": self.per_step_accepted,
+            "per_step_drafted": self.per_step_drafted,
+        }
+        if self.by_draft_length is not None:
+            found["acceptance_histogram_by_draft_length"] = {str(k): row for k, row in self.by_draft_length.items()}
+        extra = {"source": self.source, "draft_sampling": self.draft_sampling, "verification": self.verification}
+        return found | {name: value for name, value in extra.items() if value is not None}
+
+
+def tally(steps: Iterable[tuple[int, int]]) -> Counts:
+    """Return the counts of steps that are given as (drafts, accepted).
+
+    >>> tally([(2, 0), (2, 2), (1, 1)])
+    {1: (0, 1), 2: (1, 0, 1)}
+    """
+    found = Counter(steps)
+    return {k: tuple(found[k, i] for i in range(k + 1)) for k in sorted({k for k, _ in found})}
+
+
+def add(tables: Iterable[Counts]) -> Counts:
+    """Return the sum of several tables of counts."""
+    total: Counter[tuple[int, int]] = Counter()
+    for table in tables:
+        total.update({(k, i): count for k, row in table.items() for i, count in enumerate(row)})
+    return {k: tuple(total[k, i] for i in range(k + 1)) for k in sorted({k for k, _ in total})}
+
+
+def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
+    """Refuse records that must not be averaged: two engines, greedy and sampled drafts, two rules of acceptance.
+
+    Raises
+    ------
+    UserError
+    """
+    for name, what in (
+        ("engine", "engines or formats"),
+        ("draft_sampling", "ways of drafting"),
+        ("verification", "rules of acceptance"),
+    ):
+        found = {str(getattr(record, name) or "not stated"): record.source for record in records}
+        if len(found) > 1:
+            said = ", ".join(f"{value} in {source}" for value, source in sorted(found.items()))
+            raise UserError(f"The records have two {what} ({said}); their mean says nothing: read them apart.")

@@ -1,0 +1,81 @@
+"""The recorder of assisted generation: nothing changes, and the rows are the models' own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hlmtheory.verification import softmax
+from validation.collection.recorder import record_assisted
+from validation.errors import UserError
+from validation.trace.reader import open_trace
+
+
+@pytest.fixture(scope="module")
+def pair(folders):
+    """A draft and a target model of transformers, with their heads."""
+    from transformers import AutoModelForCausalLM
+
+    return [AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32) for folder in folders]
+
+
+def generated(pair, seed, **options):
+    """A text of the target model with the draft model as its assistant."""
+    torch.manual_seed(seed)
+    ids = torch.tensor([[5, 6, 7]])
+    settings = {"max_new_tokens": 24, "assistant_model": pair[0], "do_sample": True} | options
+    return pair[1].generate(ids, attention_mask=torch.ones_like(ids), **settings)[0]
+
+
+SETTINGS = [{}, {"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.9}, {"do_sample": False}]
+
+
+@pytest.mark.parametrize("options", SETTINGS, ids=str)
+def test_the_text_is_the_same_with_and_without(pair, options):
+    plain = generated(pair, 3, **options)
+    with record_assisted(pair[1]) as recorder:
+        recorded = generated(pair, 3, **options)
+    assert plain.tolist() == recorded.tolist() == generated(pair, 3, **options).tolist()
+    (rounds,) = recorder.texts
+    assert [token for one in rounds for token in one.tokens] == plain[3:].tolist()
+
+
+def test_the_rows_are_those_of_the_models(pair, tmp_path):
+    with record_assisted(pair[1]) as recorder:
+        texts = [generated(pair, seed, temperature=0.5, top_k=0) for seed in (1, 2)]
+    trace = recorder.save(tmp_path / "trace")
+    assert open_trace(tmp_path / "trace").manifest["recorded"]["scores"] == "processed"
+    for chunk in trace.chunks():
+        for number, text in enumerate(texts):
+            with torch.no_grad():
+                rows = [model(text[None]).logits[0, 2:-1].double() / 0.5 for model in pair]
+            here = chunk.prompt_index == number
+            place = chunk.position[here]
+            assert chunk.tokens[here].tolist() == text[3:][place].tolist()
+            for stored, row in zip((chunk.draft_logits, chunk.target_logits), rows, strict=True):
+                np.testing.assert_allclose(softmax(stored[here]), softmax(row[place].numpy()), atol=2e-5)
+
+
+def test_the_accepted_drafts_are_counted(pair):
+    with record_assisted(pair[1]) as recorder:
+        texts = [generated(pair, seed) for seed in (1, 2)]
+    for record, text in zip(recorder.acceptance(), texts, strict=True):
+        assert record.completion_tokens == len(text) - 3
+        assert sum(sum(row) for row in record.counts().values()) == record.num_spec_steps
+
+
+def test_prompt_lookup_gives_the_accepted_drafts_only(pair, tmp_path):
+    with record_assisted(pair[1]) as recorder:
+        generated(pair, 1, assistant_model=None, prompt_lookup_num_tokens=2)
+    assert recorder.acceptance()[0].num_spec_steps > 0
+    with pytest.raises(UserError, match=r"gave no scores|Nothing was recorded"):
+        recorder.save(tmp_path / "trace")
+
+
+def test_without_a_text_there_is_nothing_to_save(pair, tmp_path):
+    with record_assisted(pair[1]) as recorder:
+        pass
+    with pytest.raises(UserError, match="Nothing was recorded"):
+        recorder.save(tmp_path / "trace")
+    assert "_get_candidate_generator" not in vars(pair[1])

@@ -1,0 +1,184 @@
+"""Record assisted generation of transformers: both models' distributions and the accepted drafts of every round.
+
+    from validation.collection.recorder import record_assisted
+
+    with record_assisted(target) as recorder:
+        target.generate(**inputs, assistant_model=draft, do_sample=True)
+    recorder.save("runs/mine/trace")
+
+The recorder copies what ``generate`` computes and changes nothing, so a seed gives the same text with and without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.acceptance.record import AcceptanceRecord
+from validation.errors import UserError
+from validation.trace.reader import Trace, TraceWriter, open_trace
+
+MASKED = -60_000.0
+"""Stored in place of -inf, which logits processors give to excluded tokens; its probability is 0 in every type."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One round of assisted generation.
+
+    Attributes
+    ----------
+    draft_scores : array, shape (c, V), float32, or None
+        The assistant's processed scores at each drafted token; None if it gives none, as across tokenizers.
+    target_scores : array, shape (c + 1, V), float32
+        The target model's processed scores at the same places and at the next one.
+    tokens : array, shape (n + 1,), int64
+        The tokens that the round emitted.
+    accepted : int
+        n, the accepted drafts.
+    """
+
+    draft_scores: NDArray[np.float32] | None
+    target_scores: NDArray[np.float32]
+    tokens: NDArray[np.int64]
+    accepted: int
+
+
+@dataclass(slots=True)
+class Recorder:
+    """The texts that were generated while the recorder was active, each a list of rounds."""
+
+    texts: list[list[Round]] = field(default_factory=list)
+    pair: tuple[str, str] = ("assistant", "target")
+
+    def save(self, path: str | Path, *, fresh: bool = False) -> Trace:
+        """Store the rows at which both models' scores are known as a trace.
+
+        These are the rows of all emitted tokens but the last one of a round whose drafts were all accepted: there the
+        assistant was not asked. The scores are processed ones (temperature, top-k, top-p); the manifest says so.
+
+        Parameters
+        ----------
+        path : str or Path
+            The folder to create.
+        fresh : bool
+            Delete the trace at ``path`` first.
+
+        Returns
+        -------
+        Trace
+
+        Raises
+        ------
+        UserError
+            No row was recorded, a round has no scores of the assistant, or ``path`` exists.
+        """
+        rounds = [one for text in self.texts for one in text]
+        if not any(len(one.target_scores) > 1 for one in rounds):
+            raise UserError("Nothing was recorded; call generate with assistant_model inside the with block.")
+        if any(one.draft_scores is None and len(one.target_scores) > 1 for one in rounds):
+            raise UserError(
+                "The assistant gave no scores, as with prompt lookup or another tokenizer; only the accepted drafts "
+                "are known: use Recorder.acceptance()."
+            )
+        vocabulary = rounds[0].target_scores.shape[1]
+        manifest = {
+            "pair": {"name": "recorded", "small_name": self.pair[0], "large_name": self.pair[1]},
+            "recorded": {"scores": "processed", "engine": "transformers"},
+            "notes": ["Recorded from assisted generation; rows that only the target model computed are left out."],
+            "prompts": [],
+        }
+        with TraceWriter(path, vocabulary, manifest, dtype="float32", fresh=fresh) as writer:
+            for number, text in enumerate(self.texts):
+                place = 0
+                for one in text:
+                    known = min(len(one.tokens), len(one.target_scores) - 1)
+                    if known:  # a last round may draft nothing
+                        writer.append(
+                            np.maximum(np.asarray(one.draft_scores)[:known], MASKED),
+                            np.maximum(one.target_scores[:known], MASKED),
+                            one.tokens[:known],
+                            np.full(known, number),
+                            place + np.arange(known),
+                        )
+                    place += len(one.tokens)
+        return open_trace(path)
+
+    def acceptance(self) -> list[AcceptanceRecord]:
+        """Return the accepted drafts of each text, one record a text."""
+        return [
+            AcceptanceRecord(
+                engine="transformers",
+                source=f"text {number}",
+                num_spec_steps=len(text),
+                num_accepted_draft_tokens=sum(one.accepted for one in text),
+                num_draft_tokens=sum(len(one.target_scores) - 1 for one in text),
+                completion_tokens=sum(len(one.tokens) for one in text),
+                per_step_accepted=tuple(one.accepted for one in text),
+                per_step_drafted=tuple(len(one.target_scores) - 1 for one in text),
+            )
+            for number, text in enumerate(self.texts)
+        ]
+
+
+@contextmanager
+def record_assisted(target: Any) -> Iterator[Recorder]:
+    """Record every round of assisted generation of a model while the block runs.
+
+    Parameters
+    ----------
+    target : transformers.PreTrainedModel
+        The model whose ``generate`` is called, with ``assistant_model`` or ``prompt_lookup_num_tokens``.
+
+    Yields
+    ------
+    Recorder
+    """
+    recorder = Recorder()
+    make = target._get_candidate_generator
+
+    def recording(*args: Any, **named: Any) -> Any:
+        generator = make(*args, **named)
+        assistant = getattr(generator, "assistant_model", None)
+        if assistant is not None:
+            recorder.pair = str(assistant.config.name_or_path), str(target.config.name_or_path)
+        recorder.texts.append([])
+        _watch(generator, recorder.texts[-1])
+        return generator
+
+    target._get_candidate_generator = recording  # hides the method of the class for this one model
+    try:
+        yield recorder
+    finally:
+        del target._get_candidate_generator
+
+
+def _watch(generator: Any, rounds: list[Round]) -> None:
+    """Copy what the two methods of a candidate generator are given and return."""
+    get, update = generator.get_candidates, generator.update_candidate_strategy
+    last: list[Any] = []
+
+    def get_candidates(input_ids: Any, *args: Any, **named: Any) -> Any:
+        candidates, scores = get(input_ids, *args, **named)
+        last[:] = [input_ids.shape[1], None if scores is None else _rows(scores)]
+        return candidates, scores
+
+    def update_candidate_strategy(input_ids: Any, scores: Any, num_matches: Any) -> Any:
+        start, drafts = last
+        tokens = input_ids[0, start:].cpu().numpy().astype(np.int64)
+        rounds.append(Round(drafts, _rows(scores), tokens, int(num_matches)))
+        return update(input_ids, scores, num_matches)
+
+    generator.get_candidates = get_candidates
+    generator.update_candidate_strategy = update_candidate_strategy
+
+
+def _rows(scores: Any) -> NDArray[np.float32]:
+    """Return a copy of the scores of the one sequence."""
+    return np.array(scores[0].detach().float().cpu().numpy(), dtype=np.float32)

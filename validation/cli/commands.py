@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 import hlmtheory
+from validation.cli.acceptance import acceptance
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED
 from validation.cli.options import Renamed
@@ -365,3 +366,6 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
         files = [regenerate(ROOT)] if tables else publish(run, SIMULATED, ROOT, name)
     for written in files:
         click.echo(str(written.relative_to(ROOT)))
+
+
+main.add_command(acceptance)

@@ -1,0 +1,128 @@
+"""What records of accepted drafts say together, by hand and against simulated rounds."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+
+from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.summary import RoundTimes, schedule, speculation_profile, summarise
+from validation.errors import UserError
+
+TIMES = RoundTimes(round_trip=0.02, verify=0.03, draft=0.005)
+
+
+def record(counts, source="a", **fields):
+    """The record of a table of counts by draft length."""
+    steps = sum(map(sum, counts.values()))
+    accepted = sum(i * count for row in counts.values() for i, count in enumerate(row))
+    totals = {"num_spec_steps": steps, "num_accepted_draft_tokens": accepted}
+    return AcceptanceRecord(engine="test", source=source, by_draft_length=counts, **(totals | fields))
+
+
+def test_a_table_by_hand():
+    """20 rounds: 10 drafted one token and 10 two; 10 of 20 first drafts, then 3 of 5 second ones."""
+    found = summarise([record({1: (5, 5), 2: (5, 2, 3)})], times=TIMES)
+    assert [(one.examined, one.accepted) for one in found.depths] == [(20, 10), (5, 3)]
+    assert [one.acceptance for one in found.depths] == [0.5, 0.6]
+    assert [one.tokens for one in found.lengths] == pytest.approx([1.5, 1.8])
+    assert [one.tokens_per_second for one in found.lengths] == pytest.approx([1.5 / 0.055, 1.8 / 0.06])
+    assert (found.best, found.longest, found.mean_acceptance_length) == (2, True, 1.65)
+    assert all(one.low < one.tokens < one.high for one in found.lengths)
+
+
+def test_the_acceptance_of_a_known_law_is_found():
+    """Rounds of a law with acceptances .9, .5, .2, at lengths drawn beforehand."""
+    rng, law = np.random.default_rng(1), (0.9, 0.5, 0.2)
+    records = []
+    for number in range(40):
+        steps = []
+        for _ in range(200):
+            k = int(rng.integers(1, 4))
+            failed = [d for d in range(k) if rng.random() >= law[d]]
+            steps.append((k, failed[0] if failed else k))
+        drafted, accepted = zip(*steps, strict=True)
+        records.append(
+            AcceptanceRecord(
+                engine="test",
+                source=str(number),
+                num_spec_steps=len(steps),
+                num_accepted_draft_tokens=sum(accepted),
+                per_step_accepted=accepted,
+                per_step_drafted=drafted,
+            )
+        )
+    found = summarise(records)
+    assert "requests are independent" in found.intervals
+    for one, truth in zip(found.depths, law, strict=True):
+        assert one.low <= truth <= one.high
+    for length, truth in zip(found.lengths, 1 + np.cumsum(np.cumprod(law)), strict=True):
+        assert length.low <= truth <= length.high
+    assert "rounds are independent" in summarise(records[:2]).intervals
+
+
+def test_depths_beyond_the_deepest_draft_are_left_out():
+    found = summarise([record({9: (5, 5, 0, 0, 0, 0, 0, 0, 0, 0)})], times=TIMES)
+    assert [one.depth for one in found.depths] == [1, 2]
+    assert (found.depths[1].examined, found.depths[1].acceptance) == (5, 0.0)
+
+
+def test_the_best_length_by_batch():
+    """Each token of a large batch costs time, so that drafting pays less and at last not at all."""
+    profile, times = np.array([0.8, 0.7, 0.6, 0.5]), RoundTimes(verify=0.03, verify_token=1e-4, draft=0.002)
+    ranges = schedule(profile, times, 2000)
+    assert ranges[0][0] == 1
+    assert ranges[-1][1] == 2000
+    assert [after[0] - before[1] for before, after in itertools.pairwise(ranges)] == [1] * (len(ranges) - 1)
+    tokens = 1 + np.cumsum(np.concatenate([[0.0], np.cumprod(profile)]))[0:5]
+    for first, last, length in ranges:
+        for batch in (first, last):
+            rates = [tokens[k] / (times.fixed(batch) + k * times.marginal(batch)) for k in range(5)]
+            assert rates[length] == pytest.approx(max(rates), rel=1e-12)
+    assert [length for _, _, length in ranges] == sorted((length for _, _, length in ranges), reverse=True)
+
+
+def test_positions_of_drafts_that_varied_give_intervals_only():
+    varied = AcceptanceRecord(
+        engine="vllm",
+        source="a",
+        num_spec_steps=100,
+        num_accepted_draft_tokens=90,
+        num_draft_tokens=200,
+        accepted_per_position=(60, 25, 5),
+    )
+    found = summarise([varied])
+    assert not found.identified
+    assert found.lengths == ()
+    assert (found.depths[0].low, found.depths[0].high) == (0.6, 0.6)
+    assert found.depths[1].low < found.depths[1].high
+    with pytest.raises(UserError, match="no profile"):
+        speculation_profile([varied], found)
+
+
+def test_totals_give_the_mean_alone():
+    found = summarise([AcceptanceRecord(engine="e", source="a", num_spec_steps=4, num_accepted_draft_tokens=6)])
+    assert (found.identified, found.mean_acceptance_length, found.depths) == (False, 2.5, ())
+
+
+def test_a_profile_for_simulators():
+    content = record({2: (5, 2, 3)}, verification="standard")
+    profile = speculation_profile([content], summarise([content]))
+    assert profile["conditional_accept_rates"] == [0.5, 0.6]
+    assert profile["marginal_accept_rates"] == [0.5, 0.3]
+    assert profile["acceptance_length_histogram"] == {"1": 5, "2": 2, "3": 3}
+    assert (profile["mean_accept_length"], profile["num_speculative_tokens"]) == (1.8, 2)
+
+
+def test_the_summary_is_plain_json():
+    found = summarise([record({2: (5, 0, 0)})]).as_json()
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert found["counts"] == {"2": [5, 0, 0]}
+
+
+def test_records_without_a_draft_are_refused():
+    with pytest.raises(UserError, match="no step drafted"):
+        summarise([record({0: (5,)})])

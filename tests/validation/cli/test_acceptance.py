@@ -1,0 +1,90 @@
+"""The command ``hlm acceptance``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from validation.acceptance.engines import read_acceptance
+from validation.cli.commands import main
+
+TIMES = ("--verify-ms", "30", "--draft-ms", "5", "--rtt-ms", "20")
+
+
+@pytest.fixture
+def answers(tmp_path):
+    """Three answers of vLLM, with the draft length of each step."""
+    path = tmp_path / "answers.jsonl"
+    one = {
+        "num_spec_steps": 10,
+        "num_accepted_draft_tokens": 8,
+        "num_draft_tokens": 20,
+        "acceptance_histogram_by_draft_length": {"2": [5, 2, 3]},
+    }
+    path.write_text("\n".join(json.dumps({"metrics": {"speculative_decoding": one}}) for _ in range(3)))
+    return path
+
+
+def run(*words):
+    """The command's result."""
+    return CliRunner().invoke(main, ["acceptance", *map(str, words)])
+
+
+def test_what_is_shown(answers):
+    result = run(answers, *TIMES, "--batch", "2")
+    assert result.exit_code == 0, result.output
+    assert "30 steps of 3 records accepted 24 drafts, so a step emitted 1.800 tokens" in result.output
+    assert "0.6000" in result.output
+    assert "Best draft length for these times: 2. It is the longest that was drafted" in result.output
+    assert '"num_speculative_tokens_per_batch_size": [[1, 2, 2]]' in result.output
+    assert "greedily" in result.output
+
+
+def test_one_json_object(answers):
+    result = run(answers, "--json", *TIMES)
+    found = json.loads(result.stdout)
+    assert (found["steps"], found["best"]) == (30, 2)
+    assert [round(one["tokens"], 12) for one in found["lengths"]] == [1.5, 1.8]
+
+
+def test_files_are_written(answers, tmp_path):
+    files = [tmp_path / name for name in ("records.jsonl", "profile.json", "tokens.svg")]
+    result = run(answers, "--records", files[0], "--profile", files[1], "--figure", files[2], *TIMES)
+    assert result.exit_code == 0, result.output
+    assert [record.counts() for record in read_acceptance(files[0])] == [{2: (5, 2, 3)}] * 3
+    assert json.loads(files[1].read_text())["conditional_accept_rates"] == [0.5, 0.6]
+    assert files[2].read_bytes().startswith(b"<?xml")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--draft-ms", "5"), "needs both --verify-ms and --draft-ms"),
+        (("--verify-ms", "0", "--draft-ms", "5"), "takes no time"),
+        (("--figure", "x.gif"), "must end in one of: .svg, .pdf, .png"),
+        (("--only", "eagle"), "there are: vllm"),
+        (("--verify-ms", "-1", "--draft-ms", "5"), "Invalid value"),
+        (("--confidence", "1"), "Invalid value"),
+    ],
+)
+def test_what_is_refused(answers, words, message):
+    result = run(answers, *words)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_a_file_that_is_missing(tmp_path):
+    result = run(tmp_path / "none.json")
+    assert result.exit_code == 2
+    assert "There is no file" in result.output
+
+
+def test_what_is_not_identified_is_said(tmp_path):
+    path = tmp_path / "timings.json"
+    path.write_text(json.dumps({"timings": {"predicted_n": 20, "draft_n": 14, "draft_n_accepted": 10}}))
+    result = run(path)
+    assert result.exit_code == 0
+    assert "is not identified" in result.output
+    assert "totals only" in result.output

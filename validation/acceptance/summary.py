@@ -1,0 +1,315 @@
+"""Summarise records of accepted drafts: acceptance by depth, tokens of a round, and the best draft length."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.draft_length import (
+    acceptance_by_depth,
+    etgr_profile,
+    optimal_draft_length_profile,
+    position_interval,
+    tokens_by_length,
+)
+from validation.acceptance.record import AcceptanceRecord, Counts, add, refuse_mixture
+from validation.errors import UserError
+
+FEWEST_CLUSTERS = 20
+"""Requests from which on intervals allow for rounds of one request that are alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundTimes:
+    """Time of a round that drafts K tokens for each of B sequences, in seconds.
+
+    It is ``round_trip + verify + B (K + 1) verify_token + K (draft + B draft_token)``.
+    """
+
+    round_trip: float = 0.0
+    verify: float
+    verify_token: float = 0.0
+    draft: float
+    draft_token: float = 0.0
+
+    def fixed(self, batch: int = 1) -> float:
+        """Return the time of a round without drafts."""
+        return self.round_trip + self.verify + batch * self.verify_token
+
+    def marginal(self, batch: int = 1) -> float:
+        """Return the time that each draft adds."""
+        return self.draft + batch * (self.draft_token + self.verify_token)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Depth:
+    """Acceptance of the draft at one depth, given that those before it were accepted."""
+
+    depth: int
+    examined: int
+    accepted: int
+    acceptance: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Length:
+    """Tokens of a round that drafts K tokens, and tokens per second if times are given."""
+
+    draft_length: int
+    tokens: float
+    low: float
+    high: float
+    tokens_per_second: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What records of accepted drafts say.
+
+    Attributes
+    ----------
+    engine : str
+    requests, steps, accepted : int
+        Totals; a step is one verification.
+    mean_acceptance_length : float
+        Tokens of a step as it was run, with the target model's own.
+    identified : bool
+        The acceptance at each depth is known, and not only an interval or a mean.
+    reason : str
+        Why it is not identified, or what it is read from.
+    counts : dict of int to tuple of int, optional
+        Steps by draft length and accepted drafts; None where they are not identified.
+    intervals : str
+        What the intervals of ``lengths`` assume.
+    depths, lengths : tuple
+        By depth d = 1..K and by draft length; ``lengths`` is empty where nothing is identified.
+    best : int, optional
+        The draft length with the most tokens per second; None without times.
+    longest : bool
+        ``best`` is the longest that was recorded, so a longer one may be better.
+    schedule : tuple of (first batch, last batch, draft length)
+        Best draft length by batch size.
+    """
+
+    engine: str
+    requests: int
+    steps: int
+    accepted: int
+    mean_acceptance_length: float
+    identified: bool
+    reason: str
+    counts: Counts | None = None
+    intervals: str = ""
+    depths: tuple[Depth, ...] = ()
+    lengths: tuple[Length, ...] = ()
+    best: int | None = None
+    longest: bool = False
+    schedule: tuple[tuple[int, int, int], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the summary as plain values; a number that is not known is null."""
+        found: dict[str, Any] = _plain(asdict(self))
+        return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value
+
+
+def summarise(
+    records: Sequence[AcceptanceRecord],
+    *,
+    assumed_length: int | None = None,
+    confidence: float = 0.95,
+    times: RoundTimes | None = None,
+    largest_batch: int = 1,
+) -> Summary:
+    """Return what the records say together.
+
+    Parameters
+    ----------
+    records : sequence of AcceptanceRecord
+        Of one engine, one way of drafting and one rule of acceptance.
+    assumed_length : int, optional
+        Number of drafts of every step, for records that do not say it.
+    confidence : float
+        Of the intervals, in (0, 1).
+    times : RoundTimes, optional
+        Without it there are no tokens per second and no best length.
+    largest_batch : int
+        The schedule is for batches of 1 to this size.
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    UserError
+        The records must not be averaged, or the assumed length contradicts one of them.
+    """
+    refuse_mixture(records)
+    steps, accepted = (
+        sum(getattr(record, name) for record in records) for name in ("num_spec_steps", "num_accepted_draft_tokens")
+    )
+    about: dict[str, Any] = {
+        "engine": records[0].engine,
+        "requests": len(records),
+        "steps": steps,
+        "accepted": accepted,
+        "mean_acceptance_length": 1.0 + accepted / steps,
+    }
+    try:
+        tables = [record.counts(assumed_length) for record in records]
+    except UserError as error:
+        if assumed_length is not None:
+            raise
+        return Summary(**about, identified=False, reason=str(error), depths=_position_depths(records))
+    each = np.stack([square(table, max(max(other, default=0) for other in tables)) for table in tables])
+    counts = each.sum(axis=0)
+    if counts.shape[0] < 2:
+        raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to read.")
+    found = acceptance_by_depth(counts, confidence=confidence)
+    clustered = len(records) >= FEWEST_CLUSTERS
+    tokens = tokens_by_length(
+        each if clustered else counts, confidence=confidence, method="clustered" if clustered else "band"
+    )
+    known = int(np.count_nonzero(found.examined))  # deeper drafts were never examined
+    depths = tuple(
+        Depth(depth=d + 1, examined=int(n), accepted=int(a), acceptance=float(rate), low=float(low), high=float(high))
+        for d, (n, a, rate, low, high) in enumerate(
+            zip(found.examined, found.accepted, found.acceptances, found.low, found.high, strict=True)
+        )
+    )[:known]
+    profile = found.acceptances[:known]
+    rates = [None] * known if times is None else etgr_profile(profile, times.fixed(), times.marginal()).tolist()
+    lengths = tuple(
+        Length(draft_length=k + 1, tokens=float(mean), low=float(low), high=float(high), tokens_per_second=rates[k])
+        for k, (mean, low, high) in enumerate(
+            zip(tokens.tokens[:known], tokens.low[:known], tokens.high[:known], strict=True)
+        )
+    )
+    best = None if times is None else _best(profile, times, 1)
+    return Summary(
+        **about,
+        identified=True,
+        reason=f"every step is taken to have drafted {assumed_length} tokens"
+        if assumed_length is not None
+        else "the draft length of every step is recorded",
+        counts=add(tables),
+        intervals=f"{confidence:.0%} for each length alone, requests are independent, their rounds need not be"
+        if clustered
+        else f"{confidence:.0%} for all lengths together, if rounds are independent",
+        depths=depths,
+        lengths=lengths,
+        best=best,
+        longest=best == known,
+        schedule=() if times is None else schedule(profile, times, largest_batch),
+    )
+
+
+def square(counts: Counts, longest: int) -> NDArray[np.int64]:
+    """Return a table of counts as an array (K+1, K+1), n[k][i]."""
+    table = np.zeros((longest + 1, longest + 1), dtype=np.int64)
+    for k, row in counts.items():
+        table[k, : k + 1] = row
+    return table
+
+
+def _position_depths(records: Sequence[AcceptanceRecord]) -> tuple[Depth, ...]:
+    """Return the interval of each depth that accepted drafts by position and the mean draft length allow."""
+    if any(record.accepted_per_position is None or record.num_draft_tokens is None for record in records):
+        return ()
+    longest = max(len(record.accepted_per_position or ()) for record in records)
+    places = np.zeros(longest)
+    for record in records:
+        row = record.accepted_per_position or ()
+        places[: len(row)] += row
+    steps = sum(record.num_spec_steps for record in records)
+    drafted = sum(record.num_draft_tokens or 0 for record in records)
+    if not steps <= drafted <= longest * steps:
+        return ()
+    low, high = position_interval(places / steps, drafted / steps)
+    before = [steps, *places[:-1]]
+    return tuple(
+        Depth(
+            depth=d + 1,
+            examined=int(before[d]),
+            accepted=int(places[d]),
+            acceptance=np.nan,
+            low=float(a),
+            high=float(b),
+        )
+        for d, (a, b) in enumerate(zip(low, high, strict=True))
+    )
+
+
+def _best(profile: NDArray[np.float64], times: RoundTimes, batch: int, least: int = 1) -> int:
+    fixed, marginal = times.fixed(batch), times.marginal(batch)
+    return int(optimal_draft_length_profile(profile, fixed, marginal, min_draft_length=least))
+
+
+def schedule(profile: NDArray[np.float64], times: RoundTimes, largest_batch: int) -> tuple[tuple[int, int, int], ...]:
+    """Return the best draft length by batch size, 0 where drafting does not pay: vLLM's form of it.
+
+    Parameters
+    ----------
+    profile : array, shape (K,)
+        Acceptance by depth.
+    times : RoundTimes
+    largest_batch : int
+
+    Returns
+    -------
+    tuple of (first batch, last batch, draft length)
+        ``num_speculative_tokens_per_batch_size`` of vLLM.
+    """
+    ranges: list[tuple[int, int, int]] = []
+    for batch in range(1, largest_batch + 1):
+        length = _best(profile, times, batch, 0)
+        if ranges and ranges[-1][2] == length:
+            ranges[-1] = (ranges[-1][0], batch, length)
+        else:
+            ranges.append((batch, batch, length))
+    return tuple(ranges)
+
+
+def speculation_profile(records: Sequence[AcceptanceRecord], summary: Summary) -> dict[str, Any]:
+    """Return the content of a ``speculation_profile.json``, version 1.0, which simulators of serving read.
+
+    Raises
+    ------
+    UserError
+        The acceptance at each depth is not identified.
+    """
+    if summary.counts is None:
+        raise UserError(f"There is no profile to write: {summary.reason}")
+    conditional = [depth.acceptance for depth in summary.depths]
+    lengths: Counter[int] = Counter()
+    for row in summary.counts.values():
+        lengths.update({i + 1: count for i, count in enumerate(row) if count})
+    return {
+        "schema_version": "1.0",
+        "measured": True,
+        "producer": "hlmtheory",
+        "num_speculative_tokens": len(conditional),
+        "conditional_accept_rates": _plain(conditional),
+        "marginal_accept_rates": _plain(np.cumprod(conditional).tolist()),
+        "mean_accept_length": summary.mean_acceptance_length,
+        "verification_method": records[0].verification,
+        "acceptance_length_histogram": {str(length): count for length, count in sorted(lengths.items())},
+        "measurement_conditions": {"engine": summary.engine, "steps": summary.steps, "requests": summary.requests},
+    }

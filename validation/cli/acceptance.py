@@ -1,0 +1,162 @@
+"""The command ``hlm acceptance``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from validation.cli.display import open_console
+from validation.cli.run import print_json
+from validation.errors import UserError, naming
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from validation.acceptance.summary import Summary
+
+NON_NEGATIVE = click.FloatRange(min=0.0)
+
+
+@click.command("acceptance")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--only", help="Read only records whose engine has this word, for example eagle.")
+@click.option("--draft-length", type=click.IntRange(min=1), help="Every step drafted this many tokens (an assumption).")
+@click.option("--verify-ms", type=NON_NEGATIVE, help="Time of a pass of the target model.")
+@click.option("--draft-ms", type=NON_NEGATIVE, help="Time of a pass of the draft model.")
+@click.option(
+    "--verify-us-per-token", type=NON_NEGATIVE, default=0.0, help="What each token adds to the target's pass."
+)
+@click.option(
+    "--draft-us-per-token", type=NON_NEGATIVE, default=0.0, help="What each sequence adds to the draft's pass."
+)
+@click.option("--rtt-ms", type=NON_NEGATIVE, default=0.0, help="Round trip of the link, once a round.")
+@click.option(
+    "--batch", type=click.IntRange(1, 65536), default=1, show_default=True, help="Largest batch of the schedule."
+)
+@click.option(
+    "--confidence", type=click.FloatRange(0.0, 1.0, min_open=True, max_open=True), default=0.95, show_default=True
+)
+@click.option("--records", type=click.Path(path_type=Path), help="Write the records here, as AIPerf's JSONL.")
+@click.option("--profile", type=click.Path(path_type=Path), help="Write speculation_profile.json here.")
+@click.option(
+    "--figure", type=click.Path(path_type=Path), help="Draw tokens of a round by draft length: .svg, .pdf or .png."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
+def acceptance(
+    files: tuple[Path, ...],
+    only: str | None,
+    draft_length: int | None,
+    verify_ms: float | None,
+    draft_ms: float | None,
+    verify_us_per_token: float,
+    draft_us_per_token: float,
+    rtt_ms: float,
+    batch: int,
+    confidence: float,
+    records: Path | None,
+    profile: Path | None,
+    figure: Path | None,
+    as_json: bool,
+) -> None:
+    """Say what an engine's counts of accepted drafts mean: acceptance by depth and the best draft length.
+
+    FILES are what the engine wrote: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
+    bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's answers or log; a folder of
+    specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is found by looking at the content.
+
+    The best draft length needs --verify-ms and --draft-ms.
+    """
+    from validation.acceptance.engines import read_acceptance
+    from validation.acceptance.summary import RoundTimes, speculation_profile, summarise
+
+    if (verify_ms is None) != (draft_ms is None):
+        raise UserError("The best draft length needs both --verify-ms and --draft-ms; give both or none.")
+    times = None
+    if verify_ms is not None and draft_ms is not None:
+        if verify_ms + rtt_ms + verify_us_per_token == 0:
+            raise UserError("A round takes no time; give --verify-ms above 0.")
+        times = RoundTimes(
+            round_trip=rtt_ms / 1e3,
+            verify=verify_ms / 1e3,
+            verify_token=verify_us_per_token / 1e6,
+            draft=draft_ms / 1e3,
+            draft_token=draft_us_per_token / 1e6,
+        )
+    read = read_acceptance(*files)
+    found = [record for record in read if only is None or only in record.engine]
+    if not found:
+        known = ", ".join(sorted({record.engine for record in read}))
+        raise UserError(f"No record's engine has {only!r}; there are: {known}.")
+    summary = summarise(found, assumed_length=draft_length, confidence=confidence, times=times, largest_batch=batch)
+    console = open_console(stderr=as_json)
+    if profile is not None:
+        with naming(profile):
+            profile.write_text(json.dumps(speculation_profile(found, summary), indent=1) + "\n", encoding="utf-8")
+    if records is not None:
+        lines = [json.dumps({"spec_decode_acceptance": record.as_json()}) for record in found]
+        with naming(records):
+            records.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if figure is not None:
+        from validation.plots.common.acceptance import draw_tokens
+
+        with naming(figure):
+            draw_tokens(summary, figure)
+    _show(console, summary)
+    for path in (profile, records, figure):
+        if path is not None:
+            console.print(str(path), soft_wrap=True)
+    if as_json:
+        print_json(summary.as_json())
+
+
+def _show(console: Console, summary: Summary) -> None:
+    """Print the summary as two tables and a few sentences."""
+    from rich import box
+    from rich.table import Table
+
+    console.print(
+        f"{summary.engine}: {summary.steps:,} steps of {summary.requests:,} records accepted {summary.accepted:,} "
+        f"drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens.",
+        soft_wrap=True,
+    )
+    if summary.engine in ("vllm", "sglang", "tensorrt-llm"):
+        console.print(
+            "If the engine drafts greedily (vLLM's default), this is the chance that the draft's likeliest token is "
+            "accepted, not 1 - TV(q, p). If it accepts by a relaxed rule, this is not lossless decoding's acceptance.",
+            soft_wrap=True,
+        )
+    if not summary.identified:
+        console.print(f"The acceptance at each depth is not identified: {summary.reason}", soft_wrap=True, markup=False)
+    if summary.depths:
+        table = Table(title="Acceptance of a draft, given those before it", box=box.SIMPLE)
+        for head in ("depth", "examined", "accepted", "acceptance", "interval"):
+            table.add_column(head, justify="right")
+        for one in summary.depths:
+            rate = f"{one.acceptance:.4f}" if one.acceptance == one.acceptance else "-"
+            table.add_row(
+                str(one.depth), f"{one.examined:,}", f"{one.accepted:,}", rate, f"{one.low:.4f} to {one.high:.4f}"
+            )
+        console.print(table)
+    if summary.lengths:
+        table = Table(title="Tokens of a round", box=box.SIMPLE)
+        timed = summary.best is not None
+        for head in ("drafts", "tokens", "interval", "one draft more adds", *(("tokens/s",) if timed else ())):
+            table.add_column(head, justify="right")
+        for here, later in zip(summary.lengths, (*summary.lengths[1:], None), strict=True):
+            adds = "not known" if later is None else f"{later.tokens - here.tokens:.4f}"
+            rates = [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
+            interval = f"{here.low:.4f} to {here.high:.4f}"
+            table.add_row(str(here.draft_length), f"{here.tokens:.4f}", interval, adds, *rates)
+        console.print(table)
+        console.print(f"Intervals: {summary.intervals}. Read from: {summary.reason}.", soft_wrap=True)
+    if summary.best is not None:
+        longer = " It is the longest that was drafted, so a longer one may be better." if summary.longest else ""
+        console.print(f"Best draft length for these times: {summary.best}.{longer}", style="bold", soft_wrap=True)
+        if summary.schedule[-1][1] > 1:
+            said = json.dumps([list(one) for one in summary.schedule])
+            console.print(
+                f'By batch size: "num_speculative_tokens_per_batch_size": {said}', soft_wrap=True, markup=False
+            )

@@ -15,7 +15,7 @@ from validation.plots.common.skipping.captions import message_table as message_s
 from validation.plots.common.skipping.printed import CU, PRINTED, U
 from validation.plots.common.truncation.sample import EPSILON, THETA
 from validation.plots.common.truncation.values import OFFLINE, ONLINE
-from validation.plots.ours import fading_mean, skipping_table, text_risk, truncation_table
+from validation.plots.ours import fading_mean, partial_table, skipping_table, text_risk, truncation_table
 from validation.plots.ours.truncation_rules import (
     caption_direction,
     caption_failures,
@@ -143,5 +143,15 @@ FIGURES = (
         measure=text_risk.measure_figure,
         paint=text_risk.paint,
         caption=text_risk.caption_figure,
+    ),
+    Figure(
+        **_OURS,
+        number="IX",
+        title="What top-k log-probabilities and quantised rows tell",
+        message=partial_table.message_table,
+        shows="Widths of the intervals that they leave, and the share of drafts that they decide.",
+        measure=partial_table.measure_table,
+        paint=None,
+        caption=partial_table.caption_table,
     ),
 )

@@ -1,0 +1,162 @@
+"""Compute the table of what top-k log-probabilities and quantised rows tell of a pair of models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory import truncation, verification
+from validation.plots.common.record import Numbers, Table, plain, sampled
+from validation.trace.reader import Trace, probabilities
+
+SIZES = (5, 20, 100, 1000)
+SHOWN = 20  # k that the first sentence of the caption is about
+SAMPLE_VALUES = 12 * 10**6  # logits of a model in the sample: 2,929 positions at V = 4,096, 375 at V = 32,000
+QUANTISED_VALUES = 2**20  # of these, in the comparison of quantisers: 256 positions at V = 4,096
+QUANTISERS = (
+    ("16 bits over 16 nats, as llama.cpp", 8 / 65535, 16.0),
+    ("2 decimals, all tokens", 0.005, np.inf),
+    ("1 decimal, all tokens", 0.05, np.inf),
+)
+"""Name, half a step in nats, and how far below the largest log-probability the floor is."""
+ROUNDING = 1.0 + 1e-9  # of the stored values, relative to half a step
+
+Row = NDArray[np.float64]
+
+
+def _listed(rows: Row, k: int) -> tuple[NDArray[np.int64], Row]:
+    """Return the tokens and log-probabilities of the k largest entries."""
+    token = np.argsort(-rows, axis=-1, kind="stable")[:, :k]
+    with np.errstate(divide="ignore"):
+        return token, np.log(np.take_along_axis(rows, token, axis=-1))
+
+
+def _of_lists(p: Row, q: Row, k: int, quantile: Row) -> dict[str, Row]:
+    """Return what two lists of k tell at n positions; each array has shape (n,)."""
+    lists = (*_listed(p, k), *_listed(q, k), p.shape[-1])
+    pair = truncation.partial_distance(*lists)
+    cumulative = np.cumsum(q, axis=-1)
+    draft = np.argmax(cumulative > (quantile * cumulative[:, -1])[:, None], axis=-1)
+    fate = truncation.partial_draft(*lists, token=draft, uniform=0.5).probability
+    found = {
+        "listed target": np.exp(lists[1]).sum(axis=-1),
+        "listed draft": np.exp(lists[3]).sum(axis=-1),
+        "acceptance width": pair.acceptance.upper - pair.acceptance.lower,
+        "largest deviation": truncation.partial_deviation(lists[3], k, p.shape[-1]).upper,
+        "largest bias": truncation.partial_bias(*lists, k=k).upper,
+        "bias": truncation.resampling_bias(p, q, k),
+        "decided": 1.0 - (fate.upper - fate.lower),  # the share of u in [0, 1] that decides
+        "known": (fate.upper == fate.lower).astype(np.float64),
+        "outside": np.abs(
+            np.clip(verification.acceptance_rate(p, q), pair.acceptance.lower, pair.acceptance.upper)
+            - verification.acceptance_rate(p, q)
+        ),
+    }
+    return {name: np.asarray(value, dtype=np.float64) for name, value in found.items()}
+
+
+def _of_quantiser(p: Row, q: Row, half: float, span: float) -> Row:
+    """Return the width of the interval of the acceptance rate at n positions."""
+    ends = []
+    for rows in (p, q):
+        with np.errstate(divide="ignore"):
+            log = np.log(rows)
+        floor = log.max(axis=-1, keepdims=True) - span
+        stored = np.minimum(np.where(log > floor, np.round(log / (2 * half)) * 2 * half, floor), 0.0)
+        box = truncation.quantised_box(stored, error=half * ROUNDING, floor=floor[:, 0])
+        ends += [box.lower, box.upper]
+    found = truncation.box_distance(*ends)
+    return np.asarray(found.upper - found.lower)
+
+
+def _measured(trace: Trace, seed: int) -> tuple[dict[int, dict[str, Row]], dict[str, Row]]:
+    """Return what lists of each k tell, and the widths of each quantiser."""
+    vocabulary = trace.vocabulary
+    sizes = sorted({min(k, vocabulary) for k in SIZES})
+    of_lists: dict[int, list[dict[str, Row]]] = {k: [] for k in sizes}
+    of_quantisers: dict[str, list[Row]] = {name: [] for name, _, _ in QUANTISERS}
+    rng, left = np.random.default_rng([seed, 1]), max(1, QUANTISED_VALUES // vocabulary)
+    for draft, target in sampled(trace, max(1, SAMPLE_VALUES // vocabulary), seed):
+        q, p = probabilities(draft), probabilities(target)
+        quantile = rng.random(len(q))
+        for k in sizes:
+            of_lists[k].append(_of_lists(p, q, k, quantile))
+        for name, half, span in QUANTISERS:
+            of_quantisers[name].append(_of_quantiser(p[:left], q[:left], half, span))
+        left = max(0, left - len(q))
+    joined = {
+        k: {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} for k, parts in of_lists.items()
+    }
+    return joined, {name: np.concatenate(parts) for name, parts in of_quantisers.items()}
+
+
+def _spread(values: Row) -> str:
+    """Return mean and 95th percentile as text."""
+    return f"{values.mean():.2g}; {np.quantile(values, 0.95):.2g}"
+
+
+def measure_table(trace: Trace, seed: int) -> Numbers:
+    """Measure Table IX of ours: the widths of the intervals that top-k lists and quantised rows leave."""
+    of_lists, of_quantisers = _measured(trace, seed)
+    heads = (
+        "k",
+        "mass listed of q; of p",
+        "width of the acceptance rate",
+        "largest Δ_k",
+        "largest Bias",
+        "true Bias",
+        "drafts decided",
+        "both probabilities listed",
+    )
+    rows = tuple(
+        (
+            f"{k:,}",
+            f"{found['listed draft'].mean():.1%}; {found['listed target'].mean():.1%}",
+            *(_spread(found[name]) for name in ("acceptance width", "largest deviation", "largest bias", "bias")),
+            f"{found['decided'].mean():.1%}",
+            f"{found['known'].mean():.1%}",
+        )
+        for k, found in of_lists.items()
+    )
+    first = Table("What the top k log-probabilities of p and q tell; mean; 95th percentile", heads, rows).plain()
+    second = Table(
+        "What a quantised row tells; mean; 95th percentile",
+        ("stored", "error in nats", "width of the acceptance rate"),
+        tuple((name, f"{half:.2g}", _spread(of_quantisers[name])) for name, half, _ in QUANTISERS),
+    ).plain()
+    statistics: dict[str, Any] = {
+        "lists": {
+            str(k): {name: plain(values.mean(), 5) for name, values in found.items() if name != "outside"}
+            | {f"{name} 95%": plain(np.quantile(found[name], 0.95), 5) for name in ("acceptance width", "largest bias")}
+            for k, found in of_lists.items()
+        },
+        "quantised": {name: plain(values.mean(), 5) for name, values in of_quantisers.items()},
+        "outside": plain(max(float(found["outside"].max()) for found in of_lists.values()), 2),
+        "positions_quantised": len(next(iter(of_quantisers.values()))),
+    }
+    drawn = len(next(iter(of_lists.values()))["bias"])
+    return {"tables": [first, second], "statistics": statistics, "positions_drawn": drawn}
+
+
+def message_table(numbers: Numbers) -> str:
+    """Say what the middle k tells."""
+    lists = numbers["statistics"]["lists"]
+    k = str(SHOWN) if str(SHOWN) in lists else next(iter(lists))
+    found = lists[k]
+    return (
+        f"The top {int(k):,} log-probabilities of both models leave the acceptance rate an interval of mean width "
+        f"{found['acceptance width']:.2g}, and decide {found['decided']:.1%} of the drafts."
+    )
+
+
+def caption_table(numbers: Numbers) -> str:
+    """Say which ends are sharp, how drafts are counted, and how many positions the second table has."""
+    return (
+        "Both ends of the acceptance rate and of Δ_k, whose lower end is 0, are sharp: two distributions that agree "
+        "with the lists attain them. The upper end of the Bias, with all k listed entries of q sent, is a certificate "
+        "and not always attained. A draft is drawn from q at each position; it is decided for the share of u in [0, 1] "
+        "for which the lists tell whether u < p_d/q_d. In the second table the lower end is sharp and the upper end "
+        f"proven, at {numbers['statistics']['positions_quantised']:,} of the positions; the error is half a step."
+    )

@@ -1,4 +1,4 @@
-"""The scripts of examples/ run as they stand."""
+"""The scripts of examples/ run without a change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAID = {
 
 
 def run(name: str, folder: Path, *words: str) -> str:
-    """What an example prints; warnings are errors."""
+    """Return what an example prints; warnings are errors."""
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / name), *words]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)

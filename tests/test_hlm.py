@@ -1,4 +1,4 @@
-"""The launcher: standard library alone, one clear sentence for each way it can fail."""
+"""The launcher: it needs only the standard library, and reports each failure in one clear sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def load():
-    """The script as a module, without writing a .pyc beside it."""
+    """Return the script as a module, without writing a .pyc file next to it."""
     loader = SourceFileLoader("hlm_launcher", str(ROOT / "hlm"))
     module = importlib.util.module_from_spec(importlib.util.spec_from_loader("hlm_launcher", loader))
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
@@ -55,7 +55,7 @@ def root(tmp_path):
 
 @pytest.fixture
 def environment(hlm, root):
-    """What looks like an environment: its interpreter is a link to one that stays where it is."""
+    """Make a folder that looks like an environment: its interpreter is a link to a real one."""
     folder = root / ".venv"
     python = hlm.python_of(folder)
     python.parent.mkdir(parents=True)
@@ -66,7 +66,7 @@ def environment(hlm, root):
 
 @pytest.fixture
 def no_processes(hlm, monkeypatch):
-    """Fail if the launcher starts anything."""
+    """Fail if the launcher starts a process."""
 
     def refuse(*args, **kwargs):
         raise AssertionError(f"started {args}")
@@ -206,20 +206,20 @@ CALLED = ("venv", "pip", "ensurepip", "json", "hashlib", "re", "subprocess", "pa
 
 @pytest.fixture
 def project(root):
-    """A project folder with a launcher of its own, and modules in it that would leave a mark."""
+    """A project folder with its own launcher, and modules in it that write a mark if they are imported."""
     shutil.copy(ROOT / "hlm", root / "hlm")
     return root
 
 
 def hostile(folder):
-    """Modules named like those that set-up runs and imports; each leaves a mark in its folder."""
+    """Write modules with the names of modules that set-up runs and imports; each writes a mark in its folder."""
     for name in CALLED:
         text = f"open({str(folder / (name + '.ran'))!r}, 'w').close()\nraise SystemExit(1)\n"
         (folder / f"{name}.py").write_text(text)
 
 
 def launch(project, where, *command):
-    """Run the launcher of a project in some folder, as a user does; pip reaches nothing."""
+    """Run a project's launcher in some folder, as a user does; pip reaches no index."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
     env = {**kept, "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
     command = [sys.executable, str(project / "hlm"), *command]
@@ -337,7 +337,7 @@ def pins():
 
 
 def brought():
-    """Name and version of every installed package that the core and the extras draw in, at whatever remove."""
+    """Return name and version of every package that the core and the extras need, directly or indirectly."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
     asked = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]
@@ -487,7 +487,7 @@ def test_a_command_that_is_none_gets_a_suggestion(hlm, root, capsys):
 @pytest.mark.parametrize("conflict", [False, True], ids=["nothing found", "another version lies here"])
 @pytest.mark.parametrize("terminal", [True, False])
 def test_without_a_network_set_up_says_so_in_one_sentence(hlm, root, tmp_path, monkeypatch, conflict, terminal):
-    """A real pip and an address at which nothing listens; a wheel at hand makes pip report ResolutionImpossible."""
+    """A real pip, with an address that nobody serves; one wheel is present, so pip reports ResolutionImpossible."""
     for name in ("PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_EXTRA_INDEX_URL", "PIP_CONSTRAINT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
@@ -542,7 +542,7 @@ class Replaced(Exception):
 
 @pytest.fixture
 def replaced(hlm, monkeypatch):
-    """Say what the process becomes, and where."""
+    """Record the command that replaces the process, and its folder."""
 
     def execv(path, command):
         raise Replaced(path, command, os.getcwd())
@@ -572,7 +572,7 @@ def test_a_command_runs_in_the_users_folder(hlm, root, replaced):
 
 @pytest.fixture
 def started(hlm, monkeypatch):
-    """The commands that were run; each ends with the next code, None is Ctrl-C."""
+    """The commands that were run; each ends with the next exit code, and None stands for Ctrl-C."""
     found, codes = [], [0, 0]
 
     def run(command, *, cwd, env):

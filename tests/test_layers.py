@@ -1,4 +1,4 @@
-"""The order of the folders of ``validation/``: no import runs up, and none runs in a circle."""
+"""The order of the folders of ``validation/``: no import goes to a higher folder, and no imports form a cycle."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ LAYERS = (
 
 
 def name_of(path: Path) -> str:
-    """The module that a file is."""
+    """Return the module name of a file."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module of ``validation/`` but the package itself, which is empty."""
+    """Return every module of ``validation/`` except the package itself, which is empty."""
     found = {name_of(path): path for path in sorted((ROOT / "validation").rglob("*.py"))}
     return {name: path for name, path in found.items() if name != "validation"}
 
 
 def runtime_nodes(tree: ast.AST) -> list[ast.AST]:
-    """All nodes of a file, those inside functions too, without what only type checkers read."""
+    """Return all nodes of a file, also inside functions, without the code that only type checkers read."""
     found, waiting = [], [tree]
     while waiting:
         node = waiting.pop()
@@ -73,7 +73,7 @@ def imports(text: str) -> set[str]:
 
 @cache
 def graph() -> dict[str, set[str]]:
-    """What each module imports, and the packages that these lie in, unless it lies there itself."""
+    """Return the imports of each module, and the packages of these imports if the module is not inside them."""
     edges = {}
     for name, path in modules().items():
         wanted = imports(path.read_text(encoding="utf-8")) - {name}
@@ -118,7 +118,7 @@ def test_no_import_runs_in_a_circle() -> None:
 
 
 def test_relative_imports_are_not_used() -> None:
-    """They would escape the two tests above."""
+    """The two tests above would not see them."""
     relative = [
         name
         for name, path in modules().items()

@@ -1,4 +1,4 @@
-"""What the repository promises as a whole."""
+"""Properties of the repository as a whole."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_no_path_of_one_machine():
 
 
 def test_no_registry_is_named():
-    """Which index is used is for pip's own settings to say."""
+    """pip's own settings choose the index."""
     assert lines_with(r"py" + r"pi\.org|python" + r"hosted\.org|download\.py" + r"torch\.org") == []
 
 
@@ -124,7 +124,7 @@ def test_importing_hlmtheory_imports_nothing_heavy():
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level packages that a file imports, wherever in it."""
+    """Return the top-level packages that a file imports, anywhere in the file."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -200,7 +200,7 @@ def test_the_examples_of_the_readme_run(tmp_path, monkeypatch):
 
 
 def test_the_template_for_a_claim_works():
-    """Its function and its record, in the module that they are written for."""
+    """The function and the record of the template, written into the module that they are for."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     block = next(block for block in python_blocks(text) if "Claim(" in block)
     module = dict(vars(import_module("hlmtheory.truncation.claims")))

@@ -1,4 +1,4 @@
-"""A type checker and an editor know every public name."""
+"""Type checkers and editors see every public name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Coverage-guided fuzzing of the codec's decoder: ``python tests/fuzz/codec_fuzz.py [-max_total_time=S] [CORPUS]``.
 
-Needs atheris (``pip install atheris``), which the tests do not; they try the same property by hypothesis. Half of the
-inputs are taken as whole messages; of the rest a right frame is put around the body, so that what is behind the
-checksum is reached too. A failure is anything but a named refusal, or a message that encodes to the same bytes.
+It needs atheris (``pip install atheris``). The tests do not; they test the same property with hypothesis. Half of the
+inputs are decoded as whole messages. The others become the body of a valid frame, so that the code after the checksum
+is reached too. Every result is a failure except a named refusal, and a message that encodes to the same bytes.
 
 atheris itself takes more and more memory, about a gigabyte for half a million inputs, so an hour is several runs over
 one CORPUS. The last hour (2026-11-20, 3,694 s on one core, inputs of up to 4,096 bytes) tried 960,252 inputs and found
@@ -15,11 +15,11 @@ import sys
 from collections.abc import Callable
 
 CODERS = ("enumerative", "entropy", "enumerative")
-"""By the kind of the frame; a truncated message has no choice."""
+"""The coder by the kind of the frame; a truncated message has only one."""
 
 
 def target() -> Callable[[bytes], None]:
-    """What is run on each input; it imports the codec, so that the caller can instrument that."""
+    """Run the codec on one input; the codec is imported here, so that the caller can instrument it."""
     from hlmtheory import codec
     from hlmtheory.codec.frame import framed
 
@@ -37,7 +37,7 @@ def target() -> Callable[[bytes], None]:
 
 
 def main() -> None:
-    """Run until a failure, or as long as the arguments say."""
+    """Run until a failure, or for the time in the arguments."""
     try:
         import atheris
     except ImportError:

@@ -1,17 +1,17 @@
-"""Mutation testing of hlmtheory: do the theory's tests notice when one place of the code is changed?
+"""Mutation testing of hlmtheory: do the theory's tests notice a change of one place in the code?
 
     python tests/mutation/run.py results.json [--mutants 320] [--seed 1] [--jobs 2] [--modules channel ofdma]
     python tests/mutation/run.py results.json --survivors
 
 Needs the extras ``validation`` and ``test`` and the package cosmic-ray, which finds the places and makes the mutants.
-A sample of them is tested, spread over all modules. Claims are left out: they are tests themselves. Left out as
-well are type annotations, which are never evaluated, and mutants that crash nearly always and so prove little
-(arithmetic turned into an operation on bits, a comparison turned into ``is``). One mutant stands for each place.
+A sample of the mutants is tested, spread over all modules. Three kinds are left out: claims, which are tests
+themselves; type annotations, which are never evaluated; and mutants that nearly always crash and so prove little
+(arithmetic turned into an operation on bits, a comparison turned into ``is``). There is one mutant for each place.
 
-A mutant meets its module's own tests with few examples. The second command lets each survivor meet all tests of the
-theory with few examples, then its module's own with the examples of CI. The code on disk is not changed: each mutant
-lives in a forked process of its own. Results are written after each mutant, and the same command continues an
-interrupted run. README.md beside this file names the survivors.
+The first command runs the tests of the mutant's module, with few examples. The second command runs, for each survivor,
+all tests of the theory with few examples, then the module's tests with the examples of CI. The code on disk is not
+changed: each mutant exists only in a forked process. Results are written after each mutant, and the same command
+continues an interrupted run. README.md in this folder names the survivors.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CRASHING = re.compile(r"_(BitOr|BitAnd|BitXor|LShift|RShift|Is|IsNot|In|NotIn)$")
-"""Operators whose result is refused by most types."""
+"""Operators whose result most types refuse."""
 FLOOR = 12
-"""Mutants that every module gets, if it has as many."""
+"""Minimum number of mutants of a module, if it has this many."""
 CPU_SECONDS = {"few": 120, "ci": 900}
-"""What the tests of one mutant may take; a mutant that takes longer is caught."""
+"""Seconds for the tests of one mutant; a mutant that takes longer counts as caught."""
 MEMORY = 12 * 2**30
-"""Bytes of address space; a mutant that needs more is caught."""
+"""Bytes of address space; a mutant that needs more counts as caught."""
 NOT_LOADED = 3
 """Exit status of a process whose tests never imported the mutant."""
 ALL_TESTS = ("tests/theory", "hlmtheory")
 
 
 def module_of(path: str) -> str:
-    """The module of the theory: a folder of hlmtheory, or ``_shared`` for its private files."""
+    """Return the module of the theory: a folder of hlmtheory, or ``_shared`` for its private files."""
     parts = Path(path).parts
     return parts[1] if len(parts) > 2 else "_shared"
 
 
 def own_tests(path: str) -> list[str]:
-    """The test files that are named after the module, the claims, and the module's doctests."""
+    """Return the test files that are named after the module, the tests of claims, and the module's doctests."""
     module = module_of(path)
     stem = Path(path).stem.strip("_") if module == "_shared" else module
     found = sorted(str(test.relative_to(ROOT)) for test in (ROOT / "tests/theory").glob(f"test_{stem}*.py"))
@@ -65,14 +65,14 @@ def own_tests(path: str) -> list[str]:
 
 
 def untested(tree: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Start and end, as (line, column), of the type annotations and of the claims of a file."""
+    """Return start and end, as (line, column), of the type annotations and of the claims of a file."""
     notes = [getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns")]
     notes += [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Claim"]
     return [((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in notes if n is not None]
 
 
 def places() -> list[dict[str, Any]]:
-    """One mutant for each place of the theory's code, drawn among those that cosmic-ray offers there."""
+    """Return one mutant for each place of the theory's code, drawn from the mutants of cosmic-ray there."""
     from cosmic_ray.commands.init import _all_work_items
 
     files = [path.relative_to(ROOT) for path in sorted((ROOT / "hlmtheory").rglob("*.py"))]
@@ -94,7 +94,7 @@ def places() -> list[dict[str, Any]]:
 
 
 def sample(mutants: list[dict[str, Any]], count: int, seed: int) -> list[dict[str, Any]]:
-    """``count`` mutants, at least :data:`FLOOR` of each module, in random order."""
+    """Return ``count`` mutants, at least :data:`FLOOR` of each module, in random order."""
     rng = random.Random(seed)
     by_module = defaultdict(list)
     for mutant in mutants:
@@ -110,12 +110,12 @@ def sample(mutants: list[dict[str, Any]], count: int, seed: int) -> list[dict[st
 
 
 def name_of(mutant: dict[str, Any]) -> tuple[str, int, int]:
-    """What tells a mutant from the others: its place."""
+    """Return the name of a mutant: its place."""
     return mutant["path"], mutant["line"], mutant["column"]
 
 
 def mutated_code(mutant: dict[str, Any]) -> str:
-    """The whole file with its one change."""
+    """Return the whole file with its one change."""
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
@@ -125,7 +125,7 @@ def mutated_code(mutant: dict[str, Any]) -> str:
 
 
 def passes(path: str, code: str, tests: list[str] | tuple[str, ...], profile: str) -> bool:
-    """Whether the tests pass, in a forked process in which ``path`` holds ``code``."""
+    """Return whether the tests pass, in a forked process in which ``path`` holds ``code``."""
     child = os.fork()
     if child:
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -150,7 +150,7 @@ def passes(path: str, code: str, tests: list[str] | tuple[str, ...], profile: st
         SourceFileLoader.get_code = get_code
         import pytest
 
-        # pytest loads a file that it was given by a loader of its own, unless asserts stay as they are
+        # pytest loads a given file with its own loader, unless asserts stay as they are
         status = pytest.main(["-q", "-x", "--assert=plain", "-p", "no:cacheprovider", *dict.fromkeys(tests)])
         os._exit(NOT_LOADED if not loaded else 0 if status == 0 else 1)
     except BaseException:
@@ -159,7 +159,7 @@ def passes(path: str, code: str, tests: list[str] | tuple[str, ...], profile: st
 
 
 def survives(mutant: dict[str, Any], again: bool = False) -> bool:
-    """Whether no test notices the mutant: its module's own, or if it survived them, all of them with more examples."""
+    """Return whether no test notices the mutant: its module's tests, or if it survived these, all tests."""
     path, code = mutant["path"], mutated_code(mutant)
     if not again:
         return passes(path, code, own_tests(path), "few")
@@ -167,14 +167,14 @@ def survives(mutant: dict[str, Any], again: bool = False) -> bool:
 
 
 def refuse_broken_tests(paths: list[str]) -> None:
-    """Stop where the tests fail on the code as it is: they would catch every mutant."""
+    """Stop if the tests fail on the unchanged code: they would catch every mutant."""
     for path in {module_of(path): path for path in paths}.values():
         if not passes(path, (ROOT / path).read_text(encoding="utf-8"), own_tests(path), "few"):
             raise SystemExit(f"The tests of {path} fail without a mutant; run them by hand first.")
 
 
 def preload() -> None:
-    """Import what the tests import, but for the theory itself, so that forked processes need not."""
+    """Import the packages that the tests need, except the theory, so that forked processes need not import them."""
     import cosmic_ray.mutating
     import cvxpy
     import hypothesis.extra.numpy

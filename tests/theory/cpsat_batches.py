@@ -1,8 +1,8 @@
-"""The least latency of batches on two machines, by OR-Tools' CP-SAT: a script with a process of its own.
+"""A script that computes the smallest latency of batches on two machines by OR-Tools' CP-SAT, in its own process.
 
-Reads a list of instances on standard input, {"count", "blocks": [{"tasks", "times", "bytes"}], "room"}; a block is a
-set of tasks that may become a batch, its times are draft, verification, draft, ... in whole seconds. Writes for each
-the least makespan with a barrier at every step and without.
+It reads a list of instances from standard input, {"count", "blocks": [{"tasks", "times", "bytes"}], "room"}; A block is
+a set of tasks that may become a batch; its times are draft, verification, draft, ... in whole seconds. The script
+writes, for each instance, the smallest makespan with a barrier at every step and without.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ortools.sat.python import cp_model
 
 
 def least(instance: dict[str, Any], barrier: bool) -> int:
-    """The optimum over blocks, waves and schedules."""
+    """Return the smallest latency over blocks, waves and schedules."""
     model, blocks = cp_model.CpModel(), instance["blocks"]
     waves = instance["count"]
     horizon = sum(max(sum(b["times"]) for b in blocks if k in b["tasks"]) for k in range(waves)) + 1

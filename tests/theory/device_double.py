@@ -1,8 +1,8 @@
-"""A stand-in accelerator in pure Python: tensors whose device is ``far:0`` and whose values lie on the host.
+"""A stand-in accelerator in pure Python: tensors whose device is ``far:0`` and whose values are on the host.
 
-As on CUDA, an operation on tensors of both devices is refused, unless the one on the host is a single number, and so is
-numpy's look at a tensor of the device. Built on torch's PrivateUse1 key, which a process can rename once and not give
-back: call ``install`` in a process of its own, see ``on_device.py``.
+As on CUDA, an operation on tensors of both devices is refused, unless the host's tensor is a single number. numpy
+cannot read a tensor of the device, either. The device uses torch's PrivateUse1 key, which a process can rename only
+once. So call ``install`` in a separate process; see ``on_device.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 NAME = "far"
 _CROSSING = ("aten::_to_copy", "aten::copy_", "aten::index_put", "aten::index.Tensor")
-"""What may take tensors of two devices on CUDA, too: copies, and an index on the host."""
+"""Operations that take tensors of two devices also on CUDA: copies, and an index on the host."""
 
 
 class Far(torch.Tensor):
@@ -40,7 +40,7 @@ class Far(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Every operation with a tensor of the device."""
+        """Handle every operation that has a tensor of the device."""
         return _run(func, args, kwargs or {})
 
     def __repr__(self, **_: Any) -> str:
@@ -50,7 +50,7 @@ class Far(torch.Tensor):
         raise TypeError(f"can't convert {NAME}:0 device type tensor to numpy. Use Tensor.cpu() first.")
 
     def numpy(self, *_: Any, **__: Any) -> Any:
-        """As on CUDA, refused."""
+        """Refuse, as CUDA does."""
         return self.__array__()
 
 
@@ -59,14 +59,14 @@ def _is_far(device: Any) -> bool:
 
 
 def _host(value: Any) -> Any:
-    """What the host computes with in place of a tensor, or a name, of the device."""
+    """Return the host's value for a tensor, or a name, of the device."""
     if isinstance(value, Far):
         return value.host
     return torch.device("cpu") if isinstance(value, torch.device) and value.type == NAME else value
 
 
 def _run(operation: Any, args: Any, kwargs: Any) -> Any:
-    """The operation on the host's values, answered on the device that CUDA would answer on."""
+    """Run the operation on the host's values, and return the result on the device that CUDA would use."""
     tensors = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
     name = operation.name() if hasattr(operation, "name") else str(operation)
     far = [value for value in tensors if isinstance(value, Far)]
@@ -91,7 +91,7 @@ def _run(operation: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _constructor(made_on_host: Any) -> Any:
-    """A maker of tensors that makes them on the host and moves them, as no kernel makes them."""
+    """Return a constructor that makes tensors on the host and moves them to the device."""
 
     def made(*args: Any, device: Any = None, **kwargs: Any) -> Any:
         if device is None or (args and isinstance(args[0], Far)):
@@ -102,7 +102,7 @@ def _constructor(made_on_host: Any) -> Any:
 
 
 def far(value: Any) -> torch.Tensor:
-    """The values as a tensor of the device."""
+    """Return the values as a tensor of the device."""
     return Far(torch.asarray(np.array(value)))
 
 

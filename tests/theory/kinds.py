@@ -1,4 +1,4 @@
-"""The array libraries that the public functions are tried with."""
+"""The array libraries with which the public functions are tested."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ LIBRARIES = ("numpy", "torch", "strict")
 
 
 def namespace(library: str) -> Any:
-    """The module that makes arrays of this library; the test is skipped where it is not installed."""
+    """Return the module that makes arrays of this library; skip the test if it is not installed."""
     return pytest.importorskip({"numpy": "numpy", "torch": "torch", "strict": "array_api_strict"}[library])
 
 
 def to(library: str, value: Any, dtype: str | None = None) -> Any:
-    """The value as an array of the library, in its own or the named type."""
+    """Return the value as an array of the library, in the library's own or in the named type."""
     xp = namespace(library)
     array = xp.asarray(np.array(value))
     return array if dtype is None else xp.asarray(array, dtype=getattr(xp, dtype))
 
 
 def kind_of(value: Any) -> tuple[str, str]:
-    """Library and type of an array: ("torch", "float32")."""
+    """Return library and type of an array: ("torch", "float32")."""
     library = type(value).__module__.split(".")[0].removeprefix("array_api_")
     return library, str(value.dtype).rpartition(".")[2]
 
 
 def numbers(value: Any) -> np.ndarray:
-    """The values as float64 of numpy, whatever the library."""
+    """Return the values as numpy float64, for any library."""
     value = value.detach().to("cpu").double() if hasattr(value, "detach") else value
     return np.asarray(value, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""What every claim of a module is put through, for modules whose instances are numbers rather than rows."""
+"""The tests that every claim of a module runs through, for modules whose instances are numbers rather than rows."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Strategy = st.SearchStrategy[Any]
 
 @dataclass(frozen=True)
 class ClaimTable:
-    """What the claims of one module are tested on.
+    """Test data for the claims of one module.
 
     A test file of a module names its table ``CLAIM_TABLE``; ``test_claim_tables.py`` finds it and runs every claim.
 
     Attributes
     ----------
     claims : sequence of Claim
-        The module's claims, or those of them that this table is for.
+        The module's claims, or the part of them that this table tests.
     strategies : mapping
-        For each claim's id, what its instances are drawn from.
+        For each claim's id, the strategy of its instances.
     strays : mapping or function of the claim
         For each argument a value outside its domain.
     agrees : mapping
-        For each false claim's id, an instance on which it is right, or None.
+        For each false claim's id, an instance on which the statement is right, or None.
     outside : mapping or function of the claim and the assumption's statement
         For each assumption an instance that breaks it; arguments that a claim does not take are dropped.
     """
@@ -51,33 +51,33 @@ class ClaimTable:
     outside: Mapping[str, Instance] | Callable[[Claim, str], Instance] = field(default_factory=dict)
 
     def strays_of(self, claim: Claim) -> Mapping[str, Any]:
-        """The values outside the domains of the claim's arguments."""
+        """Return values outside the domains of the claim's arguments."""
         return self.strays(claim) if callable(self.strays) else self.strays
 
     def outside_of(self, claim: Claim, statement: str) -> Instance:
-        """The instance on which the claim's assumption fails."""
+        """Return an instance for which the claim's assumption fails."""
         found = self.outside(claim, statement) if callable(self.outside) else self.outside[statement]
         return {name: value for name, value in found.items() if name in claim.takes}
 
 
 def claim_tables() -> dict[str, ClaimTable]:
-    """The tables of all test files of this folder, by the file's name."""
+    """Return the tables of all test files of this folder, by the file's name."""
     names = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py"))
     modules = {name: importlib.import_module(f"{__package__}.{name}") for name in names if name not in READERS}
     return {name: module.CLAIM_TABLE for name, module in modules.items() if hasattr(module, "CLAIM_TABLE")}
 
 
 READERS = ("test_claim_tables", "test_claims")
-"""The test files that read the tables, and have none."""
+"""The test files that read the tables and have no table."""
 
 
 def by_id(value):
-    """A readable test id."""
+    """Return a readable test id."""
     return value.id if isinstance(value, Claim) else None
 
 
 def mutants(claim):
-    """The claim with a right side that the attained instance no longer satisfies."""
+    """Return the claim with a right side that the attained instance no longer satisfies."""
     factors = (1 - 1e-6, 1 + 1e-6) if claim.relation is Relation.EQ else (claim.attained.ratio * (1 - 1e-4),)
     for factor in factors:
         scaled = functools.wraps(claim.rhs)(lambda factor=factor, **values: factor * claim.rhs(**values))
@@ -88,7 +88,7 @@ def mutants(claim):
 
 
 def quantity(least: float, most: float) -> Strategy:
-    """A positive number: a power of 2 or of 10, so that ties occur, or anything between, by its logarithm."""
+    """A positive number: a power of 2 or of 10, so that ties occur, or any number, drawn by its logarithm."""
     low, high = np.log2(least), np.log2(most)
     tens = st.integers(int(np.ceil(np.log10(least))), int(np.floor(np.log10(most)))).map(lambda n: 10.0**n)
     twos = st.integers(int(np.ceil(low)), int(np.floor(high))).map(lambda n: 2.0**n)
@@ -98,7 +98,7 @@ def quantity(least: float, most: float) -> Strategy:
 
 @st.composite
 def batches(draw: st.DrawFn, rows: tuple[int, int] | None = None, **elements: Strategy) -> Instance:
-    """A batch of instances; an argument whose name begins with ``rows_`` is a row, of one common length."""
+    """A batch of instances; an argument whose name begins with ``rows_`` is a row; all rows have one length."""
     shape = draw(shapes())
     length = draw(st.integers(*rows)) if rows else 0
     instance = {}
@@ -113,7 +113,7 @@ def batches(draw: st.DrawFn, rows: tuple[int, int] | None = None, **elements: St
 
 
 def check_holds(claim: Claim, strategy: Strategy) -> None:
-    """No drawn instance violates it, and some are in scope."""
+    """No drawn instance violates the claim, and some instances are in scope."""
     in_scope = 0
 
     @given(strategy)
@@ -138,7 +138,7 @@ def check_attained(claim: Claim) -> None:
 
 
 def check_refuted(claim: Claim, strategy: Strategy, agrees: Instance | None) -> None:
-    """The counterexample stands; where the statement is right, if anywhere, it is called right."""
+    """The counterexample violates the statement; it holds on a given instance where it is right, if there is one."""
     assert claim.check(claim.refuted).count(Status.VIOLATED) == 1
     assert agrees is None or claim.check(agrees).holds
     seen = 0
@@ -161,7 +161,7 @@ def check_scope(claim: Claim, statement: str, outside: Instance) -> None:
 
 
 def check_libraries(claim: Claim) -> None:
-    """Numpy, torch and a strict array library give one verdict."""
+    """Numpy, torch and a strict array library give the same verdict."""
     instance = claim.refuted or claim.attained.instance
     ours = claim.check(instance)
     for library in ("torch", "strict"):
@@ -172,7 +172,7 @@ def check_libraries(claim: Claim) -> None:
 
 
 def check_strays(claim: Claim, strays: Instance) -> None:
-    """A value outside its domain is refused by its name."""
+    """A value outside its domain is refused, and the message names it."""
     instance = dict(claim.refuted or claim.attained.instance)
     for name in claim.takes:
         with pytest.raises(ValueError, match=rf"^{name}\b.* must "):

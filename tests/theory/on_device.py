@@ -1,6 +1,6 @@
-"""Run every claim's check, and the public functions, with tensors of a stand-in accelerator; print what fails as JSON.
+"""Run the claims' checks and the public functions on a stand-in accelerator's tensors; print failures as JSON.
 
-Called by ``test_device.py`` in a process of its own, since the device cannot be given back.
+``test_device.py`` runs this in a separate process, because a process cannot release the device.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ BEFORE = {
     "ThresholdController.roll_back": "ThresholdController.step",
     "MassBudgetController.roll_back": "MassBudgetController.step",
 }
-"""What has to be called on the same object before a method."""
+"""The calls that an object needs before a method."""
 
 
 def near(value: Any) -> torch.Tensor:
-    """The values as a tensor of the host."""
+    """Return the values as a tensor of the host."""
     return torch.asarray(np.array(value))
 
 
 def check_double() -> None:
-    """The stand-in refuses what CUDA refuses, and takes a number of the host."""
+    """The stand-in refuses what CUDA refuses, and accepts a single number of the host."""
     for mixed in (lambda: far([1.0]) + near([1.0]), lambda: torch.where(near([True]), far([1.0]), far([1.0]))):
         with pytest.raises(RuntimeError, match="on the same device"):
             mixed()
@@ -77,7 +77,7 @@ def check_double() -> None:
 
 
 def check_claim(claim: Claim) -> None:
-    """The verdict on the device is the host's."""
+    """The verdict on the device equals the host's."""
     one = claim.refuted or claim.attained.instance
     instance = {name: np.stack([value, value]) for name, value in one.items()}  # a number alone may be of either device
     ours, theirs = (claim.check({name: to(value) for name, value in instance.items()}) for to in (near, far))
@@ -87,7 +87,7 @@ def check_claim(claim: Claim) -> None:
 
 
 def check_names() -> None:
-    """Every public function is tried, or left out with a reason."""
+    """Every public function is tested, or left out with a reason."""
     left_out = set().union(*LEFT_OUT.values())
     missing = sorted(set(PUBLIC) - set(tried()) - left_out)
     assert not missing, f"annotate an array of {', '.join(missing)} as Array, or name them in LEFT_OUT of on_device.py"
@@ -95,24 +95,24 @@ def check_names() -> None:
 
 
 def takes(name: str) -> list[str]:
-    """The arguments of a public function that are annotated as arrays: Array, Integers or Any."""
+    """Return the arguments of a public function that are annotated as arrays: Array, Integers or Any."""
     parameters = inspect.signature(PUBLIC[name]).parameters.values()
     return [one.name for one in parameters if re.search(r"\b(Array|Integers|Any)\b", str(one.annotation))]
 
 
 def tried() -> list[str]:
-    """What takes an array, itself or where its object is made, and is not left out."""
+    """Return the functions that take an array, themselves or in their object's constructor, and are not left out."""
     left_out = set().union(*LEFT_OUT.values())
     return [name for name in PUBLIC if name not in left_out and (takes(name) or takes(name.partition(".")[0]))]
 
 
 def check_call(name: str) -> None:
-    """The answer on the device is the host's, and lies on the device where the host's is a tensor."""
+    """The answer on the device equals the host's, and is on the device if the host's answer is a tensor."""
     _compare(*(_called(name, to) for to in (near, far)))
 
 
 def _called(name: str, to: Move) -> Any:
-    """The answer to the valid call; a method's object and a link are made on the device."""
+    """Return the answer to the valid call; methods' objects and links are made on the device."""
     owner, _, method = name.partition(".")
     values = _moved(name, to)
     if "link" in values:
@@ -126,7 +126,7 @@ def _called(name: str, to: Move) -> Any:
 
 
 def _moved(name: str, to: Move) -> dict[str, Any]:
-    """The valid call: lists as tensors; where there are none, each number that may be an array as a tensor of two."""
+    """Return the valid call with lists as tensors; without lists, numbers that may be arrays as tensors of two."""
     values = copy.deepcopy(VALID_CALLS[name])  # with generators as they begin
     lists = {one: values[one] for one in takes(name) if _is_numbers(values[one])}
     if not lists:
@@ -139,7 +139,7 @@ def _is_numbers(value: Any) -> bool:
 
 
 def _compare(ours: Any, theirs: Any) -> None:
-    """Two answers, tensor by tensor."""
+    """Compare two answers, tensor by tensor."""
     if isinstance(ours, torch.Tensor):
         assert isinstance(theirs, Far), f"the answer lies on {getattr(theirs, 'device', type(theirs))}"
         np.testing.assert_allclose(theirs.host, ours, rtol=1e-9)
@@ -154,18 +154,18 @@ def _compare(ours: Any, theirs: Any) -> None:
 
 
 def failures(checks: dict[str, Check]) -> dict[str, str]:
-    """By name, the end of what a check raised."""
+    """Return, by name, the last line of the exception that a check raised."""
     found = {}
     for name, check in checks.items():
         try:
             check()
-        except Exception:  # whatever it is, it is what the test is looking for
+        except Exception:  # every exception is a failure
             found[name] = "".join(traceback.format_exc().splitlines(keepends=True)[-12:])
     return found
 
 
 def checks() -> dict[str, Check]:
-    """Every claim by its id, and every function and link by its name."""
+    """Return every claim's check by its id, and every function's and link's by its name."""
     found: dict[str, Check] = {"the stand-in": check_double, "the names": check_names}
     for claim in hlmtheory.all_claims().values():
         found[claim.id] = lambda claim=claim: check_claim(claim)

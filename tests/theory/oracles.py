@@ -1,4 +1,4 @@
-"""Naive second implementations: one row at a time, in exact rational arithmetic, as the definitions read."""
+"""Simple second implementations: one row at a time, in exact rational arithmetic, directly from the definitions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Row = Sequence[Fraction]
 
 
 def exact(row: Any) -> list[Fraction]:
-    """The floats of a row as the rationals they are."""
+    """Return the floats of a row as exact fractions."""
     return [Fraction(float(entry)) for entry in np.asarray(row, dtype=np.float64)]
 
 
 def row_by_row(oracle: Callable[..., Any], *arguments: tuple[Any, int]) -> np.ndarray:
-    """Apply an oracle to each instance of a batch; an argument comes with its own number of axes (1 for a row)."""
+    """Apply an oracle to each instance of a batch; each argument has its own number of axes (1 for a row)."""
     batch = np.broadcast_shapes(*(np.shape(array)[: np.ndim(array) - axes] for array, axes in arguments))
     spread = [np.broadcast_to(array, (*batch, *np.shape(array)[np.ndim(array) - axes :])) for array, axes in arguments]
     results = [np.asarray(oracle(*(array[index] for array in spread)), dtype=np.float64) for index in np.ndindex(batch)]
@@ -42,7 +42,7 @@ def residual(p: Row, q: Row) -> list[Fraction] | None:
 
 
 def emitted(p: Row, q: Row, skip: Row | None = None, replacement: Row | None = None) -> list[Fraction]:
-    """Law of the emitted token: every draft v, skipped or not, accepted or not, every replacement w."""
+    """Law of the emitted token, over every draft v (skipped or not, accepted or not) and every replacement w."""
     size = len(q)
     skip = skip or [Fraction(0)] * size
     replacement = replacement or residual(p, q) or [Fraction(0)] * size
@@ -91,7 +91,7 @@ def distortion(p: Row, q: Row, k: int) -> Fraction:
 
 
 def bias(p: Row, q: Row, k: int) -> Fraction:
-    """Σ |law - p| of the emitted token; the worst r̂ where it is 0/0: one that avoids all of r."""
+    """Σ |law - p| of the emitted token; where r̂ is 0/0, the worst r̂: one with no mass where r has some."""
     true, distorted = residual(p, q), residual(p, truncate(q, k))
     if true is None:
         return Fraction(0)

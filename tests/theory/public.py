@@ -1,4 +1,4 @@
-"""Every public name of the theory, with its object."""
+"""Every public name of the theory, with the object that it names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hlmtheory
 
 
 def public_names() -> dict[str, object]:
-    """What ``__all__`` of every module lists, the claims apart; no name is that of two things."""
+    """Return the names in ``__all__`` of every module, without the claims; no name stands for two objects."""
     found: dict[str, object] = {}
     for module in (import_module(f"hlmtheory.{name}") for name in hlmtheory.MODULES):
         for name in set(module.__all__) - {"CLAIMS"}:

@@ -1,7 +1,7 @@
-"""The rules for k as their definitions read, in fractions: every k on its own, smallest first.
+"""The rules for k directly from their definitions, in fractions: every k is computed separately, smallest first.
 
-A rule takes one distribution, as a list of fractions that sum to 1, and gives what it bounds, for every k = 0..V. The
-answer of the rule is the smallest k whose bound is within the tolerance.
+A rule takes one distribution, as a list of fractions that sum to 1, and returns the bounded quantity for every k =
+0..V. The rule's k is the smallest one whose value is within the tolerance.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Bounds = list[Fraction | float]
 
 
 def over_its_sum(row: Any) -> Row:
-    """The row that a caller gives, divided without rounding."""
+    """Return the row over its sum, without rounding."""
     values = oracles.exact(row)
     return [value / sum(values) for value in values]
 
@@ -59,6 +59,6 @@ def online_certified(q: Row, token: int, lower_bound: float) -> Bounds:
 
 
 def top_p(q: Row) -> Row:
-    """What the k largest entries leave, to be at most 1 - p."""
+    """The mass outside the k largest entries, which must be at most 1 - p."""
     ordered = sorted(q, reverse=True)
     return [sum(ordered[k:], Fraction(0)) for k in range(len(q) + 1)]

@@ -1,4 +1,4 @@
-"""What the properties are tried on: rows and batches of rows with ties, zeros, one-hot rows, subnormal entries."""
+"""Strategies for property tests: rows and batches of rows with ties, zeros, one-hot rows and subnormal entries."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def scaled_rows(draw: st.DrawFn, shape: tuple[int, ...], size: int) -> np.ndarra
 
 @st.composite
 def wide_rows(draw: st.DrawFn, shape: tuple[int, ...], size: int) -> np.ndarray:
-    """Many entries of very different size, as a language model's: drawn by seed, since one by one is slow."""
+    """Rows with many entries of very different size, as a language model's; drawn by seed, because that is faster."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     return _normalised(rng.gamma(draw(st.sampled_from((0.02, 0.3, 5.0))), size=(*shape, size)))
 
 
 def _normalised(weights: np.ndarray) -> np.ndarray:
-    """Rows divided by their sum; one that is nearly empty gets a certain first entry."""
+    """Return rows divided by their sum; a row that is nearly empty gets the probability 1 for its first entry."""
     weights = weights.copy()
     weights[..., 0] += np.sum(weights, axis=-1) < 1e-3
     return weights / np.sum(weights, axis=-1, keepdims=True)
@@ -84,20 +84,20 @@ def _equal(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
 
 
 def _disjoint(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
-    """Probability only where the draft has none; elsewhere if it has some everywhere."""
+    """Return a row with probability only where the draft has none; uniform if the draft has some everywhere."""
     weights = np.where(draft > 0, 0.0, draw(rows(draft.shape[:-1], draft.shape[-1])) + 1.0)
     full = np.sum(weights, axis=-1, keepdims=True) == 0
     return _normalised(np.where(full, 1.0, weights))
 
 
 def _near(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
-    """The draft with a share 2^-n of another row."""
+    """Return the draft, mixed with a share 2^-n of another row."""
     share = 2.0 ** -draw(st.integers(1, 52))
     return _normalised((1.0 - share) * draft + share * _independent(draw, draft))
 
 
 def _flattened(draw: st.DrawFn, draft: np.ndarray) -> np.ndarray:
-    """What the server reconstructs from k entries: the residual that it then forms is 0/0, or noise."""
+    """Return what the server reconstructs from k entries; its residual is then 0/0, or only rounding."""
     k = draw(st.integers(0, draft.shape[-1]))
     return oracles.row_by_row(oracles.truncate, (draft, 1), (k, 0))
 
@@ -134,7 +134,7 @@ def _integers(draw: st.DrawFn, shape: tuple[int, ...], largest: int) -> np.ndarr
 
 @st.composite
 def with_size(draw: st.DrawFn, source: Strategy) -> Instance:
-    """A pair, and how many entries are sent."""
+    """A pair, and the number of entries that are sent."""
     instance = draw(source)
     draft = instance["draft"]
     return {**instance, "k": _integers(draw, draft.shape[:-1], draft.shape[-1])}
@@ -142,7 +142,7 @@ def with_size(draw: st.DrawFn, source: Strategy) -> Instance:
 
 @st.composite
 def with_sizes(draw: st.DrawFn, source: Strategy) -> Instance:
-    """A pair, and how many entries are sent for each draft."""
+    """A pair, and the number of entries that are sent for each draft."""
     instance = draw(source)
     draft = instance["draft"]
     if draft.shape[-1] > 12:
@@ -152,7 +152,7 @@ def with_sizes(draw: st.DrawFn, source: Strategy) -> Instance:
 
 @st.composite
 def with_token(draw: st.DrawFn, source: Strategy) -> Instance:
-    """A pair, and the token drawn."""
+    """A pair, and the drawn token."""
     instance = draw(source)
     draft = instance["draft"]
     return {**instance, "token": _integers(draw, draft.shape[:-1], draft.shape[-1] - 1)}
@@ -162,7 +162,7 @@ def with_token(draw: st.DrawFn, source: Strategy) -> Instance:
 
 
 def acceptances() -> Strategy:
-    """α, with both ends and their neighbours."""
+    """Values of α, with both ends and their neighbours."""
     edges = st.sampled_from((0.0, 5e-324, 1e-12, 0.5, 1 - 1e-12, 1 - 2**-53, 1.0))
     return st.one_of(edges, st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
 
@@ -188,7 +188,7 @@ def profiles(draw: st.DrawFn, max_draft_length: int = 12) -> Instance:
 
 
 def _claim_instances(source: Strategy) -> dict[str, Strategy]:
-    """The one table: for each claim, what its instances are drawn from. ``source`` draws the pairs of rows."""
+    """Return, for each claim, the strategy of its instances; ``source`` draws the pairs of rows."""
     sized, token = with_size(source), with_token(source)
     draft_and_size = sized.map(lambda instance: {name: instance[name] for name in ("draft", "k")})
     return {

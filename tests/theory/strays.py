@@ -1,4 +1,4 @@
-"""What an argument may be given by mistake: strays made from the kind of its valid value."""
+"""Wrong values that a caller may give for an argument, made from the kind of its valid value."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DISTRIBUTIONS = {"p", "q", "target", "draft", "residual", "decoded", "draft_rows
 
 @dataclass(frozen=True)
 class Stray:
-    """A value that no caller meant; ``hopeless`` if nothing but a refusal is right."""
+    """A wrong value for an argument; ``hopeless`` if only a refusal is right."""
 
     label: str
     value: Any
@@ -25,7 +25,7 @@ class Stray:
 
 
 def is_number(value: Any) -> bool:
-    """Whether an argument takes numbers: those have shapes that must agree."""
+    """Return whether an argument takes numbers; the shapes of such arguments must agree."""
     return not isinstance(value, (bool, str, bytes)) and np.asarray(value).dtype.kind in "iufb"
 
 
@@ -56,7 +56,7 @@ def _no_flags() -> Iterator[Stray]:
 
 
 def _no_numbers(value: Any) -> Iterator[Stray]:
-    """Of another type than numbers, alone and as one entry of an array."""
+    """Return values that are not numbers, alone and as one entry of an array."""
     plain = np.asarray(value)
     whole = np.zeros(plain.shape)
     yield Stray("None", None)
@@ -90,7 +90,7 @@ def _wrong_shapes(value: Any) -> Iterator[Stray]:
 
 
 def _extremes(value: Any) -> Iterator[Stray]:
-    """Numbers at the ends of their type, for the whole argument and for its last entry."""
+    """Return numbers at the ends of their type, for the whole argument and for its last entry."""
     numbers: list[tuple[Any, bool]] = [(math.nan, True), (math.inf, True), (-math.inf, True)]
     numbers += [(n, False) for n in (-1, -1.5, 0, 1e-310, 1e300, -1e300, 10**9, -(10**9), 2**63 - 1, 10**30, -(10**30))]
     for number, hopeless in numbers:
@@ -117,7 +117,7 @@ def _no_integers(value: Any) -> Iterator[Stray]:
 
 
 def _no_sequences(value: Any) -> Iterator[Stray]:
-    """For sequences of objects: tasks, drafts, batches."""
+    """Return wrong values for sequences of objects: tasks, drafts, batches."""
     yield from (Stray(repr(stray), stray) for stray in (None, 3, "ab", b"ab", {}, math.nan))
     yield Stray("[]", [], hopeless=False)
     if isinstance(value[0], serving.Task):
@@ -135,7 +135,7 @@ def _no_objects(value: Any) -> Iterator[Stray]:
 
 
 def _with_last(value: Any, entry: Any) -> Any:
-    """A nested list with another last entry."""
+    """Return a nested list with another last entry."""
     rows = np.asarray(value).tolist()
     inner = rows
     while isinstance(inner[-1], list):

@@ -1,4 +1,4 @@
-"""One code for numpy, torch and any other array library."""
+"""The same code runs for numpy, torch and any other array library."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ MASKED = np.ma.array([0.5, 0.5], mask=[False, True])
     ],
 )
 def test_a_masked_array_is_refused_by_name(call, name):
-    """Half of the entries hidden, and no function reads the mask: the answer would be of other numbers."""
+    """No function reads the mask, so the answer would use the hidden entries."""
     with pytest.raises(TypeError, match=rf"^{name} must not be a numpy masked array.*give its \.filled\(number\)"):
         call()
 
@@ -88,7 +88,7 @@ def test_what_holds_no_numbers_is_shown(value):
 
 
 def test_functions_work_where_the_array_is():
-    """No intermediate result is made on the default device."""
+    """No intermediate result is on the default device."""
     device = array_api_strict.Device("device1")
     p, q = (array_api_strict.asarray(row, device=device) for row in ([0.25, 0.5, 0.25], [0.5, 0.25, 0.25]))
     results = [
@@ -203,7 +203,7 @@ def test_tails_are_summed_from_the_far_end(library):
 @libraries
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 129, 1000])
 def test_tails_of_every_length(library, size):
-    """Across the borders of the blocks."""
+    """Tails that end before, at and after the borders of the blocks."""
     row = np.random.default_rng(size).random((2, size))
     xp, values = arrays(values=to(library, row))
     expected = [[np.sum(one[k:]) for k in range(size + 1)] for one in row]
@@ -244,7 +244,7 @@ def test_to_numpy(library):
 
 
 def test_a_guarantee_beside_float32_is_for_the_number_that_was_given():
-    """Budget, risk and threshold in Python numbers just beside what float32 holds."""
+    """Budget, risk and threshold are Python numbers very close to a float32 number."""
     assert int(lattice.batch_length(np.array([1000, 1000], np.float32), 2000 - 5e-5)) == 1
     assert float(skipping.held_out_risk(np.full((4, 1), 0.5, np.float32), 0.5 - 1e-9, 1.0)) == 0.0
     row = np.array([0.25, 0.75], np.float32)
@@ -253,7 +253,7 @@ def test_a_guarantee_beside_float32_is_for_the_number_that_was_given():
 
 
 def test_a_line_beside_float32_keeps_its_coefficients():
-    """Intercept and slope in Python numbers give what they give beside the same rows in float64."""
+    """Intercept and slope as Python numbers give the same result with float32 rows as with float64 rows."""
     wide = np.array([0.1, 0.35, 0.55])
     narrow = wide.astype(np.float32)
     for tokens in (narrow, narrow.astype(np.float64)):

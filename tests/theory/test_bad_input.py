@@ -1,7 +1,7 @@
-"""No public function takes a stray in silence: every argument of every one meets every kind of bad input.
+"""No public function accepts a wrong value silently: every argument of every function gets every kind of bad input.
 
 The answer to a stray is a ValueError or TypeError that names the argument and ends with a remedy, or a right answer:
-finite, with no warning, within 2 s of CPU and 500 MB. A new public name is swept by itself, once `valid_calls.py`
+finite, with no warning, within 2 s of CPU and 500 MB. A new public name is tested automatically when `valid_calls.py`
 holds one valid call of it.
 """
 
@@ -34,7 +34,7 @@ NAMES = public_names()
 
 
 def public() -> dict[str, object]:
-    """Every public function, constructor, and method that takes an argument, by name."""
+    """Return every public function, constructor, and method with an argument, by name."""
     found = {}
     for name, item in NAMES.items():
         if not callable(item) or name in RECORDS or (inspect.isclass(item) and issubclass(item, Exception)):
@@ -55,7 +55,7 @@ CASES = [(name, argument) for name, call in VALID_CALLS.items() for argument in 
 
 
 def target(name):
-    """What is called: a function, a class, or a method of a fresh receiver."""
+    """Return the object to call: a function, a class, or a method of a new object."""
     if "." not in name:
         return NAMES[name]
     owner, method = name.split(".")
@@ -65,7 +65,7 @@ def target(name):
 
 @contextmanager
 def limits():
-    """Warnings are errors; beyond the limits of time and memory an exception."""
+    """Turn warnings into errors; raise if the limits of time and memory are exceeded."""
 
     def late(*_):
         raise TimeoutError(f"more than {SECONDS} s of CPU")
@@ -86,7 +86,7 @@ def limits():
 
 
 def numbers_in(answer):
-    """All numbers of an answer, whatever it is made of."""
+    """Return all numbers in an answer of any type."""
     if dataclasses.is_dataclass(answer) and not hasattr(answer, "__array__"):  # a stored array is one of zarr's
         answer = [getattr(answer, field.name) for field in dataclasses.fields(answer)]
     if isinstance(answer, (list, tuple)):
@@ -96,12 +96,12 @@ def numbers_in(answer):
 
 
 def named(argument, words):
-    """Whether a message speaks of an argument, as a whole word."""
+    """Return whether a message contains an argument's name as a whole word."""
     return re.search(rf"(?<![A-Za-z_]){argument}(?![A-Za-z_])", words)
 
 
 def fault(name, call, stray, argument, allowed=False):
-    """What is wrong about the answer to a call with a stray, or None."""
+    """Return what is wrong about the answer to a call with a stray, or None."""
     to_blame = [argument] if stray.hopeless else list(call)  # of two numbers that do not fit, either
     try:
         with limits():
@@ -126,7 +126,7 @@ def fault(name, call, stray, argument, allowed=False):
 
 
 def faults(name, argument):
-    """The strays for which an argument does not answer as it should."""
+    """Return the strays for which an argument's answer is wrong."""
     allowed = ALLOWED.get((name, argument), {})
     target(name)(**VALID_CALLS[name])  # what it imports is no cost of a stray
     default = inspect.signature(PUBLIC[name]).parameters[argument].default
@@ -147,7 +147,7 @@ def test_every_stray_is_refused_by_name_or_answered(name, argument):
 
 
 def mismatched(name, argument):
-    """The call with two instances of an argument beside three of every other, or None if it has no other."""
+    """Return the call with two instances of one argument and three of every other; None if there is no other."""
     call = VALID_CALLS[name]
     others = [one for one, value in call.items() if one != argument and is_number(value)]
     if not is_number(call[argument]) or not others:
@@ -157,7 +157,7 @@ def mismatched(name, argument):
 
 @pytest.mark.parametrize(("name", "argument"), CASES, ids=[f"{name}-{argument}" for name, argument in CASES])
 def test_instances_that_do_not_broadcast_are_refused_by_name(name, argument):
-    """Or answered, where an entry of one is an instance of the other: 2 steps of 3 stages are a table."""
+    """Or answered, if an entry of one argument is an instance of another: 2 steps of 3 stages are a table."""
     call = mismatched(name, argument)
     if call is not None:
         assert fault(name, call, Stray("two instances", call[argument], hopeless=False), argument) is None
@@ -171,7 +171,7 @@ LONGER = {
 
 @pytest.mark.parametrize("name", [name for name, arguments in LONGER.items() if len(arguments) > 1])
 def test_rows_of_different_length_are_refused_by_name(name):
-    """One entry more in one of two rows, such as a vocabulary with one more token."""
+    """One of two rows has one more entry, such as a vocabulary with one more token."""
     for argument in LONGER[name]:
         value = np.asarray(VALID_CALLS[name][argument])
         longer = np.concatenate([value, np.zeros_like(value[..., :1])], axis=-1)
@@ -205,7 +205,7 @@ def test_what_is_allowed_is_a_stray_with_a_reason():
 
 
 def test_a_record_is_an_answer_alone():
-    """No public function takes one, so nothing has to be refused where it is made."""
+    """No public function takes a record, so its constructor needs no checks."""
     taken = {
         word
         for function in PUBLIC.values()
@@ -255,7 +255,7 @@ NAMED = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_a_case_found_by_hand(name):
-    """It is answered with finite numbers, or refused in the words of the house."""
+    """The function returns finite numbers, or refuses with the usual message."""
     try:
         with limits():
             found = numbers_in(NAMED[name]())

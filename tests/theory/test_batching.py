@@ -1,4 +1,4 @@
-"""Planning batches: against every partition and every order of small cases, and against what the paper prints."""
+"""Planning of batches, against every partition and order of small cases, and against the paper's printed values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LENGTHS = st.integers(1, 3)
 
 @st.composite
 def systems(draw: st.DrawFn, competitor: str = "", one_output: bool = False, most: int = 5) -> dict:
-    """A batch of tasks with a system; coarse numbers, so that ties occur, and a memory that binds or does not."""
+    """A batch of tasks with a system; coarse numbers, so that ties occur, and a memory that may or may not bind."""
     shape, count = draw(st.sampled_from(((), (1,), (2,)))), draw(st.integers(1, most))
 
     def filled(tail: tuple[int, ...], element: st.SearchStrategy, dtype: type = np.float64) -> np.ndarray:
@@ -171,7 +171,7 @@ def partitions(items: list[int]):
 
 
 def cases(instance: dict):
-    """The instances of a batch as tasks, service and draft length."""
+    """Return the instances of a batch as tasks, service and draft length."""
     names = ("input_tokens", "output_tokens", "draft_length", "acceptance", "models", "devices", "memory")
     _, each = batching.sides.cases(*(instance[name] for name in names))
     return [case[1:] for case in each]
@@ -266,7 +266,7 @@ def test_better_methods_are_no_slower():
 
 
 def test_the_printed_objective_plans_without_overlap():
-    """At 100 tasks of the paper's workload the printed (29) loses a fifth at the best draft length."""
+    """At 100 tasks of the paper's workload, the printed (29) loses a fifth at its best draft length."""
     tasks = workload(100)
     printed, repaired = (
         plan(tasks, PAPER, method, draft_lengths=[1], **EACH) for method in ("dp-printed-objective", "dp")
@@ -317,7 +317,7 @@ def test_the_lower_bound_with_many_departures():
 def test_the_lower_bound_is_sharp_where_the_memory_forbids_one_batch_and_where_it_does_not(
     draft, verify, memory, bound
 ):
-    """Two batches take Σ d + min v, or min d + Σ v, as neither stage has work for the other's first or last."""
+    """Two batches take Σ d + min v, or min d + Σ v: each stage waits once for the other."""
     model, tasks = ModelShape(1, 1, 1), [Task(1, 1), Task(1, 1)]
     service = Service(model, model, Device(0.0, draft), Device(0.0, verify), 1.0, memory)
     found = plan(tasks, service, "exact", draft_lengths=[1], **EACH)
@@ -325,7 +325,7 @@ def test_the_lower_bound_is_sharp_where_the_memory_forbids_one_batch_and_where_i
 
 
 def test_the_lower_bound_lets_one_batch_of_all_overlap_with_nothing():
-    """Times 3 + b and b: one batch takes 5 + 2, two 4 + 4 + 1; as a path, the pair would take 6."""
+    """Times 3 + b and b: one batch takes 5 + 2, two batches take 4 + 4 + 1; the pair's bound as a path would be 6."""
     model, tasks = ModelShape(1, 1, 1), [Task(1, 1), Task(1, 1)]
     service = Service(model, model, Device(1 / 16, 3.0), Device(1 / 40, 0.0), 1.0)
     assert plan_latency(tasks, service, [[0, 1]], 1) == pytest.approx(7.0, rel=1e-12)
@@ -334,7 +334,7 @@ def test_the_lower_bound_lets_one_batch_of_all_overlap_with_nothing():
 
 
 def test_the_program_takes_the_last_of_equals():
-    """Line 20 replaces on ≥: where nothing takes time every batch begins anew."""
+    """Line 20 replaces on ≥, so if all times are 0, every task begins a new batch."""
     model, tasks = ModelShape(1, 1, 1), [Task(1, 1)] * 3
     idle = Service(model, model, Device(0.0, 0.0), Device(0.0, 0.0), 1.0)
     assert plan(tasks, idle, draft_lengths=[1]).batches == ((0,), (1,), (2,))
@@ -370,7 +370,7 @@ def test_a_memory_that_holds_few_bounds_the_rivals_too():
 
 
 def test_equal_steps_do_not_make_runs_enough_where_the_memory_tells_outputs_apart():
-    """Four and five tokens take the same steps here, and yet only the pair 0, 2 fits."""
+    """Four and five tokens take equally many steps here, but only the pair 0, 2 fits the memory."""
     model, free = ModelShape(1, 1, 1), Device(0.0, 5.0)
     service = Service(model, model, free, free, 1.0, 12.0 + 4 * 2 * 7)
     tasks = [Task(1, 4), Task(2, 6), Task(3, 4)]
@@ -417,7 +417,7 @@ def test_the_longest_task_of_falling_runs_is_their_first():
 
 @pytest.mark.parametrize(("draft", "verify"), [(3.0, 1.0), (1.0, 3.0)])
 def test_a_latency_just_above_the_best_cuts_nothing_that_the_exact_search_needs(draft, verify):
-    """The last batch adds the time of the other stage: 3 + 1 s, where twice its own would be 6 s."""
+    """The last batch adds the time of the other stage: 3 + 1 s; twice its own time would be 6 s."""
     model = ModelShape(1, 1, 1)
     service = Service(model, model, Device(0.0, draft), Device(0.0, verify), 1.0)
     costs = search.Costs(service, 1, np.asarray([1]), np.asarray([1]))
@@ -425,7 +425,7 @@ def test_a_latency_just_above_the_best_cuts_nothing_that_the_exact_search_needs(
 
 
 def test_a_statement_refuted_by_the_papers_own_system():
-    """The gap of the repaired program, with the constants of Table II: 6 tasks."""
+    """The gap of the repaired program with the constants of Table II and 6 tasks."""
     rng = np.random.default_rng(0)
     worst = 0.0
     for _ in range(20):

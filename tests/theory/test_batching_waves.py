@@ -1,4 +1,4 @@
-"""Free schedules and shared memory: against every partition, wave, order and schedule of small cases, and CP-SAT."""
+"""Free schedules and shared memory, against every partition, wave, order and schedule of small cases, and CP-SAT."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ TWO = [Task(1, 20), Task(1, 20)]
 
 
 def in_bytes(tokens: float) -> float:
-    """The weights of the smallest model and the cache of so many tokens."""
+    """Return the bytes of the smallest model's weights and the cache of that many tokens."""
     return 12.0 + 4.0 * tokens
 
 
 @st.composite
 def small_cases(draw: st.DrawFn, most: int = 4, steps: int = 3) -> tuple[list[Task], Service, int]:
-    """Tasks with whole numbers of seconds in both stages; a memory that holds all, or some."""
+    """Tasks with whole seconds in both stages, and a memory for all or some of them."""
     count, length = draw(st.integers(1, most)), draw(st.integers(1, 2))
     acceptance = draw(st.sampled_from((0.0, 1.0)))
     longest = steps * (length + 1 if acceptance else 1)
@@ -43,13 +43,13 @@ def small_cases(draw: st.DrawFn, most: int = 4, steps: int = 3) -> tuple[list[Ta
 
 
 def needed(tasks: list[Task], service: Service, length: int, batch: list[int]) -> float:
-    """Bytes of a batch's cache."""
+    """Return the bytes of a batch's cache."""
     longest = (max(tasks[k].input_tokens for k in batch), max(tasks[k].output_tokens for k in batch))
     return float(peak_memory(service.draft, *longest, len(batch), length)) - 12.0
 
 
 def divisions(tasks: list[Task], service: Service, length: int):
-    """All partitions into waves and of each into batches that fit together."""
+    """Return all partitions into waves, and of each wave into batches that fit together."""
     for waves in partitions(list(range(len(tasks)))):
         for plans in itertools.product(*(list(partitions(wave)) for wave in waves)):
             room = service.memory - 12.0
@@ -58,13 +58,13 @@ def divisions(tasks: list[Task], service: Service, length: int):
 
 
 def latency_of(tasks, service, length, plans, order: str, schedule: str) -> float:
-    """Of waves of batches."""
+    """Return the latency of waves of batches."""
     batches, waves = [batch for wave in plans for batch in wave], [len(wave) for wave in plans]
     return plan_latency(tasks, service, batches, length, order, schedule=schedule, waves=waves)
 
 
 def every_schedule(chains: list[list[float]]) -> float:
-    """The least makespan over all orders in which the operations can be appended, one by one."""
+    """Return the smallest makespan over all orders in which the operations can be appended one by one."""
 
     def best(done: tuple[int, ...], machines: tuple[float, float], ready: tuple[float, ...]) -> float:
         options = [max(ready, default=0.0)] if all(d == len(c) for d, c in zip(done, chains, strict=True)) else []
@@ -82,7 +82,7 @@ def every_schedule(chains: list[list[float]]) -> float:
 
 
 def chains_of(tasks, service, length, plans) -> list[list[list[float]]]:
-    """Draft, verification, draft, ... of every batch of every wave, by the paper's own sums."""
+    """Return draft, verification, draft, ... of every batch of every wave, by the paper's sums."""
     found = []
     for wave in plans:
         chains = []
@@ -174,7 +174,7 @@ SOLVER = Path(__file__).with_name("cpsat_batches.py")
 
 
 def cp_instance(seed: int) -> tuple[tuple[list[Task], Service, int], dict]:
-    """A drawn case, and the same as blocks of tasks with whole seconds."""
+    """A drawn case, and the same case as blocks of tasks with whole seconds."""
     rng = np.random.default_rng([7, seed])
     length, count = int(rng.integers(1, 3)), int(rng.integers(2, 5))
     steps = 3 if count < 4 else 2
@@ -199,7 +199,7 @@ def cp_instance(seed: int) -> tuple[tuple[list[Task], Service, int], dict]:
 
 
 def test_cp_sat_finds_nothing_better():
-    """30 instances, in a process of its own: OR-Tools breaks where cvxpy's HiGHS is loaded."""
+    """30 instances in a separate process, because OR-Tools crashes if cvxpy's HiGHS is loaded."""
     asked = subprocess.run([sys.executable, "-P", "-c", "import ortools"], capture_output=True, check=False)
     if asked.returncode:
         pytest.skip("OR-Tools is not installed: pip install ortools")
@@ -226,7 +226,7 @@ def test_cp_sat_finds_nothing_better():
 
 
 def test_two_batches_that_meet_24b_one_by_one_do_not_fit_together():
-    """Each needs 96 of 138 bytes with (10) as printed; both together 172."""
+    """Each needs 96 of 138 bytes by (10) as printed; both together need 172."""
     service = Service(UNIT, UNIT, Device(0.0, 1.0), Device(0.0, 1.0), 1.0, memory=138.0)
     paper = plan(TWO, service, "exact", draft_lengths=[1], memory_rule="each")
     assert paper.batches == ((0,), (1,)) or paper.batches == ((1,), (0,))
@@ -251,7 +251,7 @@ def test_the_papers_plan_needs_more_than_its_memory():
 
 
 def test_a_free_schedule_is_below_the_bound_that_assumes_a_barrier():
-    """Two batches, ten steps of 1 + 1 s: the barrier's bound is 30 s, and 21 s suffice."""
+    """Two batches, ten steps of 1 + 1 s: the bound with a barrier is 30 s, but 21 s suffice."""
     apart = Service(UNIT, UNIT, Device(0.0, 1.0), Device(0.0, 1.0), 1.0, memory=100.0)
     held = plan(TWO, apart, "exact", draft_lengths=[1], memory_rule="each")
     assert held.latency == held.lower_bound == 30.0
@@ -260,7 +260,7 @@ def test_a_free_schedule_is_below_the_bound_that_assumes_a_barrier():
 
 
 def test_a_free_schedule_takes_at_least_the_chain_of_its_longest_task():
-    """Ten steps of 3 + 2 s, beside a task of one step: one batch takes as long."""
+    """Ten steps of 3 + 2 s and a task of one step: one batch takes as long as the chain."""
     service = Service(UNIT, UNIT, Device(0.0, 3.0), Device(0.0, 2.0), 1.0)
     tasks = [Task(1, 2), Task(1, 20)]
     assert lower_bound(tasks, service, 1, schedule="free") == 50.0
@@ -268,7 +268,7 @@ def test_a_free_schedule_takes_at_least_the_chain_of_its_longest_task():
 
 
 def test_a_schedule_that_a_policy_reaches_keeps_the_policys_name():
-    """Only what both policies miss is called searched."""
+    """Only a schedule that neither policy finds is called "searched"."""
     service = Service(UNIT, UNIT, Device(0.0, 1.0), Device(0.0, 1.0), 1.0)
     found = plan(TWO, service, "exact", draft_lengths=[1], schedule="free")
     assert (found.order, found.latency) == ("johnson", 20.0)

@@ -22,28 +22,28 @@ from .strategies import rows as any_rows
 BITS = (1, 2, 8, 16, 24)
 TYPES = ("float16", "bfloat16", "float32", "float64")
 FULL_LAW = 5
-"""Up to this vocabulary the whole law is computed, draft by draft."""
+"""Largest vocabulary for which the whole law is computed, draft by draft."""
 
 
 # --------------------------------------------------------------------------------------------------------- oracle
 
 
 def exactly(row) -> list[Fraction]:
-    """The distribution that the numbers of a row stand for."""
+    """Return the distribution that the numbers of a row represent, in fractions."""
     values = [Fraction(value) for value in np.asarray(row, dtype=np.float64).tolist()]
     total = sum(values)
     return [value / total for value in values]
 
 
 def apart(one, other) -> Fraction:
-    """Σ |p - q|, twice the total variation: the Bias of the worst target, p = q̂, in a message of q̂."""
+    """Return Σ |p - q|, twice the total variation: the Bias for the worst target, p = q̂, with the message of q̂."""
     return sum(abs(a - b) for a, b in zip(one, other, strict=True))
 
 
 def bias(target, draft, sent) -> Fraction:
-    """Σ |law - p| where draft d is accepted by the probability, and replaced from the row, of ``sent[d]``.
+    """Return Σ |law - p| if ``sent[d]`` holds the probability that accepts draft d and the row that replaces it.
 
-    Where a residual is 0/0 what it replaces goes to one token, to the worst.
+    Where a residual is 0/0, all of its mass goes to one token, the worst one.
     """
     law, lost = [Fraction(0)] * len(draft), Fraction(0)
     for d, (own, row) in sent.items():
@@ -59,7 +59,7 @@ def bias(target, draft, sent) -> Fraction:
 
 
 def towards(draft, row, share):
-    """A target on the way from q to q̂: the residuals are disjoint, so that it is as bad as its distance allows."""
+    """Return a target between q and q̂: the residuals are disjoint, so its Bias is the largest for its distance."""
     return [a + share * (b - a) for a, b in zip(draft, row, strict=True)]
 
 
@@ -68,7 +68,7 @@ def towards(draft, row, share):
 
 @st.composite
 def near_grid(draw, size: int, bits: int) -> np.ndarray:
-    """A row whose entries are levels/(2^b - 1) but for their common factor, by which it misses 1."""
+    """A row whose entries are levels/(2^b - 1), up to a common factor by which its sum misses 1."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     zeros = draw(st.integers(0, size - 1))
     weights = rng.dirichlet([draw(st.sampled_from((0.1, 1.0, 20.0)))] * (size - zeros))
@@ -78,7 +78,7 @@ def near_grid(draw, size: int, bits: int) -> np.ndarray:
 
 
 def stored(library: str, values: np.ndarray, dtype: str, order: str):
-    """A batch (R, V) in a type and an order in memory."""
+    """Return a batch (R, V) in a type and an order in memory."""
     xp = namespace(library)
     wide = xp.asarray(values.copy())
     batch = wide if dtype == "float64" else (wide.astype(dtype) if library == "numpy" else wide.to(getattr(xp, dtype)))
@@ -93,7 +93,7 @@ def stored(library: str, values: np.ndarray, dtype: str, order: str):
 
 @st.composite
 def batches(draw):
-    """Rows of one type, the bits, and the variants of library and order that hold the same values."""
+    """Rows of one type, the bits, and variants of library and order with the same values."""
     bits = draw(st.sampled_from(BITS))
     size = draw(st.one_of(st.integers(2, 6), st.integers(2, 12), st.sampled_from((40, 130))))
     one = near_grid(size, bits if bits > 2 else 8) if draw(st.booleans()) else any_rows((), size)
@@ -105,7 +105,7 @@ def batches(draw):
 
 
 def size_or_refusal(draft, tolerance, bits):
-    """The sizes, or None where so few bits cannot meet the tolerance."""
+    """Return the sizes, or None if the bits are too few for the tolerance."""
     try:
         return numbers(truncation.certified_size(draft, tolerance, bits_per_probability=bits)).tolist()
     except ValueError as error:
@@ -119,7 +119,7 @@ def size_or_refusal(draft, tolerance, bits):
 
 @given(batches(), st.data())
 def test_the_decoded_message_of_any_row_keeps_its_certificate(case, data):
-    """The same size and the same bytes for the same values, and an exact Bias within what was certified."""
+    """Equal values give the same size and the same bytes, and the exact Bias is within the certificate."""
     bits, variants = case
     values = numbers(variants[0])
     if np.abs(values.sum(-1) - 1).max() > 1e-4 and str(variants[0].dtype).endswith(("32", "64")):
@@ -138,7 +138,7 @@ def test_the_decoded_message_of_any_row_keeps_its_certificate(case, data):
 
 
 def check_row(row, variants, k, tolerance, bits):
-    """Each draft's message is the same bytes from all variants, and its decoded row near enough to q."""
+    """All variants give the same bytes for each draft's message, and the decoded row is within the certificate."""
     draft, limit = exactly(row), Fraction(tolerance)
     drawn = np.flatnonzero(row)
     tokens = drawn if len(row) <= FULL_LAW else drawn[np.argsort(row[drawn], kind="stable")[[0, len(drawn) // 2, -1]]]
@@ -160,7 +160,7 @@ def check_row(row, variants, k, tolerance, bits):
 @pytest.mark.parametrize("bits", [8, 16, 24])
 @pytest.mark.parametrize("order", ["C", "F", "strided"])
 def test_levels_do_not_depend_on_the_order_of_a_sum(bits, order):
-    """Rows of 26 levels that miss 1 by 9e-5: the floor of 255 q flipped between numpy and torch, and with the batch."""
+    """Rows of 26 levels whose sum misses 1 by 9e-5: the floor of 255 q differed between numpy and torch."""
     rng = np.random.default_rng(0)
     levels = rng.multinomial(2**bits - 27, [1 / 26] * 26, size=200) + 1
     factor = (1 + rng.uniform(0, 9e-5, (200, 1))) / (2**bits - 1)
@@ -182,7 +182,7 @@ def test_levels_do_not_depend_on_the_order_of_a_sum(bits, order):
 
 
 def test_a_level_never_stands_for_more_than_the_value():
-    """Nor does the next level for as little: also where the product is rounded over a whole number."""
+    """And the next level exceeds it, also where the product is rounded past a whole number."""
     rng = np.random.default_rng(1)
     for bits in (1, 2, 7, 8, 16, 24, 52):
         scale = 2**bits - 1
@@ -197,7 +197,7 @@ def test_a_level_never_stands_for_more_than_the_value():
 @pytest.mark.parametrize("bits", [8, 24, 52])
 @pytest.mark.parametrize("entry", [1.0, 1.0 - 2.0**-53, 1.0 - 2.0**-51, 1.0 - 2.0**-50])
 def test_a_single_entry_that_misses_one_is_no_certain_row(entry, bits):
-    """Such a row is taken as it is, and its value is rounded: 2 Δ_k was below the exact distance, 0 with 52 bits."""
+    """The row is used as it is and its value is rounded; 2 Δ_k was below the exact distance (0 with 52 bits)."""
     row = [0.0, entry, 0.0, 0.0]
     bound = truncation.message_deviation(row, bits_per_probability=bits)
     for k in range(len(row) + 1) if entry < 1.0 else range(1, len(row) + 1):

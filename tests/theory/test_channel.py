@@ -1,4 +1,4 @@
-"""The link: closed forms against high precision, scipy and simulation, and the mean that does not exist."""
+"""The link: closed forms against high precision, scipy and simulation, and the infinite mean latency."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def runs(draw):
 
 @st.composite
 def traces(draw):
-    """Traces with dead stretches, and a payload that may take several of their periods."""
+    """Traces with zero throughput in between, and a payload that may take several of their periods."""
     count = draw(st.integers(2, 8))
     steps = draw(st.lists(quantity(0.0625, 4.0), min_size=count, max_size=count))
     rates = draw(st.lists(st.one_of(st.just(0.0), quantity(1.0, 1e3)), min_size=count, max_size=count))
@@ -194,7 +194,7 @@ def test_small_ratios_keep_their_digits():
 
 
 def test_table_2_is_a_ratio_of_totals_without_fading():
-    """cu-hlm Table II at 10 dB: 6.3 and 31.1 ms are .297 of a round without fading, 15.9 is one over the sum."""
+    """cu-hlm Table II at 10 dB: 6.3 and 31.1 ms are .297 of a round's time; 15.9 is 1 over the sum of the times."""
     uplink = float(channel.shannon_latency(736_000, 10e6, 10.0))
     assert (0.297 * uplink * 1e3, 0.297 * 104.6) == pytest.approx((6.3, 31.1), abs=0.05)
     for draft, link, verify, printed in ((25.6, 6.3, 31.1, 15.9), (25.6, 0.0381, 30.0, 18.0), (64.0, 2.8, 13.8, 12.4)):
@@ -283,7 +283,7 @@ def test_quantile_and_back(instance):
     [(0.5, 1e-200), (100.0, 1e-60), (100.0, 1e-43), (1000.0, 1e-290), (100.0, 1 - 1e-12), (2.0, 0.5)],
 )
 def test_rician_quantiles_far_out_in_high_precision(k_factor, probability):
-    """The integral of the density up to the quantile, or beyond it, is the probability."""
+    """The integral of the density up to the quantile, or from the quantile on, equals the probability."""
     y = float(Rician(1.0 + k_factor, k_factor).quantile(probability))
     upper = probability > 0.5
     assert float(high_precision_tail(k_factor, y, upper, 1.0 - probability if upper else probability)) == pytest.approx(
@@ -292,7 +292,7 @@ def test_rician_quantiles_far_out_in_high_precision(k_factor, probability):
 
 
 def high_precision_tail(k_factor: float, y: float, upper: bool, unit: float) -> mpmath.mpf:
-    """P(Y ≤ y) or P(Y > y) in units of ``unit``, as the integrator's error is absolute; by the density of √Y."""
+    """Return P(Y ≤ y) or P(Y > y) in units of ``unit``, since the integrator's error is absolute; by √Y's density."""
     with mpmath.workdps(25):
         k, middle = mpmath.mpf(k_factor), mpmath.sqrt(y)
         step = 3.0 / (1.0 + abs(math.sqrt(y) - math.sqrt(k_factor)))
@@ -305,7 +305,7 @@ def high_precision_tail(k_factor: float, y: float, upper: bool, unit: float) -> 
 
 @pytest.mark.parametrize("k_factor", [0.0, 0.01, 1.0, 30.0, 1000.0, 10_000.0])
 def test_quantiles_and_back_in_both_tails(k_factor):
-    """The upper tail has no function of its own: the share of blocks that are faster is a small p of the latency."""
+    """The upper tail has no function of its own; it is tested by small quantiles of the latency."""
     link, lower = Rician(2.0, np.full(3, k_factor)), np.array([1e-290, 1e-30, 0.25])
     np.testing.assert_allclose(link.distribution(link.quantile(lower)), lower, rtol=1e-10)
     middle = np.array([0.25, 0.5, 0.75])
@@ -316,7 +316,7 @@ def test_quantiles_and_back_in_both_tails(k_factor):
 
 
 def test_quantiles_near_the_mass_of_no_scattering():
-    """About e^{-κ} the two starts of Newton's method meet."""
+    """Near p = e^{-κ} the two starts of Newton's method meet."""
     k_factor, share = np.geomspace(1e-2, 600.0, 25), np.array([0.5, 0.9, 0.999, 1.0, 1.001, 1.1])
     probability = np.minimum(np.exp(-k_factor * share[:, None]), 0.999)
     link = Rician(1.0, k_factor)
@@ -371,7 +371,7 @@ def test_quantiles_of_the_latency():
 
 @pytest.mark.parametrize("link", [Rayleigh(10.0), Rayleigh(0.01), Rician(10.0, 10.0), Rician(1.0, 2.0)], ids=repr)
 def test_the_mean_grows_like_the_logarithm_of_the_cut(link):
-    """Certificate: from cut to cut it grows by ln 2 f(0) a factor e, for ever; and the quadrature is exact."""
+    """Each time the cut falls by a factor e, the mean grows by ln 2 f(0); the quadrature is exact."""
     cuts = np.array([10.0**-n for n in range(2, 13)] + [1e-30, 1e-100, 1e-300])
     values, errors = link.inverse_efficiency(cuts)
     assert (errors <= 1e-12 * values + 1e-15).all()
@@ -395,7 +395,7 @@ def test_the_quadrature_against_high_precision():
 
 @pytest.mark.parametrize("cut", [30.0, 40.0, 50.0])
 def test_what_the_quadrature_leaves_out_is_in_its_error(cut):
-    """Beyond its reach in √S it counts nothing: there the error is what covers the truth."""
+    """Beyond its limit in √S the quadrature adds nothing; its stated error must cover the rest."""
     with mpmath.workdps(30):
         exact = mpmath.quad(lambda s: mpmath.exp(-s) * mpmath.log(2) / mpmath.log1p(s), [cut, cut + 20, cut + 90])
     value, error = Rayleigh(1.0).inverse_efficiency(cut)
@@ -473,7 +473,7 @@ def test_the_mean_transfer_time_is_that_of_a_simulation(link, coherence):
 
 
 def test_a_transfer_sees_its_share_of_bad_blocks_and_not_one_for_ever():
-    """At -20 dB B/(W capacity) is 5.15 s; with S constant in a transfer a sample mean was 120 s, of no finite mean."""
+    """At -20 dB B/(W capacity) is 5.15 s; with S constant in a transfer, one sample mean was 120 s."""
     link = Rayleigh(0.01)
     assert float(736_000 / (10e6 * link.capacity())) == pytest.approx(5.152, abs=1e-3)
     means = [float(mean_transfer_time(link, *UPLOAD, t).value) for t in (1e3, 1.0, 0.1, 0.01)]
@@ -483,7 +483,7 @@ def test_a_transfer_sees_its_share_of_bad_blocks_and_not_one_for_ever():
 
 
 def test_the_mean_transfer_time_grows_with_the_logarithm_of_the_block():
-    """T_c → ∞: by B/W ln 2 f(0) for each factor e, the growth of the mean with S constant in a transfer."""
+    """T_c → ∞: the mean grows by B/W ln 2 f(0) for each factor e of T_c, as with S constant in a transfer."""
     link = Rayleigh(0.01)
     short, long = (float(mean_transfer_time(link, *UPLOAD, t).value) for t in (1e6, 1e9))
     assert (long - short) / math.log(1e3) == pytest.approx(0.0736 * float(link.latency_growth()), rel=1e-4)
@@ -491,7 +491,7 @@ def test_the_mean_transfer_time_grows_with_the_logarithm_of_the_block():
 
 @pytest.mark.parametrize("link", [Rayleigh(0.01), Rayleigh(1e3), Rician(10.0, 3.0)], ids=repr)
 def test_over_many_blocks_the_excess_is_half_the_squared_variation(link):
-    """The renewal theorem: E[T] - B/C → T_c Var(R)/(2 C²); on a grid to its end, and beyond it."""
+    """By the renewal theorem E[T] - B/C → T_c Var(R)/(2 C²); tested on the grid and beyond it."""
     efficiency = np.log2(1 + link.sample(np.random.default_rng(5), 2_000_000))
     limit = efficiency.var() / efficiency.mean() ** 2 / 2
     capacity = float(link.capacity())
@@ -565,7 +565,7 @@ def test_a_bad_markov_link_is_named(name, value):
 
 
 def slowly(trace: TraceLink, bits: float, start: float) -> float:
-    """The transfer, sample by sample."""
+    """Return the transfer time, computed sample by sample."""
     times = np.append(trace.time_s, 2 * trace.time_s[-1] - trace.time_s[-2]) - trace.time_s[0]
     now, left, i = start % times[-1], bits, 0
     while times[i + 1] <= now:
@@ -583,7 +583,7 @@ def slowly(trace: TraceLink, bits: float, start: float) -> float:
 
 @given(traces())
 def test_a_trace_against_a_loop(instance):
-    """The time jumps where a payload ends just as the link falls silent, so the loop gives a bracket."""
+    """The time jumps if a payload ends just as the rate falls to 0, so the loop gives a lower and an upper value."""
     trace = TraceLink(instance["time_s"], instance["throughput_bps"])
     period = float(trace.delivered_bits(trace.period_s()))
     bits, start = min(float(instance["bits"]), 40 * period), float(instance["start_s"])
@@ -602,7 +602,7 @@ def test_a_trace_by_hand():
 
 
 def test_a_payload_of_whole_periods_ends_no_sooner_than_they_do():
-    """3 · 0.1 is a rounding above 3 periods of 0.1 bit, and the next one begins with a second of silence."""
+    """3 · 0.1 rounds to more than 3 periods of 0.1 bit, and the next period begins with a second of zero rate."""
     trace = TraceLink(time_s=[0.0, 1.0], throughput_bps=[0.0, 0.1])
     assert 6.0 <= float(trace.transfer_time(3 * 0.1, 0.0)) <= 7.0 + 1e-12
     assert float(trace.transfer_time(0.3, 0.0)) == pytest.approx(6.0, rel=1e-12)

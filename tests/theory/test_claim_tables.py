@@ -1,4 +1,4 @@
-"""Every claim that a module's table is for: holds, is as tight as it says, is caught if false, names what is wrong."""
+"""Every claim of a module's table holds, is as tight as recorded, is caught if it is false, and names wrong values."""
 
 from __future__ import annotations
 

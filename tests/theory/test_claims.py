@@ -1,4 +1,4 @@
-"""Every claim: holds where it should, is as tight as it says, and would be caught if it were false."""
+"""Every claim holds in its scope, is as tight as recorded, and would be caught if it were false."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ INSIDE = {
 
 
 def instance_for(claim, values):
-    """The values that the claim takes."""
+    """Return the arrays that the claim takes."""
     return {name: values[name] for name in claim.takes}
 
 
@@ -160,7 +160,7 @@ def test_holds(claim):
 
 @pytest.mark.parametrize("claim", TRUE, ids=by_id)
 def test_holds_on_exact_rows(claim):
-    """On a coarse grid nothing is ill-conditioned: every instance in scope is decided."""
+    """On a coarse grid no instance is ill-conditioned, so every instance in scope is decided."""
     in_scope = 0
 
     @given(EXACT_INSTANCES[claim.id])
@@ -199,7 +199,7 @@ def test_the_counterexample_still_refutes(claim):
 
 @pytest.mark.parametrize("claim", FALSE, ids=by_id)
 def test_a_refuted_statement_holds_where_the_models_agree(claim):
-    """So that the refutation is no artefact of sides that can never agree: all the formulas are right for p = q."""
+    """So the refutation is not an artefact of sides that never agree: all these formulas are right for p = q."""
     verdict = claim.check({**claim.refuted, "target": claim.refuted["draft"]})
     assert verdict.holds
 
@@ -317,7 +317,7 @@ def test_any_array_library_gives_the_verdict(claim):
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_narrow_rows_are_judged_in_float64(library, dtype):
-    """The rounding of a narrow softmax is the caller's: the rows are divided by their sum, then nothing is off."""
+    """The caller rounded a narrow softmax; after division by their sums, the rows violate nothing."""
     if (library, dtype) == ("numpy", "bfloat16"):
         pytest.skip("numpy has no bfloat16")
     weights = np.random.default_rng(1).gamma(0.3, size=(2, 50, 30))
@@ -345,7 +345,7 @@ def toy(relation=Relation.LE, origin=Origin.NEW, **options):
 
 
 def outcome(claim, left, right):
-    """The statuses by name."""
+    """Return the statuses by name."""
     return [status.name for status in claim.check({"left": left, "right": right}).status.flat]
 
 

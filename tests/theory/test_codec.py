@@ -1,4 +1,4 @@
-"""Drafts as bytes: both coders come back, are as short as they say, and refuse everything else by name."""
+"""Drafts as bytes: both coders return what was encoded, keep their stated lengths, and refuse all else by name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ pytest.importorskip("constriction")
 
 @st.composite
 def supports(draw, vocabulary):
-    """Ascending tokens."""
+    """Ascending token indices."""
     size = draw(st.integers(1, min(vocabulary, draw(st.sampled_from((2, 12, 60))))))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     return np.sort(rng.choice(vocabulary, size, replace=False))
@@ -47,7 +47,7 @@ def supports(draw, vocabulary):
 
 @st.composite
 def lattice_drafts(draw, vocabulary):
-    """A support, counts on it and a token that has one."""
+    """A support, counts on it, and a token with a positive count."""
     support = draw(supports(vocabulary))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     units = draw(st.sampled_from((1, 2, 7, 100, 5000, 2**24)))
@@ -92,7 +92,7 @@ def instances(draw):
 
 @st.composite
 def drawn_drafts(draw):
-    """Draft rows, a token of each, and how many are sent."""
+    """Draft rows, a token of each, and the number of entries that are sent."""
     draft = draw(draft_rows(draw(shapes()), draw(st.sampled_from((2, 3, 12, 200)))))
     places = {"token": draft.shape[-1] - 1, "k": draft.shape[-1]}
     return {"draft": draft} | {
@@ -110,7 +110,7 @@ STRATEGIES = {
 
 
 def strays(claim):
-    """Values outside the domains, of the length that the claim's instance has."""
+    """Values outside the domains, with the length of the claim's instance."""
     if claim.id == "codec.certificate":
         return {"draft": [0.5, 0.4, 0.0], "token": 3, "k": 4}
     size = len(claim.attained.instance["counts"])
@@ -158,7 +158,7 @@ def test_the_server_decodes_the_row_that_the_certificate_is_about(data):
 
 
 def test_more_rows_than_memory_is_meant_for_are_refused(monkeypatch):
-    """A message of few bytes stands for any number of probabilities: each row can be made of k = 0 of them."""
+    """A message of few bytes can hold any number of rows with k = 0, and so any number of probabilities."""
     monkeypatch.setattr("hlmtheory.codec.truncated.MOST_DECODED", 8)
     message = codec.truncated_message([[0.5, 0.25, 0.25, 0.0]] * 3, k=0, token=[0, 1, 2], bits=1)
     words = r"^message must hold at most 8 probabilities, .*; got 3 drafts of V = 4; decode fewer .* drafts\[:2\]\)$"
@@ -169,7 +169,7 @@ def test_more_rows_than_memory_is_meant_for_are_refused(monkeypatch):
 
 
 def emitted(target, draft, k, bits):
-    """Law of the emitted token, draft by draft: sent as bytes, accepted by the q_d that came, else replaced."""
+    """Law of the emitted token: each draft is sent as bytes, accepted by the decoded q_d, or else replaced."""
     law = np.zeros(len(draft))
     for d in np.flatnonzero(draft):
         sent = codec.decode(codec.encode(codec.truncated_message(draft, k=k, token=d, bits=bits)))
@@ -183,7 +183,7 @@ def emitted(target, draft, k, bits):
 
 
 def far_target(draft):
-    """All on the token that is least likely."""
+    """A target with all mass on the least likely token."""
     return np.eye(len(draft))[np.argmin(draft)]
 
 
@@ -235,7 +235,7 @@ def test_the_enumerated_batch_is_within_a_bit_of_the_formula(message):
 
 
 def test_every_number_of_a_small_case_is_one_batch():
-    """V = 3, K = 2, ℓ = 2: the numbers of all drafts are 0..N - 1, each once."""
+    """V = 3, K = 2, ℓ = 2: the numbers of all drafts are 0..N - 1, each exactly once."""
     seen = {}
     for support in itertools.combinations(range(3), 2):
         for counts in ((2, 0), (1, 1), (0, 2)):
@@ -258,7 +258,7 @@ def test_places_and_sets(vocabulary, size, seed):
 
 @pytest.mark.parametrize("member", range(200, 300))
 def test_places_at_every_distance(member):
-    """Where the walk down the binomials ends and the search begins, nothing is left out."""
+    """The step-by-step walk and the search give the same sets at the border between them."""
     assert unrank(rank(np.array([33, member])), 2, 300).tolist() == [33, member]
     assert unrank(rank(np.array([0, 7, member])), 3, 300).tolist() == [0, 7, member]
 
@@ -276,7 +276,7 @@ def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
 
 
 def test_the_entropy_coder_is_shorter_for_a_wide_support():
-    """A peaked row over 512 tokens: most counts are 0, which the enumeration pays for as if all counts were alike."""
+    """A peaked row over 512 tokens: most counts are 0, but the enumeration gives all counts equal cost."""
     rng = np.random.default_rng(2)
     draft = np.sort(rng.gamma(0.05, size=4096) + 1e-12)[::-1] ** 2
     draft /= draft.sum()
@@ -381,12 +381,12 @@ def test_any_burst_of_up_to_32_bits_is_refused(kind, data):
 
 
 def resealed(kind, body):
-    """A body in a frame of its own, with the right length and checksum: what an attacker sends."""
+    """Return a body in a frame with the right length and checksum, as an attacker could send it."""
     return framed(kind, body)
 
 
 def outcome(data):
-    """The message, which has these bytes and no others, or the named refusal; anything else fails the test."""
+    """Return the message with exactly these bytes, or the named refusal; any other result fails the test."""
     try:
         message = codec.decode(data)
     except codec.CodecError as error:
@@ -467,7 +467,7 @@ def test_flags_that_no_encoder_sets_are_refused(kind, body, good):
 
 @given(lattice_messages(), st.integers(0, 3))
 def test_only_the_flags_of_a_batch_are_read(message, flags):
-    """With the sizes and the resolutions written as other flags ask for."""
+    """The sizes and the resolutions are written as other flags require."""
     data = codec.encode(message)
     number, body = unframed(data)
     head = len(varint(message.vocabulary)) + len(varint(len(message.drafts)))
@@ -527,7 +527,7 @@ def test_a_reader_ends_where_the_bytes_do():
 
 
 def bombs():
-    """Short bodies that claim as much as they can."""
+    """Short bodies that claim the largest contents."""
     wide = varint(2**18)
     for units in (1, 2, 2**24):
         for size in (2**18, 2**17, 6000, 4096):
@@ -551,7 +551,7 @@ def test_no_message_takes_more_memory_than_its_length_warrants():
 
 
 def test_entries_are_bounded_by_the_bytes():
-    """A support of 100,000 tokens of which one has a count: few bits, much memory."""
+    """A support of 100,000 tokens with a single count: few bits, but much memory."""
     wide = np.arange(100_000)
     draft = codec.LatticeDraft(wide, (wide == 0).astype(np.int64), 0)
     message = codec.LatticeMessage(100_000, (draft,))

@@ -1,4 +1,4 @@
-"""The adaptive threshold: the controller against a plain recursion, its guarantees, its clip, and where papers err."""
+"""The adaptive threshold: the controller against a plain recursion, its guarantees, its clip, and paper errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def runs(draw, window=False):
 
 @st.composite
 def batched_runs(draw):
-    """Streams of batches of drafts, some of each accepted."""
+    """Streams of batches of drafts; in each batch some drafts are accepted."""
     shape, size = draw(shapes()), draw(vocabularies())
     count, length = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     settings = {"epsilon": EPSILON, "learning_rate": RATE, "threshold": START}
@@ -72,7 +72,7 @@ def rates(draw):
 
 @st.composite
 def exact_runs(draw):
-    """Rows and settings on a coarse grid: sums are exact, so that a tie at the threshold is one in any order."""
+    """Rows and settings on a coarse grid: sums are exact, so a tie at the threshold is a tie in any order."""
     shape = (*draw(shapes()), draw(st.integers(1, 6)))
     eighths = {"epsilon": (1, 7), "learning_rate": (1, 16), "threshold": (0, 12)}
     settings = {
@@ -144,12 +144,12 @@ STRAYS = {
 
 
 def strays(claim):
-    """The strays, one draft token deeper where a claim takes rounds."""
+    """Wrong values, one axis deeper where a claim takes rounds."""
     return STRAYS | {"drafts": [STRAYS["drafts"]]} if "accepted" in claim.takes else STRAYS
 
 
 def outside(claim, statement):
-    """An instance that breaks the assumption, with a round where a claim takes rounds."""
+    """An instance that violates the assumption, with rounds where a claim takes them."""
     return OUTSIDE[statement] | ({"drafts": [[FLAT, FLAT]], "accepted": [1]} if "accepted" in claim.takes else {})
 
 
@@ -160,7 +160,7 @@ CLAIM_TABLE = ClaimTable(CLAIMS, STRATEGIES, strays, AGREES, outside)
 
 
 def plain(draft, epsilon, rate, threshold, clip=False):
-    """(6) and (8) in plain numbers: dropped mass and next threshold."""
+    """(6) and (8) in plain numbers: return the dropped mass and the next threshold."""
     tau = min(threshold, max(draft)) if clip else threshold
     top = max(range(len(draft)), key=lambda i: draft[i])
     dropped = sum(x for i, x in enumerate(draft) if x < tau and i != top)
@@ -260,14 +260,14 @@ def test_a_clip_changes_no_support_but_for_ties_of_the_top():
 
 
 def line_12(thresholds, dropped, accepted, epsilon, rate):
-    """β_{T+1} = β_T - η(d_T - ε), to the letter; the lists begin with n = 1. After T = 0 there is no β_0."""
+    """β_{T+1} = β_T - η(d_T - ε), word for word; the lists begin with n = 1. For T = 0 there is no β_0."""
     if accepted == 0:
         return thresholds[0]
     return thresholds[accepted - 1] - rate * (dropped[accepted - 1] - epsilon)
 
 
 def batch(draft_rows, epsilon, rate, tau):
-    """β_n and d_n of lines 4 to 9 in plain numbers."""
+    """Return β_n and d_n of lines 4 to 9 in plain numbers."""
     thresholds, dropped = [tau], []
     for draft in draft_rows:
         mass, after = plain(draft, epsilon, rate, thresholds[-1])
@@ -305,7 +305,7 @@ def stream(instance):
 
 @given(batched_runs())
 def test_as_printed_the_mean_over_accepted_positions_keeps_the_sharp_bound(instance):
-    """What the proof of Theorem 2 counts: rolled back as printed, the threshold has seen the accepted rows alone."""
+    """After a roll-back as printed, the threshold has seen only the accepted rows, which Theorem 2's proof counts."""
     if 0 in instance["accepted"].shape:
         return
     drafts, accepted, setting = stream(instance)
@@ -323,7 +323,7 @@ def test_as_printed_the_mean_over_accepted_positions_keeps_the_sharp_bound(insta
 
 
 def means_by(again, drafts, accepted, epsilon, learning_rate, threshold):
-    """Mean d over the accepted, and over the accepted and rejected, positions: line 12 to the letter, or once more."""
+    """Return mean d over the accepted, and all kept, positions: line 12 as printed, or with d_T counted twice."""
     tau, of_accepted, of_all = threshold, [], []
     for rows_of_batch, count in zip(drafts, accepted, strict=True):
         thresholds, dropped = batch(rows_of_batch, epsilon, learning_rate, tau)
@@ -347,7 +347,7 @@ def test_the_claim_reads_line_12_to_the_letter():
 
 
 def test_an_update_once_more_gives_up_theorem_2_as_well():
-    """Were d_T counted twice, easy accepted positions before a rejection would raise the threshold twice as fast."""
+    """If d_T were counted twice, easy accepted positions before a rejection would raise the threshold twice as fast."""
     setting = {"epsilon": 0.05, "learning_rate": 1.0, "threshold": 0.0}
     flat = [1 / 64] * 64
     easy = [1.0] + [0.0] * 63
@@ -366,7 +366,7 @@ def test_an_update_once_more_gives_up_theorem_2_as_well():
 
 
 def means(clip, peaked, flat):
-    """Mean dropped mass over the flat rows that follow peaked ones, and over all."""
+    """Return the mean dropped mass over the flat rows that follow peaked ones, and over all rows."""
     controller = ThresholdController(0.05, 0.5, 0.0, clip=clip)
     steep = np.array([0.97] + [0.01] * 3)
     wide = np.array([1.5 / 64.5] + [1 / 64.5] * 63)
@@ -378,7 +378,7 @@ def means(clip, peaked, flat):
 
 
 def test_a_threshold_winds_up_and_a_clip_prevents_it():
-    """After 5,000 peaked rows 80 flat ones are all cut to one token; with the clip a few are."""
+    """After 5,000 peaked rows, all 80 flat rows are cut to one token; with the clip only a few are."""
     late, _, reached = means(False, 5000, 80)
     clipped_late, clipped_all, _ = means(True, 5000, 80)
     assert late > 0.97
@@ -397,7 +397,7 @@ def test_lemma_4_upper_half_fails_by_as_much_as_one_likes():
 
 
 def test_a_clip_gives_up_the_other_side():
-    """A long peaked text and then a flat one: the mean comes up to ε without the clip, and not with it."""
+    """A long peaked text, then a flat one: without the clip the mean reaches ε, with the clip it stays below."""
     assert means(False, 400, 20)[1] >= 0.04
     assert means(True, 400, 20)[1] < means(False, 400, 20)[1]
 
@@ -406,7 +406,7 @@ def test_a_clip_gives_up_the_other_side():
 
 
 def test_the_papers_setting():
-    """η = .001, ε = .0005: the published bound says nothing for the first thousand tokens, the sharp one at once."""
+    """η = .001, ε = .0005: the published bound is vacuous for the first thousand tokens, the sharp one never."""
     steps = np.array([1, 999, 1001, 1002, 100_000])
     assert (conformal.regret_bound(0.0005, 0.001, 0.0, steps) >= 1).tolist() == [True, True, False, False, False]
     assert float(conformal.regret_bound_sharp(0.0005, 0.001, 0.0, 1)) == pytest.approx(1.0)
@@ -415,7 +415,7 @@ def test_the_papers_setting():
 
 @given(EPSILON, RATE, st.integers(2, 500))
 def test_the_bound_for_v_tokens_is_reached_by_equal_entries(epsilon, rate, size):
-    """Just above 1/V a row of V equal entries keeps its top token alone; at 0 every token is kept."""
+    """With the threshold just above 1/V, a row of V equal entries keeps only its top token; at 0 it keeps all."""
     just_above = (1 + 1e-9) / size
     controller = ThresholdController(epsilon, rate, just_above)
     dropped = 1.0 - controller.step(np.full(size, 1 / size)).sum() / size

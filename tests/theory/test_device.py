@@ -1,4 +1,4 @@
-"""Nothing mixes the host with a device: on a stand-in accelerator, as no test has a real one."""
+"""Nothing mixes host and device arrays: tested on a stand-in accelerator, since the tests have no real one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import hlmtheory
 
 
 def test_every_claim_and_function_works_on_a_device():
-    """In a process of its own: torch's key for such a device cannot be given back."""
+    """In a separate process, because torch's key for such a device cannot be released."""
     registration = pytest.importorskip("torch.utils.backend_registration")
     if not hasattr(registration, "_setup_privateuseone_for_python_backend"):
         pytest.skip("this torch takes no device in Python")
@@ -28,7 +28,7 @@ def test_every_claim_and_function_works_on_a_device():
 
 
 def test_importing_the_stand_in_leaves_torch_as_it_is():
-    """pytest imports it to look for doctests; a replaced ``torch.tensor`` once broke every model loaded afterwards."""
+    """pytest imports the file to look for doctests; a replaced ``torch.tensor`` once broke all models loaded later."""
     torch = pytest.importorskip("torch")
     importlib.import_module("tests.theory.device_double")
     assert torch.tensor is torch._C._VariableFunctions.tensor

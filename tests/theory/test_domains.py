@@ -1,4 +1,4 @@
-"""What is admitted, what is refused, and in which words."""
+"""The values that are accepted and refused, and the messages of the refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ libraries = pytest.mark.parametrize("library", LIBRARIES)
 
 
 def check(domain, value, name="x"):
-    """Ask the domain about a value of any kind."""
+    """Check a value of any kind with the domain."""
     xp, value = arrays(value=value)
     return domain.check(xp, name, value)
 
@@ -132,7 +132,7 @@ def test_rounding_is_admitted_as_the_type_rounds(dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("vocabulary", [50_257, 151_936])
 def test_a_stored_softmax_is_admitted_at_the_vocabularies_in_use(dtype, vocabulary):
-    """Flat and peaked rows; float16 has nothing between 0 and 6e-8."""
+    """Flat and peaked rows; float16 has no number between 0 and 6e-8."""
     rng = np.random.default_rng(7)
     for scale in (0.0, 1.0, 4.0):
         logits = rng.normal(size=(2, vocabulary)) * scale

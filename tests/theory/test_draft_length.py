@@ -1,4 +1,4 @@
-"""The draft length: against brute force and high precision, and the trackers against simulation."""
+"""The draft length, against brute force and high precision; the trackers, against simulation."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def random_links(count: int, seed: int) -> tuple[np.ndarray, ...]:
 
 
 def brute_force(gamma: np.ndarray, fixed: np.ndarray, marginal: np.ndarray, max_draft_length: int) -> np.ndarray:
-    """The highest rate over all K up to ``max_draft_length``."""
+    """Return the highest rate over all K up to ``max_draft_length``."""
     k = np.arange(1, max_draft_length + 1)
     logarithm = np.log(gamma)[:, None]
     tokens = np.expm1((k + 1) * logarithm) / np.expm1(logarithm)
@@ -202,7 +202,7 @@ def test_high_precision_finds_nothing_better():
     ("gamma", "ratio"), [(1 - 1e-9, 1 + 1e-7), (0.5, 1 + 1e-12), (1e-6, 1e8), (0.9, 1e300), (1e-300, 1e307)]
 )
 def test_the_equation_is_solved_at_its_ends(gamma, ratio):
-    """Tiny c, where e^v - 1 - v cancels, and huge c, where Lambert's argument underflows."""
+    """Very small c, where e^v - 1 - v cancels, and very large c, where Lambert's argument underflows."""
     with mpmath.workdps(60):
         a = -mpmath.log(mpmath.mpf(gamma))
         c = a * (mpmath.mpf(ratio) - 1)
@@ -247,7 +247,7 @@ def test_the_ends_of_the_acceptance():
 
 
 def test_of_equals_the_shorter():
-    """γ = 1 and F = M: every K gives one token a unit; γ = ½: K = 1 and 2 tie at 3/2/(F + M) = 7/4/(F + 2M)."""
+    """γ = 1 and F = M: every K gives one token per unit; γ = ½: K = 1 and 2 tie at 3/2/(F + M) = 7/4/(F + 2M)."""
     assert int(module.optimal_draft_length(1.0, 1.0, 1.0, 16)) == 1
     assert float(module.etgr(0.5, 1, 5.0, 1.0)) == float(module.etgr(0.5, 2, 5.0, 1.0)) == 0.25
     assert int(module.optimal_draft_length(0.5, 5.0, 1.0, 16)) == 1
@@ -263,7 +263,7 @@ def test_the_server_alone_is_the_length_0():
 
 @pytest.mark.parametrize("max_draft_length", [2**63 - 1, 2**63 - 2, 2**62 + 1, 2**53 + 1])
 def test_the_longest_draft_that_an_int64_holds(max_draft_length):
-    """A draft that costs nothing is worth sending however many there are: K_max, to the last digit."""
+    """Drafts that cost nothing are always worth sending, so the result is K_max, to the last digit."""
     assert int(module.optimal_draft_length(1.0, 1.0, 0.0, max_draft_length)) == max_draft_length
     assert int(module.optimal_draft_length(1.0, 2.0, 1.0, max_draft_length)) == max_draft_length
     assert int(module.optimal_draft_length(0.8, 0.1, 0.02, max_draft_length)) == 4
@@ -273,7 +273,7 @@ def test_the_longest_draft_that_an_int64_holds(max_draft_length):
 
 @given(profiles())
 def test_a_profile_may_be_no_draft_at_all(instance):
-    """0 where the server alone is at least as fast: the same choice as with a geometric acceptance."""
+    """0 if the server alone is at least as fast, as for geometric acceptance."""
     best = module.optimal_draft_length_profile(**instance, min_draft_length=0)
     alone = np.broadcast_to(instance["acceptances"][..., 0] * instance["fixed"] <= instance["marginal"], best.shape)
     assert (best[alone] == 0).all()
@@ -323,7 +323,7 @@ def test_the_surrogate_is_bang_bang():
 
 
 def test_a_header_makes_a_slow_link_ask_for_long_drafts():
-    """flexspec's own (8): 40 bytes of TCP/IP before 16-bit indices; the text says the opposite."""
+    """flexspec's (8) with 40 bytes of TCP/IP headers and 16-bit indices; the paper's text says the opposite."""
     lengths = []
     for rate in (1e6, 1e5, 1e4, 1e3):
         costs = module.round_costs(
@@ -385,7 +385,7 @@ def test_regret_of_a_wrong_belief():
     [(0.9, 0.8), (0.8, 0.9), (0.5, 0.0), (0.0, 0.5), (1.0, 0.9), (0.9, 1.0), (0.6, 0.6), (1e-3, 0.7), (0.5, 5e-324)],
 )
 def test_the_worst_regret_is_the_supremum_over_all_costs(gamma, belief, max_draft_length):
-    """Nothing on a fine grid of F/M is worse, and points beside the ties come as near as one likes."""
+    """No point on a fine grid of F/M is worse, and points next to the ties come arbitrarily close."""
     worst = float(module.worst_draft_length_regret(gamma, belief, max_draft_length))
     grid = np.concatenate([np.geomspace(1e-3, 1e6, 4_000), [1e300]])
     near = [1.0]
@@ -414,7 +414,7 @@ def test_a_belief_of_point_eight_keeps_at_least_91_percent_of_point_nine():
 
 
 def simulate(method: str, gamma: float, length: int, rounds: int, step: float, runs: int) -> np.ndarray:
-    """Final estimates of many runs, at once."""
+    """Return the final estimates of many runs, computed together."""
     rng = np.random.default_rng(11)
     accepted, examined = np.full(runs, 0.8), np.ones(runs)
     for _ in range(rounds):
@@ -438,7 +438,7 @@ def test_the_moments_are_those_of_a_simulation(method, step):
 
 @pytest.mark.parametrize(("gamma", "length"), [(0.5, 2), (0.5, 3), (0.8, 3), (0.25, 4)])
 def test_the_consistent_trackers_moments_are_those_of_its_law_to_leading_order(gamma, length):
-    """The law of both sums after n rounds, round by round: what the delta method leaves out falls like 1/n."""
+    """The law of both sums after n rounds, computed round by round: the delta method's error falls like 1/n."""
     off = []
     for rounds in (50, 100):
         size = length * rounds + 1
@@ -462,7 +462,7 @@ def test_the_consistent_trackers_moments_are_those_of_its_law_to_leading_order(g
 
 @pytest.mark.parametrize("step", [0.0, 0.25])
 def test_the_prior_weighs_as_many_drafts_as_it_says(step):
-    """At K = 1 every round examines one draft, so that the estimate is linear and its moments are exact."""
+    """At K = 1 every round examines one draft, so the estimate is linear and its moments are exact."""
     gamma, rounds, start, weight = 0.25, 3, 0.875, 2.0
     left, decays = weight * (1 - step) ** rounds, (1 - step) ** np.arange(rounds)
     seen = left + decays.sum()
@@ -490,7 +490,7 @@ def test_the_object_does_what_the_simulation_does(method):
 
 
 def test_in_the_loop_the_printed_tracker_pays():
-    """Each round drafts what its estimate asks for; the printed one settles on too short a draft."""
+    """Each round uses the draft length of its estimate; the printed tracker settles on too short drafts."""
     rng = np.random.default_rng(0)
     tokens = {}
     for method in ("ema_printed", "consistent"):
@@ -509,7 +509,7 @@ def test_in_the_loop_the_printed_tracker_pays():
 
 @pytest.mark.parametrize("gamma", [0.0, 0.3, 0.8, 1.0])
 def test_examined_drafts_are_accepted_at_the_rate(gamma):
-    """E[(τ - γX)²] = γ(1 - γ)E[X] and E[(τ - γX)X] = E[X] - 1 - (K - 1)γ^K: what the variance and bias rest on."""
+    """E[(τ - γX)²] = γ(1 - γ)E[X] and E[(τ - γX)X] = E[X] - 1 - (K - 1)γ^K: the variance and the bias use both."""
     for length in (1, 2, 7):
         law = [gamma**j * (1 - gamma) for j in range(length)] + [gamma**length]
         x = [min(j + 1, length) for j in range(length + 1)]
@@ -585,14 +585,14 @@ def test_shapes_that_do_not_fit_are_refused_by_name(call, name):
 
 
 def test_the_law_of_a_billion_drafts_is_not_summed():
-    """It took 7.8 GB; the consistent tracker's moments are closed forms and need no law."""
+    """The sum took 7.8 GB; the consistent tracker's moments are closed forms and do not need the law."""
     with pytest.raises(ValueError, match=r"^draft_length must be a whole number in 1..65,536 .*; got 1000000000"):
         module.tracker_moments(0.8, 10**9, 10, 0.1, method="ema_printed")
     assert np.isfinite(module.tracker_moments(0.8, 10**9, 10, 0.1)).all()
 
 
 def test_the_way_back_is_a_cost_of_its_own():
-    """A round trip of 60 ms: half up, half down."""
+    """A round trip of 60 ms: half on the uplink, half on the downlink."""
     assert "other half of the round-trip time" in " ".join(module.round_costs.__doc__.split())
     up, both = (
         module.round_costs(1e6, bits_per_token=16, propagation_s=0.03, downlink_s=down)[0] for down in (0.0, 0.03)

@@ -1,4 +1,4 @@
-"""Quantised drafts: exact counts, bounds that are reached, bits, budgets, and the law that stays p."""
+"""Quantised drafts: exact counts, bounds that are reached, bits, budgets, and output with the target model's law."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESOLUTIONS = st.one_of(st.integers(1, 8), st.integers(1, 200), st.just(2**24))
 
 @st.composite
 def drafts(draw, **more):
-    """A batch of rows with K and further numbers beside them."""
+    """A batch of rows with K and more numbers for each row."""
     instance = draw(with_size(pairs()))
     del instance["target"]
     batch = instance["draft"].shape[:-1]
@@ -45,7 +45,7 @@ def drafts(draw, **more):
 
 @st.composite
 def competitors(draw):
-    """A row, K, and other counts that may leave the support."""
+    """A row, K, and other counts, which may be outside the support."""
     instance = draw(drafts())
     draft, k = instance["draft"], instance["k"]
     counts = draw(hnp.arrays(np.int64, draft.shape, elements=st.integers(0, 4)))
@@ -72,7 +72,7 @@ def trees(draw):
 
 @st.composite
 def payloads(draw):
-    """V up to that of a large vocabulary, and K within it."""
+    """V up to that of a large vocabulary, and K up to V."""
     shape = draw(shapes())
     size = draw(hnp.arrays(np.int64, shape, elements=st.one_of(st.integers(1, 40), st.integers(1, 150_000))))
     share = draw(hnp.arrays(np.float64, shape, elements=st.floats(0.0, 1.0)))
@@ -249,7 +249,7 @@ def test_the_bits_of_a_wide_support_are_exact_to_a_billionth():
 
 
 def test_bits_are_exact_up_to_a_length_and_refused_beyond():
-    """A length at which the binomials still take less than a second, whatever V and K; K = V = 2^62 is short."""
+    """Up to this length the binomials take less than a second for any V and K; K = V = 2^62 is short."""
     assert lattice.exact_payload_bits(2**62, 2**62, 1) == 62.0
     assert lattice.exact_payload_bits(262_000, 131_000, 1) == pytest.approx(
         float(lattice.payload_bits(262_000, 131_000, 1)), abs=1e-9
@@ -262,7 +262,7 @@ def test_bits_are_exact_up_to_a_length_and_refused_beyond():
 
 
 def test_the_bits_count_what_can_be_sent():
-    """All supports and counts of a small case, listed."""
+    """A list of all supports and counts of a small case."""
     v, k, resolution = 5, 3, 4
     counts = [c for c in itertools.product(range(resolution + 1), repeat=k) if sum(c) == resolution]
     supports = list(itertools.combinations(range(v), k))
@@ -283,7 +283,7 @@ def test_the_batch_is_as_long_as_the_budget_allows(bits, budget):
 
 
 def brute_force(draft, budget, adaptive):
-    """Every K and ℓ within the budget."""
+    """Return the best of every K and ℓ within the budget."""
     best = math.inf
     ordered = sorted(draft, reverse=True)
     size_bits = (len(draft) - 1).bit_length() if adaptive else 0
@@ -386,7 +386,7 @@ def test_the_law_stays_the_target_by_enumeration(seed, size, resolution):
 
 
 def decode(rng, target, drawn_from, declared, count):
-    """Tokens that come out when drafts of one law are verified as those of another."""
+    """Return the emitted tokens if drafts of one law are verified as drafts of another."""
     draft = rng.choice(len(target), size=count, p=drawn_from)
     with np.errstate(divide="ignore"):
         accepted = rng.random(count) * declared[draft] < target[draft]
@@ -400,7 +400,7 @@ DRAWS, LEVEL = 40_000, 1e-6
 
 
 def chi_square(drawn_from_draft):
-    """P-value of the emitted tokens under p, and the power of that test against drafts drawn from q."""
+    """Return the p-value of the emitted tokens under p, and the test's power against drafts drawn from q."""
     target, draft = CHI_SQUARE.values()
     q_hat = lattice.quantize(draft, support=draft > 0, resolution=8) / 8
     rng = np.random.default_rng(7)
@@ -512,7 +512,7 @@ def test_a_tree_that_is_not_whole_is_refused():
 @pytest.mark.parametrize("budget", [60.0, 500.0, 5000.0])
 @pytest.mark.parametrize("draft", [[0.63, 0.37], [0.5, 0.3, 0.2], [1.0]])
 def test_what_is_allocated_can_be_sent(draft, budget):
-    """Two tokens of 32,000 with 500 bits were given ℓ = 2^31 - 1, which the codec refuses."""
+    """Two tokens of 32,000 with 500 bits once got ℓ = 2^31 - 1, which the codec refuses."""
     row = np.concatenate([draft, np.zeros(32_000 - len(draft))])
     found = lattice.allocate(row, budget)
     assert 1 <= int(found.resolution) <= LARGEST_RESOLUTION

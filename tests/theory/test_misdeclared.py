@@ -1,4 +1,4 @@
-"""Drafts from another distribution than the server is told: the law, its distance from the target, what is hidden."""
+"""Drafts from another distribution than the declared one: the law, its distance, and undetected cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLAIMS = tuple(KNOWN[f"verification.{name}"] for name in IDS)
 
 @st.composite
 def triples(draw, source):
-    """A pair and what drafts are really drawn from: often near the declared distribution, or equal to it."""
+    """A pair and the actual draft distribution: often near the declared distribution, or equal to it."""
     instance = draw(source)
     return {**instance, "actual_draft": draw(st.sampled_from(TARGETS))(draw, instance["draft"])}
 
@@ -53,7 +53,7 @@ CLAIM_TABLE = ClaimTable(
 
 
 def law_by_cases(p, q, drawn):
-    """The law by enumeration in fractions: each draft, accepted or replaced by each token."""
+    """Return the law by enumeration in fractions: each draft, accepted or replaced by each token."""
     excess = [max(a - b, Fraction(0)) for a, b in zip(p, q, strict=True)]
     law = [Fraction(0)] * len(p)
     for v, chance in enumerate(drawn):
@@ -78,7 +78,7 @@ def test_a_declared_sampler_gives_the_target(pair):
 
 
 def test_greedy_drafts_that_are_declared_as_samples():
-    """An engine's greedy drafts verified by p/q: the law is off by all that the draft was unsure of."""
+    """An engine's greedy drafts, verified by p/q: the law is off by the probability of all other drafts."""
     p, q = np.array([0.6, 0.4]), np.array([0.6, 0.4])
     assert misdeclared_distribution(p, q, [1.0, 0.0]).tolist() == [1.0, 0.0]
     assert float(total_variation(misdeclared_distribution(p, q, [1.0, 0.0]), p)) == pytest.approx(0.4)

@@ -16,7 +16,7 @@ from .strategies import grid_rows
 
 
 def law_by_cases(p, q, rebuilt, drafts):
-    """All cases in fractions: a draft is accepted or not, then the next stage has the residual of q̂ for its target."""
+    """Return the law over all cases in fractions; after a rejection, the next stage's target is the residual of q̂."""
     excess = [max(a - b, Fraction(0)) for a, b in zip(p, rebuilt, strict=True)]
     after = [x / sum(excess) for x in excess] if sum(excess) else p
     rest = law_by_cases(after, q, rebuilt, drafts - 1) if drafts > 1 else after

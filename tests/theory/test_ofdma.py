@@ -1,4 +1,4 @@
-"""Bandwidth shares: against a linear program, against competitors, and in their closed forms."""
+"""Bandwidth shares, against a linear program, against competing shares, and in closed form."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_the_two_optima_differ():
 
 
 def test_the_mean_user_gains_nothing():
-    """Shares best for the last user leave the mean finish time where equal shares have it."""
+    """Shares that are best for the last user have the same mean finish time as equal shares."""
     rng = np.random.default_rng(1)
     bits, efficiency = rng.integers(1, 513, 100) * 1.0, np.log2(1 + rng.exponential(1e3, 100))
     equal = ofdma.finish_times(bits, efficiency, np.full(100, 0.01), 20e6)
@@ -185,7 +185,7 @@ def test_the_mean_user_gains_nothing():
 
 
 def test_the_gain_of_edge_sd_cells_is_between_two_and_ten():
-    """100 users in a disc of 400 m, Rayleigh fading, the constants of Table II: before any simulation of batches."""
+    """100 users in a disc of 400 m, Rayleigh fading, the constants of Table II; no batches are simulated."""
     rng = np.random.default_rng(5)
     distance = 400 * np.sqrt(rng.random((200, 100)))
     snr = 0.2 * 1e-3 * rng.exponential(size=(200, 100)) / distance**2 / 10 ** (-13.6)
@@ -231,7 +231,7 @@ def test_a_root_finder_finds_the_same_spread_shares(level):
 
 
 def test_a_share_that_is_late_by_next_to_nothing_is_found_to_its_last_digits():
-    """At ln(1 + x)/x = 1/(1 + late), x → 2 late: a difference of numbers near 1 would be 0, and the step infinite."""
+    """At ln(1 + x)/x = 1/(1 + late), x → 2 late: the difference of numbers near 1 would round to 0."""
     late = np.logspace(-18, -10, 161)[:, None]
     found = spread._shares_at(np, np.ones_like(late), np.ones_like(late), late)
     np.testing.assert_allclose(found, 0.5 / late, rtol=1e-9)
@@ -242,7 +242,7 @@ def test_one_user_takes_the_whole_band():
 
 
 def test_a_spread_power_of_high_snr_is_the_fixed_one():
-    """At 3,000 dB the share hardly moves the spectral efficiency."""
+    """At 3,000 dB the share hardly changes the spectral efficiency."""
     bits, snr = np.array([3.0, 1.0]), np.array([1e300, 1e300])
     np.testing.assert_allclose(
         ofdma.spread_minmax_shares(bits, snr), ofdma.minmax_shares(bits, np.log2(snr)), rtol=2e-3

@@ -1,4 +1,4 @@
-"""A public function that is broken is noticed by its claims: each is broken on purpose, and the claim fails."""
+"""The claims notice a broken public function: each function is broken on purpose, and its claim then fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hlmtheory.uncertainty import quadrature
 
 
 def put_in_place(monkeypatch, function, by):
-    """Replace a function wherever the package holds it by name."""
+    """Replace a function everywhere in the package, by its name."""
     for name, module in list(sys.modules.items()):
         if name.split(".")[0] == "hlmtheory":
             for key, value in list(vars(module).items()):
@@ -26,13 +26,13 @@ def put_in_place(monkeypatch, function, by):
 
 
 def statuses(claim, function=None, by=None, instance=None):
-    """What the claim says of an instance, of its attained one by default, with the function replaced in its sides."""
+    """Return the claim's verdict on an instance, by default the attained one, with the function replaced."""
     sides = {side: by for side in ("lhs", "rhs") if function is not None and getattr(claim, side) is function}
     return set(replace(claim, **sides).check(instance or claim.attained.instance).status.flat)
 
 
 def check_noticed(monkeypatch, claim_id, function, by, instance=None):
-    """The claim holds, and no longer does once the function is replaced."""
+    """The claim holds, and no longer holds when the function is replaced."""
     claim = hlmtheory.all_claims()[claim_id]
     assert statuses(claim, instance=instance) == {Status.HOLDS}
     put_in_place(monkeypatch, function, by)
@@ -52,7 +52,7 @@ WOUND_UP = {**TIED, "threshold": 2.0, "learning_rate": 4.0}
 
 
 def strictly_above(draft, threshold):
-    """A support without the tokens at the threshold."""
+    """A support without the tokens that equal the threshold."""
     draft = np.asarray(draft)
     return (draft > np.asarray(threshold)[..., None]) | (np.arange(draft.shape[-1]) == np.argmax(draft, axis=-1))
 
@@ -92,7 +92,7 @@ def stuck(self, draft):
 
 
 def without_clip(self, draft):
-    """A clip that is asked for and not taken."""
+    """Ignore the clip."""
     asked, self._clip = self._clip, False
     support = STEP(self, draft)
     self._clip = asked
@@ -100,12 +100,12 @@ def without_clip(self, draft):
 
 
 def rolls_back_too_far(self, accepted, *, printed=False):
-    """The rejected position's own update is lost."""
+    """Lose the update of the rejected position."""
     return ROLL_BACK(self, accepted, printed=True)
 
 
 def keeps_all(self, accepted, *, printed=False):
-    """Nothing is rolled back."""
+    """Roll nothing back."""
     self._history = self._history[-1:]
     return self.threshold
 
@@ -157,7 +157,7 @@ def test_a_bound_that_is_too_small_is_noticed(monkeypatch):
 
 
 def one_token(draft, budget_bits, *, adaptive=True):
-    """The least allocation, which says of itself that it is perfect and free."""
+    """The smallest allocation, reported as without distortion and without bits."""
     ones = np.ones(np.shape(draft)[:-1], dtype=np.int64)
     return lattice.Allocation(k=ones, resolution=ones, distortion=0.0 * ones, bits=0.0 * ones)
 
@@ -187,7 +187,7 @@ QUANTIZE = lattice.quantize
 
 
 def to_the_first(draft, *, support, resolution):
-    """Counts that sum to ℓ: all missing units go to one token."""
+    """Counts that sum to ℓ, with all missing units given to one token."""
     found = QUANTIZE(draft, support=support, resolution=resolution)
     return np.where(
         np.arange(found.shape[-1]) == np.argmax(support, axis=-1)[..., None], found.sum(-1, keepdims=True), 0
@@ -220,7 +220,7 @@ OPTIMAL = truncation.optimal_sizes
 
 
 def nothing_sent(draft_rows, budget_bits, *, bits_per_probability=8, exact=False):
-    """No entries, with the total and the bound of the right ones."""
+    """No entries, with the total and the bound of the right answer."""
     found = OPTIMAL(draft_rows, budget_bits, bits_per_probability=bits_per_probability, exact=exact)
     return replace(found, k=0 * found.k)
 
@@ -232,7 +232,7 @@ def everything_sent(draft_rows, budget_bits, *, bits_per_probability=8, exact=Fa
 
 
 def low_bound(draft_rows, budget_bits, *, bits_per_probability=8, exact=False):
-    """A lower bound that is none."""
+    """A "lower bound" that exceeds the total."""
     found = OPTIMAL(draft_rows, budget_bits, bits_per_probability=bits_per_probability, exact=exact)
     return replace(found, lower_bound=found.total + 0.1)
 
@@ -255,7 +255,7 @@ SOFTPLUS_GAP, SOFTPLUS_DISTANCE = truncation.softplus_gap, truncation.softplus_d
 
 @pytest.mark.parametrize("slope", [0.0, 0.9, 1.1])
 def test_a_softplus_that_is_right_at_0_alone_is_noticed(monkeypatch, slope):
-    """ln(1 + e^{-c η|z|})/η: as the softplus' gap at z = 0 for any c."""
+    """ln(1 + e^{-c η|z|})/η equals the softplus gap at z = 0 for every c."""
 
     def gap(z, sharpness):
         return np.log1p(np.exp(-slope * sharpness * np.abs(z))) / sharpness
@@ -269,13 +269,13 @@ def test_a_softplus_that_is_right_at_0_alone_is_noticed(monkeypatch, slope):
 
 
 def half_the_states(message):
-    """A coder that counts fewer batches than there are, so that two share a number."""
+    """A coder that counts half of the batches, so that two batches share a number."""
     index, states = INDEX_OF(message)
     return index % max(states // 2, 1), max(states // 2, 1)
 
 
 def too_many_states(message):
-    """A coder that takes a byte more than it needs."""
+    """A coder that takes one byte too many."""
     index, states = INDEX_OF(message)
     return index, 256 * states
 
@@ -308,7 +308,7 @@ OF_THREE = {"logits": [1.0, 0.0, -1.0], "token": 1}
 
 
 def hotter():
-    """The quick rule with its weights on other nodes: E[u] of the first token of (1, 0, -1) is off by a tenth."""
+    """The quick rule with its weights at other nodes: E[u] of the first token of (1, 0, -1) is off by a tenth."""
     fractions, weights = zip(*QUICK(), strict=True)
     return tuple(zip((fraction**0.25 for fraction in fractions), weights, strict=True))
 
@@ -324,7 +324,7 @@ def test_a_broken_quick_rule_is_noticed(monkeypatch, by):
 
 
 def off_by_a_hundredth(logits, draft_token, *, max_temperature=2.0):
-    """Too certain."""
+    """E[u] that is too small by a hundredth."""
     return EXPECTED(logits, draft_token, max_temperature=max_temperature) - 0.01
 
 
@@ -334,7 +334,7 @@ def by_rank(logits, *, max_temperature=2.0):
 
 
 def too_sure(logits, draft_token, *, max_temperature=2.0):
-    """A stated error that is none."""
+    """A stated error that is too small."""
     return 0.5 * STATED(logits, draft_token, max_temperature=max_temperature)
 
 

@@ -1,4 +1,4 @@
-"""The two-stage pipeline: against operations counted one by one, schedules simulated one by one, and known lines."""
+"""The two-stage pipeline, against operations counted one by one, schedules simulated one by one, and known results."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMES = st.one_of(st.integers(0, 4).map(float), st.floats(0.0, 10.0), st.sampled
 
 @st.composite
 def _arrays(draw: st.DrawFn, least: int = 0, **tails: tuple[tuple[int, ...], st.SearchStrategy]) -> dict:
-    """A batch of arrays; a tail of -1 stands for M batches, one number for all."""
+    """A batch of arrays; a tail of -1 stands for M batches, with one number for all."""
     shape, count = draw(shapes()), draw(st.integers(least, 5))
     instance = {}
     for name, (tail, element) in tails.items():
@@ -137,7 +137,7 @@ def service(**options) -> Service:
 
 
 def test_llama_7b_takes_the_memory_that_the_paper_says():
-    """Section II: "approximately 14 GB": the blocks alone are 10.1 GB, for (9) counts two feed-forward matrices."""
+    """Section II says "approximately 14 GB"; the blocks take 10.1 GB, as (9) counts two feed-forward matrices."""
     assert float(serving.peak_memory(LARGE, 0, 0, 0)) == 10_066_329_600
 
 
@@ -193,7 +193,7 @@ def test_a_whole_quotient_gets_no_extra_step(steps, length):
     [(24, 0.6, 1, 15), (11, 0.1, 1, 10), (1417, 0.3, 3, 1000), (1093, 1 / 3, 6, 729), (5, 2 / 3, 1, 3)],
 )
 def test_a_rounding_of_the_tokens_a_step_adds_no_step(output, acceptance, length, steps):
-    """O = n L in exact numbers; in float64 each of these quotients comes out above n."""
+    """O = n L in exact numbers; in float64 each of these quotients is above n."""
     assert output / float(serving.costs.tokens_per_step(acceptance, length)) > steps
     assert serving.decoding_steps([output, output + 1], acceptance, length).tolist() == [steps, steps + 1]
 
@@ -202,7 +202,7 @@ def test_a_rounding_of_the_tokens_a_step_adds_no_step(output, acceptance, length
 
 
 def fullest(prompt: int, answer: int, length: int) -> int:
-    """Most cached tokens of one sequence: every pattern of acceptance, each pass and each rejection by itself."""
+    """Return the largest number of cached tokens of one sequence, over every acceptance pattern, pass by pass."""
     most, patterns = 0, [((), 0)]
     while patterns:
         accepted, made = patterns.pop()
@@ -313,7 +313,7 @@ def test_a_schedule_without_a_barrier_overlaps_two_batches_all_the_time():
 
 
 def simulated(draft: np.ndarray, verify: np.ndarray, steps: np.ndarray) -> float:
-    """Each step a clock for each machine, batch by batch."""
+    """Return the latency from a simulation of each step with one clock per machine, batch by batch."""
     total = 0.0
     for n in range(1, steps.max() + 1):
         first = second = 0.0
@@ -390,7 +390,7 @@ def test_the_intervals_cover_as_often_as_they_say():
 
 
 def test_times_that_do_not_vary_have_no_share_explained():
-    """None and no NaN; also where their mean is rounded, so that the deviations from it are not 0."""
+    """The result is None, not NaN, also if rounding of the mean makes the deviations differ from 0."""
     for time in (0.5, 0.025, 0.1, 1e-300, 0.0):
         for count in (3, 5, 7, 11):
             assert serving.fit_device(np.linspace(1.0, 3.0, count), 1, np.full(count, time)).r_squared is None

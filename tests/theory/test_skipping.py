@@ -1,4 +1,4 @@
-"""What skipping costs: the exact risk, the papers' surrogate and its bounds, whole texts, calibration."""
+"""The cost of skipping: the exact risk, the papers' surrogate and its bounds, whole texts, and calibration."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def with_skip_and_token(draw):
 
 @st.composite
 def chains(draw):
-    """Rows of both models for each token before, some alike, and skip probabilities."""
+    """Rows of both models for each previous token, some of them equal, and skip probabilities."""
     shape, size = draw(shapes()), draw(st.integers(1, 3))
     target, draft = (draw(rows((*shape, size), size)) for _ in range(2))
     alike = draw(hnp.arrays(np.bool_, (*shape, size, 1)))
@@ -94,7 +94,7 @@ def chains(draw):
 
 @st.composite
 def loss_tables(draw):
-    """Losses that rise along the thresholds, a wanted risk, and the largest loss."""
+    """Losses that rise along the thresholds, an allowed risk, and the largest loss."""
     shape, prompts, grid = draw(shapes()), draw(st.integers(1, 8)), draw(st.integers(1, 4))
     bound = draw(st.sampled_from((1.0, 0.5, 8.0)))
     steps = draw(hnp.arrays(np.float64, (*shape, prompts, grid), elements=UNIT))
@@ -108,7 +108,7 @@ def loss_tables(draw):
 
 @st.composite
 def with_few_sizes(draw, source):
-    """Skipped or not, and three sizes at most where the rows are wide: each is truncated apart."""
+    """Skips as 0 or 1, and at most three values of k where rows are wide, because each k is truncated separately."""
     instance = draw(source)
     draft = instance["draft"]
     if draft.shape[-1] <= 12:
@@ -149,7 +149,7 @@ STRATEGIES = {
     "skipping.text_risk": loss_laws(),
     "skipping.calibrated": loss_tables(),
 }
-"""For each claim of the module, what its instances are drawn from."""
+"""For each claim of the module, the strategy of its instances."""
 
 AGREES = {
     "skipping.rejection_by_draft": {"target": [0.25, 0.75], "draft": [0.25, 0.75]},
@@ -160,13 +160,13 @@ AGREES = {
         "draft_chain": KNOWN["skipping.sequence_draft"].refuted["target_chain"],
     },
 }
-"""For each false one, where it is right."""
+"""For each false claim, an instance where the statement is right."""
 
 OUTSIDE = {
     "the fitted slope is positive": {"uncertainty": [0.0, 1.0], "rejection_by_token": [0.5, 0.25]},
     "n + 1 ≥ B/ε": {"losses": [[0.0], [0.0]], "risk": 0.25, "bound": 1.0},
 }
-"""For each assumption an instance that breaks it."""
+"""For each assumption, an instance that violates it."""
 
 STRAYS = {
     "slope": 0.0,
@@ -190,7 +190,7 @@ STRAYS = {
     "risk": 0.0,
     "bound": math.inf,
 }
-"""For each argument a value outside its domain."""
+"""For each argument, a value outside its domain."""
 
 
 CLAIM_TABLE = ClaimTable(OWN, STRATEGIES, STRAYS, AGREES, OUTSIDE)
@@ -207,14 +207,14 @@ def test_the_printed_thresholds():
     averse, prone = skip_thresholds(0.82, -0.06, 0.301)
     assert round(float(averse), 3) == 0.073
     assert round(float(prone), 3) == 0.440
-    slope = (0.301 + 0.06) / 0.431  # what its threshold would take, were b and Δ right
+    slope = (0.301 + 0.06) / 0.431  # the slope that its threshold implies, if b and Δ are right
     assert round(slope, 3) == 0.838
     slope = 0.301 / (0.431 - 0.073)  # or both of its thresholds
     assert round(slope, 3) == 0.841
 
 
 def test_the_printed_bound_fixes_the_density():
-    """cu-hlm: R < 9.87e-3 with a = .815, Δ = .5956 needs ‖f‖_2 = .0336 over I: hardly any mass there."""
+    """cu-hlm: R < 9.87e-3 with a = .815, Δ = .5956 implies ‖f‖_2 = .0336 over I: almost no mass there."""
     factor = 0.5956**1.5 / math.sqrt(3 * 0.815)
     assert 9.87e-3 / factor == pytest.approx(0.03358, abs=1e-5)
     # by Cauchy-Schwarz with 1, P(I) ≤ ‖f‖_2 √|I|: at most 2.9% of the drafts lie in I
@@ -234,7 +234,7 @@ def test_the_prompts_that_the_papers_risk_would_take():
 
 @given(with_skip(grid_pairs()))
 def test_the_one_step_risk_by_enumeration(instance):
-    """Every draft, skipped or sent, accepted or not, every replacement, in rational arithmetic."""
+    """Every draft (skipped or sent, accepted or not) and every replacement, in rational arithmetic."""
 
     def exact(p, q, s):
         p, q, s = (oracles.exact(row) for row in (p, q, s))
@@ -283,7 +283,7 @@ def test_the_truncated_risk_by_enumeration(instance):
 
 
 def test_a_replacement_that_does_not_exist_is_taken_at_its_worst():
-    """p = q̂: (p - q̂)⁺ is 0 everywhere, yet a draft is rejected."""
+    """p = q̂: (p - q̂)⁺ is 0 everywhere, but a draft is rejected."""
     instance = {"target": [0.5, 0.25, 0.25], "draft": [0.5, 0.375, 0.125], "skip": [0.0, 0.5, 0.0], "top_k": [1, 1, 1]}
     assert float(truncated_step_risk(**instance)) == 0.0625 + 0.0625
     claim = next(claim for claim in skipping.CLAIMS if claim.id == "skipping.step")
@@ -292,7 +292,7 @@ def test_a_replacement_that_does_not_exist_is_taken_at_its_worst():
 
 
 def test_a_replacement_that_rounding_alone_makes_does_not_exist():
-    """p = q̂ again, (0.06 + 0.01)/2 is a rounding off 0.035."""
+    """p = q̂ again, but (0.06 + 0.01)/2 differs from 0.035 by a rounding."""
     instance = {"target": [0.93, 0.035, 0.035], "draft": [0.93, 0.06, 0.01], "skip": 0.0, "top_k": 1}
     assert float(truncated_step_risk(**instance)) == pytest.approx(0.025, rel=1e-12)
 
@@ -392,7 +392,7 @@ def test_the_best_exponent_against_a_grid(discrete):
 
 
 def test_nothing_between_the_thresholds():
-    """Δ = 0, or all mass outside of I: no surrogate risk, and no bound above 0."""
+    """Δ = 0, or all mass outside I: the surrogate risk and all bounds are 0."""
     for line in ((1.0, 0.0, 0.0), (1.0, -0.75, 0.125), (1e-300, 0.5, 0.25), (1e-300, -0.5, 0.25)):
         assert float(rejection_risk([1.0, 0.0], *line)) == 0.0
         assert float(holder_bound([1.0, 0.0], *line)) == 0.0
@@ -402,7 +402,7 @@ def test_nothing_between_the_thresholds():
 
 
 def test_the_border_of_the_grid_is_inside():
-    """(Δ - b)/a = 0.3 comes out a rounding beside the point 6/20; a twentieth of the mass must not hang on that."""
+    """(Δ - b)/a = 0.3 differs from the point 6/20 by a rounding, which must not decide about its mass."""
     mass = np.zeros(21)
     mass[6] = 1.0
     for shift in (-1e-15, 0.0, 1e-15):
@@ -427,7 +427,7 @@ def test_the_border_of_the_grid_is_no_wider_than_rounding():
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_an_uncertainty_at_the_threshold_is_skipped(library, dtype):
-    """(0.29 + 0.09)/0.95 = 0.4, and 0.95 · 0.4 - 0.09 is above 0.29 by a rounding."""
+    """(0.29 + 0.09)/0.95 = 0.4, but 0.95 · 0.4 - 0.09 rounds to more than 0.29."""
     gap = surrogate_gap(to(library, [0.4], dtype), to(library, [1.0], dtype), 0.95, -0.09, 0.29)
     assert (float(gap.exact), float(gap.below)) == (1.0, 0.0)
     assert float(gap.surrogate) == pytest.approx(0.29)
@@ -470,7 +470,7 @@ def test_the_surrogate_of_the_tokens_is_that_of_their_histogram():
 
 
 def tree(rng, size, length, kinds=1):
-    """For each prefix, rows of p and q that agree now and then, and skip probabilities; every prefix its own."""
+    """For each prefix, rows of p and q that are sometimes equal, and skip probabilities; all prefixes differ."""
     levels = []
     for step in range(length):
         p, q = rng.dirichlet(np.full(size, 0.5), (2, size**step))
@@ -481,7 +481,7 @@ def tree(rng, size, length, kinds=1):
 
 
 def grown(law, rows):
-    """The law of the texts one token longer."""
+    """Return the law of texts that are one token longer."""
     return (law[:, None] * rows).ravel()
 
 
@@ -504,7 +504,7 @@ def test_whole_texts_by_enumeration(seed):
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_policy_with_a_state_is_bounded_along_its_own_texts(seed):
-    """Whether the last draft was skipped decides how the next one is: not a function of the text."""
+    """The last skip decides the next one, so the policy is not a function of the text."""
     rng = np.random.default_rng(seed)
     by_p, by_h = np.ones(1), np.array([[1.0], [0.0]])  # by_h: per state, per prefix
     from_system = 0.0
@@ -521,7 +521,7 @@ def test_a_policy_with_a_state_is_bounded_along_its_own_texts(seed):
 
 
 def test_a_policy_with_a_state_may_leave_the_large_models_texts_bound_behind():
-    """The state: whether the first draft was skipped, which the text does not tell. Skipped once, it skips the second.
+    """The state is whether the first draft was skipped, which the text does not show; after a skip it skips the second.
 
     First token: p = (1/2, 1/2), q = (1, 0); draft 0 is skipped with probability 1/2. Along the target model's text the
     state would have to be guessed from the token: a state of "not skipped" gives the second step no risk at all.
@@ -547,7 +547,7 @@ def test_the_small_models_texts_say_nothing():
 
 
 def test_the_texts_of_the_chains_have_all_their_tokens():
-    """A fair coin and a draft that always says 0: the texts agree on 0…0 alone, 1 of 2^HORIZON."""
+    """A fair coin and a draft that is always 0: the texts agree only on 0…0, 1 of 2^HORIZON texts."""
     instance = {
         "target_chain": np.full((2, 2), 0.5),
         "draft_chain": [[1.0, 0.0], [1.0, 0.0]],
@@ -568,7 +568,7 @@ def test_the_sum_is_clipped_after_the_mean():
 
 
 def test_the_guarantee_where_the_risk_is_known():
-    """Prompts skip a wrong token from their own U ~ U(0, 1) on: the loss at λ is 1{U ≤ λ}, its mean exactly λ."""
+    """A prompt skips a wrong token from its U ~ U(0, 1) on: the loss at λ is 1{U ≤ λ}, with mean λ."""
     rng = np.random.default_rng(12)
     grid, wanted, prompts, runs = np.arange(1, 1000) / 1000, 0.1, 99, 1000
     chosen = []
@@ -577,12 +577,12 @@ def test_the_guarantee_where_the_risk_is_known():
         chosen.append(max(calibrate_threshold(losses, grid, risk=wanted, bound=1.0).threshold, 0.0))
     risk, noise = np.mean(chosen), np.std(chosen) / math.sqrt(runs)
     assert risk <= wanted + 4 * noise
-    assert risk >= wanted - 2 / (prompts + 1) - 0.001 - 4 * noise  # and it does not play safe
-    assert np.mean(np.array(chosen) > wanted) > 0.2  # the mean is promised, not every run
+    assert risk >= wanted - 2 / (prompts + 1) - 0.001 - 4 * noise  # and the rule is not much more cautious than needed
+    assert np.mean(np.array(chosen) > wanted) > 0.2  # the guarantee is for the mean, not for every run
 
 
 def test_tokens_may_depend_on_each_other():
-    """A prompt is good or bad as a whole; tokens taken as i.i.d. prompts break the promise, prompts keep it."""
+    """All tokens of a prompt are good or bad: taken as i.i.d. prompts they break the guarantee; prompts keep it."""
     rng = np.random.default_rng(13)
     grid, tokens, prompts = np.arange(1, 40) / 40, 20, 60
 
@@ -601,7 +601,7 @@ def test_tokens_may_depend_on_each_other():
 
 
 def test_the_bound_of_a_loss_is_stated_not_guessed():
-    """Losses of 50 on 2% of the prompts: 55% of the runs of 30 prompts see none, and 0 is no bound on the next one."""
+    """Losses of 50 on 2% of the prompts: 55% of the runs of 30 prompts see none, so the observed 0 is not a bound."""
     quiet = np.zeros((30, 2))
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'bound'"):
         calibrate_threshold(quiet, [0.1, 0.2], risk=0.05)
@@ -612,7 +612,7 @@ def test_the_bound_of_a_loss_is_stated_not_guessed():
 @pytest.mark.parametrize("prompts", [999, 1500, 2999])
 @pytest.mark.parametrize("share", [1e-4, 5e-4, 1e-3, 2e-3, 0.02])
 def test_with_the_true_bound_the_risk_of_rare_large_losses_is_controlled(prompts, share):
-    """Loss 50 on a share of the prompts, exactly: Σ over the heavy prompts that may be among n of P · true risk ≤ ε."""
+    """Loss 50 on a share of the prompts, exactly: Σ over the number of heavy prompts among n of P · true risk ≤ ε."""
     bound, wanted = 50.0, 0.05
     heavy = np.arange(5)
     losses = np.zeros((5, prompts, 2))
@@ -657,7 +657,7 @@ def test_one_prompt_is_enough_for_half_the_largest_loss():
 
 
 def test_one_prompt_less_than_the_rule_takes_is_refused():
-    """1/(1/49) is above 49 by a rounding, and (0 + 1)/49 ≤ 1/49 all the same."""
+    """1/(1/49) rounds to more than 49, but (0 + 1)/49 ≤ 1/49 holds."""
     for needed in range(1, 200):
         risk = 1 / (needed + 1)
         found = calibrate_threshold(np.zeros((needed, 1)), [0.5], risk=risk, bound=1.0)
@@ -673,7 +673,7 @@ def test_one_prompt_less_than_the_rule_takes_is_refused():
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("count", range(1, 21))
 def test_an_uncertainty_on_the_grid_is_skipped_as_it_was_calibrated(library, dtype, count):
-    """Every prompt's u is an atom at a point of the grid: the next lower threshold is the one to find."""
+    """Every prompt's u is exactly a grid point, so the next lower threshold is the right result."""
     u = to(library, np.full((200, 1), count / 20), dtype)
     grid = np.arange(21) / 20
     for thresholds in (grid.tolist(), to(library, grid)):

@@ -1,4 +1,4 @@
-"""The algebra behind the claims, derived again by sympy."""
+"""The algebra behind the claims, derived again with sympy."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def positive_part(a):
 
 
 def vanishes(expression):
-    """Whether an expression is 0 identically."""
+    """Return whether an expression is identically 0."""
     return sympy.simplify(sympy.expand(expression)) == 0
 
 
@@ -96,7 +96,7 @@ def test_the_geometric_sum():
 
 @pytest.mark.parametrize("length", range(6))
 def test_the_mean_of_the_stopping_time(length):
-    """Σ n P(N = n) = 1 + Σ_j Π_{i≤j} α_i, and the geometric sum where all α are one."""
+    """Σ n P(N = n) = 1 + Σ_j Π_{i≤j} α_i, and the geometric sum if all α are equal."""
     rates = sympy.symbols(f"alpha1:{length + 1}") if length else ()
     reached = [sympy.prod(rates[:n]) for n in range(length + 1)]
     stops = [reached[n] * (1 - rates[n]) for n in range(length)] + [reached[length]]

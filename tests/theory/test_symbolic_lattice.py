@@ -1,4 +1,4 @@
-"""The algebra of quantised and adaptive supports, derived again by sympy and in exact fractions."""
+"""The algebra of quantised and adaptive supports, derived again with sympy and in exact fractions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ sympy = pytest.importorskip("sympy")
 
 
 def vanishes(expression):
-    """Whether an expression is 0 identically."""
+    """Return whether an expression is identically 0."""
     return sympy.simplify(sympy.expand(expression)) == 0
 
 
@@ -28,7 +28,7 @@ def test_lemma_1(size, kept):
 
 @pytest.mark.parametrize("steps", range(1, 6))
 def test_the_telescope(steps):
-    """Σ (d_n - ε) = (τ_1 - τ_{T+1} - Σ c_n)/η, whatever was dropped and clipped."""
+    """Σ (d_n - ε) = (τ_1 - τ_{T+1} - Σ c_n)/η, for any dropped masses and clips."""
     epsilon, rate, first = sympy.symbols("epsilon eta tau", positive=True)
     dropped, clipped = sympy.symbols(f"d0:{steps}"), sympy.symbols(f"c0:{steps}")
     tau = first
@@ -38,7 +38,7 @@ def test_the_telescope(steps):
 
 
 def test_when_the_published_regret_follows_from_the_sharp_one():
-    """(|τ| + 1 + ηε) - (τ + η(1 - ε)) = 1 - η(1 - 2ε) for τ ≥ 0, and more below."""
+    """(|τ| + 1 + ηε) - (τ + η(1 - ε)) = 1 - η(1 - 2ε) for τ ≥ 0, and it is larger for τ < 0."""
     tau, epsilon, rate = sympy.symbols("tau epsilon eta", positive=True)
     room = 1 - rate * (1 - 2 * epsilon)
     assert vanishes((tau + 1 + rate * epsilon) - (tau + rate * (1 - epsilon)) - room)
@@ -67,7 +67,7 @@ def test_the_distortion_of_r_units_rounded_up():
 
 
 def rounded(row, resolution):
-    """The nearest lattice point in exact fractions."""
+    """Return the nearest lattice point in exact fractions."""
     scaled = [resolution * x for x in row]
     counts = [x.numerator // x.denominator for x in scaled]
     order = sorted(range(len(row)), key=lambda i: (counts[i] - scaled[i], i))

@@ -1,4 +1,4 @@
-"""The algebra behind the claims on links, shares and draft lengths, derived again by sympy."""
+"""The algebra behind the claims on links, shares and draft lengths, derived again with sympy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDS = sympy.symbols("c1:4", positive=True)
 
 
 def vanishes(expression):
-    """Whether an expression is 0 identically."""
+    """Return whether an expression is identically 0."""
     return sympy.simplify(sympy.expand(expression)) == 0
 
 
@@ -127,7 +127,7 @@ def test_how_a_slower_link_moves_the_ratio():
 
 
 def test_strides_of_one_and_five_fix_the_round():
-    """L(K) E(K) = F + K M at K = 1 and 5: what Fig. 5 of flexspec is judged by, whatever E is."""
+    """L(K) E(K) = F + K M at K = 1 and 5: the tables on Fig. 5 of flexspec use this for any E."""
     one, five, slow, fast = sympy.symbols("E1 E5 L1 L5", positive=True)
     found = sympy.solve([slow * one - FIXED - MARGINAL, fast * five - FIXED - 5 * MARGINAL], [FIXED, MARGINAL])
     assert vanishes(found[FIXED] - (5 * slow * one - fast * five) / 4)

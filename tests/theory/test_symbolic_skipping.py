@@ -1,4 +1,4 @@
-"""The algebra behind skipping, derived again by sympy."""
+"""The algebra behind skipping, derived again with sympy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AVERSE, PRONE = -INTERCEPT / SLOPE, (DELTA - INTERCEPT) / SLOPE
 
 
 def vanishes(expression):
-    """Whether an expression is 0 identically."""
+    """Return whether an expression is identically 0."""
     return sympy.simplify(expression) == 0
 
 
@@ -22,7 +22,7 @@ def positive_part(value):
 
 
 def test_the_thresholds():
-    """Cu-hlm (12), (14): where the line is Δ, and where it is 0; the solution is unique for a > 0."""
+    """cu-hlm (12), (14): the line equals Δ, and 0; the solution is unique for a > 0."""
     assert sympy.solve(sympy.Eq(LINE, DELTA), U) == [PRONE] or vanishes(sympy.solve(LINE - DELTA, U)[0] - PRONE)
     assert vanishes(sympy.solve(LINE, U)[0] - AVERSE)
     assert vanishes(PRONE - AVERSE - DELTA / SLOPE)
@@ -43,7 +43,7 @@ def test_the_factor_at_a_whole_exponent(exponent):
 
 
 def test_the_factor_at_any_exponent():
-    """With t = a u + b: ∫_0^Δ t^s dt / a, whatever s > 0."""
+    """With t = a u + b: ∫_0^Δ t^s dt / a, for any s > 0."""
     assert vanishes(sympy.diff(LINE, U) - SLOPE)
     assert (LINE.subs(U, AVERSE), sympy.simplify(LINE.subs(U, PRONE))) == (0, DELTA)
     tau = sympy.Symbol("tau", positive=True)
@@ -52,7 +52,7 @@ def test_the_factor_at_any_exponent():
 
 
 def test_the_limits_of_the_exponent():
-    """s = 1: Δ²/(2a); s → ∞: Δ, beside ‖f‖_1 = P(I); and the form that is computed, Δ (Δ/(a(s+1)))^{1/s}."""
+    """s = 1: Δ²/(2a); s → ∞: Δ, with ‖f‖_1 = P(I); and the computed form, Δ (Δ/(a(s+1)))^{1/s}."""
     factor = (DELTA ** (S + 1) / (SLOPE * (S + 1))) ** (1 / S)
     computed = DELTA * (DELTA / (SLOPE * (S + 1))) ** (1 / S)
     assert vanishes(sympy.expand_log(sympy.log(factor) - sympy.log(computed), force=True))
@@ -67,7 +67,7 @@ def test_conjugate_exponents():
 
 
 def test_equality_in_the_printed_bound():
-    """For a density that rises as the line does over I the two sides of (13) agree: the bound is sharp."""
+    """For a density proportional to the line over I, both sides of (13) are equal: the bound is sharp."""
     density = 2 * SLOPE * LINE / DELTA**2
     assert vanishes(sympy.integrate(sympy.expand(density), (U, AVERSE, PRONE)) - 1)
     risk = sympy.integrate(sympy.expand(LINE * density), (U, AVERSE, PRONE))
@@ -155,7 +155,7 @@ def test_the_turn_on_the_strip():
 
 
 def test_the_parts_of_the_gap():
-    """β = (a u + b) + (β - a u - b), whatever β."""
+    """β = (a u + b) + (β - a u - b), for any β."""
     beta = sympy.Symbol("beta", real=True)
     assert vanishes(LINE + (beta - LINE) - beta)
     assert vanishes(positive_part(T) - T - positive_part(-T))

@@ -1,4 +1,4 @@
-"""Reading traces: what was written comes back, and what is no finished trace is refused."""
+"""Reading traces: what was written is read back, and everything that is not a finished trace is refused."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_its_rows_serve_the_theory(stored):
 
 
 def damaged(stored: Path, path: Path, change) -> Path:
-    """A copy of the trace with something changed."""
+    """Return a copy of the trace with a change."""
     shutil.copytree(stored, path)
     change(path)
     return path

@@ -1,4 +1,4 @@
-"""Sending k of V probabilities: against sorting by hand and exact rational arithmetic."""
+"""Sending k of V probabilities, against sorting by hand and exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ sized_functions = pytest.mark.parametrize("name", SIZED_FUNCTIONS)
 
 
 def of_pair(name, target, draft, k):
-    """Call the public function by name."""
+    """Call the public function by its name."""
     return getattr(truncation, name)(target, draft, k)
 
 
 def every_size(row):
-    """All k for a row."""
+    """Return all k for a row."""
     return np.arange(np.shape(row)[-1] + 1)
 
 
@@ -56,7 +56,7 @@ def test_truncate_against_sorting(data):
 
 @given(st.data())
 def test_truncate_keeps_what_it_sends(data):
-    """Up to the one division by the sum of the row."""
+    """Up to the rounding of one division by the row's sum."""
     draft = data.draw(rows((), data.draw(vocabularies())))
     k = data.draw(st.integers(0, draft.shape[-1]))
     sent = np.argsort(-draft, kind="stable")[:k]
@@ -79,7 +79,7 @@ def test_ties_are_kept_by_lowest_index():
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_ties_fall_alike_in_every_library(library):
-    """A wide row of few values: an unstable sort would show."""
+    """A wide row with few distinct values: an unstable sort would give another result."""
     row = np.random.default_rng(5).integers(0, 3, size=200) + 1.0
     row /= row.sum()
     for k in (1, 37, 100, 199):
@@ -114,7 +114,7 @@ def test_the_deviation_is_the_distance_to_the_truncated_row(data):
 
 @given(st.data())
 def test_small_tails_keep_their_digits(data):
-    """The error is relative to the mass of the tail, not to 1: against exact rationals, down to subnormals."""
+    """The error is relative to the tail's mass, not to 1; against exact rationals, down to subnormal numbers."""
     draft = data.draw(rows((), data.draw(vocabularies())))
     row = exact(draft)
     sizes = every_size(draft) if len(row) <= 12 else (0, 10, 150, 198)
@@ -135,7 +135,7 @@ def test_a_tail_of_1e_300_is_not_lost():
 
 @given(st.data())
 def test_the_deviation_never_rises(data):
-    """Beyond the rounding of a tail's sum, so that a binary search is right."""
+    """Except by the rounding of a tail's sum, so that a binary search is right."""
     draft = data.draw(rows(data.draw(shapes()), data.draw(vocabularies())))
     deviation = truncation.tail_deviation(draft)
     assert deviation.shape == (*draft.shape[:-1], draft.shape[-1] + 1)
@@ -193,7 +193,7 @@ def test_ranges(case):
 
 @given(with_size(pairs()))
 def test_the_bias_is_what_the_emitted_law_shows(case):
-    """By way of the public functions: truncate, form the residual, emit. A residual of rounding is 0/0 and left out."""
+    """Computed with public functions: truncate, form the residual, emit. A residual of rounding counts as 0/0."""
     rebuilt = truncation.truncate(case["draft"], case["k"])
     distorted = verification.residual_distribution(case["target"], rebuilt)
     mass = verification.total_variation(case["target"], rebuilt)
@@ -231,7 +231,7 @@ def test_degenerate_cases(case, library):
 
 @sized_functions
 def test_subnormal_distances_do_not_overflow(name):
-    """TV(q, p) is 5e-324: the quotient is beyond float64, and says so as infinity without a warning."""
+    """TV(q, p) is 5e-324: the quotient exceeds float64, and the result is infinite without a warning."""
     target, draft = [1.0, 0.0, 0.0], [1.0, 5e-324, 5e-324]
     expected = {"resampling_distortion": 0.0, "resampling_bias": 0.0, "tvd_bound": np.inf, "tvd_bound_sharp": 1.0}
     assert float(of_pair(name, target, draft, 0)) == pytest.approx(expected[name], rel=1e-15)
@@ -263,7 +263,7 @@ def test_the_rise_with_k_passes_0_999999():
 @given(with_sizes(grid_pairs()))
 def test_the_bias_of_sizes_by_draft_against_enumeration(case):
     def naive(p, q, top_k):
-        """Each rejected draft v is replaced from its own r̂, where that exists."""
+        """Return the Bias if each rejected draft v is replaced from its own r̂, where that exists."""
         p, q = exact(p), exact(q)
         law = [Fraction(0)] * len(q)
         for v, beta in enumerate(oracles.rejection(p, q)):
@@ -378,7 +378,7 @@ def test_half_types_are_answered_in_float32(library, dtype):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("name", [*SIZED_FUNCTIONS, "truncate", "tail_deviation"])
 def test_rounded_half_rows_are_accepted(name, dtype):
-    """A softmax stored in a half type sums to 1 only nearly; the answer is as near."""
+    """A softmax in a half type sums to 1 only approximately; the result is equally accurate."""
     logits = np.random.default_rng(3).normal(size=(2, 20, 300)) * 3
     pair = [numbers(verification.softmax(z)) for z in logits]
     function = getattr(truncation, name)
@@ -397,7 +397,7 @@ def test_integers_and_lists_become_float64_of_numpy(name):
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64"])
 def test_k_of_any_integer_type(library, dtype):
-    """Also where V itself is too large a number for the type of k."""
+    """Also if V does not fit into the type of k."""
     rng = np.random.default_rng(8)
     p, q = rng.dirichlet(np.ones(300), size=2)
     k = to(library, [0, 1, 100], dtype)
@@ -475,7 +475,7 @@ def test_different_vocabularies_are_refused(name):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_batches_that_do_not_fit_are_refused(library):
-    """With the names of both and one type of error, not in each library's own words."""
+    """The message names both; all libraries raise the same type of error."""
     rows_, sizes = to(library, [Q, Q]), to(library, [1, 2, 3])
     with pytest.raises(ValueError, match=r"draft has \(2,\), k has \(3,\)"):
         truncation.truncate(rows_, sizes)
@@ -517,7 +517,7 @@ def test_the_certificate_by_draft_needs_the_largest_deviation():
 
 @pytest.mark.parametrize("apart", [0.0, 2.0**-50, 2.0**-44])
 def test_a_residual_of_rounding_errors_is_the_worst_by_draft_too(apart):
-    """q̂ is the target but for a rounding, whose sign would decide what is drawn: here what corrects the law."""
+    """q̂ equals the target up to a rounding, whose sign would decide the replacement: here it would correct the law."""
     claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
     case = {"target": [0.5, 0.25 - apart, 0.25 + apart], "draft": [0.5, 0.375, 0.125], "top_k": [2, 1, 2]}
     verdict = claim.check(case)
@@ -526,7 +526,7 @@ def test_a_residual_of_rounding_errors_is_the_worst_by_draft_too(apart):
 
 
 def test_the_worst_by_draft_is_within_the_certificate_where_little_is_rejected():
-    """TV(q, p) = 2^-43, TV(q̂, p) = 2^-44: half of what is rejected is as much as r̂ can go wrong."""
+    """TV(q, p) = 2^-43, TV(q̂, p) = 2^-44: r̂ can be wrong by at most half of the rejected mass."""
     claim = hlmtheory.all_claims()["truncation.certificate_by_draft"]
     least = 2.0**-44
     case = {
@@ -542,7 +542,7 @@ def test_the_worst_by_draft_is_within_the_certificate_where_little_is_rejected()
 @pytest.mark.parametrize("vocabulary", [1026, 2050, 4096, 32_000])
 @pytest.mark.parametrize("name", ["certificate", "tvd_sharp"])
 def test_summation_error_does_not_break_a_tight_claim_at_real_sizes(name, vocabulary):
-    """Both sides nearly equal over a long, nearly flat tail: the sums' rounding must stay below the tolerance."""
+    """The sides are nearly equal over a long, nearly flat tail: the sums' rounding must stay below the tolerance."""
     tail = vocabulary - 2
     half, level = tail // 2, 0.95 / tail
     flat = np.full(half, level * 1.01), np.full(tail - half, level * (1 - 0.01 * half / (tail - half)))

@@ -1,4 +1,4 @@
-"""Worst targets, other distances, the samplers' rules and the budget of bits: against solvers and enumeration."""
+"""Worst targets, other distances, the samplers' rules and the bit budget, against solvers and enumeration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Q = [0.4, 0.25, 0.2, 0.1, 0.05]
 
 
 def drawn(seed, *shape):
-    """Rows like a draft model's."""
+    """Rows similar to a draft model's."""
     return verification.softmax(np.random.default_rng(seed).normal(scale=2.0, size=shape))
 
 
@@ -56,7 +56,7 @@ def test_with_all_entries_sent_the_target_is_as_far_as_asked():
 
 @given(st.data())
 def test_a_bound_on_the_distance_alone_allows_a_bias_of_twice_the_smaller_for_every_size(data):
-    """The target between q and q̂: nothing need be sent for it, so that k = 0 is no exception."""
+    """The target lies between q and q̂, and needs no sent entries, so it also holds for k = 0."""
     draft = data.draw(rows((), data.draw(vocabularies(2))))
     k = data.draw(st.integers(0, len(draft)))
     flat, deviation = truncation.truncate(draft, k), float(truncation.tail_deviation(draft)[k])
@@ -69,7 +69,7 @@ def test_a_bound_on_the_distance_alone_allows_a_bias_of_twice_the_smaller_for_ev
 
 
 def test_a_distance_that_is_known_allows_less_where_nothing_is_sent():
-    """TV(q, p) = 0.25 > Δ_0 = 0.2: both targets that are so far have no Bias at k = 0."""
+    """TV(q, p) = 0.25 > Δ_0 = 0.2: both targets at this distance have Bias 0 at k = 0."""
     for target in ([0.45, 0.55], [0.95, 0.05]):
         assert float(truncation.resampling_bias(target, [0.7, 0.3], 0)) == pytest.approx(0.0, abs=1e-15)
     found = truncation.bias_size([0.7, 0.3], total_variation_bound=0.25, bias_tolerance=0.1)
@@ -101,7 +101,7 @@ def test_a_distance_that_what_is_sent_cannot_give_is_refused(k, distance, token)
 
 @pytest.mark.parametrize("distance", [0.03, 0.2])
 def test_the_worst_case_against_linear_programs_of_fixed_signs(distance):
-    """The largest Σ_M (γ/δ - ω/s) over p with Σ γ = δ and Σ ω = s: one program for each set of signs, M and s."""
+    """The largest Σ_M (γ/δ - ω/s) over p with Σ γ = δ and Σ ω = s, by one linear program for each signs, M and s."""
     cp = pytest.importorskip("cvxpy")
     q, k = np.array([0.5, 0.3, 0.2]), 1
     flat, deviation = truncation.truncate(q, k), float(truncation.tail_deviation(q)[k])
@@ -126,7 +126,7 @@ def test_the_worst_case_against_linear_programs_of_fixed_signs(distance):
 
 
 def test_a_sent_token_is_charged_by_its_own_loss():
-    """β_d min(1, Δ_k/q_d) is too little; min(β_d, Δ_k/q_d) is right, since TV(q, p) ≥ q_d β_d and not q_d."""
+    """β_d min(1, Δ_k/q_d) is too small; min(β_d, Δ_k/q_d) is right, because TV(q, p) ≥ q_d β_d."""
     draft = np.array([0.5, 0.3, 0.2])
     target = truncation.worst_case_target(draft, 1, 0.05, draft_token=0)
     beta, deviation = verification.rejection_probability(target, draft), float(truncation.tail_deviation(draft)[1])
@@ -230,7 +230,7 @@ def test_bad_rules_are_refused():
 
 @pytest.mark.parametrize("away", [1e-7, 1e-6, 1e-3, 0.1, 0.1249, 0.1251, 0.5, 1.0])
 def test_a_small_divergence_keeps_its_digits(away):
-    """KL(q ‖ q̂) with 60 digits, of rows that are nearly flat: (1 + y) ln(1 + y) - y is y²/2, of terms of size y."""
+    """KL(q ‖ q̂) with 60 digits for nearly flat rows: (1 + y) ln(1 + y) - y is about y²/2, with terms of size y."""
     mpmath = pytest.importorskip("mpmath")
     signs = np.array([1.0, -1.0, 0.5, -0.5, 0.25, -0.25, 0.0])
     q = (1.0 + away * signs) / 7
@@ -254,7 +254,7 @@ def test_a_small_divergence_keeps_its_digits(away):
 
 
 def by_program(deviation, entries):
-    """The least total by a mixed-integer program: each token takes one size."""
+    """Return the smallest total by a mixed-integer program: each token takes one k."""
     tokens, sizes = deviation.shape
     one_each = np.kron(np.eye(tokens), np.ones(sizes))
     spent = np.tile(np.arange(sizes), tokens)
@@ -337,7 +337,7 @@ def test_bad_budgets_are_refused():
     ],
 )
 def test_a_residual_of_rounding_is_taken_at_its_worst_by_every_function(target, draft, k, bias, distortion):
-    """One rule for 0/0: TV(q̂, p) ≤ 2^-44."""
+    """All functions use one rule for 0/0: TV(q̂, p) ≤ 2^-44."""
     assert float(truncation.resampling_bias(target, draft, k)) == pytest.approx(bias, abs=1e-12)
     assert float(truncation.resampling_distortion(target, draft, k)) == pytest.approx(distortion, abs=1e-12)
     none = np.zeros(len(draft))
@@ -349,7 +349,7 @@ def test_a_residual_of_rounding_is_taken_at_its_worst_by_every_function(target, 
 
 @given(st.data())
 def test_a_bias_near_a_reconstruction_is_within_its_certificate(data):
-    """On both sides of the threshold for 0/0, and at it."""
+    """Below, at and above the threshold for 0/0."""
     draft = data.draw(rows((), 5))
     k = data.draw(st.integers(0, 5))
     rebuilt = truncation.truncate(draft, k)

@@ -1,4 +1,4 @@
-"""The claims on sizes, messages, online bounds, budgets and worst cases: each holds, is tight, and would be caught."""
+"""The claims on sizes, messages, online bounds, budgets and worst cases: each holds, is tight, and can be caught."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOLERANCE = st.one_of(st.sampled_from((0.0, 5e-324, 1e-12, 0.1, 0.5, 1.0, 3.0)),
 
 @st.composite
 def beside(draw, source, **values):
-    """A batch of instances with one more number each."""
+    """A batch of instances with one more number for each."""
     instance = draw(source)
     shape = instance["draft"].shape[:-1]
     more = {name: draw(hnp.arrays(np.float64, shape, elements=element)) for name, element in values.items()}
@@ -36,21 +36,21 @@ def beside(draw, source, **values):
 
 @st.composite
 def sampled_elsewhere(draw):
-    """A pair, how many entries are sent, and what the drafts are really drawn from."""
+    """A pair, the number of sent entries, and the actual distribution of the drafts."""
     instance = draw(SIZED)
     return {**instance, "actual_draft": draw(st.sampled_from(TARGETS))(draw, instance["draft"])}
 
 
 @st.composite
 def drafted_often(draw):
-    """A pair, how many entries are sent, and how many drafts the position has."""
+    """A pair, the number of sent entries, and the number of drafts of the position."""
     instance = draw(SIZED)
     return {**instance, "draft_count": draw(hnp.arrays(np.int64, instance["k"].shape, elements=st.integers(1, 4)))}
 
 
 @st.composite
 def drafts_of_many(draw, *, targets=False):
-    """Rows of several tokens, target and draft apart; a tolerance, or competing sizes."""
+    """Separate target and draft rows of several tokens, with a tolerance or competing values of k."""
     size, tokens = draw(vocabularies(2)), draw(st.integers(1, 4))
     drafts = draw(rows((tokens,), min(size, 12)))
     if not targets:
@@ -64,7 +64,7 @@ def drafts_of_many(draw, *, targets=False):
 
 
 def without(source, *names):
-    """Less arrays."""
+    """Return the instance without some arrays."""
     return source.map(lambda instance: {name: value for name, value in instance.items() if name not in names})
 
 
@@ -179,7 +179,7 @@ def test_tokens_that_agree_but_for_rounding_decide_nothing_offline():
 
 @pytest.mark.parametrize("claim", [claim for claim in TRUE if ".dual" in claim.id], ids=by_id)
 def test_budgets_in_a_batch_are_those_one_by_one(claim):
-    """Two batches of three rows: each distribution has its own top-k."""
+    """Two batches of three rows: each distribution has its own k."""
     drafts, top_k = np.random.default_rng(5).dirichlet(np.ones(4), size=(2, 3)), np.array([[0, 1, 2], [3, 1, 1]])
     whole = claim.check({"drafts": drafts, "top_k": top_k})
     for i in range(2):

@@ -1,4 +1,4 @@
-"""The softplus, the online bound and its safe sharpness, the message with its rounding: against their definitions."""
+"""The softplus, the online bound, its safe sharpness and the rounded message, against their definitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNIT = st.floats(0.01, 1.0)
 
 
 def softplus(z, eta):
-    """As the paper prints it."""
+    """The softplus as the paper prints it."""
     return np.logaddexp(0.0, eta * z) / eta
 
 
@@ -119,7 +119,7 @@ def test_the_safe_sharpness_of_the_paper_s_kind_of_draft():
 
 @given(UNIT.filter(lambda q: q < 0.98), UNIT, st.floats(0.01, 0.99))
 def test_below_the_safe_sharpness_some_target_breaks_the_bound_and_from_it_on_none(q, beta, share):
-    """The worst target for that q_d and β_d: a draft with a tail that is nearly even."""
+    """The worst target for that q_d and β_d: a draft with a nearly uniform tail."""
     tail = (1 - q) * np.array([0.26, 0.24, 0.26, 0.24])
     draft, size = np.array([q, *tail]), 1
     if q < tail[0] or truncation.tail_deviation(draft)[1] >= q * beta:
@@ -137,7 +137,7 @@ def test_below_the_safe_sharpness_some_target_breaks_the_bound_and_from_it_on_no
 
 
 def decoded(q, k, bits, token=None):
-    """Entry by entry."""
+    """Return the decoded distribution, computed entry by entry."""
     levels = 2**bits - 1
     sent = sorted(range(len(q)), key=lambda v: (-q[v], v))[:k]
     value = {v: np.floor(q[v] * levels) / levels for v in sent}
@@ -191,7 +191,7 @@ def test_messages_in_every_library(library):
 
 
 def test_a_small_rest_is_spread_to_its_last_digits():
-    """1e-10 over 999 entries: a rest that is a difference of sums near 1 would keep three digits."""
+    """1e-10 over 999 entries: a difference of sums near 1 would keep only three digits."""
     draft = np.append(1.0 - 1e-10, np.full(999, 1e-10 / 999))
     sent = math.floor(Fraction(float(draft[0] / math.fsum(draft))) * (2**52 - 1)) / (2**52 - 1)
     found = truncation.decoded_draft(draft, 1, bits_per_probability=52)
@@ -206,7 +206,7 @@ def test_messages_of_one_hot_rows_and_one_token():
 
 
 def test_a_rounding_above_1_of_what_is_sent_leaves_nothing():
-    """All mass is sent, and its sum is a rounding above 1: the entry that is not sent gets none of it."""
+    """The sent entries sum to slightly more than 1 by rounding; the unsent entry gets 0."""
     draft = np.array([0.1] * 10 + [0.0])
     draft[9] += 2.0**-53
     for token in range(10):

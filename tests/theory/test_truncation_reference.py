@@ -1,4 +1,4 @@
-"""The search for k against the plain rules in fractions, on distributions with ties, zeros and tiny entries."""
+"""The search for k, against the plain rules in fractions, on distributions with ties, zeros and tiny entries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOLERANCES = st.sampled_from((0.0, 1e-3, 0.05, 0.2, 0.5, 0.9, 1.1))
 
 
 def is_smallest(k, bounds, limit):
-    """Whether k is the smallest whose bound is within the limit; either of two k where the bound is the limit."""
+    """Assert that k is the smallest with its bound within the limit, up to the rounding of the limit."""
     limit = Fraction(limit)
     slack = NEARLY * (1 + limit)
     assert bounds[k] <= limit + slack
@@ -29,7 +29,7 @@ def is_smallest(k, bounds, limit):
 
 
 def first_pair(case):
-    """One pair of a batch, as it came and in fractions."""
+    """Return one pair of a batch, as given and in fractions."""
     p, q = (case[name].reshape(-1, case[name].shape[-1])[0] for name in ("target", "draft"))
     return p, q, reference.over_its_sum(p), reference.over_its_sum(q)
 

@@ -1,4 +1,4 @@
-"""Certificates against exact rationals: tolerances beside narrow types, and deviations as small as roundings."""
+"""Certificates against exact fractions: tolerances next to narrow types, and deviations as small as roundings."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NEARLY = Fraction(1, 2**40)
 
 
 def fractions(row):
-    """The row over its sum, exactly."""
+    """Return the row over its sum, exactly."""
     values = [Fraction(float(value)) for value in row]
     return [value / sum(values) for value in values]
 
 
 def rebuilt(row, k):
-    """The distribution at the server, in fractions."""
+    """Return the server's distribution, in fractions."""
     sent = set(sorted(range(len(row)), key=lambda i: (-row[i], i))[:k])
     rest = 1 - sum(row[i] for i in sent)
     return [row[i] if i in sent else rest / (len(row) - k) for i in range(len(row))]
@@ -49,7 +49,7 @@ def distortion(p, q, k):
 
 
 def drawn(seed, count, size, dtype):
-    """Rows as they come from a softmax of that type."""
+    """Rows as a softmax of that type gives them."""
     return np.random.default_rng(seed).dirichlet(np.ones(size), count).astype(dtype)
 
 
@@ -58,7 +58,7 @@ def drawn(seed, count, size, dtype):
 
 @pytest.mark.parametrize(("library", "dtype"), KINDS)
 def test_a_tolerance_is_not_rounded_to_the_rows_type(library, dtype):
-    """2 Δ_0 = 0.5, and 0.5 - 1e-9 is 0.5 in float32."""
+    """2 Δ_0 = 0.5, and 0.5 - 1e-9 rounds to 0.5 in float32."""
     row = to(library, [0.75, 0.25], dtype)
     for tolerance, k in ((0.5, 0), (0.5 - 1e-9, 1), ([0.5, 0.5 - 1e-9], [0, 1]), (np.float64(0.5 - 1e-9), 1)):
         assert numbers(truncation.certified_size(row, tolerance)).tolist() == k
@@ -80,7 +80,7 @@ def test_a_row_of_numbers_is_not_rounded_to_the_tolerances_type():
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_a_certified_size_is_certified_exactly(dtype):
-    """At tolerances a little below, at and above 2 Δ_k."""
+    """At tolerances slightly below, at and slightly above 2 Δ_k."""
     for row in drawn(1, 60, 7, dtype):
         exact = fractions(row)
         every = [2 * apart(exact, rebuilt(exact, k)) for k in range(8)]
@@ -107,7 +107,7 @@ def test_the_bound_of_a_certified_size_is_at_least_the_exact_one(library, dtype)
 
 @pytest.mark.parametrize(("library", "dtype"), NARROW)
 def test_a_tolerance_just_below_1_is_not_1(library, dtype):
-    """Δ_0 = ¼, q_d b = 0.75 b with b a little less than 1/3."""
+    """Δ_0 = ¼, q_d b = 0.75 b with b slightly below 1/3."""
     row = to(library, [0.75, 0.25], dtype)
     found = truncation.online_certified_size(row, 0, 1 / 3, 0.999999999999998, estimated=False)
     assert (int(found.k), float(found.bound)) == (1, 0.0)
@@ -134,7 +134,7 @@ def test_other_numbers_are_not_rounded_either(library, dtype):
 
 @pytest.mark.parametrize(("library", "dtype"), NARROW)
 def test_a_sharpness_is_not_rounded_below_the_least(library, dtype):
-    """A number a little below 1e-6 is that in float32, and the answers stay in the type of the rows."""
+    """A number slightly below 1e-6 rounds to it in float32; the answers stay in the rows' type."""
     z, row = to(library, [0.5], dtype), to(library, [0.5, 0.25, 0.25], dtype)
     assert kind_of(truncation.softplus_gap(z, 1e-6)) == (library, "float32")
     np.testing.assert_allclose(
@@ -167,7 +167,7 @@ def test_the_safe_sharpness_is_safe_for_the_numbers_that_were_given(library, dty
 
 
 def nearly_even(seed, count, size, unit=2.0**-52):
-    """Rows whose entries differ by a few units, and sum to 1 exactly: float64 has no smaller difference to show."""
+    """Rows whose entries differ by a few units in the last place, and sum to exactly 1."""
     steps = np.random.default_rng(seed).integers(-40, 40, (count, size))
     steps[:, 0] -= steps.sum(-1)
     return 1.0 / size + unit * steps
@@ -175,7 +175,7 @@ def nearly_even(seed, count, size, unit=2.0**-52):
 
 @pytest.mark.parametrize("tolerance", [0.3, 0.9])
 def test_a_deviation_is_not_small_where_the_rows_are_as_near(tolerance):
-    """p is even, so q̂_0 is p itself, and the distortion is that of sending nothing."""
+    """p is uniform, so q̂_0 = p, and the distortion is that of sending nothing."""
     target, draft = [0.5, 0.5], [0.49999999999999734, 0.5000000000000027]
     assert float(truncation.resampling_distortion(target, draft, 0)) == 1.0
     assert int(truncation.exact_size(target, draft, tolerance)) == 1
@@ -183,7 +183,7 @@ def test_a_deviation_is_not_small_where_the_rows_are_as_near(tolerance):
 
 @pytest.mark.parametrize("size", [2, 4, 8, 64])
 def test_the_exact_size_of_rows_that_are_a_few_units_apart(size):
-    """Entries of 1/V and steps of 2^-52: differences, and sums of few, have no rounding."""
+    """Entries of 1/V and steps of 2^-52: differences, and sums of few terms, have no rounding."""
     p, q = nearly_even(5, 12, size), nearly_even(6, 12, size)
     for tolerance in (0.1, 0.4, 0.8):
         found = truncation.exact_size(p, q, tolerance)
@@ -194,7 +194,7 @@ def test_the_exact_size_of_rows_that_are_a_few_units_apart(size):
 
 
 def test_a_deviation_is_not_small_beside_a_small_chance_to_lose():
-    """q_d b ≈ 1e-14 and Δ_0 = 4e-15: a bound of 0.4 and what may be rounded of it, not of 0."""
+    """q_d b ≈ 1e-14 and Δ_0 = 4e-15: the bound is 0.4 plus its rounding, not 0."""
     draft, theta = [0.5 + 4e-15, 0.5 - 4e-15], [0.1, 0.99, 1.0]
     found = truncation.online_certified_size(draft, 0, 2e-14, theta, estimated=False)
     assert (found.certified, found.k.tolist(), found.bound.tolist()[0]) == (True, [1, 0, 0], 0.0)
@@ -226,7 +226,7 @@ def test_a_tolerance_of_a_few_roundings_is_kept():
 
 @pytest.mark.parametrize("size", [5, 64, 300, 5000])
 def test_a_deviation_is_rounded_by_less_than_is_counted(size):
-    """All sizes of a flat row, of a peaked one, and of one with entries that differ by units."""
+    """All k of a flat row, of a peaked row, and of a row whose entries differ by units in the last place."""
     rng = np.random.default_rng(size)
     peaked = verification.softmax(rng.normal(scale=3.0, size=size))
     flat = rng.dirichlet(np.full(size, 50.0))

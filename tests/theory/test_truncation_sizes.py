@@ -1,4 +1,4 @@
-"""The rules for k: against every k on its own, and at the edges of every argument."""
+"""The rules for k, against every k computed separately, and at the limits of every argument."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ONE_HOT = [1.0, 0.0, 0.0, 0.0]
 
 
 def drawn(seed, *shape, scale=3.0):
-    """Pairs of rows like a model's."""
+    """Pairs of rows similar to a model's."""
     rng = np.random.default_rng(seed)
     logits = rng.normal(scale=scale, size=shape)
     return verification.softmax(logits + rng.normal(size=shape)), verification.softmax(logits)
@@ -144,7 +144,7 @@ def test_a_size_by_the_bias_follows_twice_the_rejection():
 
 
 def test_a_rejection_probability_is_not_taken_for_a_bound_on_the_distance():
-    """β_d = 0 of [.5, .5, 0] leaves a Bias of .5 possible at k = 0; as a bound on TV(q, p), 0 states that p = q."""
+    """β_d = 0 of [.5, .5, 0] allows a Bias of .5 at k = 0; as a bound on TV(q, p), 0 states that p = q."""
     draft = [0.5, 0.5, 0.0]
     target = [0.5, 0.0, 0.5]
     assert float(verification.rejection_probability(target, draft)[0]) == 0.0
@@ -228,7 +228,7 @@ def test_bits_are_one_number():
 
 
 def scanned(p, q, tolerance):
-    """The smallest k by resampling_distortion of every k."""
+    """Return the smallest k, by resampling_distortion of every k."""
     return int(np.argmax(truncation.resampling_distortion(p, q, np.arange(len(q) + 1)) <= tolerance))
 
 
@@ -273,7 +273,7 @@ def test_an_even_tail_is_enough_for_no_distortion_at_all():
 
 
 def test_an_even_tail_is_enough_whatever_rounding_makes_of_the_distortion():
-    """The exact distortion is 0 from that k on; the computed one is 0 at some k and 1e-17 at others."""
+    """From that k on the exact distortion is 0; the computed one is 0 at some k and 1e-17 at others."""
     target, draft = drawn(40, 300, 12)
     draft = -np.sort(-draft)
     draft[:, 3:] = draft[:, 3:4]
@@ -282,7 +282,7 @@ def test_an_even_tail_is_enough_whatever_rounding_makes_of_the_distortion():
 
 
 def test_any_residual_is_near_enough_for_a_tolerance_of_1():
-    """The residuals are disjoint, and rounding lifts their computed distance above 1."""
+    """The residuals are disjoint, and their computed distance rounds to more than 1."""
     target = [0.16648661030274356, 0.12839979271407118, 0.654696514824452, 0.05041708215873321]
     draft = [0.09466298102688141, 0.07402159006992894, 0.8281244946290148, 0.0031909342741749266]
     assert truncation.exact_size(target, draft, [1.0, 2.0]).tolist() == [0, 0]
@@ -324,7 +324,7 @@ def test_the_offline_size_against_every_size(library, sharp):
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_of_two_rows_neither_decides_alone(first):
-    """One entry of the one-hot row loses nothing, one of the other 0.4 of its distance: 0.2 in the mean."""
+    """One entry of the one-hot row costs nothing, one of the other row 0.4 of its distance: 0.2 on average."""
     draft = np.array([[1.0, 0.0, 0.0, 0.0], [0.4, 0.3, 0.2, 0.1]])
     target = draft[::-1]
     bounds = 2 * truncation.tail_deviation(draft) / verification.total_variation(target, draft)[:, None]
@@ -455,7 +455,7 @@ def test_one_row_and_many_are_searched_alike(data):
 @pytest.mark.parametrize("kind", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_row_of_any_type_is_sorted_as_it_comes(kind, library):
-    """The sizes are those of the same values in float64."""
+    """The result equals that for the same values in float64."""
     p, q = (row.astype(kind) for row in drawn(21, 3, 700))
     wide = [row.astype(float) / row.astype(float).sum(-1, keepdims=True) for row in (p, q)]
     for theta in (0.0, 0.01, 0.1, 0.5):
@@ -510,7 +510,7 @@ def test_rows_that_need_no_division_are_not_divided():
 
 @pytest.mark.parametrize("library", ["numpy", "torch", "strict"])
 def test_the_search_in_a_librarys_own_arrays(library, monkeypatch):
-    """The search in torch itself, as on a GPU, and in a strict array library."""
+    """The search with torch arrays, as on a GPU, and in a strict array library."""
     monkeypatch.setattr(tails, "on_host", lambda xp, *values: (xp, *values))
     p, q = drawn(25, 2, 4, 300)
     token = np.array([[0, 3, 5, 299]] * 2)
@@ -559,14 +559,14 @@ def test_what_is_no_row_of_probabilities_is_refused_at_the_sort(draft):
 
 
 def first_by_scan(p, q, tolerance, stop):
-    """The first k before ``stop`` that meets a tolerance, by computing every k."""
+    """Return the first k before ``stop`` that meets a tolerance, by computing every k."""
     pair = SortedPair.of(p, q)
     return next((k for k in range(stop) if pair.distortion(k)[0] <= tolerance), stop)
 
 
 @pytest.mark.parametrize(("scale", "noise"), [(1.0, 1.0), (0.5, 0.3), (1.5, 2.0)])
 def test_sizes_are_ruled_out_by_the_thousand_and_rightly(scale, noise, monkeypatch):
-    """A flat wide row: the distortion is computed at few k."""
+    """A flat wide row: the distortion is computed at few k only."""
     looked, distortion = [], SortedPair.distortion
     rng = np.random.default_rng(31)
     logits = rng.normal(scale=scale, size=6000)
@@ -605,7 +605,7 @@ def test_no_size_that_meets_the_tolerance_is_ruled_out(size, starved):
 
 
 def test_a_size_that_the_bound_allows_is_found():
-    """A tolerance of 0 with an even tail, and distributions that differ by roundings."""
+    """A tolerance of 0 with a uniform tail, and distributions that differ by roundings."""
     target, draft = drawn(38, 3000, scale=1.0)
     assert int(truncation.exact_size(target, np.full(3000, 1 / 3000), 0.0)) == 0
     even = -np.sort(-draft)
@@ -628,7 +628,7 @@ def test_many_tolerances_of_a_pair_are_answered_as_each():
 
 
 def test_a_size_next_to_what_the_bound_allows_is_found():
-    """The worst target for one k attains the bound there, so the smallest k is next to the one that the bound gives."""
+    """The worst target for one k attains the bound there, so the smallest k is next to the bound's k."""
     _, draft = drawn(32, 5000, scale=1.0)
     target = truncation.worst_case_target(draft, 4000, 0.2)
     tolerance = float(truncation.tail_deviation(draft)[4000]) / 0.2 * (1 - 1e-6)
@@ -642,7 +642,7 @@ def test_a_size_next_to_what_the_bound_allows_is_found():
 
 @pytest.mark.parametrize("share", [1e-9, 1e-3, 1e3, 1e9])
 def test_some_entries_that_are_unlike_the_others_mislead_no_search(share):
-    """Every third entry is far smaller or larger than the rest."""
+    """Every third entry is much smaller or larger than the others."""
     p, q = drawn(37, 2, 6000, scale=1.0)
     for rows_ in (p, q):
         rows_[:, ::3] *= share
@@ -689,7 +689,7 @@ def test_shapes_that_do_not_fit_are_refused_by_name(library):
 @pytest.mark.parametrize("count", [1, 9])
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_an_uneven_subnormal_tail_does_deviate(library, count):
-    """Although its mean, and the excess of its entries over it, may round to 0."""
+    """Although the mean, and the excess of the entries over it, may round to 0."""
     least = 5e-324
     draft = to(library, np.array([[1.0, 2 * least, least]] * count))
     assert numbers(truncation.certified_size(draft, 0.0)).tolist() == [2] * count
@@ -699,7 +699,7 @@ def test_an_uneven_subnormal_tail_does_deviate(library, count):
 
 
 def test_a_size_does_not_depend_on_the_tolerances_beside_it():
-    """TV(q̂, p) falls fast with k here, so the rounding error of one distortion is not that of the next."""
+    """TV(q̂, p) falls fast with k here, so the rounding errors of two distortions differ."""
     p = [
         0.05006120897980664,
         0.050061232607186035,
@@ -751,7 +751,7 @@ def test_a_target_and_drafts_broadcast():
 
 @pytest.mark.parametrize("scale", [0.5, 3.0])
 def test_few_rows_by_themselves_and_all_at_once(scale):
-    """Offline and online rules and messages: one row at a time as in a batch."""
+    """Offline and online rules and messages give the same results row by row and in a batch."""
     p, q = drawn(35, 4, 2000, scale=scale)
     calls = [
         *(lambda p, q, x=x, s=s: truncation.offline_size(p[:, None], q[:, None], x, sharp=s)
@@ -782,7 +782,7 @@ def test_a_ranked_pair_of_any_type_finds_its_least_size(kind):
 @pytest.mark.parametrize("size", [6000, 32_000])
 @pytest.mark.parametrize("larger", [1, 2000])
 def test_a_tail_of_many_entries_is_summed_to_few_roundings(size: int, larger: int):
-    """The tail at the server is p itself: r̂ is 0/0, and the distortion is 1, not the result of rounding noise."""
+    """The server's tail equals p: r̂ is 0/0, and the distortion is 1, not rounding noise."""
     draft, target = np.ones(size), np.full(size, 1.0 / size)
     draft[:larger] = 1.001
     assert truncation.exact_size(target, draft / draft.sum(), 0.5) > 0

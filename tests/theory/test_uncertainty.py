@@ -1,4 +1,4 @@
-"""Temperature perturbation: the quadrature against adaptive integration, the binomial law, the fits."""
+"""Temperature perturbation: the quadrature against adaptive integration, the binomial law, and the fits."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def logit_rows(draw, with_token=True, draws=0):
 
 @st.composite
 def decisions(draw):
-    """E[u] off the threshold by a thousandth or more, and a wanted error."""
+    """E[u] at least a thousandth from the threshold, and an allowed error."""
     instance = draw(
         batches(expected=UNIT, threshold=st.floats(-0.25, 1.25), error=st.sampled_from((0.5, 0.1, 1e-3, 1e-9)))
     )
@@ -125,7 +125,7 @@ CLAIM_TABLE = ClaimTable(uncertainty.CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE
 
 
 def like_a_model(seed, size=4096):
-    """Logits as a small language model's: a few ahead, then a broad crowd; in steps of 2^-7 as float16 stores them."""
+    """Logits like a small language model's: a few large ones, then a broad bulk; in steps of 2^-7 as in float16."""
     rng = np.random.default_rng(seed)
     crowd = rng.normal(0.0, 2.7, size)
     crowd[rng.choice(size, 12, replace=False)] += rng.exponential(rng.choice([0.3, 2.0, 5.0]), 12) + 9.0
@@ -133,12 +133,12 @@ def like_a_model(seed, size=4096):
 
 
 def one_ahead(gap, others):
-    """One entry ahead of equal ones: the sharpest turn that V entries can make."""
+    """One entry above equal others: the sharpest change with the temperature that V entries can have."""
     return np.concatenate([[gap], np.zeros(others)])
 
 
 def by_adaptive_integration(logits, token):
-    """1 - (1/2) ∫₀² softmax(z/θ)_d dθ, piece by piece towards 0."""
+    """1 - (1/2) ∫₀² softmax(z/θ)_d dθ, on intervals that shrink towards 0."""
     gaps = np.max(logits) - np.asarray(logits, dtype=np.float64)
 
     def share(theta):
@@ -178,7 +178,7 @@ def test_the_quick_rule_is_within_1e_6_on_rows_like_a_model_s():
 
 
 def test_the_discrepancy_of_the_quick_rule():
-    """The largest distance of the nodes' weight from the length, just before or at a node."""
+    """The largest difference between the nodes' summed weight and the length, just before or at a node."""
     fractions, weights = np.array(sorted(quadrature.quick_rule())).T
     upto = np.cumsum(weights)
     largest = max(np.max(np.abs(upto - fractions)), np.max(np.abs(upto - weights - fractions)))
@@ -187,7 +187,7 @@ def test_the_discrepancy_of_the_quick_rule():
 
 @given(logit_rows())
 def test_the_share_of_a_token_varies_by_what_is_left_at_the_largest_temperature(instance):
-    """Along all temperatures: what the quick rule's proven error rests on."""
+    """Along all temperatures; the quick rule's proven error uses this."""
     logits = np.clip(instance["logits"], -60.0, 60.0)
     fractions = np.concatenate([np.exp(np.linspace(-12.0, 0.0, 2000))])
     rows = verification.softmax(logits[..., None, :] / (2.0 * fractions[:, None]))
@@ -220,14 +220,14 @@ def test_the_stated_error_covers_the_true_one(name):
 
 @pytest.mark.parametrize("logits", [[0.0, 0.0], [3.0, 2.0, -1.0], [1e4, 0.0]])
 def test_the_stated_error_is_never_below_the_proven_one(logits):
-    """Where both rules agree the second one can still be off by what is proven of it."""
+    """Where both rules agree, the second rule may still be off by its proven error."""
     proven = quadrature.panel_error(len(logits), quadrature.SAFE_NODES)
     assert proven > 1e-8
     assert float(quadrature_error(logits, 0)) >= proven
 
 
 def test_the_quick_rule_is_not_safe_for_every_row():
-    """Else the second rule were of no use; the docstring's worst rows."""
+    """Otherwise the second rule would be unnecessary; the rows are the docstring's worst ones."""
     for others, worst in ((1, 8e-8), (4095, 9e-5), (151_999, 3e-4)):
         gaps = np.exp(np.linspace(-9.0, 4.0, 1500))
         errors = [_two_level_error(gap, others) for gap in gaps]
@@ -235,7 +235,7 @@ def test_the_quick_rule_is_not_safe_for_every_row():
 
 
 def _two_level_error(gap, others):
-    """Of the quick rule against the panel rule with many nodes, for one entry ahead of equal ones."""
+    """The error of the quick rule against the panel rule with many nodes, for one entry above equal ones."""
 
     def mean(rule):
         fractions, weights = np.array(rule).T
@@ -269,7 +269,7 @@ def test_what_the_panels_leave_near_0_counts_as_the_lowest_node_does(nodes):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 50, 4096, 152_000, 2**20])
 def test_no_row_has_more_varentropy_than_the_proof_takes(size):
-    """Where the maximum is known to be: one entry against equal others."""
+    """At the known maximum: one entry against equal others."""
     top = np.linspace(1e-6, 1 - 1e-6, 100_001)
     others = max(size - 1, 1)
     spread = top * (1 - top) * np.log(top * others / (1 - top)) ** 2
@@ -308,7 +308,7 @@ def test_only_gaps_over_the_largest_temperature_count(instance, shift, scale):
 
 @given(logit_rows(), st.data())
 def test_a_masked_entry_is_as_good_as_left_out(instance, data):
-    """Of one row: the masked ones taken out of the vocabulary, token by token, by each of the functions."""
+    """All functions give the same results for a row without its masked entries."""
     logits = instance["logits"].reshape(-1, instance["logits"].shape[-1])
     hypothesis.assume(len(logits))
     row = logits[data.draw(st.integers(0, len(logits) - 1))]
@@ -405,7 +405,7 @@ def test_the_samples_are_binomial_with_the_expected_mean():
 
 
 def test_temperatures_that_are_not_drawn_anew_are_not_binomial():
-    """With one θ for all M draws the count is spread further: the closed form needs a fresh θ for each."""
+    """With one θ for all M draws, the count varies more: the closed form needs a new θ for each draw."""
     gap = 1.0
     fractions = (np.arange(4000) + 0.5) / 4000
     ahead = np.exp(-gap / (2.0 * fractions))
@@ -444,7 +444,7 @@ def test_the_skip_probability_is_the_binomial_distribution_function(draws, expec
 
 @pytest.mark.parametrize("count", range(21))
 def test_a_share_at_the_threshold_is_skipped(count):
-    """u = j/M compares as floats: 0.15 · 20 is above 3, and 3/20 is not above 0.15."""
+    """u = j/M is compared as floats: 0.15 · 20 rounds to more than 3, but 3/20 is not above 0.15."""
     value = float(skip_probability(0.3, count / 20, 20))
     assert value == pytest.approx(binom.cdf(count, 20, 0.3), rel=1e-12)
     assert float(skip_probability(0.3, np.nextafter(count / 20, -1.0), 20)) == pytest.approx(
@@ -482,7 +482,7 @@ def test_from_the_needed_draws_on_the_error_stays_small(instance):
 
 @pytest.mark.parametrize("apart", [5.6e-17, -5.6e-17, 1e-16, 1e-10])
 def test_too_near_to_the_threshold_for_any_number_of_draws(apart):
-    """KL(u_th ‖ E[u]) is 2·10⁻¹⁶ of a unit there, or less: its logarithms cancel to 0 or below."""
+    """KL(u_th ‖ E[u]) is at most 2·10⁻¹⁶ there: its logarithms cancel to 0 or below."""
     with pytest.raises(ValueError, match=r"^expected must differ from the threshold; got 0\.(3|29999)"):
         draws_needed(0.3 + apart, 0.3, 0.01)
 
@@ -500,7 +500,7 @@ def test_the_divergence_near_the_threshold(apart):
 
 
 def test_a_sure_thing_takes_one_draw():
-    """E[u] = 0 or 1: every sample says the same, at the threshold too."""
+    """E[u] = 0 or 1: all samples agree, also at the threshold."""
     assert draws_needed([0.0, 0.0, 1.0, 1.0], [0.0, 0.5, 0.5, 0.0], 0.01).tolist() == [1, 1, 1, 1]
     assert decision_error([0.0, 0.0, 1.0, 1.0], [0.0, 0.5, 0.5, 0.0], 1).tolist() == [0.0, 0.0, 0.0, 0.0]
 
@@ -520,7 +520,7 @@ def test_a_threshold_beside_a_narrow_expectation_keeps_its_atom(library, count):
 
 @given(st.integers(1, 2**40), hnp.arrays(np.float32, 1, elements=st.floats(0.0, 1.0, width=32)))
 def test_a_narrow_threshold_is_compared_in_its_type(draws, threshold):
-    """What is used for the threshold lies between the largest j/M at or below it, and the next."""
+    """The threshold in use lies between the largest j/M at or below it, and the next one."""
     from hlmtheory.uncertainty.binomial import _as_compared
 
     wide = _as_compared(threshold)
@@ -548,7 +548,7 @@ def test_nothing_is_decided_outside_of_the_unit_interval():
 
 
 def tokens(rng, prompts=40, each=25, noise=0.3):
-    """u and β of prompts that differ in their level: tokens of one prompt depend on each other."""
+    """u and β of prompts with different levels: the tokens of one prompt depend on each other."""
     groups = np.repeat(np.arange(prompts), each)
     u = np.clip(rng.random(prompts)[groups] * 0.7 + 0.3 * rng.random(prompts * each), 0, 1)
     level = rng.normal(0, 0.08, prompts)[groups]
@@ -599,7 +599,7 @@ def test_binned_and_by_token_differ_a_lot():
 
 
 def test_bins_by_hand():
-    """Weighted alike however many tokens they hold; empty ones are left out."""
+    """All bins have equal weight, however many tokens they hold; empty bins are omitted."""
     u, beta = [0.0, 0.01, 0.5, 1.0, 1.0, 1.0], [0.0, 0.2, 0.3, 1.0, 0.4, 0.4]
     fit = fit_linear(u, beta, binned=True)
     same = fit_linear([0.0, 0.5, 1.0], [0.1, 0.3, 0.6])
@@ -630,7 +630,7 @@ def test_the_jackknife_over_prompts_by_hand(confidence):
 
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
 def test_the_sandwich_by_hand(confidence):
-    """Clustered by 5 prompts, so that t with 4 degrees of freedom is far from the normal law."""
+    """Clustered by 5 prompts: Student's t with 4 degrees of freedom is far from the normal law."""
     u, beta, groups = tokens(np.random.default_rng(9), prompts=5)
     fit = fit_linear(u, beta, groups=groups, confidence=confidence)
     design = np.stack([np.ones_like(u), u], axis=1)
@@ -645,7 +645,7 @@ def test_the_sandwich_by_hand(confidence):
 
 @pytest.mark.parametrize("binned", [False, True])
 def test_clustered_intervals_hold_as_often_as_they_say(binned):
-    """Where tokens depend on each other, intervals that ignore it hold far too seldom."""
+    """If tokens depend on each other, intervals that ignore it cover the truth far too rarely."""
     rng = np.random.default_rng(11)
     held, naive = [], []
     truth = np.mean([fit_linear(*tokens(rng)[:2], binned=binned).slope for _ in range(100)])
@@ -671,7 +671,7 @@ def test_wider_with_more_confidence_and_labels_of_any_kind():
 @pytest.mark.parametrize("binned", [False, True])
 @pytest.mark.parametrize("level", [0.025, 0.1, 0.7, 1.0])
 def test_constant_rejection_has_no_correlation_whatever_the_rounding(level, binned):
-    """Three times 0.025 over 3 is not 0.025."""
+    """(0.025 + 0.025 + 0.025)/3 differs from 0.025."""
     for count in (3, 7, 200):
         fit = fit_linear(np.linspace(0.0, 1.0, count), np.full(count, level), binned=binned)
         assert fit.r_squared is fit.correlation is None

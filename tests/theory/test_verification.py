@@ -1,4 +1,4 @@
-"""Accept, reject, resample: against loops over the vocabulary and against enumeration of the process."""
+"""Accept, reject, resample: against loops over the vocabulary and enumeration of all outcomes."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ pair_functions = pytest.mark.parametrize("name", PAIR_FUNCTIONS)
 
 
 def of_pair(name, target, draft):
-    """Call the public function by name."""
+    """Call the public function by its name."""
     return getattr(verification, name)(target, draft)
 
 
 def argument_names(name):
-    """What the two rows are called in the signature, and so in the messages."""
+    """Return the names of the two rows in the signature, and so in the messages."""
     return ("p", "q") if name == "total_variation" else ("target", "draft")
 
 
@@ -53,7 +53,7 @@ def naive_residual(p, q):
 
 
 def naive_greedy(p, q):
-    """Draw the draft; keep it if it is the argmax (lowest index on ties), else sample p."""
+    """Draw the draft; keep it if it is the argmax (lowest index on ties), otherwise sample from p."""
     top = max(range(len(p)), key=lambda v: (p[v], -v))
     law = [Fraction(0)] * len(p)
     for v, drafted in enumerate(q):
@@ -195,7 +195,7 @@ def test_skipping_all_or_nothing(pair):
 
 @given(pairs())
 def test_the_true_residual_may_be_given(pair):
-    """Whatever residual_distribution answers, zeros included, output_distribution takes."""
+    """output_distribution accepts every answer of residual_distribution, zeros included."""
     residual = verification.residual_distribution(**pair)
     np.testing.assert_allclose(
         verification.output_distribution(**pair, residual=residual), pair["target"], rtol=0, atol=1e-14
@@ -203,7 +203,7 @@ def test_the_true_residual_may_be_given(pair):
 
 
 def test_a_residual_of_another_batch_is_refused_by_name():
-    """The draft alone would fit; the target does not."""
+    """The draft's shape fits, the target's does not."""
     with pytest.raises(ValueError, match=r"residual has \(3,\), target has \(2,\)"):
         verification.output_distribution(np.full((2, 2), 0.5), [0.5, 0.5], residual=np.full((3, 2), 0.5))
 
@@ -252,7 +252,7 @@ def test_half_types_are_answered_in_float32(name, library, dtype):
 @pair_functions
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_rounded_half_rows_are_accepted(name, dtype):
-    """A softmax stored in a half type sums to 1 only nearly; the answer is as near."""
+    """A softmax in a half type sums to 1 only approximately; the result is equally accurate."""
     logits = np.random.default_rng(3).normal(size=(2, 20, 300)) * 3
     target, draft = (numbers(verification.softmax(z)) for z in logits)
     result = of_pair(name, to("torch", target, dtype), to("torch", draft, dtype))
@@ -348,7 +348,7 @@ def test_different_vocabularies_are_refused(name):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_batches_that_do_not_fit_are_refused(library):
-    """With the names of both and one type of error, not in each library's own words."""
+    """The message names both; all libraries raise the same type of error."""
     with pytest.raises(ValueError, match=r"target has \(2,\), draft has \(4,\)"):
         verification.acceptance_rate(to(library, [P, P]), to(library, [Q, Q, Q, Q]))
 
@@ -410,7 +410,7 @@ def test_softmax_refuses_what_overflowed(stray):
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_a_masked_logit_has_probability_0_everywhere(library, dtype):
-    """One rule for every function that takes logits: -inf is as good as left out, and some entry has to be finite."""
+    """All functions that take logits treat -inf as absent, and need one finite entry."""
     masked = to(library, [[2.0, -np.inf, 1.0, 0.0, -np.inf], [-np.inf, -np.inf, -np.inf, 3.0, -np.inf]], dtype)
     kept = to(library, [[2.0, 1.0, 0.0]], dtype)
     left = numbers(verification.softmax(kept))[0]
@@ -516,7 +516,7 @@ def test_a_flat_profile_is_the_iid_case(alpha, length):
 
 
 def test_marginal_rates_are_the_wrong_ones():
-    """Two streams, half accept both drafts and half none: 2 tokens on average, the marginal rates say 1.75."""
+    """One stream accepts both drafts, one accepts none: 2 tokens on average; the marginal rates give 1.75."""
     streams = [[Fraction(1), Fraction(1)], [Fraction(0), Fraction(0)]]
     truth = sum(oracles.expected_tokens(stream) for stream in streams) / 2
     given_the_first = [0.5, 1.0]
@@ -547,7 +547,7 @@ def test_tokens_of_half_types_and_integers():
 
 
 def test_tokens_of_a_number_and_a_tensor_of_lengths():
-    """A Python number has 53 bits, and keeps them beside an integer tensor."""
+    """A Python number keeps its 53 bits next to an integer tensor."""
     tokens = verification.expected_tokens(0.1, to("torch", [3]))
     np.testing.assert_allclose(numbers(tokens), [1.111], rtol=1e-15)
 
@@ -563,7 +563,7 @@ def test_tokens_broadcast():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_the_acceptance_of_a_softmax_is_an_acceptance(library, dtype):
-    """Rows that sum to 1 within rounding: the rate that comes out goes into expected_tokens."""
+    """The rate of rows that sum to 1 up to rounding is accepted by expected_tokens."""
     weights = np.random.default_rng(0).gamma(0.3, size=(1000, 50))
     row = to(library, weights / weights.sum(-1, keepdims=True), dtype)
     alpha = verification.acceptance_rate(row, row)

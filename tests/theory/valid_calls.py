@@ -1,4 +1,4 @@
-"""One valid call of every public function, constructor and method: what the sweep of bad input starts from."""
+"""One valid call of every public function, constructor and method; the sweep of bad input starts from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bit
 
 
 def controller(steps: int = 0) -> conformal.ThresholdController:
-    """A fresh one, since it changes."""
+    """Return a new controller, because calls change it."""
     made = conformal.ThresholdController(0.25, 0.5, 0.25)
     for _ in range(steps):
         made.step([0.5, 0.25, 0.125, 0.125])
@@ -34,7 +34,7 @@ def controller(steps: int = 0) -> conformal.ThresholdController:
 
 
 def budget(steps: int = 0) -> conformal.MassBudgetController:
-    """A fresh one, since it changes."""
+    """Return a new budget, because calls change it."""
     made = conformal.MassBudgetController(0.25)
     for _ in range(steps):
         made.step([0.5, 0.25, 0.125, 0.125])
@@ -46,7 +46,7 @@ atexit.register(shutil.rmtree, _FOLDER)
 
 
 def stored_trace() -> str:
-    """The folder of a trace of one position."""
+    """Return the folder of a trace with one position."""
     with TraceWriter(_FOLDER, vocabulary=2) as writer:
         writer.append(*2 * [np.zeros((1, 2))], *3 * [np.zeros(1)])
     return str(_FOLDER)

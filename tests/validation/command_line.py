@@ -1,4 +1,4 @@
-"""One command line, run in this process, and what a refusal looks like."""
+"""Run one command line in this process, and recognise a refusal."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from validation.cli.commands import main
 
 
 def run(*words: str | Path) -> Result:
-    """One command line."""
+    """Run one command line."""
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def one_sentence(result: Result, *said: str) -> None:
-    """Refused with code 2, in words; an exception that reached the top would be code 1."""
+    """Assert a refusal with code 2 and a message; an uncaught exception would be code 1."""
     assert result.exit_code == 2, (result.output, result.exception)
     assert result.output.count("Error: ") == 1
     assert "Traceback" not in result.output

@@ -1,4 +1,4 @@
-"""Tiny random models in transformers folders, made anew for each run of the tests."""
+"""Tiny random models in transformers folders, created once for each run of the tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXTS = ["two and two make four", "what is the sum of three apples and four appl
 
 
 def make_tokenizer(vocabulary: int = 300, extra: tuple[str, ...] = ()) -> Any:
-    """A byte-level BPE tokenizer; ``extra`` entries come last."""
+    """Return a byte-level BPE tokenizer; ``extra`` entries come last."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -32,7 +32,7 @@ def make_tokenizer(vocabulary: int = 300, extra: tuple[str, ...] = ()) -> Any:
 
 
 def make_model(family: str = "llama", *, hidden: int = 16, vocabulary: int = 300, context: int = 64) -> Any:
-    """Random weights, wide enough apart that some tokens are likely and some are not."""
+    """Return a model with random weights that vary enough to make some tokens likely and others not."""
     import transformers
 
     ids = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, "initializer_range": 0.3}
@@ -66,7 +66,7 @@ def make_model(family: str = "llama", *, hidden: int = 16, vocabulary: int = 300
 
 @pytest.fixture(autouse=True, scope="session")
 def few_batches() -> Iterator[None]:
-    """One batch of every simulated claim: what they say is tested where they are written."""
+    """Check one batch of every simulated claim; the claims have their own tests."""
     from validation.claims import check
 
     with pytest.MonkeyPatch.context() as patch:
@@ -76,7 +76,7 @@ def few_batches() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def save_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """A function that writes a model folder: ``save_model(family, seed=, hidden=, vocabulary=, ...)``."""
+    """Return a function that writes a model folder: ``save_model(family, seed=, hidden=, vocabulary=, ...)``."""
 
     def save(family: str = "llama", *, seed: int = 1, tokenizer: Any = None, **shape: int) -> Path:
         import torch
@@ -101,11 +101,11 @@ def folders(save_model: Callable[..., Path]) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="session")
 def pair(folders: tuple[Path, Path]) -> Pair:
-    """The two Llamas, loaded; read only."""
+    """The two Llamas, loaded; tests must not change them."""
     return load_pair(draft=folders[0], target=folders[1])
 
 
 @pytest.fixture(scope="session")
 def extended_tokenizer() -> Callable[..., Any]:
-    """The function that makes the tokenizer, for tests that need a different one."""
+    """Return the function that makes the tokenizer, for tests that need a different one."""
     return make_tokenizer

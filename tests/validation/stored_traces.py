@@ -14,7 +14,7 @@ TEXTS, LENGTH, VOCABULARY = 40, 8, 20
 
 
 def random_fields(count: int, seed: int = 0, vocabulary: int = VOCABULARY) -> dict[str, np.ndarray[Any, Any]]:
-    """Random positions with every field, of the stored types."""
+    """Return random positions with every field, in the stored types."""
     rng = np.random.default_rng(seed)
     found = {}
     for name, field in FIELDS.items():
@@ -25,7 +25,7 @@ def random_fields(count: int, seed: int = 0, vocabulary: int = VOCABULARY) -> di
 
 
 def stored(path: Path, *, seed: int = 1, noise: float = 1.0, flip: bool = False) -> Trace:
-    """A trace of random rows, of which the flat ones are the less alike; with ``flip`` the peaked ones."""
+    """Write a trace of random rows: where both rows are flat they differ more; with ``flip`` where they are peaked."""
     rng = np.random.default_rng(seed)
     with TraceWriter(path, VOCABULARY) as writer:
         for text in range(TEXTS):

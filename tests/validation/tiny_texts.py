@@ -1,8 +1,8 @@
-"""Models that are tables of rows, and numbers that run through a grid: every text the loop can write, with its law.
+"""Table models, and random numbers on a grid: every text that the loop can write, with its exact law.
 
-A table lists rows of probabilities by prefix: after node n and token v comes node n V + v + 1. If every probability
-that a number decides is a multiple of 1/G, then G numbers, one in the middle of each cell, stand for all of them, and
-the mean over all combinations is the exact law of what the shipped loop writes.
+A table lists rows of probabilities by prefix: after node n and token v comes node n V + v + 1. If a random number
+decides between events whose probabilities are multiples of 1/G, then G numbers, one in the middle of each cell,
+represent all numbers. The mean over all combinations is then the exact law of the loop's texts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROMPTS = [
 
 
 class TableModel:
-    """A language model over V tokens that keeps the tokens in the cache, so that a wrong slot shows in its rows.
+    """A language model over V tokens that stores the tokens in the cache, so that a wrong slot changes its output.
 
     Its logits are finite, as a model's are: a probability of 0 is 1e-300.
     """
@@ -69,7 +69,7 @@ class TableModel:
 
 
 class _Words:
-    """A tokenizer of texts that are numbers."""
+    """A tokenizer of texts that consist of numbers."""
 
     bos_token_id = None
 
@@ -100,12 +100,12 @@ def table_pair(
 
 
 def nodes(vocabulary: int, positions: int) -> int:
-    """Rows of a table over so many positions."""
+    """Return the number of rows of a table over that many positions."""
     return sum(vocabulary**n for n in range(positions))
 
 
 def node(*tokens: int, vocabulary: int = 3) -> int:
-    """The row of a table behind these tokens."""
+    """Return the row of a table after these tokens."""
     place = 0
     for token in tokens:
         place = place * vocabulary + token + 1
@@ -113,7 +113,7 @@ def node(*tokens: int, vocabulary: int = 3) -> int:
 
 
 def halves(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Rows over three tokens, two of which have 1/2."""
+    """Rows over three tokens, of which two have probability 1/2."""
     return rng.permuted(np.tile([0.5, 0.5, 0.0], (count, 1)), axis=1)
 
 
@@ -123,19 +123,19 @@ def quarters(rng: np.random.Generator, count: int, vocabulary: int = 3) -> np.nd
 
 
 class Grid(Noise):
-    """The numbers of all combinations, one for each row."""
+    """The random numbers of all combinations, one combination for each row."""
 
     def __init__(self, table: np.ndarray) -> None:
         super().__init__(0, [str(i) for i in range(len(table))], table.shape[1] - 1)
         self._table = table
 
     def drafts(self, rows: np.ndarray, positions: np.ndarray, ahead: np.ndarray, count: int) -> np.ndarray:
-        """The number of the position, however often it is drafted: so the grid stays small."""
+        """Return the random number of the position, also if it is drafted again: so the grid stays small."""
         return self.uniforms(DRAFT, rows, positions, count)
 
 
 def grid(positions: int, cells: dict[int, int]) -> np.ndarray:
-    """All combinations of the middles of so many cells for each purpose at each position."""
+    """Return all combinations of the middles of that many cells, for each purpose at each position."""
     keys = [(position, purpose) for position in range(positions) for purpose in cells]
     choices = [[(c + 0.5) / cells[purpose] for c in range(cells[purpose])] for _, purpose in keys]
     found = np.full((int(np.prod([len(c) for c in choices])), positions + 1, PURPOSES), 0.5)
@@ -147,7 +147,7 @@ def grid(positions: int, cells: dict[int, int]) -> np.ndarray:
 def all_texts(
     pair: Pair, method: Method, positions: int, cells: dict[int, int], *, prompt: str = "0", **options: Any
 ) -> list[GenerationRecord]:
-    """A row for each combination of numbers."""
+    """Decode one text for each combination of random numbers."""
     table = grid(positions, cells)
     prompts = [Prompt(str(i), prompt, "grid") for i in range(len(table))]
     return decode(
@@ -162,7 +162,7 @@ def all_texts(
 
 
 def law_of(rows: Sequence[GenerationRecord]) -> dict[tuple[int, ...], float]:
-    """How often each text was written."""
+    """Return the frequency of each text."""
     law: dict[tuple[int, ...], float] = {}
     for row in rows:
         law[tuple(row.tokens)] = law.get(tuple(row.tokens), 0.0) + 1.0 / len(rows)
@@ -170,7 +170,7 @@ def law_of(rows: Sequence[GenerationRecord]) -> dict[tuple[int, ...], float]:
 
 
 def exact_law(target: np.ndarray, positions: int, end_tokens: tuple[int, ...] = ()) -> dict[tuple[int, ...], float]:
-    """The target model's own law of texts."""
+    """Return the target model's law of texts."""
     size = target.shape[1]
 
     def go_on(text: tuple[int, ...], node: int, mass: float) -> dict[tuple[int, ...], float]:
@@ -186,7 +186,7 @@ def exact_law(target: np.ndarray, positions: int, end_tokens: tuple[int, ...] = 
 
 
 def distance(first: dict[tuple[int, ...], float], second: dict[tuple[int, ...], float]) -> float:
-    """Total variation."""
+    """Return the total variation."""
     return 0.5 * sum(abs(first.get(text, 0.0) - second.get(text, 0.0)) for text in first.keys() | second.keys())
 
 

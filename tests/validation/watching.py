@@ -1,4 +1,4 @@
-"""A method whose rounds are remembered while it decodes."""
+"""A decoding method that records its rounds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Watched:
 def watched(
     pair: Pair, method: Method, prompts: Sequence[Prompt] = FOUR, **options: Any
 ) -> tuple[Watched, list[GenerationRecord]]:
-    """The rounds and the rows of some prompts; in an outcome a text is numbered by its place in the batch."""
+    """Return the rounds and the records of some prompts; an outcome numbers a text by its place in the batch."""
     watch = Watched(method)
     settings = {"new_tokens": 10} | options
     return watch, decode(pair, prompts, method, **settings)

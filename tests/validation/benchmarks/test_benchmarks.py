@@ -1,4 +1,4 @@
-"""The rows of the bench run on tiny input and say something finite; no time is compared with another."""
+"""The benchmarks run on tiny input and give finite values; no times are compared."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PROMPTS = [
 
 
 def plausible(found: list[Measurement]) -> dict[str, Measurement]:
-    """Every value and ratio is finite and positive; by what they are of."""
+    """Return the lines by name; assert that every value and ratio is finite and positive."""
     assert found
     for one in found:
         assert math.isfinite(one.value)

@@ -1,4 +1,4 @@
-"""The row of the bench on the codec; no time is compared with another."""
+"""The benchmark of the codec; no times are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The measurements run and are of what they say; how fast anything is is not tested."""
+"""The decoding benchmarks run and measure what they name; speeds are not tested."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_texts_of_a_batch_are_counted_that_are_equal_alone(pair: Pair, monkeypat
 
 
 def _shifted(pair: Pair, prompts: list[Prompt], method: Method, **settings: Any) -> list[GenerationRecord]:
-    """As decoded, but for the first text of a batch of several."""
+    """Return the decoded records with a change in the first text of a batch of several."""
     rows = decode(pair, prompts, method, **settings)
     if settings["batch"] > 1:
         rows[0].tokens[-1] += 1

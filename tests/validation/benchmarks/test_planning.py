@@ -1,4 +1,4 @@
-"""The rows of the bench on planning and sharing: both sides agree; no time is compared with another."""
+"""The benchmarks of planning and sharing: both implementations agree; no times are compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from validation.benchmarks.measurement import Measurement
 
 
 def plausible(found: list[Measurement]) -> list[str]:
-    """What each line is of; every value and ratio is finite and positive."""
+    """Return the name of each line; assert that every value and ratio is finite and positive."""
     assert all(math.isfinite(number) and number > 0 for one in found for number in (one.value, one.ratio))
     assert {one.unit for one in found} == {"ms"}
     return [one.what for one in found]
@@ -69,7 +69,7 @@ def test_the_ways_to_the_sum_agree(count: int, departures: int):
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short answers."""
+    """Use short answers."""
     monkeypatch.setattr(planning, "ANSWER", 40)
 
 

@@ -1,4 +1,4 @@
-"""The row of the bench on the rules for k; no time is compared with another."""
+"""The benchmark of the rules for k; no times are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The check over a trace: what it builds, counts, refuses and repeats."""
+"""The check of a trace: its instances, counts, refusals and reproducibility."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VOCABULARY = 50
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """600 positions in texts of 40, the target near the draft."""
+    """600 positions in texts of 40 tokens, with the target near the draft."""
     rng = np.random.default_rng(3)
     path = tmp_path_factory.mktemp("check") / "trace"
     with TraceWriter(path, VOCABULARY) as writer:
@@ -171,7 +171,7 @@ def test_missing_results_say_what_to_do(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def served(trace: Trace) -> Callable[[Claim], Instance]:
-    """A batch of instances for any claim: from the trace, or from its scenario."""
+    """Return a batch of instances for any claim, from the trace or from its scenario."""
     arrays, tables = instance_arrays(next(trace.chunks(100)), np.random.default_rng(1)), scenarios()
 
     def serve(claim: Claim) -> Instance:
@@ -190,7 +190,7 @@ def in_torch(instance: Instance, floating: str) -> dict[str, Any]:
 
 
 def magnified(claim: Claim, instance: Instance) -> np.ndarray:
-    """By how much a rounding error may grow in this claim's sides."""
+    """Return the factor by which a rounding error may grow in this claim's sides."""
     if claim.condition is None:
         return np.array(1.0)
     condition = claim._apply(claim.condition, {name: np.asarray(value) for name, value in instance.items()})
@@ -198,7 +198,7 @@ def magnified(claim: Claim, instance: Instance) -> np.ndarray:
 
 
 def same_sides(claim: Claim, instance: Instance, ours: Any, theirs: Any, tolerance: float) -> None:
-    """Both sides agree, infinities and the scope included; the tolerance is per unit of the condition."""
+    """Both sides agree, with infinities and scope; the tolerance is per unit of the condition number."""
     for side in ("lhs", "rhs"):
         one, two = getattr(ours, side), getattr(theirs, side)
         finite = np.isfinite(one)
@@ -208,7 +208,7 @@ def same_sides(claim: Claim, instance: Instance, ours: Any, theirs: Any, toleran
 
 
 def counts(verdict: Any) -> dict[str, Any]:
-    """What a tally of this verdict counts, without the slacks and ratios."""
+    """Return a tally's counts for this verdict, without slacks and ratios."""
     tally = Tally(verdict.claim)
     tally.add(verdict)
     return {field: value for field, value in asdict(tally).items() if isinstance(value, int | str | dict)}
@@ -225,7 +225,7 @@ def test_numpy_and_torch_agree_on_every_claim(name: str, served: Callable[[Claim
 
 @pytest.mark.parametrize("name", hlmtheory.all_claims())
 def test_float32_agrees_on_every_claim(name: str, served: Callable[[Claim], Instance]) -> None:
-    """Both libraries on the rounded instance; on probability rows the rounding itself moves the sides a little."""
+    """Both libraries check the rounded instance; the rounding of probability rows itself moves the sides slightly."""
     claim = hlmtheory.all_claims()[name]
     instance = served(claim)
     rounded = in_torch(instance, "float32")
@@ -294,7 +294,7 @@ def test_a_wide_vocabulary_takes_small_blocks_but_whole_windows() -> None:
 
 @pytest.fixture
 def simulated(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A claim that is served by a scenario: three certain drafts a batch, of a length that is drawn."""
+    """A claim with a scenario: batches of three instances with acceptance 1 and random draft lengths."""
     name = "verification.tokens_iid"
 
     def make(rng: np.random.Generator) -> Instance:
@@ -366,7 +366,7 @@ def test_too_little_memory_is_one_sentence(trace: Trace, monkeypatch: pytest.Mon
 
 
 class _Chunk:
-    """A chunk from logits alone."""
+    """A chunk that holds only logits."""
 
     def __init__(self, logits: np.ndarray) -> None:
         self.draft_logits = self.target_logits = logits
@@ -375,7 +375,7 @@ class _Chunk:
 
 
 def test_the_check_needs_no_package_that_validate_does_not_install() -> None:
-    """With the packages of every other extra out of reach, all claims are checked all the same."""
+    """All claims are checked although the packages of all other extras are missing."""
     root = Path(__file__).resolve().parents[3]
     extras = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     names = {

@@ -1,4 +1,4 @@
-"""The check's memory does not grow with the trace: measured on a trace that is made as it is read."""
+"""The check's memory does not grow with the trace, measured on a trace that is generated while it is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NARROW = 1000
 
 
 def peak(positions: int) -> int:
-    """Bytes allocated at the peak of a check of two claims."""
+    """Return the peak of allocated bytes in a check of two claims."""
     claims = {name: claim for name, claim in hlmtheory.all_claims().items() if name in FIRST}
     tracemalloc.start()
     try:
@@ -37,7 +37,7 @@ def test_eight_times_the_positions_take_no_more(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak is read from /proc")
 def test_the_peak_at_32000_entries_is_far_below_the_limit() -> None:
-    """A process of its own: what the system counts, not what Python knows of."""
+    """Measured by the system for a separate process, not by Python."""
     assert _peak_in_child(600, MEMORY_VOCABULARY) < MEMORY_LIMIT / 2
 
 

@@ -1,4 +1,4 @@
-"""A check that is stopped continues where it was, and Ctrl-C waits for no worker."""
+"""A stopped check continues where it stopped, and Ctrl-C does not wait for workers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def found(trace: Trace, **more: Any) -> Results:
 
 
 def stopped(trace: Trace, kept: Path, after: int, **more: Any) -> None:
-    """Press Ctrl-C after so many parts."""
+    """Press Ctrl-C after that many parts."""
     seen = [0]
 
     def press(done: int, total: int, text: str) -> None:
@@ -50,7 +50,7 @@ def stopped(trace: Trace, kept: Path, after: int, **more: Any) -> None:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is checked from here on."""
+    """Count the parts that are checked from here on."""
     done: list[str] = []
     for name in ("_check_scenario", "_check_block"):
         real = getattr(check, name)
@@ -59,7 +59,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def same(one: Results, other: Results) -> bool:
-    """But for the time it took."""
+    """Compare two results without their times."""
     return asdict(one) | {"seconds": 0} == asdict(other) | {"seconds": 0}
 
 

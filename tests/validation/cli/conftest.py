@@ -1,4 +1,4 @@
-"""A short check for the tests of commands."""
+"""A short check for the tests of the commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from validation.claims import check
 
 @pytest.fixture
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small trace in the current folder, beside what is in the way; a check of two claims and two figures."""
+    """A small trace in the current folder, with a check of two claims and two figures."""
     monkeypatch.chdir(tmp_path)
     stored(tmp_path / "trace")
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""``hlm figure``: what can be drawn is drawn, the rest is listed with its command, in the formats asked for."""
+"""``hlm figure`` draws what it can, in the requested formats, and lists the rest with the missing commands."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NUMBERS = {"axes": [], "series": [{"name": "a", "x": [1, 2], "band": {"low": [0.
 
 
 def painted(numbers: dict[str, Any]) -> Any:
-    """A line."""
+    """Paint a line."""
     figure, (axes,) = canvas(COLUMN)
     axes.plot(numbers["series"][0]["x"])
     return figure
@@ -38,7 +38,7 @@ def painted(numbers: dict[str, Any]) -> Any:
 
 @pytest.fixture(autouse=True)
 def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A paper with a simulated figure, one of a trace and two of texts."""
+    """A paper with a simulated figure, one figure of a trace and two figures of texts."""
     monkeypatch.chdir(tmp_path)
     made = [
         Simulation(number="1", paint=painted, simulate=lambda seed: dict(NUMBERS), **ABOUT),
@@ -52,7 +52,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def figure(*words: str) -> Result:
-    """One command line."""
+    """Run one command line."""
     return CliRunner().invoke(main, ["figure", *words])
 
 
@@ -122,7 +122,7 @@ def test_every_number_of_the_published_figures_is_in_its_table() -> None:
 
 
 def _count(value: Any, *, top: bool = True) -> int:
-    """Leaves, the names of series and the heads of tables apart."""
+    """Return the number of leaves, without the names of series and the titles and heads of tables."""
     if isinstance(value, dict):
         return sum(_count(inner) for key, inner in value.items() if key not in ("name", "title", "heads"))
     return sum(map(_count, value)) if isinstance(value, list) else 1

@@ -1,4 +1,4 @@
-"""The command line, end to end on tiny models, and what it says of bad input."""
+"""The command line, end to end on tiny models, and its messages on bad input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from validation.cli.commands import main
 
 
 def run(*words: str) -> Result:
-    """One command line."""
+    """Run one command line."""
     return CliRunner().invoke(main, list(words))
 
 
@@ -34,7 +34,7 @@ def finished(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(autouse=True)
 def few_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three figures of every run but the ``finished`` one, which has them all: drawing takes longest."""
+    """Draw three figures in every run but the ``finished`` one, which has all: drawing takes longest."""
     from validation import plots
 
     if "finished" in request.fixturenames:
@@ -103,7 +103,7 @@ def test_ctrl_c_at_any_moment_leaves_a_run_that_the_same_command_resumes(
 
 
 def interrupt_after(patch: pytest.MonkeyPatch, place: str, calls: int) -> None:
-    """Press Ctrl-C in place of a function's call, after so many that pass."""
+    """Press Ctrl-C instead of a function's call, after that many calls."""
     from importlib import import_module
 
     module, _, name = place.rpartition(".")
@@ -164,7 +164,7 @@ def test_own_logits_are_imported_and_checked(tmp_path: Path, monkeypatch: pytest
 
 
 def plain(result: Result) -> str:
-    """What was printed, on one line."""
+    """Return the printed text on one line."""
     return " ".join(result.output.split())
 
 

@@ -1,4 +1,4 @@
-"""Errors of the system and of odd files, under real conditions: one sentence with the path and the remedy, code 2."""
+"""Errors of the system and of unusual files, under real conditions: one sentence with path and remedy, code 2."""
 
 from __future__ import annotations
 

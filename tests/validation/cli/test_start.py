@@ -1,4 +1,4 @@
-"""Where a command line begins and ends: versions, exit codes, quiet and JSON output, a package that is missing."""
+"""Start and end of a command line: versions, exit codes, quiet and JSON output, and missing packages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ main()
 
 
 def run(*words: str, code: str | None = None) -> subprocess.CompletedProcess[str]:
-    """A process of its own, its output in a pipe."""
+    """Run the command in a separate process with its output in a pipe."""
     start = ["-c", code] if code else ["-m", "validation"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "40"}
     return subprocess.run([sys.executable, *start, *words], env=environment, capture_output=True, text=True)

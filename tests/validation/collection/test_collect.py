@@ -1,4 +1,4 @@
-"""Collection on tiny random models: the stored logits are those of the texts that were really drawn."""
+"""Collection on tiny random models: the stored logits belong to the texts that were drawn."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ HALF = {"rtol": 1e-3, "atol": 2e-3}  # float16 keeps 11 bits
 
 
 def texts_of(trace: Trace) -> list[tuple[int, slice]]:
-    """Prompt and rows of every text: a text starts where the position is 0."""
+    """Return prompt and rows of every text; a text starts where the position is 0."""
     starts = np.flatnonzero(trace.arrays["position"] == 0)
     ends = [*starts[1:], trace.positions]
     return [(int(trace.arrays["prompt_index"][a]), slice(int(a), int(b))) for a, b in zip(starts, ends, strict=True)]
 
 
 def step_by_step(pair: Pair, which: str, prompt: str, tokens: np.ndarray) -> np.ndarray:
-    """Logits (n, V) from one forward pass a token, without cache, padding or batch."""
+    """Return logits (n, V) from one forward pass per token, without cache, padding or batch."""
     import torch
 
     ids = [0, *pair.tokenizer(prompt).input_ids]
@@ -48,13 +48,13 @@ def step_by_step(pair: Pair, which: str, prompt: str, tokens: np.ndarray) -> np.
 
 @pytest.fixture(scope="module")
 def ending(pair: Pair) -> Pair:
-    """The pair with many end-of-text tokens, so that texts end early and at different lengths."""
+    """The pair with many end-of-text tokens, so that texts end early and have different lengths."""
     return dataclasses.replace(pair, end_tokens=tuple(range(0, 300, 25)))
 
 
 @pytest.fixture(scope="module")
 def trace(ending: Pair, tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """Two rounds over the five prompts, at least."""
+    """A trace of at least two rounds over the five prompts."""
     path = tmp_path_factory.mktemp("traces") / "t"
     return collect(ending, PROMPTS, path, positions=120, new_tokens=20, batch=4, command="hlm validate")
 
@@ -96,7 +96,7 @@ def test_manifest(trace: Trace) -> None:
 
 
 def surprise(logits: np.ndarray, tokens: np.ndarray) -> float:
-    """How far the log-likelihood of the tokens lies from its mean under the law of the logits, in deviations."""
+    """Return the distance of the tokens' log-likelihood from its mean under the logits, in standard deviations."""
     law = probabilities(logits)
     log_law = np.log(law)
     mean = (law * log_law).sum(axis=1)
@@ -179,7 +179,7 @@ def test_progress(ending: Pair, tmp_path: Path) -> None:
 
 
 def stopped(pair: Pair, path: Path, kind: type[BaseException], after: int, **settings: Any) -> None:
-    """A collection that is stopped once it has so many positions."""
+    """Stop a collection when it has that many positions."""
 
     def stop(done: int, total: int, text: str) -> None:
         if done >= after:
@@ -274,7 +274,7 @@ def test_the_pace_is_that_of_the_same_forward_passes(ending: Pair) -> None:
 
 
 def refused(message: str, pair: Pair, path: Path, prompts: list[Prompt] = PROMPTS, **settings: Any) -> None:
-    """Collecting raises one sentence that matches and leaves nothing behind."""
+    """Assert that collecting raises one sentence that matches and writes nothing."""
     with pytest.raises(UserError, match=message) as caught:
         collect(pair, prompts, path / "t", **({"positions": 30, "new_tokens": 8} | settings))
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Which models are the same: every byte of every weight counts, wherever it lies."""
+"""The fingerprint of a model depends on every byte of every weight, wherever the weight is stored."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_names_shapes_dtypes_and_every_piece_count(model: Any, monkeypatch: pyte
 
 
 def test_weights_that_accelerate_keeps_elsewhere_count(model: Any) -> None:
-    """The model holds empty tensors for them, and each module's hook has the values by name."""
+    """The model holds empty tensors for them; the hook of each module has the values by name."""
     import torch
 
     whole = _weights_mark(model)

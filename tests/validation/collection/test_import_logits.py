@@ -1,4 +1,4 @@
-"""A user's own logits: every kind of file gives the same trace, and what is wrong with one is said."""
+"""Import of a user's logits: every file type gives the same trace, and every fault is named."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_bfloat16(tmp_path: Path) -> None:
 
 
 def imported(tmp_path: Path, draft: Any = DRAFT, target: Any = TARGET, **options: Any) -> Trace:
-    """What the two arrays give."""
+    """Return the trace of the two arrays."""
     for name, array in (("d", draft), ("t", target)):
         np.save(tmp_path / f"{name}.npy", array)
     return import_logits(tmp_path / "d.npy", tmp_path / "t.npy", tmp_path / options.pop("out", "out"), **options)
@@ -211,7 +211,7 @@ def test_wrong_files(tmp_path: Path) -> None:
 
 
 class ZippedDamage:
-    """One byte of a file flipped in the middle of its first array, for a while."""
+    """Flip one byte in the middle of a file's first array, and restore it on exit."""
 
     def __init__(self, file: Path) -> None:
         self.file, self.content = file, file.read_bytes()
@@ -289,7 +289,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platfor
 
 @pytest.mark.skipif(os.name != "posix", reason="asks POSIX for the peak of memory")
 def test_memory_does_not_grow_with_the_length(tmp_path: Path) -> None:
-    """56 MB a model more to read, check, store and read again: writing, reading and importing hold a few blocks."""
+    """56 MB more per model to read, check, store and read again: each step holds only a few blocks."""
     peaks = []
     for rows in (4000, 18_000):
         (tmp_path / str(rows)).mkdir()
@@ -317,7 +317,7 @@ def test_texts_of_one_row_are_checked_but_for_what_they_cannot_show(tmp_path: Pa
 
 
 def claiming(path: Path, rows: int, compression: int, size: int | None = None) -> None:
-    """An npz with three values whose header claims ``rows``, and whose directory may claim a ``size``, too."""
+    """Write an npz with three values whose header claims ``rows`` rows and whose directory may claim a ``size``."""
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": (rows, 1)})
     with zipfile.ZipFile(path, "w", compression) as archive:
@@ -345,7 +345,7 @@ def test_a_header_that_claims_more_than_the_file_holds_takes_no_memory(
 
 
 def test_a_compressed_array_of_equal_values_is_read(tmp_path: Path) -> None:
-    """Deflate makes one byte of a thousand here."""
+    """Deflate compresses it to a thousandth."""
     np.savez_compressed(tmp_path / "a.npz", a=np.full((5000, 100), -1.0, np.float32))
     assert (tmp_path / "a.npz").stat().st_size * 500 < 5000 * 100 * 4
     assert import_logits(tmp_path / "a.npz", tmp_path / "a.npz", tmp_path / "trace").positions == 5000

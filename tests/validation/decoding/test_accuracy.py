@@ -1,4 +1,4 @@
-"""Likeness to references with a stub and, where it is installed, the bundled sentence model; exact perplexity."""
+"""Similarity to references with a stub and, if installed, the bundled sentence model; exact perplexity."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ needs_model = pytest.mark.skipif(
 
 
 def letters(texts: Sequence[str]) -> np.ndarray:
-    """A stub: how often each letter occurs, and 1."""
+    """A stub of an embedding: how often each letter occurs, and a 1."""
     return np.array([[1.0, *(text.count(letter) for letter in "abcdefghijklmnopqrstuvwxyz")] for text in texts])
 
 
@@ -166,7 +166,7 @@ def test_a_missing_extra_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def direct(pair: Pair, prompt: Prompt, tokens: list[int]) -> float:
-    """-log P, token by token, each with a pass of its own."""
+    """Return -log P, token by token, with a separate pass for each token."""
     (ids,) = encode_prompts(pair, [prompt], len(tokens))
     found = 0.0
     for number, token in enumerate(tokens):

@@ -1,4 +1,4 @@
-"""What is fitted to a trace, and that every method can be made of it."""
+"""The parameters fitted to a trace; every method can be made from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generation loop: its caches, its numbers, its laws on every text of a tiny vocabulary, and what it refuses."""
+"""The generation loop: its caches and random numbers, its law on all texts of a tiny vocabulary, and its refusals."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_an_allocated_lattice_leaves_the_law() -> None:
 
 
 class Declared(FixedLength):
-    """The negative control: drafts from q, declared as another row."""
+    """The negative control: drafts from q, but another declared distribution."""
 
     def propose(self, step: Step) -> Proposal:
         return Proposal(
@@ -131,7 +131,7 @@ def test_drafts_from_another_row_than_declared_are_found_out() -> None:
 
 
 class Undeclared(KSqs):
-    """The same for a quantised row: drafts from q, declared as q̂, which the codec would not even encode."""
+    """The negative control for quantised rows: drafts from q, declared as q̂; the codec cannot encode this."""
 
     def propose(self, step: Step) -> Proposal:
         made = super().propose(step)
@@ -162,7 +162,7 @@ def test_flexspec_as_printed_has_the_law_that_the_theory_says() -> None:
 
 
 class OneBit(CuHlmOffline):
-    """Truncation whose decoded rows are multiples of 1/4."""
+    """Truncation whose decoded distributions are multiples of 1/4."""
 
     bits = 1
 
@@ -188,7 +188,7 @@ def test_the_reported_risk_bounds_the_distance_of_texts(method: Method, cells: d
 
 @pytest.mark.parametrize("step", [0.1, 1.0])
 def test_what_was_thrown_away_does_not_reach_the_text_through_the_length_it_teaches(step: float) -> None:
-    """An end of text among the drafts that are thrown away sets the next K: its number must not be met again."""
+    """A dropped end-of-text draft sets the next K, so its random number must not be used again."""
     positions = 7
     draft = np.tile([1.0, 0.0, 0.0], (nodes(3, positions), 1))
     target = draft.copy()
@@ -314,7 +314,7 @@ def test_a_token_sees_the_slots_up_to_its_own(family: str, dtype: torch.dtype) -
 
 
 def test_of_a_prompt_one_row_of_logits_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However unlike the prompts' lengths: nobody wants those rows, and a head over a vocabulary is dear."""
+    """However different the prompts' lengths are: no other rows are used, and the output layer is expensive."""
     model, asked = tiny("llama").eval(), []
     forward = model.forward
     monkeypatch.setattr(model, "forward", wraps(forward)(lambda *a, **k: asked.append(k) or forward(*a, **k)))
@@ -420,7 +420,7 @@ def test_hlm_accepts_as_often_as_the_theory_says(pair: Pair) -> None:
 
 
 def fit(pair: Pair, method: Method, count: int, prompt: str) -> float:
-    """χ² per cell of two-token texts against the target model, cells by log(q/p): what a wrong law shifts."""
+    """Return χ² per cell of two-token texts against the target model; cells by log(q/p), which a wrong law shifts."""
     prompts = [Prompt(str(i), prompt, "test") for i in range(count)]
     rows = decode(pair, prompts, method, new_tokens=2, batch=500, seed=8)
     ids = [pair.tokenizer.bos_token_id, *pair.tokenizer(prompt).input_ids]
@@ -766,7 +766,7 @@ def test_a_row_comes_back_from_plain_values(pair: Pair) -> None:
 
 
 def test_it_has_the_law_of_transformers_own_verification() -> None:
-    """Both rules on the same drafts, many times: accepted drafts and the next token, as one table of counts."""
+    """Both rules get the same drafts many times: accepted drafts and next token, compared as tables of counts."""
     from types import SimpleNamespace
 
     from transformers.generation.utils import _speculative_sampling

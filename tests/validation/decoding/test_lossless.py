@@ -1,6 +1,6 @@
 """Lossless methods with top-p and at temperature 0: the exact law of every text of a tiny vocabulary.
 
-At temperature 1 the same is tested beside the loop, in ``test_decode.py``.
+``test_loop.py`` tests the same at temperature 1.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ FROM_LATTICES: list[Make] = [
 
 
 def with_tails(rows: np.ndarray) -> np.ndarray:
-    """Rows of which top-p 0.9 leaves the given ones: 0.08 goes to what is impossible there."""
+    """Distributions of which top-p 0.9 keeps the given tokens; the other tokens share 0.08."""
     none = rows == 0
     count = none.sum(axis=1, keepdims=True)
     return np.where(count > 0, 0.92 * rows + 0.08 * none / np.maximum(count, 1), rows)
@@ -70,7 +70,7 @@ def any_rows(rng: np.random.Generator, count: int) -> np.ndarray:
 
 
 def check(make: Make, draft: np.ndarray, target: np.ndarray, cells: dict[int, int], prompt: str, places: int) -> None:
-    """Texts have the law of the target cut to its likeliest, which is neither the whole target's nor the draft's."""
+    """Assert that texts have the law of the target cut by top-p, which differs from the target's and the draft's."""
     whole = with_tails(target)
     pair = table_pair(draft, whole, prompt=prompt)
     law = law_of(all_texts(pair, make(), places, cells, prompt=prompt, top_p=0.9))

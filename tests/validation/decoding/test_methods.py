@@ -1,4 +1,4 @@
-"""The methods: what they decide, and that what they send can be read."""
+"""The decoding methods: their decisions, and messages that the server can read."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_sizes_are_the_theorys(pair: Pair) -> None:
 
 @pytest.mark.parametrize("bias", [0.05, 0.4])
 def test_the_certified_size_keeps_the_bias_of_a_token_within_its_bound(pair: Pair, bias: float) -> None:
-    """The mean of β_d TV(r, r̂) over the draft, as the loop sums it, against ε; without a certificate it is above."""
+    """The mean of β_d TV(r, r̂) over the draft, as the loop sums it, is within ε; uncertified, it exceeds ε."""
     risks = {}
     for method in (CuHlmCertified(-1.0, bias_tolerance=bias), CuHlmOffline(-1.0, 1)):
         rows = decode(pair, PROMPTS, method, new_tokens=20, risk=True)
@@ -206,7 +206,7 @@ def test_the_certified_size_keeps_the_bias_of_a_token_within_its_bound(pair: Pai
 
 
 def test_a_row_too_flat_for_16_bits_is_certified_with_more() -> None:
-    """Zipf's law over 100,000 tokens: in 16 bits no k brings it within 0.1, so the run would end there."""
+    """Zipf's law over 100,000 tokens: with 16 bits no k is within 0.1, so the run would stop there."""
     heavy = 1.0 / np.arange(1, 100_001)
     peaked = heavy**3
     rows = torch.from_numpy(np.stack([row / row.sum() for row in (peaked, heavy, peaked)]))
@@ -396,7 +396,7 @@ def test_every_method_stops_at_a_nan_and_keeps_what_is_finished(method: Method, 
 
 
 def code_lines(source: str, node: ast.ClassDef) -> int:
-    """Lines of a class without docstrings and empty ones."""
+    """Return the lines of a class without docstrings and empty lines."""
     left = set(range(node.lineno, (node.end_lineno or 0) + 1))
     for inner in ast.walk(node):
         if isinstance(inner, ast.ClassDef | ast.FunctionDef) and ast.get_docstring(inner):

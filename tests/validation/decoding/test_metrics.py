@@ -1,4 +1,4 @@
-"""The words for decoding methods: by hand on tiny rows, by their identities on decoded ones, and their intervals."""
+"""The metrics of decoding methods: by hand on tiny records, by identities on decoded records, and their intervals."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ SETTINGS: dict[str, Any] = {"new_tokens": 16, "times": PAPER_TIMES, "risk": True
 
 @pytest.fixture(scope="module")
 def rows(pair: Pair) -> dict[str, list[GenerationRecord]]:
-    """Decoded rows by method."""
+    """Decoded records by method."""
     return {method.name: decode(pair, PROMPTS, method, **SETTINGS) for method in METHODS}
 
 
 def row(prompt: str, *rounds: Round, last: Round | None = None) -> GenerationRecord:
-    """A text with those rounds."""
+    """Return the record of a text with those rounds."""
     last = last or Round()
     count = sum(one.accepted + one.resampled + one.bonus + one.skipped for one in (*rounds, last))
     return GenerationRecord(
@@ -128,7 +128,7 @@ def test_every_word_by_hand() -> None:
 
 
 def test_each_word_is_defined_once() -> None:
-    """No two words have one name, one meaning or one pair of totals; scores of texts have names of their own."""
+    """No two metrics share a name, a meaning or a pair of totals; scores of texts have other names."""
     names = [metric.name for metric in METRICS] + list(MEDIANS) + ["nats", "similarity_reference", "similarity_large"]
     assert len(set(names)) == len(names)
     assert len({metric.definition for metric in METRICS}) == len(METRICS)
@@ -205,7 +205,7 @@ def test_what_the_papers_say_of_the_extremes(rows: dict[str, list[GenerationReco
 
 
 def test_the_true_skip_rate_is_the_large_models_acceptance_of_what_is_skipped(pair: Pair) -> None:
-    """A method that skips everything, judged beside one that sends everything: drafts of one law, one acceptance."""
+    """A method that skips all drafts, and one that sends all: the same drafts have the same acceptance."""
     prompts = [replace(PROMPTS[i % 4], id=str(i)) for i in range(200)]
     settings: dict[str, Any] = {"new_tokens": 1, "times": PAPER_TIMES, "batch": 100}
     skipping = summarize(decode(pair, prompts, DraftOnly(), risk=True, **settings))["true_skip_rate"]

@@ -1,4 +1,4 @@
-"""Speeds are counts times pass times: the same for the same texts, whatever else the machine did meanwhile."""
+"""Speeds are counts times pass times: they are equal for equal texts, whatever the load of the machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMES = Passes(Pass(1, 0.01, 0.009, 0.012), Pass(5, 0.1, 0.09, 0.2), 64, 21, {},
 
 
 def rows(load: float = 1.0) -> list[GenerationRecord]:
-    """Two texts, of a machine that took ``load`` times as long over them."""
+    """Records of two texts from a machine that took ``load`` times as long."""
 
     def row(prompt: str, tokens: int, draft: int, target: int, risk: float) -> GenerationRecord:
         one = Round(draft_passes=draft, target_passes=target, draft_s=draft * load, target_s=target * load, risk=risk)
@@ -83,7 +83,7 @@ def test_the_times_are_measured_once_a_run(pair: Pair, tmp_path: Path, monkeypat
 
 @pytest.fixture
 def decoding(tmp_path: Path, folders: tuple[Path, Path]) -> Callable[..., Result]:
-    """``hlm decode`` in a run with a trace."""
+    """Run ``hlm decode`` in a run with a trace."""
     stored(tmp_path / "run" / "trace")
     (tmp_path / "prompts.txt").write_text("two and two\nit was the best\n")
 

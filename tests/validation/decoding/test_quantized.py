@@ -1,4 +1,4 @@
-"""The quantised methods: names, refused settings, what they send, the budget, and how the threshold is steered."""
+"""The quantised methods: names, refused settings, messages, the budget, and control of the threshold."""
 
 from __future__ import annotations
 

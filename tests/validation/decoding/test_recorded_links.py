@@ -1,4 +1,4 @@
-"""Recorded links: read from the files that a user has, refused in one sentence."""
+"""Recorded links: read from the user's files, or refused in one sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKED = gzip.compress((HEAD + "".join(f"x,{i},{i % 97}\n" for i in range(500)))
 
 
 def write(folder: Path, name: str, text: str) -> Path:
-    """One file of traces, gzipped if its name says so."""
+    """Write one file of traces, gzipped if its name ends so."""
     path = folder / name
     data = text.encode()
     path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)

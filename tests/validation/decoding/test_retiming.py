@@ -1,4 +1,4 @@
-"""Rows on another link: as if decoded over it, and refused where the texts would be others."""
+"""Records on another link equal those decoded over it, and are refused if the texts would differ."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAKERS: list[Callable[[], Method]] = [
 
 
 def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
-    """The rows but for the one time that is measured."""
+    """Return the records without the measured time."""
     return [row.plain() | {"prefill_s": None} for row in rows]
 
 

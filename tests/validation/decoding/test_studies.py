@@ -1,4 +1,4 @@
-"""Studies: what is decoded for the figures, kept, gone on with, and read again."""
+"""Studies: what they decode, keep, continue and read again."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ LARGE = TargetOnly.name
 
 @pytest.fixture(autouse=True)
 def letters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts are embedded by how often they have a letter: the sentence model is tested elsewhere."""
+    """Embed texts by their letter counts; the sentence model has its own tests."""
     from validation.decoding import scoring
 
     monkeypatch.setattr(scoring, "load_embedding", lambda: embedded)
 
 
 def embedded(texts: list[str]) -> np.ndarray:
-    """A vector a text."""
+    """Return one vector per text."""
     return np.array([[1 + text.count(letter) for letter in "aeio"] for text in texts])
 
 
@@ -194,7 +194,7 @@ def decoded(run_folder: Callable[..., Result], tmp_path: Path) -> Path:
 
 
 def changed_digit(content: bytes) -> bytes:
-    """The same with another last digit: still JSON, and of the same length."""
+    """Return the text with another last digit: still JSON, with the same length."""
     place = max(i for i, byte in enumerate(content) if chr(byte).isdigit())
     return content[:place] + (b"1" if content[place : place + 1] != b"1" else b"2") + content[place + 1 :]
 

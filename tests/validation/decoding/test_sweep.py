@@ -1,4 +1,4 @@
-"""Sweeps: every row once, kept when it is there, and gone on with after a kill."""
+"""Sweeps: every record is decoded once, stored when it is finished, and kept after a kill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS: dict[str, Any] = {"new_tokens": 4, "batch": 2, "times": (0.01, 0.02), 
 
 
 def bare(rows: list[GenerationRecord]) -> list[dict[str, Any]]:
-    """The rows but for the one time that is measured."""
+    """Return the records without the measured time."""
     return [row.plain() | {"prefill_s": None} for row in rows]
 
 

@@ -1,8 +1,8 @@
-"""CU-HLM on six tokens: the exact law of its texts where rows are really cut, against the paper's algorithm by hand.
+"""CU-HLM on six tokens: the exact law of its texts with truncated distributions, against the algorithm by hand.
 
-Of each prefix the method is asked about every draft at once: whether it is kept unseen, and which row the server
-decodes. That gives the law. The shipped loop then writes every text, each by the numbers that lead to it, so that the
-law is its own.
+For each prefix, the method decides for all drafts together which are skipped and which distributions the server
+decodes. This gives the law. The loop then writes every text, from the random numbers that lead to it, so that its own
+law is tested too.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ Law = dict[tuple[int, ...], float]
 
 
 def tables() -> tuple[np.ndarray, np.ndarray]:
-    """Rows whose tails are uneven, and targets that move mass from the likeliest token to the least likely.
+    """Return draft rows with uneven tails, and targets with mass moved from the likeliest to the least likely token.
 
-    That is what cutting a row distorts most: all that the target exceeds the row by lies in its tail. The second and
-    the last but one lose some, so that other drafts may be rejected, one that is not among the k, too.
+    Truncation distorts such rows most: the target exceeds the draft only in the tail. The second and the last token but
+    one lose some mass, so that other drafts may be rejected too, also one that is not among the k.
     """
     rng = np.random.default_rng(2)
     shapes = [[0.40, 0.27, 0.15, 0.10, 0.05, 0.03], [0.46, 0.22, 0.14, 0.10, 0.05, 0.03]]
@@ -56,7 +56,7 @@ def tables() -> tuple[np.ndarray, np.ndarray]:
 
 
 def asked(method: CuHlm, q: np.ndarray) -> tuple[np.ndarray, list[Any]]:
-    """Of each token as the draft: whether it is kept unseen, and the row that the server decodes."""
+    """Return, for each token as the draft, whether it is skipped, and the distribution that the server decodes."""
     rows = torch.from_numpy(np.tile(q, (V, 1)))
     none = np.zeros(V, dtype=np.int64)
     step = Step(none, none, rows.log(), rows, np.ones(V, dtype=bool))
@@ -70,7 +70,7 @@ Branch = tuple[dict[int, float], int, float]
 
 
 def branches(method: CuHlm, q: np.ndarray, p: np.ndarray) -> Iterator[Branch]:
-    """What may become of one position: numbers that lead to it, the token, and its probability."""
+    """Return the outcomes of one position: random numbers that lead to each, its token, and its probability."""
     skip, known = asked(method, q)
     for d in range(V):
         numbers = {DRAFT: float(q[:d].sum() + q[d] / 2)}
@@ -88,14 +88,14 @@ def branches(method: CuHlm, q: np.ndarray, p: np.ndarray) -> Iterator[Branch]:
 
 
 def begun(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> Any:
-    """The pair of tables, of which the method knows."""
+    """Return the pair of tables, with a method that has begun on it."""
     pair = table_pair(draft, target)
     method.begin(Session(pair, V, Noise(0, ["0"], POSITIONS), None, 1.0, 1.0, POSITIONS))
     return pair
 
 
 def law_of_tokens(method: CuHlm, q: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """Of one position."""
+    """Return the law of one position."""
     law = np.zeros(V)
     for _, token, weight in branches(method, q, p):
         law[token] += weight
@@ -103,7 +103,7 @@ def law_of_tokens(method: CuHlm, q: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 
 def law_of_texts(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> Law:
-    """Of two positions, from the method's answers alone."""
+    """Return the law of two positions, from the method's answers alone."""
     begun(method, draft, target)
     first = law_of_tokens(method, draft[0], target[0])
     then = [law_of_tokens(method, draft[1 + token], target[1 + token]) for token in range(V)]
@@ -111,7 +111,7 @@ def law_of_texts(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> Law:
 
 
 def law_and_risk(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> tuple[Law, float, float]:
-    """The law of the texts that the loop writes, the mean of their risk, and the part of it that skipping has."""
+    """Return the law of the texts that the loop writes, the mean of their risk, and the part of it from skipping."""
     pair = begun(method, draft, target)
     texts = []
     for first, a, weight in list(branches(method, draft[0], target[0])):
@@ -140,7 +140,7 @@ def law_and_risk(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> tuple[
 
 
 def cut(q: np.ndarray, k: int, levels: int | None, draft: int | None = None) -> np.ndarray:
-    """(15), with the k values rounded down if there are levels, and q_d as it is (Section IV-B)."""
+    """Return (15), with the k values rounded down if ``levels`` is given, and with the exact q_d (Section IV-B)."""
     order = np.argsort(-q, kind="stable")
     row = np.full(V, np.nan)
     row[order[:k]] = np.floor(q[order[:k]] * levels) / levels if levels else q[order[:k]]
@@ -154,7 +154,7 @@ def cut(q: np.ndarray, k: int, levels: int | None, draft: int | None = None) -> 
 
 
 def online_k(q: np.ndarray, d: int, u: float) -> int:
-    """(24): the least k with (23) at most θ."""
+    """Return k by (24): the smallest k with (23) at most θ."""
     beta = min(max(ONLINE["slope"] * u + ONLINE["intercept"], 0.0), 1.0)
 
     def softplus(z: float) -> float:
@@ -165,12 +165,12 @@ def online_k(q: np.ndarray, d: int, u: float) -> int:
 
 
 def certified_k(q: np.ndarray, bias: float) -> int:
-    """The least k whose message is within the bias of q, Σ|q - q̂| ≤ ε."""
+    """Return the smallest k whose message is within the bias of q, Σ|q - q̂| ≤ ε."""
     return next(k for k in range(V + 1) if np.abs(q - cut(q, k, 2**16 - 1)).sum() <= bias)
 
 
 def by_hand(kind: str, threshold: float, draft: np.ndarray, target: np.ndarray) -> tuple[Law, set[int]]:
-    """Algorithm 1 of cu-hlm, and the sizes that occur."""
+    """Return the law by Algorithm 1 of cu-hlm, and the values of k that occur."""
     levels, sizes = 2 ** (16 if kind == "certified" else 8) - 1, set()
 
     def one(q: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -224,7 +224,7 @@ def test_texts_have_the_papers_law_and_its_distance_is_within_the_risk(kind: str
 
 
 def biases(method: CuHlm, draft: np.ndarray, target: np.ndarray) -> list[float]:
-    """Σ|law - p| of one token after each prefix: (17) of cu-hlm."""
+    """Return Σ|law - p| of one token after each prefix: (17) of cu-hlm."""
     begun(method, draft, target)
     return [float(np.abs(law_of_tokens(method, q, p) - p).sum()) for q, p in zip(draft, target, strict=True)]
 
@@ -235,18 +235,18 @@ def test_no_prefix_has_more_bias_than_is_certified() -> None:
 
 
 class Doubled(CuHlmCertified):
-    """Δ_k ≤ ε in place of 2 Δ_k ≤ ε."""
+    """A mutant that requires Δ_k ≤ ε instead of 2 Δ_k ≤ ε."""
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: np.ndarray) -> Any:
         return certified_size(draft, 2 * self.bias_tolerance, bits_per_probability=self.bits), self.bits
 
 
 class Settled(CuHlm, ABC):
-    """A mutant of what the server decodes."""
+    """A mutant of the server's decoding."""
 
     @abstractmethod
     def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
-        """The row that it decodes."""
+        """Return the distribution that the server decodes."""
 
     def server_distributions(self, step: Step, tokens: np.ndarray, skip: np.ndarray) -> Any:
         known, cuts = super().server_distributions(step, tokens, skip)
@@ -258,7 +258,7 @@ class Settled(CuHlm, ABC):
 
 
 class Renormalised(Settled):
-    """What is not sent is taken for 0, and the rest for all."""
+    """A mutant: unsent entries are taken as 0, and the sent ones are normalised."""
 
     def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
         row = np.where(np.argsort(np.argsort(-q, kind="stable")) < k, q, 0.0)
@@ -267,35 +267,35 @@ class Renormalised(Settled):
 
 
 class Unsent(Settled):
-    """q_d does not go along."""
+    """A mutant: q_d is not sent."""
 
     def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
         return np.asarray(decoded_draft(q, k, bits_per_probability=self.bits))
 
 
 class Unrounded(Settled):
-    """The values are not rounded."""
+    """A mutant: the values are not rounded."""
 
     def decoded(self, q: np.ndarray, k: int, token: int) -> np.ndarray:
         return np.asarray(decoded_draft(q, k, bits_per_probability=52, draft_token=np.int64(token)))
 
 
 class Turned(CuHlm):
-    """Sends where it is sure."""
+    """A mutant: it sends the certain drafts instead of the uncertain ones."""
 
     def skip(self, step: Step, tokens: np.ndarray) -> np.ndarray:
         return ~super().skip(step, tokens)
 
 
 class Halved(CuHlmOnline):
-    """Δ_k, not 2 Δ_k, above the line of (23)."""
+    """A mutant: Δ_k instead of 2 Δ_k in (23)."""
 
     def __init__(self, threshold: float, **settings: Any) -> None:
         super().__init__(threshold, **(settings | {"distortion_tolerance": 2 * settings["distortion_tolerance"]}))
 
 
 class Mirrored(CuHlmOnline):
-    """β falls with the uncertainty."""
+    """A mutant: β falls with the uncertainty."""
 
     def choose_top_k(self, draft: torch.Tensor, tokens: torch.Tensor, uncertainty: np.ndarray) -> Any:
         return super().choose_top_k(draft, tokens, 1.0 - uncertainty)

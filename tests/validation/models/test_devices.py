@@ -1,4 +1,4 @@
-"""Where models run and what they need there, on GPUs that are not there: torch and accelerate answer as told."""
+"""The models' devices and memory, on simulated GPUs: torch and accelerate are replaced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from validation.models.sources import ModelSource
 
 
 def refused(message: str, **arguments: Any) -> None:
-    """Loading raises one sentence that matches, without a line break."""
+    """Assert that loading raises one sentence that matches, without a line break."""
     with pytest.raises(UserError, match=message) as caught:
         load_pair(**arguments)
     assert "\n" not in str(caught.value)
@@ -26,7 +26,7 @@ def refused(message: str, **arguments: Any) -> None:
 
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A function that lets torch see GPUs with so many free bytes each."""
+    """Return a function that makes torch see GPUs with the given free bytes."""
     import torch
 
     def see(*free: float) -> None:
@@ -54,7 +54,7 @@ def test_names_of_devices(gpus: Callable[..., None], monkeypatch: pytest.MonkeyP
 def sharded(
     folders: tuple[Path, Path], gpus: Callable[..., None], monkeypatch: pytest.MonkeyPatch, places: dict[str, Any]
 ) -> tuple[Any, list[dict[str, Any]], list[str]]:
-    """Load a pair as if over two GPUs; the pair, what the target model was loaded with, where the draft model went."""
+    """Load a pair as on two GPUs; return the pair, the target model's loading arguments, and the draft's device."""
     import torch
 
     gpus(8e9, 8e9)

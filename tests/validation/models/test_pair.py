@@ -1,4 +1,4 @@
-"""Loading a pair: what is accepted, what is refused, and in which words."""
+"""Loading a pair: accepted inputs, refused inputs, and the messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from validation.models.sources import ModelSource
 
 
 def refused(message: str, **arguments: Any) -> None:
-    """Loading raises one sentence that matches, without a line break."""
+    """Assert that loading raises one sentence that matches, without a line break."""
     with pytest.raises(UserError, match=message) as caught:
         load_pair(**arguments)
     assert "\n" not in str(caught.value)
@@ -28,7 +28,7 @@ def refused(message: str, **arguments: Any) -> None:
 
 @pytest.fixture
 def copied(folders: tuple[Path, Path], tmp_path: Path) -> Path:
-    """A copy of the draft model that a test may damage."""
+    """Return a copy of the draft model, which a test may damage."""
     return Path(shutil.copytree(folders[0], tmp_path / "copied"))
 
 
@@ -135,7 +135,7 @@ def test_other_weight_formats(copied: Path) -> None:
 
 
 class _Marks:
-    """Unpickled, it leaves a file."""
+    """An object that writes a file when it is unpickled."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -145,7 +145,7 @@ class _Marks:
 
 
 def in_parts(folder: Path, name: str, content: str = "tensors") -> None:
-    """Make the folder's weights a model in two files, the second of which the index calls ``name``."""
+    """Split the folder's weights into two files; the index calls the second one ``name``."""
     import torch
     from safetensors.torch import load_file, save_file
 
@@ -276,7 +276,7 @@ def test_not_a_language_model(copied: Path, folders: tuple[Path, Path]) -> None:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """A function that makes the hub's first answer an error of this name; without a call the hub answers well."""
+    """Return a function that makes the hub's first answer an error of this name; before the call the hub works."""
     import huggingface_hub
 
     def answer(kind: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The figures of c-sqs: what they count is what the runs hold, and their curves are what was decoded."""
+"""The figures of c-sqs: their counts and curves equal those of the decoded runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was t
 
 @pytest.fixture(scope="module")
 def found(pair: Pair) -> Iterator[CSqsStudy]:
-    """Three texts by every method on the tiny pair, and all figures made to use them."""
+    """Three texts by every method on the tiny pair; all figures use them."""
     csqs_runs.study.cache_clear()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csqs_runs, "load_pair", lambda: pair)
@@ -50,7 +50,7 @@ def found(pair: Pair) -> Iterator[CSqsStudy]:
 
 @pytest.fixture(scope="module")
 def sidecars(found: CSqsStudy, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
-    """Every exhibit as it is written."""
+    """Every exhibit as it is written to its file."""
     folder, read = tmp_path_factory.mktemp("figures"), {}
     for key in KEYS:
         written = draw(EXHIBITS[key], None, folder, command="hlm figure", seed=1, commit="c0ffee")
@@ -72,7 +72,7 @@ def cell(*rows: dict[str, float], by_bytes: bool = False) -> Cell:
 
 
 def shrunk(found: CSqsStudy, prompts: int) -> CSqsStudy:
-    """The same with fewer texts."""
+    """Return the same study with fewer texts."""
 
     def cut(one: Cell) -> Cell:
         return replace(one, rows=one.rows[:prompts], rounding=one.rounding[:prompts])
@@ -207,7 +207,7 @@ def test_one_text_has_no_interval(found: CSqsStudy, monkeypatch: pytest.MonkeyPa
 
 
 def test_crossings_are_told_apart():
-    """One number for each K and τ₁ and end: latency is it alone."""
+    """One number for each K, τ₁ and end; only the latency differs."""
     scale = replace(SCALE, prompts=2)
     quick, slow = ({"bits": bits, "resampled": r} for bits, r in ((1000.0, 0), (2000.0, 1)))
 

@@ -1,4 +1,4 @@
-"""The figures of edge-sd: their numbers mean what they say, on few users and few runs."""
+"""The figures of edge-sd: their numbers mean what they say, for few users and few runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NUMBERS = [number for paper, number in EXHIBITS if paper == "edge-sd"]
 
 
 def setting(words: str, printed: list[float]) -> dict[str, Any]:
-    """A stored setting that misses each printed saving by half a point, and 20.5% by five."""
+    """A stored setting that misses seven printed savings by half a point, and 20.5% by five points."""
     percent = [value - (5.0 if value == 20.5 else 0.5) for value in printed]
     low, high = ([value + side for value in percent] for side in (-0.5, 0.5))
     return {
@@ -54,7 +54,7 @@ def setting(words: str, printed: list[float]) -> dict[str, Any]:
 
 
 def found() -> dict[str, Any]:
-    """A search that has found two settings: Table II's, and one change."""
+    """The result of a search that found two settings: Table II's, and one change."""
     groups = {
         name: {
             "draws_searched": 4,
@@ -76,14 +76,14 @@ def found() -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stored search with two settings, and no models: the stub of their run times needs none."""
+    """A stored search with two settings, and no models: their run times are replaced by a stub."""
     monkeypatch.setattr("validation.models.pair.load_pair", lambda name, **options: SimpleNamespace(draft=1, target=2))
     monkeypatch.setattr(edgesd_numbers, "LABELS", 4)
     monkeypatch.setattr(edgesd_beside, "stored", found)
 
 
 def stage_times(model: Any = None, *, c1: float = 2e-12, c2: float = 3e-3, **_: Any) -> StageTimes:
-    """Passes that lie on the line exactly."""
+    """Passes whose times lie exactly on the line."""
     shape = ModelShape(2, 16, 32)
     tokens, batch = np.asarray([(t, b) for t in (32, 64) for b in (1, 2, 4)]).T
     flops = forward_flops(shape, tokens)
@@ -92,7 +92,7 @@ def stage_times(model: Any = None, *, c1: float = 2e-12, c2: float = 3e-3, **_: 
 
 
 def numbers_of(number: str) -> dict[str, Any]:
-    """Those of one figure at the small settings."""
+    """Return the numbers of one figure at the small settings."""
     if number == "5":
         return simulate_stages(1, measure=stage_times)
     if number == "6":
@@ -105,7 +105,7 @@ def numbers_of(number: str) -> dict[str, Any]:
 
 
 def by_scheme(numbers: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Mean latencies by scheme."""
+    """Return the mean latencies by scheme."""
     return {one["scheme"]: np.asarray(one["mean"]) for one in numbers["series"] if one.get("panel") == 0}
 
 

@@ -39,7 +39,7 @@ RADIO = {"gain_db": "reference_gain_db", "exponent": "exponent"}
 
 
 def by_the_library(changed: dict[str, Any], goal: Saving, seed: int, runs: int, reading: Reading) -> list[float]:
-    """The saving in each run by the planner of hlmtheory, with these fields of Table II changed."""
+    """Return the saving in each run by hlmtheory's planner, with these fields of Table II changed."""
     changed = changed | dict([goal.changed])
     load = Load(**{name: value for name, value in changed.items() if name not in RADIO})
     radio = Radio(**{RADIO[name]: value for name, value in changed.items() if name in RADIO})
@@ -59,7 +59,7 @@ def by_the_library(changed: dict[str, Any], goal: Saving, seed: int, runs: int, 
 
 
 def settings_stored() -> list[tuple[dict[str, Any], tuple[Saving, ...]]]:
-    """Every stored setting with the printed savings that it was searched for."""
+    """Return every stored setting with the printed savings that its search aimed at."""
     by_figure = {saving.figure: (saving,) for saving in ALL_SAVINGS}
     singles = [(one["nearest"], by_figure[figure]) for figure, one in stored()["single_changes"].items()]
     groups = [(one, GROUPS[name]) for name, group in stored()["groups"].items() for one in group["nearest_by_changes"]]
@@ -258,7 +258,7 @@ def test_every_value_that_is_tried_has_words_of_its_own():
 
 
 def planted(setting: Any, *goals: Saving) -> tuple[Saving, ...]:
-    """Goals that print what a setting gives."""
+    """Return goals that are the savings of a setting."""
     values, _ = percentages(setting, goals, 5, 1)
     return tuple(replace(goal, percent=float(value)) for goal, value in zip(goals, values, strict=True))
 
@@ -375,7 +375,7 @@ def test_the_searches_are_those_of_the_printed_percentages(monkeypatch: pytest.M
 
 
 def test_the_nearest_single_change_is_tuned_on_more_runs():
-    """A gain between those tried is planted, and found by runs that the search had not."""
+    """The goal is the saving at a gain between the tried ones; the refinement finds this gain."""
     goal = BATCHING_SAVINGS[0]
     values, _ = percentages(Setting(gain_db=-52.6), (goal,), 1, 4)
     planted = replace(goal, percent=float(values[0]))

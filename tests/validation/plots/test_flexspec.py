@@ -1,4 +1,4 @@
-"""What flexspec prints, refitted: the arithmetic by hand, the fits on latencies whose parameters are known."""
+"""The refits of flexspec's printed numbers: arithmetic by hand, and fits on latencies with known parameters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
 
 @pytest.fixture(scope="module")
 def sidecars(drawn: dict[str, list[Path]]) -> dict[str, dict[str, Any]]:
-    """Their numbers."""
+    """Return the numbers of the drawn files."""
     return {number: json.loads(paths[0].read_text(encoding="utf-8")) for number, paths in drawn.items()}
 
 
@@ -146,7 +146,7 @@ def test_no_round_meets_the_printed_strides(sidecars: dict[str, dict[str, Any]])
 
 
 def test_the_arguments_hold_for_any_profile():
-    """E(1) = 1 + α₁, E(5) by any profile: what the second table of Fig. 5 says."""
+    """E(1) = 1 + α₁ and E(5) by any profile, as the second table of Fig. 5 uses them."""
     rng = np.random.default_rng(0)
     profiles = np.concatenate([rng.random((2000, 5)), np.ones((1, 5)), np.eye(5)[:1]])
     one, five = 1 + profiles[:, 0], 1 + np.cumprod(profiles, axis=1).sum(axis=1)
@@ -243,7 +243,7 @@ def test_table_vi_by_hand(sidecars: dict[str, dict[str, Any]]):
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """10,000 blocks, some at a time."""
+    """Use 10,000 blocks, a part at a time."""
     monkeypatch.setattr(link, "SAMPLES", 10_000)
     monkeypatch.setattr(link, "CHUNK", 3_000)
 

@@ -1,4 +1,4 @@
-"""flexspec's figures on decoded texts: table models through the shipped loop, and arithmetic by hand."""
+"""flexspec's figures on decoded texts: table models through the real loop, and arithmetic by hand."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ USED = ("cloud only", "HLM", "fixed", "DSSD", "flexspec", "prompt lookup", "Look
 
 
 def tables(seed: int, *, end_tokens: tuple[int, ...] = ()) -> Pair:
-    """A draft model that agrees with the large one at most prefixes."""
+    """A draft model that agrees with the target model at most prefixes."""
     rng = np.random.default_rng(seed)
     target = rng.dirichlet(np.full(3, 0.6), nodes(3, DEPTH))
     if end_tokens:
@@ -54,7 +54,7 @@ def prompts_of(count: int, source: str = "GSM8K") -> list[Prompt]:
 def study_of(
     name: str, pair: Pair, prompts: list[Prompt], *, keep: Callable[[str], bool] = lambda name: name.startswith(USED)
 ) -> Decoded:
-    """What a study would leave of these methods."""
+    """Return a study of these methods."""
     study, rows = STUDIES[name], []
     settings: dict[str, Any] = {"temperature": study.temperature, "top_p": study.top_p, "new_tokens": NEW_TOKENS}
     settings |= {"batch": 64, "risk": True, "times": (1.0, 2.0)}
@@ -284,7 +284,7 @@ def test_a_replay_at_temperature_0_is_the_decoding_itself(end_tokens: tuple[int,
 
 
 def _bare(rows: list[GenerationRecord]) -> Decoded:
-    """A study of nothing but these rows, of HLM."""
+    """Return a study that holds only these records of HLM."""
     ids = [{"id": row.prompt, "source": "GSM8K"} for row in rows]
     about = {"methods": ["HLM"], "fitted": asdict(FITTED), "prompts": ids, "new_tokens": NEW_TOKENS}
     return Decoded("nucleus", about, rows, {})
@@ -310,7 +310,7 @@ def test_a_replay_of_samples_has_the_law_of_the_decoding() -> None:
 
 
 def test_replayed_seconds_are_those_of_the_decoded_texts(studies: dict[str, Decoded]) -> None:
-    """At temperature 0 the decoded fixed length, timed, takes what its replay takes."""
+    """At temperature 0 the decoded fixed length takes exactly the time of its replay."""
     study = studies["greedy"].of_source("GSM8K")
     check = shown.measure("III", [study], 1)["statistics"]["lengths"]["check"]
     assert check["same_rounds"] == 1.0

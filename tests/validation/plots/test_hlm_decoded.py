@@ -1,4 +1,4 @@
-"""Figures and tables of decoded texts: their numbers are those of the rows, put on each link one by one."""
+"""Figures and tables of decoded texts: their numbers equal those of the records, timed on each link one by one."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def bare(pair: Pair) -> dict[str, Decoded]:
 
 @pytest.fixture(autouse=True)
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what the paper's own numbers give: enough to be said."""
+    """Use few samples for the results of the paper's own numbers."""
     monkeypatch.setattr(captions, "gain_by_totals", partial(printed.gain_by_totals, samples=3))
     monkeypatch.setattr(captions, "u_gain_by_totals", partial(printed.u_gain_by_totals, samples=3))
 
 
 @pytest.fixture(scope="module")
 def studies(bare: dict[str, Decoded]) -> dict[str, Decoded]:
-    """With scores; reference answers for one set alone."""
+    """The studies with scores; one prompt set has reference answers."""
     return {name: scored(found) for name, found in bare.items()}
 
 
@@ -98,17 +98,17 @@ def only(decoded: Decoded, *kept: str) -> Decoded:
 
 
 def named(decoded: Decoded, pair: str) -> Decoded:
-    """As of another pair."""
+    """Return the study under another pair's name."""
     return replace(decoded, about={**decoded.about, "pair": {**decoded.about["pair"], "name": pair}})
 
 
 def rows_of(decoded: Decoded, method: str) -> list[GenerationRecord]:
-    """Of one method."""
+    """Return the records of one method."""
     return decoded.by_method[method, "none"]
 
 
 def measure(number: str, *studies: Decoded, paper: str = CU, seed: int = 1) -> dict[str, Any]:
-    """The numbers of one figure."""
+    """Return the numbers of one figure."""
     one = EXHIBITS[paper, number]
     assert isinstance(one, Decoding)
     return one.measure(studies, seed)
@@ -351,7 +351,7 @@ def test_payload_is_the_formula_and_the_bytes(studies: dict[str, Decoded]) -> No
 
 
 def test_sizes_are_taken_where_anything_is_sent(bare: dict[str, Decoded], pair: Pair) -> None:
-    """At the paper's threshold where the pair's own is beyond 1; and nothing sent is drawn, too."""
+    """At the paper's threshold if the pair's own exceeds 1; a study that sends nothing is drawn, too."""
     design = STUDIES["design"]
     (beyond, *_) = (one for one in design.methods(replace(FITTED, risk_prone=1.2)) if isinstance(one, CuHlmOffline))
     assert (beyond.threshold, beyond.name) == (0.8, "CU-HLM offline (k = 1) at 0.8")
@@ -501,7 +501,7 @@ def test_the_caption_keeps_both_definitions_apart(studies: dict[str, Decoded]) -
 
 
 def test_one_text_may_raise_a_ratio_of_totals(studies: dict[str, Decoded]) -> None:
-    """So that what tends to 0 need not fall."""
+    """So a ratio that tends to 0 need not fall with each text."""
     decoded = only(studies["hlm"], "HLM")
     texts = times.read_study(decoded)["HLM"]
     link = times.sum_by(texts, times.link_seconds(texts, times.draw_fading({"HLM": texts}, 3), -20.0))

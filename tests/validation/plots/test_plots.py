@@ -1,4 +1,4 @@
-"""The figures: their numbers are the library's, their bytes depend on nothing else."""
+"""The figures: their numbers equal the library's, and their bytes depend on nothing else."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NUMBERS = [number for paper, number in FIGURES if paper == "cu-hlm"]
 
 @pytest.fixture(scope="module")
 def make_trace(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trace]:
-    """A function that writes a trace of random logits, or of those given."""
+    """Return a function that writes a trace of random or given logits."""
 
     def make(positions: int = 60, vocabulary: int = 50, *, draft: Any = None, target: Any = None) -> Trace:
         rng = np.random.default_rng(0)
@@ -217,7 +217,7 @@ def test_without_a_number_every_figure_of_the_paper_is_found():
 
 
 def test_every_folder_of_the_figures_keeps_its_name():
-    """`import validation.plots.edge_sd.beside as b` looks the package up as an attribute."""
+    """`import validation.plots.edge_sd.beside as b` reads the package's attribute."""
     folders = [folder.name for folder in pkgutil.iter_modules(plots.__path__)]
     assert set(folders) == {"common", "cu_hlm", "u_hlm", "c_sqs", "flexspec", "edge_sd", "ours"}
     for folder in folders:
@@ -268,5 +268,5 @@ def test_what_papers_share_imports_no_paper():
 
 
 def test_no_figure_reads_a_family_off_the_beginning_of_a_name():
-    """It is in the registry: ``info_of(name).family``."""
+    """Figures read it from the registry: ``info_of(name).family``."""
     assert [path.name for path in SOURCES if ".startswith(" in path.read_text(encoding="utf-8")] == []

@@ -1,4 +1,4 @@
-"""Figures of uncertainty and skipping: their numbers are the library's, and what is undefined is said to be."""
+"""Figures of uncertainty and skipping: their numbers equal the library's, and undefined values are named."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIGURES = {key: EVERY[key] for key in KEYS}
 def make(
     folder: Path, *, draft: Any = None, target: Any = None, texts: int = 5, prompts: int = 5, **pair: Any
 ) -> Trace:
-    """60 positions over 50 entries in texts of one length, or the rows given."""
+    """60 positions over 50 entries in texts of one length, or the given rows."""
     rng = np.random.default_rng(0)
     if draft is None:
         draft = rng.normal(0, 1, (60, 50)) * rng.gamma(2, 1.5, (60, 1))
@@ -62,12 +62,12 @@ def sidecar(key: tuple[str, str], trace: Trace, folder: Path, seed: int = 1) -> 
 
 
 def rows_of(found: dict[str, Any], table: int = 0) -> dict[str, list[str]]:
-    """A table by its first column; the later of two rows of one name."""
+    """Return a table by its first column; of two rows with one name, the later one."""
     return {row[0]: row[1:] for row in found["tables"][table]["rows"]}
 
 
 def tokens_from(text: Any, uncertainty: Any, rejection: Any, longest: int) -> Tokens:
-    """Tokens of no trace; each text has a prompt of its own."""
+    """Make tokens without a trace; each text has its own prompt."""
     return Tokens(text, text, uncertainty, rejection, 1.0 - rejection, text, text, longest)
 
 
@@ -171,7 +171,7 @@ def test_an_exhibit_is_drawn_the_same_each_time(key: tuple[str, str], trace: Tra
 
 
 def skipping_tokens_clear() -> None:
-    """Forget what was computed."""
+    """Clear the cache."""
     tokens_module._tokens.cache_clear()
 
 
@@ -367,7 +367,7 @@ SURE = np.tile(np.concatenate([[60.0], np.zeros(49)]), (60, 1))
 
 
 def falling() -> dict[str, Any]:
-    """Sure drafts that are rejected, and wavering ones that are accepted."""
+    """Certain drafts that are rejected, and uncertain drafts that are accepted."""
     draft, target = SURE.copy(), SURE.copy()
     draft[::2] = target[::2] = 0.0
     target[1::2, 0], target[1::2, 1] = 0.0, 60.0
@@ -385,7 +385,7 @@ EDGES: dict[str, dict[str, Any]] = {
 
 
 def edge_trace(name: str, folder: Path) -> Trace:
-    """The trace of an edge."""
+    """The trace of a limiting case."""
     given = dict(EDGES[name])
     if name == "all accepted":
         given["draft"] = np.random.default_rng(0).normal(0, 3, (60, 50))
@@ -442,13 +442,13 @@ def test_a_line_that_falls_gives_no_threshold(tmp_path: Path):
 
 
 class FakePair:
-    """As far as a pair is looked at."""
+    """The attributes of a pair that the figures read."""
 
     vocabulary, draft_parameters = 50, 7
 
 
 def fake_measures(left_out: dict[str, str]) -> Callable[..., baselines.Baselines]:
-    """A dropout that is the rejection probability itself, at twelve rows, out of order."""
+    """Replace dropout by the rejection probability itself, at twelve rows, out of order."""
 
     def measure(trace: Trace, pair: Any, *, positions: int, seed: int) -> baselines.Baselines:
         assert positions == skipping_numbers.BASELINE_POSITIONS
@@ -462,7 +462,7 @@ def fake_measures(left_out: dict[str, str]) -> Callable[..., baselines.Baselines
 
 @pytest.fixture
 def builtin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trace:
-    """A trace of what is called the built-in pair."""
+    """A trace of a pair with the name "builtin"."""
     why = {baselines.PARAPHRASES: "Prompt perturbation is left out: there is nothing in /some/folder."}
     monkeypatch.setattr(pair_module, "load_pair", lambda name: FakePair())
     monkeypatch.setattr(baselines, "baseline_measures", fake_measures(why))

@@ -1,4 +1,4 @@
-"""Truncation: the numbers are those of the theory's functions, position by position; edges are drawn and said."""
+"""Truncation: the numbers equal the theory's functions at each position; limiting cases are drawn and named."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Sidecars = dict[tuple[str, str], dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def make_trace(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trace]:
-    """A function that writes a trace of random logits, or of those given."""
+    """Return a function that writes a trace of random or given logits."""
 
     def make(positions: int = 60, vocabulary: int = 50, *, draft: Any = None, target: Any = None) -> Trace:
         rng = np.random.default_rng(0)
@@ -66,7 +66,7 @@ def trace(make_trace: Callable[..., Trace]) -> Trace:
 
 @pytest.fixture(scope="module")
 def sample(trace: Trace) -> Sample:
-    """All of them."""
+    """The sample of all positions."""
     return sample_of(trace, 1)
 
 
@@ -77,7 +77,7 @@ def rows(trace: Trace) -> Rows:
 
 
 def files(key: tuple[str, str], trace: Trace, folder: Path) -> list[Path]:
-    """What is written of one figure."""
+    """The files of one figure."""
     return draw(EXHIBITS[key], trace, folder, command="hlm figure", seed=1, commit="c0ffee")
 
 
@@ -90,12 +90,12 @@ def drawn(trace: Trace, tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(scope="module")
 def sidecars(drawn: Files) -> Sidecars:
-    """Their numbers."""
+    """The numbers of the drawn figures."""
     return {key: json.loads(paths[0].read_text(encoding="utf-8")) for key, paths in drawn.items()}
 
 
 def measured(key: tuple[str, str], trace: Trace, seed: int = 1) -> tuple[dict[str, Any], str]:
-    """The numbers of one figure as JSON gives them back, and its caption; painted, but not saved."""
+    """Return the numbers of one figure, through JSON, and its caption; the figure is painted but not saved."""
     one = FIGURES[key]
     numbers = json.loads(json.dumps(one.measure(trace, seed), allow_nan=False))
     if one.paint is not None:
@@ -383,7 +383,7 @@ def test_the_smallest_traces_are_drawn(key: tuple[str, str], positions: int, voc
 
 @pytest.fixture(scope="module")
 def small(make_trace: Callable[..., Trace]) -> dict[Any, Trace]:
-    """Traces as small as they come, each made once so that it is measured once."""
+    """The smallest traces, each made and measured once."""
     return {shape: make_trace(*shape) for shape in [(1, 1), (1, 2), (30, 2), (1, 50), (20, 3)]}
 
 

@@ -1,4 +1,4 @@
-"""paper_repro.md agrees with the files that back it, and a change on either side is noticed."""
+"""paper_repro.md agrees with its source files, and a change on either side is noticed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The page and what backs it, to be tampered with."""
+    """A copy of the page and its sources, which a test may change."""
     shutil.copy(ROOT / "paper_repro.md", tmp_path)
     shutil.copytree(ROOT / "figures", tmp_path / "figures")
     return tmp_path
@@ -59,7 +59,7 @@ def test_stale_captions_are_found_and_refreshed_without_a_change_of_numbers(copy
 
 
 def recorded() -> Results:
-    """What the published run of the built-in pair found."""
+    """The results of the built-in pair's published run."""
     record = json.loads((ROOT / "figures" / "claims.json").read_text(encoding="utf-8"))
     return Results.from_json(json.dumps(record["results"]))
 
@@ -110,7 +110,7 @@ def test_a_verdict_on_another_statement_does_not_count(copy: Path) -> None:
 
 @pytest.fixture
 def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run that finds what is published, on another day: with other stamps."""
+    """A run with the published results but other stamps, as on another day."""
     run = tmp_path / "run"
     shutil.copytree(
         copy / "figures", run / "figures", ignore=shutil.ignore_patterns("claims.json", "wide", "instr*", "experiments")
@@ -131,7 +131,7 @@ def run_again(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every published file."""
+    """Return the content of every published file."""
     return {str(path): path.read_bytes() for path in [folder / "paper_repro.md", *folder.glob("figures/**/*.*")]}
 
 

@@ -38,7 +38,7 @@ TABLE = {
 
 @pytest.fixture(scope="module")
 def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """120 positions over 40 entries, with a prompt and a pair that try to be markup."""
+    """120 positions over 40 entries, with a prompt and a pair name that contain markup."""
     rng = np.random.default_rng(0)
     draft = rng.normal(0, 2, (120, 40))
     manifest = {
@@ -59,13 +59,13 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 @pytest.fixture(scope="module")
 def results(trace: Trace) -> Results:
-    """What the check finds on it."""
+    """The results of the check on the trace."""
     return check_trace(trace, seed=3)
 
 
 @pytest.fixture(scope="module")
 def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The whole report."""
+    """The text of the whole report."""
     folder = tmp_path_factory.mktemp("report")
     figures = [draw(one, trace, folder / "figures", command="hlm figure", seed=1)[0] for one in FIGURES.values()]
     (folder / "figures" / "table.json").write_text(json.dumps(TABLE))
@@ -77,7 +77,7 @@ def page(trace: Trace, results: Results, tmp_path_factory: pytest.TempPathFactor
 
 
 class Elements(HTMLParser):
-    """Every start tag with its attributes, and the text outside of style."""
+    """A parser that collects every start tag with its attributes, and the text outside of style."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ def test_a_report_without_figures_and_prompts(results: Results, tmp_path: Path):
 
 
 def with_tally(results: Results, **changes: Any) -> Results:
-    """The results with one claim's tally changed."""
+    """Return the results with one claim's tally changed."""
     tally = replace(results.tallies["truncation.tvd_sharp"], **changes)
     return replace(results, tallies={**results.tallies, tally.claim: tally})
 
@@ -276,7 +276,7 @@ def test_a_share_is_0_or_100_percent_only_if_exactly_so(results: Results):
 
 
 def cells(line: str) -> list[str]:
-    """The cells of a row of a Markdown table."""
+    """Return the cells of a row of a Markdown table."""
     return re.split(r"(?<!\\)\|", line)[1:-1]
 
 

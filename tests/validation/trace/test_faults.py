@@ -1,4 +1,4 @@
-"""Killed, interrupted, crowded, out of space: what is stored stays, and the message says what to do."""
+"""Killed, interrupted, locked, out of space: stored data stays, and the message gives the remedy."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows(number: int) -> dict[str, Any]:
-    """The rows of one batch: 5, 8, 11 or 14 of them."""
+    """Return the rows of one batch: 5, 8, 11 or 14."""
     return random_fields(5 + 3 * (number % 4), number, V)
 
 
 def collect(path: Path, batches: int = 5, **options: Any) -> None:
-    """What a collector does: go on from the state, commit each batch."""
+    """Act as a collector: continue from the state, and commit each batch."""
     with TraceWriter(path, V, {"note": "x"}, **({"settings": SETTINGS} | options)) as writer:
         for number in range(writer.state.get("batches", 0), batches):
             writer.append(**rows(number))
@@ -60,16 +60,16 @@ def whole(trace: Trace, batches: int = 5) -> bool:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """Every file of the arrays."""
+    """Return every file of the arrays."""
     return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("arrays/**/*") if file.is_file()}
 
 
 class Killed(BaseException):
-    """Stands for SIGKILL where the process must live on."""
+    """Raised in place of SIGKILL if the process must go on."""
 
 
 def kill_at(monkeypatch: pytest.MonkeyPatch, wanted: int, after: bool) -> list[int]:
-    """Raise at the given fsync, and at all later ones: nothing more reaches the disk."""
+    """Raise at the given fsync and at all later ones: nothing more reaches the disk."""
     seen = [0]
     sync = os.fsync
 
@@ -141,7 +141,7 @@ def test_an_unfinished_trace_says_so_and_can_be_read_in_part(tmp_path: Path) -> 
 
 
 def interrupted(path: Path, batches: int, settings: dict[str, Any] | None = SETTINGS) -> None:
-    """Ctrl-C after some batches, in the middle of the next."""
+    """Interrupt after some batches, in the middle of the next one."""
     with TraceWriter(path, V, settings=settings) as writer:
         for number in range(batches):
             writer.append(**rows(number))
@@ -252,14 +252,14 @@ def test_what_is_no_trace_is_left_alone(tmp_path: Path) -> None:
 
 
 def tree(path: Path) -> dict[str, str]:
-    """Every file and its content, and every link."""
+    """Return every file with its content, and every link."""
     found = {str(file.relative_to(path)): file for file in path.rglob("*")}
     return {name: os.readlink(f) if f.is_symlink() else f.read_text() for name, f in found.items() if not f.is_dir()}
 
 
 @pytest.mark.parametrize("manifest", ["{}", "{", '{"name": "my app", "version": 1}', '["hlm-trace"]', "hlm-trace"])
 def test_fresh_deletes_nothing_where_the_manifest_is_anothers(tmp_path: Path, manifest: str) -> None:
-    """The names of a trace's files, but no mark of one."""
+    """The folder has files with a trace's names, but no mark of a trace."""
     for name in ("manifest.json", "tokens.npy", "tail-1.npz", "arrays/tokens/c.0", "arrays/mine.txt"):
         (tmp_path / "t" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "t" / name).write_text(manifest if name == "manifest.json" else "mine")
@@ -328,7 +328,7 @@ def test_a_file_called_lock_that_is_anothers_stays(tmp_path: Path) -> None:
 
 
 def forged(path: Path, **changes: Any) -> None:
-    """Give the last line of a journal other values, with its number and a checksum that is right."""
+    """Change values in the journal's last line, with the right number and checksum."""
     *lines, last = (path / JOURNAL).read_bytes().splitlines(keepends=True)
     record = json.loads(last)
     del record["crc"]
@@ -370,7 +370,7 @@ def test_a_journal_of_other_fields_is_refused(tmp_path: Path, changes: dict[str,
 )
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_link_in_a_trace_is_not_followed(tmp_path: Path, name: str, fresh: bool) -> None:
-    """A trace from elsewhere may hold links; ``tail-3.npz`` is what the writer would write next."""
+    """A trace from elsewhere may contain links; the writer would write ``tail-3.npz`` next."""
     path, outside = tmp_path / "t", tmp_path / "outside"
     with pytest.raises(KeyboardInterrupt):
         interrupted(path, batches=2)
@@ -472,7 +472,7 @@ def test_a_write_that_fails_from_the_start(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_nothing_is_committed_after_a_failed_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even what was waiting behind it."""
+    """Nor is the data that waits in the queue."""
     with pytest.raises(UserError, match="disk is full"):  # noqa: PT012, SIM117
         with TraceWriter(tmp_path / "t", V, settings=SETTINGS) as writer:
             writer.append(**rows(0))

@@ -1,4 +1,4 @@
-"""The store: what goes in comes out, and what is damaged is named."""
+"""The store returns what was written, and names what is damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ rows = partial(random_fields, vocabulary=V)
 
 
 def write(path: Path, *counts: int, vocabulary: int = V, **options: Any) -> dict[str, Any]:
-    """A trace of several appends, each committed; the arrays it should hold."""
+    """Write a trace in several appends, each committed; return the arrays that it should hold."""
     pieces = [random_fields(count, seed, vocabulary) for seed, count in enumerate(counts)]
     with TraceWriter(path, vocabulary, {"seed": 3}, **options) as writer:
         for number, piece in enumerate(pieces):
@@ -241,7 +241,7 @@ def test_a_newer_store_is_refused(tmp_path: Path, header: dict[str, Any], messag
 
 
 def flip(file: Path, place: int, bit: int) -> Callable[[], None]:
-    """Flip one bit; returns what restores the file."""
+    """Flip one bit; return a function that restores the file."""
     content = file.read_bytes()
     changed = bytearray(content)
     changed[place] ^= 1 << bit
@@ -394,7 +394,7 @@ ADDED = {
 
 
 def interrupted(path: Path, count: int) -> None:
-    """An unfinished trace: some positions, committed."""
+    """Leave an unfinished trace with some committed positions."""
     with pytest.raises(KeyboardInterrupt), TraceWriter(path, V, settings={}) as writer:  # noqa: PT012
         writer.append(**rows(count))
         writer.commit()
@@ -402,7 +402,7 @@ def interrupted(path: Path, count: int) -> None:
 
 
 def added(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    """Add fields to the table and to the chunks."""
+    """Add fields to the table of fields and to the chunks."""
     for name in names:
         monkeypatch.setitem(FIELDS, name, ADDED[name])
     wider = dataclasses.make_dataclass("Wider", [(n, Any) for n in names], bases=(TraceChunk,), frozen=True)
@@ -433,7 +433,7 @@ def test_a_finished_trace_without_an_added_field_is_read_with_its_default(
 
 @pytest.mark.usefixtures("small_chunks")
 def test_an_added_field_is_stored_or_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some appends give it and some leave it out; a writer that continues keeps what was stored."""
+    """Some appends give it and some omit it; a writer that continues keeps the stored values."""
     added(monkeypatch, "mass", "calls", "hidden")
     given = random_fields(9, 1, V)
     with pytest.raises(KeyboardInterrupt), TraceWriter(tmp_path / "t", V, settings={}) as writer:  # noqa: PT012
@@ -463,7 +463,7 @@ def test_an_added_field_is_stored_or_filled(tmp_path: Path, monkeypatch: pytest.
 def test_an_unfinished_trace_without_an_added_field_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """With 3 positions all of them are in the tail, with 16 none of them."""
+    """With 3 positions all of them are in the tail, with 16 none."""
     interrupted(tmp_path / "t", count)
     assert open_trace(tmp_path / "t", partial=True).positions == count
     added(monkeypatch, "mass")

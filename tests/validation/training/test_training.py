@@ -45,7 +45,7 @@ TOYS = {
 
 
 def fresh(recipe: Recipe, seed: int, spread: float = 1.0) -> Any:
-    """A model with random weights, ``spread`` times as wide as they are made."""
+    """Return a model whose random weights are ``spread`` times as wide as usual."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = build_model(recipe, 40)
@@ -112,7 +112,7 @@ def test_distillation_lowers_the_divergence_and_raises_the_acceptance(documents,
 
 
 class Killed(Exception):
-    """A run is stopped."""
+    """Raised to stop a run."""
 
 
 @pytest.mark.parametrize("distilled", [False, True])
@@ -208,7 +208,7 @@ def write(path: Path, records: list[dict[str, str]]) -> None:
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Texts in the form of the real ones."""
+    """Texts in the format of the real ones."""
     folder = tmp_path_factory.mktemp("data")
     questions = [
         {
@@ -252,7 +252,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Runs steps of a toy recipe and gives the pair's folder."""
+    """Return a function that runs steps of a toy recipe and returns the pair's folder."""
     folder = tmp_path_factory.mktemp("pairs")
 
     def steps(pair: str, *names: str, parent: str = "builtin", read: str = "") -> Path:
@@ -272,7 +272,7 @@ def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., P
 
 @pytest.fixture(scope="module")
 def parent(run: Callable[..., Path]) -> Path:
-    """A pair made from nothing."""
+    """A pair trained from random weights."""
     return run("builtin", "tokenizer", "small", "large", "prompts", "card")
 
 
@@ -350,7 +350,7 @@ def test_an_instructed_pair_goes_on_from_both_models_of_its_parent(run, parent):
 
 
 def test_held_out_prompts_are_not_trained_on(data, monkeypatch):
-    """Nor what shares a paragraph or a claim with them."""
+    """Nor are records that share a paragraph or a claim with them."""
     monkeypatch.setattr(texts, "PROMPTS_A_SET", 10)
     library = texts.LIBRARIES["answers"]
     taught, held = library.corpus(data)
@@ -370,7 +370,7 @@ def test_held_out_prompts_are_not_trained_on(data, monkeypatch):
 
 
 def test_a_pair_has_the_licence_of_its_parents_texts(run, parent):
-    """Also where it reads plain ones itself."""
+    """Also if the pair itself is trained on plain texts."""
     run("instructed", "parent", "large", "small")
     folder = run("distilled", "parent", "small", "card", parent="instructed", read="plain")
     assert record(folder / "small")["texts"] == "plain"

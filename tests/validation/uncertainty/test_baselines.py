@@ -1,4 +1,4 @@
-"""MC dropout and prompt perturbation: what they count, that the model is left as it was, what is refused."""
+"""MC dropout and prompt perturbation: their counts, the restored model, and refusals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TEXTS = ["what is the Sum of apples?", "two and two make four", "it was the best
 
 
 def write_wordnet(folder: Path) -> Path:
-    """A dictionary in WordNet's own format: data lines at their offsets, index lines by lemma."""
+    """Write a dictionary in WordNet's format: data lines at their offsets, index lines by lemma."""
     folder.mkdir(parents=True)
     for name, synsets in SYNSETS.items():
         part = {"noun": "n", "verb": "v", "adj": "a", "adv": "r"}[name]
@@ -71,7 +71,7 @@ def wordnet(folder: Path) -> WordNet:
 
 @pytest.fixture(scope="module")
 def sharp(save_model: Callable[..., Path]) -> Pair:
-    """Wider models than those of ``pair``, whose likeliest token has a large share."""
+    """Models that are wider than those of ``pair``, so that their likeliest token has a large share."""
     place = save_model(hidden=64)
     return load_pair(draft=place, target=place)
 
@@ -87,7 +87,7 @@ def rng(seed: int = 1) -> np.random.Generator:
 
 
 def refused(message: str, call: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """The call raises one sentence that matches, without a line break."""
+    """Assert that the call raises one sentence that matches, without a line break."""
     with pytest.raises(UserError, match=message) as caught:
         call(*arguments, **options)
     assert "\n" not in str(caught.value)
@@ -101,7 +101,7 @@ def logits(model: Any, ids: list[int]) -> Any:
 
 
 def probability(model: Any, ids: list[int], at: int, token: int) -> float:
-    """softmax(z)_token of the token at index ``at``, by a pass over nothing but what precedes it."""
+    """Return softmax(z)_token of the token at index ``at``, by a pass over the tokens before it only."""
     return float(probabilities(logits(model, ids[:at])[0, -1].numpy())[token])
 
 
@@ -234,7 +234,7 @@ def test_dropout_changes_the_passes(family: str, save_model: Callable[..., Path]
 
 
 def test_fused_attention_of_gpt2_drops_too(save_model: Callable[..., Path]) -> None:
-    """Its dropout is no module call: it asks the attention's own flag."""
+    """Its dropout is not a module call: the attention reads its own flag."""
     import torch
 
     from validation.uncertainty.baselines import _dropping
@@ -389,7 +389,7 @@ def test_more_positions_than_there_are_take_all(trace: Trace, pair: Pair, folder
 
 
 def test_the_texts_are_those_of_the_trace(trace: Trace, pair: Pair, folder: Path, monkeypatch: Any) -> None:
-    """Without perturbation, q_d of the passes is that of the stored logits."""
+    """Without perturbation, q_d of the passes equals that of the stored logits."""
     from validation.uncertainty import baselines
 
     seen: dict[str, Any] = {}

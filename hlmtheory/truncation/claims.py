@@ -13,6 +13,7 @@ from hlmtheory.truncation.message import CLAIMS as _MESSAGE_CLAIMS
 from hlmtheory.truncation.misdeclared_claims import CLAIMS as _MISDECLARED_CLAIMS
 from hlmtheory.truncation.multi_draft import CLAIMS as _MULTI_DRAFT_CLAIMS
 from hlmtheory.truncation.partial_claims import CLAIMS as _PARTIAL_CLAIMS
+from hlmtheory.truncation.rate_claims import CLAIMS as _RATE_CLAIMS
 from hlmtheory.truncation.reconstruction import (
     NOISE,
     draft_and_size,
@@ -253,6 +254,7 @@ CLAIMS = (
     *_RULE_CLAIMS,
     *_BUDGET_CLAIMS,
     *_MISDECLARED_CLAIMS,
+    *_RATE_CLAIMS,
     *_MULTI_DRAFT_CLAIMS,
     *_PARTIAL_CLAIMS,
 )

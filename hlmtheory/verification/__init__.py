@@ -27,6 +27,12 @@ argument is, else float32. Plain numbers and lists take the library and type of 
 from __future__ import annotations
 
 from hlmtheory.verification.claims import CLAIMS
+from hlmtheory.verification.intervals import (
+    AcceptanceCount,
+    RateInterval,
+    acceptance_interval,
+    decoded_acceptance_rate,
+)
 from hlmtheory.verification.misdeclared import misdeclared_distribution
 from hlmtheory.verification.rule import (
     acceptance_rate,
@@ -41,7 +47,11 @@ from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profi
 
 __all__ = [
     "CLAIMS",
+    "AcceptanceCount",
+    "RateInterval",
+    "acceptance_interval",
     "acceptance_rate",
+    "decoded_acceptance_rate",
     "expected_tokens",
     "expected_tokens_profile",
     "greedy_output_distribution",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hlmtheory._array import Array, arrays, take
 from hlmtheory._domains import token_of
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.verification.interval_claims import CLAIMS as _INTERVAL_CLAIMS
 from hlmtheory.verification.misdeclared import CLAIMS as _MISDECLARED_CLAIMS
 from hlmtheory.verification.rule import (
     acceptance_rate,
@@ -233,4 +234,5 @@ CLAIMS = (
         attained=Attained({"target": [0.75, 0.25], "draft": [0.5, 0.5]}),
     ),
     *_MISDECLARED_CLAIMS,
+    *_INTERVAL_CLAIMS,
 )

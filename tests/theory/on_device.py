@@ -31,6 +31,9 @@ Move = Callable[[Any], torch.Tensor]
 
 LEFT_OUT = {
     "takes numbers of Python": {
+        "AcceptanceCount",
+        "AcceptanceCount.interval",
+        "AcceptanceCount.update",
         "AcceptanceTracker",
         "AcceptanceTracker.update",
         "Device",

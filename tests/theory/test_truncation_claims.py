@@ -97,6 +97,7 @@ STRATEGIES = {
     "truncation.size_least": ROW,
     "truncation.message": with_size(DRAWN),
     "truncation.decoded_acceptance": SIZED,
+    "truncation.decoded_rate": SIZED,
     "truncation.worst_case": SIZED,
     "truncation.bias_worst": SIZED,
     "truncation.distance_pinsker": ROW_AND_SIZE,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory import channel, codec, conformal, draft_length, serving, skipping
+from hlmtheory import channel, codec, conformal, draft_length, serving, skipping, verification
 from validation.trace.writer import TraceWriter
 
 MODEL = serving.ModelShape(1, 2, 3)
@@ -76,6 +76,11 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "output_distribution": {"target": P, "draft": Q, "skip": [0.25, 0.5, 0.75], "residual": R},
     "greedy_output_distribution": {"target": P, "draft": Q},
     "misdeclared_distribution": {"target": P, "draft": Q, "actual_draft": R},
+    "acceptance_interval": {"accepted": 3.5, "examined": 5, "error": 0.25, "form": "varying"},
+    "decoded_acceptance_rate": {"target": P, "decoded": Q, "deviation": 0.125},
+    "AcceptanceCount": {"accepted": 3, "examined": 5},
+    "AcceptanceCount.update": {"accepted": 2, "draft_length": 3},
+    "AcceptanceCount.interval": {"error": 0.25, "form": "constant"},
     "expected_tokens": {"acceptance": 0.75, "draft_length": 3},
     "expected_tokens_profile": {"acceptances": [0.5, 0.75]},
     # uncertainty
@@ -422,6 +427,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
 }
 
 RECEIVERS: dict[str, Any] = {
+    "AcceptanceCount": verification.AcceptanceCount(3, 5),
     "SkipAudit": lambda: skipping.SkipAudit(0.5, 0.125, 0.25),
     "ThresholdController.step": controller,
     "ThresholdController.roll_back": lambda: controller(2),
@@ -435,6 +441,7 @@ RECEIVERS: dict[str, Any] = {
 """What a method is called on: an object, or for one that changes what makes it."""
 
 RECORDS = {
+    "RateInterval",
     "LinearFit",
     "Thresholds",
     "BestBound",

@@ -234,6 +234,17 @@ def _audited_run(*names: str, rule: str = "any") -> Callable[[Rng], Instance]:
 
 _RUN = ("audit_probability", "risk", "error")
 
+
+def _constant_rate(rng: Rng) -> Instance:
+    """Return acceptance rates and errors of their intervals."""
+    return {"acceptance": rng.uniform(0.05, 0.95, COUNT // 10), "error": rng.uniform(0.05, 0.9, COUNT // 10)}
+
+
+def _interval_errors(rng: Rng) -> Instance:
+    """Return errors of intervals, few because each takes a dynamic programme."""
+    return {"error": rng.uniform(0.05, 0.9, 5)}
+
+
 INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "uncertainty.sampled": _perturbed,
     "uncertainty.printed_temperature": _perturbed,
@@ -281,6 +292,9 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "skipping.audit_bound": _audited_run("audit_probability", "error", "bet"),
     "skipping.audit_fewest": _audit,
     "skipping.audit_law": _audited_row("audit_probability"),
+    "verification.interval_constant": _constant_rate,
+    "verification.interval_varying": _interval_errors,
+    "verification.interval_running": _interval_errors,
     "verification.misdeclared_converse": _hidden_sampler,
 }
 """Generator of a batch of instances, by claim id."""

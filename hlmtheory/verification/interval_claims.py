@@ -1,0 +1,136 @@
+"""How often the intervals of the acceptance rate ever miss, exactly, against rates that may depend on the past."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array, arrays, in_kind
+from hlmtheory._domains import UNIT_INTERVAL, leading_dimensions
+from hlmtheory._quantities import open_unit
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.verification.intervals import RateInterval, acceptance_interval
+
+DRAFTS = 40  # examined in a run
+LONG = 64  # examined where the constant form is tried on rates that vary
+GRID = 10  # the adversary's rates are multiples of 1/GRID
+
+# Proofs, by the last part of the id. S_n - Σ α_i is a martingale: the past decides whether draft i is examined.
+#
+# interval_constant. θ^S (1 - θ)^(n - S) / (α^S (1 - α)^(n - S)) is a nonnegative martingale from 1 for each θ, and so
+#   is its mean over θ in [0, 1], B(S + 1, n - S + 1) / (α^S (1 - α)^(n - S)) = 1/((n + 1) P(Binomial(n, α) = S)).
+#   Ville.
+# interval_varying. E[exp(ηA)] = 1 + α_i(exp(η) - 1) given the past. So exp(ηS) / Π (1 + α_i(exp(η) - 1)) is a
+#   martingale from 1. log(1 + α(exp(η) - 1)) is concave in α, so the product is at most (1 + m(exp(η) - 1))^n with m
+#   the mean. The mean over fixed η keeps this. Ville. For a value A in [0, 1], E[exp(ηA)] ≤ 1 + α_i(exp(η) - 1).
+# interval_running. No proof: the counterexample. In terms of η the weights of the mixture depend on the rate, so they
+#   change as the mean moves. An adversary who drives the mean is outside more often than in a share δ of the runs.
+
+
+def _settings(**values: Array) -> tuple[Any, ...]:
+    xp, *given = arrays(**values)
+    for name, value in zip(values, given, strict=True):
+        (UNIT_INTERVAL if name == "acceptance" else _ERROR).check(xp, name, value)
+    leading_dimensions(**{name: tuple(value.shape) for name, value in zip(values, given, strict=True)})
+    return (xp, *(in_kind(xp, value, xp.float64) for value in given))
+
+
+def _intervals(xp: Any, error: Array, drafts: int, form: str) -> RateInterval:
+    """Return the intervals for n = 1, ..., drafts and S = 0, ..., drafts, shape (..., drafts, drafts + 1)."""
+    examined = xp.arange(1, drafts + 1, device=error.device)[:, None]
+    accepted = xp.minimum(xp.arange(drafts + 1, device=error.device)[None, :], examined)
+    return acceptance_interval(accepted, examined, error[..., None, None], form=form)
+
+
+def _misses_constant(acceptance: Array, error: Array) -> Array:
+    """Return P(the interval misses α after any of the drafts), by recursion over the accepted drafts."""
+    xp, alpha, delta = _settings(acceptance=acceptance, error=error)
+    lower, upper = _intervals(xp, delta, DRAFTS, "constant")
+    rate = (alpha + 0.0 * delta)[..., None]
+    missed = (rate[..., None] < lower) | (rate[..., None] > upper)
+    ever = xp.astype(missed[..., -1, :], xp.float64)
+    for n in range(DRAFTS - 1, -1, -1):
+        ever = rate * ever[..., 1 : n + 2] + (1.0 - rate) * ever[..., : n + 1]
+        if n:
+            ever = xp.where(missed[..., n - 1, : n + 1], 1.0, ever)
+    return ever[..., 0]
+
+
+def _misses_varying(error: Array) -> Array:
+    return _largest_miss(error, DRAFTS, "varying")
+
+
+def _misses_running(error: Array) -> Array:
+    return _largest_miss(error, LONG, "constant")
+
+
+def _largest_miss(error: Array, drafts: int, form: str) -> Array:
+    """Return the largest P(the interval ever misses the mean rate) over all adversaries who know the past.
+
+    Dynamic programming over the examined and accepted drafts and the sum of the rates, multiples of 1/GRID.
+    """
+    xp, delta = _settings(error=error)
+    lower, upper = _intervals(xp, delta, drafts, form)
+    ever = None
+    for n in range(drafts, -1, -1):
+        best = None if ever is None else _best_rate(xp, ever, n)
+        if n:
+            mean = xp.arange(GRID * n + 1, dtype=xp.float64, device=delta.device) / (GRID * n)
+            low, high = (end[..., n - 1, : n + 1, None] for end in (lower, upper))
+            missed = (mean < low) | (mean > high)
+            best = xp.where(missed, 1.0, xp.zeros_like(mean) if best is None else best)
+        ever = best
+    return ever[..., 0, 0]  # type: ignore[index]
+
+
+def _best_rate(xp: Any, ever: Array, n: int) -> Array:
+    """Return the probability of a miss before draft n + 1 is examined, if the adversary picks its best rate."""
+    best = None
+    for step in range(GRID + 1):
+        rate, sums = step / GRID, slice(step, step + GRID * n + 1)
+        found = rate * ever[..., 1 : n + 2, sums] + (1.0 - rate) * ever[..., : n + 1, sums]
+        best = found if best is None else xp.maximum(best, found)
+    return best
+
+
+def _given_error(error: Array) -> Array:
+    _, delta = _settings(error=error)
+    return delta
+
+
+_ERROR = open_unit("δ is the probability that an interval ever misses, such as 0.05")
+
+CLAIMS = (
+    Claim(
+        id="verification.interval_constant",
+        source=Source("robbins1970statistical", "the mixture of likelihood ratios, for acceptance"),
+        origin=Origin.NEW,
+        statement="P(∃n: P(Binomial(n, α) = S_n) ≤ δ/(n + 1)) ≤ δ, rounds stopped at the first rejection",
+        relation=Relation.LE,
+        lhs=_misses_constant,
+        rhs=_given_error,
+        attained=Attained({"acceptance": 0.55, "error": 3 * 0.55**2 * (1.0 + 1e-9)}, ratio=0.9294485252),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.interval_varying",
+        source=Source("howard2021timeuniform", "the Bernoulli case, mixed over tilts and for means that vary"),
+        origin=Origin.NEW,
+        statement="P(∃n: (α_1 + … + α_n)/n is outside its interval) ≤ δ for rates that may depend on the past",
+        relation=Relation.LE,
+        lhs=_misses_varying,
+        rhs=_given_error,
+        attained=Attained({"error": 0.9617360411447361}, ratio=0.8902593602945409),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.interval_running",
+        source=Source("robbins1970statistical", "the mixture of likelihood ratios, read for a mean of rates"),
+        origin=Origin.IMPLIED,
+        statement="P(∃n: P(Binomial(n, m_n) = S_n) ≤ δ/(n + 1)) ≤ δ for the mean m_n of rates that depend on the past",
+        relation=Relation.LE,
+        lhs=_misses_running,
+        rhs=_given_error,
+        refuted={"error": 0.2 * (1.0 + 1e-9)},
+        ceiling=1.0,
+    ),
+)

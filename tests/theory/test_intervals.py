@@ -1,0 +1,199 @@
+"""Intervals of the acceptance rate: by definition, over whole runs, round by round, and refused input."""
+
+from __future__ import annotations
+
+import itertools
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.stats import binom
+
+import hlmtheory
+from hlmtheory.claims import Status
+from hlmtheory.truncation import tail_deviation, truncate
+from hlmtheory.verification import AcceptanceCount, acceptance_interval, acceptance_rate, decoded_acceptance_rate
+from hlmtheory.verification.intervals import _TILTS, FORMS
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .module_claims import ClaimTable
+from .strategies import pairs
+
+IDS = ("interval_constant", "interval_varying", "interval_running")
+KNOWN = {name: hlmtheory.all_claims()[f"verification.{name}"] for name in IDS}
+
+INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(0.01, 0.99))
+ERRORS = st.sampled_from(((), (2,))).flatmap(lambda shape: hnp.arrays(np.float64, shape, elements=INNER))
+STRATEGIES = {
+    "verification.interval_constant": st.sampled_from(((), (3,))).flatmap(
+        lambda shape: st.fixed_dictionaries(
+            {name: hnp.arrays(np.float64, shape, elements=INNER) for name in ("acceptance", "error")}
+        )
+    ),
+    "verification.interval_varying": st.fixed_dictionaries({"error": ERRORS}),
+    "verification.interval_running": st.fixed_dictionaries({"error": ERRORS}),
+}
+CLAIM_TABLE = ClaimTable(
+    tuple(KNOWN.values()),
+    STRATEGIES,
+    strays={"acceptance": 1.5, "error": 0.0},
+    agrees={"verification.interval_running": {"error": 0.3}},
+)
+
+
+# ------------------------------------------------------------------------------------------------ by definition
+
+
+def evidence(form, accepted, examined, rate):
+    """The wealth against a rate: the binomial probability, or the mean over the tilts."""
+    if form == "constant":
+        return 1.0 / ((examined + 1) * binom.pmf(accepted, examined, rate))
+    terms = [mpmath.exp(eta * accepted) / (1 + rate * mpmath.expm1(eta)) ** examined for eta in _TILTS]
+    return float(sum(terms) / len(terms))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("accepted", "examined"), [(0, 1), (1, 1), (0, 9), (9, 9), (3, 7), (70, 100), (99, 100)])
+@pytest.mark.parametrize("error", [0.05, 0.5])
+def test_the_ends_are_where_the_evidence_is_one_over_the_error(form, accepted, examined, error):
+    lower, upper = map(float, acceptance_interval(accepted, examined, error, form=form))
+    assert lower <= accepted / examined <= upper
+    for end, limit in ((lower, 0.0), (upper, 1.0)):
+        if end == limit:
+            beside = abs(limit - 1e-9)
+            assert evidence(form, accepted, examined, beside) < 1 / error
+        else:
+            assert evidence(form, accepted, examined, end) == pytest.approx(1 / error, rel=1e-6)
+            assert evidence(form, accepted, examined, end) >= 1 / error * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_seen_is_the_unit_interval(form):
+    assert tuple(map(float, acceptance_interval(0, 0, 0.05, form=form))) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_interval_narrows_and_nests_in_that_of_a_smaller_error(form):
+    examined = 10 ** np.arange(1, 8)
+    wide, narrow = (acceptance_interval(0.7 * examined, examined, error, form=form) for error in (0.01, 0.1))
+    assert (np.diff(wide.upper - wide.lower) < 0).all()
+    assert ((wide.lower < narrow.lower) & (narrow.upper < wide.upper)).all()
+    assert wide.upper[-1] - wide.lower[-1] < 2e-3
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("form", FORMS)
+def test_libraries_agree_and_narrow_types_round_outward(library, form):
+    accepted = np.array([[0.0, 2.5], [7.0, 40.0]])
+    examined = np.array([[3, 5], [7, 64]])
+    wide = acceptance_interval(accepted, examined, 0.1, form=form)
+    found = acceptance_interval(to(library, accepted, "float32"), to(library, examined), 0.1, form=form)
+    assert kind_of(found.lower) == (library, "float32")
+    assert (numbers(found.lower) <= wide.lower).all()
+    assert (numbers(found.upper) >= wide.upper).all()
+    np.testing.assert_allclose(numbers(found.upper), wide.upper, rtol=2e-7)
+
+
+# --------------------------------------------------------------------------------------------------- whole runs
+
+
+def rounds_of(hazards, rounds):
+    """Every run of rounds: probability, and after each examined draft the accepted ones and the sum of the rates."""
+    length = len(hazards)
+    for outcome in itertools.product(range(length + 1), repeat=rounds):
+        probability, accepted, total, seen = 1.0, 0, 0.0, []
+        for kept in outcome:
+            for depth in range(min(kept + 1, length)):
+                taken = depth < kept
+                probability *= hazards[depth] if taken else 1 - hazards[depth]
+                accepted, total = accepted + taken, total + hazards[depth]
+                seen.append((accepted, total))
+        yield probability, seen
+
+
+@pytest.mark.parametrize("hazards", [(0.25, 0.9, 0.5), (0.9, 0.1), (0.6,)])
+@pytest.mark.parametrize("error", [0.2, 0.5])
+def test_rounds_that_stop_at_the_first_rejection_are_covered(hazards, error):
+    missed = everything = 0.0
+    for probability, seen in rounds_of(hazards, 4):
+        everything += probability
+        accepted, totals = np.array(seen).T
+        examined = np.arange(1, len(seen) + 1)
+        lower, upper = acceptance_interval(accepted, examined, error, form="varying")
+        means = totals / examined
+        missed += probability * bool(((means < lower) | (means > upper)).any())
+    assert everything == pytest.approx(1.0)
+    assert missed <= error
+
+
+def test_the_constant_form_misses_a_mean_that_is_driven():
+    """A share of 21.3% at δ = 20%, exactly; the varying form keeps to it."""
+    claim = KNOWN["interval_running"]
+    refuted = claim.check(claim.refuted)
+    assert refuted.status.item() is Status.VIOLATED
+    assert float(refuted.lhs) == pytest.approx(0.213, abs=5e-4)
+    assert KNOWN["interval_varying"].check(claim.refuted).lhs < 0.1
+
+
+# ------------------------------------------------------------------------------------------------ round by round
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_counting_round_by_round_gives_the_interval_of_the_whole(form):
+    rng = np.random.default_rng(1)
+    lengths = rng.integers(1, 6, 50)
+    kept = np.array([rng.integers(0, length + 1) for length in lengths])
+    accepted, examined = np.cumsum(kept), np.cumsum(np.minimum(kept + 1, lengths))
+    whole = acceptance_interval(accepted, examined, 0.05, form=form)
+    count = AcceptanceCount()
+    for i, (tau, length) in enumerate(zip(kept.tolist(), lengths.tolist(), strict=True)):
+        count = count.update(tau, length)
+        lower, upper = count.interval(0.05, form=form)
+        assert (float(lower), float(upper)) == (whole.lower[i], whole.upper[i])
+    assert (count.accepted, count.examined) == (accepted[-1], examined[-1])
+
+
+# -------------------------------------------------------------------------------------------------- decoded rows
+
+
+@given(pairs(), st.integers(0, 12))
+def test_the_decoded_interval_holds_the_rate(pair, k):
+    size = min(k, pair["draft"].shape[-1])
+    decoded = truncate(pair["draft"], size)
+    deviation = tail_deviation(pair["draft"])[..., size]
+    lower, upper = decoded_acceptance_rate(pair["target"], decoded, deviation)
+    rate = acceptance_rate(**pair)
+    assert ((lower - 1e-12 <= rate) & (rate <= upper + 1e-12)).all()
+    assert (upper - lower <= 2 * deviation + 1e-12).all()
+    exact = decoded_acceptance_rate(pair["target"], pair["draft"], 0.0)
+    np.testing.assert_allclose(exact.lower, np.minimum(rate, 1.0), atol=1e-12)
+
+
+def test_both_ends_of_the_decoded_interval_occur():
+    """q̂ = (1/2, 1/2) stands for q = (1, 0) and (0, 1), with Σ min(p, q) of 1 and 0."""
+    for draft, rate in (([1.0, 0.0], 1.0), ([0.0, 1.0], 0.0)):
+        lower, upper = decoded_acceptance_rate([1.0, 0.0], [0.5, 0.5], 0.5)
+        assert (float(lower), float(upper)) == (0.0, 1.0)
+        assert float(acceptance_rate([1.0, 0.0], draft)) == rate
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match=r"^accepted must be at most examined"):
+        acceptance_interval(3, 2, 0.05, form="constant")
+    with pytest.raises(ValueError, match=r"^examined must be a whole number"):
+        acceptance_interval(1, 2.5, 0.05, form="constant")
+    with pytest.raises(ValueError, match=r"^error must be in \(0, 1\)"):
+        acceptance_interval(1, 2, 1.0, form="constant")
+    with pytest.raises(ValueError, match=r"^form must be one of constant, varying"):
+        acceptance_interval(1, 2, 0.05, form="beta")
+    with pytest.raises(ValueError, match=r"^deviation must be in \[0, 1\]"):
+        decoded_acceptance_rate([0.5, 0.5], [0.5, 0.5], 1.5)
+    with pytest.raises(ValueError, match=r"^accepted must be at most examined"):
+        AcceptanceCount(2, 1)
+    with pytest.raises(ValueError, match=r"^accepted must be at most draft_length"):
+        AcceptanceCount().update(5, 4)
+    with pytest.raises(ValueError, match=r"^draft_length must be a whole number, 1 or more"):
+        AcceptanceCount().update(0, 0)

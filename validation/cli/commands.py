@@ -155,9 +155,10 @@ def import_(
     fresh: bool,
     quiet: bool,
 ) -> None:
-    """Make a trace of your own logits: .npy, .npz, .safetensors or zarr.
+    """Make a trace of your own logits: .npy, .npz, .safetensors, zarr, or llama.cpp's store.
 
-    Then `hlm validate --trace FOLDER` checks every claim on it. Rows of one text lie together, in order.
+    Then `hlm validate --trace FOLDER` checks every claim on it. Rows of one text lie together, in order. llama.cpp's
+    store is what `llama-perplexity --kl-divergence-base FILE` writes: one for each model, from the same text and -c.
     """
     from validation.collection.import_logits import import_logits
 

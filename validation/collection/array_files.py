@@ -1,4 +1,4 @@
-"""Read arrays from npy, npz, safetensors and zarr files in blocks of rows.
+"""Read arrays from npy, npz, safetensors and zarr files, and llama.cpp's stores, in blocks of rows.
 
 Pickled data is never loaded.
 """
@@ -17,23 +17,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.collection.llama_cpp import MAGIC, Store, open_store
 from validation.errors import UserError
 from validation.trace.zarr_store import load_zarr
 
-KINDS = ".npy, .npz, .safetensors or .zarr"
+KINDS = ".npy, .npz, .safetensors, .zarr or a store of llama-perplexity --kl-divergence-base"
 
 Blocks = Callable[[int, int], Iterator[NDArray[Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class ArraySource:
-    """An array in a file, with its shape and dtype; ``blocks(size, first)`` yields its rows starting at ``first``."""
+    """An array in a file, with its shape and dtype; ``blocks(size, first)`` yields its rows starting at ``first``.
+
+    ``store`` is llama.cpp's, which also holds the tokens and chunks of the rows, and rounds its values.
+    """
 
     path: Path
     key: str | None
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     blocks: Blocks
+    store: Store | None = None
 
     @property
     def where(self) -> str:
@@ -70,6 +75,8 @@ def open_source(where: str | Path) -> ArraySource:
         raise UserError(f"There is no file {path}; check the path.")
     by_suffix = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors}
     opener = _zarr if path.is_dir() else by_suffix.get(path.suffix.lower())
+    if path.is_file() and opener is None and _begins_with(path, MAGIC):
+        opener = _llama_cpp
     if opener is None:
         raise UserError(f"{path} is none of {KINDS}; save the logits as one of them.")
     with _explained(path):
@@ -110,6 +117,19 @@ def _sliced(path: Path, shape: tuple[int, ...], part: Callable[[int, int], Any])
             yield np.asarray(part(start, min(start + size, shape[0])))
 
     return _guarded(path, blocks)
+
+
+def _begins_with(path: Path, magic: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(magic)) == magic
+
+
+def _llama_cpp(path: Path, key: str | None) -> ArraySource:
+    if key is not None:
+        raise UserError(f"{path} holds one array without a name; leave out ':{key}'.")
+    store = open_store(path)
+    shape = store.rows, store.vocabulary
+    return ArraySource(path, None, shape, np.dtype("float32"), _sliced(path, shape, store.log_probabilities), store)
 
 
 def _npy(path: Path, key: str | None) -> ArraySource:

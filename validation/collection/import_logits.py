@@ -1,4 +1,4 @@
-"""Import a user's logits of both models as a trace, from ``.npy``, ``.npz``, ``.safetensors`` files or zarr arrays.
+"""Import a user's logits of both models as a trace, from array files or llama.cpp's stores.
 
 The files are read in blocks, so memory does not grow with them. The first pass checks the values and finds their range;
 the second stores them. A source is named ``FILE`` or ``FILE:KEY``, where the key selects one of several arrays.
@@ -74,6 +74,7 @@ def import_logits(
     sources = {"draft": open_source(draft), "target": open_source(target)}
     rows, vocabulary = _common_shape(sources)
     index = {name: _integers(name, where, rows) for name, where in (("tokens", tokens), ("texts", texts)) if where}
+    index = _stored_index(sources) | index
     if "tokens" in index and not ((index["tokens"] >= 0) & (index["tokens"] < vocabulary)).all():
         row = int(np.flatnonzero((index["tokens"] < 0) | (index["tokens"] >= vocabulary))[0])
         raise UserError(
@@ -87,12 +88,16 @@ def import_logits(
         return finished
     largest = [_examine(name, source, report) for name, source in sources.items()]
     stored, note = _chosen_dtype(dtype, dict(zip(sources, largest, strict=True)), sources)
+    slack = {name: source.store.slack() for name, source in sources.items() if source.store is not None}
     manifest = {
         "pair": {"name": "imported", "small_name": sources["draft"].label, "large_name": sources["target"].label},
         "imported": {name: source.label for name, source in sources.items()},
         "notes": [note] if note else [],
         "prompts": [],
     }
+    if slack:
+        manifest |= {"slack": slack, "texts": "corpus"}
+        manifest["notes"] = [*manifest["notes"], _slack_note(slack)]
     with TraceWriter(path, vocabulary, manifest, dtype=stored, settings=settings, fresh=fresh) as writer:
         check_disk_space(path, rows - writer.positions, vocabulary, stored)
         first = writer.positions
@@ -105,6 +110,37 @@ def import_logits(
                 writer.commit()
             report(writer.positions, rows, "storing")
     return open_trace(path)
+
+
+def _stored_index(sources: dict[str, ArraySource]) -> dict[str, NDArray[np.int64]]:
+    """Return the tokens and texts that llama.cpp's stores hold; refuse two stores of different texts."""
+    stores = {name: source.store for name, source in sources.items() if source.store is not None}
+    if not stores:
+        return {}
+    first = next(iter(stores.values()))
+    for store in stores.values():
+        if store.context != first.context:
+            raise UserError(
+                f"{first.path} has chunks of {first.context} tokens, {store.path} of {store.context}; make both with "
+                "the same -c."
+            )
+        if (store.tokens != first.tokens).any():
+            row = int(np.flatnonzero(store.tokens != first.tokens)[0])
+            raise UserError(
+                f"The token at row {row} is {first.tokens[row]} in {first.path} and {store.tokens[row]} in "
+                f"{store.path}; make both from the same text, with the same vocabulary."
+            )
+    return {"tokens": first.tokens, "texts": first.texts}
+
+
+def _slack_note(slack: dict[str, float]) -> str:
+    """Return the sentence about rounded rows."""
+    said = ", ".join(f"{value:.2g} for the {name} model" for name, value in slack.items())
+    return (
+        f"The stores round: a row differs from the model's own by a total variation of at most {said}. An acceptance "
+        f"rate is right to within {sum(slack.values()):.2g}. The texts are a corpus's, so results about texts that the "
+        "target model writes do not apply to them."
+    )
 
 
 def _common_shape(sources: dict[str, ArraySource]) -> tuple[int, int]:

@@ -1,0 +1,150 @@
+"""Read a store of log-probabilities that ``llama-perplexity --kl-divergence-base FILE`` writes.
+
+======  ====================================================================================================
+offset  content, in the byte order of the machine that wrote it
+======  ====================================================================================================
+0       8 bytes ``_logits_``
+8       int32 n_ctx, V and number of chunks
+20      int32 tokens, n_chunk x n_ctx
+then    n_chunk x (n_ctx - 1 - n_ctx // 2) rows of 2 ceil(V/2) + 4 uint16: float32 step, float32 floor, V levels
+======  ====================================================================================================
+
+The log-probability of token v is floor + step level_v. Levels are rounded to the nearest whole number, and what is more
+than 16 nats below the largest logit has level 0. Row j of chunk c is the distribution of the token at place
+n_ctx // 2 + 1 + j of the chunk, given the tokens before it. The text is a corpus's, not one that a model wrote.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.errors import UserError
+
+MAGIC = b"_logits_"
+HEADER = 20
+BLOCK_VALUES = 2**22
+
+
+@dataclass(frozen=True)
+class Store:
+    """An opened store; nothing but its header has been read.
+
+    Attributes
+    ----------
+    path : Path
+    context, vocabulary, chunks : int
+        n_ctx, V and the number of chunks.
+    """
+
+    path: Path
+    context: int
+    vocabulary: int
+    chunks: int
+
+    @property
+    def rows(self) -> int:
+        """Return the number of rows."""
+        return self.chunks * self._chunk_rows
+
+    @property
+    def _chunk_rows(self) -> int:
+        return self.context - 1 - self.context // 2
+
+    @cached_property
+    def tokens(self) -> NDArray[np.int64]:
+        """Return the token at each row, shape (rows,)."""
+        flat = np.fromfile(self.path, np.int32, self.chunks * self.context, offset=HEADER).astype(np.int64)
+        return flat.reshape(self.chunks, self.context)[:, self.context // 2 + 1 :].reshape(-1)
+
+    @property
+    def texts(self) -> NDArray[np.int64]:
+        """Return the chunk of each row, shape (rows,)."""
+        return np.repeat(np.arange(self.chunks), self._chunk_rows)
+
+    def _packed(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Return the steps, floors and levels of rows start..stop-1; refuse a row that no store can hold."""
+        width = _width(self.vocabulary)
+        first = HEADER + 4 * self.chunks * self.context + 2 * width * start
+        flat = np.fromfile(self.path, np.uint16, (stop - start) * width, offset=first)
+        if len(flat) != (stop - start) * width:
+            raise UserError(f"{self.path} ends within row {start + len(flat) // width}; copy it again.")
+        packed = flat.reshape(-1, width)
+        steps, floors = (np.ascontiguousarray(packed[:, at : at + 2]).view(np.float32)[:, 0] for at in (0, 2))
+        levels = packed[:, 4 : 4 + self.vocabulary]
+        with np.errstate(invalid="ignore", over="ignore"):
+            top = floors + steps * levels.max(axis=1)
+            good = (steps >= 0) & np.isfinite(steps) & np.isfinite(floors) & (top <= 1e-3)
+        if not good.all():
+            row = int(np.argmin(good))
+            raise UserError(
+                f"{self.path}, row {start + row}: step {steps[row]:g} and floor {floors[row]:g} are not those of "
+                "log-probabilities; the file is damaged, or from a machine of another byte order."
+            )
+        return steps, floors, levels
+
+    def log_probabilities(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Return rows start..stop-1, shape (stop - start, V)."""
+        steps, floors, levels = self._packed(start, stop)
+        rows: NDArray[np.float32] = floors[:, None] + steps[:, None] * levels.astype(np.float32)
+        return rows
+
+    def slack(self) -> float:
+        """Return the largest total variation between a row as stored and normalised, and the row that was rounded.
+
+        A level above 0 is right to within e = step/2 nats. The true mass of the n tokens at level 0 is at most
+        m = n exp(floor + e). With R the sum of the stored row, R <= exp(e) + m and p exp(-e) <= r for each stored
+        probability r above the floor, so TV = sum (p - r/R)+ <= 1 - exp(-e)/(exp(e) + m) + m.
+        """
+        worst, size = 0.0, max(1, BLOCK_VALUES // self.vocabulary)
+        for start in range(0, self.rows, size):
+            steps, floors, levels = self._packed(start, min(start + size, self.rows))
+            half = steps.astype(np.float64) / 2 + 1e-6  # and the rounding of float32
+            mass = np.minimum(1.0, (levels == 0).sum(axis=1) * np.exp(floors + half))
+            worst = max(worst, float((1 - np.exp(-half) / (np.exp(half) + mass) + mass).max()))
+        return min(1.0, worst)
+
+
+def _width(vocabulary: int) -> int:
+    return 2 * math.ceil(vocabulary / 2) + 4
+
+
+def open_store(path: Path) -> Store:
+    """Return the store in a file.
+
+    Raises
+    ------
+    UserError
+        The file does not begin with ``_logits_``, its size is not what its header says, or it holds no row.
+    """
+    with path.open("rb") as file:
+        head = file.read(HEADER)
+    if len(head) < HEADER or not head.startswith(MAGIC):
+        raise UserError(f"{path} is no store of llama-perplexity: it does not begin with {MAGIC.decode()!r}.")
+    size = path.stat().st_size
+    for order in ("=", "swapped"):
+        context, vocabulary, chunks = (int(value) for value in np.frombuffer(head, np.int32, 3, 8).view(_int32(order)))
+        rows = chunks * (context - 1 - context // 2)
+        needed = HEADER + 4 * chunks * context + 2 * _width(vocabulary) * rows
+        if min(context, vocabulary, chunks, rows) > 0 and needed == size:
+            break
+    else:
+        context, vocabulary, chunks = np.frombuffer(head, np.int32, 3, 8).tolist()
+        raise UserError(
+            f"{path} has {size:,} bytes, which is not what its header says (n_ctx = {context}, V = {vocabulary}, "
+            f"{chunks} chunks); it was cut, or is still being written."
+        )
+    if order == "swapped":
+        raise UserError(f"{path} is from a machine of another byte order; make it again on this one.")
+    return Store(path, context, vocabulary, chunks)
+
+
+def _int32(order: str) -> np.dtype[np.int32]:
+    native = np.dtype(np.int32)
+    return native if order == "=" else native.newbyteorder("S")

@@ -32,7 +32,13 @@ from hlmtheory.draft_length.optimum import (
     stationary_draft_length,
     surrogate_draft_length,
 )
-from hlmtheory.draft_length.published import mean_interval, position_interval, single_rate, survival_interval
+from hlmtheory.draft_length.published import (
+    mean_interval,
+    position_interval,
+    single_rate,
+    split_tokens,
+    survival_interval,
+)
 from hlmtheory.draft_length.rates import cost_per_token, etgr, etgr_profile
 from hlmtheory.draft_length.regret import draft_length_regret, worst_draft_length_regret
 from hlmtheory.draft_length.rounds import round_costs, round_energy, synchronisation_time
@@ -55,6 +61,7 @@ __all__ = [
     "round_costs",
     "round_energy",
     "single_rate",
+    "split_tokens",
     "stationary_draft_length",
     "surrogate_draft_length",
     "survival_interval",

@@ -10,9 +10,11 @@ from hlmtheory.draft_length.censored_sides import (
     censored_estimate,
     delta_coverage,
     examined_rate,
+    goes_on,
     histogram_ratio,
     histogram_tail,
     is_examined,
+    is_shorter,
     joint_end,
     joint_estimate,
     joint_is_examined,
@@ -26,7 +28,11 @@ from hlmtheory.draft_length.censored_sides import (
     pooled_truth,
     position_high,
     position_low,
+    profile_tokens,
+    replayed_tokens,
+    rounds_of_text,
     some_draft,
+    split_rounds,
     tokens_at_other,
     tokens_by_single_rate,
     true_acceptance,
@@ -60,6 +66,11 @@ from hlmtheory.draft_length.censored_sides import (
 # pooled_rate. False: with γ = 1/2 and k = 2, (1/2 + 1/4)/2 of the drafts are accepted. A draft after a rejection is
 #   counted as drafted, but not examined.
 # censored_rate. E[i] = Σ_d G(d) γ^d, and E[examined] = Σ_d G(d) γ^{d-1} for independent k.
+# profile_elsewhere. False: long drafts jump over tokens at which short ones begin. With L = (2, 1, 0) one round of two
+#   drafts covers the text, and the first two of its drafts pass. Rounds of one draft begin at the last token, too.
+# split. Rounds of K cut the text into segments of i + 1 tokens, with L ≥ i at the first. Where a round of K′ begins j
+#   tokens into a segment, L ≥ i - j by the assumption. So it emits at least min(i + 1 - j, K′ + 1) tokens: it leaves
+#   the segment or moves on by K′ + 1. So at most ⌈(i + 1)/(K′ + 1)⌉ rounds begin in the segment.
 # censored_band. Given the outcomes of all rounds at depths below d and all k, the r_d outcomes at depth d are
 #   independent Bernoulli(α_d), so the interval holds with a conditional probability of at least c = confidence^{1/K}.
 #   By the chain rule, all K hold with probability at least c^K. E(K) rises in every α_d.
@@ -229,6 +240,28 @@ CLAIMS = (
         rhs=true_rate,
         assumptions=(Assumption("some round drafts", some_draft),),
         attained=Attained({"acceptance": 0.5, "length_law": [0.0, 0.5, 0.5]}),
+    ),
+    Claim(
+        id="draft_length.profile_elsewhere",
+        source=Source(_KM, "the product-limit estimate, read as the acceptance at every draft length"),
+        origin=Origin.IMPLIED,
+        statement="1 + Σ_{d≤K′} S(d), with S counted in rounds of K ≥ K′ drafts, gives the tokens of rounds of K′",
+        relation=Relation.EQ,
+        lhs=profile_tokens,
+        rhs=replayed_tokens,
+        assumptions=(Assumption("K′ ≤ K", is_shorter),),
+        refuted={"accepted": [2, 1, 0], "draft_length": 2, "other_length": 1},
+    ),
+    Claim(
+        id="draft_length.split",
+        source=Source("leviathan2023fast", "rounds of another length over the same text"),
+        origin=Origin.NEW,
+        statement="rounds of K′ drafts ≤ Σ ⌈(i + 1)/(K′ + 1)⌉ over the rounds of K drafts, i of them accepted",
+        relation=Relation.LE,
+        lhs=rounds_of_text,
+        rhs=split_rounds,
+        assumptions=(Assumption("one token later at least one draft less is accepted", goes_on),),
+        attained=Attained({"accepted": [3, 2, 1, 0, 0], "draft_length": 4, "other_length": 1}),
     ),
     Claim(
         id="draft_length.censored_band",

@@ -1,7 +1,9 @@
 """What published counters say about acceptance by depth: sharp intervals of all that is compatible with them.
 
 Part of the module ``draft_length``; symbols as in ``censored``. A histogram of the accepted drafts and counters by
-position hold the same numbers: H(d), the share of rounds with i ≥ d.
+position hold the same numbers: H(d), the share of rounds with i ≥ d. What is identified is the acceptance of rounds that begin
+where those in use began. At another draft length rounds begin at other tokens, so that the acceptance can be another
+(``draft_length.profile_elsewhere``); ``split_tokens`` allows for that.
 
 ==================================================== =========================================== ======================
 published                                            identified                                  function
@@ -13,6 +15,7 @@ accepted by position (or histogram of i), all k = K  α_d and E(d) for all d ≤
 the same, k varied, Σ k known                        α_1; deeper within an interval              position_interval
 the same, k varied, nothing else                     α_1; deeper only α_d ≥ H(d)/H(d - 1)        position_interval
 accepted, drafted, rounds, all k equal               E(k); at other lengths within an interval   mean_interval
+histogram of i, any k, drafts that go on (n-grams)   a lower bound on tokens at every K          split_tokens
 ==================================================== =========================================== ======================
 """
 
@@ -160,7 +163,8 @@ def _length_in_range(xp: Any, rates: Array, mean: Array) -> Array:
 def mean_interval(mean_accepted: Array, draft_length: Array, other_length: Array) -> tuple[Array, Array]:
     """Return the sharp interval of E(K) at another length, from the mean accepted drafts m of rounds of k drafts.
 
-    All that is published is accepted tokens over rounds. S(1) ≥ S(2) ≥ ... with sum m over the first k, so for K ≤ k
+    All that is published is accepted tokens over rounds; the acceptance by depth is taken to be the same at both lengths.
+    S(1) ≥ S(2) ≥ ... with sum m over the first k, so for K ≤ k
     E(K) lies in [1 + mK/k, 1 + min(m, K)], and for K ≥ k in [1 + m, 1 + mK/k].
 
     Parameters
@@ -192,6 +196,49 @@ def mean_interval(mean_accepted: Array, draft_length: Array, other_length: Array
     front = 1.0 + xp.where(longer, mean, xp.minimum(mean, other))
     low, high = xp.where(longer, front, spread), xp.where(longer, spread, front)
     return -upward(xp, -low, kind), upward(xp, high, kind)
+
+
+def split_tokens(histogram: Array, draft_length: Array) -> Array:
+    """Return a lower bound on the tokens of a round of K drafts over the same text, from a histogram of accepted ones.
+
+    A round that emitted i + 1 tokens is split into ⌈(i + 1)/(K + 1)⌉ rounds of K drafts. This assumes that a round that
+    begins one token later accepts at least one draft less, as where drafts copy a passage. Acceptance by depth assumes
+    instead that rounds begin alike at every K, which fails: long drafts jump over the passages that are easy.
+
+    Parameters
+    ----------
+    histogram : array, shape (..., I+1)
+        Rounds, or their share, with i = 0..I accepted drafts, whatever was drafted.
+    draft_length : integer array, shape (...)
+        K, 1 or more.
+
+    Returns
+    -------
+    float64 array, shape (...)
+        Between 1 and K + 1.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative or infinite, there is no round, or K is below 1.
+
+    Examples
+    --------
+    >>> float(split_tokens([2, 0, 0, 2], 1))  # 10 tokens in 4 rounds; in 6 rounds with one draft each
+    1.6666666666666667
+    """
+    xp, rounds, length = arrays(histogram=histogram, draft_length=draft_length)
+    _AMOUNT.check(xp, "histogram", rounds)
+    entry_for_each("number of accepted drafts", histogram=tuple(rounds.shape))
+    length = _LENGTH.check(xp, "draft_length", length)
+    leading_dimensions(histogram=tuple(rounds.shape[:-1]), draft_length=tuple(length.shape))
+    rounds = in_kind(xp, rounds, xp.float64)
+    if not bool(xp.all(xp.sum(rounds, axis=-1) > 0)):
+        raise DomainError("histogram must hold at least one round; got zeros; leave it out")
+    accepted = xp.arange(rounds.shape[-1], dtype=xp.int64, device=rounds.device)
+    parts = xp.astype(accepted // (length[..., None] + 1) + 1, xp.float64)
+    tokens = xp.astype(accepted + 1, xp.float64)
+    return xp.sum(rounds * tokens, axis=-1) / xp.sum(rounds * parts, axis=-1)
 
 
 def single_rate(mean_accepted: Array, draft_length: Array) -> Array:

@@ -115,7 +115,21 @@ def small_samples(draw):
     }
 
 
+@st.composite
+def texts(draw):
+    """Drafts that would be accepted at each token; often, one token later at least one less."""
+    shape, size = draw(shapes()), draw(st.integers(1, 10))
+    drawn = [draw(st.lists(st.integers(0, 5), min_size=size, max_size=size)) for _ in range(math.prod(shape))]
+    runs = np.asarray(drawn, dtype=np.int64).reshape(*shape, size)
+    if draw(st.booleans()):
+        for t in range(1, size):
+            runs[..., t] = np.maximum(runs[..., t], runs[..., t - 1] - 1)
+    return {"accepted": runs, "draft_length": whole(draw, shape, 6), "other_length": whole(draw, shape, 6)}
+
+
 STRATEGIES = {
+    "draft_length.profile_elsewhere": texts(),
+    "draft_length.split": texts(),
     "draft_length.censored": independent(),
     "draft_length.censored_before": by_context(),
     "draft_length.censored_confidence": joint_laws(),
@@ -135,6 +149,7 @@ STRATEGIES = {
 }
 _ALIKE = {"context_law": [0.5, 0.5], "context_acceptances": [[0.5, 0.25]] * 2, "depth": 2}
 AGREES = {
+    "draft_length.profile_elsewhere": {"accepted": [0, 0, 0], "draft_length": 2, "other_length": 1},
     "draft_length.censored_before": {**_ALIKE, "context_lengths": [[0.0, 0.0, 1.0], [0.0, 1.0, 0.0]]},
     "draft_length.censored_confidence": {"joint_law": [[0.0, 0.0], [0.5, 0.5]], "depth": 1},
     "draft_length.histogram_alone": {"length_law": [0.0, 0.0, 1.0], "acceptances": [0.5, 0.5], "depth": 2},
@@ -143,12 +158,15 @@ AGREES = {
     "draft_length.delta_coverage": {"acceptance": 0.5, "rounds": 12, "confidence": 0.5},
 }
 OUTSIDE = {
+    "K′ ≤ K": {"accepted": [2, 1, 0], "draft_length": 1, "other_length": 2},
+    "one token later at least one draft less is accepted": {"accepted": [2, 0], "draft_length": 2, "other_length": 1},
     "some rounds examine depth d": {"length_law": [0.0, 1.0, 0.0], "acceptances": [0.5, 0.5], "depth": 2},
     "some round of a context examines depth d": {**_ALIKE, "context_lengths": [[0.0, 1.0, 0.0]] * 2},
     "a k with depth d occurs": {"joint_law": [[0.5, 0.5], [0.0, 0.0]], "depth": 1},
     "some round drafts": {"acceptance": 0.5, "length_law": [1.0, 0.0]},
 }
 STRAYS = {
+    "accepted": [1, -1, 0],
     "length_law": [0.5, 0.4, 0.0],
     "acceptances": [0.5, 1.5],
     "depth": 0,
@@ -157,7 +175,7 @@ STRAYS = {
     "context_lengths": [[0.0, 0.5, 0.0], [0.0, 1.0, 0.0]],
     "joint_law": [[0.5, 0.0], [0.0, 0.4]],
     "draft_length": 0,
-    "other_length": 99,
+    "other_length": -1,
     "acceptance": 1.5,
     "rounds": 13,
     "confidence": 1.0,
@@ -396,6 +414,39 @@ def test_how_wrong_a_single_rate_can_be():
     assert [float(end) for end in module.mean_interval(0.5, 1, 5)] == [1.5, 3.5]
 
 
+def rounds_by_loop(runs, length):
+    """The accepted drafts of each round over a text."""
+    at, found = 0, []
+    while at < len(runs):
+        found.append(min(runs[at], length))
+        at += found[-1] + 1
+    return found
+
+
+@given(texts())
+def test_rounds_over_a_text_are_those_of_a_loop(instance):
+    runs, length, other = (np.asarray(instance[name]) for name in ("accepted", "draft_length", "other_length"))
+    split, rounds = KNOWN["draft_length.split"].rhs(**instance), KNOWN["draft_length.split"].lhs(**instance)
+    told = KNOWN["draft_length.profile_elsewhere"].lhs(**instance)
+    for place in np.ndindex(length.shape):
+        k, new = int(length[place]), int(other[place])
+        ours = rounds_by_loop(runs[place].tolist(), k)
+        assert rounds[place] == len(rounds_by_loop(runs[place].tolist(), new))
+        assert split[place] == pytest.approx(sum(math.ceil((i + 1) / (new + 1)) for i in ours))
+        histogram = np.bincount(ours)
+        tokens = float(module.split_tokens(histogram, new))
+        assert tokens == pytest.approx((sum(ours) + len(ours)) / split[place])
+        if new <= k:
+            assert told[place] == pytest.approx(np.mean([min(i, new) + 1 for i in ours]))
+
+
+def test_copied_passages_split_exactly():
+    """Passages of 8 tokens: rounds of 7 drafts take one each, rounds of one draft four; the profile says 2 of 2."""
+    runs = np.tile(np.arange(7, -1, -1), 5)
+    assert float(module.split_tokens(np.eye(8)[7], 1)) == 2.0
+    assert rounds_by_loop(runs.tolist(), 1) == [1] * 20
+
+
 # ---------------------------------------------------------------------------------------------- what is published
 
 
@@ -453,6 +504,7 @@ def test_ends_are_rounded_outwards(dtype):
         (lambda: module.position_interval([0.5, 0.25], 2.5), "mean_draft_length must be at least"),
         (lambda: module.mean_interval(1.5, 1, 2), "mean_accepted must be at most draft_length"),
         (lambda: module.single_rate(-0.5, 1), "mean_accepted must be"),
+        (lambda: module.split_tokens([0, 0], 1), "histogram must hold at least one round"),
     ],
 )
 def test_what_no_rounds_give_is_refused(call, message):

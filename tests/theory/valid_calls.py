@@ -356,6 +356,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "survival_interval": {"counts": [[0.5, 0.0, 0.0], [5.5, 5.5, 0.0], [5.5, 2.5, 3.5]]},
     "position_interval": {"position_rates": [0.5, 0.25, 0.125], "mean_draft_length": 2.5},
     "mean_interval": {"mean_accepted": 0.75, "draft_length": 2, "other_length": 3},
+    "split_tokens": {"histogram": [2.5, 0.0, 1.5, 0.5], "draft_length": 2},
     "single_rate": {"mean_accepted": 0.75, "draft_length": 2},
     # serving
     "ModelShape": {"layers": 1, "hidden": 2, "feed_forward": 3},

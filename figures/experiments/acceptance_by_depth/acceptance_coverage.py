@@ -1,8 +1,8 @@
 """How often the intervals of acceptance by depth hold: run by hand, writes ``acceptance_coverage.json``.
 
 Rounds are simulated by depth. r_1 rounds draft at least one token; of those that examine depth d, a_d accept it; of
-these, r_{d+1} draft one more. The counts n[k][i] follow from r_d and a_d up to the k of rejected rounds, which no estimate
-uses: they are entered at k = K.
+these, r_{d+1} draft one more. The counts n[k][i] follow from r_d and a_d up to the k of rejected rounds, which no
+estimate uses: they are entered at k = K.
 """
 
 from __future__ import annotations

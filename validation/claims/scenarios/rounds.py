@@ -67,6 +67,14 @@ def _one_rate(rng: Rng) -> Instance:
     return {"acceptance": rng.beta(4.0, 2.0, COUNT), "length_law": _lengths(rng, (COUNT,))}
 
 
+def _text(rng: Rng) -> Instance:
+    """Return texts of 60 tokens; in half of them one token later at least one draft less is accepted."""
+    runs = np.minimum(rng.geometric(rng.uniform(0.2, 0.9, (COUNT, 1)), (COUNT, 60)) - 1, 20)
+    for t in range(1, 60):
+        runs[::2, t] = np.maximum(runs[::2, t], runs[::2, t - 1] - 1)
+    return {"accepted": runs, "draft_length": _depth(rng, 16), "other_length": _depth(rng, 16)}
+
+
 def _sample(rng: Rng) -> dict[str, Row]:
     return {"rounds": rng.integers(1, 13, COUNT), "confidence": rng.uniform(0.5, 0.99, COUNT)}
 
@@ -90,6 +98,8 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "draft_length.single_rate": _two_lengths,
     "draft_length.pooled_rate": _one_rate,
     "draft_length.censored_rate": _one_rate,
+    "draft_length.profile_elsewhere": _text,
+    "draft_length.split": _text,
     "draft_length.censored_band": _band,
     "draft_length.delta_coverage": lambda rng: {"acceptance": rng.beta(4.0, 2.0, COUNT), **_sample(rng)},
 }

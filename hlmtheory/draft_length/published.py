@@ -1,9 +1,9 @@
 """What published counters say about acceptance by depth: sharp intervals of all that is compatible with them.
 
 Part of the module ``draft_length``; symbols as in ``censored``. A histogram of the accepted drafts and counters by
-position hold the same numbers: H(d), the share of rounds with i ≥ d. What is identified is the acceptance of rounds that begin
-where those in use began. At another draft length rounds begin at other tokens, so that the acceptance can be another
-(``draft_length.profile_elsewhere``); ``split_tokens`` allows for that.
+position hold the same numbers: H(d), the share of rounds with i ≥ d. What is identified is the acceptance of rounds that
+begin where those in use began. At another draft length rounds begin at other tokens, so that the acceptance can be
+another (``draft_length.profile_elsewhere``); ``split_tokens`` allows for that.
 
 ==================================================== =========================================== ======================
 published                                            identified                                  function
@@ -163,9 +163,9 @@ def _length_in_range(xp: Any, rates: Array, mean: Array) -> Array:
 def mean_interval(mean_accepted: Array, draft_length: Array, other_length: Array) -> tuple[Array, Array]:
     """Return the sharp interval of E(K) at another length, from the mean accepted drafts m of rounds of k drafts.
 
-    All that is published is accepted tokens over rounds; the acceptance by depth is taken to be the same at both lengths.
-    S(1) ≥ S(2) ≥ ... with sum m over the first k, so for K ≤ k
-    E(K) lies in [1 + mK/k, 1 + min(m, K)], and for K ≥ k in [1 + m, 1 + mK/k].
+    All that is published is accepted tokens over rounds; the acceptance by depth is taken to be the same at both
+    lengths. S(1) ≥ S(2) ≥ ... with sum m over the first k, so for K ≤ k E(K) lies in [1 + mK/k, 1 + min(m, K)], and for
+    K ≥ k in [1 + m, 1 + mK/k].
 
     Parameters
     ----------

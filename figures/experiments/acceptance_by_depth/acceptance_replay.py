@@ -25,6 +25,7 @@ from hlmtheory.draft_length import (
     optimal_draft_length,
     optimal_draft_length_profile,
     single_rate,
+    split_tokens,
     tokens_by_length,
 )
 from hlmtheory.verification import expected_tokens
@@ -38,6 +39,9 @@ FITTED_AT = (1, 3, 5, 7)
 RESAMPLES = 2_000
 RANDOM_RUNS = 20
 """Replays in which every round draws its k from 1..15, so that counts n[k][i] are what a running system could have."""
+
+LOOPS = 4_000
+"""Texts of this many tokens or more are loops; three of instructcoder's have 8,192, the most that was generated."""
 
 ROUND_TRIPS_MS = (0.0, 5.0, 20.0, 100.0)
 EDGE_DRAFT_S = 0.005
@@ -139,6 +143,12 @@ def by_profile(acceptances: Row) -> Row:
     return np.asarray(1.0 + np.cumsum(np.cumprod(np.nan_to_num(acceptances), axis=-1), axis=-1))
 
 
+def by_split(histogram: Row) -> Row:
+    """Return tokens for K = 1..15 by splitting the rounds of 15 drafts; ``histogram`` has the shape (..., 16)."""
+    lengths = np.arange(1, MAX_LENGTH + 1)
+    return np.asarray(split_tokens(histogram[..., None, :], lengths))
+
+
 def costs(texts: Texts, draft: str) -> dict[str, tuple[float, float]]:
     """Return T_fixed and T_marginal without a link, for drafts on the server and on a device."""
     verify = TARGET_FIXED_S + TARGET_TOKEN_S + TARGET_CACHED_S * texts.cached  # of the round's own token
@@ -153,13 +163,17 @@ def costs(texts: Texts, draft: str) -> dict[str, tuple[float, float]]:
     }
 
 
-def choices(truth: Row, fits: dict[str, float], profiles: dict[str, Row], fixed: float, marginal: float) -> Any:
+def choices(
+    truth: Row, fits: dict[str, float], profiles: dict[str, Row], told: dict[str, Row], fixed: float, marginal: float
+) -> dict[str, Any]:
     """Return the draft length that each estimate chooses and the share of the speed that it loses."""
     lengths = np.arange(1, MAX_LENGTH + 1)
     speed = truth / (fixed + marginal * lengths)
     chosen = {name: int(optimal_draft_length(rate, fixed, marginal, MAX_LENGTH)) for name, rate in fits.items()}
     for name, profile in profiles.items():
         chosen[name] = int(optimal_draft_length_profile(np.nan_to_num(profile), fixed, marginal))
+    for name, tokens in told.items():
+        chosen[name] = int(np.argmax(tokens / (fixed + marginal * lengths))) + 1
     best = int(np.argmax(speed)) + 1
     return {
         "best": best,
@@ -186,6 +200,8 @@ def study(texts: Texts, draft: str, seed: int) -> dict[str, Any]:
     drafted = {f"accepted/drafted at {k}": float((truth[k - 1] - 1.0) / k) for k in (7,)}
     predictions = {f"rate at {k}": (by_rate(truth[k - 1], k), by_rate(resampled[:, k - 1], k)) for k in FITTED_AT}
     predictions[f"profile at {MAX_LENGTH}"] = by_profile(alphas), by_profile(spread)
+    histograms = longest[:, MAX_LENGTH].astype(np.float64)
+    predictions["split"] = by_split(once @ histograms)[0], by_split(weights @ histograms)
     errors = {name: error_of(one, many, truth, resampled) for name, (one, many) in predictions.items()}
     for name, profile in profiles.items():
         if name not in errors:
@@ -197,10 +213,13 @@ def study(texts: Texts, draft: str, seed: int) -> dict[str, Any]:
     speeds = {}
     for where, (fixed, marginal) in costs(texts, draft).items():
         for trip in ROUND_TRIPS_MS:
-            found = choices(truth, fits | drafted, profiles, fixed + trip / 1e3, marginal)
+            told = {"split": predictions["split"][0]}
+            found = choices(truth, fits | drafted, profiles, told, fixed + trip / 1e3, marginal)
             speeds[f"{where}, {trip:g} ms"] = found | {"fixed_s": plain(fixed + trip / 1e3, 5), "marginal_s": marginal}
     return {
         "requests": len(texts.lengths),
+        "goes_on": plain(float(np.mean(np.concatenate([x[1:] >= x[:-1] - 1 for x in texts.lengths]))), 4),
+        "longest": sorted(map(len, texts.lengths))[-3:],
         "positions": int(sum(map(len, texts.lengths))),
         "cached_tokens": plain(texts.cached, 4),
         "acceptance": {
@@ -242,6 +261,18 @@ def error_of(told: Row, told_resampled: Row, truth: Row, resampled: Row) -> dict
     }
 
 
+def errors_without(texts: Texts, most: int) -> dict[str, list[float]]:
+    """Return the relative errors without the texts of that many tokens or more, which repeat themselves."""
+    texts = Texts(tuple(one for one in texts.lengths if len(one) < most), texts.cached)
+    pooled = [tables(texts, k).sum(axis=0) for k in range(1, MAX_LENGTH + 1)]
+    steps = np.arange(1.0, MAX_LENGTH + 2.0)
+    truth = np.array([float(one.sum(axis=0) @ steps / one.sum()) for one in pooled])
+    alphas = np.asarray(acceptance_by_depth(pooled[-1]).acceptances)
+    told = {f"rate at {k}": by_rate(truth[k - 1], k) for k in FITTED_AT}
+    told |= {f"profile at {MAX_LENGTH}": by_profile(alphas), "split": by_split(pooled[-1][MAX_LENGTH])}
+    return {name: plain(one / truth - 1.0, 4) for name, one in told.items()}
+
+
 def random_profiles(texts: Texts) -> dict[str, Row]:
     """Return the acceptance by depth from rounds of random lengths, all runs together."""
     total = sum(tables(texts, None, run).sum(axis=0) for run in range(RANDOM_RUNS))
@@ -273,6 +304,10 @@ def main() -> None:
         for name, path in files.items()
         for draft in DRAFTS
     }
+    without = {
+        f"{DRAFTS[draft]}, instructcoder": errors_without(read(files["instructcoder"], draft), LOOPS)
+        for draft in DRAFTS
+    }
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     about = {
         "command": f"python3 figures/experiments/acceptance_by_depth/acceptance_replay.py FOLDER --seed {given.seed}",
@@ -285,7 +320,11 @@ def main() -> None:
         "max_length": MAX_LENGTH,
         "edge_draft_s": EDGE_DRAFT_S,
     }
-    given.out.write_text(json.dumps(about | {"data": found}, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    given.out.write_text(
+        json.dumps(about | {"data": found, "loops": LOOPS, "without_loops": without}, ensure_ascii=False, indent=1)
+        + "\n",
+        encoding="utf-8",
+    )
 
 
 if __name__ == "__main__":

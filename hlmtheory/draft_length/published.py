@@ -1,9 +1,9 @@
 """What published counters say about acceptance by depth: sharp intervals of all that is compatible with them.
 
 Part of the module ``draft_length``; symbols as in ``censored``. A histogram of the accepted drafts and counters by
-position hold the same numbers: H(d), the share of rounds with i ≥ d. What is identified is the acceptance of rounds that
-begin where those in use began. At another draft length rounds begin at other tokens, so that the acceptance can be
-another (``draft_length.profile_elsewhere``); ``split_tokens`` allows for that.
+position hold the same numbers: H(d), the share of rounds with i ≥ d. Identified is the acceptance of rounds that begin
+where those in use began. At another draft length rounds begin at other tokens, so the acceptance can be another
+(``draft_length.profile_elsewhere``); ``split_tokens`` allows for that.
 
 ==================================================== =========================================== ======================
 published                                            identified                                  function

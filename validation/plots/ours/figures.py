@@ -15,7 +15,14 @@ from validation.plots.common.skipping.captions import message_table as message_s
 from validation.plots.common.skipping.printed import CU, PRINTED, U
 from validation.plots.common.truncation.sample import EPSILON, THETA
 from validation.plots.common.truncation.values import OFFLINE, ONLINE
-from validation.plots.ours import fading_mean, partial_table, skipping_table, text_risk, truncation_table
+from validation.plots.ours import (
+    acceptance_by_depth,
+    fading_mean,
+    partial_table,
+    skipping_table,
+    text_risk,
+    truncation_table,
+)
 from validation.plots.ours.truncation_rules import (
     caption_direction,
     caption_failures,
@@ -33,6 +40,7 @@ from validation.plots.ours.truncation_rules import (
 
 _OURS: dict[str, Any] = {"paper": "ours", "source": "oh2025cuhlm"}
 _OF_C_SQS: dict[str, Any] = {"paper": "ours", "source": "bhattacharjee2025csqs"}
+_OF_SPECDECODE: dict[str, Any] = {"paper": "ours", "source": "liu2025specdecode"}
 
 FIGURES = (
     Figure(
@@ -153,5 +161,25 @@ FIGURES = (
         measure=partial_table.measure_table,
         paint=None,
         caption=partial_table.caption_table,
+    ),
+    Simulation(
+        **_OF_SPECDECODE,
+        number="8",
+        title="Acceptance by depth, and the error of a single rate",
+        message=acceptance_by_depth.message,
+        shows=acceptance_by_depth.SHOWS,
+        simulate=acceptance_by_depth.simulate,
+        paint=acceptance_by_depth.paint,
+        caption=acceptance_by_depth.caption,
+    ),
+    Simulation(
+        **_OF_SPECDECODE,
+        number="X",
+        title="What counts of accepted drafts say",
+        message=acceptance_by_depth.message_table,
+        shows=acceptance_by_depth.SHOWS_TABLE,
+        simulate=acceptance_by_depth.simulate_table,
+        paint=None,
+        caption=acceptance_by_depth.caption_table,
     ),
 )

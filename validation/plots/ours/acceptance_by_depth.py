@@ -199,7 +199,7 @@ def caption(numbers: Numbers) -> str:
         f"draft is accepted less often ({'; '.join(firsts)} in rounds of 1 and 15). And acceptance changes with the "
         "depth: EAGLE-3's falls after depth 7, n-grams copy long passages after a first token that is mostly wrong. "
         "Split rounds assume that a round begun one token later accepts at least one draft less; where that holds they "
-        "are a lower bound."
+        "are a lower bound. The data does not say where no n-gram matched; such rounds count as rejected drafts."
     )
 
 

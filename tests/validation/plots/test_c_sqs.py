@@ -22,12 +22,13 @@ from validation.plots.c_sqs import numbers as csqs_numbers
 from validation.plots.c_sqs import pictures as csqs
 from validation.plots.c_sqs import runs as csqs_runs
 from validation.plots.c_sqs import tables as csqs_tables
-from validation.plots.c_sqs.numbers import ADAPTIVE, BY_SIZE, FIXED, MAIN, PRINTED, interval
+from validation.plots.c_sqs.numbers import ADAPTIVE, BUDGETED, BY_SIZE, FIXED, GUARDED, MAIN, PRINTED, interval
 from validation.plots.c_sqs.runs import METHODS, Cell, CSqsStudy, Scale, Times, pass_times, some_prompts
 from validation.plots.common.record import plain
+from validation.plots.ours import budget_table
 
 ROOT = Path(__file__).resolve().parents[3]
-KEYS = [*(("c-sqs", number) for number in "2456"), ("ours", "2"), ("ours", "III")]
+KEYS = [*(("c-sqs", number) for number in "2456"), ("ours", "2"), ("ours", "III"), ("ours", "VIII")]
 SCALE = Scale(prompts=3, new_tokens=5, long_tokens=9, temperatures=(0.0, 1.0))
 TIMES = Times(0.001, 0.004, 0.0005)
 PROMPTS = [Prompt(text, text, "test") for text in ("two and two make", "it was the best of", "what is the sum")]
@@ -42,7 +43,7 @@ def found(pair: Pair) -> Iterator[CSqsStudy]:
         patch.setattr(csqs_runs, "some_prompts", lambda count: PROMPTS[:count])
         patch.setattr(csqs_runs, "pass_times", lambda pair: TIMES)
         one = csqs_runs.study(1, SCALE)
-        for module in (csqs_numbers, csqs_tables):
+        for module in (csqs_numbers, csqs_tables, budget_table):
             patch.setattr(module, "study", lambda seed: one)
         yield one
     csqs_runs.study.cache_clear()
@@ -90,12 +91,13 @@ def test_every_method_wrote_every_text(found: CSqsStudy):
     for one in found.cells.values():
         assert len(one.rows) == 3
         assert all(0 < len(row.tokens) <= 5 for row in one.rows)
-    assert set(found.long) == {ADAPTIVE[0.001], PRINTED}
+    assert set(found.long) == {ADAPTIVE[0.001], PRINTED, BUDGETED, GUARDED}
     assert max(len(row.tokens) for one in found.long.values() for row in one.rows) == 9
 
 
 def test_every_name_is_that_of_its_method(found: CSqsStudy):
     named = (*MAIN, *BY_SIZE.values(), *ADAPTIVE.values(), *FIXED.values(), PRINTED, *csqs_numbers.BYTES)
+    named = (*named, BUDGETED, GUARDED)
     assert set(named) == set(METHODS)
     for name, make in METHODS.items():
         assert make().name == name
@@ -198,7 +200,7 @@ def test_a_difference_is_taken_prompt_by_prompt():
 def test_one_text_has_no_interval(found: CSqsStudy, monkeypatch: pytest.MonkeyPatch):
     one = interval([(np.array([3.0]), np.array([2.0]))])
     assert (one.plain(), one.sign, one.ends, one.told("g")) == ([1.5, None, None], 0, (1.5, 1.5), "1.5")
-    for module in (csqs_numbers, csqs_tables):
+    for module in (csqs_numbers, csqs_tables, budget_table):
         monkeypatch.setattr(module, "study", lambda seed: shrunk(found, 1))
     for key in KEYS:
         numbers = EXHIBITS[key].simulate(1)  # type: ignore[attr-defined]
@@ -252,6 +254,44 @@ def test_the_mended_controller_keeps_the_sharp_bound(found: CSqsStudy, sidecars:
             assert (np.array(text["mean"]) <= bounds + 1e-9).all()
 
 
+def test_the_budget_is_kept_in_every_text(found: CSqsStudy):
+    cells = [one for (name, _), one in found.cells.items() if name in (BUDGETED, GUARDED)]
+    for one in (*cells, found.long[BUDGETED], found.long[GUARDED]):
+        for text in csqs_numbers.paths(one):
+            assert (np.array(text["mean"]) <= EPSILON * (1 + 1e-9)).all()
+
+
+def test_the_budget_is_compared_prompt_by_prompt(found: CSqsStudy, sidecars: dict[Any, Any]):
+    about = sidecars["ours", "VIII"]
+    places = len(SCALE.temperatures) + 1
+    assert [len(table["rows"]) for table in about["tables"]] == [3 * places, 2 * places]
+    for one in about["statistics"]["gaps"]:
+        cells = (
+            found.long if "," in one["where"] else {name: found.cells[name, float(one["where"])] for name in METHODS}
+        )
+        masses, shares = ([], [])
+        for name in (one["method"], ADAPTIVE[0.001]):
+            rows = cells[name].rows
+            verified = sum(row.total("accepted") + row.total("resampled") for row in rows)
+            masses.append(sum(row.total("dropped") for row in rows) / verified)
+            shares.append(sum(row.total("resampled") for row in rows) / verified)
+        assert one["dropped"][0] == pytest.approx(masses[0] - masses[1], rel=1e-3, abs=1e-9)
+        assert one["rejected"][0] == pytest.approx(shares[0] - shares[1], rel=1e-3, abs=1e-9)
+
+
+def test_what_differs_beyond_its_interval_is_named():
+    none, some = [0.0, -1.0, 1.0], [1.0, 0.5, 2.0]
+    lines = [{"method": name, "dropped": [0.1, 0.1, 0.1]} for name in (ADAPTIVE[0.001], BUDGETED)]
+    for values, told in (
+        ((none, none), "with no difference shown in latency or in rejections."),
+        ((some, none), "and its latency differs beyond the interval."),
+        ((some, some), "and its latency and share of rejected drafts differ beyond the interval."),
+    ):
+        gap = {"method": BUDGETED} | dict(zip(("latency", "rejected"), values, strict=True))
+        numbers = {"statistics": {"epsilon": 0.5, "values": lines, "gaps": [gap]}}
+        assert budget_table.message(numbers).endswith(told)
+
+
 def test_a_path_above_the_bound_is_counted():
     text = {"x": [1.0, 3.0], "mean": [0.2, 0.9], "threshold": []}
     assert csqs_numbers._above([text, text], [0.5, 0.5, 0.5]) == 2
@@ -301,6 +341,6 @@ def test_adaptation_is_compared_prompt_by_prompt(found: CSqsStudy, sidecars: dic
 
 
 def test_every_method_has_a_look_of_its_own():
-    names = [*MAIN, *FIXED.values(), *BY_SIZE.values(), *ADAPTIVE.values(), PRINTED, *csqs_numbers.BYTES]
+    names = [*MAIN, *FIXED.values(), *BY_SIZE.values(), *ADAPTIVE.values(), PRINTED, BUDGETED, *csqs_numbers.BYTES]
     looks = {name: tuple(sorted(csqs._look(name).items())) for name in names}
     assert len(set(looks.values())) == len(looks)

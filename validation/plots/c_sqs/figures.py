@@ -8,6 +8,7 @@ from typing import Any
 from validation.decoding.methods.quantized import BUDGET_BITS
 from validation.plots.c_sqs.numbers import (
     ADAPTIVE,
+    BUDGETED,
     BY_SIZE,
     BYTES,
     DENSE,
@@ -42,7 +43,9 @@ FIGURES = (
             f"Left: latency; right: resampling rate. {_BUDGET}, counted by the formulas (solid, dotted) or by the "
             f"encoded bytes (dashed). {_UNPRINTED}"
         ),
-        simulate=partial(simulate_curves, panels=[("latency", (*MAIN, *BYTES)), ("resampling", (*MAIN, *BYTES))]),
+        simulate=partial(
+            simulate_curves, panels=[(metric, (*MAIN, BUDGETED, *BYTES)) for metric in ("latency", "resampling")]
+        ),
         paint=paint,
         caption=caption_main,
     ),

@@ -23,6 +23,8 @@ from validation.decoding.methods.quantized import (
     LEARNING_RATE,
     RESOLUTION,
     AllocatedSqs,
+    BudgetedCSqs,
+    BudgetedSqs,
     CSqs,
     DenseQs,
     KSqs,
@@ -55,6 +57,7 @@ BY_SIZE = {k: KSqs(k).name for k in SIZES}
 ADAPTIVE = {t: CSqs(t).name for t in THRESHOLDS}
 FIXED = {t: CSqs(t, learning_rate=0.0).name for t in THRESHOLDS}
 PRINTED = CSqs(MIDDLE_THRESHOLD, printed=True).name
+BUDGETED, GUARDED = BudgetedSqs().name, BudgetedCSqs(MIDDLE_THRESHOLD).name
 MAIN = (DENSE, BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD], FIXED[MIDDLE_THRESHOLD], ALLOCATED)
 BYTES = tuple(name for name, make in METHODS.items() if make().real_bytes)
 TEMPERATURE = {"label": "temperature", "unit": "", "scale": "linear"}

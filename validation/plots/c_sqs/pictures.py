@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from validation.decoding.methods.registry import info_of
 from validation.plots.c_sqs.numbers import (
     ADAPTIVE,
+    BUDGETED,
     BY_SIZE,
     FIXED,
     PRINTED,
@@ -137,15 +138,23 @@ def caption_main(numbers: Numbers) -> str:
     k, c = BY_SIZE[MIDDLE_SIZE], ADAPTIVE[MIDDLE_THRESHOLD]
     lengths, rejected = (numbers["statistics"][key] for key in ("drafts_per_round", "rejected_per_draft"))
     return (
-        f"Latency in ms of {k}: {_at(numbers, k, 'latency')}; of {c}: {_at(numbers, c, 'latency')}. Drafts per round "
-        f"at the lowest and the highest temperature: {_ends(lengths[k])} for {k}, {_ends(lengths[c])} for {c}. C-SQS "
-        "spends few bits on a concentrated distribution and many on a flat one; a round also stops at the end of the "
-        f"text. Of the verified drafts, {_ends(rejected[k], 2)} are rejected with {k} and {_ends(rejected[c], 2)} "
+        f"Latency in ms of {k}: {_at(numbers, k, 'latency')}; of {c}: {_at(numbers, c, 'latency')}"
+        f"{_budgeted(numbers)}. "
+        f"Drafts per round at the lowest and the highest temperature: {_ends(lengths[k])} for {k}, {_ends(lengths[c])} "
+        f"for {c}. C-SQS spends few bits on a concentrated distribution and many on a flat one; a round also stops at "
+        f"the end of the text. Of the verified drafts, {_ends(rejected[k], 2)} are rejected with {k} and "
+        f"{_ends(rejected[c], 2)} "
         f"with {c}. The resampling rate counts rounds, and a longer round is more likely to contain a rejection. "
         f"Difference of the second and the first, by prompt, in latency: {_gap(numbers, 'latency', ' ms')}; in "
         f"resampling rate: {_gap(numbers, 'resampling')}. {_crossing(numbers, 'latency')} "
         f"{_crossing(numbers, 'resampling')}"
     )
+
+
+def _budgeted(numbers: Numbers) -> str:
+    """Latency of the budget of dropped mass; nothing for numbers that were drawn before there was one."""
+    there = any(one["name"] == BUDGETED for one in numbers["series"])
+    return f"; of {BUDGETED}, ours: {_at(numbers, BUDGETED, 'latency')}" if there else ""
 
 
 def caption_sizes(numbers: Numbers) -> str:

@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from validation.collection.prompts import Prompt, builtin_prompts
 from validation.decoding.kv_cache import CachedModel
 from validation.decoding.loop import decode
-from validation.decoding.methods.quantized import AllocatedSqs, CSqs, DenseQs, KSqs, Sqs
+from validation.decoding.methods.quantized import (
+    AllocatedSqs,
+    BudgetedCSqs,
+    BudgetedSqs,
+    CSqs,
+    DenseQs,
+    KSqs,
+    Sqs,
+)
 from validation.decoding.records import GenerationRecord
 from validation.decoding.session import Outcome, Session, Step
 from validation.models.pair import Pair, load_pair
@@ -153,6 +161,14 @@ class _Allocated(_Bounded, AllocatedSqs):
     pass
 
 
+class _Budgeted(_Bounded, BudgetedSqs):
+    pass
+
+
+class _BudgetedConformal(_Bounded, BudgetedCSqs):
+    pass
+
+
 _MIDDLE = partial(_Conformal, MIDDLE_THRESHOLD)
 _MAKERS: tuple[Callable[[], _Bounded], ...] = (
     _Dense,
@@ -161,6 +177,8 @@ _MAKERS: tuple[Callable[[], _Bounded], ...] = (
     *(partial(_Conformal, threshold, learning_rate=0.0) for threshold in THRESHOLDS),
     partial(_MIDDLE, printed=True),
     partial(_Allocated, DRAFT_BITS),
+    _Budgeted,
+    partial(_BudgetedConformal, MIDDLE_THRESHOLD),
     partial(_Dense, by_bytes=True),
     partial(_TopK, MIDDLE_SIZE, by_bytes=True),
     partial(_MIDDLE, by_bytes=True),
@@ -168,7 +186,12 @@ _MAKERS: tuple[Callable[[], _Bounded], ...] = (
 )
 METHODS: dict[str, Callable[[], _Bounded]] = {make().name: make for make in _MAKERS}
 """The compared methods by name; with "bytes", budget and link count the bytes of the codec."""
-LONG: tuple[Callable[[], _Bounded], ...] = (_MIDDLE, partial(_MIDDLE, printed=True))
+LONG: tuple[Callable[[], _Bounded], ...] = (
+    _MIDDLE,
+    partial(_MIDDLE, printed=True),
+    _Budgeted,
+    partial(_BudgetedConformal, MIDDLE_THRESHOLD),
+)
 """The methods whose regret is recorded."""
 
 

@@ -17,6 +17,8 @@ from validation.plots.common.truncation.sample import EPSILON, THETA
 from validation.plots.common.truncation.values import OFFLINE, ONLINE
 from validation.plots.ours import (
     acceptance_by_depth,
+    budget_table,
+    dropped_mass,
     fading_mean,
     partial_table,
     skipping_table,
@@ -181,5 +183,25 @@ FIGURES = (
         simulate=acceptance_by_depth.simulate_table,
         paint=None,
         caption=acceptance_by_depth.caption_table,
+    ),
+    Figure(
+        **_OF_C_SQS,
+        number="9",
+        title="C-SQS and a budget of dropped mass on the same texts",
+        message=dropped_mass.message,
+        shows=dropped_mass.SHOWS,
+        measure=dropped_mass.measure,
+        paint=dropped_mass.paint,
+        caption=dropped_mass.caption,
+    ),
+    Simulation(
+        **_OF_C_SQS,
+        number="VIII",
+        title="C-SQS and a budget of dropped mass, decoded",
+        message=budget_table.message,
+        shows="Ratios of totals over the texts; 95% intervals by a bootstrap over the prompts.",
+        simulate=budget_table.simulate,
+        paint=None,
+        caption=budget_table.caption,
     ),
 )

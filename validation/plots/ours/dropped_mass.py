@@ -1,0 +1,308 @@
+"""Measure the dropped mass and the bits of C-SQS and of the budget on the same texts: Figure 9 of ours.
+
+The controllers run along the texts of the trace, each from the text's first position, and every position is kept. So
+all of them see the same distributions, and only their decisions differ. They are those of :mod:`hlmtheory.conformal`,
+on rows that are sorted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.conformal import regret_bound_sharp
+from hlmtheory.lattice import payload_bits, quantize
+from hlmtheory.verification import total_variation
+from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLUTION
+from validation.decoding.methods.registry import info_of
+from validation.plots.c_sqs.numbers import Interval, interval
+from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD
+from validation.plots.common.record import Numbers, Table, plain, spread
+from validation.plots.common.style import PAGE, axis, canvas, name_axes
+from validation.trace.reader import Trace, probabilities
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Canvas
+
+Values = NDArray[np.float64]
+
+TEXTS = 40  # evenly spaced over the trace
+EVERY = 8  # positions from one to the next at which q̂ is computed
+EPSILONS = (EPSILON, 0.002, 0.005, 0.02, 0.05, 0.1)
+SHOWN = (EPSILON, 0.05)  # rows of the table
+PRICES = np.geomspace(1e-8, 0.05, 60)  # fixed thresholds
+POINTS = 40  # positions drawn
+CONTROLLERS = ("C-SQS", "Budgeted SQS", "Budgeted C-SQS")
+FIXED = "C-SQS (τ = 0.001, fixed)"
+
+SHOWS = (
+    f"Left: running mean of the dropped mass at ε = {EPSILON:g}, mean over texts, bands are 95% intervals. Right: bits "
+    f"of a draft against the mean dropped mass, for ε = {EPSILONS[0]:g} to {EPSILONS[-1]:g}, and for fixed thresholds."
+)
+
+
+@dataclass(slots=True)
+class Path:
+    """Tokens kept and dropped mass at each position of a text, and what was lost of a sample of positions."""
+
+    sizes: NDArray[np.int64]
+    dropped: Values
+    rejected: Values = field(default_factory=lambda: np.zeros(0))
+
+
+# -------------------------------------------------------------------------------------------------- the controllers
+
+
+def follow(name: str, epsilon: float, q: Values, tail: Values) -> Path:
+    """Return the decisions of a controller along a text.
+
+    Parameters
+    ----------
+    name : str
+        One of ``CONTROLLERS``.
+    epsilon : float
+    q, tail : arrays, shape (T, V)
+        Distributions in falling order, and the mass outside the 1, ..., V largest entries.
+    """
+    tau, saved = MIDDLE_THRESHOLD, 0.0
+    sizes, dropped = np.empty(len(q), dtype=np.int64), np.empty(len(q))
+    for n in range(len(q)):
+        by_price = max(1, int(np.count_nonzero(q[n] >= tau)))  # c-sqs (6)
+        saved += epsilon
+        by_budget = 1 + int(np.count_nonzero(tail[n, :-1] > saved))
+        kept = {"C-SQS": by_price, "Budgeted SQS": by_budget}.get(name, max(by_price, by_budget))
+        sizes[n], dropped[n] = kept, tail[n, kept - 1]
+        saved -= dropped[n]
+        tau -= LEARNING_RATE * (tail[n, by_price - 1] - epsilon)  # c-sqs (8)
+    return Path(sizes, dropped)
+
+
+def priced(threshold: float, q: Values, tail: Values) -> Path:
+    """Return the decisions of a fixed threshold along a text."""
+    sizes = np.maximum(1, np.count_nonzero(q >= threshold, axis=-1))
+    return Path(sizes, np.take_along_axis(tail, sizes[:, None] - 1, axis=-1)[:, 0])
+
+
+def texts_of(trace: Trace) -> Iterator[tuple[Values, Values]]:
+    """Yield q and p of texts that are evenly spaced over the trace, shape (T, V)."""
+    prompts = np.asarray(trace.arrays["prompt_index"][:])
+    starts = np.flatnonzero(np.diff(prompts, prepend=-1))
+    ends = np.append(starts[1:], len(prompts))
+    for i in range(0, len(starts), max(1, len(starts) // TEXTS)):
+        part = slice(int(starts[i]), int(ends[i]))
+        q, p = (probabilities(np.asarray(trace.arrays[name][part])) for name in ("draft_logits", "target_logits"))
+        yield q, p
+
+
+def _rejected(q: Values, p: Values, sizes: NDArray[np.int64]) -> Values:
+    """Return TV(q̂, p), the probability that a draft from q̂ is rejected."""
+    support = np.arange(q.shape[-1]) < np.minimum(sizes, np.count_nonzero(q, axis=-1))[:, None]
+    counts = quantize(q, support=support, resolution=RESOLUTION)
+    return np.asarray(total_variation(counts / RESOLUTION, p))
+
+
+def paths_of(trace: Trace) -> dict[tuple[str, float], list[Path]]:
+    """Return the paths of all controllers and fixed thresholds, one for each text, by name and parameter."""
+    found: dict[tuple[str, float], list[Path]] = {}
+    for q, p in texts_of(trace):
+        order = np.argsort(-q, axis=-1, kind="stable")
+        q, p = np.take_along_axis(q, order, axis=-1), np.take_along_axis(p, order, axis=-1)
+        q /= q.sum(axis=-1, keepdims=True)
+        tail = np.zeros_like(q)
+        tail[:, :-1] = np.cumsum(q[:, :0:-1], axis=-1)[:, ::-1]
+        for epsilon in EPSILONS:
+            for name in CONTROLLERS:
+                path = follow(name, epsilon, q, tail)
+                if epsilon in SHOWN:
+                    path.rejected = _rejected(q[::EVERY], p[::EVERY], path.sizes[::EVERY])
+                found.setdefault((name, epsilon), []).append(path)
+        for tau in PRICES:
+            found.setdefault((FIXED, float(tau)), []).append(priced(float(tau), q, tail))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------- the numbers
+
+
+def _over(paths: list[Path], value: Callable[[Path], Values]) -> Interval:
+    """Return the mean over all positions, with an interval over texts."""
+    values = [value(path) for path in paths]
+    return interval([(np.array([one.sum() for one in values]), np.array([float(len(one)) for one in values]))])
+
+
+def _running(paths: list[Path], at: NDArray[np.int64]) -> list[Interval]:
+    """Return the mean of d over the first n positions of a text, as a mean over the texts that are as long."""
+    found = []
+    for n in at:
+        means = np.array([path.dropped[:n].mean() for path in paths if len(path.dropped) >= n])
+        found.append(interval([(means, np.ones(len(means)))]))
+    return found
+
+
+def _excess(points: list[tuple[float, float]], fixed: list[tuple[float, float]]) -> list[float | None]:
+    """Return the bits over those of a fixed threshold with the same mean dropped mass; None outside its range."""
+    at, bits = (np.array(one) for one in zip(*sorted(fixed), strict=True))
+    some = at > 0
+    found: list[float | None] = []
+    for mass, ours in points:
+        inside = bool(some.any()) and at[some][0] <= mass <= at[some][-1]
+        found.append(plain(ours / np.interp(np.log(mass), np.log(at[some]), bits[some]), 4) if inside else None)
+    return found
+
+
+def measure(trace: Trace, seed: int) -> Numbers:
+    """Measure dropped mass, bits and rejection probability of each controller on the same texts; nothing is random."""
+    paths = paths_of(trace)
+    bits_of = np.asarray(payload_bits(trace.vocabulary, np.arange(1, trace.vocabulary + 1), RESOLUTION, adaptive=True))
+
+    def bits(path: Path) -> Values:
+        return bits_of[path.sizes - 1]
+
+    texts = paths[CONTROLLERS[0], EPSILON]
+    longest = int(np.median([len(path.dropped) for path in texts]))
+    at = spread(longest, POINTS)
+    series: list[dict[str, Any]] = []
+    for name in CONTROLLERS:
+        running = _running(paths[name, EPSILON], at)
+        low, high = zip(*(one.ends for one in running), strict=True)
+        curve = {"mean": plain([one.value for one in running]), "low": plain(low), "high": plain(high)}
+        series.append({"name": name, "panel": 0, "x": at.tolist()} | curve)
+    bound = regret_bound_sharp(EPSILON, LEARNING_RATE, MIDDLE_THRESHOLD, at)
+    series.append({"name": "sharp bound of C-SQS", "panel": 0, "x": at.tolist(), "mean": plain(bound)})
+    points = {}
+    for name in (*CONTROLLERS, FIXED):
+        keys = [key for key in paths if key[0] == name]
+        points[name] = [(_mean(paths[key], lambda path: path.dropped), _mean(paths[key], bits)) for key in keys]
+        mass, sent = zip(*points[name], strict=True)
+        series.append({"name": name, "panel": 1, "parameter": [k[1] for k in keys], "x": plain(mass), "y": plain(sent)})
+    rows = [(epsilon, name, paths[name, epsilon]) for epsilon in SHOWN for name in CONTROLLERS]
+    return {
+        "axes": [
+            {"x": axis("position in the text", scale="log"), "y": axis("mean dropped mass so far", scale="log")},
+            {"x": axis("mean dropped mass", scale="log"), "y": axis("bits of a draft")},
+        ],
+        "series": series,
+        "statistics": {
+            "texts": len(texts),
+            "epsilon": EPSILON,
+            "dropped": {name: plain(_mean(paths[name, EPSILON], lambda path: path.dropped), 4) for name in CONTROLLERS},
+            "bits": {name: plain(_mean(paths[name, EPSILON], bits), 5) for name in CONTROLLERS},
+            "largest_mean": {name: plain(max(map(_largest, paths[name, EPSILON])), 4) for name in CONTROLLERS},
+            "largest_drop": {
+                name: plain(max(p.dropped.max() for p in paths[name, EPSILON]), 4) for name in CONTROLLERS
+            },
+            "over_fixed": {name: _excess(points[name], points[FIXED]) for name in CONTROLLERS},
+        },
+        "tables": [_table(rows, bits).plain()],
+        "positions_drawn": sum(len(path.dropped) for path in texts),
+    }
+
+
+def _mean(paths: list[Path], value: Callable[[Path], Values]) -> float:
+    return _over(paths, value).value
+
+
+def _largest(path: Path) -> float:
+    """Return the largest running mean of d."""
+    return float((np.cumsum(path.dropped) / np.arange(1, len(path.dropped) + 1)).max())
+
+
+def _table(rows: list[tuple[float, str, list[Path]]], bits: Callable[[Path], Values]) -> Table:
+    cells = []
+    for epsilon, name, paths in rows:
+        largest = max(map(_largest, paths)) / epsilon
+        cells.append(
+            (
+                f"{epsilon:g}",
+                name,
+                _over(paths, lambda path: path.dropped).told(".5f"),
+                f"{largest:.3g}",
+                f"{max(path.dropped.max() for path in paths):.3g}",
+                _over(paths, lambda path: path.sizes.astype(np.float64)).told(",.0f"),
+                _over(paths, bits).told(",.0f"),
+                _over(paths, lambda path: path.rejected).told(".3f"),
+            )
+        )
+    heads = (
+        "ε",
+        "controller",
+        "mean dropped mass",
+        "largest running mean, over ε",
+        "largest dropped mass",
+        "tokens kept",
+        "bits a draft, formula",
+        "P(rejected) = TV(q̂, p)",
+    )
+    return Table("On the same texts, every position kept", heads, tuple(cells))
+
+
+# ------------------------------------------------------------------------------------------------ picture and caption
+
+
+def _name(name: str) -> str:
+    """Return the name of a curve in the legend."""
+    first = f"τ₁ = {MIDDLE_THRESHOLD:g}"
+    return {"C-SQS": f"C-SQS ({first})", "Budgeted C-SQS": f"Budgeted C-SQS ({first})", FIXED: "fixed threshold"}.get(
+        name, name
+    )
+
+
+def paint(numbers: Numbers) -> Canvas:
+    """Running means on the left, bits against dropped mass on the right."""
+    figure, panels = canvas((PAGE[0], PAGE[1] + 0.3), panels=2)
+    labels: dict[str, Any] = {}
+    for one in numbers["series"]:
+        axes = panels[one["panel"]]
+        if one["name"].startswith("sharp"):
+            (drawn,) = axes.plot(one["x"], one["mean"], color="0.45", linestyle=(0, (4, 2)), linewidth=0.9)
+        else:
+            look = info_of(one["name"]).style.options()
+            if one["panel"] == 0 or one["name"] == FIXED:
+                look["marker"] = ""
+            (drawn,) = axes.plot(one["x"], one["mean"] if one["panel"] == 0 else one["y"], markersize=4, **look)
+            if one["panel"] == 0:
+                axes.fill_between(one["x"], one["low"], one["high"], color=look["color"], alpha=0.2, linewidth=0)
+        labels[_name(one["name"])] = drawn
+    labels["ε"] = panels[0].axhline(
+        numbers["statistics"]["epsilon"], color="0.45", linewidth=0.9, linestyle=(0, (1, 1.5))
+    )
+    for axes, names in zip(panels, numbers["axes"], strict=True):
+        name_axes(axes, names)
+    drawn_masses = [x for one in numbers["series"] if one["panel"] == 1 and one["name"] != FIXED for x in one["x"] if x]
+    if drawn_masses:
+        panels[1].set_xlim(min(drawn_masses) / 1.5, 2.0 * max(drawn_masses))
+    panels[1].set_ylim(bottom=0)
+    figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def message(numbers: Numbers) -> str:
+    """The dropped mass and the bits of the budget beside those of C-SQS."""
+    about = numbers["statistics"]
+    dropped, bits = about["dropped"], about["bits"]
+    times = dropped["C-SQS"] / about["epsilon"]
+    more = 100.0 * (bits["Budgeted SQS"] / bits["C-SQS"] - 1.0)
+    return (
+        f"On the same texts C-SQS drops {times:.1f} times the mass that ε = {about['epsilon']:g} allows; the budget is "
+        f"never exceeded, and sends {abs(more):.0f}% {'more' if more > 0 else 'fewer'} bits."
+    )
+
+
+def caption(numbers: Numbers) -> str:
+    """What each controller costs beside the fixed threshold of the same dropped mass."""
+    about = numbers["statistics"]
+    told = []
+    for name in CONTROLLERS:
+        found = [one for one in about["over_fixed"][name] if one is not None]
+        told.append(f"{min(found):.2f} to {max(found):.2f} for {name}" if found else f"undefined for {name}")
+    bits = ", ".join(f"{name} {about['bits'][name]:,.0f}" for name in CONTROLLERS)
+    dropped = ", ".join(f"{name} {about['dropped'][name]:.2g}" for name in CONTROLLERS)
+    return (
+        f"At ε = {about['epsilon']:g}, mean dropped mass: {dropped}; bits of a draft by the formula: {bits}. Bits over "
+        f"those of the fixed threshold with the same mean dropped mass, which only hindsight knows: {'; '.join(told)}. "
+        f"Each of {about['texts']} evenly spaced texts starts its controllers anew, and all its positions are kept."
+    )

@@ -255,16 +255,17 @@ def partial_draft(
 
 
 def deviation_ends(xp: Any, value: Array, rest: Array, cap: Array, k: Array, vocabulary: int) -> tuple[Array, Array]:
-    """Return the least and the largest Δ_k from the descending entries that are known, the others' mass and cap."""
-    listed = value.shape[-1]
-    unsent = xp.arange(listed, device=value.device) >= k[..., None]
+    """Return the least and the largest Δ_k from the descending entries that are known, the others' mass and cap.
+
+    Columns behind the list hold 0. An even rest adds nothing to Δ_k: its entries are at most the mean of the tail.
+    """
+    unsent = xp.arange(value.shape[-1], device=value.device) >= k[..., None]
     tail = rest + xp.sum(xp.where(unsent, value, 0.0), axis=-1)
     mean = tail / xp.astype(xp.where(k < vocabulary, vocabulary - k, 1), xp.float64)
     known = xp.sum(xp.where(unsent, xp.clip(value - mean[..., None], min=0.0), 0.0), axis=-1)
     full = xp.floor(rest / xp.where(cap > 0, cap, 1.0))  # as many as can be at the cap; one has what is left
     most = full * xp.clip(cap - mean, min=0.0) + xp.clip(rest - full * cap - mean, min=0.0)
-    even = xp.clip(rest - (vocabulary - listed) * mean, min=0.0)
-    return known + even, known + xp.maximum(most, even)
+    return known, known + most
 
 
 def draft_ends(xp: Any, at: Array, p: Known, q: Known, vocabulary: int) -> tuple[Array, Array]:

@@ -91,11 +91,7 @@ def _deviations(draft: Array, k: Array) -> tuple[Array, Array]:
     k = xp.astype(wide[..., 0], xp.int64)
     row = known_of(xp, q, k)
     value = xp.sort(row.value, axis=-1, descending=True, stable=False)
-    ends = [xp.zeros_like(row.rest), xp.zeros_like(row.rest)]
-    for size in (int(one) for one in xp.unique_values(k)):
-        found = deviation_ends(xp, value[..., :size], row.rest, row.cap, k // 2, q.shape[-1])
-        ends = [xp.where(k == size, new, old) for new, old in zip(found, ends, strict=True)]
-    return ends[0], ends[1]
+    return deviation_ends(xp, value, row.rest, row.cap, k // 2, q.shape[-1])
 
 
 def _half_deviation(draft: Array, k: Array) -> Array:

@@ -6,10 +6,10 @@ import os
 
 from hypothesis import HealthCheck, settings
 
-# The tests' arrays are small: threads would wait for each other, and for whatever else runs.
+# The tests' arrays are small: threads would wait for each other and for other processes.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# The first call into torch or a module imports it; that is slow, but it is not the property's doing.
+# The first call into torch or a module imports it; this is slow, but the property is not the cause.
 settings.register_profile("few", max_examples=5, deadline=None, derandomize=True)  # for coverage
 settings.register_profile("dev", max_examples=50, deadline=None)
 settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True, print_blob=True)

@@ -128,7 +128,7 @@ def fault(name, call, stray, argument, allowed=False):
 def faults(name, argument):
     """Return the strays for which an argument's answer is wrong."""
     allowed = ALLOWED.get((name, argument), {})
-    target(name)(**VALID_CALLS[name])  # what it imports is no cost of a stray
+    target(name)(**VALID_CALLS[name])  # imports do not count as the cost of a stray
     default = inspect.signature(PUBLIC[name]).parameters[argument].default
     for stray in strays(argument, VALID_CALLS[name][argument]):
         good = stray.label in allowed or (stray.label == "None" and default is None)

@@ -248,7 +248,7 @@ def test_every_method_is_measured_by_the_same_evaluator(method, count):
     tasks = workload(count)
     found = plan(tasks, PAPER, method, **EACH)
     assert found.method == method
-    if method != "dp-printed":  # no partition, so that the public evaluator refuses it
+    if method != "dp-printed":  # not a partition, so the public evaluator refuses it
         latency = plan_latency(tasks, PAPER, found.batches, found.draft_length, found.order, **EACH)
         assert found.latency == latency
     assert 0 < found.lower_bound <= found.latency * (1 + 1e-12)

@@ -105,7 +105,7 @@ def test_the_risk_is_the_distance(rejected):
     assert vanishes(sum(gains))
     for v in range(size):
         expected = skip[v] * loss[v] if v in rejected else -risk * residual[v]
-        assert vanishes(gains[v] - expected)  # one sign for those rejected, the other for the rest: half the sum is
+        assert vanishes(gains[v] - expected)  # rejected tokens have one sign, all others the other: half the sum is
     assert vanishes(sum(gains[v] for v in rejected) - risk)
 
 

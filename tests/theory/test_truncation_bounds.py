@@ -108,7 +108,7 @@ def test_the_worst_case_against_linear_programs_of_fixed_signs(distance):
     p, mass, inverse = cp.Variable(3, nonneg=True), cp.Parameter(nonneg=True), cp.Parameter(nonneg=True)
     best = 0.0
     for up, over in product(product((0, 1), repeat=3), product((0, 1), repeat=2)):
-        u, o = np.array(up), np.array([up[0], *over])  # what is sent has one sign
+        u, o = np.array(up), np.array([up[0], *over])  # all sent entries have one sign
         gained, distorted = cp.multiply(u, p - q), cp.multiply(o, p - flat)
         signs = [cp.multiply(2 * u - 1, p - q) >= 0, cp.multiply(2 * o - 1, p - flat) >= 0]
         fixed = [cp.sum(p) == 1, cp.sum(gained) == distance, cp.sum(distorted) == mass]
@@ -172,7 +172,7 @@ def test_the_rules_give_back_the_size_that_they_came_from(data):
     weights = np.array(data.draw(st.lists(st.integers(1, 1000), min_size=1, max_size=12, unique=True)), dtype=float)
     draft = weights / weights.sum()
     k = data.draw(st.integers(1, len(draft)))
-    just = 1 - 1e-12  # off the border, where one rounding decides
+    just = 1 - 1e-12  # away from the border, where a rounding decides
     p, low = truncation.top_p_of_size(draft, k), truncation.min_p_of_size(draft, k)
     width = truncation.top_n_sigma_of_size(np.log(draft), k)
     assert int(truncation.size_from_top_p(draft, just * p)) == k

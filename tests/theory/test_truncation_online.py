@@ -153,7 +153,7 @@ def test_the_decoded_row_against_entry_by_entry(data):
     draft = data.draw(rows((), data.draw(vocabularies())))
     k, bits = data.draw(st.integers(0, len(draft))), data.draw(st.sampled_from((1, 3, 8, 52)))
     token = data.draw(st.one_of(st.none(), st.integers(0, len(draft) - 1)))
-    draft = draft / draft.sum()  # as at the door, since floor is sensitive to the last bit
+    draft = draft / draft.sum()  # as decoded_draft does, since floor is sensitive to the last bit
     found = truncation.decoded_draft(draft, k, bits_per_probability=bits, draft_token=token)
     np.testing.assert_allclose(found, decoded(draft, k, bits, token), rtol=0, atol=2.0**-bits + 1e-12)
     assert float(found.sum()) == pytest.approx(1.0, abs=1e-12)

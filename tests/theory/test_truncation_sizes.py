@@ -591,7 +591,7 @@ def test_no_size_that_meets_the_tolerance_is_ruled_out(size, starved):
         if scale == 0.3:  # ties
             q = np.floor(q * size * 4) + 1.0
             q /= q.sum()
-        if starved:  # what is sent first is of no use to the target
+        if starved:  # the first sent entries do not help the target
             p[np.argsort(-q)[: size // 2]] = 0.0
             p /= p.sum()
         pair, ruled_out = SortedPair.of(p, q), 0

@@ -61,7 +61,7 @@ class Recorder:
         """Store the rows at which both models' scores are known as a trace.
 
         These are the rows of all emitted tokens but the last one of a round whose drafts were all accepted: there the
-        assistant was not asked. The scores are processed ones (temperature, top-k, top-p); the manifest says so.
+        assistant computed no scores. The scores are processed ones (temperature, top-k, top-p); the manifest says so.
 
         Parameters
         ----------

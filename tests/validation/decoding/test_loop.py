@@ -108,7 +108,7 @@ def test_quantised_drafts_leave_the_law(make: Callable[[], Method]) -> None:
 
 
 def test_an_allocated_lattice_leaves_the_law() -> None:
-    draft, target = tables(6, 1, any_rows, halves)  # 6 bits allow of two tokens or three by quarters
+    draft, target = tables(6, 1, any_rows, halves)  # 6 bits are enough for two or three tokens in quarters
     rows = all_texts(table_pair(draft, target), AllocatedSqs(6.0, budget_bits=12.0), 1, dict.fromkeys(SAMPLED, 12))
     assert distance(law_of(rows), exact_law(target, 1)) < 1e-12
     assert distance(law_of(rows), exact_law(draft, 1)) > 0.1
@@ -193,7 +193,7 @@ def test_what_was_thrown_away_does_not_reach_the_text_through_the_length_it_teac
     draft = np.tile([1.0, 0.0, 0.0], (nodes(3, positions), 1))
     target = draft.copy()
     target[node(0)] = [0.0, 1.0, 0.0]  # the second draft is always rejected
-    draft[node(0, 0, 0)] = [0.5, 0.0, 0.5]  # only ever thrown away; 2 ends a text, and the drafting
+    draft[node(0, 0, 0)] = [0.5, 0.0, 0.5]  # it is always dropped; 2 ends a text, and so the drafting
     draft[node(0, 1, 0)] = target[node(0, 1, 0)] = [0.5, 0.5, 0.0]
     tune = {0.1: 0.7425, 1.0: 0.22}[step]  # K is 5 or 1 as that end was drafted or not
     method = FlexSpec(
@@ -203,7 +203,7 @@ def test_what_was_thrown_away_does_not_reach_the_text_through_the_length_it_teac
     rows = decode(table_pair(draft, target, end_tokens=(2,)), prompts, method, new_tokens=positions, batch=1000)
     law = law_of(rows)
     assert set(law) == {(0, 1, 0, 0, 0, 0, 0), (0, 1, 0, 1, 0, 0, 0)}
-    assert abs(law[0, 1, 0, 1, 0, 0, 0] - 0.5) < 0.06  # 3.8 standard deviations; .75 with the number met again
+    assert abs(law[0, 1, 0, 1, 0, 0, 0] - 0.5) < 0.06  # 3.8 standard deviations; .75 if the number is used again
 
 
 @pytest.mark.parametrize("method", [RandHlm(0.5), UHlm(0.55, draws=None), DraftOnly()], ids=lambda m: m.name)

@@ -102,7 +102,7 @@ def test_top_p_texts_with_quantised_drafts_have_the_law_of_the_cut_rows(make: Ma
 
 def test_top_p_texts_with_an_allocated_lattice_have_the_law_of_the_cut_rows() -> None:
     rng = np.random.default_rng(6)
-    draft, target = any_rows(rng, 1), halves(rng, 1)  # 6 bits allow of two tokens or three by quarters
+    draft, target = any_rows(rng, 1), halves(rng, 1)  # 6 bits are enough for two or three tokens in quarters
     cells = {DRAFT: 4, ACCEPT: 6, REPLACE: 6}
     check(lambda: AllocatedSqs(6.0, budget_bits=12.0), draft, target, cells, "0", 1)
 

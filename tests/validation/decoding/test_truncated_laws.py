@@ -213,12 +213,12 @@ def test_texts_have_the_papers_law_and_its_distance_is_within_the_risk(kind: str
     expected, sizes = by_hand(kind, threshold, draft, target)
     assert distance(law, expected) < 1e-9
     assert distance(law, law_of_texts(shipped(kind, threshold), draft, target)) < 1e-12
-    assert 0 < min(sizes) <= max(sizes) < V - 1  # of the row something is sent, and two or more are not
+    assert 0 < min(sizes) <= max(sizes) < V - 1  # some entries are sent, and two or more are not
     assert kind != "online" or len(sizes) > 1
     apart = distance(law, exact_law(target, POSITIONS))
     assert 0.01 < apart <= risk + 1e-12
     assert (skip_risk > 0.01) == (threshold > 0)
-    assert risk - skip_risk > 0.01  # cutting adds its part
+    assert risk - skip_risk > 0.01  # truncation adds its part
     if kind == "certified":
         assert risk - skip_risk <= POSITIONS * BIAS / 2
 

@@ -23,7 +23,7 @@ from validation.plots.edge_sd.printed import ALL_SAVINGS, BANDWIDTH_SAVINGS, BAT
 ROOT = Path(__file__).resolve().parents[3]
 EXPERIMENT = ROOT / "figures" / "experiments" / "edge_sd_settings"
 
-sys.path.insert(0, str(EXPERIMENT))  # a script finds its neighbours so
+sys.path.insert(0, str(EXPERIMENT))  # so that the script can import its neighbours
 search = importlib.import_module("search")
 sys.path.remove(str(EXPERIMENT))
 CHOICES, Setting, percentages = search.CHOICES, search.Setting, search.percentages

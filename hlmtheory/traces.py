@@ -109,7 +109,7 @@ def _manifest(folder: Path) -> dict[str, Any]:
         missing = "no manifest.json" if not isinstance(error, ValueError) else "no readable manifest.json"
         raise _refusal(folder, f"which has {missing}", "collect one with `hlm validate`") from error
     if not isinstance(manifest, dict) or manifest.get("format") != "hlm-trace":
-        raise _refusal(folder, "whose manifest is of something else", "collect one with `hlm validate`")
+        raise _refusal(folder, "whose manifest does not describe a trace", "collect one with `hlm validate`")
     if manifest.get("version") != _VERSION:
         what = f"whose format version is {manifest.get('version')!r}, not {_VERSION}"
         raise _refusal(folder, what, "collect the trace again")

@@ -254,7 +254,9 @@ def plan_latency(
     ):
         option(name, value, known)
     if order == "longest" and schedule == "barrier":
-        raise DomainError("order must be given, johnson or sequential with a barrier; got 'longest'; it is free's")
+        raise DomainError(
+            "order must be given, johnson or sequential with a barrier; got 'longest', which is for a free schedule"
+        )
     length = number(COUNT, "draft_length", draft_length)
     rule = memory_rule if length else "ignored"
     refuse_tasks(tasks, service, [length], rule)

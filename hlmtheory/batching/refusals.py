@@ -22,7 +22,7 @@ LENGTH = Domain("1 or more", lambda xp, value: value >= 1, "'autoregressive' dec
 _OUTPUT = Domain(
     "at most 1,000,000 tokens long",
     lambda xp, value: value <= 1_000_000,
-    "every decoding step is looked at: cut the answer into requests",
+    "the planner computes every decoding step: cut the answer into requests",
     kind="integer",
 )
 

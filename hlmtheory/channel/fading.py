@@ -31,18 +31,18 @@ LAW = {
         "give the ratio, not dB: 0 without a line of sight; above 10,000 the SNR hardly varies, take it as constant",
     ),
     "snr": not_negative("give the ratio, not dB"),
-    "upper": not_negative("give the ratio, not dB; leave it out where there is no end"),
+    "upper": not_negative("give the ratio, not dB; leave it out if there is no upper end"),
     "rate": Domain(
         "in [0, 1,000]",
         lambda xp, value: (value >= 0) & (value <= 1_000),
         "give a spectral efficiency in bit/s/Hz; 1,000 is a SNR of 3,010 dB, and every block is below it",
     ),
     "probability": open_unit("give a probability that is neither 0 nor 1"),
-    "outage": open_unit("say which share of the blocks to give up; with none the mean is infinite"),
-    "cut": positive("give the SNR below which a block is given up; with none the mean is infinite"),
+    "outage": open_unit("give the share of the blocks that are given up; without it the mean is infinite"),
+    "cut": positive("give the SNR below which a block is given up; without it the mean is infinite"),
     "bits": positive("a round that sends nothing takes no time: leave it out"),
     "bandwidth_hz": positive("give the band of the uplink in Hz"),
-    "coherence_s": positive("give the time in seconds after which the fading is another"),
+    "coherence_s": positive("give the time in seconds after which the fading changes"),
 }
 
 

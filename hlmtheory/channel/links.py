@@ -116,7 +116,7 @@ class GilbertElliott:
         shapes = {tuple(value.shape) for value in self._values()[1:]}
         if shapes != {()}:
             raise DomainError(
-                f"sample must be asked of one link; got shapes {sorted(shapes)}; make a GilbertElliott of each"
+                f"sample must be called on one link; got shapes {sorted(shapes)}; make a GilbertElliott for each"
             )
         good, bad, out, back = (float(to_numpy(value)) for value in self._values()[1:5])
         begins_bad = rng.random() < out / (out + back)

@@ -20,9 +20,9 @@ DOMAINS = {
     "uplink_s": not_negative("give a time in seconds"),
     "verify_s": not_negative("give a time in seconds"),
     "times_s": positive("a round takes some time, in seconds"),
-    "cut": positive("give the SNR below which a block is given up; with none the mean is infinite"),
-    "width": at_least_one("give by which factor the strip's upper end exceeds its lower one"),
-    "bound": positive("give what the mean is said not to exceed"),
+    "cut": positive("give the SNR below which a block is given up; without it the mean is infinite"),
+    "width": at_least_one("give the ratio of the strip's upper end to its lower end"),
+    "bound": positive("give the number that the mean is claimed not to exceed"),
 }
 COUNT = whole_from_one("count tokens, or bits")
 DRAWS = Domain(

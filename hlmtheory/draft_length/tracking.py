@@ -19,7 +19,7 @@ _LENGTH = whole_from_one("a round drafts at least one token")
 _SUMMED = Domain(
     "a whole number in 1..65,536 where its law is summed term by term",
     lambda xp, value: (value >= 1) & (value <= 65_536),
-    "no round drafts as many; take 65,536",
+    "no round has so long a draft; take 65,536",
     kind="integer",
 )
 _WEIGHT = not_negative("give the weight of the first estimate, in drafts")

@@ -221,7 +221,9 @@ def _row_and_support(draft: Array, support: Array) -> tuple[Any, Any, Array, Arr
     batch = leading_dimensions(draft=tuple(q.shape[:-1]), support=tuple(support.shape[:-1]))
     q, support = (xp.broadcast_to(value, (*batch, q.shape[-1])) for value in (q, support))
     if not bool(xp.all(xp.any(support, axis=-1))):
-        raise DomainError("support must keep a token of every row; got an empty one; keep at least the likeliest")
+        raise DomainError(
+            "support must keep a token of every row; got an empty one; keep at least the most probable token"
+        )
     if bool(xp.any(support & (q == 0))):
         raise DomainError(
             "support must hold tokens of non-zero probability only; got one of probability 0; leave it out, "

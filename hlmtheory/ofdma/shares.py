@@ -23,7 +23,7 @@ _SIZES = {
     "gain": positive("give the channel gain as a ratio, not in dB; a user of zero gain never finishes"),
     "noise": positive("give the noise power in watts, not in dBm"),
     "snr": positive("give the signal-to-noise ratio as a ratio, not in dB"),
-    "boost": at_least_one("give by which factor the gain is raised"),
+    "boost": at_least_one("give the factor by which the gain is raised"),
 }
 _PER_USER = ("bits", "spectral_efficiency", "full_band_snr", "shares", "weights", "power", "gain", "snr")
 _RANGE = positive("the result leaves the range of its floating type: take other units, or float64")

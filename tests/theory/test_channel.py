@@ -445,9 +445,9 @@ def test_half_a_strip_is_half_the_strip():
         ),
         (
             lambda: Rayleigh(1.0).mean_latency(1.0, 1.0, outage=0.0),
-            r"^outage must be .* with none the mean is infinite",
+            r"^outage must be .* without it the mean is infinite",
         ),
-        (lambda: Rayleigh(1.0).inverse_efficiency(0.0), r"^cut must be .* with none the mean is infinite"),
+        (lambda: Rayleigh(1.0).inverse_efficiency(0.0), r"^cut must be .* without it the mean is infinite"),
         (lambda: Rayleigh(1.0).latency_quantile(0.5, 1.0, 0.0), r"^bandwidth_hz must be positive"),
     ],
 )
@@ -545,7 +545,7 @@ def test_a_number_of_slots_or_of_blocks_is_a_count(slots):
 
 
 def test_only_one_markov_link_is_sampled():
-    with pytest.raises(ValueError, match=r"^sample must be asked of one link; got shapes \[\(\), \(2,\)\]; make a"):
+    with pytest.raises(ValueError, match=r"^sample must be called on one link; got shapes \[\(\), \(2,\)\]; make a"):
         GilbertElliott([8e6, 9e6], 1e6, 0.0625, 0.25, 0.5).sample(np.random.default_rng(0), 3)
 
 

@@ -459,7 +459,7 @@ def test_drafts_declared_as_quantised_but_drawn_from_the_model_are_found_out():
         ),
         (
             lambda: lattice.quantize([0.5, 0.5], support=[False, False], resolution=1),
-            r"support must keep a token of every row; got an empty one; keep at least the likeliest",
+            r"support must keep a token of every row; got an empty one; keep at least the most probable token",
         ),
         (
             lambda: lattice.quantize([1.0, 0.0], support=[True, True], resolution=1),

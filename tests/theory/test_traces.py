@@ -78,8 +78,8 @@ def rewritten(**changes):
     [
         (lambda path: (path / "manifest.json").unlink(), "which has no manifest.json; collect one with"),
         (lambda path: (path / "manifest.json").write_text("{"), "which has no readable manifest.json"),
-        (lambda path: (path / "manifest.json").write_text("[]"), "whose manifest is of something else"),
-        (rewritten(format="other"), "whose manifest is of something else"),
+        (lambda path: (path / "manifest.json").write_text("[]"), "whose manifest does not describe a trace"),
+        (rewritten(format="other"), "whose manifest does not describe a trace"),
         (rewritten(version=3), "whose format version is 3, not 2; collect the trace again"),
         (rewritten(positions=9), r"whose arrays have lengths \{'draft_logits': 700, .*, not 9; restore it"),
         (lambda path: (path / "arrays/target_logits/c.0.0").unlink(), "which has 2 of 3 chunks of target_logits"),

@@ -29,10 +29,10 @@ NODES = 12
 """Decoding steps, after the first, that represent all steps in a plan."""
 
 VOCABULARY = 32_000
-"""Of the LLaMA models."""
+"""Vocabulary size of the LLaMA models."""
 
 BANDWIDTH_HZ = 25e6
-"""At which the paper prints the savings of Fig. 9."""
+"""The bandwidth at which the paper prints the savings of Fig. 9."""
 
 CHOICES: dict[str, tuple[str, ...]] = {
     "payload": ("embeddings", "token ids", "a row a token", "a row a draft"),
@@ -48,7 +48,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Everything that the search varies. The defaults are Table II and the text.
+    """The fields that the search varies. The defaults are those of Table II and the text.
 
     Attributes
     ----------
@@ -57,14 +57,14 @@ class Setting:
     longest_draft : int
         l_max.
     draft_rate, draft_start, verify_rate : float
-        c₁ and c₂ of the draft stage and c₁ of the verify stage, as multiples of Table II's. If the upload and all
-        four constants are scaled alike, no saving changes. So c₂ of the verify stage stays fixed.
+        c₁ and c₂ of the draft stage and c₁ of the verify stage, as multiples of Table II's. If the upload and all four
+        constants are scaled by one factor, no saving changes. So c₂ of the verify stage stays fixed.
     upload : float
         Bits uploaded for each Hz of bandwidth, as a multiple of Table II's; 0 leaves the upload out.
     gain_db, exponent : float
         As in :class:`validation.claims.scenarios.cell.Radio`; power and noise enter only through the same quotient.
     payload : str
-        What is uploaded for each token of the prompt: its embeddings, its id, or a distribution in FP16. Or such a
+        The upload for each token of the prompt: its embeddings, its id, or a distribution in FP16. Or such a
         distribution for each draft.
     answers : str
         Every task generates its own O_k tokens, or O_max tokens.
@@ -75,7 +75,7 @@ class Setting:
     sorted_arrival, printed_objective : bool
         As in :class:`validation.claims.scenarios.cell.Reading`.
     baseline_length : str
-        Max and heuristic batching draft what is best for them, or as many tokens as the proposed plan.
+        Max and heuristic batching use their own best draft length, or that of the proposed plan.
     max_rule : str
         Max batching takes as many tasks as fit if all had the longest prompt, as fit batch by batch, or as fit if
         all had the mean prompt.
@@ -126,14 +126,14 @@ class Setting:
 
     @property
     def service(self) -> Service:
-        """The two models on their machines."""
+        """Return the two models on their machines."""
         edge = Device(EDGE.c1 * self.draft_rate, EDGE.c2 * self.draft_start)
         cloud = Device(CLOUD.c1 * self.verify_rate, CLOUD.c2)
         return Service(*PAIRS[self.pair], edge, cloud, self.acceptance, self.memory)
 
     @property
     def changes(self) -> tuple[str, ...]:
-        """The differences from Table II and the text, in words."""
+        """Return the differences from Table II and the text, in words."""
         differing = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
         return tuple(_WORDS[name](getattr(self, name)) for name in differing)
 
@@ -180,7 +180,7 @@ _WORDS: dict[str, Any] = {
 
 
 def setting_of(saving: Saving, setting: Setting) -> Setting:
-    """The setting with the one field that the figure varies."""
+    """Return the setting with the one field that the figure varies."""
     field, value = saving.changed
     return replace(setting, **{field: value})  # type: ignore[arg-type]
 
@@ -188,14 +188,14 @@ def setting_of(saving: Saving, setting: Setting) -> Setting:
 def percentages(
     setting: Setting, goals: Sequence[Saving], seed: int, runs: int, *, nodes: int | None = NODES
 ) -> tuple[Row, Row]:
-    """The savings at a setting for each goal, on average and in each run.
+    """Return the savings at a setting for each goal, on average and in each run.
 
     Parameters
     ----------
     setting : Setting
     goals : sequence of Saving
     seed, runs : int
-        Pick the draws of the users; they are the same for every setting.
+        Select the draws of the users; they are the same for every setting.
     nodes : int, optional
         Decoding steps that represent all steps in a plan; None for every step.
 
@@ -207,7 +207,7 @@ def percentages(
     Raises
     ------
     ValueError
-        If the memory does not hold the longest task.
+        If the memory cannot hold the longest task.
     """
     both = [
         [_latencies(setting_of(goal, setting), goal.baseline, seed, run, nodes) for run in range(runs)]
@@ -224,7 +224,7 @@ def percentages(
 
 
 def _latencies(setting: Setting, baseline: str, seed: int, run: int, nodes: int | None) -> tuple[float, float]:
-    """T of the baseline and of ours (s)."""
+    """Return T of the baseline and of ours (s)."""
     radio_free = replace(setting, **_RADIO)
     ours, drafts = _serve(_of_ours(radio_free), "proposed", seed, run, nodes)
     best, equal = (time * setting.upload for time in _uploads(setting, drafts, seed, run))
@@ -242,7 +242,7 @@ _RADIO: dict[str, Any] = {
 
 
 def _of_ours(setting: Setting) -> Setting:
-    """The setting without the fields that only baselines depend on."""
+    """Return the setting without the fields that only baselines depend on."""
     return replace(setting, baseline_length="own", max_rule="longest", heuristic="first rise")
 
 
@@ -256,7 +256,7 @@ def _users(setting: Setting, seed: int, run: int) -> Users:
 
 
 def _uploads(setting: Setting, drafts: float, seed: int, run: int) -> tuple[float, float]:
-    """T_com with the best and with equal shares at 20 MHz (s)."""
+    """Return T_com with the best and with equal shares at 20 MHz (s)."""
     row = 16.0 * VOCABULARY
     if setting.payload == "a row a draft":
         unit, bits = 1, row * drafts

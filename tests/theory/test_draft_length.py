@@ -528,7 +528,7 @@ def test_examined_drafts_are_accepted_at_the_rate(gamma):
     ("change", "message"),
     [
         ({"acceptance": 1.5}, r"^acceptance must be in \[0, 1\]; got 1.5; give a probability"),
-        ({"fixed": -1.0}, r"^fixed must be 0 or more and finite; got -1.0; give what a round costs"),
+        ({"fixed": -1.0}, r"^fixed must be 0 or more and finite; got -1.0; give the cost of a round"),
         ({"marginal": math.nan}, r"^marginal must be 0 or more and finite; got nan"),
         (
             {"max_draft_length": 0},

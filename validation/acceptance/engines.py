@@ -6,21 +6,18 @@ by looking at the content.
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from validation.acceptance.json_files import parse, read_lines, read_text
 from validation.acceptance.record import AcceptanceRecord
 from validation.errors import UserError
 
-LARGEST_FILE = 2**30
-"""Largest number of bytes of a file that is read as a whole, after decompression."""
-LONGEST_LINE = 2**26
-"""Largest number of characters of a line of a JSONL file: a prompt and an answer of a million tokens."""
+START = 2**20
+"""Characters that tell whether a file is a scrape of vLLM's metrics."""
 GREATEST_COUNT = 2**53
 """Counts above this are not exact as a double."""
 GREATEST_LENGTH = 4096
@@ -456,9 +453,9 @@ def read_acceptance(*paths: str | Path) -> list[AcceptanceRecord]:
     texts, others = {}, []
     for path in map(Path, paths):
         found = path / "acceptance_rate.json" if path.is_dir() else path
-        start = _start(found)
+        start = read_text(found, START)
         if _VLLM in start and not start.lstrip().startswith(("{", "[")):
-            texts[str(found)] = _whole(found)
+            texts[str(found)] = read_text(found)
         else:
             others.append(found)
     if len(texts) > 2:
@@ -474,13 +471,10 @@ def read_acceptance(*paths: str | Path) -> list[AcceptanceRecord]:
 
 def _of_file(path: Path) -> list[AcceptanceRecord]:
     if path.name.endswith((".jsonl", ".jsonl.gz")):
-        return [record for number, line in _lines(path) for record in _of_request(f"{path}, line {number}", line)]
-    text = _whole(path)
+        return [record for where, content in read_lines(path) for record in _of_request(where, content)]
+    text = read_text(path)
     if text.lstrip().startswith(("{", "[")):
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path} is no JSON ({error}); check that it is complete.") from error
+        content = parse(str(path), text)
         if isinstance(content, list) and any(
             isinstance(one, Mapping) and str(one.get("name", "")).startswith(_VLLM) for one in content
         ):
@@ -507,48 +501,3 @@ def _of_request(where: str, content: Any) -> list[AcceptanceRecord]:
             except (AttributeError, KeyError, TypeError, IndexError, ValueError) as error:
                 raise UserError(f"{where} is damaged: {error!r}; check that it is complete.") from error
     raise UserError(f"{where} is of no known format; known are {FORMATS}.")
-
-
-def _open(path: Path) -> Any:
-    if not path.is_file():
-        raise UserError(f"There is no file {path}; check the path.")
-    return (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig")
-
-
-def _read(path: Path, read: Callable[[Any], Any]) -> Any:
-    """Call ``read`` with the open file; explain what cannot be read."""
-    try:
-        with _open(path) as file:
-            return read(file)
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
-        raise UserError(f"{path} cannot be read ({error}); text in UTF-8 is needed.") from error
-
-
-def _start(path: Path) -> str:
-    return str(_read(path, lambda file: file.read(2**20)))
-
-
-def _whole(path: Path) -> str:
-    text = str(_read(path, lambda file: file.read(LARGEST_FILE + 1)))
-    if len(text) > LARGEST_FILE:
-        raise UserError(f"{path} has more than {LARGEST_FILE:,} characters; give a JSONL file, which is read in parts.")
-    return text
-
-
-def _lines(path: Path) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the parsed content of each line that is not empty."""
-    try:
-        with _open(path) as file:
-            number = 0
-            while line := file.readline(LONGEST_LINE + 1):
-                number += 1
-                if len(line) > LONGEST_LINE:
-                    raise UserError(f"{path}, line {number} is longer than {LONGEST_LINE:,} characters.")
-                if not line.strip():
-                    continue
-                try:
-                    yield number, json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    raise UserError(f"{path}, line {number} is no JSON ({error}).") from error
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
-        raise UserError(f"{path} cannot be read ({error}); text in UTF-8 is needed.") from error

@@ -25,6 +25,7 @@ from validation.cli.run import (
     say_what_stays,
     typed_command,
 )
+from validation.cli.top_k import top_k
 from validation.errors import UserError, naming
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -370,3 +371,4 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
 
 
 main.add_command(acceptance)
+main.add_command(top_k)

@@ -1,0 +1,223 @@
+"""Top-k log-probabilities, in files that are written here field by field as each engine's documentation says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from hlmtheory.truncation import certified_size
+from hlmtheory.verification import acceptance_rate, softmax
+from validation.cli.commands import main
+from validation.collection.intervals import PROMISES, intervals
+from validation.collection.top_k import read_top_k
+from validation.errors import UserError
+
+V, N = 40, 6
+TEXT = np.random.default_rng(0).integers(0, V, N)
+
+
+def rows(seed: int) -> np.ndarray:
+    """Distributions at N places."""
+    return softmax(np.random.default_rng(seed).normal(0, 3, (N, V)))
+
+
+def largest(row: np.ndarray, k: int) -> list[tuple[int, float, int]]:
+    """Token, log-probability and rank of the k largest."""
+    return [(int(v), float(np.log(row[v])), rank) for rank, v in enumerate(np.argsort(-row)[:k], start=1)]
+
+
+def with_text(row: np.ndarray, token: int, k: int) -> list[tuple[int, float, int]]:
+    """What vLLM lists: the token of the text first, then the largest."""
+    rank = int((row > row[token]).sum()) + 1
+    return [(int(token), float(np.log(row[token])), rank), *(one for one in largest(row, k) if one[0] != token)]
+
+
+def nested(p: np.ndarray, k: int) -> Any:
+    """vLLM's server, and its offline nested form."""
+    places = [
+        {str(v): {"logprob": x, "rank": rank, "decoded_token": "a"} for v, x, rank in with_text(row, t, k)}
+        for row, t in zip(p, TEXT, strict=True)
+    ]
+    return {"prompt_logprobs": [None, *places]}
+
+
+def in_choices(p: np.ndarray, k: int) -> Any:
+    """vLLM's completions keep them in the choice."""
+    return {"choices": [nested(p, k)], "usage": {}}
+
+
+def flat(p: np.ndarray, k: int) -> Any:
+    """vLLM's FlatLogprobs."""
+    places = [[], *(with_text(row, t, k) for row, t in zip(p, TEXT, strict=True))]
+    ends = np.cumsum([len(place) for place in places]).tolist()
+    every = [one for place in places for one in place]
+    return {
+        "prompt_logprobs": {
+            "start_indices": [0, *ends[:-1]],
+            "end_indices": ends,
+            "token_ids": [v for v, _, _ in every],
+            "logprobs": [x for _, x, _ in every],
+            "ranks": [rank for _, _, rank in every],
+        }
+    }
+
+
+def sglang(p: np.ndarray, k: int) -> Any:
+    """SGLang's meta_info."""
+    return {
+        "meta_info": {
+            "input_token_logprobs": [
+                [None, 1, None],
+                *([float(np.log(r[t])), int(t), None] for r, t in zip(p, TEXT, strict=True)),
+            ],
+            "input_top_logprobs": [None, *([[x, v, None] for v, x, _ in largest(row, k)] for row in p)],
+        }
+    }
+
+
+def llama_cpp(p: np.ndarray, k: int) -> Any:
+    """The answer of llama.cpp's server."""
+    return {
+        "completion_probabilities": [
+            {
+                "id": int(t),
+                "token": "a",
+                "logprob": float(np.log(row[t])),
+                "top_logprobs": [{"id": v, "token": "b", "logprob": x} for v, x, _ in largest(row, k)],
+            }
+            for row, t in zip(p, TEXT, strict=True)
+        ]
+    }
+
+
+ENGINES = {"nested": nested, "in choices": in_choices, "flat": flat, "sglang": sglang, "llama.cpp": llama_cpp}
+
+
+def stored(path: Path, *answers: Any) -> Path:
+    """The file of some answers."""
+    lines = "\n".join(map(json.dumps, answers))
+    path.write_text(lines if path.suffix == ".jsonl" else json.dumps(answers[0]))
+    return path
+
+
+@pytest.mark.parametrize("k", [1, 7, V])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_largest_are_read_whatever_the_engine(tmp_path, engine, k):
+    p = rows(1)
+    found = read_top_k(stored(tmp_path / "p.json", ENGINES[engine](p, k)))
+    assert found.k == k
+    assert found.text_tokens.tolist() == TEXT.tolist()
+    expected = np.argsort(-p, axis=1)[:, :k]
+    assert found.tokens.tolist() == expected.tolist()
+    np.testing.assert_allclose(found.log_probabilities, np.log(np.take_along_axis(p, expected, 1)), rtol=1e-15)
+
+
+@pytest.mark.parametrize("k", [1, 7, V])
+def test_the_truth_is_within_the_intervals(tmp_path, k):
+    p, q = rows(1), rows(2)
+    files = [read_top_k(stored(tmp_path / f"{i}.json", sglang(row, k))) for i, row in enumerate((q, p))]
+    found = intervals(*files, V)
+    truth = float(acceptance_rate(p, q).mean())
+    low, high = found.acceptance
+    assert low - 1e-12 <= truth <= high + 1e-12
+    assert (high - low < 1e-9) == (k == V)
+    if k == V:
+        for one, promise in zip(found.certified, PROMISES, strict=True):
+            assert (one.covered, one.mean_k) == (1.0, float(certified_size(q, promise).mean()))
+    assert [one.covered for one in found.certified] == sorted(one.covered for one in found.certified)
+
+
+def test_texts_are_numbered_and_must_agree(tmp_path):
+    p, q = rows(1), rows(2)
+    both = stored(tmp_path / "p.jsonl", sglang(p, 5), nested(p, 5))
+    found = read_top_k(both)
+    assert found.texts.tolist() == [0] * N + [1] * N
+    with pytest.raises(UserError, match=r"6 places and .* 12, or"):
+        intervals(read_top_k(stored(tmp_path / "q.json", sglang(q, 5))), found, V)
+    other = sglang(q, 5)
+    other["meta_info"]["input_token_logprobs"][3][1] += 1
+    with pytest.raises(UserError, match="at place 2 of text 0"):
+        intervals(
+            read_top_k(stored(tmp_path / "o.json", other)), read_top_k(stored(tmp_path / "p.json", sglang(p, 5))), V
+        )
+
+
+def test_a_list_that_is_no_top_k_is_refused(tmp_path):
+    p = rows(1)
+    files = [read_top_k(stored(tmp_path / "p.json", sglang(p, 5)))] * 2
+    with pytest.raises(UserError, match="must be a token in"):
+        intervals(*files, 3)
+    low = sglang(p, 5)
+    for place in low["meta_info"]["input_top_logprobs"][1:]:
+        for one in place:
+            one[0] -= 9.0
+    with pytest.raises(UserError, match="must leave a rest that fits"):
+        intervals(read_top_k(stored(tmp_path / "l.json", low)), files[0], V)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"prompt_logprobs": None}, "has none of"),
+        ({"prompt_logprobs": [None, {"3": {"logprob": 0.5}}]}, "no log-probability"),
+        ({"prompt_logprobs": [None, {"3": {"logprob": float("nan")}}]}, "no log-probability"),
+        ({"prompt_logprobs": [None, {"x": {"logprob": -1}}]}, "no token id"),
+        ({"prompt_logprobs": [None, {"3": -1.0}]}, "damaged"),
+        ({"prompt_logprobs": [None]}, "has no log-probabilities"),
+        (
+            {
+                "prompt_logprobs": {
+                    "start_indices": [0],
+                    "end_indices": [9],
+                    "token_ids": [1],
+                    "logprobs": [-1],
+                    "ranks": [1],
+                }
+            },
+            "does not hold",
+        ),
+        ({"completion_probabilities": [{"id": 1, "prob": 0.5, "top_probs": []}]}, "after the sampler"),
+        ({"completion_probabilities": [{"id": 1, "top_logprobs": [{"id": 2, "logprob": -1}] * 2}]}, "twice"),
+        ({"completion_probabilities": [{"id": 1, "top_logprobs": []}]}, "lists no token"),
+    ],
+)
+def test_what_is_damaged_is_refused_by_its_place(tmp_path, change, message):
+    path = stored(tmp_path / "bad.json", change)
+    with pytest.raises(UserError, match=message) as refused:
+        read_top_k(path)
+    assert "bad.json" in str(refused.value)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_cut_and_flipped_byte_is_refused_or_read(tmp_path, engine):
+    path = stored(tmp_path / "p.json", ENGINES[engine](rows(1), 3))
+    whole = path.read_bytes()
+    contents = [whole[:end] for end in range(0, len(whole), 41)]
+    contents += [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(0, len(whole), 11)]
+    for content in contents:
+        path.write_bytes(content)
+        assert "p.json" in outcome(path)
+
+
+def outcome(path: Path) -> str:
+    """What is read, or the error, as text."""
+    try:
+        return read_top_k(path).where
+    except UserError as error:
+        return str(error)
+
+
+def test_the_command(tmp_path):
+    files = [stored(tmp_path / name, nested(rows(seed), 8)) for name, seed in (("q.json", 2), ("p.json", 1))]
+    words = ["top-k", "--draft", str(files[0]), "--target", str(files[1]), "--vocabulary", str(V)]
+    shown = CliRunner().invoke(main, words)
+    assert shown.exit_code == 0, shown.output
+    assert "6 places of 1 texts, V = 40; 8 probabilities" in shown.output
+    found = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
+    assert f"{found['acceptance'][0]:.4f} to {found['acceptance'][1]:.4f}" in shown.output
+    assert CliRunner().invoke(main, [*words[:-1], "3"]).exit_code == 2

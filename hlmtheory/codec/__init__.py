@@ -21,7 +21,7 @@ once is refused.
 from __future__ import annotations
 
 from hlmtheory.codec.claims import CLAIMS
-from hlmtheory.codec.coding import decode, encode
+from hlmtheory.codec.coding import Message, decode, encode
 from hlmtheory.codec.frame import (
     ChecksumError,
     CodecError,
@@ -32,21 +32,28 @@ from hlmtheory.codec.frame import (
     TruncatedError,
     VersionError,
 )
+from hlmtheory.codec.menu import CodecMenu
 from hlmtheory.codec.messages import (
     LatticeDraft,
     LatticeMessage,
-    Message,
     TruncatedDraft,
     TruncatedMessage,
     lattice_message,
     truncated_message,
 )
+from hlmtheory.codec.mixed import MixedDraft, MixedMessage, coded_message, message_bytes
+from hlmtheory.codec.selection import CODEC_KINDS, CodecChoice, cheapest_codec
+from hlmtheory.codec.text_budget import CodecAllocation, optimal_codecs
 from hlmtheory.codec.truncated import decoded_rows
 
 __all__ = [
     "CLAIMS",
+    "CODEC_KINDS",
     "ChecksumError",
+    "CodecAllocation",
+    "CodecChoice",
     "CodecError",
+    "CodecMenu",
     "ExtendedError",
     "LatticeDraft",
     "LatticeMessage",
@@ -54,13 +61,19 @@ __all__ = [
     "Message",
     "MessageError",
     "MissingCoderError",
+    "MixedDraft",
+    "MixedMessage",
     "TruncatedDraft",
     "TruncatedError",
     "TruncatedMessage",
     "VersionError",
+    "cheapest_codec",
+    "coded_message",
     "decode",
     "decoded_rows",
     "encode",
     "lattice_message",
+    "message_bytes",
+    "optimal_codecs",
     "truncated_message",
 ]

@@ -17,7 +17,9 @@ from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
 from hlmtheory.codec.coding import decode, encode
 from hlmtheory.codec.enumerative import encode_lattice, index_of
 from hlmtheory.codec.frame import varint
+from hlmtheory.codec.menu_claims import CLAIMS as _MENU_CLAIMS
 from hlmtheory.codec.messages import LatticeMessage, TruncatedMessage, lattice_message, truncated_message
+from hlmtheory.codec.text_budget import CLAIMS as _TEXT_CLAIMS
 from hlmtheory.codec.truncated import decoded_rows
 from hlmtheory.truncation.message import BITS, message_certificate
 
@@ -139,4 +141,6 @@ CLAIMS = (
         attained=Attained({"draft": [0.6, 0.24, 0.16], "token": 0, "k": 1}),
         ceiling=2.0,
     ),
+    *_MENU_CLAIMS,
+    *_TEXT_CLAIMS,
 )

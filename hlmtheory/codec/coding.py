@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from hlmtheory._array import brief
 from hlmtheory._domains import DomainError, instance
 from hlmtheory.codec.entropy import decode_entropy, encode_entropy
 from hlmtheory.codec.enumerative import decode_lattice, encode_lattice
 from hlmtheory.codec.frame import MalformedError, MessageError, TruncatedError, framed, unframed
-from hlmtheory.codec.messages import LatticeMessage, Message, TruncatedMessage
+from hlmtheory.codec.messages import LatticeMessage, TruncatedMessage
+from hlmtheory.codec.mixed import MixedMessage
+from hlmtheory.codec.mixed_coding import decode_mixed, encode_mixed
 from hlmtheory.codec.truncated import decode_truncated, encode_truncated
 
-_LATTICE, _ENTROPY, _TRUNCATED = range(3)
+Message: TypeAlias = LatticeMessage | TruncatedMessage | MixedMessage
+
+_LATTICE, _ENTROPY, _TRUNCATED, _MIXED = range(4)
 _CODERS = {"enumerative": (_LATTICE, encode_lattice), "entropy": (_ENTROPY, encode_entropy)}
 _DECODERS: dict[int, Callable[[bytes], Message]] = {
     _LATTICE: decode_lattice,
     _ENTROPY: decode_entropy,
     _TRUNCATED: decode_truncated,
+    _MIXED: decode_mixed,
 }
-_NAMES = {_LATTICE: "enumerative", _ENTROPY: "entropy", _TRUNCATED: "enumerative"}  # a truncated message has one coder
+_NAMES = {_LATTICE: "enumerative", _ENTROPY: "entropy", _TRUNCATED: "enumerative", _MIXED: "enumerative"}
+"""A truncated or mixed message has one form, whatever the coder."""
 
 
 def encode(message: Message, *, coder: str = "enumerative") -> bytes:
@@ -27,11 +34,11 @@ def encode(message: Message, *, coder: str = "enumerative") -> bytes:
 
     Parameters
     ----------
-    message : LatticeMessage or TruncatedMessage
+    message : LatticeMessage, TruncatedMessage or MixedMessage
     coder : str
         For a lattice message: ``"enumerative"``, within one bit of c-sqs (1) and the tokens, or ``"entropy"``, which is
-        faster and often shorter for wide supports, and needs the extra ``codec``. A truncated message has one form and
-        ignores it.
+        faster and often shorter for wide supports, and needs the extra ``codec``. A truncated or mixed message has one
+        form and ignores it.
 
     Returns
     -------
@@ -55,6 +62,8 @@ def encode(message: Message, *, coder: str = "enumerative") -> bytes:
     """
     if isinstance(message, TruncatedMessage):
         return framed(_TRUNCATED, encode_truncated(message))
+    if isinstance(message, MixedMessage):
+        return framed(_MIXED, encode_mixed(message))
     if coder not in tuple(_CODERS):
         raise MessageError(f"coder must be one of {', '.join(_CODERS)}; got {brief(coder)}; choose one")
     instance("message", message, LatticeMessage)
@@ -73,7 +82,7 @@ def decode(data: bytes) -> Message:
 
     Returns
     -------
-    LatticeMessage or TruncatedMessage
+    LatticeMessage, TruncatedMessage or MixedMessage
 
     Raises
     ------

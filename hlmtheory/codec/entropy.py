@@ -53,7 +53,7 @@ def encode_entropy(message: LatticeMessage) -> bytes:
     sizes = [draft.size for draft in drafts]
     gaps = np.concatenate([np.diff(draft.support, prepend=-1) for draft in drafts]) - 1
     counts = np.concatenate([draft.counts for draft in drafts])
-    coder, uniform = stream.stack.AnsCoder(), stream.model.Uniform()
+    coder = stream.stack.AnsCoder()
     # Step 1: the tokens. The coder is a stack: symbols that are decoded first are encoded last
     for draft in reversed(drafts):
         drawn = draft.counts > 0
@@ -61,14 +61,7 @@ def encode_entropy(message: LatticeMessage) -> bytes:
         if (model := _token_model(stream, draft.counts[drawn])) is not None:
             coder.encode_reverse(np.asarray([place], dtype=np.int32), model)
     # Step 2: counts, then gaps, each with the model that costs least
-    chosen = []
-    for values in (counts, gaps):
-        classes, widths, extra = _split(values)
-        chosen.append(int(np.argmin(_costs() @ np.bincount(classes, minlength=CLASSES))))
-        wide = widths > 0
-        if wide.any():
-            coder.encode_reverse(extra[wide].astype(np.int32), uniform, (1 << widths[wide]).astype(np.int32))
-        coder.encode_reverse(classes.astype(np.int32), _model(chosen[-1]))
+    chosen = [push_values(coder, values) for values in (counts, gaps)]
     # Step 3: the header
     one_size = len(set(sizes)) == 1
     head = varint(message.vocabulary) + varint(len(drafts)) + bytes((one_size,))
@@ -95,8 +88,8 @@ def decode_entropy(body: bytes) -> LatticeMessage:
         coder = stream.stack.AnsCoder(np.frombuffer(rest[2:], dtype="<u4").astype(np.uint32))
     except ValueError as error:
         raise MalformedError("the words end in zero; no encoder writes that") from error
-    uniform, total = stream.model.Uniform(), sum(sizes)
-    gaps, counts = (_join(coder, uniform, coder.decode(_model(chosen), total)) for chosen in rest[:2])
+    total = sum(sizes)
+    gaps, counts = (pop_values(coder, chosen, total) for chosen in rest[:2])
     drafts = _drafts(stream, coder, vocabulary, sizes, gaps, counts)
     if not coder.is_empty():
         raise MalformedError("words are left over; no encoder writes that")
@@ -119,6 +112,30 @@ def _drafts(
         place = 0 if model is None else int(coder.decode(model))
         drafts.append(LatticeDraft(support, units, int(drawn[place])))
     return tuple(drafts)
+
+
+def push_values(coder: Any, values: Integers) -> int:
+    """Encode the values onto the stack with the model that costs least, and return its number."""
+    classes, widths, extra = _split(values)
+    chosen = int(np.argmin(_costs() @ np.bincount(classes, minlength=CLASSES)))
+    wide = widths > 0
+    if wide.any():
+        uniform = library().stream.model.Uniform()
+        coder.encode_reverse(extra[wide].astype(np.int32), uniform, (1 << widths[wide]).astype(np.int32))
+    coder.encode_reverse(classes.astype(np.int32), _model(chosen))
+    return chosen
+
+
+def pop_values(coder: Any, chosen: int, count: int) -> Integers:
+    """Decode as many values, encoded with the model of this number."""
+    return _join(coder, library().stream.model.Uniform(), coder.decode(_model(chosen), count))
+
+
+def information(values: Integers) -> float:
+    """Bits of the values under the model that costs least, before it is rounded to the coder's weights."""
+    classes, widths, _ = _split(values)
+    nats = float((_costs() @ np.bincount(classes, minlength=CLASSES)).min()) * 1e-9
+    return nats / math.log(2.0) + float(widths.sum())
 
 
 def _split(values: Integers) -> tuple[Integers, Integers, Integers]:

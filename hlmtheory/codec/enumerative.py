@@ -97,7 +97,7 @@ def index_of(message: LatticeMessage) -> tuple[int, int]:
         if vary:
             digits.append((k - 1, message.vocabulary))
         digits.append((rank(draft.support), math.comb(message.vocabulary, k)))
-        digits.append((_rank_counts(draft.counts, units), lattice_points(k, units)))
+        digits.append((rank_counts(draft.counts, units), lattice_points(k, units)))
         drawn = draft.support[draft.counts > 0]
         digits.append((int(np.searchsorted(drawn, draft.token)), drawn.size))
     index, states = 0, 1
@@ -145,13 +145,13 @@ def _peel(index: int, states: int, vocabulary: int, k: int, resolution: int) -> 
     index, place = divmod(index, supports)
     support = unrank(place, k, vocabulary)
     index, place = divmod(index, points)
-    counts = _unrank_counts(place, k, resolution)
+    counts = unrank_counts(place, k, resolution)
     drawn = support[counts > 0]
     index, place = divmod(index, drawn.size)
     return index, states * supports * points * drawn.size, LatticeDraft(support, counts, int(drawn[place]))
 
 
-def _rank_counts(counts: Integers, resolution: int) -> int:
+def rank_counts(counts: Integers, resolution: int) -> int:
     """The place of counts as a row of units and bars: the rank of the fewer of the two."""
     k = counts.size
     if resolution < k - 1:
@@ -159,7 +159,8 @@ def _rank_counts(counts: Integers, resolution: int) -> int:
     return rank(np.cumsum(counts[:-1]) + np.arange(k - 1))
 
 
-def _unrank_counts(place: int, k: int, resolution: int) -> Integers:
+def unrank_counts(place: int, k: int, resolution: int) -> Integers:
+    """The row of K counts at this place."""
     if resolution < k - 1:
         units = unrank(place, resolution, resolution + k - 1) - np.arange(resolution)
         return np.bincount(units, minlength=k).astype(np.int64)

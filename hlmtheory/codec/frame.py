@@ -4,7 +4,7 @@
 bytes     field   what
 ========= ======= ======================================================================
 1         version 1
-1         kind    0 lattice, enumerated; 1 lattice, entropy-coded; 2 truncated rows
+1         kind    0 lattice, enumerated; 1 lattice, entropy-coded; 2 truncated rows; 3 a codec for each row
 1 to 5    length  of the whole message in bytes, LEB128
 n         body    by kind
 4         check   CRC-32 of everything before, big-endian

@@ -55,22 +55,22 @@ class LatticeDraft:
     token: int
 
     def __post_init__(self) -> None:
-        support, counts = _integers("support", self.support), _integers("counts", self.counts)
+        support, counts = integers("support", self.support), integers("counts", self.counts)
         ascends = support.size > 0 and support[0] >= 0 and bool(np.all(support[1:] > support[:-1]))
-        _refuse(not ascends, "support must ascend from 0 on")
-        _refuse(counts.shape != support.shape, "counts must have an entry for each token of the support")
+        refuse(not ascends, "support must ascend from 0 on")
+        refuse(counts.shape != support.shape, "counts must have an entry for each token of the support")
         fits = int(counts.min()) >= 0 and 1 <= int(counts.sum()) <= LARGEST_RESOLUTION
-        _refuse(not fits, f"counts must be 0 or more, with a sum in 1..{LARGEST_RESOLUTION}")
+        refuse(not fits, f"counts must be 0 or more, with a sum in 1..{LARGEST_RESOLUTION}")
         token = number(WHOLE, "token", self.token)
         place = int(np.searchsorted(support, token))
         drawn = place < support.size and support[place] == token and counts[place] > 0
-        _refuse(not drawn, "token must be one of the support with a positive count")
+        refuse(not drawn, "token must be one of the support with a positive count")
         object.__setattr__(self, "support", support)
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "token", token)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, LatticeDraft) and _same(self, other)
+        return isinstance(other, LatticeDraft) and same(self, other)
 
     @property
     def size(self) -> int:
@@ -104,8 +104,8 @@ class LatticeMessage:
     drafts: tuple[LatticeDraft, ...]
 
     def __post_init__(self) -> None:
-        _keep_batch(self, LatticeDraft)
-        _refuse(
+        keep_batch(self, LatticeDraft)
+        refuse(
             any(int(draft.support[-1]) >= self.vocabulary for draft in self.drafts),
             "support must lie within the vocabulary",
         )
@@ -138,18 +138,18 @@ class TruncatedDraft:
     probability: float
 
     def __post_init__(self) -> None:
-        indices, levels = _integers("indices", self.indices), _integers("levels", self.levels)
+        indices, levels = integers("indices", self.indices), integers("levels", self.levels)
         token, probability = number(WHOLE, "token", self.token), number(UNIT_INTERVAL, "probability", self.probability)
-        _refuse(bool(np.any(indices[:1] < 0)) or bool(np.any(np.diff(indices) <= 0)), "indices must ascend from 0 on")
-        _refuse(levels.shape != indices.shape, "levels must have an entry for each index")
-        _refuse(bool(np.any(levels < 0)) or token < 0, "levels and token must be 0 or more")
+        refuse(bool(np.any(indices[:1] < 0)) or bool(np.any(np.diff(indices) <= 0)), "indices must ascend from 0 on")
+        refuse(levels.shape != indices.shape, "levels must have an entry for each index")
+        refuse(bool(np.any(levels < 0)) or token < 0, "levels and token must be 0 or more")
         object.__setattr__(self, "indices", indices)
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "token", token)
         object.__setattr__(self, "probability", probability)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TruncatedDraft) and _same(self, other)
+        return isinstance(other, TruncatedDraft) and same(self, other)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,18 +177,15 @@ class TruncatedMessage:
     drafts: tuple[TruncatedDraft, ...]
 
     def __post_init__(self) -> None:
-        _keep_batch(self, TruncatedDraft)
+        keep_batch(self, TruncatedDraft)
         object.__setattr__(self, "bits", number(WHOLE, "bits", self.bits))
-        _refuse(not 1 <= self.bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
+        refuse(not 1 <= self.bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
         for draft in self.drafts:
             tokens, others = np.append(draft.indices, draft.token), draft.levels[draft.indices != draft.token]
-            _refuse(bool(np.any(tokens >= self.vocabulary)), "indices and token must lie within the vocabulary")
-            _refuse(bool(np.any(draft.levels >= 2**self.bits)), f"levels must be below 2^{self.bits}")
+            refuse(bool(np.any(tokens >= self.vocabulary)), "indices and token must lie within the vocabulary")
+            refuse(bool(np.any(draft.levels >= 2**self.bits)), f"levels must be below 2^{self.bits}")
             total = int(others.sum()) / (2**self.bits - 1) + draft.probability
-            _refuse(total > 1.0 + ROUNDING, "levels and probability must come to at most 1")
-
-
-Message: TypeAlias = LatticeMessage | TruncatedMessage
+            refuse(total > 1.0 + ROUNDING, "levels and probability must come to at most 1")
 
 
 def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
@@ -220,12 +217,12 @@ def lattice_message(counts: Any, *, support: Any, token: Any) -> LatticeMessage:
     """
     rows, kept = np.atleast_2d(numbers(WHOLE, "counts", counts)), np.atleast_2d(_host("support", support))
     drawn = np.atleast_1d(numbers(WHOLE, "token", token))
-    _refuse(
+    refuse(
         rows.ndim != 2 or rows.shape != kept.shape or drawn.shape != rows.shape[:1],
         "counts, support and token must be (L, V), (L, V) and (L,)",
     )
-    _refuse(kept.dtype != np.bool_, "support must be a mask of booleans")
-    _refuse(bool(np.any((rows != 0) & ~kept)), "support must hold every token that has a count")
+    refuse(kept.dtype != np.bool_, "support must be a mask of booleans")
+    refuse(bool(np.any((rows != 0) & ~kept)), "support must hold every token that has a count")
     drafts = (LatticeDraft(np.flatnonzero(s), r[s], int(t)) for r, s, t in zip(rows, kept, drawn, strict=True))
     return LatticeMessage(rows.shape[1], tuple(drafts))
 
@@ -265,14 +262,14 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
     ([0, 2], [3, 2], 1, 0.125)
     """
     rows = np.atleast_2d(canonical("draft", draft))
-    _refuse(rows.ndim != 2, "draft must be (L, V) or (V,)")
+    refuse(rows.ndim != 2, "draft must be (L, V) or (V,)")
     vocabulary = rows.shape[-1]
     sizes = np.atleast_1d(size_up_to(vocabulary).check(np, "k", _host("k", k)))
-    _refuse(sizes.shape not in ((1,), rows.shape[:1]), "k must be one number, or one a row")
+    refuse(sizes.shape not in ((1,), rows.shape[:1]), "k must be one number, or one a row")
     drawn = np.atleast_1d(token_of(vocabulary).check(np, "token", _host("token", token)))
-    _refuse(drawn.shape != rows.shape[:1], "token must be one a row")
+    refuse(drawn.shape != rows.shape[:1], "token must be one a row")
     bits = number(WHOLE, "bits", bits)
-    _refuse(not 1 <= bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
+    refuse(not 1 <= bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
     levels = levels_of(rows, bits).astype(np.int64)
     order = np.argsort(-rows, axis=-1, kind="stable")
     chosen = (np.sort(row[:size]) for row, size in zip(order, np.broadcast_to(sizes, len(rows)), strict=True))
@@ -287,12 +284,14 @@ def _host(name: str, value: Any) -> NDArray[Any]:
     return to_numpy(arrays(**{name: value})[1])
 
 
-def _refuse(wrong: bool, sentence: str) -> None:
+def refuse(wrong: bool, sentence: str) -> None:
+    """Refuse a message for the reason in the sentence."""
     if wrong:
         raise MessageError(f"{sentence}; make a new message from counts, support and token")
 
 
-def _integers(name: str, value: Any) -> Integers:
+def integers(name: str, value: Any) -> Integers:
+    """A row of whole numbers."""
     array = _host(name, value)
     if array.ndim != 1 or (array.size and not np.issubdtype(array.dtype, np.integer)):
         raise MessageError(
@@ -301,13 +300,14 @@ def _integers(name: str, value: Any) -> Integers:
     return array.astype(np.int64)
 
 
-def _keep_batch(message: Any, kind: type[Any]) -> None:
+def keep_batch(message: Any, kind: type[Any]) -> None:
     """Validate the vocabulary and the drafts of a message, and store them in their declared types."""
     object.__setattr__(message, "vocabulary", number(WHOLE, "vocabulary", message.vocabulary))
     object.__setattr__(message, "drafts", instances("drafts", message.drafts, kind))
-    _refuse(not 2 <= message.vocabulary <= LARGEST_VOCABULARY, f"vocabulary must be in 2..{LARGEST_VOCABULARY}")
-    _refuse(not 1 <= len(message.drafts) <= LONGEST_BATCH, f"drafts must be 1 to {LONGEST_BATCH}")
+    refuse(not 2 <= message.vocabulary <= LARGEST_VOCABULARY, f"vocabulary must be in 2..{LARGEST_VOCABULARY}")
+    refuse(not 1 <= len(message.drafts) <= LONGEST_BATCH, f"drafts must be 1 to {LONGEST_BATCH}")
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
+    """Whether all fields of two records of one class are equal."""
     return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in type(one).__slots__)

@@ -20,6 +20,7 @@ from hlmtheory.codec.messages import (
     TruncatedDraft,
     TruncatedMessage,
 )
+from hlmtheory.codec.mixed import MixedMessage, mixed_row
 from hlmtheory.truncation.levels import completed, values_of
 
 _WHOLE = np.dtype(">f8")
@@ -63,15 +64,16 @@ def decode_truncated(body: bytes) -> TruncatedMessage:
     return TruncatedMessage(vocabulary, bits, tuple(drafts))
 
 
-def decoded_rows(message: TruncatedMessage) -> NDArray[np.float64]:
+def decoded_rows(message: TruncatedMessage | MixedMessage) -> NDArray[np.float64]:
     """The distributions q̂ that the server decodes from a message.
 
-    They equal :func:`hlmtheory.truncation.decoded_draft` with the draft token. The remaining mass is spread evenly over
-    the tokens that were not sent; if all were sent, over all but d.
+    Those of a truncated message equal :func:`hlmtheory.truncation.decoded_draft` with the draft token. The remaining
+    mass is spread evenly over the tokens that were not sent; if all were sent, over all but d. A mixed message holds
+    such rows of top-k, and lattices.
 
     Parameters
     ----------
-    message : TruncatedMessage
+    message : TruncatedMessage or MixedMessage
         L V must be at most 2^26, since the result takes 8 L V bytes, however short the message is.
 
     Returns
@@ -91,23 +93,28 @@ def decoded_rows(message: TruncatedMessage) -> NDArray[np.float64]:
     >>> decoded_rows(decode(encode(message))).tolist()
     [[0.0, 0.0, 0.125, 0.875]]
     """
-    instance("message", message, TruncatedMessage)
+    if not isinstance(message, MixedMessage):
+        instance("message", message, TruncatedMessage)
     _refuse_too_large(message)
     rows = np.empty((len(message.drafts), message.vocabulary))
-    for row, draft in zip(
-        rows, message.drafts, strict=True
-    ):  # row by row, so that masks and sums take the memory of one row
-        row[:] = _decoded_row(draft, message.vocabulary, message.bits)
+    made = (  # one by one, so that masks and sums take one row's memory
+        (mixed_row(draft, message.vocabulary) for draft in message.drafts)
+        if isinstance(message, MixedMessage)
+        else (_decoded_row(draft, message.vocabulary, message.bits) for draft in message.drafts)
+    )
+    for row, found in zip(rows, made, strict=True):
+        row[:] = found
     return rows
 
 
-def _refuse_too_large(message: TruncatedMessage) -> None:
+def _refuse_too_large(message: TruncatedMessage | MixedMessage) -> None:
     drafts, vocabulary = len(message.drafts), message.vocabulary
     if drafts * vocabulary > MOST_DECODED:
+        mixed = isinstance(message, MixedMessage)
+        of = "MixedMessage(vocabulary, " if mixed else "TruncatedMessage(vocabulary, bits, "
         raise MessageError(
             f"message must hold at most {MOST_DECODED:,} probabilities, drafts times V; got {drafts} drafts of V = "
-            f"{vocabulary}; decode fewer at a time, as TruncatedMessage(vocabulary, bits, "
-            f"drafts[:{MOST_DECODED // vocabulary}])"
+            f"{vocabulary}; decode fewer at a time, as {of}drafts[:{MOST_DECODED // vocabulary}])"
         )
 
 

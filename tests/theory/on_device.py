@@ -36,6 +36,7 @@ LEFT_OUT = {
         "AcceptanceCount.update",
         "AcceptanceTracker",
         "AcceptanceTracker.update",
+        "CodecMenu",
         "Device",
         "ModelShape",
         "Task",
@@ -45,6 +46,7 @@ LEFT_OUT = {
     "takes objects made of numbers of Python": {"Service", "lower_bound", "plan", "plan_latency"},
     "takes messages, whose arrays are on the host, or bytes": {
         "LatticeMessage",
+        "MixedMessage",
         "TruncatedMessage",
         "decode",
         "decoded_rows",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import conformal, lattice, skipping, truncation, uncertainty
+from hlmtheory import codec, conformal, lattice, skipping, truncation, uncertainty
 
 from .kinds import kind_of, numbers, to
 from .public import public_names
@@ -56,6 +56,7 @@ BOUNDS = {
     "bill_bound_on_device": lambda p, q, u: skipping.bill_bound_on_device(q, u, u),
     "round_bill": lambda p, q, u: skipping.round_bill(u, q),
     "quadrature_error": lambda p, q, u: uncertainty.quadrature_error(8 * u[0], 0),
+    "cheapest_codec": lambda p, q, u: codec.cheapest_codec(q, 0.3).bias,
     "regret_bound": lambda p, q, u: conformal.regret_bound(**EPSILON),
     "regret_bound_sharp": lambda p, q, u: conformal.regret_bound_sharp(**EPSILON),
     "regret_bound_rate": lambda p, q, u: conformal.regret_bound_rate(0.1, 0.3, 0.2, EPSILON["steps"]),

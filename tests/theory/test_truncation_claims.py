@@ -49,6 +49,19 @@ def drafted_often(draw):
 
 
 @st.composite
+def reconstructed(draw):
+    """A pair, and a row for each draft: the draft distribution with some of another row, the target, or neither."""
+    target, draft = draw(pairs()).values()
+    target, draft = target[..., :12], draft[..., :12]
+    target, draft = (np.where(one.sum(-1, keepdims=True) > 1e-3, one, 1.0) for one in (target, draft))
+    target, draft = (one / one.sum(-1, keepdims=True) for one in (target, draft))
+    size = draft.shape[-1]
+    share = draw(hnp.arrays(np.float64, (*draft.shape, 1), elements=st.sampled_from((0.0, 2.0**-20, 0.1, 0.5, 1.0))))
+    other = draw(rows((*draft.shape[:-1], size), size))
+    return {"target": target, "draft": draft, "decoded": (1.0 - share) * draft[..., None, :] + share * other}
+
+
+@st.composite
 def drafts_of_many(draw, *, targets=False):
     """Separate target and draft rows of several tokens, with a tolerance or competing values of k."""
     size, tokens = draw(vocabularies(2)), draw(st.integers(1, 4))
@@ -108,6 +121,9 @@ STRATEGIES = {
     "truncation.dual": drafts_of_many(),
     "truncation.dual_bound": drafts_of_many(),
     "truncation.dual_gap": drafts_of_many(),
+    "truncation.any_codec": reconstructed(),
+    "truncation.any_codec_mean": reconstructed(),
+    "truncation.any_codec_decoded": reconstructed(),
     "truncation.misdeclared": sampled_elsewhere(),
     **{f"truncation.partial_{name}": SIZED for name in PARTIAL_PAIRS},
     **{f"truncation.partial_{name}": ROW_AND_SIZE for name in PARTIAL_ROWS},
@@ -139,6 +155,16 @@ OUTSIDE = {
         "k": 1,
         "draft_count": 1,
     },
+    "every r̂^(d) exists: TV(q̂^(d), p) > 2^-44, or d is not rejected": {
+        "target": [0.5, 0.5],
+        "draft": [0.25, 0.75],
+        "decoded": [[0.5, 0.5], [0.5, 0.5]],
+    },
+    "every r̂^(d) exists: TV(q̂^(d), p) > 2^-44": {
+        "target": [0.5, 0.5],
+        "draft": [0.25, 0.75],
+        "decoded": [[0.5, 0.5], [0.25, 0.75]],
+    },
     "r̂ exists: TV(q̂, p) > 2^-44, or nothing is rejected": {
         "target": [0.5, 0.25, 0.25],
         "draft": [0.5, 0.375, 0.125],
@@ -150,6 +176,7 @@ STRAYS = {
     "draft": [0.5, 0.25, 0.22],
     "target": [0.5, float("nan"), 0.5],
     "actual_draft": [0.5, 0.25, 0.22],
+    "decoded": [[0.5, 0.25, 0.22]] * 3,
     "draft_count": 0,
     "token": 9,
     "k": 9999,
@@ -189,6 +216,11 @@ def test_budgets_in_a_batch_are_those_one_by_one(claim):
 
 
 AGREES = {claim.id: {**claim.refuted, "target": claim.refuted["draft"]} for claim in FALSE}
+AGREES["truncation.any_codec_decoded"] = {
+    "target": [0.5, 0.25, 0.25],
+    "draft": [0.25, 0.25, 0.5],
+    "decoded": [[0.25, 0.25, 0.5]] * 3,
+}
 """For each false claim, where it is right."""
 
 CLAIM_TABLE = ClaimTable(CLAIMS, STRATEGIES, STRAYS, AGREES, OUTSIDE)

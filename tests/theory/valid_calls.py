@@ -22,6 +22,8 @@ CHAIN = channel.GilbertElliott(8e6, 1e6, 0.0625, 0.25, 0.5)
 RECORDED = channel.TraceLink([0.0, 1.0], [1e6, 3e6])
 TRACKER = draft_length.AcceptanceTracker(0.1, "consistent", 0.75, 1.0)
 LATTICE = codec.lattice_message([6, 0, 4, 0], support=[True, False, True, False], token=2)
+CHOSEN = codec.cheapest_codec([0.625, 0.25, 0.125], 0.25)
+MIXED = codec.coded_message([0.625, 0.25, 0.125], CHOSEN, token=2)
 TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
 
 
@@ -233,6 +235,21 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "TruncatedMessage": {"vocabulary": 4, "bits": 3, "drafts": TRUNCATED.drafts},
     "lattice_message": {"counts": [6, 0, 4, 0], "support": [True, False, True, False], "token": 2},
     "truncated_message": {"draft": R, "k": 2, "token": 2, "bits": 3},
+    "CodecMenu": {"kinds": ("top-k", "lattice"), "widths": (4, 8), "sizes": (1, 2), "resolutions": (10, 100)},
+    "cheapest_codec": {"draft": R, "bias_tolerance": 0.25, "menu": codec.CodecMenu()},
+    "MixedDraft": {
+        "kind": "mixture",
+        "support": np.array([0, 1]),
+        "values": np.array([6, 3]),
+        "rest": 1,
+        "bits": 0,
+        "token": 2,
+        "probability": 0.125,
+    },
+    "MixedMessage": {"vocabulary": 3, "drafts": MIXED.drafts},
+    "coded_message": {"draft": R, "choice": CHOSEN, "token": 2, "probability": True},
+    "message_bytes": {"vocabulary": 3, "bits": [20, 30], "probability": True},
+    "optimal_codecs": {"bits": [[20.0, 4.0], [90.0, 10.0]], "bias": [[0.5, 1.5], [0.5, 1.5]], "bias_budget": 2.5},
     "decoded_rows": {"message": TRUNCATED},
     "encode": {"message": LATTICE, "coder": "enumerative"},
     "decode": {"data": codec.encode(LATTICE)},
@@ -456,6 +473,8 @@ RECORDS = {
     "PartialPair",
     "SizeAllocation",
     "Allocation",
+    "CodecAllocation",
+    "CodecChoice",
     "QuadratureEstimate",
     "DepthAcceptance",
     "TokensByLength",

@@ -185,6 +185,27 @@ def _budgeted_batches(rng: np.random.Generator) -> Instance:
     return {name: case[name] for name in ("drafts", "accepted", "epsilon")}
 
 
+def _within(rng: np.random.Generator) -> Instance:
+    """Return draft distributions, tokens drawn from them, and tolerances of the certified bias."""
+    draft = _rows(rng, SIZE)
+    token = [rng.choice(VOCABULARY, p=row) for row in draft]
+    return {"draft": draft, "token": token, "bias_tolerance": 10.0 ** rng.uniform(-2, 0, SIZE)}
+
+
+def _competing_codecs(rng: np.random.Generator) -> Instance:
+    """Return draft distributions, tolerances, and the sizes and resolutions of competing codecs."""
+    numbers = {name: rng.integers(1, 17, SIZE) for name in ("k", "resolution", "width")}
+    return {"draft": _rows(rng, SIZE), "bias_tolerance": 10.0 ** rng.uniform(-1, 0.3, SIZE), **numbers}
+
+
+def _choices(rng: np.random.Generator) -> Instance:
+    """Return four choices for each of four positions, the cheaper the more biased, and a budget for the sum."""
+    bias = np.sort(10.0 ** rng.uniform(-3, 0.3, (SIZE, 4, 4)))
+    bits = np.round(rng.uniform(1, 40, (SIZE, 4, 1)) / bias ** rng.uniform(0.2, 1.0, (SIZE, 4, 1)))
+    least = bias.min(axis=-1).sum(axis=-1)
+    return {"bits": bits, "bias": bias, "bias_budget": least * 10.0 ** rng.uniform(0, 1, SIZE) + 1e-9}
+
+
 INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "lattice.quantize": _quantised,
     "lattice.quantize_printed": _quantised,
@@ -201,6 +222,12 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "codec.enumerative": _message,
     "codec.round_trip": _message,
     "codec.certificate": _drawn,
+    "codec.cheapest_certificate": _within,
+    "codec.message_bytes": _within,
+    "codec.cheapest": _competing_codecs,
+    "codec.text_bound": _choices,
+    "codec.text_plan": _choices,
+    "codec.text_gap": _choices,
     "conformal.update": _batches,
     "conformal.telescope": _run,
     "conformal.telescope_printed": _run,

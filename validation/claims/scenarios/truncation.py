@@ -67,11 +67,22 @@ def _row(rng: np.random.Generator) -> Instance:
     return {"draft": _wide(rng)["draft"]}
 
 
+def _reconstructed(rng: np.random.Generator) -> Instance:
+    """Return a pair, and for each draft token the draft distribution with a share of another distribution."""
+    target, draft = _pairs(rng, SIZE)
+    _, other = _pairs(rng, SIZE, VOCABULARY)
+    share = 10.0 ** rng.uniform(-4, 0, (SIZE, VOCABULARY, 1))
+    return {"target": target, "draft": draft, "decoded": (1.0 - share) * draft[:, None] + share * other}
+
+
 INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "truncation.exact": _with_tolerance,
     "truncation.exact_least": _with_tolerance,
     "truncation.offline": _many_with_tolerance,
     "truncation.offline_least": _many_with_tolerance,
+    "truncation.any_codec": _reconstructed,
+    "truncation.any_codec_mean": _reconstructed,
+    "truncation.any_codec_decoded": _reconstructed,
     "truncation.dual": _rows_with_sizes,
     "truncation.dual_bound": _rows_with_sizes,
     "truncation.dual_gap": _rows_with_sizes,

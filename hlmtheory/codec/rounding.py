@@ -1,0 +1,234 @@
+"""A draft distribution in descending order, its rounding to a lattice, and the distance that the rounding costs.
+
+One arithmetic for the choice of a codec, the message and the certificate. Rows are on the host, float64, and canonical
+(:func:`hlmtheory._simplex.canonical`). The first entries of the order are the K tokens of the support; the others are
+the rest. Units are the counts of a row on a lattice; ℓ of them are the mass 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._array import NUMPY, tail_sums
+from hlmtheory.truncation.levels import levels_of, slack, values_of
+
+BINS = 64
+"""Bins of remainders, for the bound that needs no sort."""
+
+Row = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class SortedRow:
+    """One distribution in descending order.
+
+    Attributes
+    ----------
+    source : float64 array, shape (V,)
+        The row before it was sorted.
+    values : float64 array, shape (V,)
+    heads, tails : float64 arrays, shape (V + 1,)
+        Sums of the first k entries, and of the entries from k on.
+    slack : float
+        What is added to each distance, so that rounding never makes it too small; 0 for a row with a single 1, which
+        has no rounding. A distance has at most 15 sums of at most V terms each, and of size 1 at most.
+    """
+
+    source: Row
+    values: Row
+    heads: Row
+    tails: Row
+    slack: float
+
+    @classmethod
+    def of(cls, row: Row) -> SortedRow:
+        """Sort a canonical row (V,): the only sort of all its entries."""
+        values = np.ascontiguousarray(np.sort(row)[::-1])
+        heads = np.concatenate(([0.0], np.cumsum(values)))
+        certain = values[0] == 1.0 and np.count_nonzero(values) == 1
+        return cls(row, values, heads, tail_sums(NUMPY, values[None])[0], 0.0 if certain else slack(len(values)))
+
+    @property
+    def vocabulary(self) -> int:
+        """V."""
+        return len(self.values)
+
+    def above(self, level: float | Row) -> Integers:
+        """How many entries exceed the level, or each of the levels."""
+        return np.asarray(np.searchsorted(-self.values, -np.asarray(level), side="left"), dtype=np.int64)
+
+    def rest_excess(self, size: Integers, level: Row) -> Row:
+        """Σ_{i > k} (q_i - level)⁺ for each size k and level."""
+        last = np.maximum(self.above(level), size)
+        found: Row = self.tails[size] - self.tails[last] - (last - size) * level
+        return np.maximum(found, 0.0)
+
+    def flat_rest(self, size: Integers) -> Row:
+        """Δ_k for each k: the distance if the first k entries are exact and the rest is even."""
+        found = self.rest_excess(size, self.tails[size] / np.maximum(self.vocabulary - size, 1))
+        return np.where(size < self.vocabulary, found, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """How the K largest entries and the rest become ℓ units.
+
+    The entries of at least one unit are rounded down, and the others to 0. The units that are left over go one by one
+    to the largest remainders, which makes the support's part of the row nearest to q. If every entry of the support
+    has one and some are left over, these go to the largest entry.
+
+    Attributes
+    ----------
+    whole : int64 array, shape (m,)
+        Units of the entries of at least one unit, rounded down.
+    remainders : float64 array, shape (m,)
+        What this rounding loses of them, in units.
+    raised, first : int
+        How many of the largest remainders, and how many of the other entries, get one unit more.
+    extra : int
+        Units left over, for the largest entry.
+    spread : int
+        Units of the rest.
+    distance : float
+        TV(q, q̂), but for rounding.
+    """
+
+    whole: Integers
+    remainders: Row
+    raised: int
+    first: int
+    extra: int
+    spread: int
+    distance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A support and its resolution after rounding down: what is left over, and the remainders that compete for it.
+
+    Attributes
+    ----------
+    size, resolution, spread : int
+        K, ℓ, and the units of the rest.
+    whole, remainders : arrays, shape (m,)
+        As in :class:`Rounding`.
+    missing : int
+        Units left over.
+    """
+
+    size: int
+    resolution: int
+    spread: int
+    whole: Row
+    remainders: Row
+    missing: int
+
+    @classmethod
+    def of(cls, row: SortedRow, size: int, resolution: int, *, mixture: bool) -> Split:
+        """Round the support down, and in a mixture the rest as one entry."""
+        spread = int(resolution * float(row.tails[size])) if mixture else 0
+        many = min(size, int(np.searchsorted(-row.values, -1.0 / resolution, side="right")))
+        scaled = resolution * row.values[:many]
+        whole = np.floor(scaled)
+        return cls(size, resolution, spread, whole, scaled - whole, resolution - spread - int(whole.sum()))
+
+    def lost(self, row: SortedRow, filled: float) -> float:
+        """What the support loses if the largest remainders that are filled have this sum, in probability."""
+        small = self.resolution * (row.heads[self.size] - row.heads[len(self.whole)])
+        return max(float(self.remainders.sum() + small - filled) / self.resolution, 0.0)
+
+    def rest(self, row: SortedRow, *, mixture: bool) -> float:
+        """What the rest has above its even share of its units."""
+        others = row.vocabulary - self.size
+        if not (mixture and others):
+            return float(row.tails[self.size])
+        return float(row.rest_excess(np.asarray(self.size), np.asarray(self.spread / self.resolution / others)))
+
+    def most_filled(self, row: SortedRow) -> float:
+        """At least the sum of the largest remainders that are filled: n θ + Σ (f - θ)⁺ for the best θ of a few."""
+        many, up = len(self.whole), min(self.missing, self.size)
+        place = (self.remainders * BINS).astype(np.int64)
+        counts = np.bincount(place, minlength=BINS)[::-1].cumsum()[::-1]
+        sums = np.bincount(place, weights=self.remainders, minlength=BINS)[::-1].cumsum()[::-1]
+        level = np.arange(BINS) / BINS
+        last = np.clip(row.above(level / self.resolution), many, self.size)
+        small = self.resolution * (row.heads[last] - row.heads[many]) - (last - many) * level
+        return float(np.min(up * level + sums - counts * level + small))
+
+
+def rounding(row: SortedRow, size: int, resolution: int, *, mixture: bool) -> Rounding:
+    """Round the ``size`` largest entries and, in a mixture, the rest as one entry, spread evenly by the server."""
+    return rounded(row, Split.of(row, size, resolution, mixture=mixture), mixture=mixture)
+
+
+def rounded(row: SortedRow, split: Split, *, mixture: bool) -> Rounding:
+    """Give the units that are left over to the largest remainders."""
+    many, up = len(split.whole), min(split.missing, split.size)
+    sums = np.concatenate(([0.0], np.cumsum(np.sort(split.remainders)[::-1])))
+    # of the units, some go to the m entries that were rounded down, and the others to the first of those below a unit
+    raised = np.arange(max(0, up - (split.size - many)), min(many, up) + 1)
+    filled = sums[raised] + split.resolution * (row.heads[many + up - raised] - row.heads[many])
+    best = int(np.argmax(filled))
+    chosen = int(raised[best])
+    distance = split.lost(row, float(filled[best])) + split.rest(row, mixture=mixture)
+    extra = split.missing - up
+    whole = split.whole.astype(np.int64)
+    return Rounding(whole, split.remainders, chosen, up - chosen, extra, split.spread, distance)
+
+
+def distance_at_least(row: SortedRow, split: Split, *, mixture: bool) -> float:
+    """A lower bound on the distance of this rounding, without a sort; near, since only one bin of remainders is off."""
+    return split.lost(row, split.most_filled(row)) + split.rest(row, mixture=mixture) - row.slack
+
+
+def units_of(found: Rounding, size: int) -> Integers:
+    """Units of the ``size`` largest entries, in descending order of the entries."""
+    units = np.zeros(size, dtype=np.int64)
+    many = len(found.whole)
+    units[:many] = found.whole
+    units[np.argsort(-found.remainders, kind="stable")[: found.raised]] += 1
+    units[many : many + found.first] += 1
+    units[0] += found.extra
+    return units
+
+
+def least_distance(row: SortedRow, size: Integers, resolution: Integers, mixture: NDArray[np.bool_]) -> Row:
+    """A lower bound on the distance of each rounding, without rounding anything.
+
+    The rest loses at least what it has above its mean, or all its mass. Of the support, m entries have at least one
+    unit. They take ℓ Σ - m units or more, and m or more. Each unit that is left raises at most one of the other
+    entries, and those that are not raised lose all they have.
+    """
+    rest = np.where(mixture, row.flat_rest(size), row.tails[size])
+    many = np.minimum(size, np.searchsorted(-row.values, -1.0 / resolution, side="right"))
+    taken = np.maximum(many, resolution * row.heads[many] - many) + np.where(mixture, resolution * row.tails[size], 0.0)
+    left = np.maximum(np.floor(resolution - taken + 2.0), 0.0).astype(np.int64)  # 2 more than by the bound: rounding
+    lost = row.heads[size] - row.heads[np.minimum(size, many + left)]
+    bound: Row = rest + np.maximum(lost, 0.0) - row.slack
+    return bound
+
+
+def top_k_losses(row: SortedRow, most: int, bits: int) -> Row:
+    """E_k for k = 0..``most``: what rounding the k largest entries down to b bits loses."""
+    sent = row.values[:most]
+    return np.concatenate(([0.0], np.cumsum(sent - values_of(levels_of(sent, bits), bits))))
+
+
+def top_k_distance(row: SortedRow, size: Integers, losses: Row) -> Row:
+    """TV(q, q̂) of the ``size`` largest entries, which lose E_k, and an even rest, but for rounding."""
+    lost = losses[size]
+    mean = (row.tails[size] + lost) / np.maximum(row.vocabulary - size, 1)
+    found = lost + row.rest_excess(size, mean)
+    if len(losses) > row.vocabulary:  # all may be sent: what is lost is then spread over all of them
+        each = np.diff(losses)
+        found = np.where(size < row.vocabulary, found, np.maximum(each - each.mean(), 0.0).sum())
+    return np.asarray(found)
+
+
+def certified(row: SortedRow, distance: float) -> float:
+    """The certificate of a distance: twice it, and no more than 2, with the slack for rounding."""
+    return min(2.0 * (distance + row.slack), 2.0)

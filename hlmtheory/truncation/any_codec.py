@@ -1,0 +1,158 @@
+"""Any reconstruction of the draft distribution, with acceptance by the exact q_d: no codec needs a proof of its own.
+
+The server has a reconstruction q̂^(d), which may depend on the draft d, and the exact q_d. It accepts d with probability
+min(1, p_d/q_d). A rejected d is replaced from r̂^(d) = (p - q̂^(d))⁺, normalised. ``decoded`` holds the reconstructions,
+shape (..., V, V), one for each draft. :func:`hlmtheory.codec.cheapest_codec` uses this certificate.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hlmtheory._array import Array
+from hlmtheory._simplex import distance, distributions, excess, normalised, rejection_by_token
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.truncation.reconstruction import NOISE
+
+# Proofs, by the last part of the id.
+#
+# any_codec. Let T = TV(q, p). Draft d is rejected with probability q_d β_d, and Σ_d q_d β_d = T. It is replaced from
+#   r̂^(d) where r would be exact, so law - p = Σ_d q_d β_d (r̂^(d) - r). By truncation.tvd_sharp, whose proof only uses
+#   that q̂ is a distribution, TV(r, r̂^(d)) ≤ TV(q, q̂^(d))/T. So the Bias is at most 2 Σ_d (q_d β_d/T) TV(q, q̂^(d)): a
+#   mean over the rejected drafts, which is at most the maximum.
+# any_codec_mean. No proof: the counterexample. The mean is over the rejected drafts, not over all drafts.
+# any_codec_decoded. No proof: the counterexample. If all drafts share one q̂, this is truncation.decoded_acceptance, and
+#   it holds. With its own row for each draft, every q̂^(d) may be larger at d itself, and no drafts come from them.
+
+
+def _stack(target: Array, draft: Array, decoded: Array) -> tuple[Any, Array, Array, Array]:
+    """Return the namespace, p, q, both (..., 1, V), and the reconstructions (..., V, V)."""
+    xp, _, p, q = distributions(target=target, draft=draft)
+    _, _, p, rows = distributions(target=p[..., None, :], decoded=decoded)
+    return xp, p, q[..., None, :], rows
+
+
+def _own(xp: Any, rows: Array) -> Array:
+    """Return the diagonal: entry d of the row of draft d, shape (..., V)."""
+    size = rows.shape[-1]
+    place = xp.arange(size, device=rows.device)
+    return xp.sum(xp.where(place[:, None] == place, rows, 0.0), axis=-1)
+
+
+def _law_bias(xp: Any, p: Array, rows: Array, drawn: Array, accepted: Array) -> Array:
+    """Return Σ_v |law_v - p_v| if draft d is drawn with probability ``drawn`` and kept with that of ``accepted``."""
+    kept = drawn * accepted
+    replaced = (drawn - kept)[..., None] * normalised(xp, excess(xp, p, rows))[0]
+    law = kept + xp.sum(replaced, axis=-2)
+    return xp.sum(xp.abs(law - p[..., 0, :]), axis=-1)
+
+
+def _bias(target: Array, draft: Array, decoded: Array) -> Array:
+    xp, p, q, rows = _stack(target, draft, decoded)
+    accepted = 1.0 - rejection_by_token(xp, p[..., 0, :], q[..., 0, :])
+    return _law_bias(xp, p, rows, q[..., 0, :], accepted)
+
+
+def _decoded_bias(target: Array, draft: Array, decoded: Array) -> Array:
+    """Return the Bias if draft d is accepted by q̂^(d)_d instead of q_d."""
+    xp, p, q, rows = _stack(target, draft, decoded)
+    accepted = 1.0 - rejection_by_token(xp, p[..., 0, :], _own(xp, rows))
+    return _law_bias(xp, p, rows, q[..., 0, :], accepted)
+
+
+def _distances(draft: Array, decoded: Array) -> tuple[Any, Array, Array]:
+    """Return q and TV(q, q̂^(d)) for each draft d, both (..., V)."""
+    _, _, q = distributions(draft=draft)
+    xp, _, wide, rows = distributions(draft=q[..., None, :], decoded=decoded)
+    return xp, q, distance(xp, wide, rows)
+
+
+def _certificate(draft: Array, decoded: Array) -> Array:
+    """Return 2 max_d TV(q, q̂^(d)) over the drafts that q can draw."""
+    xp, q, far = _distances(draft, decoded)
+    return 2.0 * xp.max(xp.where(q > 0, far, 0.0), axis=-1)
+
+
+def _mean(draft: Array, decoded: Array) -> Array:
+    """Return 2 Σ_d q_d TV(q, q̂^(d))."""
+    xp, q, far = _distances(draft, decoded)
+    return 2.0 * xp.sum(q * far, axis=-1)
+
+
+def _residuals_exist(target: Array, draft: Array, decoded: Array) -> Array:
+    """Return whether TV(q̂^(d), p) > 2^-44 for each draft d that is rejected by the exact q_d."""
+    xp, p, q, rows = _stack(target, draft, decoded)
+    rejected = q[..., 0, :] * rejection_by_token(xp, p[..., 0, :], q[..., 0, :])
+    return xp.all((distance(xp, p, rows) > NOISE) | (rejected == 0), axis=-1)
+
+
+def _decoded_residuals_exist(target: Array, draft: Array, decoded: Array) -> Array:
+    """Return whether TV(q̂^(d), p) > 2^-44 for each draft d that q can draw."""
+    xp, p, q, rows = _stack(target, draft, decoded)
+    return xp.all((distance(xp, p, rows) > NOISE) | (q[..., 0, :] == 0), axis=-1)
+
+
+def _noise(target: Array, draft: Array, decoded: Array) -> Array:
+    """Return 1 + max 1/TV(q̂^(d), p), the factor by which a residual magnifies a rounding of its row."""
+    xp, p, _, rows = _stack(target, draft, decoded)
+    mass = distance(xp, p, rows)
+    return 1.0 + xp.max(1.0 / xp.where(mass > NOISE, mass, 1.0), axis=-1)
+
+
+_EXIST = Assumption("every r̂^(d) exists: TV(q̂^(d), p) > 2^-44, or d is not rejected", _residuals_exist)
+_ALL_EXIST = Assumption("every r̂^(d) exists: TV(q̂^(d), p) > 2^-44", _decoded_residuals_exist)
+# only draft 0 is ever rejected, and its row moves all that is replaced from token 2 to token 1
+_ONE_REJECTED = {
+    "target": [0.0, 0.75, 0.25],
+    "draft": [0.25, 0.75, 0.0],
+    "decoded": [[0.25, 0.5, 0.25], [0.25, 0.75, 0.0], [0.25, 0.75, 0.0]],
+}
+# q = p, and the row of each draft but 0 has 1/4 more at that draft and 1/4 less at token 0
+_RAISED = {
+    "target": [0.25, 0.25, 0.25, 0.25],
+    "draft": [0.25, 0.25, 0.25, 0.25],
+    "decoded": [[0.0, 0.5, 0.25, 0.25], [0.0, 0.5, 0.25, 0.25], [0.0, 0.25, 0.5, 0.25], [0.0, 0.25, 0.25, 0.5]],
+}
+_SOURCE = Source("oh2025cuhlm", "(17), for any reconstruction")
+
+CLAIMS = (
+    Claim(
+        id="truncation.any_codec",
+        source=_SOURCE,
+        origin=Origin.NEW,
+        statement="Bias ≤ 2 max_d TV(q, q̂^(d)) for any rows q̂^(d), if draft d is accepted by its exact q_d",
+        relation=Relation.LE,
+        lhs=_bias,
+        rhs=_certificate,
+        assumptions=(_EXIST,),
+        attained=Attained(_ONE_REJECTED, ratio=1.0),
+        condition=_noise,
+        ceiling=2.0,
+    ),
+    Claim(
+        id="truncation.any_codec_mean",
+        source=_SOURCE,
+        origin=Origin.IMPLIED,
+        statement="Bias ≤ 2 Σ_d q_d TV(q, q̂^(d)): on average over the drafts, as the messages are sent",
+        relation=Relation.LE,
+        lhs=_bias,
+        rhs=_mean,
+        assumptions=(_EXIST,),
+        refuted=_ONE_REJECTED,
+        condition=_noise,
+        ceiling=2.0,
+    ),
+    Claim(
+        id="truncation.any_codec_decoded",
+        source=Source("oh2025cuhlm", "IV-B, mechanism (i), with a row for each draft"),
+        origin=Origin.IMPLIED,
+        statement="Bias ≤ 2 max_d TV(q, q̂^(d)) also if draft d is accepted by the decoded q̂^(d)_d",
+        relation=Relation.LE,
+        lhs=_decoded_bias,
+        rhs=_certificate,
+        assumptions=(_ALL_EXIST,),
+        refuted=_RAISED,
+        condition=_noise,
+        ceiling=2.0,
+    ),
+)

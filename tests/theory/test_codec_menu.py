@@ -1,0 +1,484 @@
+"""The cheapest certified codec of a row: against all of the menu, in the bytes that are sent, and over a text."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from fractions import Fraction
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from hlmtheory import codec
+from hlmtheory._simplex import canonical
+from hlmtheory.codec.bitfields import BitReader, fixed, gamma
+from hlmtheory.codec.enumerative import MOST_STEPS
+from hlmtheory.codec.frame import framed, unframed
+from hlmtheory.codec.menu import KIND_BITS, KINDS, candidates, grid, number_bits, steps_of_row
+from hlmtheory.codec.rounding import SortedRow, Split, distance_at_least, least_distance, rounding, units_of
+
+from .kinds import kind_of, numbers, to
+from .module_claims import ClaimTable
+from .strategies import rows as any_rows
+from .strategies import shapes, vocabularies
+
+EVERYTHING = codec.CodecMenu(kinds=KINDS)
+TOLERANCES = st.one_of(st.sampled_from((0.01, 0.05, 0.2, 0.5, 1.0, 2.0)), st.floats(1e-3, 2.0))
+
+
+# --------------------------------------------------------------------------------------------------------- claims
+
+
+@st.composite
+def written(draw):
+    """Rows, tolerances and tokens."""
+    draft = draw(any_rows(draw(shapes()), draw(vocabularies(2))))
+    batch = draft.shape[:-1]
+    return {
+        "draft": draft,
+        "bias_tolerance": draw(hnp.arrays(np.float64, batch, elements=TOLERANCES)),
+        "token": draw(hnp.arrays(np.int64, batch, elements=st.integers(0, draft.shape[-1] - 1))),
+    }
+
+
+@st.composite
+def competing(draw):
+    """Rows, tolerances, and a competitor's k, ℓ and b."""
+    instance = draw(written())
+    size = instance["draft"].shape[-1]
+    shape = instance.pop("token").shape
+    elements = {"k": st.integers(0, min(size, 16)), "resolution": st.integers(1, 16), "width": st.integers(1, 16)}
+    return instance | {name: draw(hnp.arrays(np.int64, shape, elements=one)) for name, one in elements.items()}
+
+
+@st.composite
+def choices(draw):
+    """Bits and biases of a few choices of a few rows, with ties, and a budget."""
+    shape = draw(shapes())
+    rows, many = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    unit = draw(st.sampled_from((1.0, 0.25, 1 / 3)))
+    bits, bias = (draw(hnp.arrays(np.int64, (*shape, rows, many), elements=st.integers(0, most))) for most in (20, 8))
+    budget = draw(hnp.arrays(np.int64, shape, elements=st.integers(0, 24)))
+    return {"bits": bits.astype(float), "bias": bias * unit, "bias_budget": budget * unit}
+
+
+STRATEGIES = {
+    "codec.cheapest_certificate": written(),
+    "codec.cheapest": competing(),
+    "codec.message_bytes": written(),
+    "codec.text_bound": choices(),
+    "codec.text_plan": choices(),
+    "codec.text_gap": choices(),
+}
+
+
+def strays(claim):
+    """Values outside the domains, of the length that the claim's instance has."""
+    draft = [0.5, 0.4] + [0.0] * (len(claim.attained.instance.get("draft", [0, 0])) - 2)
+    rows = {"bits": [[-1.0, 4.0], [90.0, 10.0]], "bias": [[0.0, -0.5], [0.0, 0.5]], "bias_budget": -1.0}
+    return {"draft": draft, "bias_tolerance": -0.1, "token": 9, "k": 9, "resolution": 0, "width": 17} | rows
+
+
+OUTSIDE = {
+    "the competitor is on the menu, and Σ |q − q̂| ≤ ε − 10⁻⁹": {
+        **{"draft": [0.5, 0.25, 0.25], "bias_tolerance": 0.01, "k": 1, "resolution": 1, "width": 1}
+    },
+    "some plan keeps the budget": {"bits": [[1.0, 2.0]], "bias": [[0.5, 0.25]], "bias_budget": 0.125},
+}
+CLAIM_TABLE = ClaimTable(
+    [claim for claim in codec.CLAIMS if claim.id in STRATEGIES], STRATEGIES, strays, outside=OUTSIDE
+)
+
+
+# ---------------------------------------------------------------------------------------------------- brute force
+
+
+def whole(row):
+    """The row that is encoded, in fractions and in descending order."""
+    return sorted((Fraction(value) for value in canonical("draft", row).tolist()), reverse=True)
+
+
+def gap(q, rebuilt):
+    """Σ |q - q̂|."""
+    return sum(abs(a - b) for a, b in zip(q, rebuilt, strict=True))
+
+
+def compositions(total, parts):
+    """All rows of counts with this sum."""
+    for bars in combinations(range(total + parts - 1), parts - 1):
+        edges = (-1, *bars, total + parts - 1)
+        yield [b - a - 1 for a, b in pairwise(edges)]
+
+
+def elias(value):
+    """Bits of Elias's gamma code."""
+    return 2 * (len(f"{value:b}") - 1) + 1
+
+
+def top_k_entry(q, k, width):
+    """Bits and Σ |q - q̂| of k levels of b bits."""
+    largest = 2**width - 1
+    values = [Fraction(level / largest) for level in range(largest + 1)]  # the server's floats
+    sent = [values[bisect_right(values, value) - 1] for value in q[:k]]
+    rest = (1 - sum(sent)) / ((len(q) - k) or len(q))
+    rebuilt = [*sent, *[rest] * (len(q) - k)] if k < len(q) else [value + rest for value in sent]
+    return 2 + elias(k + 1) + elias(width) + k * (width + math.ceil(math.log2(len(q)))), gap(q, rebuilt)
+
+
+def lattice_entry(q, size, resolution, mixture):
+    """Bits of a lattice, and the least Σ |q - q̂| of all its counts."""
+    share = resolution * sum(q[size:])
+    assume(share.denominator == 1 or abs(share - round(share)) > 1e-9)
+    spread = math.floor(share) if mixture else 0
+    others = len(q) - size
+    rest = [Fraction(spread, resolution * others)] * others if others else []
+    nearest = min(
+        gap(q, [*(Fraction(one, resolution) for one in counts), *rest])
+        for counts in compositions(resolution - spread, size)
+    )
+    cells = size + mixture
+    states = math.comb(len(q), size) * math.comb(resolution + cells - 1, cells - 1)
+    return 2 + elias(size) + elias(resolution) + math.ceil(math.log2(states)), nearest
+
+
+def all_entries(q, widths, resolutions):
+    """Kind, bits and Σ |q - q̂| of everything on a menu."""
+    size = len(q)
+    for width in widths:
+        yield from (("top-k", *top_k_entry(q, k, width)) for k in range(size + 1))
+    for resolution in resolutions:
+        yield from (("lattice", *lattice_entry(q, k, resolution, False)) for k in range(1, size + 1))
+        yield from (("mixture", *lattice_entry(q, k, resolution, True)) for k in range(1, size))
+
+
+@given(st.integers(2, 5).flatmap(lambda size: any_rows((), size)), TOLERANCES, st.data())
+@settings(max_examples=40)
+def test_no_entry_of_the_menu_is_cheaper(row, epsilon, data):
+    widths, resolutions = (1, 2, 3, 6, 11), (1, 2, 3, 4, 7)
+    kinds = data.draw(st.sampled_from((("top-k",), ("lattice",), ("mixture", "top-k"), KINDS[:3])))
+    menu = codec.CodecMenu(kinds=kinds, widths=widths, sizes=tuple(range(1, 6)), resolutions=resolutions)
+    entries = [one for one in all_entries(whole(row), widths, resolutions) if one[0] in kinds]
+    good = [bits for _, bits, bias in entries if bias <= Fraction(epsilon) - Fraction(1, 10**9)]
+    near = [bits for _, bits, bias in entries if bias <= Fraction(epsilon) + Fraction(1, 10**9)]
+    if not near:
+        with pytest.raises(ValueError, match=r"^bias_tolerance must be one that the menu can meet"):
+            codec.cheapest_codec(row, epsilon, menu=menu)
+    elif good:
+        found = codec.cheapest_codec(row, epsilon, menu=menu)
+        assert min(near) <= found.bits <= min(good)
+
+
+@given(st.integers(2, 6).flatmap(lambda size: any_rows((), size)), TOLERANCES)
+@settings(max_examples=20)
+def test_no_entropy_coded_row_is_shorter(row, epsilon):
+    pytest.importorskip("constriction")
+    menu = codec.CodecMenu(kinds=("entropy",), sizes=tuple(range(1, 7)), resolutions=(1, 2, 3, 5, 8, 30, 4000))
+    lengths = []
+    for size in range(1, len(row) + 1):
+        for mixture in (False, True)[: 1 + (size < len(row))]:
+            sorted_row = SortedRow.of(canonical("draft", row))
+            for resolution in menu.resolutions:
+                found = rounding(sorted_row, size, resolution, mixture=mixture)
+                if 2 * (found.distance + sorted_row.slack) > epsilon:
+                    continue
+                order = np.sort(np.argsort(-canonical("draft", row), kind="stable")[:size])
+                units = units_of(found, size)[np.argsort(np.argsort(-canonical("draft", row), kind="stable")[:size])]
+                draft = codec.MixedDraft("entropy", order, units, found.spread if mixture else None, 0, 0, None)
+                length = len(codec.encode(codec.MixedMessage(len(row), (draft,))))
+                lengths.append(length)
+                break
+    if not lengths:
+        with pytest.raises(ValueError, match=r"^bias_tolerance must be"):
+            codec.cheapest_codec(row, epsilon, menu=menu)
+        return
+    found = codec.cheapest_codec(row, epsilon, menu=menu)
+    assert codec.message_bytes(len(row), [found.bits], probability=False) == min(lengths)
+
+
+# ------------------------------------------------------------------------------------------------- bytes and rows
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_the_bytes_are_as_many_as_promised_and_hold_the_certificate(data):
+    pytest.importorskip("constriction")
+    count, size = data.draw(st.integers(1, 4)), data.draw(st.sampled_from((2, 3, 7, 40, 300)))
+    rows = data.draw(any_rows((count,), size))
+    menu = data.draw(st.sampled_from((None, EVERYTHING, *(codec.CodecMenu(kinds=(kind,)) for kind in KINDS))))
+    epsilon = data.draw(st.sampled_from((0.02, 0.1, 0.7)))
+    found = codec.cheapest_codec(rows, epsilon, menu=menu)
+    token = data.draw(hnp.arrays(np.int64, count, elements=st.integers(0, size - 1)))
+    for known in (True, False):
+        message = codec.coded_message(rows, found, token=token, probability=known)
+        sent = codec.encode(message)
+        assert len(sent) == codec.message_bytes(size, found.bits, probability=known)
+        back = codec.decode(sent)
+        assert back == message
+        assert [draft.token for draft in back.drafts] == token.tolist()
+        decoded = codec.decoded_rows(back)
+        for row, rebuilt, bias in zip(rows, decoded, found.bias.tolist(), strict=True):
+            q = [Fraction(value) for value in row.tolist()]
+            hat = [Fraction(value) for value in rebuilt.tolist()]
+            assert gap([value / sum(q) for value in q], [value / sum(hat) for value in hat]) <= Fraction(bias)
+            assert bias <= epsilon
+            assert min(hat) >= 0
+    np.testing.assert_allclose(np.abs(decoded - rows).sum(-1), found.bias, atol=2e-7)  # without q_d it is no looser
+
+
+@given(any_rows((), 40), st.integers(1, 40), st.integers(1, 3000), st.booleans())
+def test_lower_bounds_are_below_the_distance(row, size, resolution, mixture):
+    mixture = mixture and size < 40
+    sorted_row = SortedRow.of(canonical("draft", row))
+    found = rounding(sorted_row, size, resolution, mixture=mixture)
+    split = Split.of(sorted_row, size, resolution, mixture=mixture)
+    assert distance_at_least(sorted_row, split, mixture=mixture) <= found.distance
+    one = np.asarray([size]), np.asarray([resolution]), np.asarray([mixture])
+    assert least_distance(sorted_row, *one)[0] <= found.distance
+    units = units_of(found, size)
+    assert units.min() >= 0
+    assert units.sum() + found.spread == resolution
+    rest = np.full(40 - size, found.spread / resolution / max(40 - size, 1)) if mixture else np.zeros(40 - size)
+    rebuilt = np.concatenate([units / resolution, rest])
+    assert 0.5 * np.abs(sorted_row.values - rebuilt).sum() == pytest.approx(found.distance, abs=1e-12)
+
+
+def wide_rows(count, size, scale, seed=0):
+    """Softmaxes of normal logits."""
+    logits = scale * np.random.default_rng(seed).standard_normal((count, size))
+    weights = np.exp(logits - logits.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
+
+
+def test_a_batch_of_wide_rows_takes_few_sorts(monkeypatch):
+    """64 rows of V = 32,000: the entries that are sorted, by all sorting functions together, in sorts of a whole row.
+
+    The search sorts a row once. It sorts the remainders of a lattice only if the bound that needs no sort allows it.
+    """
+    vocabulary, count = 32_000, 64
+    rows = np.concatenate([wide_rows(16, vocabulary, scale, seed=7) for scale in (2.0, 4.0, 6.0, 8.0)])
+    epsilon = np.tile([0.01, 0.05, 0.1, 0.2], 16)
+    candidates(vocabulary, codec.CodecMenu())  # once for each V and menu, and kept
+    sorted_entries = []
+    for name in ("sort", "argsort", "partition", "argpartition", "lexsort", "unique"):
+        plain = getattr(np, name)
+
+        def counted(values, *args, plain=plain, **options):
+            sorted_entries.append(np.size(values))
+            return plain(values, *args, **options)
+
+        monkeypatch.setattr(np, name, counted)
+    found = codec.cheapest_codec(rows, epsilon)
+    monkeypatch.undo()
+    assert sorted_entries.count(vocabulary) >= count
+    assert sum(sorted_entries) <= 3 * count * vocabulary
+    assert (found.bias <= epsilon).all()
+    assert len(np.unique(found.kind)) == 3
+
+
+def test_rows_in_a_batch_are_those_one_by_one():
+    rows = wide_rows(6, 50, 2.0)
+    whole_batch = codec.cheapest_codec(rows.reshape(2, 3, 50), [[0.1], [0.3]])
+    assert whole_batch.bits.shape == (2, 3)
+    for i, row in enumerate(rows):
+        one = codec.cheapest_codec(row, (0.1, 0.3)[i // 3])
+        for name in ("kind", "k", "parameter", "mixture", "bits", "bias"):
+            assert getattr(whole_batch, name)[i // 3, i % 3] == getattr(one, name), name
+    several = codec.cheapest_codec(rows[:, None], [0.05, 0.2, 0.8])
+    assert several.bits.shape == (6, 3)
+    assert (np.diff(several.bits, axis=-1) <= 0).all()
+    assert codec.cheapest_codec(np.zeros((0, 5)), 0.1).bits.shape == (0,)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "strict"])
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_libraries_and_types(library, kind):
+    rows = wide_rows(5, 60, 2.0).astype(kind)
+    ours, theirs = codec.cheapest_codec(rows, 0.1), codec.cheapest_codec(to(library, rows), 0.1)
+    for name in ("kind", "k", "parameter", "mixture", "bits", "bias"):
+        np.testing.assert_array_equal(numbers(getattr(theirs, name)), getattr(ours, name))
+    assert kind_of(theirs.bias) == (library, kind)
+    sent = codec.coded_message(to(library, rows), theirs, token=to(library, np.arange(5)))
+    assert sent == codec.coded_message(rows, ours, token=np.arange(5))
+
+
+def test_a_certain_row_is_sent_at_a_tolerance_of_zero():
+    found = codec.cheapest_codec([0.0, 1.0, 0.0, 0.0], 0.0)
+    assert (KINDS[found.kind], int(found.k), int(found.parameter), float(found.bias)) == ("lattice", 1, 1, 0.0)
+    assert int(found.bits) == 2 + 1 + 1 + 2
+    with pytest.raises(ValueError, match=r"^bias_tolerance must be one that the menu can meet; got 0 at row 1"):
+        codec.cheapest_codec([[1.0, 0.0], [0.75, 0.25]], 0.0)
+
+
+def test_the_server_needs_no_probability_to_keep_the_certificate():
+    """Acceptance by the decoded row: drafts from q, accepted by q̂, replaced from the residual of q̂."""
+    q, p = wide_rows(200, 12, 1.5), wide_rows(200, 12, 1.5, seed=1)
+    for epsilon in (0.05, 0.3, 1.0):
+        found = codec.cheapest_codec(q, epsilon)
+        message = codec.coded_message(q, found, token=np.zeros(200, dtype=int), probability=False)
+        hat = codec.decoded_rows(codec.decode(codec.encode(message)))
+        kept = q * np.minimum(1.0, np.divide(p, hat, out=np.ones_like(p), where=hat > 0))
+        residual = np.maximum(p - hat, 0.0)
+        law = kept + (1.0 - kept.sum(-1, keepdims=True)) * residual / residual.sum(-1, keepdims=True)
+        assert (np.abs(law - p).sum(-1) <= found.bias + 1e-12).all()
+        assert (kept.sum(-1) >= np.minimum(p, q).sum(-1) - found.bias / 2 - 1e-12).all()
+
+
+# ---------------------------------------------------------------------------------------------------- the format
+
+
+@given(st.integers(1, 2**30), st.integers(0, 7))
+def test_numbers_in_bits_come_back(value, padding):
+    parts = [fixed(0, padding), gamma(value), fixed(value, 40)]
+    reader = BitReader(np.packbits(np.concatenate(parts)).tobytes())
+    assert [reader.fixed(padding), reader.gamma("n", 2**30), reader.fixed(40)] == [0, value, value]
+    assert len(gamma(value)) == elias(value)
+
+
+def a_message():
+    """One draft of each kind."""
+    row = wide_rows(1, 40, 1.0)[0]
+    drafts = []
+    for kind in KINDS:
+        found = codec.cheapest_codec(row, 0.3, menu=codec.CodecMenu(kinds=(kind,)))
+        drafts += codec.coded_message(row, found, token=5).drafts
+    return codec.MixedMessage(40, tuple(drafts))
+
+
+@given(st.data())
+def test_a_damaged_body_is_refused_or_a_message_of_its_own(data):
+    pytest.importorskip("constriction")
+    kind, body = unframed(codec.encode(a_message()))
+    broken = bytearray(body)
+    for _ in range(data.draw(st.integers(1, 3))):
+        broken[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    cut = data.draw(st.integers(0, 2))
+    sent = framed(kind, bytes(broken[: len(broken) - cut]))
+    try:
+        found = codec.decode(sent)
+    except codec.CodecError:
+        return
+    assert codec.encode(found) == sent
+
+
+def test_what_no_encoder_writes_is_refused():
+    kind, body = unframed(codec.encode(codec.MixedMessage(4, a_small_message().drafts)))
+    with pytest.raises(codec.MalformedError, match="there are bytes after the last draft"):
+        codec.decode(framed(kind, body + b"\0"))
+    with pytest.raises(codec.MalformedError, match="the bits end within a draft"):
+        codec.decode(framed(kind, body[:-1]))
+    head, bits = body[:3], np.unpackbits(np.frombuffer(body[3:], dtype=np.uint8))
+    lattice = np.concatenate([fixed(KINDS.index("lattice"), KIND_BITS), gamma(5), bits])
+    with pytest.raises(codec.MalformedError, match="a support has 5 tokens of 4"):
+        codec.decode(framed(kind, head + np.packbits(lattice).tobytes()))
+    states = math.comb(4, 3) * math.comb(5 + 2, 2)
+    wrong = np.concatenate([fixed(1, KIND_BITS), gamma(3), gamma(5), fixed(states, number_bits(4, 3, 3, 5)), bits])
+    with pytest.raises(codec.MalformedError, match="a number is not that of a row"):
+        codec.decode(framed(kind, head + np.packbits(wrong).tobytes()))
+
+
+def a_small_message():
+    """A draft of two tokens of four."""
+    row = [0.5, 0.5, 0.0, 0.0]
+    return codec.coded_message(row, codec.cheapest_codec(row, 0.1), token=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"kind": "zip"}, "kind must be one of"),
+        ({"support": [1, 0]}, "support must ascend from 0 on"),
+        ({"values": [1]}, "values must have an entry for each token"),
+        ({"values": [-1, 2]}, "values and token must be 0 or more"),
+        ({"values": [0, 0]}, r"values and rest must sum to 1\.\."),
+        ({"rest": 1}, "rest must be None for a lattice only"),
+        ({"kind": "mixture"}, "rest must be None for a lattice only"),
+        ({"kind": "mixture", "rest": -1}, "rest must be 0 or more"),
+        ({"bits": 3}, "bits must be 0"),
+        ({"kind": "top-k", "bits": 25}, r"bits must be in 1\.\.24"),
+        ({"kind": "top-k", "bits": 1, "values": [2, 0]}, r"values must be below 2\^1"),
+        ({"kind": "top-k", "bits": 1, "values": [1, 1]}, "values must come to at most 1"),
+        ({"token": -1}, "values and token must be 0 or more"),
+        ({"probability": 1.5}, r"probability must be in \[0, 1\]"),
+    ],
+)
+def test_a_draft_that_no_codec_gives_is_refused(change, words):
+    good = {"kind": "lattice", "support": [0, 1], "values": [1, 1], "rest": None, "bits": 0, "token": 0}
+    with pytest.raises(ValueError, match=words):
+        codec.MixedDraft(**{**good, "probability": None, **change})
+
+
+def test_a_message_that_the_format_cannot_hold_is_refused():
+    (draft,) = a_small_message().drafts
+    bare = codec.MixedDraft("mixture", [0, 1], [1, 1], 1, 0, 0, None)
+    with pytest.raises(codec.MessageError, match="drafts must all have a probability, or none"):
+        codec.MixedMessage(4, (draft, bare))
+    with pytest.raises(codec.MessageError, match="rest must have a token left"):
+        codec.MixedMessage(2, (bare,))
+    with pytest.raises(codec.MessageError, match="support and token must lie within the vocabulary"):
+        codec.MixedMessage(2, (codec.MixedDraft("lattice", [0, 2], [1, 1], None, 0, 0, None),))
+    with pytest.raises(codec.MessageError, match="token and choice must be one a row"):
+        codec.coded_message([[0.5, 0.5]], codec.cheapest_codec([0.5, 0.5], 0.1), token=[0, 1])
+    wide = codec.coded_message(
+        wide_rows(1, 4096, 1.0), codec.cheapest_codec(wide_rows(1, 4096, 1.0), 0.2), token=[0]
+    ).drafts[0]
+    effort = steps_of_row(4096, wide.support.size, wide.support.size + 1, wide.resolution)
+    with pytest.raises(codec.MessageError, match="the batch takes too long to decode; send fewer drafts"):
+        codec.encode(codec.MixedMessage(4096, (wide,) * (MOST_STEPS // effort + 1)))
+
+
+@pytest.mark.parametrize(
+    ("given_menu", "words"),
+    [
+        ({"kinds": ("zip",)}, "kinds must be some of"),
+        ({"kinds": ()}, "kinds must be some of"),
+        ({"kinds": ("top-k", "top-k")}, "kinds must be some of"),
+        ({"widths": (0, 8)}, "widths must be whole numbers in 1..24"),
+        ({"sizes": ()}, "sizes must hold a number"),
+        ({"resolutions": (2**24 + 1,)}, "resolutions must be whole numbers in 1..16777216"),
+    ],
+)
+def test_a_menu_out_of_range_is_refused(given_menu, words):
+    with pytest.raises(ValueError, match=words):
+        codec.CodecMenu(**given_menu)
+
+
+def test_the_default_menu_has_every_small_number_and_the_vocabulary():
+    sizes, resolutions = grid(32_000, codec.CodecMenu())
+    assert sizes[:16].tolist() == resolutions[:16].tolist() == list(range(1, 17))
+    assert (sizes[-1], resolutions[-1]) == (32_000, 2**24)
+    assert (sizes[17:] / sizes[16:-1]).max() < 1.24
+    assert (resolutions[17:] / resolutions[16:-1]).max() < 1.13
+    found = candidates(300, codec.CodecMenu())
+    assert (np.diff(found.bits) >= 0).all()
+    assert found.size[found.mixture].max() < 300
+
+
+# --------------------------------------------------------------------------------------------------------- a text
+
+
+def test_a_text_under_one_budget_beats_one_tolerance_for_all_rows():
+    rows = np.concatenate([wide_rows(10, 300, 1.0), wide_rows(30, 300, 6.0)])
+    tolerances = np.geomspace(0.01, 2.0, 24)
+    found = codec.cheapest_codec(rows[:, None], tolerances)
+    same = codec.cheapest_codec(rows, 0.1)
+    plan = codec.optimal_codecs(found.bits, found.bias, 0.1 * len(rows))
+    assert plan.bias <= 0.1 * len(rows)
+    assert plan.lower_bound <= plan.bits <= plan.lower_bound + 0.02 * plan.bits
+    assert plan.bits < 0.9 * same.bits.sum()
+    assert plan.bits == found.bits[np.arange(len(rows)), plan.index].sum()
+    assert plan.gap == plan.bits - plan.lower_bound
+
+
+def test_budgets_at_the_ends():
+    bits, bias = [[9.0, 5.0, 1.0], [7.0, 7.0, 2.0]], [[0.0, 0.25, 1.0], [0.0, 0.0, 0.5]]
+    assert codec.optimal_codecs(bits, bias, 0.0).bits == 16.0
+    free = codec.optimal_codecs(bits, bias, 9.0)
+    assert (free.bits, free.lower_bound, free.gap) == (3.0, 3.0, 0.0)
+    with pytest.raises(ValueError, match=r"^bias_budget must be at least 0\.5002"):
+        codec.optimal_codecs([[1.0], [1.0]], [[0.25], [0.25]], 0.4)
+    with pytest.raises(ValueError, match=r"^bits and bias must have one shape \(T, J\)"):
+        codec.optimal_codecs([[1.0]], [[0.25, 0.5]], 0.4)

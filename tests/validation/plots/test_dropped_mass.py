@@ -15,7 +15,7 @@ from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLU
 from validation.plots import EXHIBITS, draw
 from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD
 from validation.plots.ours import dropped_mass
-from validation.plots.ours.dropped_mass import CONTROLLERS, FIXED, SHOWN, follow, priced
+from validation.plots.ours.dropped_mass import CONTROLLERS, FIXED, OTHERS, SHOWN, follow, priced
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 
 
@@ -41,21 +41,21 @@ def in_order(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("epsilon", [EPSILON, 0.05, 0.3])
-@pytest.mark.parametrize("name", CONTROLLERS)
+@pytest.mark.parametrize("name", [*CONTROLLERS, *OTHERS])
 def test_the_paths_are_those_of_the_library(name: str, epsilon: float):
     rng = np.random.default_rng(8)
     rows = rng.dirichlet(np.full(40, 0.2), size=60)
     path = follow(name, epsilon, *in_order(rows))
-    threshold = ThresholdController(epsilon, LEARNING_RATE, MIDDLE_THRESHOLD)
+    threshold = ThresholdController(epsilon, LEARNING_RATE, OTHERS.get(name, MIDDLE_THRESHOLD))
     budget = MassBudgetController(epsilon)
     for n, row in enumerate(rows):
-        if name != "C-SQS":
-            support = budget.step(row, None if name == "Budgeted SQS" else threshold.threshold)
-        own = threshold.step(row)
-        support = own if name == "C-SQS" else support
+        price = None if name == "Budgeted SQS" else threshold.threshold
+        support = threshold.step(row)
+        if name.startswith("Budgeted"):
+            support = budget.step(row, price)
         assert path.sizes[n] == support.sum()
         assert path.dropped[n] == pytest.approx(row[~support].sum(), abs=1e-12)
-    if name != "C-SQS":
+    if name.startswith("Budgeted"):
         assert (np.cumsum(path.dropped) <= epsilon * np.arange(1, 61) * (1 + 1e-12)).all()
 
 
@@ -86,7 +86,7 @@ def test_the_numbers_are_those_of_the_paths(trace: Trace, tmp_path: Path):
         assert about["statistics"]["dropped"][name] == pytest.approx(np.mean(masses), rel=1e-3, abs=1e-12)
         assert about["statistics"]["bits"][name] == pytest.approx(np.mean(bits), rel=1e-3)
     (table,) = about["tables"]
-    assert [row[:2] for row in table["rows"]] == [[f"{e:g}", name] for e in SHOWN for name in CONTROLLERS]
+    assert len(table["rows"]) == len(SHOWN) * len(CONTROLLERS) + len(OTHERS)
     assert {one["name"] for one in about["series"] if one["panel"] == 1} == {*CONTROLLERS, FIXED}
     assert "nan" not in about["caption"]
 
@@ -108,9 +108,10 @@ def test_bits_are_set_beside_the_fixed_threshold_of_the_same_mass():
     assert dropped_mass._excess([(0.5, 1.0)], [(0.0, 5.0)]) == [None]
 
 
-@pytest.mark.parametrize(("bits", "words"), [(120.0, "sends 20% more bits"), (80.0, "sends 20% fewer bits")])
+@pytest.mark.parametrize(("bits", "words"), [(120.0, "20% more bits"), (80.0, "20% fewer bits")])
 def test_the_message_says_which_sends_more(bits: float, words: str):
-    about = {"epsilon": 0.01, "dropped": {"C-SQS": 0.03}, "bits": {"C-SQS": 100.0, "Budgeted SQS": bits}}
+    dropped = {"C-SQS": 0.03} | dict(zip(OTHERS, (0.005, 0.01, 0.5), strict=True))
+    about = {"epsilon": 0.01, "dropped": dropped, "bits": {dropped_mass.FROM_0: 100.0, "Budgeted SQS": bits}}
     told = dropped_mass.message({"statistics": about})
-    assert "drops 3.0 times the mass that ε = 0.01 allows" in told
-    assert told.endswith(f"{words}.")
+    assert "C-SQS drops 0.5 to 50 times ε = 0.01" in told
+    assert told.endswith(f"sends {words} than C-SQS from τ₁ = 0.")

@@ -189,6 +189,7 @@ METHODS: dict[str, Callable[[], _Bounded]] = {make().name: make for make in _MAK
 LONG: tuple[Callable[[], _Bounded], ...] = (
     _MIDDLE,
     partial(_MIDDLE, printed=True),
+    partial(_Conformal, 0.0),
     _Budgeted,
     partial(_BudgetedConformal, MIDDLE_THRESHOLD),
 )

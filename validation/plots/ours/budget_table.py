@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from validation.decoding.methods.quantized import EPSILON
+from validation.decoding.methods.quantized import EPSILON, CSqs
 from validation.plots.c_sqs.numbers import (
     ADAPTIVE,
     BUDGETED,
@@ -27,6 +27,7 @@ from validation.plots.common.record import Numbers, Table
 
 CONFORMAL = ADAPTIVE[MIDDLE_THRESHOLD]
 RIVALS = (BUDGETED, GUARDED)
+FROM_0 = CSqs(0.0).name  # written as long texts only
 
 HEADS = {
     "dropped": ("mean dropped mass", ".5f"),
@@ -58,7 +59,7 @@ def _cells(found: CSqsStudy) -> list[tuple[str, dict[str, Cell]]]:
     names = (CONFORMAL, *RIVALS)
     own = [(f"{t:g}", {name: found.cells[name, t] for name in names}) for t in found.scale.temperatures]
     long = f"{found.scale.temperatures[-1]:g}, {found.scale.long_tokens} tokens"
-    return [*own, (long, {name: found.long[name] for name in names})]
+    return [*own, (long, {name: found.long[name] for name in (*names, FROM_0)})]
 
 
 def simulate(seed: int) -> Numbers:
@@ -70,7 +71,7 @@ def simulate(seed: int) -> Numbers:
         for name, cell in cells.items():
             one = {key: interval([ratio(cell)]).plain() for key, ratio in metrics.items()}
             values.append({"where": where, "method": name} | one)
-        for name in RIVALS:
+        for name in [name for name in cells if name != CONFORMAL]:
             pair = (cells[name], cells[CONFORMAL])
             one = {key: interval([ratio(cell) for cell in pair]).plain() for key, ratio in metrics.items()}
             gaps.append({"where": where, "method": name} | one)
@@ -117,7 +118,7 @@ def caption(numbers: Numbers) -> str:
     """The differences on the long texts."""
     about = numbers["statistics"]
     told = []
-    for name in RIVALS:
+    for name in (*RIVALS, FROM_0):
         gap = _long(about["gaps"], name)
         parts = (
             f"{Interval(*gap[key]).told('+' + HEADS[key][1])} {unit}"

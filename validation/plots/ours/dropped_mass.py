@@ -38,6 +38,10 @@ PRICES = np.geomspace(1e-8, 0.05, 60)  # fixed thresholds
 POINTS = 40  # positions drawn
 CONTROLLERS = ("C-SQS", "Budgeted SQS", "Budgeted C-SQS")
 FIXED = "C-SQS (τ = 0.001, fixed)"
+OTHERS = {f"C-SQS (τ₁ = {tau:g})": tau for tau in (0.0, 0.0001, 0.01)}
+"""C-SQS from other first thresholds, at the paper's ε; the paper does not print its τ₁."""
+FROM_0 = next(iter(OTHERS))
+SHADES = dict(zip(OTHERS, ("#f0c6a4", "#e39a63", "#6b2a0b"), strict=True))
 
 SHOWS = (
     f"Left: running mean of the dropped mass at ε = {EPSILON:g}, mean over texts, bands are 95% intervals. Right: bits "
@@ -63,18 +67,20 @@ def follow(name: str, epsilon: float, q: Values, tail: Values) -> Path:
     Parameters
     ----------
     name : str
-        One of ``CONTROLLERS``.
+        One of ``CONTROLLERS`` or ``OTHERS``.
     epsilon : float
     q, tail : arrays, shape (T, V)
         Distributions in falling order, and the mass outside the 1, ..., V largest entries.
     """
-    tau, saved = MIDDLE_THRESHOLD, 0.0
+    tau, saved = OTHERS.get(name, MIDDLE_THRESHOLD), 0.0
     sizes, dropped = np.empty(len(q), dtype=np.int64), np.empty(len(q))
     for n in range(len(q)):
         by_price = max(1, int(np.count_nonzero(q[n] >= tau)))  # c-sqs (6)
         saved += epsilon
         by_budget = 1 + int(np.count_nonzero(tail[n, :-1] > saved))
-        kept = {"C-SQS": by_price, "Budgeted SQS": by_budget}.get(name, max(by_price, by_budget))
+        kept = by_price
+        if name.startswith("Budgeted"):
+            kept = by_budget if name == "Budgeted SQS" else max(by_price, by_budget)
         sizes[n], dropped[n] = kept, tail[n, kept - 1]
         saved -= dropped[n]
         tau -= LEARNING_RATE * (tail[n, by_price - 1] - epsilon)  # c-sqs (8)
@@ -115,7 +121,7 @@ def paths_of(trace: Trace) -> dict[tuple[str, float], list[Path]]:
         tail = np.zeros_like(q)
         tail[:, :-1] = np.cumsum(q[:, :0:-1], axis=-1)[:, ::-1]
         for epsilon in EPSILONS:
-            for name in CONTROLLERS:
+            for name in (*CONTROLLERS, *(OTHERS if epsilon == EPSILON else ())):
                 path = follow(name, epsilon, q, tail)
                 if epsilon in SHOWN:
                     path.rejected = _rejected(q[::EVERY], p[::EVERY], path.sizes[::EVERY])
@@ -166,20 +172,24 @@ def measure(trace: Trace, seed: int) -> Numbers:
     longest = int(np.median([len(path.dropped) for path in texts]))
     at = spread(longest, POINTS)
     series: list[dict[str, Any]] = []
-    for name in CONTROLLERS:
+    drawn = (*OTHERS, *CONTROLLERS)
+    for name in drawn:
         running = _running(paths[name, EPSILON], at)
         low, high = zip(*(one.ends for one in running), strict=True)
         curve = {"mean": plain([one.value for one in running]), "low": plain(low), "high": plain(high)}
         series.append({"name": name, "panel": 0, "x": at.tolist()} | curve)
     bound = regret_bound_sharp(EPSILON, LEARNING_RATE, MIDDLE_THRESHOLD, at)
-    series.append({"name": "sharp bound of C-SQS", "panel": 0, "x": at.tolist(), "mean": plain(bound)})
+    series.append(
+        {"name": f"sharp bound, τ₁ = {MIDDLE_THRESHOLD:g}", "panel": 0, "x": at.tolist(), "mean": plain(bound)}
+    )
     points = {}
     for name in (*CONTROLLERS, FIXED):
         keys = [key for key in paths if key[0] == name]
         points[name] = [(_mean(paths[key], lambda path: path.dropped), _mean(paths[key], bits)) for key in keys]
         mass, sent = zip(*points[name], strict=True)
         series.append({"name": name, "panel": 1, "parameter": [k[1] for k in keys], "x": plain(mass), "y": plain(sent)})
-    rows = [(epsilon, name, paths[name, epsilon]) for epsilon in SHOWN for name in CONTROLLERS]
+    names = {EPSILON: (*CONTROLLERS, *OTHERS)}
+    rows = [(e, _name(name), paths[name, e]) for e in SHOWN for name in names.get(e, CONTROLLERS)]
     return {
         "axes": [
             {"x": axis("position in the text", scale="log"), "y": axis("mean dropped mass so far", scale="log")},
@@ -189,12 +199,8 @@ def measure(trace: Trace, seed: int) -> Numbers:
         "statistics": {
             "texts": len(texts),
             "epsilon": EPSILON,
-            "dropped": {name: plain(_mean(paths[name, EPSILON], lambda path: path.dropped), 4) for name in CONTROLLERS},
-            "bits": {name: plain(_mean(paths[name, EPSILON], bits), 5) for name in CONTROLLERS},
-            "largest_mean": {name: plain(max(map(_largest, paths[name, EPSILON])), 4) for name in CONTROLLERS},
-            "largest_drop": {
-                name: plain(max(p.dropped.max() for p in paths[name, EPSILON]), 4) for name in CONTROLLERS
-            },
+            "dropped": {name: plain(_mean(paths[name, EPSILON], lambda path: path.dropped), 4) for name in drawn},
+            "bits": {name: plain(_mean(paths[name, EPSILON], bits), 5) for name in drawn},
             "over_fixed": {name: _excess(points[name], points[FIXED]) for name in CONTROLLERS},
         },
         "tables": [_table(rows, bits).plain()],
@@ -263,6 +269,8 @@ def paint(numbers: Numbers) -> Canvas:
             look = info_of(one["name"]).style.options()
             if one["panel"] == 0 or one["name"] == FIXED:
                 look["marker"] = ""
+            if one["name"] in SHADES:
+                look |= {"color": SHADES[one["name"]], "linewidth": 0.9}
             (drawn,) = axes.plot(one["x"], one["mean"] if one["panel"] == 0 else one["y"], markersize=4, **look)
             if one["panel"] == 0:
                 axes.fill_between(one["x"], one["low"], one["high"], color=look["color"], alpha=0.2, linewidth=0)
@@ -276,19 +284,19 @@ def paint(numbers: Numbers) -> Canvas:
     if drawn_masses:
         panels[1].set_xlim(min(drawn_masses) / 1.5, 2.0 * max(drawn_masses))
     panels[1].set_ylim(bottom=0)
-    figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=3)
+    figure.legend(labels.values(), labels.keys(), loc="outside lower center", ncols=4, fontsize=6)
     return figure
 
 
 def message(numbers: Numbers) -> str:
-    """The dropped mass and the bits of the budget beside those of C-SQS."""
+    """The dropped mass of C-SQS from each τ_1, and the bits of the budget beside those of C-SQS from 0."""
     about = numbers["statistics"]
-    dropped, bits = about["dropped"], about["bits"]
-    times = dropped["C-SQS"] / about["epsilon"]
-    more = 100.0 * (bits["Budgeted SQS"] / bits["C-SQS"] - 1.0)
+    times = [about["dropped"][name] / about["epsilon"] for name in ("C-SQS", *OTHERS)]
+    more = 100.0 * (about["bits"]["Budgeted SQS"] / about["bits"][FROM_0] - 1.0)
     return (
-        f"On the same texts C-SQS drops {times:.1f} times the mass that ε = {about['epsilon']:g} allows; the budget is "
-        f"never exceeded, and sends {abs(more):.0f}% {'more' if more > 0 else 'fewer'} bits."
+        f"On the same texts C-SQS drops {min(times):.2g} to {max(times):.3g} times ε = {about['epsilon']:g}, depending "
+        f"on τ₁; the budget never drops more than ε on average, and sends {abs(more):.0f}% "
+        f"{'more' if more > 0 else 'fewer'} bits than C-SQS from τ₁ = 0."
     )
 
 
@@ -299,8 +307,9 @@ def caption(numbers: Numbers) -> str:
     for name in CONTROLLERS:
         found = [one for one in about["over_fixed"][name] if one is not None]
         told.append(f"{min(found):.2f} to {max(found):.2f} for {name}" if found else f"undefined for {name}")
-    bits = ", ".join(f"{name} {about['bits'][name]:,.0f}" for name in CONTROLLERS)
-    dropped = ", ".join(f"{name} {about['dropped'][name]:.2g}" for name in CONTROLLERS)
+    names = (*CONTROLLERS, FROM_0)
+    bits = ", ".join(f"{_name(name)} {about['bits'][name]:,.0f}" for name in names)
+    dropped = ", ".join(f"{_name(name)} {about['dropped'][name]:.2g}" for name in names)
     return (
         f"At ε = {about['epsilon']:g}, mean dropped mass: {dropped}; bits of a draft by the formula: {bits}. Bits over "
         f"those of the fixed threshold with the same mean dropped mass, which only hindsight knows: {'; '.join(told)}. "

@@ -1,4 +1,4 @@
-"""Checks of what the methods of :mod:`hlmtheory.batching` cannot plan."""
+"""Checks that refuse inputs which the methods of :mod:`hlmtheory.batching` cannot plan."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ MOST_DECODED = 2**26
 """The most probabilities decoded at once, drafts times V: half a gigabyte, from a message of a few kilobytes."""
 
 ROUNDING = 2.0**-30
-"""The most by which rounding may lift a sum of 2^18 probabilities above 1."""
+"""Allowed excess over 1 of a sum of 2^18 probabilities, for rounding."""
 
 WHOLE = Domain("whole numbers", lambda xp, value: value == value, "convert it", kind="integer")
 
@@ -265,9 +265,9 @@ def truncated_message(draft: Any, *, k: Any, token: Any, bits: int) -> Truncated
     refuse(rows.ndim != 2, "draft must be (L, V) or (V,)")
     vocabulary = rows.shape[-1]
     sizes = np.atleast_1d(size_up_to(vocabulary).check(np, "k", _host("k", k)))
-    refuse(sizes.shape not in ((1,), rows.shape[:1]), "k must be one number, or one a row")
+    refuse(sizes.shape not in ((1,), rows.shape[:1]), "k must be one number, or one number per row")
     drawn = np.atleast_1d(token_of(vocabulary).check(np, "token", _host("token", token)))
-    refuse(drawn.shape != rows.shape[:1], "token must be one a row")
+    refuse(drawn.shape != rows.shape[:1], "token must be one number per row")
     bits = number(WHOLE, "bits", bits)
     refuse(not 1 <= bits <= MOST_BITS, f"bits must be in 1..{MOST_BITS}")
     levels = levels_of(rows, bits).astype(np.int64)

@@ -21,11 +21,12 @@ NODES = 2**HORIZON - 1  # pasts of a run: node 0 is its start; 2i + 1 and 2i + 2
 # audit_step. The coin is independent of the draft, so E[X] = Σ_v q_v s_v π β_v/π = μ. The factor is linear in X.
 # audit_every. Each factor has a mean of at most 1 given the past, also if λ_t was chosen from it. Ville on M.
 # audit_mean. 1 + λ(ε - μ) ≤ exp(λ(ε - μ)). So M_t exp(λ Σ(μ_i - ε)) is a supermartingale for every fixed λ, and so is
-#   its mean over fixed λs. Where the mean of μ_1, ..., μ_t is at least ε, it is at least M_t. Ville.
+#   its mean over fixed λs. Where the mean of μ_1, ..., μ_t is at least ε, this supermartingale is at least M_t. Ville.
 # audit_weighted. The same with λ_t from the past: M_t exp(Σ λ_i (μ_i - ε)) is a supermartingale.
 # audit_predictable. No proof: the counterexample. Bets are large while the risk is 0, and nearly 0 while it is 1.
 # audit_bound. 1 - λμ ≤ exp(-λμ). So exp(λ Σ μ_i) Π (1 - λX_i) is a supermartingale, and so is its mean over fixed λs.
-#   It rises with Σ μ_i, and is 1/δ at the bound. Ville.
+#   The supermartingale rises with Σ μ_i and equals 1/δ at the bound, so by Ville Σ μ_i exceeds the bound with
+#   probability at most δ.
 # audit_fewest. An audit without a loss multiplies the wealth by 1 + λε < 1/(1 - πε), the limit for a bet of 1.
 # audit_law. An audited draft is verified, so the probability of no verification is (1 - π) s_v. The risk is linear.
 
@@ -183,7 +184,7 @@ def _given_error(error: Array) -> Array:
 
 
 def _tokens_without_loss(audit_probability: Array, risk: Array, error: Array, bet: Array) -> Array:
-    """Return log(1/δ) over the growth of the log wealth with each token that shows no loss."""
+    """Return log(1/δ) divided by the increase of the log wealth per token without an observed loss."""
     xp, pi, wanted, delta, share = _numbers(audit_probability=audit_probability, risk=risk, error=error, bet=bet)
     leading_dimensions(error=tuple(delta.shape), bet=tuple(share.shape))
     nothing = xp.zeros((1,), dtype=xp.float64, device=pi.device)
@@ -207,7 +208,7 @@ def _share_of_risk(target: Array, draft: Array, skip: Array, audit_probability: 
 _BETTING = "waudbysmith2024betting"
 _NEARLY_ALL = 1.0 - 2.0**-32
 _AT_THE_RISK = {"risks": [0.25] * NODES, "audit_probability": 0.5, "risk": 0.25}
-"""A run without a loss has probability (7/8)^4, and with nearly all bet it multiplies the wealth by (8/7)^4."""
+"""A run without a loss has probability (7/8)^4; with a bet of nearly 1 its wealth is nearly (8/7)^4."""
 _JUST = (7 / 8) ** 4 * (1.0 + 1e-8)
 _RARE = 2.0**-20
 _ALWAYS = [_NEARLY_ALL] * NODES

@@ -1,7 +1,7 @@
 """Two distributions of which only some entries and the remaining mass are known: the extremes of their distance.
 
-p is known on A: every other entry is in [0, c_p] and their sum is R_p. q is known on B, with c_q and R_q. A column is a
-token of the union of A and B; the tokens outside of both are counted, not listed.
+p is known on A: every other entry is in [0, c_p] and their sum is R_p. q is known on B, with c_q and R_q. The arrays
+have one column for each token of A or B; of the tokens outside both, only their number is given.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Known(NamedTuple):
 
 
 def known_of(xp: Any, row: Array, k: Array) -> Known:
-    """Return what the k largest entries of a whole row tell; the row and k have one batch shape."""
+    """Return the k largest entries of a whole row as known entries; the row and k have one batch shape."""
     mask = largest(xp, row, k[..., None])
     value = xp.where(mask, row, 0.0)
     least = xp.min(xp.where(mask, row, 1.0), axis=-1)
@@ -56,12 +56,12 @@ def _entries_over(xp: Any, p: Known, q: Known) -> Array:
 
 
 class Split(NamedTuple):
-    """The set S with p(S) - q(S) largest; it holds m tokens that no list has, and what p alone lists but for i."""
+    """The set S with the largest p(S) - q(S): its value, and the numbers of tokens that describe S."""
 
     value: Array
-    inside: Array  # m
-    left: Array  # i: the smallest that p alone lists, which are not in S
-    taken: Array  # j: the smallest that q alone lists, which are in S
+    inside: Array  # m: number of unlisted tokens in S
+    left: Array  # i: of the tokens that only p lists, the i smallest are not in S
+    taken: Array  # j: of the tokens that only q lists, the j smallest are in S
 
 
 def most_distance(xp: Any, p: Known, q: Known, outside: Array) -> Split:
@@ -83,12 +83,12 @@ def most_distance(xp: Any, p: Known, q: Known, outside: Array) -> Split:
 
 
 def _steps(xp: Any, outside: Array) -> int:
-    """Return how many halvings leave one number of 0..outside."""
+    """Return the number of bisection steps that leave a single number of 0..outside."""
     return int(xp.max(outside)).bit_length() + 1 if 0 not in outside.shape else 0
 
 
 class _Slots(NamedTuple):
-    """Places for the rest of one row: free ones, and columns at a cost each, cheapest first."""
+    """Places for the remaining mass of one row: free places, and columns that each have a cost, cheapest first."""
 
     cost: Array  # ascending, infinite behind the last, shape (..., C)
     before: Array  # sums of the costs before each place, shape (..., C + 1)

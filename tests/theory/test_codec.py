@@ -624,9 +624,12 @@ ONE = (np.array([0, 1]), np.array([1, 1]))
         (lambda: codec.lattice_message([1, 0], support=[1, 0], token=0), "support must be a mask of booleans"),
         (lambda: codec.lattice_message([1, 1], support=[True, False], token=0), "support must hold every token that"),
         (lambda: codec.truncated_message([0.5, 0.5], k=3, token=0, bits=8), "k must be a whole number in 0..V"),
-        (lambda: codec.truncated_message([0.5, 0.5], k=[1, 1], token=0, bits=8), "k must be one number, or one a row"),
+        (
+            lambda: codec.truncated_message([0.5, 0.5], k=[1, 1], token=0, bits=8),
+            "k must be one number, or one number per row",
+        ),
         (lambda: codec.truncated_message([0.5, 0.5], k=1, token=2, bits=8), "token must be a token in 0..V-1"),
-        (lambda: codec.truncated_message([0.5, 0.5], k=1, token=[0, 0], bits=8), "token must be one a row"),
+        (lambda: codec.truncated_message([0.5, 0.5], k=1, token=[0, 0], bits=8), "token must be one number per row"),
         (lambda: codec.truncated_message([0.5, 0.4], k=1, token=0, bits=8), "draft must be rows of probabilities"),
         (lambda: codec.truncated_message([0.5, 0.5], k=1, token=0, bits=0), r"bits must be in 1\.\.24"),
         (

@@ -69,7 +69,7 @@ STORED_NAMES = {
     "target_passes": "large_passes",
     "risk_computed": "judged",
 }
-"""Journal keys that differ from the field's name, because the journal keeps an older name; by field name."""
+"""For each field that journals store under an older name, that name."""
 _FIELD_NAMES = {stored: name for name, stored in STORED_NAMES.items()}
 
 SUMMED = tuple(f.name for f in fields(Round) if f.name not in ("position", "threshold"))

@@ -1,4 +1,4 @@
-"""Methods of one model, and those of u-hlm and cu-hlm: one draft a round, which may skip verification."""
+"""Methods that run one model, and the methods of u-hlm and cu-hlm: one draft per round, which may skip verification."""
 
 from __future__ import annotations
 
@@ -358,10 +358,9 @@ class CuHlmCertified(CuHlm):
     """CU-HLM with a calibrated threshold and the smallest k with 2 Δ_k ≤ ε, so that truncation's bias is at most ε.
 
     Δ_k is the deviation of the distribution that the server decodes (claim ``truncation.message``). For the threshold
-    see
-    :func:`hlmtheory.skipping.calibrate_threshold`. A probability has 16 bits: with 8, a flat distribution is further
-    from q than any useful ε, whatever k. If 16 bits are too few as well, it has 24. This happens only for a heavy tail
-    and a vocabulary of more than 2¹⁷ ε tokens, which is 13,107 for ε = 0.1.
+    see :func:`hlmtheory.skipping.calibrate_threshold`. A probability has 16 bits: with 8, a flat distribution is
+    further from q than any useful ε, whatever k. If 16 bits are too few as well, it has 24. This happens only for a
+    heavy tail and a vocabulary of more than 2¹⁷ ε tokens, which is 13,107 for ε = 0.1.
     """
 
     bits = CERTIFIED_BITS[0]

@@ -1,7 +1,7 @@
 """Comparison of the savings that edge-sd (zhu2025edgesd) Section IV prints with ours.
 
-Also shown: settings that come close to the printed savings. They are the stored result of an experiment,
-``figures/experiments/edge_sd_settings``. This module searches nothing.
+It also shows settings that come close to the printed savings. They are the stored result of an experiment,
+``figures/experiments/edge_sd_settings``; this module does not search.
 """
 
 from __future__ import annotations
@@ -94,14 +94,15 @@ def listed(values: Sequence[float]) -> str:
 def beside(group: str, saving: Saving, ours: Row) -> dict[str, Any]:
     """Return a printed saving, our saving, and three nearest settings.
 
-    The settings are the single change nearest to this saving, and those nearest to its group and to all eight savings.
+    The three settings are: the single change that comes nearest to this saving, the setting nearest to the savings of
+    its group, and the setting nearest to all eight savings.
 
     Parameters
     ----------
     group : str
         "batching" or "bandwidth".
     saving : Saving
-        Name of a saving in that group.
+        A printed saving of that group.
     ours : array, shape (runs,)
         Our saving in each run with the constants of Table II, in percent.
 

@@ -15,6 +15,7 @@ from hlmtheory.draft_length import (
     etgr_profile,
     optimal_draft_length_profile,
     position_interval,
+    split_tokens,
     tokens_by_length,
 )
 from validation.acceptance.record import AcceptanceRecord, Counts, add, refuse_mixture
@@ -60,12 +61,18 @@ class Depth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Length:
-    """Tokens of a round that drafts K tokens, and tokens per second if times are given."""
+    """Tokens of a round that drafts K tokens, and tokens per second if times are given.
+
+    ``tokens`` assumes that rounds begin at like places at every K. ``same_text`` does not: it splits recorded rounds
+    into shorter ones, for drafts that copy a passage (:func:`hlmtheory.draft_length.split_tokens`), and is None where
+    the recorded lengths varied. The two differ where long drafts jump over the passages that are easy.
+    """
 
     draft_length: int
     tokens: float
     low: float
     high: float
+    same_text: float | None = None
     tokens_per_second: float | None = None
 
 
@@ -196,8 +203,17 @@ def summarise(
     )[:known]
     profile = found.acceptances[:known]
     rates = [None] * known if times is None else etgr_profile(profile, times.fixed(), times.marginal()).tolist()
+    fixed = len(set().union(*tables)) == 1
+    histogram = counts[-1]
     lengths = tuple(
-        Length(draft_length=k + 1, tokens=float(mean), low=float(low), high=float(high), tokens_per_second=rates[k])
+        Length(
+            draft_length=k + 1,
+            tokens=float(mean),
+            low=float(low),
+            high=float(high),
+            same_text=float(split_tokens(histogram, k + 1)) if fixed else None,
+            tokens_per_second=rates[k],
+        )
         for k, (mean, low, high) in enumerate(
             zip(tokens.tokens[:known], tokens.low[:known], tokens.high[:known], strict=True)
         )

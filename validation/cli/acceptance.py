@@ -143,14 +143,23 @@ def _show(console: Console, summary: Summary) -> None:
     if summary.lengths:
         table = Table(title="Tokens of a round", box=box.SIMPLE)
         timed = summary.best is not None
-        for head in ("drafts", "tokens", "interval", "one draft more adds", *(("tokens/s",) if timed else ())):
+        split = summary.lengths[0].same_text is not None
+        heads = ("drafts", "tokens", "interval", "one draft more adds")
+        for head in (*heads, *(("if drafts copy",) if split else ()), *(("tokens/s",) if timed else ())):
             table.add_column(head, justify="right")
         for here, later in zip(summary.lengths, (*summary.lengths[1:], None), strict=True):
             adds = "not known" if later is None else f"{later.tokens - here.tokens:.4f}"
+            copied = [] if here.same_text is None else [f"{here.same_text:.4f}"]
             rates = [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
             interval = f"{here.low:.4f} to {here.high:.4f}"
-            table.add_row(str(here.draft_length), f"{here.tokens:.4f}", interval, adds, *rates)
+            table.add_row(str(here.draft_length), f"{here.tokens:.4f}", interval, adds, *copied, *rates)
         console.print(table)
+        if split:
+            console.print(
+                "Tokens at a shorter length assume that its rounds begin at like places. If drafts copy passages, as "
+                "n-grams do, the column beside splits the recorded rounds instead.",
+                soft_wrap=True,
+            )
         console.print(f"Intervals: {summary.intervals}. Read from: {summary.reason}.", soft_wrap=True)
     if summary.best is not None:
         longer = " It is the longest that was drafted, so a longer one may be better." if summary.longest else ""

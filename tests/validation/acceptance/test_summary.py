@@ -64,6 +64,13 @@ def test_the_acceptance_of_a_known_law_is_found():
     assert "rounds are independent" in summarise(records[:2]).intervals
 
 
+def test_rounds_of_one_length_are_split_too():
+    """Ten tokens in 4 rounds of 3 drafts; with one draft each, 6 rounds if the drafts copy a passage."""
+    found = summarise([record({3: (2, 0, 0, 2)})])
+    assert [one.same_text for one in found.lengths] == pytest.approx([10 / 6, 10 / 6, 10 / 4])
+    assert summarise([record({2: (5, 2, 3), 1: (5, 5)})]).lengths[0].same_text is None
+
+
 def test_depths_beyond_the_deepest_draft_are_left_out():
     found = summarise([record({9: (5, 5, 0, 0, 0, 0, 0, 0, 0, 0)})], times=TIMES)
     assert [one.depth for one in found.depths] == [1, 2]

@@ -12,7 +12,7 @@ from validation.plots.flexspec import texts_lines as lines
 from validation.plots.flexspec.printed import DATASETS, LATENCIES, METHODS, NETWORKS
 from validation.plots.flexspec.texts_lengths import ALONE, LLAMA_VOCABULARY, ROWS
 
-UNIT = "Latency is in ms per token without the prompt; Cloud-Only's agrees by construction (table “What is taken”)."
+UNIT = "Latency is in ms per token without the prompt; Cloud-Only's agrees by construction (table “Assumptions”)."
 Ends = Sequence[float | None]
 """Value, low and high."""
 

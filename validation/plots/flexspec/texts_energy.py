@@ -163,7 +163,7 @@ def _ours_table(bars: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
         f"{SAVED:.0%}",
     )
     rows.append(("not named", "FlexSpec, the paper's", *theirs[1:], "–"))
-    heads = ("network", "method", "radio, J a token", "drafting", "total", "saved", "radio, were it on all the time")
+    heads = ("network", "method", "radio, J a token", "drafting", "total", "saved", "radio, if it were always on")
     return Table("Energy of the device for a token", heads, tuple(rows)).plain()
 
 

@@ -87,7 +87,7 @@ def _latency_table(series: dict[str, Any]) -> dict[str, Any]:
                 with_interval(IntervalEstimate(*one[key]), form) for key, form in (("ms", ".0f"), ("speed_up", ".2f"))
             ]
         rows.append((one["name"], theirs[0], ours[0], theirs[1], ours[1]))
-    title = f"{series['name']}: {series['mbit_s']:g} Mbit/s, {series['delay_ms']:.0f} ms there and back"
+    title = f"{series['name']}: {series['mbit_s']:g} Mbit/s, {series['delay_ms']:.0f} ms both ways"
     heads = ("method", "printed, ms a token", "ours", "printed, times Cloud-Only", "ours")
     return Table(title, heads, tuple(rows)).plain()
 
@@ -119,7 +119,11 @@ def _other_table(table: str, found: Mapping[str, Mapping[str, Mapping[str, Inter
     if not rows:
         return []
     heads = ("prompts", "method", *NETWORKS)
-    return [Table("Times Cloud-Only on the other prompt sets; in brackets the printed", heads, tuple(rows)).plain()]
+    return [
+        Table(
+            "Speed-up over Cloud-Only on the other prompt sets; printed values in brackets", heads, tuple(rows)
+        ).plain()
+    ]
 
 
 def _unended(rows: Sequence[GenerationRecord], study: Decoded) -> float | None:
@@ -161,10 +165,17 @@ def _law_table(by_line: Mapping[str, Timed], risks: dict[str, Any], temperature:
         bounds = (f"{risks[name][key]:.3g}" if name in risks else "–" for key in ("token", "text"))
         sent = (f"{one.summary[key].value or 0.0:.1f}" for key in ("bytes_per_token", "down_bytes_per_token"))
         rows.append((name, lossless, *bounds, *sent))
-    heads = ("method", "target model's law", "bound, a token", "bound, a text", "bytes up a token", "bytes down")
+    heads = (
+        "method",
+        "target model's law",
+        "bound, a token",
+        "bound, a text",
+        "uplink bytes a token",
+        "downlink bytes a token",
+    )
     title = (
-        f"Law of the texts, and what it takes over {NETWORKS[0]}. The bound is of the total variation from the large "
-        "model's law, the most of the networks; of a text, 1 or more says nothing"
+        f"Law of the texts, and what must be sent for it over {NETWORKS[0]}. The bound is on the total variation from "
+        "the large model's law, the maximum over the networks; for a text, a bound of 1 or more is vacuous"
     )
     return Table(title, heads, tuple(rows)).plain()
 
@@ -186,10 +197,10 @@ def _taken_table(links: Sequence[FadingLink]) -> dict[str, Any]:
         ("a draft", draft, "Jetson AGX Orin, Table V; Tables III and IV name no device"),
         ("a pass of the cloud", target, "cu-hlm's; flexspec prints none. The same for any number of drafts"),
         (f"rates over {', '.join(NETWORKS)}", f"{rates} Mbit/s", "Table I; they do not vary"),
-        ("delay there and back", f"{delays} ms", "what Cloud-Only's time in Table III leaves"),
+        ("delay, both ways", f"{delays} ms", "the rest of Cloud-Only's time in Table III"),
         ("downlink", "free", "no rate is printed"),
     )
-    return Table("What is taken", ("", "value", "from"), rows).plain()
+    return Table("Assumptions", ("", "value", "source"), rows).plain()
 
 
 def measure(table: str, studies: Sequence[Decoded], seed: int) -> Numbers:

@@ -32,8 +32,8 @@ from hlmtheory.serving.pipeline import stage_pair
 #   a smaller value.
 # dp_printed_packing. False: lines 24-26 pack from S[i] to i for every i, not only for the ends of batches, so tasks are
 #   packed more than once.
-# pareto. C' = max(F + d, C) + v and F' = F + d never fall when F or C rise. If label a is nowhere above label b, every
-#   completion of b by runs is no faster than the same completion of a, so b can be removed.
+# pareto. C' = max(F + d, C) + v and F' = F + d never fall when F or C rise. If label a is no larger than label b in any
+#   entry, every completion of b by runs is no faster than the same completion of a, so b can be removed.
 # order. At each step, Johnson's rule gives the smallest makespan of two machines among all orders. So the sum of these
 #   minima is at most the sum for any choice of orders, the same at all steps or not.
 # pareto_value. As in ``dp``: by induction the last label holds F and C of its runs.

@@ -93,8 +93,8 @@ def best_schedule(draft: Array, verify: Array, steps: Array, *, incumbent: float
 
     A state is the number of finished operations of each batch. A label of a state holds the times at which the two
     machines and the batches are free. A schedule without needless waiting appends its operations one by one, each as
-    early as possible, so the search reaches all of these schedules. A label is removed if another label of its state
-    is nowhere above it, or if the remaining work cannot end before the incumbent.
+    early as possible, so the search reaches all of these schedules. A label is removed if another label of its state is
+    no larger in any entry, or if the remaining work cannot end before the incumbent.
     """
     times = draft, verify, steps
     best = min(incumbent, *(finish_time(rule(*times), verify) for rule in (in_turn, longest_first)))

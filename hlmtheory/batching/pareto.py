@@ -13,10 +13,10 @@ def pareto(costs: Costs, *, incumbent: float = np.inf, max_labels: int = 100) ->
 
     A label is a partition of the first i tasks. It holds the vectors (F, C) over all steps, the time of the earlier
     waves, and the caches of its own wave. Whatever tasks follow, the latency never falls when one of these rises. So a
-    label is removed if another one is nowhere above it, or if its lower bound reaches ``incumbent``. Runs are None if
-    no label is left. If one prefix has more than ``max_labels`` labels, those with the smallest bounds stay, and the
-    search is not complete. Where waves are needed, each prefix has one more label, which begins a wave after the
-    fastest plan of that prefix.
+    label is removed if another label is no larger in any entry, or if its lower bound reaches ``incumbent``. Runs
+    are None if no label is left. If one prefix has more than ``max_labels`` labels, those with the smallest bounds
+    stay, and the search is not complete. Where waves are needed, each prefix has one more label, which begins a wave
+    after the fastest plan of that prefix.
     """
     count = len(costs.inputs)
     pieces = np.array_split(np.arange(costs.horizon), min(8, costs.horizon))
@@ -93,8 +93,8 @@ class Labels:
 def undominated(vectors: Array, limit: int) -> Array:
     """Indices of at most ``limit`` rows that no earlier kept row dominates: a dominates b if a ≤ b in every entry.
 
-    A row that is kept early may be dominated by a later one. This only costs time. A sample of the entries is
-    compared first, since that excludes most rows.
+    A later row may dominate a row that is kept early. This costs time but is no error. A sample of the entries is
+    compared first, because it excludes most rows.
     """
     width = vectors.shape[1]
     probe = np.unique(np.linspace(0, width - 1, 12).astype(np.int64))

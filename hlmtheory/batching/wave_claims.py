@@ -38,8 +38,8 @@ from hlmtheory.serving.shapes import POSITIVE_COUNT
 # free_no_slower. By induction over the operations in that order, each begins no later than with the barrier: it begins
 #   when both its machine and its batch are free, and a barrier can only delay these two times.
 # exact_free. A schedule in which nothing can begin earlier on its machine in the same order is built by appending its
-#   operations one by one, each as early as it can; all of these are tried for every partition of every wave. A label
-#   that is nowhere below another of the same state can be completed no earlier.
+#   operations one by one, each as early as it can; all of these are tried for every partition of every wave. If a label
+#   is no smaller than another label of the same state in any entry, it cannot be completed earlier.
 
 
 _CHECKED: dict[str, Any] = {"memory_rule": "ignored"}

@@ -17,8 +17,8 @@ from hlmtheory.serving.shapes import BYTES, LENGTH, POSITIVE_COUNT, SECONDS, SWI
 # Proofs, by the last part of the id.
 #
 # cost. A product of an a×b and a b×c matrix takes 2abc operations. For t new tokens after c cached ones a block
-#   makes t queries, keys and values and projects t outputs (8 t h₁²), compares t queries with c + t keys and mixes as
-#   many values (4 t (c + t) h₁), and passes t tokens through h₁ → h₂ → h₁ (4 t h₁ h₂).
+#   makes t queries, keys and values and projects t outputs (8 t h₁²), compares t queries with c + t keys and mixes c +
+#   t values (4 t (c + t) h₁), and passes t tokens through h₁ → h₂ → h₁ (4 t h₁ h₂).
 # memory. Four h₁×h₁ and two h₁×h₂ matrices a block; one key and one value of size h₁ a token and block; 2 bytes each.
 # stages. Pass i of step n ≥ 2 meets I + (n-1) L - 1 + i - 1 cached tokens, (13), and the verification
 #   I + (n-1) L - 1, (14): summed over i the times are lines in n.

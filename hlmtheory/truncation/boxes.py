@@ -15,19 +15,20 @@ from hlmtheory._domains import Domain, DomainError, leading_dimensions, same_voc
 #
 # partial_box_least. Let TV = Σ (p - q)⁺ = Σ (q - p)⁺ for rows in the boxes. (p - q)⁺ ≥ (l - h')⁺ and (q - p)⁺ ≥
 #   (l' - h)⁺ give two terms; 1 - TV = Σ min(p, q) ≤ Σ min(h, h') and 1 + TV = Σ max(p, q) ≥ Σ max(l, l') the others.
-# partial_box_attained. Let a = Σ (l - h')⁺ ≥ b = Σ (l' - h)⁺, else exchange p and q. Put every pair (p_v, q_v) as near
-#   as it can be: equal, anywhere between max(l, l') and min(h, h'), or at the ends that face each other. Then
-#   Σ (p - q)⁺ = a, and Σ p - Σ q = a - b. Raise all pairs together until Σ p = 1. (1) If that is reached, q misses
-#   a - b and is raised; entries with q < p cannot be, so TV = a. (2) If Σ p > 1 at the bottom, p is lowered where it
-#   exceeds l, where p ≤ q. If then Σ q ≤ 1, q is raised and TV = a; else q is lowered where it exceeds l', where
-#   p = l ≥ q, so TV = a + Σ q - 1 = Σ max(l, l') - 1, since q was min(max(l, l'), h'). (3) If Σ p < 1 at the top, p is
-#   raised where it is below h, where p ≥ q, and q where it is below h', where q ≥ p, so TV = a + 1 - Σ p
-#   = 1 - Σ min(h, h').
+# partial_box_attained. Let a = Σ (l - h')⁺ and b = Σ (l' - h)⁺. Put every pair (p_v, q_v) as near as it can be: equal,
+#   anywhere between max(l, l') and min(h, h'), or at the ends that face each other. Then Σ (p - q)⁺ = a and
+#   Σ (q - p)⁺ = b. Raise all pairs together until Σ p = 1, then move p and q to sum 1. No q < p can rise and
+#   no q > p can fall, as they are at h' and l'. (1) If Σ p = 1 is reached, q rises by a - b and TV stays a, or falls by
+#   b - a and TV stays b. (2) If Σ p > 1 at the bottom, p falls where it exceeds l, where p ≤ q. If q rises, TV stays
+#   a. If q falls, it does where it exceeds l', where p = l ≥ q, so TV = a + Σ q - 1 = Σ max(l, l') - 1, since q was
+#   min(max(l, l'), h').
+#   (3) If Σ p < 1 at the top, p rises where it is below h, where p ≥ q. If q falls, TV stays b. If q rises, it does
+#   where it is below h', where q ≥ p, so TV = a + 1 - Σ p = 1 - Σ min(h, h'), since p was max(min(h, h'), l).
 # partial_box. TV = max_S p(S) - q(S), with p(S) ≤ min(h(S), 1 - l(Sᶜ)) ≤ λ h(S) + (1 - λ)(1 - l(Sᶜ)) for every λ in
 #   [0, 1], and -q(S) ≤ -μ l'(S) - (1 - μ)(1 - h'(Sᶜ)). The best S takes every v whose sum of terms is positive.
 
 MOST_HALVINGS = 12
-"""Steps of the pattern search for λ and μ: they are found to 2^-13; every λ and μ gives a valid bound."""
+"""Steps of the pattern search for λ and μ; every λ and μ gives a valid bound."""
 
 _ENTRY = Domain("in [0, 1]", lambda xp, value: (value >= 0) & (value <= 1), "give bounds of probabilities")
 _LOGARITHM = Domain(
@@ -188,14 +189,6 @@ def nearest_rows(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array) 
 
     The steps are those of the proof of partial_box_attained.
     """
-    swap = xp.sum(low - xp.minimum(low, high_q), axis=-1) < xp.sum(low_q - xp.minimum(low_q, high), axis=-1)
-    p, q = _nearest(xp, low, high, low_q, high_q)
-    other, one = _nearest(xp, low_q, high_q, low, high)
-    return xp.where(swap[..., None], one, p), xp.where(swap[..., None], other, q)
-
-
-def _nearest(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array) -> tuple[Array, Array]:
-    """As :func:`nearest_rows` where Σ (l - h')⁺ ≥ Σ (l' - h)⁺."""
     bottom, top = xp.maximum(low, low_q), xp.minimum(high, high_q)
     first, last = xp.minimum(bottom, high), xp.maximum(top, low)
     first_q, last_q = xp.minimum(bottom, high_q), xp.maximum(top, low_q)

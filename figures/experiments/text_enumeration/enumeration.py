@@ -202,9 +202,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     begun = time.perf_counter()
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     pair = load_pair(draft=given.models / "small", target=given.models / "large") if given.models else load_pair()
     found = result(pair, open_trace(given.trace), prompts=given.prompts, length=given.length)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     models = f" --models {given.models}" if given.models else ""
     about = {
         "command": f"python3 figures/experiments/text_enumeration/enumeration.py --trace {given.trace}{models} "

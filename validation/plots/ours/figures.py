@@ -17,6 +17,7 @@ from validation.plots.common.truncation.sample import EPSILON, THETA
 from validation.plots.common.truncation.values import OFFLINE, ONLINE
 from validation.plots.ours import (
     acceptance_by_depth,
+    bill_table,
     budget_table,
     dropped_mass,
     fading_mean,
@@ -153,6 +154,16 @@ FIGURES = (
         measure=text_risk.measure_figure,
         paint=text_risk.paint,
         caption=text_risk.caption_figure,
+    ),
+    Simulation(
+        **_OURS,
+        number="VI",
+        title="The bill of each decoding method",
+        message=bill_table.message,
+        shows=bill_table.SHOWS,
+        simulate=bill_table.simulate,
+        paint=None,
+        caption=bill_table.caption,
     ),
     Figure(
         **_OURS,

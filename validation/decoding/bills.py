@@ -167,6 +167,8 @@ def _position_bills(
     )
     skip = np.asarray(method.skip(step, flat), dtype=bool)
     own = method.server_distributions(step, flat, skip)
+    if own is None and not skip.any():
+        return np.zeros(len(positions)), np.zeros(len(positions))  # nothing is left out, nothing distorted
     return _mean_bills(p, q.double(), skip, own[0] if own else None, drafts)
 
 

@@ -17,9 +17,10 @@ link_s     seconds of the uplink and downlink
 mismatch   Σ TV(q, p) over verified drafts: the first sum of c-sqs Theorem 1
 dropped    the mass of q outside the support, summed over verified drafts. Together with ``rounding``,
            Σ i(K - i)/(Kℓ), it is the second sum of Theorem 1
-risk       sum of upper bounds on the distance from the target model's distribution: β_d for each skipped draft,
-           β_d TV(r, r̂) for each truncated one, and q_a (1 - p_a) for each draft that is verified by the argmax a of p.
-           Its mean over prompts estimates the bound of ``skipping.sequence``
+risk       β_d for each skipped draft, β_d TV(r, r̂) for each truncated one, and q_a (1 - p_a) for each draft that is
+           verified by the argmax a of p. For one text it is no upper bound: it depends on the drafts that were drawn.
+           Its mean over drafts is the bill (:func:`hlmtheory.skipping.position_bill`), so its mean over prompts
+           estimates the bound of ``skipping.bill_text``
 skip_risk  the part of ``risk`` from skipped drafts, Σ β_d. The target model would have accepted Σ (1 - β_d) of them on
            average, so the true skip rate is 1 - Σ skip_risk / Σ skipped
 threshold  threshold of C-SQS after the round

@@ -145,10 +145,11 @@ def _with_residuals(following: torch.Tensor, in_flight: list[list[Draft]], accep
 
 
 def step_risks(method: Method, drafts: list[Draft], target: torch.Tensor) -> tuple[float, float]:
-    """Return Σ TV(q, p) over verified drafts, and a bound on the total variation that their verification adds.
+    """Return Σ TV(q, p) over verified drafts, and what their verification adds to the risk.
 
-    The bound is Σ β_d TV(r, r̂) for truncated drafts, and Σ q_a (1 - p_a), with a the argmax of p, for drafts accepted
-    by the argmax (:func:`hlmtheory.verification.greedy_output_distribution`). It is 0 where the rule is lossless.
+    That is Σ β_d TV(r, r̂) for truncated drafts, whose mean over drafts bounds the total variation, and Σ q_a (1 - p_a),
+    with a the argmax of p, for drafts accepted by the argmax
+    (:func:`hlmtheory.verification.greedy_output_distribution`). It is 0 where the rule is lossless.
 
     Parameters
     ----------

@@ -34,6 +34,8 @@ FITTED = Fitted(
     offline_k=105,
 )
 """What :func:`validation.decoding.fitting.fit` finds on the built-in pair's published trace: no trace is read here."""
+SAME = 1e-6
+"""Risk and bill that differ by no more are the same numbers, rounded differently."""
 LOSSLESS = (FixedLength(), CSqs())
 """Two methods whose law is the target model's, with several drafts and a bonus token; one of them quantises."""
 SHOWS = (
@@ -116,13 +118,15 @@ def _row(texts: MethodTexts) -> dict[str, Any]:
         "bound": _plain(ratio(bound, tokens)),
         "risk_text": _plain(ratio(risk, ones)),
         "bill_text": _plain(ratio(bill, ones)),
-        "risk_below": int(np.count_nonzero(risk < bill * (1.0 - 1e-6))),
+        "risk_below": int(np.count_nonzero(risk < bill - SAME)),
     }
 
 
 def _shown(value: dict[str, float], form: str) -> str:
-    ends = " to ".join(format(value[end], form) for end in ("low", "high"))
-    return f"{value['value']:{form}} ({ends})" if value["low"] < value["high"] else format(value["value"], form)
+    digits = int(form[-2])
+    rounded = {key: round(number, digits) + 0.0 for key, number in value.items()}  # + 0.0: no -0
+    ends = " to ".join(format(rounded[end], form) for end in ("low", "high"))
+    return f"{rounded['value']:{form}} ({ends})" if value["low"] < value["high"] else f"{rounded['value']:{form}}"
 
 
 def simulate(seed: int, scale: Scale | None = None) -> Numbers:
@@ -160,20 +164,26 @@ def simulate(seed: int, scale: Scale | None = None) -> Numbers:
         "tables": [Table("Risk as recorded and the bill", heads, cells).plain()],
         "kind": "measured",
         "basis": (
-            f"on the pair {name}, V = {vocabulary:,}, {scale.prompts} prompts of {scale.new_tokens} new tokens for each "
-            "method at temperature 1, with thresholds, line and k* fitted to the pair's trace"
+            f"on the pair {name}, V = {vocabulary:,}, {scale.prompts} prompts of {scale.new_tokens} new tokens for "
+            "each method at temperature 1, with thresholds, line and k* fitted to the pair's trace"
         ),
     }
 
 
 def message(numbers: Numbers) -> str:
     """Say whether the recorded risk and the bill agree in the mean."""
-    rows = [row for row in numbers["statistics"]["methods"] if row["bill"]["value"] > 0]
-    agree = sum(row["difference"]["low"] <= 1e-9 and row["difference"]["high"] >= -1e-9 for row in rows)
+    rows = _costly(numbers)
+    agree = sum(row["difference"]["low"] <= SAME and row["difference"]["high"] >= -SAME for row in rows)
+    below, texts = (sum(row[key] for row in rows) for key in ("risk_below", "texts"))
     return (
-        f"The risk of a record is the bill of its text in the mean only: the intervals of their difference hold 0 for "
-        f"{agree} of {len(rows)} methods that cost anything, but single texts record less than their bill."
+        f"A record's risk is the bill of its text in the mean, and not for each text: {below} of {texts} texts record "
+        f"less than their bill, and the interval of the mean difference holds 0 for {agree} of {len(rows)} methods."
     )
+
+
+def _costly(numbers: Numbers) -> list[dict[str, Any]]:
+    """Return the rows of the methods whose bill is not 0."""
+    return [row for row in numbers["statistics"]["methods"] if row["bill"]["value"] > 0]
 
 
 def caption(numbers: Numbers) -> str:
@@ -181,14 +191,13 @@ def caption(numbers: Numbers) -> str:
     statistics = numbers["statistics"]
     rows = statistics["methods"]
     vacuous = sum(row["bill_text"]["value"] >= 1.0 for row in rows)
-    free = ", ".join(row["method"] for row in rows if row["bill"]["value"] == 0.0)
-    below, texts = (sum(row[key] for row in rows if row["bill"]["value"] > 0) for key in ("risk_below", "texts"))
+    free = " and ".join(row["method"] for row in rows if row["bill"]["value"] == 0.0)
     return (
-        "A record's risk is β_d of each skipped draft d and β_d TV(r, r̂⁽ᵈ⁾) of each sent one, for the one draft that was "
-        "drawn; its mean over the drafts of a position is the bill, so it is no upper bound of it: "
-        f"{below} of {texts} texts record less. The printed acceptance of flexspec records q_a (1 − p_a), which is the "
-        f"bill itself. The bill is estimated without bias: at each position the method decides for {statistics['drafts']} "
-        "drafts in proportion to q_d β_d, with the random numbers of the run. A bonus token costs nothing. "
+        "A record's risk is β_d of each skipped draft d and β_d TV(r, r̂⁽ᵈ⁾) of each sent one, for the one draft that "
+        "was drawn. Its mean over the drafts of a position is the bill, so the risk of one text is no upper bound of "
+        "its bill. The printed acceptance of flexspec records q_a (1 − p_a), which is the bill itself. The bill is "
+        f"estimated without bias: at each position the method decides for {statistics['drafts']} drafts in proportion "
+        "to q_d β_d, with the random numbers of the run. A bonus token costs nothing. "
         f"The bill is 0 for {free}. Its sum bounds the total variation of whole texts; for {vacuous} of {len(rows)} "
         f"methods it is 1 or more already at {statistics['new_tokens']} tokens, and so says nothing."
     )

@@ -218,6 +218,12 @@ def test_some_p_attains_what_the_device_knows(skipped, delta):
     assert float(found) == pytest.approx(skipped + (1 - skipped) * delta)
 
 
+def test_a_replacement_that_does_not_exist_is_taken_at_its_worst():
+    """p = q̂: (p - q̂)⁺ is 0 everywhere, yet a draft is rejected."""
+    assert float(position_bill([0.5, 0.25, 0.25], [0.5, 0.375, 0.125], 0.5, [[0.5, 0.25, 0.25]])) == 0.125
+    assert float(bill_bound([0.5, 0.25, 0.25], [0.5, 0.375, 0.125], 0.5, 0.125)) == 0.125
+
+
 def test_two_distortions_may_cancel_out():
     instance = KNOWN["skipping.bill_converse"].refuted
     verdict = KNOWN["skipping.bill"].check(instance)

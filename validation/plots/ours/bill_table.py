@@ -197,8 +197,8 @@ def caption(numbers: Numbers) -> str:
         "was drawn. Its mean over the drafts of a position is the bill, so the risk of one text is no upper bound of "
         "its bill. The printed acceptance of flexspec records q_a (1 − p_a), which is the bill itself. The bill is "
         f"estimated without bias: at each position the method decides for {statistics['drafts']} drafts in proportion "
-        "to q_d β_d, with the random numbers of the run. A bonus token costs nothing. Of 95% intervals, one in twenty misses "
-        "0 by chance; over all random numbers of small tabular models the two means are equal. "
+        "to q_d β_d, with the random numbers of the run. A bonus token costs nothing. Of 95% intervals, one in "
+        "twenty misses 0 by chance; over all random numbers of small tabular models the two means are equal. "
         f"The bill is 0 for {free}. Its sum bounds the total variation of whole texts; for {vacuous} of {len(rows)} "
         f"methods it is 1 or more already at {statistics['new_tokens']} tokens, and so says nothing."
     )

@@ -56,25 +56,25 @@ def _misses_constant(acceptance: Array, error: Array) -> Array:
 
 
 def _misses_varying(error: Array) -> Array:
-    return _largest_miss(error, DRAFTS, "varying")
+    return largest_miss(error, DRAFTS, "varying", GRID)
 
 
 def _misses_running(error: Array) -> Array:
-    return _largest_miss(error, LONG, "constant")
+    return largest_miss(error, LONG, "constant", GRID)
 
 
-def _largest_miss(error: Array, drafts: int, form: str) -> Array:
+def largest_miss(error: Array, drafts: int, form: str, grid: int) -> Array:
     """Return the largest P(the interval ever misses the mean rate) over all adversaries who know the past.
 
-    Dynamic programming over the examined and accepted drafts and the sum of the rates, multiples of 1/GRID.
+    Dynamic programming over the examined and accepted drafts and the sum of the rates, multiples of 1/grid.
     """
     xp, delta = _settings(error=error)
     lower, upper = _intervals(xp, delta, drafts, form)
     ever = None
     for n in range(drafts, -1, -1):
-        best = None if ever is None else _best_rate(xp, ever, n)
+        best = None if ever is None else _best_rate(xp, ever, n, grid)
         if n:
-            mean = xp.arange(GRID * n + 1, dtype=xp.float64, device=delta.device) / (GRID * n)
+            mean = xp.arange(grid * n + 1, dtype=xp.float64, device=delta.device) / (grid * n)
             low, high = (end[..., n - 1, : n + 1, None] for end in (lower, upper))
             missed = (mean < low) | (mean > high)
             best = xp.where(missed, 1.0, xp.zeros_like(mean) if best is None else best)
@@ -82,11 +82,11 @@ def _largest_miss(error: Array, drafts: int, form: str) -> Array:
     return ever[..., 0, 0]  # type: ignore[index]
 
 
-def _best_rate(xp: Any, ever: Array, n: int) -> Array:
+def _best_rate(xp: Any, ever: Array, n: int, grid: int) -> Array:
     """Return the probability of a miss before draft n + 1 is examined, if the adversary picks its best rate."""
     best = None
-    for step in range(GRID + 1):
-        rate, sums = step / GRID, slice(step, step + GRID * n + 1)
+    for step in range(grid + 1):
+        rate, sums = step / grid, slice(step, step + grid * n + 1)
         found = rate * ever[..., 1 : n + 2, sums] + (1.0 - rate) * ever[..., : n + 1, sums]
         best = found if best is None else xp.maximum(best, found)
     return best

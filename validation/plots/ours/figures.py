@@ -26,6 +26,7 @@ from validation.plots.ours import (
     text_risk,
     truncation_table,
 )
+from validation.plots.ours import anytime, fading_mean, partial_table, skipping_table, text_risk, truncation_table
 from validation.plots.ours.truncation_rules import (
     caption_direction,
     caption_failures,
@@ -214,5 +215,14 @@ FIGURES = (
         simulate=budget_table.simulate,
         paint=None,
         caption=budget_table.caption,
+    Figure(
+        **_OURS,
+        number="VII",
+        title="What a running system can know",
+        message=anytime.message_table,
+        shows="Simulated runs of audits and of rounds, then audits and intervals along the texts of the pair.",
+        measure=anytime.measure_table,
+        paint=None,
+        caption=anytime.caption_table,
     ),
 )

@@ -17,6 +17,7 @@ from validation.plots.common.truncation.sample import EPSILON, THETA
 from validation.plots.common.truncation.values import OFFLINE, ONLINE
 from validation.plots.ours import (
     acceptance_by_depth,
+    anytime,
     bill_table,
     budget_table,
     dropped_mass,
@@ -26,7 +27,6 @@ from validation.plots.ours import (
     text_risk,
     truncation_table,
 )
-from validation.plots.ours import anytime, fading_mean, partial_table, skipping_table, text_risk, truncation_table
 from validation.plots.ours.truncation_rules import (
     caption_direction,
     caption_failures,
@@ -215,6 +215,7 @@ FIGURES = (
         simulate=budget_table.simulate,
         paint=None,
         caption=budget_table.caption,
+    ),
     Figure(
         **_OURS,
         number="VII",

@@ -16,7 +16,7 @@ from hlmtheory.codec.entropy import information, library, pop_values, push_value
 from hlmtheory.codec.frame import MalformedError
 from hlmtheory.codec.menu import ENTROPY, KIND_BITS, CodecMenu, Found, gamma_bits, grid, most_tokens
 from hlmtheory.codec.messages import Integers
-from hlmtheory.codec.rounding import SortedRow, Split, certified, distance_at_least, least_distance, rounded, units_of
+from hlmtheory.codec.rounding import Bounds, SortedRow, certified, least_distance, rounding, units_of
 from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ def _coarsest(row: SortedRow, limit: float, menu: CodecMenu) -> list[tuple[Any, 
     """Each size's coarsest certified rounding, with a lower bound on its bits first."""
     order = np.argsort(-row.source, kind="stable")
     sizes, resolutions = grid(row.vocabulary, menu)
-    found = []
+    bounds, found = Bounds(row), []
     for size in sizes.tolist():
         for mixture in (False, True)[: 1 + (size < row.vocabulary)]:
-            same = np.full(resolutions.shape, size), resolutions, np.full(resolutions.shape, mixture)
-            for resolution in resolutions[2.0 * least_distance(row, *same) <= limit].tolist():
-                split = Split.of(row, size, resolution, mixture=mixture)
-                if 2.0 * distance_at_least(row, split, mixture=mixture) > limit:
-                    continue
-                done = rounded(row, split, mixture=mixture)
+            units = resolutions
+            for bound in (least_distance, lambda _, *values: bounds.distances(*values)):  # the quick one first
+                same = np.full(units.shape, size), units, np.full(units.shape, mixture)
+                units = units[2.0 * bound(row, *same) <= limit] if len(units) else units
+            for resolution in units.tolist():
+                done = rounding(row, size, resolution, mixture=mixture)
                 if certified(row, done.distance) <= limit:
                     places = np.argsort(order[:size])
                     support, counts = order[:size][places], units_of(done, size)[places]

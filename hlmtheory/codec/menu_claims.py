@@ -31,7 +31,7 @@ from hlmtheory.truncation import decoded_draft
 # cheapest. Entries of the menu are tried by ascending bits, and one is left out only if a lower bound on its distance
 #   exceeds the tolerance. (1) least_distance: m entries have a unit or more and take at least max(m, ℓ Σ q - m) units.
 #   Each unit that is left raises one entry at most, so the others below a unit lose all that they have. (2)
-#   most_filled: the sum of the n largest of some numbers f is at most n θ + Σ (f - θ)⁺ for every θ ≥ 0. (3) Top-k: the
+#   Bounds: the sum of the n largest of some numbers f is at most n θ + Σ (f - θ)⁺ for every θ ≥ 0. (3) Top-k: the
 #   distance is E_k + Σ (q_i - μ)⁺ over the rest, μ = (rest + E_k)/(V - k). It is at least E_k, and it rises with E_k,
 #   so it is at least Δ_k of unrounded values; k = V is tried apart, and for it the second holds, Δ_V = 0. So of each b
 #   the smallest k is found, and bits rise with k. Of all counts

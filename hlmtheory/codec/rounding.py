@@ -148,16 +148,57 @@ class Split:
             return float(row.tails[self.size])
         return float(row.rest_excess(np.asarray(self.size), np.asarray(self.spread / self.resolution / others)))
 
-    def most_filled(self, row: SortedRow) -> float:
-        """At least the sum of the largest remainders that are filled: n θ + Σ (f - θ)⁺ for the best θ of a few."""
-        many, up = len(self.whole), min(self.missing, self.size)
-        place = (self.remainders * BINS).astype(np.int64)
-        counts = np.bincount(place, minlength=BINS)[::-1].cumsum()[::-1]
-        sums = np.bincount(place, weights=self.remainders, minlength=BINS)[::-1].cumsum()[::-1]
-        level = np.arange(BINS) / BINS
-        last = np.clip(row.above(level / self.resolution), many, self.size)
-        small = self.resolution * (row.heads[last] - row.heads[many]) - (last - many) * level
-        return float(np.min(up * level + sums - counts * level + small))
+
+class Bounds:
+    """Lower bounds on the distances of many roundings of one row, without a sort.
+
+    The sum of the n largest remainders is at most n θ + Σ (f - θ)⁺ for every θ; the best of some θ is near, since only
+    one bin of remainders is off. What depends on ℓ alone is computed once; if all K entries have a unit, on ℓ and K.
+    """
+
+    def __init__(self, row: SortedRow) -> None:
+        self._row = row
+        self._levels = np.arange(BINS) / BINS
+        self._known: dict[tuple[int, int], tuple[int, float, float, Row, Integers]] = {}
+
+    def _of(self, resolution: int, most: int) -> tuple[int, float, float, Row, Integers]:
+        """m, the units rounded down, Σ remainders, Σ (f - θ)⁺ of them, and the entries above each θ."""
+        key = resolution, most
+        if key not in self._known:
+            row, level = self._row, self._levels
+            many = min(most, int(np.searchsorted(-row.values, -1.0 / resolution, side="right")))
+            scaled = resolution * row.values[:many]
+            whole = np.floor(scaled)
+            remainders = scaled - whole
+            place = (remainders * BINS).astype(np.int64)
+            counts = np.bincount(place, minlength=BINS)[::-1].cumsum()[::-1]
+            sums = np.bincount(place, weights=remainders, minlength=BINS)[::-1].cumsum()[::-1]
+            total = float(remainders.sum())
+            found = many, float(whole.sum()), total, sums - counts * level, row.above(level / resolution)
+            self._known[key] = found
+        return self._known[key]
+
+    def distances(self, size: Integers, resolution: Integers, mixture: NDArray[np.bool_]) -> Row:
+        """A lower bound for each rounding."""
+        row, level = self._row, self._levels
+        whole_unit = np.searchsorted(-row.values, -1.0 / resolution, side="right")
+        keys = list(zip(resolution.tolist(), np.where(size < whole_unit, size, row.vocabulary).tolist(), strict=True))
+        different = list(dict.fromkeys(keys))
+        parts = [self._of(*key) for key in different]
+        at = {key: n for n, key in enumerate(different)}
+        place = np.asarray([at[key] for key in keys])
+        many, whole, total = (np.asarray([part[n] for part in parts])[place] for n in range(3))
+        spare, above = (np.stack([part[n] for part in parts])[place] for n in (3, 4))
+        mass = row.tails[size]
+        spread = np.where(mixture, np.floor(resolution * mass), 0.0)
+        up = np.minimum(resolution - spread - whole, size)
+        last = np.clip(above, many[:, None], size[:, None])
+        small = resolution[:, None] * (row.heads[last] - row.heads[many][:, None]) - (last - many[:, None]) * level
+        filled = np.min(up[:, None] * level + spare + small, axis=1)
+        lost = (total + resolution * (row.heads[size] - row.heads[many]) - filled) / resolution
+        even = row.rest_excess(size, spread / resolution / np.maximum(row.vocabulary - size, 1))
+        found: Row = np.maximum(lost, 0.0) + np.where(mixture, even, mass) - row.slack
+        return found
 
 
 def rounding(row: SortedRow, size: int, resolution: int, *, mixture: bool) -> Rounding:
@@ -178,11 +219,6 @@ def rounded(row: SortedRow, split: Split, *, mixture: bool) -> Rounding:
     extra = split.missing - up
     whole = split.whole.astype(np.int64)
     return Rounding(whole, split.remainders, chosen, up - chosen, extra, split.spread, distance)
-
-
-def distance_at_least(row: SortedRow, split: Split, *, mixture: bool) -> float:
-    """A lower bound on the distance of this rounding, without a sort; near, since only one bin of remainders is off."""
-    return split.lost(row, split.most_filled(row)) + split.rest(row, mixture=mixture) - row.slack
 
 
 def units_of(found: Rounding, size: int) -> Integers:

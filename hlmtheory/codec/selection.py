@@ -34,12 +34,11 @@ from hlmtheory.codec.menu import (
     top_k_bits,
 )
 from hlmtheory.codec.rounding import (
+    Bounds,
     SortedRow,
-    Split,
     certified,
-    distance_at_least,
     least_distance,
-    rounded,
+    rounding,
     top_k_distance,
     top_k_losses,
 )
@@ -167,19 +166,18 @@ def _cheapest(row: SortedRow, limit: float, index: int, menu: CodecMenu) -> Foun
 
 def _least_lattice(row: SortedRow, limit: float, entries: Candidates) -> Found | None:
     """The first certified lattice or mixture, by ascending bits."""
+    bounds = Bounds(row)
     for start in range(0, len(entries.bits), CHUNK):
-        part = slice(start, start + CHUNK)
-        sizes, resolutions, mixtures = entries.size[part], entries.resolution[part], entries.mixture[part]
-        possible = 2.0 * least_distance(row, sizes, resolutions, mixtures) <= limit
-        for n in np.flatnonzero(possible).tolist():
-            size, resolution, mixture = int(sizes[n]), int(resolutions[n]), bool(mixtures[n])
-            split = Split.of(row, size, resolution, mixture=mixture)
-            if 2.0 * distance_at_least(row, split, mixture=mixture) > limit:
-                continue
-            bias = certified(row, rounded(row, split, mixture=mixture).distance)
+        place = np.arange(start, min(start + CHUNK, len(entries.bits)))
+        for bound in (least_distance, lambda _, *values: bounds.distances(*values)):  # the quick one first
+            values = entries.size[place], entries.resolution[place], entries.mixture[place]
+            place = place[2.0 * bound(row, *values) <= limit] if len(place) else place
+        for n in place.tolist():
+            size, resolution, mixture = (int(value[n]) for value in (entries.size, entries.resolution, entries.mixture))
+            bias = certified(row, rounding(row, size, resolution, mixture=bool(mixture)).distance)
             if bias <= limit:
                 kind = MIXTURE if mixture else LATTICE
-                return Found(kind, size, resolution, mixture, int(entries.bits[start + n]), bias)
+                return Found(kind, size, resolution, bool(mixture), int(entries.bits[n]), bias)
     return None
 
 
@@ -220,12 +218,10 @@ def _sizes_in_turn(
 
 def _last_size(vocabulary: int, width: int, cap: int) -> int:
     """The largest k whose bits are below ``cap``, or -1."""
-    low, high = -1, vocabulary
-    while low < high:
-        middle = (low + high + 1) // 2
-        fits = int(top_k_bits(vocabulary, np.asarray(middle), width)) < cap
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
+    size = min(vocabulary, cap // (width + (vocabulary - 1).bit_length()))
+    while size >= 0 and int(top_k_bits(vocabulary, np.asarray(size), width)) >= cap:
+        size -= 1  # at most a few steps: what is not in proportion to k is some 40 bits
+    return size
 
 
 def _first_size(row: SortedRow, limit: float) -> int:

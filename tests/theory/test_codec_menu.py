@@ -19,7 +19,7 @@ from hlmtheory.codec.bitfields import BitReader, fixed, gamma
 from hlmtheory.codec.enumerative import MOST_STEPS
 from hlmtheory.codec.frame import framed, unframed
 from hlmtheory.codec.menu import KIND_BITS, KINDS, candidates, grid, number_bits, steps_of_row
-from hlmtheory.codec.rounding import SortedRow, Split, distance_at_least, least_distance, rounding, units_of
+from hlmtheory.codec.rounding import Bounds, SortedRow, least_distance, rounding, units_of
 
 from .kinds import kind_of, numbers, to
 from .module_claims import ClaimTable
@@ -234,10 +234,9 @@ def test_lower_bounds_are_below_the_distance(row, size, resolution, mixture):
     mixture = mixture and size < 40
     sorted_row = SortedRow.of(canonical("draft", row))
     found = rounding(sorted_row, size, resolution, mixture=mixture)
-    split = Split.of(sorted_row, size, resolution, mixture=mixture)
-    assert distance_at_least(sorted_row, split, mixture=mixture) <= found.distance
     one = np.asarray([size]), np.asarray([resolution]), np.asarray([mixture])
     assert least_distance(sorted_row, *one)[0] <= found.distance
+    assert Bounds(sorted_row).distances(*one)[0] <= found.distance
     units = units_of(found, size)
     assert units.min() >= 0
     assert units.sum() + found.spread == resolution

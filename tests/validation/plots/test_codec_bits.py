@@ -1,0 +1,91 @@
+"""Figure 7 and Table V of ours: each rule's bits and bias are those of the theory's functions at the same positions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hlmtheory import codec, lattice, truncation
+from validation.plots import EXHIBITS, draw
+from validation.plots.ours import codec_bits
+from validation.plots.ours.codec_bits import BUDGET, CHEAPEST, ENTROPY, EPSILON, SHOWN_EPSILON, compared
+from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
+
+
+def written(folder: Path, positions: int, vocabulary: int) -> Trace:
+    """A trace of random logits."""
+    rng = np.random.default_rng(0)
+    draft = rng.normal(0, 3, (positions, vocabulary))
+    target = draft + rng.normal(0, 1, draft.shape)
+    zeros = np.zeros(positions, dtype=np.int32)
+    with TraceWriter(folder / "trace", vocabulary, {"pair": {"name": "a pair"}}) as writer:
+        writer.append(draft, target, zeros, zeros, np.arange(positions))
+    return open_trace(folder / "trace")
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+    """Twelve positions of V = 60: all of them are in the sample."""
+    pytest.importorskip("constriction")
+    return written(tmp_path_factory.mktemp("bits"), 12, 60)
+
+
+def rows_of(trace: Trace) -> np.ndarray:
+    """The draft distributions, as the sample reads them."""
+    return np.asarray(probabilities(trace.arrays["draft_logits"][:]))
+
+
+def test_the_rules_are_those_of_the_theory(trace: Trace) -> None:
+    found, q = compared(trace, 1), rows_of(trace)
+    assert found.positions == 12
+    for n, epsilon in enumerate(EPSILON):
+        ours = codec.cheapest_codec(q, epsilon)
+        np.testing.assert_array_equal(found.rules[CHEAPEST][n][0], ours.bits)
+        assert (found.rules[CHEAPEST][n][1] <= epsilon).all()
+        k = truncation.certified_size(q, epsilon, bits_per_probability=24)
+        np.testing.assert_array_equal(found.rules["certified, 24 bits"][n][0], k * (24 + 6) + 6)
+        assert found.rules[BUDGET][n][1].sum() <= epsilon * 12
+        assert found.rules[BUDGET][n][0].sum() <= ours.bits.sum()
+        assert (found.budget[n, 1:] <= found.budget[n, 0]).all()
+    for epsilon in SHOWN_EPSILON:
+        bits = found.rules[ENTROPY][EPSILON.index(epsilon)][0]
+        assert (bits <= found.rules[CHEAPEST][EPSILON.index(epsilon)][0]).all()
+
+
+def test_rules_on_average_have_the_bias_of_their_quantised_rows(trace: Trace) -> None:
+    found, q = compared(trace, 1), rows_of(trace)
+    ordered = -np.sort(-q, axis=-1)
+    for k, units in ((1, 100), (7, 100), (60, 6400)):
+        counts = lattice.quantize(q, support=lattice.top_support(q, k), resolution=units)
+        bits, bias = codec_bits._quantised(ordered, np.full(12, k), units)
+        np.testing.assert_allclose(bias, np.abs(q - counts / units).sum(-1), atol=1e-12)
+        np.testing.assert_allclose(bits, lattice.payload_bits(60, k, units))
+    for name in ("K-SQS, best ℓ", "C-SQS, best ℓ", "dense, best ℓ"):
+        for promise, epsilon in zip(found.rules[name], EPSILON, strict=True):
+            assert promise is None or promise[1].mean() <= epsilon
+    assert any(promise is not None for promise in found.rules["K-SQS, best ℓ"])
+
+
+def test_a_rule_that_cannot_meet_a_tolerance_says_at_how_many_positions(trace: Trace) -> None:
+    found, q = compared(trace, 1), rows_of(trace)
+    lacking = np.mean((2 * truncation.message_deviation(q) > EPSILON[0]).all(axis=-1))
+    assert lacking > 0
+    assert found.rules["certified, 8 bits"][0] == pytest.approx(lacking)
+    menu = codec.CodecMenu(kinds=("lattice",), resolutions=(3,))
+    assert codec_bits._chosen(q, 0.01, menu) == 1.0
+
+
+def test_both_are_drawn_and_the_same_again(trace: Trace, tmp_path: Path) -> None:
+    for number in ("7", "V"):
+        texts = []
+        for name in ("one", "two"):
+            codec_bits._compared.cache_clear()
+            files = draw(EXHIBITS["ours", number], trace, tmp_path / name, command="hlm", seed=1, commit="c")
+            texts.append(files[0].read_text(encoding="utf-8"))
+        found = json.loads(texts[0])
+        assert found["positions_drawn"] == 12
+        assert texts[0] == texts[1]
+        assert "cheapest c" in found["caption"]

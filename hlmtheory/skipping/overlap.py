@@ -125,7 +125,7 @@ def _factors(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Array:
     lost = xp.sum(q * skip * rejection_by_token(xp, p, q), axis=-1)
     share = xp.minimum(lost / xp.where(tv > 0, tv, 1.0), xp.asarray(1.0, dtype=p.dtype, device=p.device))
     p_x, q_x = (take(xp, xp.broadcast_to(rows, (*common, rows.shape[-1])), x)[..., 0] for rows in (p, q))
-    fell = xp.where(p_x > q_x, (p_x - q_x) / xp.where(p_x > 0, p_x, 1.0), 0.0)
+    fell = xp.clip(p_x - q_x, min=0.0) / xp.where(p_x > 0, p_x, 1.0)
     return 1.0 - share * fell
 
 

@@ -282,7 +282,8 @@ def _entry(xp: Any, at: Array, row: Known, vocabulary: int) -> tuple[Array, Arra
     listed = xp.any(at & row.mask, axis=-1)
     value = xp.sum(xp.where(at & row.mask, row.value, 0.0), axis=-1)
     others = xp.astype(vocabulary - 1 - xp.count_nonzero(row.mask, axis=-1), xp.float64)
-    low = xp.clip(row.rest - xp.clip(others, min=0.0) * row.cap, min=0.0)
+    rounding = (row.mask.shape[-1] + 8) * epsilon(xp, xp.float64)  # where the rest just fits, 0 must not become 1e-17
+    low = xp.clip(row.rest - xp.clip(others, min=0.0) * row.cap - rounding, min=0.0)
     return xp.where(listed, value, low), xp.where(listed, value, xp.minimum(row.cap, row.rest))
 
 

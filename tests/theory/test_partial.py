@@ -246,6 +246,15 @@ def test_an_unlisted_draft_is_decided_by_the_ends_alone():
     assert (found.accepted.tolist(), found.rejected.tolist()) == ([True, True, False], [False, False, True])
 
 
+@pytest.mark.parametrize("parts", [6, 7, 10, 12, 14, 20, 24])
+def test_a_rest_that_just_fits_leaves_a_smallest_probability_of_zero(parts):
+    # the last listed entry is 1/parts, and so is the rest: it may be on one of the two other tokens, or on the other
+    draft = np.array([1.0, parts - 2.0, 1.0, 0.0]) / parts
+    target = np.array([1.0, 0.0, 0.0, 0.0])
+    found = partial_draft(*lists(target, draft, 4, 2), token=[2, 3], uniform=0.5)
+    assert found.probability.upper.tolist() == [1.0, 1.0]  # with q_d = 0, min(1, p_d/q_d) is 1
+
+
 # ------------------------------------------------------------------------------------------------------------ boxes
 
 

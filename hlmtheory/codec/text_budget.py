@@ -1,9 +1,11 @@
 """The fewest bits of a whole text under one budget of bias: the dual of the choice for one row.
 
-By ``skipping.overlap`` and the telescoping of a text, the total variation between the text's law and the target's is at
-most half the sum of the positions' biases, so that a text may share one budget. A row that is hard to write then gets
-more of it than an easy one. For a price λ each row takes the choice with the smallest bits + λ · bias, a corner of its
-lower convex hull. The sum of these, less λ times the budget, is a lower bound on the bits of every plan (weak duality).
+By ``skipping.bill_text`` the total variation between the text's law and the target's is at most half the mean sum of
+the positions' biases, if the choice at each position depends on its prefix alone. So a text may share one budget, and a
+row that is hard to write gets more of it than an easy one. A plan for rows that are all known, as here, looks ahead: it
+is what rules that keep the same budget on the text can be compared with. For a price λ each row takes the choice with
+the smallest bits + λ · bias, a corner of its lower convex hull. The sum of these, less λ times the budget, is a lower
+bound on the bits of every plan (weak duality).
 """
 
 from __future__ import annotations

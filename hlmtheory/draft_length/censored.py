@@ -76,8 +76,8 @@ def acceptance_by_depth(counts: Array, *, confidence: float = 0.95) -> DepthAcce
     """Return the acceptance of each draft given those before it, from rounds of different lengths.
 
     The interval of one depth is exact: given the rounds that examine it, their outcomes are Bernoulli(α_d), if rounds
-    are independent and k is drawn independently of the outcome. Rounds of one request are often alike; then use
-    :func:`tokens_by_length` with ``method="clustered"``.
+    are independent with one law of acceptance, and k is drawn independently of the outcome. Rounds of one request are
+    often alike; then use :func:`tokens_by_length` with ``method="clustered"``.
 
     Parameters
     ----------
@@ -122,8 +122,8 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
         "band" holds for all draft lengths together, exactly, at every number of rounds: the depths' Clopper-Pearson
         intervals at the level confidence^{1/K}, multiplied out (``draft_length.censored_band``). "delta" is
         Greenwood's variance (kaplan1958nonparametric) and a normal quantile, for each length alone, and holds for
-        many rounds only. Both need independent rounds. "clustered" is a sandwich over requests with Student's t of
-        R - 1 degrees of freedom; it needs only independent requests, and many of them.
+        many rounds only. Both need independent rounds with one law of acceptance. "clustered" is a sandwich over
+        requests with Student's t of R - 1 degrees of freedom; it needs only independent requests, and many of them.
 
     Returns
     -------

@@ -72,8 +72,8 @@ from hlmtheory.draft_length.censored_sides import (
 #   tokens into a segment, L ≥ i - j by the assumption. So it emits at least min(i + 1 - j, K′ + 1) tokens: it leaves
 #   the segment or moves on by K′ + 1. So at most ⌈(i + 1)/(K′ + 1)⌉ rounds begin in the segment.
 # censored_band. Given the outcomes of all rounds at depths below d and all k, the r_d outcomes at depth d are
-#   independent Bernoulli(α_d), so the interval holds with a conditional probability of at least c = confidence^{1/K}.
-#   By the chain rule, all K hold with probability at least c^K. E(K) rises in every α_d.
+#   independent Bernoulli(α_d), as all rounds have one law, so the interval holds with a conditional probability of at
+#   least c = confidence^{1/K}. By the chain rule, all K hold with probability at least c^K. E(K) rises in every α_d.
 # delta_coverage. False: where all r outcomes are equal, the estimated variance is 0 and the interval a point. At
 #   α = 0.9 and r = 5 this happens with probability 0.59.
 
@@ -267,7 +267,7 @@ CLAIMS = (
         id="draft_length.censored_band",
         source=Source("clopper1934use", "the exact interval, at each depth with the level confidence^{1/K}"),
         origin=Origin.NEW,
-        statement="confidence ≤ P(all depths' intervals hold), for independent rounds and k, at every number of rounds",
+        statement="confidence ≤ P(all depths' intervals hold), for i.i.d. rounds and independent k, any number of rounds",
         relation=Relation.LE,
         lhs=asked,
         rhs=band_coverage,

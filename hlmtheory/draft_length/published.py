@@ -87,7 +87,8 @@ def position_interval(position_rates: Array, mean_draft_length: Array) -> tuple[
         H(d): accepted at position d over rounds, d = 1..K, for the longest draft K; vLLM's
         ``num_accepted_tokens_per_pos`` over ``num_drafts``, or tail sums of a histogram of accepted drafts.
     mean_draft_length : array, shape (...)
-        κ, drafted tokens over rounds that drafted; at least Σ H and 1, at most K. If it is K, every draft had K tokens.
+        κ, drafted tokens over rounds that drafted; at least 1 + Σ_{d>1} H(d)/H(1), as S(d) ≤ H(1), and at most K. If it
+        is K, every draft had K tokens.
 
     Returns
     -------

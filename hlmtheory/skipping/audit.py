@@ -123,10 +123,10 @@ def audit_bound(audited_rejection: Array, audit_probability: Array, error: Array
 
 @finite_answer
 def fewest_tokens_to_certify(audit_probability: Array, risk: Array, error: Array) -> Array:
-    """Return the number of tokens before which no valid test certifies: log(1/δ)/(-log(1 - πε)).
+    """Return how many tokens without a loss any test needs to certify the risk: log(1/δ)/(-log(1 - πε)).
 
     If the risk is ε at every token and every loss is 0 or 1, an audit finds nothing in t tokens with probability
-    (1 - πε)^t. A test that certifies then is wrong with that probability.
+    (1 - πε)^t. A test that is sure to certify then is wrong with that probability, which must not exceed δ.
 
     Parameters
     ----------

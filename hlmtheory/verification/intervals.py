@@ -209,7 +209,8 @@ def _varying(xp: Any, s: Array, n: Array, rate: Array) -> Array:
 def _edge(xp: Any, inside: Array, end: Array, outside: Any) -> Array:
     """Return the last rate outside on the way from ``end`` to ``inside``, or the end if it is inside itself.
 
-    The evidence is convex in the rate and least at S/n. The halving keeps one point outside, so it errs outward.
+    The evidence is convex in the rate, and at most 0 at S/n, which is inside. The halving keeps one point outside, so
+    it errs outward.
     """
     near, far = inside, end
     for _ in range(_HALVINGS):

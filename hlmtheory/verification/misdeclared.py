@@ -21,7 +21,8 @@ from hlmtheory.verification.rule import rejection_probability
 #   f = m + (g - m)/(1 - β_v). So TV(q′, q) = max_g (q′ - q) g = max_g (law - p) f ≤ TV(law, p)/a.
 # misdeclared_acceptance. The two rates are the means of 1 - β_v, which lies in [0, 1], under q and q′.
 # misdeclared_converse. No proof: the counterexample. For a one-hot p every draft but one is rejected and replaced by
-#   that one, so the law is p for every q′.
+#   that one, so the law is p for every q′. A single w with p_w = 0 < q_w is enough: w is always replaced from r, whose
+#   tokens are all accepted, so the law is p for q′ = q + m (r - e_w), too, with m up to q_w.
 
 
 def misdeclared_distribution(target: Array, draft: Array, actual_draft: Array) -> Array:

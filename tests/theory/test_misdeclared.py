@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import hlmtheory
@@ -90,3 +90,17 @@ def test_where_the_target_is_positive_nothing_is_hidden():
         {"target": p, "draft": q, "actual_draft": [0.5, 0.5, 0.0]}
     )
     assert verdict.status.item() is Status.OUT_OF_SCOPE
+
+
+@given(pairs(), st.data())
+def test_a_sampler_is_hidden_wherever_the_target_excludes_a_draft(pair, data):
+    # w is always replaced from r, so a sampler that draws from r in place of w has the same law
+    p, q = pair["target"].copy(), pair["draft"]
+    w = data.draw(st.integers(0, p.shape[-1] - 1))
+    p[..., w] = 0.0
+    left = p.sum(axis=-1, keepdims=True)
+    p = np.where(left > 0.01, p / np.maximum(left, 0.01), np.eye(p.shape[-1])[w - 1])
+    excess = np.maximum(p - q, 0.0)
+    assume(p.shape[-1] > 1 and (excess.sum(axis=-1) > 2.0**-20).all())  # else nothing is replaced
+    hidden = q + q[..., w, None] * (excess / excess.sum(axis=-1, keepdims=True) - np.eye(p.shape[-1])[w])
+    np.testing.assert_allclose(misdeclared_distribution(p, q, np.maximum(hidden, 0.0)), p, atol=1e-9)

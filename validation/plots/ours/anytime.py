@@ -73,7 +73,7 @@ def _needed_table(found: dict[str, Any]) -> dict[str, Any]:
         )
         for one in found["tokens_to_certify"]
     )
-    return Table(title, ("π", "fewest of any test", "10%", "median", "90%", "never"), rows).plain()
+    return Table(title, ("π", "fewest without a loss", "10%", "median", "90%", "never"), rows).plain()
 
 
 def _interval_table(found: dict[str, Any]) -> dict[str, Any]:

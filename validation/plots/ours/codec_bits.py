@@ -310,8 +310,8 @@ def caption_figure(numbers: Numbers) -> str:
     return (
         f"{CHARGED} Certified at every position: the cheapest codec, its three kinds alone, and top-k of 8, 16 and 24 "
         "bits, drawn where each position can meet ε. Offline and online use θ = ε/2 and 8 bits; they are about values "
-        "that are not rounded, and Table V gives their 2 TV(q, q̂) with 8 bits. The rules of c-sqs have one K, threshold "
-        "or ℓ for all positions, chosen on these positions for a mean of at most ε: at "
+        "that are not rounded, and Table V gives their 2 TV(q, q̂) with 8 bits. The rules of c-sqs have one K, "
+        "threshold or ℓ for all positions, chosen on these positions for a mean of at most ε: at "
         f"ℓ = {PAPER_RESOLUTION} as printed, and at "
         f"the best ℓ. {LIMIT} With one budget, ε for the mean of all positions, {three(one)} bits are enough at ε = "
         f"0.05. All V entries at 8 bits are {numbers['statistics']['full']:,} bits."
@@ -380,8 +380,8 @@ def caption_table(numbers: Numbers) -> str:
     gaps = [plan / bound - 1.0 for plan, bound, _ in numbers["statistics"]["budget"]]
     return (
         f"{CHARGED} “Not at” gives the share of the positions where a rule cannot meet ε; “not reached”: no parameter "
-        "has a mean of at most ε. Offline and online use θ = ε/2 and 8 bits; they are about values that are not rounded. "
-        f"{LIMIT} The plan of one budget chooses among the codecs at {len(TOLERANCES)} tolerances. It is at most "
-        f"{max(gaps):.2%} above the lower bound over these. Over the whole menu the bound only knows that a codec "
+        "has a mean of at most ε. Offline and online use θ = ε/2 and 8 bits; they are about values that are not "
+        f"rounded. {LIMIT} The plan of one budget chooses among the codecs at {len(TOLERANCES)} tolerances. It is at "
+        f"most {max(gaps):.2%} above the lower bound over these. Over the whole menu the bound only knows that a codec "
         "between two tolerances takes no fewer bits than that of the larger one."
     )

@@ -19,12 +19,13 @@ The update (8) is τ_{n+1} = τ_n - η(d_n - ε). The top token is always kept, 
 support. The paper writes β for τ and α for ε; here those letters are the rejection probability and the acceptance rate.
 
 Without a clip τ winds up: while the rows are peaked, d_n stays below ε and τ rises without limit. When the rows
-flatten, τ needs as long to come down. A clip of τ at the row's largest probability leaves the support as it is, except
-for ties of the top token. It also keeps the guarantee: the sharp bound then holds in every window of time, with the
-largest probability of the window's first row in place of τ_1. In return the mean may stay below ε, which costs bits.
+flatten, τ needs equally many positions to come down. A clip of τ at the row's largest probability does not change the
+support, except for ties of the top token. It also keeps the guarantee: the sharp bound then holds in every window of
+positions, with the largest probability of the window's first row in place of τ_1. The disadvantage is that the mean
+may stay below ε, which costs bits.
 
-A rival without regret is in :mod:`hlmtheory.conformal.mass_budget`: it drops no more than a budget that grows by ε with
-each position.
+:mod:`hlmtheory.conformal.mass_budget` has a controller without regret: it drops no more than a budget that grows by ε
+with each position.
 """
 
 from __future__ import annotations

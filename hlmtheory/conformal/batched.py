@@ -31,7 +31,7 @@ def batches(drafts: Array, accepted: Array) -> tuple[Any, Array, Array]:
     if accepted.ndim == 0 or accepted.shape[-1] != rows.shape[-3] or bool(xp.any(accepted > rows.shape[-2])):
         raise DomainError(
             f"accepted must be a number up to L for each batch of L drafts; got {accepted} for rows of shape "
-            f"{tuple(rows.shape)}; give one count a batch"
+            f"{tuple(rows.shape)}; give one count for each batch"
         )
     return xp, rows, accepted
 

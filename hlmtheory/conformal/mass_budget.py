@@ -89,8 +89,8 @@ class MassBudgetController:
     epsilon : array, shape (...)
         ε in (0, 1), the limit of the mean dropped mass.
     limit : array, shape (...), optional
-        B > 0, the most that one position may drop. What is saved beyond it is lost. None for no limit. Plain numbers
-        are converted to the array library and device of the first draft.
+        B > 0, the most that one position may drop. Savings above B are lost. None for no limit. Plain numbers are
+        converted to the array library and device of the first draft.
 
     Attributes
     ----------
@@ -145,8 +145,8 @@ class MassBudgetController:
         draft : array, shape (..., V)
             Probability rows, with the leading dimensions of ε.
         threshold : array, shape (...), optional
-            τ: tokens with q ≥ τ are kept even if the budget allows to drop them, which saves it for later. The
-            guarantee holds for any τ, also one that changes. None spends the budget at once.
+            τ: tokens with q ≥ τ are kept even if the budget would allow dropping them, so the budget is saved for
+            later positions. The guarantee holds for any τ, even if it changes. With None the budget is spent at once.
 
         Returns
         -------
@@ -218,7 +218,7 @@ def mass_budget_bound(epsilon: Array, steps: Array, first: Array = 1, limit: Arr
     steps : integer array, shape (...)
         T, 1 or more; 1 gives the bound of one position.
     first : integer array, shape (...)
-        s, the first of the positions, counted from 1. From 1 on the bound is εT.
+        s, the first of the positions, counted from 1. For s = 1 without a limit, or with B ≥ ε, the bound is εT.
     limit : array, shape (...), optional
         B > 0; None for no limit, where one position may drop up to εs.
 

@@ -16,22 +16,22 @@ from hlmtheory.conformal.runs import positions, window, with_positions
 # Proofs. Let a_n = min(b_{n-1} + ε, B) be the allowance, d_n ≤ a_n the dropped mass and b_n = a_n - d_n, b_0 = 0.
 #
 # budget. b_n ≥ 0 and b_n ≤ b_{n-1} + ε - d_n for all n. Sum over n ≤ T: Σ d_n ≤ εT - b_T ≤ εT. Only d_n ≤ a_n is used.
-#   So it holds for every sequence of rows, also one chosen with knowledge of the controller, and if τ keeps more.
-#   It is c-sqs (9) without the regret. One row can always be sent: a_n > 0, and the whole row drops 0.
-# budget_window. a_{n+1} ≤ b_n + ε = a_n - d_n + ε, so d_n ≤ a_n - a_{n+1} + ε. Sum from s to the window's last position
-#   but one, and add d ≤ a for the last: Σ d ≤ a_s + ε(T - 1). And a_s ≤ min(B, εs), since Σ_{i<s} d_i ≥ 0. For T = 1 it
-#   is the bound of one position: without a limit, one position may drop all that was saved before it.
+#   So it holds for every sequence of rows, even if it is chosen with knowledge of the controller, and also if τ keeps
+#   more tokens. It is c-sqs (9) without the regret. A support always exists: a_n > 0, and the whole row drops 0.
+# budget_window. a_{n+1} ≤ b_n + ε = a_n - d_n + ε, so d_n ≤ a_n - a_{n+1} + ε. Sum this over the window without its
+#   last position, and add d ≤ a for the last: Σ d ≤ a_s + ε(T - 1). And a_s ≤ min(B, εs), since Σ_{i<s} d_i ≥ 0. For
+#   T = 1 it is the bound of one position: without a limit, one position may drop all that was saved before it.
 # budget_smallest. A support with K tokens drops the least mass if it holds the K most probable. So if one with K tokens
 #   fits the allowance, the K most probable do, and the smallest such K is the controller's.
-# budget_drops. No proof: the counterexample. The smallest support need not drop the most mass: a token of .3 fits an
-#   allowance of .3, but dropping the less probable token of .2 leaves as few tokens.
-# budget_total. No proof: the counterexample. At its first row one token uses up the whole budget, which would have
-#   spared three tokens at the second. No controller without foresight has the smallest total at every T: at T = 1 it
-#   must spend there, and at T = 2 it must not.
+# budget_drops. False: see the counterexample. The smallest support does not always drop the most mass: with two tokens
+#   of probabilities .3 and .2 and an allowance of .3, it drops the .2; to drop the .3 leaves equally many tokens.
+# budget_total. False: see the counterexample. At the first row, dropping one token uses up the whole budget; the same
+#   budget drops three tokens at the second row. No controller without foresight has the smallest total at every T: it
+#   must spend the budget at the first row for T = 1, and must not for T = 2.
 # hindsight. Let B be the tokens with q < τ and A those that the supports drop, over all positions. Tokens of A outside
 #   B have q ≥ τ, and tokens of B outside A have q < τ. So |A| - |B| = |A∖B| - |B∖A| ≤ (mass(A∖B) - mass(B∖A))/τ =
-#   (Σ d_n - mass(B))/τ. So a fixed threshold has the smallest total of all supports with its dropped mass: it is the
-#   price at which the budget is best spent, and it is known only afterwards.
+#   (Σ d_n - mass(B))/τ. So no supports that drop the same mass as a fixed threshold have a smaller total. Which
+#   threshold uses up the budget is known only afterwards.
 # budget_update, budget_kept. A step changes nothing but b. The controller rolls back to the b after the accepted
 #   drafts and the rejected one, which is its state if it had seen these positions only. So budget holds for them.
 
@@ -52,7 +52,7 @@ def _masses(drafts: Array, epsilon: Array, limit: Array, threshold: Array | None
 
 
 def _greedy(drafts: Array, epsilon: Array) -> tuple[Any, Array, Array]:
-    """Return the run without a limit: 2 is more than a position can drop."""
+    """Return the run without a limit; a limit of 2 has no effect, since a position drops at most 1."""
     _, drafts, epsilon = arrays(drafts=drafts, epsilon=epsilon)
     return _masses(drafts, epsilon, 2.0 + 0.0 * epsilon)
 
@@ -112,7 +112,7 @@ def _other_mass(drafts: Array, support: Array) -> Array:
 
 
 _MARGIN = 1.0 - 2.0**-40
-"""An allowance that rounding cannot exceed: two sums of the same masses differ by less."""
+"""Tolerance for rounding: two sums of the same masses differ by less."""
 
 
 def _fits(drafts: Array, epsilon: Array, support: Array) -> Array:
@@ -132,7 +132,7 @@ def _others(drafts: Array, supports: Array) -> tuple[Any, Array, Array]:
     if tuple(kept.shape[-2:]) != tuple(rows.shape[-2:]):
         raise DomainError(
             f"supports must have one row for each of drafts; got shapes {tuple(kept.shape)} and {tuple(rows.shape)}; "
-            "give one support a position"
+            "give one support for each position"
         )
     return xp, rows, kept
 
@@ -231,7 +231,7 @@ _CSQS = "bhattacharjee2025csqs"
 _PAST = "(9), with a budget of dropped mass in place of the threshold"
 _SPENT = {"drafts": [[0.75, 0.25]] * 4, "epsilon": 0.25}
 _BURST = [[1.0] + [0.0] * 7] * 6 + [[0.125] * 8] * 2
-"""Six peaked rows save 1.5. Two flat ones spend what a limit of .75 leaves of it, and ε more."""
+"""Six peaked rows save 1.5, of which a limit of .75 leaves .75. Two flat rows spend that and ε more."""
 _TWO_ROWS = [[0.75, 0.25, 0.0, 0.0, 0.0], [0.5, 0.125, 0.125, 0.125, 0.125]]
 _SPARED = [[True, True, False, False, False], [True, False, False, False, False]]
 _FITS = Assumption("the other support holds a token, and Σ d ≤ εT with it", _fits)

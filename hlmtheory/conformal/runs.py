@@ -60,7 +60,7 @@ def with_positions(drafts: Array, axes: int) -> Array:
     if drafts.ndim <= axes or 0 in drafts.shape[-axes - 1 :]:
         raise DomainError(
             f"drafts must have {axes + 1} axes, positions and vocabulary; got shape {tuple(drafts.shape)}; "
-            "give one row a position"
+            "give one row for each position"
         )
     return drafts
 

@@ -2,16 +2,16 @@
 
 Part of the module ``draft_length``. A round that drafts k tokens says nothing about depths beyond k, so its outcome is
 censored at k. The estimate is that of Kaplan and Meier (kaplan1958nonparametric): at depth d it divides the rounds that
-accepted draft d by those that examined it, k ≥ d and i ≥ d - 1. It is right if k is drawn independently of what would
-be accepted; that k is chosen before the outcome is not enough (``draft_length.censored_before``).
+accepted draft d by those that examined it, k ≥ d and i ≥ d - 1. It is right if k is independent of what would be
+accepted. It is not enough that k is chosen before the outcome (``draft_length.censored_before``).
 
 =========== ==================================================== ========= ================
 symbol      name                                                 unit      shape
 =========== ==================================================== ========= ================
 n[k][i]     ``counts`` of rounds                                 1         (..., K+1, K+1)
-α_d         ``acceptances``, of draft d given that d - 1 were    1         (..., K)
+α_d         ``acceptances``, of draft d after d - 1 accepted     1         (..., K)
 r_d, a_d    ``examined`` and ``accepted`` at depth d             1         (..., K)
-S(d)        Π_{e≤d} α_e, the chance that d drafts are accepted   1         (..., K)
+S(d)        Π_{e≤d} α_e, probability that d are accepted         1         (..., K)
 E(K)        1 + Σ_{d≤K} S(d), ``tokens`` of a round              tokens    (..., K)
 =========== ==================================================== ========= ================
 """
@@ -28,7 +28,7 @@ from hlmtheory._domains import COUNT, DomainError, number, option
 from hlmtheory._quantities import open_unit
 
 WIDENED = 1e-12
-"""Relative widening of the exact limits, above the error of the inverse beta function."""
+"""Relative widening of the exact limits, larger than the error of the inverse beta function."""
 
 _LEVEL = open_unit("give the share of cases in which the interval must hold, such as 0.95")
 _METHODS = ("band", "delta", "clustered")
@@ -62,9 +62,10 @@ class TokensByLength:
     Attributes
     ----------
     tokens : float64 array, shape (..., K)
-        E(1), ..., E(K), the server's own token among them; NaN where a depth that counts was never examined.
+        E(1), ..., E(K), including the server's own token; NaN from the first depth that no round examined, unless a
+        smaller depth has acceptance 0.
     low, high : float64 array, shape (..., K)
-        Their interval.
+        Interval of each E.
     """
 
     tokens: Array
@@ -93,8 +94,8 @@ def acceptance_by_depth(counts: Array, *, confidence: float = 0.95) -> DepthAcce
     Raises
     ------
     ValueError
-        If a count is negative or no integer, the last two axes are not square with K ≥ 1, a round accepted more than
-        it drafted, or the confidence is outside (0, 1).
+        If a count is negative or not an integer, the last two axes are not square with K ≥ 1, a round accepted more
+        than it drafted, or the confidence is outside (0, 1).
 
     Examples
     --------
@@ -119,11 +120,12 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
     confidence : float
         In (0, 1).
     method : {"band", "delta", "clustered"}
-        "band" holds for all draft lengths together, exactly, at every number of rounds: the depths' Clopper-Pearson
-        intervals at the level confidence^{1/K}, multiplied out (``draft_length.censored_band``). "delta" is
-        Greenwood's variance (kaplan1958nonparametric) and a normal quantile, for each length alone, and holds for
-        many rounds only. Both need independent rounds with one law of acceptance. "clustered" is a sandwich over
-        requests with Student's t of R - 1 degrees of freedom; it needs only independent requests, and many of them.
+        "band" holds for all draft lengths together at every number of rounds. It multiplies the Clopper-Pearson
+        limits of the depths, each at the level confidence^{1/K} (``draft_length.censored_band``). "delta" uses
+        Greenwood's variance (kaplan1958nonparametric) and a normal quantile; it holds for each length alone, and only
+        for many rounds. Both need independent rounds with one law of acceptance. "clustered" uses a sandwich variance
+        over requests and Student's t with R - 1 degrees of freedom; it needs only independent requests, but many of
+        them.
 
     Returns
     -------
@@ -167,7 +169,7 @@ def tokens_by_length(counts: Array, *, confidence: float = 0.95, method: str = "
 
 
 def _clustered_half(xp: Any, requests: Array, alphas: Array, examined: Array, slopes: Array, level: float) -> Array:
-    """Half-width from the influences Σ_d dE/dα_d (a_{c,d} - α_d r_{c,d})/r_d of the requests c."""
+    """Return the half-width from the influences Σ_d dE/dα_d (a_{c,d} - α_d r_{c,d})/r_d of the requests c."""
     from scipy.special import stdtrit
 
     own_examined, own_accepted = examined_and_accepted(xp, requests)
@@ -205,7 +207,7 @@ def clopper_pearson(xp: Any, accepted: Array, examined: Array, level: Any) -> tu
 
 
 def survival(xp: Any, acceptances: Array) -> Array:
-    """Return S(d) = Π_{e≤d} α_e; 0 from a depth on at which nothing was accepted, whatever is deeper."""
+    """Return S(d) = Π_{e≤d} α_e; 0 from the first depth at which nothing was accepted."""
     products = xp.cumulative_prod(acceptances, axis=-1)
     ended = xp.cumulative_sum(xp.astype(acceptances == 0, xp.int64), axis=-1) > 0
     return xp.where(ended, xp.zeros_like(products), products)
@@ -225,7 +227,7 @@ def token_slopes(xp: Any, acceptances: Array) -> Array:
 
 
 def square(xp: Any, name: str, counts: Array) -> Array:
-    """Return the counts in float64; raise where they are no table of draft lengths and accepted drafts."""
+    """Return the counts in float64; raise unless they are a table of draft lengths and accepted drafts."""
     if counts.ndim < 2 or counts.shape[-1] != counts.shape[-2] or counts.shape[-1] < 2:
         raise DomainError(
             f"{name} must have shape (..., K+1, K+1) with K ≥ 1; got shape {tuple(counts.shape)}; give a row for each "

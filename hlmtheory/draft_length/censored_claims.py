@@ -1,4 +1,4 @@
-"""Claims of ``censored`` and ``published``: what counts of accepted drafts say, and what they do not."""
+"""Claims of ``censored`` and ``published``: what follows from counts of accepted drafts, and what does not."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from hlmtheory.draft_length.censored_sides import (
 #
 # censored. i ≥ d iff k ≥ d and L ≥ d, so Σ_{k≥d} Σ_{i≥d} E n = P(k ≥ d, L ≥ d) = G(d) S(d) for independent k and L.
 #   In the same way the rounds with k ≥ d and i ≥ d - 1 are G(d) S(d - 1). The quotient is α_d.
-# censored_before. False: no proof but the counterexample. A rule that drafts two tokens for easy requests (α = 7/8) and
-#   one for hard ones (α = 1/8) looks at nothing but the request. Depth 2 is then examined for easy requests only, and
-#   the estimate is 7/8, where (49 + 1)/(56 + 8) = 25/32 of the drafts would be accepted.
-# censored_confidence. False: let the draft stop before a token of which it is unsure, and let these be the tokens that
-#   would be rejected. Then every token that is drafted is accepted.
+# censored_before. False: see the counterexample. A rule that drafts two tokens for easy requests (α = 7/8) and one for
+#   hard requests (α = 1/8) depends on the request only. Depth 2 is then examined for easy requests only. The estimate
+#   is 7/8, but (49 + 1)/(56 + 8) = 25/32 of the drafts would be accepted.
+# censored_confidence. False: let the draft stop before a token if it is unsure of it, and let these be the tokens that
+#   would be rejected. Then every drafted token is accepted.
 # survival_floor, survival_ceiling. i ≤ L, so P(i ≥ d) ≤ P(L ≥ d). If L ≥ d, then i ≥ d or i = k < d. Both ends are
 #   reached by L = i, and by L = ∞ where i = k.
 # histogram_same. P(i ≥ d) = S(d) G(d) = Π_{e≤d} α_e g_e, g_e = G(e)/G(e - 1). So rounds of K drafts with acceptances
@@ -57,25 +57,26 @@ from hlmtheory.draft_length.censored_sides import (
 # histogram_alone. False: H(d)/H(d - 1) = α_d g_d, below α_d wherever some rounds end at d - 1.
 # position_floor, position_ceiling. α_d = h_d/g_d with h_d = H(d)/H(d - 1). α_e ≤ 1 gives g_e in [h_e, 1], and
 #   κ = Σ_d Π_{e≤d} g_e rises in every g_e. For a given g_d κ is at most (d - 1) + g_d (K - d + 1), with all others 1,
-#   and at least its value with all others h_e (g_1 = 1). So g_d is at least the root of the first, at most that of the
-#   second. In between κ takes every value, since it is continuous in the others: both ends are attained.
+#   and at least its value with all others h_e (g_1 = 1). So g_d is at least the root of the first and at most the root
+#   of the second. In between κ takes every value, since it is continuous in the other g_e: both ends are attained.
 # mean_floor, mean_ceiling. S falls in d and has the sum m over d ≤ k. So over the first K ≤ k its mean is at least
-#   m/k, with equality for a constant S, and its sum at most min(m, K), with equality where S is 1 as long as it can be.
+#   m/k, with equality for a constant S. Its sum is at most min(m, K), with equality if S is 1 for as long as possible.
 #   For K > k the further S(d) lie between 0 and S(k) ≤ m/k.
-# single_rate. False: α_1 = 1/2, α_2 = 1 gives 2 tokens at K = 2. The rate at K = 1 is 1/2 and says 7/4.
+# single_rate. False: α_1 = 1/2, α_2 = 1 gives 2 tokens at K = 2. The rate fitted at K = 1 is 1/2 and predicts 7/4.
 # pooled_rate. False: with γ = 1/2 and k = 2, (1/2 + 1/4)/2 of the drafts are accepted. A draft after a rejection is
 #   counted as drafted, but not examined.
 # censored_rate. E[i] = Σ_d G(d) γ^d, and E[examined] = Σ_d G(d) γ^{d-1} for independent k.
-# profile_elsewhere. False: long drafts jump over tokens at which short ones begin. With L = (2, 1, 0) one round of two
-#   drafts covers the text, and the first two of its drafts pass. Rounds of one draft begin at the last token, too.
+# profile_elsewhere. False: short rounds begin at tokens at which no long round begins. With L = (2, 1, 0) one round of
+#   two drafts covers the text, and both drafts are accepted. With one draft per round, a round also begins at the last
+#   token, where L = 0.
 # split. Rounds of K cut the text into segments of i + 1 tokens, with L ≥ i at the first. Where a round of K′ begins j
-#   tokens into a segment, L ≥ i - j by the assumption. So it emits at least min(i + 1 - j, K′ + 1) tokens: it leaves
-#   the segment or moves on by K′ + 1. So at most ⌈(i + 1)/(K′ + 1)⌉ rounds begin in the segment.
+#   tokens into a segment, L ≥ i - j by the assumption. So it emits at least min(i + 1 - j, K′ + 1) tokens: it ends
+#   beyond the segment or advances by K′ + 1. So at most ⌈(i + 1)/(K′ + 1)⌉ rounds begin in the segment.
 # censored_band. Given the outcomes of all rounds at depths below d and all k, the r_d outcomes at depth d are
 #   independent Bernoulli(α_d), as all rounds have one law, so the interval holds with a conditional probability of at
 #   least c = confidence^{1/K}. By the chain rule, all K hold with probability at least c^K. E(K) rises in every α_d.
-# delta_coverage. False: where all r outcomes are equal, the estimated variance is 0 and the interval a point. At
-#   α = 0.9 and r = 5 this happens with probability 0.59.
+# delta_coverage. False: if all r outcomes are equal, the estimated variance is 0 and the interval is a single point.
+#   At α = 0.9 and r = 5 this happens with probability 0.59.
 
 _KM = "kaplan1958nonparametric"
 _SEEN = "some rounds examine depth d"
@@ -260,7 +261,7 @@ CLAIMS = (
         relation=Relation.LE,
         lhs=rounds_of_text,
         rhs=split_rounds,
-        assumptions=(Assumption("one token later at least one draft less is accepted", goes_on),),
+        assumptions=(Assumption("one token later at most one draft fewer is accepted", goes_on),),
         attained=Attained({"accepted": [3, 2, 1, 0, 0], "draft_length": 4, "other_length": 1}),
     ),
     Claim(

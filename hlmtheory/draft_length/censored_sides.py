@@ -1,4 +1,4 @@
-"""Both sides of the claims of ``censored_claims``: expected counts of a round, and what is made of them.
+"""Both sides of the claims of ``censored_claims``: expected counts of a round, and the estimates from them.
 
 L counts the drafts that would be accepted if the draft had no end; a round that drafts k shows i = min(k, L).
 """
@@ -26,8 +26,8 @@ from hlmtheory.draft_length.published import (
 from hlmtheory.verification import expected_tokens, expected_tokens_profile
 
 _ROUNDS = 12
-"""Most rounds of an instance whose coverage is summed over all outcomes."""
-_FEW = Domain(f"a whole number in 1..{_ROUNDS}", lambda xp, v: (v >= 1) & (v <= _ROUNDS), "sums", kind="integer")
+"""Largest number of rounds of an instance; the coverage is summed over all outcomes."""
+_FEW = Domain(f"a whole number in 1..{_ROUNDS}", lambda xp, v: (v >= 1) & (v <= _ROUNDS), "give fewer", kind="integer")
 _LENGTH = whole_from_one("a round drafts at least one token")
 _LEVEL = open_unit("give the share of cases in which the interval must hold")
 
@@ -53,7 +53,7 @@ def _at(xp: Any, values: Array, depth: Array) -> Array:
     """Return the entry of depth d = 1..K of each row."""
     _, d = arrays(depth=depth)
     size = values.shape[-1]
-    domain = Domain(f"a depth in 1..K with K = {size}", lambda xp, v: (v >= 1) & (v <= size), "look at one", "integer")
+    domain = Domain(f"a depth in 1..K with K = {size}", lambda xp, v: (v >= 1) & (v <= size), "give one", "integer")
     d = domain.check(xp, "depth", d)
     leading_dimensions(depth=tuple(d.shape), others=tuple(values.shape[:-1]))
     hot = xp.arange(1, size + 1, device=values.device) == d[..., None]
@@ -138,7 +138,7 @@ def _position_ends(length_law: Array, acceptances: Array) -> tuple[Any, Array, A
     some = xp.concat([xp.zeros_like(law[..., :1]), law[..., 1:]], axis=-1)
     total = xp.sum(some, axis=-1, keepdims=True)
     short = xp.astype(xp.arange(law.shape[-1], device=law.device) == 1, xp.float64)
-    law = xp.where(total > 0, some / xp.where(total > 0, total, 1.0), short)  # rounds that draft are published
+    law = xp.where(total > 0, some / xp.where(total > 0, total, 1.0), short)  # only rounds that draft are published
     shares = xp.sum(_expected_counts(xp, law, alphas), axis=-2)
     rates = xp.minimum(_longer(xp, shares), xp.ones_like(alphas))
     mean = xp.sum(_longer(xp, law), axis=-1)
@@ -157,7 +157,7 @@ def position_high(length_law: Array, acceptances: Array, depth: Array) -> Array:
     return _at(xp, high, depth)
 
 
-# --------------------------------------------------------------------------------- sides: lengths that look
+# --------------------------------------------------------------------------------- sides: dependent lengths
 
 
 def _mixture(context_law: Array, context_acceptances: Array, context_lengths: Array) -> tuple[Any, Array, Array, Array]:
@@ -193,7 +193,7 @@ def pooled_is_examined(context_law: Array, context_acceptances: Array, context_l
 
 
 def _joint(joint_law: Array) -> tuple[Any, Array, Array]:
-    """Return the namespace, the law of (k, L), and the counts that are seen, i = min(k, L)."""
+    """Return the namespace, the law of (k, L), and the observed counts, i = min(k, L)."""
     xp, joint = arrays(joint_law=joint_law)
     if joint.ndim < 2 or joint.shape[-1] != joint.shape[-2] or joint.shape[-1] < 2:
         raise DomainError(f"joint_law must have shape (..., K+1, K+1); got {tuple(joint.shape)}; K is 1 or more")
@@ -276,7 +276,7 @@ def mean_high(acceptances: Array, draft_length: Array, other_length: Array) -> A
 
 
 def tokens_at_other(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return E(K) as the profile's own function has it, with the drafts beyond K never accepted."""
+    """Return E(K) by :func:`expected_tokens_profile`, with acceptance 0 beyond depth K."""
     xp, alphas = arrays(acceptances=acceptances)
     _mean_and_tokens(alphas, draft_length, other_length)
     _, other = arrays(other_length=other_length)
@@ -285,7 +285,7 @@ def tokens_at_other(acceptances: Array, draft_length: Array, other_length: Array
 
 
 def tokens_by_single_rate(acceptances: Array, draft_length: Array, other_length: Array) -> Array:
-    """Return E(K) by the single rate that is fitted at k."""
+    """Return E(K) from the single rate fitted at k."""
     _, mean, _ = _mean_and_tokens(acceptances, draft_length, other_length)
     return expected_tokens(single_rate(mean, draft_length), other_length)
 
@@ -338,7 +338,7 @@ def _text(accepted: Array, draft_length: Array, other_length: Array) -> tuple[An
 
 
 def _starts(xp: Any, runs: Array, length: Array) -> Array:
-    """Return where rounds of K drafts begin that run from token 0 to the end, as 0 and 1."""
+    """Return 1 at each token where a round of K drafts begins, else 0; the first round begins at token 0."""
     at = xp.zeros_like(runs[..., 0] + length)
     begins = []
     for t in range(runs.shape[-1]):
@@ -414,7 +414,7 @@ def _outcomes(xp: Any, like: Array) -> tuple[Array, Array]:
 
 
 def band_coverage(length_law: Array, acceptances: Array, rounds: Array, confidence: Array) -> Array:
-    """Return the probability that all depths' intervals hold, summed over all outcomes from the deepest depth up."""
+    """Return the probability that the intervals of all depths hold, summed over outcomes from the deepest depth up."""
     xp, law, alphas = _law(length_law, acceptances)
     _, n, level = arrays(rounds=rounds, confidence=confidence)
     n, level = _FEW.check(xp, "rounds", n), _LEVEL.check(xp, "confidence", level)

@@ -1,9 +1,9 @@
-"""What published counters say about acceptance by depth: sharp intervals of all that is compatible with them.
+"""Sharp intervals of acceptance by depth from published counters: all values that are compatible with them.
 
 Part of the module ``draft_length``; symbols as in ``censored``. A histogram of the accepted drafts and counters by
-position hold the same numbers: H(d), the share of rounds with i ≥ d. Identified is the acceptance of rounds that begin
-where those in use began. At another draft length rounds begin at other tokens, so the acceptance can be another
-(``draft_length.profile_elsewhere``); ``split_tokens`` allows for that.
+position hold the same numbers: H(d), the share of rounds with i ≥ d. They identify the acceptance of rounds that begin
+at the same tokens as the recorded rounds. Rounds of another draft length begin at other tokens, so their acceptance
+can differ (``draft_length.profile_elsewhere``); ``split_tokens`` allows for that.
 
 ==================================================== =========================================== ======================
 published                                            identified                                  function
@@ -33,14 +33,14 @@ _AMOUNT = not_negative("give counts of rounds, or their shares")
 _LENGTH = whole_from_one("a round drafts at least one token")
 _MEAN = not_negative("give drafted tokens over rounds")
 _SLACK = 1e-9
-"""Relative rounding error that is allowed in published means."""
+"""Allowed relative rounding error of published means."""
 
 
 def survival_interval(counts: Array) -> tuple[Array, Array]:
-    """Return the sharp interval of S(d), the chance that a draft of K tokens has d accepted, for any choice of k.
+    """Return the sharp interval of S(d), the probability that d of K drafts are accepted, for any choice of k.
 
     Rounds that were cut short, i = k < d, could have accepted all or none of what was not drafted (peterson1976bounds).
-    Nothing is assumed of how k was chosen: it may depend on the request, the past, or the draft itself.
+    No assumption is made about how k was chosen: it may depend on the request, the past, or the draft itself.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def survival_interval(counts: Array) -> tuple[Array, Array]:
     Returns
     -------
     low, high : float64 array, shape (..., K)
-        Share of rounds with i ≥ d, and of those and the rounds with i = k < d.
+        ``low`` is the share of rounds with i ≥ d; ``high`` adds the share of rounds with i = k < d.
 
     Raises
     ------
@@ -93,8 +93,9 @@ def position_interval(position_rates: Array, mean_draft_length: Array) -> tuple[
     Returns
     -------
     low, high : array, shape (..., K)
-        Each end is attained by a law of acceptance and a law of lengths, both with the published values. The first
-        depth has one value, H(1), since each round drafts one. (0, 1) at a depth that may never have been examined.
+        Each end is attained by a law of acceptance and a law of lengths that give the published values. The first
+        depth has one value, H(1), since each round drafts at least one token. (0, 1) at a depth that may never have
+        been examined.
 
     Raises
     ------
@@ -123,9 +124,9 @@ def _position_ends(xp: Any, rates: Array, mean: Array, kind: Any) -> tuple[Array
     ratios = xp.where(before > 0, rates / xp.where(before > 0, before, 1.0), xp.zeros_like(rates))
     depth = xp.arange(1, rates.shape[-1] + 1, dtype=xp.float64, device=rates.device)
     count = float(rates.shape[-1])
-    # smallest g_d: all others 1, so that κ ≤ d - 1 + g_d (K - d + 1)
+    # smallest g_d: all others are 1, so that κ ≤ d - 1 + g_d (K - d + 1)
     least = xp.maximum(ratios, (mean - (depth - 1.0)) / (count - depth + 1.0))
-    # largest g_d: all others as small as can be, P(k ≥ d) = H(d)/H(1) times g_1 = 1
+    # largest g_d: all others are as small as possible, P(k ≥ d) = H(d)/H(1) times g_1 = 1
     first = rates[..., :1]
     floor = xp.where(first > 0, rates / xp.where(first > 0, first, 1.0), xp.zeros_like(rates))
     floor = xp.concat([xp.ones_like(first), floor[..., 1:]], axis=-1)
@@ -156,7 +157,7 @@ def _length_in_range(xp: Any, rates: Array, mean: Array) -> Array:
     if not bool(xp.all(good)):
         raise DomainError(
             f"mean_draft_length must be at least 1 + Σ_(d>1) H(d)/H(1) and at most K = {most:g}; got a mean that no "
-            "independent choice of lengths has with these rates; use survival_interval where k looked at the draft"
+            "independent choice of lengths has with these rates; use survival_interval if k depended on the draft"
         )
     return xp.minimum(xp.maximum(mean, least), xp.full_like(mean, most))
 
@@ -164,16 +165,16 @@ def _length_in_range(xp: Any, rates: Array, mean: Array) -> Array:
 def mean_interval(mean_accepted: Array, draft_length: Array, other_length: Array) -> tuple[Array, Array]:
     """Return the sharp interval of E(K) at another length, from the mean accepted drafts m of rounds of k drafts.
 
-    All that is published is accepted tokens over rounds; the acceptance by depth is taken to be the same at both
-    lengths. S(1) ≥ S(2) ≥ ... with sum m over the first k, so for K ≤ k E(K) lies in [1 + mK/k, 1 + min(m, K)], and for
-    K ≥ k in [1 + m, 1 + mK/k].
+    Only accepted tokens over rounds is published; the acceptance by depth is assumed to be the same at both lengths.
+    S(1) ≥ S(2) ≥ ..., and the first k of them sum to m. So E(K) lies in [1 + mK/k, 1 + min(m, K)] for K ≤ k, and in
+    [1 + m, 1 + mK/k] for K ≥ k.
 
     Parameters
     ----------
     mean_accepted : array, shape (...)
         m in [0, k], without the server's own token.
     draft_length, other_length : integer array, shape (...)
-        k that every round drafted, and K, both 1 or more.
+        k, the drafts of every recorded round, and K, both 1 or more.
 
     Returns
     -------
@@ -200,16 +201,16 @@ def mean_interval(mean_accepted: Array, draft_length: Array, other_length: Array
 
 
 def split_tokens(histogram: Array, draft_length: Array) -> Array:
-    """Return a lower bound on the tokens of a round of K drafts over the same text, from a histogram of accepted ones.
+    """Return a lower bound on the tokens of a round of K drafts over the same text, from counts of accepted drafts.
 
     A round that emitted i + 1 tokens is split into ⌈(i + 1)/(K + 1)⌉ rounds of K drafts. This assumes that a round that
-    begins one token later accepts at least one draft less, as where drafts copy a passage. Acceptance by depth assumes
-    instead that rounds begin alike at every K, which fails: long drafts jump over the passages that are easy.
+    begins one token later accepts at most one draft fewer, as when drafts copy a passage. Acceptance by depth assumes
+    instead that rounds of every K begin at the same tokens. This is false: a long draft covers an easy passage at once.
 
     Parameters
     ----------
     histogram : array, shape (..., I+1)
-        Rounds, or their share, with i = 0..I accepted drafts, whatever was drafted.
+        Rounds, or their share, with i = 0..I accepted drafts, for any number of drafts.
     draft_length : integer array, shape (...)
         K, 1 or more.
 
@@ -255,8 +256,8 @@ def single_rate(mean_accepted: Array, draft_length: Array) -> Array:
     Returns
     -------
     array, shape (...)
-        In [0, 1]. At k it gives the right tokens of a round; at other lengths :func:`mean_interval` says by how much
-        it can be wrong.
+        In [0, 1]. At k it gives the correct tokens of a round; at other lengths :func:`mean_interval` gives the
+        possible error.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""The risk of a whole text by the overlap of two laws: a loss in [0, 1], however long the text.
+"""Loss of a whole text from the overlap of two distributions; it lies in [0, 1] for texts of every length.
 
-At a position with the prefix known, S is the law of the system's token and p the target's. The share of the rejection
-that skipping leaves out is σ = Σ_v q_v s_v β_v / TV(q, p). For every token x,
+Given the prefix, S is the distribution of the system's next token and p that of the target model's. Skipping removes
+the share σ = Σ_v q_v s_v β_v / TV(q, p) of the rejection probability. For every token x,
 min(1, S_x/p_x) = 1 - σ (1 - q_x/p_x)⁺.
 """
 
@@ -24,24 +24,24 @@ from hlmtheory.verification import output_distribution
 # overlap_loss. Where q_x ≥ p_x: S_x = q_x s_x + p_x (1 - s_x) ≥ p_x, so the factor is 1. Where q_x < p_x:
 #   S_x = q_x + r_x Σ_i q_i (1 - s_i) β_i, with r_x = (p_x - q_x)/TV and Σ q_i (1 - s_i) β_i = (1 - σ) TV.
 #   So S_x = p_x - σ (p_x - q_x).
-# overlap_mean. The mean over all texts, each weighted by the target model's law, is the sum of overlap's proof.
+# overlap_mean. The mean over all texts, weighted by the target model's law, is the sum in the proof of overlap.
 
 _SCORE = Domain("finite", lambda xp, value: xp.isfinite(value), "give the score by which verification is skipped")
 
 
 def overlap_risk(target: Array, draft: Array, skip: Array, token: Array) -> Array:
-    """Loss 1 - Π_t min(1, S_t(x_t)/p_t(x_t)) of a text x that the target model wrote.
+    """Return the loss 1 - Π_t min(1, S_t(x_t)/p_t(x_t)) of a text x that the target model wrote.
 
     Its mean over the target model's texts is an upper bound on the total variation between the system's law of the
-    whole text and the target model's. It lies in [0, 1] and never falls as skipping grows, so that
-    :func:`calibrate_threshold` takes it with ``bound=1``.
+    whole text and the target model's. It lies in [0, 1] and does not decrease if more verifications are skipped. So
+    :func:`calibrate_threshold` accepts it, with ``bound=1``.
 
     Parameters
     ----------
     target, draft : array, shape (..., T, V)
         Distributions p and q at each position of the text.
     skip : array, shape (..., T, V) or broadcastable
-        Probability s_v in [0, 1] of skipping verification when the draft is v, or true and false.
+        Probability s_v in [0, 1] of skipping verification if the draft is v, or a boolean.
     token : integer array, shape (..., T)
         The tokens of the text, which the target model wrote.
 
@@ -53,7 +53,7 @@ def overlap_risk(target: Array, draft: Array, skip: Array, token: Array) -> Arra
     Raises
     ------
     ValueError
-        If a row is no distribution, a skip probability is outside [0, 1], a token is not in the vocabulary, or the
+        If a row is not a distribution, a skip probability is outside [0, 1], a token is not in the vocabulary, or the
         shapes do not match.
 
     Examples
@@ -68,7 +68,7 @@ def overlap_risk(target: Array, draft: Array, skip: Array, token: Array) -> Arra
 
 
 def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array, thresholds: Array) -> Array:
-    """Loss of a text, :func:`overlap_risk`, if verification is skipped up to each threshold of the uncertainty.
+    """Return :func:`overlap_risk` of a text if verification is skipped up to each threshold of the uncertainty.
 
     Parameters
     ----------
@@ -84,13 +84,14 @@ def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array
     Returns
     -------
     array, shape (..., L)
-        In [0, 1]. It never falls along rising thresholds; a row of :func:`calibrate_threshold`, with ``bound=1``.
+        In [0, 1], not decreasing in the threshold. Each text gives one row of ``losses`` for
+        :func:`calibrate_threshold`, with ``bound=1``.
 
     Raises
     ------
     ValueError
-        If a row is no distribution, an uncertainty or threshold is not finite, a token is not in the vocabulary, or
-        the shapes do not match.
+        If a row is not a distribution, an uncertainty or threshold is not finite, a token is not in the vocabulary,
+        or the shapes do not match.
 
     Examples
     --------
@@ -114,7 +115,7 @@ def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array
 
 
 def _factors(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Array:
-    """min(1, S_x/p_x) at each position, shape (..., T)."""
+    """Return min(1, S_x/p_x) at each position, shape (..., T)."""
     if p.ndim < 2:
         raise DomainError(f"target must have a row for each position, shape (..., T, V); got shape {tuple(p.shape)}")
     _, x = arrays(token=token)
@@ -130,7 +131,7 @@ def _factors(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Array:
 
 
 def _overlap_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
-    """1 - Σ_x Π_t min(p_t, S_t) over all texts of a chain, token by token."""
+    """Return 1 - Σ_x Π_t min(p_t, S_t) over all texts of a chain, token by token."""
     xp, p, _, _, law = _chains(target_chain, draft_chain, skip_chain)
     rows = xp.minimum(p, law)
     mass = rows[..., 0, :]
@@ -145,7 +146,7 @@ def _sum_bound(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Ar
 
 
 def _first_overlap(target: Array, draft: Array, skip: Array, token: Array) -> Array:
-    """min(1, S_x/p_x) by the law itself; 1 where p_x = 0, which the target model never writes."""
+    """Return min(1, S_x/p_x) from S itself; 1 where p_x = 0, since the target model never writes such a token."""
     xp, p, law = arrays(target=target, law=output_distribution(target, draft, skip=skip))
     _, x = arrays(token=token)
     p_x, s_x = (take(xp, rows, xp.broadcast_to(x, rows.shape[:-1])[..., None])[..., 0] for rows in (p, law))
@@ -153,7 +154,7 @@ def _first_overlap(target: Array, draft: Array, skip: Array, token: Array) -> Ar
 
 
 def _first_factor(target: Array, draft: Array, skip: Array, token: Array) -> Array:
-    """1 - the loss of a text of one token."""
+    """Return 1 minus the loss of a text of one token."""
     _, p, q = arrays(target=target, draft=draft)
     _, s, x = arrays(skip=skip, token=token)
     wide = s[..., None, :] if s.ndim else s
@@ -161,7 +162,7 @@ def _first_factor(target: Array, draft: Array, skip: Array, token: Array) -> Arr
 
 
 def _mean_loss(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
-    """Mean of :func:`overlap_risk` over all texts of a chain, each with its probability under the target model."""
+    """Return the mean of :func:`overlap_risk` over all texts of a chain, weighted by the target model's probability."""
     xp, p, q, s, _ = _chains(target_chain, draft_chain, skip_chain)
     size = p.shape[-1]
     number = xp.arange(size**HORIZON, device=p.device)
@@ -183,7 +184,7 @@ _BRANCH = {
     "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
     "skip_chain": [[0.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
 }
-"""Every text of token 2 is lost at its second token: TV 1/2, where the sum over tokens is 1."""
+"""Every text that begins with token 2 is lost at its second token: the TV is 1/2, the sum over tokens is 1."""
 _FIRST_TOKEN = {
     "target_chain": [[0.0, 0.5, 0.5], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
     "draft_chain": [[0.0, 0.75, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],

@@ -1,4 +1,4 @@
-"""Distributions of which every entry is known up to an interval: how near and how far two of them may be.
+"""Bounds of TV(q, p) if every entry of p and q is known up to an interval.
 
 An entry p_v is in [l_v, h_v] and q_v in [l'_v, h'_v]; both rows sum to 1. Quantised log-probabilities give such a box.
 """
@@ -14,16 +14,17 @@ from hlmtheory._domains import Domain, DomainError, leading_dimensions, same_voc
 # Proofs, by the last part of the id.
 #
 # partial_box_least. Let TV = Σ (p - q)⁺ = Σ (q - p)⁺ for rows in the boxes. (p - q)⁺ ≥ (l - h')⁺ and (q - p)⁺ ≥
-#   (l' - h)⁺ give two terms; 1 - TV = Σ min(p, q) ≤ Σ min(h, h') and 1 + TV = Σ max(p, q) ≥ Σ max(l, l') the others.
+#   (l' - h)⁺ give two terms; 1 - TV = Σ min(p, q) ≤ Σ min(h, h') and 1 + TV = Σ max(p, q) ≥ Σ max(l, l') give two more.
 # partial_box_attained. Let a = Σ (l - h')⁺ and b = Σ (l' - h)⁺. Put every pair (p_v, q_v) as near as it can be: equal,
 #   anywhere between max(l, l') and min(h, h'), or at the ends that face each other. Then Σ (p - q)⁺ = a and
 #   Σ (q - p)⁺ = b. Raise all pairs together until Σ p = 1, then move p and q to sum 1. No q < p can rise and
 #   no q > p can fall, as they are at h' and l'. (1) If Σ p = 1 is reached, q rises by a - b and TV stays a, or falls by
-#   b - a and TV stays b. (2) If Σ p > 1 at the bottom, p falls where it exceeds l, where p ≤ q. If q rises, TV stays
-#   a. If q falls, it does where it exceeds l', where p = l ≥ q, so TV = a + Σ q - 1 = Σ max(l, l') - 1, since q was
-#   min(max(l, l'), h').
-#   (3) If Σ p < 1 at the top, p rises where it is below h, where p ≥ q. If q falls, TV stays b. If q rises, it does
-#   where it is below h', where q ≥ p, so TV = a + 1 - Σ p = 1 - Σ min(h, h'), since p was max(min(h, h'), l).
+#   b - a and TV stays b. (2) If Σ p > 1 with all pairs at their lowest, p falls where it exceeds l; there p ≤ q. If q
+#   rises, TV stays a. If q falls, it falls where it exceeds l'; there p = l ≥ q, so TV = a + Σ q - 1 =
+#   Σ max(l, l') - 1, since q was min(max(l, l'), h').
+#   (3) If Σ p < 1 with all pairs at their highest, p rises where it is below h; there p ≥ q. If q falls, TV stays b.
+#   If q rises, it rises where it is below h'; there q ≥ p, so TV = a + 1 - Σ p = 1 - Σ min(h, h'), since p was
+#   max(min(h, h'), l).
 # partial_box. TV = max_S p(S) - q(S), with p(S) ≤ min(h(S), 1 - l(Sᶜ)) ≤ λ h(S) + (1 - λ)(1 - l(Sᶜ)) for every λ in
 #   [0, 1], and -q(S) ≤ -μ l'(S) - (1 - μ)(1 - h'(Sᶜ)). The best S takes every v whose sum of terms is positive.
 
@@ -54,16 +55,16 @@ class Interval:
 
 
 def interval(xp: Any, lower: Array, upper: Array, kind: Any) -> Interval:
-    """Return an interval in another type, rounded outwards."""
+    """Return the interval in the type ``kind``, rounded outwards."""
     return Interval(-upward(xp, -lower, kind), upward(xp, upper, kind))
 
 
 def box_distance(target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array) -> Interval:
     """Return the interval of TV(q, p) if every entry of p and of q is known up to an interval.
 
-    The lower end is sharp: max(Σ (l - h')⁺, Σ (l' - h)⁺, 1 - Σ min(h, h'), Σ max(l, l') - 1). The upper end is outer,
-    proven but not always attained: whether the largest TV is 1 is the partition problem if both boxes are [0, w_v] with
-    Σ w = 2. It comes from the relaxed problem, in which a few tokens may be split. For top-k lists
+    The lower end is sharp: max(Σ (l - h')⁺, Σ (l' - h)⁺, 1 - Σ min(h, h'), Σ max(l, l') - 1). The upper end is proven,
+    but not always attained: if both boxes are [0, w_v] with Σ w = 2, deciding whether the largest TV is 1 is the
+    partition problem. The upper end solves a relaxed problem, in which a few tokens may be split. For top-k lists
     :func:`partial_distance` is sharp at both ends.
 
     Parameters
@@ -74,7 +75,7 @@ def box_distance(target_lower: Array, target_upper: Array, draft_lower: Array, d
     Returns
     -------
     Interval
-        Of arrays of shape (...), in [0, 1]. The acceptance rate lies between 1 - upper and 1 - lower.
+        Its ends have shape (...) and lie in [0, 1]. The acceptance rate lies between 1 - upper and 1 - lower.
 
     Raises
     ------
@@ -102,20 +103,20 @@ def quantised_box(log_probability: Array, error: Array, floor: Array) -> Interva
     log_probability : array, shape (..., V)
         Stored log-probabilities, in nats; 0 or less, or -inf.
     error : array, shape (...) or broadcastable
-        Largest |stored - true| above the floor, in nats: half a step of the quantiser, and its rounding.
+        Largest |stored - true| above the floor, in nats: half a step of the quantiser, plus its rounding error.
     floor : array, shape (...) or broadcastable
-        Smallest log-probability that is stored, -inf if there is none. Whatever is stored at or below it is between 0
-        and e^(floor + error).
+        Smallest log-probability that is stored, -inf if there is none. If the stored value is at or below it, the
+        probability is between 0 and e^(floor + error).
 
     Returns
     -------
     Interval
-        Of arrays of shape (..., V) in [0, 1], for :func:`box_distance`.
+        Its ends have shape (..., V) and lie in [0, 1]; give them to :func:`box_distance`.
 
     Raises
     ------
     ValueError
-        If a number is outside its domain, no distribution is within the error, or the shapes do not match.
+        If an argument is outside its domain, no distribution lies within the error, or the shapes do not match.
 
     Examples
     --------
@@ -207,7 +208,7 @@ def _moved(xp: Any, row: Array, low: Array, high: Array) -> Array:
 
 
 def _share(xp: Any, wanted: Array, room: Array) -> Array:
-    """Return the share of the room that is wanted, in [0, 1], shape (..., 1)."""
+    """Return wanted/room, clipped to [0, 1], shape (..., 1)."""
     return xp.clip(wanted / xp.where(room > 0, room, 1.0), min=0.0, max=1.0)[..., None]
 
 

@@ -34,7 +34,7 @@ def _residual_exists(target: Array, draft: Array, actual_draft: Array, k: Array)
 
 
 def _noise(target: Array, draft: Array, actual_draft: Array, k: Array) -> Array:
-    """Return 1 + 1/TV(q̂, p), the factor by which the normalised residual magnifies a rounding of q̂."""
+    """Return 1 + 1/TV(q̂, p), the factor by which normalising the residual magnifies a rounding of q̂."""
     xp, _, p, q, k = pair_and_size(target, draft, k)
     mass = distance(xp, p, truncated(xp, q, k))
     return 1.0 + 1.0 / xp.where(mass > NOISE, mass, 1.0)

@@ -1,8 +1,8 @@
 """Several drafts of one position, drawn from one truncated distribution and verified one after the other.
 
-The m drafts are independent and come from q. Stage i accepts its draft v with probability min(1, p_i(v)/q_v), by the
-exact q_v that is sent with the draft. If it rejects, the target of the next stage is p_{i+1} = (p_i - q̂)⁺, normalised.
-After m rejections the token is drawn from p_{m+1}. A node with m children in a tree of drafts is verified in this way,
+The m drafts are independent and come from q. Stage i accepts its draft v with probability min(1, p_i(v)/q_v), where
+the exact q_v is sent with the draft. If it rejects, the target of the next stage is p_{i+1} = (p_i - q̂)⁺, normalised.
+After m rejections the token is drawn from p_{m+1}. A node with m children in a tree of drafts is verified in this way
 if its children are drawn independently, with replacement.
 """
 
@@ -21,10 +21,10 @@ from hlmtheory.verification import total_variation
 #
 # multi_draft. Let law_i be the law of the output from stage i on, with law_{m+1} = p_{m+1}. Stage i emits
 #   q (1 - β_i) + T_i law_{i+1}, with T_i = TV(q, p_i) the probability of a rejection. For law_{i+1} = p_{i+1} this is
-#   at most 2 Δ_k from p_i, by truncation.certificate. So |law_i - p_i| ≤ 2 Δ_k + T_i |law_{i+1} - p_{i+1}|; insert
+#   at most 2 Δ_k from p_i, by truncation.certificate. So |law_i - p_i| ≤ 2 Δ_k + T_i |law_{i+1} - p_{i+1}|. Apply this
 #   from the last stage to the first.
 # multi_draft_certificate. T_i ≤ 1.
-# multi_draft_single. No proof: the counterexample. One stage is off by at most 2 Δ_k, but the errors of stages add up.
+# multi_draft_single. False: see the counterexample. Each stage errs by at most 2 Δ_k, but the errors of stages add up.
 
 MOST_DRAFTS = 64
 DRAFT_COUNT = Domain(
@@ -36,7 +36,7 @@ DRAFT_COUNT = Domain(
 
 
 def multi_draft_distribution(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
-    """Law of the emitted token with m independent drafts of one position and k entries sent.
+    """Return the law of the emitted token with m independent drafts of one position and k entries sent.
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ def multi_draft_distribution(target: Array, draft: Array, k: Array, draft_count:
     Returns
     -------
     array, shape (..., V)
-        Sums to 1. Its distance Σ_v |law_v - p_v| from ``target`` is at most 2 m Δ_k. Where (p_i - q̂)⁺ is 0, that is
-        TV(q̂, p_i) ≤ 2^-44, a rejected draft is replaced by a token from p_i.
+        Sums to 1. Its distance Σ_v |law_v - p_v| from ``target`` is at most 2 m Δ_k. If TV(q̂, p_i) ≤ 2^-44, the
+        residual (p_i - q̂)⁺ counts as 0, and a rejected draft is replaced by a token from p_i.
 
     Raises
     ------
@@ -82,7 +82,7 @@ class _Stage(NamedTuple):
 
 
 def _stages(target: Array, draft: Array, k: Array, draft_count: Array) -> tuple[Any, Any, Array, list[_Stage]]:
-    """The caller's type, p, and the stages up to the largest m."""
+    """Return the namespace, the caller's type, p, and the stages up to the largest m."""
     xp, kind, p, q, k = pair_and_size(target, draft, k)
     _, _, m = arrays(draft=q, draft_count=draft_count)
     m = DRAFT_COUNT.check(xp, "draft_count", m)
@@ -101,7 +101,7 @@ def _stages(target: Array, draft: Array, k: Array, draft_count: Array) -> tuple[
 
 
 def _bias(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
-    """Σ_v |law_v - p_v|."""
+    """Return Σ_v |law_v - p_v|."""
     xp, _, p, _, k = pair_and_size(target, draft, k)
     return xp.sum(xp.abs(multi_draft_distribution(target, draft, k, draft_count) - p), axis=-1)
 
@@ -111,7 +111,7 @@ def _deviation(draft: Array, k: Array) -> Array:
 
 
 def _bound(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
-    """2 Δ_k (1 + T_1 + T_1 T_2 + …), m terms."""
+    """Return 2 Δ_k (1 + T_1 + T_1 T_2 + …), m terms."""
     xp, _, p, stages = _stages(target, draft, k, draft_count)
     total, left = xp.zeros_like(p[..., :1]), xp.ones_like(p[..., :1])
     for stage in stages:
@@ -130,7 +130,7 @@ def _single(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
 
 
 def _residuals_exist(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
-    """Whether (p_i - q̂)⁺ is positive at every stage that a rejection can reach."""
+    """Return whether (p_i - q̂)⁺ is positive at every stage that a rejection can reach."""
     _, _, p, stages = _stages(target, draft, k, draft_count)
     fine = p[..., :1] >= 0  # all true
     for stage in stages:
@@ -139,7 +139,7 @@ def _residuals_exist(target: Array, draft: Array, k: Array, draft_count: Array) 
 
 
 def _noise(target: Array, draft: Array, k: Array, draft_count: Array) -> Array:
-    """The factor by which the normalised residuals magnify a rounding of q̂: the product of 1 + 1/TV(q̂, p_i)."""
+    """Return the product of 1 + 1/TV(q̂, p_i), by which normalising the residuals magnifies a rounding of q̂."""
     xp, _, p, stages = _stages(target, draft, k, draft_count)
     factor = xp.ones_like(p[..., :1])
     for stage in stages:

@@ -1,8 +1,8 @@
-"""What the top k log-probabilities tell: intervals of the distance, the acceptance, Δ_k, the Bias and one draft's fate.
+"""Intervals of TV(q, p), the acceptance rate, Δ_k, the Bias and one draft's acceptance from top-k log-probabilities.
 
-Engines return the k largest log-probabilities of a position with their tokens. The others are between 0 and the
-smallest one that is listed, and their sum is what is missing to 1. Every end that is called sharp is attained by two
-distributions that agree with the lists.
+Engines return the k largest log-probabilities of a position with their tokens. Each unlisted probability is between 0
+and the smallest listed one, and their sum is 1 minus the sum of the listed ones. Every end that is called sharp is
+attained by two distributions that agree with the lists.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hlmtheory.truncation._known import Known, least_distance, most_distance
 from hlmtheory.truncation.boxes import Interval, interval
 
 MASS = 1e-4
-"""By how much the mass of a list may miss what it can be: the rounding of a softmax in float32."""
+"""Tolerance for the mass of a list: the rounding error of a softmax in float32."""
 
 _VOCABULARY = Domain(
     "a whole number, 1 to 2^31",
@@ -33,7 +33,7 @@ _LISTED = Domain(
 
 @dataclass(frozen=True, slots=True)
 class PartialPair:
-    """What two lists tell of a pair of distributions; both intervals are sharp.
+    """Sharp intervals for a pair of distributions that agree with two lists.
 
     Attributes
     ----------
@@ -47,14 +47,15 @@ class PartialPair:
 
 @dataclass(frozen=True, slots=True)
 class DraftOutcome:
-    """What two lists tell of one draft; every array has the shape (...).
+    """Acceptance of one draft, as far as two lists determine it; every array has the shape (...).
 
     Attributes
     ----------
     probability : Interval
         Of the acceptance probability min(1, p_d/q_d); sharp.
     accepted, rejected : array of bool
-        Whether the draft is surely accepted, or surely rejected, with the given u. Undecided where both are false.
+        Whether the draft is accepted, or rejected, for certain with the given u. If both are false, the lists do not
+        decide it.
     """
 
     probability: Interval
@@ -76,9 +77,9 @@ def partial_distance(
     target_token, draft_token : integer array, shape (..., k) and (..., j)
         The listed tokens; k and j may differ, and 0 lists nothing.
     target_log_probability, draft_log_probability : array, shape (..., k) and (..., j)
-        Their log-probabilities in nats, in descending order, -inf for 0. Give the top k alone: an engine that adds the
-        sampled token lists one that may be below the largest that it leaves out. The values are taken as exact; for
-        rounded ones see :func:`quantised_box`.
+        Their log-probabilities in nats, in descending order, -inf for 0. Give only the top k. Some engines add the
+        sampled token, which may be less probable than an unlisted token. The values are taken as exact; for rounded
+        ones see :func:`quantised_box`.
     vocabulary : int
         V, 1 to 2^31.
 
@@ -91,7 +92,7 @@ def partial_distance(
     ------
     ValueError
         If a token is outside the vocabulary or listed twice, log-probabilities are not in descending order, their mass
-        is above 1 or too small for the tokens that are left, or the shapes do not match.
+        is above 1 or leaves more than the unlisted tokens can hold, or the shapes do not match.
 
     Examples
     --------
@@ -117,20 +118,20 @@ def partial_deviation(draft_log_probability: Array, k: Array, vocabulary: int) -
     draft_log_probability : array, shape (..., j)
         In nats and in descending order, as in :func:`partial_distance`.
     k : integer array, shape (...) or broadcastable to it
-        How many entries of q are sent, 0..j: what q̂ keeps is listed.
+        How many entries of q are sent, 0..j; all of them are listed.
     vocabulary : int
         V, 1 to 2^31.
 
     Returns
     -------
     Interval
-        Of arrays of shape (...). The upper end is a certificate: Bias ≤ 2 Δ_k.
+        Its ends have shape (...). The upper end is a certificate: Bias ≤ 2 Δ_k.
 
     Raises
     ------
     ValueError
-        If log-probabilities are not in descending order, their mass is above 1 or too small for the tokens that are
-        left, k exceeds the list, or the shapes do not match.
+        If log-probabilities are not in descending order, their mass is above 1 or leaves more than the unlisted tokens
+        can hold, k exceeds the list, or the shapes do not match.
 
     Examples
     --------
@@ -161,8 +162,8 @@ def partial_bias(
     """Return an outer interval of the Bias if k of the j listed entries of q are sent.
 
     The upper end is 2 min(max Δ_k, max TV(q, p), mass of p outside the tokens that p lists and q sends). It is proven,
-    and attained for some lists, not for all. The lower end is 0: it is attained where all listed entries of q are sent,
-    as the rest of q may be even.
+    and attained for some lists only. The lower end is 0. It is attained where all listed entries of q are sent, because
+    the rest of q may be even.
 
     Parameters
     ----------
@@ -174,7 +175,7 @@ def partial_bias(
     Returns
     -------
     Interval
-        Of arrays of shape (...), in [0, 2].
+        Its ends have shape (...) and lie in [0, 2].
 
     Raises
     ------
@@ -255,21 +256,21 @@ def partial_draft(
 
 
 def deviation_ends(xp: Any, value: Array, rest: Array, cap: Array, k: Array, vocabulary: int) -> tuple[Array, Array]:
-    """Return the least and the largest Δ_k from the descending entries that are known, the others' mass and cap.
+    """Return the smallest and the largest Δ_k from the known entries, in descending order, and the rest's mass and cap.
 
-    Columns behind the list hold 0. An even rest adds nothing to Δ_k: its entries are at most the mean of the tail.
+    Columns beyond the list hold 0. An even rest adds nothing to Δ_k: its entries are at most the mean of the tail.
     """
     unsent = xp.arange(value.shape[-1], device=value.device) >= k[..., None]
     tail = rest + xp.sum(xp.where(unsent, value, 0.0), axis=-1)
     mean = tail / xp.astype(xp.where(k < vocabulary, vocabulary - k, 1), xp.float64)
     known = xp.sum(xp.where(unsent, xp.clip(value - mean[..., None], min=0.0), 0.0), axis=-1)
-    full = xp.floor(rest / xp.where(cap > 0, cap, 1.0))  # as many as can be at the cap; one has what is left
+    full = xp.floor(rest / xp.where(cap > 0, cap, 1.0))  # entries at the cap; one more has the remainder
     most = full * xp.clip(cap - mean, min=0.0) + xp.clip(rest - full * cap - mean, min=0.0)
     return known, known + most
 
 
 def draft_ends(xp: Any, at: Array, p: Known, q: Known, vocabulary: int) -> tuple[Array, Array]:
-    """Return the least and the largest min(1, p_d/q_d), 1 where q_d = 0; ``at`` marks the draft's column."""
+    """Return the smallest and the largest min(1, p_d/q_d), 1 where q_d = 0; ``at`` marks the draft's column."""
     p_low, p_high = _entry(xp, at, p, vocabulary)
     q_low, q_high = _entry(xp, at, q, vocabulary)
     least = xp.where(q_high > p_low, p_low / xp.where(q_high > p_low, q_high, 1.0), 1.0)
@@ -289,12 +290,12 @@ def _entry(xp: Any, at: Array, row: Known, vocabulary: int) -> tuple[Array, Arra
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two checked lists, aligned: column by column the same token; ``place`` is its rank in q, else past the list."""
+    """Two checked lists with the same token in each column; ``place`` is its rank in q, or j if q does not list it."""
 
     xp: Any
     kind: Any
     vocabulary: int
-    token: Array  # shape (..., k + j); one token's second column repeats it and is unknown in both
+    token: Array  # shape (..., k + j); the second column of a token in both lists is marked unknown
     place: Array
     listed: Array  # the entries of q in descending order, shape (..., j)
     target: Known
@@ -360,7 +361,7 @@ def _tokens(xp: Any, name: str, token: Array, vocabulary: int) -> Array:
 
 
 def _masses(xp: Any, name: str, log: Array, vocabulary: int) -> tuple[Array, Array, Array]:
-    """Return the known probabilities, the rest's mass and the largest entry of the rest, which sum to 1."""
+    """Return the known probabilities, the mass of the rest, and its largest possible entry; mass and known sum to 1."""
     slack = MASS if epsilon(xp, log.dtype) <= MASS else 8 * epsilon(xp, log.dtype)
     if log.ndim == 0:
         raise DomainError(f"{name} must be a list, shape (..., k); got one number; put it in a list")
@@ -380,8 +381,9 @@ def _masses(xp: Any, name: str, log: Array, vocabulary: int) -> tuple[Array, Arr
     room = known + count * cap
     if not every(xp, room >= 1.0 - slack):
         raise DomainError(
-            f"{name} must leave a rest that fits: each of the other {count:.0f} of vocabulary = {vocabulary} is at "
-            f"most the last listed; got {float(xp.min(room)):.10g} in all; list the largest, normalised over all"
+            f"{name} must leave a rest that fits: each of the other {count:.0f} tokens of vocabulary = {vocabulary} "
+            f"has at most the last listed probability; got a sum of at most {float(xp.min(room)):.10g}; list the "
+            "largest, normalised over the whole vocabulary"
         )
     rest = xp.minimum(xp.clip(1.0 - known, min=0.0), count * cap)
     whole = known + rest

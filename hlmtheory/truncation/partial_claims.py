@@ -31,25 +31,27 @@ from hlmtheory.verification import acceptance_rate, total_variation
 # partial_most, partial_most_attained. TV = max_S p(S) - q(S). For a set S with y places for p's rest, which leaves x
 #   places for q's, the largest p(S) - q(S) is p(S ∩ A) + min(R_p, c_p y) - q(S ∩ B) - (R_q - c_q x)⁺, attained by rows
 #   that fill the places evenly. Let S leave out i tokens that p alone lists, take j that q alone lists, and m of the n
-#   that none lists: y = m + j and x = n - m + i. So the i are the smallest p_v, the j the smallest q_v. For a given m
-#   the choices of i and j do not touch. Each maximum, a supremal convolution of functions that are concave on the
-#   integers, is concave in m, as is their sum. So bisection on m finds the largest.
-# partial_deviation, partial_deviation_attained. If what q̂ keeps is listed, its mean μ is known, and Δ_k is the known
-#   Σ (q_v - μ)⁺ over the list, and the same sum over the rest, which is convex in it. Its maximum under the cap is at a
-#   corner: as many as can be at the cap, one with what is left, the others 0.
+#   that none lists: y = m + j and x = n - m + i. The best i tokens have the smallest p_v, the best j the smallest q_v.
+#   For a given m the choices of i and j are independent. Each maximum, a supremal convolution of functions that are
+#   concave on the integers, is concave in m, as is their sum. So bisection on m finds the largest.
+# partial_deviation, partial_deviation_attained. If all entries that are sent are listed, the mean μ of the tail is
+#   known. Δ_k is the sum of (q_v - μ)⁺ over the listed tail, which is known, and over the rest, which is convex in the
+#   rest. Its maximum under the cap is at a corner: as many entries as possible at the cap, one with the remainder, the
+#   others 0.
 # partial_deviation_least. The sum over the rest is at least 0, attained by an even rest, whose entries are at most μ.
 # partial_bias. Bias ≤ 2 TV(q, p) and ≤ 2 Δ_k (truncation.bias_worst). Let G be the tokens that p lists and q sends:
 #   there q̂ = q, so (p - q)⁺ = (p - q̂)⁺, and r and r̂ differ by the factor T̂/T alone. If T ≥ T̂, r ≤ r̂ on G, so
 #   Bias = 2 T Σ (r - r̂)⁺ ≤ 2 Σ_{v ∉ G} (p_v - q_v)⁺ ≤ 2 p(Gᶜ). If T < T̂, Bias = 2 T Σ (r̂ - r)⁺ ≤
 #   2 (T/T̂) Σ_{v ∉ G} (p_v - q̂_v)⁺ ≤ 2 p(Gᶜ).
 # partial_draft, partial_draft_least. p_d and q_d are each listed, or between (R - (n - 1) c)⁺ and min(c, R), where n
-#   entries are not listed. The two lie independently there, and min(1, p_d/q_d) rises with p_d and falls with q_d.
-# partial_renormalised. No proof: the counterexample. Two lists that agree are no proof that the rows do: a list of one
-#   token is (1) once it is renormalised, whatever its probability.
+#   entries are not listed. The two take every pair of values there, and min(1, p_d/q_d) rises with p_d and falls with
+#   q_d.
+# partial_renormalised. False: see the counterexample. Equal lists do not imply equal rows: a list of one token becomes
+#   (1) when it is renormalised, whatever its probability.
 
 
 def _known(target: Array, draft: Array, k: Array) -> tuple[Any, Known, Known]:
-    """Return what the k largest entries of each row tell."""
+    """Return the k largest entries of each row as known entries."""
     xp, _, p, q, k = pair_and_size(target, draft, k)
     p, q, wide = xp.broadcast_arrays(p, q, xp.astype(k, p.dtype)[..., None])
     k = xp.astype(wide[..., 0], xp.int64)
@@ -67,13 +69,13 @@ def _least(target: Array, draft: Array, k: Array) -> Array:
 
 
 def _farthest(target: Array, draft: Array, k: Array) -> Array:
-    """TV(q, p) of two rows that agree with the lists and are built to be far apart."""
+    """Return TV(q, p) of two rows that agree with the lists and are built to be far apart."""
     xp, p, q = _known(target, draft, k)
     return total_variation(*farthest_rows(xp, p, q))
 
 
 def _nearest(target: Array, draft: Array, k: Array) -> Array:
-    """TV(q, p) of two rows that agree with the lists and are built to be near."""
+    """Return TV(q, p) of two rows that agree with the lists and are built to be near."""
     xp, p, q = _known(target, draft, k)
     bounds = [end for row in (p, q) for end in (row.value, xp.where(row.mask, row.value, row.cap[..., None]))]
     return total_variation(*nearest_rows(xp, *bounds))
@@ -85,7 +87,7 @@ def _distance(target: Array, draft: Array, k: Array) -> Array:
 
 
 def _deviations(draft: Array, k: Array) -> tuple[Array, Array]:
-    """The ends of Δ_j for j = ⌊k/2⌋ from the k largest entries of q."""
+    """Return the ends of Δ_j for j = ⌊k/2⌋ from the k largest entries of q."""
     xp, _, q, k = draft_and_size(draft, k)
     q, wide = xp.broadcast_arrays(q, xp.astype(k, q.dtype)[..., None])
     k = xp.astype(wide[..., 0], xp.int64)
@@ -99,7 +101,7 @@ def _half_deviation(draft: Array, k: Array) -> Array:
 
 
 def _uneven(draft: Array, k: Array) -> Array:
-    """Δ_{⌊k/2⌋} of the row whose rest fills as many entries up to the cap as it can, one after the other."""
+    """Return Δ_{⌊k/2⌋} of the row whose rest fills entries up to the cap, one after the other."""
     xp, _, q, k = draft_and_size(draft, k)
     q, wide = xp.broadcast_arrays(q, xp.astype(k, q.dtype)[..., None])
     k = xp.astype(wide[..., 0], xp.int64)
@@ -112,7 +114,7 @@ def _uneven(draft: Array, k: Array) -> Array:
 
 
 def _bias_bound(target: Array, draft: Array, k: Array) -> Array:
-    """2 min(max Δ_k, max TV(q, p), p outside both lists), with all k listed entries of q sent."""
+    """Return 2 min(max Δ_k, max TV(q, p), p outside both lists), with all k listed entries of q sent."""
     xp, p, q = _known(target, draft, k)
     most = most_distance(xp, p, q, outside_both(xp, p, q)).value
     unlisted = xp.count_nonzero(~q.mask, axis=-1)
@@ -124,7 +126,7 @@ def _bias_bound(target: Array, draft: Array, k: Array) -> Array:
 
 
 def _acceptance(target: Array, draft: Array, token: Array) -> Array:
-    """min(1, p_d/q_d)."""
+    """Return min(1, p_d/q_d)."""
     xp, _, p, q, _ = pair_and_size(target, draft, 0)
     token = token_of(q.shape[-1]).check(xp, "token", arrays(draft=q, token=token)[2])
     beta = rejection_by_token(xp, *xp.broadcast_arrays(p, q))
@@ -142,7 +144,7 @@ def _draft_ends(target: Array, draft: Array, token: Array, k: Array) -> tuple[Ar
 
 
 def _boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
-    """Bounds of each row from its log-probabilities rounded to steps of twice the error, the smallest ones floored."""
+    """Return bounds of each row from log-probabilities rounded to steps of twice the error, with a floor."""
     xp, _, p, q, _ = pair_and_size(target, draft, 0)
     _, _, error = arrays(draft=q, error=error)
     ends = []
@@ -151,7 +153,7 @@ def _boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
         log = xp.log(xp.where(row > 0, row, 1.0))
         log = xp.where(row > 0, log, -800.0)
         stored = xp.clip(xp.where(error[..., None] > 0, xp.round(log / step) * step, log), max=0.0)
-        floor = xp.max(stored, axis=-1) - 16.0  # as llama.cpp's file
+        floor = xp.max(stored, axis=-1) - 16.0  # as in llama.cpp's file
         box = quantised_box(stored, error * (1 + 2.0**-40), floor)
         ends += [box.lower * (1 - 2.0**-40), xp.clip(box.upper * (1 + 2.0**-40), max=1.0)]
     return xp, *xp.broadcast_arrays(*ends)
@@ -177,7 +179,7 @@ def _plain_distance(target: Array, draft: Array, error: Array) -> Array:
 
 
 def _renormalised(target: Array, draft: Array, k: Array) -> Array:
-    """Acceptance rate of the two lists, each divided by its mass; 0 where nothing is listed."""
+    """Return the acceptance rate of the two lists, each divided by its mass; 0 where nothing is listed."""
     xp, p, q = _known(target, draft, k)
     rows = [normalised(xp, row.value)[0] for row in (p, q)]
     return xp.sum(xp.minimum(*rows), axis=-1)
@@ -189,7 +191,7 @@ def _true_acceptance(target: Array, draft: Array, k: Array) -> Array:
 
 
 def _summands(target: Array, draft: Array) -> float:
-    """Roundings of a sum over the vocabulary, relative to that of a short one."""
+    """Return the rounding error of a sum over the vocabulary, relative to that of a short sum."""
     return 1.0 + float(draft.shape[-1]) / 64.0
 
 

@@ -1,6 +1,6 @@
 """Misdeclared sampler: drafts come from q′, but the server verifies with q.
 
-Examples are a sampler of another temperature or top-p, or a draft model that was updated on one side only.
+Examples are a sampler with another temperature or top-p, or a draft model that was updated on one side only.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hlmtheory.verification.rule import rejection_probability
 #   differ by at most 1/a: with m = E_r g, f = g where β_v = 0 (r lives there, so E_r f = m), and elsewhere
 #   f = m + (g - m)/(1 - β_v). So TV(q′, q) = max_g (q′ - q) g = max_g (law - p) f ≤ TV(law, p)/a.
 # misdeclared_acceptance. The two rates are the means of 1 - β_v, which lies in [0, 1], under q and q′.
-# misdeclared_converse. No proof: the counterexample. For a one-hot p every draft but one is rejected and replaced by
-#   that one, so the law is p for every q′. A single w with p_w = 0 < q_w is enough: w is always replaced from r, whose
-#   tokens are all accepted, so the law is p for q′ = q + m (r - e_w), too, with m up to q_w.
+# misdeclared_converse. False: see the counterexample. For a one-hot p every other token is rejected and replaced by
+#   the one with p = 1, so the law is p for every q′. A single w with p_w = 0 < q_w is enough: w is always replaced from
+#   r, whose tokens are all accepted, so the law is p also for q′ = q + m (r - e_w), with m up to q_w.
 
 
 def misdeclared_distribution(target: Array, draft: Array, actual_draft: Array) -> Array:

@@ -117,7 +117,7 @@ def small_samples(draw):
 
 @st.composite
 def texts(draw):
-    """Drafts that would be accepted at each token; often, one token later at least one less."""
+    """Drafts that would be accepted at each token; often, at most one fewer at the next token."""
     shape, size = draw(shapes()), draw(st.integers(1, 10))
     drawn = [draw(st.lists(st.integers(0, 5), min_size=size, max_size=size)) for _ in range(math.prod(shape))]
     runs = np.asarray(drawn, dtype=np.int64).reshape(*shape, size)
@@ -159,7 +159,7 @@ AGREES = {
 }
 OUTSIDE = {
     "K′ ≤ K": {"accepted": [2, 1, 0], "draft_length": 1, "other_length": 2},
-    "one token later at least one draft less is accepted": {"accepted": [2, 0], "draft_length": 2, "other_length": 1},
+    "one token later at most one draft fewer is accepted": {"accepted": [2, 0], "draft_length": 2, "other_length": 1},
     "some rounds examine depth d": {"length_law": [0.0, 1.0, 0.0], "acceptances": [0.5, 0.5], "depth": 2},
     "some round of a context examines depth d": {**_ALIKE, "context_lengths": [[0.0, 1.0, 0.0]] * 2},
     "a k with depth d occurs": {"joint_law": [[0.5, 0.5], [0.0, 0.0]], "depth": 1},

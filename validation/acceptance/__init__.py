@@ -1,1 +1,1 @@
-"""Read what engines publish about accepted drafts, as one record for every format."""
+"""Read counts of accepted drafts that engines publish, into one record type for all formats."""

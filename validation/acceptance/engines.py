@@ -1,7 +1,7 @@
 """Read counts of accepted drafts from the files of each engine.
 
-A reader takes the parsed content of a file and its name, and returns records. :func:`read_acceptance` finds the reader
-by looking at the content.
+A reader takes the parsed content of a file and its name, and returns records. :func:`read_acceptance` chooses the
+reader from the content.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from validation.acceptance.record import AcceptanceRecord
 from validation.errors import UserError
 
 START = 2**20
-"""Characters that tell whether a file is a scrape of vLLM's metrics."""
+"""Number of first characters that show whether a file is a scrape of vLLM's metrics."""
 GREATEST_COUNT = 2**53
-"""Counts above this are not exact as a double."""
+"""Largest count that a double holds exactly."""
 GREATEST_LENGTH = 4096
 """Longest draft that a record may have; a damaged number must not allocate a table."""
 
@@ -28,7 +28,7 @@ GREATEST_LENGTH = 4096
 
 
 def _count(where: str, name: str, value: Any) -> int:
-    """Return a count, which may be written as a float, as Prometheus does."""
+    """Return a count; it may be written as a float, as in Prometheus."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if number and 0 <= value <= GREATEST_COUNT and value == int(value):
         return int(value)
@@ -58,7 +58,7 @@ def _optional_list(where: str, table: Mapping[str, Any], name: str) -> tuple[int
 
 
 def _histogram(where: str, name: str, value: Any) -> dict[int, int]:
-    """Return a histogram that is given as a dense list, or as a table with integer keys."""
+    """Return the positive counts of a histogram; it is a list, or a table with integer keys."""
     if isinstance(value, Mapping):
         found = {_length(where, name, key): _count(where, f"{name}[{key}]", one) for key, one in value.items()}
     else:
@@ -91,7 +91,7 @@ def _scrape(path: str, text: str) -> tuple[dict[str, int], dict[int, int], set[s
             continue
         where, found = f"{path}, line {number}", _SAMPLE.match(line.strip())
         if found is None:
-            raise UserError(f"{where} is no sample of Prometheus: {line[:60]!r}.")
+            raise UserError(f"{where} is not a Prometheus sample: {line[:60]!r}.")
         name = found["name"].removeprefix(_VLLM).removesuffix("_total")
         if name.endswith("_created"):
             continue
@@ -100,7 +100,7 @@ def _scrape(path: str, text: str) -> tuple[dict[str, int], dict[int, int], set[s
         try:
             value = _count(where, found["name"], float(found["value"]))
         except ValueError as error:
-            raise UserError(f"{where}: {found['value']!r} is no number.") from error
+            raise UserError(f"{where}: {found['value']!r} is not a number.") from error
         if name == "accepted_tokens_per_pos":
             places[_length(where, "position", labels.get("position", ""))] += value
         else:
@@ -109,7 +109,7 @@ def _scrape(path: str, text: str) -> tuple[dict[str, int], dict[int, int], set[s
 
 
 def _of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
-    """Return what happened between two scrapes, or since the server's start if there is one."""
+    """Return the counts between two scrapes, or since the server's start if one scrape is given."""
     found = [_scrape(path, text) for path, text in zip(paths, texts, strict=True)]
     models = set().union(*(one[2] for one in found))
     if len(models) > 1:
@@ -120,7 +120,7 @@ def _of_scrapes(paths: list[str], texts: list[str]) -> list[AcceptanceRecord]:
     places = [after[1].get(i, 0) - before[1].get(i, 0) for i in range(max(after[1], default=-1) + 1)]
     if any(value < 0 for value in (*totals.values(), *places)):
         raise UserError(
-            f"{where}: a counter falls, so the server was started again between; or give the earlier first."
+            f"{where}: a counter falls. Give the earlier scrape first, and no restart of the server between the two."
         )
     return [
         AcceptanceRecord(
@@ -161,7 +161,7 @@ def _vllm_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
 
 
 def _vllm_request(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
-    """Return the record of one answer of vLLM, or of AIPerf, which uses the same names."""
+    """Return the record of one answer of vLLM or AIPerf; both use the same names."""
     metrics = content.get("metrics")
     found = (metrics or {}).get("speculative_decoding") if isinstance(metrics, Mapping) else None
     usage = content.get("usage") or {}
@@ -202,8 +202,8 @@ def _vllm_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]
     accepted = _field(path, content, "spec_decode_accepted_tokens", "spec_decode_num_accepted_tokens")
     if places and sum(places) != accepted:
         raise UserError(
-            f"{path}: the rates by position give {sum(places):,} accepted drafts of {accepted:,}; they are rounded or "
-            "damaged."
+            f"{path}: the rates by position give {sum(places):,} accepted drafts, the total is {accepted:,}; the rates "
+            "are rounded or damaged."
         )
     return [
         AcceptanceRecord(
@@ -223,7 +223,7 @@ def _vllm_bench(path: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]
 def _sglang(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     """Return the record of SGLang's ``meta_info``.
 
-    Its number of proposed drafts is the number of steps times the configured length, whatever was drafted, and its
+    Its number of proposed drafts is the number of steps times the configured length, even if fewer were drafted. Its
     acceptance length counts the token of the prefill. Both are left out.
     """
     meta = content.get("meta_info", content)
@@ -253,8 +253,9 @@ def _tensorrt(path: str, content: Any) -> list[AcceptanceRecord]:
         if isinstance(metrics, Mapping):
             found = metrics.get("speculative_decoding") or {}
             raise UserError(
-                f"{path} has {found.get('total_accepted_draft_tokens')} of {found.get('total_draft_tokens')} drafts of "
-                "a request, but not its number of steps; give the statistics of the iterations."
+                f"{path} has {found.get('total_accepted_draft_tokens')} accepted of "
+                f"{found.get('total_draft_tokens')} drafts of a request, but not its number of steps; give the "
+                "statistics of the iterations."
             )
         content = [content]
     totals: Counter[str] = Counter()
@@ -274,11 +275,11 @@ def _tensorrt(path: str, content: Any) -> list[AcceptanceRecord]:
 
 
 def _llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
-    """Return the record of an answer of llama.cpp's server; a step emits its accepted drafts and one token."""
+    """Return the record of an answer of llama.cpp's server; a step emits its accepted drafts and one more token."""
     timings = content["timings"]
     accepted, predicted = _field(where, timings, "draft_n_accepted"), _field(where, timings, "predicted_n")
     if accepted > predicted:
-        raise UserError(f"{where}: {accepted:,} accepted drafts of {predicted:,} tokens; the file is damaged.")
+        raise UserError(f"{where}: {accepted:,} accepted drafts in {predicted:,} tokens; the file is damaged.")
     return [
         AcceptanceRecord(
             engine="llama.cpp",
@@ -299,7 +300,7 @@ _LLAMA_EXAMPLE = re.compile(r"^\s*n_(drafted|accept|predict)\s*=\s*(\d+)", re.MU
 
 
 def _llama_log(path: str, text: str) -> list[AcceptanceRecord]:
-    """Return the records of llama.cpp's log lines; rates there are rounded, so only the integers are used."""
+    """Return the records of llama.cpp's log lines; the log rounds its rates, so only the integers are used."""
     records = []
     for number, line in enumerate(text.splitlines(), start=1):
         if (found := _LLAMA_LOG.search(line)) is None:
@@ -357,7 +358,7 @@ def _specdec_bench(path: str, content: Any) -> list[AcceptanceRecord]:
 def _simulator(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
     """Return a record for each drafter of a request of SpecDecode-Bench's simulator.
 
-    ``acc_len[i]`` is the number of tokens of a step that begins at token i, so the steps follow from one another.
+    ``acc_len[i]`` is the number of tokens of a step that begins at token i; the next step begins where it ends.
     """
     records = []
     for key in sorted(name for name in content if name.startswith("acc_")):
@@ -423,7 +424,7 @@ _REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], list[Acceptan
         _spec_bench,
     ),
 )
-"""A test of the content, and the reader of it."""
+"""A test of the content, and the reader for content that passes it."""
 
 FORMATS = (
     "vLLM's /metrics (one scrape, or two), get_metrics, answers, bench JSON; SGLang's meta_info; TensorRT-LLM's "
@@ -433,7 +434,7 @@ FORMATS = (
 
 
 def read_acceptance(*paths: str | Path) -> list[AcceptanceRecord]:
-    """Return the records of the files; two scrapes of vLLM's ``/metrics`` are one record of what lies between.
+    """Return the records of the files; two scrapes of vLLM's ``/metrics`` give one record of their difference.
 
     Parameters
     ----------
@@ -448,7 +449,7 @@ def read_acceptance(*paths: str | Path) -> list[AcceptanceRecord]:
     Raises
     ------
     UserError
-        A file is missing, unreadable, of an unknown format, or contradicts itself, or nothing was drafted in it.
+        A file is missing, unreadable, contradicts itself or has an unknown format, or nothing was drafted.
     """
     texts, others = {}, []
     for path in map(Path, paths):
@@ -488,7 +489,7 @@ def _of_file(path: Path) -> list[AcceptanceRecord]:
         return [record for label, one in zip(labels, each, strict=True) for record in _of_request(label, one)]
     if _LLAMA_LOG.search(text) or _LLAMA_EXAMPLE.search(text):
         return _llama_log(str(path), text)
-    raise UserError(f"{path} is of no known format; known are {FORMATS}.")
+    raise UserError(f"{path} has an unknown format; the known formats are {FORMATS}.")
 
 
 def _of_request(where: str, content: Any) -> list[AcceptanceRecord]:
@@ -500,4 +501,4 @@ def _of_request(where: str, content: Any) -> list[AcceptanceRecord]:
                     return read(where, content)
             except (AttributeError, KeyError, TypeError, IndexError, ValueError) as error:
                 raise UserError(f"{where} is damaged: {error!r}; check that it is complete.") from error
-    raise UserError(f"{where} is of no known format; known are {FORMATS}.")
+    raise UserError(f"{where} has an unknown format; the known formats are {FORMATS}.")

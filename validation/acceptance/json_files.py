@@ -1,4 +1,4 @@
-"""Read JSON, JSONL and plain text files, plain or packed with gzip, with bounds on what is read."""
+"""Read JSON, JSONL and text files, plain or compressed with gzip, up to a largest size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from validation.errors import UserError
 LARGEST_FILE = 2**30
 """Largest number of characters of a file that is read as a whole, after decompression."""
 LONGEST_LINE = 2**26
-"""Largest number of characters of a line of a JSONL file: a prompt and an answer of a million tokens."""
+"""Largest number of characters of a line of a JSONL file: enough for a prompt and an answer of a million tokens."""
 
 
 def parse(where: str, text: str) -> Any:
@@ -23,12 +23,12 @@ def parse(where: str, text: str) -> Any:
     Raises
     ------
     UserError
-        It is no JSON; the message names ``where``.
+        The text is not JSON; the message names ``where``.
     """
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{where} is no JSON ({error}); check that it is complete.") from error
+        raise UserError(f"{where} is not JSON ({error}); check that it is complete.") from error
 
 
 def read_text(path: Path, characters: int | None = None) -> str:
@@ -37,7 +37,7 @@ def read_text(path: Path, characters: int | None = None) -> str:
     Raises
     ------
     UserError
-        The file is missing, no UTF-8, damaged, or longer than ``LARGEST_FILE``.
+        The file is missing, not UTF-8, damaged, or longer than ``LARGEST_FILE``.
     """
     with _opened(path) as file:
         text = str(file.read(LARGEST_FILE + 1 if characters is None else characters))
@@ -47,12 +47,12 @@ def read_text(path: Path, characters: int | None = None) -> str:
 
 
 def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the place and the value of each line of a JSONL file that is not empty.
+    """Yield the place and the value of each non-empty line of a JSONL file.
 
     Raises
     ------
     UserError
-        The file is missing, no UTF-8 or damaged, or a line is no JSON or longer than ``LONGEST_LINE``.
+        The file is missing, not UTF-8 or damaged, or a line is not JSON or longer than ``LONGEST_LINE``.
     """
     with _opened(path) as file:
         number = 0
@@ -66,7 +66,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def read_json(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the place and the value of each line of a JSONL file, of each entry of a JSON list, or of the one value.
+    """Yield the place and value of each line of a JSONL file, each entry of a JSON list, or the only value of a file.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def read_json(path: Path) -> Iterator[tuple[str, Any]]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a file for reading text; explain what cannot be read."""
+    """Open a file for reading text; raise ``UserError`` with the reason if it cannot be read."""
     if not path.is_file():
         raise UserError(f"There is no file {path}; check the path.")
     try:

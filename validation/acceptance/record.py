@@ -1,4 +1,4 @@
-"""Define the record of accepted drafts, and say which records give the acceptance at every depth.
+"""Define the record of accepted drafts, and decide which records give the acceptance at every depth.
 
 The fields have the names of AIPerf's ``SpecDecodeAcceptanceRecord``. A *step* is one verification by the target model.
 It drafts k tokens and accepts the first i of them, so it emits i + 1 tokens: the last one is the target model's own.
@@ -32,7 +32,7 @@ class AcceptanceRecord:
     num_accepted_draft_tokens : int
         Accepted drafts, without the target model's own token of each step.
     num_draft_tokens : int, optional
-        Drafts. None if the engine does not say, or gives a nominal number that no step need have drafted.
+        Drafts. None if the engine does not give their number, or gives the configured number instead.
     num_spec_tokens : int, optional
         The largest draft length that was configured.
     completion_tokens : int, optional
@@ -40,15 +40,15 @@ class AcceptanceRecord:
     acceptance_histogram : dict of int to int, optional
         Steps by the number of accepted drafts.
     accepted_per_position : tuple of int, optional
-        Steps that accepted their draft at position 0, 1, ...; it never rises.
+        Steps that accepted their draft at position 0, 1, ...; the counts never rise.
     by_draft_length : dict of int to tuple of int, optional
         Steps by draft length and accepted drafts.
     per_step_accepted, per_step_drafted : tuple of int, optional
         Accepted drafts and drafts of each step, in order.
     draft_sampling : str, optional
-        ``"greedy"`` if the draft is the likeliest token, ``"sampled"`` if it is drawn from q.
+        ``"greedy"`` if the draft is the most probable token, ``"sampled"`` if it is drawn from q.
     verification : str, optional
-        The rule of acceptance, as the engine names it.
+        The engine's name of its acceptance rule.
     """
 
     engine: str
@@ -112,7 +112,7 @@ class AcceptanceRecord:
                 )
 
     def _tables(self) -> Iterable[tuple[str, Mapping[int, int] | None]]:
-        """Yield the steps by accepted drafts, from each of the finer tables."""
+        """Yield the steps by number of accepted drafts, from each finer table."""
         if self.by_draft_length is not None:
             total: Counter[int] = Counter()
             for length, row in self.by_draft_length.items():
@@ -133,11 +133,11 @@ class AcceptanceRecord:
             yield "per_step_accepted", Counter(self.per_step_accepted)
 
     def _contradiction(self, text: str) -> UserError:
-        return UserError(f"{self.source}: {text}; the file is damaged, or is not of this engine.")
+        return UserError(f"{self.source}: {text}; the file is damaged, or another engine wrote it.")
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        """Return the mean tokens of a step, with the target model's own; None without steps."""
+        """Return the mean tokens of a step, including the target model's own; None without steps."""
         if self.num_spec_steps == 0:
             return None
         return 1.0 + self.num_accepted_draft_tokens / self.num_spec_steps
@@ -150,17 +150,18 @@ class AcceptanceRecord:
     def counts(self, assumed_length: int | None = None) -> Counts:
         """Return the steps by draft length and accepted drafts.
 
-        A step drafts at most ``num_spec_tokens``, so all steps drafted exactly that if the total says so.
+        A step drafts at most ``num_spec_tokens``. So if the total is the largest possible, every step drafted that
+        many.
 
         Parameters
         ----------
         assumed_length : int, optional
-            Number of drafts of every step, for a record that does not say it. A recorded length comes first.
+            Number of drafts of every step, for a record without it. A recorded length is preferred.
 
         Raises
         ------
         UserError
-            The record does not say how long the drafts of its steps were.
+            The record does not contain the draft lengths of its steps.
         """
         if self.by_draft_length is not None:
             return dict(self.by_draft_length)
@@ -180,8 +181,8 @@ class AcceptanceRecord:
             length = self.num_spec_tokens or len(self.accepted_per_position or ())
             if self.num_draft_tokens != length * self.num_spec_steps:
                 raise UserError(
-                    f"{self.source} does not say how long the drafts of its steps were, or they varied: a step that "
-                    "ended at depth i may have drafted i tokens only. If every step drafted K tokens, give "
+                    f"{self.source} does not contain the draft lengths of its steps, or they varied: a step that "
+                    "accepted i drafts may have drafted only i tokens. If every step drafted K tokens, give "
                     "--draft-length K."
                 )
         if (deepest := max((i for i, count in histogram.items() if count), default=0)) > length:
@@ -230,7 +231,7 @@ def add(tables: Iterable[Counts]) -> Counts:
 
 
 def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
-    """Refuse records that must not be averaged: two engines, greedy and sampled drafts, two rules of acceptance.
+    """Refuse records that must not be averaged: two engines, greedy and sampled drafts, or two acceptance rules.
 
     Raises
     ------
@@ -244,4 +245,4 @@ def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
         found = {str(getattr(record, name) or "not stated"): record.source for record in records}
         if len(found) > 1:
             said = ", ".join(f"{value} in {source}" for value, source in sorted(found.items()))
-            raise UserError(f"The records have two {what} ({said}); their mean says nothing: read them apart.")
+            raise UserError(f"The records have two {what} ({said}); their mean has no meaning: read them separately.")

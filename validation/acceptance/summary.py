@@ -22,7 +22,7 @@ from validation.acceptance.record import AcceptanceRecord, Counts, add, refuse_m
 from validation.errors import UserError
 
 FEWEST_CLUSTERS = 20
-"""Requests from which on intervals allow for rounds of one request that are alike."""
+"""Smallest number of requests for intervals that allow rounds of one request to be alike."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class RoundTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Depth:
-    """Acceptance of the draft at one depth, given that those before it were accepted."""
+    """Acceptance of the draft at one depth, given that all earlier drafts were accepted."""
 
     depth: int
     examined: int
@@ -63,9 +63,9 @@ class Depth:
 class Length:
     """Tokens of a round that drafts K tokens, and tokens per second if times are given.
 
-    ``tokens`` assumes that rounds begin at like places at every K. ``same_text`` does not: it splits recorded rounds
-    into shorter ones, for drafts that copy a passage (:func:`hlmtheory.draft_length.split_tokens`), and is None where
-    the recorded lengths varied. The two differ where long drafts jump over the passages that are easy.
+    ``tokens`` assumes that rounds of every K begin at similar places. ``same_text`` does not: it splits recorded rounds
+    into shorter ones, for drafts that copy a passage (:func:`hlmtheory.draft_length.split_tokens`). It is None if the
+    recorded lengths varied. The two differ because a long draft covers an easy passage at once.
     """
 
     draft_length: int
@@ -78,7 +78,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What records of accepted drafts say.
+    """Results from records of accepted drafts.
 
     Attributes
     ----------
@@ -86,21 +86,21 @@ class Summary:
     requests, steps, accepted : int
         Totals; a step is one verification.
     mean_acceptance_length : float
-        Tokens of a step as it was run, with the target model's own.
+        Mean tokens of a recorded step, including the target model's own.
     identified : bool
-        The acceptance at each depth is known, and not only an interval or a mean.
+        Whether the records determine the acceptance at each depth, not only an interval or a mean.
     reason : str
-        Why it is not identified, or what it is read from.
+        Why it is not identified, or where the draft lengths come from.
     counts : dict of int to tuple of int, optional
         Steps by draft length and accepted drafts; None where they are not identified.
     intervals : str
         What the intervals of ``lengths`` assume.
     depths, lengths : tuple
-        By depth d = 1..K and by draft length; ``lengths`` is empty where nothing is identified.
+        By depth d = 1..K and by draft length; ``lengths`` is empty if the acceptance is not identified.
     best : int, optional
         The draft length with the most tokens per second; None without times.
     longest : bool
-        ``best`` is the longest that was recorded, so a longer one may be better.
+        Whether ``best`` is the longest recorded length; then a longer one may be better.
     schedule : tuple of (first batch, last batch, draft length)
         Best draft length by batch size.
     """
@@ -121,7 +121,7 @@ class Summary:
     schedule: tuple[tuple[int, int, int], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Return the summary as plain values; a number that is not known is null."""
+        """Return the summary as plain values; an unknown number is null."""
         found: dict[str, Any] = _plain(asdict(self))
         return found
 
@@ -144,14 +144,14 @@ def summarise(
     times: RoundTimes | None = None,
     largest_batch: int = 1,
 ) -> Summary:
-    """Return what the records say together.
+    """Return the summary of all records together.
 
     Parameters
     ----------
     records : sequence of AcceptanceRecord
-        Of one engine, one way of drafting and one rule of acceptance.
+        They must have one engine, one way of drafting and one acceptance rule.
     assumed_length : int, optional
-        Number of drafts of every step, for records that do not say it.
+        Number of drafts of every step, for records without it.
     confidence : float
         Of the intervals, in (0, 1).
     times : RoundTimes, optional
@@ -166,7 +166,7 @@ def summarise(
     Raises
     ------
     UserError
-        The records must not be averaged, or the assumed length contradicts one of them.
+        The records must not be averaged, no step drafted a token, or the assumed length contradicts a record.
     """
     refuse_mixture(records)
     steps, accepted = (
@@ -222,11 +222,11 @@ def summarise(
     return Summary(
         **about,
         identified=True,
-        reason=f"every step is taken to have drafted {assumed_length} tokens"
+        reason=f"the assumption that every step drafted {assumed_length} tokens"
         if assumed_length is not None
-        else "the draft length of every step is recorded",
+        else "the recorded draft length of every step",
         counts=add(tables),
-        intervals=f"{confidence:.0%} for each length alone, requests are independent, their rounds need not be"
+        intervals=f"{confidence:.0%} for each length alone, if requests are independent; rounds of one may be dependent"
         if clustered
         else f"{confidence:.0%} for all lengths together, if rounds are independent",
         depths=depths,
@@ -246,7 +246,7 @@ def square(counts: Counts, longest: int) -> NDArray[np.int64]:
 
 
 def _position_depths(records: Sequence[AcceptanceRecord]) -> tuple[Depth, ...]:
-    """Return the interval of each depth that accepted drafts by position and the mean draft length allow."""
+    """Return the interval of each depth's acceptance from accepted drafts by position and the mean draft length."""
     if any(record.accepted_per_position is None or record.num_draft_tokens is None for record in records):
         return ()
     longest = max(len(record.accepted_per_position or ()) for record in records)
@@ -279,7 +279,7 @@ def _best(profile: NDArray[np.float64], times: RoundTimes, batch: int, least: in
 
 
 def schedule(profile: NDArray[np.float64], times: RoundTimes, largest_batch: int) -> tuple[tuple[int, int, int], ...]:
-    """Return the best draft length by batch size, 0 where drafting does not pay: vLLM's form of it.
+    """Return the best draft length by batch size, in vLLM's format; it is 0 where drafting does not pay.
 
     Parameters
     ----------
@@ -304,7 +304,7 @@ def schedule(profile: NDArray[np.float64], times: RoundTimes, largest_batch: int
 
 
 def speculation_profile(records: Sequence[AcceptanceRecord], summary: Summary) -> dict[str, Any]:
-    """Return the content of a ``speculation_profile.json``, version 1.0, which simulators of serving read.
+    """Return the content of a ``speculation_profile.json``, version 1.0, for simulators of serving.
 
     Raises
     ------

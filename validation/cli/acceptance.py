@@ -22,17 +22,17 @@ NON_NEGATIVE = click.FloatRange(min=0.0)
 
 @click.command("acceptance")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--only", help="Read only records whose engine has this word, for example eagle.")
+@click.option("--only", help="Read only records whose engine name contains this word, for example eagle.")
 @click.option("--draft-length", type=click.IntRange(min=1), help="Every step drafted this many tokens (an assumption).")
-@click.option("--verify-ms", type=NON_NEGATIVE, help="Time of a pass of the target model.")
-@click.option("--draft-ms", type=NON_NEGATIVE, help="Time of a pass of the draft model.")
+@click.option("--verify-ms", type=NON_NEGATIVE, help="Time of one pass of the target model.")
+@click.option("--draft-ms", type=NON_NEGATIVE, help="Time of one pass of the draft model.")
 @click.option(
-    "--verify-us-per-token", type=NON_NEGATIVE, default=0.0, help="What each token adds to the target's pass."
+    "--verify-us-per-token", type=NON_NEGATIVE, default=0.0, help="Time that each token adds to the target's pass."
 )
 @click.option(
-    "--draft-us-per-token", type=NON_NEGATIVE, default=0.0, help="What each sequence adds to the draft's pass."
+    "--draft-us-per-token", type=NON_NEGATIVE, default=0.0, help="Time that each sequence adds to the draft's pass."
 )
-@click.option("--rtt-ms", type=NON_NEGATIVE, default=0.0, help="Round trip of the link, once a round.")
+@click.option("--rtt-ms", type=NON_NEGATIVE, default=0.0, help="Round-trip time of the link, paid once per round.")
 @click.option(
     "--batch", type=click.IntRange(1, 65536), default=1, show_default=True, help="Largest batch of the schedule."
 )
@@ -61,11 +61,11 @@ def acceptance(
     figure: Path | None,
     as_json: bool,
 ) -> None:
-    """Say what an engine's counts of accepted drafts mean: acceptance by depth and the best draft length.
+    """Print acceptance by depth and the best draft length from an engine's counts of accepted drafts.
 
-    FILES are what the engine wrote: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
+    FILES are files of the engine: vLLM's /metrics (one scrape, or two: the earlier first), get_metrics, answers and
     bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's answers or log; a folder of
-    specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is found by looking at the content.
+    specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
 
     The best draft length needs --verify-ms and --draft-ms.
     """
@@ -89,7 +89,7 @@ def acceptance(
     found = [record for record in read if only is None or only in record.engine]
     if not found:
         known = ", ".join(sorted({record.engine for record in read}))
-        raise UserError(f"No record's engine has {only!r}; there are: {known}.")
+        raise UserError(f"No record has an engine name with {only!r}; the engines are: {known}.")
     summary = summarise(found, assumed_length=draft_length, confidence=confidence, times=times, largest_batch=batch)
     console = open_console(stderr=as_json)
     if profile is not None:
@@ -124,14 +124,15 @@ def _show(console: Console, summary: Summary) -> None:
     )
     if summary.engine in ("vllm", "sglang", "tensorrt-llm"):
         console.print(
-            "If the engine drafts greedily (vLLM's default), this is the chance that the draft's likeliest token is "
-            "accepted, not 1 - TV(q, p). If it accepts by a relaxed rule, this is not lossless decoding's acceptance.",
+            "If the engine drafts greedily (vLLM's default), this is the probability that the draft's most probable "
+            "token is accepted, not 1 - TV(q, p). With a relaxed acceptance rule it is not the acceptance of lossless "
+            "decoding.",
             soft_wrap=True,
         )
     if not summary.identified:
         console.print(f"The acceptance at each depth is not identified: {summary.reason}", soft_wrap=True, markup=False)
     if summary.depths:
-        table = Table(title="Acceptance of a draft, given those before it", box=box.SIMPLE)
+        table = Table(title="Acceptance of a draft, given that all earlier ones were accepted", box=box.SIMPLE)
         for head in ("depth", "examined", "accepted", "acceptance", "interval"):
             table.add_column(head, justify="right")
         for one in summary.depths:
@@ -156,13 +157,13 @@ def _show(console: Console, summary: Summary) -> None:
         console.print(table)
         if split:
             console.print(
-                "Tokens at a shorter length assume that its rounds begin at like places. If drafts copy passages, as "
-                "n-grams do, the column beside splits the recorded rounds instead.",
+                "Tokens at a shorter length assume that its rounds begin at similar places. If drafts copy passages, "
+                "as n-grams do, use the next column, which splits the recorded rounds instead.",
                 soft_wrap=True,
             )
         console.print(f"Intervals: {summary.intervals}. Read from: {summary.reason}.", soft_wrap=True)
     if summary.best is not None:
-        longer = " It is the longest that was drafted, so a longer one may be better." if summary.longest else ""
+        longer = " It is the longest recorded length; a longer one may be better." if summary.longest else ""
         console.print(f"Best draft length for these times: {summary.best}.{longer}", style="bold", soft_wrap=True)
         if summary.schedule[-1][1] > 1:
             said = json.dumps([list(one) for one in summary.schedule])

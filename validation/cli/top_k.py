@@ -18,11 +18,11 @@ PATH = click.Path(path_type=Path)
 @click.option("--vocabulary", required=True, type=click.IntRange(1, 2**31), help="V, the outputs of the models' head.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
 def top_k(draft: Path, target: Path, vocabulary: int, as_json: bool) -> None:
-    """Say what top-k log-probabilities tell about a pair: the acceptance rate and how many probabilities to send.
+    """Bound the acceptance rate of a pair from top-k log-probabilities, and certify how many probabilities to send.
 
     The files are JSON or JSONL, one answer for each text: vLLM's prompt_logprobs (nested or flat), SGLang's
-    input_top_logprobs, or llama.cpp's completion_probabilities. A list leaves the other probabilities open, so each
-    answer is an interval. Claims are not checked: they need whole distributions.
+    input_top_logprobs, or llama.cpp's completion_probabilities. The other probabilities are not known, so each result
+    is an interval. Claims are not checked: they need whole distributions.
     """
     from rich import box
     from rich.table import Table
@@ -34,12 +34,14 @@ def top_k(draft: Path, target: Path, vocabulary: int, as_json: bool) -> None:
     console = open_console(stderr=as_json)
     low, high = found.acceptance
     console.print(
-        f"{found.places:,} places of {found.texts:,} texts, V = {vocabulary:,}; {found.draft_k} probabilities of the "
-        f"draft model and {found.target_k} of the target model are known at each."
+        f"{found.places:,} positions of {found.texts:,} texts, V = {vocabulary:,}; at each, {found.draft_k} "
+        f"probabilities of the draft model and {found.target_k} of the target model are known."
     )
-    console.print(f"Mean acceptance rate: {low:.4f} to {high:.4f}; a single place is known to {found.widest:.4f}.")
+    console.print(
+        f"Mean acceptance rate: {low:.4f} to {high:.4f}; the widest interval of one position is {found.widest:.4f}."
+    )
     table = Table(title="Probabilities to send, certified from the draft model's list", box=box.SIMPLE)
-    for head in ("Bias at most", "places where the list is long enough", "mean k there"):
+    for head in ("Bias at most", "positions where the list is long enough", "mean k there"):
         table.add_column(head, justify="right")
     for one in found.certified:
         mean = "-" if one.mean_k is None else f"{one.mean_k:.1f}"

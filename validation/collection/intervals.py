@@ -1,4 +1,4 @@
-"""Say what the top k log-probabilities of two models tell about the pair: intervals of the acceptance and of k."""
+"""Compute intervals of the acceptance rate, and certified k, from the top-k log-probabilities of two models."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from validation.collection.top_k import TopK, refuse_other_texts
 from validation.errors import UserError
 
 PROMISES = (0.01, 0.05, 0.1, 0.2)
-"""Limits of the Bias for which a certified number of probabilities is sought."""
+"""Limits of the Bias for which the certified number of probabilities is computed."""
 BLOCK = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certified:
-    """How many probabilities must be sent for a Bias of at most ``bias``.
+    """Number of probabilities to send for a Bias of at most ``bias``.
 
     Attributes
     ----------
     bias : float
     covered : float
-        Share of the places where the list is long enough to certify a k.
+        Share of the positions at which the list is long enough to certify a k.
     mean_k : float or None
-        Mean of that k over these places.
+        Mean of that k over these positions.
     """
 
     bias: float
@@ -37,17 +37,17 @@ class Certified:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """What two files of top-k lists tell.
+    """Intervals from two files of top-k lists.
 
     Attributes
     ----------
     places, texts, vocabulary, draft_k, target_k : int
     acceptance : (float, float)
-        Interval of the mean acceptance rate over the places: the mean of sharp intervals.
+        Interval of the mean acceptance rate over the positions: the mean of sharp intervals.
     widest : float
         Width of the widest of these intervals.
     certified : tuple of Certified
-        From the draft's list alone.
+        From the draft model's lists alone.
     """
 
     places: int
@@ -65,13 +65,13 @@ class Intervals:
 
 
 def intervals(draft: TopK, target: TopK, vocabulary: int) -> Intervals:
-    """Return what two files of top-k lists tell.
+    """Return the intervals from two files of top-k lists.
 
     Raises
     ------
     UserError
-        The files are of different texts, a token is outside the vocabulary, or a list cannot be the top k of a
-        distribution: its mass is above 1, or too small for the tokens that are left.
+        The files have different texts, a token is outside the vocabulary, or a list cannot be the top k of a
+        distribution: its mass is above 1, or leaves more than the unlisted tokens can hold.
     """
     refuse_other_texts(draft, target)
     low, high = np.empty(len(draft.texts)), np.empty(len(draft.texts))
@@ -109,9 +109,9 @@ def intervals(draft: TopK, target: TopK, vocabulary: int) -> Intervals:
 
 
 def _certified(log_probabilities: NDArray[np.float64], vocabulary: int) -> NDArray[np.int64]:
-    """Return the smallest k whose certificate 2 Δ_k, at its upper end, keeps each promise; -1 if the list is too short.
+    """Return the smallest k for which the upper end of 2 Δ_k is within each limit; -1 if the list is too short.
 
-    Shape (n, promises).
+    Shape (n, limits).
     """
     sizes = np.full((len(log_probabilities), len(PROMISES)), -1)
     for k in range(log_probabilities.shape[1], -1, -1):

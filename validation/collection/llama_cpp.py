@@ -9,9 +9,9 @@ offset  content, in the byte order of the machine that wrote it
 then    n_chunk x (n_ctx - 1 - n_ctx // 2) rows of 2 ceil(V/2) + 4 uint16: float32 step, float32 floor, V levels
 ======  ====================================================================================================
 
-The log-probability of token v is floor + step level_v. Levels are rounded to the nearest whole number, and what is more
-than 16 nats below the largest logit has level 0. Row j of chunk c is the distribution of the token at place
-n_ctx // 2 + 1 + j of the chunk, given the tokens before it. The text is a corpus's, not one that a model wrote.
+The log-probability of token v is floor + step level_v. Levels are rounded to the nearest whole number. A token more
+than 16 nats below the largest logit has level 0. Row j of chunk c is the distribution of the token at position
+n_ctx // 2 + 1 + j of the chunk, given the tokens before it. The text comes from a corpus; no model wrote it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BLOCK_VALUES = 2**22
 
 @dataclass(frozen=True)
 class Store:
-    """An opened store; nothing but its header has been read.
+    """An opened store, of which only the header has been read.
 
     Attributes
     ----------
@@ -84,8 +84,8 @@ class Store:
         if not good.all():
             row = int(np.argmin(good))
             raise UserError(
-                f"{self.path}, row {start + row}: step {steps[row]:g} and floor {floors[row]:g} are not those of "
-                "log-probabilities; the file is damaged, or from a machine of another byte order."
+                f"{self.path}, row {start + row}: step {steps[row]:g} and floor {floors[row]:g} cannot be those "
+                "of log-probabilities; the file is damaged, or from a machine with another byte order."
             )
         return steps, floors, levels
 
@@ -96,16 +96,16 @@ class Store:
         return rows
 
     def slack(self) -> float:
-        """Return the largest total variation between a row as stored and normalised, and the row that was rounded.
+        """Return the largest total variation between a row before rounding and the stored row, normalised.
 
-        A level above 0 is right to within e = step/2 nats. The true mass of the n tokens at level 0 is at most
+        A level above 0 has an error of at most e = step/2 nats. The true mass of the n tokens at level 0 is at most
         m = n exp(floor + e). With R the sum of the stored row, R <= exp(e) + m and p exp(-e) <= r for each stored
         probability r above the floor, so TV = sum (p - r/R)+ <= 1 - exp(-e)/(exp(e) + m) + m.
         """
         worst, size = 0.0, max(1, BLOCK_VALUES // self.vocabulary)
         for start in range(0, self.rows, size):
             steps, floors, levels = self._packed(start, min(start + size, self.rows))
-            half = steps.astype(np.float64) / 2 + 1e-6  # and the rounding of float32
+            half = steps.astype(np.float64) / 2 + 1e-6  # plus the rounding error of float32
             mass = np.minimum(1.0, (levels == 0).sum(axis=1) * np.exp(floors + half))
             worst = max(worst, float((1 - np.exp(-half) / (np.exp(half) + mass) + mass).max()))
         return min(1.0, worst)
@@ -121,12 +121,12 @@ def open_store(path: Path) -> Store:
     Raises
     ------
     UserError
-        The file does not begin with ``_logits_``, its size is not what its header says, or it holds no row.
+        The file does not begin with ``_logits_``, its size contradicts its header, or it holds no row.
     """
     with path.open("rb") as file:
         head = file.read(HEADER)
     if len(head) < HEADER or not head.startswith(MAGIC):
-        raise UserError(f"{path} is no store of llama-perplexity: it does not begin with {MAGIC.decode()!r}.")
+        raise UserError(f"{path} is not a store of llama-perplexity: it does not begin with {MAGIC.decode()!r}.")
     size = path.stat().st_size
     for order in ("=", "swapped"):
         context, vocabulary, chunks = (int(value) for value in np.frombuffer(head, np.int32, 3, 8).view(_int32(order)))
@@ -137,11 +137,11 @@ def open_store(path: Path) -> Store:
     else:
         context, vocabulary, chunks = np.frombuffer(head, np.int32, 3, 8).tolist()
         raise UserError(
-            f"{path} has {size:,} bytes, which is not what its header says (n_ctx = {context}, V = {vocabulary}, "
+            f"{path} has {size:,} bytes, which contradicts its header (n_ctx = {context}, V = {vocabulary}, "
             f"{chunks} chunks); it was cut, or is still being written."
         )
     if order == "swapped":
-        raise UserError(f"{path} is from a machine of another byte order; make it again on this one.")
+        raise UserError(f"{path} is from a machine with another byte order; make it again on this one.")
     return Store(path, context, vocabulary, chunks)
 
 

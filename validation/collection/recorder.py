@@ -1,4 +1,4 @@
-"""Record assisted generation of transformers: both models' distributions and the accepted drafts of every round.
+"""Record assisted generation in transformers: both models' distributions and the accepted drafts of every round.
 
     from validation.collection.recorder import record_assisted
 
@@ -25,7 +25,7 @@ from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, open_trace
 
 MASKED = -60_000.0
-"""Stored in place of -inf, which logits processors give to excluded tokens; its probability is 0 in every type."""
+"""Stored in place of the -inf that logits processors give excluded tokens; its probability is 0 in every type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Round:
     Attributes
     ----------
     draft_scores : array, shape (c, V), float32, or None
-        The assistant's processed scores at each drafted token; None if it gives none, as across tokenizers.
+        The assistant's processed scores at each drafted token; None if it gives none, as with another tokenizer.
     target_scores : array, shape (c + 1, V), float32
-        The target model's processed scores at the same places and at the next one.
+        The target model's processed scores at the same positions and at the next one.
     tokens : array, shape (n + 1,), int64
         The tokens that the round emitted.
     accepted : int
@@ -52,16 +52,16 @@ class Round:
 
 @dataclass(slots=True)
 class Recorder:
-    """The texts that were generated while the recorder was active, each a list of rounds."""
+    """Texts that were generated while the recorder was active, each as a list of rounds."""
 
     texts: list[list[Round]] = field(default_factory=list)
     pair: tuple[str, str] = ("assistant", "target")
 
     def save(self, path: str | Path, *, fresh: bool = False) -> Trace:
-        """Store the rows at which both models' scores are known as a trace.
+        """Store as a trace all rows for which both models' scores are known.
 
-        These are the rows of all emitted tokens but the last one of a round whose drafts were all accepted: there the
-        assistant computed no scores. The scores are processed ones (temperature, top-k, top-p); the manifest says so.
+        Each emitted token has a row. The exception is the last token of a round whose drafts were all accepted: there
+        the assistant computed no scores. Temperature, top-k and top-p are already applied; the manifest records this.
 
         Parameters
         ----------
@@ -111,7 +111,7 @@ class Recorder:
         return open_trace(path)
 
     def acceptance(self) -> list[AcceptanceRecord]:
-        """Return the accepted drafts of each text, one record a text."""
+        """Return the accepted drafts, one record for each text."""
         return [
             AcceptanceRecord(
                 engine="transformers",
@@ -129,7 +129,7 @@ class Recorder:
 
 @contextmanager
 def record_assisted(target: Any) -> Iterator[Recorder]:
-    """Record every round of assisted generation of a model while the block runs.
+    """Record every round of a model's assisted generation while the ``with`` block runs.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def record_assisted(target: Any) -> Iterator[Recorder]:
 
 
 def _watch(generator: Any, rounds: list[Round]) -> None:
-    """Copy what the two methods of a candidate generator are given and return."""
+    """Copy the arguments and results of the two methods of a candidate generator."""
     get, update = generator.get_candidates, generator.update_candidate_strategy
     last: list[Any] = []
 
@@ -180,5 +180,5 @@ def _watch(generator: Any, rounds: list[Round]) -> None:
 
 
 def _rows(scores: Any) -> NDArray[np.float32]:
-    """Return a copy of the scores of the one sequence."""
+    """Return a copy of the scores of the only sequence."""
     return np.array(scores[0].detach().float().cpu().numpy(), dtype=np.float32)

@@ -1,10 +1,10 @@
-"""Read top-k log-probabilities of a text, as engines write them, for both models of a pair.
+"""Read top-k log-probabilities from the answers of engines, for each model of a pair.
 
 =====================  =================================================================================================
 engine                 content of the JSON file (one answer, a list of answers, or JSONL)
 =====================  =================================================================================================
 vLLM, nested           ``prompt_logprobs``: a list with null first, then ``{token id: {"logprob", "rank"}}``; the
-                       token of the text comes first, whatever its rank
+                       token of the text comes first, at any rank
 vLLM, flat             ``prompt_logprobs``: ``{start_indices, end_indices, token_ids, logprobs, ranks}``
 SGLang                 ``meta_info.input_top_logprobs``: null first, then lists of ``[logprob, id, text]``;
                        ``input_token_logprobs``: the token of the text at each place
@@ -30,17 +30,17 @@ LARGEST_ID = 2**31 - 1
 Entry = tuple[int, float]
 """A token and its log-probability."""
 Place = tuple[int, list[Entry]]
-"""The token of the text at a place, and the largest entries of the distribution there, in descending order."""
+"""The token of the text at a position, and the largest entries of the distribution there, in descending order."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopK:
-    """The k largest log-probabilities at N places of texts.
+    """The k largest log-probabilities at N positions of texts.
 
     Attributes
     ----------
     tokens : int64 array, shape (N, k)
-        Tokens, the likeliest first.
+        Tokens, the most probable first.
     log_probabilities : float64 array, shape (N, k)
         Their log-probabilities in nats.
     text_tokens : int64 array, shape (N,)
@@ -59,17 +59,17 @@ class TopK:
 
     @property
     def k(self) -> int:
-        """Return the number of entries at each place."""
+        """Return the number of entries at each position."""
         return int(self.tokens.shape[1])
 
 
 def read_top_k(path: str | Path) -> TopK:
-    """Return the lists of a file; k is the largest number that every place has.
+    """Return the lists of a file; k is the length of the shortest list.
 
     Raises
     ------
     UserError
-        The file is missing, of no known format, damaged or empty, or its values were processed after the softmax.
+        The file is missing, damaged, empty or of an unknown format, or its values were processed after the softmax.
     """
     path = Path(path)
     places: list[Place] = []
@@ -85,7 +85,7 @@ def read_top_k(path: str | Path) -> TopK:
         raise UserError(f"{path} has no log-probabilities; ask the engine for the top k of the prompt.")
     k = min(len(entries) for _, entries in places)
     if k == 0:
-        raise UserError(f"{path} lists no token at some place; ask for the top k, with k at least 1.")
+        raise UserError(f"{path} has a position without any token; ask for the top k, with k at least 1.")
     listed = [entries[:k] for _, entries in places]
     return TopK(
         np.array([[token for token, _ in entries] for entries in listed]),
@@ -97,33 +97,33 @@ def read_top_k(path: str | Path) -> TopK:
 
 
 def refuse_other_texts(draft: TopK, target: TopK) -> None:
-    """Refuse two files that are not of the same texts.
+    """Refuse two files with different texts.
 
     Raises
     ------
     UserError
-        The place of the first difference is named.
+        The message names the position of the first difference.
     """
     if len(draft.texts) != len(target.texts) or (draft.texts != target.texts).any():
         raise UserError(
-            f"{draft.where} has {len(draft.texts):,} places and {target.where} {len(target.texts):,}, or "
-            "other texts; ask both models for the same texts."
+            f"{draft.where} has {len(draft.texts):,} positions and {target.where} has {len(target.texts):,}, or their "
+            "texts differ in length; ask both models for the same texts."
         )
     different = np.flatnonzero(draft.text_tokens != target.text_tokens)
     if len(different):
         at = int(different[0])
         first = int(np.argmax(draft.texts == draft.texts[at]))
         raise UserError(
-            f"The texts differ: at place {at - first} of text {draft.texts[at]}, {draft.where} has the token "
-            f"{draft.text_tokens[at]} and {target.where} {target.text_tokens[at]}; give both models one text, with one "
-            "tokenizer."
+            f"The texts differ: at position {at - first} of text {draft.texts[at]}, {draft.where} has token "
+            f"{draft.text_tokens[at]} and {target.where} has {target.text_tokens[at]}; give both models the same text "
+            "and tokenizer."
         )
 
 
 def _places(where: str, answer: Any) -> Iterator[Place]:
-    """Yield the places of one answer."""
+    """Yield the positions of one answer."""
     if not isinstance(answer, Mapping):
-        raise UserError(f"{where} is no answer of an engine; an object is needed.")
+        raise UserError(f"{where} is not an answer of an engine; an object is needed.")
     choices = answer.get("choices")
     if answer.get("prompt_logprobs") is None and isinstance(choices, list) and choices:
         answer = choices[0]
@@ -137,7 +137,7 @@ def _places(where: str, answer: Any) -> Iterator[Place]:
         yield from _llama_cpp(where, answer["completion_probabilities"])
     else:
         raise UserError(
-            f"{where} has none of prompt_logprobs (vLLM), meta_info.input_top_logprobs (SGLang) and "
+            f"{where} must have prompt_logprobs (vLLM), meta_info.input_top_logprobs (SGLang) or "
             "completion_probabilities (llama.cpp)."
         )
 
@@ -159,16 +159,16 @@ def _flat(where: str, found: Mapping[str, Any]) -> Iterator[Place]:
             continue
         rows = [found[name][start:end] for name in ("token_ids", "logprobs", "ranks")]
         if not 0 <= start < end or any(len(row) != end - start for row in rows):
-            raise UserError(f"{here} goes from entry {start} to {end}, which the file does not hold.")
+            raise UserError(f"{here} uses the entries {start} to {end}, which the file does not hold.")
         entries = zip(*rows, strict=True)
         yield _without_extra(here, [(_id(here, token), _log(here, value), rank) for token, value, rank in entries])
 
 
 def _without_extra(where: str, entries: list[tuple[int, float, Any]]) -> Place:
-    """Return a place of vLLM: the first entry is the token of the text, which need not be among the largest."""
+    """Return a position of vLLM; its first entry is the token of the text, which may not be among the largest."""
     token, _, rank = entries[0]
     listed = [(one, value) for one, value, _ in entries]
-    if rank is None or rank > len(entries):  # at rank len(entries) it is the last of the largest
+    if rank is None or rank > len(entries):  # at rank len(entries) it is the smallest of the top k
         listed = listed[1:]
     return token, _ordered(where, listed)
 
@@ -189,8 +189,8 @@ def _llama_cpp(where: str, found: Sequence[Mapping[str, Any]]) -> Iterator[Place
         here = f"{where}, place {at}"
         if "top_logprobs" not in place:
             raise UserError(
-                f"{here} has no top_logprobs: with post_sampling_probs the values are those after the sampler; ask "
-                "without it."
+                f"{here} has no top_logprobs: with post_sampling_probs the values are taken after the sampler; leave "
+                "it out of the request."
             )
         entries = [(_id(here, one["id"]), _log(here, one["logprob"])) for one in place["top_logprobs"]]
         yield _id(here, place["id"]), _ordered(here, entries)
@@ -206,13 +206,13 @@ def _id(where: str, value: Any) -> int:
     if isinstance(value, str) and value.isdecimal():
         value = int(value[:12])
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST_ID:
-        raise UserError(f"{where}: {str(value)[:40]!r} is no token id.")
+        raise UserError(f"{where}: {str(value)[:40]!r} is not a token id.")
     return value
 
 
 def _log(where: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 1e-4:
         raise UserError(
-            f"{where}: {str(value)[:40]!r} is no log-probability; raw logits and probabilities are not read."
+            f"{where}: {str(value)[:40]!r} is not a log-probability; raw logits and probabilities are not read."
         )
     return float(value)

@@ -157,7 +157,7 @@ def test_counts_by_depth_follow_where_the_lengths_are_known(tmp_path, name, coun
 @pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl", "simulator.jsonl"])
 def test_counts_by_depth_need_an_assumption_where_lengths_are_not_recorded(tmp_path, name):
     (record,) = read_acceptance(stored(tmp_path, name, CASES[name][0]))
-    with pytest.raises(UserError, match="does not say how long"):
+    with pytest.raises(UserError, match="does not contain the draft lengths"):
         record.counts()
     (row,) = record.counts(assumed_length=4).values()
     assert sum(row) == record.num_spec_steps
@@ -175,10 +175,10 @@ def test_totals_alone_do_not_give_the_depths(tmp_path, name):
 def test_lengths_that_varied_are_not_taken_for_fixed_ones(tmp_path):
     """18 drafts in 5 steps, and 20 in 5 with three positions: not every step drafted three."""
     (record,) = read_acceptance(stored(tmp_path, "bench.json", BENCH))
-    with pytest.raises(UserError, match="does not say how long"):
+    with pytest.raises(UserError, match="does not contain the draft lengths"):
         record.counts()
     (record,) = read_acceptance(stored(tmp_path, "bench.json", BENCH | {"spec_decode_draft_tokens": 10}))
-    with pytest.raises(UserError, match="does not say how long"):
+    with pytest.raises(UserError, match="does not contain the draft lengths"):
         record.counts()  # a mean of 2, a largest length of 3
 
 
@@ -298,7 +298,7 @@ def test_records_that_must_not_be_averaged_are_refused():
     first = AcceptanceRecord(engine="vllm", source="a", num_spec_steps=2, num_accepted_draft_tokens=1)
     for change in ({"engine": "sglang"}, {"draft_sampling": "greedy"}, {"verification": "block"}):
         fields = {"engine": "vllm", "source": "b", "num_spec_steps": 2, "num_accepted_draft_tokens": 1} | change
-        with pytest.raises(UserError, match="read them apart"):
+        with pytest.raises(UserError, match="read them separately"):
             refuse_mixture([first, AcceptanceRecord(**fields)])
     refuse_mixture([first, first])
 

@@ -37,7 +37,7 @@ def test_what_is_shown(answers):
     assert result.exit_code == 0, result.output
     assert "30 steps of 3 records accepted 24 drafts, so a step emitted 1.800 tokens" in result.output
     assert "0.6000" in result.output
-    assert "Best draft length for these times: 2. It is the longest that was drafted" in result.output
+    assert "Best draft length for these times: 2. It is the longest recorded length" in result.output
     assert '"num_speculative_tokens_per_batch_size": [[1, 2, 2]]' in result.output
     assert "greedily" in result.output
 
@@ -64,7 +64,7 @@ def test_files_are_written(answers, tmp_path):
         (("--draft-ms", "5"), "needs both --verify-ms and --draft-ms"),
         (("--verify-ms", "0", "--draft-ms", "5"), "takes no time"),
         (("--figure", "x.gif"), "must end in one of: .svg, .pdf, .png"),
-        (("--only", "eagle"), "there are: vllm"),
+        (("--only", "eagle"), "the engines are: vllm"),
         (("--verify-ms", "-1", "--draft-ms", "5"), "Invalid value"),
         (("--confidence", "1"), "Invalid value"),
     ],

@@ -150,5 +150,5 @@ def test_another_byte_order_is_named(stores):
 def test_an_absurd_header_takes_no_memory(tmp_path):
     path = tmp_path / "huge.kld"
     path.write_bytes(MAGIC + np.array([2**31 - 1, 2**31 - 1, 2**31 - 1], np.int32).tobytes() + bytes(100))
-    with pytest.raises(UserError, match="not what its header says"):
+    with pytest.raises(UserError, match="contradicts its header"):
         open_store(path)

@@ -137,11 +137,11 @@ def test_texts_are_numbered_and_must_agree(tmp_path):
     both = stored(tmp_path / "p.jsonl", sglang(p, 5), nested(p, 5))
     found = read_top_k(both)
     assert found.texts.tolist() == [0] * N + [1] * N
-    with pytest.raises(UserError, match=r"6 places and .* 12, or"):
+    with pytest.raises(UserError, match=r"6 positions and .* 12, or"):
         intervals(read_top_k(stored(tmp_path / "q.json", sglang(q, 5))), found, V)
     other = sglang(q, 5)
     other["meta_info"]["input_token_logprobs"][3][1] += 1
-    with pytest.raises(UserError, match="at place 2 of text 0"):
+    with pytest.raises(UserError, match="at position 2 of text 0"):
         intervals(
             read_top_k(stored(tmp_path / "o.json", other)), read_top_k(stored(tmp_path / "p.json", sglang(p, 5))), V
         )
@@ -163,10 +163,10 @@ def test_a_list_that_is_no_top_k_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"prompt_logprobs": None}, "has none of"),
-        ({"prompt_logprobs": [None, {"3": {"logprob": 0.5}}]}, "no log-probability"),
-        ({"prompt_logprobs": [None, {"3": {"logprob": float("nan")}}]}, "no log-probability"),
-        ({"prompt_logprobs": [None, {"x": {"logprob": -1}}]}, "no token id"),
+        ({"prompt_logprobs": None}, "must have prompt_logprobs"),
+        ({"prompt_logprobs": [None, {"3": {"logprob": 0.5}}]}, "not a log-probability"),
+        ({"prompt_logprobs": [None, {"3": {"logprob": float("nan")}}]}, "not a log-probability"),
+        ({"prompt_logprobs": [None, {"x": {"logprob": -1}}]}, "not a token id"),
         ({"prompt_logprobs": [None, {"3": -1.0}]}, "damaged"),
         ({"prompt_logprobs": [None]}, "has no log-probabilities"),
         (
@@ -183,7 +183,7 @@ def test_a_list_that_is_no_top_k_is_refused(tmp_path):
         ),
         ({"completion_probabilities": [{"id": 1, "prob": 0.5, "top_probs": []}]}, "after the sampler"),
         ({"completion_probabilities": [{"id": 1, "top_logprobs": [{"id": 2, "logprob": -1}] * 2}]}, "twice"),
-        ({"completion_probabilities": [{"id": 1, "top_logprobs": []}]}, "lists no token"),
+        ({"completion_probabilities": [{"id": 1, "top_logprobs": []}]}, "a position without any token"),
     ],
 )
 def test_what_is_damaged_is_refused_by_its_place(tmp_path, change, message):
@@ -217,7 +217,7 @@ def test_the_command(tmp_path):
     words = ["top-k", "--draft", str(files[0]), "--target", str(files[1]), "--vocabulary", str(V)]
     shown = CliRunner().invoke(main, words)
     assert shown.exit_code == 0, shown.output
-    assert "6 places of 1 texts, V = 40; 8 probabilities" in shown.output
+    assert "6 positions of 1 texts, V = 40; at each, 8 probabilities" in shown.output
     found = json.loads(CliRunner().invoke(main, [*words, "--json"]).stdout)
     assert f"{found['acceptance'][0]:.4f} to {found['acceptance'][1]:.4f}" in shown.output
     assert CliRunner().invoke(main, [*words[:-1], "3"]).exit_code == 2

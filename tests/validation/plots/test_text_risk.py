@@ -223,7 +223,7 @@ def test_the_figure_shows_the_risk_met(trace: Trace, tmp_path: Path):
         assert point["above"] == np.mean(outcome.met > point["risk"])
         assert point["met"]["value"] == pytest.approx(outcome.met.mean())
     assert [point["risk"] for point in series[0]["points"]] == [0.05, 0.1, 0.15, 0.2, 0.3]
-    assert "not each split" in found["caption"]
+    assert "not the risk of each split" in found["caption"]
     assert "needs more prompts: 599 at ε = 0.02" in found["caption"]
 
 

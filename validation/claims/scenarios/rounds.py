@@ -68,7 +68,7 @@ def _one_rate(rng: Rng) -> Instance:
 
 
 def _text(rng: Rng) -> Instance:
-    """Return texts of 60 tokens; in half of them one token later at least one draft less is accepted."""
+    """Return texts of 60 tokens; in half of them one token later at most one draft fewer is accepted."""
     runs = np.minimum(rng.geometric(rng.uniform(0.2, 0.9, (COUNT, 1)), (COUNT, 60)) - 1, 20)
     for t in range(1, 60):
         runs[::2, t] = np.maximum(runs[::2, t], runs[::2, t - 1] - 1)

@@ -1,4 +1,4 @@
-"""c-sqs: drafts from quantised distributions, as many as fit the bits of a round; the support is fixed or adaptive."""
+"""Methods of c-sqs: drafts from quantised distributions, as many as a round's bits allow; fixed or adaptive support."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Array = NDArray[Any]
 BUDGET_BITS, RESOLUTION, LEARNING_RATE, EPSILON = 5000.0, 100, 0.001, 0.0005
 """c-sqs Section 4: B, ℓ, η and the target deviation."""
 FINEST = 2**20
-"""A finer resolution would change no distribution of a model, and the codec ends at 2²⁴."""
+"""Largest resolution; a finer one would not change a model's distribution, and the codec supports at most 2²⁴."""
 
 
 def short_form(value: float) -> str:
@@ -55,16 +55,16 @@ def _unusual(symbol: str, value: float, usual: float) -> list[str]:
 
 @dataclass(slots=True)
 class Lattice:
-    """What is sent of a draft's distribution, and the distortion that this costs."""
+    """Sent part of a draft's distribution, and its distortion."""
 
-    tokens: Array  # those with a count, ascending
+    tokens: Array  # tokens with a positive count, ascending
     counts: Array
     bits: float
     dropped: float
     rounding: float
 
     def drawn(self, token: int) -> LatticeDraft:
-        """Return the codec's form of it."""
+        """Return the distribution with a drawn token, in the codec's form."""
         return LatticeDraft(self.tokens, self.counts, token)
 
 
@@ -82,7 +82,7 @@ class Sqs(Method):
 
     The name holds the main parameter and every setting that differs from the paper's, so that names are distinct.
 
-    The bytes are those of :mod:`hlmtheory.codec`. They list the tokens that have a count, which is the same
+    The bytes are those of :mod:`hlmtheory.codec`. They list only the tokens with a positive count, which gives the same
     distribution. Their length does not depend on which token was drawn, so the budget does not bias the draft.
     """
 
@@ -156,7 +156,7 @@ class Sqs(Method):
         return encode(LatticeMessage(self.session.vocabulary, tuple(drafts)))
 
     def taken(self, step: Step, full: Array) -> None:
-        """Take note of which drafts fit."""
+        """Record which drafts fit the budget."""
 
     def message(self, drafts: list[Draft]) -> Message:
         """Return the distributions on their lattices, and the tokens."""
@@ -221,8 +221,8 @@ class KSqs(Sqs):
 class CSqs(Sqs):
     """C-SQS: the tokens with q at or above a threshold that is adapted online (c-sqs Algorithm 1).
 
-    The likeliest token is always kept, so that no support is empty. Section 3 rounds the support's bits up, (5) does
-    not; here they are not rounded, a difference of less than a bit a draft.
+    The most probable token is always kept, so that no support is empty. Section 3 rounds the support's bits up, (5)
+    does not. Here they are not rounded; the difference is less than one bit per draft.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ class CSqs(Sqs):
     epsilon : float
         The target for the dropped mass.
     printed : bool
-        Whether the rejected position's own update is lost, as line 12 has it (claim ``conformal.resampled``).
+        Whether the rejected position's own update is lost, as in line 12 (claim ``conformal.resampled``).
     """
 
     adaptive = True
@@ -259,7 +259,7 @@ class CSqs(Sqs):
         self.controllers = [ThresholdController(*settings) for _ in range(session.sequences)]
 
     def supports(self, step: Step) -> tuple[torch.Tensor, Any]:
-        """Return {q ≥ τ} and the likeliest token."""
+        """Return {q ≥ τ} and the most probable token."""
         now = [float(self.controllers[sequence].threshold) for sequence in step.sequences]
         return threshold_support(step.distributions, _for_each(now, step)), self.resolution
 
@@ -281,8 +281,8 @@ class CSqs(Sqs):
 class BudgetedSqs(Sqs):
     """The smallest support that keeps the mean dropped mass at most ε at every position, without a threshold.
 
-    :class:`~hlmtheory.conformal.MassBudgetController` keeps the budget, and is rolled back as C-SQS's threshold is. The
-    likeliest token is always kept.
+    :class:`~hlmtheory.conformal.MassBudgetController` keeps the budget, and is rolled back like C-SQS's threshold. The
+    most probable token is always kept.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ class BudgetedSqs(Sqs):
             self.budgets[step.sequences[i]].step(step.distributions[i].double().cpu().numpy())
 
     def learn(self, outcome: Outcome) -> float | None:
-        """Give back what the drafts after the last kept position have spent."""
+        """Return to the budget what the drafts after the last kept position have spent."""
         if outcome.drafts:
             self.budgets[outcome.sequence].roll_back(outcome.accepted)
         return None
@@ -326,7 +326,7 @@ class BudgetedCSqs(BudgetedSqs):
     Parameters
     ----------
     threshold : float
-        τ_1 of the adaptive threshold, which is that of C-SQS.
+        τ_1 of C-SQS's adaptive threshold.
     epsilon : float
         Its target, and the limit of the mean dropped mass.
     learning_rate : float

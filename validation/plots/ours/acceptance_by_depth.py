@@ -1,6 +1,6 @@
 """Figure 8 and Table X of ours: acceptance by depth, the error of a single rate, and what published counts identify.
 
-Both read what ``figures/experiments/acceptance_by_depth`` stored. Nothing is measured here.
+Both read the stored results of ``figures/experiments/acceptance_by_depth``; this module measures nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPLAY = Path(__file__).with_name("acceptance_replay.json")
 
 SIZE = (7.0, 2.9)
 ENOUGH = 50
-"""Fewest rounds that examined a depth that is drawn."""
+"""A depth is drawn if at least this many rounds examined it."""
 
 RATE, PROFILE, SPLIT = "rate at 1", "profile at 15", "split"
 SHOWN = 7
@@ -63,10 +63,14 @@ PUBLISHED = (
     ),
     (
         "llama.cpp: draft_n, draft_n_accepted, predicted_n",
-        "mean i, mean k; k looks at the draft's confidence",
+        "mean i, mean k; k depends on the draft's confidence",
         "E(k) in use",
     ),
-    ("llama.cpp: acceptance rate per position", "H(d); k looks at the draft's confidence", "E(k) in use; S(d) ≥ H(d)"),
+    (
+        "llama.cpp: acceptance rate per position",
+        "H(d); k depends on the draft's confidence",
+        "E(k) in use; S(d) ≥ H(d)",
+    ),
     ("Spec-Bench: accept_lengths; specdec_bench: Acceptance_Length_Histogram", "H(d)", "α_d, if the method has one k"),
     ("SpecDecode-Bench/simulator: acc_len", "L at every token", "everything: every K can be replayed"),
 )
@@ -104,7 +108,7 @@ def _basis() -> str:
 
 
 def simulate(seed: int) -> Numbers:
-    """Acceptance by depth, and the error of the tokens of a round told by a rate, a profile and split rounds."""
+    """Return acceptance by depth, and the error in tokens of a round by a rate, a profile and split rounds."""
     series = []
     for name, one in replay()["data"].items():
         depths = one["acceptance"]
@@ -144,7 +148,7 @@ def simulate(seed: int) -> Numbers:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Three panels: acceptance, error of the rate, error of the profile and of split rounds."""
+    """Draw three panels: acceptance, error of the rate, error of the profile and of split rounds."""
     figure, (left, middle, right) = canvas(SIZE, panels=3)
     for one in numbers["series"]:
         style = STYLES[one["name"]] | {"markersize": 3}
@@ -169,25 +173,25 @@ def paint(numbers: Numbers) -> Canvas:
 
 
 def message(numbers: Numbers) -> str:
-    """The error of the rate at K = 7."""
+    """Give the error of the rate at K = 7."""
     worst = max(numbers["statistics"].values(), key=lambda one: abs(one["rate_error_at_7"]))["rate_error_at_7"]
     firsts = [one["first_beyond_5_percent"] or 0 for one in numbers["statistics"].values()]
     return (
-        f"A single rate fitted at K = 1 is wrong by up to {100.0 * abs(worst):.0f}% at K = {SHOWN} and passes 5% "
-        f"at K = {min(firsts)} to {max(firsts)}; acceptance by depth counted at K = 15 does not repair it, since "
-        "rounds of other lengths begin at other tokens."
+        f"A single rate fitted at K = 1 is wrong by up to {100.0 * abs(worst):.0f}% at K = {SHOWN} and first exceeds "
+        f"5% at K = {min(firsts)} to {max(firsts)}; acceptance by depth counted at K = 15 does not correct this, "
+        "because rounds of other lengths begin at other tokens."
     )
 
 
 SHOWS = (
-    "Left: acceptance of draft d given those before it, in rounds of 15 drafts. Middle and right: error of the "
+    "Left: acceptance of draft d after d − 1 accepted ones, in rounds of 15 drafts. Middle and right: error of the "
     "expected tokens of a round, against a replay with K drafts; grey: within 5%; dotted: n-grams on instructcoder "
     "by split rounds."
 )
 
 
 def caption(numbers: Numbers) -> str:
-    """All errors in words."""
+    """Give all errors, and their causes."""
     parts = [
         f"{name}: rate {_percent(one['rate_error_at_7'])} at K = {SHOWN}, profile at most "
         f"{_percent(one['profile_error_largest'])}, split rounds at most {_percent(one['split_error_largest'])}"
@@ -195,11 +199,11 @@ def caption(numbers: Numbers) -> str:
     ]
     firsts = [f"{one['name']} {one['first_draft'][0]:.2f}, {one['first_draft'][1]:.2f}" for one in numbers["series"]]
     return (
-        f"{'; '.join(parts)}. Two causes add up, or cancel. Rounds of more drafts begin at harder tokens: the first "
-        f"draft is accepted less often ({'; '.join(firsts)} in rounds of 1 and 15). And acceptance changes with the "
-        "depth: EAGLE-3's falls after depth 7, n-grams copy long passages after a first token that is mostly wrong. "
-        "Split rounds assume that a round begun one token later accepts at least one draft less; where that holds they "
-        "are a lower bound. The data does not say where no n-gram matched; such rounds count as rejected drafts."
+        f"{'; '.join(parts)}. Two causes add up or cancel. Longer rounds begin at harder tokens: the first draft is "
+        f"accepted less often ({'; '.join(firsts)} in rounds of 1 and 15). And acceptance changes with the depth: that "
+        "of EAGLE-3 falls after depth 7; n-grams copy long passages after a first token that is mostly wrong. Split "
+        "rounds assume that a round that begins one token later accepts at most one draft fewer; if so, they are a "
+        "lower bound. The data does not show where no n-gram matched; such rounds count as rejected drafts."
     )
 
 
@@ -207,7 +211,7 @@ def caption(numbers: Numbers) -> str:
 
 
 def simulate_table(seed: int) -> Numbers:
-    """Errors, chosen draft lengths, coverage, and what published counts identify."""
+    """Return errors, chosen draft lengths, coverage, and what published counts identify."""
     return {
         "axes": [],
         "series": [],
@@ -289,7 +293,7 @@ def _errors_table() -> Table:
         "largest error, profile at 15",
         "largest error, split rounds of 15",
     )
-    return Table("Expected tokens of a round, told and replayed", heads, tuple(rows))
+    return Table("Expected tokens of a round, estimated and replayed", heads, tuple(rows))
 
 
 def _choices_table() -> Table:
@@ -341,13 +345,13 @@ def _published_table() -> Table:
 
 
 def message_table(numbers: Numbers) -> str:
-    """The loss by the rates."""
+    """Give the speed that each estimate loses."""
     data = numbers["statistics"]["data"]
     worst = {kind: max(one["largest_loss"][kind] for one in data.values()) for kind in CHOOSERS}
     return (
-        f"The draft length chosen by a rate fitted at K = 1 loses up to {100.0 * worst[RATE]:.1f}% of the speed, by "
-        f"accepted over drafted tokens up to {100.0 * worst['accepted/drafted at 7']:.0f}%, by acceptance by depth up "
-        f"to {100.0 * worst[PROFILE]:.0f}%, and by split rounds up to {100.0 * worst[SPLIT]:.1f}%."
+        f"The draft length chosen from a rate fitted at K = 1 loses up to {100.0 * worst[RATE]:.1f}% of the speed; "
+        f"from accepted over drafted tokens, up to {100.0 * worst['accepted/drafted at 7']:.0f}%; from acceptance by "
+        f"depth, up to {100.0 * worst[PROFILE]:.0f}%; from split rounds, up to {100.0 * worst[SPLIT]:.1f}%."
     )
 
 
@@ -358,17 +362,16 @@ SHOWS_TABLE = (
 
 
 def caption_table(numbers: Numbers) -> str:
-    """The coverage in words, and where the times come from."""
+    """Give the coverage, and the source of the times."""
     held = {name: f"{100.0 * value:.1f}%" for name, value in numbers["statistics"]["coverage"].items()}
     return (
         f"Of 95% intervals, the exact ones hold in at least {held['exact_least']} of samples of independent rounds, "
         f"and the band in at least {held['band_least']}. The delta method holds in at least "
         f"{held['delta_at_1000_least']} of samples of 1,000 rounds, but in at most {held['delta_at_30_most']} of "
-        "samples of 30, many of which leave a depth unexamined. Where requests differ, it holds in at most "
+        "samples of 30, because many of them leave a depth unexamined. If requests differ, it holds in at most "
         f"{held['delta_of_requests_most']}, and the interval clustered by request in at least "
-        f"{held['clustered_least']} with 40 requests or more. Where k looks at the request, the past or the draft, the "
-        f"estimate is off by up to {held['bias_if_k_looks_most']}. Times of a round: the H100 times that the data's "
-        "authors fitted, in which EAGLE-3's drafts cost 2.1 ms a round and nearly nothing each; on a device, "
-        f"{1e3 * replay()['edge_draft_s']:.0f} ms for each draft, which is assumed. K is at most "
-        f"{replay()['max_length']}."
+        f"{held['clustered_least']} with 40 requests or more. If k depends on the request, the past or the draft, the "
+        f"estimate is wrong by up to {held['bias_if_k_looks_most']}. Times of a round: the H100 times that the data's "
+        "authors fitted, with 2.1 ms per round for EAGLE-3's drafts and almost nothing for each draft; on a device, an "
+        f"assumed {1e3 * replay()['edge_draft_s']:.0f} ms for each draft. K is at most {replay()['max_length']}."
     )

@@ -1,7 +1,7 @@
 """Compare C-SQS with the budget of dropped mass on decoded texts: Table VIII of ours.
 
-All methods write to the same prompts with the same seed, as in Figure 2 of c-sqs, and every one leaves the target
-model's law. Differences are taken prompt by prompt.
+All methods decode the same prompts with the same seed, as in Figure 2 of c-sqs. All of them keep the target model's
+distribution. Differences are taken prompt by prompt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from validation.plots.common.record import Numbers, Table
 
 CONFORMAL = ADAPTIVE[MIDDLE_THRESHOLD]
 RIVALS = (BUDGETED, GUARDED)
-FROM_0 = CSqs(0.0).name  # written as long texts only
+FROM_0 = CSqs(0.0).name  # used for the long texts only
 
 HEADS = {
     "dropped": ("mean dropped mass", ".5f"),
@@ -38,7 +38,7 @@ HEADS = {
     "rejected": ("rejected, of verified drafts", ".3f"),
     "resampling": ("resampling rate", ".3f"),
 }
-"""What is compared: head of the column, and format."""
+"""Compared metrics, each with the head of its column and its format."""
 
 
 def _metrics(found: CSqsStudy) -> dict[str, Callable[[Cell], Ratio]]:
@@ -99,7 +99,7 @@ def _long(lines: list[dict[str, Any]], name: str) -> dict[str, Any]:
 
 
 def message(numbers: Numbers) -> str:
-    """Dropped mass, and whether latency and rejections differ."""
+    """Give the dropped mass, and say whether latency and rejections differ."""
     about = numbers["statistics"]
     ours, theirs = (_long(about["values"], name) for name in (BUDGETED, CONFORMAL))
     gap = _long(about["gaps"], BUDGETED)
@@ -109,13 +109,13 @@ def message(numbers: Numbers) -> str:
     if shown:
         end = f"and its {' and '.join(words)} differ{'s' if len(shown) == 1 else ''} beyond the interval"
     return (
-        f"On long texts the budget drops {ours['dropped'][0]:.2g} of the mass where C-SQS drops "
-        f"{theirs['dropped'][0]:.2g}, at ε = {about['epsilon']:g}, {end}."
+        f"On long texts, at ε = {about['epsilon']:g}, the budget drops {ours['dropped'][0]:.2g} of the mass and C-SQS "
+        f"drops {theirs['dropped'][0]:.2g}, {end}."
     )
 
 
 def caption(numbers: Numbers) -> str:
-    """The differences on the long texts."""
+    """Give the differences on the long texts."""
     about = numbers["statistics"]
     told = []
     for name in (*RIVALS, FROM_0):

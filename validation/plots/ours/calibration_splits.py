@@ -1,4 +1,4 @@
-"""Repeat conformal risk control over random splits of the prompts: the risk promised, and the risk met on the rest."""
+"""Repeat conformal risk control over random splits of the prompts, and measure the risk on the other prompts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from validation.plots.common.skipping.sample import CONFIDENCE, ClusteredEstimat
 SPLITS = 200
 CALIBRATION = 100
 FEWEST = 20
-"""Prompts below which nothing is calibrated. Of 20, 12 calibrate, which is enough for ε = 1/13 and a loss in [0, 1]."""
+"""Fewest prompts for a calibration. Of 20, 12 calibrate, which is enough for ε = 1/13 and a loss in [0, 1]."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Hold what S splits gave.
+    """Results of S splits.
 
     ``column`` (S,): place of the threshold in the grid, -1 if nothing may be skipped; ``met`` (S,): mean loss of the
     test prompts; ``mean``: of ``met`` over the splits, with a 95% interval by the jackknife over prompts.
@@ -30,7 +30,7 @@ class Outcome:
 
 
 def calibration_size(prompts: int) -> int:
-    """Return how many prompts calibrate: 100, or five eighths where that would leave fewer than three eighths to test.
+    """Return how many prompts calibrate: 100, or five eighths of them if there are fewer than 160.
 
     >>> calibration_size(160), calibration_size(80), calibration_size(320)
     (100, 50, 100)
@@ -106,7 +106,7 @@ def mean_of_tests(losses: Row, splits: NDArray[np.bool_], column: Index) -> floa
 
 
 def _columns(sums: Row, count: int, risk: float, bound: float) -> Index:
-    """Return the last place of the grid up to which (Σ L + B)/(n + 1) ≤ ε, -1 if there is none."""
+    """Return the last index of the grid up to which (Σ L + B)/(n + 1) ≤ ε, or -1 if there is none."""
     within = (sums + bound) / (count + 1) <= risk
     return np.asarray(np.cumprod(within, axis=-1).sum(axis=-1) - 1)
 

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 Values = NDArray[np.float64]
 
 TEXTS = 40  # evenly spaced over the trace
-EVERY = 8  # positions from one to the next at which q̂ is computed
+EVERY = 8  # q̂ is computed at every 8th position
 EPSILONS = (EPSILON, 0.002, 0.005, 0.02, 0.05, 0.1)
 SHOWN = (EPSILON, 0.05)  # rows of the table
 PRICES = np.geomspace(1e-8, 0.05, 60)  # fixed thresholds
-POINTS = 40  # positions drawn
+POINTS = 40  # points of a drawn curve
 CONTROLLERS = ("C-SQS", "Budgeted SQS", "Budgeted C-SQS")
 FIXED = "C-SQS (τ = 0.001, fixed)"
 OTHERS = {f"C-SQS (τ₁ = {tau:g})": tau for tau in (0.0, 0.0001, 0.01)}
@@ -51,7 +51,7 @@ SHOWS = (
 
 @dataclass(slots=True)
 class Path:
-    """Tokens kept and dropped mass at each position of a text, and what was lost of a sample of positions."""
+    """Tokens kept and dropped mass at each position of a text, and P(rejected) at every 8th position."""
 
     sizes: NDArray[np.int64]
     dropped: Values
@@ -141,7 +141,7 @@ def _over(paths: list[Path], value: Callable[[Path], Values]) -> Interval:
 
 
 def _running(paths: list[Path], at: NDArray[np.int64]) -> list[Interval]:
-    """Return the mean of d over the first n positions of a text, as a mean over the texts that are as long."""
+    """Return the mean of d over the first n positions, averaged over the texts with at least n positions."""
     found = []
     for n in at:
         means = np.array([path.dropped[:n].mean() for path in paths if len(path.dropped) >= n])
@@ -150,7 +150,7 @@ def _running(paths: list[Path], at: NDArray[np.int64]) -> list[Interval]:
 
 
 def _excess(points: list[tuple[float, float]], fixed: list[tuple[float, float]]) -> list[float | None]:
-    """Return the bits over those of a fixed threshold with the same mean dropped mass; None outside its range."""
+    """Return bits divided by those of a fixed threshold with the same mean dropped mass; None outside its range."""
     at, bits = (np.array(one) for one in zip(*sorted(fixed), strict=True))
     some = at > 0
     found: list[float | None] = []
@@ -258,7 +258,7 @@ def _name(name: str) -> str:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Running means on the left, bits against dropped mass on the right."""
+    """Draw running means on the left, bits against dropped mass on the right."""
     figure, panels = canvas((PAGE[0], PAGE[1] + 0.3), panels=2)
     labels: dict[str, Any] = {}
     for one in numbers["series"]:
@@ -289,7 +289,7 @@ def paint(numbers: Numbers) -> Canvas:
 
 
 def message(numbers: Numbers) -> str:
-    """The dropped mass of C-SQS from each τ_1, and the bits of the budget beside those of C-SQS from 0."""
+    """Give the dropped mass of C-SQS for each τ_1, and compare the budget's bits with those of C-SQS from τ_1 = 0."""
     about = numbers["statistics"]
     times = [about["dropped"][name] / about["epsilon"] for name in ("C-SQS", *OTHERS)]
     more = 100.0 * (about["bits"]["Budgeted SQS"] / about["bits"][FROM_0] - 1.0)
@@ -301,7 +301,7 @@ def message(numbers: Numbers) -> str:
 
 
 def caption(numbers: Numbers) -> str:
-    """What each controller costs beside the fixed threshold of the same dropped mass."""
+    """Compare the bits of each controller with those of the fixed threshold with the same dropped mass."""
     about = numbers["statistics"]
     told = []
     for name in CONTROLLERS:
@@ -311,7 +311,8 @@ def caption(numbers: Numbers) -> str:
     bits = ", ".join(f"{_name(name)} {about['bits'][name]:,.0f}" for name in names)
     dropped = ", ".join(f"{_name(name)} {about['dropped'][name]:.2g}" for name in names)
     return (
-        f"At ε = {about['epsilon']:g}, mean dropped mass: {dropped}; bits of a draft by the formula: {bits}. Bits over "
-        f"those of the fixed threshold with the same mean dropped mass, which only hindsight knows: {'; '.join(told)}. "
-        f"Each of {about['texts']} evenly spaced texts starts its controllers anew, and all its positions are kept."
+        f"At ε = {about['epsilon']:g}, mean dropped mass: {dropped}; bits of a draft by the formula: {bits}. Bits "
+        "divided by those of the fixed threshold with the same mean dropped mass, which is known only afterwards: "
+        f"{'; '.join(told)}. The controllers start anew at each of {about['texts']} evenly spaced texts, and all "
+        "positions are kept."
     )

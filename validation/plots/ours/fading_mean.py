@@ -46,7 +46,7 @@ def _payload() -> int:
 
 
 def _sizes() -> NDArray[np.int64]:
-    """Sample sizes from 100 to SAMPLES, including every power of 10."""
+    """Return sample sizes from 100 to SAMPLES, including every power of 10."""
     count = POINTS_PER_DECADE * (round(math.log10(SAMPLES)) - 2) + 1
     return np.unique(np.round(np.geomspace(100, SAMPLES, count)).astype(np.int64))
 
@@ -56,7 +56,7 @@ def _decades() -> list[int]:
 
 
 def _run(law: Rician, rng: np.random.Generator) -> tuple[Row, Row]:
-    """Mean of the first n latencies for each sample size n, and their median for each power of 10, in seconds."""
+    """Return the mean of the first n latencies for each n, and their median for each power of 10, in seconds."""
     sizes, kept = _sizes(), np.empty(SAMPLES, dtype=np.float32)  # medians need all samples: 40 MB
     means, total = np.empty(len(sizes)), 0.0
     for start in range(0, SAMPLES, CHUNK):
@@ -71,7 +71,7 @@ def _run(law: Rician, rng: np.random.Generator) -> tuple[Row, Row]:
 
 
 def _typical(law: Rician, sizes: NDArray[np.int64]) -> Row:
-    """Mean latency over the SNRs S above a cut with P(S ≤ cut) = 1/n, for each sample size n."""
+    """Return the mean latency over the SNRs S above a cut with P(S ≤ cut) = 1/n, for each sample size n."""
     cut = law.quantile(1.0 / sizes)
     return np.asarray(law.inverse_efficiency(cut).value) * _payload() / BANDWIDTH_HZ
 
@@ -93,7 +93,7 @@ def _one_law(number: int, k_factor_db: float | None, seed: int) -> dict[str, Any
 
 
 def simulate(seed: int) -> Numbers:
-    """Running mean of the latency of one full distribution over independent fading blocks."""
+    """Return the running mean of the latency of one full distribution over independent fading blocks."""
     series = [_one_law(number, k_factor, seed) for number, k_factor in enumerate(K_FACTORS_DB)]
     ends = [[run[-1] for run in one["running_mean"]] for one in series]
     x = {"label": "blocks averaged", "unit": "", "scale": "log"}
@@ -126,7 +126,7 @@ def simulate(seed: int) -> Numbers:
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Running mean and median over the sample size; one panel for each fading law."""
+    """Draw the running mean and median over the sample size, one panel for each fading law."""
     figure, panels = canvas(PAGE, panels=len(numbers["series"]))
     for axes, one, names in zip(panels, numbers["series"], numbers["axes"], strict=True):
         first, *others = one["running_mean"]
@@ -148,7 +148,7 @@ def paint(numbers: Numbers) -> Canvas:
 
 
 def caption(numbers: Numbers) -> str:
-    """How the mean grows with the sample size; the median does not grow."""
+    """Say how the mean grows with the sample size, and that the median does not grow."""
     rayleigh, _, strong = numbers["series"]
     low, high = (numbers["statistics"]["Rayleigh"][key] for key in ("smallest_mean", "largest_mean"))
     return (
@@ -157,7 +157,7 @@ def caption(numbers: Numbers) -> str:
         "the sample, because E[1/log₂(1 + S)] is infinite: the density of S at 0 is positive. The median stays at "
         f"{rayleigh['median']:.2f} s. With a line of sight the mean is infinite, too. At a Rician factor of 10 dB, as "
         f"in cu-hlm Fig. 10b, it grows by only {1e3 * strong['growth_per_factor_e'] * math.log(10):.0f} ms with each "
-        "factor of 10, which no simulation shows; there, a mean over a stated sample size is harmless."
+        "factor of 10, too little to see in a simulation; there, a mean over a stated sample size is acceptable."
     )
 
 

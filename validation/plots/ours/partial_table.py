@@ -1,4 +1,4 @@
-"""Compute the table of what top-k log-probabilities and quantised rows tell of a pair of models."""
+"""Compute the table of intervals for a pair of models from top-k log-probabilities and from quantised rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUANTISERS = (
     ("2 decimals, all tokens", 0.005, np.inf),
     ("1 decimal, all tokens", 0.05, np.inf),
 )
-"""Name, half a step in nats, and how far below the largest log-probability the floor is."""
+"""Name, half a step in nats, and distance from the largest log-probability down to the floor."""
 ROUNDING = 1.0 + 1e-9  # of the stored values, relative to half a step
 
 Row = NDArray[np.float64]
@@ -34,7 +34,7 @@ def _listed(rows: Row, k: int) -> tuple[NDArray[np.int64], Row]:
 
 
 def _of_lists(p: Row, q: Row, k: int, quantile: Row) -> dict[str, Row]:
-    """Return what two lists of k tell at n positions; each array has shape (n,)."""
+    """Return the listed mass and the intervals' widths from two lists of k at n positions, each of shape (n,)."""
     lists = (*_listed(p, k), *_listed(q, k), p.shape[-1])
     pair = truncation.partial_distance(*lists)
     cumulative = np.cumsum(q, axis=-1)
@@ -47,7 +47,7 @@ def _of_lists(p: Row, q: Row, k: int, quantile: Row) -> dict[str, Row]:
         "largest deviation": truncation.partial_deviation(lists[3], k, p.shape[-1]).upper,
         "largest bias": truncation.partial_bias(*lists, k=k).upper,
         "bias": truncation.resampling_bias(p, q, k),
-        "decided": 1.0 - (fate.upper - fate.lower),  # the share of u in [0, 1] that decides
+        "decided": 1.0 - (fate.upper - fate.lower),  # the share of u in [0, 1] for which the lists decide
         "known": (fate.upper == fate.lower).astype(np.float64),
         "outside": np.abs(
             np.clip(verification.acceptance_rate(p, q), pair.acceptance.lower, pair.acceptance.upper)
@@ -72,7 +72,7 @@ def _of_quantiser(p: Row, q: Row, half: float, span: float) -> Row:
 
 
 def _measured(trace: Trace, seed: int) -> tuple[dict[int, dict[str, Row]], dict[str, Row]]:
-    """Return what lists of each k tell, and the widths of each quantiser."""
+    """Return the results of :func:`_of_lists` for each k, and the widths of each quantiser."""
     vocabulary = trace.vocabulary
     sizes = sorted({min(k, vocabulary) for k in SIZES})
     of_lists: dict[int, list[dict[str, Row]]] = {k: [] for k in sizes}
@@ -141,12 +141,12 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
 
 
 def message_table(numbers: Numbers) -> str:
-    """Say what the middle k tells."""
+    """Give the interval and the decided drafts for the middle k."""
     lists = numbers["statistics"]["lists"]
     k = str(SHOWN) if str(SHOWN) in lists else next(iter(lists))
     found = lists[k]
     return (
-        f"The top {int(k):,} log-probabilities of both models leave the acceptance rate an interval of mean width "
+        f"The top {int(k):,} log-probabilities of both models bound the acceptance rate to an interval of mean width "
         f"{found['acceptance width']:.2g}, and decide {found['decided']:.1%} of the drafts."
     )
 
@@ -156,7 +156,7 @@ def caption_table(numbers: Numbers) -> str:
     return (
         "Both ends of the acceptance rate and of Δ_k, whose lower end is 0, are sharp: two distributions that agree "
         "with the lists attain them. The upper end of the Bias, with all k listed entries of q sent, is a certificate "
-        "and not always attained. A draft is drawn from q at each position; it is decided for the share of u in [0, 1] "
-        "for which the lists tell whether u < p_d/q_d. In the second table the lower end is sharp and the upper end "
+        "and not always attained. A draft is drawn from q at each position; it counts as decided for the share of u in "
+        "[0, 1] for which the lists decide u < p_d/q_d. In the second table the lower end is sharp and the upper end "
         f"proven, at {numbers['statistics']['positions_quantised']:,} of the positions; the error is half a step."
     )

@@ -1,9 +1,9 @@
-"""Measure what each threshold of the uncertainty costs a text of a trace: the overlap loss, and the sum of the TVs.
+"""Measure the losses of a trace's texts at each threshold of the uncertainty: the overlap loss and the sum of the TVs.
 
-The target model wrote the texts of a trace, as ``skipping.overlap`` asks. At each position the 20 perturbed samples of
-(8) of cu-hlm are drawn once. They give u for every token v that the draft model could propose: the share of the samples
-that differ from v. So the skipped tokens are known, and the losses need no drawn draft. Given a text, the positions'
-samples are independent. So the mean loss is that of the system that draws its samples anew.
+The target model wrote the texts of a trace, as ``skipping.overlap`` requires. At each position the 20 perturbed samples
+of (8) of cu-hlm are drawn once. They give u for every token v that the draft model could propose: the share of the
+samples that differ from v. So the skipped tokens are known, and no draft has to be drawn. Given a text, the samples of
+different positions are independent. So the mean loss is that of a system that draws its samples anew.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from validation.trace.reader import Trace, TraceChunk, probabilities
 
 SAMPLED_VALUES = 7 * 10**8  # probabilities per draw: 170,000 positions at V = 4,096, 21,900 at V = 32,000
 MAX_TEMPERATURE = 2.0
-BLOCK = 64  # weights that are added up before a sample is looked for in its block
+BLOCK = 64  # weights per block; a sample's block is found from the sums of the blocks
 FOREIGN = 4.0
-"""Standard errors by which the texts' mean log-probability may differ from the one expected of the target model."""
+"""Largest allowed difference of the texts' mean log-probability from its expected value, in standard errors."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def perturbed_samples(logits: NDArray[np.floating], rng: np.random.Generator) ->
     Returns
     -------
     array, shape (n, 20)
-        The weights are float32: a probability is off by about one in a million of itself.
+        The weights are float32: the relative error of a probability is about one in a million.
     """
     count, vocabulary = len(logits), logits.shape[-1]
     blocks = -(-vocabulary // BLOCK)
@@ -204,6 +204,6 @@ def perturbed_samples(logits: NDArray[np.floating], rng: np.random.Generator) ->
 
 
 def _first_above(sums: Row, goal: Row) -> Index:
-    """Return the first place whose sum exceeds the goal; if rounding leaves none, the last place with a weight."""
-    last = np.argmax(sums, axis=-1)  # the first of equal sums, which is the last place with a weight
+    """Return the first index whose sum exceeds the goal; if rounding leaves none, the last index with a weight."""
+    last = np.argmax(sums, axis=-1)  # the first of equal sums is the last index with a weight
     return np.asarray(np.minimum(np.sum(sums <= goal[:, None], axis=-1), last))

@@ -1,4 +1,4 @@
-"""Table IV and Figure 6 of ours: what a threshold costs a whole text, and the risk promised beside the risk met."""
+"""Table IV and Figure 6 of ours: the loss of whole texts at each threshold, and promised against measured risk."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SHOWS_FIGURE = (
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Hold one loss of texts: its name, and its values (prompts, 21) with their bound for texts of T tokens."""
+    """One loss of texts: its name, and its values (prompts, 21) with their bound for texts of T tokens."""
 
     name: str
 
@@ -67,7 +67,7 @@ ALL = tuple(Loss(name) for name in (WHOLE, SUM, TOKEN))
 
 
 def lengths_of(losses: Losses) -> list[int]:
-    """Return the lengths that are looked at: those below the longest text, and the longest."""
+    """Return the evaluated lengths: those below the longest text, and the longest."""
     return [*(length for length in LENGTHS if length < losses.longest), losses.longest]
 
 
@@ -166,7 +166,7 @@ def _short_table(found: dict[int, list[dict[str, Any]]]) -> Table:
 
 
 def _allowed(losses: Losses, lengths: list[int], seed: int) -> list[dict[str, Any]]:
-    """Return what each loss allows at each ε, and what it costs the test prompts, over random splits."""
+    """Return the thresholds that each loss allows at each ε, and the test prompts' losses, over random splits."""
     splits = random_splits(losses.prompts, seed)
     count = int(splits[0].sum())
     rows = []
@@ -285,7 +285,7 @@ _MARKERS = ({"marker": "o"}, {"marker": "s", "mfc": "white"}, {"marker": "D"}, {
 
 
 def paint(numbers: Numbers) -> Canvas:
-    """Risk met against risk promised, and the share of splits above it."""
+    """Draw the measured risk against the promised risk, and the share of splits above it."""
     figure, (left, right) = canvas(PAGE, panels=2)
     for axes, names in zip((left, right), numbers["axes"], strict=True):
         name_axes(axes, names)
@@ -332,13 +332,13 @@ def _foreign(numbers: Numbers) -> str:
 
 
 def message_figure(numbers: Numbers) -> str:
-    """Say whether the mean risk met stays below the promised one."""
+    """Say whether the mean measured risk stays below the promised one."""
     points = [point for one in numbers["series"] for point in one["points"]]
     if not numbers["series"]:
         return _few(numbers)
     above = sum(point["met"]["value"] > point["risk"] for point in points)
     where = f"above the promised one at {above} of {len(points)} points" if above else "at most the promised one"
-    return f"The mean risk of prompts that did not calibrate is {where}; single splits can lie above."
+    return f"The mean risk of prompts that did not calibrate is {where}; in single splits it can be higher."
 
 
 def caption_figure(numbers: Numbers) -> str:
@@ -356,10 +356,10 @@ def caption_figure(numbers: Numbers) -> str:
         if needed > count
     ]
     parts = [
-        f"{count} prompts calibrate, {others} test. Conformal risk control promises the mean over the draws of the "
-        f"prompts, not each split, so some splits above ε are expected: here up to {100 * largest:.0f}%. The mean of "
-        f"{others} test prompts also scatters.",
-        "The overlap loss and the sum are of a whole text; the sum divided by T is a mean over its tokens.",
+        f"{count} prompts calibrate, {others} test. Conformal risk control bounds the mean risk over random draws of "
+        f"the prompts, not the risk of each split. So some splits above ε are expected: here up to "
+        f"{100 * largest:.0f}%. The mean of {others} test prompts also varies.",
+        "The overlap loss and the sum are losses of a whole text; the sum divided by T is a mean over its tokens.",
         *_whole_texts(numbers),
     ]
     if refused:
@@ -369,14 +369,14 @@ def caption_figure(numbers: Numbers) -> str:
 
 
 def _whole_texts(numbers: Numbers) -> list[str]:
-    """Say what whole texts lose at the thresholds that the mean over tokens allows."""
+    """Give the losses of whole texts at the thresholds that the mean over tokens allows."""
     points = [point for one in numbers["series"] if one["loss"] == TOKEN for point in one["points"]]
     lost = ", ".join(f"{point['overlap_met']:.2f} at ε = {point['risk']:g}" for point in points)
     return [f"At its thresholds whole texts have an overlap loss of {lost}."] if points else []
 
 
 def message_table(numbers: Numbers) -> str:
-    """Say what the overlap loss allows for whole texts and the sum does not."""
+    """Give the number of settings in which each loss of whole texts can be calibrated."""
     rows = numbers["statistics"]["allowed"]
     if not rows:
         return _few(numbers)

@@ -252,21 +252,21 @@ def caption_failures(numbers: Numbers) -> str:
         shares = [say(one["share"][i], ".1%") for one in (true, estimated, sent)]
         chosen = [say(one["chosen"][i], ".1%") for one in (true, estimated, sent)]
         words.append(
-            f"η = {eta:g}: {shares[0]}, {shares[1]} and {shares[2]} (with β_d itself: ratio at worst "
-            f"{three(true['worst'][i])}, in the median {three(true['median'][i])}, the median TV(q, p) there "
+            f"η = {eta:g}: {shares[0]}, {shares[1]} and {shares[2]} (with β_d itself, the largest ratio is "
+            f"{three(true['worst'][i])}, the median ratio {three(true['median'][i])}, the median TV(q, p) there "
             f"{three(true['apart'][i])}), and TV(r, r̂) > {THETA:g} at the k of (24) at {chosen[0]}, {chosen[1]} and "
-            f"{chosen[2]}"
+            f"{chosen[2]} of the positions"
         )
     sizes = statistics["sizes"]
     return (
-        f"Of positions with q ≠ p and {len(sizes)} sizes k from {sizes[0]} to {sizes[-1]:,}, evenly on a logarithmic "
-        "axis, Ū < TV(r, r̂), with β_d itself, with its estimate, and with that where "
-        f"u > {SKIP_BELOW:g}, which is what Algorithm 1 sends ({statistics['sent']:,} positions): {'; '.join(words)}. "
-        f"The estimate is {line_said(statistics['line'])}. Safe for every p and k is η ≥ η*(q_d, β_d): the median of "
-        f"η* is {three(statistics['median_safe'])} where there is one, and at {statistics['never_safe']:.1%} of the "
-        "positions none is, since β_d = 0. With a larger η it fails less often, since Ū is then mostly far above 1. "
-        "It can fail only where TV(q, p) < D/2, so near q = p, where a distortion costs little Bias; the paper leaves "
-        "such tokens to skipping, but the proposition does not except them. The paper prints no η."
+        f"Share of positions with q ≠ p and of {len(sizes)} values of k from {sizes[0]} to {sizes[-1]:,}, equidistant "
+        "on a logarithmic axis, with Ū < TV(r, r̂). Ū uses β_d itself, its estimate, or its estimate at the "
+        f"{statistics['sent']:,} positions that Algorithm 1 sends, u > {SKIP_BELOW:g}: {'; '.join(words)}. The "
+        f"estimate is {line_said(statistics['line'])}. (23) holds for every p and k if η ≥ η*(q_d, β_d): the median of "
+        f"η* is {three(statistics['median_safe'])} where η* exists; at {statistics['never_safe']:.1%} of the positions "
+        "it does not exist, because β_d = 0. With a larger η (23) fails less often, because Ū is then mostly far above "
+        "1. It can fail only where TV(q, p) < D/2, so near q = p, where a distortion costs little Bias; the paper "
+        "skips verification there, but the proposition does not exclude such tokens. The paper prints no η."
     )
 
 

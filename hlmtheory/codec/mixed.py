@@ -180,7 +180,7 @@ def message_bytes(vocabulary: int, bits: Array, *, probability: bool = True) -> 
     Examples
     --------
     >>> message_bytes(32_000, [19, 23])
-    34
+    37
     """
     size = number(VOCABULARY, "vocabulary", vocabulary)
     each = numbers(WHOLE_BITS, "bits", bits).ravel()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, take
+from hlmtheory._array import Array, arrays, take, upward
 from hlmtheory._domains import Domain, DomainError, leading_dimensions, token_of
 from hlmtheory._simplex import distance, distributions, rejection_by_token, skip_probabilities
 from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
@@ -48,7 +48,7 @@ def overlap_risk(target: Array, draft: Array, skip: Array, token: Array) -> Arra
     Returns
     -------
     array, shape (...)
-        In [0, 1]; 0 where nothing is skipped.
+        In [0, 1], rounded up to the caller's type; 0 where nothing is skipped.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def overlap_risk(target: Array, draft: Array, skip: Array, token: Array) -> Arra
     """
     xp, kind, p, q = distributions(target=target, draft=draft)
     factors = _factors(xp, p, q, skip_probabilities(xp, skip, q), token)
-    return in_kind(xp, 1.0 - xp.prod(factors, axis=-1), kind)
+    return upward(xp, 1.0 - xp.prod(factors, axis=-1), kind)
 
 
 def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array, thresholds: Array) -> Array:
@@ -84,8 +84,8 @@ def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array
     Returns
     -------
     array, shape (..., L)
-        In [0, 1], not decreasing in the threshold. Each text gives one row of ``losses`` for
-        :func:`calibrate_threshold`, with ``bound=1``.
+        In [0, 1], rounded up to the caller's type, not decreasing in the threshold. Each text gives one row of
+        ``losses`` for :func:`calibrate_threshold`, with ``bound=1``.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def overlap_losses(target: Array, draft: Array, uncertainty: Array, token: Array
         skipped = skip_probabilities(xp, u <= grid[i], q, "uncertainty")
         losses.append(1.0 - xp.prod(_factors(xp, p, q, skipped, token), axis=-1))
     empty = xp.zeros((*p.shape[:-2], 0), dtype=p.dtype, device=p.device)
-    return in_kind(xp, xp.stack(losses, axis=-1) if losses else empty, kind)
+    return upward(xp, xp.stack(losses, axis=-1) if losses else empty, kind)
 
 
 def _factors(xp: Any, p: Array, q: Array, skip: Array, token: Array) -> Array:

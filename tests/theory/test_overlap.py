@@ -146,6 +146,17 @@ def test_losses_of_texts_go_straight_into_their_risk():
     assert float(text_risk(losses[:, 1], 0.1).high) == found.high[1]
 
 
+def test_the_loss_in_a_narrow_type_is_no_smaller():
+    target, draft, uncertainty, token = text(3, texts=(40,))
+    narrow = [rows.astype(np.float32) for rows in (target, draft)]
+    wide = [rows.astype(np.float64) for rows in narrow]
+    wide = [rows / rows.sum(axis=-1, keepdims=True) for rows in wide]
+    losses = overlap_losses(*narrow, uncertainty, token, [0.2, 0.5, 1.0])
+    assert losses.dtype == np.float32
+    assert (losses >= overlap_losses(*wide, uncertainty, token, [0.2, 0.5, 1.0])).all()
+    assert (overlap_risk(*narrow, True, token) >= overlap_risk(*wide, True, token)).all()
+
+
 @pytest.mark.parametrize("kind", [np.float16, np.float32])
 def test_the_interval_in_a_narrow_type_is_no_narrower(kind):
     losses = np.random.default_rng(0).random((50, 9)).astype(kind)

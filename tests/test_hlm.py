@@ -256,7 +256,7 @@ def _linked(environment, elsewhere):
 
 def _link_to_a_prefix(environment, elsewhere):
     (elsewhere / "bin").mkdir()
-    (elsewhere / "bin" / "python").symlink_to(sys.executable)  # it works, and pip would install into that prefix
+    (elsewhere / "bin" / "python").symlink_to(sys.executable)  # a working link; pip would install into that prefix
     environment.symlink_to(elsewhere)
 
 
@@ -327,7 +327,7 @@ def test_every_extra_is_announced(hlm):
 
 # --------------------------------------------------------------------------------------------------- the pins
 
-UNPINNED = re.compile(r"(nvidia|cuda)-.*|triton|setuptools")  # constraints.txt says why
+UNPINNED = re.compile(r"(nvidia|cuda)-.*|triton|setuptools")  # see constraints.txt for the reason
 
 
 def pins():
@@ -530,7 +530,7 @@ def test_two_starts_do_not_fight(hlm, root, tmp_path):
     with path.open("rb") as file:
         with hlm.lock(path), pytest.raises(BlockingIOError):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # and it is given back
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock is released
 
 
 # --------------------------------------------------------------------------------------- what runs in the end

@@ -84,7 +84,7 @@ def check_double() -> None:
 def check_claim(claim: Claim) -> None:
     """The verdict on the device equals the host's."""
     one = claim.refuted or claim.attained.instance
-    instance = {name: np.stack([value, value]) for name, value in one.items()}  # a number alone may be of either device
+    instance = {name: np.stack([value, value]) for name, value in one.items()}  # a number may be on either device
     ours, theirs = (claim.check({name: to(value) for name, value in instance.items()}) for to in (near, far))
     assert ours.status.tolist() == theirs.status.tolist(), (ours, theirs)
     np.testing.assert_allclose(theirs.lhs, ours.lhs, rtol=1e-9)
@@ -132,7 +132,7 @@ def _called(name: str, to: Move) -> Any:
 
 def _moved(name: str, to: Move) -> dict[str, Any]:
     """Return the valid call with lists as tensors; without lists, numbers that may be arrays as tensors of two."""
-    values = copy.deepcopy(VALID_CALLS[name])  # with generators as they begin
+    values = copy.deepcopy(VALID_CALLS[name])  # with generators in their initial state
     lists = {one: values[one] for one in takes(name) if _is_numbers(values[one])}
     if not lists:
         lists = {one: [values[one]] * 2 for one in takes(name) if type(values[one]) in (int, float)}

@@ -182,7 +182,7 @@ def test_bets_that_follow_the_clock_certify_what_is_false():
     wealth = np.prod(1 + slope * (risk - all_lost / rate))
     assert wealth > 1 / 0.05
     fixed = audit_wealth(all_lost, rate, risk, [0.9])
-    assert fixed[quiet - 1] > -math.log(0.05) > fixed[-1]  # with a fixed bet the certificate does not last
+    assert fixed[quiet - 1] > -math.log(0.05) > fixed[-1]  # with a fixed bet the certificate is lost again
 
 
 # -------------------------------------------------------------------------------------------------- token by token

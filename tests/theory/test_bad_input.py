@@ -102,7 +102,7 @@ def named(argument, words):
 
 def fault(name, call, stray, argument, allowed=False):
     """Return what is wrong about the answer to a call with a stray, or None."""
-    to_blame = [argument] if stray.hopeless else list(call)  # of two numbers that do not fit, either
+    to_blame = [argument] if stray.hopeless else list(call)  # if two numbers do not fit, either may be named
     try:
         with limits():
             answer = target(name)(**call)

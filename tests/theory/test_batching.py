@@ -365,7 +365,7 @@ def test_a_memory_that_holds_few_bounds_the_rivals_too():
     tasks = workload(10, output=1024)
     for method in METHODS:
         found = plan(tasks, tight, method, draft_lengths=[2], **EACH)
-        if method not in ("autoregressive", "dp-printed"):  # the one drafts nothing, the other packs what it skipped
+        if method not in ("autoregressive", "dp-printed"):  # the first drafts nothing, the second packs what it skipped
             assert all(fits(tasks, tight, batch) for batch in found.batches)
 
 

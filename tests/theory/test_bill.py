@@ -324,7 +324,7 @@ def decoded_texts(tree, length, drafts):
             for weight, tokens, states in outcomes(tree, prefix, drafts):
                 for place, state in enumerate(states):
                     before = prefix + tokens[:place]
-                    if len(before) < length:  # what is cut off costs nothing
+                    if len(before) < length:  # positions that are cut off cost nothing
                         total += float(reach * weight) * bill_at(tree, before, state)
                 text = (prefix + tokens)[:length]
                 book = law if len(text) == length else following

@@ -270,7 +270,7 @@ def test_places_of_sparse_and_of_dense_sets(vocabulary, size):
     last = math.comb(vocabulary, size) - 1
     assert unrank(last, size, vocabulary).tolist() == list(range(vocabulary - size, vocabulary))
     assert rank(np.arange(size)) == 0
-    for near in range(-2, 3):  # beside a place where the largest member changes
+    for near in range(-2, 3):  # around an index at which the largest member changes
         place = min(max(math.comb(vocabulary * 3 // 4, size) + near, 0), last)
         assert rank(unrank(place, size, vocabulary)) == place
 

@@ -226,7 +226,7 @@ def test_the_bytes_are_as_many_as_promised_and_hold_the_certificate(data):
             assert gap([value / sum(q) for value in q], [value / sum(hat) for value in hat]) <= Fraction(bias)
             assert bias <= epsilon
             assert min(hat) >= 0
-    np.testing.assert_allclose(np.abs(decoded - rows).sum(-1), found.bias, atol=2e-7)  # without q_d it is no looser
+    np.testing.assert_allclose(np.abs(decoded - rows).sum(-1), found.bias, atol=2e-7)  # attained without q_d
 
 
 @given(any_rows((), 40), st.integers(1, 40), st.integers(1, 3000), st.booleans())
@@ -260,7 +260,7 @@ def test_a_batch_of_wide_rows_takes_few_sorts(monkeypatch):
     vocabulary, count = 32_000, 64
     rows = np.concatenate([wide_rows(16, vocabulary, scale, seed=7) for scale in (2.0, 4.0, 6.0, 8.0)])
     epsilon = np.tile([0.01, 0.05, 0.1, 0.2], 16)
-    candidates(vocabulary, codec.CodecMenu())  # once for each V and menu, and kept
+    candidates(vocabulary, codec.CodecMenu())  # computed once for each V and menu, then cached
     sorted_entries = []
     for name in ("sort", "argsort", "partition", "argpartition", "lexsort", "unique"):
         plain = getattr(np, name)

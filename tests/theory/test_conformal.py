@@ -357,7 +357,7 @@ def test_an_update_once_more_gives_up_theorem_2_as_well():
     twice, all_twice, _ = means_by(True, drafts, accepted, **setting)
     assert once <= bound < twice
     assert twice > 1.3 * bound
-    assert min(all_once, all_twice) > 5 * bound  # neither controls the sum of Theorem 1
+    assert min(all_once, all_twice) > 5 * bound  # neither version controls the sum of Theorem 1
     assert means_by(False, drafts[:3], accepted[:3], **setting)[2] == pytest.approx(0.15)
     assert means_by(True, drafts[:3], accepted[:3], **setting)[2] == pytest.approx(0.30)
 

@@ -101,6 +101,6 @@ def test_a_sampler_is_hidden_wherever_the_target_excludes_a_draft(pair, data):
     left = p.sum(axis=-1, keepdims=True)
     p = np.where(left > 0.01, p / np.maximum(left, 0.01), np.eye(p.shape[-1])[w - 1])
     excess = np.maximum(p - q, 0.0)
-    assume(p.shape[-1] > 1 and (excess.sum(axis=-1) > 2.0**-20).all())  # else nothing is replaced
+    assume(p.shape[-1] > 1 and (excess.sum(axis=-1) > 2.0**-20).all())  # otherwise nothing is replaced
     hidden = q + q[..., w, None] * (excess / excess.sum(axis=-1, keepdims=True) - np.eye(p.shape[-1])[w])
     np.testing.assert_allclose(misdeclared_distribution(p, q, np.maximum(hidden, 0.0)), p, atol=1e-9)

@@ -153,7 +153,7 @@ def test_the_residual_sees_a_moved_share(objective, instance, data):
     assert (ofdma.kkt_residual(**instance, shares=best, objective=objective) < 1e-12).all()
     if best.shape[-1] > 1:
         assert (ofdma.kkt_residual(**instance, shares=moved, objective=objective) > 0.1).all()
-    else:  # of one user only the sum can be off
+    else:  # with one user only the sum can be wrong
         assert (ofdma.kkt_residual(**instance, shares=moved, objective=objective) == 0.25).all()
 
 

@@ -86,7 +86,7 @@ def test_the_stationarity_equation_has_one_positive_root():
 def test_the_root_by_lambert(c):
     """v = -c - 1 - W₋₁(-e^{-c-1}) solves e^v - 1 - v = c; the library's K* is v/a - 1."""
     mpmath = pytest.importorskip("mpmath")
-    with mpmath.workdps(400):  # e^{-301} must not vanish beside 1
+    with mpmath.workdps(400):  # e^{-301} must not be lost when added to 1
         constant = mpmath.mpf(sympy.Rational(c).p) / sympy.Rational(c).q
         w = mpmath.lambertw(-mpmath.exp(-constant - 1), -1)
         v = mpmath.re(-constant - 1 - w)

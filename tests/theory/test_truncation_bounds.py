@@ -30,7 +30,7 @@ def drawn(seed, *shape):
 def test_the_constructed_target_is_as_far_as_asked_and_suffers_the_bound(data):
     draft = data.draw(rows((), data.draw(vocabularies(2))))
     k = data.draw(st.integers(1, len(draft)))
-    sent = float(np.sort(draft)[::-1][: min(k, len(draft) - 1)].sum())  # with k = V the least entry takes
+    sent = float(np.sort(draft)[::-1][: min(k, len(draft) - 1)].sum())  # if k = V, the last entry takes it
     distance = sent * data.draw(st.floats(0.01, 1.0))
     target = truncation.worst_case_target(draft, k, distance)
     deviation = float(truncation.tail_deviation(draft)[k])
@@ -73,7 +73,7 @@ def test_a_distance_that_is_known_allows_less_where_nothing_is_sent():
     for target in ([0.45, 0.55], [0.95, 0.05]):
         assert float(truncation.resampling_bias(target, [0.7, 0.3], 0)) == pytest.approx(0.0, abs=1e-15)
     found = truncation.bias_size([0.7, 0.3], total_variation_bound=0.25, bias_tolerance=0.1)
-    assert int(found) == 1  # of a bound on it: TV(q, p) = 0.2 has Bias 0.4
+    assert int(found) == 1  # for a bound on TV(q, p): TV(q, p) = 0.2 has Bias 0.4
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -206,7 +206,7 @@ def test_top_n_sigma_is_min_p_with_its_own_threshold(library):
 def test_the_rules_at_the_edges():
     tied = [0.25, 0.25, 0.25, 0.25]
     assert truncation.size_from_top_p(tied, [0.0, 0.25, 1.0]).tolist() == [0, 1, 4]
-    wide = np.full(32_000, 1 / 32_000)  # whose sum from the far end is not 1
+    wide = np.full(32_000, 1 / 32_000)  # its sum from the last entry is not 1
     assert truncation.size_from_top_p(wide, [0.0, 1e-300]).tolist() == [0, 1]
     assert truncation.size_from_top_p([0.1] * 10, [0.0, 1e-300]).tolist() == [0, 1]
     assert truncation.size_from_min_p(tied, [0.0, 1.0]).tolist() == [4, 4]
@@ -330,8 +330,8 @@ def test_bad_budgets_are_refused():
 @pytest.mark.parametrize(
     ("target", "draft", "k", "bias", "distortion"),
     [
-        ([0.7, 0.1, 0.1, 0.1], [0.7, 0.2, 0.06, 0.04], 1, 0.2, 1.0),  # (p - q̂)⁺ is rounding: was .0667
-        ([0.625, 0.125, 0.125, 0.125], [0.625, 0.25, 0.0625, 0.0625], 1, 0.25, 1.0),  # 0 exactly
+        ([0.7, 0.1, 0.1, 0.1], [0.7, 0.2, 0.06, 0.04], 1, 0.2, 1.0),  # (p - q̂)⁺ is only a rounding error; was .0667
+        ([0.625, 0.125, 0.125, 0.125], [0.625, 0.25, 0.0625, 0.0625], 1, 0.25, 1.0),  # exactly 0
         ([0.5, 0.3, 0.2], [0.5, 0.3, 0.2], 1, 0.0, 0.0),  # nothing is rejected
         ([0.5, 0.3, 0.2], [0.5, 0.3, 0.2], 3, 0.0, 0.0),
     ],

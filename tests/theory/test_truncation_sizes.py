@@ -205,7 +205,7 @@ def test_many_bits_of_a_wide_row_take_little_memory():
     bias = 2 * truncation.message_deviation(draft[0], bits_per_probability=16)
     assert int(found[0]) == int(np.argmax(bias <= 0.1))
     beside = truncation.certified_size(np.concatenate([draft, other]), 0.1, bits_per_probability=16)
-    assert beside[0] == found[0]  # whatever the rows beside it
+    assert beside[0] == found[0]  # for any other rows in the batch
 
 
 def test_too_few_bits_are_refused_with_what_they_can_do():
@@ -647,7 +647,7 @@ def test_some_entries_that_are_unlike_the_others_mislead_no_search(share):
     for rows_ in (p, q):
         rows_[:, ::3] *= share
         rows_ /= rows_.sum(-1, keepdims=True)
-    q[1, np.arange(q.shape[-1]) % 3 > 0] = 0.0  # and here they are all there is
+    q[1, np.arange(q.shape[-1]) % 3 > 0] = 0.0  # here all other entries are 0
     q[1] /= q[1].sum()
     for row in zip(p, q, strict=True):
         for tolerance, k in zip((0.3, 0.05), truncation.exact_size(*row, [0.3, 0.05]).tolist(), strict=True):

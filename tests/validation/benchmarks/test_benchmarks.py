@@ -51,7 +51,7 @@ def test_check() -> None:
 
 
 def test_memory() -> None:
-    found = bench.measure_memory(positions=640, vocabulary=50)  # a tenth has windows, too
+    found = bench.measure_memory(positions=640, vocabulary=50)  # a tenth of the positions also fills windows
     plausible(found)
     assert [one.against for one in found] == ["a tenth as many", "the limit, 1,500 MB"]
 
@@ -86,7 +86,7 @@ def test_the_command_writes_a_row_and_keeps_the_others(tmp_path: Path, monkeypat
         "ratio": 0.5,
     }
     assert set(rows["memory"]) == {"date", "machine", "command", "measurements"}
-    known = {"cores", "processor", "flags", "gpus", "load", "versions"}  # and no name of the machine
+    known = {"cores", "processor", "flags", "gpus", "load", "versions"}  # the machine's name is not stored
     assert set(rows["memory"]["machine"]) == known
 
 

@@ -30,7 +30,7 @@ def peak(positions: int) -> int:
 
 def test_eight_times_the_positions_take_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "_workers", lambda vocabulary: 2)
-    short = 4 * check.block_rows(NARROW)  # as many blocks as are ever in flight
+    short = 4 * check.block_rows(NARROW)  # the largest number of blocks in flight
     peak(short)  # what is made once, such as imports
     assert peak(8 * short) < 1.25 * peak(short) + 2**20
 

@@ -76,7 +76,7 @@ def test_a_stopped_check_goes_on_and_finds_the_same(
     assert same(found(trace), whole)
     assert again == len(done) - after
     done.clear()
-    assert same(found(trace, kept=tmp_path / "kept"), whole)  # a finished check is not made again
+    assert same(found(trace, kept=tmp_path / "kept"), whole)  # a finished check is not repeated
     assert done == []
 
 

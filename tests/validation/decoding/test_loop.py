@@ -96,7 +96,7 @@ def test_every_text_has_the_target_models_probability(
     draft, target = tables(3 + len(ends), positions)
     rows = all_texts(table_pair(draft, target, end_tokens=ends, prompt=prompt), make(), positions, cells, prompt=prompt)
     assert distance(law_of(rows), exact_law(target, positions, ends)) < 1e-12
-    assert distance(law_of(rows), exact_law(draft, positions, ends)) > 0.1  # the law is not any law
+    assert distance(law_of(rows), exact_law(draft, positions, ends)) > 0.1  # so the test can fail
 
 
 @pytest.mark.parametrize("make", QUANTISED)
@@ -193,9 +193,9 @@ def test_what_was_thrown_away_does_not_reach_the_text_through_the_length_it_teac
     draft = np.tile([1.0, 0.0, 0.0], (nodes(3, positions), 1))
     target = draft.copy()
     target[node(0)] = [0.0, 1.0, 0.0]  # the second draft is always rejected
-    draft[node(0, 0, 0)] = [0.5, 0.0, 0.5]  # it is always dropped; 2 ends a text, and so the drafting
+    draft[node(0, 0, 0)] = [0.5, 0.0, 0.5]  # always rejected; token 2 ends a text, and so the drafting
     draft[node(0, 1, 0)] = target[node(0, 1, 0)] = [0.5, 0.5, 0.0]
-    tune = {0.1: 0.7425, 1.0: 0.22}[step]  # K is 5 or 1 as that end was drafted or not
+    tune = {0.1: 0.7425, 1.0: 0.22}[step]  # K is 5 if that end was drafted, else 1
     method = FlexSpec(
         "linear", max_draft_length=5, step=step, costs={"edge_slope_s": tune, "cloud_base_s": 1.0, "header_bits": 0.0}
     )
@@ -444,7 +444,7 @@ def test_texts_of_the_builtin_pair_have_the_target_models_law() -> None:
     pair = load_pair()
     assert fit(pair, FixedLength(2), 500, "The") < 2.2  # χ² of 14 degrees at 5e-3 is 31, 2.2 a degree
     assert fit(pair, KSqs(64), 250, "The") < 2.2
-    assert fit(pair, Declared(2), 500, "The") > 4.0  # the control is found out with as many texts
+    assert fit(pair, Declared(2), 500, "The") > 4.0  # the same number of texts detects the control
 
 
 # ------------------------------------------------------------------------------------------------- links and times

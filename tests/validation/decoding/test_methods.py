@@ -169,7 +169,7 @@ def test_a_truncated_message_holds_the_row_that_the_server_judges_by(pair: Pair,
         np.testing.assert_allclose(codec.decoded_rows(decoded)[0], draft.server_distribution.numpy(), atol=1e-9)
         assert message.bits == draft.note.k * (index_bits(pair.vocabulary) + method.bits)
         beyond += draft.token not in sent.indices
-    assert beyond > 0 or not isinstance(method, CuHlmOffline)  # q_d goes along though it is none of the k
+    assert beyond > 0 or not isinstance(method, CuHlmOffline)  # q_d is sent besides the k entries
 
 
 def test_sizes_are_the_theorys(pair: Pair) -> None:

@@ -136,7 +136,7 @@ def test_each_word_is_defined_once() -> None:
     said = {metric.name: metric.definition for metric in METRICS}
     assert "ratio of totals" in said["tokens_per_s"]
     assert said["tokens_per_s_round_mean"].startswith("mean of ratios over rounds")
-    assert not [name for name, words in said.items() if "average" in words]  # of what, it would not say
+    assert not [name for name, words in said.items() if "average" in words]  # "average" would not say of what
 
 
 def test_acceptance_by_position_by_hand() -> None:
@@ -211,7 +211,7 @@ def test_the_true_skip_rate_is_the_large_models_acceptance_of_what_is_skipped(pa
     skipping = summarize(decode(pair, prompts, DraftOnly(), risk=True, **settings))["true_skip_rate"]
     sent = summarize(decode(pair, prompts, Hlm(), **settings))["acceptance"]
     assert sent.low < skipping.value < sent.high
-    assert skipping.high - skipping.low < sent.high - sent.low  # an expectation varies less than what is drawn
+    assert skipping.high - skipping.low < sent.high - sent.low  # an expectation varies less than a drawn value
 
 
 def test_without_risk_there_is_no_true_skip_rate(pair: Pair) -> None:
@@ -300,7 +300,7 @@ def test_methods_are_paired(rows: dict[str, list[GenerationRecord]]) -> None:
     assert times.value == pytest.approx(other["tokens_per_s"].value / hlm["tokens_per_s"].value)
     slow = [replace(r, method="slow", rounds=[replace(o, target_s=2 * o.target_s) for o in r.rounds]) for r in BY_HAND]
     one, two = summarize(BY_HAND), summarize(slow)
-    assert one["server_s_per_token"].high > 1.5 * one["server_s_per_token"].low  # either varies, the quotient does not
+    assert one["server_s_per_token"].high > 1.5 * one["server_s_per_token"].low  # both vary, their quotient does not
     assert compare(two, one, "server_s_per_token") == IntervalEstimate(2.0, 2.0, 2.0)
     assert compare(other, hlm, "true_skip_rate") == IntervalEstimate(None)
     for name, others in (("prompts", rows["HLM"][:3]), ("settings", rows["HLM"])):

@@ -125,7 +125,7 @@ def test_an_unknown_method_is_refused_before_anything_is_opened(
         result = CliRunner().invoke(main, ["decode", "hlm", "--run", "nowhere", "--method", word])
         assert result.exit_code == 2
         assert hint in result.output
-    result = decoding("hlm", "--method", "CU-HLM offline (k = 1)")  # one that another trace might give
+    result = decoding("hlm", "--method", "CU-HLM offline (k = 1)")  # a method that another trace might have
     assert result.exit_code == 2
     assert "has no method 'CU-HLM offline (k = 1)'; choose of: " in result.output
 

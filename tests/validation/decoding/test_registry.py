@@ -15,7 +15,7 @@ from validation.decoding.sweep import mark_of
 from validation.errors import UserError
 
 FITTED = Fitted(1.1, 0.02, 0.5, 0.1, 0.5, 0.3, 17)
-BASES = (Method, Sqs)  # what methods share, and no method by itself
+BASES = (Method, Sqs)  # base classes of methods, not methods themselves
 
 
 def test_every_method_of_the_folder_is_registered() -> None:

@@ -70,7 +70,7 @@ def test_several_methods_keep_their_order_and_another_seed_is_other_fading(pair:
     mixed = rows[::-1]
     timed = retime(mixed, LINKS[0], methods)
     assert [(row.method, row.prompt) for row in timed] == [(row.method, row.prompt) for row in mixed]
-    assert bare(timed) == bare([retime([row], LINKS[0], methods)[0] for row in mixed])  # whatever is beside it
+    assert bare(timed) == bare([retime([row], LINKS[0], methods)[0] for row in mixed])  # for any other rows in the list
     other = retime(mixed, LINKS[0], methods, seed=7)
     assert all(a.tokens == b.tokens and a.seconds != b.seconds for a, b in zip(timed, other, strict=True))
     assert retime([], LINKS[0], methods) == []

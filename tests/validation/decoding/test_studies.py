@@ -215,7 +215,7 @@ def test_a_damaged_file_of_a_study_is_noticed_and_made_anew(
 ) -> None:
     before = open_study(decoded)
     journal, content = (decoded / "journal.jsonl").read_bytes(), (decoded / name).read_bytes()
-    for damage in (*DAMAGES, mended):  # the last is the one to mend
+    for damage in (*DAMAGES, mended):  # the last damage is the one to repair
         (decoded / name).write_bytes(DAMAGES[damage](content))
         with pytest.raises(UserError, match=rf"{name} is damaged: .* `python3 hlm decode hlm`") as caught:
             open_study(decoded)

@@ -115,7 +115,7 @@ def test_small_passes_are_counted(found: CSqsStudy):
     for one in found.cells.values():
         passes, drafted = one.totals("draft_s"), one.totals("drafted")
         assert (passes >= drafted).all()
-        assert (passes <= drafted + one.rounds).all()  # one more where a draft did not fit
+        assert (passes <= drafted + one.rounds).all()  # one more pass per round if a draft did not fit
 
 
 def test_at_temperature_0_one_token_is_looked_at(found: CSqsStudy):

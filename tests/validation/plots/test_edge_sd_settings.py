@@ -333,7 +333,7 @@ def test_rungs_are_the_nearest_by_number_of_changes():
     two, three = replace(one, padded=False), replace(one, padded=False, memory=8e9)
     values = {Setting(): 10.0, one: 17.0, other: 24.5, two: 16.0, three: 20.5}
     ladder = Ladder(goals, tuple(Found(setting, (value,)) for setting, value in values.items()))
-    assert [rung.setting for rung in ladder.rungs] == [Setting(), one, three]  # two changes are no nearer than one
+    assert [rung.setting for rung in ladder.rungs] == [Setting(), one, three]  # two changes are not nearer
     assert ladder.best.savings == (20.5,)
     assert ladder.within_a_point == 1
 
@@ -385,4 +385,4 @@ def test_the_nearest_single_change_is_tuned_on_more_runs():
     assert {one.setting.changes[0].split(" =")[0] for one in fine.tried if one.setting.changes} == {"g₀"}
     assert not search.refined(Ladder((planted,), coarse.tried[:1]), 1, 4).tried  # nothing was changed
     words = Ladder((planted,), (Found(Setting(padded=False), (1.0,)),))
-    assert [one.setting for one in search.refined(words, 1, 4).tried] == [Setting(padded=False)]  # no more of it
+    assert [one.setting for one in search.refined(words, 1, 4).tried] == [Setting(padded=False)]  # no smaller change

@@ -279,7 +279,7 @@ def test_a_replay_at_temperature_0_is_the_decoding_itself(end_tokens: tuple[int,
         found = [(one.drafted, one.accepted) for one in fixed[0].rounds]
         played = lines.replay(fate, length)
         assert [kept for _, kept in played] == [kept for _, kept in found]
-        if not end_tokens:  # behind a rejected draft an end of text may be drafted, and nothing after it
+        if not end_tokens:  # after a rejected draft, an end of text may be drafted, and nothing after that end
             assert played == found
 
 

@@ -507,7 +507,7 @@ def test_the_printed_rates_contradict_the_printed_risk():
     wrong, inside = skipping_printed.false_positives(), skipping_printed.between_thresholds()
     assert wrong == pytest.approx(0.748 * 0.143)
     assert wrong > 10 * 9.87e-3
-    # The density that has the bound's norm and the most mass is flat on I, and for it (13) gives the printed bound.
+    # Of the densities with the bound's norm, a flat one has the most mass on I; it gives the printed bound by (13).
     width = 0.5956 / 0.815
     assert 0.5956**1.5 / np.sqrt(3 * 0.815) * np.sqrt((inside / width) ** 2 * width) == pytest.approx(9.87e-3)
     assert inside == pytest.approx(0.0287, abs=5e-5)

@@ -480,7 +480,7 @@ def test_nothing_is_committed_after_a_failed_write(tmp_path: Path, monkeypatch: 
             writer.flush()
 
             def fail(*_: Any) -> None:
-                time.sleep(0.05)  # so that the commit waits behind it
+                time.sleep(0.05)  # the commit waits for it
                 raise OSError(errno.ENOSPC, "No space left on device")
 
             with pytest.MonkeyPatch.context() as patch:

@@ -143,7 +143,7 @@ def test_a_stopped_run_ends_where_an_unbroken_one_does(documents, tmp_path, dist
     for name, weights in unbroken.state_dict().items():
         assert torch.equal(weights, resumed.state_dict()[name]), name
     spent = torch.load(tmp_path / "part.pt", weights_only=True)["cpu_seconds"]
-    again = fit(resumed, course, documents, tmp_path / "part.pt", loss=dies)  # nothing is left to do
+    again = fit(resumed, course, documents, tmp_path / "part.pt", loss=dies)  # the training is already complete
     assert calls == 15 + steps - 12
     assert again == pytest.approx(spent, abs=0.5)
 
@@ -191,7 +191,7 @@ def test_held_out_measures_are_means_over_tokens(documents):
             q, p = (m(ids).logits.softmax(-1)[0] for m in (draft, target))
         total -= q[:-1].log().gather(1, ids[0, 1:, None]).sum().item()
         shares.append(1.0 - 0.5 * (p - q).abs().sum(-1))
-    assert loss == pytest.approx(total / count, rel=5e-3)  # that one is computed in bf16
+    assert loss == pytest.approx(total / count, rel=5e-3)  # the loss is computed in bf16
     assert held_out_acceptance(draft, target, documents, 5) == pytest.approx(torch.cat(shares).mean().item(), rel=1e-5)
     assert held_out_acceptance(draft, draft, documents, 5) == pytest.approx(1.0, rel=1e-6)
     assert not draft.training

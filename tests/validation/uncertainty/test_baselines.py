@@ -230,7 +230,7 @@ def test_dropout_changes_the_passes(family: str, save_model: Callable[..., Path]
     dropout_uncertainty(model, [ids], [[5]], [[7]], rates=[0.0, 0.4, 0.4], rng=rng())
     found = [float(row[0][0]) for row in seen]
     assert found[0] == pytest.approx(plain, rel=1e-5)  # rate 0 is the model itself
-    assert len({*found}) == 3  # a mask of its own each time
+    assert len({*found}) == 3  # a new mask each time
 
 
 def test_fused_attention_of_gpt2_drops_too(save_model: Callable[..., Path]) -> None:
@@ -284,7 +284,7 @@ def test_the_seed_decides(pair: Pair) -> None:
 def test_long_texts_are_read_in_smaller_groups(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     from validation.uncertainty import baselines
 
-    monkeypatch.setattr(baselines, "SCORED_VALUES", 1)  # not even one text: each is then read alone
+    monkeypatch.setattr(baselines, "SCORED_VALUES", 1)  # less than one text; each is then read alone
     seen, real = [], baselines._count
     monkeypatch.setattr(baselines, "_count", lambda *a: seen.append(len(a[2])) or real(*a))
     dropout_uncertainty(pair.draft, [[5, 9]] * 3, [[1]] * 3, [[9]] * 3, rates=[0.1], rng=rng())

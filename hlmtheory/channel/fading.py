@@ -1,7 +1,7 @@
 """Rayleigh and Rician block fading: the distribution of the SNR, of the rate and of the latency.
 
-The latencies here keep S constant for the whole transfer, so they hold for a block of fading that
-never ends. For a transfer over several blocks see :func:`hlmtheory.channel.mean_transfer_time`.
+The latencies here keep S constant for the whole transfer, so they hold for a transfer within one fading block. For a
+transfer over several blocks see :func:`hlmtheory.channel.mean_transfer_time`.
 
 With a line of sight κ times as strong as the scattered rest, y = (1 + κ)S/m has the density
 e^{-κ-y} I₀(2√(κy)): twice y is non-central χ² with 2 degrees of freedom and non-centrality 2κ, a mixture of
@@ -35,7 +35,7 @@ LAW = {
     "rate": Domain(
         "in [0, 1,000]",
         lambda xp, value: (value >= 0) & (value <= 1_000),
-        "give a spectral efficiency in bit/s/Hz; 1,000 is a SNR of 3,010 dB, and every block is below it",
+        "give a spectral efficiency in bit/s/Hz; 1,000 needs a SNR of 3,010 dB, which no block reaches",
     ),
     "probability": open_unit("give a probability that is neither 0 nor 1"),
     "outage": open_unit("give the share of the blocks that are given up; without it the mean is infinite"),

@@ -28,6 +28,6 @@ COUNT = whole_from_one("count tokens, or bits")
 DRAWS = Domain(
     "a whole number, 0 to 10,000,000",
     lambda xp, value: (value >= 0) & (value <= 10_000_000),
-    "draw more in parts, so that they need not be held at once",
+    "draw more in several calls, so that memory suffices",
     kind="integer",
 )

@@ -1,4 +1,4 @@
-"""The enumerative coder: a batch of quantised drafts as one whole number, its place among all such batches.
+"""The enumerative coder: a batch of quantised drafts as one whole number, its index among all such batches.
 
 The number is written in mixed radix, first draft first: its size (only if sizes differ; V values), its support
 (C(V, K) values), its counts (C(ℓ + K - 1, K - 1) values), and its token (one value for each token with a count). So the
@@ -27,26 +27,26 @@ LONGEST_INDEX = 2**12
 """Largest size of the number in bytes, so that arithmetic on it is fast; MOST_STEPS bounds all other work."""
 
 MOST_STEPS = 2**32
-"""The most bits that may be multiplied to rank all sets of a batch, by :func:`steps`; about half a second."""
+"""Largest value of :func:`steps`, summed over a batch, that is encoded or decoded; about half a second."""
 
 ENTRIES_PER_BYTE, FREE_ENTRIES = 64, 2**12
-"""A message may decode to at most this many support entries for each of its bytes, plus the second number."""
+"""A message of n bytes may decode to at most ENTRIES_PER_BYTE n + FREE_ENTRIES support entries."""
 
 
 def refuse_too_many(entries: int, length: int, kind: type[Exception]) -> None:
     """Refuse too many entries for a message of this length, so that a short message cannot fill the memory."""
     if entries > ENTRIES_PER_BYTE * length + FREE_ENTRIES:
         raise kind(
-            f"{entries} support entries in {length} bytes; leave tokens without a count out of the supports, "
-            "which changes no quantised row"
+            f"{entries} support entries in {length} bytes; remove tokens without a count from the supports; "
+            "the quantised rows stay the same"
         )
 
 
 def steps(size: int, k: int) -> int:
-    """Approximate number of bits multiplied to rank a set of k out of ``size``; whole, so the same on any machine.
+    """Return the approximate work to rank a set of k out of ``size``, in multiplied bits; the same on every machine.
 
-    The numbers are below (e·size/j)^j, j = min(k, size - k). From one member to the next a binomial is either updated,
-    in size/k steps on average, or computed anew in k steps.
+    The numbers are below (e·size/j)^j, j = min(k, size - k). For the next member of the set, a binomial is either
+    updated, in size/k steps on average, or computed anew in k steps.
     """
     fewer = min(k, size - k)
     bits = fewer * ((size // max(fewer, 1)).bit_length() + 2)
@@ -54,12 +54,12 @@ def steps(size: int, k: int) -> int:
 
 
 def steps_of(vocabulary: int, k: int, resolution: int) -> int:
-    """:func:`steps` for a draft: its support, and its counts as units or bars, whichever are fewer."""
+    """Return :func:`steps` for a draft: for its support, and for its counts by the fewer of units and bars."""
     return steps(vocabulary, k) + steps(resolution + k - 1, min(resolution, k - 1))
 
 
 def encode_lattice(message: LatticeMessage) -> bytes:
-    """The body of an enumerated message: header, then the number."""
+    """Return the body of an enumerated message: header, then the number."""
     drafts = message.drafts
     index, states = index_of(message)
     sizes, units = ([getattr(d, name) for d in drafts] for name in ("size", "resolution"))
@@ -70,7 +70,7 @@ def encode_lattice(message: LatticeMessage) -> bytes:
     length = -(-(states - 1).bit_length() // 8)
     if length > LONGEST_INDEX:
         raise MessageError(
-            f"the enumerated batch takes {length} bytes of {LONGEST_INDEX} at most; send fewer drafts at a time, "
+            f"the enumerated batch takes {length} bytes, more than {LONGEST_INDEX}; send fewer drafts at a time, "
             'or take coder="entropy"'
         )
     if sum(steps_of(message.vocabulary, draft.size, draft.resolution) for draft in drafts) > MOST_STEPS:
@@ -84,7 +84,7 @@ def encode_lattice(message: LatticeMessage) -> bytes:
 
 
 def index_of(message: LatticeMessage) -> tuple[int, int]:
-    """The number of the batch, and how many batches there are."""
+    """Return the number of the batch, and how many batches there are."""
     vary = len({draft.size for draft in message.drafts}) > 1
     digits = []
     for draft in message.drafts:
@@ -107,7 +107,7 @@ def index_of(message: LatticeMessage) -> tuple[int, int]:
 
 
 def decode_lattice(body: bytes) -> LatticeMessage:
-    """The batch of a body that :func:`encode_lattice` made."""
+    """Return the batch of a body that :func:`encode_lattice` made."""
     reader = Reader(body)
     vocabulary = reader.varint("the vocabulary", 2, LARGEST_VOCABULARY)
     count = reader.varint("the number of drafts", 1, LONGEST_BATCH)
@@ -116,7 +116,7 @@ def decode_lattice(body: bytes) -> LatticeMessage:
     units = [reader.varint("a resolution", 1, LARGEST_RESOLUTION) for _ in range(1 if flags & 2 else count)]
     data = reader.rest()
     if len(data) > LONGEST_INDEX:
-        raise MalformedError(f"the number has {len(data)} bytes of {LONGEST_INDEX} at most; no encoder writes that")
+        raise MalformedError(f"the number has {len(data)} bytes, more than {LONGEST_INDEX}; no encoder writes that")
     index, states, entries, taken, drafts = int.from_bytes(data, "big"), 1, 0, 0, []
     for n in range(count):
         k, resolution = size, units[0 if flags & 2 else n]
@@ -128,7 +128,7 @@ def decode_lattice(body: bytes) -> LatticeMessage:
         # refuse before making a number longer than the bytes
         needed = about_log2(vocabulary, k) + about_log2(resolution + k - 1, k - 1) + math.log2(states)
         if needed > 8 * len(data) + 1:
-            raise MalformedError("the drafts take more bits than there are; no encoder writes that")
+            raise MalformedError("the drafts need more bits than the message has; no encoder writes that")
         taken += steps_of(vocabulary, k, resolution)
         if taken > MOST_STEPS:
             raise MalformedError("the drafts take too long to decode; no encoder writes that")
@@ -140,7 +140,7 @@ def decode_lattice(body: bytes) -> LatticeMessage:
 
 
 def _peel(index: int, states: int, vocabulary: int, k: int, resolution: int) -> tuple[int, int, LatticeDraft]:
-    """Take one draft off the low end of the number."""
+    """Decode the draft in the lowest digits of the number, and return the remaining number, states and the draft."""
     supports, points = math.comb(vocabulary, k), lattice_points(k, resolution)
     index, place = divmod(index, supports)
     support = unrank(place, k, vocabulary)
@@ -152,7 +152,7 @@ def _peel(index: int, states: int, vocabulary: int, k: int, resolution: int) -> 
 
 
 def rank_counts(counts: Integers, resolution: int) -> int:
-    """The place of counts as a row of units and bars: the rank of the fewer of the two."""
+    """Return the index of counts, written as units and bars: the rank of the fewer of the two."""
     k = counts.size
     if resolution < k - 1:
         return rank(np.repeat(np.arange(k), counts) + np.arange(resolution))
@@ -160,7 +160,7 @@ def rank_counts(counts: Integers, resolution: int) -> int:
 
 
 def unrank_counts(place: int, k: int, resolution: int) -> Integers:
-    """The row of K counts at this place."""
+    """Return the K counts at this index."""
     if resolution < k - 1:
         units = unrank(place, resolution, resolution + k - 1) - np.arange(resolution)
         return np.bincount(units, minlength=k).astype(np.int64)

@@ -1,7 +1,7 @@
 """The truncated message of cu-hlm: k(b + ⌈log₂V⌉) bits for a row, and ⌈log₂V⌉ + 64 for the token and its probability.
 
-The k values are rounded down and the token's own probability is not, as the certificate in :mod:`hlmtheory.truncation`
-(claim ``truncation.message``) assumes.
+The k values are rounded down, but not the token's own probability. The certificate in :mod:`hlmtheory.truncation`
+(claim ``truncation.message``) assumes this.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _WHOLE = np.dtype(">f8")
 
 
 def encode_truncated(message: TruncatedMessage) -> bytes:
-    """The body of a truncated message: header, sizes, tokens, levels, and the probabilities of the drawn tokens."""
+    """Return the body of a truncated message: header, sizes, tokens, levels, and the drawn tokens' probabilities."""
     drafts = message.drafts
     tokens = np.concatenate([np.append(draft.indices, draft.token) for draft in drafts])
     levels = np.concatenate([draft.levels for draft in drafts])
@@ -39,7 +39,7 @@ def encode_truncated(message: TruncatedMessage) -> bytes:
 
 
 def decode_truncated(body: bytes) -> TruncatedMessage:
-    """The batch of a body that :func:`encode_truncated` made."""
+    """Return the batch of a body that :func:`encode_truncated` made."""
     reader = Reader(body)
     vocabulary = reader.varint("the vocabulary", 2, LARGEST_VOCABULARY)
     bits = reader.varint("the bits of a probability", 1, MOST_BITS)
@@ -65,16 +65,16 @@ def decode_truncated(body: bytes) -> TruncatedMessage:
 
 
 def decoded_rows(message: TruncatedMessage | MixedMessage) -> NDArray[np.float64]:
-    """The distributions q̂ that the server decodes from a message.
+    """Return the distributions q̂ that the server decodes from a message.
 
-    Those of a truncated message equal :func:`hlmtheory.truncation.decoded_draft` with the draft token. The remaining
-    mass is spread evenly over the tokens that were not sent; if all were sent, over all but d. A mixed message holds
-    such rows of top-k, and lattices.
+    Those of a truncated message equal :func:`hlmtheory.truncation.decoded_draft` with the draft token d. The remaining
+    mass is spread evenly over the tokens that were not sent; if all were sent, it is spread over all tokens except d. A
+    mixed message has rows of this kind and lattice rows.
 
     Parameters
     ----------
     message : TruncatedMessage or MixedMessage
-        L V must be at most 2^26, since the result takes 8 L V bytes, however short the message is.
+        L V must be at most 2^26, since the result takes 8 L V bytes, even for a short message.
 
     Returns
     -------
@@ -97,7 +97,7 @@ def decoded_rows(message: TruncatedMessage | MixedMessage) -> NDArray[np.float64
         instance("message", message, TruncatedMessage)
     _refuse_too_large(message)
     rows = np.empty((len(message.drafts), message.vocabulary))
-    made = (  # one by one, so that masks and sums take one row's memory
+    made = (  # one row at a time, so that masks and sums need little memory
         (mixed_row(draft, message.vocabulary) for draft in message.drafts)
         if isinstance(message, MixedMessage)
         else (_decoded_row(draft, message.vocabulary, message.bits) for draft in message.drafts)
@@ -128,7 +128,7 @@ def _decoded_row(draft: TruncatedDraft, vocabulary: int, bits: int) -> NDArray[n
 
 
 def _width(vocabulary: int) -> int:
-    """⌈log₂V⌉."""
+    """Return ⌈log₂V⌉."""
     return (vocabulary - 1).bit_length()
 
 

@@ -59,8 +59,8 @@ def spread_minmax_shares(bits: Array, full_band_snr: Array) -> Array:
     The rate w log₂(1 + s/w) rises with w, up to s/ln 2. So for a time t above max_k λI_k ln 2/(s_k B) each user has
     one share with which it finishes at t. These shares fall as t rises, and the best t is where they sum to 1: two
     users that do not finish together could exchange some of the band. Bisection finds the time; the share
-    w = s/x follows from ln(1 + x)/x = λI ln 2/(s B t) by Newton's method. It decreases from every start above the
-    solution. With ρ for the right side, two such starts are ρ^-2 - 1, since ln(1 + x) ≤ x/√(1 + x), and (2/ρ) ln(2/ρ).
+    w = s/x follows from ln(1 + x)/x = λI ln 2/(s B t) by Newton's method. Its iterates decrease from every start above
+    the solution. If ρ is the right side, two such starts are ρ^-2 - 1, since ln(1 + x) ≤ x/√(1 + x), and (2/ρ) ln(2/ρ).
 
     Parameters
     ----------
@@ -89,9 +89,9 @@ def spread_minmax_shares(bits: Array, full_band_snr: Array) -> Array:
     kind = sent.dtype
     sent, snr = xp.astype(sent, xp.float64), xp.astype(snr, xp.float64)
     with np.errstate(all="ignore"):
-        least = sent / snr  # times 1/B: the finish time of an unlimited share
+        least = sent / snr  # finish time of an unlimited share, times B/ln 2
     in_range(xp, "bits / full_band_snr", least)
-    need = least / xp.max(least, axis=-1, keepdims=True)  # lower limit of the time over the largest bound
+    need = least / xp.max(least, axis=-1, keepdims=True)  # lower limit of each time, divided by the largest one
     ends = [
         xp.max(need * (1.0 + _delay(xp, snr / w)), axis=-1, keepdims=True) - 1.0 for w in (1.0, 1.0 / snr.shape[-1])
     ]
@@ -108,7 +108,7 @@ def spread_minmax_shares(bits: Array, full_band_snr: Array) -> Array:
 
 def _shares_at(xp: Any, need: Array, snr: Array, late: Array) -> Array:
     """Return the w with which all finish at (1 + late) × the largest bound: ln(1 + x)/x = need/(1 + late), x = s/w."""
-    ratio, miss = need / (1.0 + late), (1.0 - need + late) / (1.0 + late)  # the two sum to 1, both to full accuracy
+    ratio, miss = need / (1.0 + late), (1.0 - need + late) / (1.0 + late)  # they sum to 1, and both have full accuracy
     with np.errstate(all="ignore"):
         near, far = miss * (1.0 + ratio) / (ratio * ratio), 2.0 / ratio * xp.log(2.0 / ratio)
         x = xp.where(near < far, near, far)  # both are above the solution

@@ -15,13 +15,14 @@ from hlmtheory._domains import Domain, DomainError, leading_dimensions, same_voc
 #
 # partial_box_least. Let TV = Σ (p - q)⁺ = Σ (q - p)⁺ for rows in the boxes. (p - q)⁺ ≥ (l - h')⁺ and (q - p)⁺ ≥
 #   (l' - h)⁺ give two terms; 1 - TV = Σ min(p, q) ≤ Σ min(h, h') and 1 + TV = Σ max(p, q) ≥ Σ max(l, l') give two more.
-# partial_box_attained. Let a = Σ (l - h')⁺ and b = Σ (l' - h)⁺. Put every pair (p_v, q_v) as near as it can be: equal,
-#   anywhere between max(l, l') and min(h, h'), or at the ends that face each other. Then Σ (p - q)⁺ = a and
-#   Σ (q - p)⁺ = b. Raise all pairs together until Σ p = 1, then move p and q to sum 1. No q < p can rise and
-#   no q > p can fall, as they are at h' and l'. (1) If Σ p = 1 is reached, q rises by a - b and TV stays a, or falls by
-#   b - a and TV stays b. (2) If Σ p > 1 with all pairs at their lowest, p falls where it exceeds l; there p ≤ q. If q
-#   rises, TV stays a. If q falls, it falls where it exceeds l'; there p = l ≥ q, so TV = a + Σ q - 1 =
-#   Σ max(l, l') - 1, since q was min(max(l, l'), h').
+# partial_box_attained. Let a = Σ (l - h')⁺ and b = Σ (l' - h)⁺. Choose every pair (p_v, q_v) as close as possible. If
+#   its intervals overlap, the pair is equal, anywhere between max(l, l') and min(h, h'). Otherwise the two are at the
+#   ends that face each other. Then Σ (p - q)⁺ = a and Σ (q - p)⁺ = b. Raise all pairs together until Σ p = 1, then move
+#   p and q to sum 1. Where q < p, q is at h' and cannot rise; where q > p, q is at l' and cannot fall.
+#   (1) If Σ p = 1 is reached, q rises by a - b and TV stays a, or falls by b - a and TV stays b.
+#   (2) If Σ p > 1 with all pairs at their lowest, p falls where it exceeds l; there p ≤ q. If q rises, TV stays a. If
+#   q falls, it falls where it exceeds l'; there p = l ≥ q, so TV = a + Σ q - 1 = Σ max(l, l') - 1, since q was
+#   min(max(l, l'), h').
 #   (3) If Σ p < 1 with all pairs at their highest, p rises where it is below h; there p ≥ q. If q falls, TV stays b.
 #   If q rises, it rises where it is below h'; there q ≥ p, so TV = a + 1 - Σ p = 1 - Σ min(h, h'), since p was
 #   max(min(h, h'), l).

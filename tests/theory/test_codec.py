@@ -425,8 +425,8 @@ def test_a_changed_body_with_a_right_checksum_is_read_or_refused(kind, data):
         (0, b"\x83\x00", "the vocabulary is 3, not a plain number"),
         (0, b"\xff" * 6, "the vocabulary takes more than 5 bytes"),
         (0, b"\x04\x01\x03\x02\x0a" + b"\0" * 40, "the number is not one of a batch"),
-        (0, b"\x04\x01\x03\x02\x0a", "the drafts take more bits than there are"),
-        (0, b"\x04\x01\x03\x02\x0a" + b"\0" * 5000, "the number has 5000 bytes of 4096 at most"),
+        (0, b"\x04\x01\x03\x02\x0a", "the drafts need more bits than the message has"),
+        (0, b"\x04\x01\x03\x02\x0a" + b"\0" * 5000, "the number has 5000 bytes, more than 4096"),
         (0, varint(2**18) + b"\x01\x03" + varint(2**18) + b"\x01\0\0\0", "262144 support entries in 12 bytes"),
         (0, varint(2**18) + varint(2**12) + b"\x02\x01" + b"\xff" * 4000, "of a batch|more bits|support entries"),
         (1, varint(2**18) + b"\x01\x01" + varint(2**18) + b"\0\0", "262144 support entries in 10 bytes"),
@@ -556,7 +556,7 @@ def test_entries_are_bounded_by_the_bytes():
     draft = codec.LatticeDraft(wide, (wide == 0).astype(np.int64), 0)
     message = codec.LatticeMessage(100_000, (draft,))
     for coder in CODERS:
-        with pytest.raises(codec.MessageError, match=r"100000 support entries in .* leave tokens without a count"):
+        with pytest.raises(codec.MessageError, match=r"100000 support entries in .* remove tokens without a count"):
             codec.encode(message, coder=coder)
     narrow = codec.LatticeMessage(100_000, (codec.LatticeDraft(wide[:1], np.array([1]), 0),))
     assert codec.decode(codec.encode(narrow)) == narrow
@@ -578,7 +578,7 @@ def test_a_batch_too_long_to_enumerate_is_sent_to_the_other_coder():
     assert codec.decode(codec.encode(message, coder="entropy")) == message
     short = codec.LatticeDraft(support[::10], counts[::10], int(support[::10][np.argmax(counts[::10])]))
     several = codec.LatticeMessage(2**18, (short,) * 4)
-    with pytest.raises(codec.MessageError, match=rf"bytes of {LONGEST_INDEX} at most; send fewer drafts at a time"):
+    with pytest.raises(codec.MessageError, match=rf"bytes, more than {LONGEST_INDEX}; send fewer drafts at a time"):
         codec.encode(several)
 
 

@@ -75,7 +75,7 @@ def decode(
     batch : int
         Number of sequences in a batch.
     seed : int
-        The seed and a prompt's id determine the sequence, whatever the other prompts of the batch are.
+        The seed and a prompt's id determine the sequence, for any other prompts in the batch.
     times : (float, float), optional
         Seconds of a forward pass of the draft and of the target model, such as ``PAPER_TIMES``; measured otherwise.
     risk : bool
@@ -106,7 +106,7 @@ def decode(
         raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
     records: list[GenerationRecord] = []
     clock = clock or Clock()
-    order = sorted(range(len(prompts)), key=lambda i: len(encoded[i]))  # similar lengths together: less filler to read
+    order = sorted(range(len(prompts)), key=lambda i: len(encoded[i]))  # similar lengths together need less padding
     for start in range(0, len(prompts), batch):
         members = order[start : start + batch]
         names = [prompts[i].id for i in members]
@@ -228,7 +228,7 @@ class _Loop(BatchState):
         known = made.distributions if made.server_distributions is None else made.server_distributions
         probabilities = probabilities_at(known, tokens)
 
-        # 3. ask the method which drafts skip verification, and which distribution the server will know of the others
+        # 3. ask the method which drafts skip verification, and which distribution the server receives for each other
         drawn = time.perf_counter()
         skip = step.first_of_round & self.method.skip(step, tokens)
         own = self.method.server_distributions(step, tokens, skip)

@@ -467,7 +467,7 @@ def test_u_hlms_printed_gain_is_bounded_on_average_and_not_in_a_sample() -> None
     assert low < middle < high
     assert 0 < reached < 0.5
     rng = np.random.default_rng(2)
-    link = rng.pareto(1.0, 6)  # for any fading, over all sets of three sent rows, the mean total is at least half of HLM's
+    link = rng.pareto(1.0, 6)  # any fading: over all sets of three sent rows, the mean total is at least half of HLM's
     small_s, large_s = printed.U_TIMES
     chosen = [sum(large_s + link[list(one)]) + 6 * small_s for one in combinations(range(6), 3)]
     whole = sum(small_s + large_s + link)

@@ -72,7 +72,7 @@ def _stage(rng: np.random.Generator) -> Instance:
 
 
 def _times(rng: np.random.Generator, *shape: int) -> Instance:
-    """Return stage times in seconds, as of a batch of about ten tasks."""
+    """Return stage times in seconds, as for a batch of about ten tasks."""
     return {name: rng.gamma(2.0, 0.05, (SIZE, *shape)) for name in ("draft_times", "verify_times")}
 
 

@@ -47,8 +47,8 @@ FIGURES = (
         title="Draft lengths over a weak and a strong link",
         message=MESSAGE_LENGTHS,
         shows=(
-            f"Left: throughput over K at γ = {GAMMA} with the F/M at which K* is what Fig. 2 prints, 2 and 6; circles "
-            "are K*, squares the choice of Algorithm 2. Right: both over F/M."
+            f"Left: throughput over K at γ = {GAMMA}, with the two F/M that give the K* of Fig. 2, 2 and 6; circles "
+            "are K*, squares the choice of Algorithm 2. Right: K* and that choice over F/M."
         ),
         simulate=simulate_lengths,
         paint=paint_lengths,
@@ -62,7 +62,7 @@ FIGURES = (
         message=MESSAGE_STRIDES,
         shows=(
             "Diamonds: latencies that the text to Fig. 5 and Table III print for GSM8K. K = 0 is Cloud-Only; K = 1 "
-            "over WiFi is FlexSpec, which the paper says behaves like it."
+            "over WiFi is FlexSpec; the paper says that FlexSpec behaves like K = 1 there."
         ),
         simulate=simulate_strides,
         paint=paint_strides,
@@ -151,11 +151,11 @@ FIGURES = (
     Decoding(
         **_PAPER,
         number="6",
-        title="Energy a token on the mobile device",
+        title="Energy per token on the mobile device",
         message=texts_energy.message,
         shows=(
-            f"Radio and drafting of Cloud-Only and FlexSpec on GSM8K over {texts_energy.SHOWN}, ours beside the "
-            "printed; intervals of 95% of the total over prompts."
+            f"Energy of radio and drafting, of Cloud-Only and FlexSpec on GSM8K over {texts_energy.SHOWN}, ours and "
+            "printed; 95% intervals of the total over prompts."
         ),
         study="greedy",
         measure=texts_energy.measure,

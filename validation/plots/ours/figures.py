@@ -1,4 +1,4 @@
-"""Define the figures and tables that are in no paper: new results, and published claims that do not hold as printed."""
+"""Define our own figures and tables: new results, and published claims that do not hold as printed."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ FIGURES = (
     Simulation(
         **_OF_C_SQS,
         number="III",
-        title="What c-sqs bounds, beside what happens",
+        title="The bounds of c-sqs and the measured values",
         message=message_c_sqs_table,
         shows="Means over the texts; 95% intervals by a bootstrap over the prompts.",
         simulate=simulate_table,
@@ -150,7 +150,7 @@ FIGURES = (
     Figure(
         **_OURS,
         number="6",
-        title="Risk of a text promised, and risk met",
+        title="Promised and measured risk of a text",
         message=text_risk.message_figure,
         shows=text_risk.SHOWS_FIGURE,
         measure=text_risk.measure_figure,
@@ -170,9 +170,9 @@ FIGURES = (
     Figure(
         **_OURS,
         number="IX",
-        title="What top-k log-probabilities and quantised rows tell",
+        title="Intervals from top-k log-probabilities and from quantised rows",
         message=partial_table.message_table,
-        shows="Widths of the intervals that they leave, and the share of drafts that they decide.",
+        shows="Widths of the intervals, and the share of the drafts that the lists decide.",
         measure=partial_table.measure_table,
         paint=None,
         caption=partial_table.caption_table,
@@ -190,7 +190,7 @@ FIGURES = (
     Simulation(
         **_OF_SPECDECODE,
         number="X",
-        title="What counts of accepted drafts say",
+        title="Estimates from counts of accepted drafts",
         message=acceptance_by_depth.message_table,
         shows=acceptance_by_depth.SHOWS_TABLE,
         simulate=acceptance_by_depth.simulate_table,

@@ -1,4 +1,4 @@
-"""Compute the table of compressed vocabulary sizes, beside the printed values of cu-hlm (oh2025cuhlm) Section V."""
+"""Compute the table of compressed vocabulary sizes, with the printed values of cu-hlm (oh2025cuhlm) Section V."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _same_bias(sample: Sample) -> dict[str, list[float | None]]:
 
 
 def measure_table(trace: Trace, seed: int) -> Numbers:
-    """Measure Table II of ours: k beside the paper's, and all rules at one parameter."""
+    """Measure Table II of ours: our k and the paper's, and each rule with one parameter for all positions."""
     sample = sample_of(trace, seed)
     heads = (f"at θ = {THETA:g}", "paper", "ours")
     first = Table("k* and payload; mean; least to largest", heads, tuple(_paper_rows(sample))).plain()

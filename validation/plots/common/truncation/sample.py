@@ -69,7 +69,7 @@ class Sample:
     ``top_k``, ``met``: by rule, its k at its parameters and the distortion there (n, parameters); "online" and
     "online, true" (n, η) are the k of (24) at θ = 0.1 with the estimate and with β_d itself.
     ``least`` (n,): the k of (19) at θ = 0.1. ``swept`` (n, β): k of (24) at θ = 0.1 and the middle η, with β for β_d;
-    ``safe`` (n, β): the smallest k with Δ_k ≤ θ q_d β, which TV(r, r̂) ≤ θ needs in the worst case.
+    ``safe`` (n, β): the smallest k with Δ_k ≤ θ q_d β; in the worst case, TV(r, r̂) ≤ θ needs this k.
     ``inverse``, ``inverse_sent`` (V + 1,): mean of Δ_k/T over positions with T > 0, and over those also with u > 0.8;
     NaN without such positions.
     """
@@ -146,7 +146,9 @@ def _sample(source: _Source, seed: int, values: int) -> Sample:
     subsets = (rejected, rejected & (drafts.uncertainty > SKIP_BELOW))
     totals = np.zeros((len(subsets), vocabulary + 1))
     for part, q, p in _pairs(draft, target):
-        deviation = np.minimum.accumulate(np.asarray(truncation.tail_deviation(q)), axis=-1)  # rising only by rounding
+        deviation = np.minimum.accumulate(
+            np.asarray(truncation.tail_deviation(q)), axis=-1
+        )  # rounding may make it rise
         for total, subset in zip(totals, subsets, strict=True):
             total += (deviation[subset[part]] / drafts.apart[part][subset[part], None]).sum(axis=0)
         limits = _limits(drafts, part)

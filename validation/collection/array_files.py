@@ -78,7 +78,7 @@ def open_source(where: str | Path) -> ArraySource:
     if path.is_file() and opener is None and _begins_with(path, MAGIC):
         opener = _llama_cpp
     if opener is None:
-        raise UserError(f"{path} is none of {KINDS}; save the logits as one of them.")
+        raise UserError(f"{path} is not one of {KINDS}; save the logits as one of them.")
     with _explained(path):
         return opener(path, key)
 

@@ -280,12 +280,12 @@ def test_the_budget_is_compared_prompt_by_prompt(found: CSqsStudy, sidecars: dic
 
 
 def test_what_differs_beyond_its_interval_is_named():
-    none, some = [0.0, -1.0, 1.0], [1.0, 0.5, 2.0]
+    none, more, less = [0.0, -1.0, 1.0], [1.0, 0.5, 2.0], [-1.0, -2.0, -0.5]
     lines = [{"method": name, "dropped": [0.1, 0.1, 0.1]} for name in (ADAPTIVE[0.001], BUDGETED)]
     for values, told in (
-        ((none, none), "with no difference shown in latency or in rejections."),
-        ((some, none), "and its latency differs beyond the interval."),
-        ((some, some), "and its latency and share of rejected drafts differ beyond the interval."),
+        ((none, none), "latency is not shown to differ, its share of rejected drafts not shown to differ."),
+        ((more, none), "latency is higher, its share of rejected drafts not shown to differ."),
+        ((less, more), "latency is lower, its share of rejected drafts higher."),
     ):
         gap = {"method": BUDGETED} | dict(zip(("latency", "rejected"), values, strict=True))
         numbers = {"statistics": {"epsilon": 0.5, "values": lines, "gaps": [gap]}}

@@ -143,17 +143,23 @@ def _metric(found: CSqsStudy, cell: Cell, metric: str) -> Ratio:
     return resampling(cell) if metric == "resampling" else latency(cell, found.times, RATE_BPS)
 
 
-def basis(found: CSqsStudy) -> dict[str, Any]:
-    """Return the text that says how the numbers were obtained: pair, prompts, parameters and times."""
+def basis(found: CSqsStudy, passes: str | None = None) -> dict[str, Any]:
+    """Return the text that says how the numbers were obtained: pair, prompts, parameters and times.
+
+    ``passes`` replaces the clause on the measured times of passes, for numbers that do not depend on them.
+    """
     scale, times = found.scale, found.times
+    measured = (
+        f"a pass takes {1e3 * times.draft_s:.2f} ms of the draft model and {1e3 * times.target_s:.2f} + "
+        f"{1e3 * times.token_s:.2f} n ms of the target model over n tokens, the quickest of several here"
+    )
     return {
         "kind": "measured",
         "basis": (
             f"on the pair {found.pair}, V = {found.vocabulary:,}, {scale.prompts} prompts of {scale.new_tokens} new "
             f"tokens at each temperature and method, B = {BUDGET_BITS:,.0f} bits, ℓ = {RESOLUTION}, "
-            f"η = {LEARNING_RATE:g}, ε = {EPSILON:g}; a pass takes {1e3 * times.draft_s:.2f} ms of the draft model and "
-            f"{1e3 * times.target_s:.2f} + {1e3 * times.token_s:.2f} n ms of the target model over n tokens, the "
-            f"quickest of several here; the link has {RATE_BPS / 1e6:g} Mbit/s; intervals: 95%, bootstrap over prompts"
+            f"η = {LEARNING_RATE:g}, ε = {EPSILON:g}; {passes or measured}; the link has {RATE_BPS / 1e6:g} Mbit/s; "
+            "intervals: 95%, bootstrap over prompts"
         ),
     }
 

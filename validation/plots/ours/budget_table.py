@@ -107,8 +107,8 @@ def message(numbers: Numbers) -> str:
     gap = _long(about["gaps"], BUDGETED)
     dropped = f"the budget drops {ours['dropped'][0]:.2g} of the mass and {CONFORMAL} {theirs['dropped'][0]:.2g}"
     return (
-        f"On long texts, at ε = {about['epsilon']:g}, {dropped}; its latency is {_compared(gap['latency'])}, its share of "
-        f"rejected drafts {_compared(gap['rejected'])}."
+        f"On long texts, at ε = {about['epsilon']:g}, {dropped}; its latency is {_compared(gap['latency'])}, its share "
+        f"of rejected drafts {_compared(gap['rejected'])}."
     )
 
 

@@ -15,7 +15,7 @@ from validation.decoding.methods.quantized import EPSILON, LEARNING_RATE, RESOLU
 from validation.plots import EXHIBITS, draw
 from validation.plots.c_sqs.runs import MIDDLE_THRESHOLD
 from validation.plots.ours import dropped_mass
-from validation.plots.ours.dropped_mass import CONTROLLERS, FIXED, OTHERS, SHOWN, follow, priced
+from validation.plots.ours.dropped_mass import CHEAPEST, CONTROLLERS, FIXED, OTHERS, SHOWN, follow, priced
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 
 
@@ -86,13 +86,13 @@ def test_the_numbers_are_those_of_the_paths(trace: Trace, tmp_path: Path):
         assert about["statistics"]["dropped"][name] == pytest.approx(np.mean(masses), rel=1e-3, abs=1e-12)
         assert about["statistics"]["bits"][name] == pytest.approx(np.mean(bits), rel=1e-3)
     (table,) = about["tables"]
-    assert len(table["rows"]) == len(SHOWN) * len(CONTROLLERS) + len(OTHERS)
-    assert {one["name"] for one in about["series"] if one["panel"] == 1} == {*CONTROLLERS, FIXED}
+    assert len(table["rows"]) == len(SHOWN) * len((*CONTROLLERS, *CHEAPEST)) + len(OTHERS)
+    assert {one["name"] for one in about["series"] if one["panel"] == 1} == {*CONTROLLERS, *CHEAPEST, FIXED}
     assert "nan" not in about["caption"]
 
 
 def test_rejections_are_those_of_the_lattice(trace: Trace):
-    paths = dropped_mass.paths_of(trace)["Budgeted SQS", EPSILON]
+    paths = dropped_mass.paths_of(trace, np.ones(30))["Budgeted SQS", EPSILON]
     q, p = (probabilities(trace.arrays[name][:9]) for name in ("draft_logits", "target_logits"))
     controller = MassBudgetController(EPSILON)
     supports = np.stack([controller.step(row) for row in q])
@@ -108,10 +108,31 @@ def test_bits_are_set_beside_the_fixed_threshold_of_the_same_mass():
     assert dropped_mass._excess([(0.5, 1.0)], [(0.0, 5.0)]) == [None]
 
 
-@pytest.mark.parametrize(("bits", "words"), [(120.0, "20% more bits"), (80.0, "20% fewer bits")])
-def test_the_message_says_which_sends_more(bits: float, words: str):
+def test_the_cheapest_support_holds_the_chosen_one_and_no_other_is_cheaper():
+    assert dropped_mass.cheapest_sizes(np.array([1.0, 5.0, 7.0, 4.0, 6.0])).tolist() == [1, 4, 4, 4, 5]
+    assert dropped_mass.cheapest_sizes(np.array([3.0, 3.0])).tolist() == [2, 2]
+    assert dropped_mass.cheapest_sizes(np.array([3.0])).tolist() == [1]
+    bits = np.asarray(payload_bits(300, np.arange(1, 301), RESOLUTION, adaptive=True))
+    sizes = dropped_mass.cheapest_sizes(bits)
+    assert all(bits[sizes[k] - 1] == bits[k:].min() and sizes[k] > k for k in range(300))
+
+
+def test_a_larger_support_saves_budget_and_never_exceeds_it():
+    q, tail = in_order(np.random.default_rng(5).dirichlet(np.full(300, 0.1), size=80))
+    sizes = dropped_mass.cheapest_sizes(np.asarray(payload_bits(300, np.arange(1, 301), RESOLUTION, adaptive=True)))
+    for epsilon in (0.005, 0.05):
+        path = follow(CHEAPEST[1], epsilon, q, tail, sizes)
+        assert (np.cumsum(path.dropped) <= epsilon * np.arange(1, 81) * (1 + 1e-12)).all()
+        assert (path.sizes == sizes[path.sizes - 1]).all()
+        own, tau = follow(CHEAPEST[0], epsilon, q, tail, sizes), MIDDLE_THRESHOLD
+        for n, dropped in enumerate(own.dropped):
+            assert own.sizes[n] == sizes[max(1, int((q[n] >= tau).sum())) - 1]
+            tau -= LEARNING_RATE * (dropped - epsilon)
+
+
+def test_the_message_gives_the_bits_of_each_support():
     dropped = {"C-SQS": 0.03} | dict(zip(OTHERS, (0.005, 0.01, 0.5), strict=True))
-    about = {"epsilon": 0.01, "dropped": dropped, "bits": {dropped_mass.FROM_0: 100.0, "Budgeted SQS": bits}}
-    told = dropped_mass.message({"statistics": about})
+    bits = {dropped_mass.FROM_0: 100.0, "Budgeted SQS": 200.0, CHEAPEST[1]: 50.0}
+    told = dropped_mass.message({"statistics": {"epsilon": 0.01, "dropped": dropped, "bits": bits}})
     assert "C-SQS drops 0.5 to 50 times ε = 0.01" in told
-    assert told.endswith(f"sends {words} than C-SQS from τ₁ = 0.")
+    assert told.endswith("smallest support takes 200 bits, its cheapest one 50, and C-SQS from τ₁ = 0 takes 100.")

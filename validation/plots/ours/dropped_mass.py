@@ -37,6 +37,8 @@ SHOWN = (EPSILON, 0.05)  # rows of the table
 PRICES = np.geomspace(1e-8, 0.05, 60)  # fixed thresholds
 POINTS = 40  # points of a drawn curve
 CONTROLLERS = ("C-SQS", "Budgeted SQS", "Budgeted C-SQS")
+CHEAPEST = ("C-SQS, cheapest support", "Budgeted SQS, cheapest support")
+"""The same controllers, but each sends the support of the fewest bits that holds the chosen one."""
 FIXED = "C-SQS (τ = 0.001, fixed)"
 OTHERS = {f"C-SQS (τ₁ = {tau:g})": tau for tau in (0.0, 0.0001, 0.01)}
 """C-SQS from other first thresholds, at the paper's ε; the paper does not print its τ₁."""
@@ -61,16 +63,29 @@ class Path:
 # -------------------------------------------------------------------------------------------------- the controllers
 
 
-def follow(name: str, epsilon: float, q: Values, tail: Values) -> Path:
+def cheapest_sizes(bits: Values) -> NDArray[np.int64]:
+    """Return for K = 1, ..., V the K' ≥ K of the fewest bits, the largest of equal ones.
+
+    log₂C(V, K) falls again for K above V/2, so K' is often V: a support of all tokens needs no list of them.
+    """
+    least = np.minimum.accumulate(bits[::-1])
+    new = np.append(True, bits[-2::-1] < least[:-1])
+    place = np.maximum.accumulate(np.where(new, np.arange(len(bits)), 0))
+    return np.asarray((len(bits) - place)[::-1])
+
+
+def follow(name: str, epsilon: float, q: Values, tail: Values, cheapest: NDArray[np.int64] | None = None) -> Path:
     """Return the decisions of a controller along a text.
 
     Parameters
     ----------
     name : str
-        One of ``CONTROLLERS`` or ``OTHERS``.
+        One of ``CONTROLLERS``, ``OTHERS`` or ``CHEAPEST``.
     epsilon : float
     q, tail : arrays, shape (T, V)
         Distributions in falling order, and the mass outside the 1, ..., V largest entries.
+    cheapest : integer array, shape (V,), optional
+        :func:`cheapest_sizes`, for ``CHEAPEST``. Then d is the dropped mass of the support that is sent.
     """
     tau, saved = OTHERS.get(name, MIDDLE_THRESHOLD), 0.0
     sizes, dropped = np.empty(len(q), dtype=np.int64), np.empty(len(q))
@@ -80,7 +95,9 @@ def follow(name: str, epsilon: float, q: Values, tail: Values) -> Path:
         by_budget = 1 + int(np.count_nonzero(tail[n, :-1] > saved))
         kept = by_price
         if name.startswith("Budgeted"):
-            kept = by_budget if name == "Budgeted SQS" else max(by_price, by_budget)
+            kept = max(by_price, by_budget) if name == "Budgeted C-SQS" else by_budget
+        if cheapest is not None:
+            kept = by_price = int(cheapest[kept - 1])
         sizes[n], dropped[n] = kept, tail[n, kept - 1]
         saved -= dropped[n]
         tau -= LEARNING_RATE * (tail[n, by_price - 1] - epsilon)  # c-sqs (8)
@@ -111,8 +128,12 @@ def _rejected(q: Values, p: Values, sizes: NDArray[np.int64]) -> Values:
     return np.asarray(total_variation(counts / RESOLUTION, p))
 
 
-def paths_of(trace: Trace) -> dict[tuple[str, float], list[Path]]:
-    """Return the paths of all controllers and fixed thresholds, one for each text, by name and parameter."""
+def paths_of(trace: Trace, bits: Values) -> dict[tuple[str, float], list[Path]]:
+    """Return the paths of all controllers and fixed thresholds, one for each text, by name and parameter.
+
+    ``bits`` (V,) are those of a draft with K = 1, ..., V tokens.
+    """
+    sizes = cheapest_sizes(bits)
     found: dict[tuple[str, float], list[Path]] = {}
     for q, p in texts_of(trace):
         order = np.argsort(-q, axis=-1, kind="stable")
@@ -121,8 +142,8 @@ def paths_of(trace: Trace) -> dict[tuple[str, float], list[Path]]:
         tail = np.zeros_like(q)
         tail[:, :-1] = np.cumsum(q[:, :0:-1], axis=-1)[:, ::-1]
         for epsilon in EPSILONS:
-            for name in (*CONTROLLERS, *(OTHERS if epsilon == EPSILON else ())):
-                path = follow(name, epsilon, q, tail)
+            for name in (*CONTROLLERS, *CHEAPEST, *(OTHERS if epsilon == EPSILON else ())):
+                path = follow(name, epsilon, q, tail, sizes if name in CHEAPEST else None)
                 if epsilon in SHOWN:
                     path.rejected = _rejected(q[::EVERY], p[::EVERY], path.sizes[::EVERY])
                 found.setdefault((name, epsilon), []).append(path)
@@ -162,8 +183,8 @@ def _excess(points: list[tuple[float, float]], fixed: list[tuple[float, float]])
 
 def measure(trace: Trace, seed: int) -> Numbers:
     """Measure dropped mass, bits and rejection probability of each controller on the same texts; nothing is random."""
-    paths = paths_of(trace)
     bits_of = np.asarray(payload_bits(trace.vocabulary, np.arange(1, trace.vocabulary + 1), RESOLUTION, adaptive=True))
+    paths = paths_of(trace, bits_of)
 
     def bits(path: Path) -> Values:
         return bits_of[path.sizes - 1]
@@ -183,13 +204,14 @@ def measure(trace: Trace, seed: int) -> Numbers:
         {"name": f"sharp bound, τ₁ = {MIDDLE_THRESHOLD:g}", "panel": 0, "x": at.tolist(), "mean": plain(bound)}
     )
     points = {}
-    for name in (*CONTROLLERS, FIXED):
+    for name in (*CONTROLLERS, *CHEAPEST, FIXED):
         keys = [key for key in paths if key[0] == name]
         points[name] = [(_mean(paths[key], lambda path: path.dropped), _mean(paths[key], bits)) for key in keys]
         mass, sent = zip(*points[name], strict=True)
         series.append({"name": name, "panel": 1, "parameter": [k[1] for k in keys], "x": plain(mass), "y": plain(sent)})
-    names = {EPSILON: (*CONTROLLERS, *OTHERS)}
-    rows = [(e, _name(name), paths[name, e]) for e in SHOWN for name in names.get(e, CONTROLLERS)]
+    names = {EPSILON: OTHERS}
+    rows = [(e, _name(name), paths[name, e]) for e in SHOWN for name in (*CONTROLLERS, *CHEAPEST, *names.get(e, ()))]
+    known = (*drawn, *CHEAPEST)
     return {
         "axes": [
             {"x": axis("position in the text", scale="log"), "y": axis("mean dropped mass so far", scale="log")},
@@ -199,8 +221,8 @@ def measure(trace: Trace, seed: int) -> Numbers:
         "statistics": {
             "texts": len(texts),
             "epsilon": EPSILON,
-            "dropped": {name: plain(_mean(paths[name, EPSILON], lambda path: path.dropped), 4) for name in drawn},
-            "bits": {name: plain(_mean(paths[name, EPSILON], bits), 5) for name in drawn},
+            "dropped": {name: plain(_mean(paths[name, EPSILON], lambda path: path.dropped), 4) for name in known},
+            "bits": {name: plain(_mean(paths[name, EPSILON], bits), 5) for name in known},
             "over_fixed": {name: _excess(points[name], points[FIXED]) for name in CONTROLLERS},
         },
         "tables": [_table(rows, bits).plain()],
@@ -252,6 +274,7 @@ def _table(rows: list[tuple[float, str, list[Path]]], bits: Callable[[Path], Val
 def _name(name: str) -> str:
     """Return the name of a curve in the legend."""
     first = f"τ₁ = {MIDDLE_THRESHOLD:g}"
+    name = name.replace("C-SQS,", f"C-SQS ({first}),")
     return {"C-SQS": f"C-SQS ({first})", "Budgeted C-SQS": f"Budgeted C-SQS ({first})", FIXED: "fixed threshold"}.get(
         name, name
     )
@@ -269,6 +292,8 @@ def paint(numbers: Numbers) -> Canvas:
             look = info_of(one["name"]).style.options()
             if one["panel"] == 0 or one["name"] == FIXED:
                 look["marker"] = ""
+            if one["name"] in CHEAPEST:
+                look |= {"linestyle": (0, (4, 2)), "markerfacecolor": "white"}
             if one["name"] in SHADES:
                 look |= {"color": SHADES[one["name"]], "linewidth": 0.9}
             (drawn,) = axes.plot(one["x"], one["mean"] if one["panel"] == 0 else one["y"], markersize=4, **look)
@@ -292,11 +317,11 @@ def message(numbers: Numbers) -> str:
     """Give the dropped mass of C-SQS for each τ_1, and compare the budget's bits with those of C-SQS from τ_1 = 0."""
     about = numbers["statistics"]
     times = [about["dropped"][name] / about["epsilon"] for name in ("C-SQS", *OTHERS)]
-    more = 100.0 * (about["bits"]["Budgeted SQS"] / about["bits"][FROM_0] - 1.0)
+    small, cheap, zero = (about["bits"][name] for name in ("Budgeted SQS", CHEAPEST[1], FROM_0))
     return (
         f"On the same texts C-SQS drops {min(times):.2g} to {max(times):.3g} times ε = {about['epsilon']:g}, depending "
-        f"on τ₁; the budget never drops more than ε on average, and sends {abs(more):.0f}% "
-        f"{'more' if more > 0 else 'fewer'} bits than C-SQS from τ₁ = 0."
+        f"on τ₁. The budget never drops more than ε on average; its smallest support takes {small:,.0f} bits, its "
+        f"cheapest one {cheap:,.0f}, and C-SQS from τ₁ = 0 takes {zero:,.0f}."
     )
 
 
@@ -313,6 +338,9 @@ def caption(numbers: Numbers) -> str:
     return (
         f"At ε = {about['epsilon']:g}, mean dropped mass: {dropped}; bits of a draft by the formula: {bits}. Bits "
         "divided by those of the fixed threshold with the same mean dropped mass, which is known only afterwards: "
-        f"{'; '.join(told)}. The controllers start anew at each of {about['texts']} evenly spaced texts, and all "
-        "positions are kept."
+        f"{'; '.join(told)}. The cheapest support has the fewest bits of those that hold the chosen one: above K = V/2 "
+        "the list of its tokens gets shorter again, and all V tokens need none. "
+        f"{_name(CHEAPEST[0])}: {about['bits'][CHEAPEST[0]]:,.0f} bits and a dropped mass of "
+        f"{about['dropped'][CHEAPEST[0]]:.2g}. The controllers start anew at each of {about['texts']} evenly spaced "
+        "texts, and all positions are kept."
     )

@@ -232,12 +232,22 @@ def coded_message(draft: Any, choice: CodecChoice, *, token: Any, probability: b
     drawn = np.atleast_1d(token_of(rows.shape[-1]).check(np, "token", to_numpy(arrays(token=token)[1])))
     chosen = [np.atleast_1d(to_numpy(value)) for value in (choice.kind, choice.k, choice.parameter, choice.mixture)]
     refuse(any(value.shape != rows.shape[:1] for value in (drawn, *chosen)), "token and choice must be one a row")
+    refuse(not _is_choice(rows.shape[1], *chosen), "choice must hold a kind, k, parameter and mixture of the menu")
     known = flag("probability", probability)
     drafts = (
         _coded(row, KINDS[int(kind)], int(k), int(parameter), bool(mixture), int(d), float(row[d]) if known else None)
         for row, d, kind, k, parameter, mixture in zip(rows, drawn, *chosen, strict=True)
     )
     return MixedMessage(rows.shape[1], tuple(drafts))
+
+
+def _is_choice(vocabulary: int, kind: Any, k: Any, parameter: Any, mixture: Any) -> bool:
+    """Whether the fields of a choice can be those of a menu; nobody but the search needs to make one."""
+    whole = all(np.issubdtype(value.dtype, np.integer) for value in (kind, k, parameter)) and mixture.dtype == np.bool_
+    if not whole or not ((kind >= 0) & (kind < len(KINDS))).all():
+        return False
+    most = np.where(kind == KINDS.index(TOP_K), MOST_BITS, LARGEST_RESOLUTION)
+    return bool(((k >= 0) & (k <= vocabulary) & (parameter >= 1) & (parameter <= most)).all())
 
 
 def _coded(

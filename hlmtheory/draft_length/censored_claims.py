@@ -275,7 +275,6 @@ CLAIMS = (
         attained=Attained(
             {"length_law": [0.0, 1.0], "acceptances": [0.5], "rounds": 2, "confidence": 0.4999}, ratio=0.9998
         ),
-        ceiling=1.0,
     ),
     Claim(
         id="draft_length.delta_coverage",

@@ -81,7 +81,7 @@ def text_risk(losses: Array, error: Array = 0.05) -> TextRisk:
     --------
     >>> found = text_risk([0.0, 0.25, 0.0, 0.0, 0.5, 0.0, 0.0, 0.25])
     >>> [round(float(x), 4) for x in (found.mean, found.low, found.high, found.corrected)]
-    [0.125, 0.0038, 0.5309, 0.2222]
+    [0.125, 0.0012, 0.5857, 0.2222]
     """
     xp, values, wrong = arrays("error", losses=losses, error=error)
     UNIT_INTERVAL.check(xp, "losses", values)

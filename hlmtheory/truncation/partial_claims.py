@@ -214,7 +214,6 @@ CLAIMS = (
         lhs=_distance,
         rhs=_most,
         attained=Attained(_FAR),
-        ceiling=1.0,
         condition=_summands,
     ),
     Claim(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from bisect import bisect_right
 from fractions import Fraction
@@ -408,6 +409,22 @@ def test_a_draft_that_no_codec_gives_is_refused(change, words):
     good = {"kind": "lattice", "support": [0, 1], "values": [1, 1], "rest": None, "bits": 0, "token": 0}
     with pytest.raises(ValueError, match=words):
         codec.MixedDraft(**{**good, "probability": None, **change})
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        *({"kind": kind} for kind in (4, -1, 0.5, np.nan)),
+        *({"k": k} for k in (3, -1, "2", None)),
+        *({"parameter": parameter} for parameter in (0, 2**40)),
+        {"mixture": 2},
+    ],
+    ids=str,
+)
+def test_a_choice_that_no_search_made_is_refused(field):
+    choice = dataclasses.replace(codec.cheapest_codec([0.5, 0.5], 0.1), **{n: np.array(v) for n, v in field.items()})
+    with pytest.raises(codec.MessageError, match="choice must hold"):
+        codec.coded_message([0.5, 0.5], choice, token=0)
 
 
 def test_a_message_that_the_format_cannot_hold_is_refused():

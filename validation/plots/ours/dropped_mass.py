@@ -36,6 +36,7 @@ EPSILONS = (EPSILON, 0.002, 0.005, 0.02, 0.05, 0.1)
 SHOWN = (EPSILON, 0.05)  # rows of the table
 PRICES = np.geomspace(1e-8, 0.05, 60)  # fixed thresholds
 POINTS = 40  # points of a drawn curve
+BOUND = f"sharp bound, τ₁ = {MIDDLE_THRESHOLD:g}"
 CONTROLLERS = ("C-SQS", "Budgeted SQS", "Budgeted C-SQS")
 CHEAPEST = ("C-SQS, cheapest support", "Budgeted SQS, cheapest support")
 """The same controllers, but each sends the support of the fewest bits that holds the chosen one."""
@@ -94,8 +95,10 @@ def follow(name: str, epsilon: float, q: Values, tail: Values, cheapest: NDArray
         saved += epsilon
         by_budget = 1 + int(np.count_nonzero(tail[n, :-1] > saved))
         kept = by_price
-        if name.startswith("Budgeted"):
-            kept = max(by_price, by_budget) if name == "Budgeted C-SQS" else by_budget
+        if name in ("Budgeted SQS", "Budgeted SQS, cheapest support"):
+            kept = by_budget
+        elif name == "Budgeted C-SQS":
+            kept = max(by_price, by_budget)
         if cheapest is not None:
             kept = by_price = int(cheapest[kept - 1])
         sizes[n], dropped[n] = kept, tail[n, kept - 1]
@@ -200,9 +203,7 @@ def measure(trace: Trace, seed: int) -> Numbers:
         curve = {"mean": plain([one.value for one in running]), "low": plain(low), "high": plain(high)}
         series.append({"name": name, "panel": 0, "x": at.tolist()} | curve)
     bound = regret_bound_sharp(EPSILON, LEARNING_RATE, MIDDLE_THRESHOLD, at)
-    series.append(
-        {"name": f"sharp bound, τ₁ = {MIDDLE_THRESHOLD:g}", "panel": 0, "x": at.tolist(), "mean": plain(bound)}
-    )
+    series.append({"name": BOUND, "panel": 0, "x": at.tolist(), "mean": plain(bound)})
     points = {}
     for name in (*CONTROLLERS, *CHEAPEST, FIXED):
         keys = [key for key in paths if key[0] == name]
@@ -286,7 +287,7 @@ def paint(numbers: Numbers) -> Canvas:
     labels: dict[str, Any] = {}
     for one in numbers["series"]:
         axes = panels[one["panel"]]
-        if one["name"].startswith("sharp"):
+        if one["name"] == BOUND:
             (drawn,) = axes.plot(one["x"], one["mean"], color="0.45", linestyle=(0, (4, 2)), linewidth=0.9)
         else:
             look = info_of(one["name"]).style.options()

@@ -143,16 +143,21 @@ def _draft_ends(target: Array, draft: Array, token: Array, k: Array) -> tuple[Ar
     return draft_ends(xp, at, p, q, q.value.shape[-1])
 
 
+_FINEST = 1e-9
+"""Rows are not rounded to a finer step: the stored value is then the true one, which is within the error as well."""
+
+
 def _boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
     """Return bounds of each row from log-probabilities rounded to steps of twice the error, with a floor."""
     xp, _, p, q, _ = pair_and_size(target, draft, 0)
     _, _, error = arrays(draft=q, error=error)
     ends = []
     for row in (p, q):
-        step = xp.where(error > 0, 2.0 * error, 1.0)[..., None]
+        coarse = error > _FINEST
+        step = xp.where(coarse, 2.0 * error, 1.0)[..., None]
         log = xp.log(xp.where(row > 0, row, 1.0))
         log = xp.where(row > 0, log, -800.0)
-        stored = xp.clip(xp.where(error[..., None] > 0, xp.round(log / step) * step, log), max=0.0)
+        stored = xp.clip(xp.where(coarse[..., None], xp.round(log / step) * step, log), max=0.0)
         floor = xp.max(stored, axis=-1) - 16.0  # as in llama.cpp's file
         box = quantised_box(stored, error * (1 + 2.0**-40), floor)
         ends += [box.lower * (1 - 2.0**-40), xp.clip(box.upper * (1 + 2.0**-40), max=1.0)]

@@ -22,7 +22,7 @@ def _lists(p, q):
 
 
 def _wider(row):
-    return (1.5 * row).clip(0.0, 1.0)
+    return (2.0 * row).clip(0.0, 1.0)  # exact in both types
 
 
 def _top(row):

@@ -263,11 +263,13 @@ def test_the_rise_with_k_passes_0_999999():
 @given(with_sizes(grid_pairs()))
 def test_the_bias_of_sizes_by_draft_against_enumeration(case):
     def naive(p, q, top_k):
-        """Return the Bias if each rejected draft v is replaced from its own r̂, where that exists."""
+        """Return the Bias if each rejected draft v is replaced from its own r̂, or the worst token where r̂ is 0/0."""
         p, q = exact(p), exact(q)
+        worst = max(range(len(q)), key=lambda v: q[v] - p[v])
         law = [Fraction(0)] * len(q)
         for v, beta in enumerate(oracles.rejection(p, q)):
-            replacement = oracles.residual(p, oracles.truncate(q, int(top_k[v]))) or p
+            replacement = oracles.residual(p, oracles.truncate(q, int(top_k[v])))
+            replacement = replacement or [Fraction(v == worst) for v in range(len(q))]
             law[v] += q[v] * (1 - beta)
             law = [mass + q[v] * beta * r for mass, r in zip(law, replacement, strict=True)]
         return float(sum(abs(a - b) for a, b in zip(law, p, strict=True)))

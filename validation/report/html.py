@@ -116,7 +116,10 @@ def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
     shown = [*by_source.values(), *(prompt for prompt in prompts if prompt not in by_source.values())][:EXCERPTS]
     return {
         "pair": pair.get("name", "unnamed"),
-        "models": [(w, pair.get(f"{w}_name", "?"), pair.get(f"{w}_parameters")) for w in ("small", "large")],
+        "models": [
+            (role, pair.get(f"{key}_name", "?"), pair.get(f"{key}_parameters"))
+            for role, key in (("draft", "small"), ("target", "large"))
+        ],
         "vocabulary": manifest.get("vocabulary"),
         "positions": manifest.get("positions"),
         "seed": manifest.get("seed"),

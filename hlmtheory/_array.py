@@ -21,7 +21,7 @@ Array: TypeAlias = Any
 def arrays(*exact: str, **values: Any) -> tuple[Any, ...]:
     """Return the namespace and the values as arrays of it, on one device.
 
-    Python numbers and sequences become arrays of the library that the other values use (numpy if there is none).
+    Python numbers and sequences become arrays of the library that the other values use, or of numpy.
     Fractions take the floating type of the other values. Two libraries in one call are refused, since a silent copy
     would hide where the work runs.
 

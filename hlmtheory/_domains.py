@@ -312,12 +312,12 @@ def entry_for_each(unit: str, **shapes: tuple[int, ...]) -> None:
 
 
 def leading_dimensions(**shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the common batch shape; raise, with every argument's shape, if there is none."""
+    """Return the common batch shape; if no common shape exists, raise with the shape of every argument."""
     return broadcast("leading dimensions", **shapes)
 
 
 def broadcast(what: str = "shapes", /, **shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the common shape; raise, with every argument's shape, if there is none."""
+    """Return the common shape; if no common shape exists, raise with the shape of every argument."""
     different = {shape for shape in shapes.values() if shape}
     if len(different) <= 1:
         return next(iter(different), ())

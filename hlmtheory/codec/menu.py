@@ -194,7 +194,7 @@ def steps_of_row(vocabulary: int, size: int, cells: int, resolution: int) -> int
 
 
 def most_tokens(bits: Integers) -> Integers:
-    """The most tokens of a row of so many bits: a short message must not fill the memory of the server."""
+    """Return the largest number of tokens that a row of these bits may have, so that memory stays bounded."""
     return bits * ENTRIES_PER_BYTE // 8
 
 

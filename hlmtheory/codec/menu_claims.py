@@ -108,7 +108,7 @@ def _bits(row: Any, bias_tolerance: float, k: int, resolution: int, width: int) 
 
 
 def _competitor(row: Any, bias_tolerance: float, k: int, resolution: int, width: int) -> float:
-    """Return the bits of the cheapest competitor within the tolerance, by whole numbers; infinite if there is none."""
+    """Return the bits of the cheapest competitor within the tolerance, in whole numbers; infinity without one."""
     v, limit = row.shape[-1], bias_tolerance - _NEARLY
     found = [math.inf]
     levels = decoded_draft(row, k, bits_per_probability=width)

@@ -148,7 +148,7 @@ def kept_mean_printed(drafts: Array, accepted: Array, epsilon: Array, learning_r
 def accepted_mean_printed(
     drafts: Array, accepted: Array, epsilon: Array, learning_rate: Array, threshold: Array
 ) -> Array:
-    """Return the mean of d over the accepted positions by Algorithm 1 as printed; 0 if there are none."""
+    """Return the mean of d over the accepted positions by Algorithm 1 as printed, or 0 if no position is accepted."""
     found = drafted_ahead(drafts, accepted, epsilon, learning_rate, threshold, printed=True)
     xp, count = arrays(count=accepted_count(drafts, accepted))
     return found.accepted / xp.astype(count, found.accepted.dtype)

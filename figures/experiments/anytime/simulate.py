@@ -98,7 +98,7 @@ def segments(
 
 
 def first_certificates(audit: Audit, rng: np.random.Generator, runs: int, tokens: int) -> Row:
-    """Return the first token after which the risk RISK is certified, infinite if there is none; shape (runs,)."""
+    """Return the first token after which the risk RISK is certified, or infinity if it never is; shape (runs,)."""
     shares, level = np.asarray(BETS), audit.rate * RISK
     gain = np.log1p(shares * level / (1.0 - level))
     start, last, lost = segments(

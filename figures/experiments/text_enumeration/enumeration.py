@@ -91,7 +91,7 @@ def bounds_of(target: Sequence[Row], draft: Sequence[Row]) -> Bounds:
 
 
 def restricted_logits(model: Any, prompt: Sequence[int], tokens: Sequence[int], length: int) -> list[Row]:
-    """The model's logits at some tokens, after the prompt and each prefix of fewer than ``length`` of these tokens.
+    """Return the model's logits at the chosen tokens, after the prompt and after each prefix shorter than ``length``.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def _continue(model: Any, output: Any, tokens: torch.Tensor, found: list[Row], d
 
 
 def _rows_of(cache: Any, rows: torch.Tensor) -> Any:
-    """A cache of some rows of a cache of keys and values, which stays as it is."""
+    """Return a copy of chosen rows of a cache of keys and values; the cache does not change."""
     chosen = copy(cache)
     chosen.layers = [copy(layer) for layer in cache.layers]
     chosen.batch_select_indices(rows)  # makes new arrays

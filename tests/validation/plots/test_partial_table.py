@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from hlmtheory.verification import acceptance_rate
 from validation.plots import EXHIBITS, draw
@@ -15,14 +16,14 @@ from validation.plots.ours.partial_table import QUANTISERS, SIZES, measure_table
 from validation.trace.reader import Trace, TraceWriter, open_trace, probabilities
 
 
-def written(folder: Path, positions: int, vocabulary: int) -> Trace:
-    """A trace of random logits."""
+def written(folder: Path, positions: int, vocabulary: int, *, prompts: int = 1) -> Trace:
+    """A trace of random logits; the positions are dealt to the prompts in turn."""
     rng = np.random.default_rng(0)
     draft = rng.normal(0, 2, (positions, vocabulary))
     target = draft + rng.normal(0, 1, draft.shape)
     zeros = np.zeros(positions, dtype=np.int32)
     with TraceWriter(folder / "trace", vocabulary, {"pair": {"name": "a pair"}}) as writer:
-        writer.append(draft, target, zeros, zeros, np.arange(positions))
+        writer.append(draft, target, zeros, np.arange(positions) % prompts, np.arange(positions))
     return open_trace(folder / "trace")
 
 
@@ -78,3 +79,18 @@ def test_the_table_is_drawn_and_the_same_again(tmp_path: Path) -> None:
 def test_one_token_is_no_question(tmp_path: Path) -> None:
     found = measure_table(written(tmp_path, 3, 1), seed=1)["statistics"]["lists"]["1"]
     assert (found["acceptance width"], found["decided"]) == (0.0, 1.0)
+
+
+def test_the_intervals_are_clustered_by_prompt(tmp_path: Path) -> None:
+    """One position a prompt: Student's interval of the mean. One prompt alone has no interval."""
+    (row,) = measure_table(written(tmp_path / "many", 7, 5, prompts=7), seed=1)["tables"][2]["rows"]
+    assert row[1] == "0 [0, 0]"  # all five tokens are listed
+    wide = measure_table(written(tmp_path / "wide", 7, 9, prompts=7), seed=1)["tables"][2]["rows"][0][1]
+    trace = open_trace(tmp_path / "wide" / "trace")
+    q, p = (probabilities(trace.arrays[f"{model}_logits"][:]) for model in ("draft", "target"))
+    widths = np.array([width(*pair, SIZES[0]) for pair in zip(p, q, strict=True)])
+    half = stats.t.ppf(0.975, 6) * widths.std(ddof=1) / np.sqrt(7)
+    mean = widths.mean()
+    assert wide == f"{mean:.3g} [{mean - half:.3g}, {mean + half:.3g}]".replace("-", "−")
+    alone = measure_table(written(tmp_path / "one", 7, 9), seed=1)["tables"][2]["rows"][0][1]
+    assert "[" not in alone

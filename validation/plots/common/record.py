@@ -145,6 +145,12 @@ class Table:
         return {"title": self.title, "heads": list(self.heads), "rows": [list(row) for row in self.rows]}
 
 
+def sampled_positions(trace: Trace, count: int, seed: int) -> NDArray[np.int64]:
+    """Return the positions that :func:`sampled` takes, in the order of the trace."""
+    rng = np.random.default_rng(seed)
+    return np.sort(rng.choice(trace.positions, min(count, trace.positions), replace=False))
+
+
 def sampled(
     trace: Trace, count: int, seed: int, *, per_position: int = 1
 ) -> Iterator[tuple[NDArray[np.float16], NDArray[np.float16]]]:
@@ -159,8 +165,7 @@ def sampled(
     per_position : int
         Number of rows of V that the caller makes per position; larger values give smaller chunks.
     """
-    rng = np.random.default_rng(seed)
-    chosen = np.sort(rng.choice(trace.positions, min(count, trace.positions), replace=False))
+    chosen = sampled_positions(trace, count, seed)
     start = 0
     for chunk in trace.chunks(max(1, CHUNK_VALUES // (trace.vocabulary * per_position))):
         first, last = np.searchsorted(chosen, [start, start + len(chunk.tokens)])

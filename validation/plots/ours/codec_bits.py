@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from hlmtheory import codec, lattice, truncation
 from hlmtheory.codec import CODEC_KINDS, CodecMenu
-from validation.plots.common.record import Numbers, Table, plain, sampled
+from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
+from validation.plots.common.skipping.sample import mean, prompt_of
+from validation.plots.common.skipping.words import with_interval
 from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, name_axes
 from validation.plots.common.truncation.sample import SAMPLE_VALUES, SHOWN, Drafts, denominator, sample_of
 from validation.plots.common.truncation.values import curve, three
@@ -43,6 +45,7 @@ class Compared:
     ``rules``: by name, one entry for each ε of EPSILON; None where it is not measured or no parameter meets ε, or the
     share of the positions that cannot meet it. ``kinds`` (ε, kinds): share of the positions with each kind.
     ``budget``: for each ε the bits, and the lower bounds over the choices and over the whole menu, for each token.
+    ``prompt`` (n,): the number of each position's prompt.
     """
 
     vocabulary: int
@@ -50,6 +53,7 @@ class Compared:
     kinds: Row
     budget: Row
     positions: int
+    prompt: NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,8 @@ def _compared(source: _Source, seed: int) -> Compared:
     least = [codec.optimal_codecs(bits, below, epsilon * len(q)).lower_bound for epsilon in EPSILON]
     budget = np.array([[plan.bits, plan.lower_bound, bound] for plan, bound in zip(plans, least, strict=True)]) / len(q)
     kinds = np.array([[np.mean(cheapest.kind[:, j] == n) for n in range(3)] for j in columns])
-    return Compared(trace.vocabulary, rules, kinds, budget, len(q))
+    places = sampled_positions(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed)[chosen]
+    return Compared(trace.vocabulary, rules, kinds, budget, len(q), prompt_of(trace, places))
 
 
 def _families(q: Row) -> dict[str, list[Promise | float | None]]:
@@ -327,6 +332,13 @@ def _bits_cell(found: Promise | float | None) -> str:
     return f"not at {found:.0%}" if isinstance(found, float) else f"{found[0].mean():,.0f}"
 
 
+def _interval_cell(found: Promise | float | None, groups: NDArray[np.int64]) -> str:
+    if not isinstance(found, tuple):
+        return _bits_cell(found)
+    bits = mean(found[0], groups)
+    return with_interval(bits.value, (bits.low, bits.high), ",.0f")
+
+
 def _bias_cell(found: Promise | float | None, epsilon: float) -> str:
     if not isinstance(found, tuple):
         return "–"
@@ -347,10 +359,12 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
     ]
     for k, kind in enumerate(CODEC_KINDS[:3]):
         budget.append((f"share of {kind}", *(f"{found.kinds[n, k]:.0%}" for n in places)))
+    met = [(name, *(_interval_cell(values[n], found.prompt) for n in places)) for name, values in found.rules.items()]
     tables = (
         Table("Bits for each distribution, mean over the positions", heads, tuple(bits)),
         Table("2 TV(q, q̂): mean; largest; share of the positions above ε", heads, tuple(bias)),
         Table("One budget for all positions, bits for each, and the kinds of the cheapest", heads, tuple(budget)),
+        Table("Bits for each distribution, mean with its 95% interval, clustered by prompt", heads, tuple(met)),
     )
     return {
         "tables": [table.plain() for table in tables],

@@ -8,7 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hlmtheory import truncation, verification
-from validation.plots.common.record import Numbers, Table, plain, sampled
+from validation.plots.common.record import Numbers, Table, plain, sampled, sampled_positions
+from validation.plots.common.skipping.sample import mean, prompt_of
+from validation.plots.common.skipping.words import with_interval
 from validation.trace.reader import Trace, probabilities
 
 SIZES = (5, 20, 100, 1000)
@@ -97,6 +99,12 @@ def _spread(values: Row) -> str:
     return f"{values.mean():.2g}; {np.quantile(values, 0.95):.2g}"
 
 
+def _clustered(values: Row, groups: NDArray[np.int64]) -> str:
+    """Return the mean with its interval over prompts as text."""
+    found = mean(values, groups)
+    return with_interval(found.value, (found.low, found.high), ".3g")
+
+
 def measure_table(trace: Trace, seed: int) -> Numbers:
     """Measure Table IX of ours: the widths of the intervals that top-k lists and quantised rows leave."""
     of_lists, of_quantisers = _measured(trace, seed)
@@ -126,6 +134,21 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
         ("stored", "error in nats", "width of the acceptance rate"),
         tuple((name, f"{half:.2g}", _spread(of_quantisers[name])) for name, half, _ in QUANTISERS),
     ).plain()
+    groups = prompt_of(trace, sampled_positions(trace, max(1, SAMPLE_VALUES // trace.vocabulary), seed))
+    third = Table(
+        "Means with their 95% intervals, clustered by prompt",
+        ("k", "width of the acceptance rate", "largest Δ_k", "largest Bias", "drafts decided"),
+        tuple(
+            (
+                f"{k:,}",
+                *(
+                    _clustered(found[name], groups)
+                    for name in ("acceptance width", "largest deviation", "largest bias", "decided")
+                ),
+            )
+            for k, found in of_lists.items()
+        ),
+    ).plain()
     statistics: dict[str, Any] = {
         "lists": {
             str(k): {name: plain(values.mean(), 5) for name, values in found.items() if name != "outside"}
@@ -137,7 +160,7 @@ def measure_table(trace: Trace, seed: int) -> Numbers:
         "positions_quantised": len(next(iter(of_quantisers.values()))),
     }
     drawn = len(next(iter(of_lists.values()))["bias"])
-    return {"tables": [first, second], "statistics": statistics, "positions_drawn": drawn}
+    return {"tables": [first, second, third], "statistics": statistics, "positions_drawn": drawn}
 
 
 def message_table(numbers: Numbers) -> str:

@@ -36,6 +36,7 @@ MODULES = (
     "serving",
     "batching",
     "traces",
+    "lossless",
 )
 """The public modules; ``__all__`` of each lists its public names."""
 

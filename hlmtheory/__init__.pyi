@@ -5,6 +5,7 @@ from hlmtheory import codec as codec
 from hlmtheory import conformal as conformal
 from hlmtheory import draft_length as draft_length
 from hlmtheory import lattice as lattice
+from hlmtheory import lossless as lossless
 from hlmtheory import ofdma as ofdma
 from hlmtheory import serving as serving
 from hlmtheory import skipping as skipping

@@ -19,6 +19,7 @@ LAYERS = (
     "training",
     "claims",
     "decoding",
+    "audit",
     "uncertainty",
     "plots",
     "report",

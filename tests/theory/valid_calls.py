@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory import channel, codec, conformal, draft_length, serving, skipping, verification
+from hlmtheory import channel, codec, conformal, draft_length, lossless, serving, skipping, verification
 from validation.trace.writer import TraceWriter
 
 MODEL = serving.ModelShape(1, 2, 3)
@@ -143,6 +143,15 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "fewest_tokens_to_certify": {"audit_probability": 0.5, "risk": 0.125, "error": 0.25},
     "SkipAudit": {"audit_probability": 0.5, "risk": 0.125, "error": 0.25, "bets": [0.25, 0.75]},
     "SkipAudit.update": {"audited_rejection": 0.5},
+    "law_wealth": {"outcome": [[0.0, 1.0, 0.5]], "expected": [[0.25, 0.5, 0.5]], "bets": [0.25, 0.75]},
+    "distance_bound": {
+        "outcome": [[0.0, 1.0, 0.5]],
+        "expected": [[0.25, 0.5, 0.5]],
+        "error": 0.125,
+        "bets": [0.25, 0.75],
+    },
+    "LawTest": {"tests": 1, "error": 0.125, "bets": [0.25, 0.75]},
+    "LawTest.update": {"outcome": [[0.0, 1.0, 0.5]], "expected": [[0.25, 0.5, 0.5]]},
     "text_risk": {"losses": [0.25, 0.0, 0.5], "error": 0.125},
     "sequence_risk": {"step_risks": [[0.25, 0.0], [0.25, 0.5]]},
     "threshold_losses": {
@@ -446,6 +455,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
 
 RECEIVERS: dict[str, Any] = {
     "AcceptanceCount": verification.AcceptanceCount(3, 5),
+    "LawTest": lambda: lossless.LawTest(1, 0.125),
     "SkipAudit": lambda: skipping.SkipAudit(0.5, 0.125, 0.25),
     "ThresholdController.step": controller,
     "ThresholdController.roll_back": lambda: controller(2),

@@ -11,6 +11,7 @@ import click
 
 import hlmtheory
 from validation.cli.acceptance import acceptance
+from validation.cli.audit import audit
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED
 from validation.cli.options import Renamed
@@ -371,4 +372,5 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
 
 
 main.add_command(acceptance)
+main.add_command(audit)
 main.add_command(top_k)

@@ -1,0 +1,182 @@
+"""The target's law: rows of probabilities for the next token, from a table, a model or a trace.
+
+Every law has ``vocabulary`` V, ``prompts`` (lists of token ids), ``end_tokens``, and ``rows``. The symbol V means
+"nothing": it follows an end-of-text token with probability 1, so that a text which goes on is noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.errors import UserError
+
+Array = NDArray[Any]
+ORDER = ("repetition_penalty", "temperature", "top_k", "top_p", "min_p")
+
+
+class Law(Protocol):
+    """Distributions of the next token after a prompt and any continuation."""
+
+    vocabulary: int
+    prompts: list[list[int]]
+    end_tokens: tuple[int, ...]
+
+    def next_rows(self, prompt: int, tokens: Array) -> Array:
+        """Return the rows (m, D, V) of the tokens (m, D) of a prompt, each given those before it."""
+        ...
+
+
+def extended_rows(law: Law, prompt: int, tokens: Array) -> Array:
+    """Return rows (m, D, V + 1): those of the law, and after an end-of-text token all mass on "nothing"."""
+    found = np.zeros((*tokens.shape, law.vocabulary + 1))
+    found[..., :-1] = law.next_rows(prompt, np.where(tokens < law.vocabulary, tokens, 0))
+    ended = np.isin(tokens, law.end_tokens) | (tokens == law.vocabulary)
+    after = np.zeros(tokens.shape, dtype=bool)
+    after[:, 1:] = np.logical_or.accumulate(ended, axis=1)[:, :-1]
+    found[after] = 0.0
+    found[after, -1] = 1.0
+    return found
+
+
+@dataclass
+class TableLaw:
+    """A toy law: one row for each prefix, in the order of a tree (after node n and token v comes node n V + v + 1).
+
+    Parameters
+    ----------
+    table : array, shape (nodes, V) or (C, nodes, V)
+        Rows of probabilities; one table for all prompts, or one for each.
+    prompts : list of lists of int
+    end_tokens : tuple of int
+    """
+
+    table: Array
+    prompts: list[list[int]] = field(default_factory=lambda: [[0]])
+    end_tokens: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check the table."""
+        table = np.asarray(self.table, dtype=np.float64)
+        self.table = table[None] if table.ndim == 2 else table
+        if self.table.ndim != 3 or self.table.shape[0] not in (1, len(self.prompts)):
+            raise UserError(f"The table has the shape {table.shape}; it must be (nodes, V) or (prompts, nodes, V).")
+        sums = self.table.sum(axis=-1)
+        if not (np.isfinite(self.table).all() and (self.table >= 0).all() and np.allclose(sums, 1, rtol=0, atol=1e-6)):
+            raise UserError("A row of the table is no distribution; each must sum to 1.")
+        self.table = self.table / sums[..., None]
+        self.vocabulary = self.table.shape[-1]
+
+    @property
+    def depth(self) -> int:
+        """Return the depth to which the table has rows."""
+        nodes, depth = 0, 0
+        while nodes + self.vocabulary**depth <= self.table.shape[1]:
+            nodes += self.vocabulary**depth
+            depth += 1
+        return depth
+
+    def next_rows(self, prompt: int, tokens: Array) -> Array:
+        """Return the rows (m, D, V) of the tokens (m, D), each given those before it."""
+        if tokens.shape[1] > self.depth:
+            raise UserError(f"The table has rows to depth {self.depth}; ask for --depth {self.depth} or less.")
+        table = self.table[prompt if len(self.table) > 1 else 0]
+        node = np.zeros(len(tokens), dtype=np.int64)
+        found = np.empty((*tokens.shape, self.vocabulary))
+        for t in range(tokens.shape[1]):
+            found[:, t] = table[node]
+            node = node * self.vocabulary + tokens[:, t] + 1
+        return found
+
+
+@dataclass(frozen=True)
+class Processors:
+    """What an engine does to logits before it samples, in its order.
+
+    Attributes
+    ----------
+    temperature : float
+        0 is greedy.
+    top_k : int
+        0 keeps all.
+    top_p, min_p, repetition_penalty : float
+        1, 0 and 1 change nothing.
+    order : tuple of str
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    order: tuple[str, ...] = ORDER
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        for name, good, must in (
+            ("temperature", 0 <= self.temperature < np.inf, "0 (greedy) or more"),
+            ("top_k", self.top_k >= 0, "0 (all) or more"),
+            ("top_p", 0 < self.top_p <= 1, "in (0, 1]"),
+            ("min_p", 0 <= self.min_p <= 1, "in [0, 1]"),
+            ("repetition_penalty", 0 < self.repetition_penalty < np.inf, "above 0"),
+        ):
+            if not good:
+                raise UserError(f"{name} is {getattr(self, name)}; it must be {must}.")
+        if sorted(self.order) != sorted(ORDER):
+            raise UserError(f"The order is {', '.join(self.order)}; name each of {', '.join(ORDER)} once.")
+
+    def rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
+        """Return probabilities (m, V) from logits (m, V), given the token ids before each row."""
+        logits = np.array(logits, dtype=np.float64)
+        for name in self.order:
+            logits = getattr(self, f"_{name}")(logits, contexts)
+        return _softmax(logits)
+
+    def _repetition_penalty(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
+        if self.repetition_penalty != 1:
+            for row, seen in zip(logits, contexts, strict=True):
+                ids = np.unique(np.asarray(seen, dtype=np.int64))
+                row[ids] = np.where(
+                    row[ids] < 0, row[ids] * self.repetition_penalty, row[ids] / self.repetition_penalty
+                )
+        return logits
+
+    def _temperature(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
+        if self.temperature == 0:
+            found = np.full_like(logits, -np.inf)
+            top = logits.argmax(axis=-1)[:, None]
+            np.put_along_axis(found, top, 0.0, axis=-1)
+            return found
+        return logits / self.temperature
+
+    def _top_k(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
+        if 0 < self.top_k < logits.shape[-1]:
+            border = np.partition(logits, -self.top_k, axis=-1)[:, -self.top_k, None]
+            logits = np.where(logits < border, -np.inf, logits)
+        return logits
+
+    def _top_p(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
+        if self.top_p < 1:
+            order = np.argsort(-logits, axis=-1, kind="stable")
+            rows = np.take_along_axis(_softmax(logits), order, axis=-1)
+            keep = np.cumsum(rows, axis=-1) - rows < self.top_p  # the mass before the token
+            kept = np.zeros(logits.shape, dtype=bool)
+            np.put_along_axis(kept, order, keep, axis=-1)
+            logits = np.where(kept, logits, -np.inf)
+        return logits
+
+    def _min_p(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
+        if self.min_p > 0:
+            rows = _softmax(logits)
+            logits = np.where(rows < self.min_p * rows.max(axis=-1, keepdims=True), -np.inf, logits)
+        return logits
+
+
+def _softmax(logits: Array) -> Array:
+    rows = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    found: Array = rows / rows.sum(axis=-1, keepdims=True)
+    return found

@@ -1,0 +1,454 @@
+"""Defects built into the loop on purpose: the positive controls of an audit, one flag each.
+
+Each defect was reported for some software; ``source`` names the report. A defect changes one part of a run: the method,
+the random numbers, the residual, or a step of the loop. The loop itself knows nothing of this file: a part is replaced
+for the time of one run. So a run with a defect executes the same code as any other run, except for that part.
+:mod:`validation.decoding.defect_laws` enumerates the law of the texts that each defect gives.
+
+Never use these functions to generate text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding import loop, verification
+from validation.decoding.batch_state import DRAFT, TARGET
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import FixedLength
+from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
+from validation.decoding.sampling import distributions_of, draw, levels, residual
+from validation.decoding.session import Draft, Message, Proposal, Session, Step
+from validation.decoding.verification import VerifiedDrafts
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+    from validation.collection.prompts import Prompt
+    from validation.decoding.records import GenerationRecord, Round
+    from validation.models.pair import Pair
+
+Array = NDArray[Any]
+COIN_FLOOR = 2.0**-8
+"""A coin below this number is 0 in the control of the zero-probability comparison."""
+
+
+# ------------------------------------------------------------------------------------- q that was not drawn from
+
+
+class StaleQ(FixedLength):
+    """Every draft of a round is judged by the q of the round's first draft, as if only that one had been stored."""
+
+    def begin(self, session: Session) -> None:
+        """Start without a stored q."""
+        super().begin(session)
+        self.first: torch.Tensor | None = None
+
+    def propose(self, step: Step) -> Proposal:
+        """Return q, and the q of the round's first draft as the server's."""
+        import torch
+
+        q = step.distributions
+        if self.first is None:
+            self.first = q.new_zeros((self.session.sequences, q.shape[-1]))
+        rows, fresh = (torch.from_numpy(part).to(q.device) for part in (step.sequences, step.first_of_round))
+        self.first[rows[fresh]] = q[fresh]
+        return Proposal(q, self.first[rows])
+
+
+class OtherTemperature(FixedLength):
+    """Drafts are drawn at the run's temperature and judged by q at temperature 1."""
+
+    def propose(self, step: Step) -> Proposal:
+        """Return q, and q at temperature 1 as the server's."""
+        return Proposal(step.distributions, distributions_of(step.parts, 1.0, self.session.top_p))
+
+
+class UncutQ(FixedLength):
+    """Drafts are drawn after top-p, and judged by the q before it."""
+
+    def propose(self, step: Step) -> Proposal:
+        """Return q, and q without top-p as the server's."""
+        return Proposal(step.distributions, distributions_of(step.parts, self.session.temperature, 1.0))
+
+
+class GreedyDrafts(FixedLength):
+    """Drafts are the draft model's likeliest tokens, but are judged by p/q as if they had been drawn from q."""
+
+    def propose(self, step: Step) -> Proposal:
+        """Return the one-hot distribution of the likeliest token, and q as the server's."""
+        return Proposal(distributions_of(step.parts, 0.0, 1.0), step.distributions)
+
+
+# ------------------------------------------------------------------------------------------------ the residual
+
+
+def unnormalised_residual(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
+    """Return what a number in [0, 1) draws from (p - q)⁺ that was not divided by its sum: the rest is the last token.
+
+    The search for the number in the cumulative sums then ends behind the last one.
+    """
+    left = (target.double() - draft.double()).clamp_min_(0.0)
+    left[..., -1] += 1.0 - left.sum(dim=-1)
+    return left
+
+
+def residual_by_rank(target: torch.Tensor, draft: torch.Tensor) -> torch.Tensor:
+    """Return the residual of the sorted distributions: the likeliest p less the likeliest q, at p's token."""
+    import torch
+
+    p, order = target.double().sort(dim=-1, descending=True, stable=True)
+    q = draft.double().sort(dim=-1, descending=True, stable=True).values
+    return torch.zeros_like(p).scatter_(-1, order, residual(p, q))
+
+
+# ------------------------------------------------------------------------------------------- the random numbers
+
+
+class _Remembers(Noise):
+    """Random numbers that remember the number of each position's last draft."""
+
+    def __init__(self, seed: int, names: Sequence[str], positions: int) -> None:
+        super().__init__(seed, names, positions)
+        self.of_draft = np.full((len(names), positions + 1), np.nan)
+
+    def drafts(self, sequences: Array, positions: Array, ahead: Array, count: int) -> Array:
+        """Return the numbers of the drafts, and remember the first of each."""
+        found = super().drafts(sequences, positions, ahead, count)
+        self.of_draft[sequences, positions] = found[:, 0]
+        return found
+
+
+class DraftNoiseAgain(_Remembers):
+    """The number that drew a draft also draws the token that replaces it."""
+
+    def uniforms(self, purpose: int, sequences: Array, positions: Array, count: int) -> Array:
+        """Return the draft's number for the server's token where the position was drafted."""
+        found = super().uniforms(purpose, sequences, positions, count)
+        if purpose == REPLACE:
+            again = self.of_draft[sequences, positions]
+            found[:, 0] = np.where(np.isnan(again), found[:, 0], again)
+            self.of_draft[sequences, positions] = np.nan
+        return found
+
+
+class CoinOfLastDraft(_Remembers):
+    """The number that drew a draft also decides whether the next draft is accepted: the first token is right."""
+
+    def uniform(self, purpose: int, sequences: Array, positions: Array) -> Array:
+        """Return the number of the draft before as the coin of each draft after a round's first."""
+        found = super().uniform(purpose, sequences, positions)
+        if purpose == ACCEPT and positions.ndim == 2 and positions.shape[1] > 1:
+            found = found.copy()
+            found[:, 1:] = self.of_draft[sequences, np.maximum(positions[:, 1:] - 1, 0)]
+        return found
+
+
+class CoinMayBeZero(Noise):
+    """Coins are 0 once in 256, and ``u q ≤ p`` accepts: a draft with p = 0 passes then.
+
+    The loop compares ``u q < p``. A number just below 0 takes the place of 0, so the comparison holds at p = 0.
+    """
+
+    def uniform(self, purpose: int, sequences: Array, positions: Array) -> Array:
+        """Return the coins, those below ``COIN_FLOOR`` as a number just below 0."""
+        found = super().uniform(purpose, sequences, positions)
+        return np.where(found < COIN_FLOOR, -1e-200, found) if purpose == ACCEPT else found
+
+
+# --------------------------------------------------------------------------------------------- steps of the loop
+
+
+class _BonusFromDraft(loop._Loop):
+    """After a round whose drafts were all accepted, the bonus token is drawn from q."""
+
+    def _write_round(
+        self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
+    ) -> list[Round]:
+        (bonus,) = ((found.token >= 0) & ~found.rejected & (found.counts > 0)).nonzero()
+        if len(bonus):
+            some = slots[bonus]
+            logits = self.forward(DRAFT, some, 1)
+            q = distributions_of(logits, self.session.temperature, self.session.top_p)
+            places = self.draft_end[some] - self.prompt_end[some]
+            numbers = self.noise.uniforms(REPLACE, self.sequences[some], places, levels(q.shape[-1]))
+            found.token[bonus], _ = draw(q, numbers)
+        return super()._write_round(slots, in_flight, messages, found)
+
+
+class _BonusKept(loop._Loop):
+    """After a rejection, the bonus token that was drawn behind the last draft follows the replacement."""
+
+    def _write_round(
+        self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
+    ) -> list[Round]:
+        rounds = super()._write_round(slots, in_flight, messages, found)
+        (some,) = (found.rejected & ~self.finished[slots]).nonzero()
+        if len(some):
+            import torch
+
+            kept = slots[some]
+            rows = found.target.index_select(0, torch.from_numpy(found.last[some]).to(found.target.device))
+            places = self.kept_end[kept] - self.prompt_end[kept]
+            numbers = self.noise.uniforms(REPLACE, self.sequences[kept], places, levels(rows.shape[-1]))
+            self.tokens[kept, self.kept_end[kept]], _ = draw(rows, numbers)
+            self.kept_end[kept] += 1
+            self.draft_end[kept] = self.kept_end[kept]
+            self.mark_finished(kept)
+        return rounds
+
+
+class _EndPassedOver(loop._Loop):
+    """Drafting goes on behind an end-of-text token, and a text ends only at the last token of a round."""
+
+    _drafting = False
+
+    def _draft(self) -> None:
+        self._drafting = True
+        try:
+            super()._draft()
+        finally:
+            self._drafting = False
+
+    def is_end(self, tokens: Array) -> Array:
+        return np.zeros(len(tokens), dtype=bool) if self._drafting else super().is_end(tokens)
+
+
+class _CacheOffByOne(loop._Loop):
+    """After a rejection the target model's cache keeps one entry too many: the rejected draft's, not its replacement's.
+
+    Every later pass of the target model sees the rejected draft at that position.
+    """
+
+    def _write_round(
+        self, slots: Array, in_flight: list[list[Draft]], messages: list[Message], found: VerifiedDrafts
+    ) -> list[Round]:
+        if not hasattr(self, "_stale"):
+            self._stale: dict[int, tuple[int, int]] = {}  # by sequence: position, token; until the cache has read it
+        for i in np.flatnonzero(found.rejected).tolist():
+            place, draft = int(self.kept_end[slots[i]] + found.accepted[i]), in_flight[i][found.accepted[i]]
+            self._stale[int(self.sequences[slots[i]])] = (place, draft.token)
+        return super()._write_round(slots, in_flight, messages, found)
+
+    def forward(self, which: str, slots: Array, rows: int | Array) -> list[torch.Tensor]:
+        if which != TARGET or not getattr(self, "_stale", None):
+            return super().forward(which, slots, rows)
+        true = self.tokens.copy()
+        for slot in slots.tolist():
+            place, token = self._stale.pop(int(self.sequences[slot]), (-1, 0))
+            if place >= 0:
+                self.tokens[slot, place] = token
+        try:
+            return super().forward(which, slots, rows)
+        finally:
+            self.tokens[:] = true
+
+
+# ---------------------------------------------------------------------------------------------------- the list
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """One defect and how it is built into a run.
+
+    Attributes
+    ----------
+    name : str
+        The flag.
+    mechanism : str
+        What is wrong, in a sentence.
+    source : str
+        The report: repository and number of the issue or pull request, and more of them if several say it.
+    temperature, top_p : float
+        The setting at which the control is run; the defect cannot be seen at some others.
+    method : callable
+        Makes the method from the number of drafts of a round.
+    noise, residual, step : optional
+        What replaces the random numbers, the residual, or the loop's class.
+    """
+
+    name: str
+    mechanism: str
+    source: str
+    temperature: float = 1.0
+    top_p: float = 1.0
+    method: Callable[[int], Method] = FixedLength
+    noise: Callable[[int, Sequence[str], int], Noise] = Noise
+    residual: Callable[..., Any] | None = None
+    step: type[loop._Loop] | None = None
+
+
+DEFECTS: dict[str, Defect] = {
+    one.name: one
+    for one in (
+        Defect(
+            "stale_draft",
+            "a draft is judged by a q that was stored for another position",
+            "vllm-project/vllm#37639, vllm-project/vllm#47066",
+            method=StaleQ,
+        ),
+        Defect(
+            "draft_temperature",
+            "drafts are drawn at one temperature and judged by q at another",
+            "NVIDIA/TensorRT-LLM#12588, ohdearquant/lattice#974",
+            temperature=0.7,
+            method=OtherTemperature,
+        ),
+        Defect(
+            "draft_before_top_p",
+            "drafts are drawn after top-p and judged by q before it",
+            "huggingface/transformers#47932, mlx-node/mlx-node#11",
+            top_p=0.9,
+            method=UncutQ,
+        ),
+        Defect(
+            "residual_not_normalised",
+            "the residual is not divided by its sum",
+            "huggingface/transformers#28508",
+            residual=unnormalised_residual,
+        ),
+        Defect(
+            "residual_by_rank",
+            "the residual subtracts sorted probabilities, not those of the same token",
+            "ggml-org/llama.cpp examples/speculative (007d713); alibaba/rtp-llm#1311",
+            residual=residual_by_rank,
+        ),
+        Defect(
+            "noise_reused",
+            "the random number that drew a draft also draws its replacement",
+            "vllm-project/vllm#47386, vllm-project/vllm#54282",
+            noise=DraftNoiseAgain,
+        ),
+        Defect(
+            "greedy_draft_ratio",
+            "drafts are the draft model's likeliest tokens, judged by p/q",
+            "huggingface/transformers#32867, jaymody/speculative-sampling#3",
+            method=GreedyDrafts,
+        ),
+        Defect(
+            "zero_accepted",
+            "a coin of 0 accepts a draft of probability 0",
+            "sgl-project/sglang#35771",
+            top_p=0.9,
+            noise=CoinMayBeZero,
+        ),
+        Defect(
+            "bonus_from_draft",
+            "the bonus token is drawn from q",
+            "SafeAILab/EAGLE#47",
+            step=_BonusFromDraft,
+        ),
+        Defect(
+            "bonus_after_rejection",
+            "the bonus token is kept after a rejection",
+            "openvinotoolkit/openvino.genai#4190, lucidrains/speculative-decoding#3",
+            step=_BonusKept,
+        ),
+        Defect(
+            "end_passed_over",
+            "a text goes on behind an accepted end-of-text token",
+            "huggingface/transformers#47912, LostRuins/koboldcpp#1276",
+            step=_EndPassedOver,
+        ),
+        Defect(
+            "cache_off_by_one",
+            "after a rejection the target model's cache keeps the rejected draft's entry",
+            "ml-explore/mlx-swift-lm#424, ml-explore/mlx-lm#1427",
+            step=_CacheOffByOne,
+        ),
+        Defect(
+            "next_coin",
+            "the random number that drew a draft also decides on the next draft: right at depth 1, wrong jointly",
+            "vllm-project/vllm#47386",
+            noise=CoinOfLastDraft,
+        ),
+    )
+}
+"""Every defect by its flag: twelve, and one more that is right at depth 1."""
+
+
+@contextmanager
+def _replaced(module: Any, name: str, value: Any) -> Iterator[None]:
+    """Replace one name of a module for the time of a block."""
+    before = getattr(module, name)
+    setattr(module, name, before if value is None else value)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
+
+
+def decode_with(
+    defect: str, pair: Pair, prompts: Sequence[Prompt], *, max_draft_length: int = 2, **options: Any
+) -> list[GenerationRecord]:
+    """Continue prompts by standard speculative decoding with one defect, and return one record for each.
+
+    Parameters
+    ----------
+    defect : str
+        A flag of ``DEFECTS``.
+    pair, prompts, options
+        As :func:`validation.decoding.loop.decode` takes them; temperature and top-p are the defect's unless given.
+    max_draft_length : int
+        Drafts of a round.
+
+    Raises
+    ------
+    UserError
+        If no defect has that name.
+    """
+    found = DEFECTS.get(defect)
+    if found is None:
+        raise UserError(f"There is no defect {defect!r}; the defects are {', '.join(DEFECTS)}.")
+    settings: dict[str, Any] = {"temperature": found.temperature, "top_p": found.top_p, "noise": found.noise} | options
+    with _replaced(loop, "_Loop", found.step), _replaced(verification, "residual", found.residual):
+        return loop.decode(pair, prompts, found.method(max_draft_length), **settings)
+
+
+def sample_and_match(
+    method: Method,
+    session: Session,
+    sequences: Array,
+    in_flight: list[list[Draft]],
+    logits: torch.Tensor | list[torch.Tensor],
+    sizes: Array,
+    position: Array,
+    left: Array,
+) -> VerifiedDrafts:
+    """Verify by drawing the target model's token at every position: a draft is kept if it is that token.
+
+    It has the arguments and the result of :func:`validation.decoding.verification.verify`, and is exact for any drafts.
+    """
+    target = distributions_of(logits, session.temperature, session.top_p)
+    counts = np.array([len(drafts) for drafts in in_flight])
+    last = np.cumsum(sizes) - 1
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    offsets = np.arange(len(rows)) - (last - counts)[rows]  # 0 at the first draft
+    places = np.clip(position[rows] + offsets, 0, session.new_tokens)
+    token, mass = draw(target, session.noise.uniforms(REPLACE, sequences[rows], places, levels(target.shape[-1])))
+    accepted = np.zeros(len(sizes), dtype=np.int64)
+    ended = np.zeros(len(sizes), dtype=bool)
+    for i, drafts in enumerate(in_flight):
+        own = token[last[i] - counts[i] : last[i] + 1].tolist()
+        same = [draft.token == mine for draft, mine in zip(drafts, own, strict=False)]
+        accepted[i] = same.index(False) if False in same else len(same)
+        ended[i] = bool(accepted[i]) and drafts[accepted[i] - 1].token in session.pair.end_tokens
+    rejected = accepted < counts
+    at = last - counts + accepted
+    wanted = rejected | ((left > accepted) & ~ended)
+    return VerifiedDrafts(accepted, rejected, np.where(wanted, token[at], -1), mass[at], target, last, counts)
+
+
+def decode_by_matching(
+    pair: Pair, prompts: Sequence[Prompt], *, max_draft_length: int = 2, **options: Any
+) -> list[GenerationRecord]:
+    """Continue prompts with the verification of :func:`sample_and_match`, an exact sampler outside the registry."""
+    with _replaced(loop, "verify", sample_and_match):
+        return loop.decode(pair, prompts, FixedLength(max_draft_length), **options)

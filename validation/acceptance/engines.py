@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from validation.acceptance.json_files import parse, read_lines, read_text
-from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.record import AcceptanceRecord, LeftOut
 from validation.errors import UserError
+
+Read = AcceptanceRecord | LeftOut
+
+SEVERAL = "it has several samples (n > 1), whose steps share a prompt"
+NOTHING = "it has no acceptance: nothing was drafted, or n > 1"
 
 START = 2**20
 """Number of first characters that show whether a file is a scrape of vLLM's metrics."""
@@ -55,6 +61,13 @@ def _list(where: str, name: str, value: Any) -> tuple[int, ...]:
 
 def _optional_list(where: str, table: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
     return None if table.get(name) is None else _list(where, name, table[name])
+
+
+def _word(where: str, table: Mapping[str, Any], name: str) -> str | None:
+    value = table.get(name)
+    if value is not None and (not isinstance(value, str) or not value or len(value) > 40):
+        raise UserError(f"{where}: {name} is {str(value)[:40]!r}; a short word is needed.")
+    return value
 
 
 def _histogram(where: str, name: str, value: Any) -> dict[int, int]:
@@ -160,7 +173,7 @@ def _vllm_metrics_list(path: str, content: list[Any]) -> list[AcceptanceRecord]:
     ]
 
 
-def _vllm_request(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord]:
+def _vllm_request(where: str, content: Mapping[str, Any]) -> Sequence[Read]:
     """Return the record of one answer of vLLM or AIPerf; both use the same names."""
     metrics = content.get("metrics")
     found = (metrics or {}).get("speculative_decoding") if isinstance(metrics, Mapping) else None
@@ -168,7 +181,7 @@ def _vllm_request(where: str, content: Mapping[str, Any]) -> list[AcceptanceReco
     if found is None and "spec_decode_acceptance" in content:
         found, usage = content["spec_decode_acceptance"], content["spec_decode_acceptance"] or {}
     if found is None:
-        return []  # n > 1, or nothing was drafted
+        return [LeftOut(where, NOTHING)]
     by_length = found.get("acceptance_histogram_by_draft_length")
     return [
         AcceptanceRecord(
@@ -190,6 +203,8 @@ def _vllm_request(where: str, content: Mapping[str, Any]) -> list[AcceptanceReco
             },
             per_step_accepted=_optional_list(where, found, "per_step_accepted"),
             per_step_drafted=_optional_list(where, found, "per_step_drafted"),
+            draft_sampling=_word(where, found, "draft_sampling"),
+            verification=_word(where, found, "verification"),
         )
     ]
 
@@ -405,7 +420,7 @@ def _spec_bench(where: str, content: Mapping[str, Any]) -> list[AcceptanceRecord
 
 # ---------------------------------------------------------------------------------------------------------- detection
 
-_REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], list[AcceptanceRecord]]], ...] = (
+_REQUESTS: tuple[tuple[Callable[[Any], bool], Callable[[str, Any], Sequence[Read]]], ...] = (
     (lambda one: "spec_decode_acceptance" in one, _vllm_request),
     (lambda one: isinstance(one.get("metrics"), Mapping) and "speculative_decoding" in one["metrics"], _vllm_request),
     (lambda one: "spec_decode_num_drafts" in one, _vllm_bench),
@@ -433,7 +448,15 @@ FORMATS = (
 )
 
 
-def read_acceptance(*paths: str | Path) -> list[AcceptanceRecord]:
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The records of some files, and the answers that are not among them."""
+
+    records: tuple[AcceptanceRecord, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def read_acceptance(*paths: str | Path) -> Reading:
     """Return the records of the files; two scrapes of vLLM's ``/metrics`` give one record of their difference.
 
     Parameters
@@ -443,8 +466,9 @@ def read_acceptance(*paths: str | Path) -> list[AcceptanceRecord]:
 
     Returns
     -------
-    list of AcceptanceRecord
-        In the order of the files; at least one, each with at least one step.
+    Reading
+        The records in the order of the files; at least one, each with at least one step. An answer with several
+        samples (n > 1) or without a step is left out and listed.
 
     Raises
     ------
@@ -461,16 +485,21 @@ def read_acceptance(*paths: str | Path) -> list[AcceptanceRecord]:
             others.append(found)
     if len(texts) > 2:
         raise UserError(f"{len(texts)} scrapes of vLLM's metrics are given; give two, the earlier first.")
-    records = _of_scrapes(list(texts), list(texts.values())) if texts else []
+    read: list[Read] = list(_of_scrapes(list(texts), list(texts.values()))) if texts else []
     for path in others:
-        records += _of_file(path)
-    records = [record for record in records if record.num_spec_steps]
+        read += _of_file(path)
+    records = [one for one in read if isinstance(one, AcceptanceRecord) and one.num_spec_steps]
+    left_out = [one for one in read if isinstance(one, LeftOut)]
+    left_out += [
+        LeftOut(one.source, NOTHING) for one in read if isinstance(one, AcceptanceRecord) and not one.num_spec_steps
+    ]
     if not records:
-        raise UserError(f"{', '.join(map(str, paths))}: nothing was drafted, so there is no acceptance to read.")
-    return records
+        why = f" ({left_out[0].source}: {left_out[0].reason})" if left_out else ""
+        raise UserError(f"{', '.join(map(str, paths))}: nothing was drafted, so there is no acceptance to read{why}.")
+    return Reading(tuple(records), tuple(left_out))
 
 
-def _of_file(path: Path) -> list[AcceptanceRecord]:
+def _of_file(path: Path) -> Sequence[Read]:
     if path.name.endswith((".jsonl", ".jsonl.gz")):
         return [record for where, content in read_lines(path) for record in _of_request(where, content)]
     text = read_text(path)
@@ -492,13 +521,43 @@ def _of_file(path: Path) -> list[AcceptanceRecord]:
     raise UserError(f"{path} has an unknown format; the known formats are {FORMATS}.")
 
 
-def _of_request(where: str, content: Any) -> list[AcceptanceRecord]:
+def _of_request(where: str, content: Any) -> Sequence[Read]:
     """Return the records of one JSON object."""
     if isinstance(content, Mapping):
         for is_of, read in _REQUESTS:
             try:
-                if is_of(content):
-                    return read(where, content)
+                if not is_of(content):
+                    continue
+                choices = content.get("choices")
+                if read is not _spec_bench and isinstance(choices, list) and len(choices) > 1:
+                    return [LeftOut(where, SEVERAL)]
+                marks = _marks(where, content)
+                found = read(where, content)
+                return [replace(one, **marks) if isinstance(one, AcceptanceRecord) else one for one in found]
             except (AttributeError, KeyError, TypeError, IndexError, ValueError) as error:
                 raise UserError(f"{where} is damaged: {error!r}; check that it is complete.") from error
     raise UserError(f"{where} has an unknown format; the known formats are {FORMATS}.")
+
+
+_SAMPLING = {"greedy": "greedy", "probabilistic": "sampled"}
+"""The ways of drafting, by vLLM's ``draft_sample_method``."""
+
+
+def _marks(where: str, content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the way of drafting and the acceptance rule that an answer states.
+
+    Engines do not write them into an answer; a user may add vLLM's ``speculative_config`` or SGLang's thresholds.
+    """
+    marks: dict[str, Any] = {}
+    config = content.get("speculative_config")
+    if isinstance(config, Mapping):
+        sampling = _word(where, config, "draft_sample_method") or "greedy"  # vLLM's default
+        marks["draft_sampling"] = _SAMPLING.get(sampling, sampling)
+        marks["verification"] = _word(where, config, "rejection_sample_method") or "standard"
+    meta = content.get("meta_info")
+    names = ("speculative_accept_threshold_single", "speculative_accept_threshold_acc")
+    for table in (content, meta if isinstance(meta, Mapping) else {}):
+        given = [float(table[name]) for name in names if name in table]
+        if given:
+            marks["verification"] = "standard" if min(given) >= 1.0 else "threshold"
+    return marks

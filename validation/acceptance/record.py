@@ -8,10 +8,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from validation.errors import UserError
+
+DRAFTS = ("greedy", "sampled")
+"""Ways of drafting: the most probable token, or a token drawn from q."""
+
+VERIFICATIONS = {
+    "standard": True,
+    "block": True,
+    "match": True,
+    "threshold": False,
+    "fly": False,
+    "relaxed": False,
+    "synthetic": False,
+}
+"""Acceptance rules, and whether the text keeps the target's distribution.
+
+``match`` accepts a draft that equals the token that the target samples; ``threshold`` is SGLang's
+``speculative_accept_threshold_single`` or ``_acc`` below 1; ``relaxed`` is TensorRT-LLM's relaxed acceptance;
+``synthetic`` accepts at a rate that was prescribed, whatever the models say.
+"""
 
 Counts = dict[int, tuple[int, ...]]
 """Steps by draft length k and accepted drafts i: ``counts[k][i]``, with k + 1 entries for each k."""
@@ -48,7 +67,7 @@ class AcceptanceRecord:
     draft_sampling : str, optional
         ``"greedy"`` if the draft is the most probable token, ``"sampled"`` if it is drawn from q.
     verification : str, optional
-        The engine's name of its acceptance rule.
+        The acceptance rule, a key of ``VERIFICATIONS`` or an engine's own name of it.
     """
 
     engine: str
@@ -212,6 +231,14 @@ class AcceptanceRecord:
         return found | {name: value for name, value in extra.items() if value is not None}
 
 
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """An answer of a file that is not in the records, and why."""
+
+    source: str
+    reason: str
+
+
 def tally(steps: Iterable[tuple[int, int]]) -> Counts:
     """Return the counts of steps that are given as (drafts, accepted).
 
@@ -230,6 +257,23 @@ def add(tables: Iterable[Counts]) -> Counts:
     return {k: tuple(total[k, i] for i in range(k + 1)) for k in sorted({k for k, _ in total})}
 
 
+def marked(record: AcceptanceRecord, *, drafts: str | None, verification: str | None) -> AcceptanceRecord:
+    """Return a record with the user's marks where its file has none.
+
+    Raises
+    ------
+    UserError
+        The file states another way of drafting or another acceptance rule.
+    """
+    changes: dict[str, Any] = {"draft_sampling": drafts, "verification": verification}
+    for name, given in changes.items():
+        stated = getattr(record, name)
+        if given is not None and stated not in (None, given):
+            option = "--drafts" if name == "draft_sampling" else "--verification"
+            raise UserError(f"{record.source} states {stated}; {option} {given} contradicts it.")
+    return replace(record, **{name: given for name, given in changes.items() if given is not None})
+
+
 def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
     """Refuse records that must not be averaged: two engines, greedy and sampled drafts, or two acceptance rules.
 
@@ -245,4 +289,53 @@ def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
         found = {str(getattr(record, name) or "not stated"): record.source for record in records}
         if len(found) > 1:
             said = ", ".join(f"{value} in {source}" for value, source in sorted(found.items()))
-            raise UserError(f"The records have two {what} ({said}); their mean has no meaning: read them separately.")
+            raise UserError(
+                f"The records have {len(found)} {what} ({said}); their mean has no meaning: read them separately."
+            )
+
+
+def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
+    """Return sentences that say what the acceptance of these records is, and what it is not."""
+    first, found = records[0], []
+    if first.draft_sampling == "greedy":
+        found.append(
+            "Drafts: greedy. The acceptance is the target's probability of the draft's most probable token, not "
+            "1 - TV(q, p); sampled drafts have another acceptance."
+        )
+    elif first.draft_sampling is None and first.engine in _DRAFTS_OF:
+        found.append(
+            f"Drafts: not stated. {_DRAFTS_OF[first.engine]} State it with --drafts greedy or --drafts sampled."
+        )
+    elif first.draft_sampling is not None:
+        found.append(f"Drafts: {first.draft_sampling}.")
+    lossless = None if first.verification is None else VERIFICATIONS.get(first.verification)
+    if first.verification == "synthetic":
+        found.append(
+            "Verification: synthetic. The acceptance was prescribed; it says nothing about the models, and nothing "
+            "below does."
+        )
+    elif lossless is False:
+        found.append(
+            f"Verification: {first.verification}, lossy. The text does not keep the target's distribution, and "
+            "lossless decoding accepts fewer drafts; no number below holds for it."
+        )
+    elif first.verification is None and first.engine in _RULES_OF:
+        found.append(f"Verification: not stated. {_RULES_OF[first.engine]} State it with --verification.")
+    elif first.verification is not None:
+        kind = "lossless" if lossless else "not known here to be lossless or not"
+        found.append(f"Verification: {first.verification}, {kind}.")
+    return tuple(found)
+
+
+_DRAFTS_OF = {
+    "vllm": "vLLM drafts greedily unless draft_sample_method is probabilistic.",
+    "sglang": "SGLang drafts the most probable tokens.",
+    "tensorrt-llm": "TensorRT-LLM's default depends on its version and drafter.",
+    "llama.cpp": "llama.cpp drafts the most probable token.",
+}
+_RULES_OF = {
+    "vllm": "vLLM is lossless with rejection_sample_method standard (the default) or block, and lossy with fly or "
+    "synthetic.",
+    "sglang": "SGLang is lossy if speculative_accept_threshold_single or speculative_accept_threshold_acc is below 1.",
+    "tensorrt-llm": "TensorRT-LLM is lossy with relaxed acceptance.",
+}

@@ -18,7 +18,15 @@ from hlmtheory.draft_length import (
     split_tokens,
     tokens_by_length,
 )
-from validation.acceptance.record import AcceptanceRecord, Counts, add, refuse_mixture
+from validation.acceptance.record import (
+    VERIFICATIONS,
+    AcceptanceRecord,
+    Counts,
+    LeftOut,
+    add,
+    refuse_mixture,
+    remarks,
+)
 from validation.errors import UserError
 
 FEWEST_CLUSTERS = 20
@@ -103,6 +111,18 @@ class Summary:
         Whether ``best`` is the longest recorded length; then a longer one may be better.
     schedule : tuple of (first batch, last batch, draft length)
         Best draft length by batch size.
+    next_adds_at_most : float, optional
+        The most tokens that a draft beyond the longest recorded length can add: the share of rounds that accept all.
+    next_pays_above : float, optional
+        The tokens that it must add to raise the tokens per second; None without times.
+    draft_sampling, verification : str, optional
+        How the drafts were chosen and accepted; None if neither the files nor the user state it.
+    lossless : bool, optional
+        Whether that rule keeps the target's distribution; None if it is not stated or not known.
+    remarks : tuple of str
+        What the acceptance of these records is, and what it is not.
+    left_out : tuple of str
+        Answers that are not counted, with the reason.
     """
 
     engine: str
@@ -119,6 +139,13 @@ class Summary:
     best: int | None = None
     longest: bool = False
     schedule: tuple[tuple[int, int, int], ...] = ()
+    next_adds_at_most: float | None = None
+    next_pays_above: float | None = None
+    draft_sampling: str | None = None
+    verification: str | None = None
+    lossless: bool | None = None
+    remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return the summary as plain values; an unknown number is null."""
@@ -143,6 +170,7 @@ def summarise(
     confidence: float = 0.95,
     times: RoundTimes | None = None,
     largest_batch: int = 1,
+    left_out: Sequence[LeftOut] = (),
 ) -> Summary:
     """Return the summary of all records together.
 
@@ -158,6 +186,8 @@ def summarise(
         Without it there are no tokens per second and no best length.
     largest_batch : int
         The schedule is for batches of 1 to this size.
+    left_out : sequence of LeftOut
+        Answers that are not among the records; they are listed, not counted.
 
     Returns
     -------
@@ -178,6 +208,11 @@ def summarise(
         "steps": steps,
         "accepted": accepted,
         "mean_acceptance_length": 1.0 + accepted / steps,
+        "draft_sampling": records[0].draft_sampling,
+        "verification": records[0].verification,
+        "lossless": VERIFICATIONS.get(records[0].verification or ""),
+        "remarks": remarks(records),
+        "left_out": tuple(f"{one.source}: {one.reason}" for one in left_out),
     }
     try:
         tables = [record.counts(assumed_length) for record in records]
@@ -219,6 +254,8 @@ def summarise(
         )
     )
     best = None if times is None else _best(profile, times, 1)
+    # One draft more adds S(K + 1) ≤ S(K); it raises E/T if it adds more than M E/T
+    pays = None if times is None else times.marginal() * float(rates[-1] or 0.0)
     return Summary(
         **about,
         identified=True,
@@ -234,6 +271,8 @@ def summarise(
         best=best,
         longest=best == known,
         schedule=() if times is None else schedule(profile, times, largest_batch),
+        next_adds_at_most=float(np.prod(profile)),
+        next_pays_above=pays,
     )
 
 
@@ -327,5 +366,11 @@ def speculation_profile(records: Sequence[AcceptanceRecord], summary: Summary) -
         "mean_accept_length": summary.mean_acceptance_length,
         "verification_method": records[0].verification,
         "acceptance_length_histogram": {str(length): count for length, count in sorted(lengths.items())},
-        "measurement_conditions": {"engine": summary.engine, "steps": summary.steps, "requests": summary.requests},
+        "measurement_conditions": {
+            "engine": summary.engine,
+            "steps": summary.steps,
+            "requests": summary.requests,
+            "draft_sampling": summary.draft_sampling,
+            "lossless": summary.lossless,
+        },
     }

@@ -23,6 +23,16 @@ NON_NEGATIVE = click.FloatRange(min=0.0)
 @click.command("acceptance")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--only", help="Read only records whose engine name contains this word, for example eagle.")
+@click.option(
+    "--drafts",
+    type=click.Choice(["greedy", "sampled"]),
+    help="How the engine chose its drafts: the most probable token, or a draw from q.",
+)
+@click.option(
+    "--verification",
+    type=click.Choice(["standard", "block", "match", "threshold", "fly", "relaxed", "synthetic"]),
+    help="How it accepted them; the first three keep the target's distribution.",
+)
 @click.option("--draft-length", type=click.IntRange(min=1), help="Every step drafted this many tokens (an assumption).")
 @click.option("--verify-ms", type=NON_NEGATIVE, help="Time of one pass of the target model.")
 @click.option("--draft-ms", type=NON_NEGATIVE, help="Time of one pass of the draft model.")
@@ -48,6 +58,8 @@ NON_NEGATIVE = click.FloatRange(min=0.0)
 def acceptance(
     files: tuple[Path, ...],
     only: str | None,
+    drafts: str | None,
+    verification: str | None,
     draft_length: int | None,
     verify_ms: float | None,
     draft_ms: float | None,
@@ -67,9 +79,11 @@ def acceptance(
     bench JSON; SGLang's meta_info; TensorRT-LLM's iteration statistics; llama.cpp's answers or log; a folder of
     specdec_bench; Spec-Bench's or AIPerf's JSONL. The format is recognised from the content.
 
-    The best draft length needs --verify-ms and --draft-ms.
+    The best draft length needs --verify-ms and --draft-ms. Files with other drafts or another acceptance rule are not
+    averaged. An answer with several samples (n > 1) is left out and named.
     """
     from validation.acceptance.engines import read_acceptance
+    from validation.acceptance.record import marked
     from validation.acceptance.summary import RoundTimes, speculation_profile, summarise
 
     if (verify_ms is None) != (draft_ms is None):
@@ -86,11 +100,19 @@ def acceptance(
             draft_token=draft_us_per_token / 1e6,
         )
     read = read_acceptance(*files)
-    found = [record for record in read if only is None or only in record.engine]
+    found = [record for record in read.records if only is None or only in record.engine]
     if not found:
-        known = ", ".join(sorted({record.engine for record in read}))
+        known = ", ".join(sorted({record.engine for record in read.records}))
         raise UserError(f"No record has an engine name with {only!r}; the engines are: {known}.")
-    summary = summarise(found, assumed_length=draft_length, confidence=confidence, times=times, largest_batch=batch)
+    found = [marked(record, drafts=drafts, verification=verification) for record in found]
+    summary = summarise(
+        found,
+        assumed_length=draft_length,
+        confidence=confidence,
+        times=times,
+        largest_batch=batch,
+        left_out=read.left_out,
+    )
     console = open_console(stderr=as_json)
     if profile is not None:
         with naming(profile):
@@ -122,13 +144,12 @@ def _show(console: Console, summary: Summary) -> None:
         f"drafts, so a step emitted {summary.mean_acceptance_length:.3f} tokens.",
         soft_wrap=True,
     )
-    if summary.engine in ("vllm", "sglang", "tensorrt-llm"):
-        console.print(
-            "If the engine drafts greedily (vLLM's default), this is the probability that the draft's most probable "
-            "token is accepted, not 1 - TV(q, p). With a relaxed acceptance rule it is not the acceptance of lossless "
-            "decoding.",
-            soft_wrap=True,
-        )
+    for remark in summary.remarks:
+        console.print(remark, soft_wrap=True, markup=False)
+    if summary.left_out:
+        first, count = summary.left_out[0], len(summary.left_out)
+        said = f"1 answer ({first})" if count == 1 else f"{count:,} answers (the first: {first})"
+        console.print(f"Left out: {said}.", soft_wrap=True, markup=False)
     if not summary.identified:
         console.print(f"The acceptance at each depth is not identified: {summary.reason}", soft_wrap=True, markup=False)
     if summary.depths:
@@ -149,7 +170,8 @@ def _show(console: Console, summary: Summary) -> None:
         for head in (*heads, *(("if drafts copy",) if split else ()), *(("tokens/s",) if timed else ())):
             table.add_column(head, justify="right")
         for here, later in zip(summary.lengths, (*summary.lengths[1:], None), strict=True):
-            adds = "not known" if later is None else f"{later.tokens - here.tokens:.4f}"
+            most = f"0 to {summary.next_adds_at_most:.4f}"
+            adds = most if later is None else f"{later.tokens - here.tokens:.4f}"
             copied = [] if here.same_text is None else [f"{here.same_text:.4f}"]
             rates = [] if here.tokens_per_second is None else [f"{here.tokens_per_second:.2f}"]
             interval = f"{here.low:.4f} to {here.high:.4f}"
@@ -163,7 +185,12 @@ def _show(console: Console, summary: Summary) -> None:
             )
         console.print(f"Intervals: {summary.intervals}. Read from: {summary.reason}.", soft_wrap=True)
     if summary.best is not None:
-        longer = " It is the longest recorded length; a longer one may be better." if summary.longest else ""
+        longer = ""
+        if summary.longest and summary.next_pays_above is not None and summary.next_adds_at_most is not None:
+            longer = (
+                " It is the longest recorded length; one draft more adds at most "
+                f"{summary.next_adds_at_most:.4f} tokens, and it must add over {summary.next_pays_above:.4f} to pay."
+            )
         console.print(f"Best draft length for these times: {summary.best}.{longer}", style="bold", soft_wrap=True)
         if summary.schedule[-1][1] > 1:
             said = json.dumps([list(one) for one in summary.schedule])

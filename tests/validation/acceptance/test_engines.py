@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from validation.acceptance.engines import read_acceptance
-from validation.acceptance.record import AcceptanceRecord, add, refuse_mixture, tally
+from validation.acceptance.record import AcceptanceRecord, add, marked, refuse_mixture, remarks, tally
 from validation.errors import UserError
 
 
@@ -110,6 +110,11 @@ CASES = {
 }
 
 
+def records_of(*paths: Path) -> list[AcceptanceRecord]:
+    """The records of files, without what is left out."""
+    return list(read_acceptance(*paths).records)
+
+
 def stored(folder: Path, name: str, content: object) -> Path:
     """The file of a case."""
     path = folder / name
@@ -120,7 +125,7 @@ def stored(folder: Path, name: str, content: object) -> Path:
 def outcome(path: Path) -> list[AcceptanceRecord] | UserError:
     """What is read, or the error."""
     try:
-        return read_acceptance(path)
+        return records_of(path)
     except UserError as error:
         return error
 
@@ -128,7 +133,7 @@ def outcome(path: Path) -> list[AcceptanceRecord] | UserError:
 @pytest.mark.parametrize("name", CASES)
 def test_each_format_is_found_and_read(tmp_path, name):
     content, expected = CASES[name]
-    (record,) = read_acceptance(stored(tmp_path, name, content))
+    (record,) = records_of(stored(tmp_path, name, content))
     histogram = record.acceptance_histogram and {i: n for i, n in record.acceptance_histogram.items() if n}
     assert (
         record.engine,
@@ -150,13 +155,13 @@ def test_each_format_is_found_and_read(tmp_path, name):
     ],
 )
 def test_counts_by_depth_follow_where_the_lengths_are_known(tmp_path, name, counts):
-    (record,) = read_acceptance(stored(tmp_path, name, CASES[name][0]))
+    (record,) = records_of(stored(tmp_path, name, CASES[name][0]))
     assert record.counts() == counts
 
 
 @pytest.mark.parametrize("name", ["sglang.json", "acceptance_rate.json", "spec_bench.jsonl", "simulator.jsonl"])
 def test_counts_by_depth_need_an_assumption_where_lengths_are_not_recorded(tmp_path, name):
-    (record,) = read_acceptance(stored(tmp_path, name, CASES[name][0]))
+    (record,) = records_of(stored(tmp_path, name, CASES[name][0]))
     with pytest.raises(UserError, match="does not contain the draft lengths"):
         record.counts()
     (row,) = record.counts(assumed_length=4).values()
@@ -167,17 +172,17 @@ def test_counts_by_depth_need_an_assumption_where_lengths_are_not_recorded(tmp_p
 
 @pytest.mark.parametrize("name", ["tensorrt.json", "llama.json", "server.log", "example.txt"])
 def test_totals_alone_do_not_give_the_depths(tmp_path, name):
-    (record,) = read_acceptance(stored(tmp_path, name, CASES[name][0]))
+    (record,) = records_of(stored(tmp_path, name, CASES[name][0]))
     with pytest.raises(UserError, match="totals only"):
         record.counts()
 
 
 def test_lengths_that_varied_are_not_taken_for_fixed_ones(tmp_path):
     """18 drafts in 5 steps, and 20 in 5 with three positions: not every step drafted three."""
-    (record,) = read_acceptance(stored(tmp_path, "bench.json", BENCH))
+    (record,) = records_of(stored(tmp_path, "bench.json", BENCH))
     with pytest.raises(UserError, match="does not contain the draft lengths"):
         record.counts()
-    (record,) = read_acceptance(stored(tmp_path, "bench.json", BENCH | {"spec_decode_draft_tokens": 10}))
+    (record,) = records_of(stored(tmp_path, "bench.json", BENCH | {"spec_decode_draft_tokens": 10}))
     with pytest.raises(UserError, match="does not contain the draft lengths"):
         record.counts()  # a mean of 2, a largest length of 3
 
@@ -185,33 +190,53 @@ def test_lengths_that_varied_are_not_taken_for_fixed_ones(tmp_path):
 def test_two_scrapes_are_differenced(tmp_path):
     before = stored(tmp_path, "a.txt", scrape(10, 30, [8, 4, 2]))
     after = stored(tmp_path, "b.txt", scrape(14, 42, [11, 6, 2]))
-    (record,) = read_acceptance(before, after)
+    (record,) = records_of(before, after)
     assert record.counts() == {3: (1, 1, 2, 0)}
     assert (record.num_spec_steps, record.num_draft_tokens) == (4, 12)
     with pytest.raises(UserError, match="a counter falls"):
-        read_acceptance(after, before)
+        records_of(after, before)
     with pytest.raises(UserError, match="give two"):
-        read_acceptance(before, after, stored(tmp_path, "c.txt", scrape(20, 60, [11, 6, 2])))
+        records_of(before, after, stored(tmp_path, "c.txt", scrape(20, 60, [11, 6, 2])))
     with pytest.raises(UserError, match="holds 2 models"):
-        read_acceptance(before, stored(tmp_path, "d.txt", scrape(14, 42, [11, 6, 2], model="other")))
+        records_of(before, stored(tmp_path, "d.txt", scrape(14, 42, [11, 6, 2], model="other")))
 
 
 def test_a_folder_a_packed_file_and_many_requests(tmp_path):
     folder = tmp_path / "run"
     folder.mkdir()
     stored(folder, "acceptance_rate.json", SPECDEC)
-    assert read_acceptance(folder)[0].engine == "specdec_bench"
+    assert records_of(folder)[0].engine == "specdec_bench"
     with gzip.open(tmp_path / "many.jsonl.gz", "wt") as file:
         file.write("\n".join(json.dumps(VLLM) for _ in range(3)) + "\n\n")
-    records = read_acceptance(tmp_path / "many.jsonl.gz")
+    records = records_of(tmp_path / "many.jsonl.gz")
     assert [record.source[-6:] for record in records] == ["line 1", "line 2", "line 3"]
     assert add(record.counts() for record in records) == {3: (117, 3, 0, 9)}
 
 
-def test_several_samples_of_a_request_are_null_and_left_out(tmp_path):
-    path = stored(tmp_path, "null.jsonl", json.dumps({"metrics": {"speculative_decoding": None}}))
-    with pytest.raises(UserError, match="nothing was drafted"):
-        read_acceptance(path)
+def test_several_samples_are_left_out_and_named(tmp_path):
+    """vLLM's answer for n > 1 is null; other answers with two choices have steps that share a prompt."""
+    null = {"choices": [{}, {}], "metrics": {"speculative_decoding": None}}
+    two = {"choices": [{"index": 0}, {"index": 1}], **VLLM}
+    alone = stored(tmp_path, "null.jsonl", "\n".join(map(json.dumps, (null, two))))
+    with pytest.raises(UserError, match=r"nothing was drafted.*line 1: it has several samples \(n > 1\)"):
+        records_of(alone)
+    lines = [{"metrics": {"speculative_decoding": None}}, null, VLLM | {"choices": [{}]}, two]
+    found = read_acceptance(stored(tmp_path, "mixed.jsonl", "\n".join(map(json.dumps, lines))))
+    assert [record.counts() for record in found.records] == [{3: (39, 1, 0, 3)}]
+    assert [(one.source[-6:], "n > 1" in one.reason) for one in found.left_out] == [
+        ("line 1", True),
+        ("line 2", True),
+        ("line 4", True),
+    ]
+    llama = LLAMA | {"choices": [{}, {}]}
+    assert "share a prompt" in read_acceptance(stored(tmp_path, "a.json", [LLAMA, llama])).left_out[0].reason
+    assert len(records_of(stored(tmp_path, "spec_bench.jsonl", SPEC_BENCH))) == 1  # its choices are turns of one answer
+
+
+def test_an_answer_without_a_step_is_left_out(tmp_path):
+    empty = {"meta_info": {"spec_verify_ct": 0, "spec_accepted_drafts": 0}}
+    found = read_acceptance(stored(tmp_path, "a.json", [empty, OLD_SGLANG]))
+    assert (len(found.records), found.left_out[0].source[-3:]) == (1, "[0]")
 
 
 def test_steps_in_order_are_counted(tmp_path):
@@ -224,7 +249,7 @@ def test_steps_in_order_are_counted(tmp_path):
         "per_step_accepted": [2, 0, 2],
         "per_step_drafted": [2, 1, 2],
     }
-    (record,) = read_acceptance(stored(tmp_path, "d.json", {"metrics": {"speculative_decoding": detailed}}))
+    (record,) = records_of(stored(tmp_path, "d.json", {"metrics": {"speculative_decoding": detailed}}))
     assert record.counts() == {1: (1, 0), 2: (0, 0, 2)} == tally([(2, 2), (1, 0), (2, 2)])
 
 
@@ -253,7 +278,7 @@ def test_steps_in_order_are_counted(tmp_path):
 def test_a_record_that_contradicts_itself_is_refused(tmp_path, change, message):
     path = stored(tmp_path, "bad.json", {"metrics": {"speculative_decoding": REQUEST | change}})
     with pytest.raises(UserError, match=message) as refused:
-        read_acceptance(path)
+        records_of(path)
     assert str(path) in str(refused.value)
 
 
@@ -264,7 +289,7 @@ def test_other_files_are_refused_by_name(tmp_path, text):
     for name in ("a.json", "a.jsonl"):
         path = stored(tmp_path, name, text)
         with pytest.raises(UserError) as refused:
-            read_acceptance(path)
+            records_of(path)
         assert str(path) in str(refused.value)
 
 
@@ -285,13 +310,13 @@ def test_every_cut_and_flipped_byte_is_refused_or_read(tmp_path, name):
 
 def test_missing_files_and_binary_ones(tmp_path):
     with pytest.raises(UserError, match="no file"):
-        read_acceptance(tmp_path / "none.json")
+        records_of(tmp_path / "none.json")
     (tmp_path / "b.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(UserError, match="UTF-8"):
-        read_acceptance(tmp_path / "b.json")
+        records_of(tmp_path / "b.json")
     (tmp_path / "c.json.gz").write_bytes(b"\x1f\x8b broken")
     with pytest.raises(UserError, match=r"c\.json\.gz"):
-        read_acceptance(tmp_path / "c.json.gz")
+        records_of(tmp_path / "c.json.gz")
 
 
 def test_records_that_must_not_be_averaged_are_refused():
@@ -303,11 +328,89 @@ def test_records_that_must_not_be_averaged_are_refused():
     refuse_mixture([first, first])
 
 
+def plain_record(**fields):
+    return AcceptanceRecord(
+        **{"engine": "vllm", "source": "a", "num_spec_steps": 2, "num_accepted_draft_tokens": 1} | fields
+    )
+
+
+def test_marks_are_added_and_not_contradicted():
+    record = marked(plain_record(), drafts="sampled", verification="fly")
+    assert (record.draft_sampling, record.verification) == ("sampled", "fly")
+    assert marked(record, drafts="sampled", verification=None) == record
+    assert marked(plain_record(), drafts=None, verification=None) == plain_record()
+    with pytest.raises(UserError, match="a states sampled; --drafts greedy contradicts it"):
+        marked(record, drafts="greedy", verification=None)
+    with pytest.raises(UserError, match="a states fly; --verification standard contradicts it"):
+        marked(record, drafts=None, verification="standard")
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, ["Drafts: not stated. vLLM drafts greedily", "Verification: not stated. vLLM is lossless"]),
+        ({"engine": "sglang"}, ["SGLang drafts", "speculative_accept_threshold_single"]),
+        ({"draft_sampling": "greedy"}, ["not 1 - TV(q, p)"]),
+        (
+            {"draft_sampling": "sampled", "verification": "block"},
+            ["Drafts: sampled.", "Verification: block, lossless."],
+        ),
+        ({"verification": "fly"}, ["fly, lossy"]),
+        ({"verification": "threshold"}, ["threshold, lossy"]),
+        ({"verification": "relaxed"}, ["relaxed, lossy"]),
+        ({"verification": "synthetic"}, ["it says nothing about the models"]),
+        ({"verification": "new-rule"}, ["not known here"]),
+    ],
+)
+def test_what_an_acceptance_is_and_is_not_is_said(fields, words):
+    said = " ".join(remarks([plain_record(**fields)]))
+    assert [word for word in words if word not in said] == []
+
+
+def test_an_engine_whose_records_say_all_needs_no_remark():
+    assert remarks([plain_record(engine="transformers")]) == ()
+
+
+@pytest.mark.parametrize(
+    ("added", "marks"),
+    [
+        ({"speculative_config": {"method": "eagle3"}}, ("greedy", "standard")),
+        (
+            {"speculative_config": {"draft_sample_method": "probabilistic", "rejection_sample_method": "fly"}},
+            ("sampled", "fly"),
+        ),
+        ({"speculative_config": {"draft_sample_method": "gumbel"}}, ("gumbel", "standard")),
+        ({}, (None, None)),
+    ],
+)
+def test_the_configuration_beside_an_answer_marks_it(tmp_path, added, marks):
+    (record,) = records_of(stored(tmp_path, "a.json", VLLM | added))
+    assert (record.draft_sampling, record.verification) == marks
+
+
+@pytest.mark.parametrize(
+    ("single", "acc", "rule"), [(1.0, 1.0, "standard"), (0.9, 1.0, "threshold"), (1, 0.5, "threshold")]
+)
+def test_the_thresholds_beside_an_answer_of_sglang_mark_it(tmp_path, single, acc, rule):
+    added = {"speculative_accept_threshold_single": single, "speculative_accept_threshold_acc": acc}
+    for content in (SGLANG | added, {"meta_info": SGLANG["meta_info"] | added}):
+        assert records_of(stored(tmp_path, "a.json", content))[0].verification == rule
+
+
+@pytest.mark.parametrize("config", [{"draft_sample_method": 3}, {"rejection_sample_method": ""}])
+def test_a_mark_that_is_no_word_is_refused(tmp_path, config):
+    with pytest.raises(UserError, match="a short word is needed"):
+        records_of(stored(tmp_path, "a.json", VLLM | {"speculative_config": config}))
+
+
 def test_the_record_has_the_names_of_aiperf(tmp_path):
-    (record,) = read_acceptance(stored(tmp_path, "vllm.json", VLLM))
+    (record,) = records_of(stored(tmp_path, "vllm.json", VLLM))
     again = stored(tmp_path, "again.jsonl", json.dumps({"spec_decode_acceptance": record.as_json()}))
-    (back,) = read_acceptance(again)
+    (back,) = records_of(again)
     assert back.counts() == record.counts()
     assert back.completion_tokens == 53
+    told = marked(record, drafts="greedy", verification="fly")
+    (back,) = records_of(stored(tmp_path, "told.jsonl", json.dumps({"spec_decode_acceptance": told.as_json()})))
+    assert (back.draft_sampling, back.verification) == ("greedy", "fly")
     assert record.as_json()["mean_acceptance_length"] == REQUEST["mean_acceptance_length"]
     assert record.as_json()["draft_acceptance_rate"] == REQUEST["draft_acceptance_rate"]

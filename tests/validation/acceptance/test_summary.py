@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from validation.acceptance.record import AcceptanceRecord
+from validation.acceptance.record import AcceptanceRecord, LeftOut
 from validation.acceptance.summary import RoundTimes, schedule, speculation_profile, summarise
 from validation.errors import UserError
 
@@ -108,6 +108,29 @@ def test_positions_of_drafts_that_varied_give_intervals_only():
     assert found.depths[1].low < found.depths[1].high
     with pytest.raises(UserError, match="no profile"):
         speculation_profile([varied], found)
+
+
+def test_what_the_next_draft_must_and_can_add():
+    """E(2) = 1.8 in 50 + 2·5 ms: a third draft pays above 5/60·1.8 tokens, and 3 of 10 rounds could accept it."""
+    found = summarise([record({2: (5, 2, 3)})], times=TIMES)
+    assert found.next_adds_at_most == pytest.approx(0.3)
+    assert found.next_pays_above == pytest.approx(0.005 * 1.8 / 0.06)
+    for gain in (found.next_pays_above * 0.999, found.next_pays_above * 1.001):
+        assert ((1.8 + gain) / 0.065 > 1.8 / 0.06) == (gain > found.next_pays_above)
+    assert summarise([record({2: (5, 2, 3)})]).next_pays_above is None
+
+
+def test_marks_and_what_is_left_out_are_in_the_summary():
+    some = record({2: (5, 2, 3)}, draft_sampling="greedy", verification="fly")
+    found = summarise([some], left_out=[LeftOut("b", "why")])
+    assert (found.draft_sampling, found.verification, found.lossless) == ("greedy", "fly", False)
+    assert found.left_out == ("b: why",)
+    assert (found.requests, found.steps) == (1, 10)
+    assert speculation_profile([some], found)["measurement_conditions"]["lossless"] is False
+    other = record({2: (5, 2, 3)}, source="b", draft_sampling="sampled", verification="fly")
+    with pytest.raises(UserError, match=r"2 ways of drafting \(greedy in a, sampled in b\)"):
+        summarise([some, other])
+    assert summarise([record({2: (5, 2, 3)})]).lossless is None
 
 
 def test_totals_give_the_mean_alone():

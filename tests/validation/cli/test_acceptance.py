@@ -39,7 +39,42 @@ def test_what_is_shown(answers):
     assert "0.6000" in result.output
     assert "Best draft length for these times: 2. It is the longest recorded length" in result.output
     assert '"num_speculative_tokens_per_batch_size": [[1, 2, 2]]' in result.output
-    assert "greedily" in result.output
+    assert "vLLM drafts greedily unless" in result.output
+    assert "0 to 0.3000" in result.output
+    assert "one draft more adds at most 0.3000 tokens, and it must add over 0.1500 to pay" in result.output
+
+
+def test_marks_are_shown_and_stored(answers, tmp_path):
+    words = ("--drafts", "greedy", "--verification", "threshold")
+    result = run(answers, *words, "--records", tmp_path / "a.jsonl", "--profile", tmp_path / "p.json")
+    assert result.exit_code == 0, result.output
+    assert "not 1 - TV(q, p)" in result.output
+    assert "Verification: threshold, lossy." in result.output
+    assert json.loads((tmp_path / "p.json").read_text())["verification_method"] == "threshold"
+    found = json.loads(run(tmp_path / "a.jsonl", "--json").stdout)
+    assert (found["draft_sampling"], found["verification"], found["lossless"]) == ("greedy", "threshold", False)
+
+
+def test_files_with_other_marks_are_not_mixed(answers, tmp_path):
+    for name, rule in (("a.jsonl", "standard"), ("b.jsonl", "fly")):
+        assert run(answers, "--verification", rule, "--records", tmp_path / name).exit_code == 0
+    both = (tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    result = run(*both)
+    assert result.exit_code == 2
+    assert "2 rules of acceptance" in result.output
+    assert run(answers, tmp_path / "a.jsonl").exit_code == 2  # one states its rule, the other does not
+    result = run(*both, "--verification", "fly")
+    assert (result.exit_code, "states standard; --verification fly contradicts it" in result.output) == (2, True)
+
+
+def test_answers_with_several_samples_are_named(answers):
+    with answers.open("a") as file:
+        file.write("\n" + json.dumps({"choices": [{}, {}], "metrics": {"speculative_decoding": None}}) + "\n")
+    result = run(answers)
+    assert "30 steps of 3 records" in result.output
+    assert "Left out: 1 answer (" in result.output
+    assert "several samples (n > 1)" in result.output
+    assert len(json.loads(run(answers, "--json").stdout)["left_out"]) == 1
 
 
 def test_one_json_object(answers):
@@ -53,7 +88,7 @@ def test_files_are_written(answers, tmp_path):
     files = [tmp_path / name for name in ("records.jsonl", "profile.json", "tokens.svg")]
     result = run(answers, "--records", files[0], "--profile", files[1], "--figure", files[2], *TIMES)
     assert result.exit_code == 0, result.output
-    assert [record.counts() for record in read_acceptance(files[0])] == [{2: (5, 2, 3)}] * 3
+    assert [record.counts() for record in read_acceptance(files[0]).records] == [{2: (5, 2, 3)}] * 3
     assert json.loads(files[1].read_text())["conditional_accept_rates"] == [0.5, 0.6]
     assert files[2].read_bytes().startswith(b"<?xml")
 
@@ -65,6 +100,8 @@ def test_files_are_written(answers, tmp_path):
         (("--verify-ms", "0", "--draft-ms", "5"), "takes no time"),
         (("--figure", "x.gif"), "must end in one of: .svg, .pdf, .png"),
         (("--only", "eagle"), "the engines are: vllm"),
+        (("--drafts", "best"), "Invalid value"),
+        (("--verification", "lossy"), "Invalid value"),
         (("--verify-ms", "-1", "--draft-ms", "5"), "Invalid value"),
         (("--confidence", "1"), "Invalid value"),
     ],

@@ -35,6 +35,7 @@ MODULES = (
     "draft_length",
     "serving",
     "batching",
+    "policy",
     "traces",
     "lossless",
 )

@@ -7,6 +7,7 @@ from hlmtheory import draft_length as draft_length
 from hlmtheory import lattice as lattice
 from hlmtheory import lossless as lossless
 from hlmtheory import ofdma as ofdma
+from hlmtheory import policy as policy
 from hlmtheory import serving as serving
 from hlmtheory import skipping as skipping
 from hlmtheory import traces as traces

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hlmtheory import channel, codec, conformal, draft_length, lossless, serving, skipping, verification
+from hlmtheory import channel, codec, conformal, draft_length, lossless, policy, serving, skipping, verification
 from validation.trace.writer import TraceWriter
 
 MODEL = serving.ModelShape(1, 2, 3)
@@ -24,6 +24,9 @@ TRACKER = draft_length.AcceptanceTracker(0.1, "consistent", 0.75, 1.0)
 LATTICE = codec.lattice_message([6, 0, 4, 0], support=[True, False, True, False], token=2)
 CHOSEN = codec.cheapest_codec([0.625, 0.25, 0.125], 0.25)
 MIXED = codec.coded_message([0.625, 0.25, 0.125], CHOSEN, token=2)
+HULLS = policy.lower_hulls([[16.5, 64.5], [8.5, 32.5]], [[0.25, 0.0], [0.5, 0.125]])
+STAGES = policy.StageCosts(0.125, 0.25, 0.00390625)
+USERS = [policy.BandUser(HULLS, STAGES, [0.75, 0.5], draft_lengths=[1, 2], skipping=False) for _ in range(2)]
 TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
 
 
@@ -449,6 +452,74 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "memory_rule": "each",
     },
     "johnson_order": {"draft_times": [2.5, 3.5], "verify_times": [4.5, 1.5]},
+    # policy
+    "Hulls": {
+        "start": [0, 2],
+        "bits": [10.5, 30.5],
+        "risk": [0.5, 0.25],
+        "entry": [0, 2],
+        "codec": None,
+    },
+    "lower_hulls": {"bits": [[10.5, 20.5]], "risk": [[0.5, 0.25]]},
+    "join_hulls": {"parts": [HULLS, HULLS]},
+    "StageCosts": {
+        "draft_s": 0.125,
+        "verify_s": 0.25,
+        "seconds_per_bit": 0.00390625,
+        "round_trip_s": 0.0625,
+        "verify_token_s": 0.03125,
+        "fixed_s": 0.015625,
+        "header_bits": 16.5,
+        "token_bits": 12.5,
+        "draft_j": 0.5,
+        "round_j": 0.75,
+        "joules_per_bit": 0.0078125,
+    },
+    "StageCosts.fixed_time": {"draft_length": 2},
+    "plan_user": {
+        "hulls": HULLS,
+        "costs": STAGES,
+        "acceptances": [0.75, 0.5],
+        "rejection": [0.25, 0.5],
+        "weight": [1.5, 2.5],
+        "risk_limit": 0.25,
+        "joule_limit": 1.5,
+        "draft_lengths": [1, 2],
+        "skipping": True,
+        "bonus": True,
+        "round_limit_s": 2.5,
+        "limit_seconds_per_bit": 0.0078125,
+    },
+    "BandUser": {
+        "hulls": HULLS,
+        "costs": STAGES,
+        "acceptances": [0.75, 0.5],
+        "rejection": [0.25, 0.5],
+        "weight": [1.5, 2.5],
+        "risk_limit": 0.25,
+        "joule_limit": 1.5,
+        "draft_lengths": [1, 2],
+        "skipping": True,
+        "bonus": True,
+        "utility_weight": 1.5,
+    },
+    "plan_users": {"users": USERS, "utility": "log"},
+    "share_rates": {"tokens": [2.5, 3.5], "fixed_s": [0.5, 0.25], "band_s": [0.5, 0.75], "shares": [0.375, 0.625]},
+    "throughput_shares": {
+        "tokens": [2.5, 3.5],
+        "fixed_s": [0.5, 0.25],
+        "band_s": [0.5, 0.75],
+        "weights": [1.5, 0.5],
+        "utility": "log",
+    },
+    "share_residual": {
+        "tokens": [2.5, 3.5],
+        "fixed_s": [0.5, 0.25],
+        "band_s": [0.5, 0.75],
+        "shares": [0.375, 0.625],
+        "weights": [1.5, 0.5],
+        "utility": "linear",
+    },
     # traces
     "open_trace": {"path": stored_trace()},
 }
@@ -465,6 +536,7 @@ RECEIVERS: dict[str, Any] = {
     "GilbertElliott": CHAIN,
     "TraceLink": RECORDED,
     "AcceptanceTracker": TRACKER,
+    "StageCosts": STAGES,
 }
 """What a method is called on: an object, or for one that changes what makes it."""
 
@@ -491,15 +563,20 @@ RECORDS = {
     "DeviceFit",
     "Plan",
     "StoredTrace",
+    "DeviceRule",
+    "UserPlan",
+    "SharedPlan",
 }
 """Answers: made by the library alone, and no function takes one."""
 
 _MASKED = "-inf is a masked entry: a token of probability 0"
 _DECISION = "a decision for each draft is as good as its probability"
 _LABEL = "any label of a prompt will do"
+_ABSENT = "an infinite number of bits stands for a message that does not exist"
 _EXPONENT = "Hölder's exponent may be infinite"
 
 ALLOWED: dict[tuple[str, str], dict[str, str]] = {
+    ("lower_hulls", "bits"): {"an entry inf": _ABSENT},
     **{
         (name, "logits"): {"an entry -inf": _MASKED}
         for name in (

@@ -1,0 +1,49 @@
+"""The best policy for given models, link and limits: which drafts are skipped, what is sent, how many, which share.
+
+The results of all five papers are parts of one problem. A round of one user either keeps its first draft without
+verification (u-hlm), or sends K drafts (flexspec), each with a message of few bits (cu-hlm, c-sqs). Several users share
+a band (edge-sd). Each answer comes with a bound that no other plan exceeds.
+
+========= =================================================================== ============ ===========
+symbol    name                                                                unit         shape
+========= =================================================================== ============ ===========
+α_i       ``acceptances``, of draft i given that drafts 1..i-1 were accepted  1            (K_max,)
+β̂         ``rejection``, estimated probability that a row's draft is rejected 1            (N,)
+K         ``draft_length`` of a round that is sent; 0: the server alone       tokens
+E, A      ``tokens`` and ``fixed_s``, means of a round; A without air time    tokens, s    (..., U)
+c         ``band_s``, air time of a round on the whole band                   s            (..., U)
+w, ω      ``shares`` of the band, and ``weights`` of the users                1            (..., U)
+X         ``rate``, E/(A + c/w)                                               tokens/s     (..., U)
+θ, μ, κ   prices of a second, of a unit of risk, and of a joule               tokens
+z         seconds a bit takes: s/w with s of the whole band                   s
+ν         price of the band
+========= =================================================================== ============ ===========
+
+The risk of a decision bounds what it adds to the total variation between a token's law and the target model's: β̂ if the
+draft is skipped, half of the certified bias of the message otherwise. So a limit for each token, times the number of
+tokens, bounds the whole text (``skipping.bill_text``).
+"""
+
+from __future__ import annotations
+
+from hlmtheory.policy.band import BandUser, SharedPlan, plan_users
+from hlmtheory.policy.costs import DeviceRule, StageCosts, UserPlan
+from hlmtheory.policy.hulls import Hulls, join_hulls, lower_hulls
+from hlmtheory.policy.shares import share_rates, share_residual, throughput_shares
+from hlmtheory.policy.user import plan_user
+
+__all__ = [
+    "BandUser",
+    "DeviceRule",
+    "Hulls",
+    "SharedPlan",
+    "StageCosts",
+    "UserPlan",
+    "join_hulls",
+    "lower_hulls",
+    "plan_user",
+    "plan_users",
+    "share_rates",
+    "share_residual",
+    "throughput_shares",
+]

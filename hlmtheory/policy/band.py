@@ -1,0 +1,389 @@
+"""Several users of one band: drafts, messages and shares together, and a bound that no plan exceeds.
+
+A share w of the band makes a bit take z = s/w seconds. Of each plan of a user, X = E/(A + bits · z) is convex in z, and
+so is the best rate X*(z), the maximum of such functions; log X* is convex, too. So between two values of z the straight
+line is an upper bound. For a price ν of the band each user is bounded alone:
+
+    Σ_u ω_u U(X_u) ≤ g(ν) = ν + Σ_u max_w [ω_u U(X*_u(s_u/w)) - ν w].
+
+For a few users a second bound adds the best rates over a fine grid of shares, each with the cost of the share before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import COUNT, DomainError, instances, number, numbers, option
+from hlmtheory._quantities import positive
+from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
+from hlmtheory.policy.hulls import Hulls
+from hlmtheory.policy.shares import UTILITIES, throughput_shares
+from hlmtheory.policy.user import ROUNDING, as_list, best_plan, checked_user
+
+_WEIGHT = positive("leave out users without a weight")
+
+_RATIO, _COARSE = 1.15, 1.4  # of a value of z to the one before, for a few users and for many
+_FEW = 8
+_LEAST_SHARE = 1e-3  # of an equal share: the smallest share that a rate is computed for
+_CELLS = 2000  # of the grid of shares
+_STEPS = 200
+_ALTERNATIONS = 8
+
+
+@dataclass(frozen=True)
+class BandUser:
+    """One user of a shared band: what :func:`plan_user` takes, and its weight.
+
+    Parameters
+    ----------
+    hulls, costs, acceptances, rejection, weight, risk_limit, joule_limit, draft_lengths, skipping, bonus
+        See :func:`plan_user`. ``costs.seconds_per_bit`` is that of the whole band.
+    utility_weight : float
+        ω, positive.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, or the shapes do not match.
+
+    Examples
+    --------
+    >>> from hlmtheory.policy import StageCosts, lower_hulls
+    >>> hulls = lower_hulls([[1000.0, 8000.0]], [[0.0625, 0.0]])
+    >>> BandUser(hulls, StageCosts(0.0125, 0.03125, seconds_per_bit=1e-6), [0.75] * 4).utility_weight
+    1.0
+    """
+
+    hulls: Hulls
+    costs: StageCosts
+    acceptances: Array
+    rejection: Array | None = None
+    weight: Array | None = None
+    risk_limit: float | None = None
+    joule_limit: float | None = None
+    draft_lengths: Iterable[int] | None = None
+    skipping: bool = True
+    bonus: bool = True
+    utility_weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        object.__setattr__(self, "utility_weight", number(_WEIGHT, "utility_weight", self.utility_weight))
+        if self.draft_lengths is not None:
+            found = numbers(COUNT, "draft_lengths", as_list(self.draft_lengths)).ravel().tolist()
+            object.__setattr__(self, "draft_lengths", tuple(found))
+        self._checked()
+
+    def _checked(self) -> tuple[Any, ...]:
+        return checked_user(
+            self.hulls,
+            self.costs,
+            self.acceptances,
+            rejection=self.rejection,
+            weight=self.weight,
+            risk_limit=self.risk_limit,
+            joule_limit=self.joule_limit,
+            draft_lengths=self.draft_lengths,
+            skipping=self.skipping,
+            bonus=self.bonus,
+        )
+
+    def _kind(self) -> tuple[Any, ...]:
+        """What two users must have in common to share a curve: all but the link's rate and the weight."""
+        plain = (self.risk_limit, self.joule_limit, self.draft_lengths, self.skipping, self.bonus)
+        arrays = (np.asarray(one).tobytes() if one is not None else None for one in (self.acceptances, self.rejection))
+        other = np.asarray(self.weight).tobytes() if self.weight is not None else None
+        return (id(self.hulls), replace(self.costs, seconds_per_bit=1.0), *plain, *arrays, other)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPlan:
+    """Plans and shares of several users, and a bound that no others exceed.
+
+    Attributes
+    ----------
+    users : tuple of UserPlan
+        Each at its share: its rate and its air time are those of the share.
+    shares : float64 array, shape (U,)
+        Of the band; their sum is 1.
+    value : float
+        Σ ω X for "linear", Σ ω log X for "log", min X/ω for "maxmin".
+    upper_bound : float
+        No plans and shares have a higher value; rounded up.
+    utility : str
+    """
+
+    users: tuple[UserPlan, ...]
+    shares: Numbers
+    value: float
+    upper_bound: float
+    utility: str
+
+    @property
+    def rates(self) -> Numbers:
+        """Tokens a second of each user."""
+        return np.asarray([one.rate for one in self.users])
+
+    @property
+    def gap(self) -> float:
+        """How far the value can be from the optimum: a share of it, but for "log" a difference."""
+        if self.utility == "log":
+            return max(self.upper_bound - self.value, 0.0)
+        return max(self.upper_bound / self.value - 1.0, 0.0)
+
+
+def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedPlan:
+    """Return plans of several users and their shares of one band with much utility, and a bound that none exceeds.
+
+    Parameters
+    ----------
+    users : sequence of BandUser
+        At least one. Users with the same hulls object and the same other arguments are computed together.
+    utility : {"linear", "log", "maxmin"}
+        Σ ω X, Σ ω log X, or min X/ω, with X in tokens a second.
+
+    Returns
+    -------
+    SharedPlan
+
+    Raises
+    ------
+    ValueError
+        If there is no user, the utility has another name, or a user's limits cannot be met.
+
+    Examples
+    --------
+    >>> from hlmtheory.policy import StageCosts, lower_hulls
+    >>> hulls = lower_hulls([[1000.0, 8000.0]], [[0.0625, 0.0]])
+    >>> near, far = (StageCosts(0.0125, 0.03125, seconds_per_bit=slow) for slow in (1e-6, 4e-6))
+    >>> found = plan_users([BandUser(hulls, costs, [0.75] * 4, skipping=False) for costs in (near, far)])
+    >>> [plan.draft_length for plan in found.users], found.shares.round(2).tolist(), found.gap < 0.01
+    ([1, 1], [0.35, 0.65], True)
+    """
+    given = instances("users", users, BandUser)
+    option("utility", utility, UTILITIES)
+    if not given:
+        raise DomainError("users must hold a BandUser, one or more; got none; give one")
+    curves = _curves(given)
+    weights = np.asarray([one.utility_weight for one in given])
+    if utility == "maxmin":
+        shares, bound = _even(curves, weights)
+    else:
+        shares, bound = _priced(curves, weights, utility)
+    shares = _improved(curves, weights, shares, utility)
+    plans = [_at(user, curve, float(share)) for user, curve, share in zip(given, curves, shares, strict=True)]
+    value = _value(np.asarray([one.rate for one in plans]), weights, utility)
+    return SharedPlan(tuple(plans), shares, value, max(bound, value), utility)
+
+
+class Curve(NamedTuple):
+    """The best rate of a user by z, the seconds a bit takes.
+
+    Attributes
+    ----------
+    z : ascending, shape (n,)
+    upper : upper bounds on X*(z), shape (n,)
+    tokens, fixed, bits : E, A and the bits of a round of each plan found, shape (m,)
+    lengths : the draft length and the prices of each plan, to start from
+    slow : s of this user, the seconds a bit takes on the whole band
+    """
+
+    z: Numbers
+    upper: Numbers
+    tokens: Numbers
+    fixed: Numbers
+    bits: Numbers
+    plans: tuple[UserPlan, ...]
+    slow: float
+
+    def rates(self, shares: Numbers) -> Numbers:
+        """The best rate of the plans found, for each share."""
+        return np.asarray(self._each(shares).max(axis=-1))
+
+    def choice(self, share: float) -> int:
+        """The best of the plans found at a share."""
+        return int(np.argmax(self._each(np.asarray(share))))
+
+    def _each(self, shares: Numbers) -> Numbers:
+        w = np.asarray(shares)[..., None]
+        return self.tokens * w / np.maximum(self.fixed * w + self.bits * self.slow, 1e-300)
+
+    def bound(self, shares: Numbers) -> Numbers:
+        """An upper bound on X* for each share: straight lines in z, and constant outside."""
+        with np.errstate(divide="ignore"):
+            return np.interp(self.slow / shares, self.z, self.upper)
+
+
+def _curves(users: tuple[BandUser, ...]) -> list[Curve]:
+    """One curve for all users that differ in the rate of the link and the weight alone."""
+    kinds: dict[tuple[Any, ...], list[BandUser]] = {}
+    for user in users:
+        kinds.setdefault(user._kind(), []).append(user)
+    found = {}
+    for kind, members in kinds.items():
+        slow = [one.costs.seconds_per_bit for one in members]
+        found[kind] = _curve(members[0], _grid(min(slow), max(slow), len(users)))
+    return [found[user._kind()]._replace(slow=user.costs.seconds_per_bit) for user in users]
+
+
+def _grid(low: float, high: float, users: int) -> Numbers:
+    """Values of z: close together where the shares of most users will be, and farther apart elsewhere."""
+    ratio = _RATIO if users <= _FEW else _COARSE
+    first, last = max(low, low * users / 8.0), high * users * 8.0
+    fine = first * (last / first) ** np.linspace(0.0, 1.0, 1 + math.ceil(math.log(last / first) / math.log(ratio)))
+    before = low * (first / low) ** np.linspace(0.0, 1.0, 1 + math.ceil(math.log(first / low) / math.log(2.5)))
+    after = last * 4.0 ** np.arange(1, 6)
+    return np.concatenate([before[:-1], fine, after])
+
+
+def _curve(user: BandUser, z: Numbers) -> Curve:
+    given, lengths, limits = user._checked()
+    plans: list[UserPlan] = []
+    for one in z.tolist():
+        there = replace(given, costs=replace(given.costs, seconds_per_bit=one))
+        plans.append(best_plan(there, lengths, limits, None, start=plans[-1] if plans else None))
+    upper = np.asarray([one.upper_bound for one in plans])
+    tokens, fixed, band = (np.asarray([getattr(p, name) for p in plans]) for name in ("tokens", "fixed_s", "band_s"))
+    # X* falls in z, so an upper bound further to the left holds to the right
+    return Curve(z, np.minimum.accumulate(upper), tokens, fixed, band / z, tuple(plans), float(z[0]))
+
+
+def _value(rates: Numbers, weights: Numbers, utility: str) -> float:
+    if utility == "maxmin":
+        return float((rates / weights).min())
+    return float(weights @ (np.log(rates) if utility == "log" else rates))
+
+
+def _priced(curves: list[Curve], weights: Numbers, utility: str) -> tuple[Numbers, float]:
+    """Shares near the optimum by the price ν of the band, and the least upper bound."""
+    least = 1e-6 / len(curves)
+    low, high = 0.0, 1.0
+    while _dual(curves, weights, high, utility)[1].sum() > 1.0:
+        low, high = high, 4.0 * high
+    for _ in range(_STEPS):
+        middle = 0.5 * (low + high)
+        much = _dual(curves, weights, middle, utility)[1].sum() > 1.0
+        low, high = (middle, high) if much else (low, middle)
+        if high - low <= 1e-13 * high:
+            break
+    bound = min(_dual(curves, weights, one, utility)[0] for one in (low, high))
+    shares = np.maximum(_dual(curves, weights, high, utility)[1], least)
+    if len(curves) > _FEW:
+        return shares / shares.sum(), bound
+    fine, above = _on_grid(curves, weights, utility)
+    return fine, min(bound, above)
+
+
+def _dual(curves: list[Curve], weights: Numbers, price: float, utility: str) -> tuple[float, Numbers]:
+    """g(ν), rounded up, and the shares at which it is reached."""
+    total, shares = price, []
+    for curve, weight in zip(curves, weights.tolist(), strict=True):
+        value, share = _best_share(curve, weight, price, utility)
+        total += value
+        shares.append(share)
+    return total + ROUNDING * (abs(total) + price), np.asarray(shares)
+
+
+def _best_share(curve: Curve, weight: float, price: float, utility: str) -> tuple[float, float]:
+    """The largest ω U(bound(w)) - ν w over the shares: on each straight line p + q s/w at w = √(-ω q s/ν)."""
+    level = np.log(curve.upper) if utility == "log" else curve.upper
+    z = np.maximum(curve.z, curve.slow)  # a share is at most 1
+    slope = np.minimum(np.diff(level) / np.diff(curve.z), 0.0)
+    at = level[:-1] + slope * (z[:-1] - curve.z[:-1])
+    large, small = curve.slow / z[:-1], curve.slow / z[1:]
+    inside = np.clip(np.sqrt(-weight * slope * curve.slow / price) if price > 0 else large, small, large)
+    value = weight * (at + slope * (curve.slow / inside - z[:-1])) - price * inside
+    value = np.where(curve.z[1:] > curve.slow, value, -math.inf)
+    best = int(np.argmax(value))
+    none = weight * float(level[-1])  # a share below the smallest of the grid: not more than there
+    return (float(value[best]), float(inside[best])) if value[best] >= none else (none, 0.0)
+
+
+def _on_grid(curves: list[Curve], weights: Numbers, utility: str) -> tuple[Numbers, float]:
+    """The best shares on a fine grid by dynamic programming, and an upper bound: each rate with the share before."""
+    grid = np.arange(1, _CELLS + 1) / _CELLS
+    function = np.log if utility == "log" else np.asarray
+    found = [weight * function(curve.rates(grid)) for curve, weight in zip(curves, weights, strict=True)]
+    above = [weight * function(curve.bound(grid)) for curve, weight in zip(curves, weights, strict=True)]
+    cells, _ = _knapsack(found, first=1)
+    _, bound = _knapsack(above, first=0)
+    return cells / cells.sum(), bound + ROUNDING * abs(bound)
+
+
+def _knapsack(values: list[Numbers], first: int) -> tuple[Numbers, float]:
+    """The cells of each user with the largest sum; cell i costs i + first of all cells."""
+    size = _CELLS
+    best = np.zeros(size + 1)  # by the cells that may be used
+    before = np.arange(size + 1)[:, None] - np.arange(size) - first
+    choices = []
+    for value in values:
+        table = np.where(before >= 0, best[np.maximum(before, 0)] + value, -math.inf)
+        choices.append(np.argmax(table, axis=1))
+        best = table.max(axis=1)
+    left, cells = size, []
+    for choice in reversed(choices):
+        cells.append(int(choice[left]) + first)
+        left -= cells[-1]
+    return np.asarray(cells[::-1], dtype=np.float64), float(best[-1])
+
+
+def _even(curves: list[Curve], weights: Numbers) -> tuple[Numbers, float]:
+    """Shares at which all X/ω are equal, by the plans found, and the largest X/ω that the upper bounds allow."""
+    low, high = 0.0, min(float(c.bound(np.asarray(1.0)) / w) for c, w in zip(curves, weights, strict=True))
+    for _ in range(_STEPS):
+        middle = 0.5 * (low + high)
+        need = sum(_least_share(curve, middle * weight) for curve, weight in zip(curves, weights.tolist(), strict=True))
+        low, high = (middle, high) if need <= 1.0 else (low, middle)
+    shares = np.asarray([_least_share(c, low * weight) for c, weight in zip(curves, weights.tolist(), strict=True)])
+    shares = np.maximum(shares, 1e-6 / len(curves))
+    return shares / shares.sum(), high * (1.0 + ROUNDING)
+
+
+def _least_share(curve: Curve, rate: float) -> float:
+    """The least share at which the upper bound reaches a rate."""
+    if rate <= curve.upper[-1]:
+        return 0.0
+    last = int(np.flatnonzero(curve.upper >= rate)[-1])
+    fall = curve.upper[last] - curve.upper[last + 1]
+    z = curve.z[last] + (curve.upper[last] - rate) / fall * (curve.z[last + 1] - curve.z[last])
+    return curve.slow / float(z)
+
+
+def _improved(curves: list[Curve], weights: Numbers, shares: Numbers, utility: str) -> Numbers:
+    """Alternate: the best plan of each user at its share, and the best shares of these plans."""
+    best, value = shares, _value(_rates(curves, shares), weights, utility)
+    for _ in range(_ALTERNATIONS):
+        place = [curve.choice(float(share)) for curve, share in zip(curves, best, strict=True)]
+        air = np.asarray([c.bits[n] * c.slow for c, n in zip(curves, place, strict=True)])
+        sends = air > 0
+        if not sends.any():
+            break
+        tokens = np.asarray([c.tokens[n] for c, n in zip(curves, place, strict=True)])
+        fixed = np.asarray([c.fixed[n] for c, n in zip(curves, place, strict=True)])
+        other = np.zeros(len(curves))
+        other[sends] = throughput_shares(tokens[sends], fixed[sends], air[sends], weights[sends], utility=utility)
+        other = np.maximum(other, 1e-6 / len(curves))
+        other /= other.sum()
+        found = _value(_rates(curves, other), weights, utility)
+        if found <= value:
+            break
+        best, value = other, found
+    return best
+
+
+def _rates(curves: list[Curve], shares: Numbers) -> Numbers:
+    return np.asarray([curve.rates(shares[n]) for n, curve in enumerate(curves)])
+
+
+def _at(user: BandUser, curve: Curve, share: float) -> UserPlan:
+    """The plan of a user at its share."""
+    given, lengths, limits = user._checked()
+    there = replace(given, costs=replace(given.costs, seconds_per_bit=curve.slow / share))
+    near = curve.plans[curve.choice(share)]
+    return best_plan(there, lengths, limits, None, start=near)

@@ -1,0 +1,188 @@
+"""What a round costs, and the records of a plan for one user."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._domains import COUNT, number
+from hlmtheory._quantities import not_negative, positive
+
+Numbers = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_TIME = not_negative("give a time in seconds")
+_AMOUNT = not_negative("give bits, or joules")
+_DOMAINS = {
+    "draft_s": positive("give the time of a draft token in seconds"),
+    "verify_s": positive("give the time of a verification in seconds"),
+    "seconds_per_bit": positive("give 1/rate with the rate in bit/s; over a link of rate 0 nothing arrives"),
+    "round_trip_s": _TIME,
+    "verify_token_s": _TIME,
+    "fixed_s": _TIME,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StageCosts:
+    """Times, bits and energy of the rounds of one user.
+
+    Parameters
+    ----------
+    draft_s : float
+        Time of a draft token, in seconds; positive.
+    verify_s : float
+        Time of a verification, in seconds; positive.
+    seconds_per_bit : float
+        1/R, with R the rate of the whole band in bit/s; positive.
+    round_trip_s : float
+        Round-trip time of the link, in seconds.
+    verify_token_s : float
+        What each draft of a round adds to the verification, in seconds.
+    fixed_s : float
+        Any other time of a round, such as the downlink's, in seconds.
+    header_bits, token_bits : float
+        Bits of a round, and of each draft in it, besides its distribution's message.
+    draft_j, round_j, joules_per_bit : float
+        Energy of the device for a draft token, for a round, and for a bit that it sends.
+
+    Raises
+    ------
+    ValueError
+        If a value is not a finite number in its range.
+
+    Examples
+    --------
+    >>> StageCosts(draft_s=0.25, verify_s=0.5, seconds_per_bit=1e-6, round_trip_s=0.125).fixed_time(2)
+    1.125
+    """
+
+    draft_s: float
+    verify_s: float
+    seconds_per_bit: float
+    round_trip_s: float = 0.0
+    verify_token_s: float = 0.0
+    fixed_s: float = 0.0
+    header_bits: float = 0.0
+    token_bits: float = 0.0
+    draft_j: float = 0.0
+    round_j: float = 0.0
+    joules_per_bit: float = 0.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = number(_DOMAINS.get(field.name, _AMOUNT), field.name, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+
+    def fixed_time(self, draft_length: int) -> float:
+        """Return A(K), the time of a round without its air time, in seconds.
+
+        Parameters
+        ----------
+        draft_length : int
+            K, 0 or more.
+
+        Returns
+        -------
+        float
+        """
+        k = number(COUNT, "draft_length", draft_length)
+        server = self.verify_s + k * self.verify_token_s
+        return float(k * self.draft_s + server + self.round_trip_s + self.fixed_s)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRule:
+    """What a device must know of a plan: prices, and from when on the first draft of a round is skipped.
+
+    The message of a row is the corner of its hull with the least ``bit_price`` · bits + y · risk, with y
+    ``first_risk_price`` for the first draft of a round and ``later_risk_price`` for the others; of equal ones that with
+    the fewest bits. Let m be this least cost of the first draft, and β̂ its estimated rejection probability. The device
+    keeps the first draft without verification if ``skips`` and ``skip_slope`` · β̂ - m ≤ ``skip_level``.
+
+    Attributes
+    ----------
+    draft_length : int
+        K; 0 if the server decodes alone.
+    skips : bool
+        Whether any draft may be skipped.
+    bit_price, first_risk_price, later_risk_price, skip_slope, skip_level : float
+        In tokens, for each bit or unit of risk.
+    """
+
+    draft_length: int
+    skips: bool
+    bit_price: float
+    first_risk_price: float
+    later_risk_price: float
+    skip_slope: float
+    skip_level: float
+
+
+@dataclass(frozen=True, slots=True)
+class UserPlan:
+    """The best decisions of one user, what they give, and a bound that no others exceed.
+
+    Attributes
+    ----------
+    draft_length : int
+        K of a round that is sent; 0 if the server decodes alone.
+    rule : DeviceRule
+        The decisions by prices, for rows that the plan has not seen.
+    skip : bool array, shape (N,)
+        Where the first draft of a round is kept without verification.
+    first, later : int64 arrays, shape (N,)
+        The corner of the hulls that a row is sent with if it is the first draft of a round, or a later one.
+    tokens : float
+        E, the mean tokens of a round.
+    fixed_s, band_s : float
+        A and c, the mean time of a round without its air time, and its air time on the whole band, in seconds.
+    bits, risk, joules : float
+        For each emitted token.
+    skip_share : float
+        Share of the rounds that are one skipped draft.
+    rate : float
+        E/(A + c), in tokens a second.
+    upper_bound : float
+        No plan within the limits has a higher rate; rounded up.
+    """
+
+    draft_length: int
+    rule: DeviceRule
+    skip: NDArray[np.bool_]
+    first: Integers
+    later: Integers
+    tokens: float
+    fixed_s: float
+    band_s: float
+    bits: float
+    risk: float
+    joules: float
+    skip_share: float
+    rate: float
+    upper_bound: float
+
+    @property
+    def gap(self) -> float:
+        """How much faster than this plan another could be, relative to it."""
+        return max(self.upper_bound / self.rate - 1.0, 0.0)
+
+
+class Totals(NamedTuple):
+    """Means over the rounds of a plan: tokens, seconds without and on air, risk, joules, bits, and skipped rounds."""
+
+    tokens: float
+    fixed_s: float
+    band_s: float
+    risk: float
+    joules: float
+    bits: float
+    skipped: float
+
+    @property
+    def seconds(self) -> float:
+        """The mean time of a round."""
+        return self.fixed_s + self.band_s

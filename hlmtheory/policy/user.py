@@ -1,0 +1,445 @@
+"""The best decisions of one user: skip or send, which message, and how many drafts.
+
+By the prices θ, μ and κ of a second, of risk and of a joule, the best decision of each row is found alone. V(θ, μ, κ)
+is the mean value of these decisions. Every plan within the limits has a rate of at most θ + V⁺/T_min, if no plan has
+rounds shorter than T_min in the mean. The prices come from a linear program over the decisions seen so far (column
+generation). Without limits this is Dinkelbach's method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, flag, instance, number, numbers
+from hlmtheory._quantities import not_negative, positive
+from hlmtheory.policy.costs import Numbers, StageCosts, Totals, UserPlan
+from hlmtheory.policy.hulls import Hulls, Priced
+from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
+
+_WEIGHT = positive("leave out rows without a weight")
+_LIMIT = not_negative("give a limit for each emitted token, or None")
+_SECONDS = positive("give a time in seconds")
+
+_ROUNDS = 200  # of column generation; about ten are needed
+_FINE = 1e-11  # relative: a smaller V no longer changes the rate
+_DEAR = (1e4, 1e8, 1e12)  # prices of a broken limit, in turn
+_SMALL = 64  # rows up to which single decisions are also exchanged
+ROUNDING = 1e-12  # relative: more than the roundings of a mean over all rows
+
+
+def plan_user(
+    hulls: Hulls,
+    costs: StageCosts,
+    acceptances: Array,
+    *,
+    rejection: Array | None = None,
+    weight: Array | None = None,
+    risk_limit: float | None = None,
+    joule_limit: float | None = None,
+    draft_lengths: Iterable[int] | None = None,
+    skipping: bool = True,
+    bonus: bool = True,
+    round_limit_s: float | None = None,
+    limit_seconds_per_bit: float | None = None,
+) -> UserPlan:
+    """Return the decisions of one user with the most tokens per second, and a bound that no others exceed.
+
+    Parameters
+    ----------
+    hulls : Hulls
+        The messages that each of N rows may be sent with: :func:`lower_hulls` or :func:`codec_hulls`.
+    costs : StageCosts
+    acceptances : array, shape (K_max,)
+        α_i in [0, 1]: P(draft i of a round is accepted given that drafts 1..i-1 were).
+    rejection : array, shape (N,), optional
+        β̂ in [0, 1]: the estimated probability that the row's own draft is rejected. None: 1 - α_1 for all.
+    weight : array, shape (N,), optional
+        How often each row begins a round, in any unit. None: all alike.
+    risk_limit, joule_limit : float, optional
+        The most risk, and the most joules of the device, for each emitted token. None: no limit.
+    draft_lengths : iterable of int, optional
+        The K to try, in 0..K_max. None: all of them. With 0 the server decodes alone.
+    skipping : bool
+        Whether the first draft of a round may be kept without verification.
+    bonus : bool
+        Whether the server adds a token if it accepts all K drafts.
+    round_limit_s : float, optional
+        D: no round takes longer, at the rate of ``limit_seconds_per_bit``. For a percentile of the latency give
+        1/(B ``rate_quantile(ε)``): a share 1 - ε of the blocks is not slower.
+    limit_seconds_per_bit : float, optional
+        None: that of the costs.
+
+    Returns
+    -------
+    UserPlan
+        The bound holds for all decisions of each row, for a mixture of them at random, and for all K that are tried.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, the shapes do not match, or no plan meets the limits; the message then names the
+        nearest limit that can be met.
+
+    Examples
+    --------
+    >>> from hlmtheory.policy import lower_hulls
+    >>> hulls = lower_hulls([[1000.0, 8000.0]], [[0.0625, 0.0]])
+    >>> costs = StageCosts(draft_s=0.0125, verify_s=0.03125, seconds_per_bit=1e-6, round_trip_s=0.015625)
+    >>> plan = plan_user(hulls, costs, [0.75] * 4, risk_limit=0.25, skipping=False)
+    >>> plan.draft_length, round(plan.rate, 2), round(plan.gap, 9)
+    (2, 31.3, 0.0)
+    """
+    made, lengths, limits = checked_user(
+        hulls,
+        costs,
+        acceptances,
+        rejection=rejection,
+        weight=weight,
+        risk_limit=risk_limit,
+        joule_limit=joule_limit,
+        draft_lengths=draft_lengths,
+        skipping=skipping,
+        bonus=bonus,
+    )
+    return best_plan(made, lengths, limits, _deadline(costs, round_limit_s, limit_seconds_per_bit))
+
+
+def checked_user(
+    hulls: Hulls,
+    costs: StageCosts,
+    acceptances: Array,
+    *,
+    rejection: Array | None,
+    weight: Array | None,
+    risk_limit: float | None,
+    joule_limit: float | None,
+    draft_lengths: Iterable[int] | None,
+    skipping: bool,
+    bonus: bool,
+) -> tuple[Given, list[int], Limits]:
+    """Check the arguments of one user."""
+    instance("hulls", hulls, Hulls)
+    instance("costs", costs, StageCosts)
+    alpha = numbers(UNIT_INTERVAL, "acceptances", acceptances)
+    if alpha.ndim != 1 or not len(alpha):
+        raise DomainError(f"acceptances must have shape (K_max,); got {alpha.shape}; give one for each draft")
+    rows = hulls.positions
+    beta = _each_row("rejection", UNIT_INTERVAL, 1.0 - alpha[:1] if rejection is None else rejection, rows)
+    weights = _each_row("weight", _WEIGHT, 1.0 if weight is None else weight, rows)
+    lengths = _lengths(draft_lengths, len(alpha))
+    each = costs.header_bits + lengths[-1] * (costs.token_bits + float(hulls.bits.max()))
+    most = costs.round_j + max(lengths[-1], 1) * costs.draft_j + costs.joules_per_bit * each  # of any round
+    limits = Limits(_limit("risk_limit", risk_limit, max(lengths[-1], 1)), _limit("joule_limit", joule_limit, most))
+    made = Given(hulls, costs, alpha, beta, weights / weights.sum(), flag("skipping", skipping), flag("bonus", bonus))
+    return made, lengths, limits
+
+
+@dataclass(frozen=True)
+class Given:
+    """The checked arguments of one user."""
+
+    hulls: Hulls
+    costs: StageCosts
+    acceptances: Numbers
+    rejection: Numbers
+    weight: Numbers
+    skipping: bool
+    bonus: bool
+
+    def rounds(self, length: int, priced: Priced, hulls: Hulls, *, skipping: bool, blocked: Array = None) -> Rounds:
+        """Return the model of rounds of one length."""
+        given = (hulls, priced, self.costs, self.acceptances, self.rejection, length)
+        return Rounds(*given, skipping=skipping, bonus=self.bonus, blocked=blocked)
+
+
+class Deadline(NamedTuple):
+    """D, and the seconds a bit at which rounds must keep it."""
+
+    seconds: float
+    seconds_per_bit: float
+
+
+class Column(NamedTuple):
+    """Decisions, their means, and the prices at which they were the best."""
+
+    made: Decisions
+    totals: Totals
+    prices: Prices
+
+
+def best_plan(
+    given: Given, lengths: list[int], limits: Limits, deadline: Deadline | None, *, start: UserPlan | None = None
+) -> UserPlan:
+    """Solve one length after the other; a length whose value at the prices of the best so far is 0 cannot be better.
+
+    ``start`` is a plan for another link, whose length is tried first.
+    """
+    models = _models(given, lengths, deadline)
+    best: tuple[Column, Rounds] | None = None
+    bound, prices, waiting = 0.0, Prices(0.0), list(models)
+    if start is not None:
+        waiting.sort(key=lambda model: model.length == start.draft_length)
+    while waiting:
+        if best is not None:
+            values = {model: model.best(prices, limits)[1] for model in waiting}
+            beaten = [model for model in waiting if values[model] <= _FINE]
+            bound = max([bound, *(certificate(prices.rate, values[one], one) for one in beaten)])
+            waiting = sorted((one for one in waiting if one not in beaten), key=values.__getitem__)
+            if not waiting:
+                break
+        model = waiting.pop()
+        found, last, above = solve(model, limits)
+        if found is None:
+            continue
+        found = exchange(model, found, limits)
+        bound = max(bound, above)
+        if best is None or _rate(found.totals) > _rate(best[0].totals):
+            best, prices = (found, model), last._replace(rate=_rate(found.totals))
+    if best is None:
+        raise _unattainable(models, limits)
+    return _user_plan(best[0], best[1], limits, bound)
+
+
+def certificate(rate: float, value: float, model: Rounds) -> float:
+    """θ + V⁺/T_min, rounded up: no plan within the limits has a higher rate."""
+    return (rate + max(value, 0.0) / model.least_seconds()) * (1.0 + ROUNDING)
+
+
+def solve(model: Rounds, limits: Limits) -> tuple[Column | None, Prices, float]:
+    """The best decisions seen that keep the limits, the last prices, and an upper bound on the rate."""
+    start = [Prices(0.0)]
+    for dear in _DEAR if min(limits) < math.inf else (0.0,):
+        risk, joules = (dear / _unit(limit) if limit < math.inf else 0.0 for limit in limits)
+        start += [Prices(0.0, risk, 0.0), Prices(0.0, 0.0, joules), Prices(0.0, risk, joules)][:: 1 if dear else 3]
+        columns = [_column(model, limits, one) for one in dict.fromkeys(start)]
+        bound = math.inf
+        prices = Prices(0.0)
+        for _ in range(_ROUNDS):
+            prices, broken = _master(columns, limits, dear)
+            made, value = model.best(prices, limits)
+            bound = min(bound, certificate(prices.rate, value, model))
+            column = Column(made, model.totals(made), prices)
+            known = any(column.totals == one.totals for one in columns)
+            columns.append(column)
+            if known or value <= _FINE * max(1.0, prices.risk * limits.risk if prices.risk else 0.0):
+                break
+        if broken <= 1e-9:
+            break
+        start = [one.prices for one in columns]
+    good = [one for one in columns if _keeps(one.totals, limits)]
+    best = max(reversed(good), key=lambda one: _rate(one.totals)) if good else None
+    return best, prices, bound
+
+
+def _column(model: Rounds, limits: Limits, prices: Prices) -> Column:
+    made, _ = model.best(prices, limits)
+    return Column(made, model.totals(made), prices)
+
+
+def _master(columns: list[Column], limits: Limits, dear: float) -> tuple[Prices, float]:
+    """The best mixture of the columns: its dual prices, and by how much the limits are broken."""
+    tokens = np.asarray([one.totals.tokens for one in columns])
+    seconds = np.asarray([one.totals.seconds for one in columns])
+    over = [
+        np.asarray([_over(one.totals, limits)[n] for one in columns]) / _unit(limit)
+        for n, limit in enumerate(limits)
+        if limit < math.inf
+    ]
+    if not over:
+        return Prices(float((tokens / seconds).max())), 0.0
+    from scipy.optimize import linprog  # slow to import
+
+    many = len(over)
+    cost = np.concatenate([-tokens, np.full(many, dear)])
+    above = np.hstack([np.asarray(over), -np.eye(many)])
+    found = linprog(
+        cost, A_ub=above, b_ub=np.zeros(many), A_eq=np.concatenate([seconds, np.zeros(many)])[None], b_eq=[1.0]
+    )
+    price = iter(np.maximum(-found.ineqlin.marginals, 0.0).tolist())
+    each = [next(price) / _unit(limit) if limit < math.inf else 0.0 for limit in limits]
+    return Prices(max(float(-found.eqlin.marginals[0]), 0.0), *each), float(found.x[len(tokens) :].sum())
+
+
+def _unit(limit: float) -> float:
+    """The unit in which a limit is counted: itself, if it is not tiny."""
+    return max(limit, 1e-6)
+
+
+def _over(totals: Totals, limits: Limits) -> tuple[float, float]:
+    """By how much a round breaks each limit, in the mean."""
+    risk = totals.risk - limits.risk * totals.tokens if limits.risk < math.inf else -math.inf
+    joules = totals.joules - limits.joules * totals.tokens if limits.joules < math.inf else -math.inf
+    return risk, joules
+
+
+def _keeps(totals: Totals, limits: Limits) -> bool:
+    return max(_over(totals, limits)) <= 0.0
+
+
+def _rate(totals: Totals) -> float:
+    return totals.tokens / totals.seconds
+
+
+def exchange(model: Rounds, found: Column, limits: Limits) -> Column:
+    """Change one decision after the other while the rate rises and the limits hold; for a few rows only."""
+    rows = len(model.weight)
+    if rows > _SMALL or model.length == 0:
+        return found
+    best = found
+    while True:
+        tried = [Column(made, model.totals(made), best.prices) for made in _neighbours(model, best.made)]
+        good = [one for one in tried if _keeps(one.totals, limits)]
+        top = max(good, key=lambda one: _rate(one.totals), default=best)
+        if _rate(top.totals) <= _rate(best.totals) * (1.0 + _FINE):
+            return best
+        best = top
+
+
+def _neighbours(model: Rounds, made: Decisions) -> Iterable[Decisions]:
+    """All decisions that differ at one row in one respect."""
+    for n in range(len(model.weight)):
+        if model.may_skip and not model.blocked[n]:
+            yield made._replace(skip=_changed(made.skip, n, not made.skip[n]))
+        for corner in range(int(model.hulls.start[n]), int(model.hulls.start[n + 1])):
+            if corner != made.first[n] or made.skip[n]:
+                skip = _changed(made.skip, n, value=model.blocked[n])
+                yield made._replace(skip=skip, first=_changed(made.first, n, corner))
+            if corner != made.later[n] and model.length > 1:
+                yield made._replace(later=_changed(made.later, n, corner))
+
+
+def _changed(values: Array, place: int, value: float) -> Array:
+    other = values.copy()
+    other[place] = value
+    return other
+
+
+def _models(given: Given, lengths: list[int], deadline: Deadline | None) -> list[Rounds]:
+    """The rounds of each length that can keep the deadline."""
+    if deadline is None:
+        priced = Priced(given.hulls, given.weight)
+        return [given.rounds(k, priced, given.hulls, skipping=given.skipping) for k in lengths]
+    found, nearest = [], math.inf
+    for k in lengths:
+        costs = given.costs
+        cap = (deadline.seconds - costs.fixed_time(k)) / deadline.seconds_per_bit - costs.header_bits
+        cap = cap / max(k, 1) - costs.token_bits * (k > 0)
+        skipping = given.skipping and k > 0 and costs.draft_s <= deadline.seconds
+        least = given.hulls.bits[given.hulls.start[:-1]]
+        blocked = least > cap if k else np.zeros(len(least), dtype=bool)
+        most = 0.0 if not k else float(least.min() if skipping and k == 1 else least.max())
+        bits = costs.header_bits + k * (costs.token_bits + most)
+        nearest = min(nearest, costs.fixed_time(k) + deadline.seconds_per_bit * bits)
+        if cap < 0 or (blocked.any() and (k > 1 or not skipping)):
+            continue
+        hulls = _capped(given.hulls, cap) if k else given.hulls
+        found.append(given.rounds(k, Priced(hulls, given.weight), hulls, skipping=skipping, blocked=blocked))
+    if not found:
+        raise DomainError(
+            f"round_limit_s must be at least {nearest * 1.0005:.4g}, the shortest rounds that any plan has; got "
+            f"{deadline.seconds:g}; allow more, or choose a link, messages or draft lengths with shorter rounds"
+        )
+    return found
+
+
+def _capped(hulls: Hulls, cap: float) -> Hulls:
+    """The corners with at most so many bits; the first one of a row stays."""
+    keep = hulls.bits <= cap
+    keep[hulls.start[:-1]] = True
+    start = np.concatenate(([0], np.cumsum(keep)))[hulls.start]
+    return replace(hulls, start=start, bits=hulls.bits[keep], risk=hulls.risk[keep], entry=np.flatnonzero(keep))
+
+
+def _user_plan(found: Column, model: Rounds, limits: Limits, bound: float) -> UserPlan:
+    made, totals, rate = found.made, found.totals, _rate(found.totals)
+    first, later = made.first, made.later
+    if model.length and model.capped:  # corners of the hulls that were given
+        first, later = model.hulls.entry[first], model.hulls.entry[later]
+    return UserPlan(
+        draft_length=model.length,
+        rule=model.rule(found.prices, limits),
+        skip=made.skip,
+        first=first,
+        later=later,
+        tokens=totals.tokens,
+        fixed_s=totals.fixed_s,
+        band_s=totals.band_s,
+        bits=totals.bits / totals.tokens,
+        risk=totals.risk / totals.tokens,
+        joules=totals.joules / totals.tokens,
+        skip_share=totals.skipped,
+        rate=rate,
+        upper_bound=max(bound, rate),
+    )
+
+
+def _unattainable(models: list[Rounds], limits: Limits) -> DomainError:
+    """Name the nearest limits that can be met, each without the other."""
+    told = []
+    for name, n in (("risk_limit", 0), ("joule_limit", 1)):
+        if limits[n] < math.inf:
+            least = min(_least(model, n) for model in models)
+            told.append((name, limits[n], least))
+    name, given, least = next((one for one in told if one[1] < one[2]), told[0])
+    alone = "" if given < least else " alone, but not together with joule_limit"
+    return DomainError(
+        f"{name} must be at least {least * 1.0005:.4g} a token, the least that any plan keeps{alone}; got {given:g}; "
+        "allow more, or other messages or draft lengths"
+    )
+
+
+def _least(model: Rounds, which: int) -> float:
+    """The least risk, or joules, for each token: Dinkelbach on their ratio."""
+    ratio = math.inf
+    for _ in range(_ROUNDS):
+        limit = ratio if ratio < math.inf else 0.0
+        limits = Limits(joules=limit) if which else Limits(risk=limit)
+        prices = Prices(0.0, 1.0 - which, float(which), 0.0)
+        totals = model.totals(model.best(prices, limits)[0])
+        found = (totals.risk, totals.joules)[which] / totals.tokens
+        if found >= ratio:
+            break
+        ratio = found
+    return ratio
+
+
+def _each_row(name: str, domain: object, value: Array, rows: int) -> Numbers:
+    found = numbers(domain, name, value)  # type: ignore[arg-type]
+    if found.shape not in ((), (1,), (rows,)):
+        raise DomainError(f"{name} must have shape ({rows},), one for each row of hulls; got {found.shape}")
+    return np.broadcast_to(found, (rows,)).astype(np.float64)
+
+
+def _limit(name: str, value: float | None, most: float) -> float:
+    """The limit; infinite if no round can break it."""
+    limit = math.inf if value is None else float(number(_LIMIT, name, value))
+    return limit if limit < most else math.inf
+
+
+def _lengths(given: Iterable[int] | None, most: int) -> list[int]:
+    if given is None:
+        return list(range(most + 1))
+    found = np.unique(numbers(COUNT, "draft_lengths", as_list(given)))
+    if not len(found) or found[-1] > most:
+        raise DomainError(
+            f"draft_lengths must be in 0..{most}, one or more; got {found.tolist()}; give more acceptances"
+        )
+    return [int(one) for one in found]
+
+
+def as_list(given: Any) -> Any:
+    """A range as a list; other values unchanged."""
+    return list(given) if isinstance(given, range) else given
+
+
+def _deadline(costs: StageCosts, seconds: float | None, slow: float | None) -> Deadline | None:
+    if seconds is None:
+        return None
+    rate = costs.seconds_per_bit if slow is None else number(_SECONDS, "limit_seconds_per_bit", slow)
+    return Deadline(number(_SECONDS, "round_limit_s", seconds), rate)

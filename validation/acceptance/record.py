@@ -6,9 +6,11 @@ It drafts k tokens and accepts the first i of them, so it emits i + 1 tokens: th
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from validation.errors import UserError
@@ -292,6 +294,12 @@ def refuse_mixture(records: Sequence[AcceptanceRecord]) -> None:
             raise UserError(
                 f"The records have {len(found)} {what} ({said}); their mean has no meaning: read them separately."
             )
+
+
+def write_records(records: Iterable[AcceptanceRecord], path: str | Path) -> None:
+    """Write records as AIPerf's JSONL, which :func:`validation.acceptance.engines.read_acceptance` reads."""
+    lines = [json.dumps({"spec_decode_acceptance": record.as_json()}) for record in records]
+    Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:

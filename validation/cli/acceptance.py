@@ -83,7 +83,7 @@ def acceptance(
     averaged. An answer with several samples (n > 1) is left out and named.
     """
     from validation.acceptance.engines import read_acceptance
-    from validation.acceptance.record import marked
+    from validation.acceptance.record import marked, write_records
     from validation.acceptance.summary import RoundTimes, speculation_profile, summarise
 
     if (verify_ms is None) != (draft_ms is None):
@@ -118,9 +118,8 @@ def acceptance(
         with naming(profile):
             profile.write_text(json.dumps(speculation_profile(found, summary), indent=1) + "\n", encoding="utf-8")
     if records is not None:
-        lines = [json.dumps({"spec_decode_acceptance": record.as_json()}) for record in found]
         with naming(records):
-            records.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            write_records(found, records)
     if figure is not None:
         from validation.plots.common.acceptance import draw_tokens
 

@@ -55,6 +55,8 @@ class Recorder:
     """Texts that were generated while the recorder was active, each as a list of rounds."""
 
     texts: list[list[Round]] = field(default_factory=list)
+    settings: list[dict[str, Any]] = field(default_factory=list)
+    """How each text was generated: the candidate generator, do_sample, temperature, top_k, top_p and min_p."""
     pair: tuple[str, str] = ("assistant", "target")
 
     def save(self, path: str | Path, *, fresh: bool = False) -> Trace:
@@ -77,7 +79,8 @@ class Recorder:
         Raises
         ------
         UserError
-            No row was recorded, a round has no scores of the assistant, or ``path`` exists.
+            No row was recorded, a round has no scores of the assistant, two texts were generated with different
+            settings, or ``path`` exists.
         """
         rounds = [one for text in self.texts for one in text]
         if not any(len(one.target_scores) > 1 for one in rounds):
@@ -87,10 +90,20 @@ class Recorder:
                 "The assistant gave no scores, as with prompt lookup or another tokenizer; only the accepted drafts "
                 "are known: use Recorder.acceptance()."
             )
+        for number, settings in enumerate(self.settings):
+            if settings != self.settings[0]:
+                raise UserError(
+                    f"Text {number} was generated with {settings}, text 0 with {self.settings[0]}; their distributions "
+                    "must not be mixed: record them separately."
+                )
         vocabulary = rounds[0].target_scores.shape[1]
         manifest = {
             "pair": {"name": "recorded", "small_name": self.pair[0], "large_name": self.pair[1]},
-            "recorded": {"scores": "processed", "engine": "transformers"},
+            "recorded": {
+                "scores": "processed",
+                "engine": "transformers",
+                "settings": self.settings[0],
+            },
             "notes": ["Recorded from assisted generation; rows that only the target model computed are left out."],
             "prompts": [],
         }
@@ -122,8 +135,10 @@ class Recorder:
                 completion_tokens=sum(len(one.tokens) for one in text),
                 per_step_accepted=tuple(one.accepted for one in text),
                 per_step_drafted=tuple(len(one.target_scores) - 1 for one in text),
+                draft_sampling="sampled" if settings["drafts_sampled"] else "greedy",
+                verification="standard" if settings["drafts_sampled"] else "match",
             )
-            for number, text in enumerate(self.texts)
+            for number, (text, settings) in enumerate(zip(self.texts, self.settings, strict=True))
         ]
 
 
@@ -148,6 +163,7 @@ def record_assisted(target: Any) -> Iterator[Recorder]:
         assistant = getattr(generator, "assistant_model", None)
         if assistant is not None:
             recorder.pair = str(assistant.config.name_or_path), str(target.config.name_or_path)
+        recorder.settings.append(_settings(generator, named.get("generation_config", args[0] if args else None)))
         recorder.texts.append([])
         _watch(generator, recorder.texts[-1])
         return generator
@@ -157,6 +173,15 @@ def record_assisted(target: Any) -> Iterator[Recorder]:
         yield recorder
     finally:
         del target._get_candidate_generator
+
+
+def _settings(generator: Any, config: Any) -> dict[str, Any]:
+    """Return what decides the distributions of a text; without sampling nothing but the models does."""
+    sampled = bool(getattr(config, "do_sample", False))
+    names = ("temperature", "top_k", "top_p", "min_p") if sampled else ()
+    drawn = sampled and getattr(generator, "assistant_model", None) is not None
+    found = {"candidates": type(generator).__name__, "do_sample": sampled, "drafts_sampled": drawn}
+    return found | {name: getattr(config, name, None) for name in names}
 
 
 def _watch(generator: Any, rounds: list[Round]) -> None:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from hlmtheory.verification import softmax
+from validation.acceptance.summary import summarise
 from validation.collection.recorder import record_assisted
 from validation.errors import UserError
 from validation.trace.reader import open_trace
@@ -63,12 +64,42 @@ def test_the_accepted_drafts_are_counted(pair):
     for record, text in zip(recorder.acceptance(), texts, strict=True):
         assert record.completion_tokens == len(text) - 3
         assert sum(sum(row) for row in record.counts().values()) == record.num_spec_steps
+        assert (record.draft_sampling, record.verification) == ("sampled", "standard")
+
+
+def test_greedy_texts_are_marked_and_not_mixed_with_sampled_ones(pair, tmp_path):
+    with record_assisted(pair[1]) as recorder:
+        generated(pair, 1, do_sample=False)
+        generated(pair, 1)
+    greedy, sampled = recorder.acceptance()
+    assert (greedy.draft_sampling, greedy.verification) == ("greedy", "match")
+    assert sampled.draft_sampling == "sampled"
+    with pytest.raises(UserError, match="2 ways of drafting"):
+        summarise([greedy, sampled])
+    with pytest.raises(UserError, match=r"Text 1 was generated with .*'do_sample': True.* must not be mixed"):
+        recorder.save(tmp_path / "trace")
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0.7}, {"top_k": 5}, {"top_p": 0.9}])
+def test_the_settings_are_stored_and_not_mixed(pair, tmp_path, options):
+    with record_assisted(pair[1]) as recorder:
+        generated(pair, 1, **options)
+    stored = recorder.save(tmp_path / "trace").manifest["recorded"]["settings"]
+    assert options.items() <= stored.items()
+    assert (stored["candidates"], stored["drafts_sampled"]) == ("AssistedCandidateGenerator", True)
+    with record_assisted(pair[1]) as recorder:
+        generated(pair, 1, **options)
+        generated(pair, 1)
+    with pytest.raises(UserError, match="must not be mixed"):
+        recorder.save(tmp_path / "mixed")
 
 
 def test_prompt_lookup_gives_the_accepted_drafts_only(pair, tmp_path):
     with record_assisted(pair[1]) as recorder:
         generated(pair, 1, assistant_model=None, prompt_lookup_num_tokens=2)
-    assert recorder.acceptance()[0].num_spec_steps > 0
+    (record,) = recorder.acceptance()
+    assert record.num_spec_steps > 0
+    assert (record.draft_sampling, record.verification) == ("greedy", "match")
     with pytest.raises(UserError, match=r"gave no scores|Nothing was recorded"):
         recorder.save(tmp_path / "trace")
 

@@ -1,0 +1,140 @@
+"""The recipes of docs/engines.md run as they stand, in order: files are written, code and commands are run."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import hlmtheory
+from validation import plots
+from validation.claims import check
+from validation.cli.commands import main
+from validation.trace.reader import open_trace
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
+SECTIONS = {part.split("\n", 1)[0]: part for part in TEXT.split("\n## ")[1:]}
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAME = re.compile(r"`([\w.]+\.(?:json|jsonl|txt))`")
+FILES = ("json", "prometheus")
+CLAIMS = ("verification.tokens", "truncation.softplus", "truncation.certificate")
+NOT_RUN = ("vLLM", "SGLang", "TensorRT-LLM")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that sees the repository's models, with a check of three claims and one figure."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "validation").symlink_to(ROOT / "validation")
+    known = hlmtheory.all_claims()
+    real: Callable[..., object] = check.check_trace
+    few = {name: known[name] for name in CLAIMS}
+    monkeypatch.setattr(check, "check_trace", lambda trace, **more: real(trace, **{"claims": few, **more}))
+    monkeypatch.setattr(plots, "FIGURES", dict(list(plots.FIGURES.items())[:1]))
+    return tmp_path
+
+
+def names_before(section: str, start: int) -> list[str]:
+    """The files that the paragraph before a block names, and before the blocks of files that precede it."""
+    before = section[:start].rstrip()
+    while before.endswith("```"):
+        before = before[: before.rindex("```", 0, -3)].rstrip()
+    return NAME.findall(before.rsplit("\n\n", 1)[-1])
+
+
+def followed(title: str) -> list[str]:
+    """Do what a section says; return what its commands print."""
+    section, printed, written = SECTIONS[title], [], 0
+    namespace: dict[str, object] = {"__name__": "recipe"}
+    for block in BLOCK.finditer(section):
+        kind, content = block.groups()
+        if kind in FILES:
+            names = names_before(section, block.start())
+            Path(names[written % len(names)]).write_text(content, encoding="utf-8")
+            written += 1
+            continue
+        written = 0
+        if kind == "python":
+            exec(compile(content, f"docs/engines.md, {title}", "exec"), namespace)
+        elif kind == "bash":
+            for line in content.splitlines():
+                program, script, *words = shlex.split(line)
+                assert (program, script) == ("python3", "hlm")
+                done = CliRunner().invoke(main, words)
+                assert done.exit_code == 0, done.output
+                printed.append(done.output)
+    return printed
+
+
+def test_every_section_is_tested_or_only_links() -> None:
+    tested = {"An array", "transformers", *NOT_RUN}
+    assert set(SECTIONS) == tested | {"Three traps", "llama.cpp", "Benchmarks"}
+    assert all("*Not run here.*" in SECTIONS[title] for title in NOT_RUN)
+    assert all("```" not in SECTIONS[title] for title in ("Three traps", "Benchmarks"))
+
+
+def test_an_array(here: Path) -> None:
+    imported, validated = followed("An array")
+    trace = open_trace(here / "traces" / "array")
+    assert (trace.manifest["positions"], trace.manifest["vocabulary"]) == (300, 500)
+    assert (here / "runs" / "array" / "report.html").is_file()
+    assert "300" in imported
+    assert "Acceptance rate" in validated
+
+
+def test_assisted_generation_of_the_built_in_pair(here: Path) -> None:
+    """Recorded, counted and checked; the claims hold on its rows."""
+    counted, validated = followed("transformers")
+    assert "Drafts: sampled." in counted
+    assert "Verification: standard, lossless." in counted
+    assert "Best draft length" in counted
+    manifest = open_trace(here / "traces" / "recorded").manifest
+    assert manifest["vocabulary"] == 4096
+    assert manifest["positions"] > 30
+    assert manifest["recorded"]["settings"]["top_k"] == 0
+    records = [json.loads(line)["spec_decode_acceptance"] for line in Path("recorded.jsonl").read_text().splitlines()]
+    assert len(records) == 4
+    assert max(length for record in records for length in record["per_step_drafted"]) == 4
+    verdicts = json.loads((here / "runs" / "recorded" / "claims.json").read_text())
+    assert set(CLAIMS) <= set(json.dumps(verdicts).split('"'))
+    assert "Acceptance rate" in validated
+
+
+def test_vllm(here: Path) -> None:
+    scrapes, answers, top_k = followed("vLLM")
+    assert "1,000 steps of 1 records accepted 1,500 drafts" in scrapes
+    assert '"num_speculative_tokens_per_batch_size": [[1, 64, 3]]' in scrapes
+    assert "43 steps" in answers
+    assert json.loads(Path("speculation_profile.json").read_text())["verification_method"] == "standard"
+    assert "acceptance" in top_k.lower()
+
+
+def test_sglang(here: Path) -> None:
+    (printed,) = followed("SGLang")
+    assert "43 steps of 1 records accepted 10 drafts" in printed
+    assert "Verification: standard, lossless." in printed
+    assert "not 1 - TV(q, p)" in printed
+
+
+def test_tensorrt(here: Path) -> None:
+    (printed,) = followed("TensorRT-LLM")
+    assert "10 steps of 1 records accepted 15 drafts" in printed
+    assert "is not identified" in printed
+
+
+def test_the_python_of_an_engine_that_is_not_run_is_python() -> None:
+    blocks = [content for title in NOT_RUN for kind, content in BLOCK.findall(SECTIONS[title]) if kind == "text"]
+    code = [block for block in blocks if block.startswith("import")]
+    assert len(code) == 1
+    for block in code:
+        compile(block, "docs/engines.md", "exec")
+
+
+def test_the_readme_links_the_recipes() -> None:
+    assert "(docs/engines.md)" in (ROOT / "README.md").read_text(encoding="utf-8")

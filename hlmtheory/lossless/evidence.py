@@ -184,7 +184,7 @@ class LawTest:
     @property
     def bound(self) -> float:
         """Return the lower bound on the mean total variation of the draws so far, 0 before the first."""
-        if self._gain is None:
+        if self._gain is None or self.log_wealth < -math.log(self._error):  # too little wealth for any bound above 0
             return 0.0
         xp, gain, bets = arrays(gain=self._gain, bets=self._bets)
         error = xp.asarray(self._error, dtype=xp.float64, device=gain.device)

@@ -116,7 +116,7 @@ def padded(law: Law, texts: Sequence[Sequence[int]], depth: int, pad: int | None
         end = next((t for t, token in enumerate(tokens) if token in ends), None)
         if end is not None and all(token in fill or token < 0 for token in tokens[end + 1 :]):
             tokens = tokens[: end + 1]
-        elif len(tokens) < depth:
+        elif len(tokens) < depth and not (tokens and tokens[-1] in ends):
             raise UserError(
                 f"A continuation has {len(tokens)} tokens and no end-of-text token; {depth} are needed: draw longer "
                 "ones, or ask for a smaller --depth."

@@ -1,7 +1,7 @@
 """The controls of the audit: twelve defects that it must find, and exact samplers that it must not accuse.
 
-Both models are tables over five tokens, so the law of every text is known. The samplers are the project's own generation
-loop with its own random numbers: with one defect built in, or with a lossless method as it is.
+Both models are tables over five tokens, so the law of every text is known. The samplers are the project's own loop with
+its own random numbers: with one defect built in, or with a lossless method as it is.
 """
 
 from __future__ import annotations

@@ -68,9 +68,9 @@ def main() -> None:
     "--small",
     "draft",
     cls=Renamed,
-    help="The draft model: a folder, or a hub name such as owner/model or owner/model@revision.",
+    help="The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision.",
 )
-@click.option("--target", "--large", "target", cls=Renamed, help="The target model: a folder or a hub name.")
+@click.option("--target", "--large", "target", cls=Renamed, help="The target model: a folder, .gguf file or hub name.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts: .txt (one per line) or .jsonl.")
 @click.option(
     "--positions",
@@ -261,7 +261,7 @@ def figure(
     cls=Renamed,
     help="The draft model, as in `hlm validate`; the built-in pair if left out.",
 )
-@click.option("--target", "--large", "target", cls=Renamed, help="The target model: a folder or a hub name.")
+@click.option("--target", "--large", "target", cls=Renamed, help="The target model: a folder, .gguf file or hub name.")
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts, perhaps each with a `reference`.")
 @click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="Maximum new tokens.")
 @click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts per batch.")

@@ -1,4 +1,4 @@
-"""Load a pair of language models that share a vocabulary: the built-in pair, two folders, or two hub names.
+"""Load a pair of language models that share a vocabulary: the built-in pair, folders, GGUF files or hub names.
 
 torch and transformers are imported inside the functions, so this module imports quickly.
 """
@@ -115,7 +115,7 @@ def load_pair(
     name : str, optional
         A key of ``PAIRS``; ``"builtin"`` when neither a name nor models are given.
     draft, target : str or Path, optional
-        A transformers folder or a hub name, the latter with an optional ``@revision``; give both or neither.
+        A transformers folder, a GGUF file, or a hub name with an optional ``@revision``; give both or neither.
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on. ``"sharded"`` puts the draft model on the first GPU
         and spreads the target model over all GPUs and, if they are too small, the host.
@@ -210,7 +210,7 @@ def _inspect(
         tell(f"looking for {source.name}")
         source.reach()
     sizes = [weight_bytes(source.load("AutoConfig"), dtype) for source in sources]
-    tokenizers = [source.load("AutoTokenizer") for source in sources]
+    tokenizers = [source.load_tokenizer() for source in sources]
     _same_vocabulary(*tokenizers, names=(sources[0].name, sources[1].name))
     return tokenizers, sizes
 

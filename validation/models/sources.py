@@ -1,9 +1,10 @@
 """Load the parts of one model from a folder or from the hub, and report every failure in one sentence.
 
-A model is named by a folder or by a hub name; ``owner/model@revision`` selects a branch, a tag or a commit. Weights
-are read from safetensors only, and code that comes with a model is never run. transformers takes the names of the
-weight files from the model itself (the index of a sharded model, and ``transformers_weights`` in config.json) and
-reads a file with another extension as a pickle, so these names are checked before transformers reads them.
+A model is named by a folder, a GGUF file or a hub name; ``owner/model@revision`` selects a branch, a tag or a commit.
+Weights are read from safetensors or GGUF only, and code that comes with a model is never run. transformers takes the
+names of the weight files from the model itself (the index of a sharded model, and ``transformers_weights`` in
+config.json) and reads a file with another extension as a pickle, so these names are checked before transformers reads
+them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 from validation.errors import UserError
+from validation.models import gguf_files
 from validation.models.devices import out_of_memory
 
 PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
@@ -41,7 +44,7 @@ UNREACHABLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Location of one model: a folder, or a hub name with an optional revision."""
+    """Location of one model: a folder, a GGUF file, or a hub name with an optional revision."""
 
     name: str
     revision: str = "main"
@@ -62,8 +65,13 @@ class ModelSource:
 
     @property
     def local(self) -> bool:
-        """Return whether the model is a local folder."""
+        """Return whether the model is a local folder or file."""
         return Path(self.name).exists()
+
+    @property
+    def gguf(self) -> bool:
+        """Return whether the model is a local GGUF file, by its name."""
+        return self.name.endswith(".gguf") and Path(self.name).is_file()
 
     def load(self, factory: str, **options: Any) -> Any:
         """Call ``transformers.<factory>.from_pretrained`` on the model.
@@ -78,17 +86,27 @@ class ModelSource:
         self.check_folder()
         try:
             make = getattr(transformers, factory).from_pretrained
+            if self.gguf:
+                with gguf_files.isolated(Path(self.name)) as folder:
+                    return make(folder, gguf_file=Path(self.name).name, trust_remote_code=False, **options)
             return make(self.name, revision=self.revision, trust_remote_code=False, **options)
         except UserError:
             raise
         except Exception as error:  # a configuration may have any fault, such as 0 heads
             self._explain(error)
 
+    def load_tokenizer(self) -> Any:
+        """Return the tokenizer."""
+        load = partial(self.load, "AutoTokenizer")
+        return gguf_files.load_tokenizer(gguf_files.read_header(Path(self.name)), load) if self.gguf else load()
+
     def load_model(self, dtype: str, **options: Any) -> Any:
         """Return the causal language model; refuse it if any weight is missing."""
         self.check_weights()
         options |= {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
         model, loading = self.load("AutoModelForCausalLM", **options)
+        if self.gguf:
+            gguf_files.apply_rope_factors(gguf_files.read_header(Path(self.name)), model)
         if loading["missing_keys"]:
             first = min(loading["missing_keys"])
             raise UserError(
@@ -98,16 +116,24 @@ class ModelSource:
         return model
 
     def check_folder(self) -> None:
-        """Refuse a name that is neither a complete transformers folder nor a valid hub name."""
+        """Refuse a name that is neither a complete transformers folder, a GGUF file nor a valid hub name."""
         folder = Path(self.name)
+        if self.gguf:
+            gguf_files.read_header(folder)
+            return
         if not folder.exists():
+            if self.name.endswith(".gguf"):
+                raise UserError(f"There is no GGUF file {self.name!r}; check the path.")
             if HUB_NAME.fullmatch(self.name) is None:
                 raise UserError(
                     f"There is no model folder {self.name!r}; check the path, or give a hub name such as owner/model."
                 )
             return
         if not folder.is_dir():
-            raise UserError(f"{self.name!r} is a file, not a model folder; give the folder that holds config.json.")
+            raise UserError(
+                f"{self.name!r} is a file, not a model folder; give the folder that holds config.json, or a file whose "
+                "name ends with .gguf."
+            )
         if not (folder / "config.json").is_file():
             ours = folder.is_relative_to(PAIRS_FOLDER)
             hint = "run validation/training or restore it" if ours else "give another folder"
@@ -128,6 +154,8 @@ class ModelSource:
             The index or config.json names a file with another extension, or one outside the folder by path or link;
             the index is unreadable; or the folder holds an adapter, which peft would load separately.
         """
+        if self.gguf:
+            return
         index, named = INDEX, self._json("config.json", {}).get("transformers_weights")
         if named is not None:
             if not isinstance(named, str) or not WEIGHTS_FILE.fullmatch(named.removesuffix(".index.json")):

@@ -1,0 +1,381 @@
+"""Check the header of a GGUF file, and build its tokenizer.
+
+=========  ============================================================================================
+part       content, little-endian
+=========  ============================================================================================
+start      ``GGUF``, uint32 version, uint64 number of tensors, uint64 number of metadata entries
+metadata   for each entry: a string (uint64 length, bytes), uint32 type, the value
+tensors    for each tensor: its name, uint32 number of dimensions, uint64 dimensions, uint32 type, uint64 offset
+data       the tensors at their offsets, each padded to ``general.alignment`` bytes (default: 32)
+=========  ============================================================================================
+
+transformers reads the weights and the configuration, with the package ``gguf``. This module runs before it. It reads
+counts, lengths and offsets, and compares each with the bytes that are left before it uses it. So a damaged file is
+refused with the position of the fault, and an absurd number allocates nothing.
+
+The format has no checksum: a changed weight, or a changed setting that fits the tensors, is not noticed.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+STRING, ARRAY = 8, 9
+MOST_DIMENSIONS, LARGEST_ALIGNMENT = 4, 2**20
+PACKAGES = ("gguf", "accelerate")  # of the extra gguf
+ROPE_FACTORS = "rope_freqs.weight"
+UNREAD_TENSORS = ("rope_factors_long.weight", "rope_factors_short.weight")
+
+# Names of pre-tokenizers in llama.cpp (src/llama-vocab.cpp) that cut texts as GPT-2 does, and of those that split off
+# each digit first. transformers has a table of others.
+GPT2_SPLITS = frozenset(
+    (
+        *("gpt-2", "phi-2", "jina-es", "jina-de", "jina-v2-es", "jina-v2-de", "gigachat", "a.x-4.0", "mellum", "mpt"),
+        *("olmo", "jais", "trillion", "granite-docling"),
+    )
+)
+DIGIT_SPLITS = frozenset(("starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b", "mellum2"))
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """The checked header of a GGUF file.
+
+    Attributes
+    ----------
+    path : Path
+    metadata : dict
+        Numbers, strings and lists of strings by their keys. Of a list of numbers, the length.
+    tensors : dict
+        The shape of each tensor, in torch's order.
+    types : dict
+        The name of each tensor's type, such as ``Q4_K``.
+    """
+
+    path: Path
+    metadata: dict[str, Any]
+    tensors: dict[str, tuple[int, ...]]
+    types: dict[str, str]
+
+    @property
+    def architecture(self) -> str:
+        """Return the name of the architecture."""
+        return str(self.metadata["general.architecture"])
+
+    def setting(self, name: str) -> Any:
+        """Return a setting of the architecture, such as ``block_count``, or None."""
+        return self.metadata.get(f"{self.architecture}.{name}")
+
+
+def require_packages() -> None:
+    """Raise ModuleNotFoundError, which names the package, if the extra ``gguf`` is not installed."""
+    for name in PACKAGES:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def read_header(path: Path) -> GgufHeader:
+    """Return the header of a GGUF file.
+
+    Parameters
+    ----------
+    path : Path
+
+    Returns
+    -------
+    GgufHeader
+
+    Raises
+    ------
+    UserError
+        The file is not GGUF, has another byte order or version, is cut or damaged, holds only a part of a model, or
+        its settings contradict its tensors. The message names the file and the position or the entry.
+    ModuleNotFoundError
+        The extra ``gguf`` is not installed.
+    """
+    require_packages()
+    with path.open("rb") as file:
+        start = file.read(24)
+        if not start.startswith(MAGIC):
+            raise UserError(f"{path} is not a GGUF file: it begins with {start[:4]!r}, not {MAGIC!r}.")
+        if len(start) < 24:
+            raise UserError(f"{path} ends at byte {len(start)}, within the counts of the header; copy it again.")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            header = _Cursor(path, data).header()
+    _check_settings(header)
+    return header
+
+
+class _Cursor:
+    """Reads a header from front to back; every length is compared with the bytes that are left."""
+
+    def __init__(self, path: Path, data: mmap.mmap) -> None:
+        self.path, self.data, self.at, self.size = path, data, len(MAGIC), len(data)
+
+    def fault(self, what: str) -> UserError:
+        return UserError(f"{self.path} is damaged at byte {self.at:,}: {what}; copy it again.")
+
+    def number(self, code: str, what: str) -> Any:
+        width = struct.calcsize(f"<{code}")
+        if self.at + width > self.size:
+            raise UserError(f"{self.path} ends at byte {self.size:,}, within {what}; copy it again.")
+        (value,) = struct.unpack_from(f"<{code}", self.data, self.at)
+        self.at += width
+        return value
+
+    def room(self, count: int, width: int, what: str) -> None:
+        """Refuse a count of items that do not fit into the rest of the file."""
+        if count * width > self.size - self.at:
+            raise self.fault(
+                f"{what} is said to have {count:,} entries, but only {self.size - self.at:,} bytes are left"
+            )
+
+    def string(self, what: str) -> str:
+        length = self.number("Q", what)
+        self.room(length, 1, what)
+        raw = self.data[self.at : self.at + length]
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            raise self.fault(f"{what} is not UTF-8") from error
+        self.at += length
+        return text
+
+    def value(self, kind: int, key: str) -> Any:
+        if kind in SCALARS:
+            return self.number(SCALARS[kind], key)
+        if kind == STRING:
+            return self.string(key)
+        if kind != ARRAY:
+            raise self.fault(f"{key} has the unknown type {kind}")
+        inner, count = self.number("I", key), self.number("Q", key)
+        if inner == STRING:
+            self.room(count, 8, key)
+            return [self.string(f"entry {index} of {key}") for index in range(count)]
+        if inner not in SCALARS:
+            raise self.fault(f"{key} is an array of the unknown type {inner}")
+        width = struct.calcsize(SCALARS[inner])
+        self.room(count, width, key)
+        self.at += count * width
+        return count
+
+    def header(self) -> GgufHeader:
+        version = self.number("I", "the version")
+        if version not in VERSIONS:
+            swapped = int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS
+            reason = "is from a machine with another byte order" if swapped else f"has the GGUF version {version}"
+            raise UserError(f"{self.path} {reason}, which is not read; convert the model again on this machine.")
+        tensor_count, entries = self.number("Q", "the counts"), self.number("Q", "the counts")
+        self.room(entries, 13, "the metadata")
+        metadata: dict[str, Any] = {}
+        for index in range(entries):
+            key = self.string(f"the name of entry {index} of the metadata")
+            if key in metadata:
+                raise self.fault(f"{key} occurs twice")
+            metadata[key] = self.value(self.number("I", key), key)
+        self.room(tensor_count, 32, "the table of tensors")
+        return self.table(tensor_count, metadata)
+
+    def table(self, count: int, metadata: dict[str, Any]) -> GgufHeader:
+        """Read the table of tensors; their data must lie one after the other and end within the file."""
+        from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+
+        alignment = metadata.get("general.alignment", 32)
+        if not isinstance(alignment, int) or not 8 <= alignment <= LARGEST_ALIGNMENT or alignment & (alignment - 1):
+            raise self.fault(f"general.alignment is {alignment!r}, not a power of two from 8 on")
+        shapes: dict[str, tuple[int, ...]] = {}
+        types: dict[str, str] = {}
+        offset = 0
+        for index in range(count):
+            name = self.string(f"the name of tensor {index}")
+            dimensions = self.number("I", name)
+            if name in shapes or not 1 <= dimensions <= MOST_DIMENSIONS:
+                fault = "occurs twice" if name in shapes else f"has {dimensions} dimensions"
+                raise self.fault(f"the tensor {name!r} {fault}")
+            shape = [self.number("Q", name) for _ in range(dimensions)]
+            kind, place = self.number("I", name), self.number("Q", name)
+            if kind not in GGMLQuantizationType.__members__.values():
+                raise self.fault(f"the tensor {name!r} has the unknown type {kind}")
+            block, width = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
+            if place != offset or 0 in shape or shape[0] % block:
+                raise self.fault(
+                    f"the tensor {name!r} has the shape {shape}, the type {GGMLQuantizationType(kind).name} and the "
+                    f"offset {place:,}; expected are the offset {offset:,} and rows that {block} divides"
+                )
+            shapes[name], types[name] = tuple(reversed(shape)), GGMLQuantizationType(kind).name
+            end = offset + math.prod(shape) // block * width
+            offset = -(-end // alignment) * alignment
+            if end > self.size:
+                raise UserError(
+                    f"{self.path} has {self.size:,} bytes, but its tensor {name!r} alone needs the bytes up to "
+                    f"{end:,}; copy it again."
+                )
+        needed = -(-self.at // alignment) * alignment + (end if count else 0)
+        if needed > self.size:
+            raise UserError(
+                f"{self.path} has {self.size:,} bytes, but its tensors need {needed:,}; it was cut: copy it again."
+            )
+        return GgufHeader(self.path, metadata, shapes, types)
+
+
+def _check_settings(header: GgufHeader) -> None:
+    """Refuse settings that contradict the tensors, a part of a model, and positions that transformers does not read."""
+    path, metadata = header.path, header.metadata
+    if not isinstance(metadata.get("general.architecture"), str):
+        raise UserError(f"{path} has no general.architecture in its metadata; convert the model again.")
+    parts = metadata.get("split.count", 1)
+    if parts != 1:
+        raise UserError(f"{path} is one of {parts} parts of a model; join them with llama-gguf-split --merge.")
+    embedding = header.tensors.get("token_embd.weight")
+    if embedding is None or len(embedding) != 2:
+        raise UserError(f"{path} has no tensor 'token_embd.weight' with two dimensions, so it holds no language model.")
+    layers = {name.split(".")[1] for name in header.tensors if name.startswith("blk.")}
+    for name, value, holds in (
+        ("embedding_length", header.setting("embedding_length"), embedding[1]),
+        ("block_count", header.setting("block_count"), len(layers)),
+    ):
+        if value != holds:
+            raise UserError(
+                f"{path} says {header.architecture}.{name} = {value!r}, but its tensors have {holds}; convert the "
+                "model again."
+            )
+    tokens = metadata.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, list) or not 1 <= len(tokens) <= embedding[0]:
+        raise UserError(
+            f"{path} has {len(tokens) if isinstance(tokens, list) else 'no'} tokens in tokenizer.ggml.tokens, and "
+            f"embeddings for {embedding[0]}; convert the model again."
+        )
+    _check_positions(header)
+
+
+def _check_positions(header: GgufHeader) -> None:
+    """Refuse scaled positions that transformers ignores: its probabilities would be those of another model."""
+    kind = header.setting("rope.scaling.type")
+    ignored = [name for name in UNREAD_TENSORS if name in header.tensors]
+    if header.architecture != "gpt-oss" and (kind not in (None, "none") or ignored):
+        what = f"the tensor {ignored[0]}" if ignored else f"{header.architecture}.rope.scaling.type = {kind!r}"
+        raise UserError(
+            f"{header.path} scales its positions ({what}), which transformers does not read from GGUF; give the "
+            "model's folder, or run it in llama.cpp and use hlm import."
+        )
+
+
+@contextmanager
+def isolated(path: Path) -> Iterator[str]:
+    """Yield a temporary folder that holds only a link to the file, and silence the loading bar.
+
+    In the file's own folder, transformers would also read the tokenizer or the adapter of another model.
+    """
+    from transformers import modeling_gguf_pytorch_utils as reading
+
+    bar = reading.tqdm
+    with TemporaryDirectory(prefix="gguf-") as folder:
+        link = Path(folder) / path.name
+        try:
+            link.symlink_to(path.resolve())
+        except OSError:  # Windows allows links only to some users
+            os.link(path.resolve(), link)
+        reading.tqdm = lambda items, **_: items
+        try:
+            yield folder
+        finally:
+            reading.tqdm = bar
+
+
+def apply_rope_factors(header: GgufHeader, model: PreTrainedModel) -> None:
+    """Divide a model's rotary frequencies by the factors in its file, which transformers ignores (Llama 3.1 and later).
+
+    Raises
+    ------
+    UserError
+        The model has no rotary frequencies of that number.
+    """
+    if ROPE_FACTORS not in header.tensors:
+        return
+    import torch
+    from gguf import GGUFReader
+
+    tensor = next(tensor for tensor in GGUFReader(header.path).tensors if tensor.name == ROPE_FACTORS)
+    factors = torch.tensor(tensor.data, dtype=torch.float32)
+    rotary = getattr(model.base_model, "rotary_emb", None)
+    frequencies = getattr(rotary, "inv_freq", None)
+    if rotary is None or frequencies is None or frequencies.shape != factors.shape:
+        raise UserError(
+            f"{header.path} has the tensor {ROPE_FACTORS}, which transformers does not read for this architecture; "
+            "give the model's folder instead."
+        )
+    rotary.inv_freq = frequencies / factors.to(frequencies.device)
+    rotary.original_inv_freq = rotary.inv_freq
+
+
+def load_tokenizer(header: GgufHeader, load: Callable[[], PreTrainedTokenizerBase]) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of a GGUF file, which cuts texts as llama.cpp does.
+
+    transformers ignores the name of a pre-tokenizer that it does not know, and then cuts as GPT-2 does.
+
+    Parameters
+    ----------
+    header : GgufHeader
+    load : callable
+        Returns transformers' own reading of the tokenizer.
+
+    Raises
+    ------
+    UserError
+        The pre-tokenizer is unknown here, and no ``tokenizer.json`` of the same vocabulary lies beside the file.
+    """
+    name = header.metadata.get("tokenizer.ggml.pre")
+    tokenizer = load()
+    if header.metadata.get("tokenizer.ggml.model") != "gpt2" or name in GPT2_SPLITS or name in _known_splits():
+        return tokenizer
+    if name in DIGIT_SPLITS:
+        from tokenizers import pre_tokenizers
+
+        digits, words = pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, words])
+        return tokenizer
+    return _tokenizer_beside(header, name, tokenizer)
+
+
+def _known_splits() -> frozenset[str]:
+    """Return the names of the pre-tokenizers that transformers knows."""
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+
+    return frozenset(GGUF_PRE_TOKENIZER_SPLITS)
+
+
+def _tokenizer_beside(header: GgufHeader, name: Any, read: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """Return the tokenizer of the file tokenizer.json beside a GGUF file, with the special tokens that it names."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    beside = header.path.with_name("tokenizer.json")
+    said = f"{header.path} cuts texts by the pre-tokenizer {name!r}, which transformers does not read from GGUF"
+    if not beside.is_file():
+        raise UserError(f"{said}; put the model's tokenizer.json beside the file.")
+    try:
+        backend = Tokenizer.from_file(str(beside))
+    except Exception as error:
+        raise UserError(f"{said}, and {beside} is not a tokenizer; put the model's own there.") from error
+    if backend.get_vocab() != read.get_vocab():
+        raise UserError(f"{said}, and the vocabulary of {beside} is another one; put the model's own there.")
+    special = {token: getattr(read, token) for token in ("bos_token", "eos_token", "unk_token", "pad_token")}
+    return PreTrainedTokenizerFast(tokenizer_object=backend, **special)

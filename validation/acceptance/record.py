@@ -307,8 +307,8 @@ def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
     first, found = records[0], []
     if first.draft_sampling == "greedy":
         found.append(
-            "Drafts: greedy. The acceptance is the target's probability of the draft's most probable token, not "
-            "1 - TV(q, p); sampled drafts have another acceptance."
+            "Drafts: greedy. With lossless verification, the acceptance is the target's probability of the draft's "
+            "most probable token, not 1 - TV(q, p); sampled drafts have another acceptance."
         )
     elif first.draft_sampling is None and first.engine in _DRAFTS_OF:
         found.append(
@@ -324,8 +324,8 @@ def remarks(records: Sequence[AcceptanceRecord]) -> tuple[str, ...]:
         )
     elif lossless is False:
         found.append(
-            f"Verification: {first.verification}, lossy. The text does not keep the target's distribution, and "
-            "lossless decoding accepts fewer drafts; no number below holds for it."
+            f"Verification: {first.verification}, lossy. The text does not keep the target's distribution, and no "
+            "number below holds for lossless decoding."
         )
     elif first.verification is None and first.engine in _RULES_OF:
         found.append(f"Verification: not stated. {_RULES_OF[first.engine]} State it with --verification.")

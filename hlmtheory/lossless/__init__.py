@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from hlmtheory.lossless.ceiling import distance_ceiling
 from hlmtheory.lossless.evidence import LawTest, distance_bound, law_wealth
+from hlmtheory.lossless.power import draws_to_find, power_to_find, smallest_found
 
 CLAIMS = ()
 
-__all__ = ["CLAIMS", "LawTest", "distance_bound", "law_wealth"]
+__all__ = [
+    "CLAIMS",
+    "LawTest",
+    "distance_bound",
+    "distance_ceiling",
+    "draws_to_find",
+    "law_wealth",
+    "power_to_find",
+    "smallest_found",
+]

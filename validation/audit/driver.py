@@ -32,7 +32,7 @@ def audit_sampler(
     draft: Law | None = None,
     stop_early: bool = True,
     pad: int | None = None,
-    progress: Callable[[AuditReport], None] | None = None,
+    progress: Callable[[Audit], None] | None = None,
 ) -> AuditReport:
     """Draw from a sampler with its own random numbers, and return whether it keeps the law.
 
@@ -54,7 +54,7 @@ def audit_sampler(
     pad : int, optional
         The token that fills up texts behind an end-of-text token; by default the end-of-text tokens themselves.
     progress : callable, optional
-        Called with a report after each call of the sampler.
+        Called with the audit after each call of the sampler; ``audit.report()`` says what is known then.
 
     Returns
     -------
@@ -65,20 +65,20 @@ def audit_sampler(
     UserError
         If the sampler returns other than asked.
     """
-    audit = Audit(law, depth, level, epsilon, draft=draft)
+    audit = Audit(law, depth, level, epsilon, planned=draws, draft=draft)
     feed(audit, batches(law, sample, draws=draws, depth=depth, seed=seed, pad=pad), stop_early, progress)
     return audit.report()
 
 
 def feed(
-    audit: Audit, source: Iterator[Batch], stop_early: bool, progress: Callable[[AuditReport], None] | None = None
+    audit: Audit, source: Iterator[Batch], stop_early: bool, progress: Callable[[Audit], None] | None = None
 ) -> None:
     """Give an audit the draws of a source, until they end or the verdict is known."""
     for prompt, tokens in source:
         audit.update(prompt, tokens)
         if prompt == len(audit.law.prompts) - 1:
             if progress is not None:
-                progress(audit.report())
+                progress(audit)
             if stop_early and audit.verdict() != UNDECIDED:
                 return
 

@@ -6,8 +6,10 @@ Every law has ``vocabulary`` V, ``prompts`` (lists of token ids), ``end_tokens``
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -91,6 +93,38 @@ class TableLaw:
             found[:, t] = table[node]
             node = node * self.vocabulary + tokens[:, t] + 1
         return found
+
+
+def read_tables(path: Path, processors: Processors) -> dict[str, Any]:
+    """Return ``target``, and if given ``draft``, ``prompts`` and ``end_tokens``, of a .npz or .json file.
+
+    The processors are applied to the logarithm of the rows.
+
+    Raises
+    ------
+    UserError
+        If the file has another form.
+    """
+    if processors.repetition_penalty != 1:
+        raise UserError("A table has no logits, so a repetition penalty has no meaning; leave it out.")
+    try:
+        if path.suffix == ".json":
+            found = json.loads(path.read_text(encoding="utf-8"))
+        else:
+            with np.load(path) as stored:
+                found = {name: stored[name] for name in stored.files}
+        tables = {name: np.asarray(found[name], dtype=np.float64) for name in ("target", "draft") if name in found}
+        rest = {name: np.asarray(found[name]).tolist() for name in ("prompts", "end_tokens") if name in found}
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} is no table: it must hold `target`, an array of rows; {error}.") from error
+    if "target" not in tables:
+        raise UserError(f"{path} has no `target`; store the rows under that name.")
+    if processors != Processors():
+        for name, table in tables.items():
+            with np.errstate(divide="ignore"):
+                flat = np.log(table.reshape(-1, table.shape[-1]))
+            tables[name] = processors.rows(flat, [()] * len(flat)).reshape(table.shape)
+    return tables | rest
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,13 @@ tokens and jointly, and at all times at once. Memory does not grow with the numb
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hlmtheory.lossless import LawTest
-from hlmtheory.lossless.power import distance_ceiling
+from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find, smallest_found
 from validation.audit.laws import Law, extended_rows
 from validation.audit.partition import Partition
 from validation.audit.tests_of_law import JointTests, TokenTests
@@ -23,6 +21,10 @@ from validation.errors import UserError
 Array = NDArray[Any]
 KEPT, NOT_KEPT, UNDECIDED = "kept", "not kept", "not enough draws"
 FIRST_CHUNK, LARGEST_CHUNK, GROWTH = 64, 4096, 4
+FINE = 20_000
+"""Leaves of the partitions of all prompts on which sets of continuations are learned."""
+FIRST_LOOK = 500
+"""Draws at the first upper bound; the next ones are at twice as many, and so on, and at the end."""
 VALUES = 2**23  # probabilities in memory at a time
 
 
@@ -63,10 +65,43 @@ class AuditReport:
     at_most: float
     complete: bool
     cells: int
+    smallest_found: float
+    draws_to_find: int
+    draws_to_keep: int
     found_after: int | None
     witnesses: tuple[Witness, ...] = ()
     mechanisms: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()
+
+    def sentences(self) -> list[str]:
+        """Return the answer in words; the first sentence is the verdict."""
+        where = "" if self.complete else f" on a partition of the continuations into {self.cells:,} cells"
+        said = f"the law of the next {self.depth} tokens" if self.depth > 1 else "the law of the next token"
+        risk = f"This is wrong with probability {self.level:g} at most, whenever one looks."
+        if self.verdict == NOT_KEPT:
+            lines = [
+                f"Not kept: {said} is at least {self.at_least:.4f} (total variation) from the target's.",
+                f"Shown after {self.found_after:,} of {self.draws:,} draws. {risk}",
+            ]
+            if self.at_most <= self.epsilon:
+                lines.append(f"Yet it is at most {self.at_most:.4f} from it{where}, which is within {self.epsilon:g}.")
+            return lines
+        found = (
+            f"With {self.draws:,} draws, a distance of {self.smallest_found:.4f} that a single tested event shows is "
+            "found with probability 0.9."
+        )
+        if self.verdict == KEPT:
+            lines = [f"Kept: {said} is at most {self.at_most:.4f} (total variation) from the target's{where}."]
+            if not self.complete:
+                lines.append("Nothing is claimed of differences inside a cell, but none was found there either.")
+            return [*lines, f"No difference was found. {found}", f"{risk} It assumes independent draws of one law."]
+        keep = f"about {self.draws_to_keep:,}" if self.draws_to_keep else "more than a billion"
+        return [
+            f"Not enough draws: no difference was found, and {said} may be up to {self.at_most:.4f} away{where}.",
+            found,
+            f"A distance of {self.epsilon:g} would be found with {self.draws_to_find:,} draws; to show that the law is "
+            f"kept to within {self.epsilon:g} takes {keep} in all.",
+        ]
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -88,8 +123,10 @@ class Audit:
         The law counts as kept if the distance of the joint laws of D tokens is at most this.
     tolerance : float
         Distances up to this are put down to rounding in the target's rows.
-    most_cells : int
-        Leaves of the partition of a prompt's continuations.
+    planned : int
+        The number of draws that is planned; it decides how fine the cells are.
+    draft : Law, optional
+        The draft model's law, from which the mechanism is named.
     """
 
     law: Law
@@ -97,7 +134,7 @@ class Audit:
     level: float = 0.001
     epsilon: float = 0.05
     tolerance: float = 1e-6
-    most_cells: int = 20_000
+    planned: int = 100_000
     draft: Law | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -105,8 +142,16 @@ class Audit:
         """Prepare the tests."""
         if not 0 < self.level < 1 or not 0 < self.epsilon < 1 or self.depth < 1:
             raise UserError("level and epsilon must be in (0, 1), and depth at least 1.")
-        each = max(16, self.most_cells // max(1, len(self.law.prompts)))
-        self._partitions = [Partition(self.law, c, self.depth, each) for c in range(len(self.law.prompts))]
+        count = len(self.law.prompts)
+        self._partitions = [Partition(self.law, c, self.depth, max(16, FINE // count)) for c in range(count)]
+        sure = max(2, int((self.epsilon**2 * self.planned) ** 2 / 40) // count)  # as many as these draws can bound
+        self._coarse = [
+            one if len(one.cells(self.depth)) <= sure else Partition(self.law, c, self.depth, sure)
+            for c, one in enumerate(self._partitions)
+        ]
+        self._cells = [one.cells(self.depth) for one in self._coarse]
+        self._halves = [np.zeros((2, len(one.mass)), dtype=np.int64) for one in self._coarse]
+        self._given = np.zeros(count, dtype=np.int64)
         share = self.level / (2 * self.depth)
         self._token = [TokenTests(self.law, t) for t in range(self.depth)]
         self._joint = [JointTests(self._partitions, t) for t in range(self.depth)]
@@ -116,7 +161,8 @@ class Audit:
         self.found_after: int | None = None
         self._best: dict[tuple[str, int], float] = {}
         self._looks = 0
-        self._at_most = 1.0
+        self._closed = False
+        self.at_most = 1.0
 
     def update(self, prompt: int, tokens: ArrayLike) -> None:
         """Take draws (n, D) of one prompt, in the order in which they were made; V stands for "nothing" after the end.
@@ -143,6 +189,11 @@ class Audit:
         probabilities = np.take_along_axis(rows, tokens[..., None], axis=-1)[..., 0]
         along = np.cumprod(probabilities, axis=1)
         cells = self._partitions[prompt].walk(tokens)
+        coarse = cells if self._coarse[prompt] is self._partitions[prompt] else self._coarse[prompt].walk(tokens)
+        for half in range(2):  # every other draw
+            own = coarse[(half + self._given[prompt]) % 2 :: 2, -1]
+            self._halves[prompt][half] += np.bincount(own, minlength=self._halves[prompt].shape[1])
+        self._given[prompt] += len(tokens)
         self.draws += len(tokens)
         for t in range(self.depth):
             self._token_laws[t].update(*self._token[t].measure(prompt, tokens, rows[:, t]))
@@ -152,6 +203,7 @@ class Audit:
                 self._best[kind, t] = max(self._best.get((kind, t), 0.0), bound)
                 if bound > self.tolerance and self.found_after is None:
                     self.found_after = self.draws
+        self._look()
 
     @property
     def at_least(self) -> float:
@@ -165,15 +217,37 @@ class Audit:
             for s in range(t + 1)
         )
 
-    def at_most(self) -> float:
-        """Return an upper bound on the distance of the laws on the partition."""
-        last, cells = self._joint[-1], [part.cells(self.depth) for part in self._partitions]
-        width = max(map(len, cells))
-        counts, masses = np.zeros((len(cells), width), dtype=np.int64), np.zeros((len(cells), width))
-        for c, own in enumerate(cells):
-            counts[c, : len(own)], masses[c, : len(own)] = last.seen[c][own], self._partitions[c].mass[own]
-        look = max(0.0, math.log2(max(self.draws, 64) / 64))
-        return distance_ceiling(counts, masses, self.level / ((look + 1) * (look + 2)))
+    def _look(self) -> None:
+        """Compute the upper bound at numbers of draws fixed before: look j spends δ/(2j(j + 1)), the last one δ/2."""
+        if self.draws >= self.planned > 0 and not self._closed:
+            self._closed = True
+            self._bound_above(0.5 * self.level)
+        elif self.draws >= FIRST_LOOK * 2**self._looks:
+            while self.draws >= FIRST_LOOK * 2**self._looks:
+                self._looks += 1
+            self._bound_above(0.5 * self.level / (self._looks * (self._looks + 1)))
+
+    def _bound_above(self, error: float) -> None:
+        width = max(map(len, self._cells))
+        halves, masses = np.zeros((2, len(self._cells), width), dtype=np.int64), np.zeros((len(self._cells), width))
+        for c, own in enumerate(self._cells):
+            halves[:, c, : len(own)], masses[c, : len(own)] = self._halves[c][:, own], self._coarse[c].mass[own]
+        self.at_most = min(self.at_most, distance_ceiling(halves[0], halves[1], masses, error))
+
+    def _draws_to_keep(self) -> int:
+        """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹."""
+        width, count = max(map(len, self._cells)), len(self._cells)
+        masses = np.zeros((count, width))
+        for c, own in enumerate(self._cells):
+            masses[c, : len(own)] = self._coarse[c].mass[own]
+        masses /= masses.sum(axis=1, keepdims=True)
+        rng, draws = np.random.default_rng(0), FIRST_LOOK
+        while draws <= 10**9:
+            half = [rng.multinomial(max(1, draws // (2 * count)), masses) for _ in range(2)]
+            if distance_ceiling(half[0], half[1], masses, 0.5 * self.level) <= self.epsilon:
+                return draws
+            draws = int(draws * 1.25)
+        return 0
 
     @property
     def found(self) -> bool:
@@ -182,11 +256,12 @@ class Audit:
 
     def verdict(self) -> str:
         """Return the verdict now."""
-        return NOT_KEPT if self.found else KEPT if self.at_most() <= self.epsilon else UNDECIDED
+        return NOT_KEPT if self.found else KEPT if self.at_most <= self.epsilon else UNDECIDED
 
     def report(self) -> AuditReport:
         """Return what is known now."""
-        at_most, at_least, found, verdict = self.at_most(), self.at_least, self.found, self.verdict()
+        at_most, at_least, found, verdict = self.at_most, self.at_least, self.found, self.verdict()
+        share, tests = self.level / (2 * self.depth), TokenTests.count
         bounds = []
         for t in range(self.depth):
             best = self._best.get(("token", t), 0.0)
@@ -203,8 +278,11 @@ class Audit:
             bounds=tuple(bounds),
             at_least=at_least,
             at_most=at_most,
-            complete=all(part.complete for part in self._partitions),
-            cells=sum(len(part.cells(self.depth)) for part in self._partitions),
+            complete=all(part.complete for part in self._coarse),
+            cells=sum(map(len, self._cells)),
+            smallest_found=smallest_found(max(1, self.draws), share, tests),
+            draws_to_find=draws_to_find(self.epsilon, share, tests),
+            draws_to_keep=self._draws_to_keep(),
             found_after=self.found_after,
             witnesses=witnesses if found else (),
             notes=tuple(self.notes),

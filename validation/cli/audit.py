@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from validation.cli.display import open_console
+from validation.cli.display import open_console, waiting
 from validation.cli.exits import INTERRUPTED, PARTLY, VIOLATED
 from validation.cli.run import print_json
 from validation.errors import UserError
@@ -19,85 +17,306 @@ from validation.errors import UserError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from validation.audit.session import AuditReport
+    from validation.audit.driver import Batch
+    from validation.audit.laws import Law, Processors
+    from validation.audit.session import Audit, AuditReport
+
+SAMPLERS = "--sampler, --draws-from, --generate or --method"
+LAWS = "--target, --table or --trace"
+EXAMPLES = """\b
+Examples:
+  hlm audit --sampler mine.py:sample --target models/llama --prompts prompts.txt
+  hlm audit --generate --assistant models/small --target models/llama --temperature 0.7 --top-k 50
+  hlm audit --draws-from draws.jsonl --target models/llama --top-p 0.9
+  hlm audit --method "fixed K (K = 4)" --draws 5000
+  hlm audit --sampler mine.py:sample --table toy.npz --epsilon 0.02
+
+\b
+mine.py:sample is a function sample(prompts, n, seed): for each prompt, a list
+of token ids, it returns n lists of new token ids. It uses its own random
+numbers; different seeds give independent draws.
+
+\b
+draws.jsonl has one line for each draw:
+  {"prompt": [5, 17], "continuation": [3, 9, 2, 8]}
+
+\b
+What the answer means:
+  kept               the laws of DEPTH tokens are at most EPSILON apart (total
+                     variation), on the cells that the answer names
+  not kept           they are apart by at least the printed number
+  not enough draws   neither is shown; the answer says how many are needed
+Each is wrong with a probability of at most LEVEL, also if you stop early."""
 
 
-@click.command()
-@click.option("--sampler", help="Your function: module:function or FILE.py:function.")
-@click.option("--table", type=click.Path(path_type=Path), help="A toy law: .npz with an array `target` of rows.")
-@click.option("--depth", type=click.IntRange(min=1), default=4, show_default=True, help="Tokens of a continuation.")
+def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that say which law is meant."""
+    for option in reversed(
+        (
+            click.option("--temperature", type=float, default=1.0, show_default=True, help="0 is greedy."),
+            click.option("--top-k", type=int, default=0, show_default=True, help="0 keeps all tokens."),
+            click.option("--top-p", type=float, default=1.0, show_default=True),
+            click.option("--min-p", type=float, default=0.0, show_default=True),
+            click.option("--repetition-penalty", type=float, default=1.0, show_default=True),
+            click.option(
+                "--order",
+                default="repetition_penalty,temperature,top_k,top_p,min_p",
+                show_default=True,
+                help="The order in which the engine applies them; the default is that of transformers.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--sampler", help="Your function, as module:function or FILE.py:function.")
+@click.option("--draws-from", type=click.Path(path_type=Path), help="A file of draws, JSON lines; - is not read.")
+@click.option("--generate", is_flag=True, help="transformers' generate on --target, with the options below.")
+@click.option("--method", help="One of our decoding methods, such as `fixed K`, on the built-in or the given pair.")
+@click.option("--assistant", help="With --generate: the assistant model, a folder or a hub name.")
+@click.option("--prompt-lookup", type=click.IntRange(min=1), help="With --generate: tokens drafted by prompt lookup.")
+@click.option("--target", help="The target model: a folder or a hub name. With --method, `builtin` if left out.")
+@click.option(
+    "--table", type=click.Path(path_type=Path), help="A toy law: .npz or .json with `target`, rows by prefix."
+)
+@click.option("--trace", type=click.Path(path_type=Path), help="A trace: the law of the next token at its positions.")
+@click.option("--draft", help="The draft model (or `draft` in the table): names the mechanism of a difference.")
+@click.option(
+    "--prompts", type=click.Path(path_type=Path), help="Texts to continue, .txt or .jsonl.  [default: built in]"
+)
+@click.option("--prompt-count", type=click.IntRange(min=1), default=4, show_default=True, help="Prompts to use.")
+@_processors
+@click.option("--depth", type=click.IntRange(1, 64), default=4, show_default=True, help="Tokens of a continuation.")
+@click.option("--new-tokens", type=click.IntRange(min=1), help="Tokens that --generate draws.  [default: DEPTH]")
 @click.option("--draws", type=click.IntRange(min=1), default=100_000, show_default=True, help="The most draws.")
-@click.option("--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.001, show_default=True)
-@click.option("--epsilon", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=0.05, show_default=True)
+@click.option(
+    "--level",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.001,
+    show_default=True,
+    help="Probability of a wrong answer.",
+)
+@click.option(
+    "--epsilon",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="Total variation up to which the law counts as kept.",
+)
+@click.option("--end-token", "ends", type=int, multiple=True, help="An end-of-text token; by default the model's.")
+@click.option("--pad-token", type=int, help="The token that fills up a text behind its end.")
+@click.option("--all-draws", is_flag=True, help="Go on after the verdict is known, for a sharper bound.")
 @click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--device", default="cpu", show_default=True, help="auto, cpu, cuda, cuda:1, ...")
+@click.option("--quiet", "-q", is_flag=True, help="Print nothing but errors; see the exit code.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
-def audit(
-    sampler: str | None,
-    table: Path | None,
-    depth: int,
-    draws: int,
-    level: float,
-    epsilon: float,
-    seed: int,
-    as_json: bool,
-) -> None:
-    """Say whether a sampler keeps the target's law, from its draws."""
-    import numpy as np
+def audit(**options: Any) -> None:
+    """Say whether a sampler keeps the target's law.
 
-    from validation.audit import NOT_KEPT, UNDECIDED, Audit, TableLaw
-    from validation.audit.driver import batches, feed
+    Speculative decoding should draw exactly what the target model would. This command draws from your sampler, with its
+    own random numbers, and compares the draws with the target's probabilities: token by token, and several tokens
+    together. Name one sampler and one law.
 
-    if sampler is None or table is None:
-        raise UserError("Give --sampler and --table.")
-    with np.load(table) as stored:
-        law = TableLaw(stored["target"])
-    console = open_console(stderr=as_json)
-    one = Audit(law, depth, level, epsilon)
+    Exit codes: 0 the law is kept; 1 it is not; 3 not enough draws; 130 interrupted, with what is known so far.
+    """
+    _one_of(options, SAMPLERS, "sampler", "draws_from", "generate", "method")
+    console = open_console(quiet=options["quiet"], stderr=options["as_json"])
+    with waiting(console, "loading the models"):
+        law, draft, source = _prepare(options)
+    from validation.audit import NOT_KEPT, UNDECIDED, Audit
+    from validation.audit.driver import feed
+
+    one = Audit(law, options["depth"], options["level"], options["epsilon"], planned=options["draws"], draft=draft)
     stopped = False
     try:
-        feed(one, batches(law, load_function(sampler), draws=draws, depth=depth, seed=seed, pad=None), True)
+        with waiting(console, "drawing") as say:
+            feed(one, source, not options["all_draws"], _progress(say, console.is_terminal or options["quiet"]))
     except KeyboardInterrupt:
         stopped = True
     report = one.report()
-    show(console, report)
-    if as_json:
-        print_json(report.as_json())
+    show(console, report, stopped)
+    if options["as_json"]:
+        print_json(report.as_json() | {"interrupted": stopped})
     if stopped:
         sys.exit(INTERRUPTED)
-    sys.exit(VIOLATED if report.verdict == NOT_KEPT else PARTLY if report.verdict == UNDECIDED else 0)
+    if report.verdict != "kept":
+        sys.exit({NOT_KEPT: VIOLATED, UNDECIDED: PARTLY}[report.verdict])
 
 
-def load_function(name: str) -> Callable[..., Any]:
-    """Return the function of ``module:function`` or ``FILE.py:function``."""
-    place, _, function = name.rpartition(":")
-    if not place:
-        raise UserError(f"{name!r} names no function; write module:function or FILE.py:function.")
-    if place.endswith(".py"):
-        path = Path(place)
-        if not path.is_file():
-            raise UserError(f"There is no file {place!r}; check the path.")
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None:
-            raise UserError(f"{place!r} is no Python file.")
-        module = importlib.util.module_from_spec(spec)
-        sys.path.insert(0, str(path.parent))
-        spec.loader.exec_module(module)
+def _one_of(options: dict[str, Any], named: str, *names: str) -> None:
+    """Raise unless exactly one option is given."""
+    if sum(bool(options[name]) for name in names) != 1:
+        raise UserError(f"Give exactly one of {named}; `hlm audit --help` shows examples.")
+
+
+def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Iterator[Batch]]:
+    """Return the target's law, the draft's law if it is known, and the source of draws."""
+    from validation.audit.driver import batches
+    from validation.audit.laws import Processors
+    from validation.audit.samplers import file_batches, file_prompts, function_sampler
+
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+    order = tuple(part.strip() for part in options["order"].split(","))
+    processors = Processors(**{name: options[name] for name in names}, order=order)
+    if options["method"] and not (options["table"] or options["trace"]):
+        options["target"] = options["target"] or "builtin"
+    _one_of(options, LAWS, "target", "table", "trace")
+    path = options["draws_from"]
+    drawn = None if path is None else file_prompts(path)
+    if options["target"]:
+        law, draft, sample = _of_model(options, processors, drawn)
     else:
-        sys.path.insert(0, "")
-        try:
-            module = importlib.import_module(place)
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"There is no module {place!r}; give a module in this folder, or FILE.py:function."
-            ) from error
-    found = getattr(module, function, None)
-    if not callable(found):
-        raise UserError(f"{place!r} has no function {function!r}; check the name.")
-    return found  # type: ignore[no-any-return]
+        law, draft = (
+            _of_table(options, processors, drawn) if options["table"] else _of_trace(options, processors, drawn)
+        )
+        sample = None
+    if drawn is not None:
+        return law, draft, file_batches(path, law, drawn, options["depth"], options["pad_token"])
+    if options["sampler"]:
+        sample = function_sampler(options["sampler"])
+    if sample is None:
+        raise UserError("--generate and --method need a model: give --target.")
+    settings = {name: options[name] for name in ("draws", "depth", "seed")}
+    return law, draft, batches(law, sample, **settings, pad=options["pad_token"])
 
 
-def show(console: Console, report: AuditReport) -> None:
-    """Print what is known."""
-    console.print(
-        f"{report.verdict}: {report.draws:,} draws, TV at least {report.at_least:.4f}, at most {report.at_most:.4f}"
+def _of_table(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None]:
+    """Return the laws of a file of rows."""
+    from validation.audit.laws import TableLaw, read_tables
+
+    found = read_tables(options["table"], processors)
+    prompts = drawn or found.get("prompts") or [[0]]
+    ends = options["ends"] or tuple(found.get("end_tokens", ()))
+    target = TableLaw(found["target"], prompts, ends)
+    return target, TableLaw(found["draft"], prompts, ends) if "draft" in found else None
+
+
+def _of_trace(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None]:
+    """Return the law at positions of a trace."""
+    from validation.audit.models import TraceLaw
+    from validation.trace.reader import open_trace
+
+    if drawn is None or not all(isinstance(one, int) for one in drawn):
+        raise UserError('--trace needs --draws-from with lines {"position": row of the trace, "continuation": [id]}.')
+    if options["depth"] != 1:
+        raise UserError("A trace knows the next token of each position only; give --depth 1.")
+    return TraceLaw(open_trace(options["trace"]), drawn, processors), None
+
+
+def _of_model(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None, Any]:
+    """Return the laws of the models, and the sampler if it is generate or a method of ours."""
+    from validation.audit.models import ModelLaw, load_model, prompt_texts
+    from validation.audit.samplers import transformers_sampler
+
+    depth, device = options["depth"], options["device"]
+    if options["method"]:
+        return _of_method(options, processors)
+    model, tokenizer = load_model(options["target"], device)
+    texts = [] if drawn is not None else prompt_texts(options["prompts"], options["prompt_count"])
+    ids = drawn if drawn is not None else [list(tokenizer(text).input_ids) for text in texts]
+    law = ModelLaw(model, ids, processors, end_tokens=options["ends"] or None)
+    helper = options["assistant"] or options["draft"]
+    small = load_model(helper, device)[0] if helper else None
+    draft = (
+        None
+        if small is None
+        else ModelLaw(small, ids, processors, end_tokens=law.end_tokens, vocabulary=law.vocabulary)
     )
+    if not options["generate"]:
+        return law, draft, None
+    call: dict[str, Any] = {
+        "do_sample": processors.temperature > 0,
+        "repetition_penalty": processors.repetition_penalty,
+    }
+    if processors.temperature > 0:
+        call |= {name: getattr(processors, name) for name in ("temperature", "top_k", "top_p")}
+        call |= {"min_p": processors.min_p} if processors.min_p else {}
+    if options["assistant"]:
+        call["assistant_model"] = small
+    if options["prompt_lookup"]:
+        call["prompt_lookup_num_tokens"] = options["prompt_lookup"]
+    return law, draft, transformers_sampler(model, new_tokens=options["new_tokens"] or depth, **call)
+
+
+def _of_method(options: dict[str, Any], processors: Processors) -> tuple[Law, Law | None, Any]:
+    """Return the laws of a pair, and one of our methods."""
+    from validation.audit.models import ModelLaw, prompt_texts
+    from validation.audit.samplers import method_named, method_sampler
+    from validation.collection.collect import encode_prompts
+    from validation.collection.prompts import Prompt
+    from validation.models.pair import load_pair
+
+    for name, unchanged in (("top_k", 0), ("min_p", 0.0), ("repetition_penalty", 1.0)):
+        if options[name] != unchanged:
+            raise UserError(f"Our methods have no {name}; leave out --{name.replace('_', '-')}.")
+    named: dict[str, Any] = (
+        {} if options["target"] == "builtin" else {"draft": options["draft"], "target": options["target"]}
+    )
+    pair = load_pair("builtin" if not named else None, **named, device=options["device"])
+    texts = prompt_texts(options["prompts"], options["prompt_count"])
+    ids = encode_prompts(pair, [Prompt(str(i), text, "audit") for i, text in enumerate(texts)], options["depth"])
+    laws = [
+        ModelLaw(model, ids, processors, end_tokens=pair.end_tokens, vocabulary=pair.vocabulary)
+        for model in (pair.target, pair.draft)
+    ]
+    method = method_named(options["method"])
+    sample = method_sampler(pair, method, texts, temperature=processors.temperature, top_p=processors.top_p)
+    return laws[0], laws[1], sample
+
+
+def _progress(say: Callable[[str], None], shown: bool) -> Callable[[Audit], None]:
+    """Return the function that shows the progress; where there is no bar, a line at each doubling of the draws."""
+    printed = 0
+
+    def tell(now: Audit) -> None:
+        nonlocal printed
+        say(_line(now))
+        if not shown and now.draws >= 2 * printed:
+            printed = now.draws
+            click.echo(_line(now), err=True)
+
+    return tell
+
+
+def _line(now: Audit) -> str:
+    """Return the line that is shown while the audit runs."""
+    return f"{now.draws:,} draws: TV at least {now.at_least:.4f}, at most {now.at_most:.4f} ({now.verdict()})"
+
+
+def show(console: Console, report: AuditReport, stopped: bool = False) -> None:
+    """Print what is known: the verdict, the bounds of each depth, and what shows a difference."""
+    from rich import box
+    from rich.table import Table
+
+    if stopped:
+        console.print(f"Stopped after {report.draws:,} draws. What is known so far holds as it is:", soft_wrap=True)
+    for number, line in enumerate(report.sentences()):
+        console.print(line, style="bold" if number == 0 else None, soft_wrap=True, markup=False)
+    table = Table(title="Total variation is at least", box=box.SIMPLE)
+    for head in ("depth", "next token", "all tokens so far"):
+        table.add_column(head, justify="right")
+    for depth in range(1, report.depth + 1):
+        found = {one.kind: one.at_least for one in report.bounds if one.depth == depth}
+        table.add_row(str(depth), f"{found['token']:.4f}", f"{found['joint']:.4f}")
+    console.print(table)
+    if report.witnesses:
+        table = Table(title="Where it shows", box=box.SIMPLE)
+        for head in ("prompt", "prefix", "token", "seen", "draws", "share", "target"):
+            table.add_column(head, justify="right")
+        for one in report.witnesses:
+            prefix = " ".join(map(str, one.prefix)) or "(start)"
+            cells = (str(one.prompt), prefix, str(one.token), f"{one.seen:,}", f"{one.draws:,}")
+            table.add_row(*cells, f"{one.seen / max(1, one.draws):.5f}", f"{one.expected:.5f}")
+        console.print(table)
+    if report.mechanisms:
+        table = Table(title="Mechanisms that would explain the draws, best first", box=box.SIMPLE)
+        table.add_column("mechanism")
+        table.add_column("log-likelihood above the target's law", justify="right")
+        table.add_column("what it does")
+        for name, gain in report.mechanisms[:3]:
+            from validation.audit.mechanisms import MECHANISMS
+
+            table.add_row(name, f"{gain:,.1f}", MECHANISMS[name])
+        console.print(table)

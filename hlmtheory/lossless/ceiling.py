@@ -1,0 +1,104 @@
+"""An upper bound on the distance of a sampler's law from the target's, over cells of known probability.
+
+The draws of a prompt are independent and have one law; prompts may have different ones. Over C prompts the distance is
+the mean of those of the prompts, weighted by their numbers of draws. Two bounds are computed, and the smaller one is
+returned: the distance of the frequencies plus their spread, and a bound from two halves of the draws, which is the
+better one for many cells.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory._array import Array
+from hlmtheory._domains import COUNT, SIMPLEX, DomainError, number, numbers
+from hlmtheory.lossless.evidence import DOMAINS
+
+Values = NDArray[np.float64]
+_SLACK = 1.0 + 2.0**-36  # covers the rounding of sums
+
+
+def distance_ceiling(first: Array, second: Array, target: Array, error: float) -> float:
+    """Return an upper bound on the total variation between a sampler's law on cells and the target's.
+
+    It exceeds the distance with a probability of at least 1 - δ, at one number of draws that was fixed before. It needs
+    independent draws, and numbers of draws that do not depend on what was drawn.
+
+    Parameters
+    ----------
+    first, second : integer array, shape (C, M) or (M,)
+        Draws of each of C prompts in each of M cells, in two halves of the draws (every other draw).
+    target : array, shape (C, M) or (M,)
+        The target's probability of each cell; a row may end in zeros.
+    error : float
+        δ in (0, 1).
+
+    Returns
+    -------
+    float
+        In [0, 1], rounded up.
+
+    Raises
+    ------
+    ValueError
+        If a count is negative, a row is not a distribution, or the shapes differ.
+
+    Examples
+    --------
+    >>> round(distance_ceiling([25_100, 24_900], [24_990, 25_010], [0.5, 0.5], error=0.001), 3)
+    0.009
+    """
+    a, b = (numbers(COUNT, name, value) for name, value in (("first", first), ("second", second)))
+    p = numbers(SIMPLEX, "target", target)
+    delta = number(DOMAINS["error"], "error", error)
+    if not a.shape == b.shape == p.shape or p.ndim > 2:
+        raise DomainError(f"first, second and target must share the shape (C, M); got {a.shape}, {b.shape}, {p.shape}")
+    a, b, p = (np.atleast_2d(one).astype(np.float64) for one in (a, b, p))
+    p = p / p.sum(axis=-1, keepdims=True)
+    used = (a.sum(axis=-1) + b.sum(axis=-1)) > 0
+    if not used.any():
+        return 1.0
+    found = min(_of_frequencies(a + b, p, 0.5 * delta), _of_halves(a, b, p, 0.5 * delta))
+    return float(min(1.0, found * _SLACK))
+
+
+def _of_frequencies(n: Values, p: Values, delta: float) -> float:
+    """Return TV(Q̂, P) + Σ_c (n_c/n) √((M - 1)/n_c)/2 + √(log(1/δ)/(2n))."""
+    draws = n.sum(axis=-1)
+    used = draws > 0
+    n, p, draws = n[used], p[used], draws[used]
+    total = draws.sum()
+    apart = 0.5 * float(np.abs(n - draws[:, None] * p).sum()) / total
+    spread = 0.5 * float(np.sqrt((n.shape[-1] - 1) * draws).sum()) / total
+    return float(apart + spread + math.sqrt(-math.log(delta) / (2.0 * total)))
+
+
+def _of_halves(a: Values, b: Values, p: Values, delta: float) -> float:
+    """Return ‖Q - P‖/2 from the scalar product of Q̂_A - P and Q̂_B - P with weights w; see the proof of halves."""
+    m_a, m_b = a.sum(axis=-1, keepdims=True), b.sum(axis=-1, keepdims=True)
+    half_a, half_b = float(m_a.sum()), float(m_b.sum())
+    if half_b < 2 or (m_a == 0).any() or (m_b == 0).any():
+        return 1.0
+    limit = math.log(6.0 / delta)  # three events; the first two have two sides or halves
+    share_a, share_b = m_a / half_a, m_b / half_b
+    if np.abs(share_a - share_b).max() > 0.25 * share_b.min():
+        return 1.0  # the two halves would mean different mixtures of the prompts
+    # cells of all prompts together: (c, v) has the probability share_c Q_c(v)
+    target = share_b * p
+    weight = 0.5 * (target + 1.0 / target.size)
+    h = share_b * (a / m_a - p) / weight
+    product = float(((b / m_b - p) * share_b * h).sum())
+    mean = float((b * h).sum()) / half_b
+    variance = max(0.0, float((b * h * h).sum()) / half_b - mean * mean) * half_b / (half_b - 1)
+    width = float(h.max() - h.min())
+    most = product + math.sqrt(2 * variance * limit / half_b) + 7 * width * limit / (3 * (half_b - 1))
+    union = math.log(3.0 * p.size / delta)
+    root = np.sqrt(2 * union / (m_a + m_b))
+    above = (0.5 * (root + np.sqrt(root * root + 4 * (a + b) / (m_a + m_b)))) ** 2  # Q_c(v) ≤ above, all at once
+    ratio = float((share_b * np.minimum(above, 1.0) * share_b / (share_a * weight)).max())
+    slope = math.sqrt(2 * ratio * limit / half_a)
+    rest = 2 * float((share_b / share_a).max()) * limit / (3 * half_a)
+    return 0.25 * (slope + math.sqrt(slope * slope + 4 * max(0.0, most + rest)))

@@ -1,0 +1,179 @@
+"""Laws of a transformers model and of a trace: rows after the engine's processors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.audit.laws import Processors
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    from validation.trace.reader import Trace
+
+Array = NDArray[Any]
+BATCH = 256
+"""Continuations in one forward pass."""
+
+
+class ModelLaw:
+    """The law of a causal language model of transformers.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+        In eval mode.
+    prompts : list of lists of int
+        Token ids; none is empty.
+    processors : Processors
+    end_tokens : tuple of int, optional
+        By default those of the model's generation configuration.
+    vocabulary : int, optional
+        Number of tokens that may be drawn; further entries of the head are ignored. By default all.
+
+    Raises
+    ------
+    UserError
+        If a prompt is empty or holds an id outside the vocabulary.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        prompts: Sequence[Sequence[int]],
+        processors: Processors | None = None,
+        *,
+        end_tokens: Sequence[int] | None = None,
+        vocabulary: int | None = None,
+    ) -> None:
+        self._model, self._processors = model, processors or Processors()
+        self.prompts = [list(map(int, one)) for one in prompts]
+        self.vocabulary = int(vocabulary or model.config.get_text_config().vocab_size)
+        ends = model.generation_config.eos_token_id if end_tokens is None else list(end_tokens)
+        ends = [] if ends is None else [ends] if isinstance(ends, int) else ends
+        self.end_tokens = tuple(int(one) for one in ends)
+        for i, ids in enumerate(self.prompts):
+            if not ids:
+                raise UserError(f"Prompt {i} has no tokens; give at least one.")
+            if not 0 <= min(ids) <= max(ids) < self.vocabulary:
+                raise UserError(
+                    f"Prompt {i} holds a token outside 0..{self.vocabulary - 1}; use the target's tokenizer."
+                )
+        self._caches: dict[int, tuple[Any, Array]] = {}
+
+    def next_rows(self, prompt: int, tokens: Array) -> Array:
+        """Return the rows (m, D, V) of the tokens (m, D), each given those before it."""
+        depth = tokens.shape[1]
+        read = tokens[:, : depth - 1]
+        unique, inverse = np.unique(read, axis=0, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        found = np.empty((len(unique), depth, self.vocabulary))
+        for start in range(0, len(unique), BATCH):
+            part = unique[start : start + BATCH]
+            logits = self._logits(prompt, part)
+            for t in range(depth):  # equal prefixes have the same row
+                first, place = np.unique(part[:, :t], axis=0, return_index=True, return_inverse=True)[1:]
+                contexts = [[*self.prompts[prompt], *part[i, :t].tolist()] for i in first.tolist()]
+                found[start : start + BATCH, t] = self._processors.rows(logits[first, t], contexts)[place.reshape(-1)]
+        return found[inverse]
+
+    def _logits(self, prompt: int, tokens: Array) -> Array:
+        """Return the logits (m, D, V) at the end of the prompt and behind each of the tokens (m, D - 1)."""
+        import copy
+
+        import torch
+
+        with torch.inference_mode():
+            if prompt not in self._caches:
+                self._caches.clear()  # one prompt at a time: memory stays flat
+                ids = torch.tensor([self.prompts[prompt]], device=self._model.device)
+                made = self._model(input_ids=ids, use_cache=True)
+                self._caches[prompt] = made.past_key_values, self._host(made.logits[:, -1])
+            cache, first = self._caches[prompt]
+            rows = np.broadcast_to(first[:, None], (len(tokens), 1, first.shape[-1]))
+            if not tokens.shape[1]:
+                return rows
+            own = copy.deepcopy(cache)
+            own.batch_repeat_interleave(len(tokens))
+            later = self._model(
+                input_ids=torch.from_numpy(np.ascontiguousarray(tokens)).to(self._model.device),
+                past_key_values=own,
+                use_cache=True,
+            )
+            return np.concatenate([rows, self._host(later.logits)], axis=1)
+
+    def _host(self, logits: Any) -> Array:
+        found: Array = logits[..., : self.vocabulary].float().cpu().numpy()
+        if not np.isfinite(found).all():
+            raise UserError("The target model gives logits that are not finite; look for an overflow in its type.")
+        return found
+
+
+class TraceLaw:
+    """The law at positions of a trace: each position is a prompt of its own, of which the next token is known.
+
+    Parameters
+    ----------
+    trace : Trace
+    positions : sequence of int
+        Rows of the trace.
+    processors : Processors
+    prompts : list of lists of int, optional
+        The token ids before each position; needed where a sampler is called, not where a file names positions.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        positions: Sequence[int],
+        processors: Processors | None = None,
+        prompts: list[list[int]] | None = None,
+    ) -> None:
+        chosen = np.asarray(positions, dtype=np.int64)
+        if not len(chosen) or chosen.min() < 0 or chosen.max() >= trace.positions:
+            raise UserError(f"Positions must lie in 0..{trace.positions - 1} of the trace.")
+        self.prompts = [[] for _ in chosen] if prompts is None else prompts
+        made = processors or Processors()
+        if made.repetition_penalty != 1 and prompts is None:
+            raise UserError("A repetition penalty needs the tokens before each position; leave it out.")
+        self.vocabulary = trace.vocabulary
+        self.end_tokens: tuple[int, ...] = ()
+        logits = np.stack([np.asarray(trace.arrays["target_logits"][int(one)], dtype=np.float64) for one in chosen])
+        self._rows = made.rows(logits, self.prompts)
+
+    def next_rows(self, prompt: int, tokens: Array) -> Array:
+        """Return the rows (m, 1, V)."""
+        if tokens.shape[1] != 1:
+            raise UserError("A trace knows the next token of each position only; give --depth 1.")
+        return np.broadcast_to(self._rows[prompt], (len(tokens), 1, self.vocabulary))
+
+
+def load_model(name: str, device: str) -> tuple[Any, Any]:
+    """Return a model in eval mode and its tokenizer; ``builtin/small`` and ``builtin/large`` are the built-in pair's.
+
+    Raises
+    ------
+    UserError
+        As :func:`validation.models.pair.load_pair`.
+    """
+    from validation.models.devices import choose_device
+    from validation.models.pair import PAIRS
+    from validation.models.sources import ModelSource, quiet
+
+    named = {"builtin": PAIRS["builtin"].target, "builtin/large": PAIRS["builtin"].target}
+    named["builtin/small"] = PAIRS["builtin"].draft
+    source, where = ModelSource.parse(named.get(name, name)), choose_device(device)
+    with quiet():
+        model = source.load_model("float32" if where.type == "cpu" else "auto").to(where).eval()
+        return model, source.load("AutoTokenizer")
+
+
+def prompt_texts(path: Any, count: int) -> list[str]:
+    """Return the texts of the first prompts of a file, or of the built-in ones."""
+    from validation.collection.prompts import builtin_prompts, read_prompts
+
+    chosen = builtin_prompts(limit=count) if path is None else read_prompts(path, limit=count)
+    return [one.text for one in chosen]

@@ -1,0 +1,205 @@
+"""Samplers to audit: a user's function, a call of transformers' generate, one of our methods, or a file of draws."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.audit.driver import Batch, padded
+from validation.audit.laws import Law
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    from validation.decoding.methods.base import Method
+    from validation.models.pair import Pair
+
+Array = NDArray[Any]
+Sampler = Callable[..., Any]
+MOST_PROMPTS = 10_000
+HELD = 1024
+"""Draws of one prompt that wait while a file is read."""
+
+
+def function_sampler(name: str) -> Sampler:
+    """Return the function ``module:function`` or ``FILE.py:function``.
+
+    Raises
+    ------
+    UserError
+        If there is no such file, module or function.
+    """
+    place, _, function = name.rpartition(":")
+    if not place:
+        raise UserError(f"{name!r} names no function; write module:function or FILE.py:function.")
+    if place.endswith(".py"):
+        path = Path(place)
+        spec = importlib.util.spec_from_file_location(path.stem, path) if path.is_file() else None
+        if spec is None or spec.loader is None:
+            raise UserError(f"There is no file {place!r}; check the path.")
+        module = importlib.util.module_from_spec(spec)
+        sys.path.insert(0, str(path.parent))
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+    else:
+        sys.path.insert(0, "")
+        try:
+            module = importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name is None or not place.startswith(error.name):
+                raise
+            raise UserError(f"There is no module {place!r} here; check the name, or give FILE.py:function.") from error
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise UserError(f"{place!r} has no function {function!r}; check the name.")
+    chosen: Sampler = found
+    return chosen
+
+
+def transformers_sampler(model: Any, *, new_tokens: int, **options: Any) -> Sampler:
+    """Return a sampler that calls ``model.generate`` once for each draw, as assisted generation needs.
+
+    Parameters
+    ----------
+    model : PreTrainedModel
+    new_tokens : int
+        ``max_new_tokens`` of each call.
+    **options
+        Passed to ``generate``, such as ``do_sample=True, temperature=0.7, assistant_model=draft``.
+    """
+
+    def sample(prompts: Sequence[Sequence[int]], n: int, seed: int) -> list[list[list[int]]]:
+        import torch
+
+        torch.manual_seed(seed)
+        found = []
+        for prompt in prompts:
+            ids = torch.tensor([list(prompt)], device=model.device)
+            mask = torch.ones_like(ids)
+            calls = (
+                model.generate(input_ids=ids, attention_mask=mask, max_new_tokens=new_tokens, **options)
+                for _ in range(n)
+            )
+            found.append([texts[0, ids.shape[1] :].tolist() for texts in calls])
+        return found
+
+    return sample
+
+
+def method_sampler(pair: Pair, method: Method, prompts: Sequence[str], *, temperature: float, top_p: float) -> Sampler:
+    """Return a sampler that decodes by one of our methods.
+
+    Parameters
+    ----------
+    pair : Pair
+    method : Method
+    prompts : sequence of str
+        The texts of the law's prompts, in their order.
+    temperature, top_p : float
+    """
+    from validation.collection.prompts import Prompt
+    from validation.decoding.loop import decode
+
+    def sample(ids: Sequence[Sequence[int]], n: int, seed: int, depth: int) -> list[list[list[int]]]:
+        named = [Prompt(f"{c}-{i}", text, "audit") for c, text in enumerate(prompts) for i in range(n)]
+        records = decode(
+            pair,
+            named,
+            method,
+            temperature=temperature,
+            top_p=top_p,
+            new_tokens=depth,
+            batch=min(len(named), 256),
+            seed=seed,
+            times=(1.0, 1.0),
+        )
+        tokens = [list(record.tokens) for record in records]
+        return [tokens[c * n : (c + 1) * n] for c in range(len(prompts))]
+
+    return sample
+
+
+def file_prompts(path: Path) -> list[Any]:
+    """Return the different prompts of a file of draws, in the order in which they first occur.
+
+    A prompt is a list of token ids (``prompt``), or a position of a trace (``position``).
+
+    Raises
+    ------
+    UserError
+        If a line is not as documented, or there are more than ``MOST_PROMPTS`` prompts.
+    """
+    found: dict[Any, None] = {}
+    for key, _ in _lines(path):
+        found.setdefault(key)
+        if len(found) > MOST_PROMPTS:
+            raise UserError(f"{path} holds more than {MOST_PROMPTS:,} prompts; an audit needs many draws of each.")
+    if not found:
+        raise UserError(f"{path} holds no draws; give one JSON object a line.")
+    return [list(key) if isinstance(key, tuple) else key for key in found]
+
+
+def file_batches(path: Path, law: Law, prompts: Sequence[Any], depth: int, pad: int | None) -> Iterator[Batch]:
+    """Yield the draws of a file; memory holds at most ``HELD`` of each prompt."""
+    places = {tuple(one) if isinstance(one, list) else one: i for i, one in enumerate(prompts)}
+    held: list[list[list[int]]] = [[] for _ in places]
+    for key, texts in _lines(path):
+        place = places[key]
+        held[place] += texts
+        if len(held[place]) >= HELD:
+            yield place, padded(law, held[place], depth, pad)
+            held[place] = []
+    for place, texts in enumerate(held):
+        if texts:
+            yield place, padded(law, texts, depth, pad)
+
+
+def _lines(path: Path) -> Iterator[tuple[Any, list[list[int]]]]:
+    """Yield the prompt and the continuations of each line."""
+    with path.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                one = json.loads(line)
+                key = int(one["position"]) if "position" in one else tuple(map(int, one["prompt"]))
+                texts = one["continuations"] if "continuations" in one else [one["continuation"]]
+                yield key, [list(map(int, text)) for text in texts]
+            except (ValueError, TypeError, KeyError, AttributeError) as error:
+                raise UserError(
+                    f'{path}, line {number}: write {{"prompt": [ids], "continuation": [ids]}}, or "continuations": a '
+                    'list of them; with --trace "position" in place of "prompt".'
+                ) from error
+
+
+def seeds_of(seed: int) -> Iterator[int]:
+    """Yield seeds for calls, all from one."""
+    rng = np.random.default_rng(seed)
+    while True:
+        yield int(rng.integers(2**31))
+
+
+def method_named(name: str) -> Method:
+    """Return one of our decoding methods by its stored name.
+
+    Raises
+    ------
+    UserError
+        If there is no such method, or it needs a run that fits its parameters.
+    """
+    from validation.decoding.methods import METHODS, default_methods
+    from validation.decoding.methods.registry import Fitted
+
+    unfitted = Fitted(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 30)
+    made = {method.name: method for method in default_methods(unfitted)}
+    found = made.get(name) or next((made[one] for one in made if one.startswith(f"{name} (")), None)
+    if found is None:
+        raise UserError(f"There is no method {name!r}; the methods are: {', '.join(made)}. Registered: {len(METHODS)}.")
+    return found

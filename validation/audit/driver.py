@@ -79,7 +79,7 @@ def feed(
         if prompt == len(audit.law.prompts) - 1:
             if progress is not None:
                 progress(audit)
-            if stop_early and audit.verdict() != UNDECIDED:
+            if stop_early and audit.settled():
                 return
 
 
@@ -112,9 +112,11 @@ def padded(law: Law, texts: Sequence[Sequence[int]], depth: int, pad: int | None
     ends = frozenset(law.end_tokens)
     fill = ends if pad is None else ends | {pad}
     for i, text in enumerate(texts):
-        tokens = np.asarray(text, dtype=np.int64)[: max(depth, len(text))].tolist()
+        tokens = np.asarray(text, dtype=np.int64).tolist()
+        while tokens and tokens[-1] < 0:
+            tokens.pop()
         end = next((t for t, token in enumerate(tokens) if token in ends), None)
-        if end is not None and all(token in fill or token < 0 for token in tokens[end + 1 :]):
+        if end is not None and all(token in fill for token in tokens[end + 1 :]):
             tokens = tokens[: end + 1]
         elif len(tokens) < depth and not (tokens and tokens[-1] in ends):
             raise UserError(

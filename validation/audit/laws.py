@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,11 +55,14 @@ class TableLaw:
         Rows of probabilities; one table for all prompts, or one for each.
     prompts : list of lists of int
     end_tokens : tuple of int
+    processors : Processors, optional
+        Applied to the logarithm of the rows; ``raw`` keeps the rows as given.
     """
 
     table: Array
     prompts: list[list[int]] = field(default_factory=lambda: [[0]])
     end_tokens: tuple[int, ...] = ()
+    processors: Processors | None = None
 
     def __post_init__(self) -> None:
         """Check the table."""
@@ -70,8 +73,28 @@ class TableLaw:
         sums = self.table.sum(axis=-1)
         if not (np.isfinite(self.table).all() and (self.table >= 0).all() and np.allclose(sums, 1, rtol=0, atol=1e-6)):
             raise UserError("A row of the table is no distribution; each must sum to 1.")
-        self.table = self.table / sums[..., None]
+        self.raw = self.table / sums[..., None]
+        self.table = self._processed(self.processors or Processors())
         self.vocabulary = self.table.shape[-1]
+
+    def _processed(self, processors: Processors) -> Array:
+        """Return the rows after the processors."""
+        if processors == Processors():
+            return np.asarray(self.raw)
+        if processors.repetition_penalty != 1:
+            raise UserError("A table has no logits, so a repetition penalty has no meaning; leave it out.")
+        with np.errstate(divide="ignore"):
+            flat = np.log(self.raw.reshape(-1, self.raw.shape[-1]))
+        found: Array = processors.rows(flat, [()] * len(flat)).reshape(self.raw.shape)
+        return found
+
+    def rows_before(self, prompt: int, tokens: Array) -> dict[str, Array]:
+        """Return the rows (m, D, V) at temperature 1, and those before any cut, where they differ from the law's."""
+        made = self.processors or Processors()
+        return {
+            name: TableLaw(self.raw, self.prompts, self.end_tokens, other).next_rows(prompt, tokens)
+            for name, other in made.before()
+        }
 
     @property
     def depth(self) -> int:
@@ -95,18 +118,14 @@ class TableLaw:
         return found
 
 
-def read_tables(path: Path, processors: Processors) -> dict[str, Any]:
+def read_tables(path: Path) -> dict[str, Any]:
     """Return ``target``, and if given ``draft``, ``prompts`` and ``end_tokens``, of a .npz or .json file.
-
-    The processors are applied to the logarithm of the rows.
 
     Raises
     ------
     UserError
         If the file has another form.
     """
-    if processors.repetition_penalty != 1:
-        raise UserError("A table has no logits, so a repetition penalty has no meaning; leave it out.")
     try:
         if path.suffix == ".json":
             found = json.loads(path.read_text(encoding="utf-8"))
@@ -119,11 +138,6 @@ def read_tables(path: Path, processors: Processors) -> dict[str, Any]:
         raise UserError(f"{path} is no table: it must hold `target`, an array of rows; {error}.") from error
     if "target" not in tables:
         raise UserError(f"{path} has no `target`; store the rows under that name.")
-    if processors != Processors():
-        for name, table in tables.items():
-            with np.errstate(divide="ignore"):
-                flat = np.log(table.reshape(-1, table.shape[-1]))
-            tables[name] = processors.rows(flat, [()] * len(flat)).reshape(table.shape)
     return tables | rest
 
 
@@ -162,6 +176,15 @@ class Processors:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be {must}.")
         if sorted(self.order) != sorted(ORDER):
             raise UserError(f"The order is {', '.join(self.order)}; name each of {', '.join(ORDER)} once.")
+
+    def before(self) -> list[tuple[str, Processors]]:
+        """Return the settings that an engine may confuse with these, by the name of the mechanism."""
+        found = []
+        if self.temperature not in (0, 1):
+            found.append(("draft_temperature", replace(self, temperature=1.0)))
+        if self.top_k or self.top_p < 1 or self.min_p:
+            found.append(("draft_before_top_p", replace(self, top_k=0, top_p=1.0, min_p=0.0)))
+        return found
 
     def rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
         """Return probabilities (m, V) from logits (m, V), given the token ids before each row."""

@@ -1,19 +1,269 @@
-"""Mechanisms by which speculative decoding loses the target's law, and which of them fits the draws best."""
+"""Mechanisms by which speculative decoding loses the target's law, and which of them fits the draws best.
+
+Each mechanism predicts a law of the text from the target's rows p and the draft's rows q. A mechanism that acts on one
+token at a time is scored by a recursion over the place in the round (:func:`local_likelihoods`), for any vocabulary.
+The others need all continuations, and are scored only where both laws are tables
+(:func:`validation.decoding.defect_laws.defective_law`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.audit.laws import Law, Processors, TableLaw, extended_rows
+
+Array = NDArray[Any]
+
 MECHANISMS = {
-    "stale_draft": "the server verifies with an old q: that of the position before",
+    "stale_draft": "the server verifies all drafts of a round with the q of its first draft",
     "draft_temperature": "the drafts are drawn at another temperature than the q that the server verifies with",
-    "draft_before_top_p": "the server verifies with q before top-p (or top-k), and p is cut",
-    "residual_not_normalised": "the residual (p - q)⁺ is drawn from without normalisation",
+    "draft_before_top_p": "the drafts are drawn from q after top-k or top-p, but the server verifies with q before it",
+    "residual_not_normalised": "the residual (p - q)⁺ is drawn from without normalisation; the rest is the last token",
     "residual_by_rank": "the residual subtracts q from p by rank, and not by token id",
     "noise_reused": "the draw from the residual uses the draft's random number again",
     "greedy_draft_ratio": "drafts are the draft model's likeliest token, but are accepted with p/q",
     "zero_accepted": "a draft with p = 0 is accepted when the random number is 0",
     "bonus_from_draft": "the bonus token is drawn from q",
     "bonus_after_rejection": "the bonus token is kept after a rejection",
-    "end_passed_over": "the text goes on behind an end-of-text token, or never ends",
+    "end_passed_over": "the text goes on behind an end-of-text token",
     "cache_off_by_one": "after a rejection, the target's cache still holds the rejected draft",
 }
-"""The mechanism of each name."""
+"""What each mechanism does, by its name."""
+
+LENGTHS = (1, 2, 3, 4, 5, 8)
+"""Draft lengths that are tried."""
+TEMPERATURES = (0.5, 0.7, 1.4, 2.0)
+"""Draft temperatures that are tried, relative to the q of the server."""
+COIN = 1.0 / 256
+"""Probability that a random number is exactly 0, if it has 8 bits."""
+MOST_SCORED = 20_000
+"""Draws from which a mechanism is named."""
+MOST_TEXTS = 5_000
+"""Continuations of a table that are enumerated."""
+_SMOOTH = 1e-6  # share of a uniform law, so that no draw is impossible
+
+
+@dataclass
+class Scores:
+    """Log-likelihoods of the draws under each variant of each mechanism, and under the target's law.
+
+    Parameters
+    ----------
+    law, draft : Law
+    depth : int
+    """
+
+    law: Law
+    draft: Law
+    depth: int
+    scored: int = 0
+    _gains: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin without draws."""
+        self._enumerated: list[dict[tuple[str, str], Array]] = []
+
+    def _enumerate(self) -> None:
+        """Enumerate the laws of tables, at the first draws."""
+        if self.scored or not isinstance(self.law, TableLaw) or not isinstance(self.draft, TableLaw):
+            return
+        if self.law.vocabulary**self.depth <= MOST_TEXTS and min(self.law.depth, self.draft.depth) >= self.depth:
+            self._enumerated = [self._laws(c) for c in range(len(self.law.prompts))]
+
+    def take(self, prompt: int, tokens: Array) -> None:
+        """Score draws (n, D)."""
+        tokens = tokens[: MOST_SCORED - self.scored]
+        if not len(tokens):
+            return
+        self._enumerate()
+        self.scored += len(tokens)
+        symbols = self.law.vocabulary + 1
+        if self._enumerated:
+            places = tokens @ symbols ** np.arange(self.depth - 1, -1, -1)
+            found = {key: law[places] for key, law in self._enumerated[prompt].items()}
+        else:
+            found = dict(local_likelihoods(self.law, self.draft, prompt, tokens))
+        uniform = _SMOOTH * float(symbols) ** -self.depth
+        base = np.log((1 - _SMOOTH) * found[_NONE] + uniform)
+        for key, likelihood in found.items():
+            gain = float((np.log((1 - _SMOOTH) * likelihood + uniform) - base).sum())
+            self._gains[key] = self._gains.get(key, 0.0) + gain
+
+    def ranking(self) -> tuple[tuple[str, float], ...]:
+        """Return the mechanisms with their log-likelihood above the target's law, best variant, best first."""
+        best: dict[str, float] = {}
+        for (name, _), gain in self._gains.items():
+            if name:
+                best[name] = max(best.get(name, -np.inf), gain)
+        return tuple(sorted(best.items(), key=lambda one: -one[1]))
+
+    def _laws(self, prompt: int) -> dict[tuple[str, str], Array]:
+        """Return the probability of every text (symbols^D,) of a prompt under each variant."""
+        from validation.decoding.defect_laws import defective_law
+
+        assert isinstance(self.law, TableLaw)
+        assert isinstance(self.draft, TableLaw)
+        law, draft, ends = self.law, self.draft, frozenset(self.law.end_tokens)
+        p, q = (one.table[prompt if len(one.table) > 1 else 0] for one in (law, draft))
+        raw_p, raw_q = (one.raw[prompt if len(one.raw) > 1 else 0] for one in (law, draft))
+        made = law.processors or Processors()
+        simple = made.temperature > 0 and not made.top_k and not made.min_p
+        run = {"temperature": made.temperature, "top_p": made.top_p}
+        found = {}
+        for most in LENGTHS[:4]:
+            variants: list[tuple[str, str, Array, Array, dict[str, Any]]] = [
+                (name, "", q, p, {}) for name in MECHANISMS if not name.startswith("draft_")
+            ]
+            variants += [
+                ("draft_temperature", f"{t:g}", q, _power(p, t), {"temperature": t})  # p^t at temperature t is p
+                for t in TEMPERATURES
+            ]
+            if simple and made.temperature != 1:
+                variants.append(("draft_temperature", "run", raw_q, raw_p, run))
+            if simple and made.top_p < 1:
+                variants.append(("draft_before_top_p", "run", raw_q, raw_p, run))
+            for name, label, first, second, options in variants:
+                try:
+                    texts = defective_law(name, first, second, self.depth, ends, max_draft_length=most, **options)
+                except IndexError:  # it needs rows behind the end of the table
+                    continue
+                found[name, f"K = {most} {label}"] = self._array(texts)
+        none = defective_law(None, q, p, self.depth, ends, max_draft_length=1)
+        return found | {_NONE: self._array(none)}
+
+    def _array(self, texts: dict[tuple[int, ...], float]) -> Array:
+        symbols = self.law.vocabulary + 1
+        found = np.zeros(symbols**self.depth)
+        for text, mass in texts.items():
+            place = 0
+            for t in range(self.depth):
+                place = place * symbols + (text[t] if t < len(text) else symbols - 1)
+            found[place] += mass
+        return found
+
+
+_NONE = ("", "")
+
+
+def _power(rows: Array, exponent: float) -> Array:
+    found: Array = rows**exponent
+    total: Array = found.sum(axis=-1, keepdims=True)
+    return np.asarray(found / total)
+
+
+def local_likelihoods(law: Law, draft: Law, prompt: int, tokens: Array) -> Iterator[tuple[tuple[str, str], Array]]:
+    """Yield each variant of each local mechanism with the probabilities (n,) of the draws (n, D).
+
+    The recursion runs over the place j of the next token in its round: 0..K - 1 are drafts, K is the bonus token.
+    """
+    known = np.minimum(tokens, law.vocabulary - 1)
+    p, q = law.next_rows(prompt, known), draft.next_rows(prompt, known)
+    inside = tokens < law.vocabulary
+    alive = extended_rows(law, prompt, tokens)[..., -1] == 0.0  # before the end of the text
+    x = known[..., None]
+    ended = ~alive & ~inside
+    at_p = np.take_along_axis(p, x, axis=-1)[..., 0] * inside
+    yield _NONE, np.where(alive, at_p, ended).prod(axis=1)
+    yield ("end_passed_over", ""), np.where(ended, 1.0, at_p).prod(axis=1)
+    for name, label, drawn, told in _drafts(q, _raw_rows(draft, prompt, known)):
+        parts = _Parts(name, p, drawn, told, x)
+        for most in LENGTHS:
+            if name == "bonus_from_draft" and most >= tokens.shape[1]:
+                continue
+            yield (name, f"K = {most} {label}"), parts.likelihood(most, alive & inside, ended)
+
+
+def _raw_rows(draft: Law, prompt: int, tokens: Array) -> dict[str, Array]:
+    """Return q before its cut and at temperature 1, where the law can tell."""
+    rows = getattr(draft, "rows_before", None)
+    return {} if rows is None else rows(prompt, tokens)
+
+
+def _drafts(q: Array, before: dict[str, Array]) -> Iterator[tuple[str, str, Array, Array]]:
+    """Yield each mechanism with the rows that drafts are drawn from and those that the server is told."""
+    for name in ("stale_draft", "residual_not_normalised", "residual_by_rank", "noise_reused", "zero_accepted"):
+        yield name, "", q, q
+    yield "bonus_from_draft", "", q, q
+    greedy = np.zeros_like(q)
+    np.put_along_axis(greedy, q.argmax(axis=-1)[..., None], 1.0, axis=-1)
+    yield "greedy_draft_ratio", "", greedy, q
+    for temperature in TEMPERATURES:
+        yield "draft_temperature", f"{temperature:g}", _power(q, 1.0 / temperature), q
+    for name, told in before.items():
+        yield name, "run", q, told
+
+
+class _Parts:
+    """The probabilities of a drawn token as an accepted draft, as a replacement, and as a bonus token."""
+
+    def __init__(self, name: str, p: Array, drawn: Array, told: Array, x: Array) -> None:
+        self._name, self._p, self._drawn, self._told, self._x = name, p, drawn, told, x
+        self._bonus = np.take_along_axis(drawn if name == "bonus_from_draft" else p, x, axis=-1)[..., 0]
+        self._held: dict[int, tuple[Array, Array]] = {}
+
+    def likelihood(self, most: int, alive: Array, ended: Array) -> Array:
+        """Return the probabilities of the draws with K drafts a round."""
+        n, depth = alive.shape
+        state = np.zeros((n, most + 1))
+        state[:, 0] = 1.0
+        for t in range(depth):
+            after = np.zeros_like(state)
+            for j in range(min(most, t + 1)):
+                accepted, replaced = self._at(t, j if self._name == "stale_draft" else 0)
+                after[:, j + 1] += state[:, j] * accepted
+                after[:, 0] += state[:, j] * replaced
+            after[:, 0] += state[:, most] * self._bonus[:, t]
+            quiet = np.where(ended[:, t, None], state, 0.0)
+            state = np.where(alive[:, t, None], after, quiet)  # 0 for a token behind the end, or for no token before it
+        total: Array = state.sum(axis=1)
+        return total
+
+    def _at(self, t: int, back: int) -> tuple[Array, Array]:
+        """Return the probabilities of token t, (n,) each, judged by the row that is ``back`` positions old."""
+        key = t * 64 + back
+        if key not in self._held:
+            p, drawn, x = self._p[:, t], self._drawn[:, t], self._x[:, t]
+            told = self._told[:, t - back]
+            ratio = np.divide(p, told, out=(p > 0).astype(np.float64), where=told > 0)
+            accept = np.minimum(1.0, ratio)
+            if self._name == "zero_accepted":
+                accept = np.maximum(accept, COIN)
+            kept, rejected = drawn * accept, drawn * (1.0 - accept)
+            lost = rejected.sum(axis=-1, keepdims=True)
+            residual = self._residual(p, told)
+            if self._name == "noise_reused":
+                replaced = self._again(residual, drawn, rejected, x)
+            else:
+                replaced = (lost * np.take_along_axis(residual, x, axis=-1))[:, 0]
+            self._held[key] = np.take_along_axis(kept, x, axis=-1)[:, 0], replaced
+        return self._held[key]
+
+    def _residual(self, p: Array, told: Array) -> Array:
+        if self._name == "residual_by_rank":
+            order = np.argsort(-p, axis=-1, kind="stable")
+            left = np.maximum(np.take_along_axis(p, order, axis=-1) + np.sort(-told, axis=-1), 0.0)
+            found = np.zeros_like(p)
+            np.put_along_axis(found, order, left, axis=-1)
+            left = found
+        else:
+            left = np.maximum(p - told, 0.0)
+        total = left.sum(axis=-1, keepdims=True)
+        if self._name == "residual_not_normalised":
+            left[:, -1:] += 1.0 - total
+            return np.asarray(left)
+        return np.asarray(np.where(total > 0, left / np.where(total > 0, total, 1.0), p))
+
+    def _again(self, residual: Array, drawn: Array, rejected: Array, x: Array) -> Array:
+        """Return the probability of a replacement that is drawn by the draft's own number."""
+        top = np.take_along_axis(np.cumsum(residual, axis=-1), x, axis=-1)
+        low = top - np.take_along_axis(residual, x, axis=-1)
+        ends = np.cumsum(drawn, axis=-1)
+        common = np.maximum(np.minimum(ends, top) - np.maximum(ends - drawn, low), 0.0)
+        share = np.divide(rejected, drawn, out=np.zeros_like(drawn), where=drawn > 0)
+        found: Array = (common * share).sum(axis=-1)
+        return found

@@ -80,6 +80,18 @@ class ModelLaw:
                 found[start : start + BATCH, t] = self._processors.rows(logits[first, t], contexts)[place.reshape(-1)]
         return found[inverse]
 
+    def rows_before(self, prompt: int, tokens: Array) -> dict[str, Array]:
+        """Return the rows (m, D, V) at temperature 1, and those before any cut, where they differ from the law's."""
+        own = self._processors
+        found = {}
+        for name, other in own.before():
+            self._processors = other
+            try:
+                found[name] = self.next_rows(prompt, tokens)
+            finally:
+                self._processors = own
+        return found
+
     def _logits(self, prompt: int, tokens: Array) -> Array:
         """Return the logits (m, D, V) at the end of the prompt and behind each of the tokens (m, D - 1)."""
         import copy

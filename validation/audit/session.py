@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hlmtheory.lossless import LawTest, distance_ceiling, draws_to_find, smallest_found
 from validation.audit.laws import Law, extended_rows
+from validation.audit.mechanisms import MOST_SCORED, Scores
 from validation.audit.partition import Partition
 from validation.audit.tests_of_law import JointTests, TokenTests
 from validation.errors import UserError
@@ -25,6 +26,10 @@ FINE = 20_000
 """Leaves of the partitions of all prompts on which sets of continuations are learned."""
 FIRST_LOOK = 500
 """Draws at the first upper bound; the next ones are at twice as many, and so on, and at the end."""
+HELD = 4096
+"""Draws that wait for a difference to be shown, so that its mechanism can be named from them."""
+LEAD = 9.2
+"""Log-likelihood by which the best mechanism must lead before an audit stops early."""
 VALUES = 2**23  # probabilities in memory at a time
 
 
@@ -80,7 +85,7 @@ class AuditReport:
         risk = f"This is wrong with probability {self.level:g} at most, whenever one looks."
         if self.verdict == NOT_KEPT:
             lines = [
-                f"Not kept: {said} is at least {self.at_least:.4f} (total variation) from the target's.",
+                f"Not kept: {said} is at least {self.at_least:.2g} (total variation) from the target's.",
                 f"Shown after {self.found_after:,} of {self.draws:,} draws. {risk}",
             ]
             if self.at_most <= self.epsilon:
@@ -157,6 +162,8 @@ class Audit:
         self._joint = [JointTests(self._partitions, t) for t in range(self.depth)]
         self._token_laws = [LawTest(TokenTests.count, share) for _ in range(self.depth)]
         self._joint_laws = [LawTest(JointTests.count, share) for _ in range(self.depth)]
+        self._scores = None if self.draft is None else Scores(self.law, self.draft, self.depth)
+        self._held: list[tuple[int, Array]] = []
         self.draws = 0
         self.found_after: int | None = None
         self._best: dict[tuple[str, int], float] = {}
@@ -203,7 +210,21 @@ class Audit:
                 self._best[kind, t] = max(self._best.get((kind, t), 0.0), bound)
                 if bound > self.tolerance and self.found_after is None:
                     self.found_after = self.draws
+        self._keep(prompt, tokens)
         self._look()
+
+    def _keep(self, prompt: int, tokens: Array) -> None:
+        """Score the draws by the mechanisms once a difference is shown; until then hold the last ones."""
+        if self._scores is None:
+            return
+        self._held.append((prompt, tokens))
+        if not self.found:
+            while sum(len(one) for _, one in self._held) > HELD:
+                self._held.pop(0)
+            return
+        for place, one in self._held:
+            self._scores.take(place, one)
+        self._held.clear()
 
     @property
     def at_least(self) -> float:
@@ -258,6 +279,15 @@ class Audit:
         """Return the verdict now."""
         return NOT_KEPT if self.found else KEPT if self.at_most <= self.epsilon else UNDECIDED
 
+    def settled(self) -> bool:
+        """Return whether the verdict is known, and so is the mechanism, or too many draws were scored for it."""
+        if self.verdict() == UNDECIDED:
+            return False
+        if not self.found or self._scores is None or self._scores.scored >= MOST_SCORED:
+            return True
+        gains = [gain for _, gain in self._scores.ranking()]
+        return len(gains) < 2 or gains[0] - gains[1] > LEAD
+
     def report(self) -> AuditReport:
         """Return what is known now."""
         at_most, at_least, found, verdict = self.at_most, self.at_least, self.found, self.verdict()
@@ -285,5 +315,6 @@ class Audit:
             draws_to_keep=self._draws_to_keep(),
             found_after=self.found_after,
             witnesses=witnesses if found else (),
+            mechanisms=self._scores.ranking() if found and self._scores is not None else (),
             notes=tuple(self.notes),
         )

@@ -186,11 +186,11 @@ def _of_table(options: dict[str, Any], processors: Processors, drawn: Any) -> tu
     """Return the laws of a file of rows."""
     from validation.audit.laws import TableLaw, read_tables
 
-    found = read_tables(options["table"], processors)
+    found = read_tables(options["table"])
     prompts = drawn or found.get("prompts") or [[0]]
     ends = options["ends"] or tuple(found.get("end_tokens", ()))
-    target = TableLaw(found["target"], prompts, ends)
-    return target, TableLaw(found["draft"], prompts, ends) if "draft" in found else None
+    target = TableLaw(found["target"], prompts, ends, processors)
+    return target, TableLaw(found["draft"], prompts, ends, processors) if "draft" in found else None
 
 
 def _of_trace(options: dict[str, Any], processors: Processors, drawn: Any) -> tuple[Law, Law | None]:

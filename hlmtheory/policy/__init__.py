@@ -27,6 +27,7 @@ tokens, bounds the whole text (``skipping.bill_text``).
 from __future__ import annotations
 
 from hlmtheory.policy.band import BandUser, SharedPlan, plan_users
+from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import DeviceRule, StageCosts, UserPlan
 from hlmtheory.policy.hulls import Hulls, join_hulls, lower_hulls
 from hlmtheory.policy.shares import share_rates, share_residual, throughput_shares
@@ -39,6 +40,7 @@ __all__ = [
     "SharedPlan",
     "StageCosts",
     "UserPlan",
+    "codec_hulls",
     "join_hulls",
     "lower_hulls",
     "plan_user",

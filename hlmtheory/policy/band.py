@@ -24,7 +24,7 @@ from hlmtheory._quantities import positive
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
 from hlmtheory.policy.hulls import Hulls
 from hlmtheory.policy.shares import UTILITIES, throughput_shares
-from hlmtheory.policy.user import ROUNDING, as_list, best_plan, checked_user
+from hlmtheory.policy.user import ROUNDING, Start, as_list, best_plan, checked_user
 
 _WEIGHT = positive("leave out users without a weight")
 
@@ -177,7 +177,8 @@ def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedP
     else:
         shares, bound = _priced(curves, weights, utility)
     shares = _improved(curves, weights, shares, utility)
-    plans = [_at(user, curve, float(share)) for user, curve, share in zip(given, curves, shares, strict=True)]
+    exact = len(given) <= _FEW
+    plans = [_at(user, curve, float(w), exact=exact) for user, curve, w in zip(given, curves, shares, strict=True)]
     value = _value(np.asarray([one.rate for one in plans]), weights, utility)
     return SharedPlan(tuple(plans), shares, value, max(bound, value), utility)
 
@@ -190,7 +191,7 @@ class Curve(NamedTuple):
     z : ascending, shape (n,)
     upper : upper bounds on X*(z), shape (n,)
     tokens, fixed, bits : E, A and the bits of a round of each plan found, shape (m,)
-    lengths : the draft length and the prices of each plan, to start from
+    plans, starts : the plans found, and their prices
     slow : s of this user, the seconds a bit takes on the whole band
     """
 
@@ -200,6 +201,7 @@ class Curve(NamedTuple):
     fixed: Numbers
     bits: Numbers
     plans: tuple[UserPlan, ...]
+    starts: tuple[Start, ...]
     slow: float
 
     def rates(self, shares: Numbers) -> Numbers:
@@ -245,13 +247,16 @@ def _grid(low: float, high: float, users: int) -> Numbers:
 def _curve(user: BandUser, z: Numbers) -> Curve:
     given, lengths, limits = user._checked()
     plans: list[UserPlan] = []
+    starts: list[Start] = []
     for one in z.tolist():
         there = replace(given, costs=replace(given.costs, seconds_per_bit=one))
-        plans.append(best_plan(there, lengths, limits, None, start=plans[-1] if plans else None))
+        plan, start = best_plan(there, lengths, limits, None, start=starts[-1] if starts else None)
+        plans.append(plan)
+        starts.append(start)
     upper = np.asarray([one.upper_bound for one in plans])
     tokens, fixed, band = (np.asarray([getattr(p, name) for p in plans]) for name in ("tokens", "fixed_s", "band_s"))
     # X* falls in z, so an upper bound further to the left holds to the right
-    return Curve(z, np.minimum.accumulate(upper), tokens, fixed, band / z, tuple(plans), float(z[0]))
+    return Curve(z, np.minimum.accumulate(upper), tokens, fixed, band / z, tuple(plans), tuple(starts), float(z[0]))
 
 
 def _value(rates: Numbers, weights: Numbers, utility: str) -> float:
@@ -381,9 +386,13 @@ def _rates(curves: list[Curve], shares: Numbers) -> Numbers:
     return np.asarray([curve.rates(shares[n]) for n, curve in enumerate(curves)])
 
 
-def _at(user: BandUser, curve: Curve, share: float) -> UserPlan:
-    """The plan of a user at its share."""
-    given, lengths, limits = user._checked()
-    there = replace(given, costs=replace(given.costs, seconds_per_bit=curve.slow / share))
-    near = curve.plans[curve.choice(share)]
-    return best_plan(there, lengths, limits, None, start=near)
+def _at(user: BandUser, curve: Curve, share: float, *, exact: bool) -> UserPlan:
+    """The plan of a user at its share: the best there, or the best of those found elsewhere."""
+    n, z = curve.choice(share), curve.slow / share
+    if exact:
+        given, lengths, limits = user._checked()
+        there = replace(given, costs=replace(given.costs, seconds_per_bit=z))
+        return best_plan(there, lengths, limits, None, start=curve.starts[n])[0]
+    air = float(curve.bits[n]) * z
+    rate = float(curve.tokens[n]) / (float(curve.fixed[n]) + air)
+    return replace(curve.plans[n], band_s=air, rate=rate, upper_bound=max(rate, float(curve.bound(np.asarray(share)))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -117,6 +118,7 @@ class Rounds:
         later = self.priced.corners(rule.bit_price, rule.later_risk_price)
         return Decisions(skip, first, later), value
 
+    @cached_property
     def least_seconds(self) -> float:
         """A lower bound on the mean time of a round, whatever is decided."""
         costs = self.costs

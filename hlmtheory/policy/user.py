@@ -27,7 +27,7 @@ _LIMIT = not_negative("give a limit for each emitted token, or None")
 _SECONDS = positive("give a time in seconds")
 
 _ROUNDS = 200  # of column generation; about ten are needed
-_FINE = 1e-11  # relative: a smaller V no longer changes the rate
+_FINE = 1e-9  # relative: smaller differences of rates do not count
 _DEAR = (1e4, 1e8, 1e12)  # prices of a broken limit, in turn
 _SMALL = 64  # rows up to which single decisions are also exchanged
 ROUNDING = 1e-12  # relative: more than the roundings of a mean over all rows
@@ -107,7 +107,7 @@ def plan_user(
         skipping=skipping,
         bonus=bonus,
     )
-    return best_plan(made, lengths, limits, _deadline(costs, round_limit_s, limit_seconds_per_bit))
+    return best_plan(made, lengths, limits, _deadline(costs, round_limit_s, limit_seconds_per_bit))[0]
 
 
 def checked_user(
@@ -165,6 +165,13 @@ class Deadline(NamedTuple):
     seconds_per_bit: float
 
 
+class Start(NamedTuple):
+    """The draft length and the prices of a plan."""
+
+    length: int
+    prices: Prices
+
+
 class Column(NamedTuple):
     """Decisions, their means, and the prices at which they were the best."""
 
@@ -173,53 +180,63 @@ class Column(NamedTuple):
     prices: Prices
 
 
+class Solved(NamedTuple):
+    """The best decisions at one draft length, the prices there, and an upper bound on the rate; None: no plan."""
+
+    column: Column | None
+    prices: Prices
+    bound: float
+
+
 def best_plan(
-    given: Given, lengths: list[int], limits: Limits, deadline: Deadline | None, *, start: UserPlan | None = None
-) -> UserPlan:
+    given: Given, lengths: list[int], limits: Limits, deadline: Deadline | None, *, start: Start | None = None
+) -> tuple[UserPlan, Start]:
     """Solve one length after the other; a length whose value at the prices of the best so far is 0 cannot be better.
 
-    ``start`` is a plan for another link, whose length is tried first.
+    ``start`` holds the length and the prices of a plan for another link. Those of the plan are returned, too.
     """
     models = _models(given, lengths, deadline)
     best: tuple[Column, Rounds] | None = None
     bound, prices, waiting = 0.0, Prices(0.0), list(models)
     if start is not None:
-        waiting.sort(key=lambda model: model.length == start.draft_length)
+        waiting.sort(key=lambda model: model.length == start.length)
     while waiting:
         if best is not None:
-            values = {model: model.best(prices, limits)[1] for model in waiting}
-            beaten = [model for model in waiting if values[model] <= _FINE]
-            bound = max([bound, *(certificate(prices.rate, values[one], one) for one in beaten)])
-            waiting = sorted((one for one in waiting if one not in beaten), key=values.__getitem__)
+            above = {model: certificate(prices.rate, model.best(prices, limits)[1], model) for model in waiting}
+            beaten = [model for model in waiting if above[model] <= prices.rate * (1.0 + _FINE)]
+            bound = max([bound, *(above[one] for one in beaten)])
+            waiting = sorted((one for one in waiting if one not in beaten), key=above.__getitem__)
             if not waiting:
                 break
         model = waiting.pop()
-        found, last, above = solve(model, limits)
-        if found is None:
+        found = solve(model, limits, start.prices if best is None and start else prices)
+        bound = max(bound, found.bound)
+        if found.column is None:
             continue
-        found = exchange(model, found, limits)
-        bound = max(bound, above)
-        if best is None or _rate(found.totals) > _rate(best[0].totals):
-            best, prices = (found, model), last._replace(rate=_rate(found.totals))
+        column = exchange(model, found.column, limits)
+        if best is None or _rate(column.totals) > _rate(best[0].totals):
+            best, prices = (column, model), found.prices._replace(rate=_rate(column.totals))
     if best is None:
         raise _unattainable(models, limits)
-    return _user_plan(best[0], best[1], limits, bound)
+    return _user_plan(best[0], best[1], limits, bound), Start(best[1].length, prices)
 
 
 def certificate(rate: float, value: float, model: Rounds) -> float:
     """θ + V⁺/T_min, rounded up: no plan within the limits has a higher rate."""
-    return (rate + max(value, 0.0) / model.least_seconds()) * (1.0 + ROUNDING)
+    return (rate + max(value, 0.0) / model.least_seconds) * (1.0 + ROUNDING)
 
 
-def solve(model: Rounds, limits: Limits) -> tuple[Column | None, Prices, float]:
-    """The best decisions seen that keep the limits, the last prices, and an upper bound on the rate."""
+def solve(model: Rounds, limits: Limits, near: Prices) -> Solved:
+    """Column generation: the best mixture of the decisions seen, its prices, the best decisions there, and so on."""
     start = [Prices(0.0)]
+    if near.rate > 0 and min(limits) < math.inf:
+        start += [Prices(near.rate, factor * near.risk, factor * near.joules) for factor in (0.7, 1.0, 1.4)]
+    prices, bound, broken = Prices(0.0), math.inf, 0.0
     for dear in _DEAR if min(limits) < math.inf else (0.0,):
         risk, joules = (dear / _unit(limit) if limit < math.inf else 0.0 for limit in limits)
-        start += [Prices(0.0, risk, 0.0), Prices(0.0, 0.0, joules), Prices(0.0, risk, joules)][:: 1 if dear else 3]
+        start += [Prices(0.0, risk, 0.0), Prices(0.0, 0.0, joules), Prices(0.0, risk, joules)]
         columns = [_column(model, limits, one) for one in dict.fromkeys(start)]
         bound = math.inf
-        prices = Prices(0.0)
         for _ in range(_ROUNDS):
             prices, broken = _master(columns, limits, dear)
             made, value = model.best(prices, limits)
@@ -227,14 +244,14 @@ def solve(model: Rounds, limits: Limits) -> tuple[Column | None, Prices, float]:
             column = Column(made, model.totals(made), prices)
             known = any(column.totals == one.totals for one in columns)
             columns.append(column)
-            if known or value <= _FINE * max(1.0, prices.risk * limits.risk if prices.risk else 0.0):
+            if known or bound <= prices.rate * (1.0 + _FINE):
                 break
         if broken <= 1e-9:
             break
         start = [one.prices for one in columns]
     good = [one for one in columns if _keeps(one.totals, limits)]
     best = max(reversed(good), key=lambda one: _rate(one.totals)) if good else None
-    return best, prices, bound
+    return Solved(best, prices, bound if broken <= 1e-9 else 0.0)
 
 
 def _column(model: Rounds, limits: Limits, prices: Prices) -> Column:
@@ -253,6 +270,10 @@ def _master(columns: list[Column], limits: Limits, dear: float) -> tuple[Prices,
     ]
     if not over:
         return Prices(float((tokens / seconds).max())), 0.0
+    if len(over) == 1 and over[0].min() <= 0.0:
+        rate, price = _of_two(tokens / seconds, over[0] / seconds)
+        each = [price / _unit(limit) if limit < math.inf else 0.0 for limit in limits]
+        return Prices(rate, *each), 0.0
     from scipy.optimize import linprog  # slow to import
 
     many = len(over)
@@ -264,6 +285,20 @@ def _master(columns: list[Column], limits: Limits, dear: float) -> tuple[Prices,
     price = iter(np.maximum(-found.ineqlin.marginals, 0.0).tolist())
     each = [next(price) / _unit(limit) if limit < math.inf else 0.0 for limit in limits]
     return Prices(max(float(-found.eqlin.marginals[0]), 0.0), *each), float(found.x[len(tokens) :].sum())
+
+
+def _of_two(rates: Numbers, over: Numbers) -> tuple[float, float]:
+    """The best mixture of a column that keeps a limit and one that breaks it: its rate, and the price of the limit."""
+    keeps = over <= 0.0
+    inside = int(np.argmax(np.where(keeps, rates, -math.inf)))
+    if keeps.all() or rates[~keeps].max() <= rates[inside]:
+        return float(rates[inside]), 0.0
+    slope = (rates[~keeps] - rates[keeps][:, None]) / (over[~keeps] - over[keeps][:, None])
+    mixed = rates[keeps][:, None] - over[keeps][:, None] * slope
+    place = np.unravel_index(int(np.argmax(mixed)), mixed.shape)
+    if mixed[place] <= rates[inside]:
+        return float(rates[inside]), 0.0
+    return float(mixed[place]), max(float(slope[place]), 0.0)
 
 
 def _unit(limit: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hlmtheory import draft_length, ofdma, policy
+from hlmtheory import codec, draft_length, ofdma, policy
 
 
 def users(rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:
@@ -71,3 +71,69 @@ def test_without_limits_and_skips_the_length_is_the_optimal_one():
     rates = draft_length.etgr_profile(profile, fixed, marginal)
     assert found.rate == pytest.approx(float(rates.max()), rel=1e-12)
     assert found.gap < 1e-9
+
+
+# ------------------------------------------------------------------------------------------------------- messages
+
+MENU = codec.CodecMenu(widths=(3, 8), sizes=(1, 2, 4, 7), resolutions=(2, 4, 9, 32))
+LATTICES = codec.CodecMenu(kinds=("lattice", "mixture"), sizes=(1, 2, 4, 7), resolutions=(2, 4, 9, 32))
+"""Without top-k, whose sizes are not restricted in :func:`hlmtheory.codec.cheapest_codec`."""
+
+
+def rows(rng: np.random.Generator, vocabulary: int, count: int = 12) -> np.ndarray:
+    """Return confident and flat rows, a uniform one, and one with a single entry."""
+    drawn = [rng.dirichlet(np.full(vocabulary, sharp)) for sharp in (0.05, 0.3, 1.0, 5.0) for _ in range(count // 4)]
+    return np.stack([*drawn, np.full(vocabulary, 1.0 / vocabulary), np.eye(vocabulary)[vocabulary // 2]])
+
+
+@pytest.mark.parametrize("vocabulary", [2, 7, 40])
+def test_a_corner_is_the_cheapest_message_at_its_own_risk(vocabulary):
+    given = rows(np.random.default_rng(vocabulary), vocabulary)
+    hulls = policy.codec_hulls(given, menu=LATTICES)
+    for n, row in enumerate(given):
+        for corner in range(hulls.start[n], hulls.start[n + 1]):
+            # the sums are taken in another order, so that the last digits of the risk may differ
+            best = codec.cheapest_codec(row, 2.0 * hulls.risk[corner] + 1e-12, menu=LATTICES)
+            tie = abs(float(best.bias) - 2.0 * hulls.risk[corner]) < 2e-12
+            assert int(best.bits) == hulls.bits[corner] or (int(best.bits) < hulls.bits[corner] and tie)
+
+
+@pytest.mark.parametrize("menu", [None, MENU])
+def test_the_bytes_of_each_corner_keep_its_risk(menu):
+    given = rows(np.random.default_rng(3), 40, 8)
+    hulls = policy.codec_hulls(given, menu=menu)
+    for n, row in enumerate(given):
+        for corner in range(hulls.start[n], hulls.start[n + 1]):
+            one = {
+                name: getattr(hulls.codec, name)[corner]
+                for name in ("kind", "k", "parameter", "mixture", "bits", "bias")
+            }
+            message = codec.coded_message(row, codec.CodecChoice(**one), token=int(np.argmax(row)))
+            known = codec.decoded_rows(codec.decode(codec.encode(message)))[0]
+            assert 0.5 * np.abs(known - row).sum() <= hulls.risk[corner]
+
+
+def test_no_message_of_the_menu_is_below_the_hull():
+    given = rows(np.random.default_rng(5), 40)
+    hulls = policy.codec_hulls(given, menu=LATTICES)
+    for n, row in enumerate(given):
+        own = slice(hulls.start[n], hulls.start[n + 1])
+        for bias in np.geomspace(1e-3, 2.0, 12):
+            best = codec.cheapest_codec(row, bias, menu=LATTICES) if bias >= 2.0 * hulls.risk[own][-1] else None
+            if best is not None:
+                line = np.interp(float(best.bits), hulls.bits[own], hulls.risk[own])
+                assert 0.5 * float(best.bias) >= line - 1e-12
+
+
+def test_the_hulls_of_blocks_are_those_of_all_rows():
+    given = rows(np.random.default_rng(7), 40)
+    whole = policy.codec_hulls(given)
+    joined = policy.join_hulls([policy.codec_hulls(given[:5]), policy.codec_hulls(given[5:])])
+    for name in ("start", "bits", "risk", "entry"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(joined, name))
+    np.testing.assert_array_equal(whole.codec.k, joined.codec.k)
+
+
+def test_a_menu_with_entropy_coding_is_refused():
+    with pytest.raises(ValueError, match="menu must have top-k"):
+        policy.codec_hulls([[0.5, 0.5]], menu=codec.CodecMenu(kinds=("entropy",)))

@@ -471,6 +471,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "entry": [0, 2],
         "codec": None,
     },
+    "codec_hulls": {"draft": [[0.5, 0.25, 0.125, 0.125]], "menu": codec.CodecMenu(sizes=(1, 2), resolutions=(4,))},
     "lower_hulls": {"bits": [[10.5, 20.5]], "risk": [[0.5, 0.25]]},
     "join_hulls": {"parts": [HULLS, HULLS]},
     "StageCosts": {

@@ -228,6 +228,9 @@ def study(requests: Sequence[Request], drafter: str, seed: int) -> dict[str, Any
                 rules[name] = np.array([replay(one, start()) for one in requests], dtype=np.float64)
             rules["clairvoyant"] = seen
             taken = {name: seconds(one, times) for name, one in rules.items()}
+            taken["best fixed of each request"] = np.min(
+                [taken[f"fixed {k}"] for k in range(1, MAX_LENGTH + 1)], axis=0
+            )
             taken["least time"] = np.array([least_seconds(one, times) for one in requests])
             shown = compared(taken, rules, tokens, weights)
             found[f"{place}, {trip:g} ms"] = {"fixed_s": plain(fixed, 5), "draft_s": plain(times.draft, 5)} | shown

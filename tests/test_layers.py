@@ -21,6 +21,7 @@ LAYERS = (
     "decoding",
     "audit",
     "uncertainty",
+    "planning",
     "plots",
     "report",
     "cli",

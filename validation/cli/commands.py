@@ -15,6 +15,7 @@ from validation.cli.audit import audit
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED
 from validation.cli.options import Renamed
+from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.run import (
     collect_trace,
@@ -373,4 +374,5 @@ def repro(check: bool, tables: bool, captions: bool, run: Path, name: str) -> No
 
 main.add_command(acceptance)
 main.add_command(audit)
+main.add_command(plan)
 main.add_command(top_k)

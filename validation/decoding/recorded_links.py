@@ -53,13 +53,35 @@ def load_links(folder: str | Path) -> dict[str, TraceLink]:
         raise UserError(f"The folder {place} holds no .csv or .csv.gz file; name the one that holds the traces.")
     links: dict[str, TraceLink] = {}
     for file in files:
-        family = file.name.removesuffix(".gz").removesuffix(".csv")
-        for name, samples in groupby(_samples(file), key=itemgetter(0)):
-            if f"{family}/{name}" in links:
-                raise UserError(f"{file}: the trace {name} occurs twice; keep its samples one after the other.")
-            links[f"{family}/{name}"] = _link(file, name, list(samples))
+        links |= _links_of(file)
     if not links:
         raise UserError(f"The files of {place} hold no samples; name the folder that holds the traces.")
+    return links
+
+
+def load_link_file(file: str | Path) -> dict[str, TraceLink]:
+    """Load all traces of one ``.csv`` or ``.csv.gz`` file, as :func:`load_links` does for a folder.
+
+    Raises
+    ------
+    UserError
+        As :func:`load_links`, or if the file holds no samples.
+    """
+    place = Path(file)
+    if not place.is_file():
+        raise UserError(f"There is no file {place}; give a CSV with {', '.join(COLUMNS)}.")
+    if not (links := _links_of(place)):
+        raise UserError(f"{place} holds no samples; give a CSV with {', '.join(COLUMNS)}.")
+    return links
+
+
+def _links_of(file: Path) -> dict[str, TraceLink]:
+    family = file.name.removesuffix(".gz").removesuffix(".csv")
+    links: dict[str, TraceLink] = {}
+    for name, samples in groupby(_samples(file), key=itemgetter(0)):
+        if f"{family}/{name}" in links:
+            raise UserError(f"{file}: the trace {name} occurs twice; keep its samples one after the other.")
+        links[f"{family}/{name}"] = _link(file, name, list(samples))
     return links
 
 

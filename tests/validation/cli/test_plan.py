@@ -1,0 +1,159 @@
+"""The command ``hlm plan``."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.validation.command_line import one_sentence, run
+from tests.validation.stored_traces import stored
+from validation.trace.reader import TraceWriter
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with a trace, whose profile is kept after the first plan."""
+    path = tmp_path_factory.mktemp("plan")
+    stored(path / "trace")
+    return path
+
+
+@pytest.fixture
+def plan(folder, monkeypatch):
+    """Run the command in that folder."""
+    monkeypatch.chdir(folder)
+    return lambda *words: run("plan", "--trace", "trace", *words)
+
+
+def planned(result):
+    """The JSON object of a result, which must have succeeded."""
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_what_is_shown(plan):
+    result = plan("--rate", "10M", "--fading", "rayleigh", "--rtt", "20ms")
+    assert result.exit_code == 0, result.output
+    for policy in ("server alone", "device alone", "fixed K", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec", "ours"):
+        assert f" {policy}" in result.output
+    assert "predicted on 13 held-out prompts" in result.output
+    assert "of round trip" in result.output or "every round trip" in result.output
+    assert "Of the defaults, --" in result.output
+
+
+def test_every_number_names_what_it_rests_on(plan):
+    found = planned(plan("--json", "--risk", "text=.5"))
+    bases = set()
+    for row in found["rows"]:
+        for value in row.values():
+            if isinstance(value, dict) and "basis" in value:
+                bases.add(value["basis"])
+                assert value["basis"] in ("proved", "measured") or value["basis"].startswith("calibrated on 13 ")
+    assert {"proved", "measured"} <= bases
+    assert found["prompts"] == {"train": 14, "calibrate": 13, "test": 13}
+    names = [name for part in found["split"].values() for name in part]
+    assert sorted(names) == sorted(set(names))  # no prompt is in two parts
+
+
+def test_the_plan_is_the_best_of_its_pool_and_keeps_the_limits(plan):
+    found = {row["policy"]: row for row in planned(plan("--json", "--latency", "p95=90ms"))["rows"]}
+    best = found["ours"]
+    assert best["breaks"] == []
+    assert best["text_risk"]["value"] == 0.0
+    assert best["text_risk"]["basis"] == "proved"
+    for other in ("server alone", "FlexSpec"):
+        if not found[other]["breaks"]:
+            assert best["tokens_per_s_mean"]["value"] >= 0.98 * found[other]["tokens_per_s_mean"]["value"]
+
+
+def test_a_longer_round_trip_slows_the_server_alone_as_computed(plan):
+    for milliseconds in (10, 40):
+        rows = planned(plan("--json", "--rtt", f"{milliseconds}ms", "--down-rate", "1G", "--rate", "1G"))["rows"]
+        alone = next(row for row in rows if row["policy"] == "server alone")
+        seconds = 0.030 + milliseconds / 1e3 + (8 + 8) / 1e9  # a request of one byte, a token of one byte
+        assert alone["tokens_per_s_median"]["value"] == pytest.approx(1 / seconds, rel=1e-9)
+
+
+def test_the_sensitivity_is_of_what_was_left_out(plan):
+    found = planned(plan("--json", "--rtt", "20ms", "--draft-ms", "12"))
+    options = {line["option"] for line in found["sensitivity"]}
+    assert "--verify-ms" in options
+    assert not options & {"--rtt", "--draft-ms"}
+    assert set(found["defaults"]) >= options
+    for line in found["sensitivity"]:
+        assert 0.0 <= line["regret"] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--rtt", "20"), "has no unit; write 20ms"),
+        (("--rate", "10MB/s"), "not bytes"),
+        (("--rate", "0M"), "dead link"),
+        (("--snr", "10", "--fading", "rayleigh"), "10dB, or 10x for a ratio"),
+        (("--down-rate", "0M"), "no answer arrives"),
+        (("--latency", "p95=1ms"), "the shortest round takes 50.0 ms; allow 5"),
+        (("--energy", "1mJ", "--rate", "1k", "--transmit-w", "90"), "cannot be kept: the least is"),
+        (("--risk", ".1"), "write text=.1 for a whole text"),
+        (("--objective", "goodput"), "give --latency"),
+        (("--objective", "fair"), "give --users 2 or more"),
+        (("--verify-ms", "0"), "--verify-ms is 0: a model"),
+        (("--link-csv", "none.csv"), "There is no file none.csv"),
+        (("--acceptance", "none.json"), "not both"),
+    ],
+)
+def test_what_is_refused(plan, words, said):
+    one_sentence(plan(*words), said)
+
+
+def test_the_nearest_limit_can_be_kept(plan):
+    said = plan("--latency", "p95=1ms").output
+    nearest = said.rsplit("allow ", 1)[1].rstrip(".\n")
+    assert plan("--latency", f"p95={nearest}").exit_code == 0
+
+
+def test_a_link_that_is_down_for_a_while(plan, folder):
+    (folder / "down.csv").write_text("trace_id,time_s,throughput_mbps\na,0,5\na,1,0\na,2,5\na,3,5\n")
+    found = planned(plan("--json", "--link-csv", "down.csv"))
+    assert min(found["link"]["rates_bps"]) == 0.0
+    best = next(row for row in found["rows"] if row["policy"] == "ours")
+    assert best["tokens_per_s_p95"]["value"] == 0.0  # for a quarter of the time nothing arrives
+    assert best["tokens_per_s_mean"]["value"] == pytest.approx(0.75 * best["tokens_per_s_median"]["value"], rel=1e-6)
+
+
+def test_a_link_that_is_always_down(plan, folder):
+    (folder / "dead.csv").write_text("trace_id,time_s,throughput_mbps\na,0,0\na,1,0\n")
+    one_sentence(plan("--link-csv", "dead.csv"), "over a dead link nothing arrives")
+
+
+def test_one_prompt_is_too_few_to_calibrate(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    with TraceWriter(tmp_path / "one", 20) as writer:
+        rows = [rng.normal(size=(8, 20)).astype(np.float16) for _ in range(2)]
+        writer.append(*rows, np.zeros(8, np.int32), np.zeros(8, np.int32), np.arange(8, dtype=np.int32))
+    result = run("plan", "--trace", "one", "--risk", "text=.1", "--json")
+    found = planned(result)
+    best = next(row for row in found["rows"] if row["policy"] == "ours")
+    assert best["text_risk"] == {"value": 0.0, "basis": "proved", "prompts": None, "low": 0.0, "high": 0.0}
+    assert "too few to split" in " ".join(found["notes"])
+    assert "Still proved" in " ".join(found["notes"])
+
+
+def test_counts_of_an_engine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    one = {
+        "num_spec_steps": 10,
+        "num_accepted_draft_tokens": 8,
+        "num_draft_tokens": 20,
+        "acceptance_histogram_by_draft_length": {"2": [5, 2, 3]},
+    }
+    lines = [json.dumps({"metrics": {"speculative_decoding": one}}) for _ in range(6)]
+    (tmp_path / "answers.jsonl").write_text("\n".join(lines))
+    found = planned(run("plan", "--acceptance", "answers.jsonl", "--json", "--rate", "1G", "--rtt", "0ms"))
+    row = next(row for row in found["rows"] if row["policy"] == "FlexSpec")
+    assert row["draft_length"]["value"] in (1.0, 2.0)
+    assert found["evidence"]["acceptance_by_depth"] == pytest.approx([0.5, 0.6])
+    assert not {"HLM", "SQS", "CU-HLM"} & {row["policy"] for row in found["rows"]}

@@ -1,0 +1,54 @@
+"""Numbers with units: what is read, and what is refused because it could mean two things."""
+
+from __future__ import annotations
+
+import pytest
+
+from validation.errors import UserError
+from validation.planning import quantities as read
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("10M", 1e7), ("250k", 250e3), ("1.5Mbit/s", 1.5e6), ("2Gbps", 2e9), ("64 bit/s", 64.0)]
+)
+def test_rates_are_in_bits(text, value):
+    assert read.read_rate("--rate", text) == value
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "said"),
+    [
+        (read.read_rate, "10", "has no unit"),
+        (read.read_rate, "10MB/s", "not bytes"),
+        (read.read_rate, "10m", "has the unit 'm'"),
+        (read.read_rate, "-1M", "cannot be negative"),
+        (read.read_rate, "fast", "write a number with its unit"),
+        (read.read_time, "20", "has no unit"),
+        (read.read_time, "infms", "write a number with its unit"),
+        (read.read_time, "1e999ms", "write a number with its unit"),
+        (read.read_snr, "10", "could be dB or a ratio; write 10dB, or 10x"),
+        (read.read_snr, "-3x", "a ratio of powers is positive"),
+        (read.read_energy, "5W", "has the unit 'W'"),
+    ],
+)
+def test_what_could_mean_two_things_is_refused(function, text, said):
+    with pytest.raises(UserError, match="--it") as refused:
+        function("--it", text)
+    assert said in str(refused.value)
+
+
+def test_a_ratio_is_not_decibels():
+    assert read.read_snr("--snr", "3dB") == pytest.approx(1.99526, rel=1e-5)
+    assert read.read_snr("--snr", "3x") == 3.0
+
+
+@pytest.mark.parametrize("text", ["80ms", "95=80ms", "p0=80ms", "p100=80ms", "p95=80"])
+def test_a_latency_names_its_percentile_and_unit(text):
+    with pytest.raises(UserError, match=r"--latency"):
+        read.read_latency(text)
+
+
+@pytest.mark.parametrize("text", [".1", "text", "text=", "text=2", "text=nan", "page=.1", "token=-1"])
+def test_a_risk_names_what_it_is_of(text):
+    with pytest.raises(UserError, match=r"--risk"):
+        read.read_risk(text)

@@ -1,0 +1,88 @@
+"""Expected counts of rounds against rounds that are played out coin by coin, and all their outcomes enumerated."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+from validation.planning.rounds import COUNTS, Wire, expected_counts
+
+WIRE = Wire(header=16.0, reply=8.0, rejection=100.0)
+
+
+def played(accepted, bits, length, most, coins, *, first=None, skip=None, skips=None, bonus=True, overdraft=False):
+    """The counts of one text, with a fixed outcome for each position: the independent computation."""
+    found = dict.fromkeys(COUNTS, 0.0)
+    found["tokens"], place = length, 0
+    while place < length:
+        if skips is not None and skips[place]:
+            found["drafts"] += 1
+            found["skipped"] += 1
+            place += 1
+            continue
+        wanted = most if isinstance(most, int) else most[place]
+        drafts = min(wanted, length - place)
+        found["exchanges"] += 1
+        found["passes"] += 1
+        found["verified"] += drafts + 1
+        found["drafts"] += drafts + (overdraft and wanted < length - place)
+        found["up_bits"] += WIRE.header + sum(bits[place : place + drafts])
+        found["down_bits"] += WIRE.reply
+        good = 0
+        while good < drafts and coins[place + good]:
+            good += 1
+        if good < drafts:
+            found["down_bits"] += WIRE.rejection
+            place += good + 1
+        else:
+            place += good + (1 if bonus or not drafts else 0)
+    return np.array([found[name] for name in COUNTS])
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 4, (1, 3, 2, 1, 2)])
+@pytest.mark.parametrize("bonus", [True, False])
+@pytest.mark.parametrize("overdraft", [True, False])
+def test_all_outcomes_of_a_text(most, bonus, overdraft):
+    accepted, bits, length = np.array([0.5, 0.25, 1.0, 0.75, 0.0]), np.array([3.0, 1.0, 4.0, 1.0, 5.0]), 5
+    steps = most if isinstance(most, int) else np.array(most)[:, None]
+    found = expected_counts(
+        accepted[:, None], bits[:, None], np.array([length]), steps, bonus=bonus, overdraft=overdraft, wire=WIRE
+    ).table()[0]
+    expected = np.zeros(len(COUNTS))
+    for coins in product((False, True), repeat=length):
+        weight = np.prod([a if coin else 1 - a for a, coin in zip(accepted, coins, strict=True)])
+        if weight:
+            expected += weight * played(accepted, bits, length, most, coins, bonus=bonus, overdraft=overdraft)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_skipping_takes_only_first_drafts():
+    accepted, bits, length = np.array([0.5, 0.25, 1.0]), np.array([3.0, 1.0, 4.0]), 3
+    skip, first = np.array([0.5, 0.0, 0.25]), np.array([0.25, 0.5, 0.75])
+    found = expected_counts(
+        accepted[:, None], bits[:, None], np.array([3]), 1, first=first[:, None], skip=skip[:, None], wire=WIRE
+    ).table()[0]
+    expected = np.zeros(len(COUNTS))
+    for coins in product((False, True), repeat=length):  # with K = 1 every draft is the first of its round
+        for skips in product((False, True), repeat=length):
+            weight = np.prod([a if c else 1 - a for a, c in zip(first, coins, strict=True)])
+            weight *= np.prod([s if c else 1 - s for s, c in zip(skip, skips, strict=True)])
+            expected += weight * played(first, bits, length, 1, coins, skips=skips)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_texts_of_different_lengths_do_not_mix():
+    rng = np.random.default_rng(3)
+    accepted, bits = rng.random((9, 3)), rng.random((9, 3))
+    length = np.array([9, 4, 1])
+    both = expected_counts(accepted, bits, length, 3, wire=WIRE).table()
+    for text, n in enumerate(length):
+        alone = expected_counts(accepted[:n, [text]], bits[:n, [text]], length[[text]], 3, wire=WIRE).table()
+        np.testing.assert_allclose(both[text], alone[0], rtol=1e-12)
+
+
+def test_the_server_alone_exchanges_every_token():
+    found = expected_counts(np.zeros((4, 1)), np.zeros((4, 1)), np.array([4]), 0, wire=WIRE)
+    assert (found.exchanges[0], found.drafts[0], found.verified[0], found.up_bits[0]) == (4.0, 0.0, 4.0, 64.0)

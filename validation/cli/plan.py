@@ -1,0 +1,216 @@
+"""The command ``hlm plan``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from validation.cli.display import open_console, progress_bar
+from validation.cli.run import print_json, run_folder
+from validation.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from validation.planning.plan import Number, Row
+    from validation.planning.result import Result
+
+PATH = click.Path(path_type=Path)
+MILLISECONDS = click.FloatRange(min=0.0)
+
+
+@click.command("plan")
+@click.option("--trace", type=PATH, help="A trace of `hlm validate` or `hlm import`.  [default: runs/builtin/trace]")
+@click.option(
+    "--acceptance", type=PATH, multiple=True, help="Instead of a trace, an engine's counts: `hlm acceptance`."
+)
+@click.option(
+    "--rate", default="10M", show_default=True, help="Uplink rate, at the mean SNR if it fades: 10M is bit/s."
+)
+@click.option("--fading", type=click.Choice(["none", "rayleigh", "rician"]), default="none", show_default=True)
+@click.option("--snr", default="10dB", show_default=True, help="Mean SNR of a fading link: 10dB, or 10x for a ratio.")
+@click.option("--k-factor", default="10dB", show_default=True, help="Line of sight over scattered power, if rician.")
+@click.option("--link-csv", type=PATH, help="A recorded link: trace_id, time_s, throughput_mbps; replaces --rate.")
+@click.option("--link", "link_name", help="Which trace of --link-csv.  [default: the first]")
+@click.option("--rtt", default="20ms", show_default=True, help="Round trip of an exchange.")
+@click.option("--down-rate", help="Rate of the downlink.  [default: the uplink's median rate]")
+@click.option("--draft-ms", type=MILLISECONDS, default=12.0, show_default=True, help="One pass of the draft model.")
+@click.option("--verify-ms", type=MILLISECONDS, default=30.0, show_default=True, help="One pass of the target model.")
+@click.option("--verify-us-per-token", type=MILLISECONDS, default=0.0, show_default=True, help="More for each token.")
+@click.option(
+    "--bias", type=click.FloatRange(0.0, 1.0), default=0.05, show_default=True, help="Of a truncated message."
+)
+@click.option(
+    "--risk", default="text=0", show_default=True, help="text=.1 or token=.01: allowed distance; 0: lossless."
+)
+@click.option("--latency", help="A round's time, such as p95=80ms.  [default: no limit]")
+@click.option("--energy", help="The device's energy of a token, such as 50mJ.  [default: no limit]")
+@click.option("--device-w", type=MILLISECONDS, default=5.0, show_default=True, help="Watts of drafting.")
+@click.option("--transmit-w", type=MILLISECONDS, default=1.0, show_default=True, help="Watts of sending.")
+@click.option(
+    "--objective", type=click.Choice(["throughput", "goodput", "fair", "cost"]), default="throughput", show_default=True
+)
+@click.option("--server-price", type=MILLISECONDS, default=1.0, show_default=True, help="Of a second, for cost.")
+@click.option(
+    "--time-price", type=MILLISECONDS, default=0.1, show_default=True, help="Of a second of waiting, for cost."
+)
+@click.option(
+    "--users", type=click.IntRange(min=1), default=1, show_default=True, help="Equal users that share the band."
+)
+@click.option(
+    "--vocabulary", type=click.IntRange(min=2), default=32_000, show_default=True, help="V, with --acceptance."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
+@click.pass_context
+def plan(ctx: click.Context, /, as_json: bool, trace: Path | None, acceptance: tuple[Path, ...], **given: Any) -> None:
+    """Say which policy to use for these models, this link and these limits, and what it gives.
+
+    Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.
+    """
+    from validation.planning.measure import planner_of_acceptance, planner_of_trace
+    from validation.planning.result import make
+
+    if trace is not None and acceptance:
+        raise UserError("Give --trace or --acceptance, not both.")
+    request = _request(given)
+    console = open_console(stderr=as_json)
+    setting = request.setting()
+    if acceptance:
+        planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting)
+    else:
+        path = trace if trace is not None else Path("runs/builtin/trace")
+        with progress_bar(console) as report:
+            planner, about = planner_of_trace(path, setting, cache=run_folder(path) / "plan", report=report)
+    defaulted = [
+        f"--{name.replace('_', '-')}"
+        for name in given
+        if ctx.get_parameter_source(name) in (ParameterSource.DEFAULT, ParameterSource.DEFAULT_MAP)
+    ]
+    result = make(planner, request, defaulted)
+    _show(console, result, planner.setting.link.name, planner.split.prompts)
+    if as_json:
+        print_json(result.plain(request, planner, about | {"defaults": defaulted}))
+
+
+def _request(given: dict[str, Any]) -> Any:
+    """Return the request that the options make."""
+    from validation.planning import quantities as read
+    from validation.planning.request import Request, read_link
+
+    down = given["down_rate"]
+    if down is not None and read.read_rate("--down-rate", down) <= 0:
+        raise UserError("--down-rate is 0: then no answer arrives; give a rate above 0.")
+    return Request(
+        rate_bps=read.read_rate("--rate", given["rate"]),
+        fading=given["fading"],
+        snr=read.read_snr("--snr", given["snr"]),
+        k_factor=read.read_snr("--k-factor", given["k_factor"]),
+        round_trip_s=read.read_time("--rtt", given["rtt"]),
+        down_bps=None if down is None else read.read_rate("--down-rate", down),
+        draft_s=given["draft_ms"] / 1e3,
+        verify_s=given["verify_ms"] / 1e3,
+        verify_token_s=given["verify_us_per_token"] / 1e6,
+        bias=given["bias"],
+        risk=read.read_risk(given["risk"]),
+        latency=None if given["latency"] is None else read.read_latency(given["latency"]),
+        energy_j=None if given["energy"] is None else read.read_energy("--energy", given["energy"]),
+        device_w=given["device_w"],
+        transmit_w=given["transmit_w"],
+        server_price=given["server_price"],
+        time_price=given["time_price"],
+        objective=given["objective"],
+        users=given["users"],
+        vocabulary=given["vocabulary"],
+        recorded=None if given["link_csv"] is None else read_link(given["link_csv"], given["link_name"]),
+    )
+
+
+MARKS = {"proved": "p", "measured": "m"}
+HEADS = (
+    "policy",
+    "threshold",
+    "k mean",
+    "k 95%",
+    "bits",
+    "kB/token",
+    "K",
+    "tok/s 50%",
+    "tok/s 95%",
+    "gain",
+    "text risk",
+    "breaks",
+)
+
+
+def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) -> None:
+    """Print the table, the verdict and the sensitivity."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=f"Plan over {link}: predicted on {prompts['test']} held-out prompts", box=box.SIMPLE, padding=(0, 1, 0, 0)
+    )
+    for head in HEADS:
+        table.add_column(head, justify="left" if head in ("policy", "breaks") else "right")
+    for row in result.rows:
+        table.add_row(*_cells(row))
+    console.print(table)
+    console.print(
+        "p: proved; c: calibrated on held-out prompts; m: measured. 50%, 95%: the speed that the link allows in so "
+        "much of the time. gain: over the best of the two models alone, with its 95% interval over prompts. bits: up "
+        "in an exchange. text risk: bound on the mean total variation of a text.",
+        soft_wrap=True,
+    )
+    for row in result.rows:
+        if row.option:
+            console.print(f"  {row.policy}: {row.option}", soft_wrap=True, highlight=False)
+    console.print(result.verdict, style="bold", soft_wrap=True, highlight=False)
+    if result.gap is not None and result.gap.value is not None:
+        console.print(
+            f"No plan of the class is more than {result.gap.value:.2%} better ({result.gap.basis}).", soft_wrap=True
+        )
+    if result.sensitivity:
+        lines = Table(title="What the defaults change, one at a time", box=box.SIMPLE, padding=(0, 1, 0, 0))
+        for head in ("option", "at", "tokens/s", "change", "lost if this plan stays", "best plan then"):
+            lines.add_column(head, justify="left" if head in ("option", "best plan then") else "right")
+        for one in result.sensitivity:
+            lines.add_row(
+                one.option, one.value, f"{one.tokens_per_s:.3g}", f"{one.change:+.1%}", f"{one.regret:.1%}", one.plan
+            )
+        console.print(lines)
+    console.print(result.mattered, soft_wrap=True, highlight=False)
+    for note in result.notes:
+        console.print(note, soft_wrap=True, highlight=False)
+
+
+def _mark(number: Number) -> str:
+    return MARKS.get(number.basis, "c")
+
+
+def _cell(number: Number, form: str = ",.3g", *, interval: bool = False) -> str:
+    if number.value is None:
+        return "·"
+    said = format(number.value, form)
+    if interval and number.low is not None and number.high is not None and number.low != number.high:
+        said += f" ({number.low:{form}}–{number.high:{form}})"
+    return f"{said} {_mark(number)}"
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row.policy,
+        _cell(row.threshold, ".3g"),
+        _cell(row.k_mean, ",.4g"),
+        _cell(row.k_p95, ",.4g"),
+        _cell(row.bits, ",.0f"),
+        _cell(row.kilobytes_per_token),
+        _cell(row.draft_length, ".2g"),
+        _cell(row.tokens_per_s_median, interval=True),
+        _cell(row.tokens_per_s_p95),
+        _cell(row.gain, ".3g", interval=True),
+        _cell(row.text_risk, ".2g"),
+        ", ".join(row.breaks) or "·",
+    ]

@@ -1,0 +1,124 @@
+"""Options from an engine's counts of accepted drafts: no rows, so nothing is skipped, quantised or truncated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.draft_length import acceptance_by_depth
+from validation.acceptance.engines import read_acceptance
+from validation.acceptance.record import Counts, add, refuse_mixture
+from validation.decoding.wire import index_bits
+from validation.errors import UserError
+from validation.planning.menu import DEVICE, FIXED, FLEXSPEC, OURS, SERVER, STREAM, Option
+from validation.planning.rounds import COUNTS
+
+Array = NDArray[Any]
+
+
+def options_of_records(files: Sequence[Path], vocabulary: int) -> tuple[list[Option], dict[str, Any]]:
+    """Return the options that counts of accepted drafts allow, and what the plan says about them.
+
+    A text is a record. A round of K drafts emits the mean number of accepted drafts among the first K, and one more.
+
+    Raises
+    ------
+    UserError
+        The records must not be averaged, or do not determine the acceptance at each depth.
+    """
+    records = read_acceptance(*files).records
+    refuse_mixture(records)
+    tables = [record.counts() for record in records]
+    deepest = max(max(table, default=0) for table in tables)
+    if deepest < 1:
+        raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to plan with.")
+    profile = np.asarray(acceptance_by_depth(_square(add(tables), deepest)).acceptances, dtype=np.float64)
+    known = int(np.argmax(~np.isfinite(profile))) if not np.isfinite(profile).all() else deepest
+    if not known:
+        raise UserError(f"{records[0].source}: the first draft was never examined, so there is no acceptance.")
+    rates = np.stack([_own(table, deepest, profile)[:known] for table in tables])
+    tokens = 1.0 + np.cumsum(np.cumprod(rates, axis=1), axis=1)  # (texts, K)
+    weight = np.array([float(max(record.num_spec_steps + record.num_accepted_draft_tokens, 1)) for record in records])
+    width = float(index_bits(vocabulary))
+    none = np.zeros(len(records))
+    found = [
+        Option(
+            SERVER,
+            "one exchange a token",
+            _table(weight, passes=1, exchanges=1, verified=1, up_bits=8, down_bits=width),
+            0,
+            -np.inf,
+            none,
+            none,
+            (0, 0),
+        ),
+        Option(DEVICE, "", _table(weight, drafts=1, skipped=1), 0, np.inf, none + 1, none + 1, (0, 0)),
+        Option(
+            STREAM,
+            "no round trips",
+            _table(weight, passes=1, verified=1, down_bits=width),
+            0,
+            -np.inf,
+            none,
+            none,
+            (0, 0),
+        ),
+    ]
+    for k in range(1, known + 1):
+        rounds = 1.0 / tokens[:, k - 1]
+        rejected = rounds * (1.0 - np.prod(rates[:, :k], axis=1))
+        shared = {"drafts": k * rounds, "passes": rounds, "exchanges": rounds, "verified": (k + 1) * rounds}
+        row = width + 32.0 * vocabulary
+        full = _table(weight, **shared, up_bits=rounds * (16.0 + k * row), down_bits=rounds * 24.0)
+        split = _table(
+            weight,
+            **shared,
+            up_bits=rounds * (16.0 + k * (width + 32.0)),
+            down_bits=rounds * 24.0 + rejected * (16.0 + 32.0 * vocabulary),
+        )
+        sized = (float(vocabulary), float(vocabulary))
+        found.append(Option(FIXED, f"K = {k}", full, k, -np.inf, none, none, sized))
+        found.append(Option(FLEXSPEC, f"K = {k}", split, k, -np.inf, none, none, (1, 1), 0))
+        found.append(Option(OURS, f"q_d up, p down, K = {k}", split, k, -np.inf, none, none, (1, 1), 0))
+    about = {
+        "evidence": {
+            "files": [str(file) for file in files],
+            "engine": records[0].engine,
+            "records": len(records),
+            "steps": int(sum(record.num_spec_steps for record in records)),
+            "acceptance_by_depth": profile[:known].tolist(),
+            "vocabulary": vocabulary,
+        }
+    }
+    return found, about
+
+
+def _square(table: Counts, deepest: int) -> Array:
+    found = np.zeros((deepest + 1, deepest + 1), dtype=np.int64)
+    for length, row in table.items():
+        found[length, : len(row)] = row
+    return found
+
+
+def _own(table: Counts, deepest: int, pooled: Array) -> Array:
+    """Return a record's acceptance by depth; the pooled one counts as one more examined draft."""
+    square = _square(table, deepest)
+    rates = np.empty(deepest)
+    for depth in range(deepest):
+        long = square[depth + 1 :]  # rounds with more than ``depth`` drafts
+        examined, accepted = long[:, depth:].sum(), long[:, depth + 1 :].sum()
+        rates[depth] = (accepted + np.nan_to_num(pooled[depth])) / (examined + 1.0)
+    return rates
+
+
+def _table(weight: Array, **each: Any) -> Array:
+    """Return counts (texts, counts) from values for each token."""
+    found = np.zeros((len(weight), len(COUNTS)))
+    found[:, COUNTS.index("tokens")] = weight
+    for name, value in each.items():
+        found[:, COUNTS.index(name)] = weight * value
+    return found

@@ -1,0 +1,62 @@
+"""Planners from evidence: a trace, or an engine's counts of accepted drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from validation.planning.menu import fitted_line, options
+from validation.planning.plan import Planner, split_prompts
+from validation.planning.profile import profile_of
+from validation.planning.setting import Setting
+from validation.planning.truncated import messages
+from validation.trace.reader import open_trace
+
+Report = Callable[[int, int, str], None]
+
+
+def planner_of_trace(
+    path: Path, setting: Setting, *, cache: Path | None = None, seed: int = 1, report: Report | None = None
+) -> tuple[Planner, dict[str, Any]]:
+    """Return the planner of a trace, and what the plan says about its evidence.
+
+    Parameters
+    ----------
+    path : Path
+    setting : Setting
+    cache : Path, optional
+        Folder for what depends on the trace alone.
+    seed : int
+        Seed of the split of the prompts.
+    report : callable, optional
+    """
+    trace = open_trace(path)
+    if cache is not None:
+        cache.mkdir(parents=True, exist_ok=True)
+    profile = profile_of(trace, None if cache is None else cache / "profile.npz", report)
+    split = split_prompts(profile.prompts, seed)
+    line = fitted_line(profile, split.train)
+    cut = messages(trace, profile, line, setting.bias, None if cache is None else cache / "messages.json")
+    about = {
+        "evidence": {
+            "trace": str(path),
+            "positions": trace.positions,
+            "vocabulary": trace.vocabulary,
+            "texts": profile.texts,
+            "acceptance": float(np.average(profile.acceptance[:, 0], weights=profile.lengths)),
+            "tokens_known": profile.known,
+        },
+        "split": {name: profile.prompts[getattr(split, name)].tolist() for name in ("train", "calibrate", "test")},
+    }
+    return Planner(options(profile, cut), setting, split, line), about
+
+
+def planner_of_acceptance(files: Sequence[Path], vocabulary: int, setting: Setting) -> tuple[Planner, dict[str, Any]]:
+    """Return the planner of an engine's counts; it knows no rows, so nothing is skipped or truncated."""
+    from validation.planning.engine_counts import options_of_records
+
+    found, about = options_of_records(files, vocabulary)
+    return Planner(found, setting, split_prompts(np.arange(len(found[0].counts)))), about

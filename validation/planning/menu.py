@@ -1,0 +1,182 @@
+"""The options of a plan: every policy of the papers and of ours with its parameters, and its expected counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.skipping import skip_thresholds
+from hlmtheory.uncertainty import fit_linear
+from validation.planning.positions import LATTICES, THRESHOLDS
+from validation.planning.profile import BUDGETS, CODECS, DRAFT_LENGTHS, Profile
+from validation.planning.rounds import COUNTS
+
+Array = NDArray[Any]
+SERVER, DEVICE, STREAM, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS = (
+    "server alone",
+    "device alone",
+    "server alone, streaming",
+    "fixed K, full rows",
+    "HLM",
+    "U-HLM",
+    "CU-HLM",
+    "SQS",
+    "FlexSpec",
+    "ours",
+)
+FAMILIES = (SERVER, STREAM, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One policy with its parameters.
+
+    Attributes
+    ----------
+    family : str
+    label : str
+        The parameters as text.
+    counts : array, shape (texts, counts)
+    draft_length : int
+        K; for c-sqs the mean.
+    threshold : float
+        Largest uncertainty that skips verification; -inf: nothing is skipped.
+    loss : array, shape (texts,)
+        Loss of the whole text, in [0, 1], which bounds its total variation in the mean.
+    token_loss : array, shape (texts,)
+        Mean one-step risk of a token.
+    top_k : tuple of float
+        Mean and 95th percentile of the probabilities that a draft's message holds.
+    """
+
+    family: str
+    label: str
+    counts: Array
+    draft_length: float
+    threshold: float
+    loss: Array
+    token_loss: Array
+    top_k: tuple[float, float]
+    codec: int | None = None
+
+    @property
+    def lossless(self) -> bool:
+        """Return whether its texts have the target model's law, for every pair of models."""
+        return self.threshold == -np.inf and not np.any(self.loss > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The papers' line of the rejection probability, and the thresholds that they derive from it."""
+
+    slope: float
+    intercept: float
+    averse: float
+    prone: float
+
+
+def fitted_line(profile: Profile, texts: Array) -> Line | None:
+    """Return the line fitted to some texts; None if it does not rise."""
+    chosen = np.isin(profile.owner, texts)
+    u, beta = profile.uncertainty[chosen], profile.rejection[chosen]
+    if len(u) < 3 or np.ptp(u) == 0:
+        return None
+    line = fit_linear(u, beta)
+    if not line.slope > 0:
+        return None
+    averse, prone = skip_thresholds(line.slope, line.intercept, float(np.mean(beta > 0)))
+    return Line(line.slope, line.intercept, float(averse), float(prone))
+
+
+def column_of(threshold: float) -> int:
+    """Return the largest of the thresholds at or below one, as a column behind "skip nothing"; 0 if there is none."""
+    return int(np.searchsorted(THRESHOLDS, threshold + 1e-9, side="right"))
+
+
+def options(profile: Profile, cut: dict[str, dict[str, Array]]) -> list[Option]:
+    """Return every option whose counts do not depend on a fit.
+
+    Parameters
+    ----------
+    profile : Profile
+    cut : dict
+        The messages of CU-HLM, by kind: see :func:`validation.planning.truncated.messages`.
+    """
+    none = np.zeros(profile.texts)
+    vocabulary = float(profile.vocabulary)
+    found = [
+        Option(SERVER, "one exchange a token", profile.server, 0, -np.inf, none, none, (0, 0)),
+        Option(DEVICE, "", _device(profile), 0, np.inf, profile.overlap[:, 0, -1], profile.risk[:, 0, -1], (0, 0)),
+        Option(STREAM, "no round trips", _stream(profile), 0, -np.inf, none, none, (0, 0)),
+    ]
+    for k, counts in zip(DRAFT_LENGTHS, profile.full, strict=True):
+        found.append(Option(FIXED, f"K = {k}", counts, k, -np.inf, none, none, (vocabulary, vocabulary)))
+    for number, lattice in enumerate(LATTICES):
+        for budget, counts in zip(BUDGETS, profile.quantised[number], strict=True):
+            mean = _mean_length(counts)
+            size = _pair(profile.kept[number + 1])
+            found.append(Option(SQS, f"{lattice.name}, B = {budget:g}", counts, mean, -np.inf, none, none, size))
+    row_bits = 32.0 * profile.vocabulary + (profile.vocabulary - 1).bit_length()
+    found.append(Option(HLM, "", _with_bits(profile.single[0], row_bits), 1, -np.inf, none, none, (vocabulary,) * 2))
+    for column, threshold in enumerate(THRESHOLDS, 1):
+        own = (profile.overlap_sampled[:, column - 1], profile.risk_sampled[:, column - 1])
+        counts = _with_bits(profile.single[column], row_bits)
+        found.append(Option(U_HLM, f"u ≤ {threshold:g}", counts, 1, threshold, *own, (vocabulary, vocabulary)))
+        for kind, message in cut.items():
+            extra = min(float(message["bias"][column]), 1.0)
+            counts = _with_bits(profile.single[column], float(message["bits"][column]))
+            sent = counts[:, COUNTS.index("exchanges")]
+            own_cut = (
+                np.minimum(own[0] + extra * sent, 1.0),
+                np.minimum(own[1] + extra * sent / np.maximum(profile.lengths, 1), 1.0),
+            )
+            label = f"{kind}, u ≤ {threshold:g}"
+            found.append(Option(CU_HLM, label, counts, 1, threshold, *own_cut, _sizes(message, column)))
+    for codec, name in enumerate(CODECS):
+        kept = _pair(profile.kept[codec])
+        for k, table in zip(DRAFT_LENGTHS, profile.planned[:, :, codec], strict=True):
+            if codec == 0:
+                found.append(Option(FLEXSPEC, f"K = {k}", table[0], k, -np.inf, none, none, (1, 1), codec))
+            found.append(Option(OURS, f"{name}, K = {k}", table[0], k, -np.inf, none, none, kept, codec))
+            for column, threshold in enumerate(THRESHOLDS, 1):
+                loss = (profile.overlap[:, codec, column - 1], profile.risk[:, codec, column - 1])
+                label = f"{name}, K = {k}, u ≤ {threshold:g}"
+                found.append(Option(OURS, label, table[column], k, threshold, *loss, kept, codec))
+    return found
+
+
+def _pair(values: Array) -> tuple[float, float]:
+    return float(values[0]), float(values[1])
+
+
+def _sizes(message: dict[str, Array], column: int) -> tuple[float, float]:
+    return float(message["mean"][column]), float(message["p95"][column])
+
+
+def _with_bits(counts: Array, bits: float) -> Array:
+    """Return counts where each exchange also sends a draft of so many bits."""
+    found = counts.copy()
+    found[..., COUNTS.index("up_bits")] += bits * counts[..., COUNTS.index("exchanges")]
+    return np.asarray(found)
+
+
+def _device(profile: Profile) -> Array:
+    counts = np.zeros((profile.texts, len(COUNTS)))
+    for name in ("tokens", "drafts", "skipped"):
+        counts[:, COUNTS.index(name)] = profile.lengths
+    return counts
+
+
+def _stream(profile: Profile) -> Array:
+    """Return the counts of a server that sends its tokens as they come: passes without round trips."""
+    counts = profile.server.copy()
+    counts[:, COUNTS.index("up_bits")] = counts[:, COUNTS.index("exchanges")] = 0.0
+    return np.asarray(counts)
+
+
+def _mean_length(counts: Array) -> float:
+    exchanges = counts[:, COUNTS.index("exchanges")].sum()
+    return float(counts[:, COUNTS.index("verified")].sum() / exchanges - 1.0)

@@ -1,0 +1,428 @@
+"""A plan: the best option of every policy under the limits, predicted on held-out prompts, and a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.skipping import calibrate_threshold, text_risk
+from validation.decoding.intervals import IntervalEstimate, ratio
+from validation.errors import UserError
+from validation.planning.menu import (
+    CU_HLM,
+    DEVICE,
+    FAMILIES,
+    FLEXSPEC,
+    OURS,
+    SERVER,
+    STREAM,
+    U_HLM,
+    Line,
+    Option,
+    column_of,
+)
+from validation.planning.positions import THRESHOLDS
+from validation.planning.rounds import COUNTS
+from validation.planning.setting import Setting
+
+Array = NDArray[Any]
+PROVED, MEASURED = "proved", "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number of a plan, and what it rests on: "proved", "calibrated" or "measured", with the number of prompts."""
+
+    value: float | None
+    basis: str
+    prompts: int | None = None
+    low: float | None = None
+    high: float | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """Return the number as plain values; what is not finite is null."""
+        found = asdict(self)
+        return {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in found.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One policy of a plan, at its best option that keeps the limits."""
+
+    policy: str
+    option: str
+    threshold: Number
+    k_mean: Number
+    k_p95: Number
+    draft_length: Number
+    bits: Number
+    kilobytes_per_token: Number
+    tokens_per_s_median: Number
+    tokens_per_s_p95: Number
+    tokens_per_s_mean: Number
+    gain: Number
+    text_risk: Number
+    token_risk: Number
+    round_s: Number
+    joules_per_token: Number
+    breaks: tuple[str, ...]
+    counts: dict[str, float]
+
+    def plain(self) -> dict[str, Any]:
+        """Return the row as plain values."""
+        found: dict[str, Any] = {}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            found[name] = value.plain() if isinstance(value, Number) else value
+        return found | {"breaks": list(self.breaks)}
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Texts of a plan: to choose, to calibrate, to predict; all of them where there are too few prompts to split."""
+
+    train: Array
+    calibrate: Array
+    test: Array
+    enough: bool
+
+    @property
+    def prompts(self) -> dict[str, int]:
+        """Return the number of texts of each part."""
+        return {name: len(getattr(self, name)) for name in ("train", "calibrate", "test")}
+
+
+def split_prompts(prompts: Array, seed: int = 1) -> Split:
+    """Split texts by prompt into three parts; texts of one prompt stay together."""
+    names = np.unique(prompts)
+    order = np.random.default_rng(seed).permutation(len(names))
+    every = np.arange(len(prompts))
+    if len(names) < 3:
+        return Split(every, every[:0], every, enough=False)
+    part = np.empty(len(names), dtype=np.int64)
+    part[order] = np.arange(len(names)) % 3
+    own = part[np.searchsorted(names, prompts)]
+    train, calibrate, test = (every[own == number] for number in range(3))
+    return Split(train, calibrate, test, enough=True)
+
+
+class Planner:
+    """Options, a setting and a split; every plan for a changed setting is made from them.
+
+    Parameters
+    ----------
+    options : sequence of Option
+    setting : Setting
+    split : Split
+    line : Line, optional
+        For the thresholds that the papers derive from it.
+    """
+
+    def __init__(self, options: Sequence[Option], setting: Setting, split: Split, line: Line | None = None) -> None:
+        self.options, self.setting, self.split, self.line = options, setting, split, line
+        self._totals = {id(one): one.counts[split.train].sum(axis=0) for one in options}
+        self._held: dict[tuple[str, float, int], float] = {}
+
+    def totals(self, options: Sequence[Option]) -> Array:
+        """Return the total counts of options on the training texts, (options, counts)."""
+        return np.stack([self._totals[id(one)] for one in options])
+
+    # ----------------------------------------------------------------------------------------------- limits
+
+    def threshold(self, setting: Setting, codec: int = 0) -> float:
+        """Return the largest threshold whose loss the calibration prompts allow; -inf: nothing may be skipped.
+
+        Each codec has its own, because a first draft is drawn from the codec's row also if it is then skipped.
+        """
+        key = (setting.risk_kind, setting.risk_limit, codec)
+        if key not in self._held:
+            self._held[key] = self._calibrated(*key)
+        return self._held[key]
+
+    def _calibrated(self, kind: str, limit: float, codec: int) -> float:
+        texts = self.split.calibrate
+        if limit >= 1:  # every text is within 1
+            return np.inf
+        if limit <= 0 or not len(texts) or (len(texts) + 1) * limit < 1:
+            return -np.inf
+        own = {
+            one.threshold: one
+            for one in self.options
+            if one.family == OURS and one.draft_length == 1 and one.codec == codec and one.threshold > -np.inf
+        }
+        levels = sorted(own)
+        if not levels:
+            return -np.inf
+        losses = np.stack([self._loss(own[level], kind)[texts] for level in levels], axis=-1)
+        losses = np.maximum.accumulate(np.clip(losses, 0.0, 1.0), axis=-1)
+        return float(calibrate_threshold(losses, levels, risk=limit, bound=1.0).threshold)
+
+    @staticmethod
+    def _loss(option: Option, kind: str) -> Array:
+        return option.loss if kind == "text" else option.token_loss
+
+    def broken(self, option: Option, setting: Setting) -> tuple[str, ...]:
+        """Return the limits that an option breaks."""
+        found = []
+        total = self._totals[id(option)]
+        if not self.safe(option, setting):
+            found.append("risk")
+        if setting.latency_s is not None:
+            rate = setting.link.quantile(setting.latency_share)
+            if float(setting.round_seconds(total, np.array([rate]))[0]) > setting.latency_s:
+                found.append("latency")
+        if setting.energy_j is not None and self._joules(option, setting) > setting.energy_j:
+            found.append("energy")
+        return tuple(found)
+
+    def safe(self, option: Option, setting: Setting) -> bool:
+        """Return whether an option keeps the limit of the risk."""
+        if option.lossless:
+            return True
+        if setting.risk_limit <= 0:
+            return False
+        if option.family in (OURS, DEVICE):
+            level = 1.0 if option.family == DEVICE else option.threshold
+            return level <= self.threshold(setting, option.codec or 0) + 1e-9
+        losses = self._loss(option, setting.risk_kind)[np.concatenate([self.split.train, self.split.calibrate])]
+        return float(losses.mean()) <= setting.risk_limit
+
+    def _joules(self, option: Option, setting: Setting) -> float:
+        total = self._totals[id(option)]
+        return float(setting.joules(total, setting.link.quantile(0.5)) / total[0])
+
+    # ------------------------------------------------------------------------------------------------ choice
+
+    def candidates(self, family: str, setting: Setting) -> list[Option]:
+        """Return the options of a family that its paper allows."""
+        own = [one for one in self.options if one.family == family]
+        if family in (U_HLM, CU_HLM) and setting.risk_limit <= 0:  # the papers' thresholds
+            prone = column_of(self.line.prone) if self.line is not None else len(THRESHOLDS) * 4 // 5
+            level = THRESHOLDS[max(prone, 1) - 1]
+            return [one for one in own if one.threshold == level]
+        return own
+
+    def best(self, family: str, setting: Setting) -> tuple[Option, tuple[str, ...]] | None:
+        """Return the best option of a family that keeps the limits, else its best with the limits that it breaks."""
+        own = self.candidates(family, setting)
+        if not own:
+            return None
+        values = setting.value(self.totals(own))
+        broken = [self.broken(one, setting) for one in own]
+        order = sorted(range(len(own)), key=lambda i: (len(broken[i]) > 0, -values[i]))
+        return own[order[0]], broken[order[0]]
+
+    def ours(self, setting: Setting) -> tuple[Option, tuple[str, ...]]:
+        """Return the best option of all that keep the limits, whatever the policy."""
+        pool = [one for one in self.options if one.family in (OURS, SERVER, DEVICE)]
+        allowed = [one for one in pool if self.safe(one, setting)]
+        values = setting.value(self.totals(allowed))
+        for place in np.argsort(-values, kind="stable").tolist():
+            if not self.broken(allowed[place], setting):
+                return allowed[place], ()
+        raise UserError(self.nearest(allowed, setting))
+
+    def nearest(self, pool: Sequence[Option], setting: Setting) -> str:
+        """Return the sentence that says which limits could be kept instead."""
+        total = self.totals(pool)
+        said = []
+        if setting.latency_s is not None:
+            rate = setting.link.quantile(setting.latency_share)
+            least = float(setting.round_seconds(total, np.array([rate]))[:, 0].min())
+            if least > setting.latency_s:
+                said.append(
+                    f"--latency p{100 * setting.latency_share:g}={1e3 * setting.latency_s:g}ms cannot be kept: the "
+                    f"shortest round takes {1e3 * least:.1f} ms; allow {_up(1e3 * least)}ms"
+                )
+        if setting.energy_j is not None:
+            least = min(self._joules(one, setting) for one in pool)
+            if least > setting.energy_j:
+                said.append(
+                    f"--energy {1e3 * setting.energy_j:g}mJ cannot be kept: the least is {1e3 * least:.3g} mJ a token; "
+                    f"allow {_up(1e3 * least)}mJ"
+                )
+        if not said:
+            said.append("No policy keeps --latency and --energy together; allow a longer round or more energy")
+        return "; ".join(said) + "."
+
+    # ------------------------------------------------------------------------------------------------- rows
+
+    def baseline(self, setting: Setting) -> Option:
+        """Return the faster of the two models alone that keeps the risk limit, one exchange a token for the server."""
+        pair = [one for one in self.options if one.family in (SERVER, DEVICE) and self.safe(one, setting)]
+        return max(pair, key=lambda one: self.value_of(one, setting))
+
+    def row(self, family: str, setting: Setting | None = None) -> Row | None:
+        """Return the row of a policy, predicted on the test prompts."""
+        setting = setting or self.setting
+        if family == OURS:
+            option, broken = self.ours(setting)
+        else:
+            found = self.best(family, setting)
+            if found is None:
+                return None
+            option, broken = found
+        return self._described(family, option, broken, setting)
+
+    def _described(self, family: str, option: Option, broken: tuple[str, ...], setting: Setting) -> Row:
+        test, n = self.split.test, len(self.split.test)
+        counts = option.counts[test]
+        total = counts.sum(axis=0)
+        c = dict(zip(COUNTS, total.tolist(), strict=True))
+        median, slow = setting.link.quantile(0.5), setting.link.quantile(0.95)
+        base = self.baseline(setting).counts[test]
+        sent = c["exchanges"] if c["exchanges"] > 1e-6 else 0.0
+
+        def measured(value: Any) -> Number:
+            return Number(_finite(value), MEASURED, n)
+
+        def speed(rate: float) -> Number:
+            return _speed(counts[:, 0], setting.seconds(counts, rate), n)
+
+        loss, token = (_number(ratio(x[test], np.ones(n)), MEASURED, n) for x in (option.loss, option.token_loss))
+        if option.lossless:
+            loss = token = Number(0.0, PROVED, None, 0.0, 0.0)
+        elif family == OURS or (option.family == OURS and option.threshold > -np.inf):
+            bound = text_risk(np.clip(option.loss[test], 0.0, 1.0))
+            loss = Number(
+                float(bound.mean),
+                f"calibrated on {len(self.split.calibrate)} prompts",
+                n,
+                float(bound.low),
+                float(bound.high),
+            )
+        threshold = Number(None if not np.isfinite(option.threshold) else float(option.threshold), PROVED)
+        if np.isfinite(option.threshold):
+            own = family == OURS
+            threshold = Number(
+                float(option.threshold),
+                f"calibrated on {len(self.split.calibrate)} prompts" if own else MEASURED,
+                len(self.split.calibrate) if own else len(self.split.train),
+            )
+        certified = option.family == CU_HLM and option.label.startswith("certified")
+        return Row(
+            policy=family,
+            option=option.label if option.family == family else f"{option.family} {option.label}".strip(),
+            threshold=threshold,
+            k_mean=Number(option.top_k[0], PROVED if certified else MEASURED, n),
+            k_p95=Number(option.top_k[1], PROVED if certified else MEASURED, n),
+            draft_length=Number(float(option.draft_length), MEASURED, n),
+            bits=measured(c["up_bits"] / sent if sent else 0.0),
+            kilobytes_per_token=measured((c["up_bits"] + c["down_bits"]) / 8e3 / c["tokens"]),
+            tokens_per_s_median=speed(median),
+            tokens_per_s_p95=speed(slow),
+            tokens_per_s_mean=measured(float(np.mean(setting.speeds(total)))),
+            gain=_speed(setting.seconds(base, median), setting.seconds(counts, median), n),
+            text_risk=loss,
+            token_risk=token,
+            round_s=measured(float(setting.round_seconds(total, np.array([slow]))[0])),
+            joules_per_token=measured(float(setting.joules(total, median) / c["tokens"])),
+            breaks=broken,
+            counts={name: value / c["tokens"] for name, value in c.items()},
+        )
+
+    def table(self) -> list[Row]:
+        """Return a row for every policy."""
+        return [row for family in FAMILIES if (row := self.row(family)) is not None]
+
+    def value_of(self, option: Option, setting: Setting) -> float:
+        """Return what an option makes of the objective on the training texts."""
+        return float(setting.value(self._totals[id(option)]))
+
+    # --------------------------------------------------------------------------------------------- verdict
+
+    def crossings(self, family: str = SERVER) -> tuple[float | None, float | None]:
+        """Return the round trips in seconds between which the plan beats a model alone; None: no end there.
+
+        Below the first and above the second no policy with drafts is better than the model alone.
+        """
+        grid = np.concatenate([[0.0], np.geomspace(1e-4, 4.0, 80)])
+        better = np.array([self._beats(family, float(x)) for x in grid])
+        if not better.any():
+            return np.inf, -np.inf
+        first, last = int(np.argmax(better)), int(len(better) - 1 - np.argmax(better[::-1]))
+        low = None if first == 0 else self._edge(family, float(grid[first - 1]), float(grid[first]))
+        high = None if last == len(grid) - 1 else self._edge(family, float(grid[last + 1]), float(grid[last]))
+        return low, high
+
+    def _beats(self, family: str, round_trip_s: float) -> bool:
+        setting = replace(self.setting.with_link(round_trip_s=round_trip_s), latency_s=None, energy_j=None)
+        alone = next(one for one in self.options if one.family == family)
+        pool = [one for one in self.options if one.family == OURS and self.safe(one, setting)]
+        values = setting.value(self.totals(pool))
+        return float(values.max()) > self.value_of(alone, setting) * (1 + 1e-9)
+
+    def _edge(self, family: str, worse: float, better: float) -> float:
+        for _ in range(12):
+            middle = 0.5 * (worse + better)
+            worse, better = (worse, middle) if self._beats(family, middle) else (middle, better)
+        return better
+
+    def binding(self, option: Option) -> str:
+        """Return what limits the plan: the limit that is reached, or the longest part of its time."""
+        setting = self.setting
+        total = option.counts[self.split.test].sum(axis=0)
+        c = dict(zip(COUNTS, total.tolist(), strict=True))
+        rate = setting.link.quantile(0.5)
+        parts = {
+            "passes of the draft model": c["drafts"] * setting.draft_s,
+            "passes of the target model": float(setting.server_seconds(total)),
+            "round trips": c["exchanges"] * setting.link.round_trip_s,
+            "the uplink": c["up_bits"] / rate if rate else 0.0,
+            "the downlink": c["down_bits"] / setting.link.down_bps,
+        }
+        name = max(parts, key=lambda one: parts[one])
+        whole = sum(parts.values())
+        if not rate and c["up_bits"] > 0:
+            return "the uplink is down at its median"
+        said = f"{name} take {parts[name] / whole:.0%} of its time" if whole else "nothing takes time"
+        limits = self.active_limits(option)
+        return f"{', '.join(limits)} binds; {said}" if limits else said
+
+    def active_limits(self, option: Option) -> list[str]:
+        """Return the limits without which a better option is allowed."""
+        setting, found = self.setting, []
+        now = self.value_of(option, setting)
+        free = {
+            "--risk": {"risk_kind": "text", "risk_limit": 1.0} if setting.risk_limit > 0 else None,
+            "--latency": {"latency_s": None} if setting.latency_s is not None else None,
+            "--energy": {"energy_j": None} if setting.energy_j is not None else None,
+        }
+        for name, change in free.items():
+            if change is not None:
+                other, _ = self.ours(replace(setting, **change))
+                if self.value_of(other, setting) > now * (1 + 1e-9):
+                    found.append(name)
+        return found
+
+
+def _number(found: IntervalEstimate, basis: str, prompts: int) -> Number:
+    return Number(found.value, basis, prompts, found.low, found.high)
+
+
+def _speed(above: Array, seconds: Array, prompts: int) -> Number:
+    """Return Σ above/Σ seconds with its interval; 0 where nothing arrives."""
+    if not np.isfinite(above).all():
+        return Number(None, MEASURED, prompts)
+    if not np.isfinite(seconds).all():
+        return Number(0.0, MEASURED, prompts)
+    return _number(ratio(above, seconds), MEASURED, prompts)
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if value is not None and np.isfinite(value) else None
+
+
+def _up(value: float) -> str:
+    """Return a number rounded up to three digits, so that it suffices as a limit."""
+    if value <= 0:
+        return "0"
+    step = 10.0 ** (np.floor(np.log10(value)) - 2)
+    return f"{np.ceil(value / step) * step:g}"
+
+
+__all__ = ["FLEXSPEC", "STREAM", "Number", "Planner", "Row", "Split", "split_prompts"]

@@ -1,0 +1,207 @@
+"""What a plan needs of each position of a trace, computed block by block; the rows themselves are not kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.lattice import payload_bits, quantize
+from hlmtheory.uncertainty import DRAWS, skip_probability, vocabulary_uncertainty
+from validation.decoding.wire import index_bits
+from validation.trace.reader import TraceChunk, probabilities
+
+Array = NDArray[Any]
+
+BINS = 40
+"""Bins of the uncertainty, each 1/40 wide; bin b holds b/40 < u ≤ (b + 1)/40."""
+THRESHOLDS = np.arange(1, 21) / 20
+"""Thresholds of the uncertainty for which counts are computed, besides "skip nothing"."""
+WIDEST = 1024
+"""Largest support of a quantised row."""
+CENTRES = np.append((np.arange(BINS - 1) + 0.5) / BINS, 0.999)
+"""Uncertainty that stands for each bin. Nearly all tokens of the last bin have an uncertainty close to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lattice:
+    """A quantised row: the K largest probabilities, or those at or above τ, with resolution ℓ."""
+
+    resolution: int
+    k: int | None = None
+    threshold: float | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the parameters as text."""
+        kept = f"K = {self.k}" if self.k is not None else f"τ = {self.threshold:g}"
+        return f"{kept}, ℓ = {self.resolution}"
+
+
+LATTICES = (
+    Lattice(50, k=8),
+    Lattice(100, k=16),
+    Lattice(100, k=32),
+    Lattice(100, k=64),
+    Lattice(400, k=64),
+    Lattice(1000, k=256),
+    Lattice(100, threshold=0.001),
+    Lattice(100, threshold=0.004),
+    Lattice(100, threshold=0.01),
+)
+"""Quantised rows that a plan may send."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Quantities of n positions for C codecs: codec 0 draws its draft from q, the others from a quantised row q̂.
+
+    Attributes
+    ----------
+    acceptance : array, shape (n, C)
+        α = Σ min(p, q̂).
+    accepted : array, shape (n, C)
+        min(1, q̂_y/p_y) of the text's token y; α where the trace has no token.
+    fell : array, shape (n, C)
+        (1 - q̂_y/p_y)⁺, for the overlap loss.
+    bits : array, shape (n, C)
+        Bits of a draft: of q_d and the token, or of the quantised row and the token.
+    kept : array, shape (n, C)
+        Probabilities in the message of a draft.
+    draft_mass, accepted_mass : array, shape (n, C, BINS)
+        Σ q̂_v and Σ min(p_v, q̂_v) over the drafts v whose uncertainty is in each bin.
+    uncertainty, rejection : array, shape (n,)
+        u and β of one draft that is drawn from q.
+    """
+
+    acceptance: Array
+    accepted: Array
+    fell: Array
+    bits: Array
+    kept: Array
+    draft_mass: Array
+    accepted_mass: Array
+    uncertainty: Array
+    rejection: Array
+
+    def losses(self, at: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """Return min(1, S_y/p_y) and the one-step risk at each threshold, (n, C, thresholds).
+
+        Claim ``skipping.overlap_loss``; ``at`` is :func:`cumulative` or :func:`sampled`.
+        """
+        mass = np.maximum(self.draft_mass - self.accepted_mass, 0.0)  # q̂_v β_v
+        lost, distance = at(mass), mass.sum(axis=-1)[..., None]
+        share = np.minimum(lost / np.where(distance > 0, distance, 1.0), 1.0)
+        return np.asarray(1.0 - share * self.fell[..., None]), lost
+
+
+def cumulative(mass: Array) -> Array:
+    """Return the mass with u at or below each of :data:`THRESHOLDS`, (..., thresholds)."""
+    return np.asarray(np.cumsum(mass, axis=-1)[..., 1::2])
+
+
+def sampled(mass: Array) -> Array:
+    """Return the mass that a sampled uncertainty puts at or below each threshold; see ``skip_probability``."""
+    return np.asarray(mass @ _weights())
+
+
+@cache
+def _weights() -> Array:
+    return np.asarray(skip_probability(CENTRES[:, None], THRESHOLDS, DRAWS))
+
+
+def join(parts: list[Positions]) -> Positions:
+    """Return the positions of several blocks, one after the other."""
+    return Positions(*(np.concatenate([getattr(part, one.name) for part in parts]) for one in fields(Positions)))
+
+
+def positions_of(chunk: TraceChunk, uniform: Array) -> Positions:
+    """Return the quantities of a block of positions.
+
+    Parameters
+    ----------
+    chunk : TraceChunk
+    uniform : array, shape (n,)
+        Uniform numbers that draw the one draft of each position.
+    """
+    q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
+    at, vocabulary = np.arange(len(q)), q.shape[-1]
+    y, known = np.maximum(chunk.tokens, 0), chunk.tokens >= 0
+    u = np.asarray(vocabulary_uncertainty(chunk.draft_logits.astype(np.float64)))
+    p_y = np.where(known, p[at, y], 0.0)
+    # 1. whole rows: nearly all tokens are in the last bin, so only the others are counted
+    low = u <= (BINS - 1) / BINS
+    bins = np.maximum(np.ceil(u * BINS).astype(np.int64) - 1, 0)
+    both = np.minimum(p, q)
+    place = (at[:, None] * BINS + bins)[low]
+    masses = [[_by_bin(values[low], place, values.sum(axis=-1))] for values in (q, both)]
+    columns = [_column(np.minimum(both.sum(axis=-1), 1.0), q[at, y], p_y)]
+    width = index_bits(vocabulary)
+    bits, kept = [np.full(len(q), width + 32.0)], [np.ones(len(q))]
+    # 2. one drawn draft
+    d = np.minimum((np.cumsum(q, axis=-1) <= uniform[:, None]).sum(axis=-1), vocabulary - 1)
+    rejection = np.maximum(0.0, 1.0 - p[at, d] / np.where(q[at, d] > 0, q[at, d], 1.0))
+    # 3. quantised rows, of the likeliest tokens alone
+    index, value = _likeliest(q)
+    target, own_bins = np.take_along_axis(p, index, axis=-1), np.take_along_axis(bins, index, axis=-1)
+    is_y = index == y[:, None]
+    for lattice in LATTICES:
+        row, size, sent = _quantised(lattice, value)
+        n = row.shape[-1]
+        both = np.minimum(target[:, :n], row)
+        columns.append(_column(np.minimum(both.sum(axis=-1), 1.0), (row * is_y[:, :n]).sum(axis=-1), p_y))
+        some = row > 0
+        place = (at[:, None] * BINS + own_bins[:, :n])[some]
+        for mass, values in zip(masses, (row, both), strict=True):
+            mass.append(_by_bin(values[some], place, values.sum(axis=-1)))
+        each = np.unique(sent)
+        table = np.asarray(payload_bits(vocabulary, each, lattice.resolution, adaptive=lattice.k is None))
+        bits.append(table[np.searchsorted(each, sent)] + width)  # and the drawn token
+        kept.append(size.astype(np.float64))
+    rates, accepted, fell = (np.stack(one, axis=1) for one in zip(*columns, strict=True))
+    bits_kept, drawn = (np.stack(bits, 1), np.stack(kept, 1)), (u[at, d], rejection)
+    return Positions(rates, accepted, fell, *bits_kept, np.stack(masses[0], 1), np.stack(masses[1], 1), *drawn)
+
+
+def _column(rate: Array, q_y: Array, p_y: Array) -> tuple[Array, Array, Array]:
+    """Return α, the acceptance of the text's token, and its (1 - q̂_y/p_y)⁺."""
+    ratio = q_y / np.where(p_y > 0, p_y, 1.0)
+    accepted = np.where(p_y > 0, np.minimum(1.0, ratio), rate)
+    return rate, accepted, np.where(p_y > 0, np.maximum(0.0, 1.0 - ratio), 1.0)
+
+
+def _by_bin(values: Array, place: Array, total: Array) -> Array:
+    """Return the sum of values by position and bin; the last bin also holds what is left of the total."""
+    found = np.bincount(place, values, minlength=len(total) * BINS).reshape(len(total), BINS)
+    found[:, -1] += np.maximum(total - found.sum(axis=-1), 0.0)
+    return np.asarray(found)
+
+
+def _likeliest(q: Array) -> tuple[Array, Array]:
+    """Return the likeliest tokens of each row in descending order, and their probabilities."""
+    vocabulary = q.shape[-1]
+    first = vocabulary - min(vocabulary, WIDEST)
+    index = np.argpartition(q, first, axis=-1)[:, first:]
+    value = np.take_along_axis(q, index, axis=-1)
+    order = np.argsort(-value, axis=-1, kind="stable")
+    return np.take_along_axis(index, order, axis=-1), np.take_along_axis(value, order, axis=-1)
+
+
+def _quantised(lattice: Lattice, value: Array) -> tuple[Array, Array, Array]:
+    """Return the quantised rows over the likeliest tokens, their support sizes, and the sizes that the bits count."""
+    if lattice.k is not None:
+        width = min(lattice.k, value.shape[-1])
+        support = value[:, :width] > 0
+    else:
+        support = value >= (lattice.threshold or 0.0)
+        support[:, 0] = True
+        width = int(support.sum(axis=-1).max())
+        support = support[:, :width]
+    part = value[:, :width] / value[:, :width].sum(axis=-1, keepdims=True)
+    counts = np.asarray(quantize(part, support=support, resolution=lattice.resolution))
+    size = support.sum(axis=-1)
+    return counts / lattice.resolution, size, size if lattice.k is None else np.full(len(value), width)

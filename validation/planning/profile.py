@@ -1,0 +1,333 @@
+"""The profile of a trace: expected counts of every policy of the menu on every text, and the losses of skipping.
+
+A profile has a few kilobytes a text, whatever the vocabulary and the length, and serves every link, every pass time
+and every limit. It is kept in a file, so that the next plan from the same trace needs no logits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding.wire import index_bits
+from validation.planning.positions import LATTICES, THRESHOLDS, Positions, cumulative, join, positions_of, sampled
+from validation.planning.rounds import Wire, expected_counts
+from validation.trace.reader import Trace, TraceChunk
+from validation.trace.sealed import checksum
+
+Array = NDArray[Any]
+
+VERSION = 2
+DRAFT_LENGTHS = tuple(range(1, 9))
+BUDGETS = (1000.0, 2500.0, 5000.0, 10000.0)
+"""Bits of a round of c-sqs; 5,000 in the paper."""
+MOST_TEXTS = 320
+"""Texts of a profile; of a longer trace, evenly spaced prompts are taken."""
+BLOCK = 2**21
+"""Probabilities of a block."""
+_GROUP = 40  # texts whose counts are computed together
+_WORKERS = 2
+
+CODECS = ("q_d up, p down", *(f"lattice {one.name}" for one in LATTICES))
+"""Lossless messages of a draft: DSSD's, and quantised rows that the draft is drawn from."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What is known of the texts of a trace.
+
+    Attributes
+    ----------
+    vocabulary : int
+    prompts : array of str, shape (texts,)
+    lengths : int array, shape (texts,)
+    planned : array, shape (K, 1 + thresholds, codecs, texts, counts)
+        Counts of rounds with K drafts of a codec, where the first draft is skipped up to a threshold; threshold 0 is
+        "skip nothing".
+    full : array, shape (K, texts, counts)
+        Rounds of K drafts with whole distributions.
+    quantised : array, shape (lattices, budgets, texts, counts)
+        Rounds of c-sqs.
+    single : array, shape (1 + thresholds, texts, counts)
+        One draft a round and no bonus token, skipped by the sampled uncertainty, without the drafts' bits.
+    server : array, shape (texts, counts)
+        The target model alone, one exchange a token.
+    overlap, risk : array, shape (texts, codecs, thresholds)
+        Overlap loss of a text, and the mean one-step risk of its tokens, with the expected uncertainty.
+    overlap_sampled, risk_sampled : array, shape (texts, thresholds)
+        The same with the sampled uncertainty, for drafts from q.
+    acceptance : array, shape (texts, codecs)
+        Mean α.
+    accepted : array, shape (texts, T)
+        Acceptance along the text, 0 beyond its end.
+    uncertainty, rejection : array, shape (positions,)
+        Of one drawn draft at each position; ``owner`` is its text.
+    kept : array, shape (codecs, 2)
+        Mean and 95th percentile of the probabilities that a draft's message holds.
+    known : bool
+        Whether the trace has the target model's tokens.
+    """
+
+    vocabulary: int
+    prompts: Array
+    lengths: Array
+    planned: Array
+    full: Array
+    quantised: Array
+    single: Array
+    server: Array
+    overlap: Array
+    overlap_sampled: Array
+    risk: Array
+    risk_sampled: Array
+    acceptance: Array
+    accepted: Array
+    uncertainty: Array
+    rejection: Array
+    owner: Array
+    kept: Array
+    known: bool
+
+    @property
+    def texts(self) -> int:
+        """Return the number of texts."""
+        return len(self.lengths)
+
+
+Report = Callable[[int, int, str], None]
+
+
+def profile_of(trace: Trace, cache: Path | None = None, report: Report | None = None) -> Profile:
+    """Return the profile of a trace, from the file ``cache`` if it holds that of this trace.
+
+    Parameters
+    ----------
+    trace : Trace
+    cache : Path, optional
+        A ``.npz`` file; it is written if it does not hold this profile.
+    report : callable, optional
+        ``report(done, total, text)`` is called for every block of positions.
+    """
+    key = _key(trace)
+    if cache is not None and (found := _read(cache, key)) is not None:
+        return found
+    made = _measure(trace, report)
+    if cache is not None:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        part = cache.with_suffix(".part.npz")
+        np.savez_compressed(part, key=np.array(key), **{one.name: getattr(made, one.name) for one in fields(Profile)})
+        part.replace(cache)
+    return made
+
+
+def _key(trace: Trace) -> str:
+    """Return a key that changes with the trace and with what is computed from it."""
+    settings = [VERSION, BUDGETS, DRAFT_LENGTHS, MOST_TEXTS, [one.name for one in LATTICES]]
+    return checksum(
+        {
+            "manifest": hashlib.sha256(json.dumps(trace.manifest, sort_keys=True).encode()).hexdigest(),
+            "settings": settings,
+        }
+    )
+
+
+def _read(cache: Path, key: str) -> Profile | None:
+    try:
+        with np.load(cache, allow_pickle=False) as stored:
+            if str(stored["key"]) != key:
+                return None
+            found = {one.name: stored[one.name] for one in fields(Profile)}
+    except (OSError, ValueError, KeyError, EOFError):  # there is none, or it is damaged: measure again
+        return None
+    return Profile(**found | {"vocabulary": int(found["vocabulary"]), "known": bool(found["known"])})
+
+
+# ------------------------------------------------------------------------------------------------------ texts
+
+
+def _texts(trace: Trace) -> list[slice]:
+    """Return the rows of each text, at most :data:`MOST_TEXTS`, from evenly spaced prompts."""
+    index, place = (np.asarray(trace.arrays[name][:]) for name in ("prompt_index", "position"))
+    first = np.flatnonzero((place == 0) | (np.diff(index, prepend=index[0] - 1) != 0))
+    ends = np.append(first[1:], len(place))
+    rows = [slice(int(a), int(b)) for a, b in zip(first, ends, strict=True)]
+    step = max(1, -(-len(rows) // MOST_TEXTS))
+    return rows[::step]
+
+
+def _blocks(trace: Trace, rows: list[slice]) -> Iterator[tuple[int, TraceChunk]]:
+    """Yield the number of a text and some of its positions."""
+    most = max(1, BLOCK // trace.vocabulary)
+    for number, text in enumerate(rows):
+        for start in range(text.start, text.stop, most):
+            part = slice(start, min(start + most, text.stop))
+            yield number, TraceChunk(**{name: np.array(array[part]) for name, array in trace.arrays.items()})
+
+
+def _measure(trace: Trace, report: Report | None) -> Profile:
+    rows = _texts(trace)
+    total = sum(text.stop - text.start for text in rows)
+    known = bool((np.asarray(trace.arrays["tokens"][:]) >= 0).any())
+    rng = np.random.default_rng(1)
+    parts: dict[int, list[Positions]] = {}
+    tables: list[dict[str, Array]] = []
+    done = 0
+
+    def work(item: tuple[int, TraceChunk, Array]) -> tuple[int, Positions]:
+        return item[0], positions_of(item[1], item[2])
+
+    def jobs() -> Iterator[tuple[int, TraceChunk, Array]]:
+        for number, chunk in _blocks(trace, rows):
+            yield number, chunk, rng.random(len(chunk.tokens))
+
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        for number, found in _in_order(pool, work, jobs()):
+            parts.setdefault(number, []).append(found)
+            done += len(found.acceptance)
+            if report is not None:
+                report(done, total, "measuring the positions of the trace")
+            if len(parts) > _GROUP:  # the last text may go on
+                ready = sorted(parts)[:_GROUP]
+                texts = [join(parts.pop(one)) for one in ready]
+                tables.append(_counts(texts, trace.vocabulary))
+    texts = [join(parts.pop(one)) for one in sorted(parts)]
+    tables.append(_counts(texts, trace.vocabulary))
+    named = trace.manifest.get("prompts") or []
+    index = np.asarray(trace.arrays["prompt_index"][:])
+    return _joined(tables, known, trace.vocabulary, [_name(named, int(index[text.start])) for text in rows])
+
+
+def _name(prompts: list[Any], number: int) -> str:
+    """Return the id of a prompt, or its number."""
+    if 0 <= number < len(prompts) and isinstance(prompts[number], dict) and "id" in prompts[number]:
+        return str(prompts[number]["id"])
+    return str(number)
+
+
+def _in_order(pool: ThreadPoolExecutor, work: Callable[[Any], Any], jobs: Iterator[Any]) -> Iterator[Any]:
+    """Yield the results in order, with only a few jobs in memory."""
+    waiting = []
+    for job in jobs:
+        waiting.append(pool.submit(work, job))
+        if len(waiting) > 2 * _WORKERS:
+            yield waiting.pop(0).result()
+    for one in waiting:
+        yield one.result()
+
+
+# ----------------------------------------------------------------------------------------------------- counts
+
+
+def _counts(texts: list[Positions], vocabulary: int) -> dict[str, Array]:
+    """Return the counts and losses of some texts."""
+    length = np.array([len(text.acceptance) for text in texts])
+    steps = int(length.max())
+
+    def along(values: list[Array], fill: float = 0.0) -> Array:
+        """Return values (n, ...) of each text as (T, ..., texts)."""
+        table = np.full((steps, *values[0].shape[1:], len(values)), fill)
+        for number, one in enumerate(values):
+            table[: len(one), ..., number] = one
+        return table
+
+    width = index_bits(vocabulary)
+    plain = Wire(header=16.0, reply=8.0 * -(-(4 + width) // 8))
+    dssd = Wire(plain.header, plain.reply, rejection=16.0 + 32.0 * vocabulary)
+    accepted, alpha, bits = (
+        along([getattr(one, name) for one in texts]) for name in ("accepted", "acceptance", "bits")
+    )
+
+    def shares(at: Callable[[Array], Array]) -> tuple[Array, Array]:
+        """Return the skipped share and the acceptance of a sent first draft, (T, thresholds, codecs, texts)."""
+        skip, kept = (
+            np.swapaxes(along([at(getattr(one, name)) for one in texts]), 1, 2)
+            for name in ("draft_mass", "accepted_mass")
+        )
+        left = np.maximum(1.0 - skip, 0.0)
+        first = np.maximum(alpha[:, None] - kept, 0.0) / np.where(left > 1e-12, left, 1.0)
+        return np.minimum(skip, 1.0), np.minimum(np.where(left > 1e-12, first, 0.0), 1.0)
+
+    skip, first = shares(cumulative)
+    none = np.zeros_like(skip[:, :1])
+    all_skip = np.concatenate([none, skip], axis=1)  # skip nothing comes first, with the acceptance along the text
+    all_first = np.concatenate([accepted[:, None], first], axis=1)
+    planned = []
+    for k in DRAFT_LENGTHS:
+        both = []
+        for codecs, wire in ((slice(0, 1), dssd), (slice(1, None), plain)):
+            found = expected_counts(
+                accepted[:, None, codecs],
+                bits[:, None, codecs],
+                length,
+                k,
+                first=all_first[:, :, codecs],
+                skip=all_skip[:, :, codecs],
+                wire=wire,
+            )
+            both.append(found.table())
+        planned.append(np.concatenate(both, axis=1))
+    own, zero = accepted[:, 0], np.zeros_like(accepted[:, 0])
+    whole = np.full_like(own, width + 32.0 * vocabulary)
+    full = [expected_counts(own, whole, length, k, wire=plain).table() for k in DRAFT_LENGTHS]
+    total = np.concatenate([np.zeros_like(bits[:1, 1:]), np.cumsum(bits[:, 1:], axis=0)])
+    quantised = []
+    for budget in BUDGETS:
+        fits = np.stack([_fitting(total, t, budget) for t in range(steps)])
+        quantised.append(
+            expected_counts(accepted[:, 1:], bits[:, 1:], length, fits, overdraft=True, wire=plain).table()
+        )
+    noisy = np.concatenate([none[:, :, 0], along([sampled(one.draft_mass[:, 0]) for one in texts])], axis=1)
+    single = expected_counts(
+        zero[:, None], zero[:, None], length, 1, skip=np.minimum(noisy, 1.0), bonus=False, wire=plain
+    ).table()
+    server = expected_counts(zero, zero, length, 0, wire=Wire(8.0, 8.0 * -(-width // 8))).table()
+    exact, drawn = ([one.losses(at) for one in texts] for at in (cumulative, sampled))
+    return {
+        "lengths": length,
+        "planned": np.stack(planned),
+        "full": np.stack(full),
+        "quantised": np.stack(quantised, axis=1),
+        "single": single,
+        "server": server,
+        "overlap": np.stack([1.0 - np.prod(factors, axis=0) for factors, _ in exact]),
+        "overlap_sampled": np.stack([1.0 - np.prod(factors[:, 0], axis=0) for factors, _ in drawn]),
+        "risk": np.stack([risk.mean(axis=0) for _, risk in exact]),
+        "risk_sampled": np.stack([risk[:, 0].mean(axis=0) for _, risk in drawn]),
+        "acceptance": np.stack([one.acceptance.mean(axis=0) for one in texts]),
+        "accepted": own.T,
+        "uncertainty": np.concatenate([text.uncertainty for text in texts]),
+        "rejection": np.concatenate([text.rejection for text in texts]),
+        "owner": np.repeat(np.arange(len(texts)), length),
+        "kept": np.concatenate([one.kept for one in texts]),
+    }
+
+
+def _fitting(total: Array, start: int, budget: float) -> Array:
+    """Return how many drafts from a position on fit a round's bits, (lattices, texts)."""
+    return np.asarray((total[start + 1 :] - total[start] <= budget).sum(axis=0))
+
+
+def _joined(tables: list[dict[str, Array]], known: bool, vocabulary: int, prompts: list[str]) -> Profile:
+    """Join the counts of groups of texts."""
+    longest = max(table["accepted"].shape[1] for table in tables)
+    offset = 0
+    for table in tables:
+        table["accepted"] = np.pad(table["accepted"], ((0, 0), (0, longest - table["accepted"].shape[1])))
+        table["owner"] = table["owner"] + offset
+        offset += len(table["lengths"])
+    axis = {"planned": 3, "full": 1, "quantised": 2, "single": 1}
+    found = {name: np.concatenate([table[name] for table in tables], axis=axis.get(name, 0)) for name in tables[0]}
+    kept = found.pop("kept")
+    sizes = np.stack([kept.mean(axis=0), np.quantile(kept, 0.95, axis=0)], axis=-1)
+    return Profile(vocabulary=vocabulary, known=known, prompts=np.array(prompts), kept=sizes, **found)
+
+
+__all__ = ["CODECS", "DRAFT_LENGTHS", "THRESHOLDS", "Profile", "profile_of"]

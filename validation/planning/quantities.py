@@ -1,0 +1,121 @@
+"""Read numbers with units from the command line; a number whose unit is ambiguous is refused."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from validation.errors import UserError
+
+_NUMBER = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ/%²]*)\s*")
+RATES = {"k": 1e3, "M": 1e6, "G": 1e9, "bit/s": 1.0, "bps": 1.0}
+RATES |= {f"{prefix}{unit}": RATES[prefix] for prefix in ("k", "M", "G") for unit in ("bit/s", "bps", "b/s")}
+TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
+JOULES = {"J": 1.0, "mJ": 1e-3}
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """A quantity: its name, its units, and an example."""
+
+    name: str
+    units: dict[str, float]
+    example: str
+
+
+_KINDS = {
+    "rate": _Kind("rate", RATES, "10M for 10 Mbit/s"),
+    "time": _Kind("time", TIMES, "20ms"),
+    "energy": _Kind("energy", JOULES, "50mJ"),
+}
+
+
+def _parts(option: str, text: str, example: str) -> tuple[float, str]:
+    found = _NUMBER.fullmatch(text)
+    if found is None or not math.isfinite(float(found[1])):
+        raise UserError(f"{option} is {text!r}; write a number with its unit, such as {example}.")
+    return float(found[1]), found[2]
+
+
+def _quantity(option: str, text: str, kind: _Kind) -> float:
+    value, unit = _parts(option, text, kind.example)
+    if unit not in kind.units:
+        was = "has no unit" if not unit else f"has the unit {unit!r}"
+        raise UserError(f"{option} {text} {was}; write {kind.example} (units: {', '.join(kind.units)}).")
+    if value < 0:
+        raise UserError(f"{option} is {text}; a {kind.name} cannot be negative.")
+    return value * kind.units[unit]
+
+
+def read_rate(option: str, text: str) -> float:
+    """Return a rate in bit/s.
+
+    >>> read_rate("--rate", "10M"), read_rate("--rate", "250kbit/s")
+    (10000000.0, 250000.0)
+    """
+    if text.endswith("B/s"):
+        raise UserError(f"{option} is {text}; rates are in bit/s, not bytes: write 8 times as much, such as 80M.")
+    return _quantity(option, text, _KINDS["rate"])
+
+
+def read_time(option: str, text: str) -> float:
+    """Return a time in seconds.
+
+    >>> read_time("--rtt", "20ms")
+    0.02
+    """
+    return _quantity(option, text, _KINDS["time"])
+
+
+def read_energy(option: str, text: str) -> float:
+    """Return an energy in joules.
+
+    >>> read_energy("--energy", "50mJ")
+    0.05
+    """
+    return _quantity(option, text, _KINDS["energy"])
+
+
+def read_snr(option: str, text: str) -> float:
+    """Return a signal-to-noise ratio, from dB or from a ratio.
+
+    >>> read_snr("--snr", "10dB"), read_snr("--snr", "10x")
+    (10.0, 10.0)
+    """
+    value, unit = _parts(option, text, "10dB")
+    if unit == "dB":
+        return float(10.0 ** (value / 10.0))
+    if unit == "x":
+        if value <= 0:
+            raise UserError(f"{option} is {text}; a ratio of powers is positive.")
+        return value
+    raise UserError(f"{option} {text} could be dB or a ratio; write {value:g}dB, or {value:g}x for a ratio.")
+
+
+def read_latency(text: str) -> tuple[float, float]:
+    """Return the share and the seconds of a limit such as ``p95=80ms``.
+
+    >>> read_latency("p95=80ms")
+    (0.95, 0.08)
+    """
+    found = re.fullmatch(r"p(\d+(?:\.\d+)?)=(.+)", text)
+    if found is None or not 0 < float(found[1]) < 100:
+        raise UserError(f"--latency is {text!r}; write a percentile and a time, such as p95=80ms.")
+    return float(found[1]) / 100.0, read_time("--latency", found[2])
+
+
+def read_risk(text: str) -> tuple[str, float]:
+    """Return the kind and the limit of a risk: ``text=.1`` (a whole text) or ``token=.01`` (a mean over tokens).
+
+    >>> read_risk("text=.1")
+    ('text', 0.1)
+    """
+    kind, equals, number = text.partition("=")
+    try:
+        value = float(number)
+    except ValueError:
+        value = math.nan
+    if kind not in ("text", "token") or not equals or not 0 <= value <= 1:
+        raise UserError(f"--risk is {text!r}; write text=.1 for a whole text or token=.01 for a token, from 0 to 1.")
+    return kind, value

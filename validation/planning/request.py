@@ -1,0 +1,142 @@
+"""A request for a plan, in parsed numbers, with the defaults of what is left out; from it comes the setting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hlmtheory.channel import Rayleigh, Rician, TraceLink
+from validation.decoding.recorded_links import load_link_file, load_links
+from validation.errors import UserError
+from validation.planning.setting import PlanLink, Setting, constant_link, fading_link, recorded_link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What the user asks for. Every field has the default that the command states."""
+
+    rate_bps: float = 10e6
+    fading: str = "none"
+    snr: float = 10.0
+    k_factor: float = 10.0
+    round_trip_s: float = 0.020
+    down_bps: float | None = None
+    draft_s: float = 0.012
+    verify_s: float = 0.030
+    verify_token_s: float = 0.0
+    bias: float = 0.05
+    risk: tuple[str, float] = ("text", 0.0)
+    latency: tuple[float, float] | None = None
+    energy_j: float | None = None
+    device_w: float = 5.0
+    transmit_w: float = 1.0
+    server_price: float = 1.0
+    time_price: float = 0.1
+    objective: str = "throughput"
+    users: int = 1
+    vocabulary: int = 32_000
+    recorded: tuple[str, TraceLink] | None = None
+
+    def link(self) -> PlanLink:
+        """Return the link."""
+        if self.recorded is not None:
+            name, source = self.recorded
+            return recorded_link(source, self.round_trip_s, self.down_bps, name)
+        if self.fading == "none":
+            return constant_link(self.rate_bps, self.round_trip_s, self.down_bps)
+        law = Rayleigh(self.snr) if self.fading == "rayleigh" else Rician(self.snr, self.k_factor)
+        name = f"{self.fading}, {10 * np.log10(self.snr):g} dB, {self.rate_bps / 1e6:g} Mbit/s at the mean SNR"
+        return fading_link(self.rate_bps, law, self.snr, self.round_trip_s, self.down_bps, name)
+
+    def setting(self) -> Setting:
+        """Return the setting of a single user."""
+        for name, value in (("--draft-ms", self.draft_s), ("--verify-ms", self.verify_s)):
+            if value == 0:
+                raise UserError(f"{name} is 0: a model that takes no time needs no plan; give the time of a pass.")
+        if self.objective == "goodput" and self.latency is None:
+            raise UserError("The objective goodput counts what arrives in time; give --latency, such as p95=80ms.")
+        if self.objective == "fair" and self.users < 2:
+            raise UserError("The objective fair shares a band between users; give --users 2 or more.")
+        share, limit = self.latency if self.latency is not None else (0.95, None)
+        return Setting(
+            self.link(),
+            self.draft_s,
+            self.verify_s,
+            self.verify_token_s,
+            self.device_w,
+            self.transmit_w,
+            self.server_price,
+            self.time_price,
+            self.bias,
+            *self.risk,
+            latency_share=share,
+            latency_s=limit,
+            energy_j=self.energy_j,
+            objective=self.objective,
+        )
+
+
+def read_link(file: Path, name: str | None = None) -> tuple[str, TraceLink]:
+    """Return a recorded link of a CSV file, or of a folder of such files; the first if no name is given."""
+    links = load_links(file) if file.is_dir() else load_link_file(file)
+    if name is None:
+        name = next(iter(links))
+    if name not in links:
+        raise UserError(f"{file} holds no link {name!r}; it has {len(links):,}, such as {next(iter(links))!r}.")
+    return name, links[name]
+
+
+VARIED: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "--rate": ("rate_bps", (0.5, 2.0)),
+    "--snr": ("snr", (0.5, 2.0)),
+    "--k-factor": ("k_factor", (0.5, 2.0)),
+    "--rtt": ("round_trip_s", (0.5, 2.0)),
+    "--draft-ms": ("draft_s", (0.5, 2.0)),
+    "--verify-ms": ("verify_s", (0.5, 2.0)),
+    "--device-w": ("device_w", (0.5, 2.0)),
+    "--transmit-w": ("transmit_w", (0.5, 2.0)),
+    "--server-price": ("server_price", (0.5, 2.0)),
+    "--time-price": ("time_price", (0.5, 2.0)),
+}
+"""Options that are halved and doubled in the sensitivity table."""
+OTHERS: dict[str, tuple[str, tuple[Any, ...]]] = {
+    "--down-rate": ("down_bps", (0.5, 2.0)),
+    "--fading": ("fading", ("none", "rayleigh")),
+    "--risk": ("risk", (("text", 0.1), ("text", 0.5))),
+    "--verify-us-per-token": ("verify_token_s", (1e-4, 1e-3)),
+}
+"""Options with other values in the sensitivity table; the rate of the downlink is scaled as it is found."""
+
+
+def variants(request: Request, option: str) -> list[tuple[str, Request]]:
+    """Return the other values of an option, as text and as requests."""
+    if option in VARIED:
+        name, factors = VARIED[option]
+        now = getattr(request, name)
+        return [(_shown(name, now * factor), replace(request, **{name: now * factor})) for factor in factors]
+    name, values = OTHERS[option]
+    if name == "down_bps":
+        now = request.down_bps or request.link().down_bps
+        return [(_shown(name, now * factor), replace(request, down_bps=now * factor)) for factor in values]
+    return [
+        (_shown(name, value), replace(request, **{name: value})) for value in values if value != getattr(request, name)
+    ]
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in ("rate_bps", "down_bps"):
+        return f"{value / 1e6:g}M"
+    if name in ("snr", "k_factor"):
+        return f"{10 * np.log10(value):.3g}dB"
+    if name == "round_trip_s":
+        return f"{1e3 * value:g}ms"
+    if name in ("draft_s", "verify_s"):
+        return f"{1e3 * value:g}"
+    if name == "verify_token_s":
+        return f"{1e6 * value:g}"
+    if name == "risk":
+        return f"{value[0]}={value[1]:g}"
+    return f"{value:g}" if isinstance(value, float) else str(value)

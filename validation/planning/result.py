@@ -1,0 +1,219 @@
+"""The result of a request: rows, verdict, sensitivity and limits, as plain values for the screen, JSON and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from validation.planning.menu import DEVICE, OURS, SERVER, STREAM
+from validation.planning.plan import Number, Planner, Row
+from validation.planning.request import OTHERS, VARIED, Request, variants
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """One line of the sensitivity table."""
+
+    option: str
+    value: str
+    tokens_per_s: float
+    change: float
+    regret: float
+    plan: str
+
+    def plain(self) -> dict[str, Any]:
+        """Return the line as plain values."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A plan.
+
+    Attributes
+    ----------
+    rows : list of Row
+    verdict : str
+    sensitivity : list of Varied
+    mattered : str
+        The sentence about the default that mattered most.
+    gap : Number, optional
+        By how much a better plan of the class could be faster, relative.
+    notes : list of str
+    """
+
+    rows: list[Row]
+    verdict: str
+    sensitivity: list[Varied]
+    mattered: str
+    gap: Number | None
+    notes: list[str]
+
+    def plain(self, request: Request, planner: Planner, about: dict[str, Any]) -> dict[str, Any]:
+        """Return the plan as plain values; see the documentation of ``hlm plan --json``."""
+        link = planner.setting.link
+        return {
+            "format": "hlm plan",
+            "version": 1,
+            **about,
+            "prompts": planner.split.prompts,
+            "request": {
+                name: getattr(request, name)
+                for name in Request.__slots__
+                if name not in ("recorded", "latency", "risk")
+            }
+            | {
+                "risk": {"kind": request.risk[0], "limit": request.risk[1]},
+                "latency": None
+                if request.latency is None
+                else {"share": request.latency[0], "seconds": request.latency[1]},
+            },
+            "link": {
+                "name": link.name,
+                "round_trip_s": link.round_trip_s,
+                "down_bps": link.down_bps,
+                "median_bps": link.quantile(0.5),
+                "p95_bps": link.quantile(0.95),
+                "rates_bps": link.rates.tolist(),
+            },
+            "rows": [row.plain() for row in self.rows],
+            "verdict": self.verdict,
+            "gap": None if self.gap is None else self.gap.plain(),
+            "sensitivity": [one.plain() for one in self.sensitivity],
+            "mattered": self.mattered,
+            "notes": self.notes,
+        }
+
+
+def make(planner: Planner, request: Request, defaulted: Iterable[str]) -> Result:
+    """Return the plan for a request.
+
+    Parameters
+    ----------
+    planner : Planner
+        With the setting of the request.
+    request : Request
+    defaulted : iterable of str
+        Options that were left out.
+    """
+    rows = planner.table()
+    sensitivity = _sensitivity(planner, request, [name for name in defaulted if name in VARIED or name in OTHERS])
+    return Result(
+        rows,
+        _verdict(planner, rows),
+        sensitivity,
+        _mattered(sensitivity),
+        None,
+        _notes(planner),
+    )
+
+
+def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[Varied]:
+    ours, _ = planner.ours(planner.setting)
+    now = planner.value_of(ours, planner.setting)
+    found = []
+    for name in names:
+        if name in ("--snr", "--k-factor") and (request.fading == "none" or request.recorded is not None):
+            continue
+        if name == "--k-factor" and request.fading != "rician":
+            continue
+        if name in ("--rate", "--fading") and request.recorded is not None:
+            continue
+        if name in ("--server-price", "--time-price") and request.objective != "cost":
+            continue
+        if name in ("--device-w", "--transmit-w") and request.energy_j is None:
+            continue
+        for shown, other in variants(request, name):
+            setting = replace(other, latency=None, energy_j=None).setting() if request.latency else other.setting()
+            option, _ = planner.ours(setting)
+            best, kept = planner.value_of(option, setting), planner.value_of(ours, setting)
+            allowed = planner.safe(ours, setting)
+            speed = float(np.mean(setting.speeds(planner.totals([option])[0])))
+            label = f"{option.family} {option.label}" if option.family != OURS else option.label
+            regret = 1.0 - kept / best if allowed and best > 0 else 1.0
+            found.append(Varied(name, shown, speed, best / now - 1.0, regret, label))
+    return found
+
+
+def _mattered(lines: list[Varied]) -> str:
+    if not lines:
+        return "Every option that the plan depends on was given."
+    one = max(lines, key=lambda line: abs(line.change))
+    worst = max(lines, key=lambda line: line.regret)
+    said = (
+        f"Of the defaults, {one.option} mattered most: at {one.value} the best plan changes by {one.change:+.0%} "
+        f"({one.plan})."
+    )
+    if worst.regret > 1e-6:
+        said += f" This plan would lose most, {worst.regret:.1%}, at {worst.option} {worst.value}."
+    return said
+
+
+def _verdict(planner: Planner, rows: list[Row]) -> str:
+    ours = next(row for row in rows if row.policy == OURS)
+    option, _ = planner.ours(planner.setting)
+    alone = next(row for row in rows if row.policy == SERVER)
+    binds = planner.binding(option)
+    low, high = planner.crossings(SERVER)
+    now = 1e3 * planner.setting.link.round_trip_s
+    if option.family in (SERVER, DEVICE):
+        first = f"Use the {'server' if option.family == SERVER else 'device'} alone: {_speed(ours)}; {binds}."
+    else:
+        gain = ours.gain
+        share = (
+            f"{gain.value:.2f} times ({gain.low:.2f} to {gain.high:.2f})"
+            if gain.low is not None
+            else f"{gain.value:.2f} times"
+        )
+        first = f"Use {ours.option}: {_speed(ours)}, {share} the best of the two models alone; {binds}."
+    if low == np.inf:
+        second = f"Nothing beats the server alone ({_speed(alone)}), whatever the round trip."
+    elif low is not None:
+        second = f"Nothing beats the server alone below {1e3 * low:.3g} ms of round trip (now {now:g} ms)."
+    elif high is not None:
+        second = f"Nothing beats the server alone above {1e3 * high:.3g} ms of round trip (now {now:g} ms)."
+    else:
+        second = f"The plan beats a server that waits for each token's round trip at every round trip (now {now:g} ms)."
+    _, stream = planner.crossings(STREAM)
+    streaming = next((row for row in rows if row.policy == STREAM), None)
+    third = ""
+    if streaming is not None:
+        if stream == -np.inf:
+            third = f" A server that streams its tokens ({_speed(streaming)}) is beaten at no round trip."
+        elif stream is not None:
+            third = (
+                f" A server that streams its tokens ({_speed(streaming)}) is beaten only below {1e3 * stream:.3g} ms."
+            )
+        else:
+            third = f" A server that streams its tokens ({_speed(streaming)}) is beaten at every round trip."
+    return f"{first} {second}{third}"
+
+
+def _speed(row: Row) -> str:
+    value = row.tokens_per_s_median.value
+    return f"{value:.3g} tokens/s" if value is not None else "no tokens"
+
+
+def _notes(planner: Planner) -> list[str]:
+    found = []
+    if not planner.split.enough:
+        found.append(
+            f"There are {len(planner.split.test)} text(s), too few to split: numbers are measured on the texts that "
+            "the plan was chosen on, and no threshold is calibrated. Still proved: lossless policies have the target "
+            "model's law, and a certified message keeps its Bias."
+        )
+    elif planner.setting.risk_limit > 0 and not np.isfinite(planner.threshold(planner.setting)):
+        n, limit = len(planner.split.calibrate), planner.setting.risk_limit
+        need = int(np.ceil(1 / limit)) - 1
+        why = (
+            f"{n} calibration prompts, and {need} are needed"
+            if (n + 1) * limit < 1
+            else f"the smallest threshold already loses more on the {n} calibration prompts"
+        )
+        found.append(
+            f"No token may be skipped at --risk {planner.setting.risk_kind}={limit:g}: {why}; the plan is lossless."
+        )
+    return found

@@ -1,0 +1,153 @@
+"""Expected counts of the rounds of a policy along texts of the target model.
+
+Along a text y of the target model the draft of a position is y_t and accepted with probability min(p, q̂)(y_t)/p(y_t) =
+min(1, q̂(y_t)/p(y_t)). So the start of each round is a Markov chain along the text, and its expected counts are sums.
+They are exact for lossless policies. A policy that skips verifications leaves the target model's texts; its counts
+are those of rounds that begin at the positions of these texts.
+
+The time of a text is linear in the counts, so they are computed once and serve every link and every pass time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Expected counts of texts, every array (..., texts).
+
+    Attributes
+    ----------
+    tokens : array
+        New tokens.
+    drafts : array
+        Passes of the draft model.
+    passes : array
+        Passes of the target model.
+    exchanges : array
+        Rounds with the server, each with a round trip.
+    verified : array
+        Tokens that the target model's passes read: drafts and one more, for each exchange.
+    up_bits, down_bits : array
+    skipped : array
+        Tokens that are kept without verification.
+    """
+
+    tokens: Array
+    drafts: Array
+    passes: Array
+    exchanges: Array
+    verified: Array
+    up_bits: Array
+    down_bits: Array
+    skipped: Array
+
+    def table(self) -> Array:
+        """Return all counts, (..., texts, counts)."""
+        return np.stack([getattr(self, one.name) for one in fields(self)], axis=-1)
+
+
+COUNTS = tuple(one.name for one in fields(Counts))
+"""Names of the columns of :meth:`Counts.table`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Bits of a round besides its drafts' own: the header up, and the reply down, with or without a rejection."""
+
+    header: float = 16.0
+    reply: float = 16.0
+    rejection: float = 0.0
+
+
+def expected_counts(
+    accepted: Array,
+    bits: Array,
+    length: Array,
+    most: Array | int,
+    *,
+    first: Array | None = None,
+    skip: Array | None = None,
+    bonus: bool = True,
+    overdraft: bool = False,
+    wire: Wire | None = None,
+) -> Counts:
+    """Return the expected counts of texts under rounds of at most ``most`` drafts.
+
+    Parameters
+    ----------
+    accepted : array, shape (T, ..., texts)
+        Acceptance of the draft at each position, given that all earlier drafts of its round were accepted.
+    bits : array, shape (T, ..., texts)
+        Bits of the draft of each position, if it is sent.
+    length : int array, shape (texts,)
+        Tokens of each text, at most T.
+    most : int or int array, shape (T, ..., texts)
+        Drafts of a round that starts at each position; the rest of the text limits it as well. 0: the server alone.
+    first : array, shape (T, ..., texts), optional
+        Acceptance of the first draft of a round, given that it was sent; ``accepted`` if not given.
+    skip : array, shape (T, ..., texts), optional
+        Probability that the first draft of a round is kept without verification; 0 if not given.
+    bonus : bool
+        Whether a round whose drafts are all accepted gives one more token.
+    overdraft : bool
+        Whether a round ends with the first draft that its budget does not allow, which costs a pass of the draft model.
+    wire : Wire, optional
+
+    Returns
+    -------
+    Counts
+        Arrays (..., texts).
+    """
+    wire = wire or Wire()
+    steps = len(accepted)
+    shape = np.broadcast_shapes(*(np.shape(x)[1:] for x in (accepted, bits, first, skip) if x is not None))
+    deepest = int(np.max(most))
+    total = np.concatenate([np.zeros((1, *np.shape(bits)[1:])), np.cumsum(bits, axis=0)])
+    start = np.zeros((steps + deepest + 2, *shape))
+    start[0] = 1.0
+    found = {name: np.zeros(shape) for name in COUNTS}
+    for t in range(steps):
+        now = np.where(t < length, start[t], 0.0)
+        if skip is not None:
+            kept = now * skip[t]
+            start[t + 1] += kept
+            found["drafts"] += kept
+            found["skipped"] += kept
+            now = now - kept
+        left = np.maximum(length - t, 0)
+        wanted = most if isinstance(most, int) else most[t]
+        drafts = np.broadcast_to(np.minimum(wanted, left), shape)
+        found["exchanges"] += now
+        found["drafts"] += now * (drafts + (overdraft & (wanted < left)))
+        found["verified"] += now * (drafts + 1)
+        ends = np.minimum(t + drafts, steps)
+        if isinstance(most, int) and (drafts == drafts.flat[0]).all():
+            sent = total[ends.flat[0]] - total[t]
+        else:
+            sent = np.take_along_axis(np.broadcast_to(total, (steps + 1, *shape)), ends[None], 0)[0] - total[t]
+        found["up_bits"] += now * (wire.header + sent)
+        found["down_bits"] += now * wire.reply
+        alive = now
+        for j in range(deepest):
+            active = j < drafts
+            if not active.any():
+                break
+            rate = (accepted if j or first is None else first)[min(t + j, steps - 1)]
+            lost = np.where(active, alive * (1.0 - rate), 0.0)
+            start[t + j + 1] += lost
+            found["down_bits"] += lost * wire.rejection
+            alive = alive - lost
+        for count in np.unique(drafts).tolist():
+            here = np.where(drafts == count, alive, 0.0)
+            start[t + count + (1 if bonus or not count else 0)] += here
+    found["passes"] = found["exchanges"].copy()
+    found["tokens"] = np.broadcast_to(length.astype(np.float64), shape).copy()
+    return Counts(**found)

@@ -1,0 +1,182 @@
+"""The setting of a plan: pass times, link, limits and prices, and how fast the expected counts of a text then are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.channel import Rician, TraceLink
+from validation.errors import UserError
+from validation.planning.rounds import COUNTS
+
+Array = NDArray[Any]
+LEVELS = 200
+"""Equally likely rates that stand for a link."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLink:
+    """The rates of a link over time, and its round trip.
+
+    Attributes
+    ----------
+    name : str
+    rates : array, shape (n,)
+        Equally likely uplink rates in bit/s, ascending; 0 where the link is down.
+    round_trip_s : float
+    down_bps : float
+        Rate of the downlink, constant.
+    """
+
+    name: str
+    rates: Array
+    round_trip_s: float
+    down_bps: float
+
+    def quantile(self, share: float) -> float:
+        """Return the rate that the link has or exceeds in a share of the time."""
+        return float(np.quantile(self.rates, 1.0 - share, method="inverted_cdf"))
+
+
+def constant_link(rate_bps: float, round_trip_s: float, down_bps: float | None = None) -> PlanLink:
+    """Return a link of one rate."""
+    if rate_bps <= 0:
+        raise UserError("--rate is 0: over a dead link only the device alone generates; give a rate above 0.")
+    return PlanLink(f"{rate_bps / 1e6:g} Mbit/s", np.array([rate_bps]), round_trip_s, down_bps or rate_bps)
+
+
+def fading_link(
+    rate_bps: float, law: Rician, mean_snr: float, round_trip_s: float, down_bps: float | None = None, name: str = ""
+) -> PlanLink:
+    """Return a link whose rate at the mean SNR is ``rate_bps`` and whose SNR follows a law."""
+    if rate_bps <= 0:
+        raise UserError("--rate is 0: over a dead link only the device alone generates; give a rate above 0.")
+    shares = (np.arange(LEVELS) + 0.5) / LEVELS
+    efficiency = np.asarray(law.rate_quantile(shares))
+    rates = rate_bps * efficiency / np.log2(1.0 + mean_snr)
+    return PlanLink(name or "fading", rates, round_trip_s, down_bps or float(np.median(rates)))
+
+
+def recorded_link(source: TraceLink, round_trip_s: float, down_bps: float | None = None, name: str = "") -> PlanLink:
+    """Return a link with the rates of a recording, each weighted by its time."""
+    times, rates = (np.asarray(x, dtype=np.float64) for x in (source.time_s, source.throughput_bps))
+    spans = np.diff(times, append=2.0 * times[-1] - times[-2])
+    order = np.argsort(rates, kind="stable")
+    ends = np.cumsum(spans[order]) / spans.sum()
+    shares = (np.arange(LEVELS) + 0.5) / LEVELS
+    levels = rates[order][np.minimum(np.searchsorted(ends, shares), len(rates) - 1)]
+    typical = down_bps or float(np.median(levels)) or float(rates[rates > 0].min())
+    return PlanLink(name or "recorded", levels, round_trip_s, typical)
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """All numbers of a plan but the models' own.
+
+    Attributes
+    ----------
+    link : PlanLink
+    draft_s, verify_s : float
+        Seconds of a pass of each model.
+    verify_token_s : float
+        Seconds that each token adds to a pass of the target model.
+    device_w, transmit_w : float
+        Watts of the device while it drafts, and of its radio while it sends.
+    server_price, time_price : float
+        Price of a second of the server, and of a second of waiting, for the objective "cost".
+    bias : float
+        Largest Bias of a truncated message.
+    risk_kind, risk_limit : str, float
+        "text" or "token", and the largest risk; 0 is lossless.
+    latency_share, latency_s : float, optional
+        The share of the time in which a round takes at most so many seconds.
+    energy_j : float, optional
+        Largest energy of the device for a token.
+    objective : str
+        "throughput", "goodput", "fair" or "cost".
+    """
+
+    link: PlanLink
+    draft_s: float
+    verify_s: float
+    verify_token_s: float = 0.0
+    device_w: float = 5.0
+    transmit_w: float = 1.0
+    server_price: float = 1.0
+    time_price: float = 0.1
+    bias: float = 0.05
+    risk_kind: str = "text"
+    risk_limit: float = 0.0
+    latency_share: float = 0.95
+    latency_s: float | None = None
+    energy_j: float | None = None
+    objective: str = "throughput"
+    defaults: dict[str, str] = field(default_factory=dict)
+
+    def with_link(self, **changed: Any) -> Setting:
+        """Return the same setting with another link."""
+        return replace(self, link=replace(self.link, **changed))
+
+    def seconds(self, counts: Array, rate_bps: Array | float) -> Array:
+        """Return the seconds of texts with these counts (..., counts) at an uplink rate that broadcasts with (...)."""
+        c = {name: counts[..., column] for column, name in enumerate(COUNTS)}
+        rate = np.asarray(rate_bps, dtype=np.float64)
+        up = np.where(c["up_bits"] > 0, c["up_bits"] / np.where(rate > 0, rate, 1.0), 0.0)
+        up = np.where((rate > 0) | (c["up_bits"] <= 1e-9), up, np.inf)
+        return np.asarray(
+            c["drafts"] * self.draft_s
+            + c["passes"] * self.verify_s
+            + c["exchanges"] * self.link.round_trip_s
+            + c["verified"] * self.verify_token_s
+            + up
+            + c["down_bits"] / self.link.down_bps
+        )
+
+    def server_seconds(self, counts: Array) -> Array:
+        """Return the seconds of the target model."""
+        return np.asarray(
+            counts[..., COUNTS.index("passes")] * self.verify_s
+            + counts[..., COUNTS.index("verified")] * self.verify_token_s
+        )
+
+    def joules(self, counts: Array, rate_bps: float) -> Array:
+        """Return the device's energy."""
+        drafts, bits = counts[..., COUNTS.index("drafts")], counts[..., COUNTS.index("up_bits")]
+        return np.asarray(drafts * self.draft_s * self.device_w + bits / max(rate_bps, 1e-9) * self.transmit_w)
+
+    def speeds(self, total: Array, rates: Array | None = None) -> Array:
+        """Return the tokens per second at each rate of the link, for total counts (..., counts)."""
+        rates = self.link.rates if rates is None else rates
+        return np.asarray(total[..., None, 0] / self.seconds(total[..., None, :], rates))
+
+    def value(self, total: Array) -> Array:
+        """Return what the objective maximises, for total counts (..., counts).
+
+        The mean over time of the tokens per second: rounds that begin at rate R make E/T(R) tokens per second while
+        the rate lasts.
+        """
+        speeds = self.speeds(total)
+        if self.objective == "cost":
+            spent = self.server_price * self.server_seconds(total) / total[..., 0]
+            waiting = self.time_price * np.mean(1.0 / np.maximum(speeds, 1e-12), axis=-1)
+            return np.asarray(1.0 / (spent + waiting))
+        if self.objective == "goodput" and self.latency_s is not None:
+            within = self.round_seconds(total, self.link.rates) <= self.latency_s
+            return np.asarray(np.mean(speeds * within, axis=-1))
+        return np.asarray(np.mean(speeds, axis=-1))
+
+    def round_seconds(self, total: Array, rates: Array | float) -> Array:
+        """Return the mean seconds from the first draft of an exchange to its reply, at each rate, (..., rates).
+
+        A token that is kept without verification takes one pass of the draft model, and is not part of an exchange.
+        """
+        exchanges, skipped = total[..., COUNTS.index("passes")], total[..., COUNTS.index("skipped")]
+        some = exchanges > 1e-9 * np.maximum(total[..., 0], 1.0)
+        own = total.copy()
+        own[..., COUNTS.index("drafts")] -= skipped
+        each = own / np.where(some, exchanges, 1.0)[..., None]
+        rounds = self.seconds(each[..., None, :], np.asarray(rates))
+        return np.where(some[..., None], rounds, self.draft_s)

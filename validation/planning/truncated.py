@@ -1,0 +1,135 @@
+"""The truncated messages of CU-HLM on a sample of positions: how many probabilities, how many bytes, which Bias."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.codec import encode, truncated_message
+from hlmtheory.truncation import certified_size, offline_size, online_size, resampling_bias
+from validation.decoding.methods.single_draft import BITS, CERTIFIED_BITS
+from validation.planning.menu import Line
+from validation.planning.positions import positions_of, sampled
+from validation.planning.profile import Profile
+from validation.trace.reader import Trace, TraceChunk, probabilities
+
+Array = NDArray[Any]
+SAMPLE = 384
+"""Positions of the sample; each needs a sort of its rows."""
+DISTORTION, SHARPNESS = 0.1, 5.0
+"""θ and η of cu-hlm (21), (24), as in :class:`validation.decoding.methods.single_draft.CuHlmOnline`."""
+_OFFLINE = 128
+
+
+def messages(
+    trace: Trace, profile: Profile, line: Line | None, bias: float, cache: Path | None = None
+) -> dict[str, dict[str, Array]]:
+    """Return the messages of each kind of CU-HLM: offline, online, and certified with the given Bias.
+
+    Parameters
+    ----------
+    trace : Trace
+    profile : Profile
+    line : Line, optional
+        The papers' line; without it the online rule is left out.
+    bias : float
+        Largest certified Bias; 0 leaves the certified rule out.
+    cache : Path, optional
+        A JSON file with the messages of earlier calls.
+
+    Returns
+    -------
+    dict of dict
+        For each kind: mean and 95th percentile of k, mean bits of a message and mean Bias of a sent draft, each an
+        array over "skip nothing" and the thresholds: sent drafts are harder than average.
+    """
+    key = repr(
+        (SAMPLE, trace.positions, profile.prompts[0], None if line is None else (line.slope, line.intercept), bias)
+    )
+    stored: dict[str, Any] = {}
+    if cache is not None:
+        try:
+            read = json.loads(cache.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            read = {}
+        stored = read if isinstance(read, dict) else {}
+        if key in stored:
+            return {kind: {name: np.array(v) for name, v in one.items()} for kind, one in stored[key].items()}
+    made = _measure(trace, line, bias)
+    if cache is not None:
+        plain = {kind: {name: v.tolist() for name, v in one.items()} for kind, one in made.items()}
+        cache.write_text(json.dumps({**stored, key: plain}), encoding="utf-8")
+    return made
+
+
+def _measure(trace: Trace, line: Line | None, bias: float) -> dict[str, dict[str, Array]]:
+    rows = np.unique(np.linspace(0, trace.positions - 1, min(SAMPLE, trace.positions)).astype(np.int64))
+    blocks = np.array_split(rows, max(1, -(-len(rows) * trace.vocabulary // 2**21)))
+    rng = np.random.default_rng(2)
+    found: dict[str, list[tuple[Array, Array, Array]]] = {}
+    sent = []
+    offline: int | None = None
+    for block in blocks:
+        chunk = TraceChunk(**{name: np.array(array[block]) for name, array in trace.arrays.items()})
+        at = positions_of(chunk, rng.random(len(block)))
+        skip = sampled(at.draft_mass[:, 0])
+        sent.append(1.0 - np.concatenate([np.zeros((len(block), 1)), skip], axis=1))
+        q, p = probabilities(chunk.draft_logits), probabilities(chunk.target_logits)
+        token = np.argmax(np.cumsum(q, axis=-1) > rng.random((len(q), 1)), axis=-1)
+        if offline is None:
+            offline = int(offline_size(p[:_OFFLINE], q[:_OFFLINE], DISTORTION))
+        sizes: dict[str, tuple[Array, Array]] = {
+            f"offline k = {offline}": (np.full(len(q), min(offline, trace.vocabulary)), np.full(len(q), BITS))
+        }
+        if line is not None:
+            estimate = np.clip(line.slope * at.uncertainty + line.intercept, 0.0, 1.0)
+            online = np.asarray(online_size(q, token, estimate, DISTORTION, sharpness=SHARPNESS))
+            sizes["online"] = (online, np.full(len(q), BITS))
+        if bias > 0:
+            sizes[f"certified, Bias ≤ {bias:g}"] = _certified(q, bias)
+        for kind, (k, bits) in sizes.items():
+            length = np.array(
+                [
+                    8 * len(encode(truncated_message(row, k=int(n), token=int(d), bits=int(b))))
+                    for row, n, d, b in zip(q, k, token, bits, strict=True)
+                ]
+            )
+            lost = np.asarray(resampling_bias(p, q, k))
+            found.setdefault(kind, []).append((k.astype(np.float64), length.astype(np.float64), lost))
+    weight = np.concatenate(sent)
+    return {kind: _weighted(weight, *map(np.concatenate, zip(*parts, strict=True))) for kind, parts in found.items()}
+
+
+def _certified(q: Array, bias: float) -> tuple[Array, Array]:
+    """Return the certified k and the bits of a probability for each row; more bits where the usual are too few."""
+    usual, most = CERTIFIED_BITS
+    try:
+        return np.asarray(certified_size(q, bias, bits_per_probability=usual)), np.full(len(q), usual)
+    except ValueError:
+        sizes, widths = [], []
+        for row in q:
+            try:
+                sizes.append(int(certified_size(row, bias, bits_per_probability=usual)))
+                widths.append(usual)
+            except ValueError:
+                sizes.append(int(certified_size(row, bias, bits_per_probability=most)))
+                widths.append(most)
+        return np.array(sizes), np.array(widths)
+
+
+def _weighted(weight: Array, k: Array, bits: Array, bias: Array) -> dict[str, Array]:
+    """Return means over the drafts that are sent, at "skip nothing" and at each threshold."""
+    total = np.maximum(weight.sum(axis=0), 1e-12)
+    order = np.argsort(k)
+    share = np.cumsum(weight[order], axis=0) / total
+    high = k[order][np.minimum((share < 0.95).sum(axis=0), len(k) - 1)]
+    return {
+        "mean": (k @ weight) / total,
+        "p95": high,
+        "bits": (bits @ weight) / total,
+        "bias": (bias @ weight) / total,
+    }

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from validation.planning.menu import fitted_line, options
+from validation.errors import UserError
+from validation.planning.menu import Line, fitted_line, options
 from validation.planning.plan import Planner, split_prompts
-from validation.planning.profile import profile_of
+from validation.planning.profile import Profile, profile_of
 from validation.planning.setting import Setting
 from validation.planning.truncated import messages
 from validation.trace.reader import open_trace
+from validation.trace.sealed import checksum, read_sealed, write_sealed
 
 Report = Callable[[int, int, str], None]
 
@@ -38,7 +42,7 @@ def planner_of_trace(
         cache.mkdir(parents=True, exist_ok=True)
     profile = profile_of(trace, None if cache is None else cache / "profile.npz", report)
     split = split_prompts(profile.prompts, seed)
-    line = fitted_line(profile, split.train)
+    line = _line(profile, split.train, None if cache is None else cache / "line.json")
     cut = messages(trace, profile, line, setting.bias, None if cache is None else cache / "messages.json")
     about = {
         "evidence": {
@@ -52,6 +56,22 @@ def planner_of_trace(
         "split": {name: profile.prompts[getattr(split, name)].tolist() for name in ("train", "calibrate", "test")},
     }
     return Planner(options(profile, cut), setting, split, line), about
+
+
+def _line(profile: Profile, texts: NDArray[Any], file: Path | None) -> Line | None:
+    """Return the papers' line, from a file if it holds that of these texts: the fit loads a large package."""
+    key = checksum({"texts": profile.prompts[texts].tolist(), "rejection": float(profile.rejection.sum())})
+    if file is not None:
+        try:
+            stored = read_sealed(file)
+            if stored["key"] == key:
+                return None if stored["line"] is None else Line(**stored["line"])
+        except (OSError, UserError, KeyError, TypeError):
+            pass  # there is none, or it is damaged: fit again
+    line = fitted_line(profile, texts)
+    if file is not None:
+        write_sealed(file, {"key": key, "line": None if line is None else asdict(line)})
+    return line
 
 
 def planner_of_acceptance(files: Sequence[Path], vocabulary: int, setting: Setting) -> tuple[Planner, dict[str, Any]]:

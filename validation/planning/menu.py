@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ SERVER, DEVICE, STREAM, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS = (
 FAMILIES = (SERVER, STREAM, DEVICE, FIXED, HLM, U_HLM, CU_HLM, SQS, FLEXSPEC, OURS)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Option:
     """One policy with its parameters.
 
@@ -62,10 +63,10 @@ class Option:
     top_k: tuple[float, float]
     codec: int | None = None
 
-    @property
+    @cached_property
     def lossless(self) -> bool:
         """Return whether its texts have the target model's law, for every pair of models."""
-        return self.threshold == -np.inf and not np.any(self.loss > 0)
+        return bool(self.threshold == -np.inf) and not np.any(self.loss > 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ class Planner:
         if option.family in (OURS, DEVICE):
             level = 1.0 if option.family == DEVICE else option.threshold
             return level <= self.threshold(setting, option.codec or 0) + 1e-9
-        losses = self._loss(option, setting.risk_kind)[np.concatenate([self.split.train, self.split.calibrate])]
+        losses = self._loss(option, setting.risk_kind)[self._seen()]
         return float(losses.mean()) <= setting.risk_limit
 
     def _joules(self, option: Option, setting: Setting) -> float:
@@ -197,10 +197,10 @@ class Planner:
 
     # ------------------------------------------------------------------------------------------------ choice
 
-    def candidates(self, family: str, setting: Setting) -> list[Option]:
-        """Return the options of a family that its paper allows."""
+    def candidates(self, family: str, setting: Setting, *, lossless: bool = False) -> list[Option]:
+        """Return the options of a family that its paper allows; ``lossless``: as if no risk were allowed."""
         own = [one for one in self.options if one.family == family]
-        if family in (U_HLM, CU_HLM) and setting.risk_limit <= 0:  # the papers' thresholds
+        if family in (U_HLM, CU_HLM) and (lossless or setting.risk_limit <= 0):  # the papers' thresholds
             prone = column_of(self.line.prone) if self.line is not None else len(THRESHOLDS) * 4 // 5
             level = THRESHOLDS[max(prone, 1) - 1]
             return [one for one in own if one.threshold == level]
@@ -248,6 +248,60 @@ class Planner:
         if not said:
             said.append("No policy keeps --latency and --energy together; allow a longer round or more energy")
         return "; ".join(said) + "."
+
+    def least_limit(self, option: Option, kind: str) -> float | None:
+        """Return the smallest limit of a risk that allows an option; 0 if it is lossless, None if none can be found.
+
+        Options of ours need the corrected mean of the calibration prompts, at all thresholds up to their own. Others
+        are held against their mean loss.
+        """
+        if option.lossless:
+            return 0.0
+        if option.family not in (OURS, DEVICE):
+            return float(self._loss(option, kind)[self._seen()].mean())
+        texts = self.split.calibrate
+        if not len(texts):
+            return None
+        level = 1.0 if option.family == DEVICE else option.threshold
+        below = [
+            one
+            for one in self.options
+            if one.family == OURS
+            and one.draft_length == 1
+            and one.codec == (option.codec or 0)
+            and -np.inf < one.threshold <= level + 1e-9
+        ]
+        if not below:
+            return None
+        losses = np.max([np.clip(self._loss(one, kind)[texts], 0.0, 1.0) for one in below], axis=0)
+        return float((losses.sum() + 1.0) / (len(texts) + 1))
+
+    def _seen(self) -> Array:
+        """Return the texts that a plan may look at."""
+        return np.union1d(self.split.train, self.split.calibrate)
+
+    def menu(self) -> list[dict[str, Any]]:
+        """Return every option as plain values, for a page that makes plans for other links and limits."""
+        usual = {id(one) for family in FAMILIES for one in self.candidates(family, self.setting, lossless=True)}
+        found = []
+        for one in self.options:
+            train, test = (one.counts[part].sum(axis=0) for part in (self.split.train, self.split.test))
+            found.append(
+                {
+                    "policy": one.family,
+                    "option": one.label,
+                    "draft_length": float(one.draft_length),
+                    "threshold": _finite(one.threshold),
+                    "codec": one.codec,
+                    "top_k": list(one.top_k),
+                    "counts": {"train": (train / train[0]).tolist(), "test": (test / test[0]).tolist()},
+                    "loss": {kind: float(self._loss(one, kind)[self.split.test].mean()) for kind in ("text", "token")},
+                    "lossless": one.lossless,
+                    "allowed": {kind: self.least_limit(one, kind) for kind in ("text", "token")},
+                    "paper_threshold": id(one) in usual,
+                }
+            )
+        return found
 
     # ------------------------------------------------------------------------------------------------- rows
 
@@ -340,27 +394,28 @@ class Planner:
 
         Below the first and above the second no policy with drafts is better than the model alone.
         """
-        grid = np.concatenate([[0.0], np.geomspace(1e-4, 4.0, 80)])
-        better = np.array([self._beats(family, float(x)) for x in grid])
+        setting = replace(self.setting, latency_s=None, energy_j=None)
+        alone = next(one for one in self.options if one.family == family)
+        totals = self.totals([alone, *(one for one in self.options if one.family == OURS and self.safe(one, setting))])
+
+        def beats(round_trip_s: float) -> bool:
+            values = setting.with_link(round_trip_s=round_trip_s).value(totals)
+            return bool(values[1:].max() > values[0] * (1 + 1e-9))
+
+        def edge(worse: float, better: float) -> float:
+            for _ in range(12):
+                middle = 0.5 * (worse + better)
+                worse, better = (worse, middle) if beats(middle) else (middle, better)
+            return better
+
+        grid = [0.0, *np.geomspace(1e-4, 4.0, 40).tolist()]
+        better = np.array([beats(x) for x in grid])
         if not better.any():
             return np.inf, -np.inf
         first, last = int(np.argmax(better)), int(len(better) - 1 - np.argmax(better[::-1]))
-        low = None if first == 0 else self._edge(family, float(grid[first - 1]), float(grid[first]))
-        high = None if last == len(grid) - 1 else self._edge(family, float(grid[last + 1]), float(grid[last]))
+        low = None if first == 0 else edge(grid[first - 1], grid[first])
+        high = None if last == len(grid) - 1 else edge(grid[last + 1], grid[last])
         return low, high
-
-    def _beats(self, family: str, round_trip_s: float) -> bool:
-        setting = replace(self.setting.with_link(round_trip_s=round_trip_s), latency_s=None, energy_j=None)
-        alone = next(one for one in self.options if one.family == family)
-        pool = [one for one in self.options if one.family == OURS and self.safe(one, setting)]
-        values = setting.value(self.totals(pool))
-        return float(values.max()) > self.value_of(alone, setting) * (1 + 1e-9)
-
-    def _edge(self, family: str, worse: float, better: float) -> float:
-        for _ in range(12):
-            middle = 0.5 * (worse + better)
-            worse, better = (worse, middle) if self._beats(family, middle) else (middle, better)
-        return better
 
     def binding(self, option: Option) -> str:
         """Return what limits the plan: the limit that is reached, or the longest part of its time."""

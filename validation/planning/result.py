@@ -11,6 +11,7 @@ import numpy as np
 from validation.planning.menu import DEVICE, OURS, SERVER, STREAM
 from validation.planning.plan import Number, Planner, Row
 from validation.planning.request import OTHERS, VARIED, Request, variants
+from validation.planning.rounds import COUNTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ class Result:
                 "rates_bps": link.rates.tolist(),
             },
             "rows": [row.plain() for row in self.rows],
+            "count_names": list(COUNTS),
+            "menu": planner.menu(),
             "verdict": self.verdict,
             "gap": None if self.gap is None else self.gap.plain(),
             "sensitivity": [one.plain() for one in self.sensitivity],

@@ -68,6 +68,31 @@ def test_the_plan_is_the_best_of_its_pool_and_keeps_the_limits(plan):
             assert best["tokens_per_s_mean"]["value"] >= 0.98 * found[other]["tokens_per_s_mean"]["value"]
 
 
+def test_the_menu_gives_the_rows_of_any_limit(plan):
+    words = ("--rate", "2M", "--rtt", "35ms", "--risk", "text=.6")
+    found = planned(plan("--json", *words))
+    places = {name: column for column, name in enumerate(found["count_names"])}
+
+    def speed(counts):
+        c = {name: counts[column] for name, column in places.items()}
+        asked, link = found["request"], found["link"]
+        seconds = c["drafts"] * asked["draft_s"] + c["passes"] * asked["verify_s"] + c["exchanges"] * 0.035
+        return 1.0 / (seconds + c["up_bits"] / 2e6 + c["down_bits"] / link["down_bps"])
+
+    pool = [
+        one
+        for one in found["menu"]
+        if one["policy"] in ("ours", "server alone", "device alone")
+        and one["allowed"]["text"] is not None
+        and one["allowed"]["text"] <= 0.6
+    ]
+    best = max(pool, key=lambda one: speed(one["counts"]["train"]))
+    row = next(row for row in found["rows"] if row["policy"] == "ours")
+    assert row["option"].endswith(best["option"])
+    assert row["tokens_per_s_median"]["value"] == pytest.approx(speed(best["counts"]["test"]), rel=1e-9)
+    assert any(0 < (one["allowed"]["text"] or 0) <= 0.6 for one in pool)  # the limit has something to decide
+
+
 def test_a_longer_round_trip_slows_the_server_alone_as_computed(plan):
     for milliseconds in (10, 40):
         rows = planned(plan("--json", "--rtt", f"{milliseconds}ms", "--down-rate", "1G", "--rate", "1G"))["rows"]

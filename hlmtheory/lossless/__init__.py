@@ -1,12 +1,37 @@
-"""Whether a sampler keeps the target's law, from its draws: bounds on the total variation, and power."""
+"""Whether a sampler keeps the target's law, from its draws: bounds on the total variation, and power.
+
+Sources: waudbysmith2024betting (wealth and confidence sequences), maurer2009empirical (empirical Bernstein bounds).
+
+========== ==================================================== ========= ===========
+symbol     name                                                 unit      shape
+========== ==================================================== ========= ===========
+P, Q       the target's law and the sampler's, of a draw x      1
+f          test function, fixed before the draw, in [0, 1]      1         (..., K, T)
+f(x), P f  ``outcome``, ``expected``                            1         (..., K, T)
+λ          ``bets``                                             1         (..., J)
+W          wealth Π (1 + λ (f(x) - P f)), the mean over K, J    1         (..., T)
+δ          ``error``, probability of a wrong statement          1         (...)
+TV         total variation between Q and P                      1         (...)
+a          ``event``, P f of an event                           1
+τ, T       ``step_distance``, ``tokens`` of a text              1         (...)
+========== ==================================================== ========= ===========
+
+A wealth of 1/δ shows that the law is not kept (law_wealth), and gives a lower bound on the mean distance of the draws
+so far (distance_bound); LawTest computes both as draws arrive. They hold at all times at once, for test functions that
+are chosen from earlier draws, and they need no independence. An upper bound needs independent draws, and cells of known
+probability (distance_ceiling). power_to_find, smallest_found and draws_to_find say what a number of draws can show, and
+text_distance what a distance of one step means for a text.
+
+The module :mod:`hlmtheory.skipping.audit` is about another question: what a system loses that skips verification.
+"""
 
 from __future__ import annotations
 
 from hlmtheory.lossless.ceiling import distance_ceiling
+from hlmtheory.lossless.claims import CLAIMS
 from hlmtheory.lossless.evidence import LawTest, distance_bound, law_wealth
 from hlmtheory.lossless.power import draws_to_find, power_to_find, smallest_found
-
-CLAIMS = ()
+from hlmtheory.lossless.texts import text_distance
 
 __all__ = [
     "CLAIMS",
@@ -17,4 +42,5 @@ __all__ = [
     "law_wealth",
     "power_to_find",
     "smallest_found",
+    "text_distance",
 ]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hlmtheory._array import Array, arrays, in_kind, upward, widest
+from hlmtheory._array import Array, arrays, in_kind, is_array, upward, widest
 from hlmtheory._domains import UNIT_INTERVAL, Domain, DomainError, entry_for_each, leading_dimensions, number
 from hlmtheory._quantities import open_unit
 
@@ -147,9 +147,10 @@ class LawTest:
         self._tests = number(_TESTS, "tests", tests)
         self._error = number(DOMAINS["error"], "error", error)
         xp, given = arrays(bets=bets)
-        self._bets = _shares(xp, given)
-        if self._bets.ndim > 1:
-            raise DomainError(f"bets must have one dimension; got shape {tuple(self._bets.shape)}; give a list")
+        given = _shares(xp, given)
+        if given.ndim > 1:
+            raise DomainError(f"bets must have one dimension; got shape {tuple(given.shape)}; give a list")
+        self._bets: Any = given if is_array(bets) else given.tolist()  # numbers go with arrays of every library
         self.draws = 0
         self._gain: Any = None
 

@@ -16,7 +16,7 @@ MOST_DRAWS = 10**12
 """Largest number of draws that :func:`draws_to_find` considers."""
 
 _WHOLE = {name: whole_from_one(f"count the {name}") for name in ("draws", "tests")}
-_OPEN = {
+OPEN = {
     "distance": open_unit("a total variation, such as 0.01"),
     "power": open_unit("the probability that the distance is found, such as 0.9"),
     "event": open_unit("the target's probability of the event that shows the difference, such as 0.5"),
@@ -65,7 +65,7 @@ def power_to_find(
     """
     n, count = (number(_WHOLE[name], name, value) for name, value in (("draws", draws), ("tests", tests)))
     given = (("distance", distance), ("error", error), ("event", event))
-    apart, delta, mean = (number(_OPEN[name], name, value) for name, value in given)
+    apart, delta, mean = (number(OPEN[name], name, value) for name, value in given)
     if mean + apart >= 1.0:
         raise DomainError(f"distance must be below 1 - event = {1 - mean:g}; got {apart:g}; give a smaller one")
     return _power(n, apart, mean, _needed(n, mean, math.log(count / delta), _shares(bets)))
@@ -100,7 +100,7 @@ def smallest_found(
     """
     n, count = (number(_WHOLE[name], name, value) for name, value in (("draws", draws), ("tests", tests)))
     given = (("error", error), ("power", power), ("event", event))
-    delta, wanted, mean = (number(_OPEN[name], name, value) for name, value in given)
+    delta, wanted, mean = (number(OPEN[name], name, value) for name, value in given)
     needed = _needed(n, mean, math.log(count / delta), _shares(bets))
     low, high = 0.0, 1.0 - float(mean)
     while high - low > 1e-6 * high:
@@ -134,7 +134,7 @@ def draws_to_find(
     >>> draws_to_find(0.05, error=0.001) < 5000
     True
     """
-    count, wanted = number(_WHOLE["tests"], "tests", tests), number(_OPEN["power"], "power", power)
+    count, wanted = number(_WHOLE["tests"], "tests", tests), number(OPEN["power"], "power", power)
     low, high = 0, 64
     while power_to_find(high, distance, error, count, event, bets) < wanted:
         low, high = high, 2 * high

@@ -1,0 +1,384 @@
+"""What draws show about a sampler's law, on every outcome of a short run whose law may depend on the past."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import Array, arrays, in_kind, to_numpy
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, leading_dimensions
+from hlmtheory._simplex import distributions
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.lossless.ceiling import distance_ceiling
+from hlmtheory.lossless.evidence import DOMAINS, distance_bound, law_wealth
+from hlmtheory.lossless.power import OPEN, power_to_find
+from hlmtheory.lossless.texts import text_distance
+
+HORIZON = 4  # draws of a run, and tokens of a text
+NODES = (
+    2**HORIZON - 1
+)  # pasts of a run: node 0 is its start; 2i + 1 and 2i + 2 follow node i without and with the event
+HALF = 4  # draws in each half of those of a ceiling
+
+# Proofs, by the last part of the id. D = f(x) - P f for the test function f of the next draw, which earlier draws fix;
+# λ' = min(λ, 0.9/P f) ≤ λ. Ville's inequality: a nonnegative supermartingale that starts at 1 ever reaches 1/δ with
+# probability at most δ.
+#
+# level. Under the target's law E[1 + λ'D | past] = 1, and 1 + λ'D ≥ 0.1 > 0. So every wealth is a martingale, and so is
+#   their mean with fixed weights. Ville.
+# bound. E[D | past] = (Q - P) f ≤ TV(Q, P). So E[1 + λ'D | past] ≤ 1 + λ' TV ≤ exp(λ TV), and Π (1 + λ'D) exp(-λ Σ TV)
+#   is a supermartingale for each f and λ; so is their mean, since Σ TV is the same in all. It falls as Σ TV grows, and
+#   it is 1/δ where Σ TV is the bound. So by Ville Σ TV is ever below the bound with probability at most δ.
+# conditional. Σ_x Q(x) TV(Q(.|x), P(.|x)) = ½ Σ |Q(x, v) - Q(x) P(v|x)|
+#   ≤ ½ Σ |Q(x, v) - P(x, v)| + ½ Σ |P(x) - Q(x)| P(v|x), with P(x, v) = P(x) P(v|x).
+# conditional_twice. TV of the first tokens is at most that of more tokens; insert this in conditional.
+# conditional_once. False: see the counterexample. P(x = 1) = ½ splits ¾ and ¼, and Q loses the quarter to another x.
+#   The distance of the pairs is ⅛, and the prefix 1 alone, with Q = ⅜, adds ⅜ · ¼ to the ⅛ of the other prefix.
+# text. |Q(x, v) - P(x, v)| ≤ Q(x) |Q(v|x) - P(v|x)| + |Q(x) - P(x)| P(v|x). Sum, halve, and use it for x again.
+# text_uniform. 1 - TV = Σ min(Π Q_t, Π P_t) ≥ E_P Π min(1, Q_t/P_t). Given the prefix the last factor has the mean
+#   1 - TV_t ≥ 1 - τ, also where earlier factors are random: go back token by token.
+# power. From the needed number of successes on, the wealth of one test and one λ, over the K J of the mean, is 1/δ or
+#   more after n draws; the mean is at least that. Successes are binomial.
+# ceiling. Frequencies: one draw changes TV(Q̂, Q) by at most 1/n, and its mean is at most the sum of the standard
+#   deviations √(Q_v (1 - Q_v)/n_c)/2, by Cauchy and Schwarz at most √((M - 1)/n_c)/2: McDiarmid. Halves: with
+#   δ_v = Q_v - P_v, weights w that sum to 1 and ‖δ‖² = Σ δ²/w, TV ≤ ‖δ‖/2. Let h = (Q̂_A - P)/w. Given half A, the
+#   mean of h over half B has the mean δ·h + P·h: an empirical Bernstein bound. And δ·h is a mean over half A of δ/w,
+#   less P·δ/w, with the mean ‖δ‖²; since δ/w ≥ -P/w ≥ -2 and E (δ/w)² ≤ ‖δ‖² max Q/w, Bernstein's one-sided bound
+#   gives δ·h ≥ ‖δ‖² - a ‖δ‖ - c. Chernoff bounds every Q_v. Solve for ‖δ‖; three events share δ/2.
+
+
+def _run_outcomes(xp: Any, chance: Array) -> tuple[Array, Array, Array]:
+    """Return the events of every run (2^T, T), the pasts' nodes (2^T, T), and the runs' probabilities (..., 2^T)."""
+    time = xp.arange(HORIZON, device=chance.device)
+    run = xp.arange(2**HORIZON, device=chance.device)[:, None]
+    nodes = 2**time - 1 + run // 2 ** (HORIZON - time)
+    event = run // 2 ** (HORIZON - 1 - time) % 2
+    along = _along(xp, chance, nodes)
+    return event, nodes, xp.prod(xp.where(event == 1, along, 1.0 - along), axis=-1)
+
+
+def _along(xp: Any, values: Array, nodes: Array) -> Array:
+    found = xp.take(values, xp.reshape(nodes, (-1,)), axis=-1)
+    return xp.reshape(found, (*values.shape[:-1], *nodes.shape))
+
+
+def _pasts(name: str, values: Array) -> tuple[Any, Array]:
+    """Return the namespace and probabilities by past (..., NODES), checked."""
+    xp, found = arrays(**{name: values})
+    found = in_kind(xp, UNIT_INTERVAL.check(xp, name, found), xp.float64)
+    if not found.ndim or found.shape[-1] != NODES:
+        raise DomainError(f"{name} must have an entry for each of {NODES} pasts; got shape {tuple(found.shape)}")
+    return xp, found
+
+
+def _settings(**values: Array) -> tuple[Array, ...]:
+    """Return the checked error and bet in float64."""
+    xp, *given = arrays(**values)
+    for name, one in zip(values, given, strict=True):
+        DOMAINS["bets" if name == "bet" else name].check(xp, name, one)
+    return tuple(in_kind(xp, one, xp.float64) for one in given)
+
+
+def _ever_accused(expected_by_past: Array, error: Array, bet: Array) -> Array:
+    """Return P(the wealth ever reaches 1/δ) under the target's law; the event tested depends on the past."""
+    xp, mean = _pasts("expected_by_past", expected_by_past)
+    delta, share = _settings(error=error, bet=bet)
+    leading_dimensions(expected_by_past=tuple(mean.shape[:-1]), error=tuple(delta.shape), bet=tuple(share.shape))
+    event, nodes, chance = _run_outcomes(xp, mean)
+    seen = xp.astype(event, xp.float64)[:, None, :]
+    wealth = law_wealth(seen, _along(xp, mean, nodes)[..., None, :], share[..., None, None])
+    return xp.sum(xp.where(xp.any(wealth >= -xp.log(delta)[..., None, None], axis=-1), chance, 0.0), axis=-1)
+
+
+def _ever_above(expected_by_past: Array, law_by_past: Array, error: Array, bet: Array) -> Array:
+    """Return P(the bound is ever above the mean distance so far) under the sampler's law."""
+    xp, mean = _pasts("expected_by_past", expected_by_past)
+    _, law = _pasts("law_by_past", law_by_past)
+    delta, share = _settings(error=error, bet=bet)
+    leading_dimensions(
+        expected_by_past=tuple(mean.shape[:-1]),
+        law_by_past=tuple(law.shape[:-1]),
+        error=tuple(delta.shape),
+        bet=tuple(share.shape),
+    )
+    event, nodes, chance = _run_outcomes(xp, law)
+    along = _along(xp, mean, nodes)
+    seen = xp.astype(event, xp.float64)[:, None, :]
+    bound = distance_bound(seen, along[..., None, :], delta[..., None], share[..., None, None])
+    draws = xp.arange(1, HORIZON + 1, dtype=xp.float64, device=law.device)
+    apart = xp.cumulative_sum(xp.abs(_along(xp, law, nodes) - along), axis=-1) / draws
+    return xp.sum(xp.where(xp.any(bound > apart, axis=-1), chance, 0.0), axis=-1)
+
+
+def _given_error(error: Array) -> Array:
+    return _settings(error=error)[0]
+
+
+def _chains(target_chain: Array, law_chain: Array) -> tuple[Any, Array, Array]:
+    """Return the namespace and the rows (..., V, V) for each token before; every text begins behind token 0."""
+    xp, _, p, q = distributions(target_chain=target_chain, law_chain=law_chain)
+    for name, rows in (("target_chain", p), ("law_chain", q)):
+        if rows.ndim < 2 or rows.shape[-1] != rows.shape[-2]:
+            raise DomainError(f"{name} must be square; got shape {tuple(rows.shape)}; give a row for each token before")
+    leading_dimensions(target_chain=tuple(p.shape), law_chain=tuple(q.shape))
+    return xp, p, q
+
+
+def _law_of_texts(xp: Any, rows: Array, tokens: int) -> Array:
+    """Return the probabilities (..., V^tokens) of all texts."""
+    law, size = rows[..., 0, :], rows.shape[-1]
+    for _ in range(tokens - 1):
+        parts = xp.reshape(law, (*law.shape[:-1], -1, size, 1)) * rows[..., None, :, :]
+        law = xp.reshape(parts, (*law.shape[:-1], -1))
+    return law
+
+
+def _apart(xp: Any, p: Array, q: Array, tokens: int) -> Array:
+    """Return TV of the laws of the first tokens, from all texts."""
+    return 0.5 * xp.sum(xp.abs(_law_of_texts(xp, p, tokens) - _law_of_texts(xp, q, tokens)), axis=-1)
+
+
+def _step_means(target_chain: Array, law_chain: Array) -> tuple[Any, list[Array]]:
+    """Return for each token the mean of TV(Q(.|x), P(.|x)) over the sampler's prefixes, from the states' law."""
+    xp, p, q = _chains(target_chain, law_chain)
+    steps = 0.5 * xp.sum(xp.abs(p - q), axis=-1)
+    state = xp.astype(xp.arange(p.shape[-1], device=p.device) == 0, xp.float64)
+    found = []
+    for _ in range(HORIZON):
+        found.append(xp.sum(state * steps, axis=-1))
+        state = xp.sum(state[..., None] * q, axis=-2)
+    return xp, found
+
+
+def _second_step(target_chain: Array, law_chain: Array) -> Array:
+    return _step_means(target_chain, law_chain)[1][1]
+
+
+def _sum_of_steps(target_chain: Array, law_chain: Array) -> Array:
+    xp, means = _step_means(target_chain, law_chain)
+    return xp.sum(xp.stack(means), axis=0)
+
+
+def _pairs_apart(weight: float, prefix: float) -> Callable[[Array, Array], Array]:
+    """Return the side that weighs TV of the first two tokens, and of the first one."""
+
+    def side(target_chain: Array, law_chain: Array) -> Array:
+        xp, p, q = _chains(target_chain, law_chain)
+        return weight * _apart(xp, p, q, 2) + prefix * _apart(xp, p, q, 1)
+
+    return side
+
+
+def _texts_apart(target_chain: Array, law_chain: Array) -> Array:
+    return _apart(*_chains(target_chain, law_chain), HORIZON)
+
+
+def _uniform(target_chain: Array, law_chain: Array) -> Array:
+    """Return 1 - (1 - τ)^T with the largest distance τ of a step."""
+    xp, p, q = _chains(target_chain, law_chain)
+    return text_distance(xp.max(0.5 * xp.sum(xp.abs(p - q), axis=-1), axis=-1), HORIZON)
+
+
+def _each(function: Callable[..., float], **values: Array) -> Array:
+    """Return a function of numbers for each entry of a batch."""
+    xp, *given = arrays(**values)
+    host = [to_numpy(one) for one in given]
+    shape = np.broadcast_shapes(*(one.shape for one in host))
+    flat = [np.broadcast_to(one, shape).ravel() for one in host]
+    found = np.array([function(*map(float, row)) for row in zip(*flat, strict=True)]).reshape(shape)
+    return xp.asarray(found.tolist(), dtype=xp.float64)
+
+
+def _promised(distance: Array, event: Array, error: Array, bet: Array) -> Array:
+    """Return the power that is promised for T draws."""
+    values = _power_inputs(distance=distance, event=event, error=error, bet=bet)
+
+    def one(apart: float, mean: float, delta: float, share: float) -> float:
+        return power_to_find(HORIZON, apart, delta, 1, mean, [share]) if apart + mean < 1.0 else float("nan")
+
+    return _each(one, **values)
+
+
+def _reached(distance: Array, event: Array, error: Array, bet: Array) -> Array:
+    """Return P(the wealth ever reaches 1/δ) if the event has the probability a + TV, over all runs."""
+    values = _power_inputs(distance=distance, event=event, error=error, bet=bet)
+
+    def one(apart: float, mean: float, delta: float, share: float) -> float:
+        total = 0.0
+        for run in itertools.product((0.0, 1.0), repeat=HORIZON):
+            wealth = law_wealth([run], [[mean] * HORIZON], [share])
+            if (np.asarray(wealth) >= -np.log(delta)).any():
+                total += float(np.prod([mean + apart if x else 1.0 - mean - apart for x in run]))
+        return total
+
+    return _each(one, **values)
+
+
+def _power_inputs(**values: Array) -> dict[str, Array]:
+    xp, *given = arrays(**values)
+    for name, one in zip(values, given, strict=True):
+        (DOMAINS["bets"] if name == "bet" else OPEN[name]).check(xp, name, one)
+    named = dict(zip(values, (in_kind(xp, one, xp.float64) for one in given), strict=True))
+    leading_dimensions(**{name: tuple(one.shape) for name, one in named.items()})
+    return named
+
+
+def _room_for_distance(distance: Array, event: Array) -> Array:
+    _, apart, mean = arrays(distance=distance, event=event)
+    return apart + mean < 1.0
+
+
+def _below_distance(law: Array, event: Array, error: Array) -> Array:
+    """Return P(the ceiling is below the distance) for an event, over all numbers of it in two halves."""
+    xp, b, a, e = arrays(law=law, event=event, error=error)
+    UNIT_INTERVAL.check(xp, "law", b)
+    for name, given in (("event", a), ("error", e)):
+        OPEN[name].check(xp, name, given)
+    leading_dimensions(law=tuple(b.shape), event=tuple(a.shape), error=tuple(e.shape))
+
+    def one(q: float, p: float, delta: float) -> float:
+        weights = [_binomial(k, q) for k in range(HALF + 1)]
+        total = 0.0
+        for i, j in itertools.product(range(HALF + 1), repeat=2):
+            if distance_ceiling([i, HALF - i], [j, HALF - j], [p, 1.0 - p], delta) < abs(q - p):
+                total += weights[i] * weights[j]
+        return total
+
+    return _each(one, law=b, event=a, error=e)
+
+
+def _binomial(k: int, q: float) -> float:
+    from math import comb
+
+    return float(comb(HALF, k) * q**k * (1.0 - q) ** (HALF - k))
+
+
+_BETTING = "waudbysmith2024betting"
+_SURE = 15 / 16
+_WON = (1.0 + 0.9 / _SURE * (1.0 - _SURE)) ** HORIZON
+"""Wealth after T events of probability 15/16 with the largest bet, which is lost if one fails to occur."""
+_RUN = {"expected_by_past": [_SURE] * NODES, "error": (1.0 + 1e-8) / _WON, "bet": 1.0}
+_RUN_RATIO = (_SURE**HORIZON) * _WON / (1.0 + 1e-8)
+_SMALL = 2.0**-10
+_QUARTER = {
+    "target_chain": [[0.0, 0.5, 0.5], [0.75, 0.25, 0.0], [1.0, 0.0, 0.0]],
+    "law_chain": [[0.0, 0.375, 0.625], [1.0, 0.0, 0.0], [0.8, 0.2, 0.0]],
+}
+"""The sampler never draws 1 and then 1, and moves this mass to 2 and then 1, which the target never draws."""
+_SLIVER = {
+    "target_chain": [[0.0, 0.5, 0.5], [1.0 - _SMALL, _SMALL, 0.0], [1.0, 0.0, 0.0]],
+    "law_chain": [
+        [0.0, 0.5 * (1.0 - _SMALL), 0.5 * (1.0 + _SMALL)],
+        [1.0, 0.0, 0.0],
+        [1.0 / (1.0 + _SMALL), _SMALL / (1.0 + _SMALL), 0.0],
+    ],
+}
+_LEAVES = {"target_chain": [[1.0, 0.0], [0.0, 1.0]], "law_chain": [[0.875, 0.125], [0.0, 1.0]]}
+"""At each step the sampler leaves the target's only text with probability 1/8, for good."""
+
+CLAIMS = (
+    Claim(
+        id="lossless.level",
+        source=Source(_BETTING, "the capital process, for test functions chosen from earlier draws"),
+        origin=Origin.NEW,
+        statement="P(∃t: W_t ≥ 1/δ) ≤ δ if every draw has the target's law given the earlier ones",
+        relation=Relation.LE,
+        lhs=_ever_accused,
+        rhs=_given_error,
+        attained=Attained(_RUN, ratio=_RUN_RATIO),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="lossless.bound",
+        source=Source(_BETTING, "confidence sequences, for distances that vary"),
+        origin=Origin.NEW,
+        statement="P(∃t: bound_t > the mean of TV(Q_1, P_1)..TV(Q_t, P_t)) ≤ δ; the laws may depend on the past",
+        relation=Relation.LE,
+        lhs=_ever_above,
+        rhs=_given_error,
+        attained=Attained({**_RUN, "law_by_past": [_SURE] * NODES}, ratio=_RUN_RATIO),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="lossless.conditional",
+        source=Source(_BETTING, "applied to a token given the sampler's own prefix"),
+        origin=Origin.NEW,
+        statement="E_{x~Q} TV(Q(·|x), P(·|x)) ≤ TV of the texts with that token + TV of the prefixes",
+        relation=Relation.LE,
+        lhs=_second_step,
+        rhs=_pairs_apart(1.0, 1.0),
+        attained=Attained({"target_chain": [[0.5, 0.5], [0.5, 0.5]], "law_chain": [[0.5, 0.5], [0.25, 0.75]]}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="lossless.conditional_twice",
+        source=Source(_BETTING, "applied to a token given the sampler's own prefix"),
+        origin=Origin.NEW,
+        statement="E_{x~Q} TV(Q(·|x), P(·|x)) ≤ 2 TV of the texts with that token",
+        relation=Relation.LE,
+        lhs=_second_step,
+        rhs=_pairs_apart(2.0, 0.0),
+        attained=Attained(_SLIVER, ratio=1.0 - _SMALL / 2),
+        ceiling=1.0,
+        condition=lambda target_chain, law_chain: 1e3,
+    ),
+    Claim(
+        id="lossless.conditional_once",
+        source=Source(_BETTING, "applied to a token given the sampler's own prefix"),
+        origin=Origin.IMPLIED,
+        statement="E_{x~Q} TV(Q(·|x), P(·|x)) ≤ TV of the texts with that token",
+        relation=Relation.LE,
+        lhs=_second_step,
+        rhs=_pairs_apart(1.0, 0.0),
+        refuted=_QUARTER,
+        ceiling=1.0,
+    ),
+    Claim(
+        id="lossless.text",
+        source=Source("leviathan2023fast", "Algorithm 1, for any sampler's text"),
+        origin=Origin.NEW,
+        statement="TV of texts ≤ Σ_t E_{x~Q} TV(Q(·|x), P(·|x)): prefixes of the sampler",
+        relation=Relation.LE,
+        lhs=_texts_apart,
+        rhs=_sum_of_steps,
+        attained=Attained(_LEAVES),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="lossless.text_uniform",
+        source=Source("leviathan2023fast", "Algorithm 1, for any sampler's text"),
+        origin=Origin.NEW,
+        statement="TV of texts of T tokens ≤ 1 − (1 − τ)^T if TV(Q(·|x), P(·|x)) ≤ τ behind every prefix",
+        relation=Relation.LE,
+        lhs=_texts_apart,
+        rhs=_uniform,
+        attained=Attained(_LEAVES),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="lossless.power",
+        source=Source(_BETTING, "the capital process, for an event of known probability"),
+        origin=Origin.NEW,
+        statement="power promised for n draws ≤ P(∃t ≤ n: W_t ≥ 1/δ) if the event has the probability a + TV",
+        relation=Relation.LE,
+        lhs=_promised,
+        rhs=_reached,
+        assumptions=(Assumption("a + TV < 1", _room_for_distance),),
+        attained=Attained({"distance": 0.25, "event": 0.5, "error": (1.0 + 1e-8) / 1.5**4, "bet": 1.0}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="lossless.ceiling",
+        source=Source("maurer2009empirical", "Theorem 4, for half of the draws given the other half"),
+        origin=Origin.NEW,
+        statement="P(distance_ceiling < TV(Q, P)) ≤ δ for independent draws of one law",
+        relation=Relation.LE,
+        lhs=_below_distance,
+        rhs=_given_error,
+        attained=Attained({"law": 0.40625, "event": 2.0**-20, "error": 0.875}, ratio=0.59375**8 / 0.875),
+        ceiling=1.0,
+    ),
+)

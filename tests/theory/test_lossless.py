@@ -1,0 +1,302 @@
+"""Evidence about a sampler's law: exact on short runs, against fractions and enumeration, simulated on long ones."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from hlmtheory import lossless
+from hlmtheory.lossless import (
+    LawTest,
+    distance_bound,
+    distance_ceiling,
+    draws_to_find,
+    law_wealth,
+    power_to_find,
+    smallest_found,
+    text_distance,
+)
+from hlmtheory.lossless.ceiling import _of_frequencies, _of_halves
+from hlmtheory.lossless.claims import CLAIMS, NODES
+from hlmtheory.lossless.evidence import BETS, SHARE
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .module_claims import ClaimTable
+from .strategies import shapes
+
+UNIT = st.one_of(st.integers(0, 8).map(lambda n: n / 8), st.floats(0.0, 1.0))
+INNER = st.one_of(st.integers(1, 15).map(lambda n: n / 16), st.floats(1e-3, 0.999))
+BET = st.one_of(st.sampled_from([0.25, 1.0, 4.0, 256.0]), st.floats(1e-3, 1e3))
+
+
+@st.composite
+def runs(draw, *names):
+    """Probabilities for each past of a run; the sampler's are often the target's."""
+    shape = draw(shapes())
+    mean = draw(hnp.arrays(np.float64, (*shape, NODES), elements=UNIT))
+    away = draw(hnp.arrays(np.float64, (*shape, NODES), elements=UNIT))
+    values = {
+        "expected_by_past": mean,
+        "law_by_past": np.where(draw(hnp.arrays(np.bool_, (*shape, 1))), away, mean),
+        "error": draw(hnp.arrays(np.float64, shape, elements=INNER)),
+        "bet": draw(hnp.arrays(np.float64, shape, elements=BET)),
+    }
+    return {name: values[name] for name in names}
+
+
+@st.composite
+def chains(draw):
+    """Rows for each token before, of the target and of the sampler; equal rows, zeros and one-hot rows occur."""
+    size = draw(st.integers(1, 4))
+    shape = draw(shapes())
+
+    def rows():
+        weights = draw(hnp.arrays(np.float64, (*shape, size, size), elements=st.integers(0, 4).map(float)))
+        weights[..., 0] += weights.sum(axis=-1) == 0
+        return weights / weights.sum(axis=-1, keepdims=True)
+
+    target, other = rows(), rows()
+    share = draw(hnp.arrays(np.float64, (*shape, size, 1), elements=UNIT))
+    return {"target_chain": target, "law_chain": (1 - share) * target + share * other}
+
+
+@st.composite
+def events(draw):
+    shape = draw(shapes())
+    return {name: draw(hnp.arrays(np.float64, shape, elements=INNER)) for name in ("distance", "event", "error")} | {
+        "bet": draw(hnp.arrays(np.float64, shape, elements=BET))
+    }
+
+
+@st.composite
+def halves(draw):
+    return {"law": draw(UNIT), "event": draw(INNER), "error": draw(INNER)}
+
+
+CHAIN = chains()
+STRATEGIES = {
+    "lossless.level": runs("expected_by_past", "error", "bet"),
+    "lossless.bound": runs("expected_by_past", "law_by_past", "error", "bet"),
+    "lossless.conditional": CHAIN,
+    "lossless.conditional_twice": CHAIN,
+    "lossless.conditional_once": CHAIN,
+    "lossless.text": CHAIN,
+    "lossless.text_uniform": CHAIN,
+    "lossless.power": events(),
+    "lossless.ceiling": halves(),
+}
+SAME = [[0.5, 0.5], [0.25, 0.75]]
+CLAIM_TABLE = ClaimTable(
+    CLAIMS,
+    STRATEGIES,
+    strays={
+        "expected_by_past": [1.5] * NODES,
+        "law_by_past": [-0.5] * NODES,
+        "error": 0.0,
+        "bet": 0.0,
+        "target_chain": [[0.5, 0.4], [0.5, 0.5]],
+        "law_chain": [[0.5, math.nan], [0.5, 0.5]],
+        "distance": 0.0,
+        "event": 1.0,
+        "law": 1.5,
+    },
+    agrees={"lossless.conditional_once": {"target_chain": SAME, "law_chain": SAME}},
+    outside={"a + TV < 1": {"distance": 0.5, "event": 0.5, "error": 0.1, "bet": 1.0}},
+)
+
+
+# ------------------------------------------------------------------------------------------------ by definition
+
+EVENTS = st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=5)
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=2), st.lists(BET, min_size=1, max_size=3))
+def test_the_wealth_is_that_of_its_definition(tests, bets):
+    draws = min(map(len, tests))
+    outcome, expected = ([[pair[i] for pair in one[:draws]] for one in tests] for i in range(2))
+    wealths = [Fraction(1)] * (len(tests) * len(bets))
+    found = law_wealth(outcome, expected, bets)
+    for t in range(draws):
+        for place, (k, bet) in enumerate(itertools.product(range(len(tests)), bets)):
+            seen, mean = Fraction(outcome[k][t]), Fraction(expected[k][t])
+            used = Fraction(bet) if mean == 0 else min(Fraction(bet), Fraction(SHARE) / mean)
+            wealths[place] *= 1 + used * (seen - mean)
+        assert math.exp(float(found[t])) == pytest.approx(float(sum(wealths) / len(wealths)), rel=1e-9)
+
+
+@given(EVENTS, st.lists(BET, min_size=1, max_size=3), INNER)
+def test_the_bound_is_where_the_wealth_less_its_price_is_one_over_the_error(pairs, bets, error):
+    outcome, expected = ([[pair[i] for pair in pairs]] for i in range(2))
+    found = distance_bound(outcome, expected, error, bets)
+    for t in range(1, len(pairs) + 1):
+        gains = [
+            sum(
+                math.log1p((b if e * b <= SHARE else SHARE / e) * (o - e))
+                for o, e in zip(outcome[0][:t], expected[0][:t], strict=True)
+            )
+            for b in bets
+        ]
+        total = float(found[t - 1]) * t
+
+        def price(s, gains=gains):
+            return float(np.mean([math.exp(g - b * s) for g, b in zip(gains, bets, strict=True)])) * error
+
+        if total > 0:
+            assert price(total) == pytest.approx(1.0, rel=1e-5)
+            assert price(total) >= 1.0
+        else:
+            assert price(0.0) <= 1.0 + 1e-9
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_chunks_give_the_same_numbers(library, dtype):
+    rng = np.random.default_rng(1)
+    expected = rng.random((3, 60)).astype(dtype)
+    outcome = (rng.random((3, 60)) < 0.3 + 0.7 * expected).astype(dtype)
+    streams = to(library, outcome, dtype), to(library, expected, dtype)
+    test = LawTest(3, 0.05)
+    for part in (slice(0, 7), slice(7, 8), slice(8, 60)):
+        test.update(streams[0][:, part], streams[1][:, part])
+    wealth, bound = law_wealth(*streams), distance_bound(*streams, 0.05)
+    assert kind_of(bound) == kind_of(streams[0])
+    assert test.draws == 60
+    assert test.log_wealth == pytest.approx(float(numbers(wealth)[-1]), rel=1e-6)
+    assert test.bound == pytest.approx(float(numbers(bound)[-1]), rel=1e-6)
+    assert 0 < test.bound < 0.3
+    assert LawTest(3, 0.05).bound == LawTest(3, 0.05).log_wealth == 0.0
+
+
+def test_chunks_of_another_number_of_tests_are_refused():
+    with pytest.raises(ValueError, match=r"outcome must have the shape \(2, n\)"):
+        LawTest(2, 0.05).update([[1.0]], [[0.5]])
+
+
+# ---------------------------------------------------------------------------------------------- level and power
+
+
+def test_the_level_holds_on_long_runs_with_learned_events():
+    """300 audits of a fair die of five sides, the event learned from the draws so far: none above the level."""
+    rng, level, sides = np.random.default_rng(2), 0.05, 5
+    accused = above = 0
+    for _ in range(300):
+        draws = rng.integers(sides, size=400)
+        counts = np.cumsum(np.eye(sides)[draws], axis=0) - np.eye(sides)[draws]
+        chosen = counts > counts.sum(axis=1, keepdims=True) / sides  # seen more often than expected, so far
+        outcome, expected = chosen[np.arange(400), draws] * 1.0, chosen.mean(axis=1)
+        accused += bool((np.asarray(law_wealth([outcome], [expected])) >= -math.log(level)).any())
+        above += bool((np.asarray(distance_bound([outcome], [expected], level)) > 0).any())
+    assert above == accused
+    assert stats.binomtest(accused, 300, level, alternative="greater").pvalue > 1e-3
+    assert accused > 0  # the test is not idle
+
+
+@pytest.mark.parametrize("apart", [0.1, 0.3])
+def test_the_bound_approaches_the_distance_and_stays_below(apart):
+    rng = np.random.default_rng(3)
+    outcome = (rng.random((100, 1, 1000)) < 0.4 + apart) * 1.0
+    bound = np.asarray(distance_bound(outcome, np.full((100, 1, 1000), 0.4), 0.05))
+    assert (bound <= apart).all(axis=-1).mean() >= 0.95
+    assert np.median(bound[:, -1]) > apart - 0.08
+
+
+@pytest.mark.parametrize(("draws", "event"), [(300, 0.5), (2000, 0.1), (2000, 0.001)])
+def test_the_power_is_reached(draws, event):
+    distance = smallest_found(draws, 0.01, tests=3, power=0.8, event=event)
+    rng = np.random.default_rng(4)
+    outcome = np.zeros((400, 3, draws))
+    outcome[:, 0] = rng.random((400, draws)) < event + distance
+    expected = np.stack([np.full(draws, event), np.full(draws, 0.5), np.full(draws, 0.5)])
+    outcome[:, 1:] = rng.random((400, 2, draws)) < 0.5
+    found = np.asarray(law_wealth(outcome, np.broadcast_to(expected, outcome.shape))) >= -math.log(0.01)
+    share = found.any(axis=-1).mean()
+    assert share > 0.74  # 80% less three standard errors
+    assert share < 0.99  # the distance is not far too large
+    assert power_to_find(draws, distance, 0.01, 3, event) >= 0.8
+    assert power_to_find(draws, 0.9 * distance, 0.01, 3, event) < 0.8
+
+
+def test_the_draws_are_those_of_the_power():
+    draws = draws_to_find(0.05, 0.001, tests=10)
+    assert power_to_find(draws, 0.05, 0.001, tests=10) >= 0.9
+    assert power_to_find(draws - 40, 0.05, 0.001, tests=10) < 0.9
+    assert draws_to_find(0.025, 0.001, tests=10) == pytest.approx(4 * draws, rel=0.1)  # as 1/TV²
+
+
+def test_few_draws_find_nothing():
+    assert smallest_found(3, 0.001) == 0.5
+    assert power_to_find(3, 0.4, 0.001) == 0.0
+
+
+# -------------------------------------------------------------------------------------------------- from above
+
+
+def joint_tv(counts, target):
+    return 0.5 * np.abs(counts / counts.sum() - target).sum()
+
+
+@pytest.mark.parametrize("cells", [2, 40, 400])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.5])
+def test_both_ceilings_cover_the_distance(cells, share):
+    """At δ = 20%: each of the two bounds alone, for laws that differ little and much, with cells of probability 0."""
+    rng = np.random.default_rng(5)
+    target = rng.dirichlet(np.full(cells, 0.5))
+    target[: cells // 3] = 0.0
+    target /= target.sum()
+    law = (1 - share) * target + share * rng.dirichlet(np.full(cells, 0.1))
+    distance = 0.5 * np.abs(law - target).sum()
+    below = {"frequencies": 0, "halves": 0}
+    for _ in range(200):
+        a, b = (rng.multinomial(2000, law)[None].astype(float) for _ in range(2))
+        below["frequencies"] += _of_frequencies(a + b, target[None], 0.2) < distance
+        below["halves"] += _of_halves(a, b, target[None], 0.2) < distance
+    assert max(below.values()) <= 40
+
+
+def test_many_cells_need_the_halves():
+    rng = np.random.default_rng(6)
+    target = rng.dirichlet(np.ones(600))
+    a, b = (rng.multinomial(50_000, target)[None].astype(float) for _ in range(2))
+    assert _of_halves(a, b, target[None], 0.001) < 0.6 * _of_frequencies(a + b, target[None], 0.001)
+    assert distance_ceiling(a.astype(int), b.astype(int), target[None], 0.001) < 0.05
+
+
+def test_prompts_are_weighted_by_their_draws():
+    """A prompt that is wrong and has a quarter of the draws: the mean distance, and no less."""
+    target = np.array([[0.5, 0.5, 0.0], [0.25, 0.25, 0.5]])
+    a = np.array([[7_500, 7_500, 0], [0, 5_000, 0]])
+    found = distance_ceiling(a, a, target, 0.01)
+    assert 0.25 * 0.75 < found < 0.25 * 0.75 + 0.03
+
+
+def test_no_draws_bound_nothing():
+    assert distance_ceiling([0, 0], [0, 0], [0.5, 0.5], 0.01) == 1.0
+    assert 0.9 < distance_ceiling([1, 0], [0, 0], [0.5, 0.5], 0.01) <= 1.0
+
+
+def test_shapes_of_a_ceiling_must_agree():
+    with pytest.raises(ValueError, match="must share the shape"):
+        distance_ceiling([1, 0], [0, 1], [0.5, 0.25, 0.25], 0.01)
+
+
+# --------------------------------------------------------------------------------------------------------- texts
+
+
+def test_a_text_moves_as_far_as_its_steps_allow():
+    assert float(text_distance(0.25, 2)) == pytest.approx(1 - 0.75**2, rel=1e-12)
+    assert np.asarray(text_distance([0.0, 1.0], 5)).tolist() == [0.0, 1.0]
+    tau = np.array([1e-9, 1e-3])
+    assert (np.asarray(text_distance(tau, 10**6)) >= 1 - (1 - tau) ** 10**6).all()
+
+
+def test_the_module_says_what_it_offers():
+    assert {claim.id.split(".")[0] for claim in lossless.CLAIMS} == {"lossless"}
+    assert len(BETS) == 17

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import codec, conformal, lattice, skipping, truncation, uncertainty
+from hlmtheory import codec, conformal, lattice, lossless, skipping, truncation, uncertainty
 
 from .kinds import kind_of, numbers, to
 from .public import public_names
@@ -49,6 +49,8 @@ BOUNDS = {
     "holder_bound_discrete": lambda p, q, u: skipping.holder_bound_discrete(q, 1.0, 0.1, 0.7),
     "best_holder_bound": lambda p, q, u: skipping.best_holder_bound(q[0], 1.0, 0.1, 0.7).bound,
     "audit_bound": lambda p, q, u: skipping.audit_bound(u, 0.5, 0.1),
+    "distance_bound": lambda p, q, u: -lossless.distance_bound(u, q, 0.9),  # from below: rounded down
+    "text_distance": lambda p, q, u: lossless.text_distance(u, 5),
     "sequence_risk": lambda p, q, u: skipping.sequence_risk(u / 16),
     "truncated_step_risk": lambda p, q, u: skipping.truncated_step_risk(p, q, u, 2 * (q > -1)),
     "position_bill": lambda p, q, u: skipping.position_bill(p, q, u, q[:, None, :]),

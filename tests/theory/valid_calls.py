@@ -164,6 +164,7 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "event": 0.5,
         "bets": [0.25, 0.75],
     },
+    "text_distance": {"step_distance": 0.25, "tokens": 3},
     "LawTest": {"tests": 1, "error": 0.125, "bets": [0.25, 0.75]},
     "LawTest.update": {"outcome": [[0.0, 1.0, 0.5]], "expected": [[0.25, 0.5, 0.5]]},
     "text_risk": {"losses": [0.25, 0.0, 0.5], "error": 0.125},

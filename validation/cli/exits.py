@@ -7,9 +7,9 @@ from importlib.metadata import PackageNotFoundError, requires
 
 VIOLATED, REFUSED, PARTLY, INTERRUPTED, CLOSED = 1, 2, 3, 130, 141
 EXIT_CODES = """\
-Exit codes: 0 done, no claim is violated; 1 a claim is violated, a test failed, or `repro --check` found a stale table;
-2 you can fix it (a wrong argument, a missing file, a full disk); 3 partly done, the rest is listed; 130 interrupted;
-141 the reader of the output left (`| head`)."""
+Exit codes: 0 done, no claim is violated; 1 a claim is violated, a test failed, `repro --check` found a stale table, or
+`audit` found that a law is not kept; 2 you can fix it (a wrong argument, a missing file, a full disk); 3 partly done,
+the rest is listed, or `audit` needs more draws; 130 interrupted; 141 the reader of the output left (`| head`)."""
 PROJECT = "hlmtheory"
 
 

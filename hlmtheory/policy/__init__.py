@@ -29,16 +29,36 @@ from __future__ import annotations
 from hlmtheory.policy.band import BandUser, SharedPlan, plan_users
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import DeviceRule, StageCosts, UserPlan
+from hlmtheory.policy.device import DevicePolicy
+from hlmtheory.policy.device_parts import (
+    CertifiedRows,
+    DeviceDraft,
+    DraftProbabilities,
+    Guarantee,
+    LatticeRows,
+    UncertaintyLine,
+    threshold_rule,
+)
 from hlmtheory.policy.hulls import Hulls, join_hulls, lower_hulls
+from hlmtheory.policy.server import ServerAnswer, ServerPolicy
 from hlmtheory.policy.shares import share_rates, share_residual, throughput_shares
 from hlmtheory.policy.user import plan_user
 
 __all__ = [
     "BandUser",
+    "CertifiedRows",
+    "DeviceDraft",
+    "DevicePolicy",
     "DeviceRule",
+    "DraftProbabilities",
+    "Guarantee",
     "Hulls",
+    "LatticeRows",
+    "ServerAnswer",
+    "ServerPolicy",
     "SharedPlan",
     "StageCosts",
+    "UncertaintyLine",
     "UserPlan",
     "codec_hulls",
     "join_hulls",
@@ -47,5 +67,6 @@ __all__ = [
     "plan_users",
     "share_rates",
     "share_residual",
+    "threshold_rule",
     "throughput_shares",
 ]

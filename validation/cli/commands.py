@@ -267,6 +267,9 @@ def figure(
 @click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="Maximum new tokens.")
 @click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts per batch.")
 @click.option("--method", "only", multiple=True, help="Only this method; may be given several times.")
+@click.option(
+    "--policy", type=click.Path(path_type=Path), help="A policy.json of `hlm plan`; adds its method, called planned."
+)
 @click.option("--seed", type=int, default=1, show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1, ..., or sharded.")
 @click.option("--dtype", help="Type of the weights.  [default: float32 on the CPU, elsewhere as stored]")
@@ -281,6 +284,7 @@ def decode(
     new_tokens: int,
     batch: int,
     only: tuple[str, ...],
+    policy: Path | None,
     seed: int,
     device: str,
     dtype: str | None,
@@ -297,6 +301,7 @@ def decode(
     """
     from validation.collection.prompts import builtin_prompts, read_prompts
     from validation.decoding.pass_times import FILE, passes_of
+    from validation.decoding.policy_file import planned_methods, refuse_other_models
     from validation.decoding.studies import STUDIES, decode_study, fitted_to, likely_names, refuse_unknown
     from validation.decoding.text_files import sample_of, write_texts
     from validation.models.pair import load_pair
@@ -305,15 +310,19 @@ def decode(
     if name not in STUDIES:
         raise UserError(f"There is no study {name!r}; choose one of: {', '.join(STUDIES)}.")
     study, folder = STUDIES[name], run / "decoded" / name
-    refuse_unknown(study, only, likely_names(study), loosely=True)  # fail early; checked again once fitted
+    planned = planned_methods(policy, study.temperature, study.top_p)
+    own = [one.name for one in planned]
+    only = tuple(own[0] if own and one == "planned" else one for one in only)
+    refuse_unknown(study, only, [*likely_names(study), *own], loosely=True)  # fail early; checked again once fitted
     console = open_console(quiet=quiet, stderr=as_json)
     trace = open_trace(run / "trace")
     chosen = builtin_prompts()[:100] if prompts is None else read_prompts(prompts)
     with waiting(console, "fitting thresholds to the trace"), naming(folder):
         fitted = fitted_to(trace, folder.parent / "fitted.json")
-    refuse_unknown(study, only, [method.name for method in study.methods(fitted)])
+    refuse_unknown(study, only, [*(method.name for method in study.methods(fitted)), *own])
     with waiting(console, "loading the two models"):
         pair = load_pair(None if draft else "builtin", draft=draft, target=target, device=device, dtype=dtype)
+    refuse_other_models(planned, pair)
     settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
     with waiting(console, "timing a pass of each model"), naming(folder):
         passes = passes_of(pair, folder.parent)
@@ -325,6 +334,7 @@ def decode(
             trace,
             folder,
             only=only,
+            more=planned,
             progress=report,
             **settings,
         )

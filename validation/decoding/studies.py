@@ -172,6 +172,7 @@ def decode_study(
     batch: int = DEFAULT_BATCH,
     seed: int = DEFAULT_SEED,
     only: Sequence[str] = (),
+    more: Sequence[Method] = (),
     progress: Callable[[int, int, str], None] | None = None,
 ) -> Decoded:
     """Decode a study, or the missing part of it, and return its records and scores.
@@ -190,6 +191,8 @@ def decode_study(
         As in :func:`validation.decoding.loop.decode`.
     only : sequence of str
         Names of the methods to decode; stored records of other methods are kept.
+    more : sequence of Method
+        Methods beside those of the study that do not follow the link's rate.
     progress : callable, optional
         Called as ``progress(done, total, text)``.
 
@@ -204,7 +207,7 @@ def decode_study(
         such method.
     """
     fitted = fitted_to(trace, folder.parent / "fitted.json")
-    methods = study.methods(fitted)
+    methods = [*study.methods(fitted), *more]
     refuse_unknown(study, only, [method.name for method in methods])
     chosen = [method for method in methods if not only or method.name in only]
     settings: dict[str, Any] = {"new_tokens": new_tokens, "batch": batch, "seed": seed}

@@ -44,6 +44,7 @@ class Family(StrEnum):
     CU_HLM = "CU-HLM"
     SQS = "SQS"
     SPECULATIVE = "speculative decoding"
+    PLANNED = "planned"
 
 
 @dataclass(frozen=True, slots=True)

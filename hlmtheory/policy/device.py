@@ -1,0 +1,412 @@
+"""The policy that a device runs: keep a draft without verification, or send it as the plan says.
+
+A :class:`DevicePolicy` needs numpy alone. It turns a row of the draft model's logits into a token, and either keeps the
+token without verification or adds it, coded, to the message of the round. The server's side is
+:class:`hlmtheory.policy.server.ServerPolicy`. ``policy.json`` is the text of :meth:`DevicePolicy.to_json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from hlmtheory._array import NUMPY, Array, softmax
+from hlmtheory._domains import Domain, DomainError, flag, generator, instance, instances, number, token_of
+from hlmtheory._quantities import not_negative, whole_from_one
+from hlmtheory._simplex import over_exact_sums
+from hlmtheory.codec import (
+    CodecChoice,
+    LatticeDraft,
+    LatticeMessage,
+    MixedDraft,
+    MixedMessage,
+    coded_message,
+    decoded_rows,
+    encode,
+)
+from hlmtheory.codec.menu import TOP_K
+from hlmtheory.codec.messages import LONGEST_BATCH
+from hlmtheory.codec.mixed import VOCABULARY
+from hlmtheory.lattice import quantize, top_support
+from hlmtheory.policy.costs import DeviceRule, Numbers, UserPlan
+from hlmtheory.policy.device_parts import (
+    FINITE,
+    CertifiedRows,
+    DeviceDraft,
+    DraftProbabilities,
+    Guarantee,
+    LatticeRows,
+    Messages,
+    UncertaintyLine,
+    a_text,
+    one_row,
+)
+from hlmtheory.policy.device_rows import row_hulls
+from hlmtheory.policy.hulls import Hulls
+from hlmtheory.policy.tokens import drawn
+
+REQUEST = b"\0"
+"""The message of a round without drafts: a request for one token."""
+
+_PRICE = not_negative("give a price in tokens")
+_RULE = {
+    "draft_length": Domain(
+        f"a whole number in 0..{LONGEST_BATCH}",
+        lambda xp, value: (value >= 0) & (value <= LONGEST_BATCH),
+        "K counts the drafts of a round",
+        kind="integer",
+    ),
+    "bit_price": _PRICE,
+    "first_risk_price": _PRICE,
+    "later_risk_price": _PRICE,
+    "skip_slope": FINITE,
+    "skip_level": FINITE,
+}
+_TEMPERATURE = not_negative("give the temperature of both models; 0 takes the likeliest token")
+_BITS = whole_from_one("give the most bits of a distribution in a message, or None")
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePolicy:
+    """A plan as a device runs it.
+
+    Parameters
+    ----------
+    vocabulary : int
+        V.
+    temperature : float
+        Of both models; 0 takes the likeliest token.
+    rule : DeviceRule
+        Its prices choose among :class:`CertifiedRows`; other messages have no choice, and cost nothing in the rule.
+    messages : CertifiedRows, LatticeRows or DraftProbabilities
+        What is sent of a draft.
+    line : UncertaintyLine, optional
+        Estimates β̂. None only if the rule never skips.
+    planned_for : str, optional
+        A mark of the models that it was planned for. None if they are not known.
+    bonus : bool
+        Whether the server adds a token if it accepts all drafts of a round.
+    bits_limit : int, optional
+        The most bits of a certified row in a message, from a limit on the latency of a round. A first draft without
+        such a row is skipped if the rule skips any; otherwise it is sent with the fewest bits.
+    guarantees : sequence of Guarantee
+        What the plan promises.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, or the rule skips and there is no line.
+
+    Examples
+    --------
+    >>> from hlmtheory.policy import LatticeRows, threshold_rule
+    >>> policy = DevicePolicy(4, 1.0, threshold_rule(1, 0.25), LatticeRows(100, top_k=4), UncertaintyLine(1.0, 0.0))
+    >>> rng = np.random.default_rng(0)
+    >>> sure, unsure = policy.draft([99.0, 0.0, 0.0, 0.0], rng=rng), policy.draft([0.0, 0.5, 0.0, 0.5], rng=rng)
+    >>> sure.skip, unsure.skip, len(policy.message([unsure]))
+    (True, False, 15)
+    >>> DevicePolicy.from_json(policy.to_json()) == policy
+    True
+    """
+
+    vocabulary: int
+    temperature: float
+    rule: DeviceRule
+    messages: Messages
+    line: UncertaintyLine | None = None
+    planned_for: str | None = None
+    bonus: bool = True
+    bits_limit: int | None = None
+    guarantees: tuple[Guarantee, ...] = ()
+
+    def __post_init__(self) -> None:
+        rule = instance("rule", self.rule, DeviceRule)
+        found = {field.name: getattr(rule, field.name) for field in fields(rule)}
+        found |= {name: number(domain, name, found[name]) for name, domain in _RULE.items()}
+        found["skips"] = flag("skips", rule.skips)
+        if not isinstance(self.messages, (CertifiedRows, LatticeRows, DraftProbabilities)):
+            raise TypeError("messages must be CertifiedRows, LatticeRows or DraftProbabilities; got another; make one")
+        if self.line is not None:
+            instance("line", self.line, UncertaintyLine)
+        elif rule.skips:
+            raise DomainError("line must be given for a rule that skips; got None; fit one to the uncertainty")
+        if self.planned_for is not None:
+            a_text("planned_for", self.planned_for)
+        limit = None if self.bits_limit is None else number(_BITS, "bits_limit", self.bits_limit)
+        for name, value in (
+            ("vocabulary", number(VOCABULARY, "vocabulary", self.vocabulary)),
+            ("temperature", float(number(_TEMPERATURE, "temperature", self.temperature))),
+            ("rule", DeviceRule(**found)),
+            ("bonus", flag("bonus", self.bonus)),
+            ("bits_limit", limit),
+            ("guarantees", instances("guarantees", self.guarantees, Guarantee)),
+        ):
+            object.__setattr__(self, name, value)
+        if isinstance(self.messages, LatticeRows) and (self.messages.top_k or 0) > self.vocabulary:
+            raise DomainError(f"top_k must be at most V = {self.vocabulary}; got {self.messages.top_k}; keep fewer")
+
+    @classmethod
+    def from_plan(cls, plan: UserPlan, **others: Any) -> DevicePolicy:
+        """Return the policy of a plan.
+
+        Parameters
+        ----------
+        plan : UserPlan
+            From :func:`plan_user` or :func:`plan_users`.
+        **others
+            The other parameters of the class, by name.
+
+        Returns
+        -------
+        DevicePolicy
+        """
+        return cls(rule=instance("plan", plan, UserPlan).rule, **others)
+
+    @classmethod
+    def from_json(cls, text: str) -> DevicePolicy:
+        """Return the policy of a JSON text.
+
+        Parameters
+        ----------
+        text : str
+            As :meth:`to_json` writes it.
+
+        Returns
+        -------
+        DevicePolicy
+
+        Raises
+        ------
+        ValueError
+            If the text is not JSON, has another version, lacks a field, has an unknown one or one twice, or a value is
+            out of range; the message names the field.
+        """
+        from hlmtheory.policy.device_json import policy_of
+
+        return policy_of(text)
+
+    def to_json(self) -> str:
+        """Return the policy as JSON, with a final newline."""
+        from hlmtheory.policy.device_json import text_of
+
+        return text_of(self)
+
+    def distribution(self, logits: Array) -> Numbers:
+        """Return what a token is drawn from: q at the policy's temperature, or the quantised q̂.
+
+        Parameters
+        ----------
+        logits : array, shape (V,)
+            Of the draft model.
+
+        Returns
+        -------
+        float64 array, shape (V,)
+
+        Raises
+        ------
+        ValueError
+            If there are not V logits, one is NaN or +inf, or all are -inf.
+        """
+        row = one_row(logits)
+        if len(row) != self.vocabulary:
+            raise DomainError(f"logits must have V = {self.vocabulary} entries; got {len(row)}; cut padded heads")
+        if self.temperature == 0:
+            q: Numbers = np.eye(1, self.vocabulary, int(row.argmax()))[0]
+        else:
+            q = over_exact_sums(np.asarray(softmax(NUMPY, (row - row.max()) / self.temperature)))
+        if isinstance(self.messages, LatticeRows):
+            q = _quantised(q, self.messages) / self.messages.resolution
+        return q
+
+    def draft(self, logits: Array, *, first: bool = True, rng: np.random.Generator) -> DeviceDraft:
+        """Return a drawn token, and whether it is skipped or how it is sent.
+
+        Parameters
+        ----------
+        logits : array, shape (V,)
+            Of the draft model at this position.
+        first : bool
+            Whether it is the first draft of a round; no other is skipped.
+        rng : numpy Generator
+            Draws the token, then the samples of the uncertainty, if any.
+
+        Returns
+        -------
+        DeviceDraft
+
+        Raises
+        ------
+        ValueError
+            As :meth:`distribution`; or if the rule drafts nothing (K = 0).
+        """
+        rng = generator("rng", rng)
+        return self.decide(logits, drawn(self.distribution(logits), rng), first=first, rng=rng)
+
+    def decide(self, logits: Array, token: int, *, first: bool = True, rng: np.random.Generator) -> DeviceDraft:
+        """Return whether a token that was drawn from :meth:`distribution` is skipped, or how it is sent.
+
+        Parameters
+        ----------
+        logits, first, rng
+            As for :meth:`draft`.
+        token : int
+            The token.
+
+        Returns
+        -------
+        DeviceDraft
+
+        Raises
+        ------
+        ValueError
+            As :meth:`draft`; or if the token is not one of the vocabulary, or has probability 0.
+        """
+        rng, first = generator("rng", rng), flag("first", first)
+        row = self.distribution(logits)
+        token = number(token_of(self.vocabulary), "token", token)
+        if not row[token] > 0:
+            raise DomainError(f"token must have a positive probability; got {token}; draw it from distribution(logits)")
+        rule = self.rule
+        if rule.draft_length == 0:
+            raise DomainError("logits must be of a draft; got them under a policy of K = 0; send message(()) instead")
+        # 1. the message: for certified rows the corner of the row's hull with the least price
+        cost, fits, choice, bias = 0.0, True, None, 0.0
+        if isinstance(self.messages, CertifiedRows):
+            hulls = row_hulls(row, self.messages.menu)
+            price = rule.first_risk_price if first else rule.later_risk_price
+            corner, fits = cheapest_corner(hulls, rule.bit_price, price, self.bits_limit)
+            cost = rule.bit_price * float(hulls.bits[corner]) + price * float(hulls.risk[corner])
+            choice = _choice(hulls, corner)
+            bias = float(choice.bias)
+        # 2. skip, if sending costs more than the risk
+        beta: float | None = None
+        if first and rule.skips:
+            beta = instance("line", self.line, UncertaintyLine).rejection(logits, token, rng=rng)
+            if not fits or cost - rule.skip_slope * beta + rule.skip_level >= 0:
+                return DeviceDraft(token, True, None, None, beta, row)
+        # 3. or code it
+        return DeviceDraft(token, False, self._coded(row, token, choice), bias, beta, row)
+
+    def message(self, drafts: Sequence[DeviceDraft]) -> bytes:
+        """Return the bytes of a round.
+
+        Parameters
+        ----------
+        drafts : sequence of DeviceDraft
+            The drafts of the round that are not skipped, K or fewer; empty for a request of one token.
+
+        Returns
+        -------
+        bytes
+
+        Raises
+        ------
+        ValueError
+            If there are more than K drafts, or one of them is skipped.
+        """
+        given = instances("drafts", drafts, DeviceDraft)
+        if len(given) > self.rule.draft_length:
+            raise DomainError(f"drafts must be at most K = {self.rule.draft_length}; got {len(given)}; send a round")
+        coded = [draft.coded for draft in given if draft.coded is not None]
+        if len(coded) < len(given):
+            raise DomainError("drafts must be those that are sent; got one that is skipped; leave it out")
+        return encode(self.batch(coded)) if coded else REQUEST
+
+    def server_row(self, draft: DeviceDraft) -> Numbers | None:
+        """Return the distribution q̂ by which a rejected draft is replaced.
+
+        Parameters
+        ----------
+        draft : DeviceDraft
+
+        Returns
+        -------
+        float64 array, shape (V,), or None
+            As the server decodes it from the bytes; the device's own q for :class:`DraftProbabilities`; None for a
+            skipped draft.
+        """
+        coded = instance("draft", draft, DeviceDraft).coded
+        if coded is None:
+            return None
+        return draft.distribution if isinstance(self.messages, DraftProbabilities) else row_of(coded, self.vocabulary)
+
+    def replacement(self, draft: DeviceDraft, target: Array, *, rng: np.random.Generator) -> int:
+        """Return the token that replaces a rejected draft of :class:`DraftProbabilities`.
+
+        Parameters
+        ----------
+        draft : DeviceDraft
+            The rejected draft.
+        target : array, shape (V,)
+            p, as the server answered.
+        rng : numpy Generator
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        ValueError
+            If p is not a distribution over the vocabulary.
+        """
+        from hlmtheory.policy.server import replacement
+
+        rng, q = generator("rng", rng), instance("draft", draft, DeviceDraft).distribution
+        return replacement(target, q, rng)
+
+    def batch(self, coded: Sequence[MixedDraft | LatticeDraft]) -> MixedMessage | LatticeMessage:
+        """Return the message of coded drafts, before it is encoded."""
+        kind = LatticeMessage if isinstance(self.messages, LatticeRows) else MixedMessage
+        return kind(self.vocabulary, tuple(coded))  # type: ignore[arg-type]
+
+    def _coded(self, row: Numbers, token: int, choice: CodecChoice | None) -> MixedDraft | LatticeDraft:
+        if isinstance(self.messages, LatticeRows):
+            counts = np.rint(row * self.messages.resolution).astype(np.int64)
+            kept = np.flatnonzero(counts)
+            return LatticeDraft(kept, counts[kept], token)
+        if choice is None:  # q_d alone
+            nothing = np.empty(0, dtype=np.int64)
+            return MixedDraft(TOP_K, nothing, nothing, None, 1, token, float(row[token]))
+        return coded_message(row, choice, token=token).drafts[0]
+
+
+def row_of(coded: MixedDraft | LatticeDraft, vocabulary: int) -> Numbers:
+    """The distribution that the server decodes from a draft."""
+    if isinstance(coded, MixedDraft):
+        return np.asarray(decoded_rows(MixedMessage(vocabulary, (coded,)))[0])
+    row: Numbers = np.zeros(vocabulary)
+    row[coded.support] = coded.counts / coded.resolution
+    return row
+
+
+def cheapest_corner(hulls: Hulls, bit_price: float, risk_price: float, limit: int | None) -> tuple[int, bool]:
+    """The corner of one row with the least price among those within the limit, and whether there is one.
+
+    Of equal ones it is that with the fewest bits. Without one within the limit it is the row's first.
+    """
+    many = len(hulls.bits) if limit is None else int(np.searchsorted(hulls.bits, limit, side="right"))
+    if many <= 1 or risk_price <= 0:
+        return 0, many > 0
+    bits, risk = hulls.bits[:many], hulls.risk[:many]
+    slope = (risk[:-1] - risk[1:]) / np.diff(bits)  # falling: of a lower hull
+    return int(np.count_nonzero(slope > bit_price / risk_price)), True
+
+
+def _quantised(q: Numbers, messages: LatticeRows) -> Numbers:
+    """The counts of q on its lattice, float64."""
+    if messages.top_k is not None:
+        support = np.asarray(top_support(q, min(messages.top_k, int(np.count_nonzero(q)))))
+    else:
+        support = (q >= (messages.threshold or 1.0)) & (q > 0)
+        support[q.argmax()] = True
+    return np.asarray(quantize(q, support=support, resolution=messages.resolution), dtype=np.float64)
+
+
+def _choice(hulls: Hulls, corner: int) -> CodecChoice:
+    codec = instance("codec", hulls.codec, CodecChoice)
+    return CodecChoice(**{field.name: getattr(codec, field.name)[corner] for field in fields(codec)})

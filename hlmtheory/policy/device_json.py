@@ -1,0 +1,172 @@
+"""The text of ``policy.json``: what :class:`hlmtheory.policy.DevicePolicy` holds, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from hlmtheory._array import brief
+from hlmtheory._domains import DomainError
+from hlmtheory.codec import CodecMenu
+from hlmtheory.policy.costs import DeviceRule
+from hlmtheory.policy.device import DevicePolicy
+from hlmtheory.policy.device_parts import (
+    CertifiedRows,
+    DraftProbabilities,
+    Guarantee,
+    LatticeRows,
+    Messages,
+    UncertaintyLine,
+)
+
+FORMAT, VERSION = "hlm-policy", 1
+LONGEST = 2**20
+"""Most characters of the text."""
+
+_POLICY = "format version vocabulary temperature planned_for bonus bits_limit rule uncertainty messages guarantees"
+_FIELDS = {
+    "": tuple(_POLICY.split()),
+    "rule": ("draft_length", "skips", "bit_price", "first_risk_price", "later_risk_price", "skip_slope", "skip_level"),
+    "uncertainty": ("slope", "intercept", "max_temperature", "draws"),
+    "certified rows": ("kind", "kinds", "widths", "sizes", "resolutions"),
+    "lattice rows": ("kind", "resolution", "top_k", "threshold"),
+    "draft probabilities": ("kind",),
+    "guarantees": ("quantity", "value", "basis", "prompts"),
+}
+
+
+def text_of(policy: DevicePolicy) -> str:
+    """The policy as JSON."""
+    plain = {
+        "format": FORMAT,
+        "version": VERSION,
+        "vocabulary": policy.vocabulary,
+        "temperature": policy.temperature,
+        "planned_for": policy.planned_for,
+        "bonus": policy.bonus,
+        "bits_limit": policy.bits_limit,
+        "rule": asdict(policy.rule),
+        "uncertainty": None if policy.line is None else asdict(policy.line),
+        "messages": _messages_of(policy.messages),
+        "guarantees": [asdict(one) for one in policy.guarantees],
+    }
+    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def policy_of(text: str) -> DevicePolicy:
+    """The policy of a JSON text."""
+    given = _fields("", _parsed(text), version=True)
+    rule = _fields("rule", given["rule"])
+    line = None if given["uncertainty"] is None else _fields("uncertainty", given["uncertainty"])
+    promises = given["guarantees"]
+    if not isinstance(promises, list):
+        raise DomainError(f"guarantees must be a list; got {brief(promises)}; give [] for none")
+    named = {name: given[name] for name in ("vocabulary", "temperature", "planned_for", "bonus", "bits_limit")}
+    found: DevicePolicy = _made(
+        "the policy",
+        lambda: DevicePolicy(
+            **named,
+            rule=DeviceRule(**rule),
+            messages=_made("messages", lambda: _messages(given["messages"])),
+            line=None if line is None else _made("uncertainty", lambda: UncertaintyLine(**line)),
+            guarantees=tuple(
+                _made(f"guarantees[{n}]", lambda one=one: Guarantee(**_fields("guarantees", one)))  # type: ignore[misc]
+                for n, one in enumerate(promises)
+            ),
+        ),
+    )
+    return found
+
+
+def _messages_of(messages: Messages) -> dict[str, Any]:
+    """What is sent, as plain values."""
+    if isinstance(messages, CertifiedRows):
+        return {"kind": "certified rows", **asdict(messages.menu)}
+    return {"kind": "lattice rows" if isinstance(messages, LatticeRows) else "draft probabilities", **asdict(messages)}
+
+
+def _messages(value: Any) -> Messages:
+    """What is sent, from plain values."""
+    kinds = ("certified rows", "lattice rows", "draft probabilities")
+    kind = value.get("kind") if isinstance(value, Mapping) else None
+    if not isinstance(kind, str) or kind not in kinds:
+        raise DomainError(f"kind must be one of {', '.join(kinds)}; got {brief(kind)}; write the policy again")
+    found = _fields(kind, value)
+    del found["kind"]
+    if kind == "certified rows":
+        return CertifiedRows(CodecMenu(**{name: _row(name, one) for name, one in found.items()}))
+    return LatticeRows(**found) if kind == "lattice rows" else DraftProbabilities()
+
+
+def _parsed(text: str) -> Any:
+    """The value of a strict JSON text."""
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a string; got {brief(text)}; read the file as UTF-8")
+    if len(text) > LONGEST:
+        raise DomainError(f"text must have at most {LONGEST:,} characters; got {len(text):,}; give a policy.json")
+    try:
+        return json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_once)
+    except DomainError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise DomainError(f"text must be JSON; {brief(str(error))}; check that the file is complete") from error
+
+
+def _no_constant(word: str) -> float:
+    raise DomainError(f"text must hold finite numbers; got {word}; write the policy again")
+
+
+def _finite(word: str) -> float:
+    value = float(word)
+    return value if math.isfinite(value) else _no_constant(word)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose names are different."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DomainError(f"{brief(twice)} must be there once; got it twice; delete one")
+    return found
+
+
+def _fields(section: str, value: Any, *, version: bool = False) -> dict[str, Any]:
+    """An object with exactly the fields of its section."""
+    where = section or "the policy"
+    if not isinstance(value, Mapping):
+        raise DomainError(f"{where} must be an object of JSON; got {brief(value)}; write the policy again")
+    if version:
+        for name, wanted in (("format", FORMAT), ("version", VERSION)):
+            if type(value.get(name)) is not type(wanted) or value[name] != wanted:
+                raise DomainError(
+                    f"{name} must be {wanted!r}; got {brief(value.get(name))}; write the policy with this version"
+                )
+    names = _FIELDS[section]
+    for name in names:
+        if name not in value:
+            raise DomainError(f"{name} must be a field of {where}; it is missing; write the policy again")
+    for name in value:
+        if name not in names:
+            raise DomainError(f"{where} must have no field {brief(name)}; got it; delete it, or use its version")
+    return {name: value[name] for name in names if name not in ("format", "version")}
+
+
+def _row(name: str, value: Any) -> Any:
+    """The lists of a menu; None stays."""
+    if value is None and name in ("sizes", "resolutions"):
+        return None
+    if isinstance(value, list) and all(type(one) in (int, str) for one in value):
+        return tuple(value)
+    raise DomainError(f"{name} must be a list; got {brief(value)}; write the policy again")
+
+
+def _made(where: str, make: Callable[[], Any]) -> Any:
+    """What is made; the message of an error begins with its place, and a wrong type in JSON is a wrong value."""
+    try:
+        return make()
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DomainError(f"{where}: {error}") from error

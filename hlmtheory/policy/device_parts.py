@@ -1,0 +1,311 @@
+"""What a device's policy consists of: how it estimates a rejection, what it sends, and what is promised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from hlmtheory._array import NUMPY, Array
+from hlmtheory._domains import (
+    COUNT,
+    Domain,
+    DomainError,
+    check_logits,
+    generator,
+    instance,
+    number,
+    numbers,
+    option,
+    token_of,
+)
+from hlmtheory._quantities import whole_from_one
+from hlmtheory.codec import CodecMenu, LatticeDraft, MixedDraft
+from hlmtheory.codec.menu import ENTROPY
+from hlmtheory.lattice.arithmetic import LARGEST_RESOLUTION
+from hlmtheory.policy.costs import DeviceRule, Numbers
+from hlmtheory.uncertainty import MAX_TEMPERATURE, expected_uncertainty, sample_uncertainty
+from hlmtheory.uncertainty.perturbation import DOMAINS as UNCERTAINTY
+
+BASES = ("proved", "calibrated", "measured")
+LONGEST_TEXT = 500
+
+FINITE = Domain("finite", lambda xp, value: xp.isfinite(value), "give a number")
+_PROMPTS = whole_from_one("give the number of prompts, or None")
+_SIZE = whole_from_one("give the number of tokens that are kept, or None")
+_SHARE = Domain("in (0, 1]", lambda xp, value: (value > 0) & (value <= 1), "give a probability, or None")
+_RESOLUTION = Domain(
+    f"a whole number in 1..{LARGEST_RESOLUTION}",
+    lambda xp, value: (value >= 1) & (value <= LARGEST_RESOLUTION),
+    "ℓ units are the mass 1",
+    kind="integer",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UncertaintyLine:
+    """The line by which a device estimates the rejection probability of a draft: β̂ = a u + b, clipped to [0, 1].
+
+    Parameters
+    ----------
+    slope, intercept : float
+        a and b, such as those of :func:`hlmtheory.uncertainty.fit_linear`.
+    max_temperature : float
+        θmax of the uncertainty.
+    draws : int, optional
+        M, the number of perturbed samples. None takes their mean (:func:`hlmtheory.uncertainty.expected_uncertainty`).
+
+    Raises
+    ------
+    ValueError
+        If a number is out of its range.
+
+    Examples
+    --------
+    >>> round(UncertaintyLine(1.25, -0.125).rejection([0.0, 0.0], 1, rng=np.random.default_rng(0)), 9)
+    0.5
+    """
+
+    slope: float
+    intercept: float
+    max_temperature: float = MAX_TEMPERATURE
+    draws: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("slope", "intercept"):
+            object.__setattr__(self, name, float(number(FINITE, name, getattr(self, name))))
+        warmest = float(number(UNCERTAINTY["max_temperature"], "max_temperature", self.max_temperature))
+        object.__setattr__(self, "max_temperature", warmest)
+        if self.draws is not None:
+            object.__setattr__(self, "draws", number(UNCERTAINTY["draws"], "draws", self.draws))
+
+    def rejection(self, logits: Array, token: int, *, rng: np.random.Generator) -> float:
+        """Return β̂ of one draft.
+
+        Parameters
+        ----------
+        logits : array, shape (V,)
+            Of the draft model, as they are: the temperature of the run is not applied.
+        token : int
+            The draft.
+        rng : numpy Generator
+            Draws the M samples; not used if ``draws`` is None.
+
+        Returns
+        -------
+        float
+
+        Raises
+        ------
+        ValueError
+            If a logit is NaN or +inf, all are -inf, or the token is outside the vocabulary.
+        """
+        warmest = self.max_temperature
+        rng, row = generator("rng", rng), one_row(logits)
+        index = number(token_of(len(row)), "token", token)
+        if self.draws is None:
+            u = float(expected_uncertainty(row, index, max_temperature=warmest))
+        else:
+            u = float(sample_uncertainty(row, index, draws=self.draws, max_temperature=warmest, rng=rng))
+        return min(max(self.slope * u + self.intercept, 0.0), 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """A number that a plan promises, and on what it is based.
+
+    Parameters
+    ----------
+    quantity : str
+        What the number bounds, such as "total variation of a verified token".
+    value : float
+    basis : str
+        "proved", "calibrated" or "measured".
+    prompts : int, optional
+        The number of prompts of a calibrated or measured value; None for a proved one.
+
+    Raises
+    ------
+    ValueError
+        If the basis is unknown, the value is not finite, or the prompts do not fit the basis.
+
+    Examples
+    --------
+    >>> Guarantee("total variation of a text", 0.1, "calibrated", 53).prompts
+    53
+    """
+
+    quantity: str
+    value: float
+    basis: str
+    prompts: int | None = None
+
+    def __post_init__(self) -> None:
+        a_text("quantity", self.quantity)
+        object.__setattr__(self, "value", float(number(FINITE, "value", self.value)))
+        option("basis", self.basis, BASES)
+        if (self.prompts is None) != (self.basis == "proved"):
+            raise DomainError(
+                f"prompts must be a number for a calibrated or measured value, and None for a proved one; got "
+                f"{self.prompts!r} with {self.basis!r}; give both as they belong together"
+            )
+        if self.prompts is not None:
+            object.__setattr__(self, "prompts", number(_PROMPTS, "prompts", self.prompts))
+
+
+@dataclass(frozen=True, slots=True)
+class CertifiedRows:
+    """Drafts are drawn from q; the message is a coded row with a certified bias, chosen by the rule's prices.
+
+    Parameters
+    ----------
+    menu : CodecMenu
+        The codes that may be chosen: top-k at its sizes (and 0) and widths, its lattices and mixtures.
+
+    Raises
+    ------
+    ValueError
+        If the menu holds entropy coding, which needs more than numpy.
+
+    Examples
+    --------
+    >>> CertifiedRows(CodecMenu(kinds=("top-k",), widths=(8,))).menu.widths
+    (8,)
+    """
+
+    menu: CodecMenu
+
+    def __post_init__(self) -> None:
+        if ENTROPY in instance("menu", self.menu, CodecMenu).kinds:
+            raise DomainError("menu must not hold entropy coding, which needs more than numpy; got it; leave it out")
+
+
+@dataclass(frozen=True, slots=True)
+class LatticeRows:
+    """Drafts are drawn from the quantised row q̂ = b/ℓ, which is sent whole: verification leaves the target's law.
+
+    Parameters
+    ----------
+    resolution : int
+        ℓ.
+    top_k : int, optional
+        The number of tokens that are kept.
+    threshold : float, optional
+        τ in (0, 1]: the tokens with q at or above it are kept, and the most probable token. Give this, or ``top_k``.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, or not just one of the last two is given.
+
+    Examples
+    --------
+    >>> LatticeRows(100, top_k=32).top_k
+    32
+    """
+
+    resolution: int
+    top_k: int | None = None
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "resolution", number(_RESOLUTION, "resolution", self.resolution))
+        if (self.top_k is None) == (self.threshold is None):
+            raise DomainError(
+                f"top_k or threshold must be given, and not both; got {self.top_k!r} and {self.threshold!r}; leave one "
+                "out"
+            )
+        if self.top_k is not None:
+            object.__setattr__(self, "top_k", number(_SIZE, "top_k", self.top_k))
+        if self.threshold is not None:
+            object.__setattr__(self, "threshold", float(number(_SHARE, "threshold", self.threshold)))
+
+
+@dataclass(frozen=True, slots=True)
+class DraftProbabilities:
+    """Drafts are drawn from q; only q_d is sent. After a rejection the server answers with p, and the device draws.
+
+    Examples
+    --------
+    >>> DraftProbabilities()
+    DraftProbabilities()
+    """
+
+
+Messages: TypeAlias = CertifiedRows | LatticeRows | DraftProbabilities
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DeviceDraft:
+    """What the device does with one draft.
+
+    Attributes
+    ----------
+    token : int
+    skip : bool
+        Whether it is kept without verification.
+    coded : MixedDraft, LatticeDraft or None
+        What is sent of it; None if it is skipped.
+    bias : float or None
+        Certified Σ_v |law_v - p_v| of the token emitted at this position if the draft is sent, whatever p is; None if
+        it is skipped.
+    rejection : float or None
+        β̂; None where the rule does not need it.
+    distribution : float64 array, shape (V,)
+        What the token was drawn from.
+    """
+
+    token: int
+    skip: bool
+    coded: MixedDraft | LatticeDraft | None
+    bias: float | None
+    rejection: float | None
+    distribution: Numbers
+
+
+def threshold_rule(draft_length: int, threshold: float | None) -> DeviceRule:
+    """Return the rule that skips a first draft with β̂ at or below a threshold, and has no prices.
+
+    With the line :class:`UncertaintyLine` (1, 0), β̂ is the uncertainty.
+
+    Parameters
+    ----------
+    draft_length : int
+        K; 0 if the server decodes alone.
+    threshold : float, optional
+        None: nothing is skipped. 1 or more: everything is.
+
+    Returns
+    -------
+    DeviceRule
+
+    Raises
+    ------
+    ValueError
+        If K is not a whole number, 0 or more, or the threshold is not finite.
+
+    Examples
+    --------
+    >>> threshold_rule(4, 0.25).skip_level
+    0.25
+    """
+    level = 0.0 if threshold is None else float(number(FINITE, "threshold", threshold))
+    k = number(COUNT, "draft_length", draft_length)
+    return DeviceRule(k, threshold is not None, 0.0, 0.0, 0.0, 1.0, level)
+
+
+def one_row(logits: Array) -> Numbers:
+    """One row of logits (V,) on the host, float64."""
+    row = numbers(Domain("a row of logits", lambda xp, value: value == value, "look for NaN"), "logits", logits)
+    if row.ndim != 1 or not len(row):
+        raise DomainError(f"logits must be one row (V,); got shape {row.shape}; call once for each position")
+    found: Numbers = check_logits(NUMPY, row)
+    return found
+
+
+def a_text(name: str, value: Any) -> str:
+    """A short printable text."""
+    if isinstance(value, str) and 0 < len(value) <= LONGEST_TEXT and value.isprintable():
+        return value
+    raise DomainError(f"{name} must be 1 to {LONGEST_TEXT} printable characters; got {value!r:.60}; shorten it")

@@ -1,0 +1,162 @@
+"""The server's side of a device's policy: the bytes of a round and the target's distributions in, a token out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hlmtheory._array import Array, brief
+from hlmtheory._domains import DomainError, generator, instance
+from hlmtheory._simplex import canonical
+from hlmtheory.codec import LatticeDraft, MixedDraft, TruncatedMessage, decode
+from hlmtheory.codec.menu import TOP_K
+from hlmtheory.policy.costs import Numbers
+from hlmtheory.policy.device import REQUEST, DevicePolicy, row_of
+from hlmtheory.policy.device_parts import CertifiedRows, DraftProbabilities, LatticeRows
+from hlmtheory.policy.tokens import drawn
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ServerAnswer:
+    """The result of a round.
+
+    Attributes
+    ----------
+    accepted : int
+        How many drafts are kept, from the first on.
+    token : int or None
+        The token after them: a replacement of the first rejected draft, or, if all were accepted, a bonus token. None
+        if the policy has no bonus, or the device draws the replacement.
+    target : float64 array, shape (V,), or None
+        p at the rejected draft, for :meth:`DevicePolicy.replacement`; only under ``DraftProbabilities``.
+    """
+
+    accepted: int
+    token: int | None
+    target: Numbers | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPolicy:
+    """The server of devices that run one policy.
+
+    Parameters
+    ----------
+    policy : DevicePolicy
+
+    Examples
+    --------
+    >>> from hlmtheory.policy import LatticeRows, threshold_rule
+    >>> policy = DevicePolicy(4, 1.0, threshold_rule(1, None), LatticeRows(100, top_k=2))
+    >>> rng = np.random.default_rng(0)
+    >>> message = policy.message([policy.draft([9.0, 0.0, 9.0, 0.0], rng=rng)])
+    >>> answer = ServerPolicy(policy).verify(message, [[0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0]], rng=rng)
+    >>> answer.accepted, answer.token
+    (0, 3)
+    """
+
+    policy: DevicePolicy
+
+    def __post_init__(self) -> None:
+        instance("policy", self.policy, DevicePolicy)
+
+    def received(self, message: bytes) -> tuple[MixedDraft | LatticeDraft, ...]:
+        """Return the drafts of a round.
+
+        Parameters
+        ----------
+        message : bytes
+            As :meth:`DevicePolicy.message` makes it.
+
+        Returns
+        -------
+        tuple of MixedDraft or LatticeDraft
+            Empty if one token is requested.
+
+        Raises
+        ------
+        ValueError
+            If the bytes are damaged, or not a message that the policy allows.
+        """
+        if isinstance(message, (bytes, bytearray, memoryview)) and bytes(message) == REQUEST:
+            return ()
+        try:
+            found = decode(message)
+        except TypeError as error:
+            raise TypeError(f"message must be bytes; got {brief(message)}; give what the device sent") from error
+        policy = self.policy
+        if not isinstance(found, TruncatedMessage):
+            drafts: tuple[MixedDraft | LatticeDraft, ...] = found.drafts
+            fits = found.vocabulary == policy.vocabulary and len(drafts) <= policy.rule.draft_length
+            if fits and all(self._allows(draft) for draft in drafts):
+                return drafts
+        raise DomainError(
+            f"message must be of at most {policy.rule.draft_length} drafts over V = {policy.vocabulary}, coded as "
+            f"{type(policy.messages).__name__} of the policy; got {brief(found)}; use one policy on both sides"
+        )
+
+    def _allows(self, draft: MixedDraft | LatticeDraft) -> bool:
+        """Whether the policy's device could send such a draft."""
+        messages = self.policy.messages
+        if isinstance(messages, LatticeRows):
+            size = messages.top_k or self.policy.vocabulary
+            return isinstance(draft, LatticeDraft) and draft.size <= size and draft.resolution == messages.resolution
+        if not isinstance(draft, MixedDraft) or draft.probability is None:
+            return False
+        if isinstance(messages, CertifiedRows):
+            return draft.kind in messages.menu.kinds
+        return draft.kind == TOP_K and not draft.support.size
+
+    def verify(self, message: bytes, target: Array, *, rng: np.random.Generator) -> ServerAnswer:
+        """Return how many drafts are accepted, and the token that follows.
+
+        A draft is accepted with the probability min(1, p_d/q_d). The first rejected one is replaced from the residual
+        (p - q̂)⁺, with q̂ as it was decoded, or from p if the residual is 0.
+
+        Parameters
+        ----------
+        message : bytes
+            As :meth:`DevicePolicy.message` makes it, with n drafts.
+        target : array, shape (n + 1, V)
+            The target model's distributions at each draft and after the last, at the policy's temperature.
+        rng : numpy Generator
+            Draws one number for each draft that is verified, then the token.
+
+        Returns
+        -------
+        ServerAnswer
+
+        Raises
+        ------
+        ValueError
+            As :meth:`received`; or if the target's rows are not n + 1 distributions over the vocabulary.
+        """
+        rng, drafts = generator("rng", rng), self.received(message)
+        p: Numbers = canonical("target", target)
+        wanted = (len(drafts) + 1, self.policy.vocabulary)
+        if p.shape != wanted:
+            raise DomainError(
+                f"target must have shape {wanted}, a row for each draft and one more; got {p.shape}; read the target "
+                "model once for all drafts"
+            )
+        for place, draft in enumerate(drafts):
+            known = row_of(draft, self.policy.vocabulary)
+            own = draft.probability if isinstance(draft, MixedDraft) else None
+            q_d = float(known[draft.token]) if own is None else own
+            if rng.random() * q_d < p[place, draft.token]:  # u < p/q, without a quotient
+                continue
+            if isinstance(self.policy.messages, DraftProbabilities):
+                return ServerAnswer(place, None, p[place])
+            return ServerAnswer(place, replacement(p[place], known, rng))
+        bonus = self.policy.bonus or not drafts
+        return ServerAnswer(len(drafts), drawn(p[-1], rng) if bonus else None)
+
+
+def replacement(target: Array, known: Numbers, rng: np.random.Generator) -> int:
+    """A token from the residual (p - q̂)⁺, or from p if it is 0."""
+    p: Numbers = canonical("target", target)
+    if p.shape != known.shape:
+        raise DomainError(f"target must have shape {known.shape}; got {p.shape}; give one distribution")
+    residual = np.maximum(p - known, 0.0)
+    return drawn(residual if residual.max() > 0 else p, rng)

@@ -1,0 +1,39 @@
+"""Draw a token from a distribution on the host, by a given random generator."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+BRANCHES = 64
+"""Number of parts from which one random number chooses."""
+
+
+def numbers_for(vocabulary: int) -> int:
+    """How many random numbers a token takes: the smallest n with ``BRANCHES``ⁿ ≥ V."""
+    count = 1
+    while BRANCHES**count < vocabulary:
+        count += 1
+    return count
+
+
+def drawn(row: NDArray[np.float64], rng: np.random.Generator) -> int:
+    """Draw a token from a row (V,) of non-negative numbers with a positive sum; one of 0 is never drawn.
+
+    First a block of tokens is drawn, then a part of the block, and so on, each with a random number of its own. So a
+    last digit of the row changes the token less often than by one number and the inverse of the distribution function.
+    """
+    cumulative, size = np.cumsum(row), len(row)
+    uniform = rng.random((numbers_for(size),))
+    lower, first = 0.0, 0  # of the block
+    for level in reversed(range(len(uniform))):
+        step = BRANCHES**level
+        count = min(BRANCHES, -(-size // step))
+        ends = np.minimum(first + np.arange(step - 1, count * step, step), size - 1)
+        edges = cumulative[ends]
+        upper = float(edges[-1])
+        aim = min(lower + float(uniform[level]) * (upper - lower), float(np.nextafter(upper, 0.0)))  # it may round up
+        part = min(int(np.searchsorted(edges, aim, side="right")), count - 1)
+        lower = float(edges[part - 1]) if part else lower
+        first = min(first + part * step, size - 1)
+    return first

@@ -1,0 +1,518 @@
+"""A device's policy: its decisions, the bytes, the server's answer, the law of the text, and the strict file."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hlmtheory import codec, policy, truncation, uncertainty
+from hlmtheory.policy import (
+    CertifiedRows,
+    DevicePolicy,
+    DeviceRule,
+    DraftProbabilities,
+    Guarantee,
+    LatticeRows,
+    ServerPolicy,
+    UncertaintyLine,
+    threshold_rule,
+)
+from hlmtheory.policy.device import REQUEST
+from hlmtheory.policy.device_rows import row_hulls
+from hlmtheory.policy.tokens import drawn, numbers_for
+
+MENU = codec.CodecMenu(kinds=("top-k", "lattice"), widths=(4, 8, 16), sizes=(1, 2, 3, 4, 8), resolutions=(1, 10, 100))
+CERTIFIED, LATTICE, PROBABILITIES = CertifiedRows(MENU), LatticeRows(16, top_k=4), DraftProbabilities()
+KINDS = (CERTIFIED, LATTICE, LatticeRows(50, threshold=0.125), PROBABILITIES)
+RULE = DeviceRule(3, True, 2.0**-8, 4.0, 2.0, 3.0, 0.25)
+LINE = UncertaintyLine(0.9, 0.01)
+PROMISES = (Guarantee("total variation of a token", 0.05, "proved"), Guarantee("speed", 31.5, "measured", 53))
+FULL = DevicePolicy(8, 0.7, RULE, CERTIFIED, LINE, "8 ab cd", False, 400, PROMISES)
+
+
+def make(messages=CERTIFIED, rule=RULE, vocabulary=8, temperature=1.0, line=LINE, **others):
+    return DevicePolicy(vocabulary, temperature, rule, messages, line, **others)
+
+
+class Replay(np.random.Generator):
+    """A generator that returns given numbers, in turn."""
+
+    def __init__(self, numbers):
+        super().__init__(np.random.PCG64(0))
+        self.numbers = list(numbers)
+
+    def random(self, size=None):
+        count = int(np.prod(size)) if size is not None else 1
+        found, self.numbers = self.numbers[:count], self.numbers[count:]
+        assert len(found) == count
+        return found[0] if size is None else np.reshape(found, size)
+
+
+finite = st.floats(-1e6, 1e6)
+prices = st.floats(0.0, 1e6)
+words = st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1, max_size=20)
+some = st.integers(1, 500)
+menus = st.builds(
+    codec.CodecMenu,
+    kinds=st.lists(st.sampled_from(("top-k", "lattice", "mixture")), min_size=1, unique=True).map(tuple),
+    widths=st.lists(st.integers(1, 24), min_size=1, max_size=4).map(tuple),
+    sizes=st.none() | st.lists(some, min_size=1, max_size=4).map(tuple),
+    resolutions=st.none() | st.lists(some, min_size=1, max_size=4).map(tuple),
+)
+policies = st.builds(
+    DevicePolicy,
+    vocabulary=st.integers(512, 2**18),
+    temperature=st.floats(0.0, 10.0),
+    rule=st.builds(DeviceRule, st.integers(0, 64), st.booleans(), prices, prices, prices, finite, finite),
+    messages=st.builds(CertifiedRows, menus)
+    | st.builds(LatticeRows, some, top_k=some)
+    | st.builds(LatticeRows, some, threshold=st.floats(2.0**-30, 1.0))
+    | st.just(PROBABILITIES),
+    line=st.builds(UncertaintyLine, finite, finite, st.floats(0.0, 4.0), st.none() | st.integers(1, 100)),
+    planned_for=st.none() | words,
+    bonus=st.booleans(),
+    bits_limit=st.none() | some,
+    guarantees=st.lists(
+        st.builds(Guarantee, words, finite, st.just("proved"))
+        | st.builds(Guarantee, words, finite, st.sampled_from(("calibrated", "measured")), some),
+        max_size=3,
+    ).map(tuple),
+)
+
+
+# ------------------------------------------------------------------------------------------------------ the file
+
+
+@given(policies)
+def test_a_policy_survives_its_text(one):
+    text = one.to_json()
+    again = DevicePolicy.from_json(text)
+    assert again == one
+    assert again.to_json() == text
+
+
+def test_every_field_of_a_policy_is_in_its_text():
+    changed = {
+        "vocabulary": 9,
+        "temperature": 0.5,
+        "rule": replace(RULE, skip_level=0.5),
+        "messages": LATTICE,
+        "line": UncertaintyLine(0.9, 0.01, draws=20),
+        "planned_for": None,
+        "bonus": True,
+        "bits_limit": None,
+        "guarantees": (),
+    }
+    assert set(changed) == {field.name for field in fields(DevicePolicy)}
+    texts = {replace(FULL, **{name: value}).to_json() for name, value in changed.items()}
+    assert len(texts | {FULL.to_json()}) == len(changed) + 1
+
+
+def answer(text):
+    """Return the policy of a text, or the refusal; no other error may appear."""
+    try:
+        return DevicePolicy.from_json(text)
+    except ValueError as error:
+        return str(error)
+
+
+def test_a_text_that_is_cut_is_refused():
+    text = FULL.to_json().rstrip()
+    for end in range(len(text)):
+        assert "text must be JSON" in answer(text[:end]), end
+
+
+@given(st.data())
+def test_a_changed_text_is_refused_or_another_policy(data):
+    text = FULL.to_json()
+    place = data.draw(st.integers(0, len(text) - 1))
+    other = data.draw(st.sampled_from('0123456789.-+eE"{}[],:nulltrefas \\\x00é') | st.just(""))
+    found = answer(text[:place] + other + text[place + 1 :])
+    if not isinstance(found, str):
+        assert DevicePolicy.from_json(found.to_json()) == found
+
+
+PLACES = [
+    (section, name)
+    for section, content in [("", json.loads(FULL.to_json())), *json.loads(FULL.to_json()).items()]
+    if isinstance(content, dict)
+    for name in content
+]
+WRONG = [True, "x", -1.5, 1e400, {}, [[]], 10**400, "\x00", [1, None], -7]
+MAY_BE = {  # what a field allows of these
+    ("", "planned_for"): ["x"],
+    ("", "bonus"): [True],
+    ("rule", "skips"): [True],
+    ("rule", "skip_slope"): [-1.5, -7],
+    ("rule", "skip_level"): [-1.5, -7],
+    ("uncertainty", "slope"): [-1.5, -7],
+    ("uncertainty", "intercept"): [-1.5, -7],
+}
+
+
+@pytest.mark.parametrize("place", PLACES, ids=".".join)
+def test_a_wrong_field_is_refused_by_its_name(place):
+    section, name = place
+
+    def changed(change):
+        plain = json.loads(FULL.to_json())
+        change(plain[section] if section else plain)
+        return answer(json.dumps(plain))
+
+    for value in WRONG:
+        if any(type(one) is type(value) and one == value for one in MAY_BE.get(place, [])):
+            continue
+        found = changed(lambda part, value=value: part.update({name: value}))
+        assert isinstance(found, str), (place, value)
+        assert name in found or "finite numbers" in found, (value, found)
+    assert f"{name} must be" in changed(lambda part: part.pop(name))
+    assert "no field 'surplus'" in changed(lambda part: part.update(surplus=1))
+
+
+def lattice_rows(top_k, threshold):
+    """Return lattice rows as a text has them."""
+    return {"kind": "lattice rows", "resolution": 5, "top_k": top_k, "threshold": threshold}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda plain: plain | {"version": 2}, "version must be 1; got 2"),
+        (lambda plain: plain | {"version": True}, "version must be 1; got True"),
+        (lambda plain: plain | {"version": 1.0}, "version must be 1; got 1.0"),
+        (lambda plain: plain | {"format": "hlm-trace"}, "format must be 'hlm-policy'"),
+        (lambda plain: [plain], "the policy must be an object"),
+        (lambda plain: plain | {"uncertainty": None}, "line must be given for a rule that skips"),
+        (lambda plain: plain | {"vocabulary": 1}, "vocabulary must be a whole number in 2..262144"),
+        (lambda plain: plain | {"temperature": -1.0}, "temperature must be 0 or more"),
+        (lambda plain: plain | {"guarantees": {}}, "guarantees must be a list"),
+        (lambda plain: plain | {"guarantees": [1]}, "guarantees must be an object"),
+        (lambda plain: plain | {"messages": {"kind": "smoke"}}, "kind must be one of certified rows"),
+        (lambda plain: plain | {"messages": {"kind": "draft probabilities", "k": 1}}, "no field 'k'"),
+        (
+            lambda plain: (
+                plain | {"messages": {"kind": "lattice rows", "resolution": 5, "top_k": 9, "threshold": None}}
+            ),
+            "top_k must be at most V = 8",
+        ),
+        (
+            lambda plain: plain | {"messages": {"kind": "lattice rows", "resolution": 5, "top_k": 9, "threshold": 0.5}},
+            "top_k or threshold must be given, and not both",
+        ),
+    ],
+)
+def test_a_policy_of_another_kind_is_refused(change, words):
+    assert words in answer(json.dumps(change(json.loads(FULL.to_json()))))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (FULL.to_json().replace("0.7", "NaN"), "finite numbers; got NaN"),
+        (FULL.to_json().replace("0.7", "Infinity"), "finite numbers; got Infinity"),
+        (FULL.to_json().replace("0.7", "1e999"), "finite numbers; got 1e999"),
+        (FULL.to_json().replace('"bonus"', '"version"'), "'version' must be there once"),
+        ("[" * 100_000, "text must be JSON"),
+        (FULL.to_json() + " " * 2**20, "at most 1,048,576 characters"),
+        ("", "text must be JSON"),
+    ],
+)
+def test_a_text_that_is_no_strict_json_is_refused(text, words):
+    assert words in answer(text)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: Guarantee("x", 0.1, "proved", 3), "prompts must be a number for a calibrated"),
+        (lambda: Guarantee("x", 0.1, "measured"), "prompts must be a number for a calibrated"),
+        (lambda: Guarantee("x", 0.1, "hoped", 3), "basis must be one of proved, calibrated, measured"),
+        (lambda: Guarantee("", 0.1, "proved"), "quantity must be 1 to 500 printable"),
+        (lambda: Guarantee("x", np.nan, "proved"), "value must be finite; got nan"),
+        (lambda: UncertaintyLine(np.inf, 0.0), "slope must be finite; got inf"),
+        (lambda: CertifiedRows(codec.CodecMenu(kinds=("entropy",))), "menu must not hold entropy coding"),
+        (lambda: LatticeRows(0, top_k=3), "resolution must be a whole number in 1"),
+        (lambda: LatticeRows(10), "top_k or threshold must be given"),
+        (lambda: make(rule=replace(RULE, bit_price=-1.0)), "bit_price must be 0 or more"),
+        (lambda: make(rule=replace(RULE, draft_length=5000)), "draft_length must be a whole number in 0..4096"),
+        (lambda: make(line=None), "line must be given for a rule that skips"),
+        (lambda: make().distribution([0.0] * 7), "logits must have V = 8 entries; got 7"),
+        (lambda: make().distribution([np.nan] * 8), "logits must be"),
+        (lambda: make().decide([0.0] * 8, 8, rng=np.random.default_rng(0)), "token must be a token in 0..V-1"),
+        (
+            lambda: make(LATTICE).decide([9.0, *[-99.0] * 7], 3, rng=np.random.default_rng(0)),
+            "token must have a positive probability; got 3",
+        ),
+        (lambda: make(rule=threshold_rule(0, None)).draft([0.0] * 8, rng=np.random.default_rng(0)), "K = 0"),
+    ],
+)
+def test_bad_values_are_refused(wrong, words):
+    with pytest.raises(ValueError, match="; ") as refused:
+        wrong()
+    assert words in str(refused.value)
+
+
+# -------------------------------------------------------------------------------------------------- the decisions
+
+
+def logits_of(rng, vocabulary=8, scale=3.0):
+    return rng.normal(scale=scale, size=vocabulary)
+
+
+def test_a_token_is_drawn_with_its_probability():
+    """All numbers of a grid, one in the middle of each cell, stand for all numbers: two levels of blocks at V = 128."""
+    row = np.zeros(128)
+    row[[3, 70, 71, 127]] = 0.25, 0.375, 0.125, 0.25
+    assert numbers_for(128) == 2
+    assert numbers_for(64) == numbers_for(1) == 1
+    cells = 24
+    middle = (np.arange(cells) + 0.5) / cells
+    counts = Counter(drawn(row, Replay(pair)) for pair in itertools.product(middle, middle))
+    assert {token: count / cells**2 for token, count in counts.items()} == {3: 0.25, 70: 0.375, 71: 0.125, 127: 0.25}
+    assert drawn(row, Replay([np.nextafter(1.0, 0.0)] * 2)) == 127
+    assert drawn(row, Replay([0.0, 0.0])) == 3
+
+
+@pytest.mark.parametrize("limit", [None, 30, 60])
+@pytest.mark.parametrize("first", [True, False])
+def test_the_message_has_the_least_price_and_the_skip_is_the_rule(first, limit):
+    rng = np.random.default_rng(5)
+    kept = 0
+    for _ in range(40):
+        logits = logits_of(rng)
+        rule = DeviceRule(2, True, *rng.choice([0.0, 0.001, 0.01, 0.1, 1.0, 10.0], 3), rng.normal(), rng.normal())
+        one = make(rule=rule, bits_limit=limit)
+        found = one.draft(logits, first=first, rng=rng)
+        row = one.distribution(logits)
+        hulls = row_hulls(row, MENU)
+        y = rule.first_risk_price if first else rule.later_risk_price
+        allowed = np.flatnonzero(hulls.bits <= (limit or np.inf))
+        cost = rule.bit_price * hulls.bits + y * hulls.risk
+        least = float(cost[allowed].min()) if len(allowed) else float(cost[0])
+        u = float(uncertainty.expected_uncertainty(logits, found.token))
+        beta = min(max(LINE.slope * u + LINE.intercept, 0.0), 1.0)
+        wanted = first and (not len(allowed) or rule.skip_slope * beta - least <= rule.skip_level)
+        assert found.skip == wanted
+        kept += found.skip
+        assert found.rejection == (beta if first else None)
+        if not found.skip:
+            sent = codec.message_bytes(8, [int(hulls.bits[int(np.argmin(np.abs(2 * hulls.risk - found.bias)))])])
+            assert len(one.message([found])) == sent
+            if len(allowed):
+                at = int(np.argmin(np.abs(2 * hulls.risk - found.bias)))
+                assert cost[at] <= least * (1 + 1e-12)
+                assert hulls.bits[at] <= (limit or np.inf)
+    assert first == (kept > 0)
+
+
+def test_a_rule_without_prices_is_a_threshold():
+    rng = np.random.default_rng(2)
+    one = make(PROBABILITIES, threshold_rule(1, 0.5), line=UncertaintyLine(1.0, 0.0))
+    found = [(one.draft(logits, rng=rng), logits) for logits in (logits_of(rng, scale=5.0) for _ in range(60))]
+    for draft, logits in found:
+        assert draft.skip == (float(uncertainty.expected_uncertainty(logits, draft.token)) <= 0.5)
+    assert 0 < sum(draft.skip for draft, _ in found) < len(found)
+    exact = float(uncertainty.expected_uncertainty([0.0] * 8, 3))
+    for threshold, skip in ((exact, True), (np.nextafter(exact, 0.0), False), (1.0, True)):
+        one = make(PROBABILITIES, threshold_rule(1, threshold), line=UncertaintyLine(1.0, 0.0))
+        assert one.decide([0.0] * 8, 3, rng=rng).skip == skip
+    assert not make(PROBABILITIES, threshold_rule(1, None), line=None).draft([0.0] * 8, rng=rng).skip
+
+
+def test_a_sampled_uncertainty_uses_the_generator_after_the_token():
+    line = UncertaintyLine(1.0, 0.0, draws=5)
+    logits = np.linspace(0.0, 2.0, 8)
+    one = make(PROBABILITIES, threshold_rule(1, 0.5), line=line)
+    rng = np.random.default_rng(4)
+    token = drawn(one.distribution(logits), rng)
+    u = float(uncertainty.sample_uncertainty(logits, token, draws=5, rng=rng))
+    assert one.draft(logits, rng=np.random.default_rng(4)).rejection == u
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length):
+    rng = np.random.default_rng(3)
+    rows = rng.normal(scale=4.0, size=(80, 8))
+    probe = make(PROBABILITIES, threshold_rule(1, 0.5))
+    q = np.stack([probe.distribution(row) for row in rows])
+    hulls = policy.join_hulls([row_hulls(row, MENU) for row in q])
+    token = q.argmax(axis=-1)
+    beta = np.clip(LINE.slope * uncertainty.expected_uncertainty(rows, token) + LINE.intercept, 0.0, 1.0)
+    costs = policy.StageCosts(draft_s=0.01, verify_s=0.03, seconds_per_bit=1e-4, round_trip_s=0.02)
+    plan = policy.plan_user(hulls, costs, [0.7] * 3, rejection=beta, risk_limit=0.02, draft_lengths=[length])
+    one = DevicePolicy.from_plan(plan, vocabulary=8, temperature=1.0, messages=CERTIFIED, line=LINE)
+    for n, row in enumerate(rows):
+        first, later = (one.decide(row, token[n], first=kind, rng=rng) for kind in (True, False))
+        assert first.skip == plan.skip[n]
+        if not first.skip:
+            assert first.bias == pytest.approx(2 * hulls.risk[plan.first[n]], rel=1e-12)
+        if length > 1:
+            assert later.bias == pytest.approx(2 * hulls.risk[plan.later[n]], rel=1e-12)
+    assert 0 < plan.skip.sum() < len(rows)
+
+
+# ------------------------------------------------------------------------------------------------ bytes and law
+
+
+@pytest.mark.parametrize("messages", KINDS, ids=lambda one: type(one).__name__)
+@given(st.integers(0, 2**32))
+def test_the_server_decodes_what_the_device_used(messages, seed):
+    rng = np.random.default_rng(seed)
+    one = make(messages, replace(RULE, skips=False))
+    target = rng.dirichlet([0.3] * 8)
+    drafts = [one.draft(logits_of(rng), first=n == 0, rng=rng) for n in range(3)]
+    received = ServerPolicy(one).received(one.message(drafts))
+    assert list(received) == [draft.coded for draft in drafts]
+    for draft, sent in zip(drafts, received, strict=True):
+        assert sent.token == draft.token
+        known = one.server_row(draft)
+        if isinstance(messages, LatticeRows):
+            np.testing.assert_array_equal(known, draft.distribution)  # what the draft was drawn from
+            np.testing.assert_array_equal(sent.counts / messages.resolution, known[sent.support])
+            continue
+        assert sent.probability == draft.distribution[draft.token]
+        if isinstance(messages, DraftProbabilities):
+            np.testing.assert_array_equal(known, draft.distribution)
+            continue
+        (decoded,) = codec.decoded_rows(codec.MixedMessage(8, (sent,)))
+        np.testing.assert_array_equal(known, decoded)
+        certificate = codec.decoded_rows(codec.MixedMessage(8, (replace(sent, probability=None),)))[0]
+        assert np.abs(draft.distribution - certificate).sum() <= draft.bias  # what it was computed from
+        emitted = truncation.decoded_output_distribution(target, draft.distribution, certificate)
+        assert np.abs(emitted - target).sum() <= draft.bias * (1 + 1e-12)
+
+
+def law_of_a_round(one, logits, target, cells):
+    """Return the exact law of the first token of a round: all numbers of a grid, one for each use."""
+    found = Counter()
+    middle = (np.arange(cells) + 0.5) / cells
+    server = ServerPolicy(one)
+    for draw, accept, replace_ in itertools.product(middle, middle, middle):
+        draft = one.draft(logits, rng=Replay([draw]))
+        if draft.skip:
+            found[draft.token] += 1
+            continue
+        answer = server.verify(one.message([draft]), np.stack([target] * 2), rng=Replay([accept, replace_]))
+        token = answer.token
+        if answer.accepted:
+            token = draft.token
+        elif answer.target is not None:
+            token = one.replacement(draft, answer.target, rng=Replay([replace_]))
+        found[token] += 1
+    return np.array([found[token] for token in range(len(target))]) / cells**3
+
+
+Q, P = np.array([0.5, 0.25, 0.25]), np.array([0.25, 0.5, 0.25])
+
+
+@pytest.mark.parametrize("messages", [LatticeRows(4, top_k=3), PROBABILITIES], ids=lambda one: type(one).__name__)
+def test_without_skipping_a_round_has_the_target_s_law(messages):
+    one = make(messages, threshold_rule(1, None), vocabulary=3, line=None)
+    np.testing.assert_allclose(law_of_a_round(one, np.log(Q), P, 4), P, atol=1e-12)
+
+
+def test_a_skipped_token_has_the_draft_s_law_and_others_that_of_verification():
+    """Skip token 0 alone: it is kept with q_0, and the others are verified."""
+    u = [float(uncertainty.expected_uncertainty(np.log(Q), token)) for token in range(3)]
+    assert u[0] < min(u[1:])
+    one = make(PROBABILITIES, threshold_rule(1, u[0]), vocabulary=3, line=UncertaintyLine(1.0, 0.0))
+    found = law_of_a_round(one, np.log(Q), P, 4)
+    np.testing.assert_allclose(found, [0.5, 0.25, 0.25], atol=1e-12)  # tokens 1 and 2 are always accepted
+    assert 0.5 * np.abs(found - P).sum() == pytest.approx(np.maximum(Q - P, 0.0)[0])
+
+
+def test_a_coarse_certified_row_biases_a_round_by_its_certificate_at_most():
+    target = np.array([0.0, 0.75, 0.25])
+    rule = DeviceRule(1, False, 1.0, 0.0, 0.0, 0.0, 0.0)  # the fewest bits
+    one = make(CERTIFIED, rule, vocabulary=3, line=None)
+    found = law_of_a_round(one, np.log(Q), target, 8)
+    draft = one.decide(np.log(Q), 0, rng=np.random.default_rng(0))
+    assert 0 < np.abs(found - target).sum() <= draft.bias
+
+
+def test_the_server_answers_the_first_rejection_and_the_bonus():
+    one = make(LatticeRows(4, top_k=3), threshold_rule(3, None), vocabulary=3, line=None)
+    drafts = [one.decide(np.log(Q), token, first=False, rng=np.random.default_rng(0)) for token in (0, 1, 2)]
+    rows, message = np.stack([P] * 4), one.message(drafts)
+    server = ServerPolicy(one)
+    every = server.verify(message, rows, rng=Replay([0.4, 0.9, 0.9, 0.8]))  # p_0/q_0 = 1/2
+    assert (every.accepted, every.token) == (3, 2)
+    second = server.verify(message, np.stack([P, [1.0, 0.0, 0.0], P, P]), rng=Replay([0.4, 0.9, 0.3]))
+    assert (second.accepted, second.token) == (1, 0)
+    none = ServerPolicy(replace(one, bonus=False)).verify(message, rows, rng=Replay([0.4, 0.9, 0.9]))
+    assert (none.accepted, none.token) == (3, None)
+    request = server.verify(one.message([]), [P], rng=Replay([0.3]))
+    assert (one.message([]), request.accepted, request.token) == (REQUEST, 0, 1)
+
+
+def test_temperature_zero_takes_the_likeliest_token():
+    for messages in KINDS:
+        one = make(messages, replace(RULE, skips=False), temperature=0.0)
+        logits = np.array([0.0, 3.0, 3.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+        draft = one.draft(logits, rng=np.random.default_rng(0))
+        assert (draft.token, draft.distribution[1]) == (1, 1.0)
+    np.testing.assert_allclose(make(temperature=0.5).distribution(np.log([0.25] * 4 + [1e-9] * 4))[:4], 0.25)
+
+
+# -------------------------------------------------------------------------------------------------- the server
+
+
+def test_other_messages_are_refused():
+    rng = np.random.default_rng(0)
+    drafts = {type(one): make(one, replace(RULE, skips=False)) for one in (CERTIFIED, LATTICE, PROBABILITIES)}
+    sent = {kind: one.message([one.draft(logits_of(rng), rng=rng)]) for kind, one in drafts.items()}
+    for kind, one in drafts.items():
+        server = ServerPolicy(one)
+        for other, message in sent.items():
+            if other is kind:
+                server.received(message)
+            elif (kind, other) != (CertifiedRows, DraftProbabilities):  # a row of no entries is one of top-k
+                with pytest.raises(ValueError, match="message must be of at most 3 drafts over V = 8"):
+                    server.received(message)
+        with pytest.raises(ValueError, match="message must be of at most 3 drafts over V = 9"):
+            ServerPolicy(replace(one, vocabulary=9)).received(sent[kind])
+        with pytest.raises(ValueError, match="at most 0 drafts"):
+            ServerPolicy(replace(one, rule=threshold_rule(0, None))).received(sent[kind])
+        with pytest.raises(ValueError, match="drafts must be at most K = 3"):
+            one.message([one.draft(logits_of(rng), rng=rng)] * 4)
+        with pytest.raises(TypeError, match="message must be bytes"):
+            server.received("x")
+        with pytest.raises(ValueError, match=r"target must have shape \(2, 8\)"):
+            server.verify(sent[kind], [[0.125] * 8], rng=rng)
+        for end in range(1, len(sent[kind])):
+            with pytest.raises((ValueError, codec.CodecError)):
+                server.received(sent[kind][:end])
+    skipped = make(rule=threshold_rule(1, 1.0)).draft(logits_of(rng), rng=rng)
+    assert skipped.skip
+    with pytest.raises(ValueError, match="drafts must be those that are sent"):
+        make().message([skipped])
+    assert make().server_row(skipped) is None
+
+
+def test_a_device_needs_numpy_alone():
+    texts = [replace(FULL, messages=messages, vocabulary=8).to_json() for messages in KINDS]
+    program = f"""
+import sys
+import numpy as np
+from hlmtheory.policy import DevicePolicy, ServerPolicy
+rng = np.random.default_rng(0)
+for text in {texts!r}:
+    policy = DevicePolicy.from_json(text)
+    policy.draft(rng.normal(size=8), rng=rng)
+    draft = policy.draft(rng.normal(size=8), first=False, rng=rng)
+    ServerPolicy(policy).verify(policy.message([draft]), [[0.125] * 8] * 2, rng=rng)
+heavy = {{"torch", "scipy", "validation", "cvxpy", "sympy", "statsmodels", "pandas", "zarr", "constriction"}}
+print(sorted(heavy & {{name.split(".")[0] for name in sys.modules}}))
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"

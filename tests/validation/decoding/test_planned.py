@@ -1,0 +1,279 @@
+"""A policy in the generation loop, and the same policy driven by hand: device, bytes, server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from hlmtheory.codec import CodecMenu, MixedMessage, decoded_rows
+from hlmtheory.policy import (
+    CertifiedRows,
+    DeviceDraft,
+    DevicePolicy,
+    DeviceRule,
+    DraftProbabilities,
+    LatticeRows,
+    ServerPolicy,
+    UncertaintyLine,
+    threshold_rule,
+)
+from hlmtheory.policy.tokens import drawn, numbers_for
+from tests.validation.tiny_texts import (
+    PROMPTS,
+    SAMPLED,
+    all_texts,
+    distance,
+    exact_law,
+    halves,
+    law_of,
+    nodes,
+    quarters,
+    table_pair,
+)
+from tests.validation.watching import watched
+from validation.collection.collect import encode_prompts
+from validation.collection.fingerprint import fingerprints
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods.planned import Planned
+from validation.decoding.methods.registry import info_of
+from validation.decoding.policy_file import models_mark, planned_methods, read_policy, refuse_other_models, write_policy
+from validation.decoding.random_streams import ACCEPT, REPLACE, Noise
+from validation.decoding.sampling import distributions_of, draw, levels
+from validation.errors import UserError
+from validation.models.pair import Pair
+
+MENU = CodecMenu(kinds=("top-k", "lattice", "mixture"), widths=(6, 12), sizes=(1, 4, 16), resolutions=(4, 16, 64))
+U = UncertaintyLine(1.0, 0.0)
+ONE = np.array([0])
+V = 300
+
+
+def policies(vocabulary: int = V) -> list[DevicePolicy]:
+    """Every kind of message with rules that skip some drafts, none, or all."""
+    priced, sharp = DeviceRule(3, True, 2.0**-9, 8.0, 4.0, 10.0, 8.0), 0.3  # at 1 the tiny models are nearly even
+    kinds = (CertifiedRows(MENU), LatticeRows(50, top_k=16), LatticeRows(64, threshold=0.02), DraftProbabilities())
+    found = [DevicePolicy(vocabulary, sharp, threshold_rule(2, 0.93), kind, U) for kind in kinds]
+    found += [DevicePolicy(vocabulary, sharp, replace(priced, draft_length=k), kinds[0], U) for k in (1, 3)]
+    found += [
+        DevicePolicy(vocabulary, sharp, priced, kinds[0], UncertaintyLine(0.8, 0.2, draws=4), bits_limit=60),
+        DevicePolicy(vocabulary, sharp, threshold_rule(4, None), kinds[1], bonus=False),
+        DevicePolicy(vocabulary, 0.0, threshold_rule(3, 0.93), kinds[3], U),
+        DevicePolicy(vocabulary, 1.0, threshold_rule(3, 0.99), kinds[2], U),
+        DevicePolicy(vocabulary, 1.0, threshold_rule(0, None), kinds[3]),
+        DevicePolicy(vocabulary, 1.0, threshold_rule(1, 1.0), kinds[3], U),
+    ]
+    return found
+
+
+POLICIES = policies()
+
+
+class Streams(np.random.Generator):
+    """A generator that returns the loop's numbers: several are for a token, a single one is the next of a row."""
+
+    def __init__(self, token: Callable[[int], Any], singles: Iterable[float] = ()) -> None:
+        super().__init__(np.random.PCG64(0))
+        self.token, self.singles = token, iter(singles)
+
+    def random(self, size: Any = None) -> Any:
+        """Return the next number, or those of a token."""
+        return next(self.singles) if size in (None, ()) else self.token(*size)
+
+
+class ByHand:
+    """A device and a server that exchange bytes only, each with the policy of a file; numbers are those of the loop."""
+
+    def __init__(self, pair: Pair, prompt: Prompt, policy: DevicePolicy, new_tokens: int, seed: int) -> None:
+        self.device = DevicePolicy.from_json(policy.to_json())
+        self.server = ServerPolicy(DevicePolicy.from_json(policy.to_json()))
+        self.pair, self.new_tokens, self.noise = pair, new_tokens, Noise(seed, [prompt.id], new_tokens)
+        (self.read,) = encode_prompts(pair, [prompt], new_tokens)
+        self.tokens: list[int] = []
+        self.sent = self.rounds = self.skipped = 0
+
+    def run(self) -> None:
+        """Write the text."""
+        while len(self.tokens) < self.new_tokens and not self.ended:
+            drafts = self.drafts()
+            if drafts is not None:
+                self.exchange(drafts)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the text ends with an end-of-text token."""
+        return bool(self.tokens) and self.tokens[-1] in self.pair.end_tokens
+
+    def drafts(self) -> list[DeviceDraft] | None:
+        """Return the drafts of a round; None if the first one was kept without verification."""
+        found: list[DeviceDraft] = []
+        most = min(self.device.rule.draft_length, self.new_tokens - len(self.tokens))
+        while len(found) < most and not (found and found[-1].token in self.pair.end_tokens):
+            ahead = [draft.token for draft in found]
+            logits = self.logits(self.pair.draft, ahead, 1)[0]
+            draft = self.device.draft(logits, first=not found, rng=self.numbers(len(found)))
+            if draft.skip:
+                self.tokens.append(draft.token)
+                self.skipped += 1
+                return None
+            found.append(draft)
+        return found
+
+    def numbers(self, ahead: int) -> Streams:
+        """Return the numbers of a draft, and of the samples of its uncertainty."""
+        place, line = np.array([len(self.tokens) + ahead]), self.device.line
+        draws = line.draws if line is not None and line.draws else 0
+        samples = self.noise.several(ONE, place, 2 * draws)[:, 0].tolist() if draws else []
+        return Streams(lambda count: self.noise.drafts(ONE, place, np.array([ahead]), count)[0], samples)
+
+    def exchange(self, drafts: list[DeviceDraft]) -> None:
+        """Send the drafts, and keep what the server answers."""
+        message, ahead, place = self.device.message(drafts), [draft.token for draft in drafts], len(self.tokens)
+        self.sent += len(message)
+        self.rounds += 1
+        logits = self.logits(self.pair.target, ahead, len(drafts) + 1)
+        target = distributions_of(logits, self.device.temperature, 1.0).double().numpy()
+        uniform = [float(self.noise.uniform(ACCEPT, ONE, np.array([place + n]))[0]) for n in range(len(drafts))]
+        accepted = self.server.verify(message, target, rng=Streams(np.zeros, uniform)).accepted
+        after = np.array([min(place + accepted, self.new_tokens)])
+        own = Streams(lambda count: self.noise.uniforms(REPLACE, ONE, after, count)[0], uniform)
+        answer = self.server.verify(message, target, rng=own)
+        assert answer.accepted == accepted
+        self.tokens += ahead[:accepted]
+        if accepted == len(drafts) and (len(self.tokens) >= self.new_tokens or (drafts and self.ended)):
+            return  # no room for a bonus token
+        token = answer.token
+        if answer.target is not None:
+            token = self.device.replacement(drafts[accepted], answer.target, rng=own)
+        self.tokens += [] if token is None else [token]
+
+    def logits(self, model: Any, ahead: list[int], rows: int) -> torch.Tensor:
+        """Return the last rows of a model's logits, of a pass over the whole text."""
+        with torch.inference_mode():
+            found: torch.Tensor = model(torch.tensor([self.read + self.tokens + ahead])).logits[0, -rows:]
+        return found
+
+
+@pytest.fixture(params=["two models", "one model"])
+def models(request: pytest.FixtureRequest, pair: Pair) -> Pair:
+    """Two models that rarely agree, and one model in both places, whose drafts are mostly accepted."""
+    return pair if request.param == "two models" else replace(pair, target=pair.draft)
+
+
+@pytest.mark.parametrize("number", range(len(POLICIES)))
+def test_a_device_and_a_server_write_the_method_s_texts(number: int, models: Pair) -> None:
+    policy, prompts = POLICIES[number], PROMPTS[:2]
+    settings: dict[str, Any] = {"new_tokens": 12, "temperature": policy.temperature, "seed": 3}
+    records = decode(models, prompts, Planned(policy), batch=2, **settings)
+    for prompt, record in zip(prompts, records, strict=True):
+        hand = ByHand(models, prompt, policy, 12, 3)
+        hand.run()
+        assert hand.tokens == record.tokens
+        assert hand.sent == record.total("bytes")
+        assert (hand.rounds, hand.skipped) == (len(record.rounds), record.total("skipped"))
+
+
+def test_the_policies_above_skip_send_accept_and_reject(pair: Pair) -> None:
+    """Otherwise equal texts would say little."""
+    same = replace(pair, target=pair.draft)
+    records = [
+        decode(models, PROMPTS[:2], Planned(policy), new_tokens=12, temperature=policy.temperature, seed=3)
+        for policy in POLICIES[:8]
+        for models in (pair, same)
+    ]
+    for name in ("skipped", "drafted", "accepted", "resampled"):
+        assert sum(sum(one.total(name) for one in some) > 1 for some in records) >= 6, name
+
+
+@pytest.mark.parametrize(
+    "messages", [LatticeRows(4, top_k=3), DraftProbabilities()], ids=lambda one: type(one).__name__
+)
+@pytest.mark.parametrize("length", [1, 2])
+def test_without_skipping_every_text_has_the_target_s_probability(messages: Any, length: int) -> None:
+    rng = np.random.default_rng(length)
+    q, p = halves(rng, nodes(3, 2)), quarters(rng, nodes(3, 2))
+    method = Planned(DevicePolicy(3, 1.0, threshold_rule(length, None), messages))
+    law = law_of(all_texts(table_pair(q, p), method, 2, SAMPLED))
+    assert distance(law, exact_law(p, 2)) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_draft_s_distribution_is_that_of_the_bytes(pair: Pair) -> None:
+    policy = POLICIES[4]
+    watch, _ = watched(pair, Planned(policy), PROMPTS[:2], new_tokens=12, temperature=policy.temperature)
+    seen = 0
+    for drafts, message in watch.rounds:
+        received = ServerPolicy(policy).received(message.payload)
+        assert message.bits == 8 * len(message.payload)
+        for draft, sent in zip(drafts, received, strict=True):
+            (row,) = decoded_rows(MixedMessage(V, (sent,)))
+            np.testing.assert_array_equal(draft.server_distribution, row)
+            assert (draft.token, draft.probability) == (sent.token, sent.probability)
+            bias = 0.5 * float((draft.distribution.double() - torch.from_numpy(row)).abs().sum())
+            assert bias <= draft.note.bias / 2 + 1e-6  # the loop's q is of float32
+            seen += 1
+    assert seen
+
+
+def test_a_token_is_drawn_as_in_the_loop() -> None:
+    rng = np.random.default_rng(0)
+    for vocabulary in (1, 2, 63, 64, 65, 300, 4097):
+        rows = rng.dirichlet(np.full(vocabulary, 0.1), size=20)
+        assert numbers_for(vocabulary) == levels(vocabulary)
+        uniform = rng.random((20, levels(vocabulary)))
+        expected, _ = draw(torch.from_numpy(rows), uniform)
+        found = [drawn(row, Streams(lambda count, one=one: one)) for row, one in zip(rows, uniform, strict=True)]
+        assert found == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings", "words"),
+    [
+        (POLICIES[9], {"temperature": 0.5}, "The policy is for temperature 1 and top-p 1, and the run has 0.5 and 1"),
+        (POLICIES[9], {"top_p": 0.9}, "and the run has 1 and 0.9"),
+        (replace(POLICIES[9], vocabulary=301), {}, "The policy is for 301 tokens, and the models have 300"),
+    ],
+)
+def test_another_run_than_the_planned_one_is_refused(
+    policy: DevicePolicy, settings: dict[str, Any], words: str, pair: Pair
+) -> None:
+    with pytest.raises(UserError, match=words):
+        decode(pair, PROMPTS[:1], Planned(policy), new_tokens=3, **settings)
+
+
+def test_the_name_tells_two_policies_apart() -> None:
+    names = {Planned(policy).name for policy in POLICIES}
+    assert len(names) == len(POLICIES)
+    assert all(info_of(name).method is Planned for name in names)
+
+
+def test_a_policy_s_file(tmp_path: Path, pair: Pair) -> None:
+    policy = replace(POLICIES[1], planned_for=models_mark(fingerprints(pair, [], [])))
+    file = write_policy(policy, tmp_path)
+    assert file == tmp_path / "policy.json" == write_policy(policy, tmp_path / "policy.json")
+    assert read_policy(file) == read_policy(tmp_path) == policy
+    assert [path.name for path in tmp_path.iterdir()] == ["policy.json"]
+    methods = planned_methods(file, 0.3, 1.0)
+    assert [method.policy for method in methods] == [policy]
+    assert planned_methods(None, 1.0, 1.0) == []
+    refuse_other_models(methods, pair)
+    refuse_other_models([Planned(POLICIES[1])], pair)  # without a mark
+    with pytest.raises(UserError, match="planned for other models"):
+        refuse_other_models([Planned(replace(policy, planned_for="300 ab cd"))], pair)
+    with pytest.raises(UserError, match=r"The policy is for temperature 0\.3"):
+        planned_methods(file, 0.0, 1.0)
+    with pytest.raises(UserError, match="There is no policy at"):
+        read_policy(tmp_path / "other.json")
+    file.write_bytes(b"\xff{")
+    with pytest.raises(UserError, match="holds no policy"):
+        read_policy(file)
+    file.write_text(policy.to_json().replace('"version": 1', '"version": 2'))
+    with pytest.raises(UserError, match=r"policy\.json holds no policy: version must be 1; got 2"):
+        read_policy(file)
+    assert models_mark(None) is None
+    assert models_mark({"vocabulary": 3}) is None

@@ -1,0 +1,103 @@
+"""A planned policy in the generation loop: the decisions and the bytes of :class:`hlmtheory.policy.DevicePolicy`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory.policy import CertifiedRows, DeviceDraft, DevicePolicy, DraftProbabilities
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.registry import BLACK, Family, MethodInfo, PlotStyle, register
+from validation.decoding.random_streams import Columns
+from validation.decoding.session import Draft, Message, Proposal, Session, Step
+from validation.errors import UserError
+
+Array = NDArray[Any]
+
+
+@register(MethodInfo("Planned", Family.PLANNED, PlotStyle(BLACK, "*", width=2.0, order=5)))
+class Planned(Method):
+    """A policy of ``hlm plan``: what a device that reads ``policy.json`` decides and sends.
+
+    Drafts are drawn from the float64 distribution that the device computes from the logits. The name ends with a short
+    hash of the policy. The bits are those of the bytes.
+
+    Parameters
+    ----------
+    policy : DevicePolicy
+    """
+
+    def __init__(self, policy: DevicePolicy) -> None:
+        self.policy, self.text = policy, policy.to_json()
+        self.name = f"Planned ({zlib.crc32(self.text.encode()):08x})"
+        self.max_draft_length, self.bonus = policy.rule.draft_length, policy.bonus
+        self.truncates = isinstance(policy.messages, CertifiedRows)
+        self.runs_draft = policy.rule.draft_length > 0
+
+    def begin(self, session: Session) -> None:
+        """Refuse another vocabulary, temperature or top-p than those of the plan."""
+        policy = self.policy
+        if session.vocabulary != policy.vocabulary:
+            raise UserError(
+                f"The policy is for {policy.vocabulary:,} tokens, and the models have {session.vocabulary:,}; plan for "
+                "these models."
+            )
+        refuse_other_sampling(policy, session.temperature, session.top_p)
+        super().begin(session)
+
+    def propose(self, step: Step) -> Proposal:
+        """Return the distributions that the device computes."""
+        import torch
+
+        self.logits = step.logits.double().cpu().numpy()
+        rows = np.stack([self.policy.distribution(row) for row in self.logits])
+        return Proposal(torch.from_numpy(rows).to(step.distributions.device))
+
+    def skip(self, step: Step, tokens: Array) -> Array:
+        """Decide each draft, and return which skip verification."""
+        rows = zip(self.logits, tokens.tolist(), step.first_of_round.tolist(), strict=True)
+        self.decided = [
+            self.policy.decide(row, token, first=first, rng=self._numbers(step, place))
+            for place, (row, token, first) in enumerate(rows)
+        ]
+        return np.array([one.skip for one in self.decided], dtype=bool)
+
+    def server_distributions(
+        self, step: Step, tokens: Array, skip: Array
+    ) -> tuple[Sequence[Any], Sequence[DeviceDraft]]:
+        """Return the distributions that the server decodes, and the drafts for the message."""
+        import torch
+
+        device, rows = step.distributions.device, [self.policy.server_row(one) for one in self.decided]
+        return [None if row is None else torch.from_numpy(row).to(device) for row in rows], self.decided
+
+    def message(self, drafts: list[Draft]) -> Message:
+        """Return the bytes that the device sends."""
+        payload = self.policy.message([draft.note for draft in drafts])
+        return Message(8.0 * len(payload), payload)
+
+    def reply(self, drafts: list[Draft], accepted: int) -> int:
+        """Return the bytes of the answer: the count and a token, or after a rejection p, if the device draws."""
+        sends_p = accepted < len(drafts) and isinstance(self.policy.messages, DraftProbabilities)
+        return 2 + 4 * self.policy.vocabulary if sends_p else super().reply(drafts, accepted)
+
+    def _numbers(self, step: Step, place: int) -> np.random.Generator:
+        """Return the generator of the samples of an uncertainty, for one sequence at its position."""
+        line = self.policy.line
+        if line is None or line.draws is None:
+            return Columns(np.empty((0, 1)))
+        one = slice(place, place + 1)
+        return Columns(self.session.noise.several(step.sequences[one], step.positions[one], 2 * line.draws))
+
+
+def refuse_other_sampling(policy: DevicePolicy, temperature: float, top_p: float) -> None:
+    """Raise a UserError if a run samples otherwise than the plan assumed."""
+    if temperature != policy.temperature or top_p != 1.0:
+        raise UserError(
+            f"The policy is for temperature {policy.temperature:g} and top-p 1, and the run has {temperature:g} and "
+            f"{top_p:g}; plan for these, or decode at those."
+        )

@@ -31,6 +31,7 @@ from hlmtheory.codec.menu import TOP_K
 from hlmtheory.codec.messages import LONGEST_BATCH
 from hlmtheory.codec.mixed import VOCABULARY
 from hlmtheory.lattice import quantize, top_support
+from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import DeviceRule, Numbers, UserPlan
 from hlmtheory.policy.device_parts import (
     FINITE,
@@ -44,7 +45,6 @@ from hlmtheory.policy.device_parts import (
     a_text,
     one_row,
 )
-from hlmtheory.policy.device_rows import row_hulls
 from hlmtheory.policy.hulls import Hulls
 from hlmtheory.policy.tokens import drawn
 
@@ -276,7 +276,7 @@ class DevicePolicy:
         # 1. the message: for certified rows the corner of the row's hull with the least price
         cost, fits, choice, bias = 0.0, True, None, 0.0
         if isinstance(self.messages, CertifiedRows):
-            hulls = row_hulls(row, self.messages.menu)
+            hulls = codec_hulls(row[None], menu=self.messages.menu)
             price = rule.first_risk_price if first else rule.later_risk_price
             corner, fits = cheapest_corner(hulls, rule.bit_price, price, self.bits_limit)
             cost = rule.bit_price * float(hulls.bits[corner]) + price * float(hulls.risk[corner])
@@ -314,7 +314,7 @@ class DevicePolicy:
         coded = [draft.coded for draft in given if draft.coded is not None]
         if len(coded) < len(given):
             raise DomainError("drafts must be those that are sent; got one that is skipped; leave it out")
-        return encode(self.batch(coded)) if coded else REQUEST
+        return encode(self._batch(coded)) if coded else REQUEST
 
     def server_row(self, draft: DeviceDraft) -> Numbers | None:
         """Return the distribution q̂ by which a rejected draft is replaced.
@@ -359,7 +359,7 @@ class DevicePolicy:
         rng, q = generator("rng", rng), instance("draft", draft, DeviceDraft).distribution
         return replacement(target, q, rng)
 
-    def batch(self, coded: Sequence[MixedDraft | LatticeDraft]) -> MixedMessage | LatticeMessage:
+    def _batch(self, coded: Sequence[MixedDraft | LatticeDraft]) -> MixedMessage | LatticeMessage:
         """Return the message of coded drafts, before it is encoded."""
         kind = LatticeMessage if isinstance(self.messages, LatticeRows) else MixedMessage
         return kind(self.vocabulary, tuple(coded))  # type: ignore[arg-type]
@@ -399,11 +399,10 @@ def cheapest_corner(hulls: Hulls, bit_price: float, risk_price: float, limit: in
 
 def _quantised(q: Numbers, messages: LatticeRows) -> Numbers:
     """The counts of q on its lattice, float64."""
+    support = (q >= messages.threshold) & (q > 0)
+    support[q.argmax()] = True
     if messages.top_k is not None:
-        support = np.asarray(top_support(q, min(messages.top_k, int(np.count_nonzero(q)))))
-    else:
-        support = (q >= (messages.threshold or 1.0)) & (q > 0)
-        support[q.argmax()] = True
+        support &= np.asarray(top_support(q, min(messages.top_k, int(np.count_nonzero(q)))))
     return np.asarray(quantize(q, support=support, resolution=messages.resolution), dtype=np.float64)
 
 

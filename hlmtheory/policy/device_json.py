@@ -23,6 +23,7 @@ from hlmtheory.policy.device_parts import (
 )
 
 FORMAT, VERSION = "hlm-policy", 1
+CERTIFIED, LATTICE, PROBABILITIES = "certified rows", "lattice rows", "draft probabilities"
 LONGEST = 2**20
 """Most characters of the text."""
 
@@ -31,9 +32,10 @@ _FIELDS = {
     "": tuple(_POLICY.split()),
     "rule": ("draft_length", "skips", "bit_price", "first_risk_price", "later_risk_price", "skip_slope", "skip_level"),
     "uncertainty": ("slope", "intercept", "max_temperature", "draws"),
-    "certified rows": ("kind", "kinds", "widths", "sizes", "resolutions"),
-    "lattice rows": ("kind", "resolution", "top_k", "threshold"),
-    "draft probabilities": ("kind",),
+    CERTIFIED: ("kind", "menu"),
+    "menu": ("kinds", "widths", "sizes", "resolutions"),
+    LATTICE: ("kind", "resolution", "top_k", "threshold"),
+    PROBABILITIES: ("kind",),
     "guarantees": ("quantity", "value", "basis", "prompts"),
 }
 
@@ -83,22 +85,24 @@ def policy_of(text: str) -> DevicePolicy:
 
 def _messages_of(messages: Messages) -> dict[str, Any]:
     """What is sent, as plain values."""
-    if isinstance(messages, CertifiedRows):
-        return {"kind": "certified rows", **asdict(messages.menu)}
-    return {"kind": "lattice rows" if isinstance(messages, LatticeRows) else "draft probabilities", **asdict(messages)}
+    kind = {CertifiedRows: CERTIFIED, LatticeRows: LATTICE, DraftProbabilities: PROBABILITIES}[type(messages)]
+    return {"kind": kind, **asdict(messages)}
 
 
 def _messages(value: Any) -> Messages:
     """What is sent, from plain values."""
-    kinds = ("certified rows", "lattice rows", "draft probabilities")
+    kinds = (CERTIFIED, LATTICE, PROBABILITIES)
     kind = value.get("kind") if isinstance(value, Mapping) else None
     if not isinstance(kind, str) or kind not in kinds:
         raise DomainError(f"kind must be one of {', '.join(kinds)}; got {brief(kind)}; write the policy again")
     found = _fields(kind, value)
     del found["kind"]
-    if kind == "certified rows":
-        return CertifiedRows(CodecMenu(**{name: _row(name, one) for name, one in found.items()}))
-    return LatticeRows(**found) if kind == "lattice rows" else DraftProbabilities()
+    if kind != CERTIFIED:
+        return LatticeRows(**found) if kind == LATTICE else DraftProbabilities()
+    if found["menu"] is None:
+        return CertifiedRows()
+    menu = _fields("menu", found["menu"])
+    return CertifiedRows(CodecMenu(**{name: _row(name, one) for name, one in menu.items()}))
 
 
 def _parsed(text: str) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from hlmtheory._array import NUMPY, Array
 from hlmtheory._domains import (
     COUNT,
+    UNIT_INTERVAL,
     Domain,
     DomainError,
     check_logits,
@@ -33,8 +34,7 @@ LONGEST_TEXT = 500
 
 FINITE = Domain("finite", lambda xp, value: xp.isfinite(value), "give a number")
 _PROMPTS = whole_from_one("give the number of prompts, or None")
-_SIZE = whole_from_one("give the number of tokens that are kept, or None")
-_SHARE = Domain("in (0, 1]", lambda xp, value: (value > 0) & (value <= 1), "give a probability, or None")
+_SIZE = whole_from_one("give the most tokens that are kept, or None")
 _RESOLUTION = Domain(
     f"a whole number in 1..{LARGEST_RESOLUTION}",
     lambda xp, value: (value >= 1) & (value <= LARGEST_RESOLUTION),
@@ -122,7 +122,7 @@ class Guarantee:
     value : float
     basis : str
         "proved", "calibrated" or "measured".
-    prompts : int, optional
+    prompts : int or None
         The number of prompts of a calibrated or measured value; None for a proved one.
 
     Raises
@@ -139,7 +139,7 @@ class Guarantee:
     quantity: str
     value: float
     basis: str
-    prompts: int | None = None
+    prompts: int | None
 
     def __post_init__(self) -> None:
         a_text("quantity", self.quantity)
@@ -160,8 +160,8 @@ class CertifiedRows:
 
     Parameters
     ----------
-    menu : CodecMenu
-        The codes that may be chosen: top-k at its sizes (and 0) and widths, its lattices and mixtures.
+    menu : CodecMenu, optional
+        The codes that may be chosen. None: those of :func:`codec_hulls`.
 
     Raises
     ------
@@ -170,34 +170,41 @@ class CertifiedRows:
 
     Examples
     --------
-    >>> CertifiedRows(CodecMenu(kinds=("top-k",), widths=(8,))).menu.widths
-    (8,)
+    >>> CertifiedRows(CodecMenu(kinds=("top-k",), widths=(8,))).kinds
+    ('top-k',)
     """
 
-    menu: CodecMenu
+    menu: CodecMenu | None = None
 
     def __post_init__(self) -> None:
-        if ENTROPY in instance("menu", self.menu, CodecMenu).kinds:
+        if self.menu is not None and ENTROPY in instance("menu", self.menu, CodecMenu).kinds:
             raise DomainError("menu must not hold entropy coding, which needs more than numpy; got it; leave it out")
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of codes."""
+        return CodecMenu().kinds if self.menu is None else self.menu.kinds
 
 
 @dataclass(frozen=True, slots=True)
 class LatticeRows:
     """Drafts are drawn from the quantised row q̂ = b/ℓ, which is sent whole: verification leaves the target's law.
 
+    The most probable token is always kept, and never one of probability 0.
+
     Parameters
     ----------
     resolution : int
         ℓ.
     top_k : int, optional
-        The number of tokens that are kept.
-    threshold : float, optional
-        τ in (0, 1]: the tokens with q at or above it are kept, and the most probable token. Give this, or ``top_k``.
+        The most tokens that are kept. None: any number.
+    threshold : float
+        τ in [0, 1]: tokens with q below it are not kept.
 
     Raises
     ------
     ValueError
-        If a value is out of range, or not just one of the last two is given.
+        If a value is out of range.
 
     Examples
     --------
@@ -207,19 +214,13 @@ class LatticeRows:
 
     resolution: int
     top_k: int | None = None
-    threshold: float | None = None
+    threshold: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "resolution", number(_RESOLUTION, "resolution", self.resolution))
-        if (self.top_k is None) == (self.threshold is None):
-            raise DomainError(
-                f"top_k or threshold must be given, and not both; got {self.top_k!r} and {self.threshold!r}; leave one "
-                "out"
-            )
         if self.top_k is not None:
             object.__setattr__(self, "top_k", number(_SIZE, "top_k", self.top_k))
-        if self.threshold is not None:
-            object.__setattr__(self, "threshold", float(number(_SHARE, "threshold", self.threshold)))
+        object.__setattr__(self, "threshold", float(number(UNIT_INTERVAL, "threshold", self.threshold)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +265,7 @@ class DeviceDraft:
     distribution: Numbers
 
 
-def threshold_rule(draft_length: int, threshold: float | None) -> DeviceRule:
+def threshold_rule(draft_length: int, threshold: float | None = None) -> DeviceRule:
     """Return the rule that skips a first draft with β̂ at or below a threshold, and has no prices.
 
     With the line :class:`UncertaintyLine` (1, 0), β̂ is the uncertainty.

@@ -79,12 +79,11 @@ class ServerPolicy:
         ValueError
             If the bytes are damaged, or not a message that the policy allows.
         """
-        if isinstance(message, (bytes, bytearray, memoryview)) and bytes(message) == REQUEST:
+        if not isinstance(message, (bytes, bytearray, memoryview)):
+            raise TypeError(f"message must be bytes; got {brief(message)}; give what the device sent")
+        if bytes(message) == REQUEST:
             return ()
-        try:
-            found = decode(message)
-        except TypeError as error:
-            raise TypeError(f"message must be bytes; got {brief(message)}; give what the device sent") from error
+        found = decode(bytes(message))
         policy = self.policy
         if not isinstance(found, TruncatedMessage):
             drafts: tuple[MixedDraft | LatticeDraft, ...] = found.drafts
@@ -105,7 +104,7 @@ class ServerPolicy:
         if not isinstance(draft, MixedDraft) or draft.probability is None:
             return False
         if isinstance(messages, CertifiedRows):
-            return draft.kind in messages.menu.kinds
+            return draft.kind in messages.kinds
         return draft.kind == TOP_K and not draft.support.size
 
     def verify(self, message: bytes, target: Array, *, rng: np.random.Generator) -> ServerAnswer:

@@ -204,8 +204,8 @@ def test_what_is_allowed_is_a_stray_with_a_reason():
     assert {*INFINITE, *UNDEFINED} <= set(PUBLIC)
 
 
-CHECKED_WHERE_TAKEN = {"CodecChoice"}
-"""Records that a function takes and checks itself; test_codec_menu gives it false ones."""
+CHECKED_WHERE_TAKEN = {"CodecChoice", "DeviceDraft", "DeviceRule"}
+"""Records that a function takes and checks itself; test_codec_menu and test_device_policy give it false ones."""
 
 
 def test_a_record_is_an_answer_alone():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import subprocess
 import sys
 from collections import Counter
@@ -27,7 +28,6 @@ from hlmtheory.policy import (
     threshold_rule,
 )
 from hlmtheory.policy.device import REQUEST
-from hlmtheory.policy.device_rows import row_hulls
 from hlmtheory.policy.tokens import drawn, numbers_for
 
 MENU = codec.CodecMenu(kinds=("top-k", "lattice"), widths=(4, 8, 16), sizes=(1, 2, 3, 4, 8), resolutions=(1, 10, 100))
@@ -35,7 +35,7 @@ CERTIFIED, LATTICE, PROBABILITIES = CertifiedRows(MENU), LatticeRows(16, top_k=4
 KINDS = (CERTIFIED, LATTICE, LatticeRows(50, threshold=0.125), PROBABILITIES)
 RULE = DeviceRule(3, True, 2.0**-8, 4.0, 2.0, 3.0, 0.25)
 LINE = UncertaintyLine(0.9, 0.01)
-PROMISES = (Guarantee("total variation of a token", 0.05, "proved"), Guarantee("speed", 31.5, "measured", 53))
+PROMISES = (Guarantee("total variation of a token", 0.05, "proved", None), Guarantee("speed", 31.5, "measured", 53))
 FULL = DevicePolicy(8, 0.7, RULE, CERTIFIED, LINE, "8 ab cd", False, 400, PROMISES)
 
 
@@ -73,16 +73,15 @@ policies = st.builds(
     vocabulary=st.integers(512, 2**18),
     temperature=st.floats(0.0, 10.0),
     rule=st.builds(DeviceRule, st.integers(0, 64), st.booleans(), prices, prices, prices, finite, finite),
-    messages=st.builds(CertifiedRows, menus)
-    | st.builds(LatticeRows, some, top_k=some)
-    | st.builds(LatticeRows, some, threshold=st.floats(2.0**-30, 1.0))
+    messages=st.builds(CertifiedRows, st.none() | menus)
+    | st.builds(LatticeRows, some, top_k=st.none() | some, threshold=st.floats(0.0, 1.0))
     | st.just(PROBABILITIES),
     line=st.builds(UncertaintyLine, finite, finite, st.floats(0.0, 4.0), st.none() | st.integers(1, 100)),
     planned_for=st.none() | words,
     bonus=st.booleans(),
     bits_limit=st.none() | some,
     guarantees=st.lists(
-        st.builds(Guarantee, words, finite, st.just("proved"))
+        st.builds(Guarantee, words, finite, st.just("proved"), st.none())
         | st.builds(Guarantee, words, finite, st.sampled_from(("calibrated", "measured")), some),
         max_size=3,
     ).map(tuple),
@@ -141,12 +140,10 @@ def test_a_changed_text_is_refused_or_another_policy(data):
         assert DevicePolicy.from_json(found.to_json()) == found
 
 
-PLACES = [
-    (section, name)
-    for section, content in [("", json.loads(FULL.to_json())), *json.loads(FULL.to_json()).items()]
-    if isinstance(content, dict)
-    for name in content
-]
+PLAIN = json.loads(FULL.to_json())
+PARTS = {"": PLAIN, **{name: one for name, one in PLAIN.items() if isinstance(one, dict)}}
+PARTS |= {"messages.menu": PLAIN["messages"]["menu"], "guarantees.0": PLAIN["guarantees"][0]}
+PLACES = [(section, name) for section, part in PARTS.items() for name in part]
 WRONG = [True, "x", -1.5, 1e400, {}, [[]], 10**400, "\x00", [1, None], -7]
 MAY_BE = {  # what a field allows of these
     ("", "planned_for"): ["x"],
@@ -154,6 +151,8 @@ MAY_BE = {  # what a field allows of these
     ("rule", "skips"): [True],
     ("rule", "skip_slope"): [-1.5, -7],
     ("rule", "skip_level"): [-1.5, -7],
+    ("guarantees.0", "quantity"): ["x"],
+    ("guarantees.0", "value"): [-1.5, -7],
     ("uncertainty", "slope"): [-1.5, -7],
     ("uncertainty", "intercept"): [-1.5, -7],
 }
@@ -165,7 +164,10 @@ def test_a_wrong_field_is_refused_by_its_name(place):
 
     def changed(change):
         plain = json.loads(FULL.to_json())
-        change(plain[section] if section else plain)
+        part = plain
+        for step in filter(None, section.split(".")):
+            part = part[int(step) if step.isdigit() else step]
+        change(part)
         return answer(json.dumps(plain))
 
     for value in WRONG:
@@ -198,16 +200,8 @@ def lattice_rows(top_k, threshold):
         (lambda plain: plain | {"guarantees": [1]}, "guarantees must be an object"),
         (lambda plain: plain | {"messages": {"kind": "smoke"}}, "kind must be one of certified rows"),
         (lambda plain: plain | {"messages": {"kind": "draft probabilities", "k": 1}}, "no field 'k'"),
-        (
-            lambda plain: (
-                plain | {"messages": {"kind": "lattice rows", "resolution": 5, "top_k": 9, "threshold": None}}
-            ),
-            "top_k must be at most V = 8",
-        ),
-        (
-            lambda plain: plain | {"messages": {"kind": "lattice rows", "resolution": 5, "top_k": 9, "threshold": 0.5}},
-            "top_k or threshold must be given, and not both",
-        ),
+        (lambda plain: plain | {"messages": lattice_rows(9, 0.0)}, "top_k must be at most V = 8"),
+        (lambda plain: plain | {"messages": lattice_rows(8, None)}, "messages: threshold must be"),
     ],
 )
 def test_a_policy_of_another_kind_is_refused(change, words):
@@ -234,14 +228,14 @@ def test_a_text_that_is_no_strict_json_is_refused(text, words):
     ("wrong", "words"),
     [
         (lambda: Guarantee("x", 0.1, "proved", 3), "prompts must be a number for a calibrated"),
-        (lambda: Guarantee("x", 0.1, "measured"), "prompts must be a number for a calibrated"),
+        (lambda: Guarantee("x", 0.1, "measured", None), "prompts must be a number for a calibrated"),
         (lambda: Guarantee("x", 0.1, "hoped", 3), "basis must be one of proved, calibrated, measured"),
-        (lambda: Guarantee("", 0.1, "proved"), "quantity must be 1 to 500 printable"),
-        (lambda: Guarantee("x", np.nan, "proved"), "value must be finite; got nan"),
+        (lambda: Guarantee("", 0.1, "proved", None), "quantity must be 1 to 500 printable"),
+        (lambda: Guarantee("x", np.nan, "proved", None), "value must be finite; got nan"),
         (lambda: UncertaintyLine(np.inf, 0.0), "slope must be finite; got inf"),
         (lambda: CertifiedRows(codec.CodecMenu(kinds=("entropy",))), "menu must not hold entropy coding"),
         (lambda: LatticeRows(0, top_k=3), "resolution must be a whole number in 1"),
-        (lambda: LatticeRows(10), "top_k or threshold must be given"),
+        (lambda: LatticeRows(10, threshold=1.5), "threshold must be in [0, 1]"),
         (lambda: make(rule=replace(RULE, bit_price=-1.0)), "bit_price must be 0 or more"),
         (lambda: make(rule=replace(RULE, draft_length=5000)), "draft_length must be a whole number in 0..4096"),
         (lambda: make(line=None), "line must be given for a rule that skips"),
@@ -282,35 +276,54 @@ def test_a_token_is_drawn_with_its_probability():
     assert drawn(row, Replay([0.0, 0.0])) == 3
 
 
-@pytest.mark.parametrize("limit", [None, 30, 60])
+def every_message(row):
+    """Return bits and half of 2 TV(q, q̂) of every row of the menu, by its bytes: encoded, decoded, compared."""
+    kinds, sizes = codec.CODEC_KINDS, [size for size in MENU.sizes if size <= len(row)]
+    tried = [(kinds.index("top-k"), k, width) for k in (0, *sizes) for width in MENU.widths]
+    tried += [(kinds.index("lattice"), k, units) for k in sizes for units in MENU.resolutions]
+    found = []
+    for kind, k, parameter in tried:
+        mixture = kinds[kind] == "top-k"
+        choice = codec.CodecChoice(*map(np.asarray, (kind, k, parameter, mixture, 0, 0.0)))
+        message = codec.coded_message(row, choice, token=0, probability=False)
+        (decoded,) = codec.decoded_rows(codec.decode(codec.encode(message)))
+        found.append((bits_of(*message.drafts), 0.5 * float(np.abs(row - decoded).sum())))
+    return np.array(found).T
+
+
+def bits_of(draft):
+    """Return the bits of a row over 8 tokens, by the fields of the format."""
+    gamma = lambda n: 2 * int(n).bit_length() - 1  # noqa: E731
+    k, units = draft.support.size, draft.resolution
+    if draft.kind == "top-k":
+        return 2 + gamma(k + 1) + gamma(draft.bits) + k * (3 + draft.bits)
+    number = math.comb(8, k) * math.comb(units + k - 1, k - 1)
+    return 2 + gamma(k) + gamma(units) + (number - 1).bit_length()
+
+
+@pytest.mark.parametrize("limit", [None, 12, 30])
 @pytest.mark.parametrize("first", [True, False])
 def test_the_message_has_the_least_price_and_the_skip_is_the_rule(first, limit):
     rng = np.random.default_rng(5)
     kept = 0
     for _ in range(40):
         logits = logits_of(rng)
-        rule = DeviceRule(2, True, *rng.choice([0.0, 0.001, 0.01, 0.1, 1.0, 10.0], 3), rng.normal(), rng.normal())
+        rule = DeviceRule(2, True, *rng.choice([0.001, 0.01, 0.1, 1.0, 10.0], 3), *rng.normal(size=2))
         one = make(rule=rule, bits_limit=limit)
         found = one.draft(logits, first=first, rng=rng)
-        row = one.distribution(logits)
-        hulls = row_hulls(row, MENU)
+        bits, risk = every_message(one.distribution(logits))
         y = rule.first_risk_price if first else rule.later_risk_price
-        allowed = np.flatnonzero(hulls.bits <= (limit or np.inf))
-        cost = rule.bit_price * hulls.bits + y * hulls.risk
-        least = float(cost[allowed].min()) if len(allowed) else float(cost[0])
+        allowed = bits <= (limit or np.inf)
+        least = (rule.bit_price * bits + y * risk)[allowed].min() if allowed.any() else np.inf
         u = float(uncertainty.expected_uncertainty(logits, found.token))
         beta = min(max(LINE.slope * u + LINE.intercept, 0.0), 1.0)
-        wanted = first and (not len(allowed) or rule.skip_slope * beta - least <= rule.skip_level)
-        assert found.skip == wanted
-        kept += found.skip
+        assert found.skip == (first and rule.skip_slope * beta - least <= rule.skip_level)
         assert found.rejection == (beta if first else None)
-        if not found.skip:
-            sent = codec.message_bytes(8, [int(hulls.bits[int(np.argmin(np.abs(2 * hulls.risk - found.bias)))])])
-            assert len(one.message([found])) == sent
-            if len(allowed):
-                at = int(np.argmin(np.abs(2 * hulls.risk - found.bias)))
-                assert cost[at] <= least * (1 + 1e-12)
-                assert hulls.bits[at] <= (limit or np.inf)
+        kept += found.skip
+        if not found.skip and allowed.any():
+            sent = bits_of(found.coded)
+            assert rule.bit_price * sent + y * found.bias / 2 == pytest.approx(least, rel=1e-9)
+            assert sent <= (limit or np.inf)
     assert first == (kept > 0)
 
 
@@ -344,7 +357,7 @@ def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length):
     rows = rng.normal(scale=4.0, size=(80, 8))
     probe = make(PROBABILITIES, threshold_rule(1, 0.5))
     q = np.stack([probe.distribution(row) for row in rows])
-    hulls = policy.join_hulls([row_hulls(row, MENU) for row in q])
+    hulls = policy.codec_hulls(q, menu=MENU)
     token = q.argmax(axis=-1)
     beta = np.clip(LINE.slope * uncertainty.expected_uncertainty(rows, token) + LINE.intercept, 0.0, 1.0)
     costs = policy.StageCosts(draft_s=0.01, verify_s=0.03, seconds_per_bit=1e-4, round_trip_s=0.02)

@@ -26,6 +26,8 @@ CHOSEN = codec.cheapest_codec([0.625, 0.25, 0.125], 0.25)
 MIXED = codec.coded_message([0.625, 0.25, 0.125], CHOSEN, token=2)
 HULLS = policy.lower_hulls([[16.5, 64.5], [8.5, 32.5]], [[0.25, 0.0], [0.5, 0.125]])
 STAGES = policy.StageCosts(0.125, 0.25, 0.00390625)
+POLICY = policy.DevicePolicy(3, 1.5, policy.threshold_rule(2), policy.DraftProbabilities())
+DRAFTED = POLICY.draft([0.5, 1.5, -1.0], rng=np.random.default_rng(1))
 USERS = [policy.BandUser(HULLS, STAGES, [0.75, 0.5], draft_lengths=[1, 2], skipping=False) for _ in range(2)]
 TRUNCATED = codec.truncated_message([0.5, 0.25, 0.125, 0.125], k=2, token=2, bits=3)
 
@@ -535,6 +537,37 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     },
     # traces
     "open_trace": {"path": stored_trace()},
+    "UncertaintyLine": {"slope": 0.75, "intercept": 0.125, "max_temperature": 1.5, "draws": 5},
+    "UncertaintyLine.rejection": {"logits": [0.5, 1.5, -1.0], "token": 1, "rng": np.random.default_rng(1)},
+    "Guarantee": {"quantity": "a token's total variation", "value": 0.125, "basis": "measured", "prompts": 53},
+    "CertifiedRows": {"menu": codec.CodecMenu()},
+    "LatticeRows": {"resolution": 10, "top_k": 2, "threshold": 0.125},
+    "DraftProbabilities": {},
+    "threshold_rule": {"draft_length": 2, "threshold": 0.375},
+    "DevicePolicy": {
+        "vocabulary": 3,
+        "temperature": 1.5,
+        "rule": policy.threshold_rule(2),
+        "messages": policy.DraftProbabilities(),
+        "line": policy.UncertaintyLine(0.75, 0.125),
+        "planned_for": "3 ab cd",
+        "bonus": True,
+        "bits_limit": 100,
+        "guarantees": [policy.Guarantee("speed", 31.5, "measured", 53)],
+    },
+    "DevicePolicy.distribution": {"logits": [0.5, 1.5, -1.0]},
+    "DevicePolicy.draft": {"logits": [0.5, 1.5, -1.0], "first": True, "rng": np.random.default_rng(1)},
+    "DevicePolicy.decide": {"logits": [0.5, 1.5, -1.0], "token": 1, "first": True, "rng": np.random.default_rng(1)},
+    "DevicePolicy.message": {"drafts": [DRAFTED]},
+    "DevicePolicy.server_row": {"draft": DRAFTED},
+    "DevicePolicy.replacement": {"draft": DRAFTED, "target": R, "rng": np.random.default_rng(1)},
+    "ServerPolicy": {"policy": POLICY},
+    "ServerPolicy.received": {"message": POLICY.message([DRAFTED])},
+    "ServerPolicy.verify": {
+        "message": POLICY.message([DRAFTED]),
+        "target": [R, R],
+        "rng": np.random.default_rng(1),
+    },
 }
 
 RECEIVERS: dict[str, Any] = {
@@ -550,6 +583,9 @@ RECEIVERS: dict[str, Any] = {
     "TraceLink": RECORDED,
     "AcceptanceTracker": TRACKER,
     "StageCosts": STAGES,
+    "UncertaintyLine": policy.UncertaintyLine(0.75, 0.125),
+    "DevicePolicy": POLICY,
+    "ServerPolicy": policy.ServerPolicy(POLICY),
 }
 """What a method is called on: an object, or for one that changes what makes it."""
 
@@ -579,6 +615,8 @@ RECORDS = {
     "DeviceRule",
     "UserPlan",
     "SharedPlan",
+    "DeviceDraft",
+    "ServerAnswer",
 }
 """Answers: made by the library alone, and no function takes one."""
 
@@ -586,14 +624,21 @@ _MASKED = "-inf is a masked entry: a token of probability 0"
 _DECISION = "a decision for each draft is as good as its probability"
 _LABEL = "any label of a prompt will do"
 _ABSENT = "an infinite number of bits stands for a message that does not exist"
+_WORDS = "any text that can be printed will do"
 _EXPONENT = "Hölder's exponent may be infinite"
 
 ALLOWED: dict[tuple[str, str], dict[str, str]] = {
     ("lower_hulls", "bits"): {"an entry inf": _ABSENT},
+    ("DevicePolicy", "planned_for"): {"'no such option'": _WORDS},
+    ("Guarantee", "quantity"): {"'no such option'": _WORDS},
     **{
         (name, "logits"): {"an entry -inf": _MASKED}
         for name in (
             "softmax",
+            "UncertaintyLine.rejection",
+            "DevicePolicy.distribution",
+            "DevicePolicy.draft",
+            "DevicePolicy.decide",
             "sample_uncertainty",
             "expected_uncertainty",
             "quadrature_error",

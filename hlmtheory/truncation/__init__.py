@@ -23,10 +23,12 @@ is taken at its worst, 1 up to rounding. Types and normalisation are those of :m
 
 from __future__ import annotations
 
+from hlmtheory.truncation.box_sizes import box_bias, box_deviation
 from hlmtheory.truncation.boxes import Interval, box_distance, quantised_box
 from hlmtheory.truncation.budget import SizeAllocation, optimal_sizes
 from hlmtheory.truncation.claims import CLAIMS
 from hlmtheory.truncation.distances import DeviationBounds, deviation_bounds
+from hlmtheory.truncation.list_boxes import PartialBoxes, partial_boxes
 from hlmtheory.truncation.message import decoded_draft, decoded_output_distribution, message_deviation
 from hlmtheory.truncation.multi_draft import multi_draft_distribution
 from hlmtheory.truncation.partial import (
@@ -77,9 +79,12 @@ __all__ = [
     "DeviationBounds",
     "DraftOutcome",
     "Interval",
+    "PartialBoxes",
     "PartialPair",
     "SizeAllocation",
     "bias_size",
+    "box_bias",
+    "box_deviation",
     "box_distance",
     "certified_size",
     "decoded_draft",
@@ -96,6 +101,7 @@ __all__ = [
     "online_size",
     "optimal_sizes",
     "partial_bias",
+    "partial_boxes",
     "partial_deviation",
     "partial_distance",
     "partial_draft",

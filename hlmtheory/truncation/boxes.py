@@ -1,6 +1,7 @@
 """Bounds of TV(q, p) if every entry of p and q is known up to an interval.
 
-An entry p_v is in [l_v, h_v] and q_v in [l'_v, h'_v]; both rows sum to 1. Quantised log-probabilities give such a box.
+An entry p_v is in [l_v, h_v] and q_v in [l'_v, h'_v]; both rows sum to 1. Quantised log-probabilities give such a box,
+and so do lists of the k most probable tokens: there one column stands for all tokens that no list has.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hlmtheory._array import Array, arrays, epsilon, every, in_kind, upward, widest
-from hlmtheory._domains import Domain, DomainError, leading_dimensions, same_vocabulary
+from hlmtheory._domains import Domain, DomainError, broadcast, leading_dimensions, same_vocabulary
 
 # Proofs, by the last part of the id.
 #
@@ -38,7 +39,13 @@ _LOGARITHM = Domain(
     lambda xp, value: value <= 0,
     "subtract the logarithm of the sum of exponentials",
 )
-_ERROR = Domain("0 or more and finite", lambda xp, value: (value >= 0) & xp.isfinite(value), "give half a step in nats")
+_COUNT = Domain(
+    "a whole number, 0 to 2^31",
+    lambda xp, value: (value >= 0) & (value <= 2**31),
+    "give the number of tokens of the column",
+    kind="integer",
+)
+ERROR = Domain("0 or more and finite", lambda xp, value: (value >= 0) & xp.isfinite(value), "give half a step in nats")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,9 @@ def interval(xp: Any, lower: Array, upper: Array, kind: Any) -> Interval:
     return Interval(-upward(xp, -lower, kind), upward(xp, upper, kind))
 
 
-def box_distance(target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array) -> Interval:
+def box_distance(
+    target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array, count: Array = 1
+) -> Interval:
     """Return the interval of TV(q, p) if every entry of p and of q is known up to an interval.
 
     The lower end is sharp: max(Σ (l - h')⁺, Σ (l' - h)⁺, 1 - Σ min(h, h'), Σ max(l, l') - 1). The upper end is proven,
@@ -72,6 +81,8 @@ def box_distance(target_lower: Array, target_upper: Array, draft_lower: Array, d
     ----------
     target_lower, target_upper, draft_lower, draft_upper : array, shape (..., V)
         l, h, l' and h', with 0 ≤ lower ≤ upper ≤ 1 and Σ lower ≤ 1 ≤ Σ upper.
+    count : integer array, shape (..., V) or broadcastable
+        Number of tokens with the bounds of each column, 0 to 2^31; the sums count each of them.
 
     Returns
     -------
@@ -90,9 +101,11 @@ def box_distance(target_lower: Array, target_upper: Array, draft_lower: Array, d
     >>> float(found.lower), float(found.upper)
     (0.125, 0.5)
     """
-    xp, kind, low, high, low_q, high_q = _boxes(target_lower, target_upper, draft_lower, draft_upper)
-    least = nearest_distance(xp, low, high, low_q, high_q)
-    most = _outer(xp, low, high, low_q, high_q)
+    xp, kind, number, low, high, low_q, high_q = pair_of_boxes(
+        target_lower, target_upper, draft_lower, draft_upper, count
+    )
+    least = nearest_distance(xp, low, high, low_q, high_q, number)
+    most = farthest_bound(xp, low, high, low_q, high_q, number)
     return interval(xp, least, xp.maximum(least, xp.clip(most, max=1.0)), kind)
 
 
@@ -127,7 +140,7 @@ def quantised_box(log_probability: Array, error: Array, floor: Array) -> Interva
     """
     xp, log, error, floor = arrays(log_probability=log_probability, error=error, floor=floor)
     log, floor = _LOGARITHM.check(xp, "log_probability", log), _LOGARITHM.check(xp, "floor", floor)
-    error = _ERROR.check(xp, "error", error)
+    error = ERROR.check(xp, "error", error)
     if log.ndim == 0 or log.shape[-1] == 0:
         raise DomainError(f"log_probability must have an entry for each token; got shape {tuple(log.shape)}; give rows")
     shapes = {"log_probability": log.shape[:-1], "error": error.shape, "floor": floor.shape}
@@ -147,41 +160,56 @@ def quantised_box(log_probability: Array, error: Array, floor: Array) -> Interva
     return interval(xp, lower, upper, kind)
 
 
-def _boxes(target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array) -> tuple[Any, ...]:
-    """Return the namespace, the type of the answer and the checked bounds in float64, of one shape."""
+def pair_of_boxes(
+    target_lower: Array, target_upper: Array, draft_lower: Array, draft_upper: Array, count: Array
+) -> tuple[Any, ...]:
+    """Return the namespace, the type of the answer, the counts and the checked bounds in float64, of one shape."""
     named = {
         "target_lower": target_lower,
         "target_upper": target_upper,
         "draft_lower": draft_lower,
         "draft_upper": draft_upper,
     }
-    xp, *values = arrays(**named)
+    return _checked(count, named)
+
+
+def one_box(draft_lower: Array, draft_upper: Array, count: Array) -> tuple[Any, ...]:
+    """Return the namespace, the type of the answer, the counts and the checked bounds in float64, of one shape."""
+    return _checked(count, {"draft_lower": draft_lower, "draft_upper": draft_upper})
+
+
+def _checked(count: Array, named: dict[str, Array]) -> tuple[Any, ...]:
+    xp, number, *values = arrays(count=count, **named)
     kind, unit = widest(xp, *values), 64 * max(epsilon(xp, value.dtype) for value in values)
     for name, value in zip(named, values, strict=True):
         _ENTRY.check(xp, name, value)
         if value.ndim == 0 or value.shape[-1] == 0:
             raise DomainError(f"{name} must have an entry for each token; got shape {tuple(value.shape)}; give rows")
     same_vocabulary(**dict(zip(named, values, strict=True)))
-    leading_dimensions(**{name: tuple(value.shape[:-1]) for name, value in zip(named, values, strict=True)})
-    wide = xp.broadcast_arrays(*(in_kind(xp, value, xp.float64) for value in values))
-    for name, lower, upper in (("target", *wide[:2]), ("draft", *wide[2:])):
+    number = in_kind(xp, _COUNT.check(xp, "count", number), xp.float64)
+    shapes = {name: tuple(value.shape) for name, value in zip(named, values, strict=True)}
+    leading_dimensions(**{name: shape[:-1] for name, shape in shapes.items()})
+    broadcast(count=tuple(number.shape), **shapes)
+    number, *wide = xp.broadcast_arrays(number, *(in_kind(xp, value, xp.float64) for value in values))
+    ends = zip(wide[::2], wide[1::2], strict=True)
+    for name, (lower, upper) in zip(dict.fromkeys(name.partition("_")[0] for name in named), ends, strict=True):
         if not every(xp, lower <= upper):
             raise DomainError(f"{name}_lower must be at most {name}_upper in every entry; got more; exchange them")
-        if not every(xp, (xp.sum(lower, axis=-1) <= 1 + unit) & (xp.sum(upper, axis=-1) >= 1 - unit)):
+        if not every(xp, (xp.sum(number * lower, axis=-1) <= 1 + unit) & (xp.sum(number * upper, axis=-1) >= 1 - unit)):
             raise DomainError(
                 f"{name}_lower and {name}_upper must leave room for a distribution, Σ lower ≤ 1 ≤ Σ upper; got sums "
                 f"that do not; widen them by the rounding of the row"
             )
-    return xp, kind, *wide
+    return xp, kind, number, *wide
 
 
-def nearest_distance(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array) -> Array:
-    """Return the smallest TV(q, p) between two boxes."""
+def nearest_distance(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array, number: Array | float = 1) -> Array:
+    """Return the smallest TV(q, p) between two boxes; ``number`` counts the tokens of each column."""
     terms = (
-        xp.sum(xp.clip(low - high_q, min=0.0), axis=-1),
-        xp.sum(xp.clip(low_q - high, min=0.0), axis=-1),
-        1.0 - xp.sum(xp.minimum(high, high_q), axis=-1),
-        xp.sum(xp.maximum(low, low_q), axis=-1) - 1.0,
+        xp.sum(number * xp.clip(low - high_q, min=0.0), axis=-1),
+        xp.sum(number * xp.clip(low_q - high, min=0.0), axis=-1),
+        1.0 - xp.sum(number * xp.minimum(high, high_q), axis=-1),
+        xp.sum(number * xp.maximum(low, low_q), axis=-1) - 1.0,
     )
     return xp.clip(xp.maximum(xp.maximum(terms[0], terms[1]), xp.maximum(terms[2], terms[3])), max=1.0)
 
@@ -213,14 +241,14 @@ def _share(xp: Any, wanted: Array, room: Array) -> Array:
     return xp.clip(wanted / xp.where(room > 0, room, 1.0), min=0.0, max=1.0)[..., None]
 
 
-def _outer(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array) -> Array:
+def farthest_bound(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array, number: Array | float = 1) -> Array:
     """Return the smallest bound found over λ and μ in [0, 1]: a pattern search on a convex function."""
-    spare, missing = 1.0 - xp.sum(low, axis=-1), xp.sum(high_q, axis=-1) - 1.0
+    spare, missing = 1.0 - xp.sum(number * low, axis=-1), xp.sum(number * high_q, axis=-1) - 1.0
 
     def bound(a: Array, b: Array) -> Array:
         one, two = a[..., None], b[..., None]
         terms = one * high + (1.0 - one) * low - two * low_q - (1.0 - two) * high_q
-        return (1.0 - a) * spare + (1.0 - b) * missing + xp.sum(xp.clip(terms, min=0.0), axis=-1)
+        return (1.0 - a) * spare + (1.0 - b) * missing + xp.sum(number * xp.clip(terms, min=0.0), axis=-1)
 
     at, beside = xp.full_like(spare, 0.5), xp.full_like(spare, 0.5)
     best, step = bound(at, beside), 0.5

@@ -8,6 +8,7 @@ from hlmtheory._simplex import distance, excess, normalised, quotient
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.truncation._claim_sides import inverse_distance, rebuilt_deviation, sorted_deviation
 from hlmtheory.truncation.any_codec import CLAIMS as _ANY_CODEC_CLAIMS
+from hlmtheory.truncation.box_claims import CLAIMS as _BOX_CLAIMS
 from hlmtheory.truncation.budget import CLAIMS as _BUDGET_CLAIMS
 from hlmtheory.truncation.distances import CLAIMS as _DISTANCE_CLAIMS
 from hlmtheory.truncation.message import CLAIMS as _MESSAGE_CLAIMS
@@ -258,5 +259,6 @@ CLAIMS = (
     *_RATE_CLAIMS,
     *_MULTI_DRAFT_CLAIMS,
     *_PARTIAL_CLAIMS,
+    *_BOX_CLAIMS,
     *_ANY_CODEC_CLAIMS,
 )

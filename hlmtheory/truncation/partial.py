@@ -18,13 +18,13 @@ from hlmtheory.truncation.boxes import Interval, interval
 MASS = 1e-4
 """Tolerance for the mass of a list: the rounding error of a softmax in float32."""
 
-_VOCABULARY = Domain(
+VOCABULARY = Domain(
     "a whole number, 1 to 2^31",
     lambda xp, value: (value >= 1) & (value <= 2**31),
     "give the number of tokens of the model's head",
     kind="integer",
 )
-_LISTED = Domain(
+LISTED = Domain(
     f"logarithms of probabilities: {MASS:g} or less, or -inf",
     lambda xp, value: value <= MASS,
     "subtract the logarithm of the sum of exponentials over the whole vocabulary",
@@ -140,7 +140,7 @@ def partial_deviation(draft_log_probability: Array, k: Array, vocabulary: int) -
     >>> found.lower.round(4).item(), found.upper.round(4).item()
     (0.0, 0.1875)
     """
-    size = number(_VOCABULARY, "vocabulary", vocabulary)
+    size = number(VOCABULARY, "vocabulary", vocabulary)
     xp, log, k = arrays(draft_log_probability=draft_log_probability, k=k)
     kind = widest(xp, log)
     value, rest, cap = _masses(xp, "draft_log_probability", log, size)
@@ -305,7 +305,7 @@ class _Pair:
 
 def _pair(target_token: Array, target_log: Array, draft_token: Array, draft_log: Array, vocabulary: int) -> _Pair:
     """Check two lists and align them by one stable sort of the tokens, p's before q's."""
-    size = number(_VOCABULARY, "vocabulary", vocabulary)
+    size = number(VOCABULARY, "vocabulary", vocabulary)
     xp, a, x, b, y = arrays(
         target_token=target_token,
         target_log_probability=target_log,
@@ -313,7 +313,7 @@ def _pair(target_token: Array, target_log: Array, draft_token: Array, draft_log:
         draft_log_probability=draft_log,
     )
     kind = widest(xp, x, y)
-    a, b = (_tokens(xp, name, one, size) for name, one in (("target_token", a), ("draft_token", b)))
+    a, b = (checked_tokens(xp, name, one, size) for name, one in (("target_token", a), ("draft_token", b)))
     p, p_rest, p_cap = _masses(xp, "target_log_probability", x, size)
     q, q_rest, q_cap = _masses(xp, "draft_log_probability", y, size)
     for name, one, value in (("target", a, p), ("draft", b, q)):
@@ -347,7 +347,7 @@ def _pair(target_token: Array, target_log: Array, draft_token: Array, draft_log:
     return _Pair(xp, kind, size, token, place, q, target, draft, outside)
 
 
-def _tokens(xp: Any, name: str, token: Array, vocabulary: int) -> Array:
+def checked_tokens(xp: Any, name: str, token: Array, vocabulary: int) -> Array:
     """Return the checked tokens of a list: in the vocabulary, each once."""
     if token.ndim == 0:
         raise DomainError(f"{name} must be a list of tokens, shape (..., k); got one number; put it in a list")
@@ -369,7 +369,7 @@ def _masses(xp: Any, name: str, log: Array, vocabulary: int) -> tuple[Array, Arr
         raise DomainError(
             f"{name} must have at most vocabulary = {vocabulary} entries; got {log.shape[-1]}; leave out the padding"
         )
-    log = in_kind(xp, _LISTED.check(xp, name, log), xp.float64)
+    log = in_kind(xp, LISTED.check(xp, name, log), xp.float64)
     if not every(xp, log[..., 1:] <= log[..., :-1]):
         raise DomainError(f"{name} must be in descending order; got an entry above the one before; sort the list")
     value = xp.exp(log)

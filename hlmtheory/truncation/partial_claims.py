@@ -147,7 +147,7 @@ _FINEST = 1e-9
 """Rows are not rounded to a finer step: the stored value is then the true one, which is within the error as well."""
 
 
-def _boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
+def rounded_boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
     """Return bounds of each row from log-probabilities rounded to steps of twice the error, with a floor."""
     xp, _, p, q, _ = pair_and_size(target, draft, 0)
     _, _, error = arrays(draft=q, error=error)
@@ -165,16 +165,16 @@ def _boxes(target: Array, draft: Array, error: Array) -> tuple[Any, ...]:
 
 
 def _box_most(target: Array, draft: Array, error: Array) -> Array:
-    return box_distance(*_boxes(target, draft, error)[1:]).upper
+    return box_distance(*rounded_boxes(target, draft, error)[1:]).upper
 
 
 def _box_least(target: Array, draft: Array, error: Array) -> Array:
-    xp, *ends = _boxes(target, draft, error)
+    xp, *ends = rounded_boxes(target, draft, error)
     return nearest_distance(xp, *ends)
 
 
 def _box_nearest(target: Array, draft: Array, error: Array) -> Array:
-    xp, *ends = _boxes(target, draft, error)
+    xp, *ends = rounded_boxes(target, draft, error)
     return total_variation(*nearest_rows(xp, *ends))
 
 

@@ -68,6 +68,9 @@ BOUNDS = {
     "partial_deviation": lambda p, q, u: truncation.partial_deviation(_lists(p, q)[3], 1, 6).upper,
     "partial_bias": lambda p, q, u: truncation.partial_bias(*_lists(p, q), k=1).upper,
     "box_distance": lambda p, q, u: truncation.box_distance(p / 2, _wider(p), q / 2, _wider(q)).upper,
+    "box_deviation": lambda p, q, u: truncation.box_deviation(q / 2, _wider(q), 1).upper,
+    "box_bias": lambda p, q, u: truncation.box_bias(p / 2, _wider(p), q / 2, _wider(q), 1).upper,
+    "partial_boxes": lambda p, q, u: truncation.partial_boxes(*_lists(p, q), target_error=0.25).target.upper,
     **{
         f"deviation_bounds.{name}": lambda p, q, u, name=name: getattr(truncation.deviation_bounds(q, 2), name)
         for name in ("total_variation", "divergence", "pinsker", "bretagnolle_huber", "wasserstein")

@@ -130,6 +130,10 @@ STRATEGIES = {
     "truncation.partial_draft": with_size(DRAWN),
     "truncation.partial_draft_least": with_size(DRAWN),
     **{f"truncation.partial_{name}": beside(PAIRS, error=ERROR) for name in ("box", "box_least", "box_attained")},
+    **{
+        f"truncation.partial_box_{name}": beside(ROW_AND_SIZE, error=ERROR) for name in ("deviation", "deviation_least")
+    },
+    **{f"truncation.partial_box_{name}": beside(SIZED, error=ERROR) for name in ("bias", "bias_least")},
     "truncation.multi_draft": drafted_often(),
     "truncation.multi_draft_certificate": drafted_often(),
     "truncation.multi_draft_single": drafted_often(),

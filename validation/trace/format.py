@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from validation.errors import UserError
 from validation.trace.journal import JOURNAL, LOCK, Committed, check_file, read_journal, refuse_link
-from validation.trace.zarr_store import FOLDER, describe
+from validation.trace.zarr_store import FOLDER, LIST_ROWS, chunk_rows, describe
 
 FORMAT = "hlm-trace"
 VERSION = 2
@@ -32,15 +32,27 @@ class Field:
         The array has shape (N, V) and not (N,).
     default : float, optional
         The value in every entry of a trace that was written without this field. A field without a default is required.
+    width : int
+        The array has shape (N, width) if this is at least 1.
+    most_rows : int, optional
+        Maximum number of rows per chunk; None for the usual ones.
     """
 
     dtype: str | None
     wide: bool = False
     default: float | None = None
+    width: int = 0
+    most_rows: int | None = None
 
     def row(self, vocabulary: int) -> tuple[int, ...]:
         """Return the shape of the field at one position."""
+        if self.width:
+            return (self.width,)
         return (vocabulary,) if self.wide else ()
+
+    def chunk_rows(self, vocabulary: int, logits: str) -> int:
+        """Return the rows per chunk."""
+        return chunk_rows(self.row(vocabulary), self.stored_dtype(logits).itemsize, self.most_rows)
 
     def stored_dtype(self, logits: str) -> np.dtype[Any]:
         """Return the stored little-endian type in a trace whose logits have the type ``logits``."""
@@ -58,19 +70,58 @@ FIELDS = {
     "prompt_index": Field("int32"),
     "position": Field("int32"),
 }
+"""Arrays of a trace of logits."""
 ARRAYS = tuple(FIELDS)
+LOGITS, LISTS = "logits", "top-k"
+"""Kinds of traces: of whole rows, and of lists of the most probable tokens."""
+LIST_DTYPE = "float64"
+LONGEST_LIST = 2**20
 MANIFEST = "manifest.json"
 TAIL = re.compile(r"tail-\d+\.npz")
 CHUNK = re.compile(rf"{FOLDER}/((?P<field>\w+)/)?(zarr\.json|c\.\d+(\.0)?)")
 
 
-def array_dtypes(dtype: str) -> dict[str, np.dtype[Any]]:
+def list_fields(draft_k: int, target_k: int) -> dict[str, Field]:
+    """Return the arrays of a trace of top-k lists: ``draft_k`` tokens of q and ``target_k`` of p at each position."""
+    fields = {}
+    for model, k in (("draft", draft_k), ("target", target_k)):
+        fields[f"{model}_tokens"] = Field("int32", width=k, most_rows=LIST_ROWS)
+        fields[f"{model}_log_probabilities"] = Field(LIST_DTYPE, width=k, most_rows=LIST_ROWS)
+    return fields | {name: Field("int32", most_rows=LIST_ROWS) for name in ("tokens", "prompt_index", "position")}
+
+
+def fields_of(header: Mapping[str, Any]) -> Mapping[str, Field]:
+    """Return the arrays of a trace with this header of its journal.
+
+    Raises
+    ------
+    UserError
+        The kind is unknown, or the lengths of the lists are not positive whole numbers.
+    """
+    if header.get("kind", LOGITS) == LOGITS:
+        return FIELDS
+    widths = header.get("widths")
+    good = isinstance(widths, list) and len(widths) == 2 and all(_is_length(k) for k in widths)
+    if header["kind"] != LISTS or not good:
+        raise UserError(f"A trace of kind {header['kind']!r} with lists of {widths!r} is not known to this program.")
+    return list_fields(*header["widths"])
+
+
+def _is_length(k: object) -> bool:
+    return isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= LONGEST_LIST
+
+
+def array_dtypes(dtype: str, fields: Mapping[str, Field] | None = None) -> dict[str, np.dtype[Any]]:
     """Return the stored type of each array in a trace whose logits have the type ``dtype``."""
-    return {name: field.stored_dtype(dtype) for name, field in FIELDS.items()}
+    return {name: field.stored_dtype(dtype) for name, field in (FIELDS if fields is None else fields).items()}
 
 
 def complete(
-    arrays: Sequence[Any], named: Mapping[str, Any], vocabulary: int, dtype: str = "float16"
+    arrays: Sequence[Any],
+    named: Mapping[str, Any],
+    vocabulary: int,
+    dtype: str = "float16",
+    fields: Mapping[str, Field] | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Return one array for each field in its stored form; an omitted field is filled with its default.
 
@@ -84,6 +135,8 @@ def complete(
         V, the width of the logits.
     dtype : str
         The type of the stored logits.
+    fields : dict of Field, optional
+        Default: ``FIELDS``.
 
     Returns
     -------
@@ -96,16 +149,17 @@ def complete(
         A required field is missing, a name is unknown or given twice, an array has a wrong shape, or it holds values
         that the stored integers cannot hold.
     """
-    if len(arrays) > len(FIELDS):
-        raise UserError(f"{len(arrays)} arrays were given, but a trace has {len(FIELDS)} fields: {', '.join(FIELDS)}.")
-    given = dict(zip(FIELDS, arrays, strict=False))
+    fields = FIELDS if fields is None else fields
+    if len(arrays) > len(fields):
+        raise UserError(f"{len(arrays)} arrays were given, but a trace has {len(fields)} fields: {', '.join(fields)}.")
+    given = dict(zip(fields, arrays, strict=False))
     for name in named:
-        if name not in FIELDS:
-            raise UserError(f"A trace has no field {name!r}; its fields are {', '.join(FIELDS)}.")
+        if name not in fields:
+            raise UserError(f"A trace has no field {name!r}; its fields are {', '.join(fields)}.")
         if name in given:
             raise UserError(f"{name} was given twice, in order and by name; give it once.")
     given |= named
-    for name, field in FIELDS.items():
+    for name, field in fields.items():
         if name not in given and field.default is None:
             raise UserError(f"{name} is missing; give it, since this field has no default.")
     rows = len(np.atleast_1d(given["tokens"]))
@@ -113,7 +167,7 @@ def complete(
         name: _as_stored(name, given[name], (rows, *field.row(vocabulary)), field.stored_dtype(dtype))
         if name in given
         else field.filled(rows, vocabulary, dtype)
-        for name, field in FIELDS.items()
+        for name, field in fields.items()
     }
 
 
@@ -162,14 +216,19 @@ def is_own(name: str) -> bool:
     """
     chunk = CHUNK.fullmatch(name)
     if chunk is not None:
-        return chunk["field"] is None or chunk["field"] in FIELDS
+        return chunk["field"] is None or chunk["field"] in _names()
     return name == MANIFEST or TAIL.fullmatch(name) is not None
 
 
 def _unknown_field(name: str) -> str | None:
-    """Return the field of a chunk file if the field is not in ``FIELDS``, else None."""
+    """Return the field of a chunk file if no kind of trace has the field, else None."""
     chunk = CHUNK.fullmatch(name)
-    return chunk["field"] if chunk is not None and chunk["field"] not in FIELDS else None
+    return chunk["field"] if chunk is not None and chunk["field"] not in _names() else None
+
+
+def _names() -> dict[str, None]:
+    """Return the names of the arrays of every kind of trace, in order."""
+    return dict.fromkeys((*FIELDS, *list_fields(1, 1)))
 
 
 def _unknown(path: Path, name: str) -> UserError:
@@ -190,7 +249,7 @@ def own_files(path: Path) -> list[Path]:
 
 def array_folders(path: Path) -> list[Path]:
     """Return the folder of the arrays and the subfolder of each array."""
-    return [path / FOLDER, *(path / FOLDER / name for name in FIELDS)]
+    return [path / FOLDER, *(path / FOLDER / name for name in _names())]
 
 
 def refuse_links(path: Path) -> None:
@@ -220,16 +279,17 @@ def read_tail(path: Path, committed: Committed) -> dict[str, NDArray[Any]]:
     Raises
     ------
     UserError
-        The file is missing or damaged, or the fields of an unfinished trace differ from ``FIELDS``.
+        The file is missing or damaged, or the fields of an unfinished trace differ from those of its kind.
     """
+    fields = fields_of(committed.header)
     if committed.tail is None:
         return {}
     check_file(path / committed.tail, *committed.files[committed.tail], what="the rows after the last whole chunk")
     with np.load(path / committed.tail, allow_pickle=False) as found:
         tail = dict(found)
-    if unknown := next((name for name in tail if name not in FIELDS), None):
+    if unknown := next((name for name in tail if name not in fields), None):
         raise _unknown(path, unknown)
-    for name in FIELDS:
+    for name in fields:
         chunks = f"{FOLDER}/{name}/c."
         if committed.rows and name not in tail and not any(file.startswith(chunks) for file in committed.files):
             raise UserError(

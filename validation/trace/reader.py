@@ -25,6 +25,17 @@ name are removed when the writer is opened again. Chunks are checked against the
 The arrays are those of :data:`validation.trace.format.FIELDS`. A field with a default may be absent from a finished
 trace; it is then read as an array of the default.
 
+A trace of kind ``top-k`` has lists of the most probable tokens instead of logits; its manifest gives the kind and V:
+
+=======================  =======  ======================================================================
+array                    shape    content
+=======================  =======  ======================================================================
+draft_tokens             (N, j)   int32: the most probable tokens of q, the most probable first
+draft_log_probabilities  (N, j)   float64: their log-probabilities in nats
+target_tokens            (N, k)   the same of p
+target_log_probabilities (N, k)   the same of p
+=======================  =======  ======================================================================
+
 q and p are by definition the softmax of the stored values. The rows of one sequence are contiguous and in order.
 """
 
@@ -33,7 +44,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +58,13 @@ from validation.trace.format import (
     ARRAYS,
     FIELDS,
     FORMAT,
+    LISTS,
+    LOGITS,
     MANIFEST,
     VERSION,
+    Field,
     check_files,
+    fields_of,
     lacks,
     other_version,
     read_committed,
@@ -59,7 +74,18 @@ from validation.trace.journal import JOURNAL, Committed, check_file
 from validation.trace.writer import TraceWriter
 from validation.trace.zarr_store import ENDLESS, ArrayFiles, StoredArray
 
-__all__ = ["ARRAYS", "Trace", "TraceChunk", "TraceWriter", "check_disk_space", "open_trace", "probabilities"]
+__all__ = [
+    "ARRAYS",
+    "LISTS",
+    "LOGITS",
+    "ListChunk",
+    "Trace",
+    "TraceChunk",
+    "TraceWriter",
+    "check_disk_space",
+    "open_trace",
+    "probabilities",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +108,19 @@ class TraceChunk:
         return TraceChunk(**{name: array[rows] for name, array in self.arrays.items()})
 
 
+@dataclass(frozen=True, slots=True)
+class ListChunk:
+    """Consecutive positions of a trace of top-k lists: tokens and log-probabilities (n, k), other fields (n,)."""
+
+    draft_tokens: NDArray[np.int32]
+    draft_log_probabilities: NDArray[np.float64]
+    target_tokens: NDArray[np.int32]
+    target_log_probabilities: NDArray[np.float64]
+    tokens: NDArray[np.int32]
+    prompt_index: NDArray[np.int32]
+    position: NDArray[np.int32]
+
+
 def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
     """Return q or p: the softmax of stored logits over the last axis, in float64.
 
@@ -91,15 +130,23 @@ def probabilities(logits: ArrayLike) -> NDArray[np.float64]:
     return np.asarray(softmax(np.asarray(logits, dtype=np.float64)))
 
 
-def check_disk_space(path: str | Path, positions: int, vocabulary: int, dtype: str = "float16") -> None:
+def check_disk_space(
+    path: str | Path,
+    positions: int,
+    vocabulary: int,
+    dtype: str = "float16",
+    fields: Mapping[str, Field] | None = None,
+) -> None:
     """Refuse to start a collection that exceeds the free disk space.
 
     Raises
     ------
     UserError
-        The logits of both models at ``positions`` positions need more bytes than are free at ``path``.
+        The arrays ``fields`` (default: ``FIELDS``) of ``positions`` positions need more bytes than are free at
+        ``path``.
     """
-    row = sum(field.stored_dtype(dtype).itemsize * math.prod(field.row(vocabulary)) for field in FIELDS.values())
+    stored = (FIELDS if fields is None else fields).values()
+    row = sum(field.stored_dtype(dtype).itemsize * math.prod(field.row(vocabulary)) for field in stored)
     needed = positions * row + 2**20  # plus one mebibyte for the manifest
     folder = Path(path).absolute()
     while not folder.exists():
@@ -130,22 +177,38 @@ class Trace:
         return len(self.arrays["tokens"])
 
     @property
+    def kind(self) -> str:
+        """Return ``"logits"`` or ``"top-k"``."""
+        return str(self.manifest.get("kind", LOGITS))
+
+    @property
     def vocabulary(self) -> int:
-        """Return V, the width of the logits."""
-        return int(self.arrays["target_logits"].shape[1])
+        """Return V, the number of tokens."""
+        return int(self.manifest["vocabulary"] if self.kind == LISTS else self.arrays["target_logits"].shape[1])
 
     def chunks(self, size: int = 512) -> Iterator[TraceChunk]:
-        """Yield the trace in chunks of ``size`` positions; the last chunk may be shorter."""
+        """Yield a trace of logits in chunks of ``size`` positions; the last chunk may be shorter."""
+        for rows in self._blocks(size):
+            yield TraceChunk(**rows)
+
+    def list_chunks(self, size: int = 512) -> Iterator[ListChunk]:
+        """Yield a trace of top-k lists in chunks of ``size`` positions; the last chunk may be shorter."""
+        for rows in self._blocks(size):
+            yield ListChunk(**rows)
+
+    def _blocks(self, size: int) -> Iterator[dict[str, NDArray[Any]]]:
         if size < 1:
             raise UserError(f"The chunk size is {size}; it must be at least 1.")
         for start in range(0, self.positions, size):
-            yield TraceChunk(**{name: self._rows(name, start, size) for name in FIELDS})
+            yield {name: self._rows(name, start, size) for name in self.arrays}
 
     def _rows(self, name: str, start: int, size: int) -> NDArray[Any]:
         return np.array(self.arrays[name][start : start + size])
 
 
-def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False) -> Trace:
+def open_trace(
+    path: str | Path, *, verify: bool = False, partial: bool = False, kinds: Collection[str] = (LOGITS,)
+) -> Trace:
     """Open a trace for reading.
 
     Parameters
@@ -157,6 +220,8 @@ def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False)
         the content when it is read.
     partial : bool
         Also open an unfinished trace, up to its last commit.
+    kinds : collection of str
+        The kinds that the caller can use, ``LOGITS`` and ``LISTS``.
 
     Returns
     -------
@@ -166,7 +231,8 @@ def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False)
     ------
     UserError
         There is no trace, or it is unfinished, has another format version, has a field that is not in ``FIELDS``,
-        lacks a required field or a file, has a damaged file (the message names array, chunk and file), or is empty.
+        lacks a required field or a file, has a damaged file (the message names array, chunk and file), is empty, or is
+        of another kind.
     """
     path = Path(path)
     if not (path / JOURNAL).exists():
@@ -177,6 +243,11 @@ def open_trace(path: str | Path, *, verify: bool = False, partial: bool = False)
         raise UserError(
             f"The trace at {path} is not finished{damage}: {committed.rows:,} positions are stored; "
             "run the command that wrote it again, and it continues from there."
+        )
+    if (kind := committed.header.get("kind", LOGITS)) not in kinds:
+        raise UserError(
+            f"The trace at {path} holds {'top-k lists' if kind == LISTS else kind}, but {' or '.join(kinds)} of every "
+            "token are needed here; `hlm validate --trace` checks what lists decide."
         )
     check_files(path, committed, content=verify)
     if not committed.rows:
@@ -195,14 +266,14 @@ def open_arrays(path: Path, committed: Committed) -> dict[str, StoredArray | NDA
     vocabulary, logits = committed.header["vocabulary"], committed.header["dtype"]
     tail = read_tail(path, committed)
     arrays: dict[str, StoredArray | NDArray[Any]] = {}
-    for name, field in FIELDS.items():
+    for name, field in fields_of(committed.header).items():
         row, dtype = field.row(vocabulary), field.stored_dtype(logits)
         if lacks(committed, name):
             if field.default is None:
                 raise UserError(f"The trace at {path} has no {name}, which has no default; collect the trace again.")
             arrays[name] = field.filled(committed.rows, vocabulary, logits)
             continue
-        chunks = files.open(name) if committed.finished else files.create(name, (ENDLESS, *row), dtype)
+        chunks = files.open(name) if committed.finished else files.create(name, (ENDLESS, *row), dtype, field.most_rows)
         arrays[name] = StoredArray(chunks, committed.rows, tail.get(name, np.empty((0, *row), dtype)))
     return arrays
 

@@ -16,7 +16,13 @@ FIRST = b'{"n":0,"format":"%s"' % FORMAT.encode()  # first bytes of every trace 
 
 
 def what_to_go_on_from(
-    path: Path, vocabulary: int, dtype: str, settings: Mapping[str, Any] | None, *, fresh: bool
+    path: Path,
+    vocabulary: int,
+    dtype: str,
+    settings: Mapping[str, Any] | None,
+    *,
+    fresh: bool,
+    kind: Mapping[str, Any] | None = None,
 ) -> Committed | None:
     """Return the commits of an earlier writer, or None if the folder is empty and a new trace starts.
 
@@ -52,8 +58,10 @@ def what_to_go_on_from(
     if settings is None:
         raise UserError(f"An unfinished trace lies at {path}; remove it or choose another path.")
     there = committed.header["settings"] or {}
-    now = json.loads(json.dumps(dict(settings) | {"vocabulary": vocabulary, "dtype": dtype}))
-    there |= {name: committed.header[name] for name in ("vocabulary", "dtype")}
+    now = json.loads(json.dumps(dict(settings) | {"vocabulary": vocabulary, "dtype": dtype} | dict(kind or {})))
+    there |= {
+        name: committed.header[name] for name in ("vocabulary", "dtype", "kind", "widths") if name in committed.header
+    }
     if there != now:
         raise UserError(
             f"An unfinished trace of other settings lies at {path} ({differences(there, now)}); "

@@ -20,16 +20,19 @@ from validation.trace.format import (
     DTYPES,
     FIELDS,
     FORMAT,
+    LIST_DTYPE,
+    LISTS,
     MANIFEST,
     VERSION,
     array_dtypes,
     check_files,
     complete,
+    fields_of,
     read_tail,
 )
 from validation.trace.journal import Committed, Journal, Lock, Sums, disk_error, sync_folder, write_durably
 from validation.trace.reopen import clear, remove_strays, what_to_go_on_from
-from validation.trace.zarr_store import ENDLESS, ArrayFiles, chunk_rows
+from validation.trace.zarr_store import ENDLESS, ArrayFiles
 
 WAITING_BYTES = 2**27  # queued for the disk before the caller has to wait
 
@@ -55,6 +58,8 @@ class TraceWriter:
         All settings that determine the stored positions, as plain values; recorded in the journal.
     fresh : bool
         Delete the trace at ``path`` first.
+    lists : (int, int), optional
+        Write top-k lists instead of logits: the numbers of listed tokens of the draft and the target model.
 
     Attributes
     ----------
@@ -79,8 +84,13 @@ class TraceWriter:
         dtype: str = "float16",
         settings: Mapping[str, Any] | None = None,
         fresh: bool = False,
+        lists: tuple[int, int] | None = None,
     ) -> None:
-        if dtype not in DTYPES:
+        self._kind: dict[str, Any] = {} if lists is None else {"kind": LISTS, "widths": list(lists)}
+        self._fields = FIELDS if lists is None else fields_of(self._kind)
+        if lists is not None:
+            dtype = LIST_DTYPE
+        elif dtype not in DTYPES:
             raise UserError(f"Logits cannot be stored as {dtype!r}; choose {' or '.join(DTYPES)}.")
         self.path = Path(path).absolute()
         self.vocabulary = vocabulary
@@ -88,10 +98,10 @@ class TraceWriter:
         self.positions = 0
         self.state: dict[str, Any] = {}
         self._dtype, self._settings, self._fresh = dtype, None if settings is None else dict(settings), fresh
-        self._dtypes = array_dtypes(dtype)
+        self._dtypes = array_dtypes(dtype, self._fields)
         self._stored = 0  # rows up to the last commit
-        self._pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in FIELDS}
-        self._chunked = dict.fromkeys(FIELDS, 0)  # rows in whole chunks
+        self._pieces: dict[str, list[NDArray[Any]]] = {name: [] for name in self._fields}
+        self._chunked = dict.fromkeys(self._fields, 0)  # rows in whole chunks
         self._waiting: deque[tuple[Future[None], int]] = deque()
         self._failure: BaseException | None = None
 
@@ -139,16 +149,16 @@ class TraceWriter:
         Parameters
         ----------
         *arrays, **named : array
-            One array for each field of :data:`validation.trace.format.FIELDS`, in order or by name: ``draft_logits``
-            and ``target_logits`` (n, V), ``tokens``, ``prompt_index`` and ``position`` (n,). A field with a default
-            may be left out.
+            One array for each field of :data:`validation.trace.format.FIELDS`, or for lists of
+            :func:`validation.trace.format.list_fields`, in order or by name: ``draft_logits`` and ``target_logits``
+            (n, V), ``tokens``, ``prompt_index`` and ``position`` (n,). A field with a default may be left out.
 
         Raises
         ------
         UserError
             A required field is missing, a name is unknown or given twice, or an array has a wrong shape or values.
         """
-        rows = complete(arrays, named, self.vocabulary, self._dtype)
+        rows = complete(arrays, named, self.vocabulary, self._dtype, self._fields)
         self.positions += len(rows["tokens"])
         self._later(self._add, rows, size=sum(array.nbytes for array in rows.values()))
 
@@ -163,10 +173,12 @@ class TraceWriter:
     # ------------------------------------------------------------------------------------------ opening
 
     def _open(self) -> None:
-        committed = what_to_go_on_from(self.path, self.vocabulary, self._dtype, self._settings, fresh=self._fresh)
+        committed = what_to_go_on_from(
+            self.path, self.vocabulary, self._dtype, self._settings, fresh=self._fresh, kind=self._kind
+        )
         if committed is None:
             header = {"format": FORMAT, "version": VERSION, "vocabulary": self.vocabulary}
-            header |= {"dtype": self._dtype, "settings": self._settings}
+            header |= {"dtype": self._dtype, "settings": self._settings} | self._kind
             self._journal = Journal(self.path)
             try:
                 self._on_disk(lambda: self._journal.append(header))
@@ -185,7 +197,7 @@ class TraceWriter:
         self.state = committed.state
         for name, rows in tail.items():
             self._pieces[name] = [rows] if len(rows) else []
-        for name in FIELDS:
+        for name in self._fields:
             self._chunked[name] = self._stored - sum(map(len, self._pieces[name]))
         self._files = ArrayFiles(self.path, self._known)
         self._arrays = self._create_arrays(ENDLESS)
@@ -234,7 +246,7 @@ class TraceWriter:
         for name, rows in arrays.items():
             pieces = self._pieces[name]
             pieces.append(rows)
-            size = chunk_rows(FIELDS[name].row(self.vocabulary), self._dtypes[name].itemsize)
+            size = self._fields[name].chunk_rows(self.vocabulary, self._dtype)
             count = sum(map(len, pieces)) // size * size
             if count:
                 joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
@@ -262,7 +274,7 @@ class TraceWriter:
                 self._arrays[name][self._chunked[name] :] = _joined(pieces)
         self._files.write_metadata()
         own = {"format": FORMAT, "version": VERSION, "vocabulary": self.vocabulary, "positions": rows}
-        own |= {"dtype": self._dtype} | ({} if self._settings is None else {"settings": self._settings})
+        own |= {"dtype": self._dtype} | self._kind | ({} if self._settings is None else {"settings": self._settings})
         text = json.dumps({**own, **self.manifest, **own}, indent=1, ensure_ascii=False) + "\n"
         manifest = write_durably(self.path / MANIFEST, text.encode())
         self._record(rows, self.state, self._files.written | {MANIFEST: manifest}, tail=None)
@@ -284,8 +296,8 @@ class TraceWriter:
 
     def _create_arrays(self, rows: int) -> dict[str, Any]:
         return {
-            name: self._files.create(name, (rows, *field.row(self.vocabulary)), self._dtypes[name])
-            for name, field in FIELDS.items()
+            name: self._files.create(name, (rows, *field.row(self.vocabulary)), self._dtypes[name], field.most_rows)
+            for name, field in self._fields.items()
         }
 
 

@@ -25,18 +25,19 @@ FOLDER = "arrays"
 LOGIT_BYTES = 2**22  # maximum bytes per chunk of logits, unless one row is larger
 LOGIT_ROWS = 256  # maximum rows per chunk, so that checks of a few hundred positions read whole chunks
 INDEX_ROWS = 4096
+LIST_ROWS = 2**15  # maximum rows per chunk of every array of a trace of top-k lists
 ENDLESS = 2**40  # provisional number of rows while an array is written
 
 
-def chunk_rows(row: tuple[int, ...], itemsize: int) -> int:
+def chunk_rows(row: tuple[int, ...], itemsize: int, most: int | None = None) -> int:
     """Return the rows per chunk, a power of two, of an array whose rows have the shape ``row``, (V,) or ().
 
-    >>> [chunk_rows((size,), 2) for size in (300, 4096, 32_000, 10**6)], chunk_rows((), 4)
-    ([256, 256, 64, 2], 4096)
+    >>> [chunk_rows((size,), 2) for size in (300, 4096, 32_000, 10**6)], chunk_rows((), 4), chunk_rows((20,), 8, 2**15)
+    ([256, 256, 64, 2], 4096, 16384)
     """
     if not row:
-        return INDEX_ROWS
-    fitting = max(1, min(LOGIT_ROWS, LOGIT_BYTES // (row[0] * itemsize)))
+        return most or INDEX_ROWS
+    fitting = max(1, min(most or LOGIT_ROWS, LOGIT_BYTES // (row[0] * itemsize)))
     return 1 << (fitting.bit_length() - 1)
 
 
@@ -98,8 +99,8 @@ class ArrayFiles:
         for key, value in self.metadata.items():
             self.write(key, value.to_bytes())
 
-    def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Create an array for writing; its metadata stays in memory."""
+    def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any], most: int | None = None) -> Array:
+        """Create an array of at most ``most`` rows per chunk for writing; its metadata stays in memory."""
         zarr = load_zarr()
         row = shape[1:]
         shuffle = zarr.codecs.BloscCodec(cname="zstd", clevel=1, shuffle="shuffle", typesize=dtype.itemsize)
@@ -109,7 +110,7 @@ class ArrayFiles:
                 self.store,
                 name=name,
                 shape=shape,
-                chunks=(chunk_rows(row, dtype.itemsize), *row),
+                chunks=(chunk_rows(row, dtype.itemsize, most), *row),
                 dtype=dtype,
                 compressors=[shuffle, zarr.codecs.Crc32cCodec()],
                 fill_value={"f": float("nan"), "i": -1}.get(dtype.kind, 0),

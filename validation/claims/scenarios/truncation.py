@@ -63,6 +63,15 @@ def _quantised(rng: np.random.Generator) -> Instance:
     return {"target": target, "draft": draft, "error": rng.choice([1e-4, 1e-2, 0.1], SIZE)}
 
 
+def _quantised_and_sent(rng: np.random.Generator) -> Instance:
+    """Return a pair, half a step of its quantiser, and k."""
+    return _quantised(rng) | {"k": np.floor(1024 ** rng.random(SIZE)).astype(np.int64) - 1}
+
+
+def _quantised_draft(rng: np.random.Generator) -> Instance:
+    return {name: value for name, value in _quantised_and_sent(rng).items() if name != "target"}
+
+
 def _row(rng: np.random.Generator) -> Instance:
     return {"draft": _wide(rng)["draft"]}
 
@@ -96,5 +105,9 @@ INSTANCES: dict[str, Callable[[np.random.Generator], Instance]] = {
     "truncation.partial_box": _quantised,
     "truncation.partial_box_least": _quantised,
     "truncation.partial_box_attained": _quantised,
+    "truncation.partial_box_deviation": _quantised_draft,
+    "truncation.partial_box_deviation_least": _quantised_draft,
+    "truncation.partial_box_bias": _quantised_and_sent,
+    "truncation.partial_box_bias_least": _quantised_and_sent,
 }
 """Generator of a batch of instances, by claim id."""

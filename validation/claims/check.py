@@ -37,14 +37,26 @@ from validation.claims.instances import (
     scenarios,
     windows,
 )
+from validation.claims.interval_claims import (
+    Shared,
+    check_known,
+    known_lists,
+    known_rows,
+    lists_of,
+    reasons,
+    rounding_of,
+)
 from validation.claims.progress import CheckSums, Unfinished, mark_of
 from validation.claims.results import Results, Tally, load_results
+from validation.collection.intervals import acceptance, certified_sizes
+from validation.collection.top_k import Rounding
 from validation.errors import UserError
 from validation.models.devices import choose_device, cores, memory_errors
-from validation.trace.reader import Trace, TraceChunk
+from validation.trace.reader import LISTS, ListChunk, Trace, TraceChunk, probabilities
 
 __all__ = ["BIASES", "MAX_DRAFT_LENGTH", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
 
+LIST_BLOCK = 4096  # maximum positions in a block of top-k lists
 BLOCK_ROWS, BLOCK_VALUES = 256, 2**22  # maximum positions in a block, and logits of one model
 CACHED_VALUES, GPU_VALUES = 2**17, 2**20  # probabilities of one model checked at a time
 ARRAYS_ALIVE = 32  # maximum number of float64 arrays of that size in one claim's check
@@ -100,6 +112,7 @@ def check_trace(
     progress: Progress | None = None,
     device: str = "numpy",
     kept: Path | None = None,
+    stored_rows: bool = False,
 ) -> Results:
     """Check claims on every position of a trace, and claims that need no trace on simulated instances.
 
@@ -118,6 +131,9 @@ def check_trace(
         are checked by numpy on the host.
     kept : Path, optional
         File that stores partial results. A stopped check continues from it. The caller removes it.
+    stored_rows : bool
+        Take the stored rows of a trace that knows its rounding as exact. Otherwise a claim is checked where the
+        intervals decide it, as on a trace of top-k lists.
 
     Returns
     -------
@@ -135,13 +151,21 @@ def check_trace(
     simulated = {name: claim for name, claim in claims.items() if name in tables}
     measured = [claim for name, claim in claims.items() if name not in tables]
     _refuse_unserved(measured)
-    tallies = {name: Tally(name, kind="simulated" if name in simulated else "measured") for name in claims}
+    if stored_rows and trace.kind == LISTS:
+        raise UserError(f"{trace.path} holds top-k lists, which are no rows; leave out --stored-rows.")
+    why = reasons(trace, measured, stored_rows)
+    measured = [claim for claim in measured if claim.id not in why]
+    rounded = None if stored_rows else rounding_of(trace)
+    tallies = {
+        name: Tally(name, kind="simulated" if name in simulated else "measured", reason=why.get(name, ""))
+        for name in claims
+    }
     place = Place.of(device)
-    settings = {"seed": seed, "device": place.device, "batches": SCENARIO_BATCHES}
+    settings = {"seed": seed, "device": place.device, "batches": SCENARIO_BATCHES, "stored_rows": stored_rows}
     file = Unfinished(kept, mark_of(trace, claims, settings) if kept else "")
     found = file.read(CheckSums(tallies))
     began = time.perf_counter() - found.seconds
-    jobs = islice(_jobs(trace, measured, seed, place, simulated, tables), found.parts, None)
+    jobs = islice(_jobs(trace, measured, seed, place, simulated, tables, rounded), found.parts, None)
     whole = True
     with memory_errors():
         try:
@@ -159,7 +183,7 @@ def check_trace(
             if whole:  # Ctrl-C may interrupt a part
                 file.write(found, now=True)
     _refuse_out_of_scope(found.tallies)
-    summary = {name: value / trace.positions for name, value in found.sums.items()}
+    summary = _covered({name: value / trace.positions for name, value in found.sums.items()})
     return Results(found.tallies, trace.positions, seed, found.seconds, summary)
 
 
@@ -212,13 +236,39 @@ def _jobs(
     place: Place,
     simulated: Mapping[str, Claim],
     tables: Mapping[str, Scenario],
+    rounded: Mapping[str, Rounding] | None,
 ) -> Iterator[Job]:
     """Yield scenario batches, then blocks of the trace; a block is read when a worker becomes free."""
     for name, claim in simulated.items():
         for batch in range(SCENARIO_BATCHES):
             yield partial(_check_scenario, claim, tables[name], scenario_rng(seed, name, batch))
+    if rounded is not None:
+        yield from _jobs_of_known(trace, measured, seed, rounded)
+        return
     for index, chunk in enumerate(trace.chunks(block_rows(trace.vocabulary))):
         yield partial(_check_block, chunk, measured, np.random.default_rng([seed, index]), place)
+
+
+def _jobs_of_known(trace: Trace, measured: list[Claim], seed: int, rounded: Mapping[str, Rounding]) -> Iterator[Job]:
+    """Yield blocks of a trace of lists, or of rounded rows."""
+    if trace.kind == LISTS:
+        widths = (trace.arrays[f"{name}_tokens"].shape[1] for name in ("draft", "target"))
+        size = max(16, min(LIST_BLOCK, BLOCK_VALUES // (16 * sum(widths))))
+        for index, lists in enumerate(trace.list_chunks(size)):
+            rng = np.random.default_rng([seed, index])
+            yield partial(_check_lists, lists, trace.vocabulary, measured, rng, rounded)
+        return
+    for index, chunk in enumerate(trace.chunks(block_rows(trace.vocabulary))):
+        yield partial(_check_rounded, chunk, measured, np.random.default_rng([seed, index]), rounded)
+
+
+def _covered(summary: dict[str, float]) -> dict[str, float]:
+    """Return the summary with each mean size over the positions that certify one, if the others are known."""
+    for bias in BIASES:
+        if (share := summary.get(f"covered_for_bias_{bias}")) is not None:
+            size = summary.pop(f"size_for_bias_{bias}")
+            summary |= {f"size_for_bias_{bias}": size / share} if share else {}
+    return summary
 
 
 def _in_order(jobs: Iterable[Job], workers: int) -> Iterator[Part]:
@@ -269,6 +319,43 @@ def _check_block(chunk: TraceChunk, claims: list[Claim], rng: np.random.Generato
         by_window = [claim for claim in claims if claim not in by_row]
         verdicts += [claim.check(place.put({"acceptances": runs})) for claim in by_window]
     return Part(verdicts, count, _sums(acceptance, top, sizes))
+
+
+def _check_lists(
+    chunk: ListChunk, vocabulary: int, claims: list[Claim], rng: np.random.Generator, rounded: Mapping[str, Rounding]
+) -> Part:
+    """Check the claims that lists decide on one block."""
+    lists = lists_of(chunk, vocabulary, rounded)
+    rate, sizes = acceptance(lists), certified_sizes(lists, BIASES)
+    sums = {"acceptance_low": float(rate.lower.sum()), "acceptance_high": float(rate.upper.sum())}
+    for bias, size in zip(BIASES, sizes.T, strict=True):
+        sums[f"covered_for_bias_{bias}"] = float(np.count_nonzero(size >= 0))
+        sums[f"size_for_bias_{bias}"] = float(size[size >= 0].sum())
+    return Part(check_known(claims, Shared(known_lists(lists, rng))), len(chunk.tokens), sums)
+
+
+def _check_rounded(
+    chunk: TraceChunk, claims: list[Claim], rng: np.random.Generator, rounded: Mapping[str, Rounding]
+) -> Part:
+    """Check the claims that rounded rows decide on one block, a few rows at a time."""
+    verdicts: list[Verdict] = []
+    sums: dict[str, float] = {}
+    count, vocabulary = chunk.draft_logits.shape
+    step = max(1, CACHED_VALUES // vocabulary)
+    for start in range(0, count, step):
+        part = chunk[start : start + step]
+        known = known_rows(part, rounded, rng)
+        shared = Shared(known)
+        verdicts += check_known(claims, shared)
+        draft = probabilities(part.draft_logits)
+        found = {"acceptance_low": 1.0 - shared.apart.upper, "acceptance_high": 1.0 - shared.apart.lower}
+        # A row is within a TV of this slack of the model's, and 2 Δ_k changes by at most 4 TV.
+        slack = np.maximum(known.high_q - known.low_q, 0.0).sum(axis=-1)
+        for bias in BIASES:
+            found[f"size_for_bias_{bias}"] = truncation.certified_size(draft, np.maximum(bias - 4.0 * slack, 1e-12))
+        for name, values in found.items():
+            sums[name] = sums.get(name, 0.0) + float(np.sum(values))
+    return Part(verdicts, count, sums)
 
 
 def _sizes(draft: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

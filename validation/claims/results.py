@@ -30,6 +30,7 @@ class Tally:
     tightest: float = -math.inf  # maximum lhs/rhs over decided instances with rhs above rounding
     broken: dict[str, int] = field(default_factory=dict)
     kind: str = "measured"  # on a trace; "simulated": on instances of a scenario
+    reason: str = ""  # why the claim was not checked on this trace
 
     @property
     def in_scope(self) -> int:
@@ -41,6 +42,8 @@ class Tally:
         """Reason why no instance is in scope; empty if one is."""
         if self.in_scope:
             return ""
+        if self.reason:
+            return self.reason
         if not self.instances:
             return f"the trace has no {MAX_DRAFT_LENGTH} consecutive positions of one text"
         return "an assumption is never met: " + "; ".join(self.broken)

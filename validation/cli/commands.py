@@ -27,7 +27,7 @@ from validation.cli.run import (
     say_what_stays,
     typed_command,
 )
-from validation.cli.top_k import top_k
+from validation.cli.top_k import list_options, read_processing, top_k
 from validation.errors import UserError, naming
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,6 +87,7 @@ def main() -> None:
 @click.option("--out", type=click.Path(path_type=Path), help="Folder of the run.  [default: runs/PAIR]")
 @click.option("--fresh", is_flag=True, help="Delete the stored trace and collect again.")
 @click.option("--trace", "stored", type=click.Path(path_type=Path), help="Check this trace; no model is loaded.")
+@click.option("--stored-rows", is_flag=True, help="Take the rounded rows of an imported store as exact (with --trace).")
 @quiet_option
 @json_option
 def validate(
@@ -102,6 +103,7 @@ def validate(
     out: Path | None,
     fresh: bool,
     stored: Path | None,
+    stored_rows: bool,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -118,8 +120,11 @@ def validate(
             raise UserError(
                 "--trace checks a stored trace; leave out --pair, --draft, --target, --prompts and --fresh."
             )
-        finish_run(console, open_stored(console, stored), out or run_folder(stored), seed, device, as_json)
+        trace = open_stored(console, stored)
+        finish_run(console, trace, out or run_folder(stored), seed, device, as_json, stored_rows)
         return
+    if stored_rows:
+        raise UserError("--stored-rows is about a stored trace; give it with --trace.")
     chosen = builtin_prompts() if prompts is None else read_prompts(prompts)
     with waiting(console, "loading the two models") as say:
         pair = load_pair(
@@ -140,10 +145,16 @@ def validate(
 
 
 @main.command("import")
-@click.option("--draft", required=True, help="Logits of the draft model: FILE or FILE:KEY, an array (N, V).")
-@click.option("--target", required=True, help="Logits of the target model, the same.")
-@click.option("--tokens", help="The tokens that were emitted, (N,) integers.")
-@click.option("--texts", help="Which text each row belongs to, (N,) integers; one text if left out.")
+@click.option("--draft", required=True, help="The draft model's values: FILE, FILE:KEY of an array (N, V), or FOLDER.")
+@click.option("--target", required=True, help="The target model's values, the same.")
+@list_options
+@click.option("--tokens", help="The tokens that were emitted, (N,) integers (arrays).")
+@click.option("--texts", help="Which text each row belongs to, (N,) integers; one text if left out (arrays).")
+@click.option(
+    "--text-origin",
+    type=click.Choice(["corpus", "target"]),
+    help="Who wrote the texts.  [default: corpus; for arrays not recorded]",
+)
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the trace to make.")
 @click.option("--dtype", type=click.Choice(["auto", "float16", "float32"]), default="auto", show_default=True)
 @click.option("--fresh", is_flag=True, help="Delete the trace in that folder first.")
@@ -151,25 +162,71 @@ def validate(
 def import_(
     draft: str,
     target: str,
+    kind: str | None,
+    vocabulary: int | None,
+    processing: str | None,
+    draft_processing: str | None,
+    target_processing: str | None,
     tokens: str | None,
     texts: str | None,
+    text_origin: str | None,
     out: Path,
     dtype: str,
     fresh: bool,
     quiet: bool,
 ) -> None:
-    """Make a trace of your own logits: .npy, .npz, .safetensors, zarr, or llama.cpp's store.
+    """Make a trace of your own logits or log-probabilities.
 
-    Then `hlm validate --trace FOLDER` checks every claim on it. Rows of one text lie together, in order. llama.cpp's
-    store is what `llama-perplexity --kl-divergence-base FILE` writes: one for each model, from the same text and -c.
+    Whole rows: .npy, .npz, .safetensors, zarr, or llama.cpp's store, which `llama-perplexity --kl-divergence-base FILE`
+    writes: one for each model, from the same text and -c. Rows of one text lie together, in order.
+
+    Lists of the most probable tokens: vLLM's prompt_logprobs, SGLang's input_top_logprobs or llama.cpp's
+    completion_probabilities in JSON or JSONL, or a folder of DistillKit.
+
+    Then `hlm validate --trace FOLDER` checks every claim that the values decide.
     """
-    from validation.collection.import_logits import import_logits
+    from validation.collection.formats import holds_lists, open_lists
+    from validation.collection.import_lists import CORPUS, import_lists
+    from validation.collection.import_logits import default_values, import_logits
 
     console = open_console(quiet=quiet)
+    listed, other = (holds_lists(where, kind) for where in (draft, target))
+    if listed != other:
+        rows, lists = (target, draft) if listed else (draft, target)
+        raise UserError(f"{rows} holds whole rows and {lists} lists of tokens; give both models in one form.")
+    given = {"--tokens": tokens, "--texts": texts} if listed else {"--vocabulary": vocabulary}
+    if wrong := [name for name, value in given.items() if value is not None]:
+        raise UserError(f"{wrong[0]} belongs to {'arrays' if listed else 'lists'}; leave it out.")
+    defaults = ("raw_logprobs", "raw_logprobs") if listed else (default_values(draft), default_values(target))
+    said = read_processing(processing, draft_processing, target_processing, defaults)
     if fresh:
         say_what_stays(console, out)
     with progress_bar(console) as report:
-        trace = import_logits(draft, target, out, tokens=tokens, texts=texts, dtype=dtype, fresh=fresh, progress=report)
+        if listed:
+            sources = [open_lists(where, one, kind) for where, one in zip((draft, target), said, strict=True)]
+            trace = import_lists(
+                sources[0],
+                sources[1],
+                out,
+                vocabulary=vocabulary,
+                processing=said,
+                text_origin=text_origin or CORPUS,
+                fresh=fresh,
+                progress=report,
+            )
+        else:
+            trace = import_logits(
+                draft,
+                target,
+                out,
+                tokens=tokens,
+                texts=texts,
+                dtype=dtype,
+                processing=said,
+                text_origin=text_origin,
+                fresh=fresh,
+                progress=report,
+            )
     for note in trace.manifest["notes"]:
         console.print(note, soft_wrap=True)
     console.print(f"{trace.positions:,} positions, V = {trace.vocabulary:,}.")

@@ -75,7 +75,7 @@ def last_screen(console: Console, results: Results, report: Path) -> None:
         "instances, which are the same for every pair.\n"
         "Refuted: printed results that are false. Misprint: what is meant is evident, and holds. False reading: nobody "
         "prints it. Each fails on its counterexample; how often it fails here is in the report.\n"
-        f"Acceptance rate {results.summary['acceptance']:.3f} over {results.positions:,} positions. "
+        f"Acceptance rate {acceptance_in_words(results.summary)} over {results.positions:,} positions. "
         f"{_sizes_in_words(results)}",
         soft_wrap=True,
     )
@@ -86,8 +86,19 @@ def _sizes_in_words(results: Results) -> str:
     """Return a sentence with the mean top_k that certifies each bias."""
     from validation.claims.check import BIASES
 
-    sizes = [f"{results.summary[f'size_for_bias_{bias}']:,.0f} for {bias:.0%}" for bias in BIASES]
+    sizes = []
+    for bias in BIASES:
+        size, share = (results.summary.get(f"{name}_for_bias_{bias}") for name in ("size", "covered"))
+        known = "unknown" if size is None else f"{size:,.0f}"
+        sizes.append(f"{known} for {bias:.0%}" + ("" if share is None else f" (at {share:.0%} of the positions)"))
     return f"Probabilities to send for a guaranteed bias (truncation.certificate), on average: {', '.join(sizes)}."
+
+
+def acceptance_in_words(summary: Mapping[str, float]) -> str:
+    """Return the mean acceptance rate, or its interval if distributions are known in part."""
+    if "acceptance" in summary:
+        return f"{summary['acceptance']:.3f}"
+    return f"between {summary['acceptance_low']:.3f} and {summary['acceptance_high']:.3f}"
 
 
 @contextmanager

@@ -63,11 +63,11 @@ def say_what_stays(console: Console, path: Path) -> None:
 
 
 def open_stored(console: Console, path: Path) -> Trace:
-    """Open a stored trace and verify every byte of it."""
-    from validation.trace.reader import open_trace
+    """Open a stored trace of any kind and verify every byte of it."""
+    from validation.trace.reader import LISTS, LOGITS, open_trace
 
     with waiting(console, f"verifying {path}"):
-        return open_trace(path, verify=True)
+        return open_trace(path, verify=True, kinds=(LOGITS, LISTS))
 
 
 def run_folder(trace: Path) -> Path:
@@ -94,14 +94,18 @@ def _marked(names: list[str], places: list[str]) -> str:
     return "-".join([*(_slug(name)[:40] for name in names), mark])
 
 
-def finish_run(console: Console, trace: Trace, folder: Path, seed: int, device: str, as_json: bool) -> None:
+def finish_run(
+    console: Console, trace: Trace, folder: Path, seed: int, device: str, as_json: bool, stored_rows: bool = False
+) -> None:
     """Run all steps after the trace; the exit code reports whether a claim failed."""
-    results, report = _analyse(console, trace, folder, seed, typed_command(), device)
+    results, report = _analyse(console, trace, folder, seed, typed_command(), device, stored_rows)
     last_screen(console, results, report)
     failed = [name for name, tally in results.tallies.items() if tally.outcome == "violated"]
     if as_json:
         outcomes = {name: tally.outcome for name, tally in results.tallies.items()}
-        print_json({"report": str(report), "violated": failed, "outcomes": outcomes} | json.loads(results.to_json()))
+        never = {name: tally.never for name, tally in results.tallies.items() if tally.never}
+        said = {"report": str(report), "violated": failed, "outcomes": outcomes, "out_of_scope": never}
+        print_json(said | json.loads(results.to_json()))
     if failed:
         if console.quiet:
             click.echo(f"Violated: {', '.join(failed)}", err=True)
@@ -109,16 +113,18 @@ def finish_run(console: Console, trace: Trace, folder: Path, seed: int, device: 
 
 
 def _analyse(
-    console: Console, trace: Trace, folder: Path, seed: int, command: str, device: str
+    console: Console, trace: Trace, folder: Path, seed: int, command: str, device: str, stored_rows: bool
 ) -> tuple[Results, Path]:
     """Check the claims, draw the figures and write the report; return the results and the report's path.
 
-    The verdicts are stored at once. Figures and report are written to a temporary folder and then moved.
+    The verdicts are stored at once. Figures and report are written to a temporary folder and then moved. Figures are
+    of whole rows, so a trace of top-k lists has none.
     """
     from validation.claims.check import check_trace
     from validation.plots import FIGURES, draw
     from validation.report.html import write_report
     from validation.trace.journal import Lock, write_atomically
+    from validation.trace.reader import LOGITS
 
     folder.mkdir(parents=True, exist_ok=True)
     with naming(folder), Lock(folder), progress_bar(console) as report:
@@ -126,13 +132,16 @@ def _analyse(
         shutil.rmtree(part, ignore_errors=True)  # left by a killed run
         place = "numpy" if device == "cpu" else device  # if the models run on a GPU, so does the check
         kept = folder / UNFINISHED
-        results = check_trace(trace, seed=seed, progress=report, device=place, kept=kept)
+        results = check_trace(trace, seed=seed, progress=report, device=place, kept=kept, stored_rows=stored_rows)
         write_atomically(folder / "claims.json", results.to_json())
         drawn: list[Path] = []
-        for done, one in enumerate(FIGURES.values()):
-            report(done, len(FIGURES), f"drawing {one.paper} {one.place}")
+        figures = list(FIGURES.values()) if trace.kind == LOGITS else []
+        (part / "figures").mkdir(parents=True)
+        for done, one in enumerate(figures):
+            report(done, len(figures), f"drawing {one.paper} {one.place}")
             drawn.append(draw(one, trace, part / "figures", command=command, seed=seed)[0])
-        report(len(FIGURES), len(FIGURES), "drawing the figures")
+        if figures:
+            report(len(figures), len(figures), "drawing the figures")
         written = write_report(part, results=results, manifest=trace.manifest, figures=drawn, command=command)
         (folder / "figures").mkdir(exist_ok=True)
         for file in [*(part / "figures").iterdir(), written]:  # the report is last

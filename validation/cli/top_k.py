@@ -1,51 +1,109 @@
-"""The command ``hlm top-k``."""
+"""The command ``hlm top-k``, and the options that it shares with ``hlm import``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from validation.cli.display import open_console
+from validation.cli.display import open_console, waiting
 from validation.cli.run import print_json
+from validation.errors import UserError
 
-PATH = click.Path(path_type=Path)
+if TYPE_CHECKING:
+    from validation.collection.processing import Processing
+
+FORMATS = ("array", "llama.cpp", "distillkit", "vllm", "sglang", "llama-server")
+
+
+def list_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options about lists and about what was done to the values."""
+    for option in reversed(
+        (
+            click.option("--format", "kind", type=click.Choice(FORMATS), help="Format.  [default: by the file]"),
+            click.option(
+                "--vocabulary", type=click.IntRange(1, 2**31), help="V, the outputs of the models' head (lists)."
+            ),
+            click.option(
+                "--processing",
+                help="What the values are: raw_logprobs, raw_logits, or processed_logprobs,temperature=0.7,top_p=0.9.",
+            ),
+            click.option("--draft-processing", help="The same, of the draft model alone."),
+            click.option("--target-processing", help="The same, of the target model alone."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def read_processing(
+    both: str | None, draft: str | None, target: str | None, defaults: tuple[str, str]
+) -> tuple[Processing, Processing]:
+    """Return what was done to the values of the draft and the target model; refuse a mix."""
+    from validation.collection.processing import parse_processing, refuse_mixed
+
+    if both is not None and (draft is not None or target is not None):
+        raise UserError("--processing speaks of both models; leave out --draft-processing and --target-processing.")
+    texts = (both or draft, both or target)
+    one, other = (parse_processing(text, default) for text, default in zip(texts, defaults, strict=True))
+    refuse_mixed(one, other)
+    return one, other
 
 
 @click.command("top-k")
-@click.option("--draft", required=True, type=PATH, help="The draft model's top-k log-probabilities of some texts.")
-@click.option("--target", required=True, type=PATH, help="The target model's, of the same texts.")
-@click.option("--vocabulary", required=True, type=click.IntRange(1, 2**31), help="V, the outputs of the models' head.")
+@click.option("--draft", required=True, type=click.Path(path_type=Path), help="Lists of the draft model.")
+@click.option("--target", required=True, type=click.Path(path_type=Path), help="Lists of the target model.")
+@list_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
-def top_k(draft: Path, target: Path, vocabulary: int, as_json: bool) -> None:
+def top_k(
+    draft: Path,
+    target: Path,
+    kind: str | None,
+    vocabulary: int | None,
+    processing: str | None,
+    draft_processing: str | None,
+    target_processing: str | None,
+    as_json: bool,
+) -> None:
     """Bound the acceptance rate of a pair from top-k log-probabilities, and certify how many probabilities to send.
 
     The files are JSON or JSONL, one answer for each text: vLLM's prompt_logprobs (nested or flat), SGLang's
-    input_top_logprobs, or llama.cpp's completion_probabilities. The other probabilities are not known, so each result
-    is an interval. Claims are not checked: they need whole distributions.
+    input_top_logprobs, or llama.cpp's completion_probabilities; or folders of DistillKit. The other probabilities are
+    not known, so each result is an interval. `hlm import` stores the lists, and `hlm validate --trace` then checks the
+    claims that they decide.
     """
     from rich import box
     from rich.table import Table
 
+    from validation.collection.formats import open_lists
     from validation.collection.intervals import intervals
-    from validation.collection.top_k import read_top_k
+    from validation.collection.processing import processing_note
+    from validation.collection.top_k import pair_lists
 
-    found = intervals(read_top_k(draft), read_top_k(target), vocabulary)
     console = open_console(stderr=as_json)
+    said = read_processing(processing, draft_processing, target_processing, ("raw_logprobs", "raw_logprobs"))
+    if any(one.logits for one in said):
+        raise UserError("Intervals need log-probabilities; import logits of all tokens with `hlm import`.")
+    one, other = (open_lists(path, values, kind) for path, values in zip((draft, target), said, strict=True))
+    with waiting(console, "reading the lists"):
+        found = intervals(pair_lists(one, other, vocabulary))
     low, high = found.acceptance
     console.print(
-        f"{found.places:,} positions of {found.texts:,} texts, V = {vocabulary:,}; at each, {found.draft_k} "
+        f"{found.places:,} positions of {found.texts:,} texts, V = {found.vocabulary:,}; at each, {found.draft_k} "
         f"probabilities of the draft model and {found.target_k} of the target model are known."
     )
+    console.print(processing_note(*said))
     console.print(
         f"Mean acceptance rate: {low:.4f} to {high:.4f}; the widest interval of one position is {found.widest:.4f}."
     )
     table = Table(title="Probabilities to send, certified from the draft model's list", box=box.SIMPLE)
     for head in ("Bias at most", "positions where the list is long enough", "mean k there"):
         table.add_column(head, justify="right")
-    for one in found.certified:
-        mean = "-" if one.mean_k is None else f"{one.mean_k:.1f}"
-        table.add_row(f"{one.bias:g}", f"{one.covered:.1%}", mean)
+    for line in found.certified:
+        mean = "-" if line.mean_k is None else f"{line.mean_k:.1f}"
+        table.add_row(f"{line.bias:g}", f"{line.covered:.1%}", mean)
     console.print(table)
     if as_json:
-        print_json(found.as_json())
+        print_json(found.as_json() | {"processing": [values.as_json() for values in said]})

@@ -52,10 +52,15 @@ class ArraySource:
 
     def mark(self) -> str:
         """Return a readable mark that changes when the file changes."""
-        files = [self.path] if self.path.is_file() else sorted(f for f in self.path.rglob("*") if f.is_file())
-        stats = [file.stat() for file in files]
-        newest = datetime.fromtimestamp(max((stat.st_mtime for stat in stats), default=0), UTC)
-        return f"{self.label} ({sum(stat.st_size for stat in stats):,} bytes of {newest.isoformat(' ')})"
+        return file_mark(self.path, self.label)
+
+
+def file_mark(path: Path, label: str) -> str:
+    """Return the label with the size and the time of a file, or of all files of a folder."""
+    files = [path] if path.is_file() else sorted(f for f in path.rglob("*") if f.is_file())
+    stats = [file.stat() for file in files]
+    newest = datetime.fromtimestamp(max((stat.st_mtime for stat in stats), default=0), UTC)
+    return f"{label} ({sum(stat.st_size for stat in stats):,} bytes of {newest.isoformat(' ')})"
 
 
 def open_source(where: str | Path) -> ArraySource:

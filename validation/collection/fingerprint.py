@@ -16,7 +16,7 @@ from validation.models.devices import cores
 from validation.models.pair import Pair
 from validation.trace.format import TAIL, own_files, read_committed
 from validation.trace.journal import LOCK, Lock, has_begun
-from validation.trace.reader import Trace, open_trace
+from validation.trace.reader import LISTS, LOGITS, Trace, open_trace
 from validation.trace.reopen import differences, remove_strays
 
 PIECE = 2**24  # number of values hashed at a time
@@ -44,7 +44,7 @@ def finished_trace(path: Path, settings: dict[str, Any]) -> Trace | None:
     if any(TAIL.fullmatch(file.name) for file in own_files(path)) or (path / LOCK).exists():
         with contextlib.suppress(UserError, OSError), Lock(path):  # the process was killed right after the last line
             remove_strays(path, committed)
-    return open_trace(path)
+    return open_trace(path, kinds=(LOGITS, LISTS))
 
 
 def fingerprints(pair: Pair, prompts: Sequence[Prompt], encoded: list[list[int]]) -> dict[str, Any]:

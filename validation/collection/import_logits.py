@@ -10,6 +10,7 @@ number.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from numpy.typing import NDArray
 
 from validation.collection.array_files import ArraySource, open_source
 from validation.collection.fingerprint import finished_trace
+from validation.collection.import_lists import CORPUS, CORPUS_NOTE
+from validation.collection.processing import Processing, processing_note
+from validation.collection.top_k import Rounding
 from validation.errors import UserError
 from validation.trace.reader import Trace, TraceWriter, check_disk_space, open_trace
 
@@ -37,6 +41,8 @@ def import_logits(
     tokens: str | Path | None = None,
     texts: str | Path | None = None,
     dtype: str = "auto",
+    processing: tuple[Processing, Processing] | None = None,
+    text_origin: str | None = None,
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> Trace:
@@ -53,7 +59,13 @@ def import_logits(
     texts : str or Path, optional
         (N,) integers: the sequence that each row belongs to; rows of a sequence are contiguous and in order.
     dtype : str
-        ``"float16"``, ``"float32"``, or ``"auto"``: float32 only if a value does not fit into float16.
+        ``"float16"``, ``"float32"``, or ``"auto"``: float32 only if a value does not fit into float16, or for a store
+        of llama.cpp, whose values float16 would round more than the store did.
+    processing : (Processing, Processing), optional
+        Of the draft and the target model; default: raw values.
+    text_origin : str, optional
+        ``"corpus"``, or ``"target"`` if the target model wrote the texts; default: a corpus for a store of llama.cpp,
+        otherwise not recorded.
     fresh : bool
         Delete the trace at ``store_path`` first.
     progress : callable, optional
@@ -83,21 +95,39 @@ def import_logits(
     prompt_index, position = _texts(index.get("texts"), rows, str(texts))
     settings: dict[str, Any] = {name: source.mark() for name, source in sources.items()}
     settings |= {name: _sum(values) for name, values in index.items()} | {"asked_dtype": dtype}
+    said = processing or (
+        Processing(default_values(draft), stated=False),
+        Processing(default_values(target), stated=False),
+    )
+    stores = {name: source.store for name, source in sources.items() if source.store is not None}
+    text_origin = text_origin or (CORPUS if stores else None)
+    settings |= {"processing": [one.as_json() for one in said], "text_origin": text_origin}
+    if stores and dtype == "float16":
+        raise UserError(
+            f"float16 would round {next(iter(stores.values())).path} more than the store did; leave out --dtype."
+        )
     path = Path(store_path)
     if not fresh and (finished := finished_trace(path, settings)) is not None:
         return finished
     largest = [_examine(name, source, report) for name, source in sources.items()]
     stored, note = _chosen_dtype(dtype, dict(zip(sources, largest, strict=True)), sources)
-    slack = {name: source.store.slack() for name, source in sources.items() if source.store is not None}
-    manifest = {
+    stored = "float32" if stores else stored
+    slack = {name: store.slack() for name, store in stores.items()}
+    manifest: dict[str, Any] = {
         "pair": {"name": "imported", "small_name": sources["draft"].label, "large_name": sources["target"].label},
         "imported": {name: source.label for name, source in sources.items()},
-        "notes": [note] if note else [],
+        "processing": {name: one.as_json() for name, one in zip(sources, said, strict=True)},
+        "notes": [*([note] if note else []), processing_note(*said)],
         "prompts": [],
     }
     if slack:
-        manifest |= {"slack": slack, "texts": "corpus"}
-        manifest["notes"] = [*manifest["notes"], _slack_note(slack)]
+        exact = asdict(Rounding())
+        rounding = {name: asdict(Rounding(store.error(), floored=True)) for name, store in stores.items()}
+        manifest |= {"slack": slack, "rounding": dict.fromkeys(sources, exact) | rounding}
+        manifest["notes"].append(_slack_note(slack))
+    if text_origin is not None:
+        manifest["texts"] = text_origin
+        manifest["notes"] += [CORPUS_NOTE] if text_origin == CORPUS else []
     with TraceWriter(path, vocabulary, manifest, dtype=stored, settings=settings, fresh=fresh) as writer:
         check_disk_space(path, rows - writer.positions, vocabulary, stored)
         first = writer.positions
@@ -138,9 +168,14 @@ def _slack_note(slack: dict[str, float]) -> str:
     said = ", ".join(f"{value:.2g} for the {name} model" for name, value in slack.items())
     return (
         f"The stores round: a row differs from the model's own by a total variation of at most {said}. An acceptance "
-        f"rate is right to within {sum(slack.values()):.2g}. The texts are a corpus's, so results about texts that the "
-        "target model writes do not apply to them."
+        f"rate is right to within {sum(slack.values()):.2g}. A claim is checked where the intervals that this leaves "
+        "decide it."
     )
+
+
+def default_values(where: str | Path) -> str:
+    """Return what the values of an array file are, if nothing is stated: log-probabilities in a store of llama.cpp."""
+    return "raw_logits" if open_source(where).store is None else "raw_logprobs"
 
 
 def _common_shape(sources: dict[str, ArraySource]) -> tuple[int, int]:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hlmtheory.truncation import partial_deviation, partial_distance
-from validation.collection.top_k import TopK, refuse_other_texts
+from hlmtheory.truncation import (
+    Interval,
+    PartialBoxes,
+    box_deviation,
+    box_distance,
+    partial_deviation,
+    partial_distance,
+)
+from validation.collection.top_k import ListPair, Lists
 from validation.errors import UserError
 
 PROMISES = (0.01, 0.05, 0.1, 0.2)
 """Limits of the Bias for which the certified number of probabilities is computed."""
-BLOCK = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,57 +71,67 @@ class Intervals:
         return asdict(self)
 
 
-def intervals(draft: TopK, target: TopK, vocabulary: int) -> Intervals:
-    """Return the intervals from two files of top-k lists.
+def intervals(pair: ListPair) -> Intervals:
+    """Return the intervals from two sources of top-k lists, block by block.
 
     Raises
     ------
     UserError
-        The files have different texts, a token is outside the vocabulary, or a list cannot be the top k of a
-        distribution: its mass is above 1, or leaves more than the unlisted tokens can hold.
+        As :func:`validation.collection.top_k.pair_lists`.
     """
-    refuse_other_texts(draft, target)
-    low, high = np.empty(len(draft.texts)), np.empty(len(draft.texts))
-    found: list[NDArray[np.int64]] = []
-    for start in range(0, len(draft.texts), BLOCK):
-        here = slice(start, start + BLOCK)
+    low = high = widest = 0.0
+    known, sums = np.zeros(len(PROMISES)), np.zeros(len(PROMISES))
+    for lists, *_ in pair.blocks():
         try:
-            pair = partial_distance(
-                target.tokens[here],
-                target.log_probabilities[here],
-                draft.tokens[here],
-                draft.log_probabilities[here],
-                vocabulary,
-            )
-            found.append(_certified(draft.log_probabilities[here], vocabulary))
+            rates = acceptance(lists)
+            sizes = certified_sizes(lists, PROMISES)
         except ValueError as error:
-            raise UserError(f"{draft.where} and {target.where}: {error}.") from error
-        low[here], high[here] = pair.acceptance.lower, pair.acceptance.upper
-    sizes = np.concatenate(found)
-    certified = []
-    for promise, size in zip(PROMISES, sizes.T, strict=True):
-        known = size >= 0
-        mean = float(size[known].mean()) if known.any() else None
-        certified.append(Certified(bias=promise, covered=float(known.mean()), mean_k=mean))
+            raise UserError(f"{pair.draft.path} and {pair.target.path}: {error}.") from error
+        low, high = low + float(rates.lower.sum()), high + float(rates.upper.sum())
+        widest = max(widest, float((rates.upper - rates.lower).max()))
+        known += (sizes >= 0).sum(axis=0)
+        sums += np.where(sizes >= 0, sizes, 0).sum(axis=0)
+    certified = [
+        Certified(bias=promise, covered=float(count / pair.rows), mean_k=float(total / count) if count else None)
+        for promise, count, total in zip(PROMISES, known, sums, strict=True)
+    ]
     return Intervals(
-        places=len(draft.texts),
-        texts=int(draft.texts[-1]) + 1,
-        vocabulary=vocabulary,
-        draft_k=draft.k,
-        target_k=target.k,
-        acceptance=(float(low.mean()), float(high.mean())),
-        widest=float((high - low).max()),
+        places=pair.rows,
+        texts=pair.texts,
+        vocabulary=pair.vocabulary,
+        draft_k=pair.draft_k,
+        target_k=pair.target_k,
+        acceptance=(low / pair.rows, high / pair.rows),
+        widest=widest,
         certified=tuple(certified),
     )
 
 
-def _certified(log_probabilities: NDArray[np.float64], vocabulary: int) -> NDArray[np.int64]:
+def acceptance(lists: Lists, boxes: PartialBoxes | None = None) -> Interval:
+    """Return the interval of the acceptance rate at each position; sharp if no value was rounded."""
+    if lists.exact:
+        return partial_distance(*lists.as_arguments()).acceptance
+    boxes = lists.boxes() if boxes is None else boxes
+    ends = boxes.target.lower, boxes.target.upper, boxes.draft.lower, boxes.draft.upper
+    apart = box_distance(*ends, boxes.count)
+    return Interval(1.0 - apart.upper, 1.0 - apart.lower)
+
+
+def certified_sizes(lists: Lists, limits: Iterable[float]) -> NDArray[np.int64]:
     """Return the smallest k for which the upper end of 2 Δ_k is within each limit; -1 if the list is too short.
 
     Shape (n, limits).
     """
-    sizes = np.full((len(log_probabilities), len(PROMISES)), -1)
-    for k in range(log_probabilities.shape[1], -1, -1):
-        bound = 2.0 * np.asarray(partial_deviation(log_probabilities, k, vocabulary).upper)
-        sizes[bound[:, None] <= np.array(PROMISES)] = k
+    most = np.array(list(limits))
+    sizes = np.full((len(lists.draft_tokens), len(most)), -1)
+    boxes = None if lists.exact else lists.boxes()
+    for k in range(lists.draft_tokens.shape[1], -1, -1):
+        if boxes is None:
+            found = partial_deviation(lists.draft_log_probabilities, k, lists.vocabulary)
+        else:
+            found = box_deviation(boxes.draft.lower, boxes.draft.upper, k, boxes.count)
+        within = 2.0 * np.asarray(found.upper)[:, None] <= most
+        if not within.any():
+            break  # Δ_k falls with k
+        sizes[within] = k
     return sizes

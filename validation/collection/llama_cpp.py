@@ -30,6 +30,8 @@ from validation.errors import UserError
 MAGIC = b"_logits_"
 HEADER = 20
 BLOCK_VALUES = 2**22
+FLOAT32 = 2.0**-22
+"""Rounding error of the sum of a floor and a level in float32, twice, as a share of the floor."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,15 @@ class Store:
         steps, floors, levels = self._packed(start, stop)
         rows: NDArray[np.float32] = floors[:, None] + steps[:, None] * levels.astype(np.float32)
         return rows
+
+    def error(self) -> float:
+        """Return the largest error of a stored log-probability above the floor, in nats: half a step, and float32's."""
+        worst, size = 0.0, max(1, BLOCK_VALUES // self.vocabulary)
+        for start in range(0, self.rows, size):
+            steps, floors, _ = self._packed(start, min(start + size, self.rows))
+            half = steps.astype(np.float64) / 2 + FLOAT32 * (np.abs(floors) + 1.0)
+            worst = max(worst, float(half.max()))
+        return worst
 
     def slack(self) -> float:
         """Return the largest total variation between a row before rounding and the stored row, normalised.

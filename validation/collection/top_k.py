@@ -1,218 +1,307 @@
-"""Read top-k log-probabilities from the answers of engines, for each model of a pair.
+"""Read lists of the most probable tokens of two models, text by text, in constant memory.
 
-=====================  =================================================================================================
-engine                 content of the JSON file (one answer, a list of answers, or JSONL)
-=====================  =================================================================================================
-vLLM, nested           ``prompt_logprobs``: a list with null first, then ``{token id: {"logprob", "rank"}}``; the
-                       token of the text comes first, at any rank
-vLLM, flat             ``prompt_logprobs``: ``{start_indices, end_indices, token_ids, logprobs, ranks}``
-SGLang                 ``meta_info.input_top_logprobs``: null first, then lists of ``[logprob, id, text]``;
-                       ``input_token_logprobs``: the token of the text at each place
-llama.cpp's server     ``completion_probabilities``: ``[{id, logprob, top_logprobs: [{id, logprob}]}]``
-=====================  =================================================================================================
+A source is a file of an engine's answers (:mod:`validation.collection.answers`) or a folder of DistillKit
+(:mod:`validation.collection.distillkit`). It yields its texts one after the other. Two sources form a pair if they have
+the same texts, token for token. The first pass over a pair checks it and finds the length of the lists; a second pass
+gives blocks of rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.acceptance.json_files import read_json
+from hlmtheory.truncation import PartialBoxes, partial_boxes
+from validation.collection.array_files import file_mark
 from validation.errors import UserError
 
 LARGEST_ID = 2**31 - 1
+MASS = 1e-4
+"""Tolerance for the mass of a list, as in :func:`hlmtheory.truncation.partial_distance`."""
+BLOCK_ENTRIES = 2**18  # of one model in memory at a time
 
-Entry = tuple[int, float]
-"""A token and its log-probability."""
-Place = tuple[int, list[Entry]]
-"""The token of the text at a position, and the largest entries of the distribution there, in descending order."""
+Progress = Callable[[int, int, str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class TopK:
-    """The k largest log-probabilities at N positions of texts.
+class Rounding:
+    """Largest error of a stored log-probability x, in nats: ``absolute`` + ``relative`` |x|.
 
     Attributes
     ----------
-    tokens : int64 array, shape (N, k)
-        Tokens, the most probable first.
-    log_probabilities : float64 array, shape (N, k)
-        Their log-probabilities in nats.
-    text_tokens : int64 array, shape (N,)
+    absolute, relative : float
+    floored : bool
+        The smallest value of a row stands for every smaller one.
+    """
+
+    absolute: float = 0.0
+    relative: float = 0.0
+    floored: bool = False
+
+    def of(self, log_probability: NDArray[Any]) -> NDArray[np.float64]:
+        """Return the largest error of each value."""
+        finite = np.where(np.isfinite(log_probability), np.abs(log_probability), 0.0)
+        return np.asarray(self.absolute + self.relative * finite)
+
+    @property
+    def exact(self) -> bool:
+        """Return whether nothing was rounded."""
+        return not (self.absolute or self.relative or self.floored)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedText:
+    """The most probable tokens at the n positions of one text, the most probable first.
+
+    Attributes
+    ----------
+    tokens, log_probabilities : array, shape (n, k)
+        k is the length of the shortest list of the text; log-probabilities are in nats.
+    text_tokens : int64 array, shape (n,)
         The token of the text.
-    texts : int64 array, shape (N,)
-        The number of the text.
-    where : str
-        The file.
+    places : sequence of str
+        Where each position is in the file, for messages.
     """
 
     tokens: NDArray[np.int64]
     log_probabilities: NDArray[np.float64]
     text_tokens: NDArray[np.int64]
-    texts: NDArray[np.int64]
-    where: str
+    places: Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListSource:
+    """A file or folder with lists of one model; ``texts()`` starts to read it from the beginning.
+
+    Attributes
+    ----------
+    path : Path
+    format : str
+    vocabulary : int or None
+        V, if the file holds it.
+    rounding : Rounding
+    normalised : bool
+        False for logits, which have no fixed sum.
+    """
+
+    path: Path
+    format: str
+    texts: Callable[[], Iterator[ListedText]]
+    vocabulary: int | None = None
+    rounding: Rounding = field(default_factory=Rounding)
+    normalised: bool = True
 
     @property
-    def k(self) -> int:
-        """Return the number of entries at each position."""
-        return int(self.tokens.shape[1])
+    def label(self) -> str:
+        """Return the name without folders."""
+        return self.path.name
+
+    def mark(self) -> str:
+        """Return a readable mark that changes when the file changes."""
+        return file_mark(self.path, self.label)
 
 
-def read_top_k(path: str | Path) -> TopK:
-    """Return the lists of a file; k is the length of the shortest list.
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Lists of both models at n positions.
+
+    Attributes
+    ----------
+    draft_tokens, draft_log_probabilities : array, shape (n, j)
+    target_tokens, target_log_probabilities : array, shape (n, k)
+    vocabulary : int
+    draft_rounding, target_rounding : Rounding
+    """
+
+    draft_tokens: NDArray[Any]
+    draft_log_probabilities: NDArray[np.float64]
+    target_tokens: NDArray[Any]
+    target_log_probabilities: NDArray[np.float64]
+    vocabulary: int
+    draft_rounding: Rounding = field(default_factory=Rounding)
+    target_rounding: Rounding = field(default_factory=Rounding)
+
+    @property
+    def exact(self) -> bool:
+        """Return whether no value was rounded."""
+        return self.draft_rounding.exact and self.target_rounding.exact
+
+    def as_arguments(self, k: int | None = None) -> tuple[Any, Any, Any, Any, int]:
+        """Return the arguments of the functions ``partial_*``, with the first k of each list."""
+        first = np.s_[:, :k]
+        return (
+            self.target_tokens[first],
+            self.target_log_probabilities[first],
+            self.draft_tokens[first],
+            self.draft_log_probabilities[first],
+            self.vocabulary,
+        )
+
+    def boxes(self) -> PartialBoxes:
+        """Return the bounds of every probability."""
+        error = self.target_rounding.of(self.target_log_probabilities)
+        draft_error = self.draft_rounding.of(self.draft_log_probabilities)
+        return partial_boxes(*self.as_arguments(), target_error=error, draft_error=draft_error)
+
+
+@dataclass(frozen=True, slots=True)
+class ListPair:
+    """Two sources with the same texts, after the first pass.
+
+    Attributes
+    ----------
+    draft, target : ListSource
+    vocabulary, rows, texts, draft_k, target_k : int
+        draft_k and target_k are the lengths of the shortest lists.
+    """
+
+    draft: ListSource
+    target: ListSource
+    vocabulary: int
+    rows: int
+    texts: int
+    draft_k: int
+    target_k: int
+
+    def blocks(self) -> Iterator[tuple[Lists, NDArray[np.int64], NDArray[np.int32], NDArray[np.int32]]]:
+        """Yield the lists of a few texts, and for each position the token, the number of the text and the position."""
+        size = max(1, BLOCK_ENTRIES // max(self.draft_k, self.target_k))
+        waiting: list[tuple[NDArray[Any], ...]] = []
+        count = 0
+        for number, (one, other) in enumerate(_together(self.draft, self.target)):
+            n = len(one.tokens)
+            q = one.tokens[:, : self.draft_k], one.log_probabilities[:, : self.draft_k]
+            p = other.tokens[:, : self.target_k], other.log_probabilities[:, : self.target_k]
+            index = np.full(n, number, np.int32), np.arange(n, dtype=np.int32)
+            waiting.append((*q, *p, one.text_tokens, *index))
+            count += n
+            if count >= size:
+                yield from self._joined(waiting, size)
+                waiting, count = [], 0
+        if waiting:
+            yield from self._joined(waiting, size)
+
+    def _joined(self, parts: list[tuple[NDArray[Any], ...]], size: int) -> Iterator[Any]:
+        whole = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
+        for start in range(0, len(whole[0]), size):
+            a, x, b, y, tokens, number, position = (column[start : start + size] for column in whole)
+            lists = Lists(a, x, b, y, self.vocabulary, self.draft.rounding, self.target.rounding)
+            yield lists, tokens, number, position
+
+
+def pair_lists(
+    draft: ListSource, target: ListSource, vocabulary: int | None, progress: Progress | None = None
+) -> ListPair:
+    """Read both sources once, check them, and return the pair.
+
+    Parameters
+    ----------
+    draft, target : ListSource
+    vocabulary : int or None
+        V, the outputs of the models' head; None if the files hold it.
+    progress : callable, optional
+        Called as ``progress(done, total, text)``; the total is not known.
 
     Raises
     ------
     UserError
-        The file is missing, damaged, empty or of an unknown format, or its values were processed after the softmax.
+        The texts differ, V is missing or disagrees, a token is outside the vocabulary, or a list cannot be the top k of
+        a distribution: its mass is above 1, or leaves more than the unlisted tokens can hold.
     """
-    path = Path(path)
-    places: list[Place] = []
-    texts: list[int] = []
-    for number, (where, answer) in enumerate(read_json(path)):
-        try:
-            found = list(_places(where, answer))
-        except (AttributeError, KeyError, TypeError, IndexError, ValueError) as error:
-            raise UserError(f"{where} is damaged: {error!r}; check that it is complete.") from error
-        places += found
-        texts += [number] * len(found)
-    if not places:
-        raise UserError(f"{path} has no log-probabilities; ask the engine for the top k of the prompt.")
-    k = min(len(entries) for _, entries in places)
-    if k == 0:
-        raise UserError(f"{path} has a position without any token; ask for the top k, with k at least 1.")
-    listed = [entries[:k] for _, entries in places]
-    return TopK(
-        np.array([[token for token, _ in entries] for entries in listed]),
-        np.array([[value for _, value in entries] for entries in listed]),
-        np.array([token for token, _ in places]),
-        np.array(texts),
-        str(path),
-    )
+    size = _vocabulary(draft, target, vocabulary)
+    rows = texts = 0
+    ks = [LARGEST_ID, LARGEST_ID]
+    for one, other in _together(draft, target):
+        for at, (source, text) in enumerate(((draft, one), (target, other))):
+            _refuse_no_top_k(text, size, source.rounding if source.normalised else None)
+            ks[at] = min(ks[at], text.tokens.shape[1])
+        rows, texts = rows + len(one.tokens), texts + 1
+        if progress:
+            progress(rows, rows, "looking at the lists")
+    if not rows:
+        raise UserError(f"{draft.path} has no log-probabilities; ask the engine for the top k of the prompt.")
+    return ListPair(draft, target, size, rows, texts, *ks)
 
 
-def refuse_other_texts(draft: TopK, target: TopK) -> None:
-    """Refuse two files with different texts.
-
-    Raises
-    ------
-    UserError
-        The message names the position of the first difference.
-    """
-    if len(draft.texts) != len(target.texts) or (draft.texts != target.texts).any():
-        raise UserError(
-            f"{draft.where} has {len(draft.texts):,} positions and {target.where} has {len(target.texts):,}, or their "
-            "texts differ in length; ask both models for the same texts."
-        )
-    different = np.flatnonzero(draft.text_tokens != target.text_tokens)
-    if len(different):
-        at = int(different[0])
-        first = int(np.argmax(draft.texts == draft.texts[at]))
-        raise UserError(
-            f"The texts differ: at position {at - first} of text {draft.texts[at]}, {draft.where} has token "
-            f"{draft.text_tokens[at]} and {target.where} has {target.text_tokens[at]}; give both models the same text "
-            "and tokenizer."
-        )
+def _vocabulary(draft: ListSource, target: ListSource, given: int | None) -> int:
+    held = {source.path: source.vocabulary for source in (draft, target) if source.vocabulary is not None}
+    if given is not None:
+        for path, size in held.items():
+            if given < size:
+                raise UserError(f"--vocabulary is {given:,}, but {path} has tokens up to {size:,}; give the head's V.")
+        return given
+    if not held:
+        raise UserError(f"{draft.path} does not say how many tokens there are; give V with --vocabulary.")
+    if len(set(held.values())) > 1:
+        said = " and ".join(f"{size:,} in {path}" for path, size in held.items())
+        raise UserError(f"V disagrees: {said}; if both models have one tokenizer, give the head's V with --vocabulary.")
+    return next(iter(held.values()))
 
 
-def _places(where: str, answer: Any) -> Iterator[Place]:
-    """Yield the positions of one answer."""
-    if not isinstance(answer, Mapping):
-        raise UserError(f"{where} is not an answer of an engine; an object is needed.")
-    choices = answer.get("choices")
-    if answer.get("prompt_logprobs") is None and isinstance(choices, list) and choices:
-        answer = choices[0]
-    meta = answer.get("meta_info", {})
-    if answer.get("prompt_logprobs") is not None:
-        found = answer["prompt_logprobs"]
-        yield from _flat(where, found) if isinstance(found, Mapping) else _nested(where, found)
-    elif meta.get("input_top_logprobs") is not None:
-        yield from _sglang(where, meta)
-    elif answer.get("completion_probabilities") is not None:
-        yield from _llama_cpp(where, answer["completion_probabilities"])
-    else:
-        raise UserError(
-            f"{where} must have prompt_logprobs (vLLM), meta_info.input_top_logprobs (SGLang) or "
-            "completion_probabilities (llama.cpp)."
-        )
-
-
-def _nested(where: str, found: Sequence[Any]) -> Iterator[Place]:
-    for at, row in enumerate(found):
-        if row is None:
-            continue
-        here = f"{where}, place {at}"
-        entries = [(_id(here, token), _log(here, one["logprob"]), one.get("rank")) for token, one in row.items()]
-        yield _without_extra(here, entries)
-
-
-def _flat(where: str, found: Mapping[str, Any]) -> Iterator[Place]:
-    ends = zip(found["start_indices"], found["end_indices"], strict=True)
-    for at, (start, end) in enumerate(ends):
-        here = f"{where}, place {at}"
-        if start == end:
-            continue
-        rows = [found[name][start:end] for name in ("token_ids", "logprobs", "ranks")]
-        if not 0 <= start < end or any(len(row) != end - start for row in rows):
-            raise UserError(f"{here} uses the entries {start} to {end}, which the file does not hold.")
-        entries = zip(*rows, strict=True)
-        yield _without_extra(here, [(_id(here, token), _log(here, value), rank) for token, value, rank in entries])
-
-
-def _without_extra(where: str, entries: list[tuple[int, float, Any]]) -> Place:
-    """Return a position of vLLM; its first entry is the token of the text, which may not be among the largest."""
-    token, _, rank = entries[0]
-    listed = [(one, value) for one, value, _ in entries]
-    if rank is None or rank > len(entries):  # at rank len(entries) it is the smallest of the top k
-        listed = listed[1:]
-    return token, _ordered(where, listed)
-
-
-def _sglang(where: str, meta: Mapping[str, Any]) -> Iterator[Place]:
-    texts = meta["input_token_logprobs"]
-    if len(texts) != len(meta["input_top_logprobs"]):
-        raise UserError(f"{where}: input_top_logprobs and input_token_logprobs differ in length; the file is damaged.")
-    for at, (row, text) in enumerate(zip(meta["input_top_logprobs"], texts, strict=True)):
-        if row is None:
-            continue
-        here = f"{where}, place {at}"
-        yield _id(here, text[1]), _ordered(here, [(_id(here, one[1]), _log(here, one[0])) for one in row])
-
-
-def _llama_cpp(where: str, found: Sequence[Mapping[str, Any]]) -> Iterator[Place]:
-    for at, place in enumerate(found):
-        here = f"{where}, place {at}"
-        if "top_logprobs" not in place:
+def _together(draft: ListSource, target: ListSource) -> Iterator[tuple[ListedText, ListedText]]:
+    """Yield the texts of both sources; refuse the first difference."""
+    for number, (one, other) in enumerate(zip_longest(draft.texts(), target.texts())):
+        if one is None or other is None:
+            short, long = (draft, target) if one is None else (target, draft)
             raise UserError(
-                f"{here} has no top_logprobs: with post_sampling_probs the values are taken after the sampler; leave "
-                "it out of the request."
+                f"{short.path} has {number:,} texts and {long.path} has more; ask both models for the same texts."
             )
-        entries = [(_id(here, one["id"]), _log(here, one["logprob"])) for one in place["top_logprobs"]]
-        yield _id(here, place["id"]), _ordered(here, entries)
+        n = min(len(one.text_tokens), len(other.text_tokens))
+        known = (one.text_tokens[:n] >= 0) & (other.text_tokens[:n] >= 0)
+        different = np.flatnonzero(known & (one.text_tokens[:n] != other.text_tokens[:n]))
+        if len(different):
+            at = int(different[0])
+            raise UserError(
+                f"The texts differ: at position {at} of text {number}, {draft.path} has token {one.text_tokens[at]} "
+                f"and {target.path} has {other.text_tokens[at]}; give both models the same text and tokenizer."
+            )
+        if len(one.text_tokens) != len(other.text_tokens):
+            raise UserError(
+                f"Text {number} has {len(one.text_tokens):,} positions in {draft.path} and "
+                f"{len(other.text_tokens):,} in {target.path}; ask both models for the same texts."
+            )
+        yield one, other
 
 
-def _ordered(where: str, entries: list[Entry]) -> list[Entry]:
-    if len({token for token, _ in entries}) < len(entries):
-        raise UserError(f"{where} lists a token twice; the file is damaged.")
-    return sorted(entries, key=lambda entry: -entry[1])
-
-
-def _id(where: str, value: Any) -> int:
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value[:12])
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LARGEST_ID:
-        raise UserError(f"{where}: {str(value)[:40]!r} is not a token id.")
-    return value
-
-
-def _log(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 1e-4:
+def _refuse_no_top_k(text: ListedText, vocabulary: int, rounding: Rounding | None) -> None:
+    """Refuse the first position whose list cannot be the top k of a distribution; without rounding: of logits."""
+    k = text.tokens.shape[1]
+    if k > vocabulary:
+        raise UserError(f"{text.places(0)} lists {k:,} tokens, but V = {vocabulary:,}; check --vocabulary.")
+    outside = (text.tokens >= vocabulary) | (text.tokens < 0)
+    if outside.any():
+        row, column = np.argwhere(outside)[0]
         raise UserError(
-            f"{where}: {str(value)[:40]!r} is not a log-probability; raw logits and probabilities are not read."
+            f"{text.places(row)} has token {text.tokens[row, column]}, but V = {vocabulary:,}; check --vocabulary."
         )
-    return float(value)
+    beyond = text.text_tokens >= vocabulary
+    if beyond.any():
+        row = int(np.argmax(beyond))
+        raise UserError(
+            f"{text.places(row)} is of token {text.text_tokens[row]}, but V = {vocabulary:,}; check --vocabulary."
+        )
+    ordered = np.sort(text.tokens, axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
+    if twice.any():
+        raise UserError(f"{text.places(int(np.argmax(twice)))} lists a token twice; the file is damaged.")
+    if rounding is None:
+        return
+    error = rounding.of(text.log_probabilities)
+    least, most = np.exp(text.log_probabilities - error), np.exp(text.log_probabilities + error)
+    mass, room = least.sum(axis=1), most.sum(axis=1) + (vocabulary - k) * most.min(axis=1)
+    for bad, why in (
+        (mass > 1 + MASS, "have a sum above 1"),
+        (room < 1 - MASS, f"leave more than the other {vocabulary - k:,} tokens can hold, each at most the last"),
+    ):
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise UserError(
+                f"{text.places(row)}: its {k} probabilities {why} ({mass[row]:.6g} in all); they must leave a rest "
+                "that fits: they are no top k of log-probabilities over the whole vocabulary."
+            )

@@ -1,0 +1,419 @@
+"""Decide claims on distributions of which only bounds are known: lists of the most probable tokens, or rounded rows.
+
+Each side of a claim is an interval over all distributions that agree with what is known. The claim lhs ≤ rhs holds for
+certain if the largest lhs is at most the smallest rhs, and fails for certain if the smallest lhs exceeds the largest
+rhs. Otherwise it is inconclusive. An identity cannot be confirmed in this way, so it is out of scope, and so is a claim
+whose sides have no interval here. Both kinds of traces give boxes with counts, those of
+:func:`hlmtheory.truncation.box_distance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hlmtheory import truncation
+from hlmtheory.claims import UNIT, Claim, Relation, Status, Verdict
+from hlmtheory.truncation import Interval
+from validation.claims.instances import WINDOW_ARRAYS
+from validation.collection.import_lists import CORPUS
+from validation.collection.intervals import acceptance
+from validation.collection.top_k import Lists, Rounding
+from validation.errors import UserError
+from validation.trace.reader import LISTS, ListChunk, Trace, TraceChunk
+
+Array = NDArray[Any]
+CERTIFIED_BIAS = 0.1
+"""ε of truncation.size_certified."""
+
+CORPUS_REASON = "the texts are a corpus's, not the target model's own"
+IDENTITY_REASON = "an identity between numbers of which only intervals are known cannot be confirmed"
+LOGITS_REASON = "it needs the logit of every token"
+EXACT_REASON = "it is about lists of exact values, and these are rounded"
+UNKNOWN_REASON = "no interval of its sides is known if distributions are known in part"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Bounds of p and q at n positions, and the random inputs of the instances.
+
+    Attributes
+    ----------
+    low, high, low_q, high_q : array, shape (n, C)
+    count : array, shape (n, C)
+    lists : Lists or None
+        The lists, if the bounds come from lists.
+    k : int64 array, shape (n,)
+        Entries sent.
+    rank : int64 array, shape (n,)
+        Rank in q of the token drawn.
+    """
+
+    low: Array
+    high: Array
+    low_q: Array
+    high_q: Array
+    count: Array
+    lists: Lists | None
+    k: Array
+    rank: Array
+
+    @property
+    def p_and_q(self) -> tuple[Array, Array, Array, Array]:
+        """Return the four bounds."""
+        return self.low, self.high, self.low_q, self.high_q
+
+    @property
+    def total(self) -> int:
+        """Return V."""
+        return int(self.count[0].sum())
+
+
+Sides = tuple[Interval, Interval, Array]
+"""The two sides, and where the assumptions are met for certain."""
+
+
+def rounding_of(trace: Trace) -> dict[str, Rounding] | None:
+    """Return the rounding of each model's values, or None if the trace holds exact rows of every token."""
+    if "rounding" not in trace.manifest and trace.kind != LISTS:
+        return None
+    try:
+        return {name: Rounding(**trace.manifest["rounding"][name]) for name in ("draft", "target")}
+    except (KeyError, TypeError) as error:
+        raise UserError(
+            f"The manifest of {trace.path} does not say how values were rounded; import it again."
+        ) from error
+
+
+def reasons(trace: Trace, claims: Iterable[Claim], stored_rows: bool = False) -> dict[str, str]:
+    """Return why a claim cannot be decided on this trace, by claim id."""
+    found: dict[str, str] = {}
+    rounded = None if stored_rows else rounding_of(trace)
+    for claim in claims:
+        if set(claim.takes) & set(WINDOW_ARRAYS) and trace.manifest.get("texts") == CORPUS:
+            found[claim.id] = CORPUS_REASON
+        elif rounded is not None and claim.id not in SIDES:
+            known = (claim.relation is Relation.EQ, bool({"logits", "actual_draft"} & set(claim.takes)))
+            found[claim.id] = LOGITS_REASON if known[1] else IDENTITY_REASON if known[0] else UNKNOWN_REASON
+        elif rounded is not None and claim.id in OF_LISTS and not _exact_lists(trace, rounded):
+            found[claim.id] = EXACT_REASON
+    return found
+
+
+def _exact_lists(trace: Trace, rounded: Mapping[str, Rounding]) -> bool:
+    return trace.kind == LISTS and all(one.exact for one in rounded.values())
+
+
+def lists_of(chunk: ListChunk, vocabulary: int, rounded: Mapping[str, Rounding]) -> Lists:
+    """Return the lists of a chunk of a trace."""
+    q, p = (chunk.draft_tokens, chunk.draft_log_probabilities), (chunk.target_tokens, chunk.target_log_probabilities)
+    return Lists(*q, *p, vocabulary, rounded["draft"], rounded["target"])
+
+
+def known_lists(lists: Lists, rng: np.random.Generator) -> Known:
+    """Return the bounds that lists give; k is log-uniform on 0..j."""
+    boxes, n = lists.boxes(), len(lists.draft_tokens)
+    j = lists.draft_tokens.shape[1]
+    k = np.floor((j + 2.0) ** rng.random(n)).astype(np.int64) - 1
+    ends = boxes.target.lower, boxes.target.upper, boxes.draft.lower, boxes.draft.upper
+    return Known(*ends, boxes.count, lists, k, _ranks(rng, lists.draft_log_probabilities))
+
+
+def known_rows(chunk: TraceChunk, rounded: Mapping[str, Rounding], rng: np.random.Generator) -> Known:
+    """Return the bounds that rounded rows of log-probabilities give; k is log-uniform on 0..V."""
+    n, size = chunk.draft_logits.shape
+    k = np.floor((size + 2.0) ** rng.random(n)).astype(np.int64) - 1
+    ends = []
+    for name, stored in (("target", chunk.target_logits), ("draft", chunk.draft_logits)):
+        rows = np.minimum(np.asarray(stored, np.float64), 0.0)
+        error = rounded[name].of(rows).max(axis=-1)
+        floor = rows.min(axis=-1) if rounded[name].floored else np.full(n, -np.inf)
+        box = truncation.quantised_box(rows, error, floor)
+        ends += [box.lower, box.upper]
+    order = np.sort(chunk.draft_logits.astype(np.float64), axis=-1)[:, ::-1]
+    low, high, low_q, high_q = ends
+    return Known(low, high, low_q, high_q, np.ones((n, size), np.int64), None, k, _ranks(rng, order))
+
+
+def _ranks(rng: np.random.Generator, log_probabilities: Array) -> Array:
+    """Return ranks drawn in proportion to the listed probabilities."""
+    heads = np.cumsum(np.exp(log_probabilities), axis=-1)
+    return np.asarray(np.argmax(heads > (rng.random(len(heads)) * heads[:, -1])[:, None], axis=-1))
+
+
+def check_known(claims: Iterable[Claim], found: Shared) -> list[Verdict]:
+    """Return the verdicts of the claims that have intervals."""
+    return [_verdict(claim, *SIDES[claim.id](found), found.known) for claim in claims]
+
+
+def _verdict(claim: Claim, lhs: Interval, rhs: Interval, inside: Array, known: Known) -> Verdict:
+    """Decide lhs ≤ rhs at every position."""
+    ends = [np.asarray(end, np.float64) for end in (lhs.lower, lhs.upper, rhs.lower, rhs.upper)]
+    low, high, least, most, inside = np.broadcast_arrays(*ends, inside)
+    with np.errstate(invalid="ignore"):
+        larger = np.maximum(np.abs(high), np.abs(least))
+        rounding = UNIT * (np.where(np.isfinite(larger), larger, 0.0) + 1.0 + known.low.shape[-1] / 64.0)
+        holds, fails = high <= least + rounding, low > most + rounding
+        slack = np.where(fails, most - low, least - high)
+    status = np.full(low.shape, Status.INCONCLUSIVE, dtype=object)
+    status[holds], status[fails], status[~inside] = Status.HOLDS, Status.VIOLATED, Status.OUT_OF_SCOPE
+    vacuous = inside & (least >= claim.ceiling) if claim.ceiling is not None else np.zeros_like(inside)
+    left, right = np.where(fails, low, high), np.where(fails, most, least)
+    outside = int(np.count_nonzero(~inside))
+    broken = {"; ".join(one.statement for one in claim.assumptions) or "its input is known": outside} if outside else {}
+    left, right, slack = (np.where(inside, side, np.nan) for side in (left, right, slack))
+    return Verdict(claim.id, status, left, right, slack, vacuous, broken)
+
+
+class Shared:
+    """Intervals of the quantities in the sides, each computed once."""
+
+    def __init__(self, known: Known) -> None:
+        self.known = known
+        self._found: dict[Any, Interval] = {}
+
+    def _once(self, key: Any, compute: Callable[[], Interval]) -> Interval:
+        if key not in self._found:
+            self._found[key] = compute()
+        return self._found[key]
+
+    @property
+    def apart(self) -> Interval:
+        """TV(q, p)."""
+        one = self.known
+        if one.lists is not None and one.lists.exact:
+            rate = self._once("rate", lambda: acceptance(one.lists))  # type: ignore[arg-type]
+            return Interval(1.0 - rate.upper, 1.0 - rate.lower)
+        return self.boxed
+
+    @property
+    def boxed(self) -> Interval:
+        """TV(q, p) by the code of boxes, for claims about that of lists."""
+        one = self.known
+        return self._once("apart", lambda: truncation.box_distance(*one.p_and_q, one.count))
+
+    def deviation(self, name: str, k: Array) -> Interval:
+        """Δ_k."""
+        one = self.known
+        return self._once(("deviation", name), lambda: truncation.box_deviation(one.low_q, one.high_q, k, one.count))
+
+    @property
+    def bias(self) -> Interval:
+        """Bias at k, without Bias ≤ 2 Δ_k."""
+        one = self.known
+        return self._once("bias", lambda: truncation.box_bias(*one.p_and_q, one.k, one.count))
+
+    @property
+    def distortion(self) -> Interval:
+        """TV(r, r̂) at k, from Bias = 2 TV(q, p) TV(r, r̂)."""
+        least, most = self.bias.lower, self.bias.upper
+        apart = self.apart
+        high = np.where(apart.lower > 0, most / (2.0 * np.where(apart.lower > 0, apart.lower, 1.0)), 1.0)
+        low = np.where(apart.upper > 0, least / (2.0 * np.where(apart.upper > 0, apart.upper, 1.0)), 0.0)
+        return Interval(np.minimum(low, 1.0), np.minimum(high, 1.0))
+
+    @property
+    def always(self) -> Array:
+        """No assumption."""
+        return np.ones(len(self.known.k), dtype=bool)
+
+
+def _over(numerator: Interval, least: Array, most: Array) -> Interval:
+    """Return an interval divided by a denominator of least..most; infinite where that may be 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        low = np.where(most > 0, numerator.lower / most, np.inf)
+        high = np.where(least > 0, numerator.upper / least, np.inf)
+    return Interval(np.where(np.isnan(low), 0.0, low), np.where(np.isnan(high), np.inf, high))
+
+
+def _twice(one: Interval) -> Interval:
+    return Interval(2.0 * one.lower, 2.0 * one.upper)
+
+
+def _certificate(found: Shared) -> Sides:
+    return found.bias, _twice(found.deviation("k", found.known.k)), found.always
+
+
+def _bias_worst(found: Shared) -> Sides:
+    apart, deviation = found.apart, found.deviation("k", found.known.k)
+    least, most = np.minimum(apart.lower, deviation.lower), np.minimum(apart.upper, deviation.upper)
+    return found.bias, _twice(Interval(least, most)), found.always
+
+
+def _tvd_bound(found: Shared) -> Sides:
+    deviation = found.deviation("k", found.known.k)
+    return found.distortion, _over(_twice(deviation), found.apart.lower, found.apart.upper), found.always
+
+
+def _tvd_sharp(found: Shared) -> Sides:
+    """max(TV(q, p), TV(q̂, p)) is at most TV(q, p) + Δ_k, by the triangle inequality."""
+    deviation, apart = found.deviation("k", found.known.k), found.apart
+    return found.distortion, _over(deviation, apart.lower, np.minimum(apart.upper + deviation.upper, 1.0)), found.always
+
+
+def _monotone(found: Shared) -> Sides:
+    one = found.known
+    inside = (one.k < _most_sent(one)) & (one.k < one.total)
+    after = found.deviation("after", np.minimum(one.k + 1, one.total))
+    return after, found.deviation("k", one.k), inside
+
+
+def _most_sent(one: Known) -> int:
+    return one.total if one.lists is None else one.lists.draft_tokens.shape[1]
+
+
+def _size_certified(found: Shared) -> Sides:
+    """The least k with 2 Δ_k ≤ ε is known where Δ is small enough at a k and too large at k - 1 for certain."""
+    one = found.known
+    k, sure = _least_size(one)
+    chosen = Known(*one.p_and_q, one.count, one.lists, k, one.rank)
+    epsilon = np.full(len(k), CERTIFIED_BIAS)
+    return Shared(chosen).bias, Interval(epsilon, epsilon), sure
+
+
+def _least_size(one: Known) -> tuple[Array, Array]:
+    """Return k, and where it is for certain the least one with 2 Δ_k ≤ ε, by bisection."""
+    low = np.full(len(one.k), -1)
+    high = np.full(len(one.k), _most_sent(one))
+
+    def deviation(k: Array) -> Interval:
+        return truncation.box_deviation(one.low_q, one.high_q, k, one.count)
+
+    good = 2.0 * np.asarray(deviation(high).upper) <= CERTIFIED_BIAS
+    while (high - low > 1).any():
+        middle = np.clip((low + high) // 2, 0, None)
+        within = 2.0 * np.asarray(deviation(middle).upper) <= CERTIFIED_BIAS
+        open_ = high - low > 1
+        high, low = np.where(open_ & within, middle, high), np.where(open_ & ~within, middle, low)
+    before = 2.0 * np.asarray(deviation(np.clip(high - 1, 0, None)).lower) > CERTIFIED_BIAS
+    return high, good & (before | (high == 0))
+
+
+def _mean_rejection(found: Shared) -> Sides:
+    """P(p_d < q_d) is at least the mass of q where p < q for certain, and at most 1 less that where p ≥ q."""
+    one = found.known
+    below, above = one.high < one.low_q, one.low >= one.high_q
+    least = (one.count * np.where(below, one.low_q, 0.0)).sum(axis=-1)
+    most = 1.0 - (one.count * np.where(above, one.low_q, 0.0)).sum(axis=-1)
+    return found.apart, Interval(least, most), found.always
+
+
+def _online_certified(found: Shared) -> Sides:
+    one = found.known
+    p_low, p_high, q_low, q_high = _bounds_of_drawn(one)
+    least, most = np.maximum(q_low - p_high, 0.0), np.maximum(q_high - p_low, 0.0)
+    return found.distortion, _over(found.deviation("k", one.k), least, most), least > 0
+
+
+def _bounds_of_drawn(one: Known) -> tuple[Array, ...]:
+    """Return the bounds of p and q at the drawn token; lists have their columns in the order of q, rows not."""
+    column = one.rank[:, None]
+    if one.lists is None:
+        column = np.take_along_axis(np.argsort(-one.high_q, axis=-1, kind="stable"), column, axis=-1)
+    return tuple(np.take_along_axis(end, column, axis=-1)[:, 0] for end in one.p_and_q)
+
+
+def _exactly(value: Any) -> Interval:
+    return Interval(np.asarray(value), np.asarray(value))
+
+
+def _shorter(found: Shared) -> tuple[Lists, int]:
+    """Return the lists, and the length of a shorter list for the whole block."""
+    lists = found.known.lists
+    assert lists is not None
+    widths = lists.draft_tokens.shape[1], lists.target_tokens.shape[1]
+    return lists, max(1, int(np.median(found.known.k)) % (min(widths) + 1))
+
+
+def _partial_most(found: Shared) -> Sides:
+    lists, k = _shorter(found)
+    shorter = truncation.partial_distance(*lists.as_arguments(k))
+    return found.boxed, _exactly(shorter.total_variation.upper), found.always
+
+
+def _partial_least(found: Shared) -> Sides:
+    lists, k = _shorter(found)
+    shorter = truncation.partial_distance(*lists.as_arguments(k))
+    return _exactly(shorter.total_variation.lower), found.boxed, found.always
+
+
+def _partial_deviation(found: Shared) -> Sides:
+    lists, k = _shorter(found)
+    shorter = truncation.partial_deviation(lists.draft_log_probabilities[:, :k], k // 2, lists.vocabulary)
+    whole = found.deviation("half", np.full(len(found.known.k), k // 2))
+    return whole, _exactly(shorter.upper), found.always
+
+
+def _partial_deviation_least(found: Shared) -> Sides:
+    lists, k = _shorter(found)
+    shorter = truncation.partial_deviation(lists.draft_log_probabilities[:, :k], k // 2, lists.vocabulary)
+    whole = found.deviation("half", np.full(len(found.known.k), k // 2))
+    return _exactly(shorter.lower), whole, found.always
+
+
+def _partial_bias(found: Shared) -> Sides:
+    lists, k = _shorter(found)
+    one = found.known
+    bias = truncation.box_bias(*one.p_and_q, np.full(len(one.k), k), one.count)
+    return bias, _exactly(truncation.partial_bias(*lists.as_arguments(k), k=k).upper), found.always
+
+
+def _partial_draft(found: Shared) -> Sides:
+    whole, shorter = _drafts(found)
+    return whole, _exactly(shorter.upper), found.always
+
+
+def _partial_draft_least(found: Shared) -> Sides:
+    whole, shorter = _drafts(found)
+    return _exactly(shorter.lower), whole, found.always
+
+
+def _drafts(found: Shared) -> tuple[Interval, Interval]:
+    """Return the interval of the drawn token's acceptance from its bounds, and from shorter lists."""
+    lists, k = _shorter(found)
+    token = np.take_along_axis(lists.draft_tokens, found.known.rank[:, None], axis=-1)[:, 0]
+    shorter = truncation.partial_draft(*lists.as_arguments(k), token=token, uniform=0.5).probability
+    p_low, p_high, q_low, q_high = _bounds_of_drawn(found.known)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        least, most = np.minimum(p_low / q_high, 1.0), np.minimum(p_high / q_low, 1.0)
+    return Interval(np.where(q_high > 0, least, 1.0), np.where(q_low > 0, most, 1.0)), shorter
+
+
+def _partial_renormalised(found: Shared) -> Sides:
+    lists, k = _shorter(found)
+    p_token, p, q_token, q, _ = lists.as_arguments(k)
+    p, q = (np.exp(row) / np.exp(row).sum(axis=-1, keepdims=True) for row in (p, q))
+    same = p_token[:, :, None] == q_token[:, None, :]
+    overlap = np.where(same, np.minimum(p[:, :, None], q[:, None, :]), 0.0).sum(axis=(1, 2))
+    rate = Interval(1.0 - found.apart.upper, 1.0 - found.apart.lower)
+    return _exactly(overlap), rate, found.always
+
+
+OF_LISTS: dict[str, Callable[[Shared], Sides]] = {
+    "truncation.partial_most": _partial_most,
+    "truncation.partial_least": _partial_least,
+    "truncation.partial_deviation": _partial_deviation,
+    "truncation.partial_deviation_least": _partial_deviation_least,
+    "truncation.partial_bias": _partial_bias,
+    "truncation.partial_draft": _partial_draft,
+    "truncation.partial_draft_least": _partial_draft_least,
+    "truncation.partial_renormalised": _partial_renormalised,
+}
+"""Claims about shorter lists: what the whole lists say is compared with what the first few entries promise."""
+
+SIDES: dict[str, Callable[[Shared], Sides]] = {
+    "skipping.mean_rejection": _mean_rejection,
+    "truncation.monotone": _monotone,
+    "truncation.certificate": _certificate,
+    "truncation.bias_worst": _bias_worst,
+    "truncation.tvd_bound": _tvd_bound,
+    "truncation.tvd_sharp": _tvd_sharp,
+    "truncation.size_certified": _size_certified,
+    "truncation.online_certified": _online_certified,
+    **OF_LISTS,
+}
+"""Intervals of both sides, by claim id."""

@@ -1,0 +1,151 @@
+"""What an engine had done to the values that it returned: nothing, or temperature, top-p, top-k and penalties.
+
+Files do not say it, so the user does: ``raw_logprobs``, or ``processed_logprobs,temperature=0.7,top_p=0.9``. The first
+word is vLLM's ``logprobs_mode``. Raw values are those before the sampler, processed ones those that it draws from.
+vLLM's prompts do not go through the sampler, so both modes give the same values there.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from validation.errors import UserError
+
+VALUES = ("raw_logits", "raw_logprobs", "processed_logits", "processed_logprobs")
+
+
+@dataclass(frozen=True, slots=True)
+class Processing:
+    """Values of one model and the settings of the sampler that they include; the defaults change nothing.
+
+    Attributes
+    ----------
+    values : str
+        One of ``VALUES``.
+    temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty : float
+    top_k : float
+        0 for all tokens.
+    stated : bool
+        False if the user did not say it, and the default is taken.
+    """
+
+    values: str = "raw_logprobs"
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: float = 0.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    stated: bool = True
+
+    @property
+    def raw(self) -> bool:
+        """Return whether the values are those before the sampler."""
+        return self.values.startswith("raw")
+
+    @property
+    def logits(self) -> bool:
+        """Return whether the values are logits, which have no fixed sum."""
+        return self.values.endswith("logits")
+
+    def settings(self) -> dict[str, float]:
+        """Return the settings of the sampler."""
+        return {name: value for name, value in asdict(self).items() if name not in ("values", "stated")}
+
+    def words(self) -> str:
+        """Return the values and the settings that differ from the default.
+
+        >>> Processing("processed_logprobs", temperature=0.7).words()
+        'processed_logprobs at temperature=0.7'
+        """
+        default = Processing().settings()
+        said = [f"{name}={value:g}" for name, value in self.settings().items() if value != default[name]]
+        return f"{self.values} at {', '.join(said) or 'temperature=1'}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields as plain values."""
+        return asdict(self)
+
+
+def parse_processing(text: str | None, default: str) -> Processing:
+    """Return what ``VALUES[,setting=number]...`` says.
+
+    Parameters
+    ----------
+    text : str or None
+        None: the values are ``default``, and nothing is stated.
+    default : str
+
+    Raises
+    ------
+    UserError
+        A word is unknown, a number is outside its range, or raw values have settings of a sampler.
+
+    Examples
+    --------
+    >>> parse_processing("processed_logprobs,temperature=0.7", "raw_logprobs").temperature
+    0.7
+    """
+    if text is None:
+        return Processing(default, stated=False)
+    values, *settings = (part.strip() for part in text.split(","))
+    if values not in VALUES:
+        raise UserError(f"{values!r} is not what an engine returns; choose {', '.join(VALUES)}.")
+    known = [field.name for field in fields(Processing) if field.name not in ("values", "stated")]
+    given: dict[str, Any] = {}
+    for setting in settings:
+        name, _, number = setting.partition("=")
+        name = name.strip().replace("-", "_")
+        if name not in known or name in given:
+            raise UserError(f"{setting!r} is not a setting of a sampler, or given twice; use {', '.join(known)}.")
+        given[name] = _number(name, number)
+    found = replace(Processing(values), **given)
+    if found.raw and found.settings() != Processing().settings():
+        raise UserError(
+            f"{text!r}: {values} are the values before the sampler, so its settings do not belong to them; leave them "
+            f"out, or say {values.replace('raw', 'processed')}."
+        )
+    return found
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    positive = name in ("temperature", "repetition_penalty")
+    share = name in ("top_p", "min_p")
+    signed = name in ("presence_penalty", "frequency_penalty")
+    good = math.isfinite(value) and (signed or value >= 0) and not (positive and value == 0)
+    if not good or (share and value > 1) or (name == "top_k" and value != int(value)):
+        raise UserError(
+            f"{name}={text.strip()!r} is outside its range; a greedy engine (temperature 0) draws from no distribution."
+            if name == "temperature"
+            else f"{name}={text.strip()!r} is outside its range; give the number that the engine was given."
+        )
+    return value
+
+
+def refuse_mixed(draft: Processing, target: Processing) -> None:
+    """Refuse two models whose values were processed differently.
+
+    Raises
+    ------
+    UserError
+    """
+    if draft.raw != target.raw or draft.settings() != target.settings():
+        raise UserError(
+            f"The draft model's values are {draft.words()}, the target model's {target.words()}; q and p must be "
+            "processed alike to be compared: take both alike, or state what they are with --draft-processing and "
+            "--target-processing."
+        )
+
+
+def processing_note(draft: Processing, target: Processing) -> str:
+    """Return the sentence for the report."""
+    both = draft.words() if draft.values == target.values else f"{draft.words()} and {target.words()}"
+    said = "as stated" if draft.stated and target.stated else "the default, since nothing else was stated"
+    return f"Values: {both} ({said})."

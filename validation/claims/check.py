@@ -40,6 +40,7 @@ from validation.claims.instances import (
 from validation.claims.interval_claims import (
     Shared,
     check_known,
+    holds_lists,
     known_lists,
     known_rows,
     lists_of,
@@ -52,7 +53,7 @@ from validation.collection.intervals import acceptance, certified_sizes
 from validation.collection.top_k import Rounding
 from validation.errors import UserError
 from validation.models.devices import choose_device, cores, memory_errors
-from validation.trace.reader import LISTS, ListChunk, Trace, TraceChunk, probabilities
+from validation.trace.reader import ListChunk, Trace, TraceChunk, probabilities
 
 __all__ = ["BIASES", "MAX_DRAFT_LENGTH", "Results", "Tally", "check_trace", "instance_arrays", "load_results"]
 
@@ -151,7 +152,7 @@ def check_trace(
     simulated = {name: claim for name, claim in claims.items() if name in tables}
     measured = [claim for name, claim in claims.items() if name not in tables]
     _refuse_unserved(measured)
-    if stored_rows and trace.kind == LISTS:
+    if stored_rows and holds_lists(trace):
         raise UserError(f"{trace.path} holds top-k lists, which are no rows; leave out --stored-rows.")
     why = reasons(trace, measured, stored_rows)
     measured = [claim for claim in measured if claim.id not in why]
@@ -251,7 +252,7 @@ def _jobs(
 
 def _jobs_of_known(trace: Trace, measured: list[Claim], seed: int, rounded: Mapping[str, Rounding]) -> Iterator[Job]:
     """Yield blocks of a trace of lists, or of rounded rows."""
-    if trace.kind == LISTS:
+    if holds_lists(trace):
         widths = (trace.arrays[f"{name}_tokens"].shape[1] for name in ("draft", "target"))
         size = max(16, min(LIST_BLOCK, BLOCK_VALUES // (16 * sum(widths))))
         for index, lists in enumerate(trace.list_chunks(size)):

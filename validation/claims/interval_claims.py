@@ -77,9 +77,14 @@ Sides = tuple[Interval, Interval, Array]
 """The two sides, and where the assumptions are met for certain."""
 
 
+def holds_lists(trace: Trace) -> bool:
+    """Return whether a trace holds top-k lists."""
+    return bool(trace.manifest.get("kind") == LISTS)
+
+
 def rounding_of(trace: Trace) -> dict[str, Rounding] | None:
     """Return the rounding of each model's values, or None if the trace holds exact rows of every token."""
-    if "rounding" not in trace.manifest and trace.kind != LISTS:
+    if "rounding" not in trace.manifest and not holds_lists(trace):
         return None
     try:
         return {name: Rounding(**trace.manifest["rounding"][name]) for name in ("draft", "target")}
@@ -105,7 +110,7 @@ def reasons(trace: Trace, claims: Iterable[Claim], stored_rows: bool = False) ->
 
 
 def _exact_lists(trace: Trace, rounded: Mapping[str, Rounding]) -> bool:
-    return trace.kind == LISTS and all(one.exact for one in rounded.values())
+    return holds_lists(trace) and all(one.exact for one in rounded.values())
 
 
 def lists_of(chunk: ListChunk, vocabulary: int, rounded: Mapping[str, Rounding]) -> Lists:

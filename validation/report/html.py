@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import hlmtheory
 from hlmtheory.claims import Claim
-from validation.collection.processing import Processing
 from validation.report.citations import bibliography
 from validation.report.tables import claims_table, pieces, stale, summary, table_row, update_between_markers
 from validation.trace.format import LISTS
@@ -128,7 +127,6 @@ def _run(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "created": manifest.get("created", "?"),
         "notes": manifest.get("notes", []),
         "texts": {"corpus": "from a corpus", "target": "written by the target model"}.get(manifest.get("texts", "")),
-        "values": [(name, Processing(**said).words()) for name, said in manifest.get("processing", {}).items()],
         "lists": manifest.get("kind") == LISTS,
         "prompts": len(prompts),
         "sources": list(Counter(prompt.get("source") or "unnamed" for prompt in prompts).items()),

@@ -137,7 +137,7 @@ def test_large_values_are_kept_in_float32(tmp_path: Path) -> None:
     large[4, 5], large[9, 1] = 70_000, -1e30
     trace = imported(tmp_path, large)
     assert trace.manifest["dtype"] == "float32"
-    assert trace.manifest["notes"] == ["2 logits are beyond float16 (65504), so all are stored as float32."]
+    assert trace.manifest["notes"][0] == "2 logits are beyond float16 (65504), so all are stored as float32."
     assert np.array_equal(trace.arrays["draft_logits"], large)
     with pytest.raises(
         UserError, match=r"d\.npy holds 2 values beyond float16 \(65504\), the first at row 4, column 5"

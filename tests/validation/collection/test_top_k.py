@@ -13,8 +13,10 @@ from click.testing import CliRunner
 from hlmtheory.truncation import certified_size
 from hlmtheory.verification import acceptance_rate, softmax
 from validation.cli.commands import main
+from validation.collection.answers import open_answers
 from validation.collection.intervals import PROMISES, intervals
-from validation.collection.top_k import read_top_k
+from validation.collection.processing import Processing
+from validation.collection.top_k import Lists, pair_lists
 from validation.errors import UserError
 
 V, N = 40, 6
@@ -105,23 +107,33 @@ def stored(path: Path, *answers: Any) -> Path:
     return path
 
 
+def pair(draft: Path, target: Path, vocabulary: int = V) -> Any:
+    """The pair of two files of answers."""
+    return pair_lists(*(open_answers(path, Processing()) for path in (draft, target)), vocabulary)
+
+
+def read(path: Path, vocabulary: int = V) -> tuple[Lists, list[int]]:
+    """The lists of a file, as the draft's, and the tokens of its text."""
+    ((lists, tokens, _, _),) = pair(path, path, vocabulary).blocks()
+    return lists, tokens.tolist()
+
+
 @pytest.mark.parametrize("k", [1, 7, V])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_largest_are_read_whatever_the_engine(tmp_path, engine, k):
     p = rows(1)
-    found = read_top_k(stored(tmp_path / "p.json", ENGINES[engine](p, k)))
-    assert found.k == k
-    assert found.text_tokens.tolist() == TEXT.tolist()
+    found, tokens = read(stored(tmp_path / "p.json", ENGINES[engine](p, k)))
+    assert tokens == TEXT.tolist()
     expected = np.argsort(-p, axis=1)[:, :k]
-    assert found.tokens.tolist() == expected.tolist()
-    np.testing.assert_allclose(found.log_probabilities, np.log(np.take_along_axis(p, expected, 1)), rtol=1e-15)
+    assert found.draft_tokens.tolist() == expected.tolist()
+    np.testing.assert_allclose(found.draft_log_probabilities, np.log(np.take_along_axis(p, expected, 1)), rtol=1e-15)
 
 
 @pytest.mark.parametrize("k", [1, 7, V])
 def test_the_truth_is_within_the_intervals(tmp_path, k):
     p, q = rows(1), rows(2)
-    files = [read_top_k(stored(tmp_path / f"{i}.json", sglang(row, k))) for i, row in enumerate((q, p))]
-    found = intervals(*files, V)
+    files = [stored(tmp_path / f"{i}.json", sglang(row, k)) for i, row in enumerate((q, p))]
+    found = intervals(pair(*files))
     truth = float(acceptance_rate(p, q).mean())
     low, high = found.acceptance
     assert low - 1e-12 <= truth <= high + 1e-12
@@ -135,29 +147,36 @@ def test_the_truth_is_within_the_intervals(tmp_path, k):
 def test_texts_are_numbered_and_must_agree(tmp_path):
     p, q = rows(1), rows(2)
     both = stored(tmp_path / "p.jsonl", sglang(p, 5), nested(p, 5))
-    found = read_top_k(both)
-    assert found.texts.tolist() == [0] * N + [1] * N
-    with pytest.raises(UserError, match=r"6 positions and .* 12, or"):
-        intervals(read_top_k(stored(tmp_path / "q.json", sglang(q, 5))), found, V)
-    other = sglang(q, 5)
+    ((_, _, number, position),) = pair(both, both).blocks()
+    assert (number.tolist(), position.tolist()) == ([0] * N + [1] * N, list(range(N)) * 2)
+    with pytest.raises(UserError, match=r"q\.json has 1 texts and .*p\.jsonl has more"):
+        pair(stored(tmp_path / "q.json", sglang(q, 5)), both)
+    other, one = sglang(q, 5), stored(tmp_path / "one.json", sglang(p, 5))
     other["meta_info"]["input_token_logprobs"][3][1] += 1
-    with pytest.raises(UserError, match="at position 2 of text 0"):
-        intervals(
-            read_top_k(stored(tmp_path / "o.json", other)), read_top_k(stored(tmp_path / "p.json", sglang(p, 5))), V
-        )
+    with pytest.raises(UserError, match=r"at position 2 of text 0, .*o\.json has token \d+ and .*one\.json has \d+"):
+        pair(stored(tmp_path / "o.json", other), one)
+    short = {"meta_info": {name: rows_[:-1] for name, rows_ in sglang(q, 5)["meta_info"].items()}}
+    with pytest.raises(UserError, match=r"Text 0 has 5 positions in .*s\.json and 6 in .*one\.json"):
+        pair(stored(tmp_path / "s.json", short), one)
 
 
-def test_a_list_that_is_no_top_k_is_refused(tmp_path):
+def test_a_list_that_is_no_top_k_is_refused_by_its_place(tmp_path):
     p = rows(1)
-    files = [read_top_k(stored(tmp_path / "p.json", sglang(p, 5)))] * 2
-    with pytest.raises(UserError, match="must be a token in"):
-        intervals(*files, 3)
-    low = sglang(p, 5)
-    for place in low["meta_info"]["input_top_logprobs"][1:]:
-        for one in place:
-            one[0] -= 9.0
-    with pytest.raises(UserError, match="must leave a rest that fits"):
-        intervals(read_top_k(stored(tmp_path / "l.json", low)), files[0], V)
+    good = stored(tmp_path / "p.json", sglang(p, 5))
+    with pytest.raises(
+        UserError, match=r"p\.json, place \d has token \d+, but V = 3; check --vocabulary|lists 5 tokens"
+    ):
+        pair(good, good, 3)
+    with pytest.raises(UserError, match=r"place \d has token \d+, but V = 20"):
+        pair(good, good, 20)
+    for shift, message in ((-9.0, "leave more than the other 35 tokens can hold"), (1.0, "have a sum above 1")):
+        bad = sglang(p, 5)
+        for one in bad["meta_info"]["input_top_logprobs"][4]:
+            one[0] = min(one[0] + shift, 0.0)
+        with pytest.raises(UserError, match=rf"b\.json, place 4: its 5 probabilities {message}"):
+            pair(stored(tmp_path / "b.json", bad), good)
+    with pytest.raises(UserError, match="give V with --vocabulary"):
+        pair(good, good, None)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +208,7 @@ def test_a_list_that_is_no_top_k_is_refused(tmp_path):
 def test_what_is_damaged_is_refused_by_its_place(tmp_path, change, message):
     path = stored(tmp_path / "bad.json", change)
     with pytest.raises(UserError, match=message) as refused:
-        read_top_k(path)
+        read(path)
     assert "bad.json" in str(refused.value)
 
 
@@ -207,7 +226,7 @@ def test_every_cut_and_flipped_byte_is_refused_or_read(tmp_path, engine):
 def outcome(path: Path) -> str:
     """What is read, or the error, as text."""
     try:
-        return read_top_k(path).where
+        return "p.json" if read(path, 2**31)[0].exact else ""
     except UserError as error:
         return str(error)
 

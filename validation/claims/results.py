@@ -103,6 +103,8 @@ class Results:
         for tally in plain["tallies"].values():
             for name in ("worst_slack", "tightest"):
                 tally[name] = tally[name] if math.isfinite(tally[name]) else str(tally[name])
+            if not tally["reason"]:
+                del tally["reason"]
         return json.dumps(plain, indent=1) + "\n"
 
     @classmethod

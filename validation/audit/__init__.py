@@ -15,6 +15,8 @@ from __future__ import annotations
 from validation.audit.driver import audit_sampler
 from validation.audit.laws import Processors, TableLaw
 from validation.audit.mechanisms import MECHANISMS
+from validation.audit.models import ModelLaw, TraceLaw
+from validation.audit.samplers import transformers_sampler
 from validation.audit.session import KEPT, NOT_KEPT, UNDECIDED, Audit, AuditReport
 
 __all__ = [
@@ -24,7 +26,10 @@ __all__ = [
     "UNDECIDED",
     "Audit",
     "AuditReport",
+    "ModelLaw",
     "Processors",
     "TableLaw",
+    "TraceLaw",
     "audit_sampler",
+    "transformers_sampler",
 ]

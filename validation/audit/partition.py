@@ -15,6 +15,10 @@ from numpy.typing import NDArray
 from validation.audit.laws import Law, extended_rows
 
 Array = NDArray[Any]
+TOGETHER = 64
+"""Leaves that are divided at a time, because a model computes their rows in one pass."""
+WORTH = 0.25
+"""Share of the mean mass of a leaf from which a token has a leaf of its own."""
 
 
 class Partition:
@@ -35,41 +39,32 @@ class Partition:
         prefixes: list[tuple[int, ...]] = [()]
         self._children: list[Array] = []
         self._slot = [-1]
-        waiting = [(-1.0, 0)]
-        leaves = 1
-        all_cells = sum(symbols**t for t in range(1, depth + 1)) <= most * 2
-        while waiting:
-            _, node = heapq.heappop(waiting)
-            prefix = prefixes[node]
-            if prefix and (prefix[-1] == law.vocabulary or prefix[-1] in law.end_tokens):
-                row = np.zeros(symbols)
-                row[-1] = 1.0
-            else:
-                tokens = np.array([[*prefix, 0]], dtype=np.int64)
-                row = extended_rows(law, prompt, tokens)[0, -1]
-            if leaves >= most and not all_cells:
-                self.complete = False
-                break
-            worth = np.ones(symbols, dtype=bool) if all_cells else mass[node] * row * most >= 0.25
-            children = np.full(symbols, -1, dtype=np.int64)
-            for token in np.flatnonzero(worth).tolist():
-                children[token] = len(mass)
-                mass.append(mass[node] * float(row[token]))
-                level.append(level[node] + 1)
-                prefixes.append((*prefix, token))
-                self._slot.append(-1)
-                if level[-1] < depth:
-                    heapq.heappush(waiting, (-mass[-1], children[token]))
-            if not worth.all():
-                self.complete &= False
-                children[~worth] = len(mass)
-                mass.append(mass[node] * float(row[~worth].sum()))
-                level.append(level[node] + 1)
-                prefixes.append((*prefix, -1))
-                self._slot.append(-1)
-            leaves += int(worth.sum())
-            self._slot[node] = len(self._children)
-            self._children.append(children)
+        waiting, leaves = [(-1.0, 0)], 1
+        every = sum(symbols**t for t in range(1, depth + 1)) <= 2 * most
+        while waiting and (every or leaves < most):
+            nodes = [heapq.heappop(waiting)[1] for _ in range(min(TOGETHER, len(waiting)))]
+            tokens = np.zeros((len(nodes), depth), dtype=np.int64)
+            for i, node in enumerate(nodes):
+                tokens[i, : level[node]] = prefixes[node]
+            rows = extended_rows(law, prompt, tokens)[np.arange(len(nodes)), [level[node] for node in nodes]]
+            for node, row in zip(nodes, rows, strict=True):
+                worth = np.ones(symbols, dtype=bool) if every else mass[node] * row * most >= WORTH
+                chosen: list[int] = np.flatnonzero(worth).tolist()
+                children = np.full(symbols, len(mass) + len(chosen), dtype=np.int64)  # the leaf that others share
+                children[chosen] = len(mass) + np.arange(len(chosen))
+                if not worth.all():
+                    self.complete = False
+                for token in [*chosen, -1] if not worth.all() else chosen:
+                    if token >= 0 and level[node] + 1 < depth:
+                        heapq.heappush(waiting, (-mass[node] * float(row[token]), len(mass)))
+                    mass.append(mass[node] * float(row[token] if token >= 0 else row[~worth].sum()))
+                    level.append(level[node] + 1)
+                    prefixes.append((*prefixes[node], token))
+                    self._slot.append(-1)
+                leaves += len(chosen)
+                self._slot[node] = len(self._children)
+                self._children.append(children)
+        self.complete &= not waiting
         self.mass, self.prefixes = np.array(mass), prefixes
         self._level, self._slots = np.array(level), np.array(self._slot)
         self._table = np.stack(self._children)

@@ -194,12 +194,12 @@ def method_named(name: str) -> Method:
     UserError
         If there is no such method, or it needs a run that fits its parameters.
     """
-    from validation.decoding.methods import METHODS, default_methods
-    from validation.decoding.methods.registry import Fitted
+    from validation.decoding.methods import default_methods
+    from validation.decoding.methods.registry import Fitted, info_of
 
     unfitted = Fitted(1.0, 0.0, 0.5, 0.0, 0.0, 0.0, 30)
     made = {method.name: method for method in default_methods(unfitted)}
-    found = made.get(name) or next((made[one] for one in made if one.startswith(f"{name} (")), None)
+    found = made.get(name) or next((made[one] for one in made if info_of(one).name == name), None)
     if found is None:
-        raise UserError(f"There is no method {name!r}; the methods are: {', '.join(made)}. Registered: {len(METHODS)}.")
+        raise UserError(f"There is no method {name!r}; the methods are: {', '.join(made)}.")
     return found

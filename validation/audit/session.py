@@ -148,7 +148,9 @@ class Audit:
         if not 0 < self.level < 1 or not 0 < self.epsilon < 1 or self.depth < 1:
             raise UserError("level and epsilon must be in (0, 1), and depth at least 1.")
         count = len(self.law.prompts)
-        self._partitions = [Partition(self.law, c, self.depth, max(16, FINE // count)) for c in range(count)]
+        self._partitions = [
+            Partition(self.law, c, self.depth, max(16, min(FINE, self.planned) // count)) for c in range(count)
+        ]
         sure = max(2, int((self.epsilon**2 * self.planned) ** 2 / 40) // count)  # as many as these draws can bound
         self._coarse = [
             one if len(one.cells(self.depth)) <= sure else Partition(self.law, c, self.depth, sure)

@@ -28,7 +28,7 @@ Examples:
   hlm audit --sampler mine.py:sample --target models/llama --prompts prompts.txt
   hlm audit --generate --assistant models/small --target models/llama --temperature 0.7 --top-k 50
   hlm audit --draws-from draws.jsonl --target models/llama --top-p 0.9
-  hlm audit --method "fixed K (K = 4)" --draws 5000
+  hlm audit --method "fixed K" --draws 5000
   hlm audit --sampler mine.py:sample --table toy.npz --epsilon 0.02
 
 \b
@@ -72,7 +72,7 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command(epilog=EXAMPLES)
 @click.option("--sampler", help="Your function, as module:function or FILE.py:function.")
-@click.option("--draws-from", type=click.Path(path_type=Path), help="A file of draws, JSON lines; - is not read.")
+@click.option("--draws-from", type=click.Path(path_type=Path), help="A file of draws, JSON lines.")
 @click.option("--generate", is_flag=True, help="transformers' generate on --target, with the options below.")
 @click.option("--method", help="One of our decoding methods, such as `fixed K`, on the built-in or the given pair.")
 @click.option("--assistant", help="With --generate: the assistant model, a folder or a hub name.")

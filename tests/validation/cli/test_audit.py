@@ -1,0 +1,138 @@
+"""The command ``hlm audit`` on a toy law: verdicts, exit codes, JSON, files of draws, refusals, Ctrl-C, help."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from validation.cli.commands import main
+
+V, D = 3, 2
+ROOT = Path(__file__).resolve().parents[3]
+SAMPLERS = """
+import time
+import numpy as np
+
+with np.load("toy.npz") as stored:
+    TARGET, DRAFT = stored["target"], stored["draft"]
+
+
+def drawn(table, prompts, n, seed):
+    rng = np.random.default_rng(seed)
+    found = np.empty((len(prompts), n, 2), dtype=int)
+    node = np.zeros((len(prompts), n), dtype=int)
+    for t in range(2):
+        found[..., t] = np.minimum((table[node].cumsum(-1) < rng.random((*node.shape, 1))).sum(-1), 2)
+        node = node * 3 + found[..., t] + 1
+    return found
+
+
+def good(prompts, n, seed):
+    return drawn(TARGET, prompts, n, seed)
+
+
+def bad(prompts, n, seed):
+    return drawn(DRAFT, prompts, n, seed)
+
+
+def endless(prompts, n, seed):
+    time.sleep(0.05)
+    return drawn(TARGET, prompts, n, seed)
+
+
+def short(prompts, n, seed):
+    return [[[0]] * n for _ in prompts]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    rng = np.random.default_rng(1)
+    target, draft = rng.dirichlet(np.ones(V), (2, 1 + V))
+    np.savez(tmp_path / "toy.npz", target=target, draft=draft)
+    (tmp_path / "toy.py").write_text(SAMPLERS, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def audit(*options: str):
+    return CliRunner().invoke(main, ["audit", "--table", "toy.npz", "--depth", "2", *options])
+
+
+@pytest.mark.parametrize(
+    ("sampler", "draws", "code", "said"),
+    [("good", "60000", 0, "Kept: "), ("bad", "60000", 1, "Not kept: "), ("good", "100", 3, "Not enough draws: ")],
+)
+def test_the_exit_code_is_the_verdict(folder, sampler, draws, code, said):
+    found = audit("--sampler", f"toy.py:{sampler}", "--draws", draws)
+    assert (found.exit_code, said in found.stdout) == (code, True), found.output
+
+
+def test_json_says_the_same(folder):
+    found = audit("--sampler", "toy.py:bad", "--json")
+    answer = json.loads(found.stdout)
+    assert (found.exit_code, answer["verdict"], answer["interrupted"]) == (1, "not kept", False)
+    assert 0 < answer["at_least"] <= answer["at_most"]
+    assert answer["mechanisms"]
+    assert "TV at least" in found.stderr  # the progress
+
+
+def test_draws_from_a_file(folder):
+    rng = np.random.default_rng(2)
+    lines = [{"prompt": [0], "continuation": rng.integers(V, size=D).tolist()} for _ in range(500)]
+    lines.append({"prompt": [0], "continuations": rng.integers(V, size=(500, D)).tolist()})
+    (folder / "draws.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    found = audit("--draws-from", "draws.jsonl", "--json")
+    assert found.exit_code == 1, found.output
+    assert json.loads(found.stdout)["draws"] == 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((), "Give exactly one of --sampler"),
+        (("--sampler", "toy.py:good", "--method", "HLM"), "Give exactly one of --sampler"),
+        (("--sampler", "toy.py:good", "--target", "builtin"), "Give exactly one of --target"),
+        (("--sampler", "toy.py:none"), "has no function 'none'"),
+        (("--sampler", "none.py:good"), "There is no file 'none.py'"),
+        (("--sampler", "no_such_module:good"), "There is no module 'no_such_module'"),
+        (("--sampler", "toy.py:short"), "A continuation has 1 tokens and no end-of-text token"),
+        (("--sampler", "toy.py:good", "--depth", "3"), "The table has rows to depth 2"),
+        (("--sampler", "toy.py:good", "--top-p", "0"), "top_p is 0.0; it must be in (0, 1]"),
+        (("--sampler", "toy.py:good", "--order", "top_p"), "name each of"),
+        (("--generate",), "--generate and --method need a model"),
+        (("--draws-from", "toy.py"), "toy.py, line 2: write"),
+    ],
+)
+def test_what_cannot_run_is_refused_in_one_sentence(folder, options, said):
+    found = audit(*options)
+    assert (found.exit_code, said in found.stderr) == (2, True), found.output
+
+
+def test_ctrl_c_prints_what_is_known(folder):
+    command = [sys.executable, "-m", "validation", "audit", "--table", "toy.npz", "--depth", "2"]
+    command += ["--sampler", "toy.py:endless", "--epsilon", "0.001", "--draws", "100000000"]
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=surroundings) as run:
+        assert run.stderr is not None
+        while "TV at least" not in run.stderr.readline():
+            assert run.poll() is None
+        run.send_signal(signal.SIGINT)
+        said, _ = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "Stopped after" in said
+    assert "Not enough draws: " in said
+
+
+def test_the_help_answers_a_newcomer():
+    found = CliRunner().invoke(main, ["audit", "--help"])
+    for words in ("mine.py:sample is a function sample(prompts, n, seed)", "What the answer means", "not enough draws"):
+        assert words in found.stdout

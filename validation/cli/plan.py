@@ -57,15 +57,22 @@ MILLISECONDS = click.FloatRange(min=0.0)
 @click.option(
     "--time-price", type=MILLISECONDS, default=0.1, show_default=True, help="Of a second of waiting, for cost."
 )
-@click.option(
-    "--users", type=click.IntRange(min=1), default=1, show_default=True, help="Equal users that share the band."
-)
+@click.option("--users", default="1", show_default=True, help="How many share the band, or a CSV: name, rate, ...")
 @click.option(
     "--vocabulary", type=click.IntRange(min=2), default=32_000, show_default=True, help="V, with --acceptance."
 )
+@click.option("--policy", "policy", type=PATH, help="Write the plan here as a device's policy.json.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
 @click.pass_context
-def plan(ctx: click.Context, /, as_json: bool, trace: Path | None, acceptance: tuple[Path, ...], **given: Any) -> None:
+def plan(
+    ctx: click.Context,
+    /,
+    as_json: bool,
+    trace: Path | None,
+    acceptance: tuple[Path, ...],
+    policy: Path | None,
+    **given: Any,
+) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.
 
     Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.
@@ -91,8 +98,19 @@ def plan(ctx: click.Context, /, as_json: bool, trace: Path | None, acceptance: t
     ]
     result = make(planner, request, defaulted)
     _show(console, result, planner.setting.link.name, planner.split.prompts)
+    shared = None
+    if request.users > 1 or given["users"].endswith(".csv"):
+        from validation.planning.users import equal_users, plan_band, read_users
+
+        named = given["users"]
+        users = read_users(Path(named), setting) if named.endswith(".csv") else equal_users(request.users, setting)
+        _, shared = plan_band(planner, users)
+        _show_users(console, shared)
+    if policy is not None:
+        _write_policy(planner, about, policy)
+        console.print(str(policy), soft_wrap=True)
     if as_json:
-        print_json(result.plain(request, planner, about | {"defaults": defaulted}))
+        print_json(result.plain(request, planner, about | {"defaults": defaulted, "users": shared}))
 
 
 def _request(given: dict[str, Any]) -> Any:
@@ -100,7 +118,9 @@ def _request(given: dict[str, Any]) -> Any:
     from validation.planning import quantities as read
     from validation.planning.request import Request, read_link
 
-    down = given["down_rate"]
+    down, users = given["down_rate"], given["users"]
+    if not users.endswith(".csv") and not (users.isdigit() and 1 <= int(users) <= 1000):
+        raise UserError(f"--users is {users!r}; give a number from 1 to 1,000, or a CSV file with name and rate.")
     if down is not None and read.read_rate("--down-rate", down) <= 0:
         raise UserError("--down-rate is 0: then no answer arrives; give a rate above 0.")
     return Request(
@@ -122,9 +142,44 @@ def _request(given: dict[str, Any]) -> Any:
         server_price=given["server_price"],
         time_price=given["time_price"],
         objective=given["objective"],
-        users=given["users"],
+        users=2 if users.endswith(".csv") else int(users),
         vocabulary=given["vocabulary"],
         recorded=None if given["link_csv"] is None else read_link(given["link_csv"], given["link_name"]),
+    )
+
+
+def _write_policy(planner: Any, about: dict[str, Any], path: Path) -> None:
+    """Write the plan as a device's policy."""
+    from validation.decoding.policy_file import write_policy
+    from validation.planning.deploy import policy_of
+
+    if planner.model is None and "trace" not in about["evidence"]:
+        raise UserError("--policy needs a trace: counts of an engine do not name the models' vocabulary.")
+    option, _ = planner.ours(planner.setting)
+    evidence = about["evidence"]
+    write_policy(policy_of(option, planner, evidence["vocabulary"], evidence["models"]), path)
+
+
+def _show_users(console: Console, shared: dict[str, Any]) -> None:
+    """Print the users of a band: at most the first twenty."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(title="Shares of one band", box=box.SIMPLE, padding=(0, 1, 0, 0))
+    for head in ("user", "share", "K", "message", "tokens/s"):
+        table.add_column(head, justify="left" if head in ("user", "message") else "right")
+    for one in shared["users"][:20]:
+        cells = (f"{one['share']:.2%}", str(one["draft_length"]), one["codec"], f"{one['tokens_per_s']:.3g}")
+        table.add_row(one["name"], *cells)
+    console.print(table)
+    more = f" and {len(shared['users']) - 20} more" if len(shared["users"]) > 20 else ""
+    off = f"{shared['gap']:.3g} in Σ log" if shared["utility"] == "log" else f"{shared['gap']:.2%}"
+    console.print(
+        f"{min(len(shared['users']), 20)} users{more}: {shared['total_tokens_per_s']:.4g} tokens/s together, at "
+        f"least {shared['least_tokens_per_s']:.3g} each; equal shares give {shared['equal_shares_tokens_per_s']:.4g}. "
+        f"No plans and shares are better by more than {off}. The server's passes do not grow with the users.",
+        soft_wrap=True,
+        highlight=False,
     )
 
 

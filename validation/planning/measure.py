@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.decoding.policy_file import models_mark
 from validation.errors import UserError
+from validation.planning.bound import Model
 from validation.planning.menu import Line, fitted_line, options
 from validation.planning.plan import Planner, split_prompts
 from validation.planning.profile import Profile, profile_of
@@ -52,10 +54,12 @@ def planner_of_trace(
             "texts": profile.texts,
             "acceptance": float(np.average(profile.acceptance[:, 0], weights=profile.lengths)),
             "tokens_known": profile.known,
+            "models": models_mark(trace.manifest.get("settings")),
         },
         "split": {name: profile.prompts[getattr(split, name)].tolist() for name in ("train", "calibrate", "test")},
     }
-    return Planner(options(profile, cut), setting, split, line), about
+    model = None if line is None else Model.of(profile, split.train, line)
+    return Planner(options(profile, cut), setting, split, line, model), about
 
 
 def _line(profile: Profile, texts: NDArray[Any], file: Path | None) -> Line | None:

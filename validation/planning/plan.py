@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,9 @@ from validation.planning.menu import (
 from validation.planning.positions import THRESHOLDS
 from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting
+
+if TYPE_CHECKING:
+    from validation.planning.bound import Model
 
 Array = NDArray[Any]
 PROVED, MEASURED = "proved", "measured"
@@ -120,10 +123,19 @@ class Planner:
     split : Split
     line : Line, optional
         For the thresholds that the papers derive from it.
+    model : Model, optional
+        For the bound on what a better choice could give.
     """
 
-    def __init__(self, options: Sequence[Option], setting: Setting, split: Split, line: Line | None = None) -> None:
-        self.options, self.setting, self.split, self.line = options, setting, split, line
+    def __init__(
+        self,
+        options: Sequence[Option],
+        setting: Setting,
+        split: Split,
+        line: Line | None = None,
+        model: Model | None = None,
+    ) -> None:
+        self.options, self.setting, self.split, self.line, self.model = options, setting, split, line, model
         self._totals = {id(one): one.counts[split.train].sum(axis=0) for one in options}
         self._held: dict[tuple[str, float, int], float] = {}
 

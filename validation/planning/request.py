@@ -59,7 +59,7 @@ class Request:
         if self.objective == "goodput" and self.latency is None:
             raise UserError("The objective goodput counts what arrives in time; give --latency, such as p95=80ms.")
         if self.objective == "fair" and self.users < 2:
-            raise UserError("The objective fair shares a band between users; give --users 2 or more.")
+            raise UserError("The objective fair shares a band between users; give --users 2 or more, or a CSV file.")
         share, limit = self.latency if self.latency is not None else (0.95, None)
         return Setting(
             self.link(),

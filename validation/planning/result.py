@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.planning.bound import gap
 from validation.planning.menu import DEVICE, OURS, SERVER, STREAM
 from validation.planning.plan import Number, Planner, Row
 from validation.planning.request import OTHERS, VARIED, Request, variants
@@ -109,9 +110,15 @@ def make(planner: Planner, request: Request, defaulted: Iterable[str]) -> Result
         _verdict(planner, rows),
         sensitivity,
         _mattered(sensitivity),
-        None,
+        _gap(planner),
         _notes(planner),
     )
+
+
+def _gap(planner: Planner) -> Number | None:
+    option, _ = planner.ours(planner.setting)
+    found = gap(planner, option)
+    return None if found is None else Number(found, "dual bound in the model of mean rounds", len(planner.split.train))
 
 
 def _sensitivity(planner: Planner, request: Request, names: list[str]) -> list[Varied]:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.validation.command_line import one_sentence, run
 from tests.validation.stored_traces import stored
+from validation.decoding.policy_file import read_policy
 from validation.trace.reader import TraceWriter
 
 
@@ -123,10 +124,12 @@ def test_the_sensitivity_is_of_what_was_left_out(plan):
         (("--energy", "1mJ", "--rate", "1k", "--transmit-w", "90"), "cannot be kept: the least is"),
         (("--risk", ".1"), "write text=.1 for a whole text"),
         (("--objective", "goodput"), "give --latency"),
-        (("--objective", "fair"), "give --users 2 or more"),
+        (("--objective", "fair"), "give --users 2 or more, or a CSV"),
         (("--verify-ms", "0"), "--verify-ms is 0: a model"),
         (("--link-csv", "none.csv"), "There is no file none.csv"),
         (("--acceptance", "none.json"), "not both"),
+        (("--users", "0"), "--users is '0'"),
+        (("--users", "many"), "--users is 'many'"),
     ],
 )
 def test_what_is_refused(plan, words, said):
@@ -151,6 +154,48 @@ def test_a_link_that_is_down_for_a_while(plan, folder):
 def test_a_link_that_is_always_down(plan, folder):
     (folder / "dead.csv").write_text("trace_id,time_s,throughput_mbps\na,0,0\na,1,0\n")
     one_sentence(plan("--link-csv", "dead.csv"), "over a dead link nothing arrives")
+
+
+def test_users_share_a_band(plan, folder):
+    (folder / "users.csv").write_text("name,rate,draft_ms\nnear,40M,8\nfar,400k,20\nmid,4M,\n")
+    found = planned(plan("--json", "--users", "users.csv", "--objective", "fair"))["users"]
+    assert sum(one["share"] for one in found["users"]) == pytest.approx(1.0, abs=1e-9)
+    shares = {one["name"]: one["share"] for one in found["users"]}
+    assert shares["far"] > shares["near"]  # the slow link needs more of the band for the same
+    assert found["upper_bound"] >= found["value"]
+    equal = planned(plan("--json", "--users", "3"))["users"]
+    assert [one["share"] for one in equal["users"]] == pytest.approx([1 / 3] * 3, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name,rate\na,10\n", "line 2: rate 10 has no unit"),
+        ("name\na\n", "the columns name, rate"),
+        ("name,rate\na,0M\n", "line 2: the rate is 0"),
+        ("name,rate,weight\na,1M,x\n", "line 2: weight is 'x'"),
+        ("name,rate,weight\na,1M,0\n", "line 2: weight is 0"),
+    ],
+)
+def test_a_wrong_file_of_users(plan, folder, text, said):
+    (folder / "wrong.csv").write_text(text)
+    one_sentence(plan("--users", "wrong.csv"), said)
+
+
+@pytest.mark.parametrize("words", [(), ("--risk", "text=.6"), ("--rtt", "0ms", "--verify-ms", "1", "--draft-ms", "99")])
+def test_the_plan_is_written_as_a_policy(plan, folder, words):
+    result = plan("--policy", "policy.json", "--json", *words)
+    row = next(row for row in planned(result)["rows"] if row["policy"] == "ours")
+    policy = read_policy(folder / "policy.json")
+    assert policy.rule.draft_length == row["draft_length"]["value"]
+    assert policy.rule.skips == (row["threshold"]["value"] is not None)
+    assert policy.guarantees[0].basis == ("calibrated" if policy.rule.skips else "proved")
+
+
+def test_no_plan_beats_its_bound(plan):
+    for words in ((), ("--risk", "text=.6")):
+        gap = planned(plan("--json", *words))["gap"]
+        assert gap is None or 0.0 <= gap["value"] < 0.2
 
 
 def test_one_prompt_is_too_few_to_calibrate(tmp_path, monkeypatch):

@@ -1,0 +1,59 @@
+"""A planned option as a policy that a device runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hlmtheory.policy import (
+    DevicePolicy,
+    DraftProbabilities,
+    Guarantee,
+    LatticeRows,
+    UncertaintyLine,
+    threshold_rule,
+)
+from validation.planning.menu import DEVICE, OURS, Option
+from validation.planning.plan import PROVED, Planner
+from validation.planning.positions import LATTICES, Lattice
+
+
+def policy_of(option: Option, planner: Planner, vocabulary: int, mark: str | None) -> DevicePolicy:
+    """Return the policy of an option of ours, or of a model alone.
+
+    Parameters
+    ----------
+    option : Option
+        What ``Planner.ours`` returns.
+    planner : Planner
+        For what the plan promises.
+    vocabulary : int
+    mark : str, optional
+        Mark of the models: :func:`validation.decoding.policy_file.models_mark`.
+    """
+    messages: DraftProbabilities | LatticeRows = DraftProbabilities()
+    if option.family == DEVICE:
+        rule = threshold_rule(1, 1.0)
+    elif option.family == OURS:
+        rule = threshold_rule(
+            int(option.draft_length), float(option.threshold) if np.isfinite(option.threshold) else None
+        )
+        if option.codec:
+            lattice = LATTICES[option.codec - 1]
+            messages = LatticeRows(lattice.resolution, **_support(lattice, vocabulary))
+    else:
+        rule = threshold_rule(0, None)
+    setting = planner.setting
+    if option.lossless:
+        promised = (Guarantee("total variation of a text", 0.0, PROVED, None),)
+    else:
+        name = "mean total variation of a text" if setting.risk_kind == "text" else "mean one-step risk of a token"
+        promised = (Guarantee(name, setting.risk_limit, "calibrated", len(planner.split.calibrate)),)
+    line = UncertaintyLine(1.0, 0.0) if rule.skips else None
+    return DevicePolicy(vocabulary, 1.0, rule, messages, line, planned_for=mark, guarantees=promised)
+
+
+def _support(lattice: Lattice, vocabulary: int) -> dict[str, Any]:
+    """Return what is kept of a row: the largest probabilities, or those from a threshold on."""
+    return {"threshold": lattice.threshold} if lattice.k is None else {"top_k": min(lattice.k, vocabulary)}

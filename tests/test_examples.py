@@ -17,6 +17,7 @@ SAID = {
         "truncation.monotone_distortion",
         "1.000  true       truncation.tvd_sharp",
     ],
+    "device_and_server.py": ["tokens: ", "kept without verification, the others by "],
     "how_many_drafts.py": ["acceptance  drafts  tokens/s  server alone", "% of the speed."],
     "send_fewer_probabilities.py": ["of 4096", "guaranteed at most 0.01"],
 }

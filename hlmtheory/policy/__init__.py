@@ -36,11 +36,12 @@ from hlmtheory.policy.device_parts import (
     DraftProbabilities,
     Guarantee,
     LatticeRows,
+    ServerAnswer,
     UncertaintyLine,
     threshold_rule,
 )
 from hlmtheory.policy.hulls import Hulls, join_hulls, lower_hulls
-from hlmtheory.policy.server import ServerAnswer, ServerPolicy
+from hlmtheory.policy.server import ServerPolicy
 from hlmtheory.policy.shares import share_rates, share_residual, throughput_shares
 from hlmtheory.policy.user import plan_user
 

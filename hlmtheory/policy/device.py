@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hlmtheory._array import NUMPY, Array, softmax
-from hlmtheory._domains import Domain, DomainError, flag, generator, instance, instances, number, token_of
+from hlmtheory._domains import COUNT, Domain, DomainError, flag, generator, instance, instances, number, token_of
 from hlmtheory._quantities import not_negative, whole_from_one
 from hlmtheory._simplex import over_exact_sums
 from hlmtheory.codec import (
@@ -41,12 +41,13 @@ from hlmtheory.policy.device_parts import (
     Guarantee,
     LatticeRows,
     Messages,
+    ServerAnswer,
     UncertaintyLine,
     a_text,
     one_row,
 )
 from hlmtheory.policy.hulls import Hulls
-from hlmtheory.policy.tokens import drawn
+from hlmtheory.policy.tokens import drawn, replacement
 
 REQUEST = b"\0"
 """The message of a round without drafts: a request for one token."""
@@ -334,30 +335,34 @@ class DevicePolicy:
             return None
         return draft.distribution if isinstance(self.messages, DraftProbabilities) else row_of(coded, self.vocabulary)
 
-    def replacement(self, draft: DeviceDraft, target: Array, *, rng: np.random.Generator) -> int:
-        """Return the token that replaces a rejected draft of :class:`DraftProbabilities`.
+    def tokens(self, drafts: Sequence[DeviceDraft], answer: ServerAnswer, *, rng: np.random.Generator) -> list[int]:
+        """Return the tokens of a round: the accepted drafts, and the token that follows.
 
         Parameters
         ----------
-        draft : DeviceDraft
-            The rejected draft.
-        target : array, shape (V,)
-            p, as the server answered.
+        drafts : sequence of DeviceDraft
+            Those of the message.
+        answer : ServerAnswer
         rng : numpy Generator
+            Draws the replacement of a rejected draft of :class:`DraftProbabilities`; not used otherwise.
 
         Returns
         -------
-        int
+        list of int
 
         Raises
         ------
         ValueError
-            If p is not a distribution over the vocabulary.
+            If the answer does not fit the drafts or the vocabulary.
         """
-        from hlmtheory.policy.server import replacement
-
-        rng, q = generator("rng", rng), instance("draft", draft, DeviceDraft).distribution
-        return replacement(target, q, rng)
+        rng, given = generator("rng", rng), instances("drafts", drafts, DeviceDraft)
+        accepted = number(COUNT, "answer", instance("answer", answer, ServerAnswer).accepted)
+        if accepted + (answer.target is not None) > len(given):
+            raise DomainError(f"answer must be to the {len(given)} drafts; got {accepted} accepted; use one round's")
+        found = [draft.token for draft in given[:accepted]]
+        if answer.target is not None:
+            return [*found, replacement(answer.target, given[accepted].distribution, rng)]
+        return found if answer.token is None else [*found, number(token_of(self.vocabulary), "answer", answer.token)]
 
     def _batch(self, coded: Sequence[MixedDraft | LatticeDraft]) -> MixedMessage | LatticeMessage:
         """Return the message of coded drafts, before it is encoded."""

@@ -265,6 +265,26 @@ class DeviceDraft:
     distribution: Numbers
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class ServerAnswer:
+    """The result of a round.
+
+    Attributes
+    ----------
+    accepted : int
+        How many drafts are kept, from the first on.
+    token : int or None
+        The token after them: a replacement of the first rejected draft, or, if all were accepted, a bonus token. None
+        if the policy has no bonus, or the device draws the replacement.
+    target : float64 array, shape (V,), or None
+        p at the rejected draft, from which the device draws; only under ``DraftProbabilities``.
+    """
+
+    accepted: int
+    token: int | None
+    target: Numbers | None = None
+
+
 def threshold_rule(draft_length: int, threshold: float | None = None) -> DeviceRule:
     """Return the rule that skips a first draft with β̂ at or below a threshold, and has no prices.
 

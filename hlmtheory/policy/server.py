@@ -13,28 +13,8 @@ from hlmtheory.codec import LatticeDraft, MixedDraft, TruncatedMessage, decode
 from hlmtheory.codec.menu import TOP_K
 from hlmtheory.policy.costs import Numbers
 from hlmtheory.policy.device import REQUEST, DevicePolicy, row_of
-from hlmtheory.policy.device_parts import CertifiedRows, DraftProbabilities, LatticeRows
-from hlmtheory.policy.tokens import drawn
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class ServerAnswer:
-    """The result of a round.
-
-    Attributes
-    ----------
-    accepted : int
-        How many drafts are kept, from the first on.
-    token : int or None
-        The token after them: a replacement of the first rejected draft, or, if all were accepted, a bonus token. None
-        if the policy has no bonus, or the device draws the replacement.
-    target : float64 array, shape (V,), or None
-        p at the rejected draft, for :meth:`DevicePolicy.replacement`; only under ``DraftProbabilities``.
-    """
-
-    accepted: int
-    token: int | None
-    target: Numbers | None = None
+from hlmtheory.policy.device_parts import CertifiedRows, DraftProbabilities, LatticeRows, ServerAnswer
+from hlmtheory.policy.tokens import drawn, replacement
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +130,3 @@ class ServerPolicy:
             return ServerAnswer(place, replacement(p[place], known, rng))
         bonus = self.policy.bonus or not drafts
         return ServerAnswer(len(drafts), drawn(p[-1], rng) if bonus else None)
-
-
-def replacement(target: Array, known: Numbers, rng: np.random.Generator) -> int:
-    """A token from the residual (p - q̂)⁺, or from p if it is 0."""
-    p: Numbers = canonical("target", target)
-    if p.shape != known.shape:
-        raise DomainError(f"target must have shape {known.shape}; got {p.shape}; give one distribution")
-    residual = np.maximum(p - known, 0.0)
-    return drawn(residual if residual.max() > 0 else p, rng)

@@ -1,9 +1,13 @@
-"""Draw a token from a distribution on the host, by a given random generator."""
+"""Draw a token from a distribution or a residual on the host, by a given random generator."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+
+from hlmtheory._array import Array
+from hlmtheory._domains import DomainError
+from hlmtheory._simplex import canonical
 
 BRANCHES = 64
 """Number of parts from which one random number chooses."""
@@ -37,3 +41,12 @@ def drawn(row: NDArray[np.float64], rng: np.random.Generator) -> int:
         lower = float(edges[part - 1]) if part else lower
         first = min(first + part * step, size - 1)
     return first
+
+
+def replacement(target: Array, known: NDArray[np.float64], rng: np.random.Generator) -> int:
+    """A token from the residual (p - q̂)⁺, or from p if it is 0."""
+    p: NDArray[np.float64] = canonical("target", target)
+    if p.shape != known.shape:
+        raise DomainError(f"target must have shape {known.shape}; got {p.shape}; give one distribution")
+    residual = np.maximum(p - known, 0.0)
+    return drawn(residual if residual.max() > 0 else p, rng)

@@ -67,6 +67,7 @@ LEFT_OUT = {
         "TruncatedMessage",
         "DevicePolicy.message",
         "DevicePolicy.server_row",
+        "DevicePolicy.tokens",
         "ServerPolicy.received",
         "decode",
         "decoded_rows",

@@ -204,7 +204,7 @@ def test_what_is_allowed_is_a_stray_with_a_reason():
     assert {*INFINITE, *UNDEFINED} <= set(PUBLIC)
 
 
-CHECKED_WHERE_TAKEN = {"CodecChoice", "DeviceDraft", "DeviceRule"}
+CHECKED_WHERE_TAKEN = {"CodecChoice", "DeviceDraft", "DeviceRule", "ServerAnswer"}
 """Records that a function takes and checks itself; test_codec_menu and test_device_policy give it false ones."""
 
 

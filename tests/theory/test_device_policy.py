@@ -415,12 +415,7 @@ def law_of_a_round(one, logits, target, cells):
             found[draft.token] += 1
             continue
         answer = server.verify(one.message([draft]), np.stack([target] * 2), rng=Replay([accept, replace_]))
-        token = answer.token
-        if answer.accepted:
-            token = draft.token
-        elif answer.target is not None:
-            token = one.replacement(draft, answer.target, rng=Replay([replace_]))
-        found[token] += 1
+        found[one.tokens([draft], answer, rng=Replay([replace_]))[0]] += 1
     return np.array([found[token] for token in range(len(target))]) / cells**3
 
 
@@ -465,6 +460,23 @@ def test_the_server_answers_the_first_rejection_and_the_bonus():
     assert (none.accepted, none.token) == (3, None)
     request = server.verify(one.message([]), [P], rng=Replay([0.3]))
     assert (one.message([]), request.accepted, request.token) == (REQUEST, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (policy.ServerAnswer(2, 1), "answer must be to the 1 drafts; got 2 accepted"),
+        (policy.ServerAnswer(1, None, P), "answer must be to the 1 drafts; got 1 accepted"),
+        (policy.ServerAnswer(0, 3), "answer must be a token in 0..V-1 with V = 3"),
+        (policy.ServerAnswer(-1, 1), "answer must be a whole number, 0 or more"),
+        (policy.ServerAnswer(0, None, np.array([0.5, 0.5])), r"target must have shape \(3,\)"),
+    ],
+)
+def test_an_answer_to_other_drafts_is_refused(answer, words):
+    one = make(PROBABILITIES, threshold_rule(1), vocabulary=3, line=None)
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match=words):
+        one.tokens([one.draft(np.log(Q), rng=rng)], answer, rng=rng)
 
 
 def test_temperature_zero_takes_the_likeliest_token():

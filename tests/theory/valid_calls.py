@@ -576,7 +576,11 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "DevicePolicy.decide": {"logits": [0.5, 1.5, -1.0], "token": 1, "first": True, "rng": np.random.default_rng(1)},
     "DevicePolicy.message": {"drafts": [DRAFTED]},
     "DevicePolicy.server_row": {"draft": DRAFTED},
-    "DevicePolicy.replacement": {"draft": DRAFTED, "target": R, "rng": np.random.default_rng(1)},
+    "DevicePolicy.tokens": {
+        "drafts": [DRAFTED],
+        "answer": policy.ServerAnswer(0, None, np.array(R)),
+        "rng": np.random.default_rng(1),
+    },
     "ServerPolicy": {"policy": POLICY},
     "ServerPolicy.received": {"message": POLICY.message([DRAFTED])},
     "ServerPolicy.verify": {

@@ -145,13 +145,10 @@ class ByHand:
         own = Streams(lambda count: self.noise.uniforms(REPLACE, ONE, after, count)[0], uniform)
         answer = self.server.verify(message, target, rng=own)
         assert answer.accepted == accepted
-        self.tokens += ahead[:accepted]
-        if accepted == len(drafts) and (len(self.tokens) >= self.new_tokens or (drafts and self.ended)):
-            return  # no room for a bonus token
-        token = answer.token
-        if answer.target is not None:
-            token = self.device.replacement(drafts[accepted], answer.target, rng=own)
-        self.tokens += [] if token is None else [token]
+        new = self.device.tokens(drafts, answer, rng=own)
+        self.tokens += new[:accepted]
+        if accepted < len(drafts) or not drafts or (len(self.tokens) < self.new_tokens and not self.ended):
+            self.tokens += new[accepted:]  # otherwise there is no room for a bonus token
 
     def logits(self, model: Any, ahead: list[int], rows: int) -> torch.Tensor:
         """Return the last rows of a model's logits, of a pass over the whole text."""

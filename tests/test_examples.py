@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hlmtheory.policy import DevicePolicy, DraftProbabilities, threshold_rule
+
 ROOT = Path(__file__).resolve().parent.parent
 SAID = {
     "check_a_claim.py": [
@@ -47,3 +49,9 @@ def test_logits_of_ones_own(tmp_path: Path) -> None:
     for name in ("draft", "target"):
         np.save(tmp_path / f"{name}.npy", rng.normal(size=(3, 50)).astype(np.float32))
     assert "of 50" in run("send_fewer_probabilities.py", tmp_path, "draft.npy", "target.npy")
+
+
+def test_a_policy_of_ones_own(tmp_path: Path) -> None:
+    policy = DevicePolicy(50, 0.0, threshold_rule(2), DraftProbabilities())
+    (tmp_path / "policy.json").write_text(policy.to_json())
+    assert "0 kept without verification" in run("device_and_server.py", tmp_path, "policy.json")

@@ -7,6 +7,7 @@ token without verification or adds it, coded, to the message of the round. The s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 
 from hlmtheory._array import NUMPY, Array, softmax
 from hlmtheory._domains import COUNT, Domain, DomainError, flag, generator, instance, instances, number, token_of
-from hlmtheory._quantities import not_negative, whole_from_one
+from hlmtheory._quantities import not_negative, positive, whole_from_one
 from hlmtheory._simplex import over_exact_sums
 from hlmtheory.codec import (
     CodecChoice,
@@ -32,7 +33,7 @@ from hlmtheory.codec.messages import LONGEST_BATCH
 from hlmtheory.codec.mixed import VOCABULARY
 from hlmtheory.lattice import quantize, top_support
 from hlmtheory.policy.codec_hulls import codec_hulls
-from hlmtheory.policy.costs import DeviceRule, Numbers, UserPlan
+from hlmtheory.policy.costs import DeviceRule, Numbers, StageCosts, UserPlan
 from hlmtheory.policy.device_parts import (
     FINITE,
     CertifiedRows,
@@ -66,6 +67,7 @@ _RULE = {
     "skip_slope": FINITE,
     "skip_level": FINITE,
 }
+_SECONDS = positive("give a time in seconds")
 _TEMPERATURE = not_negative("give the temperature of both models; 0 takes the likeliest token")
 _BITS = whole_from_one("give the most bits of a distribution in a message, or None")
 
@@ -150,21 +152,45 @@ class DevicePolicy:
             raise DomainError(f"top_k must be at most V = {self.vocabulary}; got {self.messages.top_k}; keep fewer")
 
     @classmethod
-    def from_plan(cls, plan: UserPlan, **others: Any) -> DevicePolicy:
+    def from_plan(
+        cls,
+        plan: UserPlan,
+        *,
+        costs: StageCosts | None = None,
+        round_limit_s: float | None = None,
+        limit_seconds_per_bit: float | None = None,
+        **others: Any,
+    ) -> DevicePolicy:
         """Return the policy of a plan.
 
         Parameters
         ----------
         plan : UserPlan
             From :func:`plan_user` or :func:`plan_users`.
+        costs, round_limit_s, limit_seconds_per_bit
+            What the plan was given, if it has a limit on the time of a round: the policy's ``bits_limit`` follows.
         **others
             The other parameters of the class, by name.
 
         Returns
         -------
         DevicePolicy
+
+        Raises
+        ------
+        ValueError
+            As the class; or if there is a limit without costs.
         """
-        return cls(rule=instance("plan", plan, UserPlan).rule, **others)
+        rule = instance("plan", plan, UserPlan).rule
+        if round_limit_s is not None:
+            if costs is None:
+                raise DomainError("costs must be those of the plan; got None with a limit on a round; give them")
+            made = instance("costs", costs, StageCosts)
+            each = made.seconds_per_bit if limit_seconds_per_bit is None else limit_seconds_per_bit
+            air_s = number(_SECONDS, "round_limit_s", round_limit_s) - made.fixed_time(rule.draft_length)
+            bits = air_s / number(_SECONDS, "limit_seconds_per_bit", each) - made.header_bits
+            others["bits_limit"] = max(1, math.floor(bits / max(rule.draft_length, 1) - made.token_bits))
+        return cls(rule=rule, **others)
 
     @classmethod
     def from_json(cls, text: str) -> DevicePolicy:
@@ -244,8 +270,8 @@ class DevicePolicy:
         ValueError
             As :meth:`distribution`; or if the rule drafts nothing (K = 0).
         """
-        rng = generator("rng", rng)
-        return self.decide(logits, drawn(self.distribution(logits), rng), first=first, rng=rng)
+        rng, first, row = generator("rng", rng), flag("first", first), self.distribution(logits)
+        return self._decide(row, logits, drawn(row, rng), first, rng)
 
     def decide(self, logits: Array, token: int, *, first: bool = True, rng: np.random.Generator) -> DeviceDraft:
         """Return whether a token that was drawn from :meth:`distribution` is skipped, or how it is sent.
@@ -266,31 +292,11 @@ class DevicePolicy:
         ValueError
             As :meth:`draft`; or if the token is not one of the vocabulary, or has probability 0.
         """
-        rng, first = generator("rng", rng), flag("first", first)
-        row = self.distribution(logits)
+        rng, first, row = generator("rng", rng), flag("first", first), self.distribution(logits)
         token = number(token_of(self.vocabulary), "token", token)
         if not row[token] > 0:
             raise DomainError(f"token must have a positive probability; got {token}; draw it from distribution(logits)")
-        rule = self.rule
-        if rule.draft_length == 0:
-            raise DomainError("logits must be of a draft; got them under a policy of K = 0; send message(()) instead")
-        # 1. the message: for certified rows the corner of the row's hull with the least price
-        cost, fits, choice, bias = 0.0, True, None, 0.0
-        if isinstance(self.messages, CertifiedRows):
-            hulls = codec_hulls(row[None], menu=self.messages.menu)
-            price = rule.first_risk_price if first else rule.later_risk_price
-            corner, fits = cheapest_corner(hulls, rule.bit_price, price, self.bits_limit)
-            cost = rule.bit_price * float(hulls.bits[corner]) + price * float(hulls.risk[corner])
-            choice = _choice(hulls, corner)
-            bias = float(choice.bias)
-        # 2. skip, if sending costs more than the risk
-        beta: float | None = None
-        if first and rule.skips:
-            beta = instance("line", self.line, UncertaintyLine).rejection(logits, token, rng=rng)
-            if not fits or cost - rule.skip_slope * beta + rule.skip_level >= 0:
-                return DeviceDraft(token, True, None, None, beta, row)
-        # 3. or code it
-        return DeviceDraft(token, False, self._coded(row, token, choice), bias, beta, row)
+        return self._decide(row, logits, token, first, rng)
 
     def message(self, drafts: Sequence[DeviceDraft]) -> bytes:
         """Return the bytes of a round.
@@ -363,6 +369,29 @@ class DevicePolicy:
         if answer.target is not None:
             return [*found, replacement(answer.target, given[accepted].distribution, rng)]
         return found if answer.token is None else [*found, number(token_of(self.vocabulary), "answer", answer.token)]
+
+    def _decide(self, row: Numbers, logits: Array, token: int, first: bool, rng: np.random.Generator) -> DeviceDraft:
+        """Decide a token that was drawn from this row."""
+        rule = self.rule
+        if rule.draft_length == 0:
+            raise DomainError("logits must be of a draft; got them under a policy of K = 0; send message(()) instead")
+        # 1. the message: for certified rows the corner of the row's hull with the least price
+        cost, fits, choice, bias = 0.0, True, None, 0.0
+        if isinstance(self.messages, CertifiedRows):
+            hulls = codec_hulls(row[None], menu=self.messages.menu)
+            price = rule.first_risk_price if first else rule.later_risk_price
+            corner, fits = cheapest_corner(hulls, rule.bit_price, price, self.bits_limit)
+            cost = rule.bit_price * float(hulls.bits[corner]) + price * float(hulls.risk[corner])
+            choice = _choice(hulls, corner)
+            bias = float(choice.bias)
+        # 2. skip, if sending costs more than the risk
+        beta: float | None = None
+        if first and rule.skips:
+            beta = instance("line", self.line, UncertaintyLine).rejection(logits, token, rng=rng)
+            if not fits or cost - rule.skip_slope * beta + rule.skip_level >= 0:
+                return DeviceDraft(token, True, None, None, beta, row)
+        # 3. or code it
+        return DeviceDraft(token, False, self._coded(row, token, choice), bias, beta, row)
 
     def _batch(self, coded: Sequence[MixedDraft | LatticeDraft]) -> MixedMessage | LatticeMessage:
         """Return the message of coded drafts, before it is encoded."""

@@ -351,8 +351,8 @@ def test_a_sampled_uncertainty_uses_the_generator_after_the_token():
     assert one.draft(logits, rng=np.random.default_rng(4)).rejection == u
 
 
-@pytest.mark.parametrize("length", [1, 3])
-def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length):
+@pytest.mark.parametrize(("length", "limit"), [(1, None), (3, None), (1, 0.0675)])
+def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length, limit):
     rng = np.random.default_rng(3)
     rows = rng.normal(scale=4.0, size=(80, 8))
     probe = make(PROBABILITIES, threshold_rule(1, 0.5))
@@ -361,8 +361,12 @@ def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length):
     token = q.argmax(axis=-1)
     beta = np.clip(LINE.slope * uncertainty.expected_uncertainty(rows, token) + LINE.intercept, 0.0, 1.0)
     costs = policy.StageCosts(draft_s=0.01, verify_s=0.03, seconds_per_bit=1e-4, round_trip_s=0.02)
-    plan = policy.plan_user(hulls, costs, [0.7] * 3, rejection=beta, risk_limit=0.02, draft_lengths=[length])
-    one = DevicePolicy.from_plan(plan, vocabulary=8, temperature=1.0, messages=CERTIFIED, line=LINE)
+    given = {"round_limit_s": limit, "limit_seconds_per_bit": None if limit is None else 5e-4}
+    options = {"rejection": beta, "risk_limit": 0.02, "draft_lengths": [length]}
+    plan = policy.plan_user(hulls, costs, [0.7] * 3, **options, **given)
+    more = {"vocabulary": 8, "temperature": 1.0, "messages": CERTIFIED, "line": LINE}
+    one = DevicePolicy.from_plan(plan, costs=costs, **given, **more)
+    assert one.bits_limit == (None if limit is None else 15)  # (67.5 ms - 60 ms) / .5 ms
     for n, row in enumerate(rows):
         first, later = (one.decide(row, token[n], first=kind, rng=rng) for kind in (True, False))
         assert first.skip == plan.skip[n]
@@ -371,6 +375,8 @@ def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length):
         if length > 1:
             assert later.bias == pytest.approx(2 * hulls.risk[plan.later[n]], rel=1e-12)
     assert 0 < plan.skip.sum() < len(rows)
+    with pytest.raises(ValueError, match="costs must be those of the plan"):
+        DevicePolicy.from_plan(plan, round_limit_s=1.0, **more)
 
 
 # ------------------------------------------------------------------------------------------------ bytes and law

@@ -11,10 +11,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from hlmtheory.policy import DevicePolicy, DraftProbabilities, threshold_rule
 from tests.validation.stored_traces import stored
 from validation.cli.commands import main
+from validation.collection.fingerprint import fingerprints
 from validation.collection.prompts import Prompt, read_prompts
+from validation.decoding.methods.planned import Planned
 from validation.decoding.methods.single_draft import TargetOnly
+from validation.decoding.policy_file import models_mark, write_policy
 from validation.decoding.records import GenerationRecord
 from validation.decoding.scoring import remembering, score
 from validation.decoding.studies import (
@@ -93,6 +97,24 @@ def test_methods_that_follow_the_rate_are_decoded_over_every_network(
     links = [link.name for link in flexspec_links()]
     assert list(study.by_method) == [("cloud only", "none"), *(("flexspec exact", name) for name in links)]
     assert all(row.temperature == 0 for row in study.records)
+
+
+def test_a_policy_is_decoded_beside_the_methods_of_a_study(
+    run_folder: Callable[..., Result], tmp_path: Path, pair: Pair
+) -> None:
+    mark = models_mark(fingerprints(pair, [], []))
+    policy = DevicePolicy(pair.vocabulary, 1.0, threshold_rule(2), DraftProbabilities(), planned_for=mark)
+    file, name = write_policy(policy, tmp_path / "policy.json"), Planned(policy).name
+    done = run_folder("hlm", "--policy", str(file), "--method", "planned", "--method", "HLM", "--json")
+    assert done.exit_code == 0, done.output
+    assert [line["method"] for line in json.loads(done.stdout)["methods"]] == ["HLM", name]
+    study = open_study(tmp_path / "run" / "decoded" / "hlm")
+    assert len(study.by_method[name, "none"]) == 2
+    assert "no method 'planned'" in run_folder("hlm", "--method", "planned").output
+    assert "is for temperature 1 and top-p 1" in run_folder("greedy", "--policy", str(file)).output
+    write_policy(replace(policy, planned_for="300 other models"), file)
+    assert "planned for other models" in run_folder("hlm", "--policy", str(file), "--method", "planned").output
+    assert "There is no policy at" in run_folder("hlm", "--policy", "nowhere").output
 
 
 def test_cloud_only_takes_what_flexspec_prints() -> None:

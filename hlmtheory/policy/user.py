@@ -388,7 +388,8 @@ def _capped(hulls: Hulls, cap: float) -> Hulls:
     keep = hulls.bits <= cap
     keep[hulls.start[:-1]] = True
     start = np.concatenate(([0], np.cumsum(keep)))[hulls.start]
-    return replace(hulls, start=start, bits=hulls.bits[keep], risk=hulls.risk[keep], entry=np.flatnonzero(keep))
+    entry = np.flatnonzero(keep)
+    return replace(hulls, start=start, bits=hulls.bits[keep], risk=hulls.risk[keep], entry=entry, codec=None)
 
 
 def _user_plan(found: Column, model: Rounds, limits: Limits, bound: float) -> UserPlan:

@@ -351,8 +351,8 @@ def test_a_sampled_uncertainty_uses_the_generator_after_the_token():
     assert one.draft(logits, rng=np.random.default_rng(4)).rejection == u
 
 
-@pytest.mark.parametrize(("length", "limit"), [(1, None), (3, None), (1, 0.0675)])
-def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length, limit):
+@pytest.mark.parametrize(("length", "limit", "risk"), [(1, None, 0.02), (3, None, 0.02), (1, 0.0675, 0.2)])
+def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length, limit, risk):
     rng = np.random.default_rng(3)
     rows = rng.normal(scale=4.0, size=(80, 8))
     probe = make(PROBABILITIES, threshold_rule(1, 0.5))
@@ -362,7 +362,7 @@ def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length, limit):
     beta = np.clip(LINE.slope * uncertainty.expected_uncertainty(rows, token) + LINE.intercept, 0.0, 1.0)
     costs = policy.StageCosts(draft_s=0.01, verify_s=0.03, seconds_per_bit=1e-4, round_trip_s=0.02)
     given = {"round_limit_s": limit, "limit_seconds_per_bit": None if limit is None else 5e-4}
-    options = {"rejection": beta, "risk_limit": 0.02, "draft_lengths": [length]}
+    options = {"rejection": beta, "risk_limit": risk, "draft_lengths": [length]}
     plan = policy.plan_user(hulls, costs, [0.7] * 3, **options, **given)
     more = {"vocabulary": 8, "temperature": 1.0, "messages": CERTIFIED, "line": LINE}
     one = DevicePolicy.from_plan(plan, costs=costs, **given, **more)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
+from scipy import stats
 
-from validation.audit import KEPT, NOT_KEPT, TableLaw, audit_sampler
+from validation.audit import KEPT, NOT_KEPT, Audit, TableLaw, audit_sampler
+from validation.errors import UserError
 
 V, D = 3, 3
 NODES = sum(V**t for t in range(D))
@@ -57,3 +61,97 @@ def law_of(rows: np.ndarray) -> np.ndarray:
         mass = (mass[:, None] * rows[nodes]).reshape(-1)
         nodes = (nodes[:, None] * V + np.arange(V) + 1).reshape(-1)
     return mass
+
+
+def exact_sampler(rows: np.ndarray, n: int, rng: np.random.Generator) -> np.ndarray:
+    return sampler_of(rows)([[0]], n, int(rng.integers(2**31)))[0]
+
+
+def test_an_exact_sampler_is_accused_no_more_often_than_the_level_allows():
+    """150 audits at level 20%, looked at after every chunk."""
+    rng, accused = np.random.default_rng(3), 0
+    for _ in range(150):
+        rows = rng.dirichlet(np.ones(V), NODES)
+        audit = Audit(TableLaw(rows), depth=D, level=0.2, planned=400)
+        audit.update(0, exact_sampler(rows, 400, rng))
+        accused += audit.found
+    assert stats.binomtest(accused, 150, 0.2, alternative="greater").pvalue > 1e-3
+    assert accused <= 30
+
+
+def test_an_upper_bound_is_rarely_below_the_distance():
+    """60 audits at level 20% of samplers at a distance of about 0.1."""
+    rng, below = np.random.default_rng(4), 0
+    for _ in range(60):
+        rows = rng.dirichlet(np.ones(V), NODES)
+        other = 0.9 * rows + 0.1 * rng.dirichlet(np.ones(V), NODES)
+        audit = Audit(TableLaw(rows), depth=D, level=0.2, planned=1000)
+        audit.update(0, exact_sampler(other, 1000, rng))
+        distance = 0.5 * np.abs(law_of(other) - law_of(rows)).sum()
+        assert audit.at_least <= distance
+        below += audit.at_most < distance
+    assert below <= 12
+
+
+def test_a_sampler_that_is_right_at_depth_one_and_wrong_jointly_is_found():
+    """Each token has the right marginal law, but the second one copies the first one's random number."""
+    rows = np.full((NODES, V), 1 / V)
+
+    def sample(prompts, n, seed):
+        first = np.random.default_rng(seed).integers(V, size=(n, 1))
+        mixed = np.where(np.random.default_rng(seed + 1).random((n, 1)) < 0.1, first, (first + 1) % V)
+        rest = np.random.default_rng(seed + 2).integers(V, size=(n, 1))
+        return [np.concatenate([first, np.where(rest == 0, mixed, rest), rest], axis=1)]
+
+    report = audit_sampler(TableLaw(rows), sample, depth=D, draws=20_000, stop_early=False)
+    found = {(one.depth, one.kind): one.at_least for one in report.bounds}
+    assert report.verdict == NOT_KEPT
+    assert found[1, "token"] == found[1, "joint"] == 0
+    assert min(found[2, "joint"], found[3, "joint"], found[3, "token"]) > 0.05
+
+
+def test_a_sampler_that_repeats_its_draws_is_found():
+    """Every second draw repeats the one before: each alone is right."""
+    rows = table(5)
+
+    def sample(prompts, n, seed):
+        own = sampler_of(rows)(prompts, n, seed)
+        own[:, 1::2] = own[:, 0 : 2 * (n // 2) : 2]
+        return own
+
+    assert audit_sampler(TableLaw(rows), sample, depth=D, draws=20_000).verdict == NOT_KEPT
+
+
+def test_memory_does_not_grow_with_the_draws():
+    rows, rng = table(6), np.random.default_rng(7)
+    audit = Audit(TableLaw(rows), depth=D, planned=10**6)
+    sizes = []
+    for _ in range(3):
+        audit.update(0, exact_sampler(rows, 10_000, rng))
+        sizes.append(len(pickle.dumps(audit)))
+    assert max(sizes) < sizes[0] + 2_000
+
+
+def test_a_few_wrong_arguments_are_refused():
+    law = TableLaw(table(8))
+    for tokens, said in (([[0, 1]], "shape"), ([[0, 1, 9]], "outside")):
+        with pytest.raises(UserError, match=said):
+            Audit(law, depth=D).update(0, tokens)
+    with pytest.raises(UserError, match="must be in"):
+        Audit(law, level=1.0)
+    for found, said in (([], "for 0 prompts"), ([[[0, 1, 2]]], "1 continuations of prompt 0; n was 64")):
+        with pytest.raises(UserError, match=said):
+            audit_sampler(law, lambda prompts, n, seed, found=found: found, depth=D)
+
+
+def test_the_words_say_what_is_known():
+    law = TableLaw(np.full((NODES, V), 1 / V))
+    kept = Audit(law, depth=D, epsilon=0.2, planned=20_000)
+    kept.update(0, exact_sampler(np.full((NODES, V), 1 / V), 20_000, np.random.default_rng(9)))
+    first = kept.report().sentences()[0]
+    assert first.startswith("Kept: the law of the next 3 tokens is at most 0.0")
+    few = Audit(law, depth=D)
+    few.update(0, [[0, 1, 2]])
+    said = few.report().sentences()
+    assert said[0].startswith("Not enough draws")
+    assert f"{few.report().draws_to_find:,} draws" in said[2]

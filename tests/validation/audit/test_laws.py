@@ -1,0 +1,180 @@
+"""The target's law: processors against those of transformers, tables, models, traces, and the cells of a partition."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, LogitsProcessorList
+from transformers.generation import logits_process as theirs
+
+from validation.audit import ModelLaw, Processors, TableLaw, TraceLaw
+from validation.audit.driver import padded
+from validation.audit.laws import extended_rows, read_tables
+from validation.audit.partition import Partition
+from validation.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"temperature": 0.7},
+        {"top_k": 5},
+        {"top_p": 0.9},
+        {"min_p": 0.1},
+        {"repetition_penalty": 1.3},
+        {"temperature": 0.7, "top_k": 7, "top_p": 0.8, "min_p": 0.05, "repetition_penalty": 1.2},
+    ],
+)
+def test_rows_are_those_of_transformers(settings):
+    logits = np.random.default_rng(1).normal(scale=3.0, size=(20, 40))
+    contexts = np.random.default_rng(2).integers(40, size=(20, 6))
+    make = {
+        "repetition_penalty": theirs.RepetitionPenaltyLogitsProcessor,
+        "temperature": theirs.TemperatureLogitsWarper,
+        "top_k": theirs.TopKLogitsWarper,
+        "top_p": theirs.TopPLogitsWarper,
+        "min_p": theirs.MinPLogitsWarper,
+    }
+    steps = LogitsProcessorList([kind(settings[name]) for name, kind in make.items() if name in settings])
+    expected = steps(torch.from_numpy(contexts), torch.from_numpy(logits.copy())).softmax(dim=-1).numpy()
+    found = Processors(**settings).rows(logits, contexts.tolist())
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+
+
+def test_the_order_changes_the_law():
+    logits = np.log([[0.5, 0.3, 0.15, 0.05]])
+    order = ("repetition_penalty", "top_k", "top_p", "min_p", "temperature")
+    first = Processors(temperature=2.0, top_p=0.75)
+    last = Processors(temperature=2.0, top_p=0.75, order=order)
+    assert np.count_nonzero(first.rows(logits, [()])) == 3
+    assert np.count_nonzero(last.rows(logits, [()])) == 2
+
+
+def test_greedy_takes_the_first_of_equal_logits():
+    assert Processors(temperature=0.0).rows(np.array([[1.0, 3.0, 3.0]]), [()]).tolist() == [[0.0, 1.0, 0.0]]
+
+
+def tiny() -> LlamaForCausalLM:
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=11,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        bos_token_id=0,
+        eos_token_id=3,
+        initializer_range=1.0,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_model_gives_the_rows_of_a_plain_forward_pass(depth):
+    model, prompts, made = tiny(), [[1, 2, 5], [4]], Processors(temperature=0.8, top_k=6)
+    law = ModelLaw(model, prompts, made)
+    tokens = np.random.default_rng(3).integers(11, size=(9, depth))
+    assert (law.vocabulary, law.end_tokens) == (11, (3,))
+    for place, prompt in enumerate(prompts):
+        found = law.next_rows(place, tokens)
+        for row, text in zip(found, tokens.tolist(), strict=True):
+            ids = torch.tensor([[*prompt, *text]])
+            with torch.inference_mode():
+                logits = model(input_ids=ids).logits[0, len(prompt) - 1 : -1].double().numpy()
+            np.testing.assert_allclose(row, made.rows(logits, [()] * depth), atol=1e-5)
+
+
+def test_a_repetition_penalty_counts_the_prompt_and_the_new_tokens():
+    model, made = tiny(), Processors(repetition_penalty=2.0)
+    found = ModelLaw(model, [[1, 2]], made).next_rows(0, np.array([[7, 8]]))[0, 1]
+    with torch.inference_mode():
+        logits = model(input_ids=torch.tensor([[1, 2, 7]])).logits[0, -1:].double().numpy()
+    np.testing.assert_allclose(found, made.rows(logits, [[1, 2, 7]])[0], atol=1e-6)
+
+
+def test_prompts_outside_the_vocabulary_are_refused():
+    for prompts, said in (([[]], "has no tokens"), ([[11]], r"holds a token outside 0\.\.10")):
+        with pytest.raises(UserError, match=said):
+            ModelLaw(tiny(), prompts)
+
+
+def test_a_trace_gives_the_next_token_of_its_positions():
+    logits = np.log(np.array([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]]))
+    trace = SimpleNamespace(positions=2, vocabulary=3, arrays={"target_logits": logits})
+    law = TraceLaw(trace, [1, 0])
+    np.testing.assert_allclose(law.next_rows(0, np.array([[2]]))[0, 0], [0.125, 0.125, 0.75])
+    with pytest.raises(UserError, match="--depth 1"):
+        law.next_rows(0, np.array([[2, 2]]))
+    with pytest.raises(UserError, match=r"0\.\.1"):
+        TraceLaw(trace, [2])
+
+
+def test_behind_the_end_there_is_nothing():
+    law = TableLaw(np.full((4, 3), 1 / 3), end_tokens=(1,))
+    rows = extended_rows(law, 0, np.array([[1, 3], [0, 2]]))
+    assert rows[0, 1].tolist() == [0.0, 0.0, 0.0, 1.0]
+    assert rows[1, 1].tolist() == [1 / 3, 1 / 3, 1 / 3, 0.0]
+
+
+def test_texts_are_filled_up_behind_their_end():
+    law = TableLaw(np.full((13, 3), 1 / 3), end_tokens=(1,))
+    assert padded(law, [[0, 1], [1, 1, 1], [1, -1, -1], [2, 2, 2, 0]], 3).tolist() == [
+        [0, 1, 3],
+        [1, 3, 3],
+        [1, 3, 3],
+        [2, 2, 2],
+    ]
+    assert padded(law, [[1, 0, 0]], 3, pad=0).tolist() == [[1, 3, 3]]
+    assert padded(law, [[1, 0, 0]], 3).tolist() == [[1, 0, 0]]  # it goes on: a finding
+    with pytest.raises(UserError, match="no end-of-text token"):
+        padded(law, [[0, 0]], 3)
+
+
+@pytest.mark.parametrize("most", [4, 10, 1000])
+def test_the_cells_of_a_partition_have_their_probability(most):
+    """Against the sum over all continuations, each walked to its cell."""
+    size, depth = 4, 3
+    rows = np.random.default_rng(4).dirichlet(np.full(size, 0.5), 1 + size + size**2)
+    law = TableLaw(rows, end_tokens=(2,))
+    part = Partition(law, 0, depth, most)
+    texts = np.array(list(itertools.product(range(size + 1), repeat=depth)))
+    chances = np.take_along_axis(extended_rows(law, 0, texts), texts[..., None], axis=-1)[..., 0].prod(axis=1)
+    assert chances.sum() == pytest.approx(1.0)
+    cells = part.walk(texts)
+    for t in range(depth):
+        own = part.cells(t + 1)
+        assert set(cells[:, t]) <= set(own.tolist())
+        mass = np.bincount(cells[:, t], weights=chances, minlength=len(part.mass))
+        np.testing.assert_allclose(mass[own], part.mass[own], atol=1e-12)
+    assert part.complete == (most == 1000)
+    assert len(part.cells(depth)) <= 2 * most + 5 * size or part.complete
+
+
+def test_tables_are_read_from_both_kinds_of_files(tmp_path):
+    (tmp_path / "toy.json").write_text('{"target": [[0.5, 0.5]], "prompts": [[7]], "end_tokens": [1]}')
+    np.savez(tmp_path / "toy.npz", target=[[0.5, 0.5]], prompts=[[7]], end_tokens=[1])
+    for name in ("toy.json", "toy.npz"):
+        found = read_tables(tmp_path / name)
+        assert (found["target"].tolist(), found["prompts"], found["end_tokens"]) == ([[0.5, 0.5]], [[7]], [1])
+    (tmp_path / "bad.json").write_text('{"rows": [[0.5, 0.5]]}')
+    with pytest.raises(UserError, match="has no `target`"):
+        read_tables(tmp_path / "bad.json")
+    for table, said in (([[0.5, 0.4]], "no distribution"), ([0.5, 0.5], "shape")):
+        with pytest.raises(UserError, match=said):
+            TableLaw(np.array(table))
+
+
+def test_the_builtin_target_has_a_law():
+    model = AutoModelForCausalLM.from_pretrained(ROOT / "validation/pairs/builtin/large").eval()
+    rows = ModelLaw(model, [[5, 6]], Processors(top_k=50)).next_rows(0, np.array([[1, 2]]))
+    assert rows.shape == (1, 2, 4096)
+    assert np.isin(np.count_nonzero(rows, axis=-1), (50, 51)).all()  # equal logits at the border are kept together

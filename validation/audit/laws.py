@@ -33,16 +33,25 @@ class Law(Protocol):
         ...
 
 
-def extended_rows(law: Law, prompt: int, tokens: Array) -> Array:
-    """Return rows (m, D, V + 1): those of the law, and after an end-of-text token all mass on "nothing"."""
-    found = np.zeros((*tokens.shape, law.vocabulary + 1))
-    found[..., :-1] = law.next_rows(prompt, np.where(tokens < law.vocabulary, tokens, 0))
+def extended_rows(law: Law, prompt: int, tokens: Array) -> tuple[Array, Array]:
+    """Return rows (m, D, V + 1) and how far rounding may move each of them, (m, D).
+
+    The rows are those of the law, and after an end-of-text token all mass on "nothing". A law that has no
+    ``uncertain_rows`` is exact.
+    """
+    known = np.where(tokens < law.vocabulary, tokens, 0)
+    uncertain = getattr(law, "uncertain_rows", None)
+    found, slack = np.zeros((*tokens.shape, law.vocabulary + 1)), np.zeros(tokens.shape)
+    if uncertain is None:
+        found[..., :-1] = law.next_rows(prompt, known)
+    else:
+        found[..., :-1], slack = uncertain(prompt, known)
     ended = np.isin(tokens, law.end_tokens) | (tokens == law.vocabulary)
     after = np.zeros(tokens.shape, dtype=bool)
     after[:, 1:] = np.logical_or.accumulate(ended, axis=1)[:, :-1]
     found[after] = 0.0
     found[after, -1] = 1.0
-    return found
+    return found, np.where(after, 0.0, slack)
 
 
 @dataclass
@@ -154,6 +163,9 @@ class Processors:
     top_p, min_p, repetition_penalty : float
         1, 0 and 1 change nothing.
     order : tuple of str
+    rounding : float
+        Relative rounding of the engine's numbers: 0 for an exact table, 1e-5 for float32, 1e-2 for bfloat16. Rows may
+        differ by this, and tokens this near to the border of a cut may be kept or not.
     """
 
     temperature: float = 1.0
@@ -162,6 +174,7 @@ class Processors:
     min_p: float = 0.0
     repetition_penalty: float = 1.0
     order: tuple[str, ...] = ORDER
+    rounding: float = 0.0
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -171,6 +184,7 @@ class Processors:
             ("top_p", 0 < self.top_p <= 1, "in (0, 1]"),
             ("min_p", 0 <= self.min_p <= 1, "in [0, 1]"),
             ("repetition_penalty", 0 < self.repetition_penalty < np.inf, "above 0"),
+            ("rounding", 0 <= self.rounding < 0.5, "0 or more, and below 0.5"),
         ):
             if not good:
                 raise UserError(f"{name} is {getattr(self, name)}; it must be {must}.")
@@ -188,49 +202,75 @@ class Processors:
 
     def rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
         """Return probabilities (m, V) from logits (m, V), given the token ids before each row."""
-        logits = np.array(logits, dtype=np.float64)
-        for name in self.order:
-            logits = getattr(self, f"_{name}")(logits, contexts)
-        return _softmax(logits)
+        return self.uncertain_rows(logits, contexts)[0]
 
-    def _repetition_penalty(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
+    def uncertain_rows(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Array]:
+        """Return probabilities (m, V), and the total variation (m,) by which ``rounding`` may move each row.
+
+        A token within the rounding of the border of a cut is kept, and its mass is uncertain: another correct engine
+        may drop it.
+        """
+        logits = np.array(logits, dtype=np.float64)
+        unsure = np.zeros(logits.shape, dtype=bool)
+        for name in self.order:
+            logits, also = getattr(self, f"_{name}")(logits, contexts)
+            unsure |= also
+        rows = _softmax(logits)
+        return rows, np.minimum((rows * unsure).sum(axis=-1) + self.rounding, 1.0)
+
+    def _repetition_penalty(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
         if self.repetition_penalty != 1:
             for row, seen in zip(logits, contexts, strict=True):
                 ids = np.unique(np.asarray(seen, dtype=np.int64))
-                row[ids] = np.where(
-                    row[ids] < 0, row[ids] * self.repetition_penalty, row[ids] / self.repetition_penalty
-                )
-        return logits
+                row[ids] *= np.where(row[ids] < 0, self.repetition_penalty, 1.0 / self.repetition_penalty)
+        return logits, False
 
-    def _temperature(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
+    def _temperature(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
         if self.temperature == 0:
-            found = np.full_like(logits, -np.inf)
             top = logits.argmax(axis=-1)[:, None]
+            near = logits >= np.take_along_axis(logits, top, axis=-1) - self._width(logits.max(axis=-1, keepdims=True))
+            found = np.full_like(logits, -np.inf)
             np.put_along_axis(found, top, 0.0, axis=-1)
-            return found
-        return logits / self.temperature
+            return found, near & (self.rounding > 0) & (near.sum(axis=-1, keepdims=True) > 1)
+        return logits / self.temperature, False
 
-    def _top_k(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
-        if 0 < self.top_k < logits.shape[-1]:
-            border = np.partition(logits, -self.top_k, axis=-1)[:, -self.top_k, None]
-            logits = np.where(logits < border, -np.inf, logits)
-        return logits
+    def _top_k(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
+        if not 0 < self.top_k < logits.shape[-1]:
+            return logits, False
+        border = np.partition(logits, -self.top_k, axis=-1)[:, -self.top_k, None]
+        width = self._width(border)
+        keep = logits >= border - width
+        near = keep & (logits <= border + width) & (keep.sum(axis=-1, keepdims=True) > self.top_k)
+        return np.where(keep, logits, -np.inf), near & (self.rounding > 0)
 
-    def _top_p(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
-        if self.top_p < 1:
-            order = np.argsort(-logits, axis=-1, kind="stable")
-            rows = np.take_along_axis(_softmax(logits), order, axis=-1)
-            keep = np.cumsum(rows, axis=-1) - rows < self.top_p  # the mass before the token
-            kept = np.zeros(logits.shape, dtype=bool)
-            np.put_along_axis(kept, order, keep, axis=-1)
-            logits = np.where(kept, logits, -np.inf)
-        return logits
+    def _top_p(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
+        if self.top_p >= 1:
+            return logits, False
+        order = np.argsort(-logits, axis=-1, kind="stable")
+        rows = np.take_along_axis(_softmax(logits), order, axis=-1)
+        before = np.cumsum(rows, axis=-1) - rows  # the mass before the token
+        inside = before < self.top_p
+        near = (np.abs(before - self.top_p) <= self.rounding) & (self.rounding > 0)
+        border = np.where(inside | near, rows, np.inf).min(axis=-1, keepdims=True)
+        tied = ~inside & (rows >= border * (1.0 - self.rounding)) & (self.rounding > 0)
+        near |= tied | (inside & (rows <= border * (1.0 + self.rounding)) & tied.any(axis=-1, keepdims=True))
+        keep, unsure = np.zeros(logits.shape, dtype=bool), np.zeros(logits.shape, dtype=bool)
+        np.put_along_axis(keep, order, inside | near, axis=-1)
+        np.put_along_axis(unsure, order, near, axis=-1)
+        return np.where(keep, logits, -np.inf), unsure
 
-    def _min_p(self, logits: Array, contexts: Sequence[Sequence[int]]) -> Array:
-        if self.min_p > 0:
-            rows = _softmax(logits)
-            logits = np.where(rows < self.min_p * rows.max(axis=-1, keepdims=True), -np.inf, logits)
-        return logits
+    def _min_p(self, logits: Array, contexts: Sequence[Sequence[int]]) -> tuple[Array, Any]:
+        if self.min_p == 0:
+            return logits, False
+        rows = _softmax(logits)
+        border = self.min_p * rows.max(axis=-1, keepdims=True)
+        keep = rows >= border * (1.0 - self.rounding)
+        near = keep & (rows <= border * (1.0 + self.rounding)) & (self.rounding > 0)
+        return np.where(keep, logits, -np.inf), near
+
+    def _width(self, border: Array) -> Array:
+        """Return by how much rounding may move a logit."""
+        return np.asarray(self.rounding * (1.0 + np.abs(border)))
 
 
 def _softmax(logits: Array) -> Array:

@@ -164,7 +164,7 @@ def local_likelihoods(law: Law, draft: Law, prompt: int, tokens: Array) -> Itera
     known = np.minimum(tokens, law.vocabulary - 1)
     p, q = law.next_rows(prompt, known), draft.next_rows(prompt, known)
     inside = tokens < law.vocabulary
-    alive = extended_rows(law, prompt, tokens)[..., -1] == 0.0  # before the end of the text
+    alive = extended_rows(law, prompt, tokens)[0][..., -1] == 0.0  # before the end of the text
     x = known[..., None]
     ended = ~alive & ~inside
     at_p = np.take_along_axis(p, x, axis=-1)[..., 0] * inside

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from validation.trace.reader import Trace
 
 Array = NDArray[Any]
+FLOAT32 = 1e-5
+"""Relative rounding of a model in float32, whose passes are batched in different ways."""
 BATCH = 256
 """Continuations in one forward pass."""
 
@@ -49,7 +51,7 @@ class ModelLaw:
         end_tokens: Sequence[int] | None = None,
         vocabulary: int | None = None,
     ) -> None:
-        self._model, self._processors = model, processors or Processors()
+        self._model, self._processors = model, processors or Processors(rounding=FLOAT32)
         self.prompts = [list(map(int, one)) for one in prompts]
         self.vocabulary = int(vocabulary or model.config.get_text_config().vocab_size)
         ends = model.generation_config.eos_token_id if end_tokens is None else list(end_tokens)
@@ -66,19 +68,25 @@ class ModelLaw:
 
     def next_rows(self, prompt: int, tokens: Array) -> Array:
         """Return the rows (m, D, V) of the tokens (m, D), each given those before it."""
+        return self.uncertain_rows(prompt, tokens)[0]
+
+    def uncertain_rows(self, prompt: int, tokens: Array) -> tuple[Array, Array]:
+        """Return the rows (m, D, V), and the total variation (m, D) by which rounding may move them."""
         depth = tokens.shape[1]
         read = tokens[:, : depth - 1]
         unique, inverse = np.unique(read, axis=0, return_inverse=True)
         inverse = inverse.reshape(-1)
-        found = np.empty((len(unique), depth, self.vocabulary))
+        found, slack = np.empty((len(unique), depth, self.vocabulary)), np.empty((len(unique), depth))
         for start in range(0, len(unique), BATCH):
             part = unique[start : start + BATCH]
             logits = self._logits(prompt, part)
             for t in range(depth):  # equal prefixes have the same row
                 first, place = np.unique(part[:, :t], axis=0, return_index=True, return_inverse=True)[1:]
                 contexts = [[*self.prompts[prompt], *part[i, :t].tolist()] for i in first.tolist()]
-                found[start : start + BATCH, t] = self._processors.rows(logits[first, t], contexts)[place.reshape(-1)]
-        return found[inverse]
+                rows, moved = self._processors.uncertain_rows(logits[first, t], contexts)
+                found[start : start + BATCH, t] = rows[place.reshape(-1)]
+                slack[start : start + BATCH, t] = moved[place.reshape(-1)]
+        return found[inverse], slack[inverse]
 
     def rows_before(self, prompt: int, tokens: Array) -> dict[str, Array]:
         """Return the rows (m, D, V) at temperature 1, and those before any cut, where they differ from the law's."""
@@ -148,19 +156,23 @@ class TraceLaw:
         if not len(chosen) or chosen.min() < 0 or chosen.max() >= trace.positions:
             raise UserError(f"Positions must lie in 0..{trace.positions - 1} of the trace.")
         self.prompts = [[] for _ in chosen] if prompts is None else prompts
-        made = processors or Processors()
+        made = processors or Processors(rounding=FLOAT32)
         if made.repetition_penalty != 1 and prompts is None:
             raise UserError("A repetition penalty needs the tokens before each position; leave it out.")
         self.vocabulary = trace.vocabulary
         self.end_tokens: tuple[int, ...] = ()
         logits = np.stack([np.asarray(trace.arrays["target_logits"][int(one)], dtype=np.float64) for one in chosen])
-        self._rows = made.rows(logits, self.prompts)
+        self._rows, self._slack = made.uncertain_rows(logits, self.prompts)
 
     def next_rows(self, prompt: int, tokens: Array) -> Array:
         """Return the rows (m, 1, V)."""
         if tokens.shape[1] != 1:
             raise UserError("A trace knows the next token of each position only; give --depth 1.")
         return np.broadcast_to(self._rows[prompt], (len(tokens), 1, self.vocabulary))
+
+    def uncertain_rows(self, prompt: int, tokens: Array) -> tuple[Array, Array]:
+        """Return the rows (m, 1, V), and the total variation (m, 1) by which rounding may move them."""
+        return self.next_rows(prompt, tokens), np.full((len(tokens), 1), self._slack[prompt])
 
 
 def load_model(name: str, device: str) -> tuple[Any, Any]:

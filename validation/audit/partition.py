@@ -28,6 +28,9 @@ class Partition:
     ----------
     mass : array, shape (nodes,)
         The target's probability of each node of the tree; a node is a cell of the depths at which texts stop there.
+    slack : array, shape (D,)
+        The total variation by which rounding may move the law of the cells of each depth: the sum, over the divided
+        nodes, of mass times the slack of the row.
     complete : bool
         Whether every continuation of positive or zero probability has a cell of its own.
     """
@@ -39,15 +42,17 @@ class Partition:
         prefixes: list[tuple[int, ...]] = [()]
         self._children: list[Array] = []
         self._slot = [-1]
-        waiting, leaves = [(-1.0, 0)], 1
+        waiting, leaves, uncertain = [(-1.0, 0)], 1, np.zeros(depth)
         every = sum(symbols**t for t in range(1, depth + 1)) <= 2 * most
         while waiting and (every or leaves < most):
             nodes = [heapq.heappop(waiting)[1] for _ in range(min(TOGETHER, len(waiting)))]
             tokens = np.zeros((len(nodes), depth), dtype=np.int64)
             for i, node in enumerate(nodes):
                 tokens[i, : level[node]] = prefixes[node]
-            rows = extended_rows(law, prompt, tokens)[np.arange(len(nodes)), [level[node] for node in nodes]]
-            for node, row in zip(nodes, rows, strict=True):
+            place = np.arange(len(nodes)), [level[node] for node in nodes]
+            rows, moved = (one[place] for one in extended_rows(law, prompt, tokens))
+            for node, row, slack in zip(nodes, rows, moved.tolist(), strict=True):
+                uncertain[level[node]] += mass[node] * slack
                 worth = np.ones(symbols, dtype=bool) if every else mass[node] * row * most >= WORTH
                 chosen: list[int] = np.flatnonzero(worth).tolist()
                 children = np.full(symbols, len(mass) + len(chosen), dtype=np.int64)  # the leaf that others share
@@ -65,6 +70,7 @@ class Partition:
                 self._slot[node] = len(self._children)
                 self._children.append(children)
         self.complete &= not waiting
+        self.slack = np.minimum(np.cumsum(uncertain), 1.0)
         self.mass, self.prefixes = np.array(mass), prefixes
         self._level, self._slots = np.array(level), np.array(self._slot)
         self._table = np.stack(self._children)

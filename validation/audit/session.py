@@ -127,7 +127,7 @@ class Audit:
     epsilon : float
         The law counts as kept if the distance of the joint laws of D tokens is at most this.
     tolerance : float
-        Distances up to this are put down to rounding in the target's rows.
+        A lower bound counts only above this. Rounding of the target's rows has its own place, in the law.
     planned : int
         The number of draws that is planned; it decides how fine the cells are.
     draft : Law, optional
@@ -194,9 +194,9 @@ class Audit:
             start += size
 
     def _chunk(self, prompt: int, tokens: Array) -> None:
-        rows = extended_rows(self.law, prompt, tokens)
+        rows, slack = extended_rows(self.law, prompt, tokens)
         probabilities = np.take_along_axis(rows, tokens[..., None], axis=-1)[..., 0]
-        along = np.cumprod(probabilities, axis=1)
+        along = np.minimum(np.cumprod(probabilities / np.maximum(1.0 - slack, 1e-300), axis=1), 1.0)
         cells = self._partitions[prompt].walk(tokens)
         coarse = cells if self._coarse[prompt] is self._partitions[prompt] else self._coarse[prompt].walk(tokens)
         for half in range(2):  # every other draw
@@ -205,7 +205,8 @@ class Audit:
         self._given[prompt] += len(tokens)
         self.draws += len(tokens)
         for t in range(self.depth):
-            self._token_laws[t].update(*self._token[t].measure(prompt, tokens, rows[:, t]))
+            outcome, expected = self._token[t].measure(prompt, tokens, rows[:, t])
+            self._token_laws[t].update(outcome, np.minimum(expected + slack[:, t], 1.0))
             self._joint_laws[t].update(*self._joint[t].measure(prompt, tokens, cells, along[:, t]))
             for kind, test in (("token", self._token_laws[t]), ("joint", self._joint_laws[t])):
                 bound = test.bound
@@ -255,7 +256,8 @@ class Audit:
         halves, masses = np.zeros((2, len(self._cells), width), dtype=np.int64), np.zeros((len(self._cells), width))
         for c, own in enumerate(self._cells):
             halves[:, c, : len(own)], masses[c, : len(own)] = self._halves[c][:, own], self._coarse[c].mass[own]
-        self.at_most = min(self.at_most, distance_ceiling(halves[0], halves[1], masses, error))
+        moved = max(float(part.slack[-1]) for part in self._coarse)
+        self.at_most = min(self.at_most, distance_ceiling(halves[0], halves[1], masses, error) + moved)
 
     def _draws_to_keep(self) -> int:
         """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹."""

@@ -70,10 +70,8 @@ class TokenTests:
         totals = np.where(nodes >= 0, self._totals[known], 0)[:, None]
         masks += [(one, False) for one in over_and_under(seen, totals * rows)]
         outcome, expected = [], []
-        for i, (mask, both) in enumerate(masks):
+        for mask, both in masks:
             was, mean = mask[place, here].astype(np.float64), np.minimum((rows * mask).sum(axis=-1), 1.0)
-            if i % 3 == 2 and not both and i >= len(LEVELS) + 3:
-                pass
             outcome.append(was)
             expected.append(mean)
             if both:
@@ -170,9 +168,10 @@ class JointTests:
         for i, chosen in enumerate(over_and_under(seen[own], self._draws[prompt] * part.mass[own])):
             mask = np.zeros(len(part.mass), dtype=bool)
             mask[own] = chosen
-            was, mean = mask[here].astype(np.float64), min(1.0, float(part.mass[own][chosen].sum()))
+            was, mean = mask[here].astype(np.float64), float(part.mass[own][chosen].sum())
             outcome.append(1.0 - was if i == 2 else was)
-            expected.append(np.full(len(here), 1.0 - mean if i == 2 else mean))
+            mean = (1.0 - mean if i == 2 else mean) + float(part.slack[self._depth])
+            expected.append(np.full(len(here), min(1.0, max(0.0, mean))))
         first = tokens[:, : self._depth + 1]
         before = np.concatenate([first[:1] if prompt not in self._last else self._last[prompt][0], first[:-1]])
         chance = np.concatenate([[self._last[prompt][1] if prompt in self._last else 0.0], along[:-1]])

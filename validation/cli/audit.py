@@ -64,6 +64,11 @@ def _processors(command: Callable[..., Any]) -> Callable[..., Any]:
                 show_default=True,
                 help="The order in which the engine applies them; the default is that of transformers.",
             ),
+            click.option(
+                "--rounding",
+                type=float,
+                help="Relative rounding of the engine: 1e-2 for bfloat16.  [default: 1e-5, float32; 0 for a table]",
+            ),
         )
     ):
         command = option(command)
@@ -155,11 +160,15 @@ def _prepare(options: dict[str, Any]) -> tuple[Law, Law | None, Iterator[Batch]]
     """Return the target's law, the draft's law if it is known, and the source of draws."""
     from validation.audit.driver import batches
     from validation.audit.laws import Processors
+    from validation.audit.models import FLOAT32
     from validation.audit.samplers import file_batches, file_prompts, function_sampler
 
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
     order = tuple(part.strip() for part in options["order"].split(","))
-    processors = Processors(**{name: options[name] for name in names}, order=order)
+    rounding = options["rounding"]
+    if rounding is None:
+        rounding = 0.0 if options["table"] else FLOAT32
+    processors = Processors(**{name: options[name] for name in names}, order=order, rounding=rounding)
     if options["method"] and not (options["table"] or options["trace"]):
         options["target"] = options["target"] or "builtin"
     _one_of(options, LAWS, "target", "table", "trace")

@@ -58,6 +58,33 @@ def test_the_order_changes_the_law():
     assert np.count_nonzero(last.rows(logits, [()])) == 2
 
 
+@pytest.mark.parametrize(
+    ("settings", "unsure"),
+    [
+        ({"top_k": 2}, [1, 2]),  # the second and the third token are nearly equal
+        ({"top_k": 1}, []),
+        ({"top_p": 0.7}, [1, 2]),  # either of the two may be the last one kept
+        ({"top_p": 0.4}, [1, 2]),  # the mass before the border is 0.4, up to rounding
+        ({"min_p": 0.75}, [1, 2]),  # 0.3 of 0.4
+        ({"temperature": 0.0}, []),
+    ],
+)
+def test_what_rounding_may_drop_is_uncertain(settings, unsure):
+    probabilities = np.array([[0.4, 0.3 + 1e-7, 0.3 - 1e-7, 1e-30]])
+    logits = np.log(probabilities)
+    rows, slack = Processors(**settings, rounding=1e-5).uncertain_rows(logits, [()])
+    assert slack[0] == pytest.approx(rows[0, unsure].sum() + 1e-5, abs=1e-9)
+    assert (rows[0, unsure] > 0).all()
+    exact, none = Processors(**settings).uncertain_rows(logits, [()])
+    assert none[0] == 0.0
+    assert 0.5 * np.abs(exact - rows).sum() <= slack[0] + 1e-12
+
+
+def test_a_greedy_row_with_two_candidates_is_not_tested():
+    _, slack = Processors(temperature=0.0, rounding=1e-5).uncertain_rows(np.array([[3.0, 3.0 + 1e-6, 1.0]]), [()])
+    assert slack[0] == 1.0
+
+
 def test_greedy_takes_the_first_of_equal_logits():
     assert Processors(temperature=0.0).rows(np.array([[1.0, 3.0, 3.0]]), [()]).tolist() == [[0.0, 1.0, 0.0]]
 
@@ -120,7 +147,8 @@ def test_a_trace_gives_the_next_token_of_its_positions():
 
 def test_behind_the_end_there_is_nothing():
     law = TableLaw(np.full((4, 3), 1 / 3), end_tokens=(1,))
-    rows = extended_rows(law, 0, np.array([[1, 3], [0, 2]]))
+    rows, slack = extended_rows(law, 0, np.array([[1, 3], [0, 2]]))
+    assert not slack.any()
     assert rows[0, 1].tolist() == [0.0, 0.0, 0.0, 1.0]
     assert rows[1, 1].tolist() == [1 / 3, 1 / 3, 1 / 3, 0.0]
 
@@ -147,7 +175,7 @@ def test_the_cells_of_a_partition_have_their_probability(most):
     law = TableLaw(rows, end_tokens=(2,))
     part = Partition(law, 0, depth, most)
     texts = np.array(list(itertools.product(range(size + 1), repeat=depth)))
-    chances = np.take_along_axis(extended_rows(law, 0, texts), texts[..., None], axis=-1)[..., 0].prod(axis=1)
+    chances = np.take_along_axis(extended_rows(law, 0, texts)[0], texts[..., None], axis=-1)[..., 0].prod(axis=1)
     assert chances.sum() == pytest.approx(1.0)
     cells = part.walk(texts)
     for t in range(depth):

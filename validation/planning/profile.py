@@ -7,7 +7,8 @@ and every limit. It is kept in a file, so that the next plan from the same trace
 from __future__ import annotations
 
 import hashlib
-import json
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from validation.decoding.wire import index_bits
 from validation.planning.positions import LATTICES, THRESHOLDS, Positions, cumulative, join, positions_of, sampled
 from validation.planning.rounds import Wire, expected_counts
+from validation.trace.journal import JOURNAL
 from validation.trace.reader import Trace, TraceChunk
 from validation.trace.sealed import checksum
 
@@ -129,23 +131,26 @@ def profile_of(trace: Trace, cache: Path | None = None, report: Report | None = 
 
 
 def _key(trace: Trace) -> str:
-    """Return a key that changes with the trace and with what is computed from it."""
+    """Return a key that changes with the trace and with what is computed from it.
+
+    The journal of a trace holds the CRC of every file.
+    """
     settings = [VERSION, BUDGETS, DRAFT_LENGTHS, MOST_TEXTS, [one.name for one in LATTICES]]
-    return checksum(
-        {
-            "manifest": hashlib.sha256(json.dumps(trace.manifest, sort_keys=True).encode()).hexdigest(),
-            "settings": settings,
-        }
-    )
+    journal = hashlib.sha256((trace.path / JOURNAL).read_bytes()).hexdigest()
+    return checksum({"journal": journal, "settings": settings})
+
+
+DAMAGE = (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error)
 
 
 def _read(cache: Path, key: str) -> Profile | None:
+    """Return the stored profile; None if there is none, it is that of another trace, or it is damaged."""
     try:
-        with np.load(cache, allow_pickle=False) as stored:
+        with cache.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             if str(stored["key"]) != key:
                 return None
             found = {one.name: stored[one.name] for one in fields(Profile)}
-    except (OSError, ValueError, KeyError, EOFError):  # there is none, or it is damaged: measure again
+    except DAMAGE:
         return None
     return Profile(**found | {"vocabulary": int(found["vocabulary"]), "known": bool(found["known"])})
 

@@ -1,0 +1,57 @@
+"""Draw predicted against decoded tokens per second, and the plan against each paper's method, from the study's JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canvas, house_style, name_axes, save
+
+DOWN = "downlink as the uplink's median"
+LIMITS = {"lossless": DARK, "text .3": MIDDLE, "token .05": LIGHT}
+BASELINES = ("server alone", "fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec")
+
+
+def paint(found: dict[str, Any]) -> Any:
+    """Return the figure: left, one point a link; right, the speed of the plan over that of each method."""
+    figure, (left, right) = canvas(PAGE, 2)
+    top = 0.0
+    for name, color in LIMITS.items():
+        links = [one for one in found[DOWN][name]["by_link"].values() if one["decoded"] is not None]
+        x, y = (np.array([one[key] for one in links]) for key in ("predicted", "decoded"))
+        left.plot(x, y, ".", color=color, markersize=3, label=name, alpha=0.7)
+        top = max(top, float(np.max([x, y])))
+    left.plot([0, top], [0, top], color="0.6", linewidth=0.8)
+    name_axes(left, {"x": axis("predicted", "tokens/s"), "y": axis("decoded", "tokens/s")})
+    left.legend()
+    place = np.arange(len(BASELINES))
+    for shift, (name, color) in zip((-0.25, 0.0, 0.25), LIMITS.items(), strict=True):
+        for number, baseline in enumerate(BASELINES):
+            row = found[DOWN][name]["policies"].get(baseline)
+            if row is None or row["ours_over_it"] is None:
+                continue
+            spread = row["ours_over_it"]
+            right.plot([spread["p05"], spread["p95"]], [place[number] + shift] * 2, color=color, linewidth=1.5)
+            right.plot([spread["median"]], [place[number] + shift], "o", color=color, markersize=3)
+    right.axvline(1.0, color="0.6", linewidth=0.8)
+    right.set_yticks(place, BASELINES)
+    right.set_xscale("log")
+    right.set_xlabel("tokens/s of the plan over those of the method")
+    return figure
+
+
+def main() -> None:
+    """Draw the figure beside the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("json", type=Path)
+    asked = parser.parse_args()
+    with house_style():
+        save(paint(json.loads(asked.json.read_text(encoding="utf-8"))), asked.json.with_suffix(".svg"))
+
+
+if __name__ == "__main__":
+    main()

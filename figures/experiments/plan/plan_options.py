@@ -1,0 +1,120 @@
+"""The decoding methods that play the options of a plan."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.multi_draft import Dssd, FixedLength
+from validation.decoding.methods.quantized import CSqs, KSqs, Sqs
+from validation.decoding.methods.single_draft import CuHlmCertified, CuHlmOffline, CuHlmOnline, Hlm, UHlm
+from validation.decoding.session import Draft, Message, Step
+from validation.planning.menu import CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, U_HLM, Line, Option
+from validation.planning.positions import LATTICES
+
+Array = NDArray[Any]
+
+
+class _Skipping:
+    """Skip the first draft of a round if its expected uncertainty is at most a threshold."""
+
+    def set(self, option: Option) -> None:
+        """Take the draft length and the threshold of an option."""
+        self.max_draft_length = int(option.draft_length)
+        self.rule = None if option.threshold == -np.inf else UHlm(option.threshold, draws=None)
+
+    def skip(self, step: Step, tokens: Array) -> Array:
+        """Return whether u ≤ u_th for each draft."""
+        if self.rule is None:
+            return np.zeros(len(tokens), dtype=bool)
+        return np.asarray(self.rule.uncertainty(step, tokens) <= self.rule.threshold)
+
+    def lengths(self, sequences: Array, rates: Any) -> Array:
+        """Return the same length for all."""
+        return np.full(len(sequences), self.max_draft_length)
+
+
+class PlannedSplit(_Skipping, Dssd):
+    """K drafts with q_d up and p down, and skipping."""
+
+    def __init__(self, option: Option) -> None:
+        Dssd.__init__(self, int(option.draft_length))
+        self.set(option)
+        self.name = f"ours {option.label}"
+
+
+def _lattice(option: Option) -> Sqs:
+    """K drafts from quantised rows, and skipping."""
+    lattice = LATTICES[(option.codec or 1) - 1]
+    base: type[Sqs] = KSqs if lattice.k is not None else CSqs
+
+    class Planned(_Skipping, base):  # type: ignore[valid-type, misc]
+        def message(self, drafts: list[Draft]) -> Message:
+            """Return the quantised rows; the formula also counts the drawn tokens and a header."""
+            found = base.message(self, drafts)
+            width = (self.session.vocabulary - 1).bit_length()
+            return Message(found.bits + width * len(drafts) + 16.0, found.payload)
+
+    shared = {"resolution": lattice.resolution, "budget_bits": 1e12}
+    if lattice.k is not None:
+        made = Planned(lattice.k, **shared)
+    else:
+        made = Planned(lattice.threshold, learning_rate=0.0, **shared)
+    made.set(option)
+    made.name = f"ours {option.label}"
+    return made
+
+
+def method_of(option: Option, line: Line | None) -> Method:
+    """Return the decoding method of an option.
+
+    Raises
+    ------
+    ValueError
+        If the option has no drafts; one model alone needs no decoding.
+    """
+    if option.family == FIXED:
+        return FixedLength(int(option.draft_length))
+    if option.family == HLM:
+        return Hlm()
+    if option.family == U_HLM:
+        return UHlm(option.threshold, f"U-HLM {option.label}")
+    if option.family == CU_HLM:
+        return _truncated(option, line)
+    if option.family == FLEXSPEC:
+        return Dssd(int(option.draft_length))
+    if option.family == OURS:
+        return PlannedSplit(option) if option.codec == 0 else _lattice(option)
+    if option.family == SQS:
+        return _budgeted(option)
+    raise ValueError(f"{option.family} has no drafts")
+
+
+def _truncated(option: Option, line: Line | None) -> Method:
+    kind, threshold = option.label.split(",")[0], option.threshold
+    name = f"CU-HLM {option.label}"
+    if kind.startswith("offline"):
+        return CuHlmOffline(threshold, int(kind.rsplit("= ", 1)[1]), name=name)
+    if kind == "online" and line is not None:
+        return CuHlmOnline(threshold, slope=line.slope, intercept=line.intercept, name=name)
+    bias = float(re.search(r"≤ ([\d.]+)", option.label)[1])  # type: ignore[index]
+    made = CuHlmCertified(threshold, bias_tolerance=bias, draws=20)
+    made.name = name
+    return made
+
+
+def _budgeted(option: Option) -> Method:
+    name, budget = option.label.rsplit(", B = ", 1)
+    lattice = next(one for one in LATTICES if one.name == name)
+    shared = {"resolution": lattice.resolution, "budget_bits": float(budget)}
+    made = (
+        KSqs(lattice.k, **shared)
+        if lattice.k is not None
+        else CSqs(lattice.threshold or 0.0, learning_rate=0.0, **shared)
+    )
+    made.name = f"SQS {option.label}"
+    return made

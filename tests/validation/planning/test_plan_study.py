@@ -1,0 +1,114 @@
+"""The study of `figures/experiments/plan`: its clock against the loop's, its methods against the options they play."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hlmtheory.channel import TraceLink
+from tests.validation.tiny_texts import quarters
+from validation.collection.prompts import Prompt
+from validation.decoding.links import TracedLink, Way
+from validation.decoding.loop import decode
+from validation.decoding.methods.multi_draft import Dssd
+from validation.decoding.methods.single_draft import CloudOnly
+from validation.decoding.retiming import retime
+from validation.models.tables import table_pair
+from validation.planning.menu import CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, U_HLM, Line, Option
+from validation.planning.positions import LATTICES
+
+EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "experiments" / "plan"
+sys.path.insert(0, str(EXPERIMENT))
+sessions = importlib.import_module("plan_sessions")
+methods = importlib.import_module("plan_options")
+sys.path.remove(str(EXPERIMENT))
+
+PROMPTS = [Prompt(name, "0", "test") for name in ("one", "two", "three", "four", "five")]
+TIMES, ROUND_TRIP_S, DOWN_BPS = (0.0125, 0.03125), 0.25, 4096.0
+
+
+def links(count=7):
+    """Recorded links of several lengths, with slots in which nothing arrives."""
+    rng = np.random.default_rng(5)
+    found = {}
+    for number in range(count):
+        slots = int(rng.integers(3, 9))
+        rates = rng.choice([0.0, 100.0, 1000.0, 50000.0], slots)
+        rates[0] = 500.0
+        found[f"link {number}"] = TraceLink(np.cumsum(rng.uniform(0.25, 2.0, slots)), rates)
+    return found
+
+
+def test_transfers_over_all_links_are_those_of_each():
+    own = links()
+    side = sessions.Links(own)
+    rng = np.random.default_rng(6)
+    for bits in (1.0, 777.0, 123456.0):
+        start = rng.uniform(0, 40, len(own))
+        each = [float(link.transfer_time(bits, s)) for link, s in zip(own.values(), start, strict=True)]
+        np.testing.assert_allclose(side.transfer(bits, start), each, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", [Dssd(2), CloudOnly()])
+def test_a_session_of_one_text_takes_as_long_as_in_the_loop(method):
+    rng = np.random.default_rng(7)
+    pair = table_pair(quarters(rng, 40), quarters(rng, 40))
+    records = decode(pair, PROMPTS[:1], method, new_tokens=3, times=TIMES)
+    own = links()
+    down = np.full(len(own), DOWN_BPS)
+    seconds, _ = sessions.session_seconds(
+        sessions.Rounds.of(records, real_bytes=True), sessions.Links(own), TIMES, ROUND_TRIP_S, down
+    )
+    for number, (name, source) in enumerate(own.items()):
+        link = TracedLink(name, source, Way(ROUND_TRIP_S / 2, DOWN_BPS))
+        (timed,) = retime(records, link, [method], times=TIMES)
+        assert seconds[number, 0] == pytest.approx(timed.seconds, rel=1e-9)
+
+
+def test_texts_follow_each_other_on_a_link():
+    own = links()
+    rounds = sessions.Rounds.alone(np.array([3.0, 2.0]), server=True, width=12)
+    both, _ = sessions.session_seconds(rounds, sessions.Links(own), TIMES, ROUND_TRIP_S, np.full(len(own), DOWN_BPS))
+    whole = sessions.Rounds.alone(np.array([5.0]), server=True, width=12)
+    one, _ = sessions.session_seconds(whole, sessions.Links(own), TIMES, ROUND_TRIP_S, np.full(len(own), DOWN_BPS))
+    np.testing.assert_allclose(both.sum(axis=1), one[:, 0], rtol=1e-12)
+
+
+def option(family, label="", *, k=2, threshold=-np.inf, codec=None):
+    """An option without counts."""
+    none = np.zeros(1)
+    return Option(family, label, np.zeros((1, 8)), k, threshold, none, none, (1, 1), codec)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        option(FIXED, "K = 2"),
+        option(HLM, k=1),
+        option(U_HLM, "u ≤ 0.5", k=1, threshold=0.5),
+        option(CU_HLM, "offline k = 2, u ≤ 0.5", k=1, threshold=0.5),
+        option(CU_HLM, "online, u ≤ 0.5", k=1, threshold=0.5),
+        option(CU_HLM, "certified, Bias ≤ 0.5, u ≤ 0.5", k=1, threshold=0.5),
+        option(SQS, f"{LATTICES[6].name}, B = 1000"),
+        option(FLEXSPEC, "K = 3", k=3, codec=0),
+        option(OURS, "a", codec=0, threshold=0.5),
+        option(OURS, "b", codec=7),
+        option(OURS, "c", codec=8, threshold=0.5, k=3),
+    ],
+)
+def test_every_option_is_played(one):
+    rng = np.random.default_rng(8)
+    pair = table_pair(quarters(rng, 1100), quarters(rng, 1100))
+    method = methods.method_of(one, Line(0.5, 0.0, 0.1, 0.9))
+    records = decode(pair, PROMPTS, method, new_tokens=6, times=TIMES, risk=True)
+    assert all(len(record.tokens) <= 6 for record in records)
+    if one.threshold == -np.inf:
+        assert sum(record.total("skipped") for record in records) == 0
+    if one.family in (FIXED, FLEXSPEC, OURS):
+        assert max(round_.drafted for record in records for round_ in record.rounds) == one.draft_length
+    else:
+        assert method.name

@@ -113,6 +113,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
     if manifest.get("version") != _VERSION:
         what = f"whose format version is {manifest.get('version')!r}, not {_VERSION}"
         raise _refusal(folder, what, "collect the trace again")
+    if manifest.get("kind", "logits") != "logits":
+        what = "which holds top-k lists and not logits"
+        raise _refusal(folder, what, "check the claims that lists decide with `hlm validate --trace`")
     return manifest
 
 

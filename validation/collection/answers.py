@@ -5,7 +5,7 @@ format            content
 ================  ======================================================================================================
 vllm              ``prompt_logprobs``, nested: null first, then ``{token id: {"logprob", "rank"}}``; flat:
                   ``{start_indices, end_indices, token_ids, logprobs, ranks}``. The token of the text comes first, at
-                  any rank.
+                  any rank; in the flat form it stands there again if it is one of the top k.
 sglang            ``meta_info.input_top_logprobs``: null first, then lists of ``[logprob, id, text]``;
                   ``input_token_logprobs``: the token of the text at each place
 llama-server      ``completion_probabilities``: ``[{id, logprob, top_logprobs: [{id, logprob}]}]``, without
@@ -65,6 +65,8 @@ def _texts(path: Path, processing: Processing) -> Iterator[ListedText]:
 
 def _text(where: str, answer: Any, value: Value) -> ListedText:
     engine, found = _engine(where, answer)
+    if engine == "vllm" and isinstance(found, Mapping) and (text := _flat_text(where, found, value)) is not None:
+        return text
     places = list(_READERS[engine](where, found, value))
     if not places:
         raise UserError(f"{where} has no log-probabilities; ask the engine for the top k of the prompt.")
@@ -134,13 +136,44 @@ def _flat(where: str, found: Mapping[str, Any], value: Value) -> Iterator[Place]
         yield at, *_without_extra(here, [(_id(here, token), value(here, one), rank) for token, one, rank in entries])
 
 
+def _flat_text(where: str, found: Mapping[str, Any], value: Value) -> ListedText | None:
+    """Return a text of vLLM's flat form at once, or None if it is not of the usual form or damaged.
+
+    Usual is that each position but the first has the token of the text and then the top k.
+    """
+    names = ("start_indices", "end_indices", "token_ids", "ranks", "logprobs")
+    columns = [np.asarray(found[name]) for name in names]
+    whole = all(column.ndim == 1 and column.dtype.kind == "i" for column in columns[:4])
+    if not whole or columns[4].ndim != 1 or columns[4].dtype.kind != "f" or value is not _log:
+        return None
+    starts, ends, tokens, ranks, logs = columns
+    if len(starts) != len(ends) or not len(tokens) == len(ranks) == len(logs):
+        return None
+    places = np.flatnonzero(ends > starts)
+    width = int(ends[places[0]] - starts[places[0]]) if len(places) else 0
+    if width < 2 or len(tokens) != width * len(places) or (starts[places] != width * np.arange(len(places))).any():
+        return None
+    if (ends[places] != starts[places] + width).any() or not (logs <= MASS).all():
+        return None
+    if tokens.min() < 0 or tokens.max() > LARGEST_ID:
+        return None
+    tokens, ranks, logs = (column.reshape(-1, width) for column in (tokens, ranks, logs))
+    again = (tokens[:, 1:] == tokens[:, :1]).any(axis=1)
+    if (~again & (ranks[:, 0] < width)).any():
+        return None
+    order = np.argsort(-logs[:, 1:], axis=1, kind="stable")
+    listed, values = (np.take_along_axis(column[:, 1:], order, axis=1) for column in (tokens, logs))
+    return ListedText(listed, values, tokens[:, 0].copy(), lambda row: f"{where}, place {places[row]}")
+
+
 def _without_extra(where: str, entries: list[tuple[int, float, Any]]) -> tuple[int, list[Entry]]:
     """Return a position of vLLM; its first entry is the token of the text, which may not be among the largest."""
     if not entries:
         raise UserError(f"{where} lists no token; the file is damaged.")
     token, _, rank = entries[0]
     listed = [(one, value) for one, value, _ in entries]
-    if rank is None or rank > len(entries):  # at rank len(entries) it is the smallest of the top k
+    again = any(one == token for one, _ in listed[1:])
+    if again or rank is None or rank > len(entries):  # at rank len(entries) it is the smallest of the top k
         listed = listed[1:]
     return token, _ordered(where, listed)
 

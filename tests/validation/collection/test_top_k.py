@@ -53,9 +53,19 @@ def in_choices(p: np.ndarray, k: int) -> Any:
     return {"choices": [nested(p, k)], "usage": {}}
 
 
+def once(p: np.ndarray, k: int) -> Any:
+    """The flat form without the second entry of a token of the text that is one of the top k."""
+    return flat_of([[], *(with_text(row, t, k) for row, t in zip(p, TEXT, strict=True))])
+
+
 def flat(p: np.ndarray, k: int) -> Any:
-    """vLLM's FlatLogprobs."""
-    places = [[], *(with_text(row, t, k) for row, t in zip(p, TEXT, strict=True))]
+    """vLLM's FlatLogprobs: the token of the text, then the top k, among them perhaps the same token."""
+    firsts = [(int(t), float(np.log(row[t])), int((row > row[t]).sum()) + 1) for row, t in zip(p, TEXT, strict=True)]
+    return flat_of([[], *([first, *largest(row, k)] for first, row in zip(firsts, p, strict=True))])
+
+
+def flat_of(places: list[Any]) -> Any:
+    """The flat form of some places."""
     ends = np.cumsum([len(place) for place in places]).tolist()
     every = [one for place in places for one in place]
     return {
@@ -97,7 +107,14 @@ def llama_cpp(p: np.ndarray, k: int) -> Any:
     }
 
 
-ENGINES = {"nested": nested, "in choices": in_choices, "flat": flat, "sglang": sglang, "llama.cpp": llama_cpp}
+ENGINES = {
+    "nested": nested,
+    "in choices": in_choices,
+    "flat": flat,
+    "once": once,
+    "sglang": sglang,
+    "llama.cpp": llama_cpp,
+}
 
 
 def stored(path: Path, *answers: Any) -> Path:

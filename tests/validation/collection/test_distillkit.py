@@ -1,0 +1,210 @@
+"""Folders of DistillKit, written here field by field as its source does."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pytest
+import torch
+import yaml
+from pyarrow import parquet
+
+from hlmtheory.truncation import box_distance
+from hlmtheory.verification import softmax, total_variation
+from validation.collection.distillkit import CONFIG, open_distillkit
+from validation.collection.top_k import pair_lists
+from validation.errors import UserError
+
+V, K, EXACT, TEXTS, LENGTH = 100, 12, 8, 3, 7
+TERMS = [0, 1, "sqrt"]
+BINS = [{"scale_dtype": "float16", "element_bits": 3, "num_elements": 3}]
+
+
+def packed(numbers: np.ndarray, bits: int) -> np.ndarray:
+    """Numbers (n, k) of some bits each, the most significant bit first, in whole bytes."""
+    found = (numbers[..., None] >> np.arange(bits - 1, -1, -1)) & 1
+    return np.packbits(found.reshape(len(numbers), -1).astype(np.uint8), axis=1)
+
+
+def stored_bytes(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Values (n, k) in a type, as bytes (n, bytes)."""
+    found = torch.tensor(values, dtype=torch.float32).to(getattr(torch, dtype)).contiguous()
+    return found.view(torch.uint8).reshape(len(values), -1).numpy()
+
+
+def write(folder: Path, rows: list[np.ndarray], texts: list[list[int]], **changes: Any) -> Path:
+    """A folder with the top K of distributions (LENGTH - 1, V) of some texts."""
+    config = {
+        "d": V,
+        "k": K,
+        "exact_k": EXACT,
+        "exact_dtype": "float32",
+        "polynomial_terms": TERMS,
+        "term_dtype": "float32",
+        "residual_bins": BINS,
+        "delta_encoding": False,
+        "error_diffusion": False,
+        "normalize_t": False,
+    } | changes
+    folder.mkdir(exist_ok=True)
+    (folder / CONFIG).write_text(yaml.safe_dump(config))
+    columns: dict[str, list[Any]] = {name: [] for name in ("input_ids", "compressed_logprobs", "bytepacked_indices")}
+    for p, text in zip(rows, texts, strict=True):
+        order = np.argsort(-p, axis=1)[:, :K]
+        values = np.float32(np.log(np.take_along_axis(p, order, 1)))
+        if config["delta_encoding"]:
+            values = np.diff(values, axis=1, prepend=0).astype(np.float32)
+        rest = np.zeros((len(p), 4 * 3 + 2 + 2), np.uint8)  # polynomial, scale and nine bits: never read
+        content = np.concatenate([stored_bytes(values[:, :EXACT], config["exact_dtype"]), rest], axis=1)
+        columns["input_ids"].append(text)
+        columns["compressed_logprobs"].append(content.tolist())
+        columns["bytepacked_indices"].append(packed(order, math.ceil(math.log2(V))).tolist())
+    schema = pyarrow.schema(
+        [
+            ("input_ids", pyarrow.list_(pyarrow.uint64())),
+            ("compressed_logprobs", pyarrow.list_(pyarrow.list_(pyarrow.uint8()))),
+            ("bytepacked_indices", pyarrow.list_(pyarrow.list_(pyarrow.uint8()))),
+        ]
+    )
+    for number in range(len(rows)):
+        part = {name: column[number : number + 1] for name, column in columns.items()}
+        parquet.write_table(
+            pyarrow.table(part, schema), folder / f"data_{number}.parquet", write_page_checksum=True, compression="none"
+        )
+    return folder
+
+
+def drawn(seed: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [softmax(rng.normal(0, 3, (LENGTH - 1, V))) for _ in range(TEXTS)]
+
+
+TOKENS = np.random.default_rng(9).integers(0, V, (TEXTS, LENGTH)).tolist()
+
+
+@pytest.mark.parametrize("delta", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+def test_the_exact_entries_are_read_and_hold_the_truth(tmp_path, dtype, delta):
+    q, p = drawn(1), drawn(2)
+    sources = [
+        open_distillkit(write(tmp_path / name, rows, TOKENS, exact_dtype=dtype, delta_encoding=delta))
+        for name, rows in (("q", q), ("p", p))
+    ]
+    pair = pair_lists(*sources, None)
+    assert (pair.vocabulary, pair.rows, pair.texts, pair.draft_k) == (V, TEXTS * (LENGTH - 1), TEXTS, EXACT)
+    ((lists, tokens, number, position),) = pair.blocks()
+    assert tokens.tolist() == [token for text in TOKENS for token in text[1:]]
+    assert number.tolist() == np.repeat(range(TEXTS), LENGTH - 1).tolist()
+    assert position.tolist() == list(range(LENGTH - 1)) * TEXTS
+    whole = np.concatenate(q)
+    order = np.argsort(-whole, axis=1)[:, :EXACT]
+    assert lists.draft_tokens.tolist() == order.tolist()
+    truth = np.log(np.take_along_axis(whole, order, 1))
+    error = np.abs(lists.draft_log_probabilities - truth)
+    assert (error <= lists.draft_rounding.of(lists.draft_log_probabilities)).all()
+    boxes = lists.boxes()
+    apart = box_distance(boxes.target.lower, boxes.target.upper, boxes.draft.lower, boxes.draft.upper, boxes.count)
+    true = total_variation(np.concatenate(p), whole)
+    assert ((apart.lower <= true) & (true <= apart.upper)).all()
+
+
+def read(folder: Path) -> Any:
+    source = open_distillkit(folder)
+    return pair_lists(source, source, None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"d": 2**31}, r"compression_config\.yaml: d is 2147483648; it must be a whole number"),
+        ({"k": 10**9}, r"k is 1000000000; it must be a whole number, 1 to 100"),
+        ({"exact_k": 0}, "exact_k = 0: every value is a polynomial's"),
+        ({"exact_k": K + 1}, "exact_k is 13"),
+        ({"exact_dtype": "int8"}, "'int8' is no type of a value"),
+        ({"residual_bins": [{"scale_dtype": "float16", "element_bits": 99, "num_elements": 1}]}, "element_bits is 99"),
+        ({"residual_bins": 3}, "residual_bins must be a list"),
+        ({"delta_encoding": 2}, "delta_encoding is 2"),
+        ({"k": K + 8}, r"row 0: bytepacked_indices has 11 bytes a position, but .* needs 18"),
+        ({"term_dtype": "float16"}, r"row 0: compressed_logprobs has 48 bytes a position, but .* needs 42"),
+        (
+            {"delta_encoding": True},
+            r"data_0\.parquet, row 0, place 1: its 8 probabilities leave more than the other 92",
+        ),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_refused(tmp_path, change, message):
+    folder = write(tmp_path / "q", drawn(1), TOKENS)
+    config = yaml.safe_load((folder / CONFIG).read_text())
+    (folder / CONFIG).write_text(yaml.safe_dump(config | change))
+    with pytest.raises(UserError, match=message):
+        read(folder)
+
+
+def test_missing_and_foreign_files_are_named(tmp_path):
+    folder = write(tmp_path / "q", drawn(1), TOKENS)
+    (folder / "data_1.parquet").unlink()
+    with pytest.raises(UserError, match=r"has no data_1\.parquet, but later ones"):
+        read(folder)
+    parquet.write_table(pyarrow.table({"a": [1]}), folder / "data_1.parquet")
+    with pytest.raises(UserError, match=r"data_1\.parquet has no column input_ids"):
+        read(folder)
+    parquet.write_table(
+        pyarrow.table({"input_ids": [[1, 2]], "compressed_logprobs": [3], "bytepacked_indices": [[[1], [1, 2]]]}),
+        folder / "data_1.parquet",
+    )
+    with pytest.raises(UserError, match=r"data_1\.parquet, row 0: compressed_logprobs is no list of bytes"):
+        read(folder)
+    (folder / CONFIG).write_text("a: [")
+    with pytest.raises(UserError, match="is not YAML"):
+        read(folder)
+    (folder / CONFIG).write_text("#" * 2**17)
+    with pytest.raises(UserError, match="more than 65,536 bytes"):
+        read(folder)
+
+
+def test_swapped_bytes_are_refused_by_their_place(tmp_path):
+    rows = drawn(1)
+    folder = write(tmp_path / "q", rows, TOKENS)
+    table = parquet.read_table(folder / "data_2.parquet").to_pylist()
+    for place in table[0]["compressed_logprobs"]:
+        place[: 4 * EXACT] = np.frombuffer(bytes(place[: 4 * EXACT]), "<u4").byteswap().tobytes()
+    parquet.write_table(
+        pyarrow.Table.from_pylist(table, parquet.read_schema(folder / "data_0.parquet")), folder / "data_2.parquet"
+    )
+    with pytest.raises(UserError, match=r"data_2\.parquet, row 0, place \d: value \d .* another byte order"):
+        read(folder)
+
+
+def test_every_cut_and_flipped_byte_is_refused_by_its_file_or_changes_nothing(tmp_path):
+    """The pages have checksums here; without them, which is DistillKit's default, a flip in a value goes unseen."""
+    folder = write(tmp_path / "q", drawn(1)[:1], TOKENS[:1])
+    path = folder / "data_0.parquet"
+    whole = path.read_bytes()
+    ((expected, tokens, _, _),) = read(folder).blocks()
+    contents = [whole[:end] for end in range(0, len(whole), 67)]
+    contents += [whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :] for at in range(0, len(whole), 23)]
+    refused = 0
+    for content in contents:
+        path.write_bytes(content)
+        found = outcome(folder)
+        if isinstance(found, str):
+            refused += 1
+            assert "data_0.parquet" in found
+            continue
+        ((lists, again, _, _),) = found.blocks()
+        assert np.array_equal(lists.draft_tokens, expected.draft_tokens)
+        assert np.array_equal(lists.draft_log_probabilities, expected.draft_log_probabilities)
+        assert again.tolist() == tokens.tolist()
+    assert refused > len(contents) / 2
+
+
+def outcome(folder: Path) -> Any:
+    """The pair, or the error as text."""
+    try:
+        return read(folder)
+    except UserError as error:
+        return str(error)

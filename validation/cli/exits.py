@@ -19,7 +19,8 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
     >>> missing_extra(ModuleNotFoundError("No module named 'click'", name="click"))
     "This command needs click; install the extra: pip install '.[validation]' in the project's folder."
     """
-    package = (error.name or "").split(".")[0]
+    module = (error.name or "").split(".")[0]
+    package = {"yaml": "pyyaml"}.get(module, module)
     extra = _extras().get(package)
     if extra is None:
         return None
@@ -27,7 +28,7 @@ def missing_extra(error: ModuleNotFoundError) -> str | None:
 
 
 def _extras() -> dict[str, str]:
-    """Return the extra that installs each package: ``validation`` if it does, else the first one."""
+    """Return the extra that installs each package: ``validation`` if it does, else the first one for users."""
     found: dict[str, str] = {}
     try:
         wanted = requires(PROJECT) or []
@@ -36,6 +37,6 @@ def _extras() -> dict[str, str]:
     for line in wanted:
         if match := re.fullmatch(r"([\w.-]+)[^;]*;\s*extra == ['\"](\w+)['\"]", line):
             module, extra = match[1].replace("-", "_").lower(), match[2]
-            if extra == "validation" or module not in found:
+            if extra == "validation" or found.get(module, "test") in ("test", "dev"):
                 found[module] = extra
     return found

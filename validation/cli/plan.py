@@ -177,10 +177,18 @@ def _show_users(console: Console, shared: dict[str, Any]) -> None:
     console.print(
         f"{min(len(shared['users']), 20)} users{more}: {shared['total_tokens_per_s']:.4g} tokens/s together, at "
         f"least {shared['least_tokens_per_s']:.3g} each; equal shares give {shared['equal_shares_tokens_per_s']:.4g}. "
-        f"No plans and shares are better by more than {off}. The server's passes do not grow with the users.",
+        f"No plans and shares are better by more than {off}.",
         soft_wrap=True,
         highlight=False,
     )
+    most = shared["one_pass_at_a_time_tokens_per_s"]
+    if most is not None:
+        console.print(
+            "The server is taken as free for every user. One pass of the target model at a time gives at most "
+            f"{most:.4g} tokens/s.",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 MARKS = {"proved": "p", "measured": "m"}

@@ -126,8 +126,11 @@ def plan_band(planner: Planner, users: list[User]) -> tuple[SharedPlan, dict[str
     )
     even = np.asarray(share_rates(tokens, fixed, air * found.shares, np.full(len(users), 1.0 / len(users))))
     rates = found.rates
+    sent = np.array([(1.0 - one.skip_share) / one.tokens for one in found.users])  # passes of the target for a token
+    busy = setting.verify_s * float(sent @ rates) / float(rates.sum())
     plain = {
         "utility": utility,
+        "one_pass_at_a_time_tokens_per_s": float(1.0 / busy) if busy > 0 else None,
         "users": [
             {
                 "name": user.name,

@@ -23,6 +23,7 @@ from validation.decoding.recorded_links import load_links
 from validation.decoding.records import GenerationRecord
 from validation.decoding.wire import index_bits
 from validation.models.pair import load_pair
+from validation.planning import profile
 from validation.planning.measure import planner_of_trace
 from validation.planning.menu import DEVICE, FAMILIES, OURS, SERVER, STREAM, Option
 from validation.planning.plan import Planner
@@ -118,9 +119,11 @@ def main() -> None:
     parser.add_argument("--draft", help="the draft model; the built-in pair if left out")
     parser.add_argument("--target")
     parser.add_argument("--prompts", type=Path)
+    parser.add_argument("--texts", type=int, default=profile.MOST_TEXTS, help="texts of the trace, evenly spaced")
     parser.add_argument("--plans", action="store_true", help="only plan, and say what would be decoded")
     parser.add_argument("--most", type=int, default=40, help="options that are decoded, the most often planned first")
     asked = parser.parse_args()
+    profile.MOST_TEXTS = asked.texts
     setting = Setting(constant_link(1e7, ROUND_TRIP_S), *TIMES)
     planner, about = planner_of_trace(asked.trace, setting, cache=asked.work)
     links = links_of(asked.links)
@@ -147,7 +150,7 @@ def main() -> None:
     records = decoded([(n, planner.options[n]) for n in ordered], planner, pair, test, asked.work / "decoded")
     found = score(planner, links, chosen, records)
     command = f"plan_study.py {asked.trace.name} {asked.links.name} WORK {asked.out.name}" + (
-        " --draft DRAFT --target TARGET --prompts PROMPTS" if asked.draft else ""
+        f" --draft DRAFT --target TARGET --prompts PROMPTS --texts {asked.texts}" if asked.draft else ""
     )
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     head = {

@@ -164,6 +164,8 @@ def test_users_share_a_band(plan, folder):
     assert shares["far"] > shares["near"]  # the slow link needs more of the band for the same
     assert found["upper_bound"] >= found["value"]
     equal = planned(plan("--json", "--users", "3"))["users"]
+    exchanges = 1 / 0.030  # a second
+    assert equal["one_pass_at_a_time_tokens_per_s"] >= exchanges  # a round gives at least one token
     assert [one["share"] for one in equal["users"]] == pytest.approx([1 / 3] * 3, abs=1e-3)
 
 

@@ -24,6 +24,8 @@ KEPT, NOT_KEPT, UNDECIDED = "kept", "not kept", "not enough draws"
 FIRST_CHUNK, LARGEST_CHUNK, GROWTH = 64, 4096, 4
 FINE = 20_000
 """Leaves of the partitions of all prompts on which sets of continuations are learned."""
+FEWEST = 16
+"""Leaves of the partitions of all prompts on which an upper bound is computed, at least."""
 FIRST_LOOK = 500
 """Draws at the first upper bound; the next ones are at twice as many, and so on, and at the end."""
 HELD = 4096
@@ -151,7 +153,8 @@ class Audit:
         self._partitions = [
             Partition(self.law, c, self.depth, max(16, min(FINE, self.planned) // count)) for c in range(count)
         ]
-        sure = max(2, int((self.epsilon**2 * self.planned) ** 2 / 40) // count)  # as many as these draws can bound
+        sure = int((self.epsilon**2 * self.planned) ** 2 / 40)  # as many as these draws can bound
+        sure = max(4, max(FEWEST, sure) // count)
         self._coarse = [
             one if len(one.cells(self.depth)) <= sure else Partition(self.law, c, self.depth, sure)
             for c, one in enumerate(self._partitions)

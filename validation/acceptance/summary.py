@@ -342,6 +342,27 @@ def schedule(profile: NDArray[np.float64], times: RoundTimes, largest_batch: int
     return tuple(ranges)
 
 
+def speculative_config(summary: Summary) -> dict[str, Any]:
+    """Return the part of vLLM's ``--speculative-config`` that says how many tokens are drafted, by batch size.
+
+    Add the method and the draft model to it.
+
+    Raises
+    ------
+    UserError
+        The best draft length is not known, or is 0 for every batch.
+    """
+    if summary.best is None:
+        raise UserError("The schedule needs the times of a round; give --verify-ms and --draft-ms.")
+    longest = max(length for _, _, length in summary.schedule)
+    if longest == 0:
+        raise UserError("Drafting does not pay for any batch size; serve without speculative decoding.")
+    return {
+        "num_speculative_tokens": longest,
+        "num_speculative_tokens_per_batch_size": [list(one) for one in summary.schedule],
+    }
+
+
 def speculation_profile(records: Sequence[AcceptanceRecord], summary: Summary) -> dict[str, Any]:
     """Return the content of a ``speculation_profile.json``, version 1.0, for simulators of serving.
 

@@ -52,6 +52,9 @@ NON_NEGATIVE = click.FloatRange(min=0.0)
 @click.option("--records", type=click.Path(path_type=Path), help="Write the records here, as AIPerf's JSONL.")
 @click.option("--profile", type=click.Path(path_type=Path), help="Write speculation_profile.json here.")
 @click.option(
+    "--schedule", type=click.Path(path_type=Path), help="Write draft lengths by batch size here, for vLLM, as JSON."
+)
+@click.option(
     "--figure", type=click.Path(path_type=Path), help="Draw tokens of a round by draft length: .svg, .pdf or .png."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
@@ -70,6 +73,7 @@ def acceptance(
     confidence: float,
     records: Path | None,
     profile: Path | None,
+    schedule: Path | None,
     figure: Path | None,
     as_json: bool,
 ) -> None:
@@ -84,7 +88,7 @@ def acceptance(
     """
     from validation.acceptance.engines import read_acceptance
     from validation.acceptance.record import marked, write_records
-    from validation.acceptance.summary import RoundTimes, speculation_profile, summarise
+    from validation.acceptance.summary import RoundTimes, speculation_profile, speculative_config, summarise
 
     if (verify_ms is None) != (draft_ms is None):
         raise UserError("The best draft length needs both --verify-ms and --draft-ms; give both or none.")
@@ -117,6 +121,9 @@ def acceptance(
     if profile is not None:
         with naming(profile):
             profile.write_text(json.dumps(speculation_profile(found, summary), indent=1) + "\n", encoding="utf-8")
+    if schedule is not None:
+        with naming(schedule):
+            schedule.write_text(json.dumps(speculative_config(summary), indent=1) + "\n", encoding="utf-8")
     if records is not None:
         with naming(records):
             write_records(found, records)
@@ -126,7 +133,7 @@ def acceptance(
         with naming(figure):
             draw_tokens(summary, figure)
     _show(console, summary)
-    for path in (profile, records, figure):
+    for path in (profile, schedule, records, figure):
         if path is not None:
             console.print(str(path), soft_wrap=True)
     if as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from click.testing import CliRunner
@@ -42,6 +43,23 @@ def test_what_is_shown(answers):
     assert "vLLM drafts greedily unless" in result.output
     assert "0 to 0.3000" in result.output
     assert "one draft more adds at most 0.3000 tokens, and it must add over 0.1500 to pay" in result.output
+
+
+def test_the_schedule_is_written_for_vllm(answers, tmp_path):
+    file = tmp_path / "schedule.json"
+    times = ("--verify-ms", "20", "--draft-ms", "3", "--verify-us-per-token", "2000", "--batch", "40")
+    assert run(answers, *times, "--schedule", file).exit_code == 0
+    found = json.loads(file.read_text())
+    ranges = found["num_speculative_tokens_per_batch_size"]
+    assert found["num_speculative_tokens"] == max(length for _, _, length in ranges)
+    assert ranges[0][0] == 1
+    assert ranges[-1][1] == 40
+    assert all(after[0] == before[1] + 1 for before, after in pairwise(ranges))
+    assert [length for _, _, length in ranges] == sorted({length for _, _, length in ranges}, reverse=True)
+    assert len(ranges) > 1
+    assert "needs the times of a round" in run(answers, "--schedule", file).output
+    dear = ("--verify-ms", "20", "--draft-ms", "3000", "--schedule", file)
+    assert "Drafting does not pay for any batch size" in run(answers, *dear).output
 
 
 def test_marks_are_shown_and_stored(answers, tmp_path):

@@ -327,6 +327,52 @@ def test_the_message_has_the_least_price_and_the_skip_is_the_rule(first, limit):
     assert first == (kept > 0)
 
 
+def test_a_first_draft_without_a_message_within_the_limit_is_skipped():
+    rng = np.random.default_rng(1)
+    dear = replace(RULE, skip_level=-1e6)  # otherwise nothing is skipped
+    for logits in rng.normal(scale=3.0, size=(5, 8)):
+        skips, sends = (make(rule=rule, bits_limit=1) for rule in (dear, replace(dear, skips=False)))
+        assert skips.draft(logits, rng=rng).skip
+        found = [sends.draft(logits, rng=rng), skips.draft(logits, first=False, rng=rng)]
+        assert [bits_of(draft.coded) for draft in found] == [every_message(sends.distribution(logits))[0].min()] * 2
+        assert not make(rule=dear).draft(logits, rng=rng).skip
+
+
+def test_the_distribution_is_that_of_the_temperature_or_its_lattice():
+    logits = np.array([3.0, 1.0, 0.5, 0.0, -1.0, -2.0, -np.inf, 2.0])
+    for temperature in (0.5, 1.0, 2.0):
+        weights = np.exp(logits / temperature)
+        np.testing.assert_allclose(make(temperature=temperature).distribution(logits), weights / weights.sum())
+    q = make().distribution(logits)
+    assert make(LatticeRows(10, threshold=1.0)).distribution(logits).tolist() == [1.0, *[0.0] * 7]
+    for messages in (LatticeRows(40, top_k=3), LatticeRows(40, threshold=0.05), LatticeRows(40, 2, 0.05)):
+        kept = np.argsort(-q)[: messages.top_k or 8]
+        kept = kept[q[kept] >= messages.threshold]
+        found = make(messages).distribution(logits)
+        assert set(np.flatnonzero(found)) <= set(kept.tolist())
+        assert np.abs(found[kept] - q[kept] / q[kept].sum()).max() < 1 / 40
+
+
+def test_an_estimated_rejection_is_a_probability():
+    rng = np.random.default_rng(0)
+    for slope, intercept, beta in ((5.0, 0.0, 1.0), (-5.0, 0.0, 0.0), (0.0, 0.25, 0.25)):
+        assert UncertaintyLine(slope, intercept).rejection([0.0, 0.0], 0, rng=rng) == beta
+
+
+@pytest.mark.parametrize("messages", [*KINDS, CertifiedRows(codec.CodecMenu(kinds=("lattice",), sizes=(8,)))])
+def test_a_draft_is_accepted_by_its_own_probability(messages):
+    """Below p/q, and not at it, with the exact q_d of a certified row and the q̂_d of a lattice."""
+    one = make(messages, DeviceRule(1, False, 1.0, 0.0, 0.0, 0.0, 0.0), line=None)
+    logits = np.linspace(0.0, 1.0, 8)
+    draft = one.decide(logits, 7, rng=np.random.default_rng(0))
+    target = np.full(8, (1 - 0.0625) / 7)
+    target[7] = 0.0625
+    border = 0.0625 / draft.distribution[7]
+    for u, accepted in ((border * (1 - 1e-12), 1), (border * (1 + 1e-12), 0)):
+        answer = ServerPolicy(one).verify(one.message([draft]), [target, target], rng=Replay([u, 0.5]))
+        assert answer.accepted == accepted
+
+
 def test_a_rule_without_prices_is_a_threshold():
     rng = np.random.default_rng(2)
     one = make(PROBABILITIES, threshold_rule(1, 0.5), line=UncertaintyLine(1.0, 0.0))
@@ -360,13 +406,15 @@ def test_a_device_decides_as_its_plan_on_the_plan_s_own_rows(length, limit, risk
     hulls = policy.codec_hulls(q, menu=MENU)
     token = q.argmax(axis=-1)
     beta = np.clip(LINE.slope * uncertainty.expected_uncertainty(rows, token) + LINE.intercept, 0.0, 1.0)
-    costs = policy.StageCosts(draft_s=0.01, verify_s=0.03, seconds_per_bit=1e-4, round_trip_s=0.02)
+    costs = policy.StageCosts(
+        draft_s=0.01, verify_s=0.03, seconds_per_bit=1e-4, round_trip_s=0.02, header_bits=2, token_bits=1
+    )
     given = {"round_limit_s": limit, "limit_seconds_per_bit": None if limit is None else 5e-4}
     options = {"rejection": beta, "risk_limit": risk, "draft_lengths": [length]}
     plan = policy.plan_user(hulls, costs, [0.7] * 3, **options, **given)
     more = {"vocabulary": 8, "temperature": 1.0, "messages": CERTIFIED, "line": LINE}
     one = DevicePolicy.from_plan(plan, costs=costs, **given, **more)
-    assert one.bits_limit == (None if limit is None else 15)  # (67.5 ms - 60 ms) / .5 ms
+    assert one.bits_limit == (None if limit is None else 12)  # (67.5 ms - 60 ms)/.5 ms - 2 - 1
     for n, row in enumerate(rows):
         first, later = (one.decide(row, token[n], first=kind, rng=rng) for kind in (True, False))
         assert first.skip == plan.skip[n]
@@ -464,7 +512,7 @@ def test_the_server_answers_the_first_rejection_and_the_bonus():
     assert (second.accepted, second.token) == (1, 0)
     none = ServerPolicy(replace(one, bonus=False)).verify(message, rows, rng=Replay([0.4, 0.9, 0.9]))
     assert (none.accepted, none.token) == (3, None)
-    request = server.verify(one.message([]), [P], rng=Replay([0.3]))
+    request = ServerPolicy(replace(one, bonus=False)).verify(one.message([]), [P], rng=Replay([0.3]))
     assert (one.message([]), request.accepted, request.token) == (REQUEST, 0, 1)
 
 
@@ -522,6 +570,9 @@ def test_other_messages_are_refused():
         for end in range(1, len(sent[kind])):
             with pytest.raises((ValueError, codec.CodecError)):
                 server.received(sent[kind][:end])
+    wide, narrow = (make(LatticeRows(16, top_k=k), replace(RULE, skips=False)) for k in (4, 2))
+    with pytest.raises(ValueError, match="message must be of at most 3 drafts"):
+        ServerPolicy(narrow).received(wide.message([wide.draft([0.0] * 8, rng=rng)]))
     skipped = make(rule=threshold_rule(1, 1.0)).draft(logits_of(rng), rng=rng)
     assert skipped.skip
     with pytest.raises(ValueError, match="drafts must be those that are sent"):

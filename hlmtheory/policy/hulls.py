@@ -217,6 +217,10 @@ class Priced:
         n = int(np.searchsorted(-self._slope, -x / y, side="left")) if y > 0 else 0
         return float(self._bits[n]), max(float(self._risk[n]), 0.0)
 
+    def prices(self) -> Numbers:
+        """The prices of risk, for a price 1 of a bit, at which the cheapest corner of some position changes."""
+        return np.asarray(1.0 / self._slope)
+
     def corners(self, x: float, y: float) -> Integers:
         """The corner of each position with the least x bits + y risk; of equal ones that with the fewest bits."""
         if y <= 0:

@@ -18,7 +18,7 @@ import numpy as np
 from hlmtheory._array import Array
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError, flag, instance, number, numbers
 from hlmtheory._quantities import not_negative, positive
-from hlmtheory.policy.costs import Numbers, StageCosts, Totals, UserPlan
+from hlmtheory.policy.costs import Integers, Numbers, StageCosts, Totals, UserPlan
 from hlmtheory.policy.hulls import Hulls, Priced
 from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
 
@@ -28,8 +28,7 @@ _SECONDS = positive("give a time in seconds")
 
 _ROUNDS = 200  # of column generation; about ten are needed
 _FINE = 1e-9  # relative: smaller differences of rates do not count
-_DEAR = (1e4, 1e8, 1e12)  # prices of a broken limit, in turn
-_SMALL = 64  # rows up to which single decisions are also exchanged
+_SMALL, _TRIED = 16, 4  # rows up to which single decisions are exchanged, and how many exchanges are completed
 ROUNDING = 1e-12  # relative: more than the roundings of a mean over all rows
 
 
@@ -228,30 +227,64 @@ def certificate(rate: float, value: float, model: Rounds) -> float:
 
 def solve(model: Rounds, limits: Limits, near: Prices) -> Solved:
     """Column generation: the best mixture of the decisions seen, its prices, the best decisions there, and so on."""
-    start = [Prices(0.0)]
-    if near.rate > 0 and min(limits) < math.inf:
-        start += [Prices(near.rate, factor * near.risk, factor * near.joules) for factor in (0.7, 1.0, 1.4)]
-    prices, bound, broken = Prices(0.0), math.inf, 0.0
-    for dear in _DEAR if min(limits) < math.inf else (0.0,):
-        risk, joules = (dear / _unit(limit) if limit < math.inf else 0.0 for limit in limits)
-        start += [Prices(0.0, risk, 0.0), Prices(0.0, 0.0, joules), Prices(0.0, risk, joules)]
-        columns = [_column(model, limits, one) for one in dict.fromkeys(start)]
-        bound = math.inf
-        for _ in range(_ROUNDS):
-            prices, broken = _master(columns, limits, dear)
-            made, value = model.best(prices, limits)
-            bound = min(bound, certificate(prices.rate, value, model))
-            column = Column(made, model.totals(made), prices)
-            known = any(column.totals == one.totals for one in columns)
-            columns.append(column)
-            if known or bound <= prices.rate * (1.0 + _FINE):
-                break
-        if broken <= 1e-9:
+    columns = _feasible(model, limits)
+    if columns is None:
+        return Solved(None, near, 0.0)
+    start = [Prices(0.0), near]
+    if max(near.risk, near.joules) > 0:
+        start += [Prices(near.rate, factor * near.risk, factor * near.joules) for factor in (0.7, 1.4)]
+    columns += [_column(model, limits, one) for one in dict.fromkeys(start)]
+    prices, bound = near, (1.0 + model.more) / model.least_seconds
+    for _ in range(_ROUNDS):
+        found = _master(columns, limits)
+        if found is None:
             break
-        start = [one.prices for one in columns]
+        prices = found
+        made, value = model.best(prices, limits)
+        bound = min(bound, certificate(prices.rate, value, model))
+        column = Column(made, model.totals(made), prices)
+        known = any(column.totals == one.totals for one in columns)
+        columns.append(column)
+        if known or bound <= prices.rate * (1.0 + _FINE):
+            break
     good = [one for one in columns if _keeps(one.totals, limits)]
     best = max(reversed(good), key=lambda one: _rate(one.totals)) if good else None
-    return Solved(best, prices, bound if broken <= 1e-9 else 0.0)
+    return Solved(best, prices, bound)
+
+
+def _feasible(model: Rounds, limits: Limits) -> list[Column] | None:
+    """Columns of which a mixture keeps the limits; None if none does, whatever is decided."""
+    which = [n for n in range(2) if limits[n] < math.inf]
+    columns: list[Column] = []
+    share = np.full(len(which), 1.0 / max(len(which), 1))
+    for _ in range(_ROUNDS if which else 0):
+        each = [float(share[which.index(n)]) / _unit(limits[n]) if n in which else 0.0 for n in range(2)]
+        column = _column(model, limits, Prices(0.0, each[0], each[1], 0.0))
+        stale = any(column.totals == one.totals for one in columns)
+        columns.append(column)
+        over = np.asarray([[_over(one.totals, limits)[n] / _unit(limits[n]) for one in columns] for n in which])
+        if over.max(axis=0).min() <= 0.0:
+            break
+        if len(which) == 1:  # the least possible risk, or joules, is above the limit
+            return None
+        # min s with Σ λ over ≤ s, Σ λ = 1
+        found = _program(np.eye(len(columns) + 1)[-1], np.hstack([over, -np.ones((2, 1))]), np.ones(len(columns)))
+        if found.fun <= 0.0:
+            break
+        if stale:
+            return None
+        share = np.maximum(-found.ineqlin.marginals, 0.0)
+    return columns
+
+
+def _program(cost: Numbers, above: Numbers, equal: Numbers) -> Any:
+    """Minimise the cost with ``above`` x ≤ 0 and ``equal`` x = 1; variables beyond ``equal`` may be negative."""
+    from scipy.optimize import linprog  # slow to import
+
+    many, free = len(equal), len(cost) - len(equal)
+    row = np.concatenate([equal, np.zeros(free)])[None]
+    limits = [(0.0, None)] * many + [(None, None)] * free
+    return linprog(cost, A_ub=above, b_ub=np.zeros(len(above)), A_eq=row, b_eq=[1.0], bounds=limits)
 
 
 def _column(model: Rounds, limits: Limits, prices: Prices) -> Column:
@@ -259,32 +292,24 @@ def _column(model: Rounds, limits: Limits, prices: Prices) -> Column:
     return Column(made, model.totals(made), prices)
 
 
-def _master(columns: list[Column], limits: Limits, dear: float) -> tuple[Prices, float]:
-    """The best mixture of the columns: its dual prices, and by how much the limits are broken."""
+def _master(columns: list[Column], limits: Limits) -> Prices | None:
+    """The prices of the best mixture of the columns; None if the solver finds none."""
+    which = [n for n in range(2) if limits[n] < math.inf]
     tokens = np.asarray([one.totals.tokens for one in columns])
     seconds = np.asarray([one.totals.seconds for one in columns])
-    over = [
-        np.asarray([_over(one.totals, limits)[n] for one in columns]) / _unit(limit)
-        for n, limit in enumerate(limits)
-        if limit < math.inf
-    ]
-    if not over:
-        return Prices(float((tokens / seconds).max())), 0.0
-    if len(over) == 1 and over[0].min() <= 0.0:
+    over = np.asarray([[_over(one.totals, limits)[n] / _unit(limits[n]) for one in columns] for n in which])
+    if not which:
+        return Prices(float((tokens / seconds).max()))
+    if len(which) == 1:
         rate, price = _of_two(tokens / seconds, over[0] / seconds)
-        each = [price / _unit(limit) if limit < math.inf else 0.0 for limit in limits]
-        return Prices(rate, *each), 0.0
-    from scipy.optimize import linprog  # slow to import
-
-    many = len(over)
-    cost = np.concatenate([-tokens, np.full(many, dear)])
-    above = np.hstack([np.asarray(over), -np.eye(many)])
-    found = linprog(
-        cost, A_ub=above, b_ub=np.zeros(many), A_eq=np.concatenate([seconds, np.zeros(many)])[None], b_eq=[1.0]
-    )
-    price = iter(np.maximum(-found.ineqlin.marginals, 0.0).tolist())
-    each = [next(price) / _unit(limit) if limit < math.inf else 0.0 for limit in limits]
-    return Prices(max(float(-found.eqlin.marginals[0]), 0.0), *each), float(found.x[len(tokens) :].sum())
+        found = np.asarray([price])
+    else:
+        program = _program(-tokens, over, seconds)
+        if program.status != 0:
+            return None
+        rate, found = float(-program.eqlin.marginals[0]), np.maximum(-program.ineqlin.marginals, 0.0)
+    each = [float(found[which.index(n)]) / _unit(limits[n]) if n in which else 0.0 for n in range(2)]
+    return Prices(max(rate, 0.0), each[0], each[1])
 
 
 def _of_two(rates: Numbers, over: Numbers) -> tuple[float, float]:
@@ -322,13 +347,63 @@ def _rate(totals: Totals) -> float:
 
 
 def exchange(model: Rounds, found: Column, limits: Limits) -> Column:
-    """Change one decision after the other while the rate rises and the limits hold; for a few rows only."""
-    rows = len(model.weight)
-    if rows > _SMALL or model.length == 0:
+    """Improve the decisions of a few rows: skip others, fit the messages to the limits, and change them one by one.
+
+    With many rows the gap is smaller than one row's part, so that this is not needed.
+    """
+    if len(model.weight) > _SMALL or model.length == 0:
         return found
+    ladder = _ladder(model)
+    best, seen = _spent(model, found, limits), {found.made.skip.tobytes()}
+    while True:
+        tried = []
+        for skip in _other_skips(model, best.made.skip):
+            if skip.tobytes() not in seen and (one := _fitted(model, skip, ladder, best.prices, limits)):
+                tried.append(one)
+        tried = sorted(tried, key=lambda one: _rate(one.totals))[-_TRIED:]
+        seen |= {one.made.skip.tobytes() for one in tried}
+        top = max((_spent(model, one, limits) for one in tried), key=lambda one: _rate(one.totals), default=best)
+        if _rate(top.totals) <= _rate(best.totals) * (1.0 + _FINE):
+            return best
+        best = top
+
+
+def _ladder(model: Rounds) -> list[tuple[Integers, Integers]]:
+    """The corners of all rows at each price of risk, from the fewest bits on."""
+    steps = model.priced.prices()
+    later = model.reached / (model.length - 1) if model.length > 1 else 0.0
+    at = np.unique(np.concatenate([[0.0], steps, steps / later if later > 0 else []])) * (1.0 + ROUNDING)
+    return [(model.priced.corners(1.0, price), model.priced.corners(1.0, price * later)) for price in at.tolist()]
+
+
+def _other_skips(model: Rounds, skip: Array) -> Iterable[Array]:
+    """Sets of skipped rows that differ in one row, or in one that comes for another."""
+    rows: list[int] = np.flatnonzero(~model.blocked).tolist() if model.may_skip else []
+    for n in rows:
+        one = _changed(skip, n, not skip[n])
+        yield one
+        yield from (_changed(one, m, not skip[m]) for m in rows if m > n and skip[m] != skip[n])
+
+
+def _fitted(
+    model: Rounds, skip: Array, ladder: list[tuple[Integers, Integers]], prices: Prices, limits: Limits
+) -> Column | None:
+    """The lowest rung of the ladder that keeps the limit on risk."""
+    low, high = 0, len(ladder) - 1
+    while low < high:
+        middle = (low + high) // 2
+        good = _over(model.totals(Decisions(skip, *ladder[middle])), limits)[0] <= 0.0
+        low, high = (low, middle) if good else (middle + 1, high)
+    made = Decisions(skip, *ladder[low])
+    totals = model.totals(made)
+    return Column(made, totals, prices) if _keeps(totals, limits) else None
+
+
+def _spent(model: Rounds, found: Column, limits: Limits) -> Column:
+    """Change one message after the other while the rate rises and the limits hold."""
     best = found
     while True:
-        tried = [Column(made, model.totals(made), best.prices) for made in _neighbours(model, best.made)]
+        tried = [Column(made, model.totals(made), best.prices) for made in _other_messages(model, best.made)]
         good = [one for one in tried if _keeps(one.totals, limits)]
         top = max(good, key=lambda one: _rate(one.totals), default=best)
         if _rate(top.totals) <= _rate(best.totals) * (1.0 + _FINE):
@@ -336,15 +411,12 @@ def exchange(model: Rounds, found: Column, limits: Limits) -> Column:
         best = top
 
 
-def _neighbours(model: Rounds, made: Decisions) -> Iterable[Decisions]:
-    """All decisions that differ at one row in one respect."""
+def _other_messages(model: Rounds, made: Decisions) -> Iterable[Decisions]:
+    """All decisions that differ in one message."""
     for n in range(len(model.weight)):
-        if model.may_skip and not model.blocked[n]:
-            yield made._replace(skip=_changed(made.skip, n, not made.skip[n]))
         for corner in range(int(model.hulls.start[n]), int(model.hulls.start[n + 1])):
-            if corner != made.first[n] or made.skip[n]:
-                skip = _changed(made.skip, n, value=model.blocked[n])
-                yield made._replace(skip=skip, first=_changed(made.first, n, corner))
+            if corner != made.first[n] and not made.skip[n]:
+                yield made._replace(first=_changed(made.first, n, corner))
             if corner != made.later[n] and model.length > 1:
                 yield made._replace(later=_changed(made.later, n, corner))
 

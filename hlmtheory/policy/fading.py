@@ -1,0 +1,105 @@
+"""Skipping over a fading link whose SNR the device knows: below a cut it keeps its draft instead of sending it.
+
+cu-hlm (oh2025cuhlm) (5) sends over one fading block. The mean of its time is infinite under Rayleigh fading, since the
+SNR may be near 0. A plan that may skip never waits for such a block: at the price θ of a second and μ of a unit of
+risk, a message of D bits is sent only if μ β̂ ≥ θ (τ + D/(W log₂(1 + S))). So the mean time is finite.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hlmtheory._array import Array
+from hlmtheory._domains import instance
+from hlmtheory._quantities import checked, not_negative, positive
+from hlmtheory.channel import Rician
+
+_DOMAINS = {
+    "bits": positive("a round that sends nothing takes no time: leave it out"),
+    "bandwidth_hz": positive("give the band of the uplink in Hz"),
+    "server_s": not_negative("give the time of a round but for its air time, in seconds"),
+    "worth_s": not_negative("give the seconds that a verification is worth: μ β̂/θ"),
+    "cut": positive("give an SNR as a ratio, not in dB"),
+}
+
+
+class FadingSkip(NamedTuple):
+    """When a message is sent over a fading link, and what it takes in the mean over the blocks.
+
+    Attributes
+    ----------
+    cut : array
+        s*: it is sent if the SNR is at least this ratio; infinite if it is never sent.
+    sent : array
+        P(S ≥ s*).
+    seconds : array
+        Mean time with the server and on air, 0 for a skipped draft.
+    error : array
+        Bound on the error of ``seconds`` by the quadrature.
+    """
+
+    cut: Array
+    sent: Array
+    seconds: Array
+    error: Array
+
+
+def fading_skip(link: Rician, bits: Array, bandwidth_hz: Array, server_s: Array, worth_s: Array) -> FadingSkip:
+    """Return the SNR below which a draft is kept instead of sent, and the mean time of a draft.
+
+    Parameters
+    ----------
+    link : Rician or Rayleigh
+        Distribution of the SNR S of a block, which the device knows before it decides.
+    bits, bandwidth_hz : array, shape (...)
+        D in bit, W in Hz.
+    server_s : array, shape (...)
+        τ, what a round takes besides its air time, in seconds.
+    worth_s : array, shape (...)
+        μ β̂/θ, the seconds that a verification of the draft is worth.
+
+    Returns
+    -------
+    FadingSkip
+        s* = 2^{D/(W x)} - 1 with x = μ β̂/θ - τ; infinite for x ≤ 0. The mean time is
+        τ P(S ≥ s*) + D/W E[1/log₂(1 + S); S ≥ s*], finite although it is infinite without skipping.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, or the shapes do not broadcast.
+
+    Examples
+    --------
+    >>> from hlmtheory.channel import Rayleigh
+    >>> found = fading_skip(Rayleigh(10.0), bits=1e5, bandwidth_hz=1e6, server_s=0.05, worth_s=0.15)
+    >>> float(found.cut), round(float(found.sent), 4), round(float(found.seconds), 4)
+    (1.0, 0.9048, 0.0755)
+    """
+    instance("link", link, Rician)
+    xp, payload, band, server, worth = checked(
+        _DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, server_s=server_s, worth_s=worth_s
+    )
+    payload, band, server, worth = xp.broadcast_arrays(
+        *(xp.astype(v, xp.float64) for v in (payload, band, server, worth))
+    )
+    left = worth - server
+    with np.errstate(over="ignore", divide="ignore"):
+        efficiency = payload / band / xp.where(left > 0, left, 1.0)  # bit/s/Hz that makes the air time x
+        cut = xp.where((left > 0) & (efficiency < 1000.0), xp.expm1(efficiency * math.log(2.0)), math.inf)
+    cut = xp.where(cut > 0, cut, 1e-300)  # an SNR of 0 has no rate
+    sends = xp.isfinite(cut)
+    known = xp.where(sends, cut, xp.ones_like(cut))
+    share = 1.0 - link.distribution(known)
+    air, error = link.inverse_efficiency(known)
+    none = xp.zeros_like(share + cut)
+    slow = payload / band
+    return FadingSkip(
+        cut + none,
+        xp.where(sends, share, none),
+        xp.where(sends, slow * air + server * share, none),
+        slow * error + none,
+    )

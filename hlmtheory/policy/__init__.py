@@ -27,6 +27,7 @@ tokens, bounds the whole text (``skipping.bill_text``).
 from __future__ import annotations
 
 from hlmtheory.policy.band import BandUser, SharedPlan, plan_users
+from hlmtheory.policy.claims import CLAIMS
 from hlmtheory.policy.codec_hulls import codec_hulls
 from hlmtheory.policy.costs import DeviceRule, StageCosts, UserPlan
 from hlmtheory.policy.device import DevicePolicy
@@ -40,12 +41,14 @@ from hlmtheory.policy.device_parts import (
     UncertaintyLine,
     threshold_rule,
 )
+from hlmtheory.policy.fading import FadingSkip, fading_skip
 from hlmtheory.policy.hulls import Hulls, join_hulls, lower_hulls
 from hlmtheory.policy.server import ServerPolicy
 from hlmtheory.policy.shares import share_rates, share_residual, throughput_shares
 from hlmtheory.policy.user import plan_user
 
 __all__ = [
+    "CLAIMS",
     "BandUser",
     "CertifiedRows",
     "DeviceDraft",
@@ -53,6 +56,7 @@ __all__ = [
     "DeviceRule",
     "DraftProbabilities",
     "Guarantee",
+    "FadingSkip",
     "Hulls",
     "LatticeRows",
     "ServerAnswer",
@@ -62,6 +66,7 @@ __all__ = [
     "UncertaintyLine",
     "UserPlan",
     "codec_hulls",
+    "fading_skip",
     "join_hulls",
     "lower_hulls",
     "plan_user",

@@ -173,7 +173,7 @@ def plan_users(users: Sequence[BandUser], *, utility: str = "linear") -> SharedP
     curves = _curves(given)
     weights = np.asarray([one.utility_weight for one in given])
     if utility == "maxmin":
-        shares, bound = _even(curves, weights)
+        shares, bound = even_bound(curves, weights)
     else:
         shares, bound = _priced(curves, weights, utility)
     shares = _improved(curves, weights, shares, utility)
@@ -269,23 +269,23 @@ def _priced(curves: list[Curve], weights: Numbers, utility: str) -> tuple[Number
     """Shares near the optimum by the price ν of the band, and the least upper bound."""
     least = 1e-6 / len(curves)
     low, high = 0.0, 1.0
-    while _dual(curves, weights, high, utility)[1].sum() > 1.0:
+    while price_bound(curves, weights, high, utility)[1].sum() > 1.0:
         low, high = high, 4.0 * high
     for _ in range(_STEPS):
         middle = 0.5 * (low + high)
-        much = _dual(curves, weights, middle, utility)[1].sum() > 1.0
+        much = price_bound(curves, weights, middle, utility)[1].sum() > 1.0
         low, high = (middle, high) if much else (low, middle)
         if high - low <= 1e-13 * high:
             break
-    bound = min(_dual(curves, weights, one, utility)[0] for one in (low, high))
-    shares = np.maximum(_dual(curves, weights, high, utility)[1], least)
+    bound = min(price_bound(curves, weights, one, utility)[0] for one in (low, high))
+    shares = np.maximum(price_bound(curves, weights, high, utility)[1], least)
     if len(curves) > _FEW:
         return shares / shares.sum(), bound
-    fine, above = _on_grid(curves, weights, utility)
+    fine, above = grid_bound(curves, weights, utility)
     return fine, min(bound, above)
 
 
-def _dual(curves: list[Curve], weights: Numbers, price: float, utility: str) -> tuple[float, Numbers]:
+def price_bound(curves: list[Curve], weights: Numbers, price: float, utility: str) -> tuple[float, Numbers]:
     """g(ν), rounded up, and the shares at which it is reached."""
     total, shares = price, []
     for curve, weight in zip(curves, weights.tolist(), strict=True):
@@ -310,20 +310,20 @@ def _best_share(curve: Curve, weight: float, price: float, utility: str) -> tupl
     return (float(value[best]), float(inside[best])) if value[best] >= none else (none, 0.0)
 
 
-def _on_grid(curves: list[Curve], weights: Numbers, utility: str) -> tuple[Numbers, float]:
+def grid_bound(curves: list[Curve], weights: Numbers, utility: str, *, cells: int = _CELLS) -> tuple[Numbers, float]:
     """The best shares on a fine grid by dynamic programming, and an upper bound: each rate with the share before."""
-    grid = np.arange(1, _CELLS + 1) / _CELLS
+    grid = np.arange(1, cells + 1) / cells
     function = np.log if utility == "log" else np.asarray
     found = [weight * function(curve.rates(grid)) for curve, weight in zip(curves, weights, strict=True)]
     above = [weight * function(curve.bound(grid)) for curve, weight in zip(curves, weights, strict=True)]
-    cells, _ = _knapsack(found, first=1)
+    chosen, _ = _knapsack(found, first=1)
     _, bound = _knapsack(above, first=0)
-    return cells / cells.sum(), bound + ROUNDING * abs(bound)
+    return chosen / chosen.sum(), bound + ROUNDING * abs(bound)
 
 
 def _knapsack(values: list[Numbers], first: int) -> tuple[Numbers, float]:
     """The cells of each user with the largest sum; cell i costs i + first of all cells."""
-    size = _CELLS
+    size = len(values[0])
     best = np.zeros(size + 1)  # by the cells that may be used
     before = np.arange(size + 1)[:, None] - np.arange(size) - first
     choices = []
@@ -338,7 +338,7 @@ def _knapsack(values: list[Numbers], first: int) -> tuple[Numbers, float]:
     return np.asarray(cells[::-1], dtype=np.float64), float(best[-1])
 
 
-def _even(curves: list[Curve], weights: Numbers) -> tuple[Numbers, float]:
+def even_bound(curves: list[Curve], weights: Numbers) -> tuple[Numbers, float]:
     """Shares at which all X/ω are equal, by the plans found, and the largest X/ω that the upper bounds allow."""
     low, high = 0.0, min(float(c.bound(np.asarray(1.0)) / w) for c, w in zip(curves, weights, strict=True))
     for _ in range(_STEPS):

@@ -16,8 +16,14 @@ from hlmtheory._array import Array
 from hlmtheory._domains import instance
 from hlmtheory._quantities import checked, not_negative, positive
 from hlmtheory.channel import Rician
+from hlmtheory.channel.fading import LAW
 
-_DOMAINS = {
+_FASTEST = 1000.0  # bit/s/Hz, which no block reaches
+_SMALLEST = 1e-30  # SNR: below it a block has no rate
+
+DOMAINS = {
+    "mean_snr": LAW["mean_snr"],
+    "k_factor": LAW["k_factor"],
     "bits": positive("a round that sends nothing takes no time: leave it out"),
     "bandwidth_hz": positive("give the band of the uplink in Hz"),
     "server_s": not_negative("give the time of a round but for its air time, in seconds"),
@@ -76,30 +82,30 @@ def fading_skip(link: Rician, bits: Array, bandwidth_hz: Array, server_s: Array,
     --------
     >>> from hlmtheory.channel import Rayleigh
     >>> found = fading_skip(Rayleigh(10.0), bits=1e5, bandwidth_hz=1e6, server_s=0.05, worth_s=0.15)
-    >>> float(found.cut), round(float(found.sent), 4), round(float(found.seconds), 4)
-    (1.0, 0.9048, 0.0755)
+    >>> round(float(found.cut), 9), round(float(found.sent), 4), round(float(found.seconds), 4)
+    (1.0, 0.9048, 0.0789)
     """
     instance("link", link, Rician)
     xp, payload, band, server, worth = checked(
-        _DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, server_s=server_s, worth_s=worth_s
+        DOMAINS, bits=bits, bandwidth_hz=bandwidth_hz, server_s=server_s, worth_s=worth_s
     )
     payload, band, server, worth = xp.broadcast_arrays(
         *(xp.astype(v, xp.float64) for v in (payload, band, server, worth))
     )
     left = worth - server
-    with np.errstate(over="ignore", divide="ignore"):
-        efficiency = payload / band / xp.where(left > 0, left, 1.0)  # bit/s/Hz that makes the air time x
-        cut = xp.where((left > 0) & (efficiency < 1000.0), xp.expm1(efficiency * math.log(2.0)), math.inf)
-    cut = xp.where(cut > 0, cut, 1e-300)  # an SNR of 0 has no rate
-    sends = xp.isfinite(cut)
-    known = xp.where(sends, cut, xp.ones_like(cut))
+    with np.errstate(over="ignore"):
+        slow = payload / band
+        efficiency = slow / xp.where(left > 0, left, 1.0)  # in bit/s/Hz: the air time is then x
+        cut = xp.expm1(xp.where(efficiency < _FASTEST, efficiency, 0.0) * math.log(2.0))
+    sends = (left > 0) & (efficiency < _FASTEST)
+    known = xp.where(sends, xp.clip(cut, min=_SMALLEST), 1.0)
     share = 1.0 - link.distribution(known)
     air, error = link.inverse_efficiency(known)
-    none = xp.zeros_like(share + cut)
-    slow = payload / band
+    none = xp.zeros_like(share)
+    slow = xp.where(sends, slow, none)
     return FadingSkip(
-        cut + none,
+        xp.where(sends, known, math.inf) + none,
         xp.where(sends, share, none),
-        xp.where(sends, slow * air + server * share, none),
-        slow * error + none,
+        slow * air + xp.where(sends, server, none) * share,
+        slow * error,
     )

@@ -17,10 +17,8 @@ Numbers = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _FINITE = not_negative("give bits of messages")
-_BITS = Domain(
-    "0 or more", lambda xp, value: value >= 0, "give bits of messages, inf for a message that does not exist"
-)
-_RISK = Domain("in [0, 1]", lambda xp, value: (value >= 0) & (value <= 1), "give half of a certified bias")
+BITS = Domain("0 or more", lambda xp, value: value >= 0, "give bits of messages, inf for a message that does not exist")
+RISK = Domain("in [0, 1]", lambda xp, value: (value >= 0) & (value <= 1), "give half of a certified bias")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +58,7 @@ class Hulls:
     def __post_init__(self) -> None:
         """Check the arrays: they may come from a file."""
         start, entry = numbers(COUNT, "start", self.start), numbers(COUNT, "entry", self.entry)
-        bits, risk = numbers(_FINITE, "bits", self.bits), numbers(_RISK, "risk", self.risk)
+        bits, risk = numbers(_FINITE, "bits", self.bits), numbers(RISK, "risk", self.risk)
         if start.ndim != 1 or len(start) < 2 or start[0] != 0 or (np.diff(start) < 1).any():
             raise DomainError(
                 f"start must rise from 0, one number more than positions; got {brief(self.start)}; sum counts"
@@ -116,7 +114,7 @@ def lower_hulls(bits: Array, risk: Array) -> Hulls:
     >>> found.bits.tolist(), found.risk.tolist(), found.entry.tolist()
     ([10.0, 30.0], [0.5, 0.0], [0, 2])
     """
-    cost, loss = numbers(_BITS, "bits", bits), numbers(_RISK, "risk", risk)
+    cost, loss = numbers(BITS, "bits", bits), numbers(RISK, "risk", risk)
     if cost.ndim != 2 or cost.shape != loss.shape or 0 in cost.shape:
         raise DomainError(f"bits and risk must have one shape (N, J); got {cost.shape} and {loss.shape}; stack them")
     if not np.isfinite(cost).any(axis=1).all():

@@ -26,6 +26,7 @@ _DOMAINS = {
     "band_s": positive("give the air time of a round on the whole band in seconds; leave out users who send nothing"),
     "shares": not_negative("give shares of the band"),
     "weights": positive("leave out users without a weight"),
+    "parts": positive("give each user a part of the band"),
 }
 
 
@@ -58,7 +59,7 @@ def share_rates(tokens: Array, fixed_s: Array, band_s: Array, shares: Array) -> 
     >>> share_rates([3.0, 3.0], [0.5, 0.5], [0.25, 0.5], [0.5, 0.5]).tolist()
     [3.0, 2.0]
     """
-    _, gain, fixed, air, w = _users(tokens=tokens, fixed_s=fixed_s, band_s=band_s, shares=shares)
+    _, gain, fixed, air, w = checked_users(tokens=tokens, fixed_s=fixed_s, band_s=band_s, shares=shares)
     return gain * w / (fixed * w + air)
 
 
@@ -96,7 +97,7 @@ def throughput_shares(
     [1.0, 0.0]
     """
     option("utility", utility, UTILITIES)
-    xp, gain, fixed, air, weight = _users(tokens=tokens, fixed_s=fixed_s, band_s=band_s, weights=weights)
+    xp, gain, fixed, air, weight = checked_users(tokens=tokens, fixed_s=fixed_s, band_s=band_s, weights=weights)
     gain, fixed, air, weight = xp.broadcast_arrays(*(xp.astype(one, xp.float64) for one in (gain, fixed, air, weight)))
     solve = {"linear": _linear, "log": _log, "maxmin": _maxmin}[utility]
     w = solve(xp, weight * gain, gain / weight, fixed, air, weight)
@@ -138,7 +139,7 @@ def share_residual(
     0.75
     """
     option("utility", utility, UTILITIES)
-    xp, gain, fixed, air, w, weight = _users(
+    xp, gain, fixed, air, w, weight = checked_users(
         tokens=tokens, fixed_s=fixed_s, band_s=band_s, shares=shares, weights=weights
     )
     if utility == "log":
@@ -200,7 +201,7 @@ def _bisect(xp: Any, shares: Any, low: Array, high: Array) -> Array:
     return high
 
 
-def _users(**values: Any) -> tuple[Any, ...]:
+def checked_users(**values: Any) -> tuple[Any, ...]:
     """Return the namespace and the checked values in their common floating type."""
     xp, *given = arrays(**values)
     shapes = {name: tuple(value.shape) for name, value in zip(values, given, strict=True)}

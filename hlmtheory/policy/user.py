@@ -29,6 +29,7 @@ _SECONDS = positive("give a time in seconds")
 _ROUNDS = 200  # of column generation; about ten are needed
 _FINE = 1e-9  # relative: smaller differences of rates do not count
 _SMALL, _TRIED = 16, 4  # rows up to which single decisions are exchanged, and how many exchanges are completed
+_RARE = 1e-9  # share of rounds that reach a later place: below it such places hardly count
 ROUNDING = 1e-12  # relative: more than the roundings of a mean over all rows
 
 
@@ -319,11 +320,9 @@ def _of_two(rates: Numbers, over: Numbers) -> tuple[float, float]:
     if keeps.all() or rates[~keeps].max() <= rates[inside]:
         return float(rates[inside]), 0.0
     slope = (rates[~keeps] - rates[keeps][:, None]) / (over[~keeps] - over[keeps][:, None])
-    mixed = rates[keeps][:, None] - over[keeps][:, None] * slope
-    place = np.unravel_index(int(np.argmax(mixed)), mixed.shape)
-    if mixed[place] <= rates[inside]:
-        return float(rates[inside]), 0.0
-    return float(mixed[place]), max(float(slope[place]), 0.0)
+    best = max(float((rates[keeps][:, None] - over[keeps][:, None] * slope).max()), float(rates[inside]))
+    # At this price no column is worth more than the mixture
+    return best, max(float(((rates[~keeps] - best) / over[~keeps]).max()), 0.0)
 
 
 def _unit(limit: float) -> float:
@@ -372,7 +371,7 @@ def _ladder(model: Rounds) -> list[tuple[Integers, Integers]]:
     """The corners of all rows at each price of risk, from the fewest bits on."""
     steps = model.priced.prices()
     later = model.reached / (model.length - 1) if model.length > 1 else 0.0
-    at = np.unique(np.concatenate([[0.0], steps, steps / later if later > 0 else []])) * (1.0 + ROUNDING)
+    at = np.unique(np.concatenate([[0.0], steps, steps / later if later > _RARE else []])) * (1.0 + ROUNDING)
     return [(model.priced.corners(1.0, price), model.priced.corners(1.0, price * later)) for price in at.tolist()]
 
 

@@ -1,11 +1,163 @@
-"""The best policy: against solvers, against enumeration, and in closed form."""
+"""The best policy: against solvers, against enumeration, and in closed form; the claims on drawn instances."""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import integrate
 
-from hlmtheory import codec, draft_length, ofdma, policy
+from hlmtheory import channel, codec, draft_length, ofdma, policy
+
+from .kinds import LIBRARIES, numbers, to
+from .module_claims import ClaimTable, Strategy, batches, quantity
+
+TIME, PART = quantity(1e-3, 1e3), quantity(1e-3, 1.0)
+USERS = (1, 6)
+SHARED = {"rows_tokens": quantity(1.0, 8.0), "rows_fixed_s": TIME, "rows_band_s": TIME, "rows_weights": PART}
+ALONE = batches(USERS, **SHARED)
+RIVALS = batches(USERS, **SHARED, rows_parts=PART)
+UNIT = st.one_of(st.sampled_from((0.0, 0.25, 0.5, 1.0)), st.floats(0.0, 1.0))
+
+
+@st.composite
+def arrays_of(draw: st.DrawFn, sizes: dict[str, tuple[int, int]], **shaped: tuple[str, Strategy]) -> dict[str, Any]:
+    """A batch of instances; the letters of an array name the dimensions of one instance, each of a drawn size."""
+    batch = draw(st.sampled_from(((), (1,), (2,))))
+    drawn = {letter: draw(st.integers(*bounds)) for letter, bounds in sizes.items()}
+    found = {}
+    for name, (letters, element) in shaped.items():
+        kind = np.int64 if isinstance(draw(element), int) else np.float64
+        found[name] = draw(hnp.arrays(kind, (*batch, *(drawn[letter] for letter in letters)), elements=element))
+    return found
+
+
+SIZES_OF_USER = {"n": (1, 3), "j": (1, 3), "k": (1, 3)}
+MESSAGES = {"bits": ("nj", quantity(1.0, 1e4)), "risk": ("nj", UNIT)}
+USER = {
+    **MESSAGES,
+    "rejection": ("n", UNIT),
+    "acceptances": ("k", UNIT),
+    "draft_s": ("", quantity(1e-3, 1.0)),
+    "verify_s": ("", quantity(1e-3, 1.0)),
+    "seconds_per_bit": ("", quantity(1e-8, 1e-3)),
+}
+OTHER = {
+    **USER,
+    "draft_length": ("", st.integers(0, 3)),
+    "skips": ("n", st.integers(0, 1)),
+    "first": ("n", st.integers(0, 2)),
+    "later": ("n", st.integers(0, 2)),
+}
+LIMIT = {"limit": ("", st.one_of(st.sampled_from((0.125, 0.5, 1.0)), st.floats(0.0, 1.0)))}
+PLANS = {"tokens": quantity(1.0, 8.0), "fixed_s": quantity(1e-3, 1.0), "plan_bits": quantity(1e-3, 1e3)}
+LINE = {
+    **{name: ("p", element) for name, element in PLANS.items()},
+    "z": ("", quantity(1e-3, 1.0)),
+    "stretch": ("", quantity(1.0, 100.0)),
+    "mix": ("", UNIT),
+}
+BAND = {
+    **{name: ("up", element) for name, element in PLANS.items()},
+    "weights": ("u", PART),
+    "parts": ("u", PART),
+    "choice": ("u", st.integers(0, 3)),
+}
+SIZES_OF_BAND = {"u": (1, 3), "p": (1, 3)}
+PRICED = {**BAND, "band_price": ("", quantity(1e-3, 1e3))}
+
+STRATEGIES = {
+    **dict.fromkeys(("policy.linear_shares", "policy.log_shares", "policy.even_shares", "policy.share_loss"), RIVALS),
+    **dict.fromkeys(("policy.linear_kkt", "policy.log_kkt", "policy.even_kkt"), ALONE),
+    "policy.hull": arrays_of(
+        SIZES_OF_USER, **MESSAGES, bit_price=("", quantity(1e-6, 1.0)), risk_price=("", quantity(1e-3, 1e3))
+    ),
+    "policy.user_bound": arrays_of(SIZES_OF_USER, **OTHER, **LIMIT),
+    "policy.user_optimum": arrays_of(SIZES_OF_USER, **OTHER),
+    "policy.user_residual": arrays_of(SIZES_OF_USER, **USER),
+    "policy.user_rate": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
+    "policy.user_limit": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
+    "policy.rate_chord": arrays_of(SIZES_OF_BAND, **LINE),
+    "policy.log_rate_chord": arrays_of(SIZES_OF_BAND, **LINE),
+    "policy.band_price": arrays_of(SIZES_OF_BAND, **PRICED),
+    "policy.band_log_price": arrays_of(SIZES_OF_BAND, **PRICED),
+    "policy.band_grid": arrays_of(SIZES_OF_BAND, **BAND),
+    "policy.band_even": arrays_of(SIZES_OF_BAND, **BAND),
+    "policy.fading_cut": batches(
+        mean_snr=quantity(0.1, 1e3),
+        k_factor=st.one_of(st.just(0.0), quantity(0.1, 30.0)),
+        bits=quantity(100.0, 1e6),
+        bandwidth_hz=quantity(1e5, 1e8),
+        server_s=quantity(1e-3, 0.1),
+        worth_s=quantity(1e-3, 3.0),
+        cut=quantity(1e-3, 1e3),
+    ),
+}
+"""For each claim of the module, what its instances are drawn from."""
+
+_ROW = {
+    "bits": [[8.0, 64.0]],
+    "risk": [[0.25, 0.125]],
+    "rejection": [0.75],
+    "acceptances": [0.25],
+    "draft_s": 0.25,
+    "verify_s": 0.5,
+    "seconds_per_bit": 1.0,
+    "limit": 0.0,
+    "draft_length": 1,
+    "skips": [0],
+    "first": [0],
+    "later": [0],
+}
+OUTSIDE = {"the competing plan keeps the limit": _ROW}
+"""For each assumption an instance that breaks it."""
+
+STRAYS = {
+    "tokens": [0.0, 1.0],
+    "fixed_s": [0.5, 0.0],
+    "band_s": [math.inf, 0.5],
+    "weights": [1.0, -1.0],
+    "parts": [1.0, 0.0],
+    "bits": [[-1.0, 2.0]],
+    "risk": [[0.25, 1.5]],
+    "rejection": [1.5],
+    "acceptances": [-0.5],
+    "draft_s": 0.0,
+    "verify_s": -1.0,
+    "seconds_per_bit": math.inf,
+    "limit": -0.5,
+    "draft_length": -1,
+    "skips": [2],
+    "first": [-1],
+    "later": [-1],
+    "bit_price": 0.0,
+    "risk_price": -1.0,
+    "plan_bits": [[-1.0], [0.5]],
+    "z": 0.0,
+    "stretch": 0.5,
+    "mix": 1.5,
+    "choice": [-1, 0],
+    "band_price": 0.0,
+    "mean_snr": 0.0,
+    "k_factor": -1.0,
+    "bandwidth_hz": 0.0,
+    "server_s": -1.0,
+    "worth_s": -1.0,
+    "cut": 0.0,
+}
+"""For each argument a value outside its domain."""
+
+
+def strays(claim):
+    """Return the strays; over a fading link there is one number of bits."""
+    return {**STRAYS, "bits": 0.0} if claim.id == "policy.fading_cut" else STRAYS
+
+
+CLAIM_TABLE = ClaimTable(policy.CLAIMS, STRATEGIES, strays, outside=OUTSIDE)
 
 
 def users(rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:
@@ -137,3 +289,44 @@ def test_the_hulls_of_blocks_are_those_of_all_rows():
 def test_a_menu_with_entropy_coding_is_refused():
     with pytest.raises(ValueError, match="menu must have top-k"):
         policy.codec_hulls([[0.5, 0.5]], menu=codec.CodecMenu(kinds=("entropy",)))
+
+
+# ---------------------------------------------------------------------------------------------------- fading links
+
+
+@pytest.mark.parametrize(("mean", "factor"), [(10.0, 0.0), (0.5, 0.0), (100.0, 4.0)])
+@pytest.mark.parametrize("worth", [0.03, 0.1, 2.0])
+def test_the_mean_time_over_a_fading_link_is_that_of_its_quantiles(mean, factor, worth):
+    link = channel.Rician(mean, factor)
+    found = policy.fading_skip(link, bits=1e5, bandwidth_hz=2e6, server_s=0.02, worth_s=worth)
+    if not np.isfinite(found.cut):
+        assert float(found.sent) == float(found.seconds) == 0.0
+        return
+
+    def seconds(p: float) -> float:
+        return 0.02 + 0.05 / math.log2(1.0 + float(link.quantile(p)))
+
+    start = float(link.distribution(found.cut))
+    assert float(found.sent) == pytest.approx(1.0 - start, abs=1e-12)
+    if start > 1.0 - 1e-9:
+        assert float(found.seconds) < 1e-9 * worth * 1.01
+        return
+    assert seconds(start) == pytest.approx(worth, rel=1e-6)  # at the cut both cost the same
+    area = integrate.quad(seconds, start, 1.0 - 1e-13, limit=200, epsrel=1e-9)[0]
+    assert float(found.seconds) == pytest.approx(area, rel=1e-6)
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_every_library_gives_the_same_cut(library):
+    link = channel.Rician(to(library, np.asarray([10.0, 1.0])), 0.0)
+    found = policy.fading_skip(link, to(library, np.asarray([1e4, 1e5])), 1e6, 0.02, 0.1)
+    ours = policy.fading_skip(channel.Rician([10.0, 1.0], 0.0), [1e4, 1e5], 1e6, 0.02, 0.1)
+    np.testing.assert_allclose(numbers(found.cut), ours.cut, rtol=1e-12)
+    np.testing.assert_allclose(numbers(found.seconds), ours.seconds, rtol=1e-9)
+
+
+def test_a_link_that_is_not_worth_it_is_never_used():
+    found = policy.fading_skip(channel.Rayleigh(10.0), 1e5, 1e6, 0.05, [0.04, 0.05, 0.0500000001])
+    assert np.isinf(found.cut).all()
+    assert not found.sent.any()
+    assert not found.seconds.any()

@@ -483,6 +483,13 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     },
     "johnson_order": {"draft_times": [2.5, 3.5], "verify_times": [4.5, 1.5]},
     # policy
+    "fading_skip": {
+        "link": LINK,
+        "bits": 1024.5,
+        "bandwidth_hz": 1e4,
+        "server_s": 0.0625,
+        "worth_s": 0.25,
+    },
     "Hulls": {
         "start": [0, 2],
         "bits": [10.5, 30.5],
@@ -637,6 +644,7 @@ RECORDS = {
     "SharedPlan",
     "DeviceDraft",
     "ServerAnswer",
+    "FadingSkip",
 }
 """Answers: made by the library alone, and no function takes one."""
 
@@ -697,6 +705,7 @@ INFINITE = {
     "online_bound": "a bound that says nothing",
     "safe_sharpness": "where q_d β_d = 0 no sharpness is safe",
     "stationary_draft_length": "a draft that costs nothing or always is accepted is best without end",
+    "fading_skip": "no SNR is high enough for a message that is not worth its time",
 }
 """Functions whose answer may be infinite, each with the reason."""
 

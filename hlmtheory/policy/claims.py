@@ -1,0 +1,10 @@
+"""The claims of the module; the records stand with their proofs in the files named here."""
+
+from __future__ import annotations
+
+from hlmtheory.policy.band_claims import BAND_CLAIMS
+from hlmtheory.policy.fading_claims import FADING_CLAIMS
+from hlmtheory.policy.share_claims import SHARE_CLAIMS
+from hlmtheory.policy.user_claims import USER_CLAIMS
+
+CLAIMS = (*SHARE_CLAIMS, *USER_CLAIMS, *BAND_CLAIMS, *FADING_CLAIMS)

@@ -1,0 +1,136 @@
+"""Simulated instances for the claims of policy: users with few rows, users of one band, and fading links."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hlmtheory.claims import Instance
+
+Rng = np.random.Generator
+Row = np.ndarray[Any, Any]
+
+COUNT = 60
+"""Instances in a batch; those of users are solved one by one."""
+
+USERS, ROWS, MESSAGES, LONGEST, PLANS = 5, 4, 5, 4, 6
+
+
+def _between(rng: Rng, low: float, high: float, shape: Any = COUNT) -> Row:
+    """Return log-uniform numbers."""
+    return np.asarray(np.exp(rng.uniform(np.log(low), np.log(high), shape)))
+
+
+def _shares(rng: Rng) -> dict[str, Row]:
+    """Return users with tokens, fixed times of 10 to 300 ms, and air times of 1 ms to 1 s."""
+    shape = (COUNT, USERS)
+    return {
+        "tokens": rng.uniform(1.0, 6.0, shape),
+        "fixed_s": _between(rng, 0.01, 0.3, shape),
+        "band_s": _between(rng, 0.001, 1.0, shape),
+        "weights": _between(rng, 0.25, 4.0, shape),
+    }
+
+
+def _competing_shares(rng: Rng) -> Instance:
+    return {**_shares(rng), "parts": _between(rng, 0.01, 1.0, (COUNT, USERS))}
+
+
+def _messages(rng: Rng) -> dict[str, Row]:
+    shape = (COUNT, ROWS, MESSAGES)
+    risk = rng.beta(0.5, 3.0, shape) * (rng.random(shape) < 0.8)
+    return {"bits": np.floor(_between(rng, 10.0, 1e4, shape)), "risk": risk}
+
+
+def _user(rng: Rng) -> dict[str, Row]:
+    """Return users with four rows, at 0.1 to 30 Mbit/s."""
+    return {
+        **_messages(rng),
+        "rejection": rng.beta(0.5, 1.5, (COUNT, ROWS)),
+        "acceptances": rng.uniform(0.2, 1.0, (COUNT, LONGEST)),
+        "draft_s": _between(rng, 0.003, 0.03),
+        "verify_s": _between(rng, 0.01, 0.1),
+        "seconds_per_bit": _between(rng, 3e-8, 1e-5),
+    }
+
+
+def _competing_plan(rng: Rng) -> dict[str, Row]:
+    return {
+        **_user(rng),
+        "draft_length": rng.integers(0, LONGEST + 1, COUNT),
+        "skips": rng.integers(0, 2, (COUNT, ROWS)),
+        "first": rng.integers(0, MESSAGES, (COUNT, ROWS)),
+        "later": rng.integers(0, MESSAGES, (COUNT, ROWS)),
+    }
+
+
+def _limited(of: Callable[[Rng], dict[str, Row]]) -> Callable[[Rng], Instance]:
+    return lambda rng: {**of(rng), "limit": _between(rng, 0.01, 1.0)}
+
+
+def _line(rng: Rng) -> Instance:
+    shape = (COUNT, PLANS)
+    return {
+        "tokens": rng.uniform(1.0, 6.0, shape),
+        "fixed_s": _between(rng, 0.01, 0.3, shape),
+        "plan_bits": _between(rng, 10.0, 1e5, shape),
+        "z": _between(rng, 1e-8, 1e-5),
+        "stretch": _between(rng, 1.0, 100.0),
+        "mix": rng.random(COUNT),
+    }
+
+
+def _band(rng: Rng) -> dict[str, Row]:
+    """Return users of one band with several plans each; the seconds of a bit on the whole band are the unit of bits."""
+    shape = (COUNT, USERS, PLANS)
+    return {
+        "tokens": rng.uniform(1.0, 6.0, shape),
+        "fixed_s": _between(rng, 0.01, 0.3, shape),
+        "plan_bits": _between(rng, 1e-4, 1.0, shape),
+        "weights": _between(rng, 0.25, 4.0, (COUNT, USERS)),
+        "parts": _between(rng, 0.01, 1.0, (COUNT, USERS)),
+        "choice": rng.integers(0, PLANS, (COUNT, USERS)),
+    }
+
+
+def _at_price(rng: Rng) -> Instance:
+    return {**_band(rng), "band_price": _between(rng, 0.1, 1e3)}
+
+
+def _fading(rng: Rng) -> Instance:
+    return {
+        "mean_snr": _between(rng, 0.1, 1e3),
+        "k_factor": np.where(rng.random(COUNT) < 0.3, 0.0, _between(rng, 0.1, 30.0)),
+        "bits": _between(rng, 100.0, 1e6),
+        "bandwidth_hz": _between(rng, 1e5, 1e8),
+        "server_s": _between(rng, 1e-3, 0.1),
+        "worth_s": _between(rng, 1e-3, 3.0),
+        "cut": _between(rng, 1e-3, 1e3),
+    }
+
+
+def _priced(rng: Rng) -> Instance:
+    return {**_messages(rng), "bit_price": _between(rng, 1e-6, 1.0), "risk_price": _between(rng, 1e-3, 1e3)}
+
+
+INSTANCES: dict[str, Callable[[Rng], Instance]] = {
+    **dict.fromkeys(("policy.linear_shares", "policy.log_shares", "policy.even_shares"), _competing_shares),
+    **dict.fromkeys(("policy.linear_kkt", "policy.log_kkt", "policy.even_kkt"), _shares),
+    "policy.share_loss": _competing_shares,
+    "policy.hull": _priced,
+    "policy.user_bound": _limited(_competing_plan),
+    "policy.user_optimum": _competing_plan,
+    "policy.user_residual": _user,
+    "policy.user_rate": _limited(_user),
+    "policy.user_limit": _limited(_user),
+    "policy.rate_chord": _line,
+    "policy.log_rate_chord": _line,
+    "policy.band_price": _at_price,
+    "policy.band_log_price": _at_price,
+    "policy.band_grid": _band,
+    "policy.band_even": _band,
+    "policy.fading_cut": _fading,
+}
+"""Generator of a batch of instances, by claim id."""

@@ -107,8 +107,8 @@ class Rounds:
         worth, rows = self._worth(prices, limits), len(self.weight)
         if self.length == 0:
             value = worth - prices.rate * self.fixed - rule.bit_price * self.plain_bits - prices.joules * costs.round_j
-            nothing = np.zeros(rows, dtype=np.int64)
-            return Decisions(np.zeros(rows, dtype=bool), nothing, nothing), value
+            unused = self.hulls.start[:-1]  # no message is sent
+            return Decisions(np.zeros(rows, dtype=bool), unused, unused), value
         first = self.priced.corners(rule.bit_price, rule.first_risk_price)
         cost = rule.bit_price * self.hulls.bits[first] + prices.risk * self.hulls.risk[first]
         alone = worth - prices.risk * self.rejection - prices.rate * costs.draft_s - prices.joules * costs.draft_j

@@ -12,6 +12,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, ofdma, policy
+from hlmtheory.policy import band, band_claims
 
 from .kinds import LIBRARIES, numbers, to
 from .module_claims import ClaimTable, Strategy, batches, quantity
@@ -330,3 +331,125 @@ def test_a_link_that_is_not_worth_it_is_never_used():
     assert np.isinf(found.cut).all()
     assert not found.sent.any()
     assert not found.seconds.any()
+
+
+# --------------------------------------------------------------------------------------------- several users of a band
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3, 7])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_bounds_of_a_band_are_above_the_best_of_all_shares(cells, seed):
+    rng = np.random.default_rng(seed)
+    one = {
+        "tokens": rng.uniform(1.0, 6.0, (2, 3)),
+        "fixed_s": rng.uniform(0.1, 1.0, (2, 3)),
+        "plan_bits": rng.uniform(0.01, 2.0, (2, 3)),
+        "weights": rng.uniform(0.5, 2.0, 2),
+    }
+    made, weights = band_claims._curves(one)
+    w = np.arange(1, 1000) / 1000
+    first, second = (
+        np.max(e * s[:, None] / (a * s[:, None] + b), axis=1)
+        for e, a, b, s in zip(one["tokens"], one["fixed_s"], one["plan_bits"], (w, 1.0 - w), strict=True)
+    )
+    best = float((weights[0] * first + weights[1] * second).max())
+    assert band.grid_bound(made, weights, "linear", cells=cells)[1] >= best
+    prices = np.geomspace(0.01, 100.0, 400)
+    assert min(band.price_bound(made, weights, price, "linear")[0] for price in prices.tolist()) >= best
+    assert band.even_bound(made, weights)[1] >= float(np.minimum(first / weights[0], second / weights[1]).max())
+
+
+def test_users_who_differ_in_the_link_alone_share_one_curve(monkeypatch):
+    solved = []
+    real = band.best_plan
+    monkeypatch.setattr(band, "best_plan", lambda *args, **kwargs: solved.append(1) or real(*args, **kwargs))
+    hulls = policy.lower_hulls([[400.0, 900.0], [100.0, 300.0]], [[0.25, 0.0], [0.125, 0.0]])
+
+    def user(slow: float, **other: Any) -> policy.BandUser:
+        return policy.BandUser(hulls, policy.StageCosts(0.01, 0.03, slow), [0.8] * 3, skipping=False, **other)
+
+    band._curves((user(1e-5), user(2e-5)))
+    shared = len(solved)
+    band._curves((user(1e-5), user(2e-5, risk_limit=0.05)))
+    assert len(solved) > shared * 1.5 + 3
+
+
+def test_many_users_get_plans_near_the_bound():
+    rng = np.random.default_rng(2)
+    hulls = policy.codec_hulls(rows(rng, 40, 40), menu=LATTICES)
+    costs = [policy.StageCosts(0.006, 0.03, s, round_trip_s=0.02) for s in np.exp(rng.uniform(-7.0, -5.0, 30)) * 1e-3]
+    rejection = rng.beta(0.5, 2.0, hulls.positions)
+    users_of_band = [
+        policy.BandUser(hulls, one, [0.8] * 4, rejection=rejection, utility_weight=float(rng.uniform(0.5, 2.0)))
+        for one in costs
+    ]
+    for utility in ("linear", "log", "maxmin"):
+        found = policy.plan_users(users_of_band, utility=utility)
+        assert found.shares.sum() == pytest.approx(1.0, abs=1e-9)
+        assert found.value <= found.upper_bound
+        assert found.gap <= (0.02 * 30 * 2 if utility == "log" else 0.02)
+
+
+# ------------------------------------------------------------------------------------------------------------ limits
+
+
+def test_limits_that_cannot_be_met_name_the_nearest():
+    hulls = policy.lower_hulls([[400.0, 900.0]], [[0.25, 0.0625]])
+    costs = policy.StageCosts(0.01, 0.03, 1e-5, draft_j=0.5, joules_per_bit=1e-3)
+    given = {"draft_lengths": [1, 2], "rejection": [0.5]}
+    with pytest.raises(ValueError, match=r"risk_limit must be at least (\S+) a token") as refused:
+        policy.plan_user(hulls, costs, [0.5, 0.5], risk_limit=0.01, **given)
+    nearest = float(str(refused.value).split("at least ")[1].split()[0])
+    assert policy.plan_user(hulls, costs, [0.5, 0.5], risk_limit=nearest, **given).risk <= nearest
+    with pytest.raises(ValueError, match="joule_limit must be at least"):
+        policy.plan_user(hulls, costs, [0.5, 0.5], joule_limit=0.01, **given)
+    with pytest.raises(ValueError, match="joule_limit"):
+        policy.plan_user(hulls, costs, [0.5, 0.5], joule_limit=0.51, risk_limit=0.05, **given)
+    with pytest.raises(ValueError, match=r"round_limit_s must be at least (\S+),") as refused:
+        policy.plan_user(hulls, costs, [0.5, 0.5], round_limit_s=0.01, skipping=False, **given)
+    nearest = float(str(refused.value).split("at least ")[1].split(",")[0])
+    assert policy.plan_user(hulls, costs, [0.5, 0.5], round_limit_s=nearest, skipping=False, **given).rate > 0
+    with pytest.raises(ValueError, match="seconds_per_bit must be positive"):
+        policy.StageCosts(0.01, 0.03, math.inf)
+
+
+@pytest.mark.parametrize("limit", [0.08, 0.2])
+def test_no_round_is_longer_than_its_limit(limit):
+    rng = np.random.default_rng(4)
+    hulls = policy.codec_hulls(rows(rng, 40, 40), menu=LATTICES)
+    costs = policy.StageCosts(0.006, 0.03, 1e-5, round_trip_s=0.01, header_bits=32.0, token_bits=6.0)
+    slow = 2e-4
+    found = policy.plan_user(
+        hulls,
+        costs,
+        [0.9] * 6,
+        rejection=rng.beta(0.5, 2.0, hulls.positions),
+        risk_limit=0.02,
+        round_limit_s=limit,
+        limit_seconds_per_bit=slow,
+    )
+    bits = 32.0 + found.draft_length * 6.0
+    for row in np.flatnonzero(~found.skip):
+        later = (found.draft_length - 1) * hulls.bits[found.later].max()
+        longest = costs.fixed_time(found.draft_length) + slow * (bits + hulls.bits[found.first[row]] + later)
+        assert longest <= limit * (1.0 + 1e-12)
+    assert found.risk <= 0.02
+
+
+def test_a_device_that_knows_the_rule_alone_makes_the_decisions_of_the_plan():
+    rng = np.random.default_rng(6)
+    hulls = policy.codec_hulls(rows(rng, 40, 400))
+    rejection = rng.beta(0.5, 2.0, hulls.positions)
+    costs = policy.StageCosts(0.006, 0.03, 1e-5, round_trip_s=0.01)
+    found = policy.plan_user(hulls, costs, [0.9] * 6, rejection=rejection, risk_limit=0.03, draft_lengths=range(1, 7))
+    assert found.skip.any()
+    assert not found.skip.all()
+    rule = found.rule
+    for n in range(hulls.positions):
+        own = slice(int(hulls.start[n]), int(hulls.start[n + 1]))
+        cost = rule.bit_price * hulls.bits[own] + rule.first_risk_price * hulls.risk[own]
+        later = rule.bit_price * hulls.bits[own] + rule.later_risk_price * hulls.risk[own]
+        assert cost[found.first[n] - own.start] <= cost.min() * (1.0 + 1e-9)
+        assert later[found.later[n] - own.start] <= later.min() * (1.0 + 1e-9)
+        level = rule.skip_slope * rejection[n] - cost.min() - rule.skip_level
+        assert abs(level) < 1e-9 or found.skip[n] == (rule.skips and level <= 0)

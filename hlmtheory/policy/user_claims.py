@@ -33,7 +33,7 @@ from hlmtheory.policy.user import plan_user
 #   probabilities of decisions at random, so that it holds for them, too.
 # user_optimum, user_residual. Without a limit μ = 0. Dinkelbach: the decisions of V(θ) have n'/t' = θ + V/t' ≥ θ. When
 #   θ no longer grows, V = 0, and the bound is θ, their rate.
-# user_rate. Place i of a round is reached if the drafts before it are accepted: the first with 1 - β̂ of its row, the
+# user_rate, user_risk. Place i of a round is reached if the drafts before it are accepted: the first with 1 - β̂ of its row, the
 #   others with α_2, α_3 and so on. Each place that is reached emits a token, and the bonus one more. In the risk, a
 #   place counts with Π_{j<i} α_j.
 # user_limit. Of the decisions that are seen, those that break the limit are never returned. K = 0 keeps every limit.
@@ -149,6 +149,10 @@ def _rate(plan: UserPlan | None) -> float:
     return math.inf if plan is None else plan.rate
 
 
+def _risk(plan: UserPlan | None) -> float:
+    return math.inf if plan is None else plan.risk
+
+
 def _bound(plan: UserPlan | None) -> float:
     return math.inf if plan is None else plan.upper_bound
 
@@ -196,6 +200,16 @@ _TWO_ROWS = {
     "limit": 0.2,
 }
 """The best plan spends the whole limit on messages of few bits: they save more time for it than skips do."""
+
+_THREE_PLACES = _ONE_ROW | {
+    "risk": [[0.125]],
+    "rejection": [0.25],
+    "acceptances": [0.75] * 3,
+    "draft_s": 0.03125,
+    "seconds_per_bit": 2.0**-20,
+    "limit": 0.125,
+}
+"""Three drafts are sent, and the third place is reached in 9 of 16 rounds."""
 
 USER_CLAIMS = (
     Claim(
@@ -249,6 +263,16 @@ USER_CLAIMS = (
         lhs=host_side(lambda one: _replayed(one, float(one["limit"]))[0], *_USER, "limit"),
         rhs=host_side(lambda one: _rate(_plan(one, float(one["limit"]))), *_USER, "limit"),
         attained=Attained(_TWO_ROWS),
+    ),
+    Claim(
+        id="policy.user_risk",
+        source=_SOURCE,
+        origin=Origin.NEW,
+        statement="the risk for each token of the plan found, summed place by place = its own",
+        relation=Relation.EQ,
+        lhs=host_side(lambda one: _replayed(one, float(one["limit"]))[1], *_USER, "limit"),
+        rhs=host_side(lambda one: _risk(_plan(one, float(one["limit"]))), *_USER, "limit"),
+        attained=Attained(_THREE_PLACES),
     ),
     Claim(
         id="policy.user_limit",

@@ -81,6 +81,7 @@ STRATEGIES = {
     "policy.user_optimum": arrays_of(SIZES_OF_USER, **OTHER),
     "policy.user_residual": arrays_of(SIZES_OF_USER, **USER),
     "policy.user_rate": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
+    "policy.user_risk": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
     "policy.user_limit": arrays_of(SIZES_OF_USER, **USER, **LIMIT),
     "policy.rate_chord": arrays_of(SIZES_OF_BAND, **LINE),
     "policy.log_rate_chord": arrays_of(SIZES_OF_BAND, **LINE),

@@ -124,6 +124,7 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "policy.user_optimum": _competing_plan,
     "policy.user_residual": _user,
     "policy.user_rate": _limited(_user),
+    "policy.user_risk": _limited(_user),
     "policy.user_limit": _limited(_user),
     "policy.rate_chord": _line,
     "policy.log_rate_chord": _line,

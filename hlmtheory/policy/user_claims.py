@@ -33,9 +33,9 @@ from hlmtheory.policy.user import plan_user
 #   probabilities of decisions at random, so that it holds for them, too.
 # user_optimum, user_residual. Without a limit μ = 0. Dinkelbach: the decisions of V(θ) have n'/t' = θ + V/t' ≥ θ. When
 #   θ no longer grows, V = 0, and the bound is θ, their rate.
-# user_rate, user_risk. Place i of a round is reached if the drafts before it are accepted: the first with 1 - β̂ of its row, the
-#   others with α_2, α_3 and so on. Each place that is reached emits a token, and the bonus one more. In the risk, a
-#   place counts with Π_{j<i} α_j.
+# user_rate, user_risk. Place i of a round is reached if the drafts before it are accepted: the first with 1 - β̂ of its
+#   row, the others with α_2, α_3 and so on. Each place that is reached emits a token, and the bonus one more. In the
+#   risk, a place counts with Π_{j<i} α_j.
 # user_limit. Of the decisions that are seen, those that break the limit are never returned. K = 0 keeps every limit.
 
 _DOMAINS = {

@@ -1,0 +1,90 @@
+"""Stores that llama-perplexity itself wrote for the built-in pair, beside the same rows from transformers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hlmtheory import all_claims
+from hlmtheory.verification import softmax, total_variation
+from validation.claims.check import check_trace
+from validation.claims.instances import scenarios
+from validation.collection.import_logits import import_logits
+from validation.collection.llama_cpp import HEADER, open_store
+from validation.errors import UserError
+from validation.models.pair import PAIRS_FOLDER, Pair, load_pair
+
+STORES = Path(__file__).parent / "llama_cpp_stores"
+NAMES = ("draft", "target")
+ROUNDING = 16 / 65535 / 2  # half a level, in nats
+ARITHMETIC = 2e-4  # of float32 in two orders of summation; measured: 1.5e-4
+CONTEXT = 16
+
+
+@pytest.fixture(scope="module")
+def builtin() -> Pair:
+    return load_pair()
+
+
+def tokens_of(path: Path) -> np.ndarray:
+    """All tokens of a store of one chunk."""
+    return np.fromfile(path, np.int32, CONTEXT, offset=HEADER).astype(np.int64)
+
+
+@pytest.fixture(scope="module")
+def rows(builtin: Pair) -> dict[str, np.ndarray]:
+    """The log-probabilities of both models after each token from the ninth to the last but one."""
+    ids = torch.from_numpy(tokens_of(STORES / "draft.kld"))[None]
+    with torch.inference_mode():
+        found = {name: getattr(builtin, name)(ids).logits[0, CONTEXT // 2 : -1] for name in NAMES}
+    return {name: torch.log_softmax(logits.double(), dim=-1).numpy() for name, logits in found.items()}
+
+
+def test_the_tokens_are_those_of_the_text(builtin):
+    prompt = json.loads((PAIRS_FOLDER / "builtin" / "prompts.jsonl").read_text().splitlines()[0])["prompt"]
+    for name in NAMES:
+        store = open_store(STORES / f"{name}.kld")
+        assert (store.context, store.vocabulary, store.chunks, store.rows) == (CONTEXT, 4096, 1, 7)
+        assert builtin.tokenizer(prompt).input_ids[:CONTEXT] == tokens_of(store.path).tolist()
+        assert store.tokens.tolist() == tokens_of(store.path)[9:].tolist()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_log_probabilities_agree_within_the_error_of_the_format(name, rows):
+    store = open_store(STORES / f"{name}.kld")
+    stored, own = store.log_probabilities(0, store.rows).astype(np.float64), rows[name]
+    floored = stored == stored.min(axis=1, keepdims=True)
+    assert np.abs(stored - own)[~floored].max() <= ROUNDING + ARITHMETIC
+    assert (own[floored] <= stored[floored] + ROUNDING + ARITHMETIC).all()
+    assert total_variation(softmax(stored), softmax(own)).max() <= store.slack() < 2e-3
+    assert np.abs(stored[:, 1:] - own[:, :-1]).max() > 1  # another alignment does not agree
+
+
+def test_every_claim_is_decided_alike_on_both_traces(rows, tmp_path):
+    imported = import_logits(*(STORES / f"{name}.kld" for name in NAMES), tmp_path / "imported", dtype="float32")
+    for name in NAMES:
+        np.save(tmp_path / f"{name}.npy", rows[name].astype(np.float32))
+    np.save(tmp_path / "tokens.npy", tokens_of(STORES / "draft.kld")[9:])
+    own = import_logits(
+        *(tmp_path / f"{name}.npy" for name in NAMES), tmp_path / "own", tokens=tmp_path / "tokens.npy", dtype="float32"
+    )
+    claims = {name: claim for name, claim in all_claims().items() if name not in scenarios()}
+    found, expected = (
+        {name: tally.outcome for name, tally in check_trace(trace, seed=1, claims=claims).tallies.items()}
+        for trace in (imported, own)
+    )
+    assert found == expected
+    assert sum(outcome == "holds" for outcome in found.values()) > len(claims) / 2
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_cut_of_a_store_is_refused_by_name(name, tmp_path):
+    whole, path = (STORES / f"{name}.kld").read_bytes(), tmp_path / f"{name}.kld"
+    for end in [*range(0, HEADER + 4 * CONTEXT, 3), *range(HEADER + 4 * CONTEXT, len(whole), 1999), len(whole) - 1]:
+        path.write_bytes(whole[:end])
+        with pytest.raises(UserError, match=rf"{name}\.kld"):
+            open_store(path)

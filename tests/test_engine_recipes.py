@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import hlmtheory
+from tests.validation.gguf_writing import write_gguf
 from validation import plots
 from validation.claims import check
 from validation.cli.commands import main
@@ -73,8 +75,8 @@ def followed(title: str) -> list[str]:
 
 
 def test_every_section_is_tested_or_only_links() -> None:
-    tested = {"An array", "transformers", *NOT_RUN}
-    assert set(SECTIONS) == tested | {"Three traps", "llama.cpp", "Benchmarks"}
+    tested = {"An array", "transformers", "llama.cpp", *NOT_RUN}
+    assert set(SECTIONS) == tested | {"Three traps", "Benchmarks"}
     assert all("*Not run here.*" in SECTIONS[title] for title in NOT_RUN)
     assert all("```" not in SECTIONS[title] for title in ("Three traps", "Benchmarks"))
 
@@ -104,6 +106,37 @@ def test_assisted_generation_of_the_built_in_pair(here: Path) -> None:
     verdicts = json.loads((here / "runs" / "recorded" / "claims.json").read_text())
     assert set(CLAIMS) <= set(json.dumps(verdicts).split('"'))
     assert "Acceptance rate" in validated
+
+
+def test_llama_cpp_from_its_stores_and_gguf_files_on(here: Path) -> None:
+    """The steps that llama.cpp does itself are those of the script; the stores here are its own, of 7 rows."""
+    for name in ("draft", "target"):
+        shutil.copy(ROOT / "tests" / "validation" / "collection" / "llama_cpp_stores" / f"{name}.kld", here)
+    pair = ROOT / "validation" / "pairs" / "builtin"
+    write_gguf(pair / "small", here / "draft-q4.gguf", "Q4_0", pre="smollm")
+    write_gguf(pair / "large", here / "target.gguf", pre="smollm")
+    imported, checked, collected, counted = followed("llama.cpp")
+    assert "7 positions, V = 4,096" in imported
+    assert "Acceptance rate" in checked
+    assert "Acceptance rate" in collected
+    assert open_trace(here / "runs" / "gguf" / "trace").manifest["pair"]["small_name"] == "draft-q4.gguf"
+    assert "42 steps of 2 records accepted 54 drafts" in counted
+    assert "is not identified" in counted
+
+
+def test_the_script_of_llama_cpp_runs_the_commands_of_the_recipe() -> None:
+    script = (ROOT / "figures" / "experiments" / "gguf" / "recipe.sh").read_text(encoding="utf-8")
+    section = SECTIONS["llama.cpp"]
+    assert "bash figures/experiments/gguf/recipe.sh" in section
+    for words in (
+        "-ctk f32 -ctv f32 -fa off",
+        "-c 256 -b 256",
+        "--kl-divergence-base",
+        "--outtype f32",
+        "llama-quantize",
+    ):
+        assert words in section
+        assert words in script
 
 
 def test_vllm(here: Path) -> None:

@@ -309,7 +309,7 @@ def _llama_timings(where: str, content: Mapping[str, Any]) -> list[AcceptanceRec
 
 _LLAMA_LOG = re.compile(
     r"draft acceptance\s*=\s*\S+\s*\(\s*(?P<accepted>\d+) accepted /\s*(?P<drafted>\d+) generated\)"
-    r"(?:.*mean acceptance length\s*=\s*(?P<length>[\d.]+))?"
+    r"(?:.*mean (?:acceptance length|len)\s*=\s*(?P<length>[\d.]+))?"
 )
 _LLAMA_EXAMPLE = re.compile(r"^\s*n_(drafted|accept|predict)\s*=\s*(\d+)", re.MULTILINE)
 

@@ -72,6 +72,10 @@ LLAMA_LOG = (
     "slot print_timing: id 0\ndraft acceptance = 0.62008 ( 1797 accepted /  2898 generated), mean acceptance length =  "
     "2.24, acceptance rate per position = (0.727, 0.513)\n"
 )
+LLAMA_LOG_LATER = (  # as llama-server 0.5.0 wrote it for the built-in pair
+    "0.06.226.916 I slot print_timing: id  3 | task 0 | draft acceptance = 0.54717 (   29 accepted /    53 generated), "
+    "mean len =  2.61\n"
+)
 LLAMA_EXAMPLE = "n_draft   = 16\nn_predict = 100\nn_drafted = 120\nn_accept  = 60\naccept    = 50.000%\n"
 SPECDEC = [
     {"Request_AL": {"0": {"0": 2.0}}, "Average_AL": 9.9, "Acceptance_Length_Histogram": {"1": 40, "2": 30, "4": 30}}
@@ -91,6 +95,7 @@ CASES = {
     "tensorrt.json": (TENSORRT, ("tensorrt-llm", 10, 15, 30, None)),
     "llama.json": (LLAMA, ("llama.cpp", 10, 10, 14, None)),
     "server.log": (LLAMA_LOG, ("llama.cpp", 1449, 1797, 2898, None)),
+    "later.log": (LLAMA_LOG_LATER, ("llama.cpp", 18, 29, 53, None)),
     "example.txt": (LLAMA_EXAMPLE, ("llama.cpp", 40, 60, 120, None)),
     "acceptance_rate.json": (SPECDEC, ("specdec_bench", 100, 120, None, {0: 40, 1: 30, 3: 30})),
     "spec_bench.jsonl": (SPEC_BENCH, ("spec-bench", 3, 3, None, {0: 1, 1: 1, 2: 1})),

@@ -219,18 +219,28 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("runs/llama.cpp"), help="the folder that recipe.sh filled")
     parser.add_argument("--trace", type=Path, default=Path("runs/builtin/trace"), help="of the built-in pair")
     parser.add_argument("--out", type=Path, default=Path(__file__).with_name("builtin.json"))
+    parser.add_argument("--only", choices=("routes", "cost", "verdicts"), help="measure one part, keep the others")
     options = parser.parse_args()
-    began = time.perf_counter()
-    found = {"routes": routes(options.work), "cost": cost(options.work, open_trace(options.trace))}
-    found |= {"verdicts": verdicts(options.work)}
+    parts = {
+        "routes": lambda: routes(options.work),
+        "cost": lambda: cost(options.work, open_trace(options.trace)),
+        "verdicts": lambda: verdicts(options.work),
+    }
+    found = json.loads(options.out.read_text(encoding="utf-8")) if options.only else {}
+    seconds = found.get("seconds", {})
+    for name in [options.only] if options.only else parts:
+        began = time.perf_counter()
+        found[name] = parts[name]()
+        seconds[name] = round(time.perf_counter() - began)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip()
     head = {
         "command": "python3 figures/experiments/gguf/measure.py --work runs/llama.cpp --trace runs/builtin/trace",
         "commit": commit,
         "pair": "builtin",
-        "seconds": round(time.perf_counter() - began),
+        "seconds": seconds,
     }
-    options.out.write_text(json.dumps(head | found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    ordered = head | {name: found[name] for name in parts if name in found}
+    options.out.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -43,6 +43,9 @@ TYPES = ("F32", "Q8_0", "Q4_K", "Q4_0")
 BIASES = (0.1, 0.02)
 """Tolerances ε of the certified k."""
 
+CHECKED = 6
+"""Chunks of 127 rows on which the claims are checked."""
+
 
 def chunk_tokens(store: Store) -> NDArray[np.int64]:
     """Return all tokens of a store, shape (chunks, n_ctx); ``Store.tokens`` leaves out those without a row."""
@@ -137,10 +140,20 @@ def routes(work: Path) -> dict[str, Any]:
     return found
 
 
-def own_trace(work: Path) -> Trace:
-    """Return the trace of the same rows as the stores', computed by transformers from the folders."""
+def first_chunks(store: Store, path: Path) -> Store:
+    """Write the first ``CHECKED`` chunks of a store as a store of their own."""
+    counts = np.array([store.context, store.vocabulary, CHECKED], np.int32)
+    before = store.path.stat().st_size - HEADER - 4 * store.chunks * store.context
+    with store.path.open("rb") as file:
+        head = file.read(HEADER)[:-12] + counts.tobytes() + file.read(4 * CHECKED * store.context)
+        file.seek(HEADER + 4 * store.chunks * store.context)
+        path.write_bytes(head + file.read(before // store.chunks * CHECKED))
+    return open_store(path)
+
+
+def own_trace(store: Store, work: Path) -> Trace:
+    """Return the trace of the same rows as a store's, computed by transformers from the folders."""
     pair = load_pair()
-    store = open_store(work / "large-F32.kld")
     rows = {
         name: np.concatenate(
             [log_probabilities(model, tokens)[store.context // 2 : -1] for tokens, _ in chunks_of(store)]
@@ -156,9 +169,12 @@ def own_trace(work: Path) -> Trace:
 
 def verdicts(work: Path) -> dict[str, Any]:
     """Return the verdicts on the imported stores and on transformers' own rows, and where they differ."""
-    imported = import_logits(work / "small-F32.kld", work / "large-F32.kld", work / "trace", dtype="float32")
+    stores = [
+        first_chunks(open_store(work / f"{model}-F32.kld"), work / f"{model}.kld") for model in ("small", "large")
+    ]
+    imported = import_logits(stores[0].path, stores[1].path, work / "imported", dtype="float32", fresh=True)
     claims = {name: claim for name, claim in all_claims().items() if name not in scenarios()}
-    tallies = [check_trace(trace, seed=1, claims=claims).tallies for trace in (imported, own_trace(work))]
+    tallies = [check_trace(trace, seed=1, claims=claims).tallies for trace in (imported, own_trace(stores[1], work))]
     outcomes = [{name: tally.outcome for name, tally in each.items()} for each in tallies]
     print(Counter(outcomes[0].values()), Counter(outcomes[1].values()))
     return {

@@ -168,21 +168,34 @@ def own_trace(store: Store, work: Path) -> Trace:
 
 
 def verdicts(work: Path) -> dict[str, Any]:
-    """Return the verdicts on the imported stores and on transformers' own rows, and where they differ."""
+    """Return the verdicts on the imported stores and on transformers' own rows, and where they differ.
+
+    The stored rows are taken as exact first, and then as known up to their rounding: fewer claims are then decided.
+    """
     stores = [
         first_chunks(open_store(work / f"{model}-F32.kld"), work / f"{model}.kld") for model in ("small", "large")
     ]
     imported = import_logits(stores[0].path, stores[1].path, work / "imported", dtype="float32", fresh=True)
     claims = {name: claim for name, claim in all_claims().items() if name not in scenarios()}
-    tallies = [check_trace(trace, seed=1, claims=claims).tallies for trace in (imported, own_trace(stores[1], work))]
-    outcomes = [{name: tally.outcome for name, tally in each.items()} for each in tallies]
-    print(Counter(outcomes[0].values()), Counter(outcomes[1].values()))
+    own = own_trace(stores[1], work)
+    outcomes = [
+        {
+            name: tally.outcome
+            for name, tally in check_trace(trace, seed=1, claims=claims, stored_rows=exact).tallies.items()
+        }
+        for trace, exact in ((imported, True), (own, False), (imported, False))
+    ]
+    decided = {name: outcome for name, outcome in outcomes[2].items() if outcome != "out of scope"}
     return {
         "positions": imported.positions,
         "claims": len(claims),
         "outcomes": dict(Counter(outcomes[0].values())),
         "decided_otherwise": {
-            name: [each[name] for each in outcomes] for name in claims if outcomes[0][name] != outcomes[1][name]
+            name: [each[name] for each in outcomes[:2]] for name in claims if outcomes[0][name] != outcomes[1][name]
+        },
+        "decided_with_rounding": dict(Counter(decided.values())),
+        "decided_otherwise_with_rounding": {
+            name: [outcome, outcomes[1][name]] for name, outcome in decided.items() if outcome != outcomes[1][name]
         },
     }
 

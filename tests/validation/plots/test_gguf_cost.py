@@ -66,8 +66,8 @@ def test_the_first_chunks_are_a_store(monkeypatch, tmp_path):
 
 
 def test_the_stored_result_says_what_the_page_says():
-    assert STORED["verdicts"]["decided_otherwise"] == {}
-    assert STORED["verdicts"]["outcomes"].keys() <= {"holds", "out of scope"}
+    assert STORED["verdicts"]["decided_otherwise"] == STORED["verdicts"]["decided_otherwise_with_rounding"] == {}
+    assert STORED["verdicts"]["outcomes"]["holds"] > 50
     cost, changes = STORED["cost"], {}
     assert (cost["positions"], cost["prompts"]) == (20948, 160)
     for kind in ("Q8_0", "Q4_K", "Q4_0"):

@@ -164,7 +164,7 @@ def own_trace(store: Store, work: Path) -> Trace:
         np.save(work / f"{name}.npy", values.astype(np.float32) if name in rows else values)
     arrays = {name: work / f"{name}.npy" for name in ("draft", "target", "tokens", "texts")}
     draft, target = arrays.pop("draft"), arrays.pop("target")
-    return import_logits(draft, target, work / "own", **arrays, dtype="float32", fresh=True)
+    return import_logits(draft, target, work / "own", **arrays, dtype="float32", text_origin="corpus", fresh=True)
 
 
 def verdicts(work: Path) -> dict[str, Any]:

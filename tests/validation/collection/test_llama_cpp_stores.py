@@ -69,9 +69,9 @@ def test_every_claim_is_decided_alike_on_both_traces(rows, tmp_path):
     for name in NAMES:
         np.save(tmp_path / f"{name}.npy", rows[name].astype(np.float32))
     np.save(tmp_path / "tokens.npy", tokens_of(STORES / "draft.kld")[9:])
-    own = import_logits(
-        *(tmp_path / f"{name}.npy" for name in NAMES), tmp_path / "own", tokens=tmp_path / "tokens.npy", dtype="float32"
-    )
+    files = (tmp_path / f"{name}.npy" for name in NAMES)
+    kind = {"dtype": "float32", "text_origin": "corpus"}
+    own = import_logits(*files, tmp_path / "own", tokens=tmp_path / "tokens.npy", **kind)
     claims = {name: claim for name, claim in all_claims().items() if name not in scenarios()}
     rounded, exact, expected = (
         {name: tally.outcome for name, tally in check_trace(trace, seed=1, claims=claims, **options).tallies.items()}

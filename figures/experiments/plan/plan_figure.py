@@ -21,8 +21,11 @@ def paint(found: dict[str, Any]) -> Any:
     figure, (left, right) = canvas(PAGE, 2)
     top = 0.0
     for name, color in LIMITS.items():
-        links = [one for one in found[DOWN][name]["by_link"].values() if one["decoded"] is not None]
-        x, y = (np.array([one[key] for one in links]) for key in ("predicted", "decoded"))
+        links = found[DOWN][name]["by_link"]
+        known = [place for place, value in enumerate(links["decoded"]) if value is not None]
+        if not known:
+            continue
+        x, y = (np.array([links[key][place] for place in known]) for key in ("predicted", "decoded"))
         left.plot(x, y, ".", color=color, markersize=3, label=name, alpha=0.7)
         top = max(top, float(np.max([x, y])))
     left.plot([0, top], [0, top], color="0.6", linewidth=0.8)

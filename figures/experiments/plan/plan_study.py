@@ -6,6 +6,7 @@ import argparse
 import json
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,14 @@ from validation.planning import profile
 from validation.planning.measure import planner_of_trace
 from validation.planning.menu import DEVICE, FAMILIES, OURS, SERVER, STREAM, Option
 from validation.planning.plan import Planner
+from validation.planning.rounds import COUNTS
 from validation.planning.setting import Setting, constant_link, recorded_link
+from validation.trace.reader import open_trace
 
 Array = NDArray[Any]
 TIMES, ROUND_TRIP_S, NEW_TOKENS, SEED = (0.012, 0.030), 0.020, 64, 1
 LIMITS = {"lossless": ("text", 0.0), "text .3": ("text", 0.3), "token .05": ("token", 0.05)}
-SPLITS = 200
+SPLITS, CLASS_LINKS = 200, 20
 SNR_DB, BANDWIDTH_HZ, COHERENCE_S, SECONDS = (-5, 0, 5, 10, 15, 20), 1e6, 0.1, 300
 DOWN_BPS = {"downlink as the uplink's median": None, "downlink 1 Gbit/s": 1e9}
 FAMILY_ORDER = tuple(name for name in FAMILIES if name != STREAM)
@@ -109,6 +112,52 @@ def decoded(
     return found
 
 
+def text_seconds(accepted: Array, length: Array, lengths: Sequence[int], costs: Costs) -> float:
+    """Return the total expected seconds of texts if the best of some draft lengths is chosen for every round.
+
+    The choice knows the acceptance along the text before it drafts, so no rule of a device is faster in the mean.
+    """
+    slots = accepted.shape[1]
+    rest = np.zeros((len(accepted), slots + max(lengths) + 2))
+    for t in range(slots - 1, -1, -1):
+        left = np.maximum(length - t, 0)
+        values = []
+        for k in lengths:
+            drafts = np.minimum(k, left)
+            alive, value = np.ones(len(accepted)), costs.fixed_s + drafts * costs.draft_s
+            for j in range(k):
+                active = j < drafts
+                lost = np.where(active, alive * (1.0 - accepted[:, min(t + j, slots - 1)]), 0.0)
+                value = value + lost * (rest[:, t + j + 1] + costs.rejection_s)
+                alive = alive - lost
+            values.append(value + alive * np.take_along_axis(rest, (t + drafts + 1)[:, None], 1)[:, 0])
+        rest[:, t] = np.where(t < length, np.min(values, axis=0), 0.0)
+    return float(rest[:, 0].sum())
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds of a round, of each draft in it, and of a rejection."""
+
+    fixed_s: float
+    draft_s: float
+    rejection_s: float
+
+
+def class_error(known: profile.Profile, texts: Array, option: Option, setting: Setting) -> float:
+    """Return by how much the best choice of K for every round, with foresight, is faster than the option's K."""
+    rates = setting.link.rates
+    per_bit = float(np.mean(1.0 / rates[rates > 0]))
+    table = known.planned[int(option.draft_length) - 1, 0, option.codec or 0, texts].sum(axis=0)
+    c = dict(zip(COUNTS, table.tolist(), strict=True))
+    bits = (c["up_bits"] / c["exchanges"] - 16.0) / option.draft_length
+    reply = 0.0 if option.codec else (16.0 + 32.0 * known.vocabulary) / setting.link.down_bps
+    fixed = setting.verify_s + setting.link.round_trip_s + 16.0 * per_bit
+    costs = Costs(fixed, setting.draft_s + bits * per_bit, reply)
+    rows = (known.accepted[texts], known.lengths[texts])
+    return text_seconds(*rows, [int(option.draft_length)], costs) / text_seconds(*rows, range(9), costs) - 1.0
+
+
 def main() -> None:
     """Run the study for one pair and write its JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -149,6 +198,17 @@ def main() -> None:
     test = [prompt for prompt in prompts if prompt.id in set(about["split"]["test"])]
     records = decoded([(n, planner.options[n]) for n in ordered], planner, pair, test, asked.work / "decoded")
     found = score(planner, links, chosen, records)
+    known = profile.profile_of(open_trace(asked.trace), asked.work / "profile.npz")
+    for down, bps in DOWN_BPS.items():
+        errors = [
+            class_error(
+                known, planner.split.test, planner.options[one.option[OURS]], _setting(planner, links, name, bps)
+            )
+            for one, name in list(zip(chosen["lossless", down], links, strict=True))[:: len(links) // CLASS_LINKS]
+            if planner.options[one.option[OURS]].family == OURS
+        ]
+        key = f"class: foresight of each round's K over the plan, minus 1, {len(errors)} links"
+        found[down]["lossless"]["error"][key] = _spread(np.array(errors))
     command = f"plan_study.py {asked.trace.name} {asked.links.name} WORK {asked.out.name}" + (
         f" --draft DRAFT --target TARGET --prompts PROMPTS --texts {asked.texts}" if asked.draft else ""
     )
@@ -164,7 +224,15 @@ def main() -> None:
         "new_tokens": NEW_TOKENS,
         "links": {"recorded": len(links) - len(SNR_DB), "fading": len(SNR_DB)},
     }
-    asked.out.write_text(json.dumps(head | found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    asked.out.write_text(json.dumps(head | found, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _label(option: Option) -> str:
+    return option.label or option.family
+
+
+def _setting(planner: Planner, links: dict[str, TraceLink], name: str, down_bps: float | None) -> Setting:
+    return replace(planner.setting, link=recorded_link(links[name], ROUND_TRIP_S, down_bps, name))
 
 
 def score(
@@ -271,14 +339,13 @@ def _limit(
         },
         "quality": _quality(planner, chosen, records, limit),
         "by_link": {
-            name: {
-                "planned": planner.options[chosen[i].option[OURS]].label
-                or planner.options[chosen[i].option[OURS]].family,
-                "predicted": round(chosen[i].predicted[OURS], 4),
-                "decoded": None if not np.isfinite(ours[i]) else round(float(ours[i]), 4),
-                "best_in_hindsight": round(float(hindsight[i]), 4),
-            }
-            for i, name in enumerate(names)
+            "name": names,
+            "planned": [
+                planner.options[one.option[OURS]].label or planner.options[one.option[OURS]].family for one in chosen
+            ],
+            "predicted": [round(one.predicted[OURS], 4) for one in chosen],
+            "decoded": [None if not np.isfinite(value) else round(float(value), 4) for value in ours],
+            "best_in_hindsight": [round(float(value), 4) for value in hindsight],
         },
     }
     return found

@@ -20,11 +20,13 @@ from validation.decoding.retiming import retime
 from validation.models.tables import table_pair
 from validation.planning.menu import CU_HLM, FIXED, FLEXSPEC, HLM, OURS, SQS, U_HLM, Line, Option
 from validation.planning.positions import LATTICES
+from validation.planning.rounds import Wire, expected_counts
 
 EXPERIMENT = Path(__file__).resolve().parents[3] / "figures" / "experiments" / "plan"
 sys.path.insert(0, str(EXPERIMENT))
 sessions = importlib.import_module("plan_sessions")
 methods = importlib.import_module("plan_options")
+study = importlib.import_module("plan_study")
 sys.path.remove(str(EXPERIMENT))
 
 PROMPTS = [Prompt(name, "0", "test") for name in ("one", "two", "three", "four", "five")]
@@ -76,6 +78,17 @@ def test_texts_follow_each_other_on_a_link():
     whole = sessions.Rounds.alone(np.array([5.0]), server=True, width=12)
     one, _ = sessions.session_seconds(whole, sessions.Links(own), TIMES, ROUND_TRIP_S, np.full(len(own), DOWN_BPS))
     np.testing.assert_allclose(both.sum(axis=1), one[:, 0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("k", [0, 1, 2, 4])
+def test_the_clairvoyant_is_never_slower_than_a_fixed_length(k):
+    rng = np.random.default_rng(9)
+    accepted, length, costs = rng.random((4, 6)), np.array([6, 5, 3, 6]), study.Costs(0.05, 0.012, 0.02)
+    counts = expected_counts(accepted.T, np.zeros((6, 4)), length, k, wire=Wire(0.0, 0.0, 1.0))
+    expected = (counts.exchanges * 0.05 + counts.drafts * 0.012 + counts.down_bits * 0.02).sum()
+    fixed = study.text_seconds(accepted, length, [k], costs)
+    assert fixed == pytest.approx(expected, rel=1e-12)
+    assert study.text_seconds(accepted, length, range(5), costs) < fixed
 
 
 def option(family, label="", *, k=2, threshold=-np.inf, codec=None):

@@ -1,0 +1,145 @@
+"""Write a plan as one HTML file, which makes plans for other links and limits without a server.
+
+The page holds the counts of every option. Its script repeats the choice of :mod:`validation.planning.plan`: seconds are
+linear in the counts, so no trace and no server is needed. A policy in the page's head forbids every connection.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hlmtheory.channel import Rayleigh, Rician
+from validation.planning.setting import LEVELS
+
+TEMPLATES = Path(__file__).resolve().parent / "templates"
+ASKED = (
+    "rate_bps fading snr round_trip_s down_bps draft_s verify_s verify_token_s bias risk latency energy_j device_w "
+    "transmit_w server_price time_price objective users k_factor"
+).split()
+DIGITS = 10
+
+
+def write_page(file: str | Path, plan: Mapping[str, Any]) -> Path:
+    """Write a plan as a page that works offline.
+
+    Parameters
+    ----------
+    file : str or Path
+        Such as ``plan.html``; its folder is created if it is missing.
+    plan : mapping
+        The object of ``hlm plan --json``.
+
+    Returns
+    -------
+    Path
+        Path of the page.
+    """
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    style, script = ((TEMPLATES / name).read_text(encoding="utf-8") for name in ("plan.css", "plan.js"))
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    text = environment.get_template("plan.html.j2").render(
+        plan=plan,
+        recorded=_recorded(plan),
+        title=_title(plan["evidence"]),
+        data=Markup(_for_script(page_data(plan))),
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+    )
+    path = Path(file)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page's script needs of a plan.
+
+    The counts that the choice is made with keep all digits, so that options with equal counts stay equal.
+    """
+    asked, link = plan["request"], plan["link"]
+    shares = (np.arange(LEVELS) + 0.5) / LEVELS
+    laws = {"rayleigh": Rayleigh(1.0), "rician": Rician(1.0, asked["k_factor"])}
+    return {
+        "request": {name: asked[name] for name in ASKED},
+        "prompts": plan["prompts"],
+        "recorded": {"name": link["name"], "rates_bps": link["rates_bps"]} if _recorded(plan) else None,
+        "snr_quantiles": {name: np.asarray(law.quantile(shares)).tolist() for name, law in laws.items()},
+        "count_names": plan["count_names"],
+        "menu": [
+            one
+            | {
+                "counts": {
+                    "train": one["counts"]["train"],
+                    "test": [float(f"{value:.{DIGITS}g}") for value in one["counts"]["test"]],
+                }
+            }
+            for one in plan["menu"]
+        ],
+        "command": _command(plan),
+    }
+
+
+def _recorded(plan: Mapping[str, Any]) -> bool:
+    """Return whether the link is a recording: its rates change, and no law of fading was asked for."""
+    return bool(plan["request"]["fading"] == "none" and len(plan["link"]["rates_bps"]) > 1)
+
+
+def _title(evidence: Mapping[str, Any]) -> str:
+    """Return what the plan was made from, in a few words."""
+    if "trace" in evidence:
+        path = Path(evidence["trace"])
+        return path.parent.name if path.name == "trace" and path.parent.name else path.name
+    return ", ".join(Path(name).name for name in evidence["files"])
+
+
+def _command(plan: Mapping[str, Any]) -> str:
+    """Return the part of the command that the page does not change; the script adds the rest."""
+    asked, evidence = plan["request"], plan["evidence"]
+    words = ["hlm", "plan"]
+    if "trace" in evidence:
+        words += ["--trace", str(evidence["trace"])]
+    else:
+        words += [word for name in evidence["files"] for word in ("--acceptance", str(name))]
+        words += ["--vocabulary", str(asked["vocabulary"])]
+    if asked["down_bps"] is not None:
+        words += ["--down-rate", f"{asked['down_bps']:.10g}bps"]
+    if asked["latency"] is not None:
+        share, seconds = asked["latency"]["share"], asked["latency"]["seconds"]
+        words += ["--latency", f"p{100 * share:.10g}={1e3 * seconds:.10g}ms"]
+    if asked["energy_j"] is not None:
+        words += ["--energy", f"{1e3 * asked['energy_j']:.10g}mJ"]
+    plain = {"bias": 0.05, "device_w": 5.0, "transmit_w": 1.0, "server_price": 1.0, "time_price": 0.1}
+    plain |= {"objective": "throughput", "users": 1}
+    for name, default in plain.items():
+        if asked[name] != default:
+            words += [f"--{name.replace('_', '-')}", str(asked[name])]
+    if asked["verify_token_s"]:
+        words += ["--verify-us-per-token", f"{1e6 * asked['verify_token_s']:.10g}"]
+    if asked["k_factor"] != 10.0:
+        words += ["--k-factor", f"{asked['k_factor']:.10g}x"]
+    return shlex.join(words)
+
+
+def _for_script(value: Any) -> str:
+    """Return JSON in which no character can end the element that holds it."""
+    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _hash(text: str) -> str:
+    """Return the hash by which the page's policy admits one style or script."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

@@ -1,0 +1,450 @@
+"use strict";
+/* Plans for other links and limits, from the counts of every option. The same choice as validation/planning/plan.py. */
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const asked = data.request;
+const byId = (id) => document.getElementById(id);
+const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED] =
+  "drafts passes exchanges verified up_bits down_bits skipped".split(" ").map((name) => data.count_names.indexOf(name));
+const OURS = "ours", SERVER = "server alone", STREAM = "server alone, streaming", DEVICE = "device alone";
+const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"];
+const POLICIES = [SERVER, STREAM, DEVICE, ...PAPERS, OURS];
+const LIMIT_OF = { text: "--risk", latency: "--latency", energy: "--energy" };
+const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
+const options = (...policies) => MENU.filter((one) => policies.includes(one.policy));
+const POOLS = Object.fromEntries(POLICIES.map((policy) => [policy, options(policy)]));
+const MIXED = options(OURS, SERVER, DEVICE);
+
+// ------------------------------------------------------------------------------------------------ link and speed
+
+const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+const middle = (values) => (values[(values.length - 1) >> 1] + values[values.length >> 1]) / 2;
+
+/** The rate that the link has or exceeds in a share of the time, from ascending rates. */
+function exceeded(rates, share) {
+  return rates[Math.min(Math.max(Math.ceil(rates.length * (1 - share) - 1), 0), rates.length - 1)];
+}
+
+function ratesOf(s) {
+  if (data.recorded) return data.recorded.rates_bps.map((rate) => (rate * s.rate) / RECORDED);
+  if (s.fading === "none") return [s.rate];
+  return data.snr_quantiles[s.fading].map((x) => (s.rate * Math.log1p(s.snr * x)) / Math.log1p(s.snr));
+}
+const RECORDED = data.recorded ? mean(data.recorded.rates_bps) : 0;
+
+/** A setting with the numbers of its link, which all options share. */
+function withLink(s) {
+  const rates = ratesOf(s);
+  const typical = middle(rates) || rates.find((rate) => rate > 0);
+  return { ...s, rates, mean: mean(rates), down: asked.down_bps ?? typical, median: exceeded(rates, 0.5),
+    slow: exceeded(rates, 0.95), late: asked.latency && exceeded(rates, asked.latency.share) };
+}
+
+const fixed = (c, s) => c[DRAFTS] * s.draft + c[PASSES] * s.verify + c[EXCHANGES] * s.roundTrip +
+  c[VERIFIED] * asked.verify_token_s + c[DOWN] / s.down;
+const air = (bits, rate) => (rate > 0 ? bits / rate : bits > 1e-9 ? Infinity : 0);
+const seconds = (c, s, rate) => fixed(c, s) + air(c[UP], rate);
+const roundSeconds = (c, s, rate) => c[PASSES] > 1e-9 ? (seconds(c, s, rate) - c[SKIPPED] * s.draft) / c[PASSES] : s.draft;
+const joules = (c, s) => c[DRAFTS] * s.draft * asked.device_w + (c[UP] / Math.max(s.median, 1e-9)) * asked.transmit_w;
+const meanSpeed = (c, s) => { const base = fixed(c, s); return mean(s.rates.map((rate) => 1 / (base + air(c[UP], rate)))); };
+
+/** What the objective maximises. */
+function value(c, s) {
+  if (asked.objective === "cost") {
+    const server = c[PASSES] * s.verify + c[VERIFIED] * asked.verify_token_s;
+    const wait = mean(s.rates.map((rate) => Math.min(seconds(c, s, rate), 1e12)));
+    return 1 / (asked.server_price * server + asked.time_price * wait);
+  }
+  if (asked.objective === "goodput" && asked.latency) {
+    return mean(s.rates.map((rate) => roundSeconds(c, s, rate) <= asked.latency.seconds ? 1 / seconds(c, s, rate) : 0));
+  }
+  return meanSpeed(c, s);
+}
+
+/** At least the value: a mean of concave functions of the rate is at most the function at the mean rate. */
+const atMost = (c, s) => (asked.objective === "cost" ? Infinity : 1 / seconds(c, s, s.mean));
+
+// -------------------------------------------------------------------------------------------------- choice
+
+/** The smallest limit that allows an option; 1 allows every text, also where nothing is calibrated. */
+function needs(option, kind) {
+  if (option.lossless) return 0;
+  return option.allowed[kind] ?? (option.policy === OURS || option.policy === DEVICE ? 1 : Infinity);
+}
+const safe = (option, s) => option.lossless || (s.limit > 0 && needs(option, s.kind) <= s.limit);
+function broken(option, s) {
+  const found = safe(option, s) ? [] : ["risk"];
+  if (asked.latency && roundSeconds(option.train, s, s.late) > asked.latency.seconds) found.push("latency");
+  if (asked.energy_j !== null && joules(option.train, s) > asked.energy_j) found.push("energy");
+  return found;
+}
+
+/** The option with the largest value; of equal ones the first. */
+function largest(pool, s, allowed) {
+  let best = null, most = 0;
+  for (const option of pool) {
+    if (!allowed(option) || (best && atMost(option.train, s) <= most)) continue;
+    const now = value(option.train, s);
+    if (!best || now > most * (1 + 1e-12)) [best, most] = [option, now];
+  }
+  return best;
+}
+const keeps = (s) => (option) => !broken(option, s).length;
+const ours = (s) => largest(MIXED, s, keeps(s));
+
+/** The best option of a policy that keeps the limits, else its best; a paper's own threshold if nothing may be lost. */
+function chosen(policy, s) {
+  if (policy === OURS) return ours(s);
+  const own = POOLS[policy].filter((option) => s.limit > 0 || option.paper_threshold);
+  return largest(own, s, keeps(s)) ?? largest(own, s, () => true);
+}
+
+/** The faster of the two models alone that keeps the limit of the risk. */
+const alone = (s) => largest(MIXED, s, (option) => option.policy !== OURS && safe(option, s));
+
+function rowOf(policy, s, base) {
+  const option = chosen(policy, s);
+  if (!option) return null;
+  const c = option.test, exchanges = c[EXCHANGES] > 1e-9 ? c[EXCHANGES] : 0;
+  const basis = option.policy === OURS && !option.lossless || policy === OURS && !option.lossless ? "c" : "m";
+  const risk = option.lossless ? "p" : basis;
+  return { policy, option, label: option.policy === policy ? option.option : `${option.policy} ${option.option}`.trim(),
+    breaks: broken(option, s), cells: {
+      threshold: [option.threshold, basis], k_mean: [option.top_k[0], "m"], k_p95: [option.top_k[1], "m"],
+      bits: [exchanges && c[UP] / exchanges, "m"], kilobytes: [(c[UP] + c[DOWN]) / 8e3, "m"],
+      draft_length: [option.draft_length, "m"], median: [1 / seconds(c, s, s.median), "m"],
+      slow: [1 / seconds(c, s, s.slow), "m"], gain: [seconds(base.test, s, s.median) / seconds(c, s, s.median), "m"],
+      risk: [option.lossless ? 0 : option.loss[s.kind], risk] } };
+}
+
+// -------------------------------------------------------------------------------------------------- words
+
+const form = (digits) => new Intl.NumberFormat("en", { maximumSignificantDigits: digits });
+const three = form(3), two = form(2), whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const say = (number) => three.format(number);
+const percent = (share) => `${whole.format(100 * share)}%`;
+const speedOf = (option, s) => `${say(1 / seconds(option.test, s, s.median))} tokens/s`;
+const calibrated = `calibrated on ${data.prompts.calibrate} prompts`;
+const measured = `measured on ${data.prompts.test} held-out prompts`;
+
+/** What takes most of the time, and the limits without which a better option is allowed. */
+function binding(option, s) {
+  const c = option.test;
+  const parts = { "passes of the draft model": c[DRAFTS] * s.draft,
+    "passes of the target model": c[PASSES] * s.verify + c[VERIFIED] * asked.verify_token_s,
+    "round trips": c[EXCHANGES] * s.roundTrip, "the uplink": s.median > 0 ? c[UP] / s.median : 0,
+    "the downlink": c[DOWN] / s.down };
+  const [name, most] = Object.entries(parts).reduce((a, b) => (b[1] > a[1] ? b : a));
+  const total = Object.values(parts).reduce((a, b) => a + b);
+  const said = s.median > 0 || !(c[UP] > 0) ? `${name} take ${percent(most / total)} of its time` : "the uplink is down at its median";
+  const without = (limit) => largest(MIXED, s, (other) => broken(other, s).every((one) => one === limit));
+  const now = value(option.train, s) * (1 + 1e-9);
+  const binds = ["risk", "latency", "energy"].filter((limit) => (limit !== "risk" || s.limit > 0) && value(without(limit).train, s) > now);
+  return binds.length ? `${binds.map((limit) => `--${limit}`).join(", ")} binds; ${said}` : said;
+}
+
+/** The round trips between which an option of ours is faster than the server; null: no end there. */
+function crossings(policy, s) {
+  const server = POOLS[policy][0], pool = POOLS[OURS].filter((option) => safe(option, s));
+  const beats = (roundTrip) => {
+    const there = { ...s, roundTrip }, best = largest(pool, there, () => true);
+    return value(best.train, there) > value(server.train, there) * (1 + 1e-9);
+  };
+  const grid = [0, ...Array.from({ length: 60 }, (_, i) => 1e-4 * 4e4 ** (i / 59))], better = grid.map(beats);
+  const edge = (worse, good) => {
+    for (let i = 0; i < 30; i++) { const half = (worse + good) / 2; if (beats(half)) good = half; else worse = half; }
+    return good;
+  };
+  const first = better.indexOf(true), last = better.lastIndexOf(true);
+  if (first < 0) return null;
+  return [first ? edge(grid[first - 1], grid[first]) : null, last < grid.length - 1 ? edge(grid[last + 1], grid[last]) : null];
+}
+
+function verdict(plan, s) {
+  if (!plan) return unmet(s);
+  const { option, label } = plan, binds = binding(option, s), speed = speedOf(option, s), ms = (x) => `${say(1e3 * x)} ms`;
+  const first = option.policy === OURS
+    ? `Use ${label}: ${speed}, ${plan.cells.gain[0].toFixed(2)} times the best of the two models alone; ${binds}.`
+    : `Use the ${option.policy}: ${speed}; ${binds}.`;
+  const server = POOLS[SERVER][0], span = crossings(SERVER, s), now = `now ${say(1e3 * s.roundTrip)} ms`;
+  let second = `The plan beats a server that waits for each token's round trip at every round trip (${now}).`;
+  if (!span) second = `Nothing beats the server alone (${speedOf(server, s)}), whatever the round trip.`;
+  else if (span[0] !== null) second = `Nothing beats the server alone below ${ms(span[0])} of round trip (${now}).`;
+  else if (span[1] !== null) second = `Nothing beats the server alone above ${ms(span[1])} of round trip (${now}).`;
+  const stream = POOLS[STREAM][0];
+  if (!stream) return `${first} ${second}`;
+  const end = crossings(STREAM, s), where = !end ? "at no round trip" : end[1] === null ? "at every round trip" : `only below ${ms(end[1])}`;
+  return `${first} ${second} A server that streams its tokens (${speedOf(stream, s)}) is beaten ${where}.`;
+}
+
+function unmet(s) {
+  const pool = MIXED.filter((option) => safe(option, s)), least = (of) => Math.min(...pool.map((option) => of(option.train)));
+  const round = asked.latency && least((c) => roundSeconds(c, s, s.late)), energy = least((c) => joules(c, s));
+  const said = [];
+  if (round > asked.latency?.seconds) said.push(`The latency limit (${say(1e3 * asked.latency.seconds)} ms) cannot be kept: the shortest round takes ${say(1e3 * round)} ms.`);
+  if (asked.energy_j !== null && energy > asked.energy_j) said.push(`The energy limit (${say(1e3 * asked.energy_j)} mJ) cannot be kept: the least is ${say(1e3 * energy)} mJ a token.`);
+  return said.join(" ") || "No policy keeps the limits of latency and energy together.";
+}
+
+/** What the device and the server do, in words. */
+function explain(option) {
+  if (option.policy === SERVER) return "The server generates every token and waits a round trip for each.";
+  if (option.policy === DEVICE) return "The device generates every token. The server is not asked.";
+  const K = option.draft_length, drafts = K === 1 ? "1 token" : `${two.format(K)} tokens`;
+  const top = /K = (\d+), ℓ = (\d+)/.exec(option.option), above = /τ = ([\d.]+), ℓ = (\d+)/.exec(option.option);
+  const sent = top ? `with its ${top[1]} largest probabilities, in steps of 1/${top[2]}`
+    : above ? `with its probabilities of at least ${above[1]}, in steps of 1/${above[2]}` : "with its one probability";
+  const kept = option.threshold === null ? "" : ` A first draft of uncertainty at most ${option.threshold} is kept without verification.`;
+  return `The device drafts ${drafts} a round and sends each ${sent}. The server verifies them.${kept}`;
+}
+
+function guarantee(option, s) {
+  if (option.lossless) return ["Lossless", "Every text has exactly the target model's law: proved."];
+  if (needs(option, s.kind) >= 1 || s.limit >= 1) return ["No limit", `The limit allows any text; its loss is ${two.format(option.loss[s.kind])}, ${measured}.`];
+  const what = s.kind === "text" ? "mean total variation of a new text from the target model's" : "mean one-step risk of a new text's tokens";
+  return [`${s.kind === "text" ? "TV" : "Risk"} ≤ ${say(s.limit)}`, `The ${what}: ${calibrated}. Its bound on the test prompts is ${two.format(option.loss[s.kind])}.`];
+}
+
+/** The command that makes this plan, with intervals. */
+function command(s) {
+  const short = (x) => +x.toPrecision(12), snr = s.fading === "none" ? "" : ` --snr ${short(10 * Math.log10(s.snr))}dB`;
+  const link = data.recorded ? "--link-csv FILE" : `--rate ${short(s.rate / 1e6)}M --fading ${s.fading}${snr}`;
+  return `${data.command} ${link} --rtt ${short(1e3 * s.roundTrip)}ms --draft-ms ${short(1e3 * s.draft)} ` +
+    `--verify-ms ${short(1e3 * s.verify)} --risk ${s.kind}=${short(s.limit)}`;
+}
+
+// ------------------------------------------------------------------------------------------------- pictures
+
+function put(parent, tag, attributes, text) {
+  const made = document.createElementNS(parent.namespaceURI, tag);
+  for (const [name, one] of Object.entries(attributes)) made.setAttribute(name, one);
+  if (text !== undefined) made.textContent = text;
+  return parent.appendChild(made);
+}
+
+/** An empty picture as wide as its place, with axes; x and y turn numbers into pixels. */
+function canvas(id, xs, ys, names) {
+  const svg = byId(id), width = Math.max(svg.parentElement.clientWidth, 260), height = 340;
+  const [left, right, top, bottom] = [52, width - 14, 30, height - 48];
+  svg.replaceChildren();
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  svg.setAttribute("height", height);
+  const x = (at) => left + (right - left) * xs.share(at), y = (at) => bottom - (bottom - top) * ys.share(at);
+  const axes = () => {
+    for (const at of xs.ticks) {
+      put(svg, "line", { x1: x(at), x2: x(at), y1: bottom, y2: bottom + 5, class: "axis" });
+      put(svg, "text", { x: x(at), y: bottom + 20, "text-anchor": "middle" }, say(at));
+    }
+    for (const at of ys.ticks) {
+      put(svg, "line", { x1: left - 5, x2: left, y1: y(at), y2: y(at), class: "axis" });
+      put(svg, "text", { x: left - 9, y: y(at) + 5, "text-anchor": "end" }, say(at));
+    }
+    put(svg, "path", { d: `M${left},${top}V${bottom}H${right}`, class: "axis" });
+    put(svg, "text", { x: right, y: bottom + 41, "text-anchor": "end" }, names[0]);
+    put(svg, "text", { x: 4, y: 18 }, names[1]);
+  };
+  return { svg, x, y, axes, left, right, top, bottom };
+}
+function linear(high) {
+  const step = [1, 2, 5, 10].map((one) => one * 10 ** Math.floor(Math.log10(high / 4))).find((one) => high / one <= 5.5);
+  const ticks = Array.from({ length: Math.floor(high / step + 1e-9) + 1 }, (_, i) => +(i * step).toPrecision(6));
+  return { share: (at) => Math.min(at / high, 1), ticks };
+}
+function logarithmic(low, high) {
+  const ticks = [];
+  for (let at = 10 ** Math.ceil(Math.log10(low) - 1e-9); at <= high * 1.001; at *= 10) ticks.push(+at.toPrecision(3));
+  return { share: (at) => Math.min(Math.max(Math.log(at / low) / Math.log(high / low), 0), 1), ticks,
+    at: (share) => low * (high / low) ** share };
+}
+
+/** The speed of the best option of a pool at each limit of the risk, as [limit, speed] where it changes. */
+function staircase(pool, s) {
+  const kept = pool.filter((option) => broken(option, { ...s, limit: 1, kind: "text" }).every((one) => one === "risk"));
+  const sorted = kept.map((option) => [needs(option, s.kind), value(option.train, s), option]).sort((a, b) => a[0] - b[0]);
+  const steps = [];
+  let most = 0;
+  for (const [limit, now, option] of sorted) {
+    if (limit > 1 || now <= most * (1 + 1e-12)) continue;
+    if (steps.length && steps.at(-1)[0] === limit) steps.pop();
+    steps.push([limit, 1 / seconds(option.test, s, s.median)]);
+    most = now;
+  }
+  return steps;
+}
+
+function drawQuality(s, plan) {
+  const papers = PAPERS.flatMap((policy) => POOLS[policy]);
+  const series = [["ours", "ours", staircase(MIXED, s)], ["best of the papers", "papers", staircase(papers, s)],
+    ["server, streaming", "stream", staircase(POOLS[STREAM], s)], ["server alone", "server", staircase(POOLS[SERVER], s)]]
+    .filter(([, , steps]) => steps.length);
+  const device = POOLS[DEVICE][0], dot = device && [needs(device, s.kind), 1 / seconds(device.test, s, s.median)];
+  const wide = s.kind === "text" ? 1 : 1.15 * Math.max(s.limit, ...series.flatMap(([, , steps]) => steps.map(([limit]) => limit)), 0.1);
+  const high = 1.12 * Math.max(...series.flatMap(([, , steps]) => steps.map(([, speed]) => speed)), dot?.[1] ?? 0);
+  const { svg, x, y, axes, left, right, top, bottom } = canvas("quality", linear(Math.min(wide, 1)), linear(high),
+    [s.kind === "text" ? "limit of a text's TV distance" : "limit of a token's risk", "tokens/s at the median rate"]);
+  put(svg, "rect", { x: x(s.limit), y: top, width: Math.max(right - x(s.limit), 0), height: bottom - top, class: "beyond" });
+  axes();
+  const labels = [];
+  for (const [name, kind, steps] of series) {
+    const points = steps.map(([limit, speed], i) => `${i ? "H" : "M"}${x(limit)}${i ? "V" : ","}${y(speed)}`);
+    put(svg, "path", { d: `${points.join("")}H${right}`, class: `series ${kind}` });
+    const inside = steps.filter(([limit]) => limit <= 0.62 * wide);
+    labels.push([y((inside.at(-1) ?? steps[0])[1]) - 7, name, kind]);
+  }
+  labels.sort((a, b) => b[0] - a[0]).forEach((one, i, all) => { if (i) one[0] = Math.min(one[0], all[i - 1][0] - 18); });
+  for (const [at, name, kind] of labels) put(svg, "text", { x: x(0.62 * Math.min(wide, 1)), y: at, "text-anchor": "end", class: `label ${kind}` }, name);
+  if (dot && dot[0] <= wide) {
+    put(svg, "rect", { x: x(dot[0]) - 5, y: y(dot[1]) - 5, width: 10, height: 10, class: "device" });
+    put(svg, "text", { x: x(dot[0]) - 10, y: y(dot[1]) - 8, "text-anchor": "end", class: "label" }, DEVICE);
+  }
+  if (!plan) return;
+  const speed = plan.cells.median[0], late = x(s.limit) > (left + right) / 2;
+  put(svg, "line", { x1: x(s.limit), x2: x(s.limit), y1: top, y2: bottom, class: "here" });
+  put(svg, "circle", { cx: x(s.limit), cy: y(speed), r: 7, class: "point" });
+  put(svg, "text", { x: x(s.limit) + (late ? -13 : 13), y: top + 14, "text-anchor": late ? "end" : "start", class: "label" },
+    `chosen: ${say(speed)}`);
+}
+
+const KINDS = [[OURS, "ours"], [STREAM, "server alone, streaming"], [SERVER, "server alone"], [DEVICE, "device alone"], [null, "a paper's method"]];
+const kindOf = (option) => { const at = KINDS.findIndex(([policy]) => policy === option.policy); return at < 0 ? 4 : at; };
+
+/** Where each policy wins: the fastest that keeps the limits, over the rate and the round trip. */
+function drawMap(s) {
+  const rates = logarithmic(Math.min(0.1, s.rate / 1e6), Math.max(1000, s.rate / 1e6));
+  const trips = logarithmic(1, Math.max(500, 1e3 * s.roundTrip));
+  const { svg, x, y, axes, left, right, top, bottom } = canvas("map", rates, trips, ["rate, Mbit/s", "round trip, ms"]);
+  const fine = asked.objective === "goodput" ? 12 : 36, wide = (right - left) / fine, high = (bottom - top) / fine;
+  const pool = POLICIES.flatMap((policy) => (policy === STREAM && !byId("stream").checked ? [] : POOLS[policy])).filter((option) => safe(option, s));
+  const cells = KINDS.map(() => []);
+  let last = null;
+  for (let i = 0; i < fine; i++) {
+    const column = withLink({ ...s, rate: 1e6 * rates.at((i + 0.5) / fine) });
+    for (let j = 0; j < fine; j++) {
+      const there = { ...column, roundTrip: trips.at((j + 0.5) / fine) / 1e3 };
+      last = largest(last ? [last, ...pool] : pool, there, keeps(there));
+      if (last) cells[kindOf(last)].push([i, j]);
+    }
+  }
+  cells.forEach((own, kind) => {
+    const d = own.map(([i, j]) => `M${(left + i * wide).toFixed(1)},${(bottom - (j + 1) * high).toFixed(1)}h${(wide + 0.3).toFixed(1)}v${(high + 0.3).toFixed(1)}h-${(wide + 0.3).toFixed(1)}z`);
+    put(svg, "path", { d: d.join(""), class: `area area${kind}` });
+  });
+  cells.forEach((own, kind) => {
+    if (own.length < 0.06 * fine * fine) return;
+    const [ci, cj] = [0, 1].map((axis) => mean(own.map((cell) => cell[axis])));
+    const [i, j] = own.reduce((a, b) => (Math.hypot(b[0] - ci, b[1] - cj) < Math.hypot(a[0] - ci, a[1] - cj) ? b : a));
+    const at = Math.min(Math.max(left + (i + 0.5) * wide, left + 90), right - 90);
+    put(svg, "text", { x: at, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, KINDS[kind][1]);
+  });
+  axes();
+  put(svg, "path", { d: `M${x(s.rate / 1e6)},${top}V${bottom}M${left},${y(1e3 * s.roundTrip || 1)}H${right}`, class: "here" });
+  put(svg, "circle", { cx: x(s.rate / 1e6), cy: y(1e3 * s.roundTrip || 1), r: 7, class: "point" });
+  const list = byId("legend");
+  list.replaceChildren();
+  cells.forEach((own, kind) => {
+    if (own.length) put(put(list, "li", {}), "span", { class: `swatch area${kind}` }).after(` ${KINDS[kind][1]}: ${percent(own.length / fine ** 2)} of the map`);
+  });
+}
+
+// ------------------------------------------------------------------------------------------------- the page
+
+const HEADS = { threshold: "threshold", k_mean: "k mean", k_p95: "k 95%", bits: "bits", kilobytes: "kB/token",
+  draft_length: "K", median: "tok/s 50%", slow: "tok/s 95%", gain: "gain", risk: "risk" };
+const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s,
+  draft: asked.draft_s, verify: asked.verify_s, kind: asked.risk.kind, limit: asked.risk.limit };
+let state = { ...start };
+/** Of each slider: units of the state in one unit of the page, ends, whether it is logarithmic, whether 0 is allowed. */
+const CONTROLS = {
+  rate: { unit: 1e6, low: 0.1, high: 1000, log: true }, roundTrip: { unit: 1e-3, low: 1, high: 500, log: true, zero: true },
+  snr: { low: -10, high: 30, step: 0.5, to: (dB) => 10 ** (dB / 10), from: (snr) => 10 * Math.log10(snr), any: true },
+  limit: { unit: 1, low: 0, high: 1, step: 0.01, zero: true, most: 1 },
+  draft: { unit: 1e-3, low: 0.5, high: 200, log: true }, verify: { unit: 1e-3, low: 0.5, high: 500, log: true } };
+
+const shown = (name) => { const { unit, from } = CONTROLS[name]; return +(from ? from(state[name]) : state[name] / unit).toPrecision(10); };
+function write(name, from) {
+  const { low, high, log } = CONTROLS[name], number = shown(name), slider = byId(`${name}-slider`);
+  if (from !== "number") byId(name).value = +number.toPrecision(6);
+  if (from !== "slider") slider.value = log ? 1000 * Math.log(Math.max(number, low) / low) / Math.log(high / low) : number;
+  slider.setAttribute("aria-valuetext", `${+number.toPrecision(3)} ${byId(name).dataset.unit}`);
+}
+
+/** Take a number; return whether it is one that the setting allows. */
+function take(name, number) {
+  const { unit, to, zero, most, any } = CONTROLS[name];
+  const right = Number.isFinite(number) && (any || number > 0 || (zero && number === 0)) && number <= (most ?? Infinity);
+  if (right) state[name] = to ? to(number) : number * unit;
+  return right;
+}
+
+function listen(name) {
+  const { low, high, log, step } = CONTROLS[name], field = byId(name), slider = byId(`${name}-slider`);
+  Object.assign(slider, log ? { min: 0, max: 1000, step: 1 } : { min: low, max: high, step });
+  const checked = (right) => { field.setAttribute("aria-invalid", !right); byId(`${name}-wrong`).hidden = right; };
+  field.addEventListener("input", () => {
+    const right = field.value.trim() !== "" && take(name, Number(field.value));
+    checked(right);
+    if (right) { write(name, "number"); later(); }
+  });
+  slider.addEventListener("input", () => {
+    const at = Number(slider.value);
+    checked(take(name, log ? +(low * (high / low) ** (at / 1000)).toPrecision(3) : at));
+    write(name, "slider");
+    later();
+  });
+}
+
+function drawTable(rows) {
+  const body = byId("rows");
+  body.replaceChildren();
+  for (const row of rows) {
+    const line = put(body, "tr", { role: "row", class: [row.policy === OURS ? "ours" : "", row.breaks.length ? "breaks" : ""].join(" ").trim() });
+    const name = put(line, "th", { scope: "row", role: "rowheader" }, row.policy);
+    put(name, "span", { class: "option" }, row.label);
+    for (const [key, [number, basis]] of Object.entries(row.cells)) {
+      const cell = put(line, "td", { role: "cell", "data-label": HEADS[key], "data-key": key });
+      if (number === null) { cell.textContent = "·"; continue; }
+      cell.textContent = key === "bits" ? whole.format(number) : (key === "draft_length" || key === "risk" ? two : three).format(number);
+      cell.dataset.value = number;
+      put(cell, "span", { class: "basis" }, basis);
+    }
+    put(line, "td", { role: "cell", "data-label": "breaks", "data-key": "breaks" }, row.breaks.join(", ") || "·");
+  }
+}
+
+function render() {
+  const s = withLink(state), base = alone(s);
+  const rows = POLICIES.map((policy) => rowOf(policy, s, base)).filter(Boolean), plan = rows.find((row) => row.policy === OURS);
+  const lines = plan ? { use: plan.label, "use-how": explain(plan.option), speed: speedOf(plan.option, s),
+    "speed-how": `${say(plan.cells.slow[0])} or more in 95% of the time; ${plan.cells.gain[0].toFixed(2)} times the best model alone; ${measured}.` }
+    : { use: "No policy", "use-how": "", speed: "–", "speed-how": "" };
+  [lines.sure, lines["sure-how"]] = plan ? guarantee(plan.option, s) : ["Nothing", ""];
+  lines.verdict = verdict(plan, s);
+  lines.command = command(s);
+  const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
+  lines.note = s.limit > 0 && least > s.limit && least < 1 ? `No token may be skipped at a limit of ${say(s.limit)}: the smallest that allows it is ${say(least)}.` : "";
+  for (const [id, text] of Object.entries(lines)) byId(id).textContent = text;
+  byId("snr").disabled = byId("snr-slider").disabled = s.fading === "none";
+  drawTable(rows);
+  drawQuality(s, plan);
+  drawMap(s);
+}
+
+let waiting = false;
+function later() {
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => { waiting = false; render(); });
+}
+
+function reset() {
+  state = { ...start };
+  for (const name of Object.keys(CONTROLS)) { write(name); byId(name).setAttribute("aria-invalid", false); byId(`${name}-wrong`).hidden = true; }
+  for (const name of ["fading", "kind"]) byId(name).value = state[name];
+  later();
+}
+Object.keys(CONTROLS).forEach(listen);
+for (const name of ["fading", "kind"]) byId(name).addEventListener("change", () => { state[name] = byId(name).value; later(); });
+byId("stream").addEventListener("change", later);
+byId("reset").addEventListener("click", reset);
+addEventListener("resize", later);
+reset();

@@ -62,6 +62,7 @@ MILLISECONDS = click.FloatRange(min=0.0)
     "--vocabulary", type=click.IntRange(min=2), default=32_000, show_default=True, help="V, with --acceptance."
 )
 @click.option("--policy", "policy", type=PATH, help="Write the plan here as a device's policy.json.")
+@click.option("--page", type=PATH, help="Also write the plan as a page with sliders, such as plan.html.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; all else goes to the error output.")
 @click.pass_context
 def plan(
@@ -71,6 +72,7 @@ def plan(
     trace: Path | None,
     acceptance: tuple[Path, ...],
     policy: Path | None,
+    page: Path | None,
     **given: Any,
 ) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.
@@ -78,6 +80,7 @@ def plan(
     Prompts are split into three parts: to choose, to calibrate, and to predict. Every number names what it rests on.
     """
     from validation.planning.measure import planner_of_acceptance, planner_of_trace
+    from validation.planning.page import write_page
     from validation.planning.result import make
 
     if trace is not None and acceptance:
@@ -109,8 +112,13 @@ def plan(
     if policy is not None:
         _write_policy(planner, about, policy)
         console.print(str(policy), soft_wrap=True)
+    if page is None and not as_json:
+        return
+    plain = result.plain(request, planner, about | {"defaults": defaulted, "users": shared})
+    if page is not None:
+        console.print(f"Page: {write_page(page, plain)}", soft_wrap=True, highlight=False)
     if as_json:
-        print_json(result.plain(request, planner, about | {"defaults": defaulted, "users": shared}))
+        print_json(plain)
 
 
 def _request(given: dict[str, Any]) -> Any:

@@ -9,7 +9,6 @@ const [DRAFTS, PASSES, EXCHANGES, VERIFIED, UP, DOWN, SKIPPED] =
 const OURS = "ours", SERVER = "server alone", STREAM = "server alone, streaming", DEVICE = "device alone";
 const PAPERS = ["fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec"];
 const POLICIES = [SERVER, STREAM, DEVICE, ...PAPERS, OURS];
-const LIMIT_OF = { text: "--risk", latency: "--latency", energy: "--energy" };
 const MENU = data.menu.map((one) => ({ ...one, train: one.counts.train, test: one.counts.test }));
 const options = (...policies) => MENU.filter((one) => policies.includes(one.policy));
 const POOLS = Object.fromEntries(POLICIES.map((policy) => [policy, options(policy)]));
@@ -37,7 +36,7 @@ function withLink(s) {
   const rates = ratesOf(s);
   const typical = middle(rates) || rates.find((rate) => rate > 0);
   return { ...s, rates, mean: mean(rates), down: asked.down_bps ?? typical, median: exceeded(rates, 0.5),
-    slow: exceeded(rates, 0.95), late: asked.latency && exceeded(rates, asked.latency.share) };
+    slow: exceeded(rates, 0.95), late: s.latency && exceeded(rates, s.latency.share) };
 }
 
 const fixed = (c, s) => c[DRAFTS] * s.draft + c[PASSES] * s.verify + c[EXCHANGES] * s.roundTrip +
@@ -55,8 +54,8 @@ function value(c, s) {
     const wait = mean(s.rates.map((rate) => Math.min(seconds(c, s, rate), 1e12)));
     return 1 / (asked.server_price * server + asked.time_price * wait);
   }
-  if (asked.objective === "goodput" && asked.latency) {
-    return mean(s.rates.map((rate) => roundSeconds(c, s, rate) <= asked.latency.seconds ? 1 / seconds(c, s, rate) : 0));
+  if (asked.objective === "goodput" && s.latency) {
+    return mean(s.rates.map((rate) => roundSeconds(c, s, rate) <= s.latency.seconds ? 1 / seconds(c, s, rate) : 0));
   }
   return meanSpeed(c, s);
 }
@@ -74,8 +73,8 @@ function needs(option, kind) {
 const safe = (option, s) => option.lossless || (s.limit > 0 && needs(option, s.kind) <= s.limit);
 function broken(option, s) {
   const found = safe(option, s) ? [] : ["risk"];
-  if (asked.latency && roundSeconds(option.train, s, s.late) > asked.latency.seconds) found.push("latency");
-  if (asked.energy_j !== null && joules(option.train, s) > asked.energy_j) found.push("energy");
+  if (s.latency && roundSeconds(option.train, s, s.late) > s.latency.seconds) found.push("latency");
+  if (s.energy !== null && joules(option.train, s) > s.energy) found.push("energy");
   return found;
 }
 
@@ -83,7 +82,7 @@ function broken(option, s) {
 function largest(pool, s, allowed) {
   let best = null, most = 0;
   for (const option of pool) {
-    if (!allowed(option) || (best && atMost(option.train, s) <= most)) continue;
+    if ((best && atMost(option.train, s) <= most) || !allowed(option)) continue;
     const now = value(option.train, s);
     if (!best || now > most * (1 + 1e-12)) [best, most] = [option, now];
   }
@@ -119,8 +118,12 @@ function rowOf(policy, s, base) {
 
 // -------------------------------------------------------------------------------------------------- words
 
-const form = (digits) => new Intl.NumberFormat("en", { maximumSignificantDigits: digits });
-const three = form(3), two = form(2), whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+/** Numbers of so many digits; what is below any use is 0. */
+function form(digits) {
+  const plain = new Intl.NumberFormat("en", { maximumSignificantDigits: digits });
+  return { format: (number) => plain.format(Math.abs(number) < 1e-7 ? 0 : number) };
+}
+const four = form(4), three = form(3), two = form(2), whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const say = (number) => three.format(number);
 const percent = (share) => `${whole.format(100 * share)}%`;
 const speedOf = (option, s) => `${say(1 / seconds(option.test, s, s.median))} tokens/s`;
@@ -137,9 +140,9 @@ function binding(option, s) {
   const [name, most] = Object.entries(parts).reduce((a, b) => (b[1] > a[1] ? b : a));
   const total = Object.values(parts).reduce((a, b) => a + b);
   const said = s.median > 0 || !(c[UP] > 0) ? `${name} take ${percent(most / total)} of its time` : "the uplink is down at its median";
-  const without = (limit) => largest(MIXED, s, (other) => broken(other, s).every((one) => one === limit));
+  const free = { risk: s.limit > 0 && { limit: 1, kind: "text" }, latency: s.latency && { latency: null }, energy: s.energy !== null && { energy: null } };
   const now = value(option.train, s) * (1 + 1e-9);
-  const binds = ["risk", "latency", "energy"].filter((limit) => (limit !== "risk" || s.limit > 0) && value(without(limit).train, s) > now);
+  const binds = Object.keys(free).filter((limit) => free[limit] && value(ours({ ...s, ...free[limit] }).train, s) > now);
   return binds.length ? `${binds.map((limit) => `--${limit}`).join(", ")} binds; ${said}` : said;
 }
 
@@ -147,7 +150,7 @@ function binding(option, s) {
 function crossings(policy, s) {
   const server = POOLS[policy][0], pool = POOLS[OURS].filter((option) => safe(option, s));
   const beats = (roundTrip) => {
-    const there = { ...s, roundTrip }, best = largest(pool, there, () => true);
+    const there = { ...s, roundTrip, latency: null, energy: null }, best = largest(pool, there, () => true);
     return value(best.train, there) > value(server.train, there) * (1 + 1e-9);
   };
   const grid = [0, ...Array.from({ length: 60 }, (_, i) => 1e-4 * 4e4 ** (i / 59))], better = grid.map(beats);
@@ -179,10 +182,10 @@ function verdict(plan, s) {
 
 function unmet(s) {
   const pool = MIXED.filter((option) => safe(option, s)), least = (of) => Math.min(...pool.map((option) => of(option.train)));
-  const round = asked.latency && least((c) => roundSeconds(c, s, s.late)), energy = least((c) => joules(c, s));
+  const round = s.latency && least((c) => roundSeconds(c, s, s.late)), energy = least((c) => joules(c, s));
   const said = [];
-  if (round > asked.latency?.seconds) said.push(`The latency limit (${say(1e3 * asked.latency.seconds)} ms) cannot be kept: the shortest round takes ${say(1e3 * round)} ms.`);
-  if (asked.energy_j !== null && energy > asked.energy_j) said.push(`The energy limit (${say(1e3 * asked.energy_j)} mJ) cannot be kept: the least is ${say(1e3 * energy)} mJ a token.`);
+  if (round > s.latency?.seconds) said.push(`The latency limit (${say(1e3 * s.latency.seconds)} ms) cannot be kept: the shortest round takes ${say(1e3 * round)} ms.`);
+  if (s.energy !== null && energy > s.energy) said.push(`The energy limit (${say(1e3 * s.energy)} mJ) cannot be kept: the least is ${say(1e3 * energy)} mJ a token.`);
   return said.join(" ") || "No policy keeps the limits of latency and energy together.";
 }
 
@@ -196,6 +199,11 @@ function explain(option) {
     : above ? `with its probabilities of at least ${above[1]}, in steps of 1/${above[2]}` : "with its one probability";
   const kept = option.threshold === null ? "" : ` A first draft of uncertainty at most ${option.threshold} is kept without verification.`;
   return `The device drafts ${drafts} a round and sends each ${sent}. The server verifies them.${kept}`;
+}
+function headline(option) {
+  if (option.policy !== OURS) return option.policy[0].toUpperCase() + option.policy.slice(1);
+  const [, name, at] = /(K|τ) = ([\d.]+), ℓ/.exec(option.option) ?? [], kept = option.threshold === null ? "" : `, keep u ≤ ${option.threshold}`;
+  return `Draft ${two.format(option.draft_length)}, send ${!name ? "one probability" : name === "K" ? `the top ${at}` : `q ≥ ${at}`}${kept}`;
 }
 
 function guarantee(option, s) {
@@ -225,7 +233,7 @@ function put(parent, tag, attributes, text) {
 /** An empty picture as wide as its place, with axes; x and y turn numbers into pixels. */
 function canvas(id, xs, ys, names) {
   const svg = byId(id), width = Math.max(svg.parentElement.clientWidth, 260), height = 340;
-  const [left, right, top, bottom] = [52, width - 14, 30, height - 48];
+  const [left, right, top, bottom] = [46, width - 22, 30, height - 48];
   svg.replaceChildren();
   svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
   svg.setAttribute("height", height);
@@ -272,78 +280,80 @@ function staircase(pool, s) {
   return steps;
 }
 
+function legend(id, entries) {
+  const list = byId(id);
+  list.replaceChildren();
+  for (const [kind, text] of entries) put(put(list, "li", {}), "span", { class: `swatch ${kind}` }).after(` ${text}`);
+}
+
 function drawQuality(s, plan) {
   const papers = PAPERS.flatMap((policy) => POOLS[policy]);
-  const series = [["ours", "ours", staircase(MIXED, s)], ["best of the papers", "papers", staircase(papers, s)],
-    ["server, streaming", "stream", staircase(POOLS[STREAM], s)], ["server alone", "server", staircase(POOLS[SERVER], s)]]
-    .filter(([, , steps]) => steps.length);
-  const device = POOLS[DEVICE][0], dot = device && [needs(device, s.kind), 1 / seconds(device.test, s, s.median)];
-  const wide = s.kind === "text" ? 1 : 1.15 * Math.max(s.limit, ...series.flatMap(([, , steps]) => steps.map(([limit]) => limit)), 0.1);
-  const high = 1.12 * Math.max(...series.flatMap(([, , steps]) => steps.map(([, speed]) => speed)), dot?.[1] ?? 0);
-  const { svg, x, y, axes, left, right, top, bottom } = canvas("quality", linear(Math.min(wide, 1)), linear(high),
+  const series = [["ours", "ours", MIXED], ["papers", "best of the papers", papers], ["stream", "server, streaming", POOLS[STREAM]],
+    ["server", SERVER, POOLS[SERVER]]].map(([kind, name, pool]) => [kind, name, staircase(pool, s)]).filter(([, , steps]) => steps.length);
+  const device = POOLS[DEVICE][0], all = series.flatMap(([, , steps]) => steps);
+  const wide = s.kind === "text" ? 1 : Math.min(1, 1.15 * Math.max(s.limit, 0.1, ...all.map(([limit]) => limit)));
+  const now = plan ? plan.cells.median[0] : 0, inside = all.filter(([limit]) => limit < 0.97 * wide);
+  const high = 1.15 * Math.max(now, ...inside.map(([, speed]) => speed)) || 1;
+  const { svg, x, y, axes, left, right, top, bottom } = canvas("quality", linear(wide), linear(high),
     [s.kind === "text" ? "limit of a text's TV distance" : "limit of a token's risk", "tokens/s at the median rate"]);
   put(svg, "rect", { x: x(s.limit), y: top, width: Math.max(right - x(s.limit), 0), height: bottom - top, class: "beyond" });
   axes();
-  const labels = [];
-  for (const [name, kind, steps] of series) {
+  for (const [kind, , steps] of series) {
     const points = steps.map(([limit, speed], i) => `${i ? "H" : "M"}${x(limit)}${i ? "V" : ","}${y(speed)}`);
     put(svg, "path", { d: `${points.join("")}H${right}`, class: `series ${kind}` });
-    const inside = steps.filter(([limit]) => limit <= 0.62 * wide);
-    labels.push([y((inside.at(-1) ?? steps[0])[1]) - 7, name, kind]);
   }
-  labels.sort((a, b) => b[0] - a[0]).forEach((one, i, all) => { if (i) one[0] = Math.min(one[0], all[i - 1][0] - 18); });
-  for (const [at, name, kind] of labels) put(svg, "text", { x: x(0.62 * Math.min(wide, 1)), y: at, "text-anchor": "end", class: `label ${kind}` }, name);
-  if (dot && dot[0] <= wide) {
-    put(svg, "rect", { x: x(dot[0]) - 5, y: y(dot[1]) - 5, width: 10, height: 10, class: "device" });
-    put(svg, "text", { x: x(dot[0]) - 10, y: y(dot[1]) - 8, "text-anchor": "end", class: "label" }, DEVICE);
+  const speed = device && 1 / seconds(device.test, s, s.median);
+  if (device && needs(device, s.kind) <= wide && speed <= high) {
+    put(svg, "rect", { x: x(needs(device, s.kind)) - 6, y: y(speed) - 6, width: 12, height: 12, class: "device" });
   }
+  legend("lines", [...series.map(([kind, name]) => [`line ${kind}`, name]), ...(device ? [["dot", `${DEVICE}: ${say(speed)}${speed > high ? ", above the picture" : ""}`]] : [])]);
   if (!plan) return;
-  const speed = plan.cells.median[0], late = x(s.limit) > (left + right) / 2;
+  const late = x(s.limit) > (left + right) / 2;
   put(svg, "line", { x1: x(s.limit), x2: x(s.limit), y1: top, y2: bottom, class: "here" });
-  put(svg, "circle", { cx: x(s.limit), cy: y(speed), r: 7, class: "point" });
-  put(svg, "text", { x: x(s.limit) + (late ? -13 : 13), y: top + 14, "text-anchor": late ? "end" : "start", class: "label" },
-    `chosen: ${say(speed)}`);
+  put(svg, "circle", { cx: x(s.limit), cy: y(now), r: 7, class: "point" });
+  put(svg, "text", { x: x(s.limit) + (late ? -12 : 12), y: Math.max(y(now) - 14, top + 14), "text-anchor": late ? "end" : "start", class: "label" }, `the plan: ${say(now)}`);
 }
 
-const KINDS = [[OURS, "ours"], [STREAM, "server alone, streaming"], [SERVER, "server alone"], [DEVICE, "device alone"], [null, "a paper's method"]];
-const kindOf = (option) => { const at = KINDS.findIndex(([policy]) => policy === option.policy); return at < 0 ? 4 : at; };
+const KINDS = [OURS, STREAM, SERVER, DEVICE, "a paper's"];
+const kindOf = (option) => (KINDS.includes(option.policy) ? KINDS.indexOf(option.policy) : 4);
 
 /** Where each policy wins: the fastest that keeps the limits, over the rate and the round trip. */
 function drawMap(s) {
   const rates = logarithmic(Math.min(0.1, s.rate / 1e6), Math.max(1000, s.rate / 1e6));
   const trips = logarithmic(1, Math.max(500, 1e3 * s.roundTrip));
   const { svg, x, y, axes, left, right, top, bottom } = canvas("map", rates, trips, ["rate, Mbit/s", "round trip, ms"]);
-  const fine = asked.objective === "goodput" ? 12 : 36, wide = (right - left) / fine, high = (bottom - top) / fine;
+  const fine = asked.objective === "throughput" ? 36 : 12, wide = (right - left) / fine, high = (bottom - top) / fine;
   const pool = POLICIES.flatMap((policy) => (policy === STREAM && !byId("stream").checked ? [] : POOLS[policy])).filter((option) => safe(option, s));
-  const cells = KINDS.map(() => []);
+  const columns = Array.from({ length: fine }, (_, i) => withLink({ ...s, rate: 1e6 * rates.at((i + 0.5) / fine) }));
+  const cells = KINDS.map(() => []), named = KINDS.map(() => new Map());
   let last = null;
-  for (let i = 0; i < fine; i++) {
-    const column = withLink({ ...s, rate: 1e6 * rates.at((i + 0.5) / fine) });
-    for (let j = 0; j < fine; j++) {
-      const there = { ...column, roundTrip: trips.at((j + 0.5) / fine) / 1e3 };
+  for (let j = 0; j < fine; j++) {
+    for (let i = 0; i < fine; i++) {
+      const there = { ...columns[i], roundTrip: trips.at((j + 0.5) / fine) / 1e3 };
       last = largest(last ? [last, ...pool] : pool, there, keeps(there));
-      if (last) cells[kindOf(last)].push([i, j]);
+      if (!last) continue;
+      const kind = kindOf(last), run = cells[kind].at(-1);
+      if (run && run.j === j && run.i + run.length === i) run.length++;
+      else cells[kind].push({ i, j, length: 1 });
+      named[kind].set(last.policy, (named[kind].get(last.policy) ?? 0) + 1);
     }
   }
-  cells.forEach((own, kind) => {
-    const d = own.map(([i, j]) => `M${(left + i * wide).toFixed(1)},${(bottom - (j + 1) * high).toFixed(1)}h${(wide + 0.3).toFixed(1)}v${(high + 0.3).toFixed(1)}h-${(wide + 0.3).toFixed(1)}z`);
+  const names = named.map((own) => [...own.keys()].join(", "));
+  cells.forEach((runs, kind) => {
+    const d = runs.map(({ i, j, length }) => `M${(left + i * wide).toFixed(1)},${(bottom - j * high).toFixed(1)}v${(-high - 0.4).toFixed(1)}h${(length * wide + 0.4).toFixed(1)}V${(bottom - j * high).toFixed(1)}z`);
     put(svg, "path", { d: d.join(""), class: `area area${kind}` });
   });
-  cells.forEach((own, kind) => {
-    if (own.length < 0.06 * fine * fine) return;
-    const [ci, cj] = [0, 1].map((axis) => mean(own.map((cell) => cell[axis])));
-    const [i, j] = own.reduce((a, b) => (Math.hypot(b[0] - ci, b[1] - cj) < Math.hypot(a[0] - ci, a[1] - cj) ? b : a));
-    const at = Math.min(Math.max(left + (i + 0.5) * wide, left + 90), right - 90);
-    put(svg, "text", { x: at, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, KINDS[kind][1]);
-  });
   axes();
+  cells.forEach((runs, kind) => {
+    const rows = runs.filter(({ i, j, length }) => length * wide > 9 * names[kind].length && Math.abs(y(1e3 * s.roundTrip || 1) - bottom + (j + 0.5) * high) > 12);
+    if (!rows.length) return;
+    const { i, j, length } = rows[rows.length >> 1];
+    put(svg, "text", { x: left + (i + length / 2) * wide, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, names[kind]);
+  });
   put(svg, "path", { d: `M${x(s.rate / 1e6)},${top}V${bottom}M${left},${y(1e3 * s.roundTrip || 1)}H${right}`, class: "here" });
   put(svg, "circle", { cx: x(s.rate / 1e6), cy: y(1e3 * s.roundTrip || 1), r: 7, class: "point" });
-  const list = byId("legend");
-  list.replaceChildren();
-  cells.forEach((own, kind) => {
-    if (own.length) put(put(list, "li", {}), "span", { class: `swatch area${kind}` }).after(` ${KINDS[kind][1]}: ${percent(own.length / fine ** 2)} of the map`);
-  });
+  const shares = named.map((own) => [...own.values()].reduce((a, b) => a + b, 0) / fine ** 2);
+  legend("legend", KINDS.map((_, kind) => [`area${kind}`, `${names[kind]}: ${percent(shares[kind])}`, shares[kind]]).filter(([, , share]) => share));
 }
 
 // ------------------------------------------------------------------------------------------------- the page
@@ -351,8 +361,9 @@ function drawMap(s) {
 const HEADS = { threshold: "threshold", k_mean: "k mean", k_p95: "k 95%", bits: "bits", kilobytes: "kB/token",
   draft_length: "K", median: "tok/s 50%", slow: "tok/s 95%", gain: "gain", risk: "risk" };
 const start = { rate: data.recorded ? RECORDED : asked.rate_bps, fading: asked.fading, snr: asked.snr, roundTrip: asked.round_trip_s,
-  draft: asked.draft_s, verify: asked.verify_s, kind: asked.risk.kind, limit: asked.risk.limit };
+  draft: asked.draft_s, verify: asked.verify_s, kind: asked.risk.kind, limit: asked.risk.limit, latency: asked.latency, energy: asked.energy_j };
 let state = { ...start };
+const STEPS = 300; // of a logarithmic slider
 /** Of each slider: units of the state in one unit of the page, ends, whether it is logarithmic, whether 0 is allowed. */
 const CONTROLS = {
   rate: { unit: 1e6, low: 0.1, high: 1000, log: true }, roundTrip: { unit: 1e-3, low: 1, high: 500, log: true, zero: true },
@@ -364,7 +375,7 @@ const shown = (name) => { const { unit, from } = CONTROLS[name]; return +(from ?
 function write(name, from) {
   const { low, high, log } = CONTROLS[name], number = shown(name), slider = byId(`${name}-slider`);
   if (from !== "number") byId(name).value = +number.toPrecision(6);
-  if (from !== "slider") slider.value = log ? 1000 * Math.log(Math.max(number, low) / low) / Math.log(high / low) : number;
+  if (from !== "slider") slider.value = log ? STEPS * Math.log(Math.max(number, low) / low) / Math.log(high / low) : number;
   slider.setAttribute("aria-valuetext", `${+number.toPrecision(3)} ${byId(name).dataset.unit}`);
 }
 
@@ -378,7 +389,7 @@ function take(name, number) {
 
 function listen(name) {
   const { low, high, log, step } = CONTROLS[name], field = byId(name), slider = byId(`${name}-slider`);
-  Object.assign(slider, log ? { min: 0, max: 1000, step: 1 } : { min: low, max: high, step });
+  Object.assign(slider, log ? { min: 0, max: STEPS, step: 1 } : { min: low, max: high, step });
   const checked = (right) => { field.setAttribute("aria-invalid", !right); byId(`${name}-wrong`).hidden = right; };
   field.addEventListener("input", () => {
     const right = field.value.trim() !== "" && take(name, Number(field.value));
@@ -387,7 +398,7 @@ function listen(name) {
   });
   slider.addEventListener("input", () => {
     const at = Number(slider.value);
-    checked(take(name, log ? +(low * (high / low) ** (at / 1000)).toPrecision(3) : at));
+    checked(take(name, log ? +(low * (high / low) ** (at / STEPS)).toPrecision(3) : at));
     write(name, "slider");
     later();
   });
@@ -403,7 +414,7 @@ function drawTable(rows) {
     for (const [key, [number, basis]] of Object.entries(row.cells)) {
       const cell = put(line, "td", { role: "cell", "data-label": HEADS[key], "data-key": key });
       if (number === null) { cell.textContent = "·"; continue; }
-      cell.textContent = key === "bits" ? whole.format(number) : (key === "draft_length" || key === "risk" ? two : three).format(number);
+      cell.textContent = key === "bits" ? whole.format(number) : (key[0] === "k" && key[1] === "_" ? four : key === "draft_length" || key === "risk" ? two : three).format(number);
       cell.dataset.value = number;
       put(cell, "span", { class: "basis" }, basis);
     }
@@ -414,22 +425,28 @@ function drawTable(rows) {
 function render() {
   const s = withLink(state), base = alone(s);
   const rows = POLICIES.map((policy) => rowOf(policy, s, base)).filter(Boolean), plan = rows.find((row) => row.policy === OURS);
-  const lines = plan ? { use: plan.label, "use-how": explain(plan.option), speed: speedOf(plan.option, s),
+  const lines = plan ? { use: headline(plan.option), "use-how": `${explain(plan.option)} Option: ${plan.label || plan.policy}.`, speed: speedOf(plan.option, s),
     "speed-how": `${say(plan.cells.slow[0])} or more in 95% of the time; ${plan.cells.gain[0].toFixed(2)} times the best model alone; ${measured}.` }
     : { use: "No policy", "use-how": "", speed: "–", "speed-how": "" };
   [lines.sure, lines["sure-how"]] = plan ? guarantee(plan.option, s) : ["Nothing", ""];
   lines.verdict = verdict(plan, s);
-  lines.command = command(s);
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
-  lines.note = s.limit > 0 && least > s.limit && least < 1 ? `No token may be skipped at a limit of ${say(s.limit)}: the smallest that allows it is ${say(least)}.` : "";
+  const stream = rows.find((row) => row.policy === STREAM), notes = [];
+  if (plan && stream && stream.cells.median[0] > plan.cells.median[0]) notes.push(`A server that streams its tokens is faster here: ${speedOf(stream.option, s)}.`);
+  if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
+  lines.note = notes.join(" ");
+  lines.brief = `${lines.speed} · ${lines.sure} · ${lines.use}`;
   for (const [id, text] of Object.entries(lines)) byId(id).textContent = text;
+  byId("command").replaceChildren();
+  for (const word of command(s).split(/(?<= )(?=--)/)) put(byId("command"), "span", {}, word);
   byId("snr").disabled = byId("snr-slider").disabled = s.fading === "none";
   drawTable(rows);
   drawQuality(s, plan);
-  drawMap(s);
+  clearTimeout(soon);
+  soon = setTimeout(() => drawMap(s), 60); // the slowest part waits until the sliders rest
 }
 
-let waiting = false;
+let waiting = false, soon = 0;
 function later() {
   if (waiting) return;
   waiting = true;

@@ -1,0 +1,154 @@
+"""The page of a plan, as a file: what it holds and what it cannot do. test_page_browser.py opens it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.validation.command_line import run
+from tests.validation.stored_traces import stored
+from validation.planning.page import TEMPLATES, write_page
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>&\u2028'\""
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory):
+    """The object of ``hlm plan --json``, and the page that the same command wrote."""
+    folder = tmp_path_factory.mktemp("page")
+    stored(folder / "trace")
+    result = run("plan", "--trace", folder / "trace", "--page", folder / "sub" / "plan.html", "--json")
+    assert result.exit_code == 0, result.output
+    assert "Page: " in result.stderr
+    return json.loads(result.stdout), (folder / "sub" / "plan.html").read_text(encoding="utf-8")
+
+
+class Elements(HTMLParser):
+    """Elements with their attributes, and the text in each script and style."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: list[str] = []
+        self.open = False
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        self.open = tag in ("script", "style")
+        if self.open:
+            self.inside.append("")
+
+    def handle_endtag(self, tag):
+        self.open = False
+
+    def handle_data(self, data):
+        if self.open:
+            self.inside[-1] += data
+
+
+def test_the_page_holds_every_option_of_the_command(plan):
+    said, page = plan
+    style, data, script = Elements(page).inside
+    stored_data = json.loads(data)
+    assert stored_data["request"]["rate_bps"] == said["request"]["rate_bps"] == 10e6
+    assert len(stored_data["menu"]) == len(said["menu"]) > 1000
+    for here, there in zip(stored_data["menu"], said["menu"], strict=True):
+        assert here["counts"]["train"] == there["counts"]["train"]  # every digit: equal options stay equal
+        assert here["counts"]["test"] == pytest.approx(there["counts"]["test"], rel=1e-9)
+        assert {**here, "counts": 0} == {**there, "counts": 0}
+    assert (style, script) == tuple((TEMPLATES / name).read_text() for name in ("plan.css", "plan.js"))
+    assert said["verdict"].replace("'", "&#39;") in page  # also without JavaScript
+
+
+def test_nothing_comes_from_outside(plan):
+    _, page = plan
+    loads = {"src", "href", "srcset", "action", "data", "poster", "style", "background"}
+    for tag, attributes in Elements(page).found:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "a", "form")
+        assert not loads & set(attributes), (tag, attributes)
+        assert not any(name.startswith("on") for name in attributes), (tag, attributes)
+    assert not re.search(r"https?:|\burl\(|@import|@font-face", page)
+    script = (TEMPLATES / "plan.js").read_text()
+    assert not re.search(
+        r"\b(fetch|XMLHttpRequest|WebSocket|EventSource|sendBeacon|import|eval|Function|Worker|innerHTML|outerHTML|"
+        r"insertAdjacentHTML|localStorage|cookie)\b|document\.write",
+        script,
+    )
+
+
+def test_the_policy_of_the_page_forbids_every_connection_and_admits_its_own_script_alone(plan):
+    _, page = plan
+    found = Elements(page)
+    policy = next(a["content"] for tag, a in found.found if tag == "meta" and "http-equiv" in a)
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    style, _, script = found.inside
+
+    def digest(text: str) -> str:
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+    assert rules == {
+        "default-src": "'none'",
+        "script-src": digest(script),
+        "style-src": digest(style),
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+
+
+def test_hostile_names_are_text(plan, tmp_path):
+    said, _ = plan
+    hostile = json.loads(json.dumps(said))
+    hostile["evidence"]["trace"] = HOSTILE
+    hostile["verdict"] = hostile["mattered"] = HOSTILE
+    hostile["notes"] = [HOSTILE]
+    hostile["menu"][5]["option"] = HOSTILE
+    page = write_page(tmp_path / "plan.html", hostile).read_text(encoding="utf-8")
+    found = Elements(page)
+    assert [tag for tag, _ in found.found].count("script") == 2
+    assert not any(tag == "img" for tag, _ in found.found)
+    data = json.loads(found.inside[1])
+    assert data["menu"][5]["option"] == HOSTILE
+    assert data["command"].startswith("hlm plan --trace '</script>")  # quoted for a shell
+
+
+def test_numbers_that_json_does_not_know_are_refused(plan, tmp_path):
+    said, _ = plan
+    broken = json.loads(json.dumps(said))
+    broken["menu"][0]["loss"]["text"] = float("nan")
+    with pytest.raises(ValueError, match="JSON"):
+        write_page(tmp_path / "plan.html", broken)
+
+
+def test_the_command_of_the_page_is_the_command_that_was_given(tmp_path):
+    stored(tmp_path / "trace")
+    words = "--latency p90=300ms --energy 400mJ --objective cost --time-price 0.5 --bias 0.1 --down-rate 2M".split()
+    words += ["--verify-us-per-token", "50", "--k-factor", "5x"]
+    result = run("plan", "--trace", tmp_path / "trace", "--page", tmp_path / "plan.html", *words)
+    assert result.exit_code == 0, result.output
+    data = json.loads(Elements((tmp_path / "plan.html").read_text(encoding="utf-8")).inside[1])
+    again = run(*data["command"].split()[1:], "--json")
+    assert again.exit_code == 0, again.output
+    assert {name: json.loads(again.stdout)["request"][name] for name in data["request"]} == data["request"]
+
+
+def lightness(colour: str) -> float:
+    """CIE L* of a colour such as #16325c."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in parts]
+    y = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return 116 * y ** (1 / 3) - 16 if y > 0.008856 else 903.3 * y
+
+
+def test_the_areas_of_the_map_differ_in_grey_in_both_schemes():
+    style = (TEMPLATES / "plan.css").read_text()
+    light, dark = (dict(re.findall(r"--(a\d): (#[0-9a-f]{6})", part)) for part in style.split("@media", 2)[:2])
+    for scheme in (light, dark):
+        assert len(scheme) == 5
+        levels = sorted(lightness(colour) for colour in scheme.values())
+        assert min(b - a for a, b in zip(levels, levels[1:], strict=False)) > 5, levels

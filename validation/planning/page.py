@@ -20,10 +20,8 @@ from hlmtheory.channel import Rayleigh, Rician
 from validation.planning.setting import LEVELS
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
-ASKED = (
-    "rate_bps fading snr round_trip_s down_bps draft_s verify_s verify_token_s bias risk latency energy_j device_w "
-    "transmit_w server_price time_price objective users k_factor"
-).split()
+UNUSED = ("bias", "vocabulary", "k_factor", "users")
+"""Parts of a request that the counts already hold, or that the page cannot change."""
 DIGITS = 10
 
 
@@ -74,7 +72,7 @@ def page_data(plan: Mapping[str, Any]) -> dict[str, Any]:
     shares = (np.arange(LEVELS) + 0.5) / LEVELS
     laws = {"rayleigh": Rayleigh(1.0), "rician": Rician(1.0, asked["k_factor"])}
     return {
-        "request": {name: asked[name] for name in ASKED},
+        "request": {name: value for name, value in asked.items() if name not in UNUSED},
         "prompts": plan["prompts"],
         "recorded": {"name": link["name"], "rates_bps": link["rates_bps"]} if _recorded(plan) else None,
         "snr_quantiles": {name: np.asarray(law.quantile(shares)).tolist() for name, law in laws.items()},
@@ -122,7 +120,7 @@ def _command(plan: Mapping[str, Any]) -> str:
         words += ["--latency", f"p{100 * share:.10g}={1e3 * seconds:.10g}ms"]
     if asked["energy_j"] is not None:
         words += ["--energy", f"{1e3 * asked['energy_j']:.10g}mJ"]
-    plain = {"bias": 0.05, "device_w": 5.0, "transmit_w": 1.0, "server_price": 1.0, "time_price": 0.1}
+    plain: dict[str, Any] = {"bias": 0.05, "device_w": 5.0, "transmit_w": 1.0, "server_price": 1.0, "time_price": 0.1}
     plain |= {"objective": "throughput", "users": 1}
     for name, default in plain.items():
         if asked[name] != default:

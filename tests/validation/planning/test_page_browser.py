@@ -10,6 +10,7 @@ import re
 import shutil
 import socket
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,20 @@ def plan(folder):
 
 @pytest.fixture(scope="module")
 def command(plan):
-    """Return what ``hlm plan --json`` says at a request."""
+    """Return what ``hlm plan --json`` says at a request, without the menu: rows, verdict and the kind of the risk."""
 
+    def of(request: Request):
+        found = make(plan(request)[0], request, [])
+        return {"rows": [row.plain() for row in found.rows], "verdict": found.verdict, "risk": request.risk[0]}
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def whole(plan):
+    """Return all that ``hlm plan --json`` says at a request."""
+
+    @cache
     def of(request: Request):
         planner, about = plan(request)
         return make(planner, request, []).plain(request, planner, about | {"defaults": []})
@@ -84,12 +97,12 @@ def command(plan):
 
 
 @pytest.fixture
-def opened(browser, folder, command):
+def opened(browser, folder, whole):
     """Open the page of a request; in the end nothing was asked of a network and no error was printed."""
     contexts, wrong = [], []
 
     def of(request: Request = BASE, **view):
-        page_file = write_page(folder / "plan.html", command(request))
+        page_file = write_page(folder / "plan.html", whole(request))
         context = browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **view})
         contexts.append(context)
         page = context.new_page()
@@ -143,7 +156,7 @@ def same_as(page, said) -> None:
     found = table(page)
     assert list(found) == [row["policy"] for row in said["rows"]]
     for row in said["rows"]:
-        here, where = found[row["policy"]], (row["policy"], said["request"])
+        here, where = found[row["policy"]], (row["policy"], said["verdict"])
         for key, name in CELLS.items():
             number, shown, basis = here[key]
             if row[name]["value"] is None:
@@ -153,7 +166,7 @@ def same_as(page, said) -> None:
             digits = 2 if key == "draft_length" else 3
             assert float(shown.replace(",", "")) == pytest.approx(number, rel=0.6 * 10 ** (1 - digits), abs=0.5), where
             assert key in ("k_mean", "k_p95") or basis == row[name]["basis"][0], (key, where)
-        risk = f"{said['request']['risk']['kind']}_risk"
+        risk = f"{said['risk']}_risk"
         assert here["risk"][0] == pytest.approx(row[risk]["value"], rel=1e-6, abs=1e-9), where
         assert here["breaks"][1] == (", ".join(row["breaks"]) or "·"), where
         assert here["option"][1] == row["option"], where
@@ -314,9 +327,9 @@ def test_a_wrong_number_is_marked_and_the_plan_stays(opened):
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_the_page_itself_refuses_a_connection(browser, folder, command, guarded):
+def test_the_page_itself_refuses_a_connection(browser, folder, whole, guarded):
     """The control is the same page without its policy: there the connection arrives."""
-    file = write_page(folder / "policy.html", command(BASE))
+    file = write_page(folder / "policy.html", whole(BASE))
     if not guarded:
         file.write_text(re.sub("<meta http-equiv[^>]*>", "", file.read_text(encoding="utf-8")), encoding="utf-8")
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -329,7 +342,9 @@ def test_the_page_itself_refuses_a_connection(browser, folder, command, guarded)
                 addEventListener("securitypolicyviolation", (event) => broken.push(event.effectiveDirective));
                 fetch(address).catch(() => 0);
                 document.body.append(Object.assign(new Image(), { src: address }));
-                document.body.append(Object.assign(document.createElement("script"), { textContent: "window.ran = 1" }));
+                const script = document.createElement("script");
+                script.textContent = "window.ran = 1";
+                document.body.append(script);
                 await new Promise((done) => setTimeout(done, 300));
                 return [broken.sort(), window.ran ?? null];
             }""",
@@ -346,9 +361,9 @@ def test_the_page_itself_refuses_a_connection(browser, folder, command, guarded)
     assert arrived is not guarded
 
 
-def test_hostile_names_do_not_run(browser, folder, command):
+def test_hostile_names_do_not_run(browser, folder, whole):
     hostile = "</script><script>window.ran=1</script><img src=x onerror=window.ran=1>"
-    said = json.loads(json.dumps(command(BASE)))
+    said = json.loads(json.dumps(whole(BASE)))
     said["evidence"]["trace"] = said["mattered"] = said["verdict"] = hostile
     for one in said["menu"]:
         one["option"] += hostile
@@ -368,14 +383,15 @@ def test_readable_on_a_telephone(opened, scheme):
     found = page.evaluate(
         """() => {
             const shown = (one) => one.getClientRects().length && getComputedStyle(one).visibility === "visible";
+            const named = (one) => one.outerHTML.slice(0, 99);
             const own = (one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
             const all = [...document.body.querySelectorAll("*")].filter((one) => shown(one) && !one.closest("script"));
             const targets = all.filter((one) => one.matches("button, select, input:not([type=checkbox]), label.check"));
             return {
                 width: document.documentElement.scrollWidth,
-                wide: all.filter((one) => one.getBoundingClientRect().right > 391).map((one) => one.outerHTML.slice(0, 99)),
-                small: all.filter((one) => own(one) && parseFloat(getComputedStyle(one).fontSize) < 14).map((one) => one.outerHTML),
-                low: targets.filter((one) => one.getBoundingClientRect().height < 44).map((one) => one.outerHTML),
+                wide: all.filter((one) => one.getBoundingClientRect().right > 391).map(named),
+                small: all.filter((one) => own(one) && parseFloat(getComputedStyle(one).fontSize) < 14).map(named),
+                low: targets.filter((one) => one.getBoundingClientRect().height < 44).map(named),
                 targets: targets.length,
                 scale: [...document.querySelectorAll("svg")].map((one) => one.clientWidth / one.viewBox.baseVal.width),
             };

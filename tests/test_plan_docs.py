@@ -1,0 +1,67 @@
+"""The blocks of docs/plan.md run as they stand, in order, on a small trace in place of the built-in pair's."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.validation.stored_traces import stored
+from validation.cli.commands import main
+
+ROOT = Path(__file__).resolve().parent.parent
+TEXT = (ROOT / "docs" / "plan.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def command(line: str) -> str:
+    """Run one line of a bash block; return what it prints, which may go to a file."""
+    program, script, *words = shlex.split(line)
+    assert (program, script) == ("python3", "hlm")
+    target = words[words.index(">") + 1] if ">" in words else None
+    done = CliRunner().invoke(main, words[: words.index(">")] if target else words)
+    assert done.exit_code == 0, (line, done.output, done.exception)
+    if target:
+        Path(target).write_text(done.stdout, encoding="utf-8")
+    return done.output
+
+
+def test_every_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stored(tmp_path / "runs" / "builtin" / "trace")
+    printed = {}
+    for kind, content in BLOCKS:
+        if kind == "json":
+            Path("answers.jsonl").write_text(content, encoding="utf-8")
+        elif kind == "python":
+            exec(compile(content, "docs/plan.md", "exec"), {"__name__": "recipe"})
+        else:
+            assert kind == "bash"
+            printed |= {line: command(line) for line in content.splitlines()}
+    assert len(printed) == 6
+    assert all("of round trip" in said or "every round trip" in said for said in printed.values())
+    limited = next(said for line, said in printed.items() if "--latency" in line)
+    assert "--risk" in limited.split("Use", 1)[1]  # the limit decides in this example
+    for page in ("plan.html", "counts.html"):
+        assert "Content-Security-Policy" in Path(page).read_text(encoding="utf-8")
+    assert json.loads(Path("policy.json").read_text(encoding="utf-8"))
+
+
+def test_the_columns_that_it_explains_are_those_of_the_screen_and_the_page() -> None:
+    from validation.cli.plan import HEADS
+
+    explained = " ".join(re.findall(r"^\| ([^|]+) \|", TEXT.split("## How to read it")[1], re.MULTILINE))
+    template = (ROOT / "validation" / "planning" / "templates" / "plan.html.j2").read_text(encoding="utf-8")
+    heads = re.findall(r'<th scope="col">([^<]+)</th>', template)
+    assert [head.replace("text risk", "risk") for head in HEADS] == heads
+    for head in HEADS[1:]:
+        words = head.replace("tok/s 95%", "95%").replace("k 95%", "k 95%")
+        assert words in explained, head
+
+
+def test_the_readme_links_it() -> None:
+    assert "(docs/plan.md)" in (ROOT / "README.md").read_text(encoding="utf-8")

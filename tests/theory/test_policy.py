@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -13,6 +14,8 @@ from scipy import integrate
 
 from hlmtheory import channel, codec, draft_length, ofdma, policy
 from hlmtheory.policy import band, band_claims
+from hlmtheory.policy.hulls import Priced
+from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
 
 from .kinds import LIBRARIES, numbers, to
 from .module_claims import ClaimTable, Strategy, batches, quantity
@@ -454,3 +457,25 @@ def test_a_device_that_knows_the_rule_alone_makes_the_decisions_of_the_plan():
         assert later[found.later[n] - own.start] <= later.min() * (1.0 + 1e-9)
         level = rule.skip_slope * rejection[n] - cost.min() - rule.skip_level
         assert abs(level) < 1e-9 or found.skip[n] == (rule.skips and level <= 0)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+def test_the_value_at_prices_is_the_largest_of_all_decisions(length):
+    rng = np.random.default_rng(length)
+    hulls = policy.lower_hulls([[40.0, 90.0], [30.0, 60.0]], [[0.25, 0.0], [0.5, 0.125]])
+    costs = policy.StageCosts(0.01, 0.03, 1e-4, draft_j=0.5, joules_per_bit=1e-3)
+    weight, rejection, alpha = np.asarray([0.25, 0.75]), np.asarray([0.25, 0.5]), np.asarray([0.75, 0.5, 0.5])
+    priced = Priced(hulls, weight)
+    model = Rounds(hulls, priced, costs, alpha, rejection, length, skipping=True, bonus=True)
+    limits = Limits(risk=0.125, joules=1.0)
+    for _ in range(20):
+        prices = Prices(*rng.uniform(0.0, (40.0, 5.0, 0.5)).tolist())
+        values = []
+        for skip in itertools.product([False, True], repeat=2) if length else [(False, False)]:
+            for first, later in itertools.product(itertools.product([0, 1], [2, 3]), repeat=2):
+                made = Decisions(np.asarray(skip), np.asarray(first), np.asarray(later))
+                one = model.totals(made)
+                over = prices.risk * (one.risk - 0.125 * one.tokens) + prices.joules * (one.joules - one.tokens)
+                values.append(one.tokens - prices.rate * one.seconds - over)
+        made, value = model.best(prices, limits)
+        assert value == pytest.approx(max(values), rel=1e-12, abs=1e-12)

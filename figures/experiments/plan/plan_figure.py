@@ -13,6 +13,7 @@ from validation.plots.common.style import DARK, LIGHT, MIDDLE, PAGE, axis, canva
 
 DOWN = "downlink as the uplink's median"
 LIMITS = {"lossless": DARK, "text .3": MIDDLE, "token .05": LIGHT}
+TICKS = (1, 1.5, 2, 3, 5, 8)
 BASELINES = ("server alone", "fixed K, full rows", "HLM", "U-HLM", "CU-HLM", "SQS", "FlexSpec")
 
 
@@ -43,6 +44,8 @@ def paint(found: dict[str, Any]) -> Any:
     right.axvline(1.0, color="0.6", linewidth=0.8)
     right.set_yticks(place, BASELINES)
     right.set_xscale("log")
+    right.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    right.minorticks_off()
     right.set_xlabel("tokens/s of the plan over those of the method")
     return figure
 

@@ -209,7 +209,7 @@ def main() -> None:
         ]
         key = f"class: foresight of each round's K over the plan, minus 1, {len(errors)} links"
         found[down]["lossless"]["error"][key] = _spread(np.array(errors))
-    command = f"plan_study.py {asked.trace.name} {asked.links.name} WORK {asked.out.name}" + (
+    command = f"plan_study.py TRACE LINKS WORK {asked.out.name} --most {asked.most}" + (
         f" --draft DRAFT --target TARGET --prompts PROMPTS --texts {asked.texts}" if asked.draft else ""
     )
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()

@@ -107,7 +107,7 @@ def main() -> None:
         }
         rows.append(row)
         print(row, flush=True)
-    head = {"command": f"plan_users.py {asked.trace.name} WORK {asked.out.name}", "seed": SEED, "band_bps": BAND_BPS}
+    head = {"command": f"plan_users.py TRACE WORK {asked.out.name}", "seed": SEED, "band_bps": BAND_BPS}
     about = {"down_bps": DOWN_BPS, "round_trip_s": ROUND_TRIP_S, "times_s": TIMES, "seconds": SECONDS}
     asked.out.write_text(
         json.dumps(head | about | {"rows": rows}, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"

@@ -628,6 +628,7 @@ RECORDS = {
     "DeviationBounds",
     "DraftOutcome",
     "Interval",
+    "PartialBoxes",
     "PartialPair",
     "SizeAllocation",
     "Allocation",

@@ -40,7 +40,7 @@ VOCABULARY, DEPTH, END, DRAFTS = 5, 4, 0, 2
 PROMPTS = [[1, 2], [1, 3]]
 """The tables do not see a prompt's first token; the second chooses the branch."""
 LEVEL, DRAWS = 0.001, 100_000
-AUDITS, AUDIT_DRAWS = 1_000, 256
+AUDITS, AUDIT_DRAWS = 1_000, 128
 LEVELS = (0.05, 0.01, 0.001)
 BATCH = 4_096
 STORED = Path(__file__).parent / "controls.json"
@@ -62,10 +62,10 @@ def branch(table: Array, token: int) -> Array:
     return np.concatenate(found)
 
 
-def law(table: Array, temperature: float, top_p: float) -> TableLaw:
-    """Return a table's law at a temperature and top-p, with the prompts."""
-    rows = processed(np.stack([branch(table, prompt[-1]) for prompt in PROMPTS]), temperature, top_p)
-    return TableLaw(rows, [list(prompt) for prompt in PROMPTS], (END,))
+def law(table: Array, temperature: float, top_p: float, prompts: Sequence[list[int]] = PROMPTS) -> TableLaw:
+    """Return a table's law at a temperature and top-p, with prompts."""
+    rows = processed(np.stack([branch(table, prompt[-1]) for prompt in prompts]), temperature, top_p)
+    return TableLaw(rows, [list(prompt) for prompt in prompts], (END,))
 
 
 def from_loop(run: Callable[..., Any]) -> Sampler:
@@ -170,11 +170,8 @@ class Exact:
 SETTINGS = ((1.0, 1.0), (0.7, 1.0), (1.0, 0.9), (0.0, 1.0))
 SMALL: dict[str, Any] = {"resolution": 6, "budget_bits": 40.0}
 STEERED: dict[str, Any] = {"learning_rate": 0.2, "epsilon": 0.2, **SMALL}
-EVERY_SETTING: tuple[tuple[str, Callable[[], Method] | None], ...] = (
-    ("fixed K", lambda: silent(FixedLength, DRAFTS)),
+LOSSLESS: tuple[tuple[str, Callable[[], Method] | None], ...] = (
     ("sample-and-match", None),
-)
-ONE_SETTING: tuple[tuple[str, Callable[[], Method]], ...] = (
     ("HLM", lambda: silent(Hlm)),
     ("Rand-HLM, nothing skipped", lambda: silent(RandHlm, 0.0)),
     ("DSSD", lambda: silent(Dssd, DRAFTS)),
@@ -192,25 +189,19 @@ ONE_SETTING: tuple[tuple[str, Callable[[], Method]], ...] = (
     ("SQS allocated", lambda: silent(AllocatedSqs, 12.0, budget_bits=40.0)),
 )
 EXACT: tuple[Exact, ...] = (
-    *(Exact(name, make, *setting) for name, make in EVERY_SETTING for setting in SETTINGS),
-    *(Exact(name, make, *SETTINGS[i % len(SETTINGS)]) for i, (name, make) in enumerate(ONE_SETTING)),
+    *(Exact("fixed K", lambda: silent(FixedLength, DRAFTS), *setting) for setting in SETTINGS),
+    *(Exact(name, make, *SETTINGS[i % len(SETTINGS)]) for i, (name, make) in enumerate(LOSSLESS)),
 )
-"""Every lossless method of the registry, the settings in turn; fixed K and sample-and-match at each setting."""
+"""Fixed K at every setting; the other lossless methods of the registry and sample-and-match, the settings in turn."""
 
 
-def draws_of(sampler: Sampler, audits: int, each: int, seed: int) -> Iterator[list[Array]]:
-    """Yield the draws (n, D) of each prompt, audit by audit; one call of the sampler serves several audits."""
-    share = each // len(PROMPTS)
-    together = max(1, BATCH // each)
-    seeds = np.random.default_rng(seed)
-    here = law(tables()[1], 1.0, 1.0)
-    done = 0
+def draws_of(sampler: Sampler, target: TableLaw, audits: int, each: int, seed: int) -> Iterator[Array]:
+    """Yield the draws (n, D) of each audit; one call of the sampler serves several audits."""
+    together, seeds, done = max(1, BATCH // each), np.random.default_rng(seed), 0
     while done < audits:
         now = min(together, audits - done)
-        found = sampler(PROMPTS, now * share, int(seeds.integers(2**31)))
-        texts = [padded(here, one, DEPTH) for one in found]
-        for i in range(now):
-            yield [one[i * share : (i + 1) * share] for one in texts]
+        (found,) = sampler(target.prompts, now * each, int(seeds.integers(2**31)))
+        yield from padded(target, found, DEPTH).reshape(now, each, DEPTH)
         done += now
 
 
@@ -222,15 +213,14 @@ def copied(audit: Audit) -> Audit:
 
 def audit_exact(exact: Exact, seed: int, audits: int = AUDITS, each: int = AUDIT_DRAWS) -> dict[str, Any]:
     """Audit an exact sampler many times, with new draws each time, and count the accusations at several levels."""
-    target = law(tables()[1], exact.temperature, exact.top_p)
+    target = law(tables()[1], exact.temperature, exact.top_p, PROMPTS[:1])
     fresh = {level: Audit(target, DEPTH, level) for level in LEVELS}
     accused = dict.fromkeys(LEVELS, 0)
     began = time.process_time()
-    for draws in draws_of(exact.sampler(), audits, each, seed):
+    for draws in draws_of(exact.sampler(), target, audits, each, seed):
         for level in LEVELS:
             audit = copied(fresh[level])
-            for prompt, tokens in enumerate(draws):
-                audit.update(prompt, tokens)
+            audit.update(0, draws)
             accused[level] += audit.found
             if not audit.found:  # a smaller level accuses in no other case
                 break

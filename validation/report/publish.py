@@ -17,6 +17,7 @@ import hlmtheory
 from validation.claims.check import Results, load_results
 from validation.errors import UserError
 from validation.plots import EXHIBITS
+from validation.report.audit_controls import audit_controls
 from validation.report.tables import (
     SYMBOLS,
     UNPUBLISHED,
@@ -169,7 +170,8 @@ def tables(root: Path) -> dict[str, str]:
             "There is no figures/claims.json; run `python3 hlm validate` and `python3 hlm repro`."
         ) from error
     results = [_results(record) for record in records]
-    return {
+    controls = audit_controls(root)
+    return ({} if controls is None else {"audit-controls": controls}) | {
         "pairs": _pairs_table([record["run"] for record in records], results),
         "claims": claims_table(hlmtheory.all_claims(), results[0], UNPUBLISHED),
         "figures": _figures(root / "figures"),

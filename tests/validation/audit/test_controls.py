@@ -1,0 +1,139 @@
+"""The audit's controls: each defect is found, exact samplers are not accused, and the stored numbers agree."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from validation.audit import MECHANISMS, NOT_KEPT, Audit
+from validation.decoding.defect_laws import defective_law, target_law
+from validation.decoding.defects import DEFECTS
+
+ROOT = Path(__file__).resolve().parents[3]
+EXPERIMENT = ROOT / "figures" / "experiments" / "audit_controls"
+
+sys.path.insert(0, str(EXPERIMENT))
+controls = importlib.import_module("controls")
+sys.path.remove(str(EXPERIMENT))
+
+NAMED = tuple(name for name in DEFECTS if name in MECHANISMS)
+"""The twelve; the thirteenth is right at depth 1 and no mechanism of its own."""
+
+
+@pytest.fixture(scope="module")
+def stored() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(controls.STORED.read_text(encoding="utf-8"))
+    return found
+
+
+def test_the_twelve_defects_bear_the_names_of_the_mechanisms() -> None:
+    assert len(NAMED) == 12
+    assert set(DEFECTS) - set(NAMED) == {"next_coin"}
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_is_found(defect: str) -> None:
+    found = controls.audit_defect(defect, seed=3, draws=20_000)
+    assert found["verdict"] == NOT_KEPT
+    assert found["found_after"] <= found["draws"] <= 20_000
+    assert 0 < found["at_least"] <= found["truth"]["joint"]
+
+
+def test_the_branches_are_the_laws_behind_a_prompts_second_token() -> None:
+    _, target = controls.tables()
+    whole = target_law(target, 3, frozenset())
+    for token in (2, 3):
+        rows = controls.branch(target, token)
+        for text, mass in target_law(rows, 2, frozenset()).items():
+            share = sum(part for other, part in whole.items() if other[0] == token)
+            assert whole[(token, *text)] == pytest.approx(mass * share, rel=1e-12)
+
+
+@pytest.mark.parametrize("exact", controls.EXACT, ids=lambda one: f"{one.name}, {one.setting}")
+def test_an_exact_sampler_is_not_accused(exact: Any) -> None:
+    found = controls.audit_exact(exact, seed=11, audits=4, each=96)
+    assert found["accused"]["0.001"] == 0
+
+
+def test_the_exact_samplers_are_all_lossless_methods_at_every_setting() -> None:
+    from validation.decoding.methods import METHODS
+
+    names = {exact.name.split(",")[0] for exact in controls.EXACT}
+    assert len(controls.EXACT) == 20
+    assert {exact.setting for exact in controls.EXACT if exact.name == "fixed K"} == {
+        *("temperature 1", "temperature 0.7", "top-p 0.9", "greedy")
+    }
+    made = [exact.make() for exact in controls.EXACT if exact.make is not None]
+    assert all(any(issubclass(type(one), info.method) for one in made) for info in METHODS.values() if lossless(info))
+    assert {"sample-and-match", "Rand-HLM"} <= names
+
+
+def lossless(info: Any) -> bool:
+    """Return whether a registered method keeps the law: it verifies every token by the exact rule."""
+    lossy = ("small only", "U-HLM", "CU-HLM", "printed acceptance")
+    return not any(part in info.name for part in lossy)
+
+
+def test_an_audit_that_is_copied_shares_the_law_and_nothing_else() -> None:
+    target = controls.law(controls.tables()[1], 1.0, 1.0, controls.PROMPTS[:1])
+    fresh = Audit(target, controls.DEPTH, 0.05)
+    draws = next(iter(controls.draws_of(controls.EXACT[0].sampler(), target, 1, 96, seed=2)))
+    first, second = controls.copied(fresh), Audit(target, controls.DEPTH, 0.05)
+    first.update(0, draws)
+    second.update(0, draws)
+    assert first.report().bounds == second.report().bounds
+    assert fresh.draws == 0
+    assert first.law is target
+
+
+def test_the_stored_controls_are_those_of_the_script(stored: dict[str, Any]) -> None:
+    assert {one["defect"] for one in stored["defects"]} == set(DEFECTS)
+    assert [(one["sampler"], one["setting"]) for one in stored["exact"]] == [
+        (exact.name, exact.setting) for exact in controls.EXACT
+    ]
+    for one in stored["defects"]:
+        assert one["source"] == DEFECTS[one["defect"]].source
+        assert one["truth"] == pytest.approx(controls.true_distances(one["defect"]), abs=1e-9)
+
+
+def test_every_stored_defect_was_found_within_the_draws_and_no_bound_is_above_the_truth(stored: dict[str, Any]) -> None:
+    for one in stored["defects"]:
+        assert one["verdict"] == NOT_KEPT
+        assert one["found_after"] <= stored["most_draws"] == 100_000
+        assert one["at_least"] <= one["truth"]["joint"]
+
+
+def test_at_least_ten_mechanisms_are_named_right_in_every_stored_audit(stored: dict[str, Any]) -> None:
+    right = {
+        defect: [one["mechanisms"][0][0] == defect for one in stored["defects"] if one["defect"] == defect]
+        for defect in NAMED
+    }
+    assert sum(all(found) for found in right.values()) >= 10
+
+
+def test_exact_samplers_were_accused_no_more_often_than_the_level_allows(stored: dict[str, Any]) -> None:
+    audits = sum(one["audits"] for one in stored["exact"])
+    assert all(one["audits"] == 1_000 for one in stored["exact"])
+    for level in controls.LEVELS:
+        accused = [one["accused"][f"{level:g}"] for one in stored["exact"]]
+        assert sum(accused) <= binom.ppf(0.999, audits, level)
+        assert max(accused) <= binom.ppf(1 - 0.001 / len(accused), 1_000, level)
+
+
+def test_the_laws_of_two_defects_differ_so_that_a_name_can_be_right() -> None:
+    q, p = (controls.branch(table, 2) for table in controls.tables())
+    ends = frozenset({controls.END})
+    laws = {name: defective_law(name, q, p, controls.DEPTH, ends) for name in NAMED if DEFECTS[name].top_p == 1}
+    texts = sorted({text for law in laws.values() for text in law})
+    rows = np.array([[law.get(text, 0.0) for text in texts] for law in laws.values()])
+    apart = 0.5 * np.abs(rows[:, None] - rows[None]).sum(axis=-1)
+    at_run = [i for i, name in enumerate(laws) if DEFECTS[name].temperature == 1]
+    for i in at_run:
+        assert min(apart[i, j] for j in at_run if j != i) > 0.02

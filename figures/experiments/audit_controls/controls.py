@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.audit import Audit, TableLaw, audit_sampler
+from validation.audit import Audit, Processors, TableLaw, audit_sampler
 from validation.audit.driver import padded
 from validation.collection.prompts import Prompt
 from validation.decoding.defect_laws import defective_law, distance, marginal, processed, target_law
@@ -64,13 +64,43 @@ def branch(table: Array, token: int) -> Array:
 
 def law(table: Array, temperature: float, top_p: float, prompts: Sequence[list[int]] = PROMPTS) -> TableLaw:
     """Return a table's law at a temperature and top-p, with prompts."""
-    rows = processed(np.stack([branch(table, prompt[-1]) for prompt in prompts]), temperature, top_p)
-    return TableLaw(rows, [list(prompt) for prompt in prompts], (END,))
+    rows = np.stack([branch(table, prompt[-1]) for prompt in prompts])
+    return TableLaw(rows, [list(prompt) for prompt in prompts], (END,), Processors(temperature, top_p=top_p))
 
 
-def from_loop(run: Callable[..., Any]) -> Sampler:
+@dataclass(frozen=True)
+class WithoutTable:
+    """A law that gives rows but no table, as a model does: so its mechanisms are named without any enumeration."""
+
+    table: TableLaw
+
+    @property
+    def vocabulary(self) -> int:
+        """V."""
+        return self.table.vocabulary
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        """The prompts."""
+        return self.table.prompts
+
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """The end-of-text tokens."""
+        return self.table.end_tokens
+
+    def next_rows(self, prompt: int, tokens: Array) -> Array:
+        """Return the rows of the tokens."""
+        return self.table.next_rows(prompt, tokens)
+
+    def rows_before(self, prompt: int, tokens: Array) -> dict[str, Array]:
+        """Return the rows before the processors."""
+        return self.table.rows_before(prompt, tokens)
+
+
+def from_loop(run: Callable[..., Any], seed: int = 1) -> Sampler:
     """Return a sampler that continues prompts with a function that takes what :func:`decode` takes."""
-    pair = table_pair(*tables(), end_tokens=(END,))
+    pair = table_pair(*tables(seed), end_tokens=(END,))
 
     def sample(prompts: Sequence[Sequence[int]], n: int, seed: int) -> list[list[list[int]]]:
         asked = [
@@ -85,12 +115,12 @@ def from_loop(run: Callable[..., Any]) -> Sampler:
 # ------------------------------------------------------------------------------------------------- the defects
 
 
-def true_distances(defect: str) -> dict[str, float]:
+def true_distances(defect: str, seed: int) -> dict[str, float]:
     """Return how far the law of a defect is from the target's: of the first token, of all, in the mean over prompts."""
     info, found = DEFECTS[defect], []
     setting = {"temperature": info.temperature, "top_p": info.top_p}
     for prompt in PROMPTS:
-        q, p = (branch(table, prompt[-1]) for table in tables())
+        q, p = (branch(table, prompt[-1]) for table in tables(seed))
         wrong = defective_law(defect, q, p, DEPTH, frozenset({END}), max_draft_length=DRAFTS, **setting)
         right = target_law(processed(p, **setting), DEPTH, frozenset({END}))
         found.append((distance(marginal(wrong, 1), marginal(right, 1)), distance(wrong, right)))
@@ -98,11 +128,13 @@ def true_distances(defect: str) -> dict[str, float]:
     return {"first_token": first, "joint": joint}
 
 
-def audit_defect(defect: str, seed: int, draws: int = DRAWS) -> dict[str, Any]:
-    """Audit one defect, stopping as soon as it is found, and return what the audit says beside the truth."""
-    info, (draft, target) = DEFECTS[defect], tables()
-    laws = [law(table, info.temperature, info.top_p) for table in (target, draft)]
-    sampler = from_loop(partial(decode_with, defect, max_draft_length=DRAFTS))
+def audit_defect(defect: str, seed: int, draws: int = DRAWS, *, as_table: bool = True) -> dict[str, Any]:
+    """Audit one defect on the pair of a seed until it is found and named, and return what is said beside the truth."""
+    info, (draft, target) = DEFECTS[defect], tables(seed)
+    laws: list[Any] = [law(table, info.temperature, info.top_p) for table in (target, draft)]
+    if not as_table:
+        laws = [WithoutTable(one) for one in laws]
+    sampler = from_loop(partial(decode_with, defect, max_draft_length=DRAFTS), seed)
     began = time.process_time()
     report = audit_sampler(
         laws[0], sampler, draws=draws, depth=DEPTH, level=LEVEL, epsilon=0.001, seed=seed, draft=laws[1]
@@ -113,7 +145,8 @@ def audit_defect(defect: str, seed: int, draws: int = DRAWS) -> dict[str, Any]:
         "temperature": info.temperature,
         "top_p": info.top_p,
         "seed": seed,
-        "truth": true_distances(defect),
+        "as_table": as_table,
+        "truth": true_distances(defect, seed),
         "verdict": report.verdict,
         "found_after": report.found_after,
         "draws": report.draws,
@@ -238,26 +271,28 @@ def main() -> None:
     """Run the controls and store the numbers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=5, help="audits of each defect")
+    parser.add_argument("--seeds", type=int, default=5, help="pairs on which each defect is audited")
     parser.add_argument("--audits", type=int, default=AUDITS, help="audits of each exact sampler")
     parser.add_argument("--draws", type=int, default=AUDIT_DRAWS, help="draws of such an audit")
     parser.add_argument("--only", choices=("defects", "exact"))
     parser.add_argument("--out", type=Path, default=STORED)
     arguments = parser.parse_args()
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     found: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     if arguments.only != "exact":
         found["defects"] = []
         for defect in DEFECTS:
-            for i in range(arguments.seeds):
-                found["defects"].append(audit_defect(defect, arguments.seed + i))
-                print(json.dumps(found["defects"][-1]), flush=True)
+            for seed in range(arguments.seed, arguments.seed + arguments.seeds):
+                for as_table in (True, False):
+                    found["defects"].append(audit_defect(defect, seed, as_table=as_table))
+                    print(json.dumps(found["defects"][-1]), flush=True)
     if arguments.only != "defects":
         found["exact"] = []
         for i, exact in enumerate(EXACT):
             found["exact"].append(audit_exact(exact, arguments.seed + i, arguments.audits, arguments.draws))
             print(json.dumps(found["exact"][-1]), flush=True)
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     found |= {"level": LEVEL, "most_draws": DRAWS, "depth": DEPTH, "seed": arguments.seed, "commit": commit}
+    found["command"] = "python3 figures/experiments/audit_controls/controls.py --seed 1"
     arguments.out.write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -100,7 +100,7 @@ def test_the_stored_controls_are_those_of_the_script(stored: dict[str, Any]) -> 
     ]
     for one in stored["defects"]:
         assert one["source"] == DEFECTS[one["defect"]].source
-        assert one["truth"] == pytest.approx(controls.true_distances(one["defect"]), abs=1e-9)
+        assert one["truth"] == pytest.approx(controls.true_distances(one["defect"], one["seed"]), abs=1e-9)
 
 
 def test_every_stored_defect_was_found_within_the_draws_and_no_bound_is_above_the_truth(stored: dict[str, Any]) -> None:

@@ -25,13 +25,27 @@ def _defects(audits: list[dict[str, Any]]) -> str:
     rows = []
     for name in dict.fromkeys(one["defect"] for one in audits):
         own = [one for one in audits if one["defect"] == name]
-        truth, after = own[0]["truth"], [one["found_after"] for one in own]
-        first = [one["mechanisms"][0][0] if one["mechanisms"] else "–" for one in own]
-        right = f"{first.count(name)} of {len(own)}"
-        cells = (f"{truth['first_token']:.3f}", f"{truth['joint']:.4f}", f"{median(after):,.0f}", f"{max(after):,}")
-        rows.append([name, own[0]["source"], *cells, right])
-    heads = ["defect", "reported in", "TV, first token", "TV, four tokens", "found after, median", "at most", "named"]
+        after = [one["found_after"] for one in own]
+        named = [_named(name, [one for one in own if one["as_table"] is kind]) for kind in (True, False)]
+        truth = (_span([one["truth"][kind] for one in own]) for kind in ("first_token", "joint"))
+        rows.append([name, own[0]["source"], *truth, f"{median(after):,.0f}", f"{max(after):,}", *named])
+    heads = (
+        *("defect", "reported in", "TV, first token", "TV, four tokens", "draws until found, median", "at most"),
+        *("named right, from tables", "named right, from rows"),
+    )
     return markdown_table({"heads": heads, "rows": rows})
+
+
+def _named(name: str, audits: list[dict[str, Any]]) -> str:
+    """Return how often the mechanism that fitted best was the defect."""
+    first = [one["mechanisms"][0][0] for one in audits if one["mechanisms"]]
+    return f"{first.count(name)} of {len(audits)}"
+
+
+def _span(values: list[float]) -> str:
+    """Return the smallest and the largest value."""
+    low, high = min(values), max(values)
+    return "0" if high < 1e-9 else f"{low:.4f} to {high:.4f}"
 
 
 def _exact(samplers: list[dict[str, Any]]) -> str:

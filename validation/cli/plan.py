@@ -27,6 +27,8 @@ MILLISECONDS = click.FloatRange(min=0.0)
 @click.option(
     "--acceptance", type=PATH, multiple=True, help="Instead of a trace, an engine's counts: `hlm acceptance`."
 )
+@click.option("--only", help="With --acceptance: only engines whose name contains this word, for example eagle.")
+@click.option("--draft-length", type=click.IntRange(min=1), help="With --acceptance: every step drafted this many.")
 @click.option(
     "--rate", default="10M", show_default=True, help="Uplink rate, at the mean SNR if it fades: 10M is bit/s."
 )
@@ -73,6 +75,8 @@ def plan(
     acceptance: tuple[Path, ...],
     policy: Path | None,
     page: Path | None,
+    only: str | None,
+    draft_length: int | None,
     **given: Any,
 ) -> None:
     """Say which policy to use for these models, this link and these limits, and what it gives.
@@ -89,7 +93,7 @@ def plan(
     console = open_console(stderr=as_json)
     setting = request.setting()
     if acceptance:
-        planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting)
+        planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting, only, draft_length)
     else:
         path = trace if trace is not None else Path("runs/builtin/trace")
         with progress_bar(console) as report:

@@ -20,7 +20,9 @@ from validation.planning.rounds import COUNTS
 Array = NDArray[Any]
 
 
-def options_of_records(files: Sequence[Path], vocabulary: int) -> tuple[list[Option], dict[str, Any]]:
+def options_of_records(
+    files: Sequence[Path], vocabulary: int, only: str | None = None, draft_length: int | None = None
+) -> tuple[list[Option], dict[str, Any]]:
     """Return the options that counts of accepted drafts allow, and what the plan says about them.
 
     A text is a record. A round of K drafts emits the mean number of accepted drafts among the first K, and one more.
@@ -30,9 +32,13 @@ def options_of_records(files: Sequence[Path], vocabulary: int) -> tuple[list[Opt
     UserError
         The records must not be averaged, or do not determine the acceptance at each depth.
     """
-    records = read_acceptance(*files).records
+    read = read_acceptance(*files).records
+    records = [record for record in read if only is None or only in record.engine]
+    if not records:
+        engines = ", ".join(sorted({record.engine for record in read}))
+        raise UserError(f"No record has an engine name with {only!r}; the engines are: {engines}.")
     refuse_mixture(records)
-    tables = [record.counts() for record in records]
+    tables = [record.counts(draft_length) for record in records]
     deepest = max(max(table, default=0) for table in tables)
     if deepest < 1:
         raise UserError(f"{records[0].source}: no step drafted a token, so there is no acceptance to plan with.")
@@ -89,6 +95,8 @@ def options_of_records(files: Sequence[Path], vocabulary: int) -> tuple[list[Opt
             "files": [str(file) for file in files],
             "engine": records[0].engine,
             "records": len(records),
+            "draft_sampling": records[0].draft_sampling,
+            "verification": records[0].verification,
             "steps": int(sum(record.num_spec_steps for record in records)),
             "acceptance_by_depth": profile[:known].tolist(),
             "vocabulary": vocabulary,

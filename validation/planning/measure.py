@@ -78,9 +78,15 @@ def _line(profile: Profile, texts: NDArray[Any], file: Path | None) -> Line | No
     return line
 
 
-def planner_of_acceptance(files: Sequence[Path], vocabulary: int, setting: Setting) -> tuple[Planner, dict[str, Any]]:
+def planner_of_acceptance(
+    files: Sequence[Path],
+    vocabulary: int,
+    setting: Setting,
+    only: str | None = None,
+    draft_length: int | None = None,
+) -> tuple[Planner, dict[str, Any]]:
     """Return the planner of an engine's counts; it knows no rows, so nothing is skipped or truncated."""
     from validation.planning.engine_counts import options_of_records
 
-    found, about = options_of_records(files, vocabulary)
+    found, about = options_of_records(files, vocabulary, only, draft_length)
     return Planner(found, setting, split_prompts(np.arange(len(found[0].counts)))), about

@@ -229,3 +229,4 @@ def test_counts_of_an_engine(tmp_path, monkeypatch):
     assert row["draft_length"]["value"] in (1.0, 2.0)
     assert found["evidence"]["acceptance_by_depth"] == pytest.approx([0.5, 0.6])
     assert not {"HLM", "SQS", "CU-HLM"} & {row["policy"] for row in found["rows"]}
+    one_sentence(run("plan", "--acceptance", "answers.jsonl", "--only", "eagle"), "the engines are: vllm")

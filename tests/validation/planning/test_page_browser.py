@@ -19,6 +19,7 @@ from hlmtheory.channel import TraceLink
 from tests.validation.stored_traces import stored
 from validation.errors import UserError
 from validation.planning.measure import planner_of_trace
+from validation.planning.menu import Line
 from validation.planning.page import write_page
 from validation.planning.plan import Planner
 from validation.planning.request import Request
@@ -242,6 +243,19 @@ def test_other_limits_and_objectives_stay_the_commands(opened, command, start):
         request = replace(start, **change)
         set_to(page, request)
         same_as(page, command(request))
+
+
+def test_a_papers_own_threshold_is_used_if_nothing_may_be_lost(browser, folder, plan):
+    planner, about = plan(BASE)
+    other = Planner(planner.options, planner.setting, planner.split, Line(1.0, 0.0, 0.2, 0.4))
+    found = make(other, BASE, [])
+    page = browser.new_page()
+    page.goto(write_page(folder / "line.html", found.plain(BASE, other, about | {"defaults": []})).as_uri())
+    page.wait_for_selector("#map .point")
+    rows = {row.policy: row.option for row in found.rows}
+    assert rows["U-HLM"] == "u ≤ 0.4"
+    assert {name: cells["option"][1] for name, cells in table(page).items()} == rows
+    page.close()
 
 
 def test_a_recording_is_scaled(opened, command):

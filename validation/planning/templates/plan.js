@@ -344,13 +344,13 @@ function drawMap(s) {
     put(svg, "path", { d: d.join(""), class: `area area${kind}` });
   });
   axes();
+  put(svg, "path", { d: `M${x(s.rate / 1e6)},${top}V${bottom}M${left},${y(1e3 * s.roundTrip || 1)}H${right}`, class: "here" });
   cells.forEach((runs, kind) => {
     const rows = runs.filter(({ i, j, length }) => length * wide > 9 * names[kind].length && Math.abs(y(1e3 * s.roundTrip || 1) - bottom + (j + 0.5) * high) > 12);
     if (!rows.length) return;
     const { i, j, length } = rows[rows.length >> 1];
     put(svg, "text", { x: left + (i + length / 2) * wide, y: bottom - (j + 0.5) * high + 5, "text-anchor": "middle", class: `on area${kind}` }, names[kind]);
   });
-  put(svg, "path", { d: `M${x(s.rate / 1e6)},${top}V${bottom}M${left},${y(1e3 * s.roundTrip || 1)}H${right}`, class: "here" });
   put(svg, "circle", { cx: x(s.rate / 1e6), cy: y(1e3 * s.roundTrip || 1), r: 7, class: "point" });
   const shares = named.map((own) => [...own.values()].reduce((a, b) => a + b, 0) / fine ** 2);
   legend("legend", KINDS.map((_, kind) => [`area${kind}`, `${names[kind]}: ${percent(shares[kind])}`, shares[kind]]).filter(([, , share]) => share));

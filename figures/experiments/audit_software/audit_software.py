@@ -21,14 +21,14 @@ BUILTIN_PROMPTS = ("Question: Tom has two apples and two", "It was the best of t
 LEVEL, EPSILON, SEED = 0.001, 0.05, 1
 
 
-def cases(work: Path, gguf: Path | None) -> Iterator[tuple[Case, Models]]:
+def cases(work: Path, gguf: Path | None, other: Path | None) -> Iterator[tuple[Case, Models]]:
     """Yield every case whose package is installed, with the models it runs on."""
     if not (work / "tiny").exists():
         write_tiny_models(work / "tiny")
     tiny = samplers.load_models(
         work / "tiny" / "target", work / "tiny" / "draft", PROMPTS, other=work / "tiny" / "other"
     )
-    builtin = samplers.load_models(BUILTIN / "large", BUILTIN / "small", BUILTIN_PROMPTS, other=None)
+    builtin = samplers.load_models(BUILTIN / "large", BUILTIN / "small", BUILTIN_PROMPTS, other=other)
     made = [(samplers.transformers_cases(tiny, "tiny", 3_000), tiny)]
     for package, cases_of in (
         ("sequential-speculative-decoding", samplers.seqspecdecod_cases),
@@ -80,11 +80,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("work", type=Path, help="folder for the tiny models and the answers")
     parser.add_argument("--gguf", type=Path, help="the built-in target as an F32 GGUF file, for llama-cpp-python")
+    parser.add_argument("--other", type=Path, help="an assistant with another tokenizer, for the built-in target")
     parser.add_argument("--only", default="", help="a part of the case's name")
     parser.add_argument("--seed", type=int, default=SEED)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    for number, (case, models) in enumerate(cases(given.work, given.gguf)):
+    for number, (case, models) in enumerate(cases(given.work, given.gguf, given.other)):
         place = given.work / f"seed{given.seed}" / f"{number:02d}.json"
         if given.only not in case.name or place.exists():
             continue

@@ -199,7 +199,7 @@ def flashspec_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:
                 while len(texts) < n:
                     ids = torch.tensor([prompt]).repeat(min(batch, n - len(texts)), 1)
                     made = engine.generate(ids, max_new_tokens=NEW_TOKENS, eos_token_ids=[0]).output_ids
-                    texts += [row[len(prompt) :].tolist() for row in made]
+                    texts += made.tolist()
                 found.append(texts)
             return found
 
@@ -233,7 +233,7 @@ def economize_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:
                 for prompt in prompts
             ]
 
-        yield Case("economize", 'decode_batch(verifier="rejection")', pair, setting, sample, draws=draws)
+        yield Case("economize", 'decode_batch(verifier="rejection")', pair, setting, sample, ends=False, draws=draws)
 
 
 def rotalabs_cases(models: Models, pair: str, draws: int) -> Iterator[Case]:
@@ -277,10 +277,11 @@ def llama_cpp_cases(models: Models, pair: str, draws: int, gguf: Path) -> Iterat
                 prompts: list[list[int]], n: int, seed: int, engine: Any = engine, chain: dict[str, Any] = chain
             ) -> list[list[list[int]]]:
                 found = []
-                for place, prompt in enumerate(prompts):
-                    engine.set_seed(seed + place)
+                seeds = torch.Generator().manual_seed(seed)
+                for prompt in prompts:
                     texts = []
-                    for _ in range(n):
+                    for _ in range(n):  # each call starts its random numbers from the seed
+                        engine.set_seed(int(torch.randint(2**31, (), generator=seeds)))
                         text: list[int] = []
                         for token in engine.generate(prompt, reset=True, **chain):
                             text.append(int(token))

@@ -45,7 +45,7 @@ def test_every_block_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(printed) == 6
     assert all("of round trip" in said or "every round trip" in said for said in printed.values())
     limited = next(said for line, said in printed.items() if "--latency" in line)
-    assert "--risk" in limited.split("Use", 1)[1]  # the limit decides in this example
+    assert "--risk" in limited.split("se ", 1)[1]  # the limit decides in this example
     for page in ("plan.html", "counts.html"):
         assert "Content-Security-Policy" in Path(page).read_text(encoding="utf-8")
     assert json.loads(Path("policy.json").read_text(encoding="utf-8"))

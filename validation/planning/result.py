@@ -189,17 +189,18 @@ def _verdict(planner: Planner, rows: list[Row]) -> str:
         second = f"The plan beats a server that waits for each token's round trip at every round trip (now {now:g} ms)."
     _, stream = planner.crossings(STREAM)
     streaming = next((row for row in rows if row.policy == STREAM), None)
-    third = ""
-    if streaming is not None:
-        if stream == -np.inf:
-            third = f" A server that streams its tokens ({_speed(streaming)}) is beaten at no round trip."
-        elif stream is not None:
-            third = (
-                f" A server that streams its tokens ({_speed(streaming)}) is beaten only below {1e3 * stream:.3g} ms."
-            )
-        else:
-            third = f" A server that streams its tokens ({_speed(streaming)}) is beaten at every round trip."
-    return f"{first} {second}{third}"
+    if streaming is None:
+        return f"{first} {second}"
+    if stream == -np.inf:
+        where = "at no round trip"
+    elif stream is not None:
+        where = f"only below {1e3 * stream:.3g} ms"
+    else:
+        where = "at every round trip"
+    if (streaming.tokens_per_s_median.value or 0.0) > (ours.tokens_per_s_median.value or 0.0):
+        lead = f"A server that may stream its tokens is faster here ({_speed(streaming)}); a plan beats it {where}."
+        return f"{lead} Where each token needs an exchange: {first[0].lower()}{first[1:]} {second}"
+    return f"{first} {second} A server that streams its tokens ({_speed(streaming)}) is beaten {where}."
 
 
 def _speed(row: Row) -> str:

@@ -177,6 +177,10 @@ function verdict(plan, s) {
   const stream = POOLS[STREAM][0];
   if (!stream) return `${first} ${second}`;
   const end = crossings(STREAM, s), where = !end ? "at no round trip" : end[1] === null ? "at every round trip" : `only below ${ms(end[1])}`;
+  if (seconds(stream.test, s, s.median) < seconds(option.test, s, s.median)) {
+    const lead = `A server that may stream its tokens is faster here (${speedOf(stream, s)}); a plan beats it ${where}.`;
+    return `${lead} Where each token needs an exchange: ${first[0].toLowerCase()}${first.slice(1)} ${second}`;
+  }
   return `${first} ${second} A server that streams its tokens (${speedOf(stream, s)}) is beaten ${where}.`;
 }
 
@@ -431,8 +435,7 @@ function render() {
   [lines.sure, lines["sure-how"]] = plan ? guarantee(plan.option, s) : ["Nothing", ""];
   lines.verdict = verdict(plan, s);
   const least = Math.min(...POOLS[OURS].filter((option) => !option.lossless).map((option) => needs(option, s.kind)));
-  const stream = rows.find((row) => row.policy === STREAM), notes = [];
-  if (plan && stream && stream.cells.median[0] > plan.cells.median[0]) notes.push(`A server that streams its tokens is faster here: ${speedOf(stream.option, s)}.`);
+  const notes = [];
   if (s.limit > 0 && least > s.limit && least < 1) notes.push(`No token may be skipped at a budget of ${say(s.limit)}: the smallest that allows it is ${say(least)}.`);
   lines.note = notes.join(" ");
   lines.brief = `${lines.speed} · ${lines.sure} · ${lines.use}`;

@@ -101,4 +101,6 @@ def _of_halves(a: Values, b: Values, p: Values, delta: float) -> float:
     ratio = float((share_b * np.minimum(above, 1.0) * share_b / (share_a * weight)).max())
     slope = math.sqrt(2 * ratio * limit / half_a)
     rest = 2 * float((share_b / share_a).max()) * limit / (3 * half_a)
-    return 0.25 * (slope + math.sqrt(slope * slope + 4 * max(0.0, most + rest)))
+    found = 0.25 * (slope + math.sqrt(slope * slope + 4 * max(0.0, most + rest)))
+    share = (m_a + m_b) / (half_a + half_b)  # the bound is for share_b: the largest ratio covers the difference
+    return found * float((share / share_b).max())

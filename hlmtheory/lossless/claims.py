@@ -47,7 +47,8 @@ HALF = 4  # draws in each half of those of a ceiling
 #   δ_v = Q_v - P_v, weights w that sum to 1 and ‖δ‖² = Σ δ²/w, TV ≤ ‖δ‖/2. Let h = (Q̂_A - P)/w. Given half A, the
 #   mean of h over half B has the mean δ·h + P·h: an empirical Bernstein bound. And δ·h is a mean over half A of δ/w,
 #   less P·δ/w, with the mean ‖δ‖²; since δ/w ≥ -P/w ≥ -2 and E (δ/w)² ≤ ‖δ‖² max Q/w, Bernstein's one-sided bound
-#   gives δ·h ≥ ‖δ‖² - a ‖δ‖ - c. Chernoff bounds every Q_v. Solve for ‖δ‖; three events share δ/2.
+#   gives δ·h ≥ ‖δ‖² - a ‖δ‖ - c. Chernoff bounds every Q_v. Solve for ‖δ‖; three events share δ/2. Half B has
+#   the shares s'_c of the prompts, and all draws have s_c: Σ s_c TV_c ≤ max_c (s_c/s'_c) Σ s'_c TV_c.
 
 
 def _run_outcomes(xp: Any, chance: Array) -> tuple[Array, Array, Array]:

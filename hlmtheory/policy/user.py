@@ -235,7 +235,7 @@ def solve(model: Rounds, limits: Limits, near: Prices) -> Solved:
     if max(near.risk, near.joules) > 0:
         start += [Prices(near.rate, factor * near.risk, factor * near.joules) for factor in (0.7, 1.4)]
     columns += [_column(model, limits, one) for one in dict.fromkeys(start)]
-    prices, bound = near, (1.0 + model.more) / model.least_seconds
+    prices, bound = near, (1.0 + model.more) / model.least_seconds * (1.0 + ROUNDING)
     for _ in range(_ROUNDS):
         found = _master(columns, limits)
         if found is None:

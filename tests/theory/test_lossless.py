@@ -300,3 +300,14 @@ def test_a_text_moves_as_far_as_its_steps_allow():
 def test_the_module_says_what_it_offers():
     assert {claim.id.split(".")[0] for claim in lossless.CLAIMS} == {"lossless"}
     assert len(BETS) == 17
+
+
+def test_a_ceiling_holds_for_the_shares_of_all_draws():
+    """The halves have other shares of two prompts, whose distances differ; so many draws are as good as the laws."""
+    first, second = np.array([[1.0], [1.25]]) * 1e12, np.full((2, 1), 1e12)
+    apart = np.array([0.24, 0.26])
+    law = np.stack([0.5 + apart, 0.5 - apart], axis=1)
+    halves = (np.rint(one * law).astype(np.int64) for one in (first, second))
+    found = distance_ceiling(*halves, [[0.5, 0.5]] * 2, error=0.001)
+    shares = (first + second)[:, 0] / (first + second).sum()
+    assert shares @ apart < found < 0.27

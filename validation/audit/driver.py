@@ -81,6 +81,7 @@ def feed(
                 progress(audit)
             if stop_early and audit.settled():
                 return
+    audit.close()
 
 
 def batches(law: Law, sample: Sampler, *, draws: int, depth: int, seed: int, pad: int | None) -> Iterator[Batch]:

@@ -28,6 +28,8 @@ FEWEST = 16
 """Leaves of the partitions of all prompts on which an upper bound is computed, at least."""
 FIRST_LOOK = 500
 """Draws at the first upper bound; the next ones are at twice as many, and so on, and at the end."""
+BALANCE = 1.05
+"""Draws of the prompt with the most over those of the one with the fewest, up to which an upper bound is computed."""
 HELD = 4096
 """Draws that wait for a difference to be shown, so that its mechanism can be named from them."""
 LEAD = 9.2
@@ -171,10 +173,10 @@ class Audit:
         self._held: list[tuple[int, Array]] = []
         self.draws = 0
         self.found_after: int | None = None
-        self._best: dict[tuple[str, int], float] = {}
+        self._sums: dict[tuple[str, int], float] = {}  # lower bounds on sums of distances over draws: they never fall
         self._looks = 0
         self._closed = False
-        self.at_most = 1.0
+        self._seen: list[tuple[float, Array]] = []  # upper bounds, with the draws of each prompt at that look
 
     def update(self, prompt: int, tokens: ArrayLike) -> None:
         """Take draws (n, D) of one prompt, in the order in which they were made; V stands for "nothing" after the end.
@@ -213,7 +215,7 @@ class Audit:
             self._joint_laws[t].update(*self._joint[t].measure(prompt, tokens, cells, along[:, t]))
             for kind, test in (("token", self._token_laws[t]), ("joint", self._joint_laws[t])):
                 bound = test.bound
-                self._best[kind, t] = max(self._best.get((kind, t), 0.0), bound)
+                self._sums[kind, t] = max(self._sums.get((kind, t), 0.0), bound * self.draws)
                 if bound > self.tolerance and self.found_after is None:
                     self.found_after = self.draws
         self._keep(prompt, tokens)
@@ -235,24 +237,45 @@ class Audit:
     @property
     def at_least(self) -> float:
         """Return the largest lower bound on the distance of the joint laws."""
-        return max(self._joint_at_least(t) for t in range(self.depth)) if self._best else 0.0
+        return max(self._joint_at_least(t) for t in range(self.depth))
+
+    def _mean(self, kind: str, t: int) -> float:
+        """Return a lower bound on the mean distance of the draws so far, whatever their prompts were."""
+        return self._sums.get((kind, t), 0.0) / max(1, self.draws)
 
     def _joint_at_least(self, t: int) -> float:
         """Return the bound of the joint law of t + 1 tokens: its own, half a token's, or that of fewer tokens."""
-        return max(
-            max(self._best.get(("joint", s), 0.0), self._best.get(("token", s), 0.0) / (1 if s == 0 else 2))
-            for s in range(t + 1)
-        )
+        return max(max(self._mean("joint", s), self._mean("token", s) / (1 if s == 0 else 2)) for s in range(t + 1))
 
     def _look(self) -> None:
-        """Compute the upper bound at numbers of draws fixed before: look j spends δ/(2j(j + 1)), the last one δ/2."""
-        if self.draws >= self.planned > 0 and not self._closed:
-            self._closed = True
-            self._bound_above(0.5 * self.level)
-        elif self.draws >= FIRST_LOOK * 2**self._looks:
+        """Compute the upper bound at numbers of draws fixed before: look j spends δ/(2j(j + 1)), the last one δ/2.
+
+        A look waits until the prompts have about the same number of draws.
+        """
+        if self.draws >= self.planned > 0:
+            self.close()
+        elif self.draws >= FIRST_LOOK * 2**self._looks and self._given.max() <= BALANCE * self._given.min():
             while self.draws >= FIRST_LOOK * 2**self._looks:
                 self._looks += 1
             self._bound_above(0.5 * self.level / (self._looks * (self._looks + 1)))
+
+    def close(self) -> None:
+        """Compute the last upper bound: no further draws come, and their number did not depend on them."""
+        if not self._closed and self.draws:
+            self._closed = True
+            self._bound_above(0.5 * self.level)
+
+    @property
+    def at_most(self) -> float:
+        """Return the upper bound on the mean distance over the prompts of the draws so far.
+
+        An earlier look had other shares of the prompts; the largest ratio of the shares covers the difference.
+        """
+        least, now = 1.0, self._given / max(1, self.draws)
+        for bound, given in self._seen:
+            if (given[now > 0] > 0).all():
+                least = min(least, bound * float((now[now > 0] / given[now > 0]).max()) * float(given.sum()))
+        return least
 
     def _bound_above(self, error: float) -> None:
         width = max(map(len, self._cells))
@@ -260,7 +283,7 @@ class Audit:
         for c, own in enumerate(self._cells):
             halves[:, c, : len(own)], masses[c, : len(own)] = self._halves[c][:, own], self._coarse[c].mass[own]
         moved = max(float(part.slack[-1]) for part in self._coarse)
-        self.at_most = min(self.at_most, distance_ceiling(halves[0], halves[1], masses, error) + moved)
+        self._seen.append((distance_ceiling(halves[0], halves[1], masses, error) + moved, self._given.copy()))
 
     def _draws_to_keep(self) -> int:
         """Return about how many draws bring the upper bound to ε if the law is kept; 0 if more than 10⁹."""
@@ -301,8 +324,7 @@ class Audit:
         share, tests = self.level / (2 * self.depth), TokenTests.count
         bounds = []
         for t in range(self.depth):
-            best = self._best.get(("token", t), 0.0)
-            bounds.append(DepthBound(t + 1, "token", best, self._token_laws[t].log_wealth))
+            bounds.append(DepthBound(t + 1, "token", self._mean("token", t), self._token_laws[t].log_wealth))
             bounds.append(DepthBound(t + 1, "joint", self._joint_at_least(t), self._joint_laws[t].log_wealth))
         shown = sorted((one for test in self._token for one in test.witnesses(8)), key=lambda one: -abs(one[0]))[:8]
         witnesses = tuple(Witness(c, prefix, token, seen, n, p, z) for z, c, prefix, token, seen, n, p in shown)

@@ -155,3 +155,38 @@ def test_the_words_say_what_is_known():
     said = few.report().sentences()
     assert said[0].startswith("Not enough draws")
     assert f"{few.report().draws_to_find:,} draws" in said[2]
+
+
+def unlike(c: int, n: int, wrong: int) -> np.ndarray:
+    """Draws (n, 1) of prompt c from the law (0.1, 0.9), or, for the wrong prompt, always token 0: 0.9 from it."""
+    return np.zeros((n, 1), dtype=int) if c == wrong else (np.arange(n)[:, None] % 10 > 0).astype(int)
+
+
+@pytest.mark.parametrize("count", [2, 10])
+def test_the_lower_bound_is_that_of_the_mean_over_the_prompts(count):
+    """The first prompt alone is wrong, and its draws come first: then the mean over the draws so far falls."""
+    audit = Audit(TableLaw([[0.1, 0.9]], [[c] for c in range(count)]), depth=1, planned=1000 * count)
+    for c in range(count):
+        audit.update(c, unlike(c, 1000, wrong=0))
+    assert audit.verdict() == NOT_KEPT
+    assert 0.8 * 0.9 / count < audit.at_least <= 0.9 / count
+
+
+def test_a_law_is_not_kept_by_the_draws_of_one_prompt_alone():
+    rng = np.random.default_rng(8)
+    audit = Audit(TableLaw([[0.5, 0.5]], [[0], [1]]), depth=1, planned=100_000)
+    audit.update(0, rng.integers(2, size=(32_000, 1)))
+    assert audit.at_most == 1.0
+    audit.update(1, (rng.random((2000, 1)) >= 0.6).astype(int))
+    audit.close()  # the distances are 0 and 0.1, with the shares 16/17 and 1/17
+    assert 0.1 / 17 <= audit.at_most <= 0.04
+
+
+def test_an_upper_bound_of_other_shares_of_the_prompts_is_widened():
+    rng = np.random.default_rng(9)
+    audit = Audit(TableLaw([[0.5, 0.5]], [[0], [1]]), depth=1, planned=40_000)
+    for c in range(2):
+        audit.update(c, rng.integers(2, size=(20_000, 1)))
+    before = audit.at_most
+    audit.update(1, (rng.random((60_000, 1)) >= 0.5).astype(int))  # now 1/5 and 4/5 of the draws
+    assert audit.at_most == pytest.approx(1.6 * before)

@@ -147,7 +147,7 @@ class UserPlan:
     rate : float
         E/(A + c), in tokens a second.
     upper_bound : float
-        No plan within the limits has a higher rate; rounded up.
+        No plan within the limits has a higher rate; rounded up. With ``round_limit_s`` see :func:`plan_user`.
     """
 
     draft_length: int

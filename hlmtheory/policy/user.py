@@ -71,14 +71,16 @@ def plan_user(
         Whether the server adds a token if it accepts all K drafts.
     round_limit_s : float, optional
         D: no round takes longer, at the rate of ``limit_seconds_per_bit``. For a percentile of the latency give
-        1/(B ``rate_quantile(ε)``): a share 1 - ε of the blocks is not slower.
+        1/(B ``rate_quantile(ε)``): a share 1 - ε of the blocks is not slower. Each of the K messages of a round then
+        has at most an equal part of the bits that D leaves, since later rows are not known when the first is sent.
     limit_seconds_per_bit : float, optional
         None: that of the costs.
 
     Returns
     -------
     UserPlan
-        The bound holds for all decisions of each row, for a mixture of them at random, and for all K that are tried.
+        The bound holds for all decisions of each row, for a mixture of them at random, and for all K that are tried;
+        with ``round_limit_s``, for all whose messages have at most the equal part.
 
     Raises
     ------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -479,3 +480,23 @@ def test_the_value_at_prices_is_the_largest_of_all_decisions(length):
                 values.append(one.tokens - prices.rate * one.seconds - over)
         made, value = model.best(prices, limits)
         assert value == pytest.approx(max(values), rel=1e-12, abs=1e-12)
+
+
+def test_an_upper_bound_without_decisions_is_rounded_up():
+    """The server alone: the rate is one over its time, by exact fractions."""
+    hulls = policy.lower_hulls([[1.0]], [[0.0]])
+    for n in range(1, 40):
+        costs = policy.StageCosts(1.0, 0.01 * n, 1e-9)
+        plan = policy.plan_user(hulls, costs, [0.0], draft_lengths=[0])
+        assert Fraction(plan.upper_bound) >= 1 / Fraction(costs.verify_s)
+
+
+def test_a_deadline_gives_each_message_an_equal_part():
+    """A long first message and a short later one keep the deadline, too, but are not among the plans of the bound."""
+    hulls = policy.lower_hulls([[10.0, 100.0]], [[0.5, 0.0]])
+    costs = policy.StageCosts(0.001, 1.0, 1e-3)
+    limit = costs.fixed_time(2) + 1e-3 * 110.0
+    plan = policy.plan_user(hulls, costs, [0.5, 1.0], risk_limit=0.15, skipping=False, round_limit_s=limit)
+    assert (plan.draft_length, plan.upper_bound < 2.0 / limit) == (1, True)
+    later = policy.plan_user(hulls, costs, [0.5, 1.0], skipping=False, round_limit_s=limit)
+    assert (later.draft_length, later.bits * later.tokens) == (2, 20.0)

@@ -11,6 +11,7 @@ Q = torch.tensor([[0.3, 0.4, 0.3], [0.5, 0.2, 0.3], [0.2, 0.6, 0.2]])  # draft
 
 
 def model(table):
+    """Return a model whose next token depends on the last one."""
     return lambda ids: SimpleNamespace(logits=table.log()[ids])
 
 

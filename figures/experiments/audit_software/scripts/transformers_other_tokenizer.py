@@ -8,6 +8,7 @@ from transformers.generation.candidate_generator import AssistantToTargetTransla
 
 
 def tokenizer(words):
+    """Return a tokenizer with one token a word."""
     made = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="?"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(tokenizer_object=made, unk_token="?")

@@ -69,7 +69,7 @@ def law_wealth(outcome: Array, expected: Array, bets: Array = BETS) -> Array:
     11
     """
     xp, kind, seen, mean, _, shares = _inputs(outcome, expected, bets)
-    gains = xp.cumulative_sum(_gains(xp, seen[..., None], mean[..., None], shares[..., None, None, :]), axis=-2)
+    gains = _running(xp, _gains(xp, seen[..., None], mean[..., None], shares[..., None, None, :]))
     return _down(xp, _mixed(xp, gains, (-3, -1)), kind)
 
 
@@ -103,7 +103,7 @@ def distance_bound(outcome: Array, expected: Array, error: Array, bets: Array = 
     0.45
     """
     xp, kind, seen, mean, delta, shares = _inputs(outcome, expected, bets, error=error)
-    gains = xp.cumulative_sum(_gains(xp, seen[..., None], mean[..., None], shares[..., None, None, :]), axis=-2)
+    gains = _running(xp, _gains(xp, seen[..., None], mean[..., None], shares[..., None, None, :]))
     gains = xp.moveaxis(gains, -2, -3)  # (..., T, K, J)
     draws = xp.arange(1, seen.shape[-1] + 1, dtype=xp.float64, device=seen.device)
     return _down(xp, _least_sum(xp, gains, shares[..., None, :], delta[..., None]) / draws, kind)
@@ -170,8 +170,13 @@ class LawTest:
         xp, _, seen, mean, _, bets = _inputs(outcome, expected, self._bets)
         if seen.ndim != 2 or seen.shape[0] != self._tests:
             raise DomainError(f"outcome must have the shape ({self._tests}, n); got {tuple(seen.shape)}")
-        gain = xp.sum(_gains(xp, seen[..., None], mean[..., None], bets), axis=-2)
-        self._gain = gain if self._gain is None else self._gain + gain
+        gains = _gains(xp, seen[..., None], mean[..., None], bets)
+        gain, size = xp.sum(gains, axis=-2), xp.sum(xp.abs(gains), axis=-2)
+        gain = gain - 2.0**-52 * (seen.shape[-1] + 8.0) * size  # a bound on the rounding of the sum
+        if self._gain is not None:
+            gain = self._gain + gain
+            gain = gain - 2.0**-52 * xp.abs(gain)
+        self._gain = gain
         self.draws += seen.shape[-1]
 
     @property
@@ -230,6 +235,13 @@ def _gains(xp: Any, seen: Array, mean: Array, bets: Array) -> Array:
     capped = mean * bets > SHARE
     used = xp.where(capped, SHARE / xp.where(capped, mean, 1.0), bets)
     return xp.log1p(used * (seen - mean))
+
+
+def _running(xp: Any, gains: Array) -> Array:
+    """Return the sums over draws, axis -2, less a bound on their rounding: t + 8 roundings of the sum of |gain|."""
+    draws = xp.arange(1, gains.shape[-2] + 1, dtype=xp.float64, device=gains.device)[:, None]
+    rounding = 2.0**-52 * (draws + 8.0) * xp.cumulative_sum(xp.abs(gains), axis=-2)
+    return xp.cumulative_sum(gains, axis=-2) - rounding
 
 
 def _mixed(xp: Any, gains: Array, axes: tuple[int, int]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import itertools
 import math
 from fractions import Fraction
@@ -311,3 +312,23 @@ def test_a_ceiling_holds_for_the_shares_of_all_draws():
     found = distance_ceiling(*halves, [[0.5, 0.5]] * 2, error=0.001)
     shares = (first + second)[:, 0] / (first + second).sum()
     assert shares @ apart < found < 0.27
+
+
+def test_the_wealth_is_not_above_its_exact_value():
+    """Its logarithm is that of a product, here in exact fractions, whose root is compared by its digits."""
+    rng = np.random.default_rng(12)
+    with decimal.localcontext() as context:
+        context.prec = 60
+        for _ in range(40):
+            draws, mean, bet = int(rng.integers(1, 300)), float(rng.random()), float(2.0 ** rng.integers(-8, 4))
+            seen = (rng.random(draws) < mean).astype(float)
+            used = decimal.Decimal(bet if bet * mean <= 0.9 else 0.9 / mean)
+            exact = sum((1 + used * (decimal.Decimal(x) - decimal.Decimal(mean))).ln() for x in seen)
+            given = [seen], np.full((1, draws), mean)
+            found = law_wealth(*given, [bet])[-1]
+            test = LawTest(tests=1, error=0.5, bets=[bet])
+            for start in range(0, draws, 50):
+                test.update(*(np.asarray(one)[:, start : start + 50] for one in given))
+            for one in (float(found), test.log_wealth):
+                assert decimal.Decimal(one) <= exact
+                assert one == pytest.approx(float(exact), rel=1e-9, abs=1e-9)

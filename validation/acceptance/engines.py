@@ -478,7 +478,13 @@ def read_acceptance(*paths: str | Path) -> Reading:
     texts, others = {}, []
     for path in map(Path, paths):
         found = path / "acceptance_rate.json" if path.is_dir() else path
+        if path.is_dir() and not found.is_file():
+            raise UserError(
+                f"{path} is a folder without acceptance_rate.json of specdec_bench; name the engine's file."
+            )
         start = read_text(found, START)
+        if not start.strip():
+            raise UserError(f"{found} is empty; give a file that the engine has written.")
         if _VLLM in start and not start.lstrip().startswith(("{", "[")):
             texts[str(found)] = read_text(found)
         else:

@@ -112,13 +112,20 @@ def progress_bar(console: Console) -> Iterator[Any]:
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=console) as bars:
-        task = bars.add_task("", total=None)
+    bars = Progress(*columns, console=console)
+    tasks: list[Any] = []
 
-        def report(done: int, total: int, text: str) -> None:
-            bars.update(task, completed=min(done, total), total=total, description=text)
+    def report(done: int, total: int, text: str) -> None:
+        if not tasks:  # the bar appears with the first report, so that a quick answer shows none
+            tasks.append(bars.add_task(text, total=total))
+            bars.start()
+        bars.update(tasks[0], completed=min(done, total), total=total, description=text)
 
+    try:
         yield report
+    finally:
+        if tasks:
+            bars.stop()
 
 
 @contextmanager

@@ -34,30 +34,67 @@ MILLISECONDS = click.FloatRange(min=0.0)
 )
 @click.option("--fading", type=click.Choice(["none", "rayleigh", "rician"]), default="none", show_default=True)
 @click.option("--snr", default="10dB", show_default=True, help="Mean SNR of a fading link: 10dB, or 10x for a ratio.")
-@click.option("--k-factor", default="10dB", show_default=True, help="Line of sight over scattered power, if rician.")
+@click.option(
+    "--k-factor",
+    default="10dB",
+    show_default=True,
+    help="With rician: power of the line of sight over the scattered power.",
+)
 @click.option("--link-csv", type=PATH, help="A recorded link: trace_id, time_s, throughput_mbps; replaces --rate.")
 @click.option("--link", "link_name", help="Which trace of --link-csv.  [default: the first]")
 @click.option("--rtt", default="20ms", show_default=True, help="Round trip of an exchange.")
 @click.option("--down-rate", help="Rate of the downlink.  [default: the uplink's median rate]")
 @click.option("--draft-ms", type=MILLISECONDS, default=12.0, show_default=True, help="One pass of the draft model.")
 @click.option("--verify-ms", type=MILLISECONDS, default=30.0, show_default=True, help="One pass of the target model.")
-@click.option("--verify-us-per-token", type=MILLISECONDS, default=0.0, show_default=True, help="More for each token.")
 @click.option(
-    "--bias", type=click.FloatRange(0.0, 1.0), default=0.05, show_default=True, help="Of a truncated message."
+    "--verify-us-per-token",
+    type=MILLISECONDS,
+    default=0.0,
+    show_default=True,
+    help="Time that each token adds to a pass of the target model.",
+)
+@click.option(
+    "--bias",
+    type=click.FloatRange(0.0, 1.0),
+    default=0.05,
+    show_default=True,
+    help="Largest certified Bias of a truncated message.",
 )
 @click.option(
     "--risk", default="text=0", show_default=True, help="text=.1 or token=.01: allowed distance; 0: lossless."
 )
 @click.option("--latency", help="A round's time, such as p95=80ms.  [default: no limit]")
 @click.option("--energy", help="The device's energy of a token, such as 50mJ.  [default: no limit]")
-@click.option("--device-w", type=MILLISECONDS, default=5.0, show_default=True, help="Watts of drafting.")
-@click.option("--transmit-w", type=MILLISECONDS, default=1.0, show_default=True, help="Watts of sending.")
+@click.option(
+    "--device-w",
+    type=MILLISECONDS,
+    default=5.0,
+    show_default=True,
+    help="Power of the device while it drafts, in W.",
+)
+@click.option(
+    "--transmit-w",
+    type=MILLISECONDS,
+    default=1.0,
+    show_default=True,
+    help="Power of the device while it sends, in W.",
+)
 @click.option(
     "--objective", type=click.Choice(["throughput", "goodput", "fair", "cost"]), default="throughput", show_default=True
 )
-@click.option("--server-price", type=MILLISECONDS, default=1.0, show_default=True, help="Of a second, for cost.")
 @click.option(
-    "--time-price", type=MILLISECONDS, default=0.1, show_default=True, help="Of a second of waiting, for cost."
+    "--server-price",
+    type=MILLISECONDS,
+    default=1.0,
+    show_default=True,
+    help="With --objective cost: price of a second of the server.",
+)
+@click.option(
+    "--time-price",
+    type=MILLISECONDS,
+    default=0.1,
+    show_default=True,
+    help="With --objective cost: price of a second of waiting.",
 )
 @click.option("--users", default="1", show_default=True, help="How many share the band, or a CSV: name, rate, ...")
 @click.option(
@@ -86,12 +123,14 @@ def plan(
     from validation.planning.measure import planner_of_acceptance, planner_of_trace
     from validation.planning.page import write_page
     from validation.planning.result import make
+    from validation.planning.users import read_users
 
     if trace is not None and acceptance:
         raise UserError("Give --trace or --acceptance, not both.")
     request = _request(given)
     console = open_console(stderr=as_json)
     setting = request.setting()
+    listed = read_users(Path(given["users"]), setting) if given["users"].endswith(".csv") else None
     if acceptance:
         planner, about = planner_of_acceptance(acceptance, request.vocabulary, setting, only, draft_length)
     else:
@@ -106,11 +145,10 @@ def plan(
     result = make(planner, request, defaulted)
     _show(console, result, planner.setting.link.name, planner.split.prompts)
     shared = None
-    if request.users > 1 or given["users"].endswith(".csv"):
-        from validation.planning.users import equal_users, plan_band, read_users
+    if request.users > 1 or listed is not None:
+        from validation.planning.users import equal_users, plan_band
 
-        named = given["users"]
-        users = read_users(Path(named), setting) if named.endswith(".csv") else equal_users(request.users, setting)
+        users = equal_users(request.users, setting) if listed is None else listed
         _, shared = plan_band(planner, users)
         _show_users(console, shared)
     if policy is not None:
@@ -234,18 +272,27 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
         table.add_row(*_cells(row))
     console.print(table)
     console.print(
-        "p: proved; c: calibrated on held-out prompts; m: measured. 50%, 95%: the speed that the link allows in so "
-        "much of the time. gain: over the best of the two models alone, with its 95% interval over prompts. bits: up "
-        "in an exchange. text risk: bound on the mean total variation of a text.",
+        "p: proved; c: calibrated on held-out prompts; m: measured. tok/s 50%, 95%: the speed that is reached "
+        "during at least 50%, 95% of the time. gain: speed over that of the faster of the two models alone that keeps "
+        "the limits, with its 95% interval over prompts. bits: uplink of an exchange. text risk: bound on the mean "
+        "total variation of a text.",
         soft_wrap=True,
     )
     for row in result.rows:
         if row.option:
             console.print(f"  {row.policy}: {row.option}", soft_wrap=True, highlight=False)
+    console.print(
+        "k or K of a lattice, offline k: probabilities in a message; ℓ: resolution; B: bit budget; u: a draft with at "
+        "most this uncertainty is kept without verification; the last K: drafts of a round.",
+        soft_wrap=True,
+        highlight=False,
+    )
     console.print(result.verdict, style="bold", soft_wrap=True, highlight=False)
     if result.gap is not None and result.gap.value is not None:
         console.print(
-            f"No plan of the class is more than {result.gap.value:.2%} better ({result.gap.basis}).", soft_wrap=True
+            f"No other rule of what to skip, with any of these messages and draft lengths, is more than "
+            f"{result.gap.value:.2%} better ({result.gap.basis}).",
+            soft_wrap=True,
         )
     if result.sensitivity:
         lines = Table(title="What the defaults change, one at a time", box=box.SIMPLE, padding=(0, 1, 0, 0))
@@ -253,9 +300,19 @@ def _show(console: Console, result: Result, link: str, prompts: dict[str, int]) 
             lines.add_column(head, justify="left" if head in ("option", "best plan then") else "right")
         for one in result.sensitivity:
             lines.add_row(
-                one.option, one.value, f"{one.tokens_per_s:.3g}", f"{one.change:+.1%}", f"{one.regret:.1%}", one.plan
+                one.option,
+                one.value,
+                f"{one.tokens_per_s:.3g}",
+                f"{round(one.change, 3) + 0.0:+.1%}",
+                f"{one.regret:.1%}",
+                one.plan,
             )
         console.print(lines)
+        console.print(
+            "These speeds are on the prompts that the plan was chosen on, so they differ a little from the table "
+            "above; changes are relative to this plan on the same prompts.",
+            soft_wrap=True,
+        )
     console.print(result.mattered, soft_wrap=True, highlight=False)
     for note in result.notes:
         console.print(note, soft_wrap=True, highlight=False)

@@ -128,7 +128,7 @@ def variants(request: Request, option: str) -> list[tuple[str, Request]]:
 
 def _shown(name: str, value: Any) -> str:
     if name in ("rate_bps", "down_bps"):
-        return f"{value / 1e6:g}M"
+        return f"{value / 1e6:.4g}M"
     if name in ("snr", "k_factor"):
         return f"{10 * np.log10(value):.3g}dB"
     if name == "round_trip_s":

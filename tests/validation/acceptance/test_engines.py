@@ -244,6 +244,15 @@ def test_an_answer_without_a_step_is_left_out(tmp_path):
     assert (len(found.records), found.left_out[0].source[-3:]) == (1, "[0]")
 
 
+def test_an_empty_file_and_a_folder_without_counts_are_refused(tmp_path):
+    empty = tmp_path / "empty.json"
+    empty.write_text(" \n")
+    with pytest.raises(UserError, match="is empty; give a file"):
+        read_acceptance(empty)
+    with pytest.raises(UserError, match="is a folder without acceptance_rate"):
+        read_acceptance(tmp_path)
+
+
 def test_steps_in_order_are_counted(tmp_path):
     detailed = REQUEST | {
         "acceptance_histogram": [1, 0, 2],

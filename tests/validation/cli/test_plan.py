@@ -130,10 +130,17 @@ def test_the_sensitivity_is_of_what_was_left_out(plan):
         (("--acceptance", "none.json"), "not both"),
         (("--users", "0"), "--users is '0'"),
         (("--users", "many"), "--users is 'many'"),
+        (("--users", "none.csv"), "none.csv cannot be read"),
     ],
 )
 def test_what_is_refused(plan, words, said):
     one_sentence(plan(*words), said)
+
+
+def test_a_refusal_prints_no_plan_and_no_bar(plan):
+    plan()  # the profile is kept, so nothing is measured below
+    for words in (("--users", "none.csv"), ("--latency", "p95=1ms")):
+        assert plan(*words).stdout == ""
 
 
 def test_the_nearest_limit_can_be_kept(plan):

@@ -93,6 +93,8 @@ def batches(law: Law, sample: Sampler, *, draws: int, depth: int, seed: int, pad
     while done < draws:
         each = max(1, min(size, draws - done) // count)
         found = sample([list(one) for one in law.prompts], each, int(seeds.integers(2**31)), **extra)
+        if not hasattr(found, "__len__") or not all(hasattr(texts, "__len__") for texts in found):
+            raise UserError(f"The sampler returned {type(found).__name__}; for each prompt, return a list of n lists.")
         if len(found) != count:
             raise UserError(f"The sampler returned continuations for {len(found)} prompts; {count} were given.")
         for prompt, texts in enumerate(found):
@@ -113,7 +115,14 @@ def padded(law: Law, texts: Sequence[Sequence[int]], depth: int, pad: int | None
     ends = frozenset(law.end_tokens)
     fill = ends if pad is None else ends | {pad}
     for i, text in enumerate(texts):
-        tokens = np.asarray(text, dtype=np.int64).tolist()
+        try:
+            tokens = np.asarray(text, dtype=np.int64).tolist()
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"The sampler returned the continuation {text!r:.60}; return a list of token ids."
+            ) from error
+        if not isinstance(tokens, list):
+            raise UserError(f"The sampler returned the continuation {text!r:.60}; return a list of token ids.")
         while tokens and tokens[-1] < 0:
             tokens.pop()
         end = next((t for t, token in enumerate(tokens) if token in ends), None)

@@ -7,6 +7,7 @@ Every law has ``vocabulary`` V, ``prompts`` (lists of token ids), ``end_tokens``
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -139,11 +140,11 @@ def read_tables(path: Path) -> dict[str, Any]:
         if path.suffix == ".json":
             found = json.loads(path.read_text(encoding="utf-8"))
         else:
-            with np.load(path) as stored:
+            with path.open("rb") as file, np.load(file) as stored:
                 found = {name: stored[name] for name in stored.files}
         tables = {name: np.asarray(found[name], dtype=np.float64) for name in ("target", "draft") if name in found}
         rest = {name: np.asarray(found[name]).tolist() for name in ("prompts", "end_tokens") if name in found}
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, EOFError, zipfile.BadZipFile) as error:
         raise UserError(f"{path} is no table: it must hold `target`, an array of rows; {error}.") from error
     if "target" not in tables:
         raise UserError(f"{path} has no `target`; store the rows under that name.")

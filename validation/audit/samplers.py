@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import importlib.util
 import json
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,8 +62,23 @@ def function_sampler(name: str) -> Sampler:
     found = getattr(module, function, None)
     if not callable(found):
         raise UserError(f"{place!r} has no function {function!r}; check the name.")
-    chosen: Sampler = found
-    return chosen
+    return _guarded(found, name)
+
+
+def _guarded(function: Sampler, name: str) -> Sampler:
+    """Return the function; what it prints goes to the error output, and what it raises is a UserError."""
+
+    @functools.wraps(function)
+    def sample(*args: Any, **extra: Any) -> Any:
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                return function(*args, **extra)
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            where = f"{last.filename}, line {last.lineno}"
+            raise UserError(f"{name} raised {type(error).__name__} ({error}) in {where}; correct it.") from error
+
+    return sample
 
 
 def transformers_sampler(model: Any, *, new_tokens: int, **options: Any) -> Sampler:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tests.validation.command_line import one_sentence, run
 from validation.cli.commands import main
 
 V, D = 3, 2
@@ -136,3 +137,31 @@ def test_the_help_answers_a_newcomer():
     found = CliRunner().invoke(main, ["audit", "--help"])
     for words in ("mine.py:sample is a function sample(prompts, n, seed)", "What the answer means", "not enough draws"):
         assert words in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return [['a'] * n for _ in prompts]", "return a list of token ids"),
+        ("return [[3] * n for _ in prompts]", "return a list of token ids"),
+        ("return None", "return a list of n lists"),
+        ("raise RuntimeError('boom')", "raised RuntimeError (boom)"),
+    ],
+)
+def test_a_sampler_that_fails_is_no_verdict(tmp_path, monkeypatch, body, said):
+    monkeypatch.chdir(tmp_path)
+    np.savez("toy.npz", target=np.array([[0.5, 0.5]]))
+    Path("faulty.py").write_text(f"def sample(prompts, n, seed):\n    {body}\n")
+    one_sentence(run("audit", "--sampler", "faulty.py:sample", "--table", "toy.npz", "--depth", "1"), said)
+
+
+def test_a_cut_table_is_refused_and_what_a_sampler_prints_is_not_in_the_json(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("toy.npz", target=np.array([[0.5, 0.5]]))
+    Path("loud.py").write_text(
+        "def sample(prompts, n, seed):\n    print('loud')\n    return [[[0]] * n for _ in prompts]\n"
+    )
+    call = ("audit", "--sampler", "loud.py:sample", "--depth", "1", "--draws", "2000")
+    assert json.loads(run(*call, "--table", "toy.npz", "--json").stdout)["verdict"] == "not kept"
+    Path("cut.npz").write_bytes(Path("toy.npz").read_bytes()[:100])
+    one_sentence(run(*call, "--table", "cut.npz"), "is no table")

@@ -194,7 +194,7 @@ def _verdict(planner: Planner, rows: list[Row]) -> str:
     if stream == -np.inf:
         where = "at no round trip"
     elif stream is not None:
-        where = f"only below {1e3 * stream:.3g} ms"
+        where = f"only below {1e3 * stream:.3g} ms of round trip"
     else:
         where = "at every round trip"
     if (streaming.tokens_per_s_median.value or 0.0) > (ours.tokens_per_s_median.value or 0.0):

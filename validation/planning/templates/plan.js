@@ -176,7 +176,7 @@ function verdict(plan, s) {
   else if (span[1] !== null) second = `Nothing beats the server alone above ${ms(span[1])} of round trip (${now}).`;
   const stream = POOLS[STREAM][0];
   if (!stream) return `${first} ${second}`;
-  const end = crossings(STREAM, s), where = !end ? "at no round trip" : end[1] === null ? "at every round trip" : `only below ${ms(end[1])}`;
+  const end = crossings(STREAM, s), where = !end ? "at no round trip" : end[1] === null ? "at every round trip" : `only below ${ms(end[1])} of round trip`;
   if (seconds(stream.test, s, s.median) < seconds(option.test, s, s.median)) {
     const lead = `A server that may stream its tokens is faster here (${speedOf(stream, s)}); a plan beats it ${where}.`;
     return `${lead} Where each token needs an exchange: ${first[0].toLowerCase()}${first.slice(1)} ${second}`;

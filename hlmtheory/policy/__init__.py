@@ -27,8 +27,10 @@ tokens, bounds the whole text (``skipping.bill_text``).
 from __future__ import annotations
 
 from hlmtheory.policy.band import BandUser, SharedPlan, plan_users
+from hlmtheory.policy.batched import BatchedPlan, plan_batched
 from hlmtheory.policy.claims import CLAIMS
 from hlmtheory.policy.codec_hulls import codec_hulls
+from hlmtheory.policy.coherence import CoherentCosts, coherent_costs
 from hlmtheory.policy.costs import DeviceRule, StageCosts, UserPlan
 from hlmtheory.policy.device import DevicePolicy
 from hlmtheory.policy.device_parts import (
@@ -42,7 +44,9 @@ from hlmtheory.policy.device_parts import (
     threshold_rule,
 )
 from hlmtheory.policy.fading import FadingSkip, fading_skip
+from hlmtheory.policy.goodput import GoodputPlan, plan_goodput
 from hlmtheory.policy.hulls import Hulls, join_hulls, lower_hulls
+from hlmtheory.policy.money import CostPlan, plan_cost
 from hlmtheory.policy.server import ServerPolicy
 from hlmtheory.policy.shares import share_rates, share_residual, throughput_shares
 from hlmtheory.policy.user import plan_user
@@ -50,12 +54,16 @@ from hlmtheory.policy.user import plan_user
 __all__ = [
     "CLAIMS",
     "BandUser",
+    "BatchedPlan",
     "CertifiedRows",
+    "CoherentCosts",
+    "CostPlan",
     "DeviceDraft",
     "DevicePolicy",
     "DeviceRule",
     "DraftProbabilities",
     "FadingSkip",
+    "GoodputPlan",
     "Guarantee",
     "Hulls",
     "LatticeRows",
@@ -66,9 +74,13 @@ __all__ = [
     "UncertaintyLine",
     "UserPlan",
     "codec_hulls",
+    "coherent_costs",
     "fading_skip",
     "join_hulls",
     "lower_hulls",
+    "plan_batched",
+    "plan_cost",
+    "plan_goodput",
     "plan_user",
     "plan_users",
     "share_rates",

@@ -13,10 +13,12 @@ from array_api_compat import device
 from hlmtheory._array import Array, arrays, to_numpy
 from hlmtheory._domains import COUNT, UNIT_INTERVAL, DomainError
 from hlmtheory._quantities import at_least_one, not_negative, positive
+from hlmtheory.channel.fading import LAW
 from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.policy.costs import Numbers, StageCosts, UserPlan
 from hlmtheory.policy.hulls import BITS, RISK, Priced, lower_hulls
 from hlmtheory.policy.user import plan_user
+from hlmtheory.serving.shapes import POSITIVE_COUNT
 
 # A plan decides for each of N rows: whether it is skipped as the first draft of a round, and its message as a first and
 # as a later draft; and K. A competitor is any such plan, with any of the J messages of a row.
@@ -63,6 +65,18 @@ _DOMAINS = {
     "parts": positive("give each user a part of the band"),
     "choice": COUNT,
     "band_price": positive("give a price"),
+    "mean_snr": LAW["mean_snr"],
+    "k_factor": LAW["k_factor"],
+    "bandwidth_hz": LAW["bandwidth_hz"],
+    "coherence_s": LAW["coherence_s"],
+    "round_limit_s": positive("give the longest round in seconds"),
+    "round_j": not_negative("give joules"),
+    "server_price": not_negative("give a price"),
+    "joule_price": not_negative("give a price"),
+    "acceptance": UNIT_INTERVAL,
+    "input_tokens": POSITIVE_COUNT,
+    "output_tokens": POSITIVE_COUNT,
+    "labels": COUNT,
 }
 _RANK = {"bits": 2, "risk": 2, "rejection": 1, "acceptances": 1, "skips": 1, "first": 1, "later": 1}
 
@@ -105,7 +119,7 @@ def _plan(values: dict[str, Any], limit: float | None) -> UserPlan | None:
         raise
 
 
-def _played(
+def played(
     values: dict[str, Any], length: int, skips: Array, bits: tuple[Numbers, Numbers], risk: tuple[Numbers, Numbers]
 ) -> tuple[float, float]:
     """Rate, and risk for each token, summed place by place; ``bits`` and ``risk`` as a first and as a later draft."""
@@ -132,7 +146,7 @@ def _competitor(values: dict[str, Any]) -> tuple[float, float]:
     rows, length = np.arange(len(values["bits"])), min(int(values["draft_length"]), len(values["acceptances"]))
     first, later = (np.minimum(values[name], values["bits"].shape[1] - 1) for name in ("first", "later"))
     bits, risk = ((values[name][rows, first], values[name][rows, later]) for name in ("bits", "risk"))
-    return _played(values, length, values["skips"] >= 0.5, bits, risk)
+    return played(values, length, values["skips"] >= 0.5, bits, risk)
 
 
 def _replayed(values: dict[str, Any], limit: float | None) -> tuple[float, float]:
@@ -142,7 +156,7 @@ def _replayed(values: dict[str, Any], limit: float | None) -> tuple[float, float
         return math.inf, math.inf
     hulls = lower_hulls(values["bits"], values["risk"])
     bits, risk = ((column[plan.first], column[plan.later]) for column in (hulls.bits, hulls.risk))
-    return _played(values, plan.draft_length, plan.skip, bits, risk)
+    return played(values, plan.draft_length, plan.skip, bits, risk)
 
 
 def _rate(plan: UserPlan | None) -> float:

@@ -16,6 +16,7 @@ from scipy import integrate
 from hlmtheory import channel, codec, draft_length, ofdma, policy
 from hlmtheory.policy import band, band_claims
 from hlmtheory.policy.hulls import Priced
+from hlmtheory.policy.objective_claims import OBJECTIVE_CLAIMS
 from hlmtheory.policy.rounds import Decisions, Limits, Prices, Rounds
 
 from .kinds import LIBRARIES, numbers, to
@@ -163,7 +164,9 @@ def strays(claim):
     return {**STRAYS, "bits": 0.0} if claim.id == "policy.fading_cut" else STRAYS
 
 
-CLAIM_TABLE = ClaimTable(policy.CLAIMS, STRATEGIES, strays, outside=OUTSIDE)
+CLAIM_TABLE = ClaimTable(
+    tuple(one for one in policy.CLAIMS if one not in OBJECTIVE_CLAIMS), STRATEGIES, strays, outside=OUTSIDE
+)
 
 
 def users(rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:

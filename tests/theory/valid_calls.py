@@ -542,6 +542,29 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
         "utility_weight": 1.5,
     },
     "plan_users": {"users": USERS, "utility": "log"},
+    "plan_goodput": {
+        "user": USERS[0],
+        "link": LINK,
+        "bandwidth_hz": 1e4,
+        "round_limit_s": 0.75,
+        "tolerance": 0.25,
+    },
+    "plan_cost": {"user": USERS[0], "second_price": 1.5, "server_price": 0.5, "joule_price": 0.25},
+    "coherent_costs": {"costs": STAGES, "link": LINK, "bandwidth_hz": 1e4, "coherence_s": 0.0625},
+    "plan_batched": {
+        "hulls": HULLS,
+        "tasks": TASKS,
+        "service": SERVICE,
+        "seconds_per_bit": 0.00390625,
+        "weight": [1.5, 2.5],
+        "risk_limit": 0.375,
+        "header_bits": 16.5,
+        "token_bits": 12.5,
+        "draft_lengths": [1, 2],
+        "method": "exact",
+        "schedule": "free",
+        "memory_rule": "each",
+    },
     "share_rates": {"tokens": [2.5, 3.5], "fixed_s": [0.5, 0.25], "band_s": [0.5, 0.75], "shares": [0.375, 0.625]},
     "throughput_shares": {
         "tokens": [2.5, 3.5],
@@ -646,6 +669,10 @@ RECORDS = {
     "DeviceDraft",
     "ServerAnswer",
     "FadingSkip",
+    "GoodputPlan",
+    "CostPlan",
+    "CoherentCosts",
+    "BatchedPlan",
 }
 """Answers: made by the library alone, and no function takes one."""
 

@@ -15,7 +15,7 @@ Row = np.ndarray[Any, Any]
 COUNT = 60
 """Instances in a batch; those of users are solved one by one."""
 
-USERS, ROWS, MESSAGES, LONGEST, PLANS = 5, 4, 5, 4, 6
+USERS, ROWS, MESSAGES, LONGEST, PLANS, TASKS = 5, 4, 5, 4, 6, 4
 
 
 def _between(rng: Rng, low: float, high: float, shape: Any = COUNT) -> Row:
@@ -115,6 +115,70 @@ def _priced(rng: Rng) -> Instance:
     return {**_messages(rng), "bit_price": _between(rng, 1e-6, 1.0), "risk_price": _between(rng, 1e-3, 1e3)}
 
 
+def _block_fading(rng: Rng) -> dict[str, Row]:
+    return {
+        "mean_snr": _between(rng, 0.5, 100.0),
+        "k_factor": np.where(rng.random(COUNT) < 0.5, 0.0, _between(rng, 0.1, 10.0)),
+        "bandwidth_hz": _between(rng, 1e5, 1e7),
+    }
+
+
+def _without(of: Callable[[Rng], dict[str, Row]], *names: str) -> Callable[[Rng], dict[str, Row]]:
+    return lambda rng: {name: value for name, value in of(rng).items() if name not in names}
+
+
+def _with_limit(of: Callable[[Rng], dict[str, Row]]) -> Callable[[Rng], dict[str, Row]]:
+    return lambda rng: {**of(rng), "limit": _between(rng, 0.01, 1.0)}
+
+
+def _late(rng: Rng) -> Instance:
+    return {**_without(_user, "seconds_per_bit")(rng), **_block_fading(rng), "round_limit_s": _between(rng, 0.03, 1.0)}
+
+
+def _late_rival(rng: Rng) -> Instance:
+    rival = _without(_with_limit(_competing_plan), "seconds_per_bit")(rng)
+    return {**rival, **_block_fading(rng), "round_limit_s": _between(rng, 0.03, 1.0)}
+
+
+def _money(rng: Rng) -> dict[str, Row]:
+    prices = {name: _between(rng, 0.01, 10.0) for name in ("server_price", "joule_price")}
+    return {**_user(rng), "round_j": _between(rng, 0.01, 1.0), **prices}
+
+
+def _money_rival(rng: Rng) -> Instance:
+    return {**_without(_competing_plan, "skips")(rng), **_money(rng)}
+
+
+def _blocks(rng: Rng) -> Instance:
+    user = _without(_with_limit(_user), "seconds_per_bit")(rng)
+    return {**user, **_block_fading(rng), "coherence_s": _between(rng, 1e-3, 0.1)}
+
+
+def _blocks_rival(rng: Rng) -> Instance:
+    user = _without(_with_limit(_competing_plan), "seconds_per_bit")(rng)
+    return {**user, **_block_fading(rng), "coherence_s": _between(rng, 1e-3, 0.1)}
+
+
+def _batched(rng: Rng) -> dict[str, Row]:
+    return {
+        **_messages(rng),
+        "acceptance": rng.uniform(0.2, 0.95, COUNT),
+        "seconds_per_bit": _between(rng, 3e-8, 1e-5),
+        "input_tokens": rng.integers(1, 60, (COUNT, TASKS)),
+        "output_tokens": rng.integers(1, 40, (COUNT, TASKS)),
+    }
+
+
+def _batched_rival(rng: Rng) -> Instance:
+    return {
+        **_with_limit(_batched)(rng),
+        "draft_length": rng.integers(0, 3, COUNT),
+        "first": rng.integers(0, MESSAGES, (COUNT, ROWS)),
+        "later": rng.integers(0, MESSAGES, (COUNT, ROWS)),
+        "labels": rng.integers(0, TASKS, (COUNT, TASKS)),
+    }
+
+
 INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     **dict.fromkeys(("policy.linear_shares", "policy.log_shares", "policy.even_shares"), _competing_shares),
     **dict.fromkeys(("policy.linear_kkt", "policy.log_kkt", "policy.even_kkt"), _shares),
@@ -133,5 +197,13 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "policy.band_grid": _band,
     "policy.band_even": _band,
     "policy.fading_cut": _fading,
+    "policy.goodput_bound": _late_rival,
+    "policy.goodput_residual": _late,
+    "policy.cost_optimum": _money_rival,
+    "policy.cost_residual": _money,
+    "policy.coherence_floor": _blocks_rival,
+    "policy.coherence_ceiling": _blocks,
+    "policy.batched_bound": _batched_rival,
+    "policy.batched_residual": _batched,
 }
 """Generator of a batch of instances, by claim id."""

@@ -1,0 +1,405 @@
+"""Claims on goodput, on the cost of a token, on coherence blocks and on batches, with their proofs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hlmtheory import batching
+from hlmtheory._array import Array
+from hlmtheory._domains import DomainError
+from hlmtheory.channel import Rician, mean_transfer_time
+from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.policy.band import BandUser
+from hlmtheory.policy.batched import BatchedPlan, plan_batched
+from hlmtheory.policy.coherence import coherent_costs
+from hlmtheory.policy.costs import StageCosts, UserPlan
+from hlmtheory.policy.goodput import GoodputPlan, plan_goodput
+from hlmtheory.policy.hulls import lower_hulls
+from hlmtheory.policy.money import CostPlan, plan_cost
+from hlmtheory.policy.user import plan_user
+from hlmtheory.policy.user_claims import host_side, played
+from hlmtheory.serving import Device, ModelShape, Service, Task
+
+# Competitors are plans with any of the J messages of a row, any K and any skips, as for ``policy.user_bound``.
+#
+# Proofs, by the last part of the id.
+#
+# goodput_bound. Let the longest round of a plan be late in the share ε of the blocks, a ≤ ε ≤ b. The ε-quantile of the
+#   rate is at most the b-quantile, so its rounds are in time there, too. The mean of 1/R over the blocks above the
+#   ε-quantile falls as ε rises. So its rate is at most X*(b), and its goodput at most (1 - a) X*(b). The intervals
+#   cover [0, 1], and the largest of their bounds is the bound. At b = 1 a bit takes no time.
+# goodput_residual. The search ends only if each interval's bound is at most (1 + tolerance) times the best goodput.
+# cost_optimum, cost_residual. The cost of a round is a sum over its decisions, as its time is, and positive. So the
+#   proof of ``policy.user_optimum`` holds with money for seconds: most tokens for money is least money for a token.
+# coherence_floor. A message of B bits takes at least B/C seconds in the mean, whatever the other rounds
+#   (``channel.transfer_floor``). So each plan is at most as fast as with B/C, and at most as the bound there.
+# coherence_ceiling. A message takes at most B/C + T_c (``channel.transfer_ceiling``), and a skip takes no air time.
+# batched_bound. For one l, all plans have the same tokens of a step. So the fewest bits are those of the highest rate
+#   E/(A + bits), which ``upper_bound`` bounds. For given batches and order, the latency is made of maxima and sums of
+#   times that do not fall as the air time of a draft rises. So it is least with the fewest bits, and the bound over
+#   batches there is below every product at this l. The lowest over l is below all.
+# batched_residual. Without a limit on the risk each row sends its fewest bits, the bound on them is attained, and
+#   "exact" finds the least latency for each l.
+
+_GAP = 0.25  # of the search for the outage
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(24)
+_PANELS = 24
+_MODEL, _EDGE, _CLOUD = ModelShape(1, 4, 8), Device(2.0**-16, 2.0**-7), Device(2.0**-16, 2.0**-5)
+
+
+def _user(values: dict[str, Any], costs: StageCosts | None = None) -> BandUser:
+    """The user with its limit on risk; it skips no draft if there is none, since skips would then cost nothing."""
+    hulls = lower_hulls(values["bits"], values["risk"])
+    made = costs or StageCosts(float(values["draft_s"]), float(values["verify_s"]), 1.0)
+    limit = float(values["limit"]) if "limit" in values else None
+    given = (values["acceptances"], values["rejection"])
+    return BandUser(hulls, made, *given, risk_limit=limit, skipping=limit is not None)
+
+
+def _chosen(values: dict[str, Any]) -> tuple[int, Array, Array, Array]:
+    """K, the skips and the bits of the competing plan."""
+    rows, length = np.arange(len(values["bits"])), min(int(values["draft_length"]), len(values["acceptances"]))
+    first, later = (
+        values["bits"][rows, np.minimum(values[n], values["bits"].shape[1] - 1)] for n in ("first", "later")
+    )
+    skip = (values["skips"] >= 0.5) & (length > 0) if "skips" in values else np.zeros(len(rows), dtype=bool)
+    return length, skip, first, later
+
+
+# ---------------------------------------------------------------------------------------------------------- goodput
+
+
+def _outage(values: dict[str, Any], length: int, skip: Array, first: Array, later: Array) -> tuple[float, float]:
+    """The share of the blocks in which the longest round is late, and the mean seconds of a bit in the others."""
+    sent = [*first[~skip], *(later if length > 1 else [])] if length and not skip.all() else [0.0]
+    fixed = length * float(values["draft_s"]) + float(values["verify_s"])
+    left = float(values["round_limit_s"]) - (fixed if not skip.all() else 0.0)
+    if left < 0 or (skip.any() and values["draft_s"] > values["round_limit_s"]):
+        return 1.0, 1.0
+    bits, band, mean = length * max(sent), float(values["bandwidth_hz"]), float(values["mean_snr"])
+    if bits == 0:
+        return 0.0, 1.0
+    link = Rician(mean, float(values["k_factor"]))
+    efficiency = bits / band / left if left > 0 else np.inf
+    cut = float(np.expm1(efficiency * np.log(2.0))) if efficiency < 900.0 else np.inf
+    if cut > 60.0 * mean:
+        return 1.0, 1.0
+    ends = np.linspace(np.log(cut), np.log(80.0 * mean), _PANELS + 1)
+    snr = np.exp(ends[:-1, None] + (1.0 + _NODES) / 2.0 * np.diff(ends)[:, None])
+    share = snr * link.density(snr) * np.diff(ends)[:, None] / 2.0 * _WEIGHTS
+    late = float(link.distribution(cut))
+    return late, float((share / np.log2(1.0 + snr)).sum()) / band / (1.0 - late)
+
+
+def _goodput(values: dict[str, Any]) -> float:
+    """That of the competing plan, its mean by a quadrature of its own."""
+    length, skip, first, later = _chosen(values)
+    late, slow = _outage(values, length, skip, first, later)
+    none = np.zeros(len(first))
+    return (1.0 - late) * played(values | {"seconds_per_bit": slow}, length, skip, (first, later), (none, none))[0]
+
+
+def _goodput_plan(values: dict[str, Any]) -> GoodputPlan | None:
+    link = Rician(float(values["mean_snr"]), float(values["k_factor"]))
+    limits = (float(values["bandwidth_hz"]), float(values["round_limit_s"]))
+    try:
+        return plan_goodput(_user(values), link, *limits, tolerance=_GAP)
+    except DomainError as error:
+        if str(error).startswith(("round_limit_s", "risk_limit")):
+            return None
+        raise
+
+
+def _goodput_bound(values: dict[str, Any]) -> float:
+    plan = _goodput_plan(values)
+    return 0.0 if plan is None else plan.upper_bound
+
+
+def _goodput_replayed(values: dict[str, Any]) -> float:
+    """That of the public plan, summed place by place, with the outage of its own longest round."""
+    found = _goodput_plan(values)
+    if found is None:
+        return 0.0
+    hulls, plan = lower_hulls(values["bits"], values["risk"]), found.plan
+    first, later, none = hulls.bits[plan.first], hulls.bits[plan.later], np.zeros(len(plan.skip))
+    late, slow = _outage(values, plan.draft_length, plan.skip, first, later)
+    replaced = values | {"seconds_per_bit": slow}
+    return (1.0 - late) * played(replaced, plan.draft_length, plan.skip, (first, later), (none, none))[0]
+
+
+def _in_time(values: dict[str, Any]) -> bool:
+    return _outage(values, *_chosen(values))[0] < 0.999
+
+
+def _keeps(values: dict[str, Any]) -> bool:
+    """Whether the competing plan keeps the limit on risk."""
+    rows, last = np.arange(len(values["bits"])), values["risk"].shape[1] - 1
+    length, skip, first, later = _chosen(values)
+    risk = tuple(values["risk"][rows, np.minimum(values[name], last)] for name in ("first", "later"))
+    plain = {"draft_s": 1.0, "verify_s": 1.0, "seconds_per_bit": 1.0}
+    return bool(played(values | plain, length, skip, (first, later), (risk[0], risk[1]))[1] <= values["limit"])
+
+
+# ------------------------------------------------------------------------------------------------------------- cost
+
+
+def _cost_plan(values: dict[str, Any]) -> CostPlan:
+    plain = {name: float(values[name]) for name in ("draft_s", "verify_s", "seconds_per_bit", "round_j")}
+    costs = StageCosts(**plain)
+    prices = {name: float(values[name]) for name in ("server_price", "joule_price")}
+    return plan_cost(_user(values, costs), 1.0, **prices)
+
+
+def _cost(values: dict[str, Any]) -> float:
+    """Money for each token of the competing plan: a second costs 1; summed place by place."""
+    length, skip, first, later = _chosen(values)
+    tokens = money = 0.0
+    for n, kept in enumerate(skip):
+        if kept:
+            tokens, money = tokens + 1.0, money + float(values["draft_s"])
+            continue
+        money += length * float(values["draft_s"]) + float(values["verify_s"]) * (1.0 + float(values["server_price"]))
+        money += float(values["joule_price"]) * float(values["round_j"])
+        tokens, alive = tokens + 1.0, 1.0
+        for place in range(length):
+            money += float(values["seconds_per_bit"]) * float(first[n] if place == 0 else later.mean())
+            alive *= 1.0 - values["rejection"][n] if place == 0 else values["acceptances"][place]
+            tokens += alive
+    return money / tokens
+
+
+# -------------------------------------------------------------------------------------------------------- coherence
+
+
+def _coherent(values: dict[str, Any]) -> tuple[StageCosts, StageCosts]:
+    link = Rician(float(values["mean_snr"]), float(values["k_factor"]))
+    costs = StageCosts(float(values["draft_s"]), float(values["verify_s"]), 1.0)
+    return coherent_costs(costs, link, float(values["bandwidth_hz"]), float(values["coherence_s"]))
+
+
+def _over_blocks(values: dict[str, Any], length: int, skip: Array, first: Array, later: Array) -> float:
+    """Tokens per second of rounds of at most two drafts, each message in its exact mean time."""
+    tokens = seconds = 0.0
+    link = Rician(float(values["mean_snr"]), float(values["k_factor"]))
+    band, block = float(values["bandwidth_hz"]), float(values["coherence_s"])
+    for n, kept in enumerate(skip):
+        if kept:
+            tokens, seconds = tokens + 1.0, seconds + float(values["draft_s"])
+            continue
+        seconds += length * float(values["draft_s"]) + float(values["verify_s"])
+        bits = first[n] + (later if length > 1 else np.zeros(1))
+        if length:
+            each = np.where(bits > 0, mean_transfer_time(link, np.maximum(bits, 1e-9), band, block).value, 0.0)
+            seconds += float(each.mean())
+        accepted = 1.0 - values["rejection"][n]
+        tokens += 1.0 + (accepted * (1.0 + (values["acceptances"][1] if length > 1 else 0.0)) if length else 0.0)
+    return float(tokens / seconds)
+
+
+def _short(values: dict[str, Any]) -> dict[str, Any]:
+    """The same instance with at most two drafts."""
+    return values | {"acceptances": values["acceptances"][:2]}
+
+
+def _plan(values: dict[str, Any], costs: StageCosts) -> UserPlan | None:
+    """The plan at given costs; None if none keeps the limit."""
+    one, limit = _short(values), float(values["limit"])
+    hulls = lower_hulls(one["bits"], one["risk"])
+    try:
+        return plan_user(hulls, costs, one["acceptances"], rejection=one["rejection"], risk_limit=limit)
+    except DomainError as error:
+        if str(error).startswith("risk_limit"):
+            return None
+        raise
+
+
+def _floor_bound(values: dict[str, Any]) -> float:
+    plan = _plan(values, _coherent(values)[0])
+    return 0.0 if plan is None else plan.upper_bound
+
+
+def _ceiling(values: dict[str, Any], *, exact: bool) -> float:
+    """The rate of the plan made with the costs that are too large: its own, or over blocks."""
+    plan = _plan(values, _coherent(values)[1])
+    if plan is None or not exact:
+        return 0.0 if plan is None else plan.rate
+    one = _short(values)
+    hulls = lower_hulls(one["bits"], one["risk"])
+    return _over_blocks(one, plan.draft_length, plan.skip, hulls.bits[plan.first], hulls.bits[plan.later])
+
+
+# ---------------------------------------------------------------------------------------------------------- batches
+
+
+def _service(values: dict[str, Any], air: float = 0.0) -> Service:
+    return Service(_MODEL, _MODEL, Device(_EDGE.c1, _EDGE.c2 + air), _CLOUD, float(values["acceptance"]))
+
+
+def _tasks(values: dict[str, Any]) -> list[Task]:
+    return [Task(int(i), int(o)) for i, o in zip(values["input_tokens"], values["output_tokens"], strict=True)]
+
+
+def _sent(values: dict[str, Any]) -> tuple[int, float, float]:
+    """l, the mean bits of a draft and the risk for each token of the competing messages."""
+    length, (rows, columns) = 1 + int(values["draft_length"]) % 2, values["bits"].shape
+    first, later = (np.minimum(values[name], columns - 1) for name in ("first", "later"))
+    place = np.arange(rows)
+    bits, risk = (float(values[name][place, first].mean()) for name in ("bits", "risk"))
+    alpha = float(values["acceptance"])
+    tokens = 1.0 + sum(alpha**n for n in range(1, length + 1))
+    bits += (length - 1) * values["bits"][place, later].mean()
+    risk += sum(alpha**n for n in range(1, length)) * values["risk"][place, later].mean()
+    return length, float(bits) / length, float(risk) / tokens
+
+
+def _batched(values: dict[str, Any], limit: float | None) -> BatchedPlan:
+    hulls = lower_hulls(values["bits"], values["risk"])
+    given = (hulls, _tasks(values), _service(values), float(values["seconds_per_bit"]))
+    return plan_batched(*given, risk_limit=limit, draft_lengths=[1, 2], method="exact")
+
+
+def _latency(values: dict[str, Any]) -> float:
+    """That of the competing messages in the competing batches."""
+    length, bits, _ = _sent(values)
+    batches = [np.flatnonzero(values["labels"] == one).tolist() for one in np.unique(values["labels"])]
+    service = _service(values, bits * float(values["seconds_per_bit"]))
+    return batching.plan_latency(_tasks(values), service, batches, length)
+
+
+_ROWS = ("bits", "risk", "rejection", "acceptances")
+_RIVAL = ("draft_length", "skips", "first", "later")
+_LINK = ("mean_snr", "k_factor", "bandwidth_hz")
+_GOODPUT = (*_ROWS, "draft_s", "verify_s", *_LINK, "round_limit_s")
+_COST = (*_ROWS, "draft_s", "verify_s", "seconds_per_bit", "round_j", "server_price", "joule_price")
+_BLOCKS = (*_ROWS, "draft_s", "verify_s", *_LINK, "coherence_s")
+_BATCHES = ("bits", "risk", "acceptance", "seconds_per_bit", "input_tokens", "output_tokens")
+_BATCH_RANK = {
+    **{"bits": 2, "risk": 2, "first": 1, "later": 1},
+    **{"input_tokens": 1, "output_tokens": 1, "labels": 1},
+}
+_ONE_ROW = {"bits": [[4096.0]], "risk": [[0.0]], "rejection": [0.25], "acceptances": [0.75]}
+_ONE_USER = {**_ONE_ROW, "draft_s": 0.0078125, "verify_s": 0.125}
+_FADING = {"mean_snr": 8.0, "k_factor": 0.0, "bandwidth_hz": 2.0**20}
+_SENT = {"draft_length": 1, "skips": [0], "first": [0], "later": [0]}
+_ALONE = {**_ONE_USER, "seconds_per_bit": 2.0**-20, "round_j": 0.5, "server_price": 0.5, "joule_price": 0.25}
+_TWO_TASKS = {
+    **{"bits": [[1024.0, 8192.0]], "risk": [[0.25, 0.0]], "acceptance": 0.75, "seconds_per_bit": 2.0**-20},
+    **{"input_tokens": [4, 16], "output_tokens": [8, 16]},
+}
+_WITHIN = Assumption(
+    "the competing plan keeps the limit on risk",
+    host_side(_keeps, *_ROWS, *_RIVAL, "limit", test=True),
+)
+
+OBJECTIVE_CLAIMS = (
+    Claim(
+        id="policy.goodput_bound",
+        source=Source("oh2025cuhlm", "(5), with an outage and a limit on each round"),
+        origin=Origin.NEW,
+        statement=(
+            "tokens per second times the share of the blocks in which the longest round ends within D, for any plan ≤ "
+            "max over intervals (a, b) of (1 − a) X\\*(b), X\\* the best rate at an outage"
+        ),
+        relation=Relation.LE,
+        lhs=host_side(_goodput, *_GOODPUT, *_RIVAL),
+        rhs=host_side(_goodput_bound, *_GOODPUT, "limit"),
+        assumptions=(
+            Assumption(
+                "the competing plan is in time in 0.1% of the blocks",
+                host_side(_in_time, *_GOODPUT, *_RIVAL, test=True),
+            ),
+            _WITHIN,
+        ),
+        attained=Attained({**_ONE_USER, **_FADING, **_SENT, "round_limit_s": 0.1875, "limit": 0.25, "skips": [1]}),
+    ),
+    Claim(
+        id="policy.goodput_residual",
+        source=Source("oh2025cuhlm", "(5), with an outage and a limit on each round"),
+        origin=Origin.NEW,
+        statement="certificate: the bound on goodput ≤ 1.25 times that of the plan found, replayed, without skips",
+        relation=Relation.LE,
+        lhs=host_side(_goodput_bound, *_GOODPUT),
+        rhs=host_side(lambda one: (1.0 + _GAP) * _goodput_replayed(one), *_GOODPUT),
+        attained=Attained({**_ONE_USER, **_FADING, "round_limit_s": 0.1875}, ratio=0.8108622156672532),
+        condition=host_side(lambda one: 1e7, "bits"),
+    ),
+    Claim(
+        id="policy.cost_optimum",
+        source=Source("li2025flexspec", "(11), with money for seconds and joules"),
+        origin=Origin.NEW,
+        statement="money for each token of the plan found ≤ that of every plan that skips no draft",
+        relation=Relation.LE,
+        lhs=host_side(lambda one: _cost_plan(one).cost, *_COST),
+        rhs=host_side(_cost, *_COST, "draft_length", "first", "later"),
+        attained=Attained({**_ALONE, "draft_length": 1, "first": [0], "later": [0]}),
+    ),
+    Claim(
+        id="policy.cost_residual",
+        source=Source("li2025flexspec", "(11), with money for seconds and joules"),
+        origin=Origin.NEW,
+        statement="certificate: 1/(θ + V⁺(θ)/C_min), θ in tokens for money = the cost of the plan found, without skips",
+        relation=Relation.EQ,
+        lhs=host_side(lambda one: _cost_plan(one).lower_bound, *_COST),
+        rhs=host_side(lambda one: _cost_plan(one).cost, *_COST),
+        attained=Attained(_ALONE),
+        condition=host_side(lambda one: 1e7, "bits"),
+    ),
+    Claim(
+        id="policy.coherence_floor",
+        source=Source("oh2025cuhlm", "(5), over coherence blocks"),
+        origin=Origin.NEW,
+        statement="tokens per second of any plan whose messages last for blocks ≤ the bound with 1/C seconds a bit",
+        relation=Relation.LE,
+        lhs=host_side(lambda one: _over_blocks(_short(one), *_chosen(_short(one))), *_BLOCKS, *_RIVAL),
+        rhs=host_side(_floor_bound, *_BLOCKS, "limit"),
+        assumptions=(_WITHIN,),
+        attained=Attained({**_ONE_USER, **_FADING, **_SENT, "coherence_s": 2.0**-36, "limit": 0.0}),
+    ),
+    Claim(
+        id="policy.coherence_ceiling",
+        source=Source("oh2025cuhlm", "(5), over coherence blocks"),
+        origin=Origin.NEW,
+        statement="tokens per second of the plan made with 1/C seconds a bit and T_c more a round ≤ those over blocks",
+        relation=Relation.LE,
+        lhs=host_side(lambda one: _ceiling(one, exact=False), *_BLOCKS, "limit"),
+        rhs=host_side(lambda one: _ceiling(one, exact=True), *_BLOCKS, "limit"),
+        attained=Attained({**_ONE_USER, **_FADING, "coherence_s": 2.0**-36, "limit": 0.0}),
+    ),
+    Claim(
+        id="policy.batched_bound",
+        source=Source("zhu2025edgesd", "(28), (33), with messages of few bits"),
+        origin=Origin.NEW,
+        statement="min over l of the bound on latency at the fewest bits ≤ the latency of any messages, l and batches",
+        relation=Relation.LE,
+        lhs=host_side(lambda one: _batched(one, float(one["limit"])).lower_bound, *_BATCHES, "limit", rank=_BATCH_RANK),
+        rhs=host_side(_latency, *_BATCHES, "draft_length", "first", "later", "labels", rank=_BATCH_RANK),
+        assumptions=(
+            Assumption(
+                "the competing messages keep the limit",
+                host_side(
+                    lambda one: _sent(one)[2] <= one["limit"],
+                    *_BATCHES[:3],
+                    *("draft_length", "first", "later", "limit"),
+                    rank=_BATCH_RANK,
+                    test=True,
+                ),
+            ),
+        ),
+        attained=Attained(
+            {**_TWO_TASKS, "limit": 0.25, "draft_length": 1, "first": [0], "later": [0], "labels": [0, 1]}
+        ),
+    ),
+    Claim(
+        id="policy.batched_residual",
+        source=Source("zhu2025edgesd", "(28), (33), with messages of few bits"),
+        origin=Origin.NEW,
+        statement="certificate: the bound on latency = the latency of the plan found by “exact”, without a limit",
+        relation=Relation.EQ,
+        lhs=host_side(lambda one: _batched(one, None).lower_bound, *_BATCHES, rank=_BATCH_RANK),
+        rhs=host_side(lambda one: _batched(one, None).latency, *_BATCHES, rank=_BATCH_RANK),
+        attained=Attained(_TWO_TASKS),
+        condition=host_side(lambda one: 1e7, "bits"),
+    ),
+)

@@ -1,0 +1,280 @@
+"""Goodput, cost, coherence blocks and batches: against grids, enumeration and simulation; the claims on instances."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from hlmtheory import batching, channel, policy, serving
+from hlmtheory.policy.objective_claims import OBJECTIVE_CLAIMS
+
+from .module_claims import ClaimTable, quantity
+from .test_policy import LIMIT, MESSAGES, OTHER, SIZES_OF_USER, STRAYS, USER, arrays_of
+
+LINK = {
+    "mean_snr": ("", quantity(0.5, 100.0)),
+    "k_factor": ("", st.one_of(st.just(0.0), quantity(0.1, 10.0))),
+    "bandwidth_hz": ("", quantity(1e5, 1e7)),
+}
+ON_LINK = {**{name: one for name, one in USER.items() if name != "seconds_per_bit"}, **LINK}
+RIVAL = {name: OTHER[name] for name in ("draft_length", "skips", "first", "later")}
+LATE = {"round_limit_s": ("", quantity(0.01, 3.0))}
+BLOCKS = {"coherence_s": ("", quantity(1e-3, 0.1))}
+PRICES = {name: ("", quantity(1e-2, 10.0)) for name in ("round_j", "server_price", "joule_price")}
+BATCHES = {
+    **MESSAGES,
+    "acceptance": ("", st.floats(0.0, 1.0)),
+    "seconds_per_bit": ("", quantity(1e-8, 1e-3)),
+    "input_tokens": ("t", st.integers(1, 30)),
+    "output_tokens": ("t", st.integers(1, 20)),
+}
+SIZES_OF_BATCH = {"n": (1, 2), "j": (1, 2), "t": (1, 3)}
+SENT = {name: RIVAL[name] for name in ("draft_length", "first", "later")}
+
+STRATEGIES = {
+    "policy.goodput_bound": arrays_of(SIZES_OF_USER, **ON_LINK, **LATE, **RIVAL, **LIMIT),
+    "policy.goodput_residual": arrays_of(SIZES_OF_USER, **ON_LINK, **LATE),
+    "policy.cost_optimum": arrays_of(SIZES_OF_USER, **USER, **PRICES, **SENT),
+    "policy.cost_residual": arrays_of(SIZES_OF_USER, **USER, **PRICES),
+    "policy.coherence_floor": arrays_of(SIZES_OF_USER, **ON_LINK, **BLOCKS, **RIVAL, **LIMIT),
+    "policy.coherence_ceiling": arrays_of(SIZES_OF_USER, **ON_LINK, **BLOCKS, **LIMIT),
+    "policy.batched_bound": arrays_of(SIZES_OF_BATCH, **BATCHES, **SENT, **LIMIT, labels=("t", st.integers(0, 2))),
+    "policy.batched_residual": arrays_of(SIZES_OF_BATCH, **BATCHES),
+}
+"""For each claim, what its instances are drawn from."""
+
+_ONE = {
+    "bits": [[8.0, 64.0]],
+    "risk": [[0.25, 0.125]],
+    "rejection": [0.75],
+    "acceptances": [0.25],
+    "draft_s": 0.25,
+    "verify_s": 0.5,
+    "mean_snr": 4.0,
+    "k_factor": 0.0,
+    "bandwidth_hz": 1e5,
+    "coherence_s": 0.125,
+    "round_limit_s": 1.0,
+    "limit": 0.0,
+    "draft_length": 1,
+    "skips": [0],
+    "first": [0],
+    "later": [0],
+    "acceptance": 0.5,
+    "seconds_per_bit": 1e-6,
+    "input_tokens": [4],
+    "output_tokens": [4],
+    "labels": [0],
+}
+OUTSIDE = {
+    "the competing plan keeps the limit on risk": _ONE,
+    "the competing messages keep the limit": _ONE,
+    "the competing plan is in time in 0.1% of the blocks": {**_ONE, "limit": 1.0, "round_limit_s": 0.5},
+}
+CLAIM_TABLE = ClaimTable(
+    OBJECTIVE_CLAIMS,
+    STRATEGIES,
+    {
+        **STRAYS,
+        **{"coherence_s": 0.0, "round_limit_s": 0.0, "round_j": -1.0, "server_price": -1.0, "joule_price": -1.0},
+        **{"acceptance": 1.5, "input_tokens": [0], "output_tokens": [0], "labels": [-1]},
+    },
+    outside=OUTSIDE,
+)
+
+
+def a_user(seed: int, **options) -> policy.BandUser:
+    """Return a user with four rows, each with five messages of 1 to 100 kbit."""
+    rng = np.random.default_rng(seed)
+    bits = np.exp(rng.uniform(np.log(1e3), np.log(1e5), (4, 5)))
+    hulls = policy.lower_hulls(bits, rng.beta(0.5, 3.0, (4, 5)))
+    costs = policy.StageCosts(
+        0.01, 0.05, 1e-6, 0.02, verify_token_s=0.002, draft_j=0.05, round_j=0.2, joules_per_bit=1e-6
+    )
+    return policy.BandUser(hulls, costs, [0.8, 0.7, 0.6], rng.beta(0.5, 1.5, 4), **options)
+
+
+def arguments(user: policy.BandUser) -> tuple:
+    return user.hulls, user.costs, user.acceptances
+
+
+def options(user: policy.BandUser) -> dict:
+    return {"rejection": user.rejection, "risk_limit": user.risk_limit, "skipping": user.skipping}
+
+
+# ---------------------------------------------------------------------------------------------------------- goodput
+
+
+@pytest.mark.parametrize("law", [channel.Rayleigh(10.0), channel.Rician(3.0, 4.0)])
+@pytest.mark.parametrize("seed", range(3))
+def test_no_outage_of_a_fine_grid_has_more_goodput(seed, law):
+    user = a_user(seed, skipping=False)
+    band, limit = 2e6, 0.15
+    found = policy.plan_goodput(user, law, band, limit, tolerance=0.005)
+    best = 0.0
+    for outage in np.arange(1, 200) / 200:
+        mean = float(law.mean_latency(1.0, band, outage=outage).value)
+        costs = replace(user.costs, seconds_per_bit=mean)
+        slow = 1.0 / (band * float(law.rate_quantile(outage)))
+        try:
+            plan = policy.plan_user(
+                user.hulls,
+                costs,
+                user.acceptances,
+                **options(user),
+                round_limit_s=limit,
+                limit_seconds_per_bit=slow,
+            )
+        except ValueError:
+            continue
+        best = max(best, (1.0 - outage) * plan.rate)
+    assert 0.0 < best <= found.upper_bound
+    assert found.gap < 0.0051
+    assert found.goodput >= best * 0.995
+
+
+def test_goodput_in_blocks_that_are_drawn():
+    """The share of blocks in time and the mean time over them are those of draws of the link."""
+    user, band, limit = a_user(1, skipping=False), 2e6, 0.15
+    found = policy.plan_goodput(user, channel.Rayleigh(10.0), band, limit)
+    plan, hulls = found.plan, user.hulls
+    rate = band * np.log2(1.0 + np.random.default_rng(1).exponential(10.0, 400_000))
+    k = plan.draft_length
+    longest = hulls.bits[plan.first].max() + (k - 1) * hulls.bits[plan.later].max()
+    kept = rate >= band * float(channel.Rayleigh(10.0).rate_quantile(found.outage))
+    seconds = user.costs.fixed_time(k) + longest / rate[kept]
+    assert k > 0
+    assert seconds.max() <= limit * (1 + 1e-9)
+    assert kept.mean() == pytest.approx(1.0 - found.outage, abs=0.003)
+    mean = plan.fixed_s + plan.bits * plan.tokens * (1.0 / rate[kept]).mean()
+    assert kept.mean() * plan.tokens / mean == pytest.approx(found.goodput, rel=0.005)
+
+
+def test_a_round_that_no_rate_shortens_is_refused():
+    with pytest.raises(ValueError, match="round_limit_s must be at least"):
+        policy.plan_goodput(a_user(0, skipping=False), channel.Rayleigh(10.0), 1e6, 0.06)
+    with pytest.raises(ValueError, match="link must be one link"):
+        policy.plan_goodput(a_user(0), channel.Rayleigh([1.0, 2.0]), 1e6, 1.0)
+
+
+# ------------------------------------------------------------------------------------------------------------- cost
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_decisions_cost_less(seed):
+    """Against every K, skip and message of two rows, priced by hand."""
+    user = a_user(seed, risk_limit=0.3)
+    hulls = policy.lower_hulls(np.floor(user.hulls.bits[:4].reshape(2, 2)), [[0.3, 0.1], [0.2, 0.0]])
+    user = replace(user, hulls=hulls, rejection=user.rejection[:2], acceptances=[0.8, 0.7])
+    second, server, joule = 2.0, 3.0, 0.5
+    found = policy.plan_cost(user, second, server_price=server, joule_price=joule)
+    c, alpha, least = user.costs, user.acceptances, np.inf
+    corners = [range(int(hulls.start[n]), int(hulls.start[n + 1])) for n in range(2)]
+    for k, skip in itertools.product(range(3), itertools.product((0, 1), repeat=2)):
+        for place in itertools.product(*corners, *corners):
+            first, later = place[:2], place[2:]
+            money = tokens = risk = 0.0
+            for n in range(2):
+                if k and skip[n]:
+                    money, tokens = money + second * c.draft_s + joule * c.draft_j, tokens + 1.0
+                    risk += user.rejection[n]
+                    continue
+                bits = (hulls.bits[first[n]] if k else 0.0) + max(k - 1, 0) * hulls.bits[list(later)].mean()
+                seconds = k * c.draft_s + c.round_trip_s + c.seconds_per_bit * bits
+                busy = c.verify_s + k * c.verify_token_s
+                money += second * (seconds + busy) + server * busy
+                money += joule * (k * c.draft_j + c.round_j + c.joules_per_bit * bits)
+                accepted = 1.0 - user.rejection[n]
+                tokens += 1.0 + (accepted * (1.0 + (alpha[1] if k > 1 else 0.0)) if k else 0.0)
+                risk += hulls.risk[first[n]] if k else 0.0
+                risk += alpha[0] * hulls.risk[list(later)].mean() if k > 1 else 0.0
+            if risk <= 0.3 * tokens:
+                least = min(least, money / tokens)
+    assert found.lower_bound <= least * (1 + 1e-9)
+    assert found.cost >= least * (1 - 1e-9)
+    assert found.cost <= least * 1.02
+
+
+def test_with_seconds_alone_the_cheapest_plan_is_the_fastest():
+    user = a_user(2, risk_limit=0.1)
+    plan, cheap = policy.plan_user(*arguments(user), **options(user)), policy.plan_cost(user, 4.0)
+    assert cheap.cost == pytest.approx(4.0 / plan.rate, rel=1e-9)
+    assert cheap.plan.rate == pytest.approx(plan.rate, rel=1e-9)
+    assert cheap.plan.gap == pytest.approx(plan.gap, abs=1e-9)
+
+
+def test_energy_makes_rounds_shorter_or_rarer():
+    user = a_user(0, skipping=False)
+    user = replace(user, costs=replace(user.costs, draft_j=1.0))
+    plain, dear = (policy.plan_cost(user, 1.0, joule_price=price) for price in (0.0, 1e3))
+    assert dear.plan.joules < plain.plan.joules
+    assert dear.plan.rate <= plain.plan.rate
+
+
+# -------------------------------------------------------------------------------------------------------- coherence
+
+
+@pytest.mark.parametrize("block", [0.002, 0.02])
+def test_the_rate_over_drawn_blocks_is_between_promise_and_bound(block):
+    user, law, band = a_user(3, skipping=False), channel.Rayleigh(4.0), 2e6
+    floor, ceiling = policy.coherent_costs(user.costs, law, band, block)
+    plan = policy.plan_user(user.hulls, ceiling, user.acceptances, **options(user))
+    bound = policy.plan_user(user.hulls, floor, user.acceptances, **options(user)).upper_bound
+    rng, k = np.random.default_rng(5), plan.draft_length
+    bits = user.hulls.bits[plan.first[rng.integers(4, size=500)]]
+    for _ in range(k - 1):
+        bits = bits + user.hulls.bits[plan.later[rng.integers(4, size=500)]]
+    times = channel.sample_transfer_times(law, rng, 20, bits, band, block)
+    rate = plan.tokens / (user.costs.fixed_time(k) + times.mean())
+    assert k > 0
+    assert plan.rate < rate * 1.01
+    assert rate < bound * 1.01
+    assert bound / plan.rate - 1.0 < 0.6 * block / 0.02
+
+
+# ---------------------------------------------------------------------------------------------------------- batches
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_messages_and_batches_together_are_faster(seed):
+    rng = np.random.default_rng(seed)
+    bits, risk = np.floor(np.exp(rng.uniform(7.0, 10.0, (2, 2)))), np.sort(rng.uniform(0.0, 0.3, (2, 2)))[:, ::-1]
+    bits.sort(axis=1)
+    hulls, limit, slow, alpha = policy.lower_hulls(bits, risk), 0.19, 1e-6, 0.7
+    model, edge = serving.ModelShape(1, 4, 8), serving.Device(2.0**-16, 2.0**-7)
+    service = serving.Service(model, model, edge, serving.Device(2.0**-16, 2.0**-5), alpha)
+    tasks = [serving.Task(int(i), int(o)) for i, o in rng.integers(1, 20, (3, 2))]
+    given = {"risk_limit": limit, "draft_lengths": [1, 2, 3]}
+    found = policy.plan_batched(hulls, tasks, service, slow, method="exact", **given)
+    least = np.inf
+    for length, chosen in itertools.product((1, 2, 3), itertools.product((0, 1), repeat=4)):
+        first, later = list(chosen[:2]), list(chosen[2:])
+        tokens = sum(alpha**n for n in range(length + 1))
+        spent = risk[[0, 1], first].mean() + sum(alpha**n for n in range(1, length)) * risk[[0, 1], later].mean()
+        if spent > limit * tokens:
+            continue
+        sent = bits[[0, 1], first].mean() + (length - 1) * bits[[0, 1], later].mean()
+        air = replace(service, draft_device=serving.Device(edge.c1, edge.c2 + slow * sent / length))
+        for label in itertools.product(range(3), repeat=3):
+            parts = [np.flatnonzero(np.asarray(label) == one).tolist() for one in sorted(set(label))]
+            for order in itertools.permutations(parts):
+                least = min(least, batching.plan_latency(tasks, air, order, length, "johnson"))
+    assert found.lower_bound <= least * (1 + 1e-9)
+    assert found.latency == pytest.approx(least, rel=0.02)
+    quick = policy.plan_batched(hulls, tasks, service, slow, method="dp", **given)
+    assert quick.latency >= found.latency * (1 - 1e-9)
+    assert quick.lower_bound <= found.latency * (1 + 1e-9)
+
+
+def test_a_limit_on_risk_that_no_message_keeps_is_named():
+    hulls = policy.lower_hulls([[64.0]], [[0.5]])
+    model, device = serving.ModelShape(1, 1, 1), serving.Device(0.0, 1.0)
+    service = serving.Service(model, model, device, device, 0.5)
+    with pytest.raises(ValueError, match="risk_limit must be at least"):
+        policy.plan_batched(hulls, [serving.Task(1, 2)], service, 1e-6, risk_limit=0.01)
+    with pytest.raises(ValueError, match="method must be one of"):
+        policy.plan_batched(hulls, [serving.Task(1, 2)], service, 1e-6, method="autoregressive")

@@ -167,7 +167,7 @@ def test_a_round_that_no_rate_shortens_is_refused():
 @pytest.mark.parametrize("seed", range(3))
 def test_no_decisions_cost_less(seed):
     """Against every K, skip and message of two rows, priced by hand."""
-    user = a_user(seed, risk_limit=0.3)
+    user = a_user(seed, risk_limit=0.05)
     hulls = policy.lower_hulls(np.floor(user.hulls.bits[:4].reshape(2, 2)), [[0.3, 0.1], [0.2, 0.0]])
     user = replace(user, hulls=hulls, rejection=user.rejection[:2], acceptances=[0.8, 0.7])
     second, server, joule = 2.0, 3.0, 0.5
@@ -192,7 +192,7 @@ def test_no_decisions_cost_less(seed):
                 tokens += 1.0 + (accepted * (1.0 + (alpha[1] if k > 1 else 0.0)) if k else 0.0)
                 risk += hulls.risk[first[n]] if k else 0.0
                 risk += alpha[0] * hulls.risk[list(later)].mean() if k > 1 else 0.0
-            if risk <= 0.3 * tokens:
+            if risk <= 0.05 * tokens:
                 least = min(least, money / tokens)
     assert found.lower_bound <= least * (1 + 1e-9)
     assert found.cost >= least * (1 - 1e-9)
@@ -260,6 +260,8 @@ def test_no_messages_and_batches_together_are_faster(seed):
         sent = bits[[0, 1], first].mean() + (length - 1) * bits[[0, 1], later].mean()
         air = replace(service, draft_device=serving.Device(edge.c1, edge.c2 + slow * sent / length))
         for label in itertools.product(range(3), repeat=3):
+            if any(one > max(label[:n], default=-1) + 1 for n, one in enumerate(label)):
+                continue  # the same parts under other names
             parts = [np.flatnonzero(np.asarray(label) == one).tolist() for one in sorted(set(label))]
             for order in itertools.permutations(parts):
                 least = min(least, batching.plan_latency(tasks, air, order, length, "johnson"))
@@ -278,3 +280,10 @@ def test_a_limit_on_risk_that_no_message_keeps_is_named():
         policy.plan_batched(hulls, [serving.Task(1, 2)], service, 1e-6, risk_limit=0.01)
     with pytest.raises(ValueError, match="method must be one of"):
         policy.plan_batched(hulls, [serving.Task(1, 2)], service, 1e-6, method="autoregressive")
+
+
+def test_a_subnormal_risk_is_as_good_as_none():
+    """The price at which such a step pays is beyond float64."""
+    hulls = policy.lower_hulls([[4.0, 1.0], [1.0, 1.0]], [[0.0, 5e-324], [5e-324, 5e-324]])
+    found = policy.plan_user(hulls, policy.StageCosts(1.0, 1.0, 1e-6), [0.0], rejection=[0.0, 0.0], risk_limit=0.125)
+    assert found.rate == pytest.approx(1.0)

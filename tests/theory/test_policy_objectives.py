@@ -272,6 +272,26 @@ def test_no_messages_and_batches_together_are_faster(seed):
     assert quick.lower_bound <= found.latency * (1 + 1e-9)
 
 
+def test_the_bound_on_batches_is_that_of_messages_at_random():
+    """Half of the messages may be the short one: one row cannot do so, but its bound is the latency of the mixture."""
+    hulls, slow = policy.lower_hulls([[1000.0, 9000.0]], [[0.25, 0.0]]), 1e-5
+    model, device = serving.ModelShape(1, 1, 1), serving.Device(0.0, 0.25)
+    tasks = [serving.Task(1, 4), serving.Task(2, 3)]
+
+    def latency(bits: float) -> float:
+        edge = serving.Device(0.0, 0.25 + slow * bits)
+        service = serving.Service(model, model, edge, device, 1.0)
+        return batching.plan(tasks, service, "exact", draft_lengths=[1]).latency
+
+    service = serving.Service(model, model, device, device, 1.0)
+    found = policy.plan_batched(
+        hulls, tasks, service, slow, risk_limit=0.0625, draft_lengths=[1], method="exact"
+    )  # two tokens a step: 0.125 of risk
+    assert found.bits == 9000.0
+    assert found.latency == pytest.approx(latency(9000.0), rel=1e-12)
+    assert found.lower_bound == pytest.approx(latency(5000.0), rel=1e-9)
+
+
 def test_a_limit_on_risk_that_no_message_keeps_is_named():
     hulls = policy.lower_hulls([[64.0]], [[0.5]])
     model, device = serving.ModelShape(1, 1, 1), serving.Device(0.0, 1.0)

@@ -354,7 +354,10 @@ def _least_share(curve: Curve, rate: float) -> float:
     """The least share at which the upper bound reaches a rate."""
     if rate <= curve.upper[-1]:
         return 0.0
-    last = int(np.flatnonzero(curve.upper >= rate)[-1])
+    reached = np.flatnonzero(curve.upper >= rate)
+    if not len(reached):  # above the whole band's bound, if only by a rounding
+        return math.inf
+    last = int(reached[-1])
     fall = curve.upper[last] - curve.upper[last + 1]
     z = curve.z[last] + (curve.upper[last] - rate) / fall * (curve.z[last + 1] - curve.z[last])
     return curve.slow / float(z)

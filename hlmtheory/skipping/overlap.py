@@ -161,6 +161,14 @@ def _first_factor(target: Array, draft: Array, skip: Array, token: Array) -> Arr
     return 1.0 - overlap_risk(p[..., None, :], q[..., None, :], wide, x[..., None])
 
 
+def _first_condition(target: Array, draft: Array, skip: Array, token: Array) -> Array:
+    """Return how much S_x/p_x magnifies the roundings of the sums in S_x."""
+    xp, p, q = arrays(target=target, draft=draft)
+    _, x = arrays(token=token)
+    p_x = take(xp, p, xp.broadcast_to(x, p.shape[:-1])[..., None])[..., 0]
+    return (1.0 + q.shape[-1]) / xp.where(p_x > 0, p_x, 1.0)
+
+
 def _mean_loss(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:
     """Return the mean of :func:`overlap_risk` over all texts of a chain, weighted by the target model's probability."""
     xp, p, q, s, _ = _chains(target_chain, draft_chain, skip_chain)
@@ -235,6 +243,6 @@ CLAIMS = (
         lhs=_first_factor,
         rhs=_first_overlap,
         attained=Attained({"target": [0.5, 0.5], "draft": [0.75, 0.25], "skip": [1.0, 0.0], "token": 1}),
-        condition=lambda target, draft, skip, token: 1.0 + float(draft.shape[-1]),  # roundings of the law's sums
+        condition=_first_condition,
     ),
 )

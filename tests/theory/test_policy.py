@@ -365,6 +365,8 @@ def test_the_bounds_of_a_band_are_above_the_best_of_all_shares(cells, seed):
     prices = np.geomspace(0.01, 100.0, 400)
     assert min(band.price_bound(made, weights, price, "linear")[0] for price in prices.tolist()) >= best
     assert band.even_bound(made, weights)[1] >= float(np.minimum(first / weights[0], second / weights[1]).max())
+    beyond = float(made[0].upper.max()) * (1 + 1e-15)
+    assert band._least_share(made[0], beyond) == np.inf  # a rate that rounding lifts above the bound
 
 
 def test_users_who_differ_in_the_link_alone_share_one_curve(monkeypatch):

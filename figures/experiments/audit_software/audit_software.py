@@ -29,7 +29,7 @@ def cases(work: Path, gguf: Path | None, other: Path | None) -> Iterator[tuple[C
         work / "tiny" / "target", work / "tiny" / "draft", PROMPTS, other=work / "tiny" / "other"
     )
     builtin = samplers.load_models(BUILTIN / "large", BUILTIN / "small", BUILTIN_PROMPTS, other=other)
-    made = [(samplers.transformers_cases(tiny, "tiny", 3_000), tiny)]
+    made = [(samplers.transformers_cases(tiny, "tiny", 2_000), tiny)]
     for package, cases_of in (
         ("sequential-speculative-decoding", samplers.seqspecdecod_cases),
         ("specdec", samplers.specdec_cases),
@@ -38,10 +38,10 @@ def cases(work: Path, gguf: Path | None, other: Path | None) -> Iterator[tuple[C
         ("rotalabs-accel", samplers.rotalabs_cases),
     ):
         if version_of(package):
-            made.append((cases_of(tiny, "tiny", 3_000), tiny))
+            made.append((cases_of(tiny, "tiny", 2_000), tiny))
     if version_of("llama-cpp-python") and gguf:
-        made.append((samplers.llama_cpp_cases(builtin, "built-in", 3_000, gguf), builtin))
-    made.append((samplers.transformers_cases(builtin, "built-in", 1_200), builtin))
+        made.append((samplers.llama_cpp_cases(builtin, "built-in", 2_000, gguf), builtin))
+    made.append((samplers.transformers_cases(builtin, "built-in", 800), builtin))
     for several, models in made:
         for one in several:
             yield one, models

@@ -77,9 +77,10 @@ def _rounded(tokens: Array) -> Array:
 
 
 def _near(tokens: Array, fixed_s: Array, band_s: Array) -> Array:
-    """For equal rates, c/(t - A) loses the digits that A has more than c."""
+    """A share loses the digits that A has more than c, or c more than A: c/(t - A), and (√(ω E c/ν) - c)/A."""
     xp, fixed, air = checked_users(fixed_s=fixed_s, band_s=band_s)
-    return _rounded(tokens) * (1.0 + xp.max(fixed / air, axis=-1))
+    above = air / xp.where(fixed > 0, fixed, air)
+    return _rounded(tokens) * (1.0 + xp.max(fixed / air + above, axis=-1))
 
 
 def _with_loss(tokens: Array, fixed_s: Array, band_s: Array, weights: Array, parts: Array) -> Array:
@@ -122,7 +123,7 @@ def _pair(utility: str) -> tuple[Claim, Claim]:
             lhs=_certificate(utility),
             rhs=_one,
             attained=Attained(_USERS),
-            condition=_near if utility == "maxmin" else _rounded,
+            condition=_near,
         ),
     )
 

@@ -90,6 +90,8 @@ def _outage(values: dict[str, Any], length: int, skip: Array, first: Array, late
     snr = np.exp(ends[:-1, None] + (1.0 + _NODES) / 2.0 * np.diff(ends)[:, None])
     share = snr * link.density(snr) * np.diff(ends)[:, None] / 2.0 * _WEIGHTS
     late = float(link.distribution(cut))
+    if late >= 1.0:
+        return 1.0, 1.0
     return late, float((share / np.log2(1.0 + snr)).sum()) / band / (1.0 - late)
 
 

@@ -14,6 +14,8 @@ Row = np.ndarray[Any, Any]
 
 COUNT = 60
 """Instances in a batch; those of users are solved one by one."""
+FEW = 20
+"""Instances in a batch of claims whose sides solve many plans."""
 
 USERS, ROWS, MESSAGES, LONGEST, PLANS, TASKS = 5, 4, 5, 4, 6, 4
 
@@ -179,6 +181,11 @@ def _batched_rival(rng: Rng) -> Instance:
     }
 
 
+def _few(of: Callable[[Rng], Instance]) -> Callable[[Rng], Instance]:
+    """Take the first instances of a batch, for claims whose sides solve many plans."""
+    return lambda rng: {name: value[:FEW] for name, value in of(rng).items()}
+
+
 INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     **dict.fromkeys(("policy.linear_shares", "policy.log_shares", "policy.even_shares"), _competing_shares),
     **dict.fromkeys(("policy.linear_kkt", "policy.log_kkt", "policy.even_kkt"), _shares),
@@ -197,13 +204,13 @@ INSTANCES: dict[str, Callable[[Rng], Instance]] = {
     "policy.band_grid": _band,
     "policy.band_even": _band,
     "policy.fading_cut": _fading,
-    "policy.goodput_bound": _late_rival,
-    "policy.goodput_residual": _late,
+    "policy.goodput_bound": _few(_late_rival),
+    "policy.goodput_residual": _few(_late),
     "policy.cost_optimum": _money_rival,
     "policy.cost_residual": _money,
-    "policy.coherence_floor": _blocks_rival,
-    "policy.coherence_ceiling": _blocks,
-    "policy.batched_bound": _batched_rival,
-    "policy.batched_residual": _batched,
+    "policy.coherence_floor": _few(_blocks_rival),
+    "policy.coherence_ceiling": _few(_blocks),
+    "policy.batched_bound": _few(_batched_rival),
+    "policy.batched_residual": _few(_batched),
 }
 """Generator of a batch of instances, by claim id."""

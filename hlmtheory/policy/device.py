@@ -313,7 +313,7 @@ class DevicePolicy:
         Raises
         ------
         ValueError
-            If there are more than K drafts, or one of them is skipped.
+            If a message has more than K drafts, or holds a skipped one.
         """
         given = instances("drafts", drafts, DeviceDraft)
         if len(given) > self.rule.draft_length:

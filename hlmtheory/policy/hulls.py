@@ -217,7 +217,7 @@ class Priced:
         return float(self._bits[n]), max(float(self._risk[n]), 0.0)
 
     def prices(self) -> Numbers:
-        """The prices of risk, for a price 1 of a bit, at which the cheapest corner of some position changes."""
+        """The prices of risk at which the cheapest corner of some position changes; a bit costs 1."""
         with np.errstate(over="ignore", divide="ignore"):  # a risk may be subnormal
             return np.asarray(np.minimum(1.0 / self._slope, _DEAREST))
 

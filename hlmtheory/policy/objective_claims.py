@@ -50,7 +50,7 @@ _MODEL, _EDGE, _CLOUD = ModelShape(1, 4, 8), Device(2.0**-16, 2.0**-7), Device(2
 
 
 def _user(values: dict[str, Any], costs: StageCosts | None = None) -> BandUser:
-    """The user with its limit on risk; it skips no draft if there is none, since skips would then cost nothing."""
+    """The user with its limit on risk. Without a limit a skip would cost nothing, so no draft is skipped."""
     hulls = lower_hulls(values["bits"], values["risk"])
     made = costs or StageCosts(float(values["draft_s"]), float(values["verify_s"]), 1.0)
     limit = float(values["limit"]) if "limit" in values else None

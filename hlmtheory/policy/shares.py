@@ -108,7 +108,7 @@ def throughput_shares(
 def share_residual(
     tokens: Array, fixed_s: Array, band_s: Array, shares: Array, weights: Array = 1.0, *, utility: str = "linear"
 ) -> Array:
-    """Return by how much given shares violate the optimality conditions; 0 exactly at the optimum.
+    """Return how far shares are from the optimality conditions: 0 at the optimum, and only there.
 
     For "linear" and "log" with Σw = 1 the residual r bounds the loss: no shares have more than the utility here plus
     r · max_u d_u, where d_u is the derivative of user u's term at its share.

@@ -457,7 +457,7 @@ def _models(given: Given, lengths: list[int], deadline: Deadline | None) -> list
 
 
 def _capped(hulls: Hulls, cap: float) -> Hulls:
-    """The corners with at most so many bits; the first one of a row stays."""
+    """The corners with at most this many bits. The first corner of each row stays."""
     keep = hulls.bits <= cap
     keep[hulls.start[:-1]] = True
     start = np.concatenate(([0], np.cumsum(keep)))[hulls.start]

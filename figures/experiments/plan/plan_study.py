@@ -113,7 +113,7 @@ def decoded(
 
 
 def text_seconds(accepted: Array, length: Array, lengths: Sequence[int], costs: Costs) -> float:
-    """Return the total expected seconds of texts if the best of some draft lengths is chosen for every round.
+    """Return the expected seconds of texts, in total, where each round takes the best of some draft lengths.
 
     The choice knows the acceptance along the text before it drafts, so no rule of a device is faster in the mean.
     """
@@ -145,7 +145,7 @@ class Costs:
 
 
 def class_error(known: profile.Profile, texts: Array, option: Option, setting: Setting) -> float:
-    """Return by how much the best choice of K for every round, with foresight, is faster than the option's K."""
+    """Return the speed with the best K of every round, known beforehand, over the speed with the option's K, less 1."""
     rates = setting.link.rates
     per_bit = float(np.mean(1.0 / rates[rates > 0]))
     table = known.planned[int(option.draft_length) - 1, 0, option.codec or 0, texts].sum(axis=0)

@@ -433,7 +433,7 @@ def _models(given: Given, lengths: list[int], deadline: Deadline | None) -> list
     if deadline is None:
         priced = Priced(given.hulls, given.weight)
         return [given.rounds(k, priced, given.hulls, skipping=given.skipping) for k in lengths]
-    found, nearest = [], math.inf
+    found, nearest, alone = [], math.inf, False
     for k in lengths:
         costs = given.costs
         cap = (deadline.seconds - costs.fixed_time(k)) / deadline.seconds_per_bit - costs.header_bits
@@ -441,11 +441,12 @@ def _models(given: Given, lengths: list[int], deadline: Deadline | None) -> list
         skipping = given.skipping and k > 0 and costs.draft_s <= deadline.seconds
         least = given.hulls.bits[given.hulls.start[:-1]]
         blocked = least > cap if k else np.zeros(len(least), dtype=bool)
-        most = 0.0 if not k else float(least.min() if skipping and k == 1 else least.max())
-        bits = costs.header_bits + k * (costs.token_bits + most)
+        bits = costs.header_bits + k * (costs.token_bits + float(least.max()))
         nearest = min(nearest, costs.fixed_time(k) + deadline.seconds_per_bit * bits)
         if cap < 0 or (blocked.any() and (k > 1 or not skipping)):
-            continue
+            if alone or not skipping:
+                continue
+            blocked, alone = np.ones(len(least), dtype=bool), True  # no round keeps D: the device decodes alone
         hulls = _capped(given.hulls, cap) if k else given.hulls
         found.append(given.rounds(k, Priced(hulls, given.weight), hulls, skipping=skipping, blocked=blocked))
     if not found:
@@ -497,6 +498,8 @@ def _unattainable(models: list[Rounds], limits: Limits) -> DomainError:
             told.append((name, limits[n], least))
     name, given, least = next((one for one in told if one[1] < one[2]), told[0])
     alone = "" if given < least else " alone, but not together with joule_limit"
+    if all(model.length and model.blocked.all() for model in models):
+        alone += " (no round keeps round_limit_s, so the device decodes alone)"
     return DomainError(
         f"{name} must be at least {least * 1.0005:.4g} a token, the least that any plan keeps{alone}; got {given:g}; "
         "allow more, or other messages or draft lengths"

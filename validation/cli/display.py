@@ -117,8 +117,9 @@ def progress_bar(console: Console) -> Iterator[Any]:
 
     def report(done: int, total: int, text: str) -> None:
         if not tasks:  # the bar appears with the first report, so that a quick answer shows none
-            tasks.append(bars.add_task(text, total=total))
+            task = bars.add_task(text, total=total)
             bars.start()
+            tasks.append(task)
         bars.update(tasks[0], completed=min(done, total), total=total, description=text)
 
     try:
@@ -126,6 +127,8 @@ def progress_bar(console: Console) -> Iterator[Any]:
     finally:
         if tasks:
             bars.stop()
+        else:  # a bar that Ctrl-C met in its start cannot be stopped, but may have hidden the cursor
+            console.show_cursor(True)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 from hlmtheory._array import Array, arrays
 from hlmtheory._simplex import distance, distributions, excess, skip_probabilities
-from hlmtheory.claims import Assumption, Attained, Claim, Origin, Relation, Source
+from hlmtheory.claims import UNIT, Assumption, Attained, Claim, Origin, Relation, Source
 from hlmtheory.skipping.bill import bill_bound, bill_bound_on_device, position_arrays, position_bill, round_bill
 from hlmtheory.skipping.rounds import chain_arrays, replacements, round_text_distance, summed_bill
 from hlmtheory.truncation.reconstruction import NOISE
@@ -146,6 +146,11 @@ def _noise(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
     """Return 1 + max_d T/TV(q̂⁽ᵈ⁾, p): how much the normalised residuals magnify a rounding of q̂."""
     xp, _, p, q, _, known = position_arrays(target, draft, skip, decoded)
     return _magnified(xp, p, q, known)
+
+
+def _device_noise(target: Array, draft: Array, skip: Array, decoded: Array) -> Array:
+    """Return :func:`_noise`, and the 2^-44 of the bill where r̂ is taken as absent although TV(q, p) is not 0."""
+    return _noise(target, draft, skip, decoded) + NOISE / UNIT
 
 
 def _magnified(xp: Any, p: Array, q: Array, known: Array) -> Array:
@@ -304,7 +309,7 @@ CLAIMS = (
         rhs=_on_device,
         attained=Attained(_BOTH),
         ceiling=1.0,
-        condition=_noise,
+        condition=_device_noise,
     ),
     Claim(
         id="skipping.bill_mean",

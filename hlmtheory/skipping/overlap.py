@@ -150,7 +150,7 @@ def _first_overlap(target: Array, draft: Array, skip: Array, token: Array) -> Ar
     xp, p, law = arrays(target=target, law=output_distribution(target, draft, skip=skip))
     _, x = arrays(token=token)
     p_x, s_x = (take(xp, rows, xp.broadcast_to(x, rows.shape[:-1])[..., None])[..., 0] for rows in (p, law))
-    return xp.where(p_x > s_x, s_x / xp.where(p_x > 0, p_x, 1.0), 1.0)
+    return xp.where(p_x > s_x, xp.minimum(s_x, p_x) / xp.where(p_x > 0, p_x, 1.0), 1.0)
 
 
 def _first_factor(target: Array, draft: Array, skip: Array, token: Array) -> Array:
@@ -166,7 +166,7 @@ def _first_condition(target: Array, draft: Array, skip: Array, token: Array) -> 
     xp, p, q = arrays(target=target, draft=draft)
     _, x = arrays(token=token)
     p_x = take(xp, p, xp.broadcast_to(x, p.shape[:-1])[..., None])[..., 0]
-    return (1.0 + q.shape[-1]) / xp.where(p_x > 0, p_x, 1.0)
+    return (1.0 + q.shape[-1]) / xp.where(p_x > 0, xp.clip(p_x, min=1e-300), 1.0)
 
 
 def _mean_loss(target_chain: Array, draft_chain: Array, skip_chain: Array) -> Array:

@@ -238,7 +238,7 @@ def _moved(xp: Any, row: Array, low: Array, high: Array) -> Array:
 
 def _share(xp: Any, wanted: Array, room: Array) -> Array:
     """Return wanted/room, clipped to [0, 1], shape (..., 1)."""
-    return xp.clip(wanted / xp.where(room > 0, room, 1.0), min=0.0, max=1.0)[..., None]
+    return (xp.minimum(xp.clip(wanted, min=0.0), room) / xp.where(room > 0, room, 1.0))[..., None]
 
 
 def farthest_bound(xp: Any, low: Array, high: Array, low_q: Array, high_q: Array, number: Array | float = 1) -> Array:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from validation.errors import UserError
-from validation.models import gguf_files
+from validation.models import aligned, gguf_files
 from validation.models.devices import out_of_memory
 
 PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
@@ -73,6 +73,11 @@ class ModelSource:
         """Return whether the model is a local GGUF file, by its name."""
         return self.name.endswith(".gguf") and Path(self.name).is_file()
 
+    @property
+    def aligned(self) -> bool:
+        """Return whether the model is a folder with an aligned draft."""
+        return self.local and aligned.is_aligned(Path(self.name))
+
     def load(self, factory: str, **options: Any) -> Any:
         """Call ``transformers.<factory>.from_pretrained`` on the model.
 
@@ -84,6 +89,8 @@ class ModelSource:
         import transformers
 
         self.check_folder()
+        if self.aligned:
+            aligned.classes()  # registers them
         try:
             make = getattr(transformers, factory).from_pretrained
             if self.gguf:
@@ -105,6 +112,10 @@ class ModelSource:
         self.check_weights()
         options |= {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
         model, loading = self.load("AutoModelForCausalLM", **options)
+        if self.aligned:
+            base = ModelSource(str(aligned.base_folder(self.name, model.config.base)))
+            found = aligned.complete(model, self.name, base.load_model("auto"), base.load_tokenizer())
+            loading["missing_keys"] = set(loading["missing_keys"]) - found
         if self.gguf:
             gguf_files.apply_rope_factors(gguf_files.read_header(Path(self.name)), model)
         if loading["missing_keys"]:

@@ -49,9 +49,10 @@ def cross_entropy(logits: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
 def _optimizers(model: Any, course: Course) -> list[torch.optim.Optimizer]:
     import torch
 
-    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n and "lm_head" not in n]
+    free = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for n, p in free if p.ndim == 2 and "embed" not in n and "lm_head" not in n]
     ids = {id(p) for p in matrices}
-    others = [p for p in model.parameters() if id(p) not in ids]
+    others = [p for _, p in free if id(p) not in ids]
     return [
         torch.optim.Muon(matrices, lr=course.matrix_rate, weight_decay=0.02, momentum=0.95),
         torch.optim.AdamW(others, lr=course.other_rate, weight_decay=0.01, betas=(0.9, 0.95)),

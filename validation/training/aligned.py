@@ -1,0 +1,220 @@
+"""Train the aligned draft of flexspec once, with the base model as teacher: Section IV-A, Alg. 1, (4) to (6).
+
+========  ==================================================  ===================
+symbol    meaning                                             shape
+========  ==================================================  ===================
+h_t       hidden states in front of the base model's head     (ω, π, hidden size)
+h_d       hidden states in front of the draft's head          (ω, π, hidden size)
+W_p       learnable projection of h_d, only for training      (hidden, hidden)
+z_t, z_d  logits of the base model and the draft              (ω, π, V)
+ω, π      batch size and sequence length                      scalars
+𝒯         temperature of both distributions                   scalar
+λ₁, λ₂    weights of the two losses                           scalars
+========  ==================================================  ===================
+
+The paper prints no values for λ₁, λ₂ and 𝒯, nor the width of the MLP; those of :data:`ALIGNED` are ours.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.models.aligned import build_aligned, fingerprint, save_aligned
+from validation.training.distil import divergence
+from validation.training.loop import (
+    CHECKPOINT_STEPS,
+    Loss,
+    fit,
+    held_out_acceptance,
+    held_out_loss,
+    step_count,
+)
+from validation.training.recipes import SEED, Course
+from validation.training.texts import Library, tokens
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alignment(Course):
+    """Shape of an aligned draft's own part, and the weights of its losses."""
+
+    entry_layers: int
+    entry_width: int = 0
+    exit_width: int = 0
+    own_head: bool = False
+    feature_weight: float = 0.003  # λ₁; h_t has a squared norm of some hundreds
+    divergence_weight: float = 1.0  # λ₂
+    temperature: float = 1.0  # 𝒯
+
+
+RATES: dict[str, Any] = {"matrix_rate": 0.01, "other_rate": 1e-3, "epochs": 0.157, "batch": 2, "warm_up": 0.03}
+ALIGNED = {
+    # a trainable block in front of the anchor: what ships, 0.72 M weights of its own
+    "entry": Alignment(**RATES, entry_layers=1, entry_width=320),
+    # as printed: embeddings, anchor, two-layer MLP, the frozen head
+    "printed": Alignment(**RATES, entry_layers=0, exit_width=640),
+    # as printed, with a vocabulary projection of its own
+    "printed-head": Alignment(**RATES, entry_layers=0, exit_width=640, own_head=True),
+}
+"""Recipes of the aligned draft by name."""
+
+
+def feature_loss(projected: torch.Tensor, teacher_states: torch.Tensor) -> torch.Tensor:
+    """Return the mean over all positions of the squared distance of the hidden states, flexspec (5).
+
+    Parameters
+    ----------
+    projected, teacher_states : torch.Tensor, shape (ω, π, hidden size)
+        W_p h_d and h_t.
+
+    Returns
+    -------
+    torch.Tensor, scalar
+
+    Examples
+    --------
+    >>> import torch
+    >>> feature_loss(torch.zeros(1, 2, 2), torch.tensor([[[3.0, 4.0], [0.0, 1.0]]])).item()  # (25 + 1) / 2
+    13.0
+    """
+    return (projected - teacher_states).square().sum(dim=-1).mean()  # (5)
+
+
+def soft_target_loss(teacher_logits: torch.Tensor, logits: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return 𝒯² KL(σ(z_t/𝒯) ‖ σ(z_d/𝒯)), the mean over all positions, flexspec (6).
+
+    Parameters
+    ----------
+    teacher_logits, logits : torch.Tensor, shape (..., V)
+        z_t and z_d.
+    temperature : float
+        𝒯 > 0.
+
+    Returns
+    -------
+    torch.Tensor, scalar
+    """
+    return temperature**2 * divergence(teacher_logits, logits, temperature)  # (6)
+
+
+def alignment_loss(base: Any, course: Alignment) -> Loss:
+    """Return the draft's loss λ₁ (5) + λ₂ (6) with the base model as teacher, for ``fit``.
+
+    The model needs ``feature_projection``, the learnable W_p.
+    """
+    import torch
+
+    def loss(model: Any, rows: torch.Tensor) -> torch.Tensor:
+        ids = rows[:, :-1]
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            teacher_states = base.model(ids).last_hidden_state
+            teacher_logits = base.lm_head(teacher_states).float()
+        with torch.autocast("cpu", torch.bfloat16):
+            states = model.model(ids).last_hidden_state
+            projected = model.feature_projection(states)
+            logits = model.lm_head(states).float()
+        total = course.divergence_weight * soft_target_loss(teacher_logits, logits, course.temperature)
+        return total + course.feature_weight * feature_loss(projected.float(), teacher_states.float())
+
+    return loss
+
+
+def add_projection(draft: Any) -> None:
+    """Give the draft a learnable W_p, which starts as the identity."""
+    import torch
+
+    size = draft.config.hidden_size
+    draft.feature_projection = torch.nn.Linear(size, size, bias=False)
+    torch.nn.init.eye_(draft.feature_projection.weight)
+
+
+def train_aligned(
+    name: str,
+    course: Alignment,
+    library: Library,
+    data: Path,
+    out: Path,
+    checkpoint: Path,
+    *,
+    base_name: str = "large",
+    every: int = CHECKPOINT_STEPS,
+) -> None:
+    """Train the aligned draft of ``out/large`` by Alg. 1; write its own weights and its record to ``out/<name>``.
+
+    Parameters
+    ----------
+    name : str
+        The draft's folder.
+    course : Alignment
+    library : Library
+        The general corpus.
+    data, out, checkpoint : Path
+        The folder of the texts, the pair's folder, and the file from which an interrupted run resumes.
+    base_name : str
+        The base model's folder in ``out``.
+    every : int
+        Steps between checkpoints.
+
+    Raises
+    ------
+    UserError
+        Too little text, a checkpoint of another recipe, or a base model that is not Llama-style.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    torch.manual_seed(SEED)
+    tokenizer = AutoTokenizer.from_pretrained(out / base_name)
+    documents, held = library.corpus(data)
+    taught = tokens(tokenizer, documents)
+    tested = {source: tokens(tokenizer, texts) for source, texts in held.items()}
+    base = AutoModelForCausalLM.from_pretrained(out / base_name, dtype=torch.bfloat16).eval()
+    shape = {key: getattr(course, key) for key in ("entry_layers", "entry_width", "exit_width", "own_head")}
+    draft = build_aligned(base, **shape)  # Alg. 1, step 1
+    own = sum(weights.numel() for weights in draft.parameters() if weights.requires_grad)
+    add_projection(draft)
+    curve: list[dict[str, float]] = []
+
+    def check() -> dict[str, float]:
+        curve.append({source: round(held_out_acceptance(draft, base, texts, 4), 4) for source, texts in tested.items()})
+        return curve[-1]
+
+    check()
+    print(f"{own:,} own parameters, {step_count(draft, course, taught)} steps, before {curve[0]}", flush=True)
+    loss = alignment_loss(base, course)
+    seconds = fit(draft, course, taught, checkpoint, loss=loss, every=every, check=check)  # Alg. 1, step 2
+    del draft.feature_projection
+    size = save_aligned(draft, out / name, base=f"../{base_name}", mark=fingerprint(base, tokenizer))
+    tokenizer.save_pretrained(out / name)
+    steps, context = step_count(draft, course, taught), draft.config.max_position_embeddings
+    record = {
+        "texts": library.name,
+        "parameters": draft.num_parameters(),
+        "own_parameters": own,
+        "own_bytes": size,
+        "vocabulary": draft.config.vocab_size,
+        "context": context,
+        "seed": SEED,
+        "steps": steps,
+        "tokens": steps * course.batch * context,
+        "cpu_seconds": round(seconds),
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "feature_weight": course.feature_weight,
+        "divergence_weight": course.divergence_weight,
+        "temperature": course.temperature,
+        "matrix_rate": course.matrix_rate,
+        "other_rate": course.other_rate,
+        "acceptance_curve": {"every_steps": every, "points": curve},
+        "held_out_acceptance": {s: round(held_out_acceptance(draft, base, t), 4) for s, t in tested.items()},
+        "held_out_nats_per_token": {s: round(held_out_loss(draft, t)[0], 4) for s, t in tested.items()},
+    }
+    (out / name / "training.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+__all__ = ["ALIGNED", "Alignment", "alignment_loss", "feature_loss", "soft_target_loss", "train_aligned"]

@@ -46,6 +46,8 @@ class DecodingError(UserError):
 class BatchState:
     """The sequences of one batch.
 
+    ``model_class`` says how the models keep what they read.
+
     Parameters
     ----------
     session : Session
@@ -60,6 +62,8 @@ class BatchState:
     on_finished : callable, optional
         Called with each record when its sequence is finished.
     """
+
+    model_class: type[CachedModel] = CachedModel
 
     def __init__(
         self,
@@ -78,7 +82,7 @@ class BatchState:
         pair, count = session.pair, len(prompts)
         # tokens
         self.prompt_end = np.array([len(ids) for ids in prompts], dtype=np.int64)
-        capacity = int(self.prompt_end.max()) + session.new_tokens + 2  # the last position is for filler
+        capacity = int(self.prompt_end.max()) + session.new_tokens + 2 + method.tree_nodes  # the last is for filler
         self.tokens = np.zeros((count, capacity), dtype=np.int64)
         for slot, ids in enumerate(prompts):
             self.tokens[slot, : len(ids)] = ids
@@ -98,8 +102,8 @@ class BatchState:
         self.unverified: list[list[tuple[int, Draft]]] = [[] for _ in range(count)]  # skipped: position, draft
         # the models and their caches
         shape = (session.vocabulary, pair.device, count, capacity, pair.context)
-        draft = CachedModel(pair.draft, *shape) if method.runs_draft else None
-        target = CachedModel(pair.target, *shape) if method.runs_target or risk else None
+        draft = self.model_class(pair.draft, *shape) if method.runs_draft else None
+        target = self.model_class(pair.target, *shape) if method.runs_target or risk else None
         self.models: dict[str, CachedModel | None] = {DRAFT: draft, TARGET: target}
         method.begin(session)
 
@@ -137,6 +141,18 @@ class BatchState:
         return np.array([token in ends for token in tokens.tolist()], dtype=bool)
 
     # ----------------------------------------------------------------------------------------------- the rounds
+
+    def time_messages(self, slots: Array, rounds: list[Round]) -> None:
+        """Write the link's seconds into the rounds of these slots."""
+        channel = self.session.channel
+        if channel is None:
+            return
+        up = np.array([8.0 * one.bytes if self.method.real_bytes else one.bits for one in rounds])
+        down = np.array([8.0 * one.down_bytes for one in rounds])
+        elapsed = self.elapsed[slots] + np.array([one.draft_s for one in rounds]) + [one.target_s for one in rounds]
+        seconds = channel.seconds(self.sequences[slots], up, down, elapsed)
+        for one, value in zip(rounds, seconds.tolist(), strict=True):
+            one.link_s = value
 
     def close_rounds(self, slots: Array, rounds: list[Round]) -> None:
         """Write the rounds of these sequences into their records, and reset the slots for the next round."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -78,6 +78,13 @@ class KeyValueCache:
         for source, place, size in moved:
             for stored in chain.from_iterable(self._stored.values()):
                 stored[place, :, :size] = stored[source, :, :size]
+
+    def move(self, slot: int, first: int, offsets: Sequence[int]) -> None:
+        """Move the positions ``first`` + ``offsets`` of a slot to ``first``, ``first`` + 1, and so on."""
+        if list(offsets) == list(range(len(offsets))):
+            return
+        for stored in chain.from_iterable(self._stored.values()):
+            stored[slot, :, first : first + len(offsets)] = stored[slot][:, [first + one for one in offsets]]
 
     def part(self, slots: Array) -> KeyValueCache:
         """Return a copy of these slots."""

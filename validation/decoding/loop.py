@@ -24,6 +24,7 @@ from validation.decoding.random_streams import Noise
 from validation.decoding.records import GenerationRecord, Round
 from validation.decoding.sampling import distributions_of, draw, levels, probabilities_at
 from validation.decoding.session import Clock, Draft, Message, Outcome, Session, Step
+from validation.decoding.tree_loop import TreeLoop
 from validation.decoding.verification import VerifiedDrafts, skip_risk, step_risks, verify
 from validation.errors import UserError
 
@@ -79,7 +80,8 @@ def decode(
     times : (float, float), optional
         Seconds of a forward pass of the draft and of the target model, such as ``PAPER_TIMES``; measured otherwise.
     risk : bool
-        Also compute ``mismatch``, ``risk`` and ``skip_risk``. No method needs them, and their time is not counted.
+        Also compute ``mismatch``, ``risk`` and ``skip_risk``. No method needs them, and their time is not counted. They
+        are not defined for trees of drafts.
     noise : callable
         Makes the random numbers of a batch from seed, prompts' ids and ``new_tokens``.
     on_finished : callable, optional
@@ -101,6 +103,8 @@ def decode(
         records that were finished.
     """
     _check_settings(temperature, top_p, new_tokens, batch, times)
+    if risk and method.tree_nodes:
+        raise UserError(f"{method.name} sends trees of drafts, for which no risk is computed; leave it out.")
     encoded = encode_prompts(pair, prompts, new_tokens)
     if empty := [prompt.id for prompt, ids in zip(prompts, encoded, strict=True) if not ids]:
         raise UserError(f"The prompt {empty[0]!r} has no tokens, so there is nothing to continue; write a prompt.")
@@ -117,7 +121,8 @@ def decode(
         own = [
             GenerationRecord(method.name, name, label, seed, temperature, top_p, risk_computed=risk) for name in names
         ]
-        loop = _Loop(session, method, [encoded[i] for i in members], own, times, risk, on_finished)
+        kind = TreeLoop if method.tree_nodes else _Loop
+        loop = kind(session, method, [encoded[i] for i in members], own, times, risk, on_finished)
         try:
             began = time.perf_counter()
             loop.run()
@@ -277,7 +282,7 @@ class _Loop(BatchState):
         # 3. replace and roll back
         ends = self.draft_end[slots]
         rounds = self._write_round(slots, in_flight, messages, found)
-        self._time_messages(slots, rounds)
+        self.time_messages(slots, rounds)
 
         # 4. tell the method what happened
         accepted, rejected = found.accepted.tolist(), found.rejected.tolist()
@@ -325,18 +330,6 @@ class _Loop(BatchState):
         columns = (self.seconds[DRAFT], self.seconds[TARGET], self.passes[DRAFT], self.passes[TARGET])
         spent = ([column[slot] for slot in slots.tolist()] for column in columns)
         return list(map(Round, position.tolist(), *counts, *sizes, *zip(*lost, strict=True), *spent))
-
-    def _time_messages(self, slots: Array, rounds: list[Round]) -> None:
-        """Write the link's seconds into the rounds of these slots."""
-        channel = self.session.channel
-        if channel is None:
-            return
-        up = np.array([8.0 * one.bytes if self.method.real_bytes else one.bits for one in rounds])
-        down = np.array([8.0 * one.down_bytes for one in rounds])
-        elapsed = self.elapsed[slots] + np.array([one.draft_s for one in rounds]) + [one.target_s for one in rounds]
-        seconds = channel.seconds(self.sequences[slots], up, down, elapsed)
-        for one, value in zip(rounds, seconds.tolist(), strict=True):
-            one.link_s = value
 
     # --------------------------------------------------------------------------------------------------- risks
 

@@ -20,9 +20,31 @@ from numpy.typing import NDArray
 DRAFT, ACCEPT, REPLACE, SKIP = range(4)
 """Purpose of a random number: the draft, its acceptance, the server's token, and whether verification is skipped."""
 PURPOSES = 4
-_TEXT, _LINK, _EXTRA, _FINE, _AHEAD = range(5)  # streams of a prompt
+_TEXT, _LINK, _EXTRA, _FINE, _AHEAD, _ROUND = range(6)  # streams of a prompt
 
 Array = NDArray[Any]
+
+
+class Chance:
+    """Random decisions, one after the other; each takes a new number.
+
+    Parameters
+    ----------
+    generator : numpy.random.Generator
+    """
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def happens(self, part: float, whole: float) -> bool:
+        """Return True with probability part/whole, at most 1."""
+        return self._generator.random() * whole < part
+
+    def token(self, weights: Array) -> int:
+        """Draw a token with probabilities proportional to non-negative weights (V,); one of weight 0 is never drawn."""
+        cumulative = np.cumsum(weights, dtype=np.float64)
+        aim = min(self._generator.random() * cumulative[-1], np.nextafter(cumulative[-1], 0.0))
+        return int(np.searchsorted(cumulative, aim, side="right"))
 
 
 class Noise:
@@ -79,6 +101,10 @@ class Noise:
             self._extra[count] = self._tables(_EXTRA, (count,), count)
         found: Array = self._extra[count][sequences, positions].T
         return found
+
+    def chance(self, sequence: int, position: int) -> Chance:
+        """Return the decisions of a round of a tree of drafts that begins at this position; no two rounds share any."""
+        return Chance(self._stream(self.names[sequence], _ROUND, position))
 
     def _tables(self, purpose: int, shape: tuple[int, ...], *key: int) -> Array:
         """Return a table (positions + 1, *shape) for each prompt, from the stream of the purpose and key."""

@@ -51,10 +51,10 @@ class TableModel:
         logits = torch.empty((*input_ids.shape, self.table.shape[1]), dtype=torch.float64)
         for column in range(input_ids.shape[1]):
             node = torch.zeros(len(seen), dtype=torch.int64)
-            visible = (attention_mask[:, 0, column] == 0).sum(dim=-1)  # slots from the first on
+            visible = attention_mask[:, 0, column] == 0  # a token's ancestors lie before it, in order
             for slot in range(self.prompt_length, seen.shape[1]):
                 following = node * self.table.shape[1] + seen[:, slot] + 1
-                node = torch.where((slot < visible) & (following < len(self.table)), following, node)
+                node = torch.where(visible[:, slot] & (following < len(self.table)), following, node)
             logits[:, column] = self.table[node]
         return SimpleNamespace(logits=logits)
 

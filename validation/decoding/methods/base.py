@@ -60,12 +60,16 @@ class Method:
         time of each message is added in post-processing.
     max_draft_length : int
         Maximum number of drafts of a round.
+    tree_nodes : int
+        For a method whose drafts are trees (:class:`validation.decoding.methods.trees.TreeMethod`): maximum number of
+        tokens that the target model reads in a pass; 0 for a chain of drafts.
     """
 
     name = "method"
     runs_draft = runs_target = bonus = real_bytes = True
     by_argmax = samples_target = truncates = wants_likeliest = follows_rate = False
     max_draft_length = 1
+    tree_nodes = 0
 
     def begin(self, session: Session) -> None:
         """Prepare for a batch of sequences."""

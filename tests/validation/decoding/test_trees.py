@@ -1,0 +1,239 @@
+"""Trees of drafts: the law of the texts, enumerated; the pass over a tree; greedy texts; messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.validation.every_decision import Script, Scripted, every_outcome, tree_law
+from tests.validation.tiny_texts import PROMPTS, distance, exact_law, nodes, table_pair
+from validation.collection.prompts import Prompt
+from validation.decoding.links import FadingLink
+from validation.decoding.loop import decode
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.single_draft import TargetOnly
+from validation.decoding.methods.trees import DraftTreeSd, NgramLookahead
+from validation.decoding.tree_cache import TreeModel
+from validation.decoding.trees import DraftTree, draw_children, exact_walk
+from validation.decoding.wire import Unpacker, index_bits
+from validation.errors import UserError
+from validation.models.pair import Pair, load_pair
+
+Make = Callable[[], Method]
+
+
+def rows(seed: int, vocabulary: int, depth: int, *, zeros: bool = True) -> np.ndarray:
+    """Rows of a table, of which some have zeros and some are certain."""
+    rng = np.random.default_rng(seed)
+    found = rng.dirichlet(np.full(vocabulary, 0.7), nodes(vocabulary, depth))
+    if zeros:
+        found[rng.random(found.shape) < 0.25] = 0.0
+        found[found.sum(axis=1) == 0, 0] = 1.0
+    return found / found.sum(axis=1, keepdims=True)
+
+
+# --------------------------------------------------------------------------------------------------- the law
+
+
+@pytest.mark.parametrize(
+    ("make", "vocabulary", "prompt"),
+    [
+        (lambda: DraftTreeSd((1, 2)), 3, "0"),
+        (lambda: DraftTreeSd((3,)), 3, "0"),
+        (lambda: DraftTreeSd((2, 1)), 3, "0"),
+        (lambda: DraftTreeSd((1, 2, 1)), 2, "0"),
+        (lambda: NgramLookahead(2, 3, 2), 3, "0 1 2 0 1"),
+        (lambda: NgramLookahead(3, 2, 2), 3, "0 1"),
+    ],
+)
+@pytest.mark.parametrize("end_tokens", [(), (1,)])
+def test_texts_have_the_law_of_the_target(
+    make: Make, vocabulary: int, prompt: str, end_tokens: tuple[int, ...]
+) -> None:
+    draft, target = rows(1, vocabulary, 3), rows(2, vocabulary, 3)
+    pair = table_pair(draft, target, prompt=prompt, end_tokens=end_tokens)
+    positions = 3 if vocabulary == 2 else 2
+    law = tree_law(pair, make(), positions, prompt=prompt)
+    expected = exact_law(target, positions, end_tokens)
+    assert distance(law, expected) < 1e-12
+    assert distance(law, exact_law(draft, positions, end_tokens)) > 0.05
+
+
+def test_top_p_texts_have_the_law_of_the_cut_rows() -> None:
+    draft, target = rows(3, 3, 2, zeros=False), rows(4, 3, 2, zeros=False)
+    law = tree_law(table_pair(draft, target), DraftTreeSd((2, 2)), 2, top_p=0.8)
+    cut = []
+    for row in target:
+        order = np.argsort(-row)
+        keep = order[: int((np.cumsum(row[order]) - row[order] < 0.8).sum())]
+        cut.append(np.where(np.isin(np.arange(3), keep), row, 0.0))
+    expected = np.array([row / row.sum() for row in cut])
+    assert distance(law, exact_law(expected, 2)) < 1e-12
+    assert distance(law, exact_law(target, 2)) > 0.02
+
+
+def test_a_wrong_proposal_is_noticed() -> None:
+    """The enumeration finds the error of verifying later children with q instead of q without the earlier ones."""
+
+    def wrong(script: Script, *, right: bool) -> tuple[int, ...]:
+        chance, tree = Scripted(script), DraftTree([0])
+        draw_children(tree, 0, np.array([0.4, 0.4, 0.2]), 2, chance)
+        p, q = np.array([0.5, 0.2, 0.3]), np.array([0.4, 0.4, 0.2])
+        for child in tree.children()[0]:
+            token = tree.tokens[child]
+            if chance.happens(float(p[token]), float(q[token])):
+                return (token,)
+            p = np.maximum(p - q, 0.0)
+            p /= p.sum()
+            if right:
+                q[token] = 0.0
+                q /= q.sum()
+        return (chance.token(p),)
+
+    law = {(0,): 0.5, (1,): 0.2, (2,): 0.3}
+    assert distance(every_outcome(lambda script: wrong(script, right=True)), law) < 1e-12
+    assert distance(every_outcome(lambda script: wrong(script, right=False)), law) > 0.01
+
+
+def test_drawn_texts_pass_a_chi_square_test() -> None:
+    """Random numbers of the loop itself, in batches."""
+    from scipy.stats import chi2
+
+    draft, target = rows(5, 3, 3, zeros=False), rows(6, 3, 3, zeros=False)
+    for make in (lambda: DraftTreeSd((2, 2, 1)), lambda: NgramLookahead(2, 3, 2)):
+        prompts = [Prompt(str(i), "0", "test") for i in range(800)]
+        found = decode(table_pair(draft, target), prompts, make(), new_tokens=3, batch=800, seed=3)
+        expected = exact_law(target, 3)
+        counts = dict.fromkeys(expected, 0)
+        for row in found:
+            counts[tuple(row.tokens)] += 1
+        statistic = sum((counts[text] - 800 * mass) ** 2 / (800 * mass) for text, mass in expected.items())
+        assert statistic < chi2.isf(1e-6, len(expected) - 1)
+
+
+# ------------------------------------------------------------------------------------------- the pass over a tree
+
+
+def some_tree(rng: np.random.Generator, vocabulary: int, size: int) -> DraftTree:
+    tree = DraftTree([int(rng.integers(vocabulary))])
+    while len(tree) < size:
+        tree.add(int(rng.integers(len(tree.tokens))), int(rng.integers(vocabulary)))
+    return tree
+
+
+def test_a_pass_over_a_tree_is_that_over_its_paths(pair: Pair) -> None:
+    """Logits and hidden states of each node are those of its path alone, also after a path was kept."""
+    rng = np.random.default_rng(1)
+    known = [[1, 5, 9], [7]]
+    model = TreeModel(pair.target, pair.vocabulary, pair.device, 2, 64, pair.context)
+    with torch.inference_mode():
+        model.read_nodes([np.array(one) for one in known], [np.arange(3), np.arange(1)], [np.tri(3) > 0, np.tri(1) > 0])
+        for slot, one in enumerate(known):
+            model.commit(slot, range(len(one)))
+        for size in (7, 4):
+            trees = [some_tree(rng, 50, size), some_tree(rng, 50, size - 2)]
+            logits, features = model.read_nodes(
+                [tree.pass_tokens() for tree in trees],
+                [tree.pass_offsets() for tree in trees],
+                [tree.pass_sees() for tree in trees],
+                features=True,
+            )
+            assert features is not None
+            for slot, tree in enumerate(trees):
+                for node in range(len(tree.tokens)):
+                    path = [tree.tokens[one] for one in (0, *tree.path_to(node))]
+                    alone = pair.target(torch.tensor([[*known[slot], *path]]), output_hidden_states=True)
+                    torch.testing.assert_close(logits[slot, node], alone.logits[0, -1], rtol=1e-3, atol=1e-4)
+                    last = alone.hidden_states[-1][0, -1]
+                    torch.testing.assert_close(features[slot, node], last, rtol=1e-3, atol=1e-4)
+                kept = [0, *tree.path_to(len(tree))]
+                model.commit(slot, kept)
+                known[slot] += [tree.tokens[one] for one in kept]
+
+
+def test_a_model_with_a_sliding_window_is_refused(save_model: Callable[..., Path]) -> None:
+    folder = save_model("gpt_neo", seed=1)
+    neo_pair = load_pair(draft=folder, target=folder)
+    with pytest.raises(UserError, match="full attention"):
+        decode(neo_pair, PROMPTS[:1], NgramLookahead(), new_tokens=3)
+
+
+# ------------------------------------------------------------------------------------------------ whole runs
+
+
+@pytest.mark.parametrize("method", [DraftTreeSd((3, 2, 1)), NgramLookahead(3, 3, 2), NgramLookahead(2, 2, 1)])
+def test_greedy_texts_are_those_of_the_target_alone(pair: Pair, method: Method) -> None:
+    expected = decode(pair, PROMPTS, TargetOnly(), temperature=0.0, new_tokens=12)
+    for batch in (1, 3):
+        found = decode(pair, PROMPTS, method, temperature=0.0, new_tokens=12, batch=batch)
+        assert [row.tokens for row in found] == [row.tokens for row in expected]
+        assert [row.ended for row in found] == [row.ended for row in expected]
+    assert sum(row.total("target_passes") for row in found) < sum(len(row.tokens) for row in found)
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 0.0}, {"temperature": 1.0, "top_p": 0.9}])
+@pytest.mark.parametrize("method", [DraftTreeSd((2, 2)), NgramLookahead(3, 3, 2)])
+def test_rounds_count_every_token(pair: Pair, method: Method, settings: dict[str, Any]) -> None:
+    link = FadingLink("steady", 1e6, 3.0)
+    rows = decode(pair, PROMPTS, method, new_tokens=8, link=link, times=(0.25, 1.0), **settings)
+    for row in rows:
+        counts = [row.total(name) for name in ("accepted", "resampled", "bonus")]
+        assert sum(counts) == len(row.tokens)
+        assert row.total("target_passes") == len(row.rounds) == row.total("target_s")
+        assert row.total("draft_s") == 0.25 * row.total("draft_passes")
+        assert row.total("link_s") > 0
+        assert [one.position for one in row.rounds] == sorted({one.position for one in row.rounds})
+    again = decode(pair, PROMPTS[1:3], method, new_tokens=8, batch=1, **settings)
+    assert [row.tokens for row in again] == [row.tokens for row in rows[1:3]]
+    assert all(not row.tokens for row in decode(pair, PROMPTS, method, new_tokens=0, **settings))
+
+
+def test_risks_of_trees_are_refused(pair: Pair) -> None:
+    with pytest.raises(UserError, match="no risk"):
+        decode(pair, PROMPTS, NgramLookahead(), new_tokens=2, risk=True)
+
+
+def test_a_message_of_a_tree_can_be_read(pair: Pair) -> None:
+    """Tokens, parents and distributions are what the server needs for its walk."""
+    method = DraftTreeSd((2, 2))
+    sent: list[tuple[DraftTree, bytes, float]] = []
+    original = method.tree_message
+
+    def kept(tree: DraftTree) -> Any:
+        message = original(tree)
+        sent.append((tree, message.payload, message.bits))
+        return message
+
+    method.tree_message = kept  # type: ignore[method-assign]
+    decode(pair, PROMPTS, method, new_tokens=6)
+    width = index_bits(pair.vocabulary)
+    for tree, payload, bits in sent:
+        reader = Unpacker(payload)
+        up = len(tree).bit_length()
+        assert reader.take(16) == len(tree)
+        assert [(reader.take(width), reader.take(up)) for _ in range(len(tree))] == list(
+            zip(tree.tokens[1:], tree.parents[1:], strict=True)
+        )
+        used = sorted(set(tree.parents[1:]))
+        if used:
+            rows = np.frombuffer(payload[-4 * pair.vocabulary * len(used) :], dtype=np.float32)
+            expected = np.stack([tree.drawn_from[node] for node in used])
+            np.testing.assert_allclose(rows.reshape(len(used), -1), expected, rtol=1e-6)
+        assert bits == len(tree) * (width + up) + 32 * pair.vocabulary * len(used)
+
+
+def test_a_walk_stops_where_the_text_ends() -> None:
+    tree = DraftTree([9])
+    tree.add_path([1, 0, 2])
+    target = np.eye(10)[[1, 0, 2, 3]]
+    law = every_outcome(lambda script: tuple(exact_walk(tree, target, Scripted(script), 9, frozenset({0}))[0]))
+    assert law == {(1, 2): 1.0}
+    path, token, replaced = exact_walk(tree, target, Scripted(Script([])), 2, frozenset())
+    assert (path, token, replaced) == ([1, 2], -1, False)
+    path, token, replaced = exact_walk(tree, np.eye(10)[[1, 4, 2, 3]], Scripted(Script([])), 9, frozenset())
+    assert (path, token, replaced) == ([1], 4, True)

@@ -1,0 +1,103 @@
+"""Every random decision of the tree loop: all texts that it can write, with their exact law.
+
+A decision is a choice between events of known probabilities. A run is repeated once for each sequence of choices, and
+its weight is the product of their probabilities. So the law is that of the loop's own code, for any tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from validation.collection.prompts import Prompt
+from validation.decoding.loop import decode
+from validation.decoding.methods.base import Method
+from validation.decoding.random_streams import Chance, Noise
+from validation.models.pair import Pair
+
+Law = dict[tuple[int, ...], float]
+
+
+@dataclass
+class Script:
+    """The choices of one run: those that are given, and then always the first."""
+
+    given: list[int]
+    taken: list[tuple[int, int]] = field(default_factory=list)  # the choice, and of how many
+    weight: float = 1.0
+
+    def choose(self, probabilities: Sequence[float]) -> int:
+        """Return the next choice, and count its probability."""
+        place = len(self.taken)
+        choice = self.given[place] if place < len(self.given) else 0
+        self.taken.append((choice, len(probabilities)))
+        self.weight *= probabilities[choice]
+        return choice
+
+    def following(self) -> list[int] | None:
+        """Return the choices of the next run, or None after the last."""
+        rest = list(self.taken)
+        while rest and rest[-1][0] + 1 == rest[-1][1]:
+            rest.pop()
+        return [choice for choice, _ in rest[:-1]] + [rest[-1][0] + 1] if rest else None
+
+
+class Scripted(Chance):
+    """Decisions that a script takes."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    def happens(self, part: float, whole: float) -> bool:
+        """Return the script's choice; an event of probability 0 or 1 is no choice."""
+        probability = min(1.0, part / whole) if whole > 0 else 0.0
+        if probability in (0.0, 1.0):
+            return probability == 1.0
+        return self.script.choose([probability, 1.0 - probability]) == 0
+
+    def token(self, weights: np.ndarray) -> int:
+        """Return the script's choice of a token."""
+        (some,) = np.nonzero(weights)
+        if len(some) == 1:
+            return int(some[0])
+        return int(some[self.script.choose((weights[some] / weights.sum()).tolist())])
+
+
+class ScriptedNoise(Noise):
+    """Random numbers of one sequence, all from one script."""
+
+    def __init__(self, script: Script, names: Sequence[str], positions: int) -> None:
+        super().__init__(0, names, positions)
+        self.script = script
+
+    def chance(self, sequence: int, position: int) -> Chance:
+        """Return the decisions of a round."""
+        return Scripted(self.script)
+
+
+def every_outcome(run: Callable[[Script], tuple[int, ...]]) -> Law:
+    """Return the law of what a run returns, over all scripts."""
+    law: Law = {}
+    given: list[int] | None = []
+    while given is not None:
+        script = Script(given)
+        found = run(script)
+        law[found] = law.get(found, 0.0) + script.weight
+        given = script.following()
+    return law
+
+
+def tree_law(pair: Pair, method: Method, positions: int, *, prompt: str = "0", **options: Any) -> Law:
+    """Return the law of a tree method's texts."""
+
+    def run(script: Script) -> tuple[int, ...]:
+        def noise(seed: int, names: Sequence[str], count: int) -> Noise:
+            return ScriptedNoise(script, names, count)
+
+        (row,) = decode(pair, [Prompt("0", prompt, "all")], method, new_tokens=positions, noise=noise, **options)
+        return tuple(row.tokens)
+
+    return every_outcome(run)

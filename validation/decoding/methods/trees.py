@@ -1,0 +1,270 @@
+"""Methods whose drafts are trees: from the draft model, and from the target model's own n-grams."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding.methods.base import Method
+from validation.decoding.methods.registry import BLACK, GREY, Family, MethodInfo, PlotStyle, register
+from validation.decoding.sampling import distributions_of
+from validation.decoding.session import Message, Session
+from validation.decoding.tree_cache import TreeModel
+from validation.decoding.trees import DraftTree, TreeOutcome, TreeRequest, Walk, draw_children, exact_walk
+from validation.decoding.wire import index_bits, pack
+
+Array = NDArray[Any]
+
+
+class TreeMethod(Method, ABC):
+    """A method that drafts trees; :class:`validation.decoding.tree_loop.TreeLoop` calls these functions in this order.
+
+    ====================================== ===================================================================
+    :meth:`~.Method.begin`                 the batch begins
+    :meth:`read_prompt`                    a prompt was read; only with ``wants_features``
+    :meth:`grow`                           the trees of a round
+    :meth:`tree_message`                   how a tree is sent
+    ``walk``                               which path is kept, and which token follows it
+    :meth:`tree_reply`                     the number of bytes of the server's answer
+    :meth:`learn_tree`                     the round is over
+    ====================================== ===================================================================
+
+    Attributes
+    ----------
+    walk : callable
+        :func:`validation.decoding.trees.exact_walk`, unless the method is lossy.
+    wants_features : bool
+        Whether it is given the target model's last hidden states.
+    on_server : bool
+        Whether the trees grow on the server, so that no draft crosses the link.
+    """
+
+    runs_draft = wants_features = on_server = False
+    walk: Walk = staticmethod(exact_walk)
+
+    @abstractmethod
+    def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
+        """Return a tree for each sequence; ``model`` is the draft model, if ``runs_draft``."""
+
+    def read_prompt(self, sequence: int, tokens: Array, features: Any) -> None:
+        """Store a prompt's tokens (n,), and the hidden states (n - 1, H) of all but its last (None if n = 1)."""
+
+    def tree_message(self, tree: DraftTree) -> Message:
+        """Return a message of each node's token and parent, and of each distribution that children were drawn from."""
+        if self.on_server:
+            return Message(8.0, b"\0")  # a request
+        width, up = index_bits(self.session.vocabulary), len(tree).bit_length()
+        nodes = [(int(value), size) for value, size in _interleaved(tree, width, up)]
+        used = set(tree.parents[1:])
+        rows = [tree.drawn_from[node] for node in sorted(used & set(tree.drawn_from))]
+        head = pack([(len(tree), 16), *nodes])
+        bits = float((width + up) * len(tree) + 32 * self.session.vocabulary * len(rows))
+        return Message(bits, b"".join([head, *(row.astype(np.float32).tobytes() for row in rows)]))
+
+    def tree_reply(self, outcome: TreeOutcome) -> int:
+        """Return the number of bytes of the answer: the accepted node and a token; from the server, all new tokens."""
+        width = index_bits(self.session.vocabulary)
+        if self.on_server:
+            return -(-(len(outcome.path) + 1) * width // 8)
+        return -(-(len(outcome.tree).bit_length() + width) // 8)
+
+    def learn_tree(self, outcome: TreeOutcome) -> None:
+        """Update the method's state of a sequence."""
+
+
+def _interleaved(tree: DraftTree, width: int, up: int) -> list[tuple[int, int]]:
+    """Return the fields of a message: token and parent of each draft."""
+    pairs = zip(tree.tokens[1:], tree.parents[1:], strict=True)
+    return [one for token, parent in pairs for one in ((token, width), (parent, up))]
+
+
+@register(
+    MethodInfo(
+        "draft tree",
+        Family.SPECULATIVE,
+        PlotStyle(BLACK, "d", "dashed"),
+        default=lambda setup: DraftTreeSd(),
+        studies=(),
+    )
+)
+class DraftTreeSd(TreeMethod):
+    """Tree speculative decoding with the pair's draft model (miao2024specinfer): children drawn without replacement.
+
+    At temperature 0 the children are the likeliest tokens. The server needs the distributions that children were drawn
+    from, in float32.
+
+    Parameters
+    ----------
+    widths : tuple of int
+        Children of each node, by depth.
+    """
+
+    runs_draft = True
+
+    def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
+        self.widths, self.max_draft_length = tuple(widths), len(widths)
+        self.tree_nodes = 1 + int(np.cumprod(widths).sum())
+        self.name = f"draft tree ({'-'.join(map(str, widths))})"
+
+    def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
+        """Grow all trees level by level, with one pass of the draft model each."""
+        assert model is not None
+        trees = [DraftTree([int(request.tokens[-1])]) for request in requests]
+        firsts = model.cached.tolist()
+        fresh = [request.tokens[first:] for request, first in zip(requests, firsts, strict=True)]
+        logits, _ = model.read_nodes(
+            fresh, [np.arange(len(one)) for one in fresh], [np.tri(len(one), dtype=bool) for one in fresh]
+        )
+        for slot, one in enumerate(fresh):
+            model.commit(slot, range(len(one)))
+        self._count_pass(trees, model)
+        frontier = [[0] for _ in trees]
+        rows = [logits[slot, len(one) - 1][None] for slot, one in enumerate(fresh)]
+        read: list[dict[int, int]] = [{} for _ in trees]  # by tree and node: place among the tree nodes that were read
+        for depth, width in enumerate(self.widths):
+            for i, (request, tree) in enumerate(zip(requests, trees, strict=True)):
+                ready = frontier[i] if depth < request.left else []
+                frontier[i] = self._children(request, tree, ready, rows[i], width)
+            if depth + 1 == len(self.widths) or not any(frontier):
+                break
+            rows = self._read_level(trees, frontier, read, model)
+        model.drop()
+        return trees
+
+    def _children(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, width: int) -> list[int]:
+        """Add the children of these nodes, and return them; nothing follows an end-of-text token."""
+        found, ends = [], self.session.pair.end_tokens
+        temperature = self.session.temperature
+        for node, logits in zip(nodes, rows, strict=False):
+            if temperature == 0:
+                best = logits.topk(min(width, len(logits))).indices.tolist()
+                found += [tree.add(node, int(token)) for token in best]
+            else:
+                q = distributions_of(logits[None], temperature, self.session.top_p)[0].double().cpu().numpy()
+                found += draw_children(tree, node, q, width, request.chance)
+        return [node for node in found if tree.tokens[node] not in ends]
+
+    def _read_level(
+        self, trees: list[DraftTree], frontier: list[list[int]], read: list[dict[int, int]], model: TreeModel
+    ) -> list[Any]:
+        """Let the draft model read a level of each tree, and return its rows of logits."""
+        tokens, offsets, sees = [], [], []
+        for tree, nodes, places in zip(trees, frontier, read, strict=True):
+            start = len(places)
+            seen = np.zeros((len(nodes), start + len(nodes)), dtype=bool)
+            for i, node in enumerate(nodes):
+                places[node] = start + i
+                seen[i, [places[one] for one in tree.path_to(node)]] = True
+            depth = len(tree.path_to(nodes[0])) if nodes else 0
+            tokens.append(np.array([tree.tokens[node] for node in nodes], dtype=np.int64))
+            offsets.append(np.full(len(nodes), depth - 1, dtype=np.int64))
+            sees.append(seen)
+        logits, _ = model.read_nodes(tokens, offsets, sees)
+        self._count_pass([tree for tree, nodes in zip(trees, frontier, strict=True) if nodes], model)
+        return [logits[slot, : len(nodes)] for slot, nodes in enumerate(frontier)]
+
+    @staticmethod
+    def _count_pass(trees: list[DraftTree], model: TreeModel) -> None:
+        for tree in trees:
+            tree.seconds += model.seconds / len(trees)
+            tree.passes += 1
+
+
+@register(
+    MethodInfo(
+        "n-gram Lookahead",
+        Family.SPECULATIVE,
+        PlotStyle(GREY, "x", "dashed"),
+        default=lambda setup: NgramLookahead(),
+        studies=(),
+    )
+)
+class NgramLookahead(TreeMethod):
+    """Lookahead decoding (fu2024lookahead): a Jacobi window that makes n-grams, and a branch that verifies them.
+
+    The reference [40] of flexspec is another method of that name, which looks drafts up in a trie of earlier texts
+    (zhao2024lookahead); its words, "Jacobi iteration ... refine multiple candidate sequences in parallel through
+    multi-step verification", describe this one. In each pass the target model reads, beside the last token, a window
+    of N - 1 rows of W guesses, and up to G n-grams of the pool that begin with the last token. Column j of the window
+    and its newest guess are an n-gram, which enters the pool. The window's guesses are likeliest tokens, as in the
+    authors' code. n-grams are certain drafts, so the texts have the target's law at any temperature. The window is on
+    the server: a round sends a request up and the new tokens down.
+
+    Parameters
+    ----------
+    window, ngram, guesses : int
+        W, N and G.
+    """
+
+    on_server = True
+
+    def __init__(self, window: int = 8, ngram: int = 4, guesses: int = 8) -> None:
+        self.window, self.ngram, self.guesses = window, ngram, guesses
+        self.max_draft_length = ngram - 1
+        self.tree_nodes = 1 + (ngram - 1) * (window + guesses)
+        self.name = f"n-gram Lookahead (W = {window}, N = {ngram}, G = {guesses})"
+
+    def begin(self, session: Session) -> None:
+        """Start with an empty pool and no window."""
+        super().begin(session)
+        self.pools: list[dict[int, OrderedDict[tuple[int, ...], None]]] = [{} for _ in range(session.sequences)]
+        self.windows: dict[int, Array] = {}
+
+    def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
+        """Return the verification branch and the window of each sequence."""
+        trees = []
+        for request in requests:
+            tree = DraftTree([int(request.tokens[-1])])
+            for tokens in reversed(self.pools[request.sequence].get(tree.tokens[0], {})):  # the newest first
+                tree.add_path(self._cut(tokens[: request.left]))
+            self._add_window(tree, request)
+            trees.append(tree)
+        return trees
+
+    def _cut(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the tokens up to an end-of-text token."""
+        ends = self.session.pair.end_tokens
+        return next((tokens[:i] for i, token in enumerate(tokens, 1) if token in ends), tokens)
+
+    def _add_window(self, tree: DraftTree, request: TreeRequest) -> None:
+        """Add the window's tokens; its first token is the last kept one."""
+        count = len(tree.tokens)
+        if request.sequence not in self.windows:  # guesses from the known tokens
+            size = (self.ngram - 1) * self.window
+            self.windows[request.sequence] = np.resize(request.tokens, size).reshape(-1, self.window)
+        rows = self.windows[request.sequence]
+        rows[0, 0] = tree.tokens[0]
+
+        def place(level: int, column: int) -> int:
+            return 0 if level == column == 0 else count + level * self.window + column - 1
+
+        for level in range(self.ngram - 1):
+            for column in range(self.window):
+                if level == column == 0:
+                    continue
+                tree.window_tokens.append(int(rows[level, column]))
+                tree.window_offsets.append(level + column)
+                before = [place(0, other) for other in range(column + (level > 0))]
+                tree.window_sees.append(before + [place(other, column) for other in range(1, level)])
+
+    def learn_tree(self, outcome: TreeOutcome) -> None:
+        """Put the window's n-grams into the pool, and move the window on."""
+        rows = self.windows[outcome.sequence]
+        last = outcome.likeliest[len(outcome.likeliest) - self.window :]  # after the last row, column by column
+        if self.ngram == 2:  # the last row is the first: its first token is the last kept one
+            last = np.concatenate([outcome.likeliest[:1], last[1:]])
+        pool = self.pools[outcome.sequence]
+        for column in range(self.window):
+            key = int(rows[0, column])
+            following = (*(int(token) for token in rows[1:, column]), int(last[column]))
+            known = pool.setdefault(key, OrderedDict())
+            known.pop(following, None)
+            known[following] = None
+            while len(known) > self.guesses:
+                known.popitem(last=False)
+        self.windows[outcome.sequence] = np.concatenate([rows[1:], last[None]])

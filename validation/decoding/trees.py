@@ -1,0 +1,212 @@
+"""Trees of drafts, and the server's walk through one: which path is kept, and which token follows it.
+
+A node is a draft; its children are drafts of the next position. Children of a node with distribution q were drawn from
+q without replacement, in the order in which they are listed; children of a node without one are *certain*: they were
+chosen and not drawn. The server tries the children in order. With p_1 = p, child i is accepted with probability
+min(1, p_i(x_i)/q_i(x_i)), where q_i is the distribution that it was drawn from (a point mass for a certain child);
+otherwise p_{i+1} = (p_i - q_i)⁺, normalised. If no child is left, the token is drawn from the last p_i. This is the
+rule of SpecInfer (miao2024specinfer), with the q_i of drawing without replacement (jeon2024recursive).
+
+The texts have the target's law (claim ``verification.tree``) if every child that was drawn is tried. To drop a drawn
+child because of its token, as a tree that is pruned by probabilities would, changes the law
+(``verification.tree_pruned``). Certain children may be dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.decoding.random_streams import Chance
+
+Array = NDArray[Any]
+ROOT = 0
+"""The node of the last kept token: it is no draft."""
+
+
+@dataclass(slots=True)
+class DraftTree:
+    """The drafts of a round, and further tokens that the target model reads in the same pass.
+
+    Attributes
+    ----------
+    tokens : list of int
+        By node; the first is the last kept token.
+    parents : list of int
+        By node, -1 for the first. A parent precedes its children.
+    drawn_from : dict of int to float64 array, shape (V,)
+        By node: the distribution that its children were drawn from without replacement.
+    window_tokens, window_offsets : list of int
+        Tokens that are read but not verified, and their distance from the last kept token.
+    window_sees : list of list of int
+        For each of them, the nodes that it sees besides itself; the window's tokens are numbered after the nodes.
+    seconds : float
+        Of the draft's forward passes.
+    passes : int
+    """
+
+    tokens: list[int]
+    parents: list[int] = field(default_factory=lambda: [-1])
+    drawn_from: dict[int, Array] = field(default_factory=dict)
+    window_tokens: list[int] = field(default_factory=list)
+    window_offsets: list[int] = field(default_factory=list)
+    window_sees: list[list[int]] = field(default_factory=list)
+    seconds: float = 0.0
+    passes: int = 0
+
+    def __len__(self) -> int:
+        """Return the number of drafts."""
+        return len(self.tokens) - 1
+
+    def add(self, parent: int, token: int) -> int:
+        """Append a draft, and return its node."""
+        self.tokens.append(token)
+        self.parents.append(parent)
+        return len(self.tokens) - 1
+
+    def add_path(self, tokens: Sequence[int]) -> None:
+        """Append certain drafts that follow the last kept token; nodes that are there already are shared."""
+        node, known = ROOT, {(p, t): n for n, (p, t) in enumerate(zip(self.parents, self.tokens, strict=True))}
+        for token in tokens:
+            node = known[node, token] if (node, token) in known else self.add(node, token)
+
+    def children(self) -> list[list[int]]:
+        """Return the children of each node, in the order in which they were added."""
+        found: list[list[int]] = [[] for _ in self.tokens]
+        for node, parent in enumerate(self.parents[1:], 1):
+            found[parent].append(node)
+        return found
+
+    def depths(self) -> list[int]:
+        """Return the depth of each node; 0 for the first."""
+        found = [0]
+        for parent in self.parents[1:]:
+            found.append(found[parent] + 1)
+        return found
+
+    def path_to(self, node: int) -> list[int]:
+        """Return the nodes from the first draft to this one."""
+        found = []
+        while node != ROOT:
+            found.append(node)
+            node = self.parents[node]
+        return found[::-1]
+
+    def pass_tokens(self) -> Array:
+        """Return the tokens of the target's pass, (m,)."""
+        return np.array([*self.tokens, *self.window_tokens], dtype=np.int64)
+
+    def pass_offsets(self) -> Array:
+        """Return their distances from the last kept token, (m,)."""
+        return np.array([*self.depths(), *self.window_offsets], dtype=np.int64)
+
+    def pass_sees(self) -> Array:
+        """Return which of them each one sees, (m, m) bool: itself and its ancestors."""
+        count = len(self.tokens)
+        sees = np.eye(count + len(self.window_tokens), dtype=bool)
+        for node, parent in enumerate(self.parents[1:], 1):
+            sees[node] |= sees[parent]
+        for place, others in enumerate(self.window_sees, count):
+            sees[place, others] = True
+        return sees
+
+
+@dataclass(slots=True)
+class TreeRequest:
+    """What a method knows of a sequence that begins a round."""
+
+    sequence: int  # its index in the batch
+    tokens: Array  # prompt and kept tokens
+    left: int  # new tokens that may follow: the greatest useful depth of the tree
+    chance: Chance
+    slot: int = 0  # in the batch state
+
+
+@dataclass(slots=True)
+class TreeOutcome:
+    """The result of one sequence's round."""
+
+    sequence: int
+    tree: DraftTree
+    path: list[int]  # accepted nodes
+    token: int  # the server's; -1 if there is none
+    likeliest: Array  # the target's likeliest token after each token of the pass
+    features: Any = None  # (1 + accepted, H) tensor: the target's last hidden states of the first node and the path
+
+
+Walk = Callable[[DraftTree, Array, Chance, int, frozenset[int]], tuple[list[int], int, bool]]
+
+
+def exact_walk(
+    tree: DraftTree, target: Array, chance: Chance, left: int, end_tokens: frozenset[int]
+) -> tuple[list[int], int, bool]:
+    """Return the accepted nodes, the server's token (-1: none fits), and whether it replaces rejected drafts.
+
+    Parameters
+    ----------
+    tree : DraftTree
+    target : float array, shape (nodes, V)
+        p after each node.
+    chance : Chance
+    left : int
+        Number of tokens that may still be kept.
+    end_tokens : frozenset of int
+        Nothing follows any of them.
+    """
+    children, node, path = tree.children(), ROOT, list[int]()
+    while len(path) < left and not (path and tree.tokens[node] in end_tokens):
+        p = target[node].astype(np.float64)
+        p /= p.sum()
+        q = tree.drawn_from.get(node)
+        accepted = _drawn(tree, children[node], p, q, chance) if q is not None else None
+        if q is None:
+            accepted = _certain(tree, children[node], p, chance)
+        if accepted is None:  # p is the residual now
+            return path, chance.token(p), bool(children[node])
+        path.append(accepted)
+        node = accepted
+    return path, -1, False
+
+
+def _certain(tree: DraftTree, children: list[int], p: Array, chance: Chance) -> int | None:
+    """Return the accepted child of a node with certain children, or None; ``p`` becomes the residual."""
+    for child in children:
+        token, whole = tree.tokens[child], float(p.sum())
+        if chance.happens(float(p[token]), whole):
+            return child
+        p[token] = 0.0
+    return None
+
+
+def _drawn(tree: DraftTree, children: list[int], p: Array, draft: Array, chance: Chance) -> int | None:
+    """Return the accepted child of a node whose children were drawn, or None; ``p`` becomes the residual."""
+    q = draft / draft.sum()
+    for child in children:
+        token = tree.tokens[child]
+        if chance.happens(float(p[token]), float(q[token])):
+            return child
+        left = np.maximum(p - q, 0.0)
+        if left.any():  # else p = q up to rounding, and nothing is ever rejected
+            p[:] = left / left.sum()
+        q[token] = 0.0
+        if q.any():
+            q /= q.sum()
+    return None
+
+
+def draw_children(tree: DraftTree, node: int, draft: Array, count: int, chance: Chance) -> list[int]:
+    """Draw ``count`` children of a node from q (V,) without replacement, fewer if q has fewer tokens; add them."""
+    left = np.array(draft, dtype=np.float64)
+    tree.drawn_from[node] = left / left.sum()
+    left, found = left.copy(), []
+    for _ in range(count):
+        if not left.any():
+            break
+        token = chance.token(left)
+        left[token] = 0.0
+        found.append(tree.add(node, token))
+    return found

@@ -44,21 +44,31 @@ from hlmtheory.verification.rule import (
     total_variation,
 )
 from hlmtheory.verification.tokens import expected_tokens, expected_tokens_profile
+from hlmtheory.verification.updates import (
+    UpdateInterval,
+    acceptance_after_update,
+    largest_distance,
+    tokens_after_update,
+)
 
 __all__ = [
     "CLAIMS",
     "AcceptanceCount",
     "RateInterval",
+    "UpdateInterval",
+    "acceptance_after_update",
     "acceptance_interval",
     "acceptance_rate",
     "decoded_acceptance_rate",
     "expected_tokens",
     "expected_tokens_profile",
     "greedy_output_distribution",
+    "largest_distance",
     "misdeclared_distribution",
     "output_distribution",
     "rejection_probability",
     "residual_distribution",
     "softmax",
+    "tokens_after_update",
     "total_variation",
 ]

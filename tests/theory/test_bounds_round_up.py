@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hlmtheory import codec, conformal, lattice, lossless, skipping, truncation, uncertainty
+from hlmtheory import codec, conformal, lattice, lossless, skipping, truncation, uncertainty, verification
 
 from .kinds import kind_of, numbers, to
 from .public import public_names
@@ -50,6 +50,11 @@ BOUNDS = {
     "best_holder_bound": lambda p, q, u: skipping.best_holder_bound(q[0], 1.0, 0.1, 0.7).bound,
     "audit_bound": lambda p, q, u: skipping.audit_bound(u, 0.5, 0.1),
     "distance_bound": lambda p, q, u: -lossless.distance_bound(u, q, 0.9),  # from below: rounded down
+    "largest_distance": lambda p, q, u: verification.largest_distance(8 * u),
+    "acceptance_after_update": lambda p, q, u: verification.acceptance_after_update(u, q[..., :1]).upper,
+    "acceptance_after_update.lower": lambda p, q, u: -verification.acceptance_after_update(u, q[..., :1]).lower,
+    "tokens_after_update": lambda p, q, u: verification.tokens_after_update(u[..., 0], q).upper,
+    "tokens_after_update.lower": lambda p, q, u: -verification.tokens_after_update(u[..., 0], q).lower,
     "text_distance": lambda p, q, u: lossless.text_distance(u, 5),
     "sequence_risk": lambda p, q, u: skipping.sequence_risk(u / 16),
     "truncated_step_risk": lambda p, q, u: skipping.truncated_step_risk(p, q, u, 2 * (q > -1)),

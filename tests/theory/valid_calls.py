@@ -85,6 +85,9 @@ VALID_CALLS: dict[str, dict[str, Any]] = {
     "misdeclared_distribution": {"target": P, "draft": Q, "actual_draft": R},
     "acceptance_interval": {"accepted": 3.5, "examined": 5, "error": 0.25, "form": "varying"},
     "decoded_acceptance_rate": {"target": P, "decoded": Q, "deviation": 0.125},
+    "acceptance_after_update": {"acceptance": 0.75, "distance": 0.125},
+    "tokens_after_update": {"tokens": 1.5, "distances": [0.25, 0.125]},
+    "largest_distance": {"divergence": 0.5},
     "AcceptanceCount": {"accepted": 3, "examined": 5},
     "AcceptanceCount.update": {"accepted": 2, "draft_length": 3},
     "AcceptanceCount.interval": {"error": 0.25, "form": "constant"},
@@ -641,6 +644,7 @@ RECEIVERS: dict[str, Any] = {
 
 RECORDS = {
     "RateInterval",
+    "UpdateInterval",
     "LinearFit",
     "Thresholds",
     "BestBound",

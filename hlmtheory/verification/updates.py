@@ -1,0 +1,448 @@
+"""Acceptance after an update of the target model: bounds from the acceptance before it and the distance of versions.
+
+A draft model q stays, the target model changes from version 0 with p_0 to version v with p_v. Given the prefix,
+TV = TV(p_0, p_v) and KL is the divergence of the two, in either order, in nats: what fine-tuning reports.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from hlmtheory._array import Array, arrays, in_kind, upward, widest
+from hlmtheory._domains import UNIT_INTERVAL, DomainError, entry_for_each, leading_dimensions
+from hlmtheory._quantities import not_negative
+from hlmtheory._simplex import distance, distributions
+from hlmtheory.claims import Attained, Claim, Origin, Relation, Source
+from hlmtheory.verification.rule import acceptance_rate, total_variation
+
+HORIZON = 4  # drafts of a round, and tokens of a text, of the chains that the claims enumerate
+
+# Proofs, by the last part of the id. M_v(x_1..x_i) = Π min(q, p_v) is the probability that the drafts x_1..x_i are
+# drawn and accepted. K is the number of drafts of a round, τ_v how many are accepted.
+#
+# update_floor, update_ceiling. α(v) = 1 - TV(q, p_v), and TV(q, p_v) differs from TV(q, p_0) by at most TV(p_0, p_v).
+# update_round_floor, update_round_ceiling. E τ_v = Σ_j Σ_x M_v(x_1..x_j). With m = min(q, p), one factor after the
+#   other is exchanged: Π_{i≤j} m_0 - Π_{i≤j} m_v = Σ_i Π_{l<i} m_0 · (m_0 - m_v)_i · Π_{i<l≤j} m_v. Summed over the
+#   tokens after i, the last product is at most 1. Over x_i, (m_0 - m_v)⁺ ≤ (p_0 - p_v)⁺ sums to at most TV, and so does
+#   (m_v - m_0)⁺. So draft i costs at most Σ M_0(x_1..x_{i-1}) TV in each of the K - i + 1 numbers j ≥ i.
+# update_own_texts. On the same prefix the acceptance falls by at most TV. The prefixes of t - 1 tokens of the two
+#   versions differ by TV ≤ Σ_{s<t} E_0 TV_s (telescope over the tokens), and an acceptance lies in [0, 1]. So
+#   position t loses at most Σ_{s≤t} E_0 TV_s. The sum over t ≤ T counts E_0 TV_s T - s + 1 times.
+# update_own_texts_mean. False: see the counterexample. One token that differs leads to texts whose every later token
+#   is rejected, although the versions agree on each of their prefixes.
+# update_divergence. For A = {p_0 > p_v}: TV = P_0(A) - P_v(A), and KL is at least the divergence kl of these two
+#   probabilities a and b. kl is convex in (a, b), so a pair is the one with the largest a - b under kl(a, b) ≤ KL if
+#   logit a - logit b = (a - b)/(b(1 - b)) = s > 0 (Karush-Kuhn-Tucker). The pair b = 1/s - 1/(e^s - 1),
+#   a = b + s b(1 - b) satisfies this: a's odds are e^s times b's. Its kl is s a - log((e^s - 1)/s). It attains the
+#   bound.
+# update_divergence_pinsker, update_divergence_bretagnolle_huber. The pair of update_divergence has both distances, and
+#   the two inequalities hold for every pair of distributions.
+# update_mean_divergence. update_floor on each prefix. The largest a - b under a convex constraint is concave in the
+#   limit KL, so by Jensen its mean over prefixes is at most its value at the mean KL.
+
+
+class UpdateInterval(NamedTuple):
+    """Interval of a quantity after an update: arrays of shape (...)."""
+
+    lower: Array
+    upper: Array
+
+
+_TOKENS = not_negative("give the mean number of accepted drafts of a round, without the server's own token")
+_DIVERGENCE = not_negative("give the divergence KL of the two versions in nats")
+_SHARP_FROM = 1e-4  # nats; below, Pinsker's bound is used, which is larger by at most 3e-6 of itself
+_HALVINGS = 64
+_ROUNDING = 2.0**-34  # relative; the divergence of a pair is known to about 1e-11 of itself
+_LOG_RANGE = -4.0, 41.0  # log s for KL from below _SHARP_FROM to 41 nats, where the distance is 1 up to rounding
+
+
+def acceptance_after_update(acceptance: Array, distance: Array) -> UpdateInterval:
+    """Return the interval of the acceptance rate after an update: α(0) ± TV(p_0, p_v).
+
+    Parameters
+    ----------
+    acceptance : array, shape (...)
+        α(0) in [0, 1] of the draft with version 0, on a prefix or as a mean over prefixes.
+    distance : array, shape (...)
+        TV(p_0, p_v) on the same prefix, or its mean over the same prefixes; or an upper bound on it, such as
+        :func:`largest_distance` of the mean divergence.
+
+    Returns
+    -------
+    UpdateInterval
+        Clipped to [0, 1] and rounded outward; both ends are attained. The lower end is above 0 only if TV < α(0). A
+        mean over each version's own texts is not covered: their prefixes differ too.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside [0, 1] or the shapes do not match.
+
+    Examples
+    --------
+    >>> interval = acceptance_after_update(0.75, 0.125)
+    >>> float(interval.lower), float(interval.upper)
+    (0.625, 0.875)
+    """
+    xp, rate, moved = arrays(acceptance=acceptance, distance=distance)
+    kind = widest(xp, UNIT_INTERVAL.check(xp, "acceptance", rate), UNIT_INTERVAL.check(xp, "distance", moved))
+    leading_dimensions(acceptance=tuple(rate.shape), distance=tuple(moved.shape))
+    rate, moved = (in_kind(xp, value, xp.float64) for value in (rate, moved))
+    return _interval(xp, rate, moved, 1.0, kind)
+
+
+def tokens_after_update(tokens: Array, distances: Array) -> UpdateInterval:
+    """Return the interval of the expected accepted drafts of a round after an update.
+
+    E[τ_v] = E[τ_0] ± Σ_i (K - i + 1) d_i. Here d_i is the mean over rounds with version 0 of TV(p_0, p_v) at draft i;
+    it counts as 0 in rounds that do not reach draft i. So the prefixes are the device's: drawn from q, while accepted.
+
+    Parameters
+    ----------
+    tokens : array, shape (...)
+        E[τ_0] in [0, K], without the server's own token.
+    distances : array, shape (..., K)
+        d_i in [0, 1] for the drafts i = 1, ..., K.
+
+    Returns
+    -------
+    UpdateInterval
+        Clipped to [0, K] and rounded outward; both ends are attained.
+
+    Raises
+    ------
+    ValueError
+        If a value is outside its range or the shapes do not match.
+
+    Examples
+    --------
+    >>> interval = tokens_after_update(2.0, [0.125, 0.0625, 0.0])
+    >>> float(interval.lower), float(interval.upper)
+    (1.5, 2.5)
+    """
+    xp, mean, moved = arrays(tokens=tokens, distances=distances)
+    kind = widest(xp, _TOKENS.check(xp, "tokens", mean), UNIT_INTERVAL.check(xp, "distances", moved))
+    entry_for_each("draft", distances=tuple(moved.shape))
+    leading_dimensions(tokens=tuple(mean.shape), distances=tuple(moved.shape[:-1]))
+    mean, moved = (in_kind(xp, value, xp.float64) for value in (mean, moved))
+    length = moved.shape[-1]
+    if not bool(xp.all(mean <= length)):
+        raise DomainError(f"tokens must be at most K = {length}, one distance per draft; got {tokens}; check the round")
+    left = xp.arange(length, 0, -1, dtype=xp.float64, device=moved.device)  # K - i + 1
+    return _interval(xp, mean, xp.sum(left * moved, axis=-1), float(length), kind)
+
+
+def largest_distance(divergence: Array) -> Array:
+    """Return the largest total variation of two distributions whose divergence KL is at most this.
+
+    It is at most Pinsker's sqrt(KL/2) and Bretagnolle and Huber's sqrt(1 - exp(-KL)), and attained by two
+    distributions on two tokens. It is concave, so the value at a mean divergence bounds the mean distance.
+
+    Parameters
+    ----------
+    divergence : array, shape (...)
+        KL in nats, 0 or more and finite, in either order of the two distributions.
+
+    Returns
+    -------
+    array, shape (...)
+        In [0, 1], rounded up.
+
+    Raises
+    ------
+    ValueError
+        If a divergence is negative or not finite.
+
+    Examples
+    --------
+    >>> [round(float(d), 4) for d in largest_distance([0.01, 0.5, 2.0])]
+    [0.0707, 0.4856, 0.8652]
+    """
+    xp, given = arrays(divergence=divergence)
+    kind = widest(xp, _DIVERGENCE.check(xp, "divergence", given))
+    limit = in_kind(xp, given, xp.float64)
+    low, high = (xp.full_like(limit, end) for end in _LOG_RANGE)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        beyond = _pair(xp, xp.exp(middle))[1] >= limit
+        low, high = xp.where(beyond, low, middle), xp.where(beyond, middle, high)
+    sharp = _pair(xp, xp.exp(high))[0] * (1.0 + _ROUNDING)
+    simple = xp.minimum(xp.sqrt(0.5 * limit), xp.sqrt(-xp.expm1(-limit)))
+    within = (limit >= _SHARP_FROM) & (limit < _LOG_RANGE[1] - 1.0)
+    return upward(xp, xp.where(within, xp.minimum(sharp, simple), simple), kind)
+
+
+def _pair(xp: Any, s: Array) -> tuple[Array, Array]:
+    """Return distance and divergence of the pair b = 1/s - 1/(e^s - 1), a = b + s b(1 - b); both rise with s."""
+    share = -xp.expm1(-s)  # 1 - e^(-s)
+    tail = xp.exp(-s) / share  # 1/(e^s - 1)
+    b = 1.0 / s - tail
+    # s a - log((e^s - 1)/s), with s(a - 1) = -s² tail (1 - b), so that nothing large cancels
+    return s * b * (1.0 - b), xp.log(s / share) - s * s * tail * (1.0 - b)
+
+
+def _interval(xp: Any, value: Array, moved: Array, most: float, kind: Any) -> UpdateInterval:
+    """Return value ± moved, clipped to [0, most], rounded outward to the caller's type."""
+    lower, upper = xp.clip(value - moved, min=0.0), xp.clip(value + moved, max=most)
+    return UpdateInterval(-upward(xp, -lower, kind), upward(xp, upper, kind))
+
+
+# ------------------------------------------------------------------------------------------ the sides of the claims
+
+
+def _after(draft: Array, old: Array, new: Array) -> UpdateInterval:
+    _, _, q, p, r = distributions(draft=draft, old=old, new=new)
+    return acceptance_after_update(acceptance_rate(p, q), total_variation(p, r))
+
+
+def _rate(draft: Array, new: Array) -> Array:
+    """Return α(v)."""
+    _, _, q, r = distributions(draft=draft, new=new)
+    return acceptance_rate(r, q)
+
+
+def _moved(old: Array, new: Array) -> Array:
+    """Return TV(p_0, p_v)."""
+    xp, _, p, r = distributions(old=old, new=new)
+    return distance(xp, p, r)
+
+
+def _divergence(old: Array, new: Array) -> Array:
+    """Return Σ p_0 log(p_0/p_v), infinite where p_v = 0 < p_0; accurate also for nearly equal rows.
+
+    Each term is p log(p/r) - p + r, which is 0 or more, so that nothing cancels in the sum.
+    """
+    xp, _, p, r = distributions(old=old, new=new)
+    both, near = (p > 0) & (r > 0), xp.abs(p - r) < 0.5 * r
+    ratio = xp.log1p(xp.where(near, (p - r) / xp.where(near, r, 1.0), 0.0))
+    ratio = xp.where(near, ratio, xp.log(xp.where(both, p, 1.0)) - xp.log(xp.where(both, r, 1.0)))
+    terms = xp.clip(p * ratio - (p - r), min=0.0)
+    return xp.where(xp.any((p > 0) & (r <= 0), axis=-1), xp.inf, xp.sum(terms, axis=-1))
+
+
+def _largest(divergence: Array) -> Array:
+    """Return :func:`largest_distance`, and 1 at an infinite divergence."""
+    xp, given = arrays(divergence=divergence)
+    finite = xp.isfinite(given)
+    return xp.where(finite, largest_distance(xp.where(finite, given, 0.0)), 1.0)
+
+
+def _pinsker(divergence: Array) -> Array:
+    xp, given = arrays(divergence=divergence)
+    return xp.minimum(xp.sqrt(0.5 * given), xp.ones_like(given))
+
+
+def _bretagnolle_huber(divergence: Array) -> Array:
+    xp, given = arrays(divergence=divergence)
+    return xp.sqrt(-xp.expm1(-given))
+
+
+def _square(**chains: Array) -> tuple[Any, ...]:
+    """Return the namespace and rows (..., V, V), one for each token before; every text begins after token 0."""
+    xp, _, *rows = distributions(**chains)
+    for name, value in zip(chains, rows, strict=True):
+        if value.ndim < 2 or value.shape[-1] != value.shape[-2]:
+            shape = tuple(value.shape)
+            raise DomainError(f"{name} must be square; got shape {shape}; give a row for each token before")
+    return (xp, *rows)
+
+
+def _accepted(draft_chain: Array, new_chain: Array) -> Array:
+    """Return E[τ] of a round of HORIZON drafts, from its end: W = Σ_v min(q, p)(1 + W after v)."""
+    xp, q, p = _square(draft_chain=draft_chain, new_chain=new_chain)
+    both = xp.minimum(q, p)
+    value = xp.zeros_like(both[..., 0])
+    for _ in range(HORIZON):
+        value = xp.sum(both * (1.0 + value[..., None, :]), axis=-1)
+    return value[..., 0]
+
+
+def _along(xp: Any, step: Array, values: Array) -> Array:
+    """Return Σ_x mass(x) value(x) at each of HORIZON positions, (..., HORIZON), with mass moved by ``step``."""
+    mass = xp.astype(xp.arange(step.shape[-1], device=step.device) == 0, xp.float64)
+    found = []
+    for _ in range(HORIZON):
+        found.append(xp.sum(mass * values, axis=-1))
+        mass = xp.sum(mass[..., None] * step, axis=-2)
+    return xp.stack(found, axis=-1)
+
+
+def _round_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> UpdateInterval:
+    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    reached = _along(xp, xp.minimum(q, p), distance(xp, p, r))
+    return tokens_after_update(_accepted(q, p), xp.clip(reached, max=1.0))
+
+
+def _own_texts(draft_chain: Array, new_chain: Array) -> Array:
+    """Return the sum of the acceptance rates along HORIZON tokens of a version's own texts."""
+    xp, q, p = _square(draft_chain=draft_chain, new_chain=new_chain)
+    return xp.sum(_along(xp, p, acceptance_rate(p, q)), axis=-1)
+
+
+def _own_texts_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
+    """Return the lower bound on that sum, from the old version's texts."""
+    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    moved = xp.clip(_along(xp, p, distance(xp, p, r)), max=1.0)
+    return tokens_after_update(_own_texts(q, p), moved).lower
+
+
+def _own_texts_same(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
+    """Return that sum less the sum of the distances, each counted once."""
+    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    return xp.clip(_own_texts(q, p) - xp.sum(_along(xp, p, distance(xp, p, r)), axis=-1), min=0.0)
+
+
+def _mean_floor(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
+    """Return mean α(0) less the largest distance at the mean divergence, over the old version's texts."""
+    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    weight = xp.mean(_along_each(xp, p), axis=-2)
+    divergence = _divergence(p, r)
+    mean = xp.sum(xp.where(weight > 0, weight * xp.where(weight > 0, divergence, 0.0), 0.0), axis=-1)
+    rate = xp.clip(xp.sum(weight * acceptance_rate(p, q), axis=-1), max=1.0)
+    return acceptance_after_update(rate, _largest(mean)).lower
+
+
+def _mean_after(draft_chain: Array, old_chain: Array, new_chain: Array) -> Array:
+    """Return mean α(v) over the old version's texts."""
+    xp, q, p, r = _square(draft_chain=draft_chain, old_chain=old_chain, new_chain=new_chain)
+    return xp.mean(_along(xp, p, acceptance_rate(r, q)), axis=-1)
+
+
+def _along_each(xp: Any, step: Array) -> Array:
+    """Return the probability of each token before each position, (..., HORIZON, V)."""
+    size = step.shape[-1]
+    eye = xp.astype(xp.arange(size, device=step.device)[:, None] == xp.arange(size, device=step.device), xp.float64)
+    parts = [_along(xp, step, xp.broadcast_to(eye[i, ...], step.shape[:-1])) for i in range(size)]
+    return xp.stack(parts, axis=-1)
+
+
+_PAPER = Source("li2025flexspec", "III-C, Table II")
+_KL = Source("fedotov2003refinements", "the largest distance at a given divergence")
+_ONE = {"draft": [1.0, 0.0], "old": [1.0, 0.0], "new": [0.5, 0.5]}
+_BRANCH = {
+    "draft_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]],
+    "old_chain": [[0.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+    "new_chain": [[0.0, 0.75, 0.25], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]],
+}
+"""The versions differ at the first token only. After token 2 the draft is wrong for both."""
+_PAIR = {"old": [0.7944868122665105, 0.2055131877334895], "new": [0.3434823572503344, 0.6565176427496656]}
+"""The pair of update_divergence at s = 2."""
+
+CLAIMS = (
+    Claim(
+        id="verification.update_floor",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="1 − α(v) ≤ 1 − α(0) + TV(p_0, p_v) on every prefix, whatever the draft",
+        relation=Relation.LE,
+        lhs=lambda draft, new: 1.0 - _rate(draft, new),
+        rhs=lambda draft, old, new: 1.0 - _after(draft, old, new).lower,
+        attained=Attained(_ONE),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.update_ceiling",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="α(v) ≤ α(0) + TV(p_0, p_v) on every prefix, whatever the draft",
+        relation=Relation.LE,
+        lhs=_rate,
+        rhs=lambda draft, old, new: _after(draft, old, new).upper,
+        attained=Attained({"draft": [1.0, 0.0], "old": [0.5, 0.5], "new": [0.75, 0.25]}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.update_round_floor",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="K − E τ_v ≤ K − E τ_0 + Σ_{i≤K} (K − i + 1) E[1{version 0 reaches draft i} TV_i], drafts from q",
+        relation=Relation.LE,
+        lhs=lambda draft_chain, new_chain: HORIZON - _accepted(draft_chain, new_chain),
+        rhs=lambda draft_chain, old_chain, new_chain: HORIZON - _round_after(draft_chain, old_chain, new_chain).lower,
+        attained=Attained(_BRANCH),
+        ceiling=float(HORIZON),
+    ),
+    Claim(
+        id="verification.update_round_ceiling",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="E τ_v ≤ E τ_0 + Σ_{i≤K} (K − i + 1) E[1{version 0 reaches draft i} TV_i], drafts from q",
+        relation=Relation.LE,
+        lhs=_accepted,
+        rhs=lambda draft_chain, old_chain, new_chain: _round_after(draft_chain, old_chain, new_chain).upper,
+        attained=Attained({**_BRANCH, "old_chain": _BRANCH["new_chain"], "new_chain": _BRANCH["old_chain"]}),
+        ceiling=float(HORIZON),
+    ),
+    Claim(
+        id="verification.update_own_texts",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="Σ_t E_v[1 − α(v)] ≤ Σ_t E_0[1 − α(0)] + Σ_t (T − t + 1) E_0 TV_t, each on its own texts of T tokens",
+        relation=Relation.LE,
+        lhs=lambda draft_chain, new_chain: HORIZON - _own_texts(draft_chain, new_chain),
+        rhs=lambda draft_chain, old_chain, new_chain: HORIZON - _own_texts_after(draft_chain, old_chain, new_chain),
+        attained=Attained(_BRANCH),
+        ceiling=float(HORIZON),
+    ),
+    Claim(
+        id="verification.update_own_texts_mean",
+        source=_PAPER,
+        origin=Origin.IMPLIED,
+        statement="Σ_t E_v[1 − α(v)] ≤ Σ_t E_0[1 − α(0)] + Σ_t E_0 TV_t, each version on its own texts of T tokens",
+        relation=Relation.LE,
+        lhs=lambda draft_chain, new_chain: HORIZON - _own_texts(draft_chain, new_chain),
+        rhs=lambda draft_chain, old_chain, new_chain: HORIZON - _own_texts_same(draft_chain, old_chain, new_chain),
+        refuted=_BRANCH,
+        ceiling=float(HORIZON),
+    ),
+    Claim(
+        id="verification.update_divergence",
+        source=_KL,
+        origin=Origin.NEW,
+        statement="TV(p_0, p_v) ≤ max {TV(P, Q): KL(P ‖ Q) ≤ KL(p_0 ‖ p_v)}, attained on two tokens",
+        relation=Relation.LE,
+        lhs=_moved,
+        rhs=lambda old, new: _largest(_divergence(old, new)),
+        attained=Attained(_PAIR),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.update_divergence_pinsker",
+        source=_KL,
+        origin=Origin.NEW,
+        statement="max {TV(P, Q): KL(P ‖ Q) ≤ D} ≤ sqrt(D/2)",
+        relation=Relation.LE,
+        lhs=largest_distance,
+        rhs=_pinsker,
+        attained=Attained({"divergence": 1e-5}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.update_divergence_bretagnolle_huber",
+        source=_KL,
+        origin=Origin.NEW,
+        statement="max {TV(P, Q): KL(P ‖ Q) ≤ D} ≤ sqrt(1 − exp(−D))",
+        relation=Relation.LE,
+        lhs=largest_distance,
+        rhs=_bretagnolle_huber,
+        attained=Attained({"divergence": 39.0}),
+        ceiling=1.0,
+    ),
+    Claim(
+        id="verification.update_mean_divergence",
+        source=_PAPER,
+        origin=Origin.NEW,
+        statement="1 − mean α(v) ≤ 1 − mean α(0) + max {TV: KL ≤ mean KL(p_0 ‖ p_v)}, means over the same prefixes",
+        relation=Relation.LE,
+        lhs=lambda draft_chain, old_chain, new_chain: 1.0 - _mean_after(draft_chain, old_chain, new_chain),
+        rhs=lambda draft_chain, old_chain, new_chain: 1.0 - _mean_floor(draft_chain, old_chain, new_chain),
+        attained=Attained(
+            {
+                "draft_chain": [_PAIR["old"], _PAIR["old"]],
+                "old_chain": [_PAIR["old"], _PAIR["old"]],
+                "new_chain": [_PAIR["new"], _PAIR["new"]],
+            }
+        ),
+        ceiling=1.0,
+    ),
+)

@@ -1,0 +1,300 @@
+"""Acceptance after an update of the target: bounds against enumeration in fractions, and the largest distance."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.optimize import brentq
+
+import hlmtheory
+from hlmtheory.verification import (
+    acceptance_after_update,
+    acceptance_rate,
+    largest_distance,
+    tokens_after_update,
+    total_variation,
+)
+from hlmtheory.verification.updates import HORIZON, _divergence
+
+from .kinds import LIBRARIES, kind_of, numbers, to
+from .module_claims import ClaimTable
+from .strategies import TARGETS, pairs, rows, shapes
+
+KNOWN = hlmtheory.all_claims()
+CLAIMS = tuple(claim for name, claim in KNOWN.items() if name.startswith("verification.update_"))
+
+
+@st.composite
+def versions(draw):
+    """A draft and two versions, which are often near each other or equal."""
+    pair = draw(pairs())
+    return {
+        "draft": pair["draft"],
+        "old": pair["target"],
+        "new": draw(st.sampled_from(TARGETS))(draw, pair["target"]),
+    }
+
+
+@st.composite
+def chains(draw):
+    """Markov chains of a draft and of two versions, whose rows are equal after some tokens."""
+    shape, size = draw(shapes()), draw(st.integers(1, 3))
+    old, draft, new = (draw(rows((*shape, size), size)) for _ in range(3))
+    alike = draw(hnp.arrays(np.bool_, (2, *shape, size, 1)))
+    return {
+        "draft_chain": np.where(alike[0], old, draft),
+        "old_chain": old,
+        "new_chain": np.where(alike[1], old, new),
+    }
+
+
+VERSIONS = versions()
+DIVERGENCES = st.one_of(
+    st.sampled_from((0.0, 1e-300, 1e-12, 9.9e-5, 1e-4, 0.5, 39.9, 40.0, 41.0, 1e6)), st.floats(0.0, 60.0)
+)
+STRATEGIES = {
+    "verification.update_floor": VERSIONS,
+    "verification.update_ceiling": VERSIONS,
+    "verification.update_divergence": VERSIONS.map(lambda found: {name: found[name] for name in ("old", "new")}),
+    **{
+        f"verification.update_divergence_{name}": st.fixed_dictionaries({"divergence": DIVERGENCES})
+        for name in ("pinsker", "bretagnolle_huber")
+    },
+    **{
+        f"verification.update_{name}": chains()
+        for name in ("round_floor", "round_ceiling", "own_texts", "own_texts_mean", "mean_divergence")
+    },
+}
+_BAD = [[0.5, 0.47], [0.5, 0.5]]
+_SAME = [[0.75, 0.25], [0.5, 0.5]]
+CLAIM_TABLE = ClaimTable(
+    CLAIMS,
+    STRATEGIES,
+    strays={
+        **{"draft": [0.5, 0.47], "old": [0.5, math.nan], "new": [0.5, 0.47], "divergence": -0.5},
+        **{"draft_chain": _BAD, "old_chain": _BAD, "new_chain": _BAD},
+    },
+    agrees={
+        "verification.update_own_texts_mean": {"draft_chain": _SAME, "old_chain": _SAME, "new_chain": _SAME},
+    },
+)
+
+
+# ------------------------------------------------------------------------------------------------- the enumeration
+
+
+def exactly(chain):
+    """Return the chain in fractions, each row divided by its sum."""
+    found = [[Fraction(float(x)) for x in row] for row in chain]
+    return [[x / sum(row) for x in row] for row in found]
+
+
+def texts(size):
+    """Yield the texts of HORIZON tokens, each as its pairs of the token before and the token."""
+    for text in itertools.product(range(size), repeat=HORIZON):
+        yield list(zip((0, *text), text, strict=False))
+
+
+def mean_accepted(draft, target):
+    """E[τ]: each text of drafts, each number of accepted ones, in fractions."""
+    total = Fraction(0)
+    for steps in texts(len(draft)):
+        drawn, kept = Fraction(1), Fraction(1)
+        ratios = []
+        for before, token in steps:
+            drawn *= draft[before][token]
+            ratios.append(min(Fraction(1), target[before][token] / draft[before][token]) if drawn else Fraction(0))
+        for count, ratio in enumerate((*ratios, Fraction(0))):
+            total += drawn * kept * (1 - ratio) * count
+            kept *= ratio
+    return total
+
+
+def reached_distance(draft, old, new):
+    """Return d_i by enumeration: texts of drafts, the coins of version 0 before draft i, the distance there."""
+    found = [Fraction(0)] * HORIZON
+    for steps in texts(len(draft)):
+        drawn = math.prod((draft[before][token] for before, token in steps), start=Fraction(1))
+        kept = Fraction(1)
+        for i, (before, token) in enumerate(steps):
+            found[i] += drawn * kept * sum(abs(a - b) for a, b in zip(old[before], new[before], strict=True)) / 2
+            kept *= min(Fraction(1), old[before][token] / draft[before][token]) if draft[before][token] else 0
+    return found
+
+
+def three_chains(seed, size=2):
+    """Return a draft and two versions on multiples of 1/16."""
+    rng = np.random.default_rng(seed)
+    return [rng.multinomial(16, np.full(size, 1 / size), size) / 16 for _ in range(3)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_round_is_that_of_the_enumeration(seed):
+    draft, old, new = three_chains(seed)
+    q, p, r = map(exactly, (draft, old, new))
+    before, after = mean_accepted(q, p), mean_accepted(q, r)
+    moved = reached_distance(q, p, r)
+    cost = sum((HORIZON - i) * one for i, one in enumerate(moved))
+    floor = KNOWN["verification.update_round_floor"].check({"draft_chain": draft, "old_chain": old, "new_chain": new})
+    assert HORIZON - float(floor.lhs) == pytest.approx(float(after), rel=1e-12, abs=1e-12)
+    assert HORIZON - float(floor.rhs) == pytest.approx(max(0.0, float(before - cost)), rel=1e-12, abs=1e-12)
+    assert abs(after - before) <= cost
+    interval = tokens_after_update(float(before), [float(x) for x in moved])
+    assert Fraction(float(interval.lower)) <= max(before - cost, 0) + Fraction(1, 10**12)
+    assert float(interval.lower) - 1e-12 <= after <= float(interval.upper) + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_own_texts_are_those_of_the_enumeration(seed):
+    draft, old, new = three_chains(seed)
+    q, p, r = map(exactly, (draft, old, new))
+
+    def along(law, value):
+        total = Fraction(0)
+        for steps in texts(len(q)):
+            mass = math.prod((law[before][token] for before, token in steps), start=Fraction(1))
+            total += mass * sum(value(t, before) for t, (before, _) in enumerate(steps))
+        return total
+
+    def overlap(first, second):
+        return sum(map(min, first, second), start=Fraction(0))
+
+    after = along(r, lambda t, before: overlap(q[before], r[before]))
+    own = along(p, lambda t, before: overlap(q[before], p[before]))
+    cost = along(p, lambda t, before: (HORIZON - t) * (1 - overlap(p[before], r[before])))
+    found = KNOWN["verification.update_own_texts"].check({"draft_chain": draft, "old_chain": old, "new_chain": new})
+    assert HORIZON - float(found.lhs) == pytest.approx(float(after), rel=1e-12)
+    assert HORIZON - float(found.rhs) == pytest.approx(max(0.0, float(own - cost)), rel=1e-12, abs=1e-12)
+    assert after >= own - cost
+
+
+def test_a_smaller_weight_of_a_draft_fails():
+    """With K - i in place of K - i + 1, one of the attained instances lies outside."""
+    claim = KNOWN["verification.update_round_floor"]
+    draft, old, new = (np.asarray(claim.attained.instance[name]) for name in ("draft_chain", "old_chain", "new_chain"))
+    q, p, r = map(exactly, (draft, old, new))
+    moved = reached_distance(q, p, r)
+    assert mean_accepted(q, r) < mean_accepted(q, p) - sum((HORIZON - i - 1) * one for i, one in enumerate(moved))
+
+
+# ------------------------------------------------------------------------------------------------ the divergence
+
+
+def binary_divergence(a, b):
+    """Return kl(a, b) of two probabilities strictly inside (0, 1)."""
+    return a * math.log(a / b) + (1 - a) * math.log((1 - a) / (1 - b))
+
+
+@pytest.mark.parametrize("divergence", [1e-3, 0.01, 0.1, 0.5, 1.0, 2.0])
+def test_the_largest_distance_is_that_of_a_search_over_pairs(divergence):
+    best = 0.0
+    for b in np.linspace(0.001, 0.999, 2_001):
+        if binary_divergence(1 - 1e-15, b) > divergence:
+            best = max(best, brentq(lambda a, b=b: binary_divergence(a, b) - divergence, b, 1 - 1e-15) - b)
+    found = float(largest_distance(divergence))
+    assert best <= found
+    assert found == pytest.approx(best, rel=1e-5)
+
+
+@given(st.floats(1e-4, 39.0))
+def test_the_largest_distance_is_an_upper_bound_in_high_precision(divergence):
+    with mpmath.workdps(60):
+        target = mpmath.mpf(divergence)
+
+        def pair(s):
+            b = 1 / s - 1 / mpmath.expm1(s)
+            return s * b * (1 - b), s * (b + s * b * (1 - b)) - mpmath.log(mpmath.expm1(s) / s)
+
+        low, high = mpmath.mpf("1e-3"), mpmath.mpf(10) ** 18
+        for _ in range(150):
+            middle = mpmath.sqrt(low * high)
+            low, high = (low, middle) if pair(middle)[1] >= target else (middle, high)
+        exact = pair(high)[0]
+        found = mpmath.mpf(float(largest_distance(divergence)))
+        assert exact <= found
+        assert found <= exact * (1 + mpmath.mpf("1e-9")) or found == 1
+
+
+@given(DIVERGENCES, DIVERGENCES, st.floats(0.0, 1.0))
+def test_the_largest_distance_rises_and_is_concave(first, second, share):
+    ends = [float(largest_distance(x)) for x in (first, second)]
+    assert (ends[0] <= ends[1] * (1 + 1e-9)) == (first <= second) or ends[0] == pytest.approx(ends[1], rel=1e-9)
+    middle = float(largest_distance(share * first + (1 - share) * second))
+    assert middle >= (share * ends[0] + (1 - share) * ends[1]) * (1 - 1e-5)  # Pinsker's part lies 3e-6 too high
+
+
+def test_the_limits_of_the_largest_distance():
+    assert largest_distance([0.0, 1e9]).tolist() == [0.0, 1.0]
+    assert float(largest_distance(1e-8)) == pytest.approx(math.sqrt(0.5e-8), rel=1e-12)
+
+
+@given(pairs())
+def test_the_divergence_is_that_of_its_definition(pair):
+    p, r = (pair[name].reshape(-1, pair[name].shape[-1]) for name in ("target", "draft"))
+    found = np.asarray(_divergence(p, r)).reshape(-1)
+    with mpmath.workdps(40):
+        for one, other, value in zip(p, r, found, strict=True):
+            a, b = ([mpmath.mpf(float(x)) for x in row] for row in (one, other))
+            a, b = [x / mpmath.fsum(a) for x in a], [x / mpmath.fsum(b) for x in b]
+            terms = [x * mpmath.log(x / y) if y else mpmath.inf for x, y in zip(a, b, strict=True) if x]
+            exact = float(mpmath.fsum(terms))
+            assert value == pytest.approx(exact, rel=1e-9, abs=1e-13)
+
+
+# ------------------------------------------------------------------------------------------------- the functions
+
+
+@given(VERSIONS)
+def test_the_acceptance_lies_in_its_interval(found):
+    draft, old, new = (found[name] for name in ("draft", "old", "new"))
+    interval = acceptance_after_update(acceptance_rate(old, draft), total_variation(old, new))
+    after = acceptance_rate(new, draft)
+    assert (interval.lower <= after + 1e-12).all()
+    assert (after <= interval.upper + 1e-12).all()
+    assert (interval.lower >= 0).all()
+    assert (interval.upper <= 1).all()
+
+
+def test_when_the_bound_says_something():
+    """Table II of flexspec: from .72 down to .45 and .18 needs versions at least .27 and .54 apart."""
+    assert float(acceptance_after_update(0.72, 0.27).lower) == pytest.approx(0.45)
+    assert float(acceptance_after_update(0.72, 0.72).lower) == 0.0
+    divergence = brentq(lambda nats: float(largest_distance(nats)) - 0.72, 0.1, 3.0)
+    assert divergence == pytest.approx(1.2106, rel=1e-3)  # nats a token: above, α(0) = .72 guarantees nothing
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_libraries_and_types(library):
+    rate, moved = np.array([0.25, 0.75]), np.array([0.5, 0.125])
+    lower, upper = acceptance_after_update(to(library, rate, "float32"), to(library, moved, "float32"))
+    assert kind_of(lower) == kind_of(upper) == (library, "float32")
+    assert numbers(lower).tolist() == [0.0, 0.625]
+    assert numbers(upper).tolist() == [0.75, 0.875]
+    assert numbers(largest_distance(to(library, moved))).tolist() == pytest.approx(largest_distance(moved).tolist())
+    tokens = tokens_after_update(to(library, np.array([1.0, 2.0])), to(library, np.full((2, 3), 0.125)))
+    assert numbers(tokens.lower).tolist() == [0.25, 1.25]
+    assert numbers(tokens.upper).tolist() == [1.75, 2.75]
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match=r"^acceptance must be in \[0, 1\]"):
+        acceptance_after_update(1.5, 0.5)
+    with pytest.raises(ValueError, match=r"^distance must be in \[0, 1\]"):
+        acceptance_after_update(0.5, -0.5)
+    with pytest.raises(ValueError, match=r"^tokens must be at most K = 2"):
+        tokens_after_update(2.5, [0.0, 0.0])
+    with pytest.raises(ValueError, match=r"^distances must have an entry for each draft"):
+        tokens_after_update(0.0, [])
+    with pytest.raises(ValueError, match=r"^divergence must be 0 or more and finite"):
+        largest_distance(math.inf)
+    three = np.full((2, 3), 1 / 3)
+    with pytest.raises(ValueError, match=r"^draft_chain must be square"):
+        KNOWN["verification.update_round_floor"].check({"draft_chain": three, "old_chain": three, "new_chain": three})

@@ -43,7 +43,13 @@ class TreeModel(CachedModel):
         self.stored = np.zeros_like(self.cached)
 
     def read_nodes(
-        self, tokens: Sequence[Array], offsets: Sequence[Array], sees: Sequence[Array], *, features: bool = False
+        self,
+        tokens: Sequence[Array],
+        offsets: Sequence[Array],
+        sees: Sequence[Array],
+        *,
+        features: bool = False,
+        inputs: dict[str, Any] | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Read new nodes of each slot's tree in one pass.
 
@@ -55,6 +61,8 @@ class TreeModel(CachedModel):
             Which nodes of the tree each of them sees.
         features : bool
             Whether the last hidden states are wanted.
+        inputs : dict, optional
+            Further arguments of the model, of shape (slots, m, ...).
 
         Returns
         -------
@@ -65,7 +73,7 @@ class TreeModel(CachedModel):
         import torch
 
         counts = np.array([len(one) for one in tokens])
-        width, starts = int(counts.max()), self.cached + self.stored
+        width, starts = max(int(counts.max()), 1), self.cached + self.stored
         capacity = self._cache.capacity
         seen = min(int(starts.max()) + width, capacity)
         ids = np.zeros((len(counts), width), dtype=np.int64)
@@ -82,6 +90,7 @@ class TreeModel(CachedModel):
         mask.masked_fill_(torch.from_numpy(~visible).to(self.device), self._hidden)
         place = torch.from_numpy(np.minimum(where, self.context - 1)).to(self.device)
         options: dict[str, Any] = {"attention_mask": mask[:, None], "position_ids": place}
+        options |= inputs or {}
         if features:
             options["output_hidden_states"] = True
         if self._waits:

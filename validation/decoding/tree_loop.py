@@ -29,6 +29,12 @@ class TreeLoop(BatchState):
 
     model_class = TreeModel
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._own = self._method.own_model(len(self.sequences), self.tokens.shape[1])
+        if self._own is not None:
+            self.models[DRAFT] = self._own
+
     @property
     def _method(self) -> TreeMethod:
         return cast("TreeMethod", self.method)
@@ -39,7 +45,8 @@ class TreeLoop(BatchState):
 
         with torch.inference_mode():
             self._retire(self.kept_end - self.prompt_end >= self.session.new_tokens)
-            self.read_prompts(DRAFT)
+            if self._own is None:
+                self.read_prompts(DRAFT)
             if self._method.wants_features:
                 self._read_prompts_with_features()
             else:

@@ -210,3 +210,33 @@ def draw_children(tree: DraftTree, node: int, draft: Array, count: int, chance: 
         left[token] = 0.0
         found.append(tree.add(node, token))
     return found
+
+
+TYPICAL_SHARE, TYPICAL_FACTOR = 0.09, 0.3
+"""ε and δ of typical acceptance in Medusa's code."""
+
+
+def typical_walk(
+    tree: DraftTree, target: Array, chance: Chance, left: int, end_tokens: frozenset[int]
+) -> tuple[list[int], int, bool]:
+    """Return the longest path of *typical* drafts, and a token from p after it; takes what :func:`exact_walk` does.
+
+    A draft is typical if its p is above min(ε, δ e^(-H)), with H the entropy of p in nats (cai2024medusa). The law of
+    the texts is not the target's.
+    """
+    rows = target.astype(np.float64)
+    rows = rows / rows.sum(axis=-1, keepdims=True)
+    logs = np.log(rows, out=np.zeros_like(rows), where=rows > 0)
+    limits = np.minimum(TYPICAL_SHARE, TYPICAL_FACTOR * np.exp((rows * logs).sum(axis=-1)))
+    depths, best = {ROOT: 0}, ROOT
+    for node, (token, parent) in enumerate(zip(tree.tokens[1:], tree.parents[1:], strict=True), 1):
+        over = parent != ROOT and tree.tokens[parent] in end_tokens
+        if parent not in depths or over or depths[parent] == left or rows[parent, token] <= limits[parent]:
+            continue
+        depths[node] = depths[parent] + 1
+        if depths[node] > depths[best]:
+            best = node
+    path = tree.path_to(best)
+    if len(path) == left or (path and tree.tokens[best] in end_tokens):
+        return path, -1, False
+    return path, chance.token(rows[best]), bool(tree.children()[best])

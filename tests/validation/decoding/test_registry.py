@@ -10,12 +10,13 @@ from validation.decoding.methods import METHODS, MODULES
 from validation.decoding.methods.base import Method
 from validation.decoding.methods.quantized import Sqs
 from validation.decoding.methods.registry import Family, Fitted, MethodInfo, PlotStyle, info_of, register
+from validation.decoding.methods.trees import SampledTree
 from validation.decoding.studies import STUDIES
 from validation.decoding.sweep import mark_of
 from validation.errors import UserError
 
 FITTED = Fitted(1.1, 0.02, 0.5, 0.1, 0.5, 0.3, 17)
-BASES = (Method, Sqs)  # base classes of methods, not methods themselves
+BASES = (Method, Sqs, SampledTree)  # base classes of methods, not methods themselves
 
 
 def test_every_method_of_the_folder_is_registered() -> None:

@@ -26,6 +26,7 @@ class TreeMethod(Method, ABC):
 
     ====================================== ===================================================================
     :meth:`~.Method.begin`                 the batch begins
+    :meth:`own_model`                      the model that drafts, if it is not the pair's
     :meth:`read_prompt`                    a prompt was read; only with ``wants_features``
     :meth:`grow`                           the trees of a round
     :meth:`tree_message`                   how a tree is sent
@@ -50,6 +51,10 @@ class TreeMethod(Method, ABC):
     @abstractmethod
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
         """Return a tree for each sequence; ``model`` is the draft model, if ``runs_draft``."""
+
+    def own_model(self, slots: int, capacity: int) -> TreeModel | None:
+        """Return a model of the method's own; the loop then keeps its cache as that of a draft model."""
+        return None
 
     def read_prompt(self, sequence: int, tokens: Array, features: Any) -> None:
         """Store a prompt's tokens (n,), and the hidden states (n - 1, H) of all but its last (None if n = 1)."""
@@ -83,74 +88,59 @@ def _interleaved(tree: DraftTree, width: int, up: int) -> list[tuple[int, int]]:
     return [one for token, parent in pairs for one in ((token, width), (parent, up))]
 
 
-@register(
-    MethodInfo(
-        "draft tree",
-        Family.SPECULATIVE,
-        PlotStyle(BLACK, "d", "dashed"),
-        default=lambda setup: DraftTreeSd(),
-        studies=(),
-    )
-)
-class DraftTreeSd(TreeMethod):
-    """Tree speculative decoding with the pair's draft model (miao2024specinfer): children drawn without replacement.
+class LevelTree(TreeMethod):
+    """A method that grows its trees level by level, with one pass of a draft model each.
 
-    At temperature 0 the children are the likeliest tokens. The server needs the distributions that children were drawn
-    from, in float32.
-
-    Parameters
-    ----------
-    widths : tuple of int
-        Children of each node, by depth.
+    ``max_draft_length`` is the greatest depth. The draft model's cache holds the kept tokens; what it read of a tree is
+    dropped at the end of the round.
     """
 
-    runs_draft = True
-
-    def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
-        self.widths, self.max_draft_length = tuple(widths), len(widths)
-        self.tree_nodes = 1 + int(np.cumprod(widths).sum())
-        self.name = f"draft tree ({'-'.join(map(str, widths))})"
-
     def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
-        """Grow all trees level by level, with one pass of the draft model each."""
+        """Return a tree for each sequence."""
         assert model is not None
         trees = [DraftTree([int(request.tokens[-1])]) for request in requests]
-        firsts = model.cached.tolist()
-        fresh = [request.tokens[first:] for request, first in zip(requests, firsts, strict=True)]
-        logits, _ = model.read_nodes(
-            fresh, [np.arange(len(one)) for one in fresh], [np.tri(len(one), dtype=bool) for one in fresh]
-        )
+        rows = self.read_kept(requests, trees, model)
+        frontier = [[0] if len(row) else [] for row in rows]
+        read: list[dict[int, int]] = [{} for _ in trees]  # by tree and node: place among the nodes that were read
+        for depth in range(self.max_draft_length):
+            for i, (request, tree) in enumerate(zip(requests, trees, strict=True)):
+                ready = frontier[i] if depth < request.left else []
+                frontier[i] = self.expand(request, tree, ready, rows[i], depth)
+            if depth + 1 == self.max_draft_length or not any(frontier):
+                break
+            rows = self._read_level(requests, trees, frontier, read, model)
+        model.drop()
+        return [self.finish(request, tree) for request, tree in zip(requests, trees, strict=True)]
+
+    def read_kept(self, requests: Sequence[TreeRequest], trees: list[DraftTree], model: TreeModel) -> list[Any]:
+        """Let the draft model read the new kept tokens, and return its logits (1, V) after the last, by sequence.
+
+        A sequence for which there are none yet gets (0, V).
+        """
+        fresh = [request.tokens[first:].copy() for request, first in zip(requests, model.cached.tolist(), strict=True)]
+        return self._read_chain(requests, trees, fresh, model)
+
+    def _read_chain(
+        self, requests: Sequence[TreeRequest], trees: list[DraftTree], fresh: list[Array], model: TreeModel
+    ) -> list[Any]:
+        """Let the draft model read new tokens of each sequence into its cache."""
+        offsets, sees = [np.arange(len(one)) for one in fresh], [np.tri(len(one), dtype=bool) for one in fresh]
+        inputs = self.inputs(requests, trees, [])
+        logits, states = model.read_nodes(fresh, offsets, sees, features=self.wants_features, inputs=inputs)
         for slot, one in enumerate(fresh):
             model.commit(slot, range(len(one)))
         self._count_pass(trees, model)
-        frontier = [[0] for _ in trees]
-        rows = [logits[slot, len(one) - 1][None] for slot, one in enumerate(fresh)]
-        read: list[dict[int, int]] = [{} for _ in trees]  # by tree and node: place among the tree nodes that were read
-        for depth, width in enumerate(self.widths):
-            for i, (request, tree) in enumerate(zip(requests, trees, strict=True)):
-                ready = frontier[i] if depth < request.left else []
-                frontier[i] = self._children(request, tree, ready, rows[i], width)
-            if depth + 1 == len(self.widths) or not any(frontier):
-                break
-            rows = self._read_level(trees, frontier, read, model)
-        model.drop()
-        return trees
-
-    def _children(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, width: int) -> list[int]:
-        """Add the children of these nodes, and return them; nothing follows an end-of-text token."""
-        found, ends = [], self.session.pair.end_tokens
-        temperature = self.session.temperature
-        for node, logits in zip(nodes, rows, strict=False):
-            if temperature == 0:
-                best = logits.topk(min(width, len(logits))).indices.tolist()
-                found += [tree.add(node, int(token)) for token in best]
-            else:
-                q = distributions_of(logits[None], temperature, self.session.top_p)[0].double().cpu().numpy()
-                found += draw_children(tree, node, q, width, request.chance)
-        return [node for node in found if tree.tokens[node] not in ends]
+        ends = [len(one) for one in fresh]
+        self.note_states(requests, [[0] if end else [] for end in ends], states, [[end - 1] for end in ends])
+        return [logits[slot, end - 1 : end] if end else logits[slot, :0] for slot, end in enumerate(ends)]
 
     def _read_level(
-        self, trees: list[DraftTree], frontier: list[list[int]], read: list[dict[int, int]], model: TreeModel
+        self,
+        requests: Sequence[TreeRequest],
+        trees: list[DraftTree],
+        frontier: list[list[int]],
+        read: list[dict[int, int]],
+        model: TreeModel,
     ) -> list[Any]:
         """Let the draft model read a level of each tree, and return its rows of logits."""
         tokens, offsets, sees = [], [], []
@@ -164,15 +154,84 @@ class DraftTreeSd(TreeMethod):
             tokens.append(np.array([tree.tokens[node] for node in nodes], dtype=np.int64))
             offsets.append(np.full(len(nodes), depth - 1, dtype=np.int64))
             sees.append(seen)
-        logits, _ = model.read_nodes(tokens, offsets, sees)
+        inputs = self.inputs(requests, trees, frontier)
+        logits, states = model.read_nodes(tokens, offsets, sees, features=self.wants_features, inputs=inputs)
         self._count_pass([tree for tree, nodes in zip(trees, frontier, strict=True) if nodes], model)
+        self.note_states(requests, frontier, states, [list(range(len(nodes))) for nodes in frontier])
         return [logits[slot, : len(nodes)] for slot, nodes in enumerate(frontier)]
+
+    @abstractmethod
+    def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
+        """Add the children of these nodes from the draft model's logits (n, V), and return the nodes to read next."""
+
+    def finish(self, request: TreeRequest, tree: DraftTree) -> DraftTree:
+        """Return the tree that is sent."""
+        return tree
+
+    def inputs(
+        self, requests: Sequence[TreeRequest], trees: list[DraftTree], frontier: list[list[int]]
+    ) -> dict[str, Any]:
+        """Return further inputs of the draft model for these nodes; for the kept tokens if there are none."""
+        return {}
+
+    def note_states(
+        self, requests: Sequence[TreeRequest], nodes: list[list[int]], states: Any, places: list[list[int]]
+    ) -> None:
+        """Store the draft model's hidden states (slots, m, H) of these nodes, which lie at these places."""
 
     @staticmethod
     def _count_pass(trees: list[DraftTree], model: TreeModel) -> None:
         for tree in trees:
             tree.seconds += model.seconds / len(trees)
             tree.passes += 1
+
+
+class SampledTree(LevelTree):
+    """A tree whose children are drawn from the draft's distributions without replacement.
+
+    At temperature 0 the children are the likeliest tokens, and certain. The server needs the distributions that
+    children were drawn from, in float32.
+
+    Parameters
+    ----------
+    widths : tuple of int
+        Children of each node, by depth.
+    """
+
+    def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
+        self.widths, self.max_draft_length = tuple(widths), len(widths)
+        self.tree_nodes = 1 + int(np.cumprod(widths).sum())
+
+    def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
+        """Draw the children of these nodes; nothing follows an end-of-text token."""
+        found, width, temperature = list[int](), self.widths[depth], self.session.temperature
+        for node, logits in zip(nodes, rows, strict=False):
+            if temperature == 0:
+                best = logits.topk(min(width, len(logits))).indices.tolist()
+                found += [tree.add(node, int(token)) for token in best]
+            else:
+                q = distributions_of(logits[None], temperature, self.session.top_p)[0].double().cpu().numpy()
+                found += draw_children(tree, node, q, width, request.chance)
+        return [node for node in found if tree.tokens[node] not in self.session.pair.end_tokens]
+
+
+@register(
+    MethodInfo(
+        "draft tree",
+        Family.SPECULATIVE,
+        PlotStyle(BLACK, "d", "dashed"),
+        default=lambda setup: DraftTreeSd(),
+        studies=(),
+    )
+)
+class DraftTreeSd(SampledTree):
+    """Tree speculative decoding with the pair's draft model (miao2024specinfer)."""
+
+    runs_draft = True
+
+    def __init__(self, widths: tuple[int, ...] = (3, 2, 1, 1)) -> None:
+        super().__init__(widths)
+        self.name = f"draft tree ({'-'.join(map(str, widths))})"
 
 
 @register(

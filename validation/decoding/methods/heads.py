@@ -1,0 +1,344 @@
+"""Methods that draft from the target model's last hidden states: Medusa-1 and EAGLE.
+
+The heads stand on the device, as flexspec says of its "synced" baselines. So the server's answer of a round carries the
+hidden states that the next drafts need, in 16 bits a number: for Medusa that of the position whose distribution the
+server's token was drawn from, for EAGLE those of all new positions. Before the first round the device needs those of
+the prompt: EAGLE all of them, Medusa the last; they are counted with the first answer. With ``on_server`` the heads
+stand on the server, and a round sends a request up and the new tokens down. The texts are the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from validation.decoding.methods.registry import BLUE, LIGHT_BLUE, Family, MethodInfo, PlotStyle, register
+from validation.decoding.methods.trees import LevelTree, SampledTree, TreeMethod
+from validation.decoding.session import Session
+from validation.decoding.tree_cache import TreeModel
+from validation.decoding.trees import (
+    DraftTree,
+    TreeOutcome,
+    TreeRequest,
+    Walk,
+    typical_walk,
+)
+from validation.models.heads import EAGLE, MEDUSA, load_heads, read_settings, weights_mark
+
+Array = NDArray[Any]
+
+
+class _FromFeatures(TreeMethod):
+    """What the methods share: the weights, the hidden states on the device, and their bytes."""
+
+    kind = ""
+    wants_features = True
+
+    def _open(self, folder: str | Path, any_base: bool, on_server: bool) -> None:
+        """Read the settings of a folder of weights."""
+        self.folder, self.any_base, self.on_server = Path(folder), any_base, on_server
+        self.settings = read_settings(self.folder, self.kind)
+        self.weights = weights_mark(self.folder)
+        self._parts: dict[int, Any] = {}
+
+    def begin(self, session: Session) -> None:
+        """Load the weights for the target model, and forget all hidden states."""
+        super().begin(session)
+        target = session.pair.target
+        if id(target) not in self._parts:
+            self._parts = {id(target): load_heads(self.folder, self.kind, target, any_base=self.any_base)}
+        self.part = self._parts[id(target)]
+        self.features: dict[int, Any] = {}  # by sequence: those that the next drafts need
+        self._prompt_bytes: dict[int, int] = {}
+
+    def _sent(self, features: Any) -> Any:
+        """Return hidden states as the device gets them: in 16 bits."""
+        return features.half().to(features.dtype)
+
+    def _feature_bytes(self, count: int) -> int:
+        return 2 * int(self.settings["hidden"]) * count
+
+    def tree_reply(self, outcome: TreeOutcome) -> int:
+        """Return the number of bytes of the answer, with the hidden states that the device needs."""
+        found = super().tree_reply(outcome)
+        if self.on_server:
+            return found
+        wanted = 1 if self.kind == MEDUSA else 1 + len(outcome.path)
+        return found + self._feature_bytes(wanted) + self._prompt_bytes.pop(outcome.sequence, 0)
+
+    def read_prompt(self, sequence: int, tokens: Array, features: Any) -> None:
+        """Store the hidden states of the prompt."""
+        if features is None or not len(features):
+            return
+        self.features[sequence] = self._sent(features if self.kind == EAGLE else features[-1:])
+        self._prompt_bytes[sequence] = self._feature_bytes(len(self.features[sequence]))
+
+    def learn_tree(self, outcome: TreeOutcome) -> None:
+        """Store the hidden states of the new positions."""
+        self.features[outcome.sequence] = self._sent(outcome.features[-1:] if self.kind == MEDUSA else outcome.features)
+
+
+# ------------------------------------------------------------------------------------------------------- Medusa
+
+
+def best_ranks(hits: Sequence[Sequence[float]], nodes: int) -> tuple[tuple[int, ...], ...]:
+    """Return the tree of Medusa with this many nodes whose expected number of accepted drafts is largest.
+
+    A node is the sequence of its ranks: (0, 2) is the third likeliest token of head 2 after the likeliest of head 1.
+    Its chance is taken as the product of the shares of hits (cai2024medusa Section 2.3.3), so a node's chance is at
+    most its parent's, and the likeliest nodes form a tree.
+
+    Parameters
+    ----------
+    hits : sequence of sequences of float
+        How often the i-th likeliest token of head k is right.
+    nodes : int
+
+    Returns
+    -------
+    tuple of tuple of int
+        Parents first.
+
+    Examples
+    --------
+    >>> best_ranks([[0.5, 0.25], [0.5, 0.25]], 4)
+    ((0,), (1,), (0, 0), (0, 1))
+    """
+    chosen: list[tuple[int, ...]] = []
+    chances: dict[tuple[int, ...], float] = {(i,): share for i, share in enumerate(hits[0])}
+    while len(chosen) < nodes and chances:
+        best = max(chances, key=lambda one: (chances[one], -len(one), [-rank for rank in one]))
+        chosen.append(best)
+        chance = chances.pop(best)
+        if len(best) < len(hits):
+            chances |= {(*best, i): chance * share for i, share in enumerate(hits[len(best)])}
+    return tuple(sorted(chosen, key=lambda one: (len(one), one)))
+
+
+@register(
+    MethodInfo("Medusa-1", Family.SPECULATIVE, PlotStyle(LIGHT_BLUE, "s", "dashed"), published="Medusa-1"),
+)
+class Medusa(_FromFeatures):
+    """Medusa-1 (cai2024medusa): heads on the frozen target model predict the tokens 2, 3, … places on.
+
+    The drafts are a fixed tree of ranks, chosen by the heads' shares of hits on training texts. Their tokens are
+    certain drafts, so the exact walk keeps the target's law at any temperature; the authors' typical acceptance is
+    :class:`MedusaTypical`. No head knows the tokens of the branch that it goes on.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Of the weights, from ``python -m validation.training.heads medusa``.
+    nodes : int
+        Drafts of a round.
+    on_server : bool
+        Where the heads stand.
+    any_base : bool
+        Whether a target model other than the one that the heads were trained for is accepted.
+    """
+
+    kind = MEDUSA
+
+    def __init__(self, folder: str | Path, *, nodes: int = 16, on_server: bool = False, any_base: bool = False) -> None:
+        self._open(folder, any_base, on_server)
+        self.ranks = best_ranks(self.settings["hits"], nodes)
+        self.max_draft_length = max(map(len, self.ranks))
+        self.tree_nodes = 1 + len(self.ranks)
+        self.name = f"{self._label} (nodes = {nodes}{', server' if on_server else ''})"
+
+    _label = "Medusa-1"
+
+    def grow(self, requests: Sequence[TreeRequest], model: TreeModel | None) -> list[DraftTree]:
+        """Return the tree of ranks, filled with the heads' tokens."""
+        import torch
+
+        trees = [DraftTree([int(request.tokens[-1])]) for request in requests]
+        ready = [i for i, request in enumerate(requests) if request.sequence in self.features]
+        if not ready:
+            return trees
+        began = time.perf_counter()
+        features = torch.cat([self.features[requests[i].sequence] for i in ready])
+        width = 1 + max(map(max, self.ranks))
+        logits = self.part(features.to(next(self.part.parameters()).dtype))[..., : self.session.vocabulary]
+        best = logits.topk(min(width, logits.shape[-1])).indices.cpu().numpy()  # (n, K, width)
+        spent = time.perf_counter() - began
+        for i, rows in zip(ready, best, strict=True):
+            self._fill(trees[i], rows, requests[i].left)
+            trees[i].seconds, trees[i].passes = spent / len(ready), 1
+        return trees
+
+    def _fill(self, tree: DraftTree, best: Array, left: int) -> None:
+        """Add the drafts of a tree; ``best`` (K, width) are the heads' likeliest tokens."""
+        ends = self.session.pair.end_tokens
+        places: dict[tuple[int, ...], int] = {(): 0}
+        for ranks in self.ranks:
+            parent = places.get(ranks[:-1])
+            if parent is None or len(ranks) > left or ranks[-1] >= best.shape[1]:
+                continue
+            if parent and tree.tokens[parent] in ends:
+                continue
+            places[ranks] = tree.add(parent, int(best[len(ranks) - 1, ranks[-1]]))
+
+
+@register(MethodInfo("Medusa-1 typical", Family.SPECULATIVE, PlotStyle(LIGHT_BLUE, "s", "dotted")))
+class MedusaTypical(Medusa):
+    """Medusa-1 with typical acceptance: lossy at any temperature above 0 (cai2024medusa Section 2.3.1).
+
+    A draft is accepted if its p is above min(ε, δ e^(-H(p))); of the accepted branches the longest is kept, and the
+    next token is drawn from p. The law is not the target's. ε = 0.09 and δ = 0.3 are those of the authors' code.
+    """
+
+    _label = "Medusa-1 typical"
+    walk: Walk = staticmethod(typical_walk)
+
+
+# -------------------------------------------------------------------------------------------------------- EAGLE
+
+
+class _FromLayer(_FromFeatures, LevelTree):
+    """What the methods with EAGLE's layer share: its inputs are the hidden state before each token."""
+
+    kind = EAGLE
+
+    def own_model(self, slots: int, capacity: int) -> TreeModel:
+        """Return EAGLE's layer, which has a cache of its own."""
+        pair = self.session.pair
+        return TreeModel(self.part, self.session.vocabulary, pair.device, slots, capacity, pair.context)
+
+    def read_kept(self, requests: Sequence[TreeRequest], trees: list[DraftTree], model: TreeModel) -> list[Any]:
+        """Let the layer read the tokens whose preceding hidden states are new."""
+        fresh = []
+        self.states: dict[tuple[int, int], Any] = {}  # by sequence and node: the predicted hidden state
+        for request, first in zip(requests, model.cached.tolist(), strict=True):
+            fresh.append(
+                request.tokens[first + 1 :].copy() if request.sequence in self.features else request.tokens[:0]
+            )
+        return self._read_chain(requests, trees, fresh, model)
+
+    def inputs(
+        self, requests: Sequence[TreeRequest], trees: list[DraftTree], frontier: list[list[int]]
+    ) -> dict[str, Any]:
+        """Return the hidden states before these nodes: the target's for kept tokens, else the layer's own."""
+        import torch
+
+        if not frontier:
+            rows = [self.features.get(request.sequence) for request in requests]
+        else:
+            rows = []
+            for request, tree, nodes in zip(requests, trees, frontier, strict=True):
+                known = [self.states[request.sequence, tree.parents[node]] for node in nodes]
+                rows.append(torch.stack(known) if known else None)
+        dtype, hidden = next(self.part.parameters()).dtype, int(self.settings["hidden"])
+        width = max([1, *(len(row) for row in rows if row is not None)])
+        found = torch.zeros((len(requests), width, hidden), dtype=dtype, device=self.session.pair.device)
+        for i, row in enumerate(rows):
+            if row is not None:
+                found[i, : len(row)] = row
+        return {"previous": found}
+
+    def note_states(
+        self, requests: Sequence[TreeRequest], nodes: list[list[int]], states: Any, places: list[list[int]]
+    ) -> None:
+        """Store the layer's hidden states, which its next inputs are."""
+        for slot, (request, some, where) in enumerate(zip(requests, nodes, places, strict=True)):
+            for node, place in zip(some, where, strict=False):
+                self.states[request.sequence, node] = states[slot, place]
+
+
+@register(MethodInfo("EAGLE-2", Family.SPECULATIVE, PlotStyle(BLUE, "s", "dashed"), published="EAGLE-2"))
+class Eagle2(_FromLayer):
+    """EAGLE-2 (li2024eagle2): a layer that extrapolates hidden states, and a tree that follows its confidence.
+
+    A node's value is the product of the draft's probabilities along its path. Each level expands its ``top_k`` nodes of
+    largest value to their ``top_k`` likeliest tokens; of all nodes the ``nodes`` of largest value are sent. The tokens
+    are certain drafts, as in the authors' code, so the exact walk keeps the target's law at any temperature.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Of the weights, from ``python -m validation.training.heads eagle``.
+    depth, top_k, nodes : int
+        Levels, nodes that a level expands and children of each, and drafts of a round.
+    on_server, any_base : bool
+        As in :class:`Medusa`.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        depth: int = 5,
+        top_k: int = 4,
+        nodes: int = 16,
+        on_server: bool = False,
+        any_base: bool = False,
+    ) -> None:
+        self._open(folder, any_base, on_server)
+        self.max_draft_length, self.top_k, self.nodes = depth, top_k, nodes
+        self.tree_nodes = 1 + top_k + (depth - 1) * top_k * top_k
+        self.name = f"EAGLE-2 (depth = {depth}, k = {top_k}, nodes = {nodes}{', server' if on_server else ''})"
+
+    def begin(self, session: Session) -> None:
+        """Start without values."""
+        super().begin(session)
+        self.values: dict[int, list[float]] = {}
+
+    def expand(self, request: TreeRequest, tree: DraftTree, nodes: list[int], rows: Any, depth: int) -> list[int]:
+        """Add the likeliest tokens after these nodes, and return the new nodes of largest value."""
+        values = self.values.setdefault(request.sequence, [])
+        if depth == 0:
+            values[:] = [1.0]
+        fresh = []
+        if nodes:
+            best = rows.float().softmax(dim=-1).topk(min(self.top_k, rows.shape[-1]))
+            for node, shares, tokens in zip(nodes, best.values.tolist(), best.indices.tolist(), strict=True):
+                for share, token in zip(shares, tokens, strict=True):
+                    fresh.append(tree.add(node, int(token)))
+                    values.append(values[node] * share)
+        going_on = [node for node in fresh if tree.tokens[node] not in self.session.pair.end_tokens]
+        return sorted(going_on, key=lambda node: -values[node])[: self.top_k]
+
+    def finish(self, request: TreeRequest, tree: DraftTree) -> DraftTree:
+        """Return the tree of the nodes of largest value; a parent's value is at least its child's."""
+        values = self.values[request.sequence]
+        order = sorted(range(1, len(tree.tokens)), key=lambda node: (-values[node], node))[: self.nodes]
+        found, places = DraftTree(tree.tokens[:1], seconds=tree.seconds, passes=tree.passes), {0: 0}
+        for node in sorted(order):
+            places[node] = found.add(places[tree.parents[node]], tree.tokens[node])
+        return found
+
+
+@register(MethodInfo("EAGLE sampled", Family.SPECULATIVE, PlotStyle(BLUE, "s", "dotted")))
+class EagleSampled(_FromLayer, SampledTree):
+    """EAGLE with children drawn from the layer's distributions, as its paper describes for temperatures above 0.
+
+    Such a tree must not be pruned by values, see :mod:`validation.decoding.trees`; its shape is fixed. The server needs
+    the distributions.
+
+    Parameters
+    ----------
+    folder : str or Path
+    widths : tuple of int
+        Children of each node, by depth.
+    on_server, any_base : bool
+        As in :class:`Medusa`.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        widths: tuple[int, ...] = (3, 2, 1, 1),
+        *,
+        on_server: bool = False,
+        any_base: bool = False,
+    ) -> None:
+        SampledTree.__init__(self, widths)
+        self._open(folder, any_base, on_server)
+        self.name = f"EAGLE sampled ({'-'.join(map(str, widths))}{', server' if on_server else ''})"
+
+
+__all__ = ["Eagle2", "EagleSampled", "Medusa", "MedusaTypical", "best_ranks"]

@@ -1,0 +1,191 @@
+"""Train the drafting heads of flexspec's synchronised rivals on a frozen base model: Medusa-1 and EAGLE.
+
+    python -m validation.training.heads medusa --data DATA --base validation/pairs/builtin/large --out OUT
+    python -m validation.training.heads eagle --data DATA --base validation/pairs/builtin/large --out OUT
+
+The texts are those of the built-in pair. Medusa (cai2024medusa (2)): the cross-entropy of head k with the token k + 1
+places on, weighted by 0.8^k. EAGLE (li2024eagle (5)): smooth L1 distance of the predicted hidden state, plus
+``divergence_weight`` times the cross-entropy of its distribution with the base model's; noise is added to the states
+that it reads. An interrupted run resumes from its checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from validation.errors import UserError
+from validation.models.heads import EAGLE, MEDUSA, build_heads, save_heads
+from validation.models.sources import PAIRS_FOLDER
+from validation.training.loop import Documents, Loss, fit, step_count
+from validation.training.recipes import SEED, Course
+from validation.training.texts import LIBRARIES, tokens
+
+if TYPE_CHECKING:
+    import torch
+
+BEST = 8
+"""Of how many likeliest tokens of each head the share of hits is stored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadCourse(Course):
+    """Training settings of the heads."""
+
+    heads: int = 1
+    decay: float = 0.8  # λ of Medusa: weight λ^k of head k
+    divergence_weight: float = 1.0  # w_cls of EAGLE, 0.1 as printed
+    noise: float = 0.1  # width of the uniform noise on the states, half to each side
+
+
+COURSES = {
+    MEDUSA: HeadCourse(matrix_rate=0.01, other_rate=1e-3, epochs=0.059, batch=1, warm_up=0.05, heads=4),
+    EAGLE: HeadCourse(matrix_rate=0.01, other_rate=1e-3, epochs=0.059, batch=1, warm_up=0.05),
+}
+
+
+def base_states(base: Any, ids: torch.Tensor) -> torch.Tensor:
+    """Return the base model's last hidden states (b, m, H) in float32, computed in bf16."""
+    import torch
+
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        states: torch.Tensor = base.model(ids).last_hidden_state
+    return states.float()
+
+
+def medusa_loss(base: Any, course: HeadCourse) -> Loss:
+    """Return Σ_k λ^k CE(head k at t, x_{t+1+k}) over the mean of the positions, for ``fit``."""
+    import torch
+
+    def loss(part: Any, rows: torch.Tensor) -> torch.Tensor:
+        states = base_states(base, rows[:, :-1])
+        total = torch.zeros(())
+        for k, head in enumerate(part.heads, 1):
+            with torch.autocast("cpu", torch.bfloat16):
+                logits = head(states[:, : states.shape[1] - k])
+            following = rows[:, 1 + k :]
+            value = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), following.flatten())
+            total = total + course.decay**k * value
+        return total
+
+    return loss
+
+
+def eagle_loss(base: Any, course: HeadCourse) -> Loss:
+    """Return smooth L1 of the hidden states plus the weighted cross-entropy with the base model's law, for ``fit``."""
+    import torch
+
+    def loss(part: Any, rows: torch.Tensor) -> torch.Tensor:
+        states = base_states(base, rows[:, :-1])
+        read, wanted = states[:, :-1], states[:, 1:]
+        if part.training:
+            read = read + course.noise * (torch.rand_like(read) - 0.5)
+        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+            law = base.lm_head(wanted).float().softmax(dim=-1)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = part(rows[:, 1:-1], read)
+        distance = torch.nn.functional.smooth_l1_loss(found.hidden_states[0].float(), wanted)
+        entropy = -(law * found.logits.float().log_softmax(dim=-1)).sum(dim=-1).mean()
+        return distance + course.divergence_weight * entropy
+
+    return loss
+
+
+def hits(kind: str, part: Any, base: Any, documents: Documents, limit: int = 20) -> list[list[float]]:
+    """Return, for each head, how often its i-th likeliest token is the base model's own choice, i up to ``BEST``.
+
+    Head k at t is compared with the base model's likeliest token behind x_{t+k}. EAGLE's layer counts as one head.
+    """
+    import torch
+
+    found: list[Any] = []
+    part.eval()
+    for document in documents[:limit]:
+        ids = torch.from_numpy(document[: base.config.max_position_embeddings])[None]
+        with torch.no_grad():
+            states = base_states(base, ids)
+            right = base.lm_head(states.to(base.dtype)).argmax(dim=-1)[0]
+            if kind == MEDUSA:
+                guesses = [head(states)[0].topk(BEST).indices for head in part.heads]
+            else:
+                guesses = [part(ids[:, 1:], states[:, :-1]).logits[0].topk(BEST).indices]
+        for k, tokens_of_head in enumerate(guesses, 1):
+            count = len(right) - k
+            if len(found) < k:
+                found.append([])
+            found[k - 1].append((tokens_of_head[:count] == right[k:, None]).float())
+    part.train()
+    return [torch.cat(one).mean(dim=0).tolist() for one in found]
+
+
+def train_heads(kind: str, course: HeadCourse, data: Path, base_folder: Path, out: Path, checkpoint: Path) -> None:
+    """Train a part and write its weights, settings and training record to a folder.
+
+    Raises
+    ------
+    UserError
+        Too little text, a checkpoint of another recipe, or a base model that is not Llama-style.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    torch.manual_seed(SEED)
+    tokenizer = AutoTokenizer.from_pretrained(base_folder)
+    documents, held = LIBRARIES["plain"].corpus(data)
+    taught = tokens(tokenizer, documents)
+    tested = {name: tokens(tokenizer, texts[:20]) for name, texts in held.items()}
+    base = AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32).eval().requires_grad_(False)
+    part = build_heads(kind, base.config, course.heads)
+    part.start_from(base)
+    curve: list[dict[str, list[float]]] = []
+
+    def check() -> dict[str, list[float]]:
+        curve.append({n: [round(one[0], 4) for one in hits(kind, part, base, t, 4)] for n, t in tested.items()})
+        return curve[-1]
+
+    print(f"{sum(p.numel() for p in part.parameters()):,} parameters, {step_count(part, course, taught)} steps")
+    check()
+    make = medusa_loss if kind == MEDUSA else eagle_loss
+    seconds = fit(part, course, taught, checkpoint, loss=make(base, course), every=50, check=check)
+    shares = {name: hits(kind, part, base, texts) for name, texts in tested.items()}
+    calibration = hits(kind, part, base, taught[:60], 60)  # training texts: a tree is chosen without held-out ones
+    size = save_heads(part, out, kind, base, hits=[[round(v, 5) for v in one] for one in calibration])
+    steps = step_count(part, course, taught)
+    record = {
+        "kind": kind,
+        "parameters": sum(p.numel() for p in part.parameters()),
+        "bytes": size,
+        "seed": SEED,
+        "steps": steps,
+        "tokens": steps * course.batch * base.config.max_position_embeddings,
+        "cpu_seconds": round(seconds),
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "course": {name: getattr(course, name) for name in course.__dataclass_fields__},
+        "held_out_hits": {n: [[round(v, 4) for v in one] for one in table] for n, table in shares.items()},
+        "curve_of_first_hits": {"every_steps": 50, "points": curve},
+    }
+    (out / "training.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Parse the command line and train."""
+    parser = argparse.ArgumentParser(description="Train Medusa's heads or EAGLE's layer on a frozen base model.")
+    parser.add_argument("kind", choices=list(COURSES))
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and novels/")
+    parser.add_argument("--base", type=Path, default=PAIRS_FOLDER / "builtin" / "large")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--work", type=Path, default=Path(".training"), help="checkpoints")
+    options = parser.parse_args()
+    try:
+        checkpoint = options.work / f"heads-{options.kind}.pt"
+        train_heads(options.kind, COURSES[options.kind], options.data, options.base, options.out, checkpoint)
+    except UserError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

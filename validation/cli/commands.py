@@ -14,7 +14,7 @@ from validation.cli.acceptance import acceptance
 from validation.cli.audit import audit
 from validation.cli.display import decoded_lines, decoded_screen, open_console, progress_bar, waiting
 from validation.cli.exits import EXIT_CODES, INTERRUPTED, PARTLY, VIOLATED
-from validation.cli.options import Renamed
+from validation.cli.options import Renamed, version_options
 from validation.cli.plan import plan
 from validation.cli.refusals import refusals
 from validation.cli.run import (
@@ -71,7 +71,14 @@ def main() -> None:
     cls=Renamed,
     help="The draft model: a folder, a .gguf file, or a hub name such as owner/model or owner/model@revision.",
 )
-@click.option("--target", "--large", "target", cls=Renamed, help="The target model: a folder, .gguf file or hub name.")
+@click.option(
+    "--target",
+    "--large",
+    "target",
+    cls=Renamed,
+    help="The target model: a folder (also of a peft adapter), .gguf file or hub name.",
+)
+@version_options
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts: .txt (one per line) or .jsonl.")
 @click.option(
     "--positions",
@@ -94,6 +101,8 @@ def validate(
     name: str | None,
     draft: str | None,
     target: str | None,
+    base: str | None,
+    changed_anchor: bool,
     prompts: Path | None,
     positions: int,
     new_tokens: int,
@@ -116,9 +125,10 @@ def validate(
 
     console = open_console(quiet=quiet, stderr=as_json)
     if stored is not None:
-        if any((name, draft, target, prompts, fresh)):
+        if any((name, draft, target, base, changed_anchor, prompts, fresh)):
             raise UserError(
-                "--trace checks a stored trace; leave out --pair, --draft, --target, --prompts and --fresh."
+                "--trace checks a stored trace; leave out --pair, --draft, --target, --base, --changed-anchor, "
+                "--prompts and --fresh."
             )
         trace = open_stored(console, stored)
         finish_run(console, trace, out or run_folder(stored), seed, device, as_json, stored_rows)
@@ -131,6 +141,8 @@ def validate(
             name,
             draft=draft,
             target=target,
+            base=base,
+            changed_anchor=changed_anchor,
             device=device,
             dtype=dtype,
             report=lambda text: say(f"loading the two models: {text}"),
@@ -319,7 +331,14 @@ def figure(
     cls=Renamed,
     help="The draft model, as in `hlm validate`; the built-in pair if left out.",
 )
-@click.option("--target", "--large", "target", cls=Renamed, help="The target model: a folder, .gguf file or hub name.")
+@click.option(
+    "--target",
+    "--large",
+    "target",
+    cls=Renamed,
+    help="The target model: a folder (also of a peft adapter), .gguf file or hub name.",
+)
+@version_options
 @click.option("--prompts", type=click.Path(path_type=Path), help="Your prompts, perhaps each with a `reference`.")
 @click.option("--new-tokens", type=click.IntRange(min=0), default=512, show_default=True, help="Maximum new tokens.")
 @click.option("--batch", type=click.IntRange(min=1), default=16, show_default=True, help="Texts per batch.")
@@ -337,6 +356,8 @@ def decode(
     run: Path,
     draft: str | None,
     target: str | None,
+    base: str | None,
+    changed_anchor: bool,
     prompts: Path | None,
     new_tokens: int,
     batch: int,
@@ -378,7 +399,15 @@ def decode(
         fitted = fitted_to(trace, folder.parent / "fitted.json")
     refuse_unknown(study, only, [*(method.name for method in study.methods(fitted)), *own])
     with waiting(console, "loading the two models"):
-        pair = load_pair(None if draft else "builtin", draft=draft, target=target, device=device, dtype=dtype)
+        pair = load_pair(
+            None if draft else "builtin",
+            draft=draft,
+            target=target,
+            base=base,
+            changed_anchor=changed_anchor,
+            device=device,
+            dtype=dtype,
+        )
     refuse_other_models(planned, pair)
     settings = {"new_tokens": new_tokens, "batch": batch, "seed": seed}
     with waiting(console, "timing a pass of each model"), naming(folder):

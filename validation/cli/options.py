@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 
@@ -15,3 +18,17 @@ class Renamed(click.Option):
             return super().get_help_record(ctx)
         finally:
             self.opts = names
+
+
+def version_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a target that is a version of a base model."""
+    for option in (
+        click.option(
+            "--changed-anchor",
+            is_flag=True,
+            help="Accept an aligned draft whose target changed the anchor: exact, but slower.",
+        ),
+        click.option("--base", help="The base model of an adapter given as --target.  [default: as the adapter says]"),
+    ):
+        command = option(command)
+    return command

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from validation.errors import UserError
+from validation.models import aligned
 from validation.models.devices import SHARDED, choose_device, memory_errors, require_memory, shards, weight_bytes
 from validation.models.sources import PAIRS_FOLDER, ModelSource, quiet
 
@@ -104,6 +105,8 @@ def load_pair(
     *,
     draft: str | Path | None = None,
     target: str | Path | None = None,
+    base: str | Path | None = None,
+    changed_anchor: bool = False,
     device: str = "cpu",
     dtype: str | None = None,
     report: Callable[[str], None] | None = None,
@@ -115,7 +118,13 @@ def load_pair(
     name : str, optional
         A key of ``PAIRS``; ``"builtin"`` when neither a name nor models are given.
     draft, target : str or Path, optional
-        A transformers folder, a GGUF file, or a hub name with an optional ``@revision``; give both or neither.
+        A transformers folder, a GGUF file, or a hub name with an optional ``@revision``; give both or neither. A
+        folder with an adapter of peft is its base model with the adapter merged into it.
+    base : str or Path, optional
+        The base model of the target, if the target is an adapter and its configuration names another folder.
+    changed_anchor : bool
+        Accept an aligned draft with a target whose last block, head or vocabulary is not the one that the draft was
+        aligned to. The output keeps the target's law; only fewer drafts are accepted.
     device : str
         ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"`` and so on. ``"sharded"`` puts the draft model on the first GPU
         and spreads the target model over all GPUs and, if they are too small, the host.
@@ -133,12 +142,13 @@ def load_pair(
     UserError
         Unknown pair, one model given without the other, missing folder or weights, unreachable hub, gated model,
         unknown revision, weights that are not safetensors, models that need their own code, different vocabularies,
-        unknown device or dtype, too little memory.
+        unknown device or dtype, too little memory; an adapter for another base model; an aligned draft for another
+        anchor.
     """
     if dtype is not None and dtype not in DTYPES:
         raise UserError(f"Unknown dtype {dtype!r}; choose one of {', '.join(DTYPES)}.")
     name, draft, target = _resolve(name, draft, target)
-    sources = (ModelSource.parse(draft), ModelSource.parse(target))
+    sources = (ModelSource.parse(draft), ModelSource.parse(target, "" if base is None else str(base)))
     where = choose_device(device)
     chosen = dtype or ("float32" if where.type == "cpu" else "auto")
     with quiet(), memory_errors():
@@ -152,6 +162,7 @@ def load_pair(
             big = sources[1].load_model(chosen).to(where)
         tell(f"loading {draft}")
         models = [sources[0].load_model(chosen).to(where).eval(), big.eval()]
+        anchor = _anchor_note(models[0], models[1], tokenizers[1], names=(draft, target), accept=changed_anchor)
     vocabulary = max(tokenizers[1].get_vocab().values()) + 1
     notes = [_head_note(label, model, vocabulary) for label, model in zip(("draft", "target"), models, strict=True)]
     labels = (f"{name}/small", f"{name}/large") if name in PAIRS else (draft, target)
@@ -169,7 +180,7 @@ def load_pair(
         target_name=labels[1],
         draft_parameters=models[0].num_parameters(),
         target_parameters=models[1].num_parameters(),
-        notes=tuple(note for note in (*notes, _shard_note(models[1])) if note),
+        notes=tuple(note for note in (*notes, anchor, _shard_note(models[1])) if note),
     )
 
 
@@ -251,6 +262,23 @@ def _head_note(label: str, model: Any, vocabulary: int) -> str:
     if width == vocabulary:
         return ""
     return f"The {label} model gives {width} logits; the {width - vocabulary} beyond the vocabulary are cut."
+
+
+def _anchor_note(draft: Any, target: Any, tokenizer: Any, *, names: tuple[str, str], accept: bool) -> str:
+    """Return the note about an aligned draft whose target changed the anchor; refuse it unless it is accepted."""
+    known = getattr(draft.config, "fingerprint", "")
+    if not known or getattr(draft.config, "model_type", "") != aligned.MODEL_TYPE:
+        return ""
+    same = target.config.model_type == "llama" and aligned.fingerprint(target, tokenizer) == known
+    if same:
+        return ""
+    said = (
+        f"The target {names[1]!r} changed the last block, the head or the vocabulary that the draft {names[0]!r} was "
+        "aligned to, so fewer drafts may be accepted; the output still keeps the target's law"
+    )
+    if not accept:
+        raise UserError(f"{said}. Align a draft to it, or accept the slower one with --changed-anchor.")
+    return f"{said}."
 
 
 def _context(model: Any) -> int:

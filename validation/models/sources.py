@@ -1,6 +1,7 @@
 """Load the parts of one model from a folder or from the hub, and report every failure in one sentence.
 
 A model is named by a folder, a GGUF file or a hub name; ``owner/model@revision`` selects a branch, a tag or a commit.
+A folder with an adapter of peft is a version of its base model (:mod:`validation.models.adapters`).
 Weights are read from safetensors or GGUF only, and code that comes with a model is never run. transformers takes the
 names of the weight files from the model itself (the index of a sharded model, and ``transformers_weights`` in
 config.json) and reads a file with another extension as a pickle, so these names are checked before transformers reads
@@ -17,12 +18,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
 from validation.errors import UserError
-from validation.models import aligned, gguf_files
+from validation.models import adapters, aligned, gguf_files
 from validation.models.devices import out_of_memory
 
 PAIRS_FOLDER = Path(__file__).parents[1] / "pairs"
@@ -44,21 +44,29 @@ UNREACHABLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ModelSource:
-    """Location of one model: a folder, a GGUF file, or a hub name with an optional revision."""
+    """Location of one model: a folder, a GGUF file, or a hub name with an optional revision.
+
+    ``base`` is the base model of an adapter, if it is not the one that the adapter names.
+    """
 
     name: str
     revision: str = "main"
+    base: str = ""
 
     @classmethod
-    def parse(cls, text: str) -> ModelSource:
+    def parse(cls, text: str, base: str = "") -> ModelSource:
         """Parse ``folder``, ``owner/model`` or ``owner/model@revision``; an existing folder is never split at ``@``.
 
         >>> ModelSource.parse("owner/model@v1.0")
-        ModelSource(name='owner/model', revision='v1.0')
+        ModelSource(name='owner/model', revision='v1.0', base='')
         """
         name, mark, revision = text.rpartition("@")
+        if base and not adapters.is_adapter(Path(text)):
+            raise UserError(
+                f"--base is the base model of an adapter, but {text!r} is no adapter's folder; leave it out."
+            )
         if not mark or Path(text).exists() or HUB_NAME.fullmatch(name) is None:
-            return cls(text)
+            return cls(text, base=base)
         if not revision:
             raise UserError(f"{text!r} names no revision after the @; write for example {name}@main.")
         return cls(name, revision)
@@ -78,6 +86,14 @@ class ModelSource:
         """Return whether the model is a folder with an aligned draft."""
         return self.local and aligned.is_aligned(Path(self.name))
 
+    @property
+    def adapted(self) -> ModelSource | None:
+        """Return the base model's source if the model is a folder with an adapter, else None."""
+        folder = Path(self.name)
+        if not adapters.is_adapter(folder):
+            return None
+        return ModelSource.parse(adapters.base_name(folder, self.base))
+
     def load(self, factory: str, **options: Any) -> Any:
         """Call ``transformers.<factory>.from_pretrained`` on the model.
 
@@ -88,6 +104,8 @@ class ModelSource:
         """
         import transformers
 
+        if base := self.adapted:
+            return base.load(factory, **options)
         self.check_folder()
         if self.aligned:
             aligned.classes()  # registers them
@@ -104,11 +122,19 @@ class ModelSource:
 
     def load_tokenizer(self) -> Any:
         """Return the tokenizer."""
+        if base := self.adapted:
+            return base.load_tokenizer()
         load = partial(self.load, "AutoTokenizer")
         return gguf_files.load_tokenizer(gguf_files.read_header(Path(self.name)), load) if self.gguf else load()
 
     def load_model(self, dtype: str, **options: Any) -> Any:
         """Return the causal language model; refuse it if any weight is missing."""
+        if base := self.adapted:
+            folder = Path(self.name)
+            adapters.check_files(folder)
+            model = adapters.merged(base.load_model(dtype, **options), folder)
+            adapters.check_marks(folder, base.name, model, base.load_tokenizer())
+            return model
         self.check_weights()
         options |= {"use_safetensors": True, "dtype": dtype, "output_loading_info": True}
         model, loading = self.load("AutoModelForCausalLM", **options)
@@ -131,6 +157,10 @@ class ModelSource:
         folder = Path(self.name)
         if self.gguf:
             gguf_files.read_header(folder)
+            return
+        if base := self.adapted:
+            adapters.check_files(folder)
+            base.check_folder()
             return
         if not folder.exists():
             if self.name.endswith(".gguf"):
@@ -163,7 +193,7 @@ class ModelSource:
         ------
         UserError
             The index or config.json names a file with another extension, or one outside the folder by path or link;
-            the index is unreadable; or the folder holds an adapter, which peft would load separately.
+            the index is unreadable; or the folder holds an adapter beside the model's weights.
         """
         if self.gguf:
             return
@@ -178,8 +208,11 @@ class ModelSource:
         for name in names.values():
             if not isinstance(name, str) or not WEIGHTS_FILE.fullmatch(name) or self._leads_out(name):
                 raise self._foreign(index, name)
-        if find_spec("peft") and self._part("adapter_config.json"):
-            raise UserError(f"The model {self.name!r} has an adapter, which is never loaded; merge it and save again.")
+        if self._part(adapters.CONFIG):  # transformers would load it if peft is installed
+            raise UserError(
+                f"The model {self.name!r} has an adapter beside its own weights, which is never loaded; merge it and "
+                "save again."
+            )
 
     def _foreign(self, where: str, name: object) -> UserError:
         return UserError(
@@ -232,6 +265,9 @@ class ModelSource:
         import huggingface_hub
 
         self.check_folder()
+        if base := self.adapted:
+            base.reach()
+            return
         if self.local or huggingface_hub.constants.HF_HUB_OFFLINE:
             return
         if isinstance(huggingface_hub.try_to_load_from_cache(self.name, "config.json", revision=self.revision), str):

@@ -230,13 +230,9 @@ def test_an_index_on_the_hub_is_checked_before_the_model_is_loaded(
         ModelSource("owner/model").load_model("float32")
 
 
-def test_an_adapter_is_refused_where_it_would_be_loaded(
-    copied: Path, folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapter_beside_a_whole_model_is_refused(copied: Path, folders: tuple[Path, Path]) -> None:
     (copied / "adapter_config.json").write_text("{}")
-    load_pair(draft=copied, target=folders[1])
-    monkeypatch.setattr(sources, "find_spec", lambda name: name)
-    refused("has an adapter, which is never loaded", draft=copied, target=folders[1])
+    refused("has an adapter beside its own weights", draft=copied, target=folders[1])
 
 
 def test_damaged_weights(copied: Path, folders: tuple[Path, Path]) -> None:
@@ -375,7 +371,7 @@ def test_a_revision_reaches_every_part(pair: Any, hub: Callable[[str], None], mo
     monkeypatch.setattr(ModelSource, "_part", lambda source, name: asked.append(f"{source.name}@{source.revision}"))
     loaded = load_pair(draft="owner/one@v1", target="owner/two")
     assert set(asked) == {"owner/one@v1", "owner/two@main"}
-    assert len(asked) == 10  # configuration, tokenizer, weights, and the two files that name the weights
+    assert len(asked) == 12  # configuration, tokenizer, weights, the two files that name the weights, and an adapter's
     assert loaded.describe()["small_name"] == "owner/one@v1"
     assert loaded.describe()["large_commit"] == "abc"
 

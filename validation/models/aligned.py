@@ -140,7 +140,7 @@ def _copy_narrow(own: Any, block: Any, width: int) -> None:
 
 
 def frozen_names(draft: Any) -> dict[str, str]:
-    """Return the names of the draft's frozen weights, each with its name in the base model, ``-1`` for its last block."""
+    """Return the names of the draft's frozen weights, each with its name in the base model (last block: -1)."""
     last = f"model.layers.{draft.config.num_hidden_layers - 1}."
     names = {name: name.replace(last, "model.layers.-1.") for name in draft.state_dict() if name.startswith(last)}
     names |= {name: name for name in ("model.embed_tokens.weight", "model.norm.weight")}
@@ -267,8 +267,8 @@ def complete(draft: Any, name: str, base: Any, tokenizer: Any) -> set[str]:
         wanted = draft.config.fingerprint[:12] or "none"
         raise UserError(
             f"The aligned draft {name!r} was trained for a base model with the fingerprint {wanted}, but "
-            f"{draft.config.base} has {found[:12]}: its last block, head or vocabulary differs; use that base model, or "
-            "train the draft again."
+            f"{draft.config.base} has {found[:12]}: its last block, head or vocabulary differs; use that base model, "
+            "or train the draft again."
         )
     fill(draft, base)
     return set(frozen_names(draft))

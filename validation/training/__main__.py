@@ -28,6 +28,13 @@ the one with the larger draft model starts from ``larger``:
     python -m validation.training --pair instructed --parent INSTRUCTED --out OUT parent
     python -m validation.training --pair instructed --parent LARGER --data DATA --out OUT small
 
+Flexspec's draft for a target that evolves is trained once, around the frozen last block of the pair's target model, and
+written to ``OUT/aligned``; ``version`` tunes the target model further, by peft or in full, and writes the result to
+``OUT/versions``:
+
+    python -m validation.training --data DATA --out OUT aligned
+    python -m validation.training --data DATA --out OUT version --domain code --method lora16 --seed 1
+
 An interrupted run resumes from its last checkpoint (``WORK/<pair>-<size>.pt``).
 """
 
@@ -42,6 +49,7 @@ from typing import Any
 
 from validation.errors import UserError
 from validation.models.sources import PAIRS_FOLDER
+from validation.training.aligned import ALIGNED, train_aligned
 from validation.training.card import write_card
 from validation.training.distil import distillation_loss
 from validation.training.loop import (
@@ -65,6 +73,9 @@ from validation.training.recipes import (
     build_model,
 )
 from validation.training.texts import LIBRARIES, Library, task_prompts, tokens, train_tokenizer, write_prompts
+from validation.training.versions import DOMAINS, Update, train_version
+
+EVOLVING = ("aligned", "version")
 
 __all__ = ["PAIRS", "Continuation", "Distillation", "PairRecipe", "Recipe", "adopt", "build_model", "main", "train"]
 
@@ -188,18 +199,50 @@ def _measures(model: Any, verifier: Any, tested: dict[str, Documents]) -> dict[s
 def main() -> None:
     """Parse the command line and run one step of the recipe."""
     parser = argparse.ArgumentParser(description="Make the built-in pair or a variant of it.")
-    parser.add_argument("what", choices=["tokenizer", "parent", "small", "large", "prompts", "tasks", "card"])
+    parser.add_argument(
+        "what", choices=["tokenizer", "parent", "small", "large", "prompts", "tasks", "card", *EVOLVING]
+    )
     parser.add_argument("--pair", choices=list(PAIRS), default="builtin", help="which recipe")
     parser.add_argument("--texts", choices=list(LIBRARIES), help="training texts, if not those of the recipe")
     parser.add_argument("--data", type=Path, default=Path("data"), help="folder with gsm8k/, peps/ and so on")
     parser.add_argument("--out", type=Path, default=PAIRS_FOLDER / "builtin")
     parser.add_argument("--work", type=Path, default=Path(".training"), help="checkpoints")
     parser.add_argument("--parent", type=Path, default=PAIRS_FOLDER / "builtin", help="pair of the untrained models")
+    parser.add_argument("--shape", choices=list(ALIGNED), default="entry", help="of the aligned draft's own part")
+    parser.add_argument("--start", type=Path, help="an aligned draft to go on from")
+    parser.add_argument("--domain", choices=list(DOMAINS), default="code", help="texts of the version")
+    parser.add_argument("--method", default="lora16", help="of the version: lora16, lora16-all, full, frozen")
+    parser.add_argument("--seed", type=int, default=1, help="of the version")
+    parser.add_argument("--steps", type=int, default=24, help="of the version")
+    parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of the version")
     options = parser.parse_args()
     try:
+        if options.what in EVOLVING:
+            _evolve(options)
+            return
         _run(options, PAIRS[options.pair])
     except UserError as error:
         parser.error(str(error))
+
+
+def _evolve(options: argparse.Namespace) -> None:
+    """Train the aligned draft or one version."""
+    if options.what == "aligned":
+        library, checkpoint = LIBRARIES[options.texts or "plain"], options.work / f"aligned-{options.shape}.pt"
+        train_aligned(
+            "aligned",
+            ALIGNED[options.shape],
+            library,
+            options.data,
+            options.out,
+            checkpoint.with_stem(f"{checkpoint.stem}-{options.start.name}") if options.start else checkpoint,
+            start=options.start,
+        )
+        return
+    update = Update(
+        domain=options.domain, method=options.method, seed=options.seed, steps=options.steps, rate=options.rate
+    )
+    train_version(update, options.out / "large", options.data, options.out / "versions")
 
 
 def _run(options: argparse.Namespace, recipe: PairRecipe) -> None:

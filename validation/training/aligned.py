@@ -143,6 +143,7 @@ def train_aligned(
     checkpoint: Path,
     *,
     base_name: str = "large",
+    start: Path | None = None,
     every: int = CHECKPOINT_STEPS,
 ) -> None:
     """Train the aligned draft of ``out/large`` by Alg. 1; write its own weights and its record to ``out/<name>``.
@@ -158,6 +159,8 @@ def train_aligned(
         The folder of the texts, the pair's folder, and the file from which an interrupted run resumes.
     base_name : str
         The base model's folder in ``out``.
+    start : Path, optional
+        An aligned draft to go on from, with the texts in another order; its record is kept in the new one.
     every : int
         Steps between checkpoints.
 
@@ -167,6 +170,7 @@ def train_aligned(
         Too little text, a checkpoint of another recipe, or a base model that is not Llama-style.
     """
     import torch
+    from safetensors.torch import load_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     torch.manual_seed(SEED)
@@ -177,6 +181,9 @@ def train_aligned(
     base = AutoModelForCausalLM.from_pretrained(out / base_name, dtype=torch.bfloat16).eval()
     shape = {key: getattr(course, key) for key in ("entry_layers", "entry_width", "exit_width", "own_head")}
     draft = build_aligned(base, **shape)  # Alg. 1, step 1
+    if start is not None:
+        taught = taught[::-1]  # so that the same shuffle reads other texts first
+        draft.load_state_dict(load_file(start / "model.safetensors"), strict=False)
     own = sum(weights.numel() for weights in draft.parameters() if weights.requires_grad)
     add_projection(draft)
     curve: list[dict[str, float]] = []
@@ -212,8 +219,10 @@ def train_aligned(
         "other_rate": course.other_rate,
         "acceptance_curve": {"every_steps": every, "points": curve},
         "held_out_acceptance": {s: round(held_out_acceptance(draft, base, t), 4) for s, t in tested.items()},
-        "held_out_nats_per_token": {s: round(held_out_loss(draft, t)[0], 4) for s, t in tested.items()},
+        "held_out_nats_per_token": {s: round(held_out_loss(draft, t, 40)[0], 4) for s, t in tested.items()},
     }
+    if start is not None:
+        record["earlier"] = json.loads((start / "training.json").read_text(encoding="utf-8"))
     (out / name / "training.json").write_text(json.dumps(record, indent=1) + "\n")
 
 

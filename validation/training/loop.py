@@ -53,10 +53,12 @@ def _optimizers(model: Any, course: Course) -> list[torch.optim.Optimizer]:
     matrices = [p for n, p in free if p.ndim == 2 and "embed" not in n and "lm_head" not in n]
     ids = {id(p) for p in matrices}
     others = [p for _, p in free if id(p) not in ids]
-    return [
-        torch.optim.Muon(matrices, lr=course.matrix_rate, weight_decay=0.02, momentum=0.95),
-        torch.optim.AdamW(others, lr=course.other_rate, weight_decay=0.01, betas=(0.9, 0.95)),
-    ]
+    found: list[torch.optim.Optimizer] = []
+    if matrices:
+        found.append(torch.optim.Muon(matrices, lr=course.matrix_rate, weight_decay=0.02, momentum=0.95))
+    if others:
+        found.append(torch.optim.AdamW(others, lr=course.other_rate, weight_decay=0.01, betas=(0.9, 0.95)))
+    return found
 
 
 def _schedule(step: int, steps: int, warm_up: float) -> float:

@@ -1,0 +1,146 @@
+"""Versions of a target model: what is trained, what stays, and how a folder is read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.validation.models.test_aligned import toy_tokenizer
+from tests.validation.training.test_training import LARGE, data, fresh, write
+from validation.errors import UserError
+from validation.models.aligned import fingerprint
+from validation.training import __main__ as command
+from validation.training.versions import DOMAINS, Update, code, code_blocks, load_version, prepare, train_version
+
+__all__ = ["data"]  # a fixture
+TOY = Update(domain="math", method="lora2", steps=3, rate=0.01)
+KEEPS = {"lora2": True, "lora2-all": False, "full": False, "frozen": True}
+
+
+@pytest.fixture(scope="module")
+def base_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("base") / "large"
+    fresh(replace(LARGE, layers=3), 1, 4.0).to(torch.bfloat16).save_pretrained(folder)
+    toy_tokenizer(folder)
+    return folder
+
+
+def base_of(folder: Path) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+
+@pytest.mark.parametrize("method", KEEPS)
+def test_a_version_keeps_what_its_method_says(method, base_folder, data, tmp_path):
+    record = train_version(replace(TOY, method=method), base_folder, data, tmp_path, stops=(1,), width=24)
+    folder = tmp_path / f"math-{method}-s1"
+    assert json.loads((folder / "version.json").read_text()) == record
+    assert record["keeps_the_anchor"] is KEEPS[method]
+    base, version = base_of(base_folder), load_version(folder, base_folder)
+    assert record["fingerprint"] == fingerprint(version, toy_tokenizer(tmp_path))
+    before = base.state_dict()
+    changed = {name for name, weights in version.state_dict().items() if not torch.equal(weights, before[name])}
+    assert any(name.startswith("model.layers.0.") for name in changed)
+    assert any(name.startswith("model.layers.2.") for name in changed) is not KEEPS[method]
+    assert ("lm_head.weight" in changed) is (method == "full")
+    assert (folder / "adapter_model.safetensors").exists() is method.startswith("lora")
+    halfway = load_version(folder / "step-001", base_folder).state_dict()
+    assert any(not torch.equal(weights, halfway[name]) for name, weights in version.state_dict().items())
+
+
+def test_the_same_seed_gives_the_same_version_and_another_seed_another(base_folder, data, tmp_path):
+    def weights(seed: int, out: str) -> Any:
+        update = replace(TOY, seed=seed)
+        train_version(update, base_folder, data, tmp_path / out, width=24)
+        return load_version(tmp_path / out / update.name, base_folder).state_dict()["model.layers.0.mlp.up_proj.weight"]
+
+    first = weights(1, "a")
+    assert torch.equal(first, weights(1, "b"))
+    assert not torch.equal(first, weights(2, "a"))
+
+
+def test_a_fresh_adapter_is_the_base_model(base_folder):
+    ids = torch.arange(1, 12)[None]
+    with torch.no_grad():
+        expected = base_of(base_folder)(ids).logits
+        torch.testing.assert_close(prepare(base_of(base_folder), TOY)(ids).logits, expected)
+
+
+def test_an_adapter_has_two_matrices_for_each_linear_layer_below_the_last_block(base_folder):
+    model = prepare(base_of(base_folder), replace(TOY, method="lora4"))
+    free = [weights for weights in model.parameters() if weights.requires_grad]
+    hidden, feed = LARGE.hidden, LARGE.feed_forward
+    assert sum(weights.numel() for weights in free) == 2 * 4 * (4 * 2 * hidden + 3 * (hidden + feed))
+    assert len(free) == 2 * 7 * 2
+
+
+@pytest.mark.parametrize(
+    ("update", "said"),
+    [
+        (replace(TOY, domain="law"), "Unknown domain 'law'; use math, code, chat"),
+        (replace(TOY, method="lora0"), "Unknown method 'lora0'"),
+        (replace(TOY, method="qlora4"), "Unknown method 'qlora4'"),
+    ],
+)
+def test_unknown_recipes_are_refused(update, said, base_folder, data, tmp_path):
+    with pytest.raises(UserError, match=said):
+        train_version(update, base_folder, data, tmp_path)
+
+
+def test_too_little_text_and_a_folder_without_weights_are_refused(base_folder, data, tmp_path):
+    with pytest.raises(UserError, match="do not fill one row of 1000001 tokens"):
+        train_version(TOY, base_folder, data, tmp_path, width=1_000_000)
+    (tmp_path / "adapter_config.json").write_text("{}")
+    (tmp_path / "adapter_model.bin").write_bytes(b"pickle")
+    with pytest.raises(UserError, match="holds no version in safetensors"):
+        load_version(tmp_path, base_folder)
+
+
+def test_without_peft_an_adapter_names_it(base_folder, data, tmp_path, monkeypatch):
+    monkeypatch.setattr("validation.training.versions.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match="peft"):
+        train_version(TOY, base_folder, data, tmp_path, width=24)
+
+
+# ---------------------------------------------------------------------------------------------- texts
+
+
+def test_code_blocks_are_the_indented_literals():
+    text = (
+        "See::\n\n  def f():\n      return 1\n\n  f()\n\nAnd::\n\n  one\n\n.. code-block:: python\n\n   a\n   b\n   c\n"
+    )
+    assert code_blocks(text) == ["def f():\n    return 1\n\nf()", "a\nb\nc"]
+    assert code_blocks("No code:: here\n\nx\n") == []
+
+
+def test_held_out_texts_are_not_trained_on(data):
+    write(
+        data / "humaneval/dev.jsonl.gz",
+        [{"id": f"h{i}", "prompt": f"def f{i}():\n", "reference": "    return 1\n"} for i in range(50)],
+    )
+    write(data / "peps/text.jsonl.gz", [{"id": f"p{i}", "text": f"So::\n\n  a{i}\n  b\n  c\n"} for i in range(60)])
+    taught, held = code(data)
+    assert len(taught) + len(held) == 110
+    for name in ("code", "chat"):
+        taught, held = DOMAINS[name](data)
+        assert taught
+        assert held
+        assert not set(taught) & set(held)
+
+
+def test_the_command_writes_a_version(base_folder, data, tmp_path, monkeypatch):
+    from shutil import copytree
+
+    copytree(base_folder, tmp_path / "large")
+    words = ["--domain", "math", "--method", "lora2", "--seed", "2", "--steps", "2", "--rate", "0.01"]
+    monkeypatch.setattr(sys, "argv", ["train", "--data", str(data), "--out", str(tmp_path), *words, "version"])
+    command.main()
+    record = json.loads((tmp_path / "versions/math-lora2-s2/version.json").read_text())
+    assert (record["steps"], record["seed"], record["rank"], record["rate"]) == (2, 2, 2, 0.01)

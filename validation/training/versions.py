@@ -1,0 +1,305 @@
+"""Tune a base model further, as flexspec's target evolves: Section III-C, Table II, and the freezing of IV-A.
+
+A version is a LoRA adapter of peft, or a full model. Its folder has ``version.json`` with the recipe, the loss and the
+times; the parts of an adapter are ``adapter_config.json`` and ``adapter_model.safetensors``. Methods:
+
+==========  ====================================================================================================
+name        what is trained
+==========  ====================================================================================================
+loraR       LoRA of rank R in all linear layers of the blocks below the last; the anchor and the head stay
+loraR-all   the same, in the last block too
+full        all weights; embeddings and head are one tensor
+frozen      all weights except those of the last block, the final norm, and the embeddings with the head
+==========  ====================================================================================================
+
+The first and the last keep what an aligned draft relies on, so their fingerprint is the base model's.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from validation.errors import UserError
+from validation.models.aligned import fingerprint
+from validation.training.loop import text_loss
+from validation.training.texts import _held_out, _is_held, _records, blocks, exchange, tokens
+
+METHOD = re.compile(r"lora(?P<rank>[1-9]\d*)(?P<all>-all)?|full|frozen")
+LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+ROW = 256  # tokens of a row
+BATCH = 4  # rows of a step
+ADAPTER = "adapter_config.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Update:
+    """Recipe of a version: texts, method, and length."""
+
+    domain: str  # a key of DOMAINS
+    method: str
+    seed: int = 1
+    steps: int = 24
+    rate: float = 1e-3
+
+    @property
+    def name(self) -> str:
+        """Return the name of the version's folder."""
+        return f"{self.domain}-{self.method}-s{self.seed}"
+
+    @property
+    def rank(self) -> int:
+        """Return the rank of the adapter, 0 for a full model.
+
+        Raises
+        ------
+        UserError
+            Unknown method.
+        """
+        found = METHOD.fullmatch(self.method)
+        if found is None:
+            raise UserError(f"Unknown method {self.method!r}; use lora16, lora16-all, full or frozen.")
+        return int(found["rank"] or 0)
+
+
+# ---------------------------------------------------------------------------------------------- texts
+
+
+def mathematics(data: Path) -> tuple[list[str], list[str]]:
+    """Return GSM8K's questions with answers: the publisher's training split, and its test split."""
+    records = _records(data, "gsm8k/dev.jsonl.gz")
+    return tuple([exchange(r) for r in records if r["split"] == split] for split in ("train", "test"))  # type: ignore[return-value]
+
+
+def code_blocks(text: str) -> list[str]:
+    r"""Return the literal blocks of a text in reStructuredText that have three lines or more, without their indent.
+
+    >>> code_blocks("An example::\n\n    a = 1\n    b = 2\n    c = 3\n\nMore.")
+    ['a = 1\nb = 2\nc = 3']
+    """
+    found = []
+    for body in re.findall(r"::[ \w]*\n\n((?:(?:[ \t]+[^\n]*)?\n)+(?:[ \t]+[^\n]*)?)", text + "\n"):
+        lines = body.strip("\n").splitlines()
+        indents = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
+        if len(indents) >= 3:
+            indent = min(indents)
+            found.append("\n".join(line[indent:].rstrip() for line in lines))
+    return found
+
+
+def code(data: Path) -> tuple[list[str], list[str]]:
+    """Return HumanEval's functions with solutions, and the literal blocks of PEPs, held out by a hash of the id."""
+    taught: list[str] = []
+    held: list[str] = []
+    for record in _records(data, "humaneval/dev.jsonl.gz"):
+        (held if _held_out(record["id"], 5) else taught).append(record["prompt"] + record["reference"])
+    for record in _records(data, "peps/text.jsonl.gz"):
+        (held if _held_out(record["id"], 20) else taught).extend(code_blocks(record["text"]))
+    return taught, held
+
+
+def instructions(data: Path) -> tuple[list[str], list[str]]:
+    """Return Alpaca's instructions with answers; its licence forbids commercial use, also of what learns from it."""
+    records = [r for r in _records(data, "alpaca/dev.jsonl.gz") if r["reference"]]
+    sides: tuple[list[str], list[str]] = [], []
+    for record in records:
+        sides[_is_held("alpaca", record)].append(exchange(record))
+    return sides
+
+
+DOMAINS: dict[str, Callable[[Path], tuple[list[str], list[str]]]] = {
+    "math": mathematics,
+    "code": code,
+    "chat": instructions,
+}
+"""Functions that return the training and the held-out texts of a domain."""
+
+
+# ---------------------------------------------------------------------------------------------- training
+
+
+def require_peft() -> None:
+    """Raise ModuleNotFoundError, which names the package, if the extra ``adapters`` is not installed."""
+    if find_spec("peft") is None:
+        raise ModuleNotFoundError("No module named 'peft'", name="peft")
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Silence what peft calls in transformers that will be renamed."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=FutureWarning)
+        yield
+
+
+def prepare(base: Any, update: Update) -> Any:
+    """Return the model to train: with an adapter, or with the weights of the method open.
+
+    Parameters
+    ----------
+    base : transformers model
+        Changed in place.
+    update : Update
+    """
+    last = base.config.num_hidden_layers - 1
+    if update.rank:
+        require_peft()
+        from peft import LoraConfig, get_peft_model
+
+        layers = list(range(last + update.method.endswith("-all")))
+        settings = LoraConfig(
+            r=update.rank,
+            lora_alpha=2 * update.rank,
+            target_modules=list(LINEAR),
+            layers_to_transform=layers,
+            task_type="CAUSAL_LM",
+        )
+        with _quietly():
+            return get_peft_model(base, settings)
+    kept = (f"model.layers.{last}.", "model.norm.", "model.embed_tokens.", "lm_head.")
+    for name, weights in base.named_parameters():
+        weights.requires_grad_(update.method == "full" or not name.startswith(kept))
+    return base
+
+
+def train_version(
+    update: Update,
+    base_folder: Path,
+    data: Path,
+    out: Path,
+    *,
+    stops: tuple[int, ...] = (),
+    width: int = ROW,
+) -> dict[str, Any]:
+    """Train one version, write it to ``out/<name>``, and return its record.
+
+    Parameters
+    ----------
+    update : Update
+    base_folder : Path
+        The base model, version 0.
+    data, out : Path
+        The folder of the texts, and that of the versions.
+    stops : tuple of int
+        Steps after which the version so far is written to ``out/<name>/step-NNN``, for a curve.
+    width : int
+        Tokens of a row.
+
+    Raises
+    ------
+    UserError
+        Unknown domain or method, or too little text.
+    ModuleNotFoundError
+        An adapter without peft.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if update.domain not in DOMAINS:
+        raise UserError(f"Unknown domain {update.domain!r}; use {', '.join(DOMAINS)}.")
+    rank, began = update.rank, time.process_time()
+    torch.manual_seed(update.seed)
+    tokenizer = AutoTokenizer.from_pretrained(base_folder)
+    base = AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32)
+    model = prepare(base, update)
+    rows = _rows(tokens(tokenizer, DOMAINS[update.domain](data)[0]), update, width)
+    free = [weights for weights in model.parameters() if weights.requires_grad]
+    optimizer = torch.optim.AdamW(free, lr=update.rate, weight_decay=0.0, betas=(0.9, 0.95))
+    model.train()
+    losses = []
+    for step in range(update.steps):
+        for group in optimizer.param_groups:
+            group["lr"] = update.rate * min(1.0, (step + 1) / 4)  # warm-up over 4 steps
+        loss = text_loss(model, torch.from_numpy(rows[step]))
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(free, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        losses.append(round(loss.item(), 4))
+        if step + 1 in stops and step + 1 < update.steps:
+            _write(model, tokenizer, out / update.name / f"step-{step + 1:03}")
+    record = asdict(update) | {
+        "rank": rank,
+        "own_parameters": sum(weights.numel() for weights in free),
+        "tokens": update.steps * BATCH * width,
+        "losses": losses,
+        "cpu_seconds": round(time.process_time() - began, 1),
+    }
+    _write(model, tokenizer, out / update.name)
+    merged = load_version(out / update.name, base_folder)
+    record["fingerprint"] = fingerprint(merged, tokenizer)
+    record["keeps_the_anchor"] = record["fingerprint"] == fingerprint(
+        AutoModelForCausalLM.from_pretrained(base_folder, dtype=torch.float32), tokenizer
+    )
+    (out / update.name / "version.json").write_text(json.dumps(record, indent=1) + "\n")
+    return record
+
+
+def _rows(documents: list[np.ndarray], update: Update, width: int) -> np.ndarray:
+    """Return the rows of all steps, shape (steps, BATCH, width + 1); short texts are read again in another order."""
+    if sum(map(len, documents)) <= width:
+        raise UserError(f"The texts of {update.domain!r} do not fill one row of {width + 1} tokens; give more text.")
+    rng, found, count = np.random.default_rng(update.seed), [], 0
+    while count < update.steps * BATCH:
+        found.append(blocks(documents, rng, width))
+        count += len(found[-1])
+    return np.concatenate(found)[: update.steps * BATCH].reshape(update.steps, BATCH, width + 1)
+
+
+def _write(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write an adapter or a full model in bf16."""
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    if hasattr(model, "peft_config"):
+        model.save_pretrained(folder, safe_serialization=True)
+        return
+    from transformers import LlamaForCausalLM
+
+    copy = LlamaForCausalLM(model.config).to(torch.bfloat16)
+    copy.load_state_dict(model.state_dict())
+    copy.save_pretrained(folder, safe_serialization=True)
+    tokenizer.save_pretrained(folder)
+
+
+def load_version(folder: Path, base_folder: Path) -> Any:
+    """Return a version as one transformers model in float32; an adapter is merged into the base model.
+
+    Parameters
+    ----------
+    folder : Path
+    base_folder : Path
+        The base model, read only for an adapter.
+
+    Raises
+    ------
+    UserError
+        The folder holds no version in safetensors.
+    ModuleNotFoundError
+        An adapter without peft.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    adapter = (folder / ADAPTER).is_file()
+    if not (folder / ("adapter_model.safetensors" if adapter else "model.safetensors")).is_file():
+        raise UserError(f"{str(folder)!r} holds no version in safetensors, and other formats are never read.")
+    source = base_folder if adapter else folder
+    model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, use_safetensors=True)
+    if adapter:
+        require_peft()
+        from peft import PeftModel
+
+        with _quietly():
+            model = PeftModel.from_pretrained(model, folder, use_safetensors=True).merge_and_unload()
+    return model.eval()
